@@ -1,0 +1,355 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Many callers, one round trip. Callers leave what they want in a lane. While maxFlying batches are
+// on their way the next one fills, and it leaves the moment one of them is back: an idle client
+// sends at once, a busy one sends few and large batches.
+
+// maxFlying is how many batches of a lane may be on their way. With one, Redis would idle while the
+// client reads; beyond two, batches only get smaller.
+const maxFlying = 2
+
+// A batch without an answer is written off after a third of the shortest TTL in it, within these
+// bounds: soon enough to try again while the leases last, late enough for a slow network.
+const (
+	minPatience = 100 * time.Millisecond
+	maxPatience = 2 * time.Second
+)
+
+var errNoAnswer = errors.New("no answer in time")
+
+// background is for what go-redis wants a context for and never looks at it.
+var background = context.Background()
+
+// crew are the goroutines of a client that come and go. ctx ends with them: go-redis honours it
+// while it waits for a connection, though not while it reads, so what bounds a batch is its patience.
+type crew struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	busy   sync.WaitGroup
+}
+
+func newCrew() *crew {
+	ctx, cancel := context.WithCancel(background)
+	return &crew{ctx: ctx, cancel: cancel}
+}
+
+// launch runs f in a goroutine that close waits for. False: it came too late.
+func (c *crew) launch(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.busy.Go(f)
+	return true
+}
+
+func (c *crew) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.busy.Wait()
+}
+
+// job is what tickets of one name can share a script call for. Equal jobs go together.
+type job struct {
+	view      *view
+	script    *script
+	declared  declaration
+	terms     terms         // of an acquire
+	tombstone time.Duration // of a release
+}
+
+// parcel is one command of a batch: a job with its tickets, or a lone command with its reply.
+type parcel struct {
+	job     job
+	tickets []*ticket
+
+	lone  redis.Cmder
+	text  call            // of lone, if it is a script
+	reply chan<- response // of lone; nil: nobody waits for it
+}
+
+// response is what became of a parcel.
+type response struct {
+	raw any
+	err error
+}
+
+// lane is a queue of parcels for one server. A cluster has a lane for every name: one pipeline over
+// several nodes would take as long as its slowest node, and a dead node would hold up all names.
+type lane struct {
+	rdb  redis.UniversalClient
+	crew *crew
+
+	mu     sync.Mutex
+	open   map[job]*parcel // parcels in pending that have room
+	queued []*parcel       // in the order in which they were begun
+	flying int
+}
+
+func newLane(rdb redis.UniversalClient, crew *crew) *lane {
+	return &lane{rdb: rdb, crew: crew, open: make(map[job]*parcel)}
+}
+
+// add puts a ticket into the parcel for its job; a nil ticket makes a parcel that asks for nothing
+// but the script's reaping and promoting.
+func (l *lane) add(j job, t *ticket) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.open[j]
+	if p == nil {
+		p = &parcel{job: j}
+		l.open[j] = p
+		l.queued = append(l.queued, p)
+	}
+	if t != nil {
+		p.tickets = append(p.tickets, t)
+		if len(p.tickets) == maxIDs {
+			delete(l.open, j)
+		}
+	}
+	l.launchLocked()
+}
+
+// addLone queues a command that shares nothing but the round trip.
+func (l *lane) addLone(p *parcel) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queued = append(l.queued, p)
+	l.launchLocked()
+}
+
+// ask is addLone for who wants the reply.
+func (l *lane) ask(ctx context.Context, p parcel) (any, error) {
+	reply := make(chan response, 1)
+	p.reply = reply
+	l.addLone(&p)
+	select {
+	case r := <-reply:
+		return r.raw, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-l.crew.ctx.Done():
+		return nil, ErrClosed
+	}
+}
+
+func (l *lane) launchLocked() {
+	if l.flying == maxFlying || len(l.queued) == 0 {
+		return
+	}
+	if l.crew.launch(l.fly) { // ends when nothing is queued
+		l.flying++
+	}
+}
+
+// fly sends batches until nothing is queued, or until one of them was written off: its place is
+// then taken by another goroutine.
+func (l *lane) fly() {
+	for b := l.take(); b != nil; b = l.take() {
+		if !b.deliver() {
+			return
+		}
+	}
+}
+
+// take empties the queue into a batch. Nil: there is nothing to send, and the place is given up.
+func (l *lane) take() *batch {
+	for {
+		l.mu.Lock()
+		queued := l.queued
+		if len(queued) == 0 {
+			l.flying--
+			l.mu.Unlock()
+			return nil
+		}
+		l.queued = nil
+		clear(l.open)
+		l.mu.Unlock()
+		if b := newBatch(l, queued); len(b.parcels) > 0 {
+			return b
+		}
+	}
+}
+
+// batch is what one pipeline carries.
+type batch struct {
+	lane     *lane
+	sent     time.Time // before sending: what a reply confirms, it confirms as of here
+	parcels  []*parcel
+	patience time.Duration
+	settled  atomic.Bool // answered or written off, whichever came first
+}
+
+// newBatch takes aboard what is still wanted of the queue.
+func newBatch(l *lane, queued []*parcel) *batch {
+	b := &batch{lane: l, sent: time.Now(), parcels: queued[:0], patience: maxPatience}
+	for _, p := range queued {
+		if p.lone == nil && !p.board(b.sent) {
+			continue
+		}
+		for _, t := range p.tickets {
+			b.patience = min(b.patience, t.terms.ttl/3)
+		}
+		b.parcels = append(b.parcels, p)
+	}
+	b.patience = max(b.patience, minPatience)
+	return b
+}
+
+// board drops the tickets that were given up before anything was sent for them. False: none is left.
+func (p *parcel) board(now time.Time) bool {
+	if len(p.tickets) == 0 {
+		return true // a parcel for the script's own sake
+	}
+	p.tickets = p.job.view.board(p.job.script, p.tickets, now)
+	return len(p.tickets) > 0
+}
+
+// deliver sends the batch and hands out what came back. False: it was written off meanwhile.
+func (b *batch) deliver() bool {
+	timer := time.AfterFunc(b.patience, b.writeOff)
+	defer timer.Stop()
+	responses := b.exchange()
+	if !b.settled.CompareAndSwap(false, true) {
+		return false
+	}
+	b.handOut(responses)
+	return true
+}
+
+// writeOff gives up waiting for a batch: go-redis cannot be made to return from a read in time.
+func (b *batch) writeOff() {
+	if !b.settled.CompareAndSwap(false, true) {
+		return
+	}
+	responses := make([]response, len(b.parcels))
+	for i := range responses {
+		responses[i].err = errNoAnswer
+	}
+	b.handOut(responses)
+	b.lane.mu.Lock()
+	defer b.lane.mu.Unlock()
+	b.lane.flying--
+	b.lane.launchLocked()
+}
+
+func (b *batch) handOut(responses []response) {
+	for i, p := range b.parcels {
+		switch {
+		case p.lone == nil:
+			p.job.view.answered(p, responses[i], b.sent)
+		case p.reply != nil:
+			p.reply <- responses[i]
+		}
+	}
+}
+
+// exchange runs the commands in one round trip, and those whose script the server did not have in
+// a second one, with the script's text.
+func (b *batch) exchange() []response {
+	calls := make([]call, len(b.parcels))
+	commands := make([]redis.Cmder, len(b.parcels))
+	for i, p := range b.parcels {
+		calls[i], commands[i] = p.text, p.lone
+		if p.lone == nil {
+			calls[i] = p.call()
+			commands[i] = calls[i].command(false)
+		}
+	}
+	responses := b.lane.run(commands)
+
+	var missing []int
+	var again []redis.Cmder
+	for i, r := range responses {
+		if calls[i].script != nil && r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
+			missing = append(missing, i)
+			again = append(again, calls[i].command(true))
+		}
+	}
+	if len(again) > 0 {
+		for i, r := range b.lane.run(again) {
+			responses[missing[i]] = r
+		}
+	}
+	return responses
+}
+
+// call returns the script call of a job.
+func (p *parcel) call() call {
+	v, j := p.job.view, p.job
+	space := v.client.keyspace
+	switch j.script {
+	case acquireScript:
+		return space.acquire(v.keys, j.declared, j.terms, p.tickets)
+	case releaseScript:
+		return space.release(v.keys, j.declared, j.tombstone, p.tickets)
+	default:
+		return space.refresh(v.keys, j.declared, p.tickets)
+	}
+}
+
+// run sends commands in one pipeline. A command without a value and without an error of its own was
+// not reached: the pipeline's error is its error.
+func (l *lane) run(commands []redis.Cmder) []response {
+	pipe := l.rdb.Pipeline()
+	_ = pipe.BatchProcess(l.crew.ctx, commands...) // only queues
+	_, err := pipe.Exec(l.crew.ctx)
+	responses := make([]response, len(commands))
+	for i, c := range commands {
+		r := response{err: c.Err()}
+		if script, ok := c.(once); ok && r.err == nil {
+			if r.raw = script.Val(); r.raw == nil {
+				r.err = errors.Join(errNoAnswer, err)
+			}
+		}
+		responses[i] = r
+	}
+	return responses
+}
+
+// refused reports whether Redis itself said err, so that the command is known not to have run; a
+// script that failed at run time has changed nothing that outlives its deadline.
+func refused(err error) bool {
+	var said redis.Error
+	return errors.As(err, &said)
+}
+
+// transient reports whether trying again can help.
+func transient(err error) bool {
+	if errors.Is(err, redis.ErrClosed) {
+		return false
+	}
+	if !refused(err) {
+		return true
+	}
+	for _, is := range []func(error) bool{
+		redis.IsLoadingError, redis.IsReadOnlyError, redis.IsClusterDownError, redis.IsTryAgainError,
+		redis.IsMasterDownError, redis.IsMaxClientsError, redis.IsOOMError, redis.IsNoReplicasError,
+	} {
+		if is(err) {
+			return true
+		}
+	}
+	for _, prefix := range []string{"BUSY", "NOSCRIPT", "MOVED", "ASK"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,584 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// Errors, to be tested for with [errors.Is]. What is returned names the semaphore and the cause.
+var (
+	// ErrNotAcquired: TryAcquire found no room, or somebody waiting. Nothing is left in Redis.
+	ErrNotAcquired = errors.New("fairsem: not acquired")
+	// ErrQueueFull: as many as CallOptions.MaxQueue allows wait already. Nothing is left in Redis.
+	ErrQueueFull = errors.New("fairsem: queue full")
+	// ErrExceedsLimit: the weight is above the limit in force, so waiting would never end.
+	ErrExceedsLimit = errors.New("fairsem: weight exceeds the limit")
+	// ErrLost: the permit lapsed, or could not be confirmed in time. Somebody else may have its units.
+	ErrLost = errors.New("fairsem: permit lost")
+	// ErrReleased is the cause of a permit's context after Release.
+	ErrReleased = errors.New("fairsem: permit released")
+	// ErrClosed: the Client was closed.
+	ErrClosed = errors.New("fairsem: client closed")
+	// ErrUnavailable: Redis has not answered for a whole TTL. It wraps what happened last.
+	ErrUnavailable = errors.New("fairsem: Redis unavailable")
+	// ErrInvalid: an argument that can never work. Nothing was sent.
+	ErrInvalid = errors.New("fairsem: invalid argument")
+)
+
+// errGone: Redis knows nothing of a ticket that was not released; its lease lapsed while this
+// process or Redis stood still. Acquire asks again.
+var errGone = errors.New("fairsem: place in line lost")
+
+const (
+	defaultPrefix = "fairsem"
+	defaultTTL    = 10 * time.Second
+	minTTL        = 100 * time.Millisecond
+	maxTTL        = 24 * time.Hour
+	maxName       = 512                  // bytes
+	maxHeadStart  = 366 * 24 * time.Hour // keeps places in line positive
+)
+
+// Options are what a Client can be told. The zero value is the documented default.
+type Options struct {
+	// Prefix begins every key and channel, "fairsem" if empty. It may not contain "{" or "}".
+	// Clients with different prefixes know nothing of each other.
+	Prefix string
+
+	// TTL is how long a silent process keeps what it has: 10 s if zero, else 100 ms to 24 h. The
+	// units of a process that was killed come back after at most this time; a process that cannot
+	// reach Redis loses its permits after nine tenths of it.
+	TTL time.Duration
+
+	// Label is what operators see beside a permit, "<hostname>:<pid>" if empty.
+	Label string
+
+	// Logger gets what cannot be returned from a call. Nil: nobody does.
+	Logger *slog.Logger
+}
+
+// Client shares one subscription, one refresh loop and one batcher between all semaphores of a
+// process. It is safe for concurrent use. It owns no connection: they are the go-redis client's.
+type Client struct {
+	rdb      redis.UniversalClient
+	keyspace keyspace
+	ttl      time.Duration
+	label    string
+	log      *slog.Logger
+	cluster  bool
+
+	shared   *lane // nil in a cluster
+	crew     *crew
+	keeper   *keeper
+	wake     *wake
+	declared *declarations
+	lastSeq  atomic.Int64
+	labelDue atomic.Int64 // unix ns
+
+	mu     sync.Mutex
+	views  map[string]*view
+	closed bool
+}
+
+// New makes a Client on a go-redis client, which stays the caller's to close, after this one. It
+// does no I/O. The error is [ErrInvalid].
+func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
+	if err := opts.check(rdb); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	opts = opts.withDefaults()
+	_, cluster := rdb.(*redis.ClusterClient)
+	c := &Client{
+		rdb:      rdb,
+		keyspace: keyspace{prefix: opts.Prefix, clientID: uuid.NewString()},
+		ttl:      opts.TTL,
+		label:    opts.Label,
+		log:      opts.Logger,
+		cluster:  cluster,
+		crew:     newCrew(),
+		keeper:   newKeeper(),
+		declared: new(declarations),
+		views:    make(map[string]*view),
+	}
+	c.wake = newWake(c)
+	if !cluster {
+		c.shared = newLane(rdb, c.crew)
+	}
+	return c, nil
+}
+
+func (o Options) check(rdb redis.UniversalClient) error {
+	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
+		return errors.New("the Redis client is nil")
+	}
+	if _, ring := rdb.(*redis.Ring); ring {
+		return errors.New("a redis.Ring moves names to other servers when one fails, and limits with them")
+	}
+	if strings.ContainsAny(o.Prefix, "{}") {
+		return fmt.Errorf("prefix %q contains a brace", o.Prefix)
+	}
+	if o.TTL != 0 {
+		return checkTTL(o.TTL)
+	}
+	return nil
+}
+
+func checkTTL(ttl time.Duration) error {
+	if ttl < minTTL || ttl > maxTTL {
+		return fmt.Errorf("TTL %v is not between %v and %v", ttl, minTTL, maxTTL)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	if o.TTL == 0 {
+		o.TTL = defaultTTL
+	}
+	if o.Label == "" {
+		host, _ := os.Hostname() // a machine without a name is ":pid"
+		o.Label = fmt.Sprintf("%s:%d", host, os.Getpid())
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Semaphore returns a handle on the semaphore of that name, at most limit units of which are in use
+// at once. Handles are cheap: it does no I/O, and thousands are fine. The name may be any bytes, 1
+// to 512 of them, and may not start with "}".
+//
+// The limit belongs to the semaphore: what this client declares with its first operation replaces
+// what others declared before, and stays until a later client declares another. A lower limit takes
+// no permit away; nobody gets a new one until enough are released.
+//
+// The error is [ErrInvalid].
+func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if limit < 1 || limit > maxUnits {
+		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between 1 and %d", ErrInvalid, limit, int64(maxUnits)))
+	}
+	return &Semaphore{client: c, name: name, limit: limit}, nil
+}
+
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: the name is empty", ErrInvalid)
+	case name[0] == '}':
+		return fmt.Errorf("%w: the name %.40q starts with a closing brace, which would spread its keys over a cluster", ErrInvalid, name)
+	case len(name) > maxName:
+		return fmt.Errorf("%w: the name %.40q... has %d bytes, more than %d", ErrInvalid, name, len(name), maxName)
+	}
+	return nil
+}
+
+// Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use.
+type Semaphore struct {
+	client *Client
+	name   string
+	limit  int64
+	opts   CallOptions
+}
+
+// CallOptions change what a call does. The zero value changes nothing.
+type CallOptions struct {
+	// HeadStart queues the call as if it had come this much earlier: priority that starves nobody,
+	// because whoever waits longer than that goes first all the same.
+	HeadStart time.Duration
+
+	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number
+	// MaxQueue+1.
+	MaxQueue int64
+
+	// TTL replaces Options.TTL. Zero: it does not.
+	TTL time.Duration
+
+	// NoRefresh ends the permit at most TTL after the grant: it is never renewed.
+	NoRefresh bool
+}
+
+func (o CallOptions) check() error {
+	if o.HeadStart < 0 || o.HeadStart > maxHeadStart {
+		return fmt.Errorf("%w: HeadStart %v is not between 0 and %v", ErrInvalid, o.HeadStart, maxHeadStart)
+	}
+	if o.MaxQueue < 0 || o.MaxQueue > maxUnits {
+		return fmt.Errorf("%w: MaxQueue %d is not between 0 and %d", ErrInvalid, o.MaxQueue, int64(maxUnits))
+	}
+	if o.TTL != 0 {
+		if err := checkTTL(o.TTL); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	return nil
+}
+
+// With returns a handle on the same semaphore whose calls have these options, instead of those that
+// s has. Options that can never work make the calls return [ErrInvalid].
+func (s *Semaphore) With(o CallOptions) *Semaphore {
+	other := *s
+	other.opts = o
+	return &other
+}
+
+// Name returns the name that the handle was made with.
+func (s *Semaphore) Name() string { return s.name }
+
+// Acquire waits until n units are free and everybody who asked before has been served, and returns
+// the permit for them. First come, first served holds whatever the weights: a large request at the
+// head of the line holds up the small ones behind it. The caller must release the permit.
+//
+// A done ctx fails at once and sends nothing. If ctx ends while waiting, Acquire returns within
+// milliseconds, with an error that wraps ctx.Err(); the place in line, or a permit that was granted
+// meanwhile, is given back in the background. A process that stood still for so long that its
+// place in line lapsed goes to the end of the line.
+//
+// Other errors are [ErrExceedsLimit], [ErrQueueFull], [ErrInvalid], [ErrClosed], [ErrUnavailable],
+// or what Redis said that trying again cannot heal, such as a missing right. After any error the
+// caller has nothing, and what Redis may still have lapses within a TTL.
+func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
+	return s.acquire(ctx, n, true)
+}
+
+// TryAcquire is Acquire without waiting in line: if n units are not free, or if anybody waits for
+// some, it returns [ErrNotAcquired]. It waits for Redis to say so, for as long as ctx allows.
+func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
+	return s.acquire(ctx, n, false)
+}
+
+// Do runs fn while it holds n units. The context of fn has the values of ctx, and ends with ctx or
+// with the permit, whichever is first; see [context.Cause] for which. The units are given back when
+// fn returns or panics. The result joins the errors of fn and of the release, so it is [ErrLost]
+// when the permit was lost while fn ran.
+func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) error) (err error) {
+	if fn == nil {
+		return wrap("do", s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
+	}
+	p, err := s.Acquire(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Release(ctx)) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
+	defer stop()
+	return fn(ctx)
+}
+
+func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, error) {
+	op := "acquire"
+	if !wait {
+		op = "try-acquire"
+	}
+	if err := s.check(ctx, n, op); err != nil {
+		return nil, err
+	}
+	asked := time.Now()
+	for {
+		t, err := s.client.ask(ctx, s, n, wait, asked)
+		if err == nil {
+			err = t.await(ctx)
+		}
+		switch {
+		case err == nil:
+			return t.permit, nil
+		case !errors.Is(err, errGone):
+			return nil, wrap(op, s.name, err)
+		}
+	}
+}
+
+// check is everything that fails before any I/O.
+func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
+	if ctx == nil {
+		return nilContext(op, s.name)
+	}
+	if n < 1 || n > maxUnits {
+		return wrap(op, s.name, fmt.Errorf("%w: weight %d is not between 1 and %d", ErrInvalid, n, int64(maxUnits)))
+	}
+	if err := s.opts.check(); err != nil {
+		return wrap(op, s.name, err)
+	}
+	return wrap(op, s.name, ctx.Err())
+}
+
+// await waits for the outcome of a ticket. It gives the ticket up when ctx ends first, and when the
+// permit was lost before its user could see it.
+func (t *ticket) await(ctx context.Context) error {
+	select {
+	case <-t.settled:
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		t.view.leave(t)
+		return err
+	}
+	if t.err != nil {
+		return t.err
+	}
+	if t.permit.ctx.Err() != nil && errors.Is(context.Cause(t.permit.ctx), ErrLost) {
+		t.view.leave(t)
+		return errGone
+	}
+	return nil
+}
+
+// ask opens a ticket.
+func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, asked time.Time) (*ticket, error) {
+	t := &ticket{
+		seq:       c.lastSeq.Add(1),
+		weight:    n,
+		terms:     terms{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
+		declared:  declaration{s.limit, c.declared.since(s.name, s.limit)},
+		noRefresh: s.opts.NoRefresh,
+		asked:     asked,
+		values:    ctx,
+		settled:   make(chan struct{}),
+		left:      make(chan struct{}),
+	}
+	t.id = c.keyspace.ticketID(t.seq)
+	if t.terms.ttl == 0 {
+		t.terms.ttl = c.ttl
+	}
+	for {
+		v, err := c.view(s.name)
+		if err != nil {
+			return nil, err
+		}
+		if v.open(t) {
+			c.announce(v.lane)
+			return t, nil
+		}
+	}
+}
+
+// view returns the view of a name, a new one if need be.
+func (c *Client) view(name string) (*view, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	v := c.views[name]
+	if v == nil {
+		v = c.newView(name)
+		c.views[name] = v
+	}
+	return v, nil
+}
+
+func (c *Client) newView(name string) *view {
+	v := &view{
+		client:   c,
+		name:     name,
+		keys:     c.keyspace.keys(name),
+		lane:     c.lane(),
+		tickets:  make(map[int64]*ticket),
+		declared: declaration{since: declareNothing},
+	}
+	v.appointment = appointment{view: v, index: -1}
+	return v
+}
+
+// lane returns the lane for a name that has none yet.
+func (c *Client) lane() *lane {
+	if c.cluster {
+		return newLane(c.rdb, c.crew)
+	}
+	return c.shared
+}
+
+// forget is called by a view that retires.
+func (c *Client) forget(v *view) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.views[v.name] == v {
+		delete(c.views, v.name)
+	}
+}
+
+// everyView returns the views that there are now.
+func (c *Client) everyView() []*view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*view, 0, len(c.views))
+	for _, v := range c.views {
+		all = append(all, v)
+	}
+	return all
+}
+
+// gap is called when wake messages may have been lost.
+func (c *Client) gap() {
+	for _, v := range c.everyView() {
+		v.gap()
+	}
+}
+
+// woken hands the grants of a wake message to whom they concern.
+func (c *Client) woken(name string, grants []grant) {
+	c.mu.Lock()
+	v := c.views[name]
+	c.mu.Unlock()
+	if v != nil {
+		v.woken(grants)
+	}
+}
+
+// announce keeps the label of this process in Redis while it has tickets. It is sent along with
+// something else, and nobody waits for it: a label is only for people to read.
+func (c *Client) announce(l *lane) {
+	now := time.Now()
+	due := c.labelDue.Load()
+	if now.UnixNano() < due || !c.labelDue.CompareAndSwap(due, now.Add(c.ttl).UnixNano()) {
+		return
+	}
+	key := c.keyspace.labelKey(c.keyspace.clientID)
+	set := redis.NewStatusCmd(background, "set", key, c.label, "px", (3 * c.ttl).Milliseconds())
+	l.addLone(&parcel{lone: set})
+}
+
+// withdraw takes the label away.
+func (c *Client) withdraw(ctx context.Context) error {
+	if c.labelDue.Load() == 0 {
+		return nil
+	}
+	del := redis.NewIntCmd(background, "del", c.keyspace.labelKey(c.keyspace.clientID))
+	if _, err := c.lane().ask(ctx, parcel{lone: del}); err != nil {
+		return wrap("close", c.label, err)
+	}
+	return nil
+}
+
+// closeGrace bounds how long Close waits for Redis to confirm that everything was given back.
+const closeGrace = 5 * time.Second
+
+// Close gives back every permit, leaves every line, and ends every goroutine of the Client. Calls
+// that wait return [ErrClosed], and so do calls that come later; contexts of permits end with
+// [ErrReleased]. The go-redis client stays open.
+//
+// The error is [ErrUnavailable] if Redis has not confirmed all of it within 5 s; the rest comes back
+// by itself when it lapses. Later calls do nothing and return nil.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+
+	err := c.giveBackAll()
+	c.keeper.close()
+	c.wake.close()
+	c.crew.close()
+	return err
+}
+
+// giveBackAll has all tickets leave, takes the label away, and waits until Redis has confirmed it.
+func (c *Client) giveBackAll() error {
+	ctx, cancel := context.WithTimeout(background, closeGrace)
+	defer cancel()
+	missing := 0
+	for _, v := range c.everyView() {
+		for _, t := range v.close() {
+			select {
+			case <-t.left:
+			case <-ctx.Done():
+			}
+			if !t.isGone() {
+				missing++
+			}
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%w: close: %d permits or places in line were not given back and lapse within their TTL", ErrUnavailable, missing)
+	}
+	return c.withdraw(ctx)
+}
+
+// opError says which operation on which name went wrong.
+type opError struct {
+	op, name string
+	err      error
+}
+
+// wrap returns err with the operation and the name; nil stays nil.
+func wrap(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &opError{op, name, err}
+}
+
+func nilContext(op, name string) error {
+	return wrap(op, name, fmt.Errorf("%w: the context is nil", ErrInvalid))
+}
+
+func (e *opError) Error() string {
+	return fmt.Sprintf("fairsem: %s %q: %s", e.op, e.name, strings.TrimPrefix(e.err.Error(), "fairsem: "))
+}
+
+func (e *opError) Unwrap() error { return e.err }
+
+// declarations remembers when this client declared which limits, so that it does so once for each.
+// It forgets those that were not used for long, and a forgotten one is declared anew: names that
+// come and go cost no memory for ever.
+type declarations struct {
+	mu       sync.Mutex
+	now, old map[handle]int64
+}
+
+// handle is what a Semaphore is made with.
+type handle struct {
+	name  string
+	limit int64
+}
+
+// rememberedDeclarations is how many at least are remembered, and half of how many at most.
+const rememberedDeclarations = 1 << 14
+
+// since returns when the limit was declared, or declareNow.
+func (d *declarations) since(name string, limit int64) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := handle{name, limit}
+	if at, ok := d.now[h]; ok {
+		return at
+	}
+	at, ok := d.old[h]
+	if !ok {
+		return declareNow
+	}
+	d.rememberLocked(h, at)
+	return at
+}
+
+func (d *declarations) put(name string, made declaration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rememberLocked(handle{name, made.limit}, made.since)
+}
+
+func (d *declarations) rememberLocked(h handle, at int64) {
+	if len(d.now) >= rememberedDeclarations || d.now == nil {
+		d.now, d.old = make(map[handle]int64), d.now
+	}
+	d.now[h] = at
+}

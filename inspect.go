@@ -1,0 +1,159 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Status is what a semaphore looks like at one moment.
+type Status struct {
+	Name       string
+	Limit      int64         // in force
+	Declared   int64         // by the latest process that declared one; of the handle if none is left
+	Pinned     bool          // whether Limit was set by hand
+	Used       int64         // units held
+	Holders    int64         // permits held
+	Waiting    int64         // calls in line
+	OldestWait time.Duration // how long the head of the line has waited; 0: there is no line
+	NextExpiry time.Duration // until the next lease ends if nobody renews it; 0: there is none
+}
+
+// Ticket is a permit that is held, or a place in line.
+type Ticket struct {
+	ID        string        // the permit id
+	Label     string        // of the process, see Options.Label; "" if it has shown no sign of life for long
+	Token     int64         // the fencing token; 0 while waiting
+	Weight    int64         // units
+	Since     time.Time     // server time of the grant, or of the arrival less the head start
+	ExpiresIn time.Duration // until the lease ends if nobody renews it; 0: it has ended
+}
+
+// Status asks Redis what the semaphore looks like. Leases that are over do not count. Asking declares
+// no limit and leaves nothing behind. A done ctx ends it; the other errors are those of Acquire.
+func (s *Semaphore) Status(ctx context.Context) (Status, error) {
+	keys := s.client.keyspace.keys(s.name)
+	c := s.client.keyspace.status(keys, declaration{s.limit, declareNothing})
+	raw, err := s.client.query(ctx, c)
+	if err != nil {
+		return Status{}, wrap("status", s.name, err)
+	}
+	status, err := decodeStatus(s.name, raw)
+	return status, wrap("status", s.name, err)
+}
+
+// Holders yields those who hold, in the order of their tokens. It reads page by page: each page is
+// of one moment, and what changes behind it is not seen. It ends with the first error, which comes
+// with an empty Ticket.
+func (s *Semaphore) Holders(ctx context.Context) iter.Seq2[Ticket, error] {
+	return s.list(ctx, "owner")
+}
+
+// Waiters is [Semaphore.Holders] for those who wait, in the order of the line.
+func (s *Semaphore) Waiters(ctx context.Context) iter.Seq2[Ticket, error] {
+	return s.list(ctx, "queue")
+}
+
+// pageSize keeps a line of any length from holding up the server.
+const pageSize = 200
+
+func (s *Semaphore) list(ctx context.Context, key string) iter.Seq2[Ticket, error] {
+	return func(yield func(Ticket, error) bool) {
+		for after := int64(0); ; {
+			page, err := s.page(ctx, key, after)
+			if err != nil {
+				yield(Ticket{}, wrap("list", s.name, err))
+				return
+			}
+			for _, t := range page {
+				if !yield(t, nil) {
+					return
+				}
+				after = t.Since.UnixMicro()
+			}
+			if len(page) < pageSize {
+				return
+			}
+		}
+	}
+}
+
+func (s *Semaphore) page(ctx context.Context, key string, after int64) ([]Ticket, error) {
+	space := s.client.keyspace
+	raw, err := s.client.query(ctx, space.page(space.keys(s.name), key, after, pageSize))
+	if err != nil {
+		return nil, err
+	}
+	page, err := decodePage(raw, key)
+	if err != nil {
+		return nil, err
+	}
+	return page, s.client.readLabels(ctx, page)
+}
+
+// readLabels fills in the labels of a page. They are in other slots than the semaphore.
+func (c *Client) readLabels(ctx context.Context, page []Ticket) error {
+	labels := make(map[string]*redis.StringCmd)
+	pipe := c.rdb.Pipeline()
+	for _, t := range page {
+		if id := clientOf(t.ID); labels[id] == nil {
+			labels[id] = pipe.Get(ctx, c.keyspace.labelKey(id))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("reading labels: %w", err)
+	}
+	for i, t := range page {
+		page[i].Label = labels[clientOf(t.ID)].Val()
+	}
+	return nil
+}
+
+// query runs a script that only looks, and again while trouble may pass, for up to a TTL.
+func (c *Client) query(ctx context.Context, q call) (any, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("%w: the context is nil", ErrInvalid)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	began, pause := time.Now(), firstRetry
+	for {
+		if c.isClosed() {
+			return nil, ErrClosed
+		}
+		raw, err := c.lane().ask(ctx, parcel{lone: q.command(false), text: q})
+		switch {
+		case err == nil || ctx.Err() != nil || !transient(err):
+			return raw, err
+		case time.Since(began) >= c.ttl:
+			return nil, unavailable(c.ttl, err)
+		}
+		if err := sleep(ctx, pause/2+rand.N(pause)); err != nil {
+			return nil, err
+		}
+		pause = min(2*pause, lastRetry)
+	}
+}
+
+func (c *Client) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,105 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Permit is what a holder has: some units of a semaphore, for as long as its context lives. Its
+// methods may be called from any goroutine.
+type Permit struct {
+	ticket *ticket
+	waited time.Duration
+	ctx    permitContext
+	cancel context.CancelCauseFunc
+	until  atomic.Pointer[window]
+}
+
+func newPermit(t *ticket) *Permit {
+	p := &Permit{ticket: t, waited: time.Since(t.asked)}
+	p.until.Store(&t.lease)
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.values))
+	p.ctx, p.cancel = permitContext{ctx, p}, cancel
+	return p
+}
+
+// permitContext ends by the clock even where no timer has fired yet: a process that was stopped and
+// goes on sees the truth in the first Err it asks for.
+type permitContext struct {
+	context.Context
+	permit *Permit
+}
+
+func (c permitContext) Err() error {
+	if c.permit.until.Load().left(time.Now()) <= 0 {
+		c.permit.end(ErrLost)
+	}
+	return c.Context.Err()
+}
+
+// Context is done the moment the permit may no longer be relied on, and at the latest when it is
+// released. Its cause, see [context.Cause], is then [ErrLost] or [ErrReleased]. It carries the values
+// of the context given to Acquire, but not its cancellation: a permit does not end with the request
+// that asked for it.
+func (p *Permit) Context() context.Context { return p.ctx }
+
+// ID identifies the permit in Redis. No other permit ever has the same.
+func (p *Permit) ID() string { return p.ticket.id }
+
+// Token is a fencing token: larger than the token of every permit granted before on the same name,
+// also after all state in Redis was lost. Where at most one permit is held at a time, a store that
+// refuses writes with a token lower than one it has seen is safe from holders that were paused. With
+// several holders at a time tokens tell in which order they were granted, and fence nobody.
+func (p *Permit) Token() int64 { return p.ticket.token }
+
+// Weight is how many units the permit holds.
+func (p *Permit) Weight() int64 { return p.ticket.weight }
+
+// Waited is the time from the call of Acquire to the grant.
+func (p *Permit) Waited() time.Duration { return p.waited }
+
+// Release gives the units back. Renewal stops and the context ends before anything is sent. It may
+// be called any number of times, also at once; all calls report the same.
+//
+// It returns nil when Redis has confirmed it, and [ErrLost] when the permit was lost before. A done
+// ctx does not keep it from trying, because Release is usually deferred: it then waits for up to a
+// second. If ctx ends first the error wraps its error, if Redis does not answer for a whole TTL it is
+// [ErrUnavailable]; the attempt goes on in the background in the first case, and in both cases the
+// units come back one TTL after the last renewal at the latest.
+func (p *Permit) Release(ctx context.Context) error {
+	if ctx == nil {
+		return nilContext("release", p.ticket.view.name)
+	}
+	lost := p.ctx.Err() != nil && errors.Is(context.Cause(p.ctx), ErrLost)
+	p.end(ErrReleased)
+	err := p.giveBack(ctx)
+	if lost {
+		err = ErrLost
+	}
+	return wrap("release", p.ticket.view.name, err)
+}
+
+// releaseGrace is how long a Release with a done context waits for its confirmation.
+const releaseGrace = time.Second
+
+// giveBack has the ticket leave, and waits until it is gone or ctx ends.
+func (p *Permit) giveBack(ctx context.Context) error {
+	t := p.ticket
+	t.view.leave(t)
+	if ctx.Err() != nil {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseGrace)
+		defer cancel()
+		ctx = grace
+	}
+	select {
+	case <-t.left:
+		return t.leftErr
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end ends the context. The first cause stands.
+func (p *Permit) end(cause error) { p.cancel(cause) }

@@ -1,0 +1,161 @@
+package fairsem
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+// window is how long a permit, or a place in line, may be relied on: from before the question was
+// sent that Redis answered last, to a margin before Redis may let the next one in. Both ends are on
+// the monotonic clock of this process.
+type window struct {
+	sent time.Time
+	ttl  time.Duration
+}
+
+// margin covers what the client cannot see: clocks that run at different rates, rounding to whole
+// milliseconds, and the time that a timer takes to fire and be acted on.
+func (w window) margin() time.Duration { return w.ttl / 10 }
+
+// end is the moment from which on the lease may not be relied on.
+func (w window) end() time.Time { return w.sent.Add(w.ttl - w.margin()) }
+
+// left is the time until the end; zero or less: it is over.
+func (w window) left(now time.Time) time.Duration { return w.end().Sub(now) }
+
+// due is when to renew. A third of the TTL leaves room for two more tries.
+func (w window) due() time.Time { return w.sent.Add(w.ttl / 3) }
+
+// keeper calls look on every view when it asked for it. Looking does no I/O, so leases end on time
+// whatever the network does.
+type keeper struct {
+	stop    chan struct{}
+	stopped chan struct{}
+	nudge   chan struct{} // there is a new earliest time
+
+	mu      sync.Mutex
+	agenda  agenda
+	running bool
+}
+
+func newKeeper() *keeper {
+	return &keeper{
+		stop:    make(chan struct{}),
+		stopped: make(chan struct{}),
+		nudge:   make(chan struct{}, 1),
+	}
+}
+
+// schedule has v looked after at the time at the latest. The first call starts the keeper.
+func (k *keeper) schedule(v *view, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.running {
+		k.running = true
+		go k.run() // ends at close, which waits for stopped
+	}
+	if !k.agenda.add(v, at) {
+		return
+	}
+	select {
+	case k.nudge <- struct{}{}:
+	default: // it has been told and has not looked yet
+	}
+}
+
+// close ends the keeper. No view may be scheduled any more.
+func (k *keeper) close() {
+	k.mu.Lock()
+	running := k.running
+	k.running = true // a late schedule starts nothing
+	k.mu.Unlock()
+	close(k.stop)
+	if running {
+		<-k.stopped
+	}
+}
+
+func (k *keeper) run() {
+	defer close(k.stopped)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-k.nudge:
+		case <-timer.C:
+		}
+		timer.Reset(k.lookAtDue())
+	}
+}
+
+// lookAtDue looks at every view that is due, and returns how long to sleep.
+func (k *keeper) lookAtDue() time.Duration {
+	for {
+		k.mu.Lock()
+		if len(k.agenda) == 0 {
+			k.mu.Unlock()
+			return maxTTL
+		}
+		now := time.Now()
+		first := k.agenda[0]
+		if wait := first.at.Sub(now); wait > 0 {
+			k.mu.Unlock()
+			return wait
+		}
+		k.agenda.remove(first)
+		k.mu.Unlock()
+		first.view.look(now)
+	}
+}
+
+// appointment is the place of a view in the agenda.
+type appointment struct {
+	view  *view
+	at    time.Time
+	index int // in the agenda; -1: not in it
+}
+
+// agenda is a heap of appointments, the earliest first. Guarded by keeper.mu.
+type agenda []*appointment
+
+// add moves the appointment of v to at if that is earlier, and reports whether it is now the first.
+func (a *agenda) add(v *view, at time.Time) bool {
+	p := &v.appointment
+	switch {
+	case p.index < 0:
+		p.at = at
+		heap.Push(a, p)
+	case at.Before(p.at):
+		p.at = at
+		heap.Fix(a, p.index)
+	}
+	return (*a)[0] == p
+}
+
+func (a *agenda) remove(p *appointment) { heap.Remove(a, p.index) }
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].index, a[j].index = i, j
+}
+
+func (a *agenda) Push(x any) {
+	p := x.(*appointment)
+	p.index = len(*a)
+	*a = append(*a, p)
+}
+
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	p := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	p.index = -1
+	return p
+}

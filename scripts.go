@@ -1,0 +1,325 @@
+package fairsem
+
+import (
+	"embed"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// This is the only file that knows Lua: the key names, what goes into each script, and what comes
+// back. scripts/semaphore.lua says what the keys hold; a change of a script ends at this file.
+
+//go:embed scripts/*.lua
+var sources embed.FS
+
+// script is one verb: its text, and the hash by which Redis caches it.
+type script struct {
+	verb, text, hash string
+}
+
+var (
+	acquireScript = newScript("acquire")
+	releaseScript = newScript("release")
+	refreshScript = newScript("refresh")
+	statusScript  = newScript("status")
+	pageScript    = newScript("page")
+)
+
+// newScript joins a verb with what all verbs share. The files are part of the program, so one that
+// is missing stops every test at its start.
+func newScript(verb string) *script {
+	text := ""
+	for _, file := range []string{"semaphore", verb} {
+		part, err := sources.ReadFile("scripts/" + file + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		text += string(part)
+	}
+	return &script{verb: verb, text: text, hash: redis.NewScript(text).Hash()}
+}
+
+// once is a command that go-redis sends exactly once: a script it re-sends by itself after a lost
+// reply is an operation whose outcome the client cannot know of.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+// maxIDs is how many ids one call carries at the most. Lua can unpack 7999 values, and ZADD needs
+// two an id; 1000 also bounds how long a call keeps the server from others.
+const maxIDs = 1000
+
+// maxUnits bounds limits and weights: Lua counts in doubles, which are exact up to here.
+const maxUnits = 1<<53 - 1
+
+// keyspace says where things are in Redis, and who asks.
+type keyspace struct {
+	prefix   string // of every key and channel
+	clientID string
+}
+
+// keys returns the keys of a name in the order of semaphore.lua. Everything up to the first "}" is
+// the hash tag, so all of them are in one slot, and no two names share a key: the ends differ.
+func (k keyspace) keys(name string) [6]string {
+	base := k.prefix + ":{" + name + "}:"
+	return [6]string{base + "owner", base + "queue", base + "timeout", base + "counter", base + "weight", base + "meta"}
+}
+
+// wakePrefix plus a client id is the channel on which that client hears of its grants.
+func (k keyspace) wakePrefix() string { return k.prefix + ":wake:" }
+
+// labelKey holds what operators see beside the permits of a client.
+func (k keyspace) labelKey(clientID string) string { return k.prefix + ":client:" + clientID }
+
+// ticketID is the permit id of the client's seq-th ticket.
+func (k keyspace) ticketID(seq int64) string { return k.clientID + ":" + strconv.FormatInt(seq, 10) }
+
+// clientOf returns the client id in a permit id.
+func clientOf(id string) string {
+	if i := strings.LastIndexByte(id, ':'); i >= 0 {
+		return id[:i]
+	}
+	return id
+}
+
+// declaration is a limit and the server time, in microseconds, at which this client declared it:
+// declareNow when it does so with this call, declareNothing when it only looks.
+type declaration struct{ limit, since int64 }
+
+const (
+	declareNow     = 0
+	declareNothing = -1
+)
+
+// call is one script to be run: what follows EVALSHA and the hash.
+type call struct {
+	script *script
+	args   []any
+}
+
+// newCall begins the arguments that every script has, with room for more.
+func (k keyspace) newCall(s *script, keys [6]string, d declaration, room int) call {
+	args := make([]any, 0, 13+room)
+	args = append(args, "evalsha", s.hash, len(keys))
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	return call{s, append(args, k.clientID, k.wakePrefix(), d.limit, d.since)}
+}
+
+// command returns the call for a pipeline; withText sends the script itself, for a server that does
+// not have it cached.
+func (c call) command(withText bool) once {
+	if withText {
+		args := append([]any{}, c.args...)
+		args[0], args[1] = "eval", c.script.text
+		return once{redis.NewCmd(background, args...)}
+	}
+	return once{redis.NewCmd(background, c.args...)}
+}
+
+// terms are what the callers of one acquire have in common.
+type terms struct {
+	ttl       time.Duration
+	wait      bool
+	maxQueue  int64
+	headStart time.Duration
+}
+
+func (k keyspace) acquire(keys [6]string, d declaration, t terms, tickets []*ticket) call {
+	c := k.newCall(acquireScript, keys, d, 4+2*len(tickets))
+	c.args = append(c.args, t.ttl.Milliseconds(), t.wait, t.maxQueue, t.headStart.Microseconds())
+	for _, t := range tickets {
+		c.args = append(c.args, t.id, t.weight)
+	}
+	return c
+}
+
+func (k keyspace) release(keys [6]string, d declaration, tombstone time.Duration, tickets []*ticket) call {
+	c := k.newCall(releaseScript, keys, d, 1+len(tickets))
+	c.args = append(c.args, tombstone.Milliseconds())
+	for _, t := range tickets {
+		c.args = append(c.args, t.id)
+	}
+	return c
+}
+
+func (k keyspace) refresh(keys [6]string, d declaration, tickets []*ticket) call {
+	c := k.newCall(refreshScript, keys, d, 2*len(tickets))
+	for _, t := range tickets {
+		c.args = append(c.args, t.id, t.terms.ttl.Milliseconds())
+	}
+	return c
+}
+
+func (k keyspace) status(keys [6]string, d declaration) call {
+	return k.newCall(statusScript, keys, d, 0)
+}
+
+// page asks for entries of the owner or queue key whose number is above after.
+func (k keyspace) page(keys [6]string, key string, after int64, count int) call {
+	c := k.newCall(pageScript, keys, declaration{since: declareNothing}, 3)
+	c.args = append(c.args, key, after, count)
+	return c
+}
+
+// state is what a script says of an id. semaphore.lua has the same list.
+type state int64
+
+const (
+	stateGone state = iota
+	stateHeld
+	stateWaiting
+	stateRefused
+	stateFull
+	stateTooBig
+)
+
+// result is the state of one id, with its token if it holds and its place if it waits.
+type result struct {
+	state  state
+	number int64
+}
+
+// grant says that the waiter at place holds token. Token 0: it was put out of the line.
+type grant struct{ seq, place, token int64 }
+
+// reply is what finish() in semaphore.lua returns.
+type reply struct {
+	since   int64         // when the declaration that was sent has been made
+	next    time.Duration // until the nearest deadline; negative: nobody waits
+	more    bool          // the script stopped at its bound
+	results []result
+	grants  []grant
+}
+
+var errReply = errors.New("unexpected reply from a script: is another program using its keys?")
+
+// decodeReply checks and converts the reply to a call about n ids.
+func decodeReply(raw any, n int) (reply, error) {
+	head, numbers, grants, err := decodeParts(raw)
+	if err != nil || len(head) != 3 || len(numbers) != 2*n || len(grants)%3 != 0 {
+		return reply{}, errReply
+	}
+	r := reply{
+		since:   head[0],
+		next:    time.Duration(head[1]) * time.Millisecond,
+		more:    head[2] != 0,
+		results: make([]result, n),
+	}
+	for i := range r.results {
+		r.results[i] = result{state(numbers[2*i]), numbers[2*i+1]}
+	}
+	for ; len(grants) > 0; grants = grants[3:] {
+		r.grants = append(r.grants, grant{grants[0], grants[1], grants[2]})
+	}
+	return r, nil
+}
+
+// decodeParts takes a reply of three arrays of integers apart.
+func decodeParts(raw any) (head, results, grants []int64, err error) {
+	parts, ok := raw.([]any)
+	if !ok || len(parts) != 3 {
+		return nil, nil, nil, errReply
+	}
+	var out [3][]int64
+	for i, part := range parts {
+		if out[i], err = integers(part); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return out[0], out[1], out[2], nil
+}
+
+func integers(raw any) ([]int64, error) {
+	list, ok := raw.([]any)
+	if !ok {
+		return nil, errReply
+	}
+	out := make([]int64, len(list))
+	for i, v := range list {
+		if out[i], ok = v.(int64); !ok {
+			return nil, errReply
+		}
+	}
+	return out, nil
+}
+
+// decodeStatus converts the reply of status.lua.
+func decodeStatus(name string, raw any) (Status, error) {
+	_, n, _, err := decodeParts(raw)
+	if err != nil || len(n) != 8 {
+		return Status{}, errReply
+	}
+	s := Status{
+		Name: name, Limit: n[0], Declared: n[1], Pinned: n[2] == 1,
+		Used: n[3], Holders: n[4], Waiting: n[5],
+		OldestWait: time.Duration(n[6]) * time.Microsecond,
+	}
+	if n[7] >= 0 {
+		s.NextExpiry = time.Duration(n[7]) * time.Millisecond
+	}
+	return s, nil
+}
+
+// decodePage converts the reply of page.lua. A ticket of the owner key holds a token.
+func decodePage(raw any, key string) ([]Ticket, error) {
+	list, ok := raw.([]any)
+	if !ok || len(list)%4 != 0 {
+		return nil, errReply
+	}
+	page := make([]Ticket, 0, len(list)/4)
+	for ; len(list) > 0; list = list[4:] {
+		id, ok := list[0].(string)
+		n, err := integers(list[1:4])
+		if !ok || err != nil {
+			return nil, errReply
+		}
+		t := Ticket{ID: id, Weight: n[1], Since: time.UnixMicro(n[0])}
+		if key == "owner" {
+			t.Token = n[0]
+		}
+		if n[2] > 0 {
+			t.ExpiresIn = time.Duration(n[2]) * time.Millisecond
+		}
+		page = append(page, t)
+	}
+	return page, nil
+}
+
+// parseWake takes a wake message apart: "seq:place:token,seq:place:token,... ownerkey".
+func (k keyspace) parseWake(payload string) (name string, grants []grant, ok bool) {
+	list, key, _ := strings.Cut(payload, " ")
+	name, found := strings.CutPrefix(key, k.prefix+":{")
+	name, ends := strings.CutSuffix(name, "}:owner")
+	if !found || !ends {
+		return "", nil, false
+	}
+	for entry := range strings.SplitSeq(list, ",") {
+		g, ok := parseGrant(entry)
+		if !ok {
+			return "", nil, false
+		}
+		grants = append(grants, g)
+	}
+	return name, grants, true
+}
+
+func parseGrant(entry string) (grant, bool) {
+	fields := strings.Split(entry, ":")
+	if len(fields) != 3 {
+		return grant{}, false
+	}
+	var n [3]int64
+	for i, field := range fields {
+		var err error
+		if n[i], err = strconv.ParseInt(field, 10, 64); err != nil {
+			return grant{}, false
+		}
+	}
+	return grant{n[0], n[1], n[2]}, true
+}

@@ -1,0 +1,25 @@
+-- page: some of those who hold, by token, or of those who wait, by place.
+--
+-- ARGV    5 key    owner or queue
+--         6 after  the number to go on after; 0: from the first
+--         7 count  most entries to return; entries with the number of the last one all come along
+-- Returns id, number, weight, ms until the deadline (-1: lapsed), id, ...
+-- First write: none.
+local key = ARGV[5] == "owner" and owner or queue
+local found = redis.call("ZRANGEBYSCORE", key, "(" .. ARGV[6], "+inf", "WITHSCORES", "LIMIT", 0, tonumber(ARGV[7]))
+if #found > 0 then -- head starts can give two waiters one place: cut no such pair in two
+  local edge = found[#found]
+  while found[#found] == edge do found[#found], found[#found - 1] = nil, nil end
+  for _, entry in ipairs(redis.call("ZRANGEBYSCORE", key, edge, edge, "WITHSCORES")) do found[#found + 1] = entry end
+end
+
+local reply = {}
+for i = 1, #found, 2 do
+  local id = found[i]
+  local deadline = tonumber(redis.call("ZSCORE", timeout, id)) or 0
+  reply[#reply + 1] = id
+  reply[#reply + 1] = tonumber(found[i + 1])
+  reply[#reply + 1] = tonumber(redis.call("HGET", weight, id)) or 1
+  reply[#reply + 1] = deadline > now and deadline - now or -1
+end
+return reply

@@ -1,0 +1,539 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// phase is where a ticket is on its way, as far as its client knows.
+//
+//	asking ──> waiting ──> holding ──> leaving ──> gone
+//
+// Any step can be left out. Only an answer of Redis moves a ticket forward, with two exceptions that
+// are safe without one: its user can have it leave, and a lease that runs out ends what it held.
+type phase int
+
+const (
+	asking  phase = iota // its acquire has not been answered
+	waiting              // it has a place in line
+	holding              // it has a permit that its user may rely on
+	leaving              // it is given up, and Redis has not said yet that it is out
+	gone                 // there is nothing more to do for it
+)
+
+// ticket is one try to get a permit, from the question to the giving back. Its id is never used again.
+type ticket struct {
+	view      *view
+	seq       int64
+	id        string
+	weight    int64
+	terms     terms
+	declared  declaration
+	noRefresh bool
+	asked     time.Time       // when its caller came
+	values    context.Context // for the permit: only its values are used
+
+	settled chan struct{} // closed when permit or err is there
+	left    chan struct{} // closed when it is gone
+
+	// Guarded by view.mu.
+	phase   phase
+	busy    bool      // an operation is queued or on its way; the next one comes after its end
+	sent    bool      // some operation left the client
+	unsure  bool      // some operation may have been executed, or may still be
+	undone  bool      // one of them was a release
+	silent  time.Time // since when Redis owes an answer; zero: it owes none
+	cause   error     // of the silence
+	place   int64     // in line; only Redis and this client know it, so it vouches for a wake message
+	token   int64     // of the grant, as soon as it is heard of
+	early   grant     // a wake message that overtook the answer to the acquire
+	recheck bool      // ask Redis about it as soon as no operation is under way
+	lease   window    // what Redis confirmed last
+	quit    time.Time // leaving: when Redis has forgotten it anyway
+	leftErr error     // set before left is closed: how the release went
+	permit  *Permit   // set before settled is closed
+	err     error     // likewise
+}
+
+// view is what a client knows of one name: its own tickets. The limit, the line and everybody
+// else's permits are in Redis only.
+type view struct {
+	client *Client
+	name   string
+	keys   [6]string
+	lane   *lane
+
+	appointment appointment // guarded by keeper.mu
+
+	mu       sync.Mutex
+	tickets  map[int64]*ticket
+	declared declaration   // the newest that this client made
+	retired  bool          // out of Client.views: a new ticket needs a new view
+	next     time.Time     // when the keeper looks; zero: not at all
+	deadline time.Time     // the nearest one of anybody, while somebody waits; zero: unknown
+	waiters  int           // tickets in the phase waiting
+	backoff  time.Duration // before the next try, while Redis does not answer
+}
+
+// retry bounds the backoff of a view.
+const (
+	firstRetry = 10 * time.Millisecond
+	lastRetry  = 250 * time.Millisecond
+)
+
+// open lets t ask. False: the view has retired, and t needs a new one.
+func (v *view) open(t *ticket) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.retired {
+		return false
+	}
+	t.view = v
+	v.tickets[t.seq] = t
+	if v.declared.since == declareNothing {
+		v.declared.limit = t.declared.limit
+	}
+	v.askLocked(t)
+	return true
+}
+
+func (v *view) askLocked(t *ticket) {
+	v.submitLocked(t, job{view: v, script: acquireScript, declared: t.declared, terms: t.terms})
+}
+
+func (v *view) refreshLocked(t *ticket) {
+	if !t.busy {
+		t.recheck = false
+	}
+	v.submitLocked(t, job{view: v, script: refreshScript, declared: v.declared})
+}
+
+// releaseLocked sends the release of a leaving ticket. Where an acquire of it may still be on its
+// way, the tombstone sees to it that it comes too late.
+func (v *view) releaseLocked(t *ticket) {
+	j := job{view: v, script: releaseScript, declared: v.declared}
+	if t.unsure {
+		j.tombstone = t.terms.ttl
+	}
+	v.submitLocked(t, j)
+}
+
+// submitLocked queues an operation, unless the one before has not ended. Its end then goes on.
+func (v *view) submitLocked(t *ticket, j job) {
+	if t.busy {
+		return
+	}
+	t.busy = true
+	v.lane.add(j, t)
+}
+
+// recheckLocked asks about t, and does so again if the answer that is on its way may be too old.
+func (v *view) recheckLocked(t *ticket) {
+	t.recheck = true
+	v.refreshLocked(t)
+}
+
+func (v *view) moveLocked(t *ticket, to phase) {
+	if t.phase == waiting {
+		v.waiters--
+	}
+	if to == waiting {
+		v.waiters++
+	}
+	t.phase = to
+}
+
+// board is called when an operation is about to be sent. It returns the tickets that still want it.
+func (v *view) board(s *script, tickets []*ticket, now time.Time) []*ticket {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	still := tickets[:0]
+	for _, t := range tickets {
+		if s == acquireScript && t.phase == leaving && !t.sent {
+			t.busy = false
+			v.dropLocked(t, nil)
+			continue
+		}
+		t.sent = true
+		if t.silent.IsZero() {
+			t.silent = now
+		}
+		v.planLocked(t.silent.Add(t.terms.ttl))
+		still = append(still, t)
+	}
+	return still
+}
+
+// answered takes what became of an operation: reply or error, to what was sent at the time sent.
+func (v *view) answered(p *parcel, r response, sent time.Time) {
+	var rep reply
+	if r.err == nil {
+		rep, r.err = decodeReply(r.raw, len(p.tickets))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, t := range p.tickets {
+		t.busy = false
+	}
+	if r.err != nil {
+		v.failedLocked(p, r.err)
+		return
+	}
+	v.backoff = 0
+	if p.job.script == acquireScript && rep.since != p.job.declared.since {
+		v.declareLocked(declaration{p.job.declared.limit, rep.since})
+	}
+	for i, t := range p.tickets {
+		t.silent, t.cause = time.Time{}, nil
+		v.learnLocked(p.job.script, t, rep.results[i], sent)
+	}
+	for _, g := range rep.grants {
+		v.grantedLocked(g)
+	}
+	v.hintLocked(rep)
+}
+
+// learnLocked takes the answer to one ticket's operation.
+func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
+	switch {
+	case s == releaseScript:
+		v.releasedLocked(t, r)
+	case t.phase == leaving && (r.state == stateHeld || r.state == stateWaiting):
+		v.releaseLocked(t) // what was on its way when its user gave it up
+	case t.phase == leaving:
+		v.dropLocked(t, nil)
+	case r.state == stateHeld && t.phase == holding:
+		v.renewLocked(t, sent)
+	case r.state == stateHeld:
+		if s == refreshScript && t.token == 0 {
+			v.client.wake.doubt() // a grant, and no message told of it
+		}
+		v.renewLocked(t, sent)
+		v.grantLocked(t, r.number, true)
+	case r.state == stateWaiting:
+		v.queuedLocked(t, r.number, sent)
+	case t.phase == holding:
+		v.loseLocked(t)
+		v.dropLocked(t, nil)
+	default:
+		v.settleLocked(t, refusals[r.state])
+		v.dropLocked(t, nil)
+	}
+}
+
+// refusals are the errors of those who neither hold nor wait. Acquire asks again after errGone.
+var refusals = map[state]error{
+	stateGone:    errGone,
+	stateRefused: ErrNotAcquired,
+	stateFull:    ErrQueueFull,
+	stateTooBig:  ErrExceedsLimit,
+}
+
+// queuedLocked: t has a place in line.
+func (v *view) queuedLocked(t *ticket, place int64, sent time.Time) {
+	early := t.early
+	t.early = grant{}
+	v.moveLocked(t, waiting)
+	t.place = place
+	v.renewLocked(t, sent)
+	v.client.wake.start()
+	if early.seq == t.seq {
+		v.grantedLocked(early)
+	}
+	if t.recheck {
+		v.refreshLocked(t)
+	}
+}
+
+// grantedLocked takes the news of a promotion, from a reply or from a wake message. It does nothing
+// unless the news names the place that only Redis can have told: forged and late ones come here too.
+func (v *view) grantedLocked(g grant) {
+	t := v.tickets[g.seq]
+	switch {
+	case t == nil:
+	case t.phase == asking:
+		t.early = g
+	case t.phase != waiting || t.place != g.place:
+	case g.token == 0:
+		v.recheckLocked(t) // it was put out of the line: Redis will say gone, and Acquire asks again
+	default:
+		v.grantLocked(t, g.token, false)
+	}
+}
+
+// grantLocked gives t to its user, if its lease has enough left to be worth it. A permit that is
+// never renewed gets its whole TTL from here on: fresh says that its lease begins with the grant.
+func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
+	t.token = token
+	if t.lease.left(time.Now()) < t.lease.margin() || t.noRefresh && !fresh {
+		v.moveLocked(t, waiting)
+		v.recheckLocked(t)
+		return
+	}
+	v.moveLocked(t, holding)
+	t.permit = newPermit(t)
+	v.settleLocked(t, nil)
+	v.planLocked(t.attention())
+}
+
+// renewLocked: Redis confirmed t to a question sent at that time.
+func (v *view) renewLocked(t *ticket, sent time.Time) {
+	t.lease = window{sent: sent, ttl: t.terms.ttl}
+	if t.permit != nil {
+		t.permit.until.Store(&t.lease)
+	}
+	v.planLocked(t.attention())
+}
+
+// releasedLocked: Redis has taken t out. Finding nothing to take out means that the permit was lost
+// before, unless an earlier try may have taken it.
+func (v *view) releasedLocked(t *ticket, r result) {
+	var err error
+	if r.state != stateHeld && t.permit != nil && !t.undone {
+		err = ErrLost
+	}
+	v.dropLocked(t, err)
+}
+
+// leaveLocked gives t up: at once if nothing was sent for it, else as soon as Redis says so.
+func (v *view) leaveLocked(t *ticket) {
+	if t.phase == leaving || t.phase == gone {
+		return
+	}
+	v.moveLocked(t, leaving)
+	t.quit = time.Now().Add(t.terms.ttl)
+	v.planLocked(t.quit)
+	v.releaseLocked(t)
+}
+
+// loseLocked tells the user of a permit that it is over.
+func (v *view) loseLocked(t *ticket) {
+	t.permit.end(ErrLost)
+	v.client.log.Warn("fairsem: permit lost", "name", v.name, "id", t.id, "token", t.token, "cause", t.cause)
+}
+
+// settleLocked ends the wait of whoever asked for t.
+func (v *view) settleLocked(t *ticket, err error) {
+	select {
+	case <-t.settled:
+		return
+	default:
+	}
+	t.err = err
+	close(t.settled)
+}
+
+// dropLocked forgets t. err is what its release reports.
+func (v *view) dropLocked(t *ticket, err error) {
+	v.moveLocked(t, gone)
+	delete(v.tickets, t.seq)
+	t.leftErr = err
+	close(t.left)
+}
+
+// failedLocked takes an operation that got no answer, or a refusal. Every ticket goes on where it
+// was after a while; only an acquire that can never succeed ends here.
+func (v *view) failedLocked(p *parcel, err error) {
+	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
+	v.client.log.Debug("fairsem: operation failed", "name", v.name, "verb", p.job.script.verb, "error", err)
+	for _, t := range p.tickets {
+		t.cause = err
+		if !refused(err) {
+			t.unsure = true
+			t.undone = t.undone || p.job.script == releaseScript
+		}
+		if p.job.script == refreshScript && t.phase == waiting {
+			t.recheck = true
+		}
+		if p.job.script == acquireScript && !transient(err) {
+			v.settleLocked(t, err)
+			v.dropLocked(t, nil)
+		}
+	}
+	v.planLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
+}
+
+// declareLocked remembers when a declaration was made.
+func (v *view) declareLocked(d declaration) {
+	v.client.declared.put(v.name, d)
+	if d.since > v.declared.since {
+		v.declared = d
+	}
+}
+
+// hintLocked plans the next look: at once if work was left over, and soon after the nearest deadline
+// if somebody here waits: whoever died then makes room. The jitter keeps many waiters apart.
+func (v *view) hintLocked(r reply) {
+	if r.more {
+		v.lane.add(job{view: v, script: refreshScript, declared: v.declared}, nil)
+	}
+	if r.next < 0 || v.waiters == 0 {
+		return
+	}
+	jitter := rand.N(min(v.client.ttl/20, 100*time.Millisecond))
+	v.deadline = time.Now().Add(r.next + time.Millisecond + jitter)
+	v.planLocked(v.deadline)
+}
+
+// look does what is due for the tickets of the name, and plans the next look. A view that has
+// nothing left to look after retires.
+func (v *view) look(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.next = time.Time{}
+	if len(v.tickets) == 0 {
+		v.retired = true
+		v.client.forget(v)
+		return
+	}
+	v.client.announce(v.lane)
+	due := false
+	if !v.deadline.IsZero() && !now.Before(v.deadline) {
+		due, v.deadline = true, time.Time{}
+		v.lane.add(job{view: v, script: refreshScript, declared: v.declared}, nil)
+	}
+	for _, t := range v.tickets {
+		v.tendLocked(t, now)
+		due = due || t.renewable() && !now.Before(t.lease.due())
+	}
+	if due {
+		v.refreshAllLocked(now)
+	}
+	for _, t := range v.tickets {
+		v.planLocked(t.attention())
+	}
+	v.planLocked(v.deadline)
+}
+
+// refreshAllLocked renews every lease that is not quite new, so that all of them are due together
+// from then on.
+func (v *view) refreshAllLocked(now time.Time) {
+	for _, t := range v.tickets {
+		if t.renewable() && now.Sub(t.lease.sent) >= t.terms.ttl/6 {
+			v.refreshLocked(t)
+		}
+	}
+}
+
+// tendLocked does for one ticket what time or an earlier failure asks for.
+func (v *view) tendLocked(t *ticket, now time.Time) {
+	silence := !t.silent.IsZero() && now.Sub(t.silent) >= t.terms.ttl
+	switch {
+	case t.phase == holding && t.lease.left(now) <= 0:
+		v.loseLocked(t)
+		v.leaveLocked(t) // Redis may not know yet
+	case t.phase == leaving && !now.Before(t.quit):
+		v.dropLocked(t, unavailable(t.terms.ttl, t.cause))
+	case t.phase == leaving:
+		v.releaseLocked(t)
+	case silence && t.phase != holding:
+		v.settleLocked(t, unavailable(t.terms.ttl, t.cause))
+		v.leaveLocked(t)
+	case t.phase == asking:
+		v.askLocked(t)
+	case t.recheck:
+		v.refreshLocked(t)
+	}
+}
+
+// renewable reports whether a refresh may name t now.
+func (t *ticket) renewable() bool {
+	return !t.busy && (t.phase == waiting || t.phase == holding && !t.noRefresh)
+}
+
+// attention returns when t needs a look at the latest.
+func (t *ticket) attention() time.Time {
+	var at time.Time
+	sooner := func(other time.Time) {
+		if at.IsZero() || other.Before(at) {
+			at = other
+		}
+	}
+	if t.phase == leaving {
+		sooner(t.quit)
+	}
+	if t.phase == holding {
+		sooner(t.lease.end())
+	}
+	if !t.silent.IsZero() && t.phase != holding && t.phase != leaving {
+		sooner(t.silent.Add(t.terms.ttl))
+	}
+	if t.renewable() {
+		sooner(t.lease.due())
+	}
+	return at
+}
+
+// planLocked has the keeper look at the time at the latest.
+func (v *view) planLocked(at time.Time) {
+	if at.IsZero() || !v.next.IsZero() && !at.Before(v.next) {
+		return
+	}
+	v.next = at
+	v.client.keeper.schedule(v, at)
+}
+
+// gap is called when wake messages may have been lost.
+func (v *view) gap() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, t := range v.tickets {
+		if t.phase == asking || t.phase == waiting {
+			v.recheckLocked(t)
+		}
+	}
+}
+
+// close gives up all tickets. It returns them, for the caller to wait until they are gone.
+func (v *view) close() []*ticket {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var all []*ticket
+	for _, t := range v.tickets {
+		if t.phase == holding {
+			t.permit.end(ErrReleased)
+		}
+		v.settleLocked(t, ErrClosed)
+		v.leaveLocked(t)
+		all = append(all, t)
+	}
+	return all
+}
+
+// isGone reports whether t is gone, and Redis has confirmed it.
+func (t *ticket) isGone() bool {
+	select {
+	case <-t.left:
+		return !errors.Is(t.leftErr, ErrUnavailable)
+	default:
+		return false
+	}
+}
+
+// leave is leaveLocked for callers without the lock.
+func (v *view) leave(t *ticket) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.leaveLocked(t)
+}
+
+// woken takes the grants of a wake message.
+func (v *view) woken(grants []grant) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, g := range grants {
+		v.grantedLocked(g)
+	}
+}
+
+// unavailable is the error of whoever got no answer for a whole TTL.
+func unavailable(ttl time.Duration, cause error) error {
+	if cause == nil {
+		cause = errNoAnswer
+	}
+	return fmt.Errorf("%w: no answer from Redis for %v: %w", ErrUnavailable, ttl, cause)
+}
