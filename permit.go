@@ -14,12 +14,15 @@ type Permit struct {
 	waited time.Duration
 	ctx    permitContext
 	cancel context.CancelCauseFunc
-	until  atomic.Pointer[window]
+	until  atomic.Int64 // end of the lease, as time since start
 }
+
+// start is what the clock of this process is read against where a time must fit into an atomic.
+var start = time.Now()
 
 func newPermit(t *ticket) *Permit {
 	p := &Permit{ticket: t, waited: time.Since(t.asked)}
-	p.until.Store(&t.lease)
+	p.renew(t.lease)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.values))
 	p.ctx, p.cancel = permitContext{ctx, p}, cancel
 	return p
@@ -33,7 +36,7 @@ type permitContext struct {
 }
 
 func (c permitContext) Err() error {
-	if c.permit.until.Load().left(time.Now()) <= 0 {
+	if time.Since(start) >= time.Duration(c.permit.until.Load()) {
 		c.permit.end(ErrLost)
 	}
 	return c.Context.Err()
@@ -100,6 +103,9 @@ func (p *Permit) giveBack(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// renew has the context live to the end of the lease.
+func (p *Permit) renew(lease window) { p.until.Store(int64(lease.end().Sub(start))) }
 
 // end ends the context. The first cause stands.
 func (p *Permit) end(cause error) { p.cancel(cause) }

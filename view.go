@@ -284,7 +284,7 @@ func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 func (v *view) renewLocked(t *ticket, sent time.Time) {
 	t.lease = window{sent: sent, ttl: t.terms.ttl}
 	if t.permit != nil {
-		t.permit.until.Store(&t.lease)
+		t.permit.renew(t.lease)
 	}
 	v.planLocked(t.attention())
 }

@@ -1,0 +1,82 @@
+// Package fairsem shares a limit between processes and machines, fairly, on Redis: at most so many
+// units of something are in use at once, and whoever asks first gets in first. It is what
+// golang.org/x/sync/semaphore is inside one process, for a cluster.
+//
+//	client, err := fairsem.New(redisClient, fairsem.Options{})
+//	api, err := client.Semaphore("payments-api", 20) // at most 20 at once, everywhere together
+//	...
+//	permit, err := api.Acquire(ctx, 1) // first come, first served
+//	if err != nil {
+//		return err
+//	}
+//	defer permit.Release(ctx)
+//	call(permit.Context()) // ends when the permit may no longer be relied on
+//
+// # What is not promised
+//
+// A permit is a lease. The context of a permit ends before Redis can let the next one in, but a
+// process that is paused (stopped, swapped out, its machine suspended) does not see its context end,
+// and what it does when it goes on, or what it sent before, may meet the work of the next holder.
+// Where that matters, have the store that is written to refuse a token lower than one it has seen:
+// see [Permit.Token].
+//
+// A grant is as durable as the Redis that gave it. A primary that fails over may forget the last
+// grants that it acknowledged, and a server restarted without persistence forgets them all; more
+// units than the limit can then be in use until the older permits are released or told that they are
+// lost. Servers that accept writes in two places at once are not supported, and neither is an
+// eviction policy that may drop the keys: use noeviction.
+//
+// Leases are counted on the clock of the Redis server. Stepping it forward by more than a TTL ends
+// leases that their holders still rely on.
+//
+// # What is promised
+//
+// Safety. At most the limit is held at every moment, on the server and, by the contexts of the
+// permits, in all processes together. Only its owner can release or renew a permit. An operation that
+// is delivered several times counts once. If one call's place in line was confirmed before another
+// call began, it is served first, whatever the weights. Tokens increase with every grant on a name.
+// A permit is good for at least a tenth of its TTL when Acquire returns it. Its loss is told before
+// the server lets the next one in. No two names interfere. A script that fails changes nothing that
+// lasts. Without an answer from Redis nothing is granted.
+//
+// Liveness. The units of a process that was killed are granted again within a TTL and half a second,
+// however many dead waiters stand at the head of the line. Waiters are woken by a message, and with
+// all messages lost by their next refresh, a third of a TTL later at most. Acquire returns within
+// 50 ms of the end of its context, whatever the network does. A flushed script cache is not noticed.
+// Nothing stays in Redis for long when a name is idle, and no goroutine stays after Close.
+//
+// # What is in Redis
+//
+// Six keys a name, all with the hash tag {name}, so that a cluster keeps them in one slot:
+//
+//	fairsem:{name}:owner    zset    permit id -> token: who holds
+//	fairsem:{name}:queue    zset    permit id -> place in line: who waits
+//	fairsem:{name}:timeout  zset    permit id -> deadline in ms: all of these
+//	fairsem:{name}:counter  string  the last number given out
+//	fairsem:{name}:weight   hash    permit id -> weight, where it is not 1
+//	fairsem:{name}:meta     hash    layout version, limit, when the keys expire
+//
+// and one for each process, fairsem:client:<client id>, its label. They are changed by scripts only,
+// each of which begins by removing whose deadline has passed and ends by promoting the head of the
+// line while it fits. That end is the fairness rule; it is the function promote in
+// scripts/semaphore.lua.
+//
+// # Time
+//
+// Only the server's clock counts for deadlines and for numbers. A number is the server's time in
+// microseconds, or one more than the last number if that is larger: a place in line says since when
+// somebody waits, a token says since when somebody holds, and both still increase after all state was
+// lost. The client measures its own trust in a lease on its monotonic clock, from before it sent the
+// question that Redis answered, so neither a slow answer nor a clock that is wrong makes it trust too
+// long.
+//
+// # The way of a permit
+//
+// Each call of Acquire makes an id that is used once. The id asks; Redis puts it among the holders or
+// in line. While it waits or holds, its process renews it every third of a TTL, all ids of a name in
+// one call. A release that makes room promotes the head of the line and publishes the news to the
+// process concerned, on a channel of its own; the news names the place in line, which only Redis and
+// that process know. An id whose fate is unknown, because an answer was lost, is asked for again with
+// the same id: scripts are idempotent. When such an id is given up, a tombstone keeps its place for a
+// TTL, so that a copy of the question that is still on its way finds it gone.
+package fairsem

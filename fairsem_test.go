@@ -1,0 +1,791 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// The black box: what a user can see, on every kind of server.
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(workerEnv); role != "" {
+		os.Exit(worker(role))
+	}
+	redis.SetLogger(&logging.VoidLogger{}) // sentinel clients tell of every connection
+	code := redistest.Main(m)
+	sharedMiniredis().Close()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// backend is a kind of server.
+type backend struct {
+	name string
+	dial func(t testing.TB) redis.UniversalClient // a connection pool of its own, as another process has
+}
+
+var backends = []backend{
+	{"single", func(t testing.TB) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: redistest.SharedServer(t).Addr()})
+	}},
+	{"cluster", func(t testing.TB) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(redistest.SharedCluster(t).Nodes)})
+	}},
+	{"sentinel", func(t testing.TB) redis.UniversalClient {
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: redistest.PrimaryName, SentinelAddrs: redistest.SharedSentinel(t).Addrs(),
+		})
+	}},
+	{"miniredis", func(t testing.TB) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: sharedMiniredis().Addr()})
+	}},
+}
+
+var sharedMiniredis = sync.OnceValue(func() *miniredis.Miniredis {
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		panic(err)
+	}
+	m.ClockTTL(true)
+	return m
+})
+
+func addrs(servers []*redistest.Server) []string {
+	var all []string
+	for _, s := range servers {
+		all = append(all, s.Addr())
+	}
+	return all
+}
+
+// everywhere runs a test on every kind of server, all at once.
+func everywhere(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newWorld(t, b.dial))
+		})
+	}
+}
+
+// onRedis runs a test on one real server.
+func onRedis(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	return newWorld(t, backends[0].dial)
+}
+
+// world is one name on one server, and the processes that use it.
+type world struct {
+	t     *testing.T
+	dial  func(t testing.TB) redis.UniversalClient
+	rdb   redis.UniversalClient // to look at Redis from outside
+	name  string
+	limit int64
+	ttl   time.Duration
+}
+
+func newWorld(t *testing.T, dial func(t testing.TB) redis.UniversalClient) *world {
+	t.Helper()
+	w := &world{t: t, dial: dial, name: t.Name() + "-" + uuid.NewString(), limit: 1, ttl: 10 * time.Second}
+	w.rdb = w.connect()
+	t.Cleanup(w.mustBeEmpty)
+	return w
+}
+
+func (w *world) connect() redis.UniversalClient {
+	rdb := w.dial(w.t)
+	w.t.Cleanup(func() { assert.NoError(w.t, rdb.Close()) })
+	return rdb
+}
+
+// client is a process of its own, as far as Redis can tell.
+func (w *world) client() *fairsem.Client { return w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl}) }
+
+func (w *world) clientOn(rdb redis.UniversalClient, opts fairsem.Options) *fairsem.Client {
+	w.t.Helper()
+	c, err := fairsem.New(rdb, opts)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { assert.NoError(w.t, c.Close()) })
+	return c
+}
+
+// semaphore is the semaphore of the world, seen by a new process.
+func (w *world) semaphore() *fairsem.Semaphore { return w.of(w.client(), w.limit) }
+
+func (w *world) of(c *fairsem.Client, limit int64) *fairsem.Semaphore {
+	w.t.Helper()
+	s, err := c.Semaphore(w.name, limit)
+	require.NoError(w.t, err)
+	return s
+}
+
+// call is an Acquire in a goroutine.
+type call struct {
+	done   chan struct{}
+	permit *fairsem.Permit
+	err    error
+}
+
+func acquire(ctx context.Context, s *fairsem.Semaphore, n int64) *call {
+	c := &call{done: make(chan struct{})}
+	go func() { // ends with Acquire, which every test waits for or cancels
+		defer close(c.done)
+		c.permit, c.err = s.Acquire(ctx, n)
+	}()
+	return c
+}
+
+// queue acquires in the background, and returns when the call stands in line.
+func (w *world) queue(ctx context.Context, s *fairsem.Semaphore, n int64) *call {
+	w.t.Helper()
+	before := w.status(s).Waiting
+	c := acquire(ctx, s, n)
+	w.eventually(func() bool { return w.status(s).Waiting == before+1 }, "the call does not queue")
+	return c
+}
+
+// granted waits for the call and returns its permit.
+func (w *world) granted(c *call) *fairsem.Permit {
+	w.t.Helper()
+	<-c.done
+	require.NoError(w.t, c.err)
+	return c.permit
+}
+
+func (c *call) waits() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (w *world) status(s *fairsem.Semaphore) fairsem.Status {
+	w.t.Helper()
+	st, err := s.Status(w.t.Context())
+	require.NoError(w.t, err)
+	return st
+}
+
+func (w *world) must(p *fairsem.Permit, err error) *fairsem.Permit {
+	w.t.Helper()
+	require.NoError(w.t, err)
+	return p
+}
+
+func (w *world) release(p *fairsem.Permit) {
+	w.t.Helper()
+	require.NoError(w.t, p.Release(w.t.Context()))
+}
+
+func (w *world) eventually(is func() bool, why string) {
+	w.t.Helper()
+	require.Eventually(w.t, is, 20*time.Second, 2*time.Millisecond, why)
+}
+
+func (w *world) key(kind string) string { return "fairsem:{" + w.name + "}:" + kind }
+
+// mustBeEmpty checks that the test left nobody behind, and no key that would stay for ever.
+func (w *world) mustBeEmpty() {
+	ctx := context.Background()
+	for _, kind := range []string{"owner", "queue", "weight"} {
+		n, err := w.rdb.Exists(ctx, w.key(kind)).Result()
+		assert.NoError(w.t, err)
+		assert.Zero(w.t, n, "%s is left behind", kind)
+	}
+	for _, kind := range []string{"timeout", "counter", "meta"} {
+		left, err := w.rdb.PTTL(ctx, w.key(kind)).Result()
+		assert.NoError(w.t, err)
+		assert.NotEqual(w.t, time.Duration(-1), left, "%s never expires", kind)
+	}
+}
+
+func TestAcquireGrantsUpToTheLimitAndThenQueues(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 3
+		a, b := w.semaphore(), w.semaphore()
+		first, second := w.must(a.Acquire(t.Context(), 2)), w.must(b.Acquire(t.Context(), 1))
+		third := w.queue(t.Context(), b, 1)
+		assert.Equal(t, int64(3), w.status(a).Used)
+		w.release(first)
+		w.release(w.granted(third))
+		w.release(second)
+		assert.Zero(t, w.status(a).Used)
+	})
+}
+
+// S5, across processes and with weights.
+func TestWhoAsksFirstIsServedFirst(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 3
+		processes := []*fairsem.Semaphore{w.semaphore(), w.semaphore(), w.semaphore()}
+		holder := w.must(processes[0].Acquire(t.Context(), 3))
+		var calls []*call
+		for i := range 12 {
+			calls = append(calls, w.queue(t.Context(), processes[i%3], int64(1+i%3)))
+		}
+		w.release(holder)
+		var last int64
+		for i, c := range calls {
+			p := w.granted(c)
+			assert.Greater(t, p.Token(), last, "call %d was overtaken", i)
+			last = p.Token()
+			w.release(p)
+		}
+	})
+}
+
+// x/sync's TestLargeAcquireDoesntStarve, across processes.
+func TestLargeAcquireIsNotStarvedBySmallOnes(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 4
+		ctx, stop := context.WithCancel(t.Context())
+		var small sync.WaitGroup
+		var held []*fairsem.Permit
+		s := w.semaphore()
+		for range w.limit {
+			held = append(held, w.must(s.Acquire(t.Context(), 1)))
+		}
+		for _, p := range held {
+			small.Go(func() { // churns until the large one is in
+				for p != nil {
+					assert.NoError(t, p.Release(t.Context()))
+					p, _ = s.Acquire(ctx, 1)
+				}
+			})
+		}
+		p, err := w.semaphore().Acquire(t.Context(), w.limit)
+		stop()
+		if assert.NoError(t, err) {
+			w.release(p)
+		}
+		small.Wait()
+	})
+}
+
+func TestSmallRequestBehindALargeOneWaitsAlthoughItFits(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 2
+		s := w.semaphore()
+		holder := w.must(s.Acquire(t.Context(), 1))
+		large, small := w.queue(t.Context(), s, 2), w.queue(t.Context(), w.semaphore(), 1)
+		assert.True(t, small.waits())
+		assert.Equal(t, int64(2), w.status(s).Waiting)
+		w.release(holder)
+		w.release(w.granted(large))
+		w.release(w.granted(small))
+	})
+}
+
+// golang/go#37852: cancelling the head must look at those behind it.
+func TestCancelledLargeHeadWakesTheSmallOnesBehindIt(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit, w.ttl = 2, time.Hour // no refresh comes to help
+		s := w.semaphore()
+		holder := w.must(s.Acquire(t.Context(), 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		large, small := w.queue(ctx, s, 2), w.queue(t.Context(), w.semaphore(), 1)
+		cancel()
+		w.release(w.granted(small))
+		<-large.done
+		assert.ErrorIs(t, large.err, context.Canceled)
+		w.release(holder)
+	})
+}
+
+func TestTryAcquireNeverWaitsAndNeverOvertakes(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 2
+		s, other := w.semaphore(), w.semaphore()
+		holder := w.must(s.TryAcquire(t.Context(), 1))
+		_, err := other.TryAcquire(t.Context(), 2)
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+		waiter := w.queue(t.Context(), s, 2)
+		_, err = other.TryAcquire(t.Context(), 1) // it fits, but somebody waits
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+		w.release(holder)
+		w.release(w.granted(waiter))
+		w.release(w.must(other.TryAcquire(t.Context(), 2)))
+	})
+}
+
+// V2: with a TTL of an hour the next refresh is 20 minutes away.
+func TestReleaseWakesTheNextInAnotherProcessByPush(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour
+		a, b := w.semaphore(), w.semaphore()
+		p := w.must(a.Acquire(t.Context(), 1))
+		for range 10 {
+			next := w.queue(t.Context(), b, 1)
+			w.release(p)
+			p = w.granted(next)
+			a, b = b, a
+		}
+		w.release(p)
+	})
+}
+
+func TestWeightAboveTheLimitIsRefusedAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 3
+		s := w.semaphore()
+		for _, try := range []func(context.Context, int64) (*fairsem.Permit, error){s.Acquire, s.TryAcquire} {
+			_, err := try(t.Context(), 4)
+			require.ErrorIs(t, err, fairsem.ErrExceedsLimit)
+		}
+		w.release(w.must(s.Acquire(t.Context(), 3)))
+	})
+}
+
+// S6
+func TestTokensIncreaseAlsoWhenAllStateIsLost(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		var last int64
+		for range 5 {
+			for range 3 {
+				p := w.must(s.Acquire(t.Context(), 1))
+				assert.Greater(t, p.Token(), last)
+				last = p.Token()
+				w.release(p)
+			}
+			for _, kind := range []string{"counter", "meta"} {
+				require.NoError(t, w.rdb.Del(t.Context(), w.key(kind)).Err())
+			}
+		}
+	})
+}
+
+// The newest declaration stands, whoever goes on using an older one.
+func TestNewestDeclaredLimitStands(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		old, latest := w.client(), w.client()
+		w.release(w.must(w.of(old, 2).Acquire(t.Context(), 1)))
+		w.release(w.must(w.of(latest, 5).Acquire(t.Context(), 1)))
+		w.release(w.must(w.of(old, 2).Acquire(t.Context(), 4)))
+		assert.Equal(t, int64(5), w.status(w.of(old, 2)).Limit)
+
+		// and it comes back when the state was lost, also if the old one asks first
+		require.NoError(t, w.rdb.Del(t.Context(), w.key("meta")).Err())
+		w.release(w.must(w.of(old, 2).Acquire(t.Context(), 1)))
+		w.release(w.must(w.of(latest, 5).Acquire(t.Context(), 1)))
+		w.release(w.must(w.of(old, 2).Acquire(t.Context(), 1)))
+		assert.Equal(t, int64(5), w.status(w.of(old, 2)).Limit)
+	})
+}
+
+func TestLargerLimitWakesWaitersAndSmallerOneDrains(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour
+		s := w.semaphore()
+		first := w.must(s.Acquire(t.Context(), 1))
+		second := w.queue(t.Context(), s, 1)
+		third := w.must(w.of(w.client(), 3).Acquire(t.Context(), 1))
+		permits := []*fairsem.Permit{first, w.granted(second), third}
+
+		late := w.queue(t.Context(), w.of(w.client(), 2), 2)
+		for i, p := range permits {
+			assert.True(t, late.waits(), "let in after %d of 3 releases", i)
+			require.NoError(t, p.Context().Err(), "shrinking took a permit away")
+			w.release(p)
+		}
+		w.release(w.granted(late))
+	})
+}
+
+// A waiter that a smaller limit makes impossible must not hold up the line for ever.
+func TestWaiterLargerThanTheNewLimitGetsErrExceedsLimit(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit, w.ttl = 3, time.Hour
+		s := w.semaphore()
+		holder := w.must(s.Acquire(t.Context(), 3))
+		large := w.queue(t.Context(), w.semaphore(), 3)
+		small := w.queue(t.Context(), w.of(w.client(), 2), 1)
+		w.release(holder)
+		w.release(w.granted(small))
+		<-large.done
+		assert.ErrorIs(t, large.err, fairsem.ErrExceedsLimit)
+	})
+}
+
+func TestMaxQueueIsExactUnderConcurrency(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		holder := w.must(s.Acquire(t.Context(), 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		processes := []*fairsem.Semaphore{s, w.semaphore(), w.semaphore()}
+		var calls []*call
+		for i := range 30 {
+			calls = append(calls, acquire(ctx, processes[i%3].With(fairsem.CallOptions{MaxQueue: 7}), 1))
+		}
+		w.eventually(func() bool { return count(calls, (*call).waits) == 7 }, "not all but 7 are turned away")
+		assert.Equal(t, int64(7), w.status(s).Waiting)
+		cancel()
+		full := 0
+		for _, c := range calls {
+			<-c.done
+			if errors.Is(c.err, fairsem.ErrQueueFull) {
+				full++
+			}
+		}
+		assert.Equal(t, 23, full)
+		w.release(holder)
+	})
+}
+
+func count(calls []*call, is func(*call) bool) (n int) {
+	for _, c := range calls {
+		if is(c) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestHeadStartQueuesAheadOfThoseWhoCameALittleEarlier(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		holder := w.must(s.Acquire(t.Context(), 1))
+		ordinary := w.queue(t.Context(), s, 1)
+		urgent := w.queue(t.Context(), w.semaphore().With(fairsem.CallOptions{HeadStart: time.Hour}), 1)
+		w.release(holder)
+		w.release(w.granted(urgent))
+		w.release(w.granted(ordinary))
+	})
+}
+
+func TestHeadStartNeverOvertakesWhoWaitedLonger(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		holder := w.must(s.Acquire(t.Context(), 1))
+		ordinary := w.queue(t.Context(), s, 1)
+		w.eventually(func() bool { return w.status(s).OldestWait > 20*time.Millisecond }, "time stands still")
+		late := w.queue(t.Context(), s.With(fairsem.CallOptions{HeadStart: 10 * time.Millisecond}), 1)
+		w.release(holder)
+		w.release(w.granted(ordinary))
+		w.release(w.granted(late))
+	})
+}
+
+func TestNoRefreshPermitLapsesOneTTLAfterTheGrant(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		short := s.With(fairsem.CallOptions{TTL: 300 * time.Millisecond, NoRefresh: true})
+		holder := w.must(s.Acquire(t.Context(), 1))
+		queued := w.queue(t.Context(), short, 1)
+		w.eventually(func() bool { return w.status(s).OldestWait > 400*time.Millisecond }, "a waiter is renewed")
+		w.release(holder)
+		p := w.granted(queued)
+		require.NoError(t, p.Context().Err(), "its TTL begins with the grant")
+		next := w.must(w.semaphore().Acquire(t.Context(), 1)) // nobody releases p
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
+		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		w.release(next)
+	})
+}
+
+func TestPermitIsRenewedForAsLongAsItIsHeld(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = 200 * time.Millisecond
+		s := w.semaphore()
+		p := w.must(s.Acquire(t.Context(), 1))
+		waiter := w.queue(t.Context(), w.semaphore(), 1)
+		w.eventually(func() bool { return w.status(s).OldestWait > 5*w.ttl }, "time stands still")
+		require.NoError(t, p.Context().Err())
+		assert.True(t, waiter.waits())
+		w.release(p)
+		w.release(w.granted(waiter))
+	})
+}
+
+func TestPermitContextHasTheValuesOfTheCallerButNotItsEnd(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		p := w.must(w.semaphore().Acquire(ctx, 1))
+		cancel()
+		require.NoError(t, p.Context().Err())
+		assert.Equal(t, "value", p.Context().Value(key{}))
+		child, stop := context.WithCancel(p.Context())
+		defer stop()
+		w.release(p)
+		<-child.Done()
+		assert.Equal(t, fairsem.ErrReleased, context.Cause(p.Context()))
+		assert.Equal(t, fairsem.ErrReleased, context.Cause(child))
+	})
+}
+
+func TestReleaseIsIdempotentAlsoAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		p := w.must(s.Acquire(t.Context(), 1))
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { assert.NoError(t, p.Release(t.Context())) })
+		}
+		all.Wait()
+		next := w.must(s.Acquire(t.Context(), 1))
+		require.NoError(t, p.Release(t.Context()))
+		assert.Equal(t, int64(1), w.status(s).Used, "a late release frees nobody else's permit")
+		w.release(next)
+	})
+}
+
+func TestReleaseWorksWithADoneContext(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		ctx, cancel := context.WithCancel(t.Context())
+		p := w.must(s.Acquire(ctx, 1))
+		cancel()
+		require.NoError(t, p.Release(ctx))
+		assert.Zero(t, w.status(s).Used)
+	})
+}
+
+func TestDoReleasesAfterErrorsAndPanics(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		failure := errors.New("failure")
+		err := s.Do(t.Context(), 1, func(ctx context.Context) error {
+			assert.Equal(t, int64(1), w.status(s).Used)
+			return failure
+		})
+		require.ErrorIs(t, err, failure)
+		assert.Zero(t, w.status(s).Used)
+		assert.PanicsWithValue(t, "panic", func() {
+			_ = s.Do(t.Context(), 1, func(context.Context) error { panic("panic") })
+		})
+		assert.Zero(t, w.status(s).Used)
+	})
+}
+
+func TestDoEndsTheContextOfItsFunctionWithTheCaller(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := w.semaphore().Do(ctx, 1, func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestDoneContextBeatsAFreePermit(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("the reason"))
+		for _, try := range []func(context.Context, int64) (*fairsem.Permit, error){s.Acquire, s.TryAcquire} {
+			_, err := try(ctx, 1)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		exists, err := w.rdb.Exists(t.Context(), w.key("meta")).Result()
+		require.NoError(t, err)
+		assert.Zero(t, exists, "something was sent")
+	})
+}
+
+// V4's other half: nothing leaks, whenever the caller goes.
+func TestNothingLeaksOnCancelAtRandomMoments(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 3
+		processes := []*fairsem.Semaphore{w.semaphore(), w.semaphore()}
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				for j := range 25 {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i*j)*3*time.Microsecond)
+					p, err := processes[i%2].Acquire(ctx, int64(1+i%3))
+					if err == nil {
+						assert.NoError(t, p.Release(t.Context()))
+					} else {
+						assert.ErrorIs(t, err, context.DeadlineExceeded)
+					}
+					cancel()
+				}
+			})
+		}
+		all.Wait()
+		w.eventually(func() bool {
+			st := w.status(processes[0])
+			return st.Used == 0 && st.Waiting == 0
+		}, "something leaked")
+	})
+}
+
+func TestCloseGivesEverythingBackAndEndsEveryCall(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour
+		c, other := w.client(), w.semaphore()
+		s := w.of(c, 1)
+		p := w.must(s.Acquire(t.Context(), 1))
+		waiter := w.queue(t.Context(), s, 1)
+		next := w.queue(t.Context(), other, 1)
+		require.NoError(t, c.Close())
+		<-waiter.done
+		require.ErrorIs(t, waiter.err, fairsem.ErrClosed)
+		assert.Equal(t, fairsem.ErrReleased, context.Cause(p.Context()))
+		require.NoError(t, p.Release(t.Context()))
+		_, err := s.Acquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrClosed)
+		_, err = s.Status(t.Context())
+		require.ErrorIs(t, err, fairsem.ErrClosed)
+		require.NoError(t, c.Close(), "again")
+		w.release(w.granted(next))
+	})
+}
+
+func TestStatusTellsWhoHoldsAndWaits(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 5
+		s := w.semaphore()
+		assert.Equal(t, fairsem.Status{Name: w.name, Limit: 5, Declared: 5}, w.status(s), "of a name never used")
+		a, b := w.must(s.Acquire(t.Context(), 2)), w.must(s.Acquire(t.Context(), 1))
+		waiter := w.queue(t.Context(), s, 4)
+		st := w.status(s)
+		assert.Positive(t, st.OldestWait)
+		assert.InDelta(t, w.ttl, st.NextExpiry, float64(w.ttl))
+		st.OldestWait, st.NextExpiry = 0, 0
+		assert.Equal(t, fairsem.Status{Name: w.name, Limit: 5, Declared: 5, Used: 3, Holders: 2, Waiting: 1}, st)
+		w.release(a)
+		w.release(b)
+		w.release(w.granted(waiter))
+	})
+}
+
+func TestHoldersAndWaitersAreListedInOrder(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 300
+		c := w.clientOn(w.connect(), fairsem.Options{Label: "the label"})
+		s := w.of(c, w.limit)
+		var holders []*fairsem.Permit
+		for range 250 { // more than a page
+			holders = append(holders, w.must(s.Acquire(t.Context(), 1)))
+		}
+		waiter := w.queue(t.Context(), s, 60)
+
+		var listed []string
+		for ticket, err := range s.Holders(t.Context()) {
+			require.NoError(t, err)
+			listed = append(listed, ticket.ID)
+			assert.Equal(t, "the label", ticket.Label)
+			assert.Positive(t, ticket.Token)
+			assert.Equal(t, ticket.Token, ticket.Since.UnixMicro())
+		}
+		var want []string
+		for _, p := range holders {
+			want = append(want, p.ID())
+		}
+		assert.Equal(t, want, listed)
+
+		var waiting []fairsem.Ticket
+		for ticket, err := range s.Waiters(t.Context()) {
+			require.NoError(t, err)
+			waiting = append(waiting, ticket)
+		}
+		require.Len(t, waiting, 1)
+		assert.Equal(t, int64(60), waiting[0].Weight)
+		assert.Zero(t, waiting[0].Token)
+		for _, p := range holders {
+			w.release(p)
+		}
+		p := w.granted(waiter)
+		assert.Equal(t, waiting[0].ID, p.ID())
+		w.release(p)
+	})
+}
+
+// S9
+func TestNamesNeverInterfere(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		id := uuid.NewString()
+		c := w.client()
+		names := []string{
+			"a", "a}", "a}:owner", "a}:queue", "{a", "{a}", "a:", " a", "a ", "A", "a\x00", "\xff\xfe", "a\n", "ä", "*", "a{b}c",
+			strings.Repeat("x", 512-len(id)),
+		}
+		var permits []*fairsem.Permit
+		for _, name := range names {
+			s, err := c.Semaphore(name+id, 1)
+			require.NoError(t, err, "%q", name)
+			permits = append(permits, w.must(s.TryAcquire(t.Context(), 1)))
+			_, err = s.TryAcquire(t.Context(), 1)
+			require.ErrorIs(t, err, fairsem.ErrNotAcquired, "%q", name)
+		}
+		other := w.clientOn(w.connect(), fairsem.Options{Prefix: "other"})
+		s, err := other.Semaphore(names[0]+id, 1)
+		require.NoError(t, err)
+		permits = append(permits, w.must(s.TryAcquire(t.Context(), 1)))
+		for _, p := range slices.Backward(permits) {
+			w.release(p)
+		}
+	})
+}
+
+// V6
+func TestFlushedScriptCacheIsNotNoticed(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		for range 3 {
+			p := w.must(s.Acquire(t.Context(), 1))
+			waiter := w.queue(t.Context(), s, 1)
+			require.NoError(t, w.rdb.ScriptFlush(t.Context()).Err())
+			w.release(p)
+			w.release(w.granted(waiter))
+		}
+	})
+}
+
+// V7: keys of live names expire too, after every deadline in them.
+func TestEveryKeyOutlivesItsDeadlinesAndExpires(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 2
+		s := w.semaphore()
+		long := s.With(fairsem.CallOptions{TTL: time.Hour})
+		permits := []*fairsem.Permit{w.must(s.Acquire(t.Context(), 1)), w.must(long.Acquire(t.Context(), 1))}
+		waiter := w.queue(t.Context(), s, 2)
+		for _, kind := range []string{"owner", "queue", "timeout", "counter", "weight", "meta"} {
+			left, err := w.rdb.PTTL(t.Context(), w.key(kind)).Result()
+			require.NoError(t, err)
+			assert.Greater(t, left, time.Hour, kind)
+			assert.Less(t, left, 2*time.Hour, kind)
+		}
+		for _, p := range permits {
+			w.release(p)
+		}
+		w.release(w.granted(waiter))
+		for _, kind := range []string{"counter", "meta"} {
+			left, err := w.rdb.PTTL(t.Context(), w.key(kind)).Result()
+			require.NoError(t, err)
+			assert.Less(t, left, time.Minute, "%s of an idle name", kind)
+		}
+	})
+}
