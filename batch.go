@@ -3,6 +3,7 @@ package fairsem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,6 +101,7 @@ type lane struct {
 	open   map[job]*parcel // parcels in pending that have room
 	queued []*parcel       // in the order in which they were begun
 	flying int
+	failed error // of the last exchange, nil if it worked: it tells what is behind a silence
 }
 
 func newLane(rdb redis.UniversalClient, crew *crew) *lane {
@@ -226,6 +228,7 @@ func (b *batch) deliver() bool {
 	timer := time.AfterFunc(b.patience, b.writeOff)
 	defer timer.Stop()
 	responses := b.exchange()
+	b.lane.note(responses[0].err)
 	if !b.settled.CompareAndSwap(false, true) {
 		return false
 	}
@@ -238,15 +241,29 @@ func (b *batch) writeOff() {
 	if !b.settled.CompareAndSwap(false, true) {
 		return
 	}
+	l := b.lane
+	l.mu.Lock()
+	err := errNoAnswer
+	if l.failed != nil {
+		err = fmt.Errorf("%w; before that: %w", errNoAnswer, l.failed)
+	}
+	l.mu.Unlock()
 	responses := make([]response, len(b.parcels))
 	for i := range responses {
-		responses[i].err = errNoAnswer
+		responses[i].err = err
 	}
 	b.handOut(responses)
-	b.lane.mu.Lock()
-	defer b.lane.mu.Unlock()
-	b.lane.flying--
-	b.lane.launchLocked()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flying--
+	l.launchLocked()
+}
+
+// note keeps what came of an exchange, also of one that was written off.
+func (l *lane) note(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = err
 }
 
 func (b *batch) handOut(responses []response) {

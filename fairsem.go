@@ -454,16 +454,13 @@ func (c *Client) announce(l *lane) {
 	l.addLone(&parcel{lone: set})
 }
 
-// withdraw takes the label away.
-func (c *Client) withdraw(ctx context.Context) error {
+// withdraw takes the label away. If that fails it expires.
+func (c *Client) withdraw(ctx context.Context) {
 	if c.labelDue.Load() == 0 {
-		return nil
+		return
 	}
 	del := redis.NewIntCmd(background, "del", c.keyspace.labelKey(c.keyspace.clientID))
-	if _, err := c.lane().ask(ctx, parcel{lone: del}); err != nil {
-		return wrap("close", c.label, err)
-	}
-	return nil
+	_, _ = c.lane().ask(ctx, parcel{lone: del})
 }
 
 // closeGrace bounds how long Close waits for Redis to confirm that everything was given back.
@@ -510,7 +507,8 @@ func (c *Client) giveBackAll() error {
 	if missing > 0 {
 		return fmt.Errorf("%w: close: %d permits or places in line were not given back and lapse within their TTL", ErrUnavailable, missing)
 	}
-	return c.withdraw(ctx)
+	c.withdraw(ctx)
+	return nil
 }
 
 // opError says which operation on which name went wrong.

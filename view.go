@@ -200,6 +200,7 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 // learnLocked takes the answer to one ticket's operation.
 func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 	switch {
+	case t.phase == gone: // Redis has answered too late
 	case s == releaseScript:
 		v.releasedLocked(t, r)
 	case t.phase == leaving && (r.state == stateHeld || r.state == stateWaiting):
@@ -299,9 +300,13 @@ func (v *view) releasedLocked(t *ticket, r result) {
 	v.dropLocked(t, err)
 }
 
-// leaveLocked gives t up: at once if nothing was sent for it, else as soon as Redis says so.
+// leaveLocked gives t up: at once if Redis cannot know of it, else as soon as Redis says so.
 func (v *view) leaveLocked(t *ticket) {
 	if t.phase == leaving || t.phase == gone {
+		return
+	}
+	if t.phase == asking && !t.busy && !t.unsure {
+		v.dropLocked(t, nil) // Redis refused to take it in
 		return
 	}
 	v.moveLocked(t, leaving)
@@ -341,18 +346,21 @@ func (v *view) failedLocked(p *parcel, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
 	v.client.log.Debug("fairsem: operation failed", "name", v.name, "verb", p.job.script.verb, "error", err)
 	for _, t := range p.tickets {
+		if t.phase == gone {
+			continue
+		}
 		t.cause = err
 		if !refused(err) {
 			t.unsure = true
 			t.undone = t.undone || p.job.script == releaseScript
 		}
-		if p.job.script == refreshScript && t.phase == waiting {
-			t.recheck = true
-		}
 		if p.job.script == acquireScript && !transient(err) {
 			v.settleLocked(t, err)
 			v.dropLocked(t, nil)
 		}
+	}
+	for _, t := range v.tickets {
+		t.recheck = t.recheck || t.phase == waiting // the reply may have had its grant
 	}
 	v.planLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
 }

@@ -1,0 +1,602 @@
+package fairsem_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// What breaks: networks, servers, rights, and replies that get lost.
+
+// privately runs a test on a server of its own, which it may treat badly.
+func privately(t *testing.T, args ...string) (*world, *redistest.Server) {
+	t.Helper()
+	t.Parallel()
+	server := redistest.NewServer(t, args...)
+	return newWorld(t, func(testing.TB) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: server.Addr()})
+	}), server
+}
+
+// through connects by way of a proxy.
+func (w *world) through(proxy *redistest.Proxy) redis.UniversalClient {
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second})
+	w.t.Cleanup(func() { assert.NoError(w.t, rdb.Close()) })
+	return rdb
+}
+
+// network returns a client whose connections a proxy can break, on the server that all share.
+func (w *world) network() (*fairsem.Client, *redistest.Proxy) {
+	w.t.Helper()
+	proxy := redistest.NewProxy(w.t, redistest.SharedServer(w.t).Addr())
+	return w.clientOn(w.through(proxy), fairsem.Options{TTL: w.ttl}), proxy
+}
+
+// S8, S2
+func TestLossIsToldBeforeTheNextIsLetIn(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 300 * time.Millisecond
+	cutOff, proxy := w.network()
+	a, b := w.of(cutOff, 1), w.semaphore()
+	for range 3 {
+		p := w.must(a.Acquire(t.Context(), 1))
+		next := w.queue(t.Context(), b, 1)
+		proxy.Hold()
+		q := w.granted(next)
+		require.Error(t, p.Context().Err(), "two live permits for one unit")
+		assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+		proxy.Resume()
+
+		// S3: the late release of the one frees nothing of the other
+		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		assert.Equal(t, int64(1), w.status(b).Used)
+		require.NoError(t, q.Context().Err())
+		w.release(q)
+	}
+}
+
+func TestStoppedServerEndsPermitsInTimeAndForgetsThemLater(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = 300 * time.Millisecond
+	s := w.semaphore()
+	p := w.must(s.Acquire(t.Context(), 1))
+	require.NoError(t, server.Pause())
+	<-p.Context().Done()
+	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	require.NoError(t, server.Resume())
+	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+}
+
+func TestShortStallOfTheServerLosesNothing(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = 2 * time.Second
+	s := w.semaphore()
+	p := w.must(s.Acquire(t.Context(), 1))
+	waiter := w.queue(t.Context(), s, 1)
+	require.NoError(t, server.Pause())
+	more := acquire(t.Context(), s, 1)
+	select {
+	case <-p.Context().Done():
+		t.Fatal("lost")
+	case <-time.After(w.ttl / 2):
+	}
+	require.NoError(t, server.Resume())
+	w.release(p)
+	w.release(w.granted(waiter))
+	w.release(w.granted(more))
+}
+
+// S7
+func TestNoPermitIsDeadOnArrival(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 400 * time.Millisecond
+	c, proxy := w.network()
+	s := w.of(c, 1)
+	direct := w.semaphore()
+	for late := 20 * time.Millisecond; late < w.ttl; late += 50 * time.Millisecond {
+		w.status(s) // has a connection ready
+		proxy.HoldReplies()
+		slow := acquire(t.Context(), s, 1)
+		w.eventually(func() bool { return w.status(direct).Used == 1 }, "the server does not grant it")
+		resume := time.AfterFunc(late, proxy.Resume)
+		<-slow.done
+		returned := time.Now()
+		proxy.Resume()
+		resume.Stop()
+		if slow.err != nil {
+			assert.ErrorIs(t, slow.err, fairsem.ErrUnavailable)
+		} else {
+			proxy.Hold()
+			<-slow.permit.Context().Done()
+			assert.GreaterOrEqual(t, time.Since(returned), w.ttl/10-time.Millisecond, "a reply that was %v late", late)
+			proxy.Resume()
+			assert.ErrorIs(t, slow.permit.Release(t.Context()), fairsem.ErrLost)
+		}
+		w.eventually(func() bool { return w.status(direct).Used == 0 }, "it is not given back")
+	}
+}
+
+// V4
+func TestAcquireReturnsSoonAfterItsContextInABlackHole(t *testing.T) {
+	w := onRedis(t)
+	c, proxy := w.network()
+	s := w.of(c, 1)
+	holder := w.must(s.Acquire(t.Context(), 1))
+	var took []time.Duration
+	for i := range 9 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiter *call
+		if i%3 == 0 {
+			waiter = w.queueFromOutside(ctx, s)
+			proxy.Hold()
+		} else {
+			proxy.Hold()
+			waiter = acquire(ctx, s, 1)
+		}
+		began := time.Now()
+		cancel()
+		<-waiter.done
+		took = append(took, time.Since(began))
+		require.ErrorIs(t, waiter.err, context.Canceled)
+		proxy.Resume()
+	}
+	slices.Sort(took)
+	assert.Less(t, took[len(took)/2], 50*time.Millisecond, "median of %v", took)
+	w.release(holder)
+	w.eventually(func() bool { return w.status(s).Waiting == 0 }, "a place in line is left behind")
+}
+
+// queueFromOutside is queue for a client whose network may still be catching up.
+func (w *world) queueFromOutside(ctx context.Context, s *fairsem.Semaphore) *call {
+	w.t.Helper()
+	inLine := func() int64 { return w.rdb.ZCard(w.t.Context(), w.key("queue")).Val() }
+	w.eventually(func() bool { return inLine() == 0 }, "the line does not empty")
+	c := acquire(ctx, s, 1)
+	w.eventually(func() bool { return inLine() == 1 }, "the call does not queue")
+	return c
+}
+
+// V2, the other half: with every message lost the refreshes find the grants.
+func TestWithoutAnyMessageWaitersAreServedByTheirRefresh(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 900 * time.Millisecond
+	s := w.of(w.clientOn(deaf{w.connect().(*redis.Client)}, fairsem.Options{TTL: w.ttl}), 1)
+	other := w.semaphore()
+	for range 3 {
+		p := w.must(other.Acquire(t.Context(), 1))
+		waiter := w.queue(t.Context(), s, 1)
+		began := time.Now()
+		w.release(p)
+		q := w.granted(waiter)
+		assert.Less(t, time.Since(began), w.ttl/3+500*time.Millisecond)
+		w.release(q)
+	}
+}
+
+// deaf subscribes to a channel on which nobody speaks.
+type deaf struct{ *redis.Client }
+
+func (d deaf) Subscribe(ctx context.Context, _ ...string) *redis.PubSub {
+	return d.Client.Subscribe(ctx, "fairsem-test:silence")
+}
+
+// go-redis does not notice that a subscription is dead when its connection stays open.
+func TestDeadSubscriptionIsNoticedAndRenewed(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 900 * time.Millisecond
+	line := &deadLine{}
+	ears := redis.NewClient(&redis.Options{Addr: redistest.SharedServer(t).Addr(), Dialer: line.dial})
+	t.Cleanup(func() { assert.NoError(t, ears.Close()) })
+	s := w.of(w.clientOn(split{w.connect().(*redis.Client), ears}, fairsem.Options{TTL: w.ttl}), 1)
+	other := w.semaphore()
+
+	p := w.must(other.Acquire(t.Context(), 1))
+	waiter := w.queue(t.Context(), s, 1)
+	w.eventually(func() bool { return line.dials.Load() == 1 }, "it does not subscribe")
+	line.dead.Store(1) // all connections up to the first
+	w.release(p)
+	w.release(w.granted(waiter))
+	w.eventually(func() bool { return line.dials.Load() == 2 }, "it does not subscribe again")
+}
+
+// split subscribes on a client of its own.
+type split struct {
+	*redis.Client
+	ears *redis.Client
+}
+
+func (s split) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
+	return s.ears.Subscribe(ctx, channels...)
+}
+
+// deadLine makes connections from which nothing arrives any more, once they are dead.
+type deadLine struct {
+	dials atomic.Int64
+	dead  atomic.Int64
+}
+
+func (d *deadLine) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	return &deadConn{conn, d, d.dials.Add(1)}, err
+}
+
+type deadConn struct {
+	net.Conn
+	line   *deadLine
+	number int64
+}
+
+func (c *deadConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || c.line.dead.Load() < c.number {
+			return n, err
+		}
+	}
+}
+
+// S4: a script whose reply is lost has run, and is sent again.
+func TestLostRepliesGrantNothingTwiceAndLeakNothing(t *testing.T) {
+	for every := int64(1); every <= 4; every++ {
+		t.Run(string('0'+rune(every)), func(t *testing.T) {
+			w := onRedis(t)
+			w.limit = 5
+			rdb := w.connect().(*redis.Client)
+			loss := &lostReplies{every: every + 1}
+			rdb.AddHook(loss)
+			s := w.of(w.clientOn(rdb, fairsem.Options{}), w.limit)
+			var all sync.WaitGroup
+			for i := range 10 {
+				all.Go(func() {
+					for range 5 {
+						p, err := s.Acquire(t.Context(), int64(1+i%3))
+						if assert.NoError(t, err) {
+							assert.NoError(t, p.Release(t.Context()))
+						}
+					}
+				})
+			}
+			all.Wait()
+			require.Positive(t, loss.lost.Load())
+			st := w.status(w.semaphore())
+			assert.Zero(t, st.Used)
+			assert.Zero(t, st.Waiting)
+		})
+	}
+}
+
+// lostReplies is a go-redis hook that lets pipelines run and loses the reply of every so many. It
+// delivers what was lost again after the next pipeline, as a slow network does.
+type lostReplies struct {
+	every int64
+	count atomic.Int64
+	lost  atomic.Int64
+
+	mu   sync.Mutex
+	late [][]any
+}
+
+func (l *lostReplies) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (l *lostReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (l *lostReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if l.count.Add(1)%l.every == 0 {
+			l.lost.Add(1)
+			for _, c := range cmds {
+				l.remember(c.Args())
+				c.SetErr(io.EOF)
+			}
+			return io.EOF
+		}
+		var late []redis.Cmder
+		for _, args := range l.forget() {
+			late = append(late, redis.NewCmd(ctx, args...))
+		}
+		if len(late) > 0 {
+			_ = next(ctx, late) // nobody reads these replies
+		}
+		return err
+	}
+}
+
+func (l *lostReplies) remember(args []any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = append(l.late, args)
+}
+
+func (l *lostReplies) forget() [][]any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	late := l.late
+	l.late = nil
+	return late
+}
+
+// S4: the copy of an acquire that arrives after its release must find it gone.
+func TestAcquireThatArrivesAfterItsReleaseIsNotGranted(t *testing.T) {
+	w := onRedis(t)
+	rdb := w.connect().(*redis.Client)
+	straggler := &straggler{}
+	rdb.AddHook(straggler)
+	s := w.of(w.clientOn(rdb, fairsem.Options{}), 1)
+	p := w.must(s.Acquire(t.Context(), 1)) // the first delivery is held back, the second succeeds
+	w.release(p)
+	replies, err := w.rdb.Pipelined(t.Context(), func(pipe redis.Pipeliner) error {
+		for _, args := range straggler.held {
+			pipe.Do(t.Context(), args...)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, replies)
+	assert.Zero(t, w.status(s).Used)
+}
+
+// straggler holds the first pipeline with a script back and reports a broken connection.
+type straggler struct{ held [][]any }
+
+func (s *straggler) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *straggler) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (s *straggler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if s.held != nil {
+			return next(ctx, cmds)
+		}
+		for _, c := range cmds {
+			s.held = append(s.held, c.Args())
+			c.SetErr(io.EOF)
+		}
+		return io.EOF
+	}
+}
+
+// S11, V5
+func TestNothingIsGrantedWithoutAServerAndAllWorksAgainWithOne(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = 2 * time.Second // go-redis takes half a second to say that it cannot connect
+	s := w.semaphore()
+	require.NoError(t, server.Kill())
+	_, err := s.Acquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	var refused *net.OpError
+	require.ErrorAs(t, err, &refused, "the cause is wrapped")
+	_, err = s.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	_, err = s.Status(t.Context())
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+
+	patient := w.of(w.clientOn(w.connect(), fairsem.Options{TTL: time.Minute}), 1)
+	waiter := acquire(t.Context(), patient, 1)
+	require.NoError(t, server.Restart())
+	began := time.Now()
+	p := w.granted(waiter)
+	assert.Less(t, time.Since(began), 2*time.Second)
+	w.release(p)
+}
+
+func TestReleaseThatCannotReachRedisSaysSo(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = 500 * time.Millisecond
+	s := w.semaphore()
+	p := w.must(s.Acquire(t.Context(), 1))
+	require.NoError(t, server.Pause())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, p.Release(ctx), context.DeadlineExceeded)
+	require.Error(t, p.Context().Err())
+	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrUnavailable)
+	require.NoError(t, server.Resume())
+	w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not lapse")
+}
+
+// A waiter that was silent for a TTL has lost its place; Acquire asks again.
+func TestWaiterWhoseLeaseLapsedGoesToTheEndOfTheLine(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = time.Second
+	s, other := w.semaphore(), w.semaphore()
+	holder := w.must(other.Acquire(t.Context(), 1))
+	first, second := w.queue(t.Context(), s, 1), w.queue(t.Context(), other, 1)
+	var head string
+	for ticket := range s.Waiters(t.Context()) {
+		head = ticket.ID
+		break
+	}
+	require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: head}).Err())
+	w.eventually(func() bool {
+		for ticket := range s.Waiters(t.Context()) {
+			if ticket.ID == head {
+				return false
+			}
+		}
+		return w.status(s).Waiting == 2
+	}, "it does not ask again")
+	w.release(holder)
+	w.release(w.granted(second))
+	w.release(w.granted(first))
+}
+
+func TestPermitTakenFromItsHolderOnTheServerIsToldAsLost(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 300 * time.Millisecond
+	s := w.semaphore()
+	p := w.must(s.Acquire(t.Context(), 1))
+	for _, kind := range []string{"owner", "timeout"} {
+		require.NoError(t, w.rdb.ZRem(t.Context(), w.key(kind), p.ID()).Err())
+	}
+	<-p.Context().Done()
+	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+}
+
+func TestDoReportsALossThatItsFunctionDidNotSee(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 300 * time.Millisecond
+	s := w.semaphore()
+	err := s.Do(t.Context(), 1, func(ctx context.Context) error {
+		require.NoError(t, w.rdb.Del(ctx, w.key("owner"), w.key("timeout")).Err())
+		<-ctx.Done()
+		assert.Equal(t, fairsem.ErrLost, context.Cause(ctx))
+		return nil
+	})
+	require.ErrorIs(t, err, fairsem.ErrLost)
+}
+
+// S10: OOM
+func TestFullServerGrantsNothingButRenewsAndReleases(t *testing.T) {
+	w, _ := privately(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
+	w.ttl, w.limit = 400*time.Millisecond, 3
+	s := w.semaphore()
+	p := w.must(s.Acquire(t.Context(), 2))
+	big := strings.Repeat("x", 1<<16)
+	var err error
+	for i := 0; err == nil; i++ {
+		err = w.rdb.RPush(t.Context(), "filler", big).Err()
+	}
+	require.True(t, redis.IsOOMError(err), err)
+	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory", "3mb").Err()) // well beyond it
+	_, err = s.Acquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	require.True(t, redis.IsOOMError(err), err)
+	lives := time.NewTimer(3 * w.ttl)
+	defer lives.Stop()
+	select {
+	case <-p.Context().Done():
+		t.Fatal("a full server cannot renew")
+	case <-lives.C:
+	}
+	w.release(p)
+	require.NoError(t, w.rdb.Del(t.Context(), "filler").Err())
+	w.release(w.must(s.Acquire(t.Context(), 3)))
+}
+
+func TestReadOnlyReplicaGrantsNothing(t *testing.T) {
+	w, primary := privately(t)
+	host, port, err := net.SplitHostPort(primary.Addr())
+	require.NoError(t, err)
+	replica := redistest.NewServer(t, "--replicaof", host+" "+port)
+	rdb := redis.NewClient(&redis.Options{Addr: replica.Addr()})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	s := w.of(w.clientOn(rdb, fairsem.Options{TTL: 300 * time.Millisecond}), 1)
+	_, err = s.Acquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	assert.True(t, redis.IsReadOnlyError(err), err)
+}
+
+func TestMissingRightIsAnErrorAtOnceAndNamesIt(t *testing.T) {
+	w, _ := privately(t)
+	// everything that is needed, see the package's facts about rights, but ZADD
+	require.NoError(t, w.rdb.Do(t.Context(), "acl", "setuser", "limited", "on", ">secret", "~fairsem:*", "&fairsem:*", "-@all",
+		"+evalsha", "+eval", "+hello", "+ping", "+time", "+hmget", "+hset", "+hget", "+hdel", "+zcard", "+get", "+set", "+zrange",
+		"+zmscore", "+pexpireat", "+subscribe").Err())
+	w.ttl = time.Hour // no retry hides it
+	s := w.of(w.clientOn(w.as("limited", "secret"), fairsem.Options{TTL: w.ttl}), 1)
+	_, err := s.Acquire(t.Context(), 1)
+	require.Error(t, err)
+	assert.ErrorContains(t, err, "can't run this command")
+	assert.NotContains(t, err.Error(), "secret")
+	assert.Zero(t, w.status(w.semaphore()).Used)
+}
+
+// as connects as another user.
+func (w *world) as(user, password string) redis.UniversalClient {
+	opts := *w.rdb.(*redis.Client).Options()
+	opts.Username, opts.Password = user, password
+	rdb := redis.NewClient(&opts)
+	w.t.Cleanup(func() { assert.NoError(w.t, rdb.Close()) })
+	return rdb
+}
+
+// The rights that the documentation asks for are enough, and without those for messages it is slow.
+func TestLeastRightsAreEnough(t *testing.T) {
+	rights := []string{"on", ">secret", "~fairsem:*", "-@all",
+		"+evalsha", "+eval", "+hello", "+ping", "+time", "+hmget", "+hset", "+hget", "+hdel", "+zcard", "+get", "+set", "+del",
+		"+zrange", "+zrangebyscore", "+zscore", "+zmscore", "+zadd", "+zrem", "+pexpireat", "+exists"}
+	for name, more := range map[string][]string{
+		"with messages":    {"&fairsem:*", "+publish", "+subscribe"},
+		"without messages": {"resetchannels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := privately(t)
+			args := []any{"acl", "setuser", "least"}
+			for _, right := range slices.Concat(rights, more) {
+				args = append(args, right)
+			}
+			require.NoError(t, w.rdb.Do(t.Context(), args...).Err())
+			w.ttl, w.limit = 600*time.Millisecond, 3
+			opts := fairsem.Options{TTL: w.ttl}
+			a := w.of(w.clientOn(w.as("least", "secret"), opts), 3)
+			b := w.of(w.clientOn(w.as("least", "secret"), opts), 3)
+			p := w.must(a.Acquire(t.Context(), 3))
+			waiter := w.queue(t.Context(), b, 2)
+			w.release(p)
+			w.release(w.granted(waiter))
+			for _, err := range a.Holders(t.Context()) {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+func TestBusyServerIsWaitedFor(t *testing.T) {
+	w, server := privately(t)
+	require.NoError(t, w.rdb.ConfigSet(t.Context(), "busy-reply-threshold", "1").Err())
+	s := w.semaphore()
+	spin := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, ReadTimeout: time.Minute})
+	t.Cleanup(func() { assert.NoError(t, spin.Close()) })
+	var spinning sync.WaitGroup
+	spinning.Go(func() { _ = spin.Eval(context.WithoutCancel(t.Context()), "while true do end", nil).Err() })
+	w.eventually(func() bool { return redis.HasErrorPrefix(w.rdb.Ping(t.Context()).Err(), "BUSY") }, "it is not busy")
+	waiter := acquire(t.Context(), s, 1)
+	w.eventually(func() bool { return w.rdb.ScriptKill(t.Context()).Err() == nil }, "it stays busy")
+	spinning.Wait()
+	w.release(w.granted(waiter))
+}
+
+func TestConnectionsKilledByTheServerLoseNothing(t *testing.T) {
+	w, _ := privately(t)
+	w.limit = 3
+	a, b := w.semaphore(), w.semaphore()
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			for range 10 {
+				p, err := []*fairsem.Semaphore{a, b}[i%2].Acquire(t.Context(), int64(1+i%3))
+				if assert.NoError(t, err) {
+					assert.NoError(t, p.Release(t.Context()))
+				}
+			}
+		})
+	}
+	finished := make(chan struct{})
+	go func() { // ends with all
+		all.Wait()
+		close(finished)
+	}()
+	for {
+		select {
+		case <-finished:
+			return
+		case <-time.After(20 * time.Millisecond):
+			w.rdb.ClientKillByFilter(t.Context(), "type", "pubsub")
+			w.rdb.ClientKillByFilter(t.Context(), "type", "normal", "skipme", "yes")
+		}
+	}
+}
