@@ -1,5 +1,227 @@
 package fairsem_test
 
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/history"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// Several real processes. The test binary starts itself again; the order says what to do.
+
 const workerEnv = "FAIRSEM_TEST_WORKER"
 
-func worker(string) int { return 0 }
+// order is what a worker process is told.
+type order struct {
+	Addr, Name string
+	Limit      int64
+	TTL        time.Duration
+
+	Crowd int // hold a permit and have this many more calls wait, until killed
+
+	Goroutines int // use the semaphore at random for so long, and write history to stdout
+	For        time.Duration
+	Seed       uint64
+}
+
+// worker is the main function of a worker process. It ends with its parent: stdin is a pipe.
+func worker(text string) int {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	if err := o.work(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func (o order) work() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // ends with the process
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
+	defer rdb.Close()
+	c, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL})
+	if err != nil {
+		return err
+	}
+	s, err := c.Semaphore(o.Name, o.Limit)
+	if err != nil {
+		return err
+	}
+	if o.Goroutines == 0 {
+		return o.crowd(ctx, s)
+	}
+	return errors.Join(o.load(ctx, s), c.Close())
+}
+
+// crowd holds and waits until the process is killed.
+func (o order) crowd(ctx context.Context, s *fairsem.Semaphore) error {
+	if _, err := s.Acquire(ctx, o.Limit); err != nil {
+		return err
+	}
+	for range o.Crowd {
+		acquire(ctx, s, 1)
+	}
+	fmt.Println("ready")
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// load uses the semaphore at random.
+func (o order) load(ctx context.Context, s *fairsem.Semaphore) error {
+	ctx, cancel := context.WithTimeout(ctx, o.For)
+	defer cancel()
+	out := history.NewWriter(os.Stdout)
+	failures := make(chan error, o.Goroutines)
+	for g := range o.Goroutines {
+		random := rand.New(rand.NewPCG(o.Seed, uint64(g)))
+		go func() { // ends with ctx; failures has room for all
+			var err error
+			for err == nil && ctx.Err() == nil {
+				err = use(ctx, s, random, out)
+			}
+			failures <- err
+		}()
+	}
+	var all error
+	for range o.Goroutines {
+		all = errors.Join(all, <-failures)
+	}
+	return all
+}
+
+// use is one call: acquire, or give up after a while; hold; release.
+func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, out *history.Writer) error {
+	g := history.Grant{Process: fmt.Sprint(os.Getpid()), Weight: 1 + random.Int64N(5), AskedWall: time.Now().UnixMicro(), Asked: history.Now()}
+	patience, cancel := context.WithTimeout(ctx, time.Duration(random.ExpFloat64()*float64(100*time.Millisecond)))
+	defer cancel()
+	get := s.Acquire
+	if random.IntN(10) == 0 {
+		get = s.TryAcquire
+	}
+	p, err := get(patience, g.Weight)
+	g.Granted = history.Now()
+	switch {
+	case errors.Is(err, fairsem.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
+		return nil
+	case err != nil:
+		return err
+	}
+	g.ID, g.Token, g.Place = p.ID(), p.Token(), fairsem.PlaceOf(p)
+	if hold := random.IntN(4); hold > 0 {
+		time.Sleep(time.Duration(hold) * time.Millisecond) // the work
+	}
+	g.Released = history.Now()
+	g.Lost = p.Context().Err() != nil
+	return errors.Join(out.Write(g), p.Release(context.WithoutCancel(ctx)))
+}
+
+// process starts a worker.
+func process(t *testing.T, o order) (cmd *exec.Cmd, stdout io.Reader) {
+	t.Helper()
+	text, err := json.Marshal(o)
+	require.NoError(t, err)
+	cmd = exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	_, err = cmd.StdinPipe() // it closes with this process
+	require.NoError(t, err)
+	stdout, err = cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // an error says that it has ended
+		_ = cmd.Wait()
+	})
+	return cmd, stdout
+}
+
+// V1 and V3: whoever is killed costs the living one TTL, with and without a crowd before them.
+func TestKilledProcessGivesEverythingBackWithinATTL(t *testing.T) {
+	for _, crowd := range []int{0, 20} {
+		t.Run(fmt.Sprintf("%d dead waiters", crowd), func(t *testing.T) {
+			w := onRedis(t)
+			w.limit, w.ttl = 3, 2*time.Second
+			s := w.semaphore()
+			cmd, stdout := process(t, order{
+				Addr: redistest.SharedServer(t).Addr(), Name: w.name, Limit: w.limit, TTL: w.ttl, Crowd: crowd,
+			})
+			require.True(t, bufio.NewScanner(stdout).Scan(), "the worker does not get going")
+			w.eventually(func() bool { return w.status(s).Waiting == int64(crowd) }, "the crowd does not queue")
+			waiter := w.queue(t.Context(), s, 3)
+
+			require.NoError(t, cmd.Process.Kill())
+			began := time.Now()
+			p := w.granted(waiter)
+			assert.Less(t, time.Since(began), w.ttl+500*time.Millisecond)
+			w.release(p)
+		})
+	}
+}
+
+// S2, S4 to S6 and V7, on the histories of three processes. FAIRSEM_SOAK=2m runs it for longer.
+func TestProcessesUnderRandomLoadKeepEveryPromise(t *testing.T) {
+	w, server := privately(t)
+	w.limit = 7
+	duration := 2 * time.Second
+	if text := os.Getenv("FAIRSEM_SOAK"); text != "" {
+		var err error
+		duration, err = time.ParseDuration(text)
+		require.NoError(t, err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var grants []history.Grant
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range uint64(3) {
+		cmd, stdout := process(t, order{
+			Addr: server.Addr(), Name: w.name, Limit: w.limit, TTL: w.ttl, Goroutines: 50, For: duration, Seed: seed + i,
+		})
+		all.Go(func() {
+			mine, err := history.Read(stdout)
+			assert.NoError(t, err)
+			assert.NoError(t, cmd.Wait())
+			mu.Lock()
+			defer mu.Unlock()
+			grants = append(grants, mine...)
+		})
+	}
+	all.Wait()
+
+	t.Logf("%d grants, at most %d units of %d at once", len(grants), history.MostAtOnce(grants), w.limit)
+	assert.Greater(t, len(grants), 100)
+	assert.Equal(t, w.limit, history.MostAtOnce(grants), "the load never fills the limit")
+	assert.Empty(t, history.OverLimit(grants, w.limit))
+	assert.Empty(t, history.Overtakes(grants))
+	assert.Empty(t, history.TokensDecrease(grants))
+	assert.Empty(t, history.TokensRepeat(grants))
+	for _, g := range grants {
+		assert.False(t, g.Lost, g)
+	}
+	left, err := w.rdb.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	assert.Subset(t, []string{w.key("counter"), w.key("meta")}, left)
+}
