@@ -77,7 +77,7 @@ type Client struct {
 	log      *slog.Logger
 	cluster  bool
 
-	shared   *lane // nil in a cluster
+	shared   *lane // for all names, but in a cluster
 	crew     *crew
 	keeper   *keeper
 	wake     *wake
@@ -110,10 +110,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		declared: new(declarations),
 		views:    make(map[string]*view),
 	}
+	c.shared = newLane(rdb, c.crew)
 	c.wake = newWake(c)
-	if !cluster {
-		c.shared = newLane(rdb, c.crew)
-	}
 	return c, nil
 }
 
@@ -332,8 +330,8 @@ func (t *ticket) await(ctx context.Context) error {
 	if t.err != nil {
 		return t.err
 	}
-	if t.permit.ctx.Err() != nil && errors.Is(context.Cause(t.permit.ctx), ErrLost) {
-		t.view.leave(t)
+	if t.permit.left() < (window{ttl: t.terms.ttl}).margin() && !t.view.client.isClosed() {
+		t.view.leave(t) // this goroutine stood still for nearly a TTL
 		return errGone
 	}
 	return nil
@@ -362,7 +360,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 			return nil, err
 		}
 		if v.open(t) {
-			c.announce(v.lane)
+			c.announce()
 			return t, nil
 		}
 	}
@@ -443,7 +441,7 @@ func (c *Client) woken(name string, grants []grant) {
 
 // announce keeps the label of this process in Redis while it has tickets. It is sent along with
 // something else, and nobody waits for it: a label is only for people to read.
-func (c *Client) announce(l *lane) {
+func (c *Client) announce() {
 	now := time.Now()
 	due := c.labelDue.Load()
 	if now.UnixNano() < due || !c.labelDue.CompareAndSwap(due, now.Add(c.ttl).UnixNano()) {
@@ -451,7 +449,7 @@ func (c *Client) announce(l *lane) {
 	}
 	key := c.keyspace.labelKey(c.keyspace.clientID)
 	set := redis.NewStatusCmd(background, "set", key, c.label, "px", (3 * c.ttl).Milliseconds())
-	l.addLone(&parcel{lone: set})
+	c.shared.addLone(&parcel{lone: set})
 }
 
 // withdraw takes the label away. If that fails it expires.
@@ -460,7 +458,7 @@ func (c *Client) withdraw(ctx context.Context) {
 		return
 	}
 	del := redis.NewIntCmd(background, "del", c.keyspace.labelKey(c.keyspace.clientID))
-	_, _ = c.lane().ask(ctx, parcel{lone: del})
+	_, _ = c.shared.ask(ctx, parcel{lone: del})
 }
 
 // closeGrace bounds how long Close waits for Redis to confirm that everything was given back.
@@ -481,27 +479,33 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 
-	err := c.giveBackAll()
+	views := c.everyView()
+	err := c.giveBackAll(views)
 	c.keeper.close()
 	c.wake.close()
 	c.crew.close()
+	for _, v := range views {
+		v.abandon()
+	}
 	return err
 }
 
 // giveBackAll has all tickets leave, takes the label away, and waits until Redis has confirmed it.
-func (c *Client) giveBackAll() error {
+func (c *Client) giveBackAll(views []*view) error {
 	ctx, cancel := context.WithTimeout(background, closeGrace)
 	defer cancel()
+	var tickets []*ticket
+	for _, v := range views {
+		tickets = append(tickets, v.close()...)
+	}
 	missing := 0
-	for _, v := range c.everyView() {
-		for _, t := range v.close() {
-			select {
-			case <-t.left:
-			case <-ctx.Done():
-			}
-			if !t.isGone() {
-				missing++
-			}
+	for _, t := range tickets {
+		select {
+		case <-t.left:
+		case <-ctx.Done():
+		}
+		if !t.isGone() {
+			missing++
 		}
 	}
 	if missing > 0 {

@@ -600,3 +600,59 @@ func TestConnectionsKilledByTheServerLoseNothing(t *testing.T) {
 		}
 	}
 }
+
+// A refresh says "waiting" to what a wake message has made a holder meanwhile.
+func TestGrantStandsWhenAnOlderAnswerComesAfterIt(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 1500 * time.Millisecond
+	rdb := w.connect().(*redis.Client)
+	slow := &heldReply{ran: make(chan struct{}), resume: make(chan struct{})}
+	rdb.AddHook(slow)
+	other := w.semaphore()
+	holder := w.must(other.Acquire(t.Context(), 1))
+	waiter := w.queue(t.Context(), w.of(w.clientOn(rdb, fairsem.Options{TTL: w.ttl}), 1), 1)
+	slow.armed.Store(true)
+	<-slow.ran // a refresh
+	w.release(holder)
+	p := w.granted(waiter)
+	close(slow.resume)
+	next := w.queue(t.Context(), other, 1)
+	w.eventually(func() bool { return w.status(other).OldestWait > 2*w.ttl }, "time stands still")
+	require.NoError(t, p.Context().Err(), "it is not renewed")
+	w.release(p)
+	w.release(w.granted(next))
+}
+
+// heldReply is a go-redis hook that holds back the reply of one pipeline.
+type heldReply struct {
+	armed       atomic.Bool
+	ran, resume chan struct{}
+}
+
+func (h *heldReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *heldReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *heldReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if h.armed.CompareAndSwap(true, false) {
+			close(h.ran)
+			<-h.resume
+		}
+		return err
+	}
+}
+
+func TestReleaseDuringCloseOfAClientThatCannotReachRedisEnds(t *testing.T) {
+	w, server := privately(t)
+	c, err := fairsem.New(w.connect(), fairsem.Options{TTL: time.Hour})
+	require.NoError(t, err)
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	require.NoError(t, server.Pause())
+	released := make(chan error)
+	go func() { released <- p.Release(context.WithoutCancel(t.Context())) }() // ends with Close
+	require.ErrorIs(t, c.Close(), fairsem.ErrUnavailable)
+	require.ErrorIs(t, <-released, fairsem.ErrUnavailable)
+	require.NoError(t, server.Resume())
+	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
+}

@@ -36,7 +36,7 @@ type permitContext struct {
 }
 
 func (c permitContext) Err() error {
-	if time.Since(start) >= time.Duration(c.permit.until.Load()) {
+	if c.permit.left() <= 0 {
 		c.permit.end(ErrLost)
 	}
 	return c.Context.Err()
@@ -77,20 +77,19 @@ func (p *Permit) Release(ctx context.Context) error {
 	}
 	lost := p.ctx.Err() != nil && errors.Is(context.Cause(p.ctx), ErrLost)
 	p.end(ErrReleased)
-	err := p.giveBack(ctx)
+	p.ticket.view.leave(p.ticket)
 	if lost {
-		err = ErrLost
+		return wrap("release", p.ticket.view.name, ErrLost)
 	}
-	return wrap("release", p.ticket.view.name, err)
+	return wrap("release", p.ticket.view.name, p.awaitLeft(ctx))
 }
 
 // releaseGrace is how long a Release with a done context waits for its confirmation.
 const releaseGrace = time.Second
 
-// giveBack has the ticket leave, and waits until it is gone or ctx ends.
-func (p *Permit) giveBack(ctx context.Context) error {
+// awaitLeft waits until the ticket is gone, or until ctx ends.
+func (p *Permit) awaitLeft(ctx context.Context) error {
 	t := p.ticket
-	t.view.leave(t)
 	if ctx.Err() != nil {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseGrace)
 		defer cancel()
@@ -98,10 +97,19 @@ func (p *Permit) giveBack(ctx context.Context) error {
 	}
 	select {
 	case <-t.left:
-		return t.leftErr
 	case <-ctx.Done():
-		return ctx.Err()
+		select {
+		case <-t.left:
+		default:
+			return ctx.Err()
+		}
 	}
+	return t.leftErr
+}
+
+// left is how long the permit may still be relied on.
+func (p *Permit) left() time.Duration {
+	return time.Duration(p.until.Load()) - time.Since(start)
 }
 
 // renew has the context live to the end of the lease.

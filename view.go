@@ -53,6 +53,7 @@ type ticket struct {
 	early   grant     // a wake message that overtook the answer to the acquire
 	recheck bool      // ask Redis about it as soon as no operation is under way
 	lease   window    // what Redis confirmed last
+	known   bool      // leaving: Redis had taken it in
 	quit    time.Time // leaving: when Redis has forgotten it anyway
 	leftErr error     // set before left is closed: how the release went
 	permit  *Permit   // set before settled is closed
@@ -153,9 +154,9 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) []*ticket {
 	defer v.mu.Unlock()
 	still := tickets[:0]
 	for _, t := range tickets {
-		if s == acquireScript && t.phase == leaving && !t.sent {
+		if t.phase == leaving && s != releaseScript && (s == refreshScript || !t.sent) {
 			t.busy = false
-			v.dropLocked(t, nil)
+			v.departLocked(t)
 			continue
 		}
 		t.sent = true
@@ -207,8 +208,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 		v.releaseLocked(t) // what was on its way when its user gave it up
 	case t.phase == leaving:
 		v.dropLocked(t, nil)
-	case r.state == stateHeld && t.phase == holding:
-		v.renewLocked(t, sent)
+	case t.phase == holding && r.state != stateGone:
+		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
 	case r.state == stateHeld:
 		if s == refreshScript && t.token == 0 {
 			v.client.wake.doubt() // a grant, and no message told of it
@@ -305,14 +306,22 @@ func (v *view) leaveLocked(t *ticket) {
 	if t.phase == leaving || t.phase == gone {
 		return
 	}
-	if t.phase == asking && !t.busy && !t.unsure {
-		v.dropLocked(t, nil) // Redis refused to take it in
-		return
-	}
+	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
 	t.quit = time.Now().Add(t.terms.ttl)
 	v.planLocked(t.quit)
-	v.releaseLocked(t)
+	v.departLocked(t)
+}
+
+// departLocked has a leaving ticket released, if Redis can know of it.
+func (v *view) departLocked(t *ticket) {
+	switch {
+	case t.busy:
+	case t.known || t.unsure:
+		v.releaseLocked(t)
+	default:
+		v.dropLocked(t, nil) // nothing was sent, or Redis refused it
+	}
 }
 
 // loseLocked tells the user of a permit that it is over.
@@ -398,7 +407,7 @@ func (v *view) look(now time.Time) {
 		v.client.forget(v)
 		return
 	}
-	v.client.announce(v.lane)
+	v.client.announce()
 	due := false
 	if !v.deadline.IsZero() && !now.Before(v.deadline) {
 		due, v.deadline = true, time.Time{}
@@ -437,7 +446,7 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 	case t.phase == leaving && !now.Before(t.quit):
 		v.dropLocked(t, unavailable(t.terms.ttl, t.cause))
 	case t.phase == leaving:
-		v.releaseLocked(t)
+		v.departLocked(t)
 	case silence && t.phase != holding:
 		v.settleLocked(t, unavailable(t.terms.ttl, t.cause))
 		v.leaveLocked(t)
@@ -496,10 +505,12 @@ func (v *view) gap() {
 	}
 }
 
-// close gives up all tickets. It returns them, for the caller to wait until they are gone.
+// close gives up all tickets and takes no more. It returns them, for the caller to wait until they
+// are gone.
 func (v *view) close() []*ticket {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.retired = true
 	var all []*ticket
 	for _, t := range v.tickets {
 		if t.phase == holding {
@@ -510,6 +521,15 @@ func (v *view) close() []*ticket {
 		all = append(all, t)
 	}
 	return all
+}
+
+// abandon forgets the tickets that close could not get out.
+func (v *view) abandon() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, t := range v.tickets {
+		v.dropLocked(t, unavailable(closeGrace, t.cause))
+	}
 }
 
 // isGone reports whether t is gone, and Redis has confirmed it.
