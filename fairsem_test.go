@@ -59,7 +59,7 @@ var backends = []backend{
 			MasterName: redistest.PrimaryName, SentinelAddrs: redistest.SharedSentinel(t).Addrs(),
 		})
 	}},
-	{"miniredis", func(t testing.TB) redis.UniversalClient {
+	{"miniredis", func(testing.TB) redis.UniversalClient {
 		return redis.NewClient(&redis.Options{Addr: sharedMiniredis().Addr()})
 	}},
 }
@@ -573,7 +573,7 @@ func TestDoReleasesAfterErrorsAndPanics(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore()
 		failure := errors.New("failure")
-		err := s.Do(t.Context(), 1, func(ctx context.Context) error {
+		err := s.Do(t.Context(), 1, func(context.Context) error {
 			assert.Equal(t, int64(1), w.status(s).Used)
 			return failure
 		})

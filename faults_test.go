@@ -251,6 +251,7 @@ func (c *deadConn) Read(b []byte) (int, error) {
 
 // S4: a script whose reply is lost has run, and is sent again.
 func TestLostRepliesGrantNothingTwiceAndLeakNothing(t *testing.T) {
+	t.Parallel()
 	for every := int64(1); every <= 4; every++ {
 		t.Run(string('0'+rune(every)), func(t *testing.T) {
 			w := onRedis(t)
@@ -407,6 +408,17 @@ func TestReleaseThatCannotReachRedisSaysSo(t *testing.T) {
 	w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not lapse")
 }
 
+// line returns the ids of those who wait.
+func (w *world) line(s *fairsem.Semaphore) []string {
+	w.t.Helper()
+	var ids []string
+	for ticket, err := range s.Waiters(w.t.Context()) {
+		require.NoError(w.t, err)
+		ids = append(ids, ticket.ID)
+	}
+	return ids
+}
+
 // A waiter that was silent for a TTL has lost its place; Acquire asks again.
 func TestWaiterWhoseLeaseLapsedGoesToTheEndOfTheLine(t *testing.T) {
 	w := onRedis(t)
@@ -414,19 +426,11 @@ func TestWaiterWhoseLeaseLapsedGoesToTheEndOfTheLine(t *testing.T) {
 	s, other := w.semaphore(), w.semaphore()
 	holder := w.must(other.Acquire(t.Context(), 1))
 	first, second := w.queue(t.Context(), s, 1), w.queue(t.Context(), other, 1)
-	var head string
-	for ticket := range s.Waiters(t.Context()) {
-		head = ticket.ID
-		break
-	}
+	head := w.line(s)[0]
 	require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: head}).Err())
 	w.eventually(func() bool {
-		for ticket := range s.Waiters(t.Context()) {
-			if ticket.ID == head {
-				return false
-			}
-		}
-		return w.status(s).Waiting == 2
+		line := w.line(s)
+		return len(line) == 2 && !slices.Contains(line, head)
 	}, "it does not ask again")
 	w.release(holder)
 	w.release(w.granted(second))
@@ -526,6 +530,7 @@ func (w *world) as(user, password string) redis.UniversalClient {
 
 // The rights that the documentation asks for are enough, and without those for messages it is slow.
 func TestLeastRightsAreEnough(t *testing.T) {
+	t.Parallel()
 	rights := []string{"on", ">secret", "~fairsem:*", "-@all",
 		"+evalsha", "+eval", "+hello", "+ping", "+time", "+hmget", "+hset", "+hget", "+hdel", "+zcard", "+get", "+set", "+del",
 		"+zrange", "+zrangebyscore", "+zscore", "+zmscore", "+zadd", "+zrem", "+pexpireat", "+exists"}

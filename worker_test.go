@@ -61,7 +61,7 @@ func (o order) work() error {
 		cancel()
 	}()
 	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
-	defer rdb.Close()
+	defer func() { _ = rdb.Close() }() // the process ends
 	c, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL})
 	if err != nil {
 		return err
@@ -160,6 +160,7 @@ func process(t *testing.T, o order) (cmd *exec.Cmd, stdout io.Reader) {
 
 // V1 and V3: whoever is killed costs the living one TTL, with and without a crowd before them.
 func TestKilledProcessGivesEverythingBackWithinATTL(t *testing.T) {
+	t.Parallel()
 	for _, crowd := range []int{0, 20} {
 		t.Run(fmt.Sprintf("%d dead waiters", crowd), func(t *testing.T) {
 			w := onRedis(t)

@@ -1,0 +1,47 @@
+# The modules of go.work: a new one is tested and linted because it is listed there.
+MODULES = $(or $(shell go list -m -f '{{.Dir}}'),$(error go list found no module))
+PACKAGES = $(addsuffix /...,$(MODULES))
+
+LINT_VERSION = v2.15.0
+LINT = $(CURDIR)/.bin/golangci-lint-$(LINT_VERSION)
+
+# What the tests start, and the Debian package that has it: FAIRSEM_REDIS_SERVER=valkey-server works too.
+SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
+
+.DEFAULT_GOAL = help
+.NOTPARALLEL:
+.PHONY: test unit lint fmt setup clean help
+
+test: setup lint unit ## everything CI checks
+
+unit: ## go test of every module, with the race detector
+	go test -race -shuffle=on $(PACKAGES)
+
+lint: $(LINT) ## gofmt, go vet and golangci-lint over every module
+	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (make fmt):"; echo "$$bad"; exit 1; }
+	go vet $(PACKAGES)
+	set -e; for dir in $(MODULES); do cd "$$dir"; $(LINT) run ./...; done
+
+fmt: ## gofmt everything
+	gofmt -w .
+
+# The race detector needs a C compiler. Debian may start the package's own service; the tests neither use nor stop it.
+setup: ## install what the tests need and the machine lacks, through apt
+	@need=; \
+	command -v $(SERVER) >/dev/null || need="$$need $(SERVER)"; \
+	command -v $$(go env CC) >/dev/null || need="$$need gcc libc6-dev"; \
+	test -n "$$need" || exit 0; \
+	command -v apt-get >/dev/null || { echo "please install:$$need"; exit 1; }; \
+	test "$$(id -u)" = 0 || sudo=sudo; set -ex; \
+	$$sudo apt-get update -q; \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$need
+
+$(LINT):
+	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv $(dir $@)golangci-lint $@
+
+clean: ## remove what make built
+	rm -rf .bin
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

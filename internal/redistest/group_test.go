@@ -1,0 +1,160 @@
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestClusterServesEverySlot(t *testing.T) {
+	t.Parallel()
+	c := SharedCluster(t)
+	ctx := t.Context()
+	seen := map[int64]bool{}
+	pipe, cleanup := c.Client().Pipeline(), c.Client().Pipeline()
+	for i := 0; len(seen) < slots; i++ {
+		key := keyNumber(i)
+		if slot := slotOf(key); !seen[slot] {
+			seen[slot] = true
+			pipe.Set(ctx, key, 1, 0)
+			cleanup.Del(ctx, key)
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	require.NoError(t, err)
+	_, err = cleanup.Exec(ctx)
+	require.NoError(t, err)
+}
+
+func TestClusterHasThreeMastersAndOneReplicaEach(t *testing.T) {
+	t.Parallel()
+	c := SharedCluster(t)
+	require.Equal(t, c.Nodes[:masters], c.Masters())
+	for _, m := range c.Masters() {
+		info := m.Client().Info(t.Context(), "replication").Val()
+		require.Equal(t, "1", field(info, "connected_slaves"))
+	}
+}
+
+func TestOwnerOfAKeyIsTheNodeThatHoldsIt(t *testing.T) {
+	t.Parallel()
+	c := SharedCluster(t)
+	owner, err := c.Owner("{owner}k")
+	require.NoError(t, err)
+	require.NoError(t, owner.Client().Set(t.Context(), "{owner}k", 1, 0).Err(), "no MOVED")
+}
+
+func TestClusterSurvivesTheDeathOfAMaster(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t)
+	ctx := t.Context()
+	old, err := c.Owner("k")
+	require.NoError(t, err)
+	require.NoError(t, old.Kill())
+	require.Eventually(t, func() bool {
+		now, err := c.Owner("k")
+		return err == nil && now != old
+	}, groupLimit, pollEvery)
+	require.Eventually(t, func() bool {
+		// A node that refuses connections does not make the client look at the topology again.
+		c.Client().ReloadState(ctx)
+		return c.Client().Set(ctx, "k", 2, 0).Err() == nil
+	}, groupLimit, pollEvery)
+	require.NoError(t, old.Restart())
+	require.Eventually(t, old.inStep, groupLimit, pollEvery, "it comes back as a replica")
+}
+
+func TestSentinelsKnowEverybody(t *testing.T) {
+	t.Parallel()
+	s := SharedSentinel(t)
+	primary, err := s.Primary()
+	require.NoError(t, err)
+	followers, err := s.Replicas()
+	require.NoError(t, err)
+	require.Len(t, followers, replicas)
+	require.NotContains(t, followers, primary)
+	require.NoError(t, s.Client().Set(t.Context(), "k", 1, 0).Err())
+	require.EqualValues(t, 1, primary.Client().Exists(t.Context(), "k").Val())
+}
+
+func TestSentinelClientFollowsAPlannedFailover(t *testing.T) {
+	t.Parallel()
+	s := NewSentinel(t)
+	old, err := s.Primary()
+	require.NoError(t, err)
+	require.NoError(t, s.Client().Ping(t.Context()).Err())
+	require.NoError(t, s.Failover())
+	requireFollows(t, s, old)
+}
+
+func TestSentinelClientFollowsAKilledPrimary(t *testing.T) {
+	t.Parallel()
+	s := NewSentinel(t)
+	old, err := s.Primary()
+	require.NoError(t, err)
+	require.NoError(t, s.Client().Ping(t.Context()).Err())
+	require.NoError(t, old.Kill())
+	require.NoError(t, s.AwaitFailover(old))
+	requireFollows(t, s, old)
+}
+
+// requireFollows wants writes of the group's client on another server than old.
+func requireFollows(t *testing.T, s *Sentinel, old *Server) {
+	t.Helper()
+	now, err := s.Primary()
+	require.NoError(t, err)
+	require.NotEqual(t, old.Addr(), now.Addr())
+	require.Eventually(t, func() bool {
+		if s.Client().Set(t.Context(), "followed", 1, 0).Err() != nil {
+			return false
+		}
+		return now.ask("EXISTS", "followed").Val() == int64(1)
+	}, groupLimit, pollEvery)
+}
+
+// Some servers of a group already run when another one fails.
+func TestFailedGroupStartLeavesNoServer(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	t.Setenv("FAIRSEM_REDIS_SERVER", failsOnce(t))
+	servers, err := startAll(3, setup{config: memoryOnly})
+	require.ErrorContains(t, err, "the first one fails")
+	require.Empty(t, servers)
+	left, err := filepath.Glob(filepath.Join(temp, "fairsem-redis-*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "a folder goes with its process")
+}
+
+// failsOnce returns a server binary whose first start fails; which one that is, the kernel decides.
+func failsOnce(t *testing.T) string {
+	t.Helper()
+	binary, err := findBinary()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nmkdir %s/started && echo the first one fails && exit 1\nexec %s \"$@\"\n", dir, binary)
+	path := filepath.Join(dir, "server")
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o700))
+	return path
+}
+
+func keyNumber(i int) string { return "every-slot:" + strconv.Itoa(i) }
+
+// slotOf is the cluster specification's CRC16 (XMODEM) of the key, modulo the number of slots.
+func slotOf(key string) int64 {
+	var crc uint16
+	for _, b := range []byte(key) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			carry := crc & 0x8000
+			crc <<= 1
+			if carry != 0 {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int64(crc % slots)
+}

@@ -1,0 +1,186 @@
+package redistest
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// talk is a raw connection: Redis clients retry, which is what these tests must not do.
+type talk struct {
+	net.Conn
+	lines *bufio.Reader
+}
+
+func dial(t *testing.T, addr string) *talk {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return &talk{conn, bufio.NewReader(conn)}
+}
+
+func (c *talk) send(t *testing.T, command string) {
+	t.Helper()
+	_, err := io.WriteString(c, command+"\r\n")
+	require.NoError(t, err)
+}
+
+func (c *talk) hear(t *testing.T) string {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
+	line, err := c.lines.ReadString('\n')
+	require.NoError(t, err)
+	return line
+}
+
+// requireSilent gives a reply the time that a hundred of them would need.
+func (c *talk) requireSilent(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err := c.lines.ReadByte()
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "silent, but not closed")
+}
+
+func (c *talk) requireClosed(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
+	_, err := c.lines.ReadByte()
+	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+func TestProxyForwards(t *testing.T) {
+	t.Parallel()
+	p := NewProxy(t, NewServer(t).Addr())
+	c := dial(t, p.Addr())
+	c.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", c.hear(t))
+}
+
+func TestProxyHoldsAndResumes(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	p := NewProxy(t, s.Addr())
+	old := dial(t, p.Addr())
+	old.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", old.hear(t))
+
+	p.Hold()
+	old.send(t, "INCR k")
+	fresh := dial(t, p.Addr())
+	fresh.send(t, "INCR k")
+	old.requireSilent(t)
+	fresh.requireSilent(t)
+	require.Zero(t, s.Client().Exists(t.Context(), "k").Val(), "nothing reached the server")
+
+	p.Resume()
+	require.ElementsMatch(t, []string{":1\r\n", ":2\r\n"}, []string{old.hear(t), fresh.hear(t)})
+}
+
+func TestHoldKeepsBackWhatTheServerSendsByItself(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	p := NewProxy(t, s.Addr())
+	c := dial(t, p.Addr())
+	c.send(t, "SUBSCRIBE ch")
+	for range 6 { // the confirmation's lines
+		c.hear(t)
+	}
+	p.Hold()
+	require.EqualValues(t, 1, s.Client().Publish(t.Context(), "ch", "m").Val())
+	c.requireSilent(t)
+	p.Resume()
+	require.Equal(t, "*3\r\n", c.hear(t))
+}
+
+func TestHeldRepliesBelongToExecutedRequests(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	p := NewProxy(t, s.Addr())
+	c := dial(t, p.Addr())
+	p.HoldReplies()
+	c.send(t, "INCR k")
+	require.Eventually(t, func() bool { return s.Client().Get(t.Context(), "k").Val() == "1" }, soon, pollEvery)
+	c.requireSilent(t)
+	p.Cut()
+	c.requireClosed(t)
+	p.Resume()
+	fresh := dial(t, p.Addr())
+	fresh.send(t, "INCR k")
+	require.Equal(t, ":2\r\n", fresh.hear(t), "the cut reply is lost")
+}
+
+// A Redis that never learns that its client is gone is what a lost network looks like from its side.
+func TestHeldConnectionHidesThatTheClientClosed(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	p := NewProxy(t, s.Addr())
+	c := dial(t, p.Addr())
+	c.send(t, "CLIENT SETNAME victim")
+	require.Equal(t, "+OK\r\n", c.hear(t))
+	p.Hold()
+	require.NoError(t, c.Close())
+	gone := func() bool { return !strings.Contains(s.Client().ClientList(t.Context()).Val(), "name=victim") }
+	require.Never(t, gone, 50*time.Millisecond, pollEvery)
+	p.Resume()
+	require.Eventually(t, gone, soon, pollEvery)
+}
+
+func TestCutClosesPresentConnectionsOnly(t *testing.T) {
+	t.Parallel()
+	p := NewProxy(t, NewServer(t).Addr())
+	old := dial(t, p.Addr())
+	old.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", old.hear(t))
+	p.Cut()
+	old.requireClosed(t)
+	fresh := dial(t, p.Addr())
+	fresh.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", fresh.hear(t))
+}
+
+func TestCutClosesHeldConnections(t *testing.T) {
+	t.Parallel()
+	p := NewProxy(t, NewServer(t).Addr())
+	p.Hold()
+	c := dial(t, p.Addr())
+	c.send(t, "PING")
+	c.requireSilent(t)
+	p.Cut()
+	c.requireClosed(t)
+}
+
+func TestProxyClosesAConnectionWhoseTargetIsDown(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	p := NewProxy(t, s.Addr())
+	require.NoError(t, s.Kill())
+	dial(t, p.Addr()).requireClosed(t)
+}
+
+// Not parallel: it counts goroutines.
+func TestCloseOfAHeldProxyLeavesNoGoroutine(t *testing.T) {
+	s := NewServer(t)
+	before := goleak.IgnoreCurrent()
+	p, err := StartProxy(s.Addr())
+	require.NoError(t, err)
+	open := dial(t, p.Addr())
+	open.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", open.hear(t))
+	p.Hold()
+	open.send(t, "PING")
+	held := dial(t, p.Addr())
+	require.NoError(t, p.Close())
+	open.requireClosed(t)
+	held.requireClosed(t)
+	require.NoError(t, p.Close(), "the second Close does nothing")
+	goleak.VerifyNone(t, before)
+}

@@ -1,0 +1,130 @@
+package redistest
+
+import (
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+const soon = 10 * time.Second
+
+// impatient is a client that tries once and gives up early.
+func impatient(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: 100 * time.Millisecond, DialTimeout: time.Second,
+	})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func TestStartedServerAnswersAndIsEmptyAndKeepsNothing(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	ctx := t.Context()
+	require.NoError(t, s.Client().Ping(ctx).Err())
+	require.Zero(t, s.Client().DBSize(ctx).Val())
+	require.Equal(t, map[string]string{"save": ""}, s.Client().ConfigGet(ctx, "save").Val())
+	require.Equal(t, map[string]string{"appendonly": "no"}, s.Client().ConfigGet(ctx, "appendonly").Val())
+	require.True(t, strings.HasPrefix(s.Addr(), "127.0.0.1:"))
+}
+
+func TestStartArgumentsReachTheServer(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t, "--maxmemory", "12mb", "--appendonly", "yes")
+	ctx := t.Context()
+	require.Equal(t, map[string]string{"maxmemory": "12582912"}, s.Client().ConfigGet(ctx, "maxmemory").Val())
+	require.Equal(t, map[string]string{"appendonly": "yes"}, s.Client().ConfigGet(ctx, "appendonly").Val())
+}
+
+func TestStopLeavesNoProcessAndNoFolder(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]func(*Server) error{
+		"running": func(*Server) error { return nil },
+		"paused":  (*Server).Pause,
+		"killed":  (*Server).Kill,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := NewServer(t)
+			require.NoError(t, before(s))
+			require.NoError(t, s.Stop())
+			require.ErrorIs(t, s.proc.signal(syscall.Signal(0)), os.ErrProcessDone)
+			require.NoDirExists(t, s.dir)
+			require.NoError(t, s.Stop(), "the second Stop does nothing")
+			require.ErrorIs(t, s.Restart(), errStopped)
+		})
+	}
+}
+
+func TestFailedStartReportsTheServersLogAndLeavesNothing(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	_, err := Start("--no-such-directive", "1")
+	require.ErrorContains(t, err, "no-such-directive")
+	left, readErr := os.ReadDir(temp)
+	require.NoError(t, readErr)
+	require.Empty(t, left)
+}
+
+func TestPausedServerAnswersAfterResume(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	c := impatient(t, s.Addr())
+	ctx := t.Context()
+	require.NoError(t, c.Ping(ctx).Err())
+	require.NoError(t, s.Pause())
+	require.Error(t, c.Ping(ctx).Err())
+	require.NoError(t, s.Resume())
+	require.Eventually(t, func() bool { return c.Ping(ctx).Err() == nil }, soon, pollEvery)
+}
+
+func TestRestartKeepsThePortAndForgetsTheKeys(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	c := impatient(t, s.Addr())
+	ctx := t.Context()
+	require.NoError(t, c.Set(ctx, "k", "v", 0).Err())
+	require.NoError(t, s.Kill())
+	require.Error(t, c.Ping(ctx).Err())
+	require.Error(t, s.Pause(), "there is nothing to pause")
+	require.NoError(t, s.Restart())
+	require.ErrorIs(t, impatient(t, s.Addr()).Get(ctx, "k").Err(), redis.Nil)
+}
+
+func TestRestartOfAServerThatPersistsKeepsTheKeys(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	ctx := t.Context()
+	require.NoError(t, s.Client().Set(ctx, "k", "v", 0).Err())
+	require.NoError(t, s.Restart())
+	require.Equal(t, "v", impatient(t, s.Addr()).Get(ctx, "k").Val())
+}
+
+// A stranger that answers on the port must not be taken for the server that failed to get it.
+func TestServerIsNotReadyBecauseAStrangerAnswers(t *testing.T) {
+	t.Parallel()
+	stranger := NewServer(t)
+	s := NewServer(t)
+	require.NoError(t, s.Kill())
+	s.args = append(s.args, "--port", strings.TrimPrefix(stranger.Addr(), "127.0.0.1:"))
+	s.addr = stranger.Addr()
+	require.ErrorIs(t, s.Restart(), errPortTaken)
+	require.NoError(t, stranger.Client().Ping(t.Context()).Err())
+}
+
+func TestManyServersStartAtOnce(t *testing.T) {
+	t.Parallel()
+	servers, err := startAll(12, setup{config: memoryOnly})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, stopAll(servers)) })
+	for _, s := range servers {
+		require.NoError(t, s.Client().Ping(context.Background()).Err())
+	}
+}
