@@ -1,64 +1,11 @@
 package fairsem
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 )
-
-// phase is where a ticket is on its way, as far as its client knows.
-//
-//	asking ──> waiting ──> holding ──> leaving ──> gone
-//
-// Any step can be left out. Only an answer of Redis moves a ticket forward, with two exceptions that
-// are safe without one: its user can have it leave, and a lease that runs out ends what it held.
-type phase int
-
-const (
-	asking  phase = iota // its acquire has not been answered
-	waiting              // it has a place in line
-	holding              // it has a permit that its user may rely on
-	leaving              // it is given up, and Redis has not said yet that it is out
-	gone                 // there is nothing more to do for it
-)
-
-// ticket is one try to get a permit, from the question to the giving back. Its id is never used again.
-type ticket struct {
-	view      *view
-	seq       int64
-	id        string
-	weight    int64
-	terms     terms
-	declared  declaration
-	noRefresh bool
-	asked     time.Time       // when its caller came
-	values    context.Context // for the permit: only its values are used
-
-	settled chan struct{} // closed when permit or err is there
-	left    chan struct{} // closed when it is gone
-
-	// Guarded by view.mu.
-	phase   phase
-	busy    bool      // an operation is queued or on its way; the next one comes after its end
-	sent    bool      // some operation left the client
-	unsure  bool      // some operation may have been executed, or may still be
-	undone  bool      // one of them was a release
-	silent  time.Time // since when Redis owes an answer; zero: it owes none
-	cause   error     // of the silence
-	place   int64     // in line; only Redis and this client know it, so it vouches for a wake message
-	token   int64     // of the grant, as soon as it is heard of
-	early   grant     // a wake message that overtook the answer to the acquire
-	recheck bool      // ask Redis about it as soon as no operation is under way
-	lease   window    // what Redis confirmed last
-	known   bool      // leaving: Redis had taken it in
-	quit    time.Time // leaving: when Redis has forgotten it anyway
-	leftErr error     // set before left is closed: how the release went
-	permit  *Permit   // set before settled is closed
-	err     error     // likewise
-}
 
 // view is what a client knows of one name: its own tickets. The limit, the line and everybody
 // else's permits are in Redis only.
@@ -457,34 +404,6 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 	}
 }
 
-// renewable reports whether a refresh may name t now.
-func (t *ticket) renewable() bool {
-	return !t.busy && (t.phase == waiting || t.phase == holding && !t.noRefresh)
-}
-
-// attention returns when t needs a look at the latest.
-func (t *ticket) attention() time.Time {
-	var at time.Time
-	sooner := func(other time.Time) {
-		if at.IsZero() || other.Before(at) {
-			at = other
-		}
-	}
-	if t.phase == leaving {
-		sooner(t.quit)
-	}
-	if t.phase == holding {
-		sooner(t.lease.end())
-	}
-	if !t.silent.IsZero() && t.phase != holding && t.phase != leaving {
-		sooner(t.silent.Add(t.terms.ttl))
-	}
-	if t.renewable() {
-		sooner(t.lease.due())
-	}
-	return at
-}
-
 // planLocked has the keeper look at the time at the latest.
 func (v *view) planLocked(at time.Time) {
 	if at.IsZero() || !v.next.IsZero() && !at.Before(v.next) {
@@ -529,16 +448,6 @@ func (v *view) abandon() {
 	defer v.mu.Unlock()
 	for _, t := range v.tickets {
 		v.dropLocked(t, unavailable(closeGrace, t.cause))
-	}
-}
-
-// isGone reports whether t is gone, and Redis has confirmed it.
-func (t *ticket) isGone() bool {
-	select {
-	case <-t.left:
-		return !errors.Is(t.leftErr, ErrUnavailable)
-	default:
-		return false
 	}
 }
 
