@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/history"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+func TestTheDemoShowsThatEveryPromiseHoldsOnTheEmbeddedServer(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "fairsem", "demo", "--for", "3s").Output()
+	require.NoError(t, err, "%s", out)
+	requireDemo(t, string(out))
+	assert.Contains(t, string(out), "the embedded server at 127.0.0.1:")
+}
+
+func TestTheDemoShowsThatEveryPromiseHoldsOnARealServer(t *testing.T) {
+	server := redistest.NewServer(t)
+	began := time.Now()
+	out, err := exec.CommandContext(t.Context(), "fairsem", "demo", "--for", "3s", "--redis", "redis://"+server.Addr()).Output()
+	require.NoError(t, err, "%s", out)
+	requireDemo(t, string(out))
+	assert.Less(t, time.Since(began), 20*time.Second)
+	assert.Contains(t, string(out), "Redis at "+server.Addr())
+
+	keys, err := server.Client().Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		left, err := server.Client().PTTL(t.Context(), key).Result()
+		require.NoError(t, err)
+		assert.NotEqual(t, time.Duration(-1), left, "%s stays for ever", key)
+		assert.Less(t, left, time.Minute, key)
+	}
+}
+
+// A password reaches the workers, and nobody else: not the output, and not the arguments and the
+// environment of any process.
+func TestThePasswordIsNeverShown(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.RequireAuth("geheim")
+	d := start(t, "--for", "1h", "--redis", "redis://:geheim@"+m.Addr())
+	d.await("3 of 3 used")
+	if processes, err := exec.Command("ps", "axeww").Output(); err == nil {
+		lines := regexp.MustCompile(`(?m)^.*demo-worker.*$`).FindAll(processes, -1)
+		assert.NotEmpty(t, lines)
+		assert.NotContains(t, string(bytes.Join(lines, nil)), "geheim")
+	}
+	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
+	d.wait()
+	assert.NotContains(t, d.text(), "geheim")
+}
+
+func TestCtrlCLeavesNothingBehind(t *testing.T) {
+	server := redistest.NewServer(t)
+	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
+	d.await("3 of 3 used by")
+	name := regexp.MustCompile(`demo-[0-9a-f]{12}`).FindString(d.text())
+	require.NotEmpty(t, name)
+	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
+	assert.Equal(t, 130, d.wait())
+	for _, key := range []string{"owner", "queue", "timeout"} {
+		n, err := server.Client().Exists(t.Context(), "fairsem:{"+name+"}:"+key).Result()
+		require.NoError(t, err)
+		assert.Zero(t, n, key)
+	}
+	assert.NotContains(t, d.text(), "What was checked", "nothing was checked to the end")
+}
+
+func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
+	server := redistest.NewServer(t)
+	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
+	d.await("3 of 3 used")
+	require.NoError(t, server.Kill())
+	assert.Equal(t, exitFailure, d.wait())
+	assert.NotContains(t, d.text(), "What was checked")
+	assert.Regexp(t, `(?m)^fairsem: .*`, d.text())
+}
+
+// Where the kernel does not kill orphans, this is what ends them.
+func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
+	m := miniredis.RunT(t)
+	worker := exec.CommandContext(t.Context(), "fairsem", "demo-worker")
+	in, err := worker.StdinPipe()
+	require.NoError(t, err)
+	out, err := worker.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, worker.Start())
+	require.NoError(t, json.NewEncoder(in).Encode(orders{
+		URL: "redis://" + m.Addr(), Name: "n", Label: "l", Limit: 2, Weight: 2, TTL: demoTTL,
+	}))
+	for g, err := range history.Lines(out) {
+		require.NoError(t, err)
+		assert.Equal(t, "l", g.Process)
+		assert.EqualValues(t, 2, g.Weight)
+		break
+	}
+	require.NoError(t, in.Close())
+	_, err = io.Copy(io.Discard, out)
+	require.NoError(t, err)
+	require.NoError(t, worker.Wait())
+	assert.False(t, m.Exists("fairsem:{n}:owner"))
+}
+
+// requireDemo wants all of what the demo is to show.
+func requireDemo(t *testing.T, out string) {
+	t.Helper()
+	for _, want := range []string{
+		`7 processes share 3 units`,
+		`3 of 3 used by .*; in line .*`,
+		`kill -9 worker [36], which holds 2 units`,
+		`\(2 units\) \(dead\)`,
+		`its units are in use again, [0-9.]+ s after it died`,
+		`✓ never more than 3 units in use at once +most: 3, over [1-9]\d* grants`,
+		`✓ first come, first served +0 overtakes, [1-9]\d* pairs in line`,
+		`✓ every token larger than those before +0 out of order, [1-9]\d* tokens`,
+		`✓ a dead process gives back its units +after [12]\.\d+ s, at most 2.50 s`,
+		`✓ nothing is left when everybody is done +0 units in use, 0 waiting`,
+		`5 of 5 promises held\.`,
+	} {
+		assert.Regexp(t, want, out)
+	}
+	assert.NotContains(t, out, "\x1b", "escape sequences without a terminal")
+	for line := range strings.Lines(out) {
+		assert.LessOrEqual(t, len([]rune(line)), 81, line) // 80 and the newline
+	}
+}
+
+// running is a demo under way.
+type running struct {
+	t   *testing.T
+	cmd *exec.Cmd
+
+	mu  sync.Mutex
+	out bytes.Buffer // guarded by mu
+}
+
+// start starts a demo; the end of the test kills it if it still runs.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	d := &running{t: t, cmd: exec.CommandContext(t.Context(), "fairsem", append([]string{"demo"}, args...)...)}
+	d.cmd.Stdout, d.cmd.Stderr = d, d
+	require.NoError(t, d.cmd.Start())
+	return d
+}
+
+func (d *running) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.out.Write(p)
+}
+
+func (d *running) text() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.out.String()
+}
+
+func (d *running) await(want string) {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool { return strings.Contains(d.text(), want) }, 20*time.Second, 10*time.Millisecond, want)
+}
+
+// wait returns the exit code.
+func (d *running) wait() int {
+	d.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- d.cmd.Wait() }() // ends with the process, which the end of the test kills
+	select {
+	case err := <-ended:
+		return exitCode(err)
+	case <-time.After(20 * time.Second):
+		require.Fail(d.t, "the demo does not end", d.text())
+		return -1
+	}
+}

@@ -1,0 +1,100 @@
+// Command fairsem shares limits between processes from the command line. `fairsem help` says how.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// Exit codes. A signal that stops the command adds its number to exitSignal.
+const (
+	exitBroken  = 1 // the library broke a promise
+	exitUsage   = 2
+	exitFailure = 125 // the command itself could not do its work
+	exitSignal  = 128
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	// go-redis would write into the view. What matters comes back as an error.
+	logging.Disable()
+	ctx, stop := untilSignal()
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	return report(stderr, cmd.CommandPath(), err)
+}
+
+// failure is an error with an exit code.
+type failure struct {
+	code int
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// usage is for arguments that can never work.
+func usage(format string, args ...any) error {
+	return &failure{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// signalled is the cause of a context that a signal ended.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return "stopped by " + s.String() }
+
+// untilSignal returns a context that ends with the first signal that asks the command to stop. A
+// second one is not caught and ends the process at once.
+func untilSignal() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() { // ends with a signal or with the returned stop; nobody waits for it
+		defer signal.Stop(signals)
+		select {
+		case s := <-signals:
+			cancel(signalled{s})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// report says on stderr what went wrong, and returns the exit code. Errors that have no code are
+// cobra's own, about the command line.
+func report(stderr io.Writer, command string, err error) int {
+	var stop signalled
+	if errors.As(err, &stop) {
+		return exitSignal + number(stop.Signal)
+	}
+	if err == nil {
+		return 0
+	}
+	code, hint := exitUsage, fmt.Sprintf("Run '%s --help' for usage.\n", command)
+	var f *failure
+	if errors.As(err, &f) && f.code != exitUsage {
+		code, hint = f.code, ""
+	}
+	_, _ = fmt.Fprintf(stderr, "fairsem: %s\n%s", strings.TrimPrefix(err.Error(), "fairsem: "), hint) // there is nobody else to tell
+	return code
+}
+
+func number(s os.Signal) int {
+	if n, ok := s.(syscall.Signal); ok {
+		return int(n)
+	}
+	return 0
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"errors"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain puts a program fairsem on the PATH of the tests: this test binary, under that name.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"fairsem": main})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:             "testdata/script",
+		ContinueOnError: true,
+		Cmds:            map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a program and wants an exit code: exits CODE PROGRAM [ARG...]
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	if got := strconv.Itoa(exitCode(err)); got != args[0] {
+		ts.Fatalf("%q exits with %s, not %s: %v", args[1:], got, args[0], err)
+	}
+}
+
+// exitCode is that of a finished command, -1 if there is none.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	}
+	return -1
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNoWorkerOutlivesADemoThatWasKilled(t *testing.T) {
+	d := start(t, "--for", "1h")
+	d.await("3 of 3 used")
+	workers := children(t, d.cmd.Process.Pid)
+	require.Len(t, workers, len(demoWeights))
+	require.NoError(t, d.cmd.Process.Kill())
+	d.wait()
+	requireGone(t, workers)
+}
+
+func TestNoWorkerOutlivesADemoThatWasInterrupted(t *testing.T) {
+	d := start(t, "--for", "1h")
+	d.await("3 of 3 used")
+	workers := children(t, d.cmd.Process.Pid)
+	require.Len(t, workers, len(demoWeights))
+	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
+	require.Equal(t, 130, d.wait())
+	for _, pid := range workers {
+		require.False(t, exists(pid), "the demo ended before worker %d", pid)
+	}
+}
+
+func requireGone(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		require.Eventually(t, func() bool { return !exists(pid) }, 5*time.Second, 10*time.Millisecond, "pid %d", pid)
+	}
+}
+
+// exists says whether a process runs. One that ended and was not waited for does not.
+func exists(pid int) bool {
+	_, state, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && state != "Z" && state != "X"
+}
+
+// children are the processes that a process has started.
+func children(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	require.NoError(t, err)
+	for _, file := range files {
+		ppid, _, err := stat(file)
+		if err != nil || ppid != parent { // an error: ended meanwhile
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		require.NoError(t, err)
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// stat reads "pid (name) state ppid …". A name may hold anything.
+func stat(file string) (ppid int, state string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, "", err
+	}
+	_, err = fmt.Sscan(string(text[bytes.LastIndexByte(text, ')')+1:]), &state, &ppid)
+	return ppid, state, err
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fairsem",
+		Short: "Share a limit fairly between processes, on Redis",
+		Long: `fairsem shares a limit between processes and machines: at most so many units are
+in use at once, whoever asks first gets in first, and what a dead process held
+comes back by itself. Redis holds the state.`,
+		Example: `  # watch it at work: seven processes, an embedded server, ten seconds
+  fairsem demo
+
+  # the same on your own Redis
+  fairsem demo --redis redis://localhost:6379`,
+		Version:       buildInfo(),
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("fairsem {{.Version}}\n")
+	root.AddCommand(newDemo(), newDemoWorker())
+	return root
+}
+
+// ownFailure gives errors that have no exit code the one for the command's own failures.
+func ownFailure(run func(*cobra.Command) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		err := run(cmd)
+		var f *failure
+		var stop signalled
+		if err == nil || errors.As(err, &f) || errors.As(err, &stop) {
+			return err
+		}
+		return &failure{exitFailure, err}
+	}
+}
+
+// buildInfo says what was built, from what, with what.
+func buildInfo() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown build)"
+	}
+	version := info.Main.Version
+	if version == "" {
+		version = "(devel)"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			version += " revision " + s.Value
+		}
+	}
+	return fmt.Sprintf("%s %s %s/%s", version, info.GoVersion, runtime.GOOS, runtime.GOARCH)
+}

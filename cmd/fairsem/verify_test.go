@@ -1,0 +1,125 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+const second = int64(time.Second)
+
+// flawless is a small run in which every promise held: limit 2, TTL 2 s. "dead" is killed at 3 s.
+func flawless() evidence {
+	dead := history.Grant{Process: "d", ID: "dead", Weight: 2, Token: 12, Asked: 1, Granted: 2 * second, Released: 3 * second, Lost: true}
+	e := evidence{
+		limit: 2,
+		ttl:   2 * time.Second,
+		grants: []history.Grant{
+			{Process: "a", ID: "first", Weight: 2, Token: 11, Asked: 1, Granted: second, Released: 2 * second},
+			dead,
+			{Process: "b", ID: "next", Weight: 1, Token: 13, Asked: 2, Granted: 5 * second, Released: 6 * second},
+			{Process: "a", ID: "last", Weight: 1, Token: 14, Asked: 2 * second, Granted: 5*second + 1, Released: 6 * second},
+		},
+		lines:    make(lineups),
+		mostSeen: 2,
+		death:    death{permit: dead, killed: 3 * second, gone: 5 * second, regained: 5 * second},
+	}
+	e.lines.add([]fairsem.Ticket{{ID: "dead"}, {ID: "next"}, {ID: "last"}})
+	return e
+}
+
+func TestNothingIsWrongWithAFlawlessRun(t *testing.T) {
+	for _, v := range judge(flawless()) {
+		assert.False(t, v.broken, "%s: %s", v.promise, v.found)
+		assert.Empty(t, v.details)
+	}
+	assert.NoError(t, broken(judge(flawless())))
+}
+
+func TestEveryBrokenPromiseIsFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil   func(*evidence)
+		promise string
+		found   string
+	}{
+		"too many at once": {func(e *evidence) { e.grants[0].Released = 2*second + 1 },
+			"never more than 2 units in use at once", "most: 4, over 4 grants"},
+		"one heavier than the limit": {func(e *evidence) { e.grants[0].Weight = 3 },
+			"never more than 2 units in use at once", "most: 3, over 4 grants"},
+		"Redis said that there were too many": {func(e *evidence) { e.mostSeen = 3 },
+			"never more than 2 units in use at once", "most: 3, over 4 grants"},
+		"overtaken in line": {func(e *evidence) { e.lines.add([]fairsem.Ticket{{ID: "last"}, {ID: "next"}}) },
+			"first come, first served", "1 overtakes, 4 pairs in line"},
+		"nobody seen in line": {func(e *evidence) { e.lines = nil },
+			"first come, first served", "0 overtakes, 0 pairs in line"},
+		"the same token twice": {func(e *evidence) { e.grants[0].Token = 12 },
+			"every token larger than those before", "1 out of order, 4 tokens"},
+		"a smaller token later": {func(e *evidence) { e.lines = lineups{{"dead", "next"}: {}}; e.grants[3].Token = 10 },
+			"every token larger than those before", "1 out of order, 4 tokens"},
+		"the dead keep their permit": {func(e *evidence) { e.death.gone = 0 },
+			"a dead process gives back its units", "not within 2.50 s"},
+		"nobody gets what the dead had": {func(e *evidence) { e.death.regained = 0 },
+			"a dead process gives back its units", "not within 2.50 s"},
+		"others get it too late": {func(e *evidence) { e.death.regained = 5*second + 6*second/10 },
+			"a dead process gives back its units", "after 2.60 s, at most 2.50 s"},
+		"Redis lists it for too long": {func(e *evidence) { e.death.gone = 5*second + 6*second/10 },
+			"a dead process gives back its units", "after 2.00 s, at most 2.50 s"},
+		"nobody was killed": {func(e *evidence) { e.death = death{} },
+			"a dead process gives back its units", "no worker could be killed while it held some"},
+		"units left": {func(e *evidence) { e.end.Used = 1 },
+			"nothing is left when everybody is done", "1 units in use, 0 waiting"},
+		"somebody left in line": {func(e *evidence) { e.end.Waiting = 1 },
+			"nothing is left when everybody is done", "0 units in use, 1 waiting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := flawless()
+			c.spoil(&e)
+			verdicts := judge(e)
+			at := slices.IndexFunc(verdicts, func(v verdict) bool { return v.broken })
+			require.GreaterOrEqual(t, at, 0)
+			assert.Equal(t, c.promise, verdicts[at].promise)
+			assert.Equal(t, c.found, verdicts[at].found)
+			err := broken(verdicts)
+			assert.ErrorContains(t, err, "promise broken: \""+c.promise+"\" ("+c.found+")")
+			var f *failure
+			require.ErrorAs(t, err, &f)
+			assert.Equal(t, exitBroken, f.code)
+			for _, v := range slices.Delete(verdicts, at, at+1) {
+				assert.False(t, v.broken, "%s too: %s", v.promise, v.found)
+			}
+		})
+	}
+}
+
+func TestWithoutGrantsNothingIsShown(t *testing.T) {
+	e := flawless()
+	e.grants, e.mostSeen = nil, 0
+	for _, v := range judge(e)[:3] {
+		assert.True(t, v.broken, v.promise)
+	}
+}
+
+func TestUnitsAreRegainedByTheFirstGrantThatNeedsThem(t *testing.T) {
+	dead := history.Grant{ID: "dead", Weight: 2, Granted: 10, Released: 20}
+	beside := history.Grant{ID: "beside", Weight: 1, Granted: 12, Released: 40}
+	for name, c := range map[string]struct {
+		later []history.Grant
+		want  int64
+	}{
+		"nobody came":               {nil, 0},
+		"one came that fits beside": {[]history.Grant{{ID: "x", Weight: 1, Granted: 45}}, 0},
+		"one came that does not":    {[]history.Grant{{ID: "x", Weight: 1, Granted: 30}}, 30},
+		"the first of two counts":   {[]history.Grant{{ID: "y", Weight: 2, Granted: 50}, {ID: "x", Weight: 1, Granted: 30, Released: 35}}, 30},
+		"before the death is not":   {[]history.Grant{{ID: "x", Weight: 1, Granted: 19, Released: 20}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.want, regained(append(c.later, dead, beside), dead, 3, 20))
+		})
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+// orders are the first line that a worker reads from its standard input. A password is in neither
+// its arguments nor its environment, which others can see.
+type orders struct {
+	URL    string        `json:"url"`
+	Name   string        `json:"name"`
+	Label  string        `json:"label"`
+	Limit  int64         `json:"limit"`
+	Weight int64         `json:"weight"`
+	TTL    time.Duration `json:"ttl"`
+}
+
+// How long a worker holds, and how long it then does something else.
+const (
+	minHold, maxHold   = 300 * time.Millisecond, 900 * time.Millisecond
+	minThink, maxThink = 50 * time.Millisecond, 200 * time.Millisecond
+)
+
+func newDemoWorker() *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-worker",
+		Short:  "One worker of the demo, started by it",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: ownFailure(func(cmd *cobra.Command) error {
+			// Ctrl-C reaches all processes of a terminal. The demo stops its workers itself, in order.
+			signal.Ignore(os.Interrupt, syscall.SIGHUP)
+			return serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		}),
+	}
+}
+
+// serve works until in ends, which it does when the demo wants that and when the demo dies. It
+// writes every grant to out twice: when it has it, and before it gives it back.
+func serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
+	var o orders
+	if err := json.NewDecoder(in).Decode(&o); err != nil {
+		return fmt.Errorf("orders of the demo: %w; demo-worker is not meant to be run by hand", err)
+	}
+	opts, err := parseURL(o.URL)
+	if err != nil {
+		return err
+	}
+	rdb := redis.NewClient(opts)
+	defer func() { _ = rdb.Close() }() // nothing is in flight any more
+	client, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL, Label: o.Label})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with in, or with the process; nobody waits for it
+		_, _ = io.Copy(io.Discard, in) // an error is an end too
+		cancel()
+	}()
+	w := worker{orders: o, client: client, log: history.NewWriter(out)}
+	return w.work(ctx)
+}
+
+type worker struct {
+	orders
+	client *fairsem.Client
+	log    *history.Writer
+}
+
+func (w *worker) work(ctx context.Context) error {
+	sem, err := w.client.Semaphore(w.Name, w.Limit)
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		if err := w.turn(ctx, sem); err != nil && ctx.Err() == nil {
+			return err
+		}
+		pause(ctx, between(minThink, maxThink))
+	}
+	return nil
+}
+
+// turn takes the units, holds them for a while, and gives them back.
+func (w *worker) turn(ctx context.Context, sem *fairsem.Semaphore) error {
+	g := history.Grant{Process: w.Label, Weight: w.Weight, Asked: history.Now()}
+	p, err := sem.Acquire(ctx, w.Weight)
+	if err != nil {
+		return err
+	}
+	g.Granted, g.ID, g.Token = history.Now(), p.ID(), p.Token()
+	if err := w.log.Write(g); err != nil {
+		return err
+	}
+	g.Released = hold(ctx, p, g.Granted, between(minHold, maxHold))
+	g.Lost = errors.Is(context.Cause(p.Context()), fairsem.ErrLost)
+	// Before Release, because the demo may kill this process in between.
+	if err := w.log.Write(g); err != nil {
+		return err
+	}
+	if err := p.Release(ctx); !errors.Is(err, fairsem.ErrLost) {
+		return err
+	}
+	g.Lost = true
+	return w.log.Write(g)
+}
+
+// hold holds for d, or until ctx or the permit ends. It returns the last time at which the permit was
+// known to live: a process that was stopped and goes on cannot claim the time in between.
+func hold(ctx context.Context, p *fairsem.Permit, granted int64, d time.Duration) int64 {
+	const step = 10 * time.Millisecond
+	until := granted
+	for end := time.Now().Add(d); ; pause(ctx, min(step, time.Until(end))) {
+		now := history.Now()
+		if p.Context().Err() != nil {
+			return until
+		}
+		until = now
+		if ctx.Err() != nil || !time.Now().Before(end) {
+			return until
+		}
+	}
+}
+
+func between(from, to time.Duration) time.Duration { return from + rand.N(to-from) }
+
+// pause waits for d or for ctx, whichever is first.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
