@@ -517,3 +517,23 @@ func (e *opError) Error() string {
 }
 
 func (e *opError) Unwrap() error { return e.err }
+
+// advice is what to do about errors of Redis that trying again cannot heal, by how they begin.
+var advice = map[string]string{
+	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
+	"FAIRSEMLAYOUT":                       "another process uses a later version of this package: upgrade this one",
+	"NOPERM":                              rightsAdvice,
+	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
+}
+
+const rightsAdvice = "give this Redis user the rights that the README lists"
+
+// advise adds what to do to err.
+func advise(err error) error {
+	for begin, what := range advice {
+		if redis.HasErrorPrefix(err, begin) {
+			return fmt.Errorf("%w (%s)", err, what)
+		}
+	}
+	return err
+}

@@ -515,6 +515,7 @@ func TestMissingRightIsAnErrorAtOnceAndNamesIt(t *testing.T) {
 	_, err := s.Acquire(t.Context(), 1)
 	require.Error(t, err)
 	assert.ErrorContains(t, err, "can't run this command")
+	assert.ErrorContains(t, err, "rights that the README lists")
 	assert.NotContains(t, err.Error(), "secret")
 	assert.Zero(t, w.status(w.semaphore()).Used)
 }

@@ -129,8 +129,10 @@ func (c *Client) query(ctx context.Context, q call) (any, error) {
 		}
 		raw, err := c.lane().ask(ctx, parcel{lone: q.command(false), text: q})
 		switch {
-		case err == nil || ctx.Err() != nil || !transient(err):
+		case err == nil || ctx.Err() != nil:
 			return raw, err
+		case !transient(err):
+			return nil, advise(err)
 		case time.Since(began) >= c.ttl:
 			return nil, unavailable(c.ttl, err)
 		}

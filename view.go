@@ -311,7 +311,7 @@ func (v *view) failedLocked(p *parcel, err error) {
 			t.undone = t.undone || p.job.script == releaseScript
 		}
 		if p.job.script == acquireScript && !transient(err) {
-			v.settleLocked(t, err)
+			v.settleLocked(t, advise(err))
 			v.dropLocked(t, nil)
 		}
 	}

@@ -66,7 +66,7 @@ end
 if #due > 0 then
   store_counter()
   redis.call("ZADD", timeout, unpack(due))
-  fresh[timeout] = true
+  if not nearest then fresh[timeout] = true end -- there may have been none
   if #weights > 0 then
     redis.call("HSET", weight, unpack(weights))
     fresh[weight] = true

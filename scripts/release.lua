@@ -10,14 +10,14 @@ local tokens = redis.call("ZMSCORE", owner, unpack(ids))
 local places = waiting > 0 and redis.call("ZMSCORE", queue, unpack(ids)) or {}
 
 keep(tombstone)
+reap()
 remove(ids)
 if tombstone > 0 then
   local due = {}
   for i, id in ipairs(ids) do due[2 * i - 1], due[2 * i] = now + tombstone, id end
   redis.call("ZADD", timeout, unpack(due))
-  fresh[timeout] = true
+  if not nearest then fresh[timeout] = true end -- there may have been none
 end
-reap()
 
 local results = {}
 for i = 1, #ids do

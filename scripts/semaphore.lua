@@ -93,6 +93,7 @@ local function remove(ids)
   holders = holders - redis.call("ZREM", owner, unpack(ids))
   if waiting > 0 then waiting = waiting - redis.call("ZREM", queue, unpack(ids)) end
   redis.call("ZREM", timeout, unpack(ids))
+  nearest = nil -- not known any more
   if weighty then redis.call("HDEL", weight, unpack(ids)) end
   if extra ~= before then store_extra() end
 end
