@@ -523,6 +523,7 @@ var advice = map[string]string{
 	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
 	"FAIRSEMLAYOUT":                       "another process uses a later version of this package: upgrade this one",
 	"NOPERM":                              rightsAdvice,
+	"ACL failure in script":               rightsAdvice,
 	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
 }
 

@@ -1,0 +1,255 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+// startRedis starts an embedded server, and returns a client and what ends both.
+func startRedis() (redis.UniversalClient, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return rdb, func() {
+		if err := rdb.Close(); err != nil {
+			panic(err)
+		}
+		server.Close()
+	}
+}
+
+// newClient returns a Client on a server of its own, and what ends both.
+func newClient() (*fairsem.Client, func()) {
+	rdb, stop := startRedis()
+	client, err := fairsem.New(rdb, fairsem.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() {
+		if err := client.Close(); err != nil {
+			panic(err)
+		}
+		stop()
+	}
+}
+
+// A job that needs more than one unit asks for all of them at once, and waits its turn like others.
+func ExampleSemaphore_Do() {
+	client, stop := newClient()
+	defer stop()
+	exports, err := client.Semaphore("exports", 4)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	err = exports.Do(context.Background(), 2, func(ctx context.Context) error {
+		status, err := exports.Status(ctx) // ctx ends when the permit is lost
+		fmt.Println("in use:", status.Used, "of", status.Limit)
+		return err
+	})
+	switch {
+	case errors.Is(err, fairsem.ErrLost):
+		fmt.Println("somebody else may have been at work meanwhile")
+	case err != nil:
+		fmt.Println(err)
+	}
+	// Output: in use: 2 of 4
+}
+
+// One process at a time does a job, and the others do without.
+func ExampleSemaphore_TryAcquire() {
+	client, stop := newClient()
+	defer stop()
+	ctx := context.Background()
+	cleanup, err := client.Semaphore("nightly-cleanup", 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	for _, host := range []string{"host a", "host b"} {
+		permit, err := cleanup.TryAcquire(ctx, 1)
+		if errors.Is(err, fairsem.ErrNotAcquired) {
+			fmt.Println(host, "leaves it to others")
+			continue
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = permit.Release(ctx) }()
+		fmt.Println(host, "cleans up")
+	}
+	// Output:
+	// host a cleans up
+	// host b leaves it to others
+}
+
+// A server that is behind turns requests away instead of letting the line grow.
+func ExampleSemaphore_With() {
+	client, stop := newClient()
+	defer stop()
+	reports, err := client.Semaphore("reports", 2)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer occupy(reports, 2)() // somebody holds both units, and somebody waits
+
+	shortLine := reports.With(fairsem.CallOptions{MaxQueue: 1})
+	_, err = shortLine.Acquire(context.Background(), 1)
+	if errors.Is(err, fairsem.ErrQueueFull) {
+		fmt.Println("come back later")
+	}
+	// Output: come back later
+}
+
+// occupy takes n units, all there are, and has one more call wait. The function it returns undoes that.
+func occupy(s *fairsem.Semaphore, n int64) func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	permit, err := s.Acquire(ctx, n)
+	if err != nil {
+		panic(err)
+	}
+	var waiter sync.WaitGroup
+	waiter.Go(func() { _, _ = s.Acquire(ctx, 1) }) // ends with ctx
+	for {
+		status, err := s.Status(ctx)
+		if err != nil {
+			panic(err)
+		}
+		if status.Waiting == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return func() {
+		cancel()
+		waiter.Wait()
+		if err := permit.Release(ctx); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// Where a write that comes too late does harm, the store refuses it by its token.
+func ExamplePermit_Token() {
+	client, stop := newClient()
+	defer stop()
+	ctx := context.Background()
+	ledger, err := client.Semaphore("ledger", 1) // one at a time: only then do tokens fence
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// A store that keeps the largest token it has seen. In SQL:
+	// UPDATE ledger SET entry = $1, token = $2 WHERE token <= $2
+	var largest int64
+	write := func(p *fairsem.Permit, entry string) {
+		if p.Token() < largest {
+			fmt.Println("refused:", entry)
+			return
+		}
+		largest = p.Token()
+		fmt.Println("written:", entry)
+	}
+
+	// The first holder stops renewing, as one that was paused does. Its lease lapses.
+	paused := fairsem.CallOptions{TTL: 100 * time.Millisecond, NoRefresh: true}
+	first, err := ledger.With(paused).Acquire(ctx, 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	second, err := ledger.Acquire(ctx, 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	write(second, "from the second holder")
+	write(first, "from the first, which did not look")
+	<-first.Context().Done()
+	fmt.Println(context.Cause(first.Context()))
+	// Output:
+	// written: from the second holder
+	// refused: from the first, which did not look
+	// fairsem: permit lost
+}
+
+// The README's code is the function run in readme_test.go, to the byte: it compiles, runs and says
+// what it said when it was last read.
+func TestReadmeExampleIsTheTestedExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(readme), -1)
+	require.Len(t, blocks, 1, "blocks of Go in README.md")
+
+	source, err := os.ReadFile("readme_test.go")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(source), "\nfunc run(")
+	require.True(t, found)
+	body, _, found := strings.Cut(after, "\n}\n")
+	require.True(t, found)
+	assert.Equal(t, "func run("+body+"\n}\n", blocks[0][1])
+}
+
+// The README's line of least rights, as it stands there, and without the rights on channels: then
+// waiters are served by their refresh.
+func TestReadmeRightsAreEnough(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	line := regexp.MustCompile(`(?m)^ *(ACL SETUSER fairsem .*)$`).FindSubmatch(readme)
+	require.NotNil(t, line)
+	rights := strings.Replace(string(line[1]), ">PASSWORD", ">secret", 1)
+	t.Run("with messages", func(t *testing.T) {
+		w, _ := privately(t)
+		w.servesAs(rights, time.Hour)
+	})
+	t.Run("without messages", func(t *testing.T) {
+		w, _ := privately(t)
+		w.servesAs(rights+" resetchannels -publish -subscribe", 600*time.Millisecond)
+	})
+}
+
+// servesAs has two processes share a limit as the user that the command makes.
+func (w *world) servesAs(setuser string, ttl time.Duration) {
+	t := w.t
+	t.Helper()
+	var command []any
+	for _, word := range strings.Fields(setuser) {
+		command = append(command, word)
+	}
+	require.NoError(t, w.rdb.Do(t.Context(), command...).Err())
+	w.limit = 3
+	opts := fairsem.Options{TTL: ttl}
+	a := w.of(w.clientOn(w.as("fairsem", "secret"), opts), w.limit)
+	b := w.of(w.clientOn(w.as("fairsem", "secret"), opts), w.limit)
+	p := w.must(a.Acquire(t.Context(), 3))
+	waiter := w.queue(t.Context(), b, 2)
+	w.release(p)
+	q := w.granted(waiter)
+	for _, err := range a.Holders(t.Context()) {
+		require.NoError(t, err)
+	}
+	w.release(q)
+}
