@@ -68,6 +68,31 @@ func TestLossIsToldBeforeTheNextIsLetIn(t *testing.T) {
 	}
 }
 
+// The lease began when the server granted it, however long the news took.
+func TestSlowReplyDoesNotMakeTheClientTrustForLonger(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = time.Second
+	slow, proxy := w.network()
+	a, b := w.of(slow, 1), w.semaphore()
+	w.release(w.must(a.Acquire(t.Context(), 1))) // whatever is sent only once
+	for range 2 {
+		w.status(a) // has a connection ready
+		proxy.HoldReplies()
+		late := acquire(t.Context(), a, 1)
+		w.eventually(func() bool { return w.status(b).Used == 1 }, "the server does not grant it")
+		next := w.queue(t.Context(), b, 1)
+		resume := time.AfterFunc(w.ttl/4, proxy.Resume) // the network is slow
+		p := w.granted(late)
+		resume.Stop()
+		proxy.Hold()
+		q := w.granted(next)
+		require.Error(t, p.Context().Err(), "two live permits for one unit")
+		proxy.Resume()
+		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		w.release(q)
+	}
+}
+
 func TestStoppedServerEndsPermitsInTimeAndForgetsThemLater(t *testing.T) {
 	w, server := privately(t)
 	w.ttl = 300 * time.Millisecond
@@ -107,6 +132,7 @@ func TestNoPermitIsDeadOnArrival(t *testing.T) {
 	c, proxy := w.network()
 	s := w.of(c, 1)
 	direct := w.semaphore()
+	w.release(w.must(s.Acquire(t.Context(), 1))) // whatever is sent only once
 	for late := 20 * time.Millisecond; late < w.ttl; late += 50 * time.Millisecond {
 		w.status(s) // has a connection ready
 		proxy.HoldReplies()
