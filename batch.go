@@ -19,6 +19,9 @@ import (
 // client reads; beyond two, batches only get smaller.
 const maxFlying = 2
 
+// maxParcels bounds a batch, so that its last command is answered while its patience lasts.
+const maxParcels = 500
+
 // A batch without an answer is written off after a third of the shortest TTL in it, within these
 // bounds: soon enough to try again while the leases last, late enough for a slow network.
 const (
@@ -32,7 +35,7 @@ var errNoAnswer = errors.New("no answer in time")
 type job struct {
 	view      *view
 	script    *script
-	declared  declaration
+	limit     int64         // that is declared
 	terms     terms         // of an acquire
 	tombstone time.Duration // of a release
 }
@@ -100,9 +103,18 @@ func (l *lane) addLone(p *parcel) {
 
 // ask is addLone for who wants the reply.
 func (l *lane) ask(ctx context.Context, p parcel) (any, error) {
+	return l.await(ctx, l.send(p))
+}
+
+// send is the first half of ask, await the second.
+func (l *lane) send(p parcel) <-chan response {
 	reply := make(chan response, 1)
 	p.reply = reply
 	l.addLone(&p)
+	return reply
+}
+
+func (l *lane) await(ctx context.Context, reply <-chan response) (any, error) {
 	select {
 	case r := <-reply:
 		return r.raw, r.err
@@ -142,7 +154,8 @@ func (l *lane) take() *batch {
 			l.mu.Unlock()
 			return nil
 		}
-		l.queued = nil
+		n := min(len(queued), maxParcels)
+		queued, l.queued = queued[:n:n], queued[n:]
 		clear(l.open)
 		l.mu.Unlock()
 		if b := newBatch(l, queued); len(b.parcels) > 0 {
@@ -221,12 +234,19 @@ func (b *batch) writeOff() {
 	l.launchLocked()
 }
 
-// note keeps what came of an exchange, also of one that was written off.
+// note keeps what came of an exchange, also of one that was written off. A cluster whose node does
+// not answer may have another in its place, which go-redis finds out late by itself.
 func (l *lane) note(err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.failed = err
+	l.mu.Unlock()
+	if cluster, ok := l.rdb.(reloader); ok && err != nil && !refused(err) {
+		cluster.ReloadState(l.crew.ctx)
+	}
 }
+
+// reloader is a client of a cluster, however it is wrapped.
+type reloader interface{ ReloadState(ctx context.Context) }
 
 func (b *batch) handOut(responses []response) {
 	for i, p := range b.parcels {
@@ -272,14 +292,14 @@ func (b *batch) exchange() []response {
 // call returns the script call of a job.
 func (p *parcel) call() call {
 	v, j := p.job.view, p.job
-	space := v.client.keyspace
+	space, d := v.client.keyspace, v.client.declared.declare(v.name, j.limit)
 	switch j.script {
 	case acquireScript:
-		return space.acquire(v.keys, j.declared, j.terms, p.tickets)
+		return space.acquire(v.keys, d, j.terms, p.tickets)
 	case releaseScript:
-		return space.release(v.keys, j.declared, j.tombstone, p.tickets)
+		return space.release(v.keys, d, j.tombstone, p.tickets)
 	default:
-		return space.refresh(v.keys, j.declared, p.tickets)
+		return space.refresh(v.keys, d, p.tickets)
 	}
 }
 
@@ -302,8 +322,8 @@ func (l *lane) run(commands []redis.Cmder) []response {
 	return responses
 }
 
-// refused reports whether Redis itself said err, so that the command is known not to have run; a
-// script that failed at run time has changed nothing that outlives its deadline.
+// refused reports whether Redis itself said err, so that nothing can still be on its way. A script that
+// failed at run time has let nobody in, and what it changed lapses.
 func refused(err error) bool {
 	var said redis.Error
 	return errors.As(err, &said)
@@ -325,7 +345,7 @@ func transient(err error) bool {
 			return true
 		}
 	}
-	for _, prefix := range []string{"BUSY", "NOSCRIPT", "MOVED", "ASK"} {
+	for _, prefix := range []string{"BUSY", "MISCONF", "NOSCRIPT", "MOVED", "ASK"} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}

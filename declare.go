@@ -1,13 +1,19 @@
 package fairsem
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
-// declarations remembers when this client declared which limits, so that it does so once for each.
-// It forgets those that were not used for long, and a forgotten one is declared anew: names that
-// come and go cost no memory for ever.
+// declarations remembers when this client first used which limits, so that the newest of all clients
+// stands. It forgets those that were not used for long: names that come and go cost no memory for
+// ever. Having forgotten some, it takes any that it does not know for as old as the client, so that a
+// forgotten limit cannot replace what was declared since.
 type declarations struct {
+	began time.Time
+
 	mu       sync.Mutex
-	now, old map[handle]int64
+	now, old map[handle]firstUse
 }
 
 // handle is what a Semaphore is made with.
@@ -16,34 +22,60 @@ type handle struct {
 	limit int64
 }
 
+// firstUse is when a handle was first used: on the clock of this process, and, as soon as Redis has
+// answered, on the server's, in microseconds.
+type firstUse struct {
+	here   time.Time
+	server int64
+}
+
 // rememberedDeclarations is how many at least are remembered, and half of how many at most.
 const rememberedDeclarations = 1 << 14
 
-// since returns when the limit was declared, or declareNow.
-func (d *declarations) since(name string, limit int64) int64 {
+// declare returns what to send of a handle.
+func (d *declarations) declare(name string, limit int64) declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := handle{name, limit}
-	if at, ok := d.now[h]; ok {
-		return at
+	use, known := d.findLocked(h)
+	if !known {
+		use.here = d.began
+		if d.old == nil {
+			use.here = time.Now()
+		}
+		d.rememberLocked(h, use)
 	}
-	at, ok := d.old[h]
-	if !ok {
-		return declareNow
+	if use.server != 0 {
+		return declaration{limit, use.server}
 	}
-	d.rememberLocked(h, at)
-	return at
+	return declaration{limit, -time.Since(use.here).Microseconds()}
 }
 
-func (d *declarations) put(name string, made declaration) {
+// learn takes the server's time of a first use.
+func (d *declarations) learn(name string, limit, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.rememberLocked(handle{name, made.limit}, made.since)
+	h := handle{name, limit}
+	if use, _ := d.findLocked(h); use.server == 0 {
+		use.server = server
+		d.rememberLocked(h, use)
+	}
 }
 
-func (d *declarations) rememberLocked(h handle, at int64) {
-	if len(d.now) >= rememberedDeclarations || d.now == nil {
-		d.now, d.old = make(map[handle]int64), d.now
+func (d *declarations) findLocked(h handle) (firstUse, bool) {
+	if use, ok := d.now[h]; ok {
+		return use, true
 	}
-	d.now[h] = at
+	use, ok := d.old[h]
+	if ok {
+		d.rememberLocked(h, use)
+	}
+	return use, ok
+}
+
+func (d *declarations) rememberLocked(h handle, use firstUse) {
+	if d.now == nil || len(d.now) >= rememberedDeclarations {
+		d.now, d.old = make(map[handle]firstUse), d.now
+	}
+	d.now[h] = use
 }

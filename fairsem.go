@@ -63,7 +63,7 @@ type Options struct {
 	// Label is what operators see beside a permit, "<hostname>:<pid>" if empty.
 	Label string
 
-	// Logger gets what cannot be returned from a call. Nil: nobody does.
+	// Logger gets what cannot be returned from a call, in no certain order. Nil: nobody does.
 	Logger *slog.Logger
 }
 
@@ -97,7 +97,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	opts = opts.withDefaults()
-	_, cluster := rdb.(*redis.ClusterClient)
+	_, cluster := rdb.(reloader)
 	c := &Client{
 		rdb:      rdb,
 		keyspace: keyspace{prefix: opts.Prefix, clientID: uuid.NewString()},
@@ -107,7 +107,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		cluster:  cluster,
 		crew:     newCrew(),
 		keeper:   newKeeper(),
-		declared: new(declarations),
+		declared: &declarations{began: time.Now()},
 		views:    make(map[string]*view),
 	}
 	c.shared = newLane(rdb, c.crew)
@@ -272,11 +272,11 @@ func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) er
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Release(ctx)) }()
-	ctx, cancel := context.WithCancelCause(ctx)
+	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
 	defer stop()
-	return fn(ctx)
+	return fn(inner)
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, error) {
@@ -322,7 +322,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		seq:       c.lastSeq.Add(1),
 		weight:    n,
 		terms:     terms{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
-		declared:  declaration{s.limit, c.declared.since(s.name, s.limit)},
+		limit:     s.limit,
 		noRefresh: s.opts.NoRefresh,
 		asked:     asked,
 		values:    ctx,
@@ -362,12 +362,11 @@ func (c *Client) view(name string) (*view, error) {
 
 func (c *Client) newView(name string) *view {
 	v := &view{
-		client:   c,
-		name:     name,
-		keys:     c.keyspace.keys(name),
-		lane:     c.lane(),
-		tickets:  make(map[int64]*ticket),
-		declared: declaration{since: declareNothing},
+		client:  c,
+		name:    name,
+		keys:    c.keyspace.keys(name),
+		lane:    c.lane(),
+		tickets: make(map[int64]*ticket),
 	}
 	v.appointment = appointment{view: v, index: -1}
 	return v
@@ -418,6 +417,11 @@ func (c *Client) woken(name string, grants []grant) {
 	}
 }
 
+// report writes to the user's logger, which may take its time: nobody waits for it but Close.
+func (c *Client) report(level slog.Level, message string, args ...any) {
+	c.crew.launch(func() { c.log.Log(background, level, message, args...) })
+}
+
 // announce keeps the label of this process in Redis while it has tickets. It is sent along with
 // something else, and nobody waits for it: a label is only for people to read.
 func (c *Client) announce() {
@@ -448,7 +452,8 @@ const closeGrace = 5 * time.Second
 // [ErrReleased]. The go-redis client stays open.
 //
 // The error is [ErrUnavailable] if Redis has not confirmed all of it within 5 s; the rest comes back
-// by itself when it lapses. Later calls do nothing and return nil.
+// by itself when it lapses. Close returns when go-redis does too: where Redis is silent, that can take
+// as long as its read timeout beyond the 5 s. Later calls do nothing and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {

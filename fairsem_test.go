@@ -427,11 +427,11 @@ func TestWaiterLargerThanTheNewLimitGetsErrExceedsLimit(t *testing.T) {
 		s := w.semaphore()
 		holder := w.must(s.Acquire(t.Context(), 3))
 		large := w.queue(t.Context(), w.semaphore(), 3)
-		small := w.queue(t.Context(), w.of(w.client(), 2), 1)
+		small := acquire(t.Context(), w.of(w.client(), 2), 1)
+		<-large.done // although there is no room yet
+		assert.ErrorIs(t, large.err, fairsem.ErrExceedsLimit)
 		w.release(holder)
 		w.release(w.granted(small))
-		<-large.done
-		assert.ErrorIs(t, large.err, fairsem.ErrExceedsLimit)
 	})
 }
 

@@ -2,7 +2,6 @@ package fairsem
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -38,7 +37,7 @@ type Ticket struct {
 // no limit and leaves nothing behind. A done ctx ends it; the other errors are those of Acquire.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
 	keys := s.client.keyspace.keys(s.name)
-	c := s.client.keyspace.status(keys, declaration{s.limit, declareNothing})
+	c := s.client.keyspace.status(keys, s.limit)
 	raw, err := s.client.query(ctx, c)
 	if err != nil {
 		return Status{}, wrap("status", s.name, err)
@@ -93,25 +92,30 @@ func (s *Semaphore) page(ctx context.Context, key string, after int64) ([]Ticket
 	if err != nil {
 		return nil, err
 	}
-	return page, s.client.readLabels(ctx, page)
+	s.client.readLabels(ctx, page)
+	return page, nil
 }
 
-// readLabels fills in the labels of a page. They are in other slots than the semaphore.
-func (c *Client) readLabels(ctx context.Context, page []Ticket) error {
+// readLabels fills in the labels of a page. They are in other slots than the semaphore, and one that
+// cannot be read is missing: it is only for people to read.
+func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	labels := make(map[string]*redis.StringCmd)
-	pipe := c.rdb.Pipeline()
+	var answers []<-chan response
 	for _, t := range page {
-		if id := clientOf(t.ID); labels[id] == nil {
-			labels[id] = pipe.Get(ctx, c.keyspace.labelKey(id))
+		id := clientOf(t.ID)
+		if labels[id] == nil {
+			labels[id] = redis.NewStringCmd(background, "get", c.keyspace.labelKey(id))
+			answers = append(answers, c.shared.send(parcel{lone: labels[id]}))
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("reading labels: %w", err)
+	for _, answer := range answers {
+		if _, err := c.shared.await(ctx, answer); err != nil && !refused(err) {
+			return // the others will not come either
+		}
 	}
 	for i, t := range page {
 		page[i].Label = labels[clientOf(t.ID)].Val()
 	}
-	return nil
 }
 
 // query runs a script that only looks, and again while trouble may pass, for up to a TTL.

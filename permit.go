@@ -89,23 +89,28 @@ const releaseGrace = time.Second
 
 // awaitLeft waits until the ticket is gone, or until ctx ends.
 func (p *Permit) awaitLeft(ctx context.Context) error {
-	t := p.ticket
+	waiting := ctx
 	if ctx.Err() != nil {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseGrace)
 		defer cancel()
-		ctx = grace
+		waiting = grace
 	}
+	t := p.ticket
 	select {
 	case <-t.left:
-	case <-ctx.Done():
-		select {
-		case <-t.left:
-		default:
-			return ctx.Err()
-		}
+		return t.leftErr
+	case <-waiting.Done():
 	}
-	return t.leftErr
+	select {
+	case <-t.left: // both have happened
+		return t.leftErr
+	default:
+		return ctx.Err()
+	}
 }
+
+// ended reports whether the context has ended, whatever the clock says.
+func (p *Permit) ended() bool { return p.ctx.Context.Err() != nil }
 
 // left is how long the permit may still be relied on.
 func (p *Permit) left() time.Duration {

@@ -3,6 +3,7 @@ package fairsem
 import (
 	"embed"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -86,14 +87,19 @@ func clientOf(id string) string {
 	return id
 }
 
-// declaration is a limit and the server time, in microseconds, at which this client declared it:
-// declareNow when it does so with this call, declareNothing when it only looks.
+// declaration is a limit and when this client first used it: the server's time in microseconds or,
+// where that is not known yet, minus the microseconds that have passed since; declareNothing from a
+// call that only looks.
 type declaration struct{ limit, since int64 }
 
-const (
-	declareNow     = 0
-	declareNothing = -1
-)
+const declareNothing = math.MinInt64
+
+func (d declaration) sinceArg() any {
+	if d.since == declareNothing {
+		return ""
+	}
+	return d.since
+}
 
 // call is one script to be run: what follows EVALSHA and the hash.
 type call struct {
@@ -108,7 +114,7 @@ func (k keyspace) newCall(s *script, keys [6]string, d declaration, room int) ca
 	for _, key := range keys {
 		args = append(args, key)
 	}
-	return call{s, append(args, k.clientID, k.wakePrefix(), d.limit, d.since)}
+	return call{s, append(args, k.clientID, k.wakePrefix(), d.limit, d.sinceArg())}
 }
 
 // command returns the call for a pipeline; withText sends the script itself, for a server that does
@@ -156,8 +162,10 @@ func (k keyspace) refresh(keys [6]string, d declaration, tickets []*ticket) call
 	return c
 }
 
-func (k keyspace) status(keys [6]string, d declaration) call {
-	return k.newCall(statusScript, keys, d, 0)
+// status asks as nobody: should it promote somebody, the news goes out by message to all alike.
+func (k keyspace) status(keys [6]string, limit int64) call {
+	k.clientID = ""
+	return k.newCall(statusScript, keys, declaration{limit, declareNothing}, 0)
 }
 
 // page asks for entries of the owner or queue key whose number is above after.
@@ -177,6 +185,8 @@ const (
 	stateRefused
 	stateFull
 	stateTooBig
+
+	states // how many there are
 )
 
 // result is the state of one id, with its token if it holds and its place if it waits.
@@ -190,7 +200,7 @@ type grant struct{ seq, place, token int64 }
 
 // reply is what finish() in semaphore.lua returns.
 type reply struct {
-	since   int64         // when the declaration that was sent has been made
+	since   int64         // when this client first used the limit that was sent
 	next    time.Duration // until the nearest deadline; negative: nobody waits
 	more    bool          // the script stopped at its bound
 	results []result
@@ -213,6 +223,9 @@ func decodeReply(raw any, n int) (reply, error) {
 	}
 	for i := range r.results {
 		r.results[i] = result{state(numbers[2*i]), numbers[2*i+1]}
+		if s := r.results[i].state; s < 0 || s >= states {
+			return reply{}, errReply
+		}
 	}
 	for ; len(grants) > 0; grants = grants[3:] {
 		r.grants = append(r.grants, grant{grants[0], grants[1], grants[2]})

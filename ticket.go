@@ -29,7 +29,7 @@ type ticket struct {
 	id        string
 	weight    int64
 	terms     terms
-	declared  declaration
+	limit     int64 // that its caller declares
 	noRefresh bool
 	asked     time.Time       // when its caller came
 	values    context.Context // for the permit: only its values are used
@@ -40,7 +40,6 @@ type ticket struct {
 	// Guarded by view.mu.
 	phase   phase
 	busy    bool      // an operation is queued or on its way; the next one comes after its end
-	sent    bool      // some operation left the client
 	unsure  bool      // some operation may have been executed, or may still be
 	undone  bool      // one of them was a release
 	silent  time.Time // since when Redis owes an answer; zero: it owes none
@@ -71,8 +70,8 @@ func (t *ticket) await(ctx context.Context) error {
 	if t.err != nil {
 		return t.err
 	}
-	if t.permit.left() < (window{ttl: t.terms.ttl}).margin() && !t.view.client.isClosed() {
-		t.view.leave(t) // this goroutine stood still for nearly a TTL
+	if t.permit.ctx.Err() != nil || t.permit.left() < (window{ttl: t.terms.ttl}).margin() {
+		t.view.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
 		return errGone
 	}
 	return nil

@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -19,15 +20,19 @@ type view struct {
 
 	mu       sync.Mutex
 	tickets  map[int64]*ticket
-	declared declaration   // the newest that this client made
+	limit    int64         // declared by the latest ticket
 	retired  bool          // out of Client.views: a new ticket needs a new view
 	next     time.Time     // when the keeper looks; zero: not at all
 	deadline time.Time     // the nearest one of anybody, while somebody waits; zero: unknown
+	hinted   time.Time     // when the question was sent that told it
 	waiters  int           // tickets in the phase waiting
 	backoff  time.Duration // before the next try, while Redis does not answer
 }
 
-// retry bounds the backoff of a view.
+// retireAfter is how long a view without tickets stays, for the next ticket of its name.
+const retireAfter = time.Second
+
+// The backoff of a view is between these.
 const (
 	firstRetry = 10 * time.Millisecond
 	lastRetry  = 250 * time.Millisecond
@@ -42,28 +47,26 @@ func (v *view) open(t *ticket) bool {
 	}
 	t.view = v
 	v.tickets[t.seq] = t
-	if v.declared.since == declareNothing {
-		v.declared.limit = t.declared.limit
-	}
+	v.limit = t.limit
 	v.askLocked(t)
 	return true
 }
 
 func (v *view) askLocked(t *ticket) {
-	v.submitLocked(t, job{view: v, script: acquireScript, declared: t.declared, terms: t.terms})
+	v.submitLocked(t, job{view: v, script: acquireScript, limit: t.limit, terms: t.terms})
 }
 
 func (v *view) refreshLocked(t *ticket) {
 	if !t.busy {
 		t.recheck = false
 	}
-	v.submitLocked(t, job{view: v, script: refreshScript, declared: v.declared})
+	v.submitLocked(t, job{view: v, script: refreshScript, limit: v.limit})
 }
 
 // releaseLocked sends the release of a leaving ticket. Where an acquire of it may still be on its
 // way, the tombstone sees to it that it comes too late.
 func (v *view) releaseLocked(t *ticket) {
-	j := job{view: v, script: releaseScript, declared: v.declared}
+	j := job{view: v, script: releaseScript, limit: v.limit}
 	if t.unsure {
 		j.tombstone = t.terms.ttl
 	}
@@ -85,6 +88,11 @@ func (v *view) recheckLocked(t *ticket) {
 	v.refreshLocked(t)
 }
 
+// lookAgainLocked has the script reap and promote, whoever needs it.
+func (v *view) lookAgainLocked() {
+	v.lane.add(job{view: v, script: refreshScript, limit: v.limit}, nil)
+}
+
 func (v *view) moveLocked(t *ticket, to phase) {
 	if t.phase == waiting {
 		v.waiters--
@@ -101,12 +109,13 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) []*ticket {
 	defer v.mu.Unlock()
 	still := tickets[:0]
 	for _, t := range tickets {
-		if t.phase == leaving && s != releaseScript && (s == refreshScript || !t.sent) {
+		if s != releaseScript && (t.phase == leaving || t.phase == gone) {
 			t.busy = false
-			v.departLocked(t)
+			if t.phase == leaving {
+				v.departLocked(t)
+			}
 			continue
 		}
-		t.sent = true
 		if t.silent.IsZero() {
 			t.silent = now
 		}
@@ -132,9 +141,7 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 		return
 	}
 	v.backoff = 0
-	if p.job.script == acquireScript && rep.since != p.job.declared.since {
-		v.declareLocked(declaration{p.job.declared.limit, rep.since})
-	}
+	v.client.declared.learn(v.name, p.job.limit, rep.since)
 	for i, t := range p.tickets {
 		t.silent, t.cause = time.Time{}, nil
 		v.learnLocked(p.job.script, t, rep.results[i], sent)
@@ -142,7 +149,7 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 	for _, g := range rep.grants {
 		v.grantedLocked(g)
 	}
-	v.hintLocked(rep)
+	v.hintLocked(rep, sent)
 }
 
 // learnLocked takes the answer to one ticket's operation.
@@ -155,6 +162,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 		v.releaseLocked(t) // what was on its way when its user gave it up
 	case t.phase == leaving:
 		v.dropLocked(t, nil)
+	case t.phase == holding && t.permit.ended():
+		v.leaveLocked(t) // its user was told by the clock
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
 	case r.state == stateHeld:
@@ -170,7 +179,11 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 		v.dropLocked(t, nil)
 	default:
 		v.settleLocked(t, refusals[r.state])
-		v.dropLocked(t, nil)
+		if t.unsure {
+			v.leaveLocked(t) // a copy of its question may still be on its way
+		} else {
+			v.dropLocked(t, nil)
+		}
 	}
 }
 
@@ -224,6 +237,7 @@ func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 		return
 	}
 	v.moveLocked(t, holding)
+	t.recheck = false
 	t.permit = newPermit(t)
 	v.settleLocked(t, nil)
 	v.planLocked(t.attention())
@@ -274,7 +288,7 @@ func (v *view) departLocked(t *ticket) {
 // loseLocked tells the user of a permit that it is over.
 func (v *view) loseLocked(t *ticket) {
 	t.permit.end(ErrLost)
-	v.client.log.Warn("fairsem: permit lost", "name", v.name, "id", t.id, "token", t.token, "cause", t.cause)
+	v.client.report(slog.LevelWarn, "fairsem: permit lost", "name", v.name, "id", t.id, "token", t.token, "cause", t.cause)
 }
 
 // settleLocked ends the wait of whoever asked for t.
@@ -294,13 +308,16 @@ func (v *view) dropLocked(t *ticket, err error) {
 	delete(v.tickets, t.seq)
 	t.leftErr = err
 	close(t.left)
+	if len(v.tickets) == 0 {
+		v.planLocked(time.Now().Add(retireAfter))
+	}
 }
 
 // failedLocked takes an operation that got no answer, or a refusal. Every ticket goes on where it
 // was after a while; only an acquire that can never succeed ends here.
 func (v *view) failedLocked(p *parcel, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
-	v.client.log.Debug("fairsem: operation failed", "name", v.name, "verb", p.job.script.verb, "error", err)
+	v.client.report(slog.LevelDebug, "fairsem: operation failed", "name", v.name, "verb", p.job.script.verb, "error", err)
 	for _, t := range p.tickets {
 		if t.phase == gone {
 			continue
@@ -310,9 +327,9 @@ func (v *view) failedLocked(p *parcel, err error) {
 			t.unsure = true
 			t.undone = t.undone || p.job.script == releaseScript
 		}
-		if p.job.script == acquireScript && !transient(err) {
+		if !transient(err) && p.job.script != refreshScript {
 			v.settleLocked(t, advise(err))
-			v.dropLocked(t, nil)
+			v.dropLocked(t, advise(err))
 		}
 	}
 	for _, t := range v.tickets {
@@ -321,25 +338,18 @@ func (v *view) failedLocked(p *parcel, err error) {
 	v.planLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
 }
 
-// declareLocked remembers when a declaration was made.
-func (v *view) declareLocked(d declaration) {
-	v.client.declared.put(v.name, d)
-	if d.since > v.declared.since {
-		v.declared = d
-	}
-}
-
 // hintLocked plans the next look: at once if work was left over, and soon after the nearest deadline
-// if somebody here waits: whoever died then makes room. The jitter keeps many waiters apart.
-func (v *view) hintLocked(r reply) {
+// if somebody here waits: whoever died then makes room. The jitter keeps many waiters apart. Of two
+// hints the one from the later question counts, for what it tells is newer.
+func (v *view) hintLocked(r reply, sent time.Time) {
 	if r.more {
-		v.lane.add(job{view: v, script: refreshScript, declared: v.declared}, nil)
+		v.lookAgainLocked()
 	}
-	if r.next < 0 || v.waiters == 0 {
+	if r.next < 0 || v.waiters == 0 || sent.Before(v.hinted) {
 		return
 	}
 	jitter := rand.N(min(v.client.ttl/20, 100*time.Millisecond))
-	v.deadline = time.Now().Add(r.next + time.Millisecond + jitter)
+	v.deadline, v.hinted = time.Now().Add(r.next+time.Millisecond+jitter), sent
 	v.planLocked(v.deadline)
 }
 
@@ -358,7 +368,7 @@ func (v *view) look(now time.Time) {
 	due := false
 	if !v.deadline.IsZero() && !now.Before(v.deadline) {
 		due, v.deadline = true, time.Time{}
-		v.lane.add(job{view: v, script: refreshScript, declared: v.declared}, nil)
+		v.lookAgainLocked()
 	}
 	for _, t := range v.tickets {
 		v.tendLocked(t, now)
@@ -418,7 +428,7 @@ func (v *view) gap() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, t := range v.tickets {
-		if t.phase == asking || t.phase == waiting {
+		if t.phase == waiting || t.phase == asking && t.busy {
 			v.recheckLocked(t)
 		}
 	}

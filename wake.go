@@ -3,6 +3,7 @@ package fairsem
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -31,8 +32,12 @@ type wake struct {
 const (
 	// answerTime is what a live subscription may take to answer a PING.
 	answerTime = time.Second
-	// resubscribePause keeps a subscription that is refused from being asked for all the time.
-	resubscribePause = 100 * time.Millisecond
+	// A silent subscription is asked for a sign of life after this long at the latest.
+	maxSilence = 10 * time.Second
+	// A subscription that fails is tried again after the first pause, and each time after twice as
+	// long, up to the last.
+	firstPause = 100 * time.Millisecond
+	lastPause  = 10 * time.Second
 )
 
 var errDeaf = errors.New("no sign of life")
@@ -77,19 +82,14 @@ func (w *wake) close() {
 
 func (w *wake) run() {
 	defer close(w.stopped)
-	for w.ctx.Err() == nil {
+	for pause := firstPause; w.ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		err := w.listen()
-		if w.ctx.Err() != nil {
-			return
-		}
 		if w.lastHeard().After(began) { // else it is the same trouble as before
-			w.client.log.Warn("fairsem: subscription lost", "channel", w.channel, "error", err)
+			w.client.report(slog.LevelWarn, "fairsem: subscription lost", "channel", w.channel, "error", err)
+			pause = firstPause
 		}
-		select {
-		case <-w.ctx.Done():
-		case <-time.After(resubscribePause):
-		}
+		_ = sleep(w.ctx, pause) // its end is the loop's
 	}
 }
 
@@ -127,7 +127,7 @@ func (w *wake) patience(pinged bool) time.Duration {
 	if pinged {
 		return answerTime
 	}
-	return max(w.client.ttl/2, answerTime)
+	return min(max(w.client.ttl/2, answerTime), maxSilence)
 }
 
 // use makes sub the one that doubt and close know. False: the client is closed.

@@ -22,7 +22,6 @@ promote() -- who waits comes before who asks
 
 local deadline = now + ttl
 local due, granted, queued, weights, results = {}, {}, {}, {}, {}
-local before = extra
 
 local function whereabouts(id)
   local token = redis.call("ZSCORE", owner, id)
@@ -63,7 +62,16 @@ for i, id in ipairs(ids) do
   results[#results + 1], results[#results + 2] = state, number
 end
 
+-- warn has the first waiter of another process look again: a deadline comes before all it knows of.
+local function warn()
+  local heads = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES")
+  for i = 1, #heads, 2 do
+    if string.match(heads[i], "^(.*):") ~= caller then return tell(heads[i], tonumber(heads[i + 1]), 0) end
+  end
+end
+
 if #due > 0 then
+  local sooner = waiting > 0 and (not nearest or deadline < nearest)
   store_counter()
   redis.call("ZADD", timeout, unpack(due))
   if not nearest then fresh[timeout] = true end -- there may have been none
@@ -71,8 +79,9 @@ if #due > 0 then
     redis.call("HSET", weight, unpack(weights))
     fresh[weight] = true
   end
-  if extra ~= before then store_extra() end
+  if extra > stored then store_extra() end
   if #granted > 0 then redis.call("ZADD", owner, unpack(granted)) end
   if #queued > 0 then redis.call("ZADD", queue, unpack(queued)) end
+  if sooner then warn() end
 end
 return finish(results)

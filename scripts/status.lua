@@ -2,7 +2,8 @@
 --
 -- Returns finish(), with results: limit, declared, pinned (1 or 0), units in use, holders, waiters,
 --         us since the head of the line arrived (0: no line), ms until the nearest deadline (-1: none)
--- First write: ZREM, and only if something had lapsed.
+-- First write: PEXPIREAT or ZREM, and none on a name that is not in use.
+if nearest then keep(0) end
 reap()
 promote()
 local head = waiting > 0 and redis.call("ZRANGE", queue, 0, 0, "WITHSCORES")[2]
