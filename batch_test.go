@@ -1,0 +1,556 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// wire is a go-redis hook in the place of a network: pipelines arrive at the test, which answers them.
+type wire struct {
+	t       *testing.T
+	arrived chan *flight
+	down    chan struct{} // closed: nobody answers any more
+}
+
+// flight is a pipeline that waits for its answer.
+type flight struct {
+	cmds []redis.Cmder
+	end  chan error
+}
+
+func (w *wire) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("a wire has no connections")
+	}
+}
+
+func (w *wire) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return errors.New("only pipelines are sent") }
+}
+
+func (w *wire) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		f := &flight{cmds, make(chan error, 1)}
+		select {
+		case w.arrived <- f:
+		case <-w.down:
+		}
+		select {
+		case err := <-f.end:
+			return err
+		case <-w.down:
+			return net.ErrClosed
+		}
+	}
+}
+
+// next is the next pipeline, as soon as everything that can happen without an answer has happened. Nil: there is none.
+func (w *wire) next() *flight {
+	w.t.Helper()
+	synctest.Wait()
+	select {
+	case f := <-w.arrived:
+		return f
+	default:
+		return nil
+	}
+}
+
+// carries takes the next pipeline and checks what is in it.
+func (w *wire) carries(what ...string) *flight {
+	w.t.Helper()
+	f := w.next()
+	require.NotNil(w.t, f, "nothing is sent")
+	require.Equal(w.t, what, f.contents())
+	return f
+}
+
+func (w *wire) isIdle() {
+	w.t.Helper()
+	if f := w.next(); f != nil {
+		w.t.Fatalf("sent: %v", f.contents())
+	}
+}
+
+// contents tells the verb, the name and the tickets of each command.
+func (f *flight) contents() (all []string) {
+	for _, c := range f.cmds {
+		args := c.Args()
+		s := scriptOf(c)
+		if s == nil {
+			all = append(all, fmt.Sprint(args[0]))
+			continue
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(args[3].(string), "fairsem:{"), "}:owner")
+		text := s.verb + " " + name + ":"
+		for _, arg := range args[13:] {
+			if id, ok := arg.(string); ok {
+				text += " " + strings.TrimPrefix(id, clientOf(id)+":")
+			}
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// scriptOf returns the script that a command runs, nil if it runs none.
+func scriptOf(c redis.Cmder) *script {
+	for _, s := range allScripts {
+		if len(c.Args()) > 1 && (c.Args()[1] == s.hash || c.Args()[1] == s.text) {
+			return s
+		}
+	}
+	return nil
+}
+
+// grantAll answers every acquire in the pipeline with tokens from first on, and takes every release.
+func (f *flight) grantAll(first int64) {
+	for i, content := range f.contents() {
+		n := len(strings.Fields(content)) - 2 // ids
+		f.grant(i, first, n)
+		first += int64(n)
+	}
+	f.end <- nil
+}
+
+func (f *flight) grant(i int, token int64, n int) {
+	results := make([]any, 0, 2*n)
+	for j := range n {
+		results = append(results, int64(stateHeld), token+int64(j))
+	}
+	f.cmds[i].(once).SetVal([]any{[]any{int64(1), int64(-1), int64(0)}, results, []any{}})
+}
+
+// onWire runs a test of a client without a network, in a bubble where time is the test's.
+func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, w *wire)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{t, make(chan *flight, 100), make(chan struct{})}
+		rdb := redis.NewClient(&redis.Options{
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // it has goroutines
+		})
+		rdb.AddHook(w)
+		c, err := New(rdb, Options{TTL: ttl})
+		require.NoError(t, err)
+		c.labelDue.Store(math.MaxInt64) // no label comes between
+		defer func() {
+			close(w.down)
+			c.keeper.close()
+			c.wake.close()
+			c.crew.close()
+			assert.NoError(t, rdb.Close())
+		}()
+		test(t, c, w)
+	})
+}
+
+// asks opens tickets on a name.
+func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
+	for range n {
+		s := &Semaphore{client: c, name: name, limit: 5, opts: o}
+		t, err := c.ask(background, s, 1, true, time.Now())
+		if err != nil {
+			panic(err) // the client is open
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// token is what a ticket was granted; 0: it is not settled.
+func (t *ticket) tokenNow() int64 {
+	select {
+	case <-t.settled:
+		return t.permit.Token()
+	default:
+		return 0
+	}
+}
+
+func TestIdleLaneSendsAtOnce(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		began := time.Now()
+		for i := range 3 {
+			got := asks(c, "a", 1, CallOptions{})
+			w.carries(fmt.Sprintf("acquire a: %d", i+1)).grantAll(100)
+			w.isIdle()
+			assert.Equal(t, int64(100), got[0].tokenNow())
+		}
+		assert.Zero(t, time.Since(began), "it waited for more")
+	})
+}
+
+func TestWhatComesWhileTwoBatchesFlyGoesIntoOneNext(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		first := w.carries("acquire a: 1")
+		asks(c, "b", 1, CallOptions{})
+		second := w.carries("acquire b: 2")
+		var later []*ticket
+		for _, name := range []string{"a", "b", "c", "a", "b", "c", "a"} {
+			later = append(later, asks(c, name, 1, CallOptions{})...)
+			w.isIdle()
+		}
+		second.grantAll(100)
+		third := w.carries("acquire a: 3 6 9", "acquire b: 4 7", "acquire c: 5 8")
+		asks(c, "d", 1, CallOptions{})
+		w.isIdle() // the first still flies
+		third.grantAll(200)
+		w.carries("acquire d: 10")
+		for _, ticket := range later {
+			assert.NotZero(t, ticket.tokenNow())
+		}
+		assert.Equal(t, int64(202), later[6].tokenNow(), "it is the third of its call")
+		first.grantAll(300)
+		w.isIdle()
+	})
+}
+
+func TestOneCallCarriesAsManyIdsAsLuaCanTake(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		first := w.carries("acquire a: 1")
+		asks(c, "b", 1, CallOptions{})
+		w.carries("acquire b: 2")
+		all := asks(c, "c", 1001, CallOptions{})
+		first.grantAll(10)
+		next := w.next()
+		require.Len(t, next.cmds, 2)
+		assert.Equal(t, 1000, len(strings.Fields(next.contents()[0]))-2)
+		assert.Equal(t, "acquire c: 1003", next.contents()[1])
+		next.grantAll(5000)
+		synctest.Wait()
+		assert.Equal(t, int64(5999), all[999].tokenNow())
+		assert.NotZero(t, all[1000].tokenNow())
+	})
+}
+
+// A batch of any size would take longer than its patience.
+func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextTheRest(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		first := w.carries("acquire a: 1")
+		asks(c, "b", 1, CallOptions{})
+		w.carries("acquire b: 2")
+		var want []string
+		for i := range maxParcels + 3 {
+			asks(c, fmt.Sprintf("c%d", i), 1, CallOptions{})
+			want = append(want, fmt.Sprintf("acquire c%d: %d", i, i+3))
+		}
+		first.grantAll(10)
+		w.carries(want[:maxParcels]...).grantAll(1000)
+		w.carries(want[maxParcels:]...).grantAll(5000)
+		w.isIdle()
+	})
+}
+
+func TestOnlyEqualJobsShareACall(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		first := w.carries("acquire a: 1")
+		asks(c, "b", 1, CallOptions{})
+		w.carries("acquire b: 2")
+		var want []string
+		for i, o := range []CallOptions{{}, {TTL: time.Minute}, {MaxQueue: 1}, {MaxQueue: 2}, {HeadStart: time.Second}} {
+			asks(c, "c", 1, o)
+			want = append(want, fmt.Sprintf("acquire c: %d %d", i+3, i+8))
+		}
+		for _, o := range []CallOptions{{}, {TTL: time.Minute, NoRefresh: true}, {MaxQueue: 1}, {MaxQueue: 2}, {HeadStart: time.Second}} {
+			asks(c, "c", 1, o)
+		}
+		other, err := c.ask(background, &Semaphore{client: c, name: "c", limit: 6}, 1, true, time.Now())
+		require.NoError(t, err)
+		try, err := c.ask(background, &Semaphore{client: c, name: "c", limit: 5}, 1, false, time.Now())
+		require.NoError(t, err)
+		want = append(want, fmt.Sprintf("acquire c: %d", other.seq), fmt.Sprintf("acquire c: %d", try.seq))
+		first.grantAll(10)
+		w.carries(want...)
+	})
+}
+
+func TestTicketGivenUpBeforeItsBatchLeftIsNotSent(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		first := w.carries("acquire a: 1")
+		asks(c, "b", 1, CallOptions{})
+		second := w.carries("acquire b: 2")
+		alone, among := asks(c, "c", 1, CallOptions{})[0], asks(c, "d", 3, CallOptions{})
+		for _, ticket := range []*ticket{alone, among[1]} {
+			ticket.view.leave(ticket)
+		}
+		first.grantAll(10)
+		third := w.carries("acquire d: 4 6")
+		<-alone.left
+		<-among[1].left
+		among[0].view.leave(among[0])
+		among[2].view.leave(among[2])
+		third.grantAll(20)
+		fourth := w.carries("release d: 4 6") // what was sent is given back
+		fourth.grantAll(0)
+		<-among[0].left
+		second.grantAll(30)
+		w.isIdle()
+	})
+}
+
+func TestBatchWithoutAnAnswerIsWrittenOffAndItsPlaceIsTaken(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		lost := w.carries("acquire a: 1")
+		time.Sleep(time.Millisecond)
+		asks(c, "b", 1, CallOptions{TTL: time.Hour}) // patience 2 s
+		w.carries("acquire b: 2")
+		asks(c, "c", 1, CallOptions{})
+		time.Sleep(time.Second - time.Millisecond - 1) // patience is a third of the TTL
+		w.isIdle()
+		time.Sleep(time.Nanosecond)
+		third := w.carries("acquire c: 3")
+		time.Sleep(20 * time.Millisecond)
+		w.isIdle() // there is one place still, and the third has it
+		lost.grantAll(666)
+		w.isIdle()
+		assert.Zero(t, a.tokenNow(), "an answer that was written off counts")
+		third.grantAll(20)
+		w.carries("acquire a: 1").grantAll(30) // asked again, the same id
+		synctest.Wait()
+		assert.Equal(t, int64(30), a.tokenNow())
+	})
+}
+
+func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		for range 5 { // nobody ever answers
+			w.carries("acquire a: 1")
+			w.isIdle()
+			time.Sleep(maxPatience + lastRetry)
+		}
+		asks(c, "b", 1, CallOptions{})
+		asks(c, "c", 1, CallOptions{})
+		flying := 0
+		for f := w.next(); f != nil; f = w.next() {
+			flying++
+		}
+		assert.LessOrEqual(t, flying, maxFlying)
+		c.shared.mu.Lock()
+		defer c.shared.mu.Unlock()
+		assert.LessOrEqual(t, c.shared.flying, maxFlying)
+		assert.GreaterOrEqual(t, c.shared.flying, 0)
+	})
+}
+
+func TestPatienceIsAThirdOfTheShortestTTLWithinItsBounds(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, _ *wire) {
+		for _, test := range []struct {
+			ttls []time.Duration
+			want time.Duration
+		}{
+			{nil, 2 * time.Second},
+			{[]time.Duration{minTTL}, 100 * time.Millisecond},
+			{[]time.Duration{300 * time.Millisecond}, 100 * time.Millisecond},
+			{[]time.Duration{3 * time.Second}, time.Second},
+			{[]time.Duration{maxTTL}, 2 * time.Second},
+			{[]time.Duration{maxTTL, 900 * time.Millisecond, 10 * time.Second}, 300 * time.Millisecond},
+		} {
+			queued := []*parcel{{lone: redis.NewCmd(background, "ping")}}
+			for _, ttl := range test.ttls {
+				tickets := []*ticket{{terms: terms{ttl: ttl}}}
+				queued = append(queued, &parcel{job: job{view: c.newView("a"), script: refreshScript}, tickets: tickets})
+			}
+			assert.Equal(t, test.want, newBatch(c.shared, queued).patience, "%v", test.ttls)
+		}
+	})
+}
+
+// said is an error that Redis answered with.
+type said string
+
+func (s said) Error() string { return string(s) }
+func (said) RedisError()     {}
+
+func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		first := w.carries("acquire a: 1")
+		asks(c, "b", 1, CallOptions{})
+		w.carries("acquire b: 2")
+		all := slices.Concat(asks(c, "c", 2, CallOptions{}), asks(c, "d", 1, CallOptions{}), asks(c, "e", 1, CallOptions{}))
+		first.grantAll(10)
+
+		f := w.carries("acquire c: 3 4", "acquire d: 5", "acquire e: 6")
+		f.grant(0, 20, 2)
+		f.cmds[1].SetErr(said("NOSCRIPT No matching script. Please use EVAL."))
+		f.grant(2, 40, 1)
+		f.end <- f.cmds[1].Err()
+		again := w.carries("acquire d: 5")
+		assert.Equal(t, []any{"eval", acquireScript.text}, again.cmds[0].Args()[:2])
+		assert.Equal(t, f.cmds[1].Args()[2:], again.cmds[0].Args()[2:], "it is the same call")
+		assert.True(t, again.cmds[0].NoRetry())
+		again.grantAll(30)
+		w.isIdle()
+		for i, want := range []int64{20, 21, 30, 40} {
+			assert.Equal(t, want, all[i].tokenNow())
+		}
+	})
+}
+
+func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		type answer struct {
+			raw any
+			err error
+		}
+		answers := make(chan answer, 1)
+		go func() { // ends with the answer
+			raw, err := c.query(t.Context(), c.keyspace.status(c.keyspace.keys("a"), 1))
+			answers <- answer{raw, err}
+		}()
+		f := w.carries("status a:")
+		f.cmds[0].SetErr(said("NOSCRIPT"))
+		f.end <- f.cmds[0].Err()
+		again := w.carries("status a:")
+		again.cmds[0].(once).SetVal("the answer")
+		again.end <- nil
+		assert.Equal(t, answer{"the answer", nil}, <-answers)
+	})
+}
+
+// A pipeline that breaks half-way: what has no value of its own was not answered.
+func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		commands := []redis.Cmder{once{redis.NewCmd(background, "a")}, once{redis.NewCmd(background, "b")}, once{redis.NewCmd(background, "c")}}
+		got := make(chan []response, 1)
+		go func() { got <- c.shared.run(commands) }() // ends with the answer
+		f := w.next()
+		f.cmds[0].(once).SetVal("value")
+		f.cmds[1].SetErr(said("ERR no"))
+		f.end <- io.EOF
+		responses := <-got
+		assert.Equal(t, []response{{raw: "value"}, {err: said("ERR no")}}, responses[:2])
+		assert.ErrorIs(t, responses[2].err, errNoAnswer)
+		assert.ErrorIs(t, responses[2].err, io.EOF)
+		assert.Nil(t, responses[2].raw)
+	})
+}
+
+func TestClosedCrewTakesNothingOn(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		c.crew.close()
+		assert.False(t, c.crew.launch(func() { t.Error("it runs") }))
+		_, err := c.shared.ask(background, parcel{lone: redis.NewCmd(background, "ping")})
+		assert.ErrorIs(t, err, ErrClosed)
+		w.isIdle()
+	})
+}
+
+// A script that go-redis re-sends by itself is one whose outcome nobody knows.
+func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
+	t.Parallel()
+	count := func(key string) redis.Cmder {
+		return once{redis.NewCmd(background, "eval", "return redis.call('INCR', KEYS[1])", 1, key)}
+	}
+	label := func(key string) redis.Cmder {
+		return redis.NewStatusCmd(background, "set", key+":label", "x", "px", 1000)
+	}
+	for name, pipeline := range map[string][]func(string) redis.Cmder{
+		"alone":          {count},
+		"after a label":  {label, count},
+		"before a label": {count, label},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			direct := realRedis(t)
+			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // go-redis's own idea of how often to try
+			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+			l := newLane(rdb, newCrew())
+			l.run([]redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected
+			key := "fairsem-test-" + uuid.NewString()
+			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })
+			var commands []redis.Cmder
+			for _, make := range pipeline {
+				commands = append(commands, make(key))
+			}
+			got := make(chan []response, 1)
+			proxy.HoldReplies()
+			go func() { got <- l.run(commands) }() // ends when the connection is cut
+			executed := func() string { return direct.Get(background, key).Val() }
+			require.Eventually(t, func() bool { return executed() == "1" }, 10*time.Second, time.Millisecond)
+			proxy.Cut()
+			proxy.Resume()
+			for _, r := range <-got {
+				assert.Error(t, r.err)
+			}
+			assert.Equal(t, "1", executed())
+		})
+	}
+}
+
+func TestErrorsOfRedisAreTransientOrNot(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.SharedServer(t).Addr(), MaxRetries: -1})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	for text, want := range map[string]bool{
+		"LOADING Redis is loading the dataset in memory":                         true,
+		"READONLY You can't write against a read only replica.":                  true,
+		"CLUSTERDOWN The cluster is down":                                        true,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                true,
+		"MASTERDOWN Link with MASTER is down":                                    true,
+		"ERR max number of clients reached":                                      true,
+		"OOM command not allowed when used memory > 'maxmemory'.":                true,
+		"NOREPLICAS Not enough good replicas to write.":                          true,
+		"BUSY Redis is busy running a script.":                                   true,
+		"MISCONF Redis is configured to save RDB snapshots, but it cannot":       true,
+		"NOSCRIPT No matching script. Please use EVAL.":                          true,
+		"MOVED 3999 127.0.0.1:6381":                                              true,
+		"ASK 3999 127.0.0.1:6381":                                                true,
+		"WRONGTYPE Operation against a key holding the wrong kind of value":      false,
+		"NOPERM User x has no permissions to run the 'evalsha' command":          false,
+		"NOAUTH Authentication required.":                                        false,
+		"WRONGPASS invalid username-password pair or user is disabled.":          false,
+		"FAIRSEMLAYOUT the keys have layout 2":                                   false,
+		"ERR unknown command 'evalsha'":                                          false,
+		"CROSSSLOT Keys in request don't hash to the same slot":                  false,
+		"ERR user_script:1: Script attempted to access nonexistent global BUSY1": false,
+	} {
+		err := rdb.Eval(background, "return redis.error_reply(ARGV[1])", nil, text).Err()
+		require.ErrorContains(t, err, text)
+		for _, err := range []error{err, fmt.Errorf("wrapped: %w", err), wrap("acquire", "a", err)} {
+			assert.True(t, refused(err), "%v is Redis's own word", err)
+			assert.Equal(t, want, transient(err), "%v", err)
+		}
+	}
+}
+
+func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, context.DeadlineExceeded, errNoAnswer, errReply,
+		&net.OpError{Op: "dial", Err: errors.New("connection refused")}, redis.ErrPoolTimeout, errors.Join(errNoAnswer, io.EOF),
+		fmt.Errorf("%w; before that: %w", errNoAnswer, io.EOF),
+	} {
+		assert.True(t, transient(err), "%v", err)
+		assert.False(t, refused(err), "%v", err)
+	}
+	assert.False(t, transient(redis.ErrClosed), "its owner closed the client of go-redis for good")
+	assert.False(t, transient(fmt.Errorf("wrapped: %w", redis.ErrClosed)))
+}

@@ -1,0 +1,362 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+// What can never work is refused before anything is sent; what just so can, works.
+
+const maxUnits = 1<<53 - 1 // of limits and weights
+
+var none context.Context // a nil context, which a linter would not let stand as an argument
+
+// offline is a client of go-redis through which nothing may be sent.
+func offline(t *testing.T) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		t.Error("something was sent")
+		return nil, errors.New("offline")
+	}})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	return rdb
+}
+
+func offlineClient(t *testing.T) *fairsem.Client {
+	t.Helper()
+	c, err := fairsem.New(offline(t), fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+func offlineSemaphore(t *testing.T, name string) *fairsem.Semaphore {
+	t.Helper()
+	s, err := offlineClient(t).Semaphore(name, 5)
+	require.NoError(t, err)
+	return s
+}
+
+// invalid checks an error for bad input; part is what must be in it to help who made the mistake.
+func invalid(t *testing.T, err error, part string) {
+	t.Helper()
+	wrong(t, err, fairsem.ErrInvalid, part)
+}
+
+func wrong(t *testing.T, err, is error, part string) {
+	t.Helper()
+	require.ErrorIs(t, err, is)
+	assert.True(t, strings.HasPrefix(err.Error(), "fairsem: "), "%q", err.Error())
+	assert.Equal(t, 1, strings.Count(err.Error(), "fairsem: "), "%q", err.Error())
+	assert.Contains(t, err.Error(), part)
+	for _, r := range err.Error() {
+		assert.False(t, r < ' ' || r == 0x7f, "a control character in %q", err.Error())
+	}
+}
+
+func TestClientsThatCanNeverWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{})
+	t.Cleanup(func() { assert.NoError(t, ring.Close()) })
+	var (
+		client   *redis.Client
+		cluster  *redis.ClusterClient
+		ringless *redis.Ring
+	)
+	for name, test := range map[string]struct {
+		rdb  redis.UniversalClient
+		part string
+	}{
+		"nil":                 {nil, "nil"},
+		"nil in an interface": {client, "nil"},
+		"nil cluster":         {cluster, "nil"},
+		"nil ring":            {ringless, "nil"},
+		"ring":                {ring, "redis.Ring"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := fairsem.New(test.rdb, fairsem.Options{})
+			assert.Nil(t, c)
+			invalid(t, err, test.part)
+		})
+	}
+}
+
+func TestOptionsThatCanNeverWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		opts fairsem.Options
+		part string
+	}{
+		{fairsem.Options{TTL: 99 * time.Millisecond}, "99ms"},
+		{fairsem.Options{TTL: 100*time.Millisecond - 1}, "99.999999ms"},
+		{fairsem.Options{TTL: 24*time.Hour + 1}, "24h0m0.000000001s"},
+		{fairsem.Options{TTL: -time.Second}, "-1s"},
+		{fairsem.Options{TTL: 1}, "1ns"},
+		{fairsem.Options{TTL: math.MinInt64}, "-"},
+		{fairsem.Options{Prefix: "a{b"}, `"a{b"`},
+		{fairsem.Options{Prefix: "a}\n"}, `"a}\n"`},
+		{fairsem.Options{Prefix: "{a}"}, `"{a}"`},
+	} {
+		c, err := fairsem.New(offline(t), test.opts)
+		assert.Nil(t, c)
+		invalid(t, err, test.part)
+	}
+}
+
+func TestNamesThatCanNeverWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	c := offlineClient(t)
+	for _, test := range []struct{ name, part string }{
+		{"", "empty"},
+		{"}", `"}"`},
+		{"}{\n\x00", `"}{\n\x00"`},
+		{"}" + strings.Repeat("long ", 200), `"}long `},
+		{strings.Repeat("x", 513), "513"},
+		{strings.Repeat("\x1b[31m", 200), `\x1b[31m`},
+		{strings.Repeat("ä", 257), "514"},
+	} {
+		s, err := c.Semaphore(test.name, 1)
+		assert.Nil(t, s)
+		invalid(t, err, test.part)
+		assert.Less(t, len(err.Error()), 400, "the whole of a long name")
+	}
+}
+
+func TestLimitsThatCanNeverWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	c := offlineClient(t)
+	for _, limit := range []int64{0, -1, math.MinInt64, maxUnits + 1, math.MaxInt64} {
+		s, err := c.Semaphore("a\x07name", limit)
+		assert.Nil(t, s)
+		invalid(t, err, `"a\aname"`)
+		assert.ErrorContains(t, err, fmt.Sprint(limit))
+	}
+}
+
+// operations are all calls of a semaphore that take a context.
+func operations(s *fairsem.Semaphore) map[string]func(context.Context, int64) error {
+	return map[string]func(context.Context, int64) error{
+		"Acquire":    func(ctx context.Context, n int64) error { _, err := s.Acquire(ctx, n); return err },
+		"TryAcquire": func(ctx context.Context, n int64) error { _, err := s.TryAcquire(ctx, n); return err },
+		"Do": func(ctx context.Context, n int64) error {
+			return s.Do(ctx, n, func(context.Context) error { panic("it runs without a permit") })
+		},
+		"Status":  func(ctx context.Context, _ int64) error { _, err := s.Status(ctx); return err },
+		"Holders": func(ctx context.Context, _ int64) error { return firstError(s.Holders(ctx)) },
+		"Waiters": func(ctx context.Context, _ int64) error { return firstError(s.Waiters(ctx)) },
+	}
+}
+
+func firstError(list func(func(fairsem.Ticket, error) bool)) (first error) {
+	list(func(_ fairsem.Ticket, err error) bool { first = err; return false })
+	return first
+}
+
+// askers are the names of the operations that ask for a permit.
+var askers = []string{"Acquire", "TryAcquire", "Do"}
+
+func TestNilContextIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, call := range operations(offlineSemaphore(t, "a\nname")) {
+		invalid(t, call(none, 1), `"a\nname": invalid argument: the context is nil`)
+	}
+}
+
+func TestWeightsThatCanNeverWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	all := operations(offlineSemaphore(t, "a\nname"))
+	for _, name := range askers {
+		for _, n := range []int64{0, -1, math.MinInt64, maxUnits + 1, math.MaxInt64} {
+			err := all[name](t.Context(), n)
+			invalid(t, err, `"a\nname": invalid argument: weight `+fmt.Sprint(n))
+		}
+	}
+}
+
+func TestCallOptionsThatCanNeverWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	s := offlineSemaphore(t, "a\nname")
+	for _, test := range []struct {
+		opts fairsem.CallOptions
+		part string
+	}{
+		{fairsem.CallOptions{TTL: 99 * time.Millisecond}, "99ms"},
+		{fairsem.CallOptions{TTL: 24*time.Hour + 1}, "24h0m0.000000001s"},
+		{fairsem.CallOptions{TTL: -1}, "-1ns"},
+		{fairsem.CallOptions{HeadStart: -1}, "-1ns"},
+		{fairsem.CallOptions{HeadStart: 366*24*time.Hour + 1}, "HeadStart"},
+		{fairsem.CallOptions{HeadStart: math.MaxInt64}, "HeadStart"},
+		{fairsem.CallOptions{MaxQueue: -1}, "MaxQueue -1"},
+		{fairsem.CallOptions{MaxQueue: maxUnits + 1}, "MaxQueue"},
+	} {
+		all := operations(s.With(test.opts))
+		for _, name := range askers {
+			err := all[name](t.Context(), 1)
+			invalid(t, err, `"a\nname"`)
+			assert.ErrorContains(t, err, test.part, name)
+		}
+	}
+}
+
+func TestDoWithoutAFunctionIsRefused(t *testing.T) {
+	t.Parallel()
+	invalid(t, offlineSemaphore(t, "a\nname").Do(t.Context(), 1, nil), `"a\nname": invalid argument: the function is nil`)
+}
+
+func TestReleaseWithoutAContextIsRefusedAndReleasesNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		p := w.must(s.Acquire(t.Context(), 1))
+		invalid(t, p.Release(none), fmt.Sprintf("%q", w.name))
+		assert.NoError(t, p.Context().Err())
+		assert.Equal(t, int64(1), w.status(s).Used)
+		w.release(p)
+	})
+}
+
+func TestClosedClientSendsNothing(t *testing.T) {
+	t.Parallel()
+	c := offlineClient(t)
+	s, err := c.Semaphore("a\nname", 1)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	for _, call := range operations(s) {
+		wrong(t, call(t.Context(), 1), fairsem.ErrClosed, `"a\nname": client closed`)
+		invalid(t, call(none, 1), "context is nil")
+	}
+}
+
+func TestDoneContextSendsNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, call := range operations(offlineSemaphore(t, "a\nname")) {
+		wrong(t, call(ctx, 1), context.Canceled, `"a\nname": `)
+	}
+}
+
+// Whoever only makes clients and handles needs no server.
+func TestClientsAndHandlesNeedNoServer(t *testing.T) {
+	t.Parallel()
+	for _, opts := range []fairsem.Options{
+		{}, {TTL: 100 * time.Millisecond}, {TTL: 24 * time.Hour}, {Prefix: ":"}, {Label: "\x00"},
+	} {
+		c, err := fairsem.New(offline(t), opts)
+		require.NoError(t, err)
+		s, err := c.Semaphore("a", maxUnits)
+		require.NoError(t, err)
+		assert.Equal(t, "a", s.With(fairsem.CallOptions{MaxQueue: 3}).Name())
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestLongestNameWorks(t *testing.T) {
+	w := onRedis(t)
+	w.name += strings.Repeat("\xff", 512-len(w.name))
+	s, other := w.semaphore(), w.semaphore()
+	p := w.must(s.Acquire(t.Context(), 1))
+	waiter := w.queue(t.Context(), other, 1)
+	w.release(p)
+	w.release(w.granted(waiter))
+}
+
+func TestShortestTTLWorks(t *testing.T) { ttlWorks(t, 100*time.Millisecond) }
+func TestLongestTTLWorks(t *testing.T)  { ttlWorks(t, 24*time.Hour) }
+
+func ttlWorks(t *testing.T, ttl time.Duration) {
+	t.Helper()
+	w := onRedis(t)
+	w.ttl = ttl
+	ordinary := w.of(w.clientOn(w.connect(), fairsem.Options{}), 1)
+	for _, s := range []*fairsem.Semaphore{w.semaphore(), ordinary.With(fairsem.CallOptions{TTL: ttl})} {
+		p := w.must(s.Acquire(t.Context(), 1))
+		deadline, err := w.rdb.ZScore(t.Context(), w.key("timeout"), p.ID()).Result()
+		if err == nil { // else it lapsed: this machine was busy
+			assert.InDelta(t, p.Token()/1000+ttl.Milliseconds(), deadline, 5000)
+		}
+		if err := p.Release(t.Context()); err != nil {
+			require.ErrorIs(t, err, fairsem.ErrLost)
+		}
+	}
+}
+
+func TestLargestLimitAndWeightWorkToTheUnit(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = maxUnits
+		s := w.semaphore()
+		p := w.must(s.Acquire(t.Context(), maxUnits))
+		assert.Equal(t, int64(maxUnits), p.Weight())
+		st := w.status(s)
+		assert.Equal(t, [3]int64{maxUnits, maxUnits, 1}, [3]int64{st.Limit, st.Used, st.Holders})
+		for ticket, err := range s.Holders(t.Context()) {
+			require.NoError(t, err)
+			assert.Equal(t, int64(maxUnits), ticket.Weight)
+		}
+		_, err := s.TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+		w.release(p)
+
+		one := w.must(s.Acquire(t.Context(), 1))
+		_, err = s.TryAcquire(t.Context(), maxUnits)
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+		p = w.must(s.TryAcquire(t.Context(), maxUnits-1))
+		_, err = w.of(w.client(), maxUnits-1).TryAcquire(t.Context(), maxUnits)
+		require.ErrorIs(t, err, fairsem.ErrExceedsLimit)
+		w.release(one)
+		w.release(p)
+	})
+}
+
+func TestPasswordIsInNoError(t *testing.T) {
+	w, _ := privately(t)
+	admin := w.rdb.(*redis.Client).Conn()
+	const right, wrong = "correct-horse", "battery-staple"
+	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", right).Err())
+	t.Cleanup(func() {
+		assert.NoError(t, admin.ConfigSet(context.Background(), "requirepass", "").Err())
+		assert.NoError(t, admin.Close())
+	})
+	for user, password := range map[string]string{"default": wrong, "": wrong, "nobody": wrong, " ": ""} {
+		began := time.Now()
+		s := w.of(w.clientOn(w.as(user, password), fairsem.Options{}), 1)
+		for name, call := range operations(s) {
+			err := call(t.Context(), 1)
+			require.Error(t, err, name)
+			for _, e := range chain(err) {
+				assert.NotContains(t, e.Error(), right)
+				assert.NotContains(t, e.Error(), wrong)
+			}
+		}
+		assert.Less(t, time.Since(began), 5*time.Second, "trying again cannot heal it")
+	}
+	w.release(w.must(w.of(w.clientOn(w.as("default", right), fairsem.Options{}), 1).Acquire(t.Context(), 1)))
+}
+
+// chain is an error and all that it wraps.
+func chain(err error) []error {
+	all := []error{err}
+	switch e := err.(type) { //nolint:errorlint // every error of the chain is looked at by itself
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			all = append(all, chain(inner)...)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			all = append(all, chain(inner)...)
+		}
+	}
+	return all
+}

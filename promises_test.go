@@ -1,0 +1,232 @@
+package fairsem_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// Promises under circumstances that are easy to forget. Each test opens with what it guards against.
+
+// A handler that blocks must keep neither the leases of other names alive nor their users waiting.
+func TestLoggerThatBlocksHoldsUpNobody(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 400 * time.Millisecond
+	proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
+	gate := make(chan struct{})
+	c := w.clientOn(w.through(proxy), fairsem.Options{TTL: w.ttl, Logger: slog.New(blocked{slog.DiscardHandler, gate})})
+	t.Cleanup(func() { close(gate) })
+	other, err := c.Semaphore(w.name+"-other", 1)
+	require.NoError(t, err)
+	w.must(other.Acquire(t.Context(), 1)) // its loss is logged first
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	next := w.queue(t.Context(), w.semaphore(), 1)
+	proxy.Hold()
+	q := w.granted(next)
+	select {
+	case <-p.Context().Done():
+	default:
+		t.Error("two live permits for one unit")
+	}
+	proxy.Resume()
+	w.release(q)
+}
+
+// blocked is a slog handler that waits for its gate.
+type blocked struct {
+	slog.Handler
+	gate chan struct{}
+}
+
+func (blocked) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b blocked) Handle(context.Context, slog.Record) error {
+	<-b.gate
+	return nil
+}
+
+// Status reaps and promotes too: who asks for it while it waits must not miss its own grant.
+func TestStatusThatPromotesTellsItsOwnWaiter(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour
+		c := w.client()
+		s := w.of(c, 1)
+		p := w.must(s.Acquire(t.Context(), 1))
+		waiter := w.queue(t.Context(), s, 1)
+		lapse(t, w, p.ID())
+		w.status(s)
+		w.release(w.granted(waiter))
+		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	})
+}
+
+// lapse ends the lease of an id on the server.
+func lapse(t *testing.T, w *world, id string) {
+	t.Helper()
+	require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: id}).Err())
+}
+
+// The context of fn ends before the release, which must not use it.
+func TestDoWaitsForItsReleaseAsLongAsTheCallerDoes(t *testing.T) {
+	w, server := privately(t)
+	err := w.semaphore().Do(t.Context(), 1, func(context.Context) error {
+		require.NoError(t, server.Pause())
+		time.AfterFunc(1500*time.Millisecond, func() { assert.NoError(t, server.Resume()) })
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+// An answer that says no does not make an earlier copy of the question go away.
+func TestQuestionThatArrivesAfterItsRefusalIsNotGranted(t *testing.T) {
+	w := onRedis(t)
+	rdb := w.connect().(*redis.Client)
+	late := &straggler{}
+	rdb.AddHook(late)
+	s, other := w.of(w.clientOn(rdb, fairsem.Options{}), 1), w.semaphore()
+	holder := w.must(other.Acquire(t.Context(), 1))
+	_, err := s.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+	w.release(holder)
+	late.arrive(t, w)
+	assert.Zero(t, w.status(other).Used)
+}
+
+// A declaration whose answer was lost is as old as its first sending, not as its second.
+func TestDeclarationThatIsSentAgainIsNotTheNewest(t *testing.T) {
+	w := onRedis(t)
+	rdb := w.connect().(*redis.Client)
+	deployed := w.client()
+	began := time.Now()
+	rdb.AddHook(&between{func() {
+		// An age is as exact as a round trip is short.
+		w.eventually(func() bool { return time.Since(began) > 300*time.Millisecond }, "time stands still")
+		w.release(w.must(w.of(deployed, 5).Acquire(t.Context(), 1)))
+	}, new(atomic.Bool)})
+	old := w.of(w.clientOn(rdb, fairsem.Options{}), 2)
+	w.release(w.must(old.Acquire(t.Context(), 1)))
+	assert.Equal(t, int64(5), w.status(old).Limit)
+}
+
+// between is a go-redis hook that loses the first pipeline with a script, and does something before it is sent again.
+type between struct {
+	then func()
+	done *atomic.Bool
+}
+
+func (b *between) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() != "evalsha" || b.done.Swap(true) {
+			return next(ctx, cmds)
+		}
+		b.then()
+		for _, c := range cmds {
+			c.SetErr(context.DeadlineExceeded)
+		}
+		return context.DeadlineExceeded
+	}
+}
+
+// V1 for who waits with a long TTL: a short lease that gets in before it and dies costs the short TTL.
+func TestDeathOfAShorterLeaseCostsItsOwnTTL(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = time.Hour
+	s, other := w.semaphore(), w.semaphore()
+	cutOff, proxy := w.network()
+	urgent := w.of(cutOff, 1).With(fairsem.CallOptions{HeadStart: time.Hour, TTL: time.Second})
+	holder := w.must(other.Acquire(t.Context(), 1))
+	patient := w.queue(t.Context(), s, 1)
+	dying := w.queue(t.Context(), urgent, 1)
+	w.release(holder)
+	w.granted(dying)
+	proxy.Hold()
+	began := time.Now()
+	q := w.granted(patient)
+	assert.Less(t, time.Since(began), 1500*time.Millisecond)
+	proxy.Resume()
+	w.release(q)
+}
+
+// A refresh that was asked for while an operation was under way must not come after the grant.
+func TestNoRefreshPermitIsNotRenewedByAnEarlierDoubt(t *testing.T) {
+	w := onRedis(t)
+	w.ttl, w.limit = 1500*time.Millisecond, 2
+	rdb := w.connect().(*redis.Client)
+	slow := &heldReply{ran: make(chan struct{}), resume: make(chan struct{})}
+	rdb.AddHook(slow)
+	s := w.of(w.clientOn(rdb, fairsem.Options{TTL: w.ttl}), w.limit)
+	other := w.must(s.Acquire(t.Context(), 1)) // has the keeper look at the name
+	slow.armed.Store(true)
+	call := acquire(t.Context(), s.With(fairsem.CallOptions{NoRefresh: true}), 1)
+	<-slow.ran
+	waiter := w.queue(t.Context(), s, 1) // its subscription makes the client look again
+	close(slow.resume)
+	p := w.granted(call)
+	granted := time.Now()
+	<-p.Context().Done()
+	assert.Less(t, time.Since(granted), w.ttl)
+	w.release(w.granted(waiter))
+	w.release(other)
+}
+
+// Losing meta alone must neither drop the owners nor have them expire before their leases.
+func TestLossOfMetaAloneKeepsTheHolders(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 2
+		s := w.semaphore()
+		p := w.must(s.With(fairsem.CallOptions{TTL: time.Hour}).Acquire(t.Context(), 1))
+		for _, use := range []func(){
+			func() { w.status(s) },
+			func() { w.release(w.must(s.Acquire(t.Context(), 1))) },
+		} {
+			require.NoError(t, w.rdb.Del(t.Context(), w.key("meta")).Err())
+			use()
+			left, err := w.rdb.PTTL(t.Context(), w.key("owner")).Result()
+			require.NoError(t, err)
+			assert.Greater(t, left, time.Hour)
+		}
+		w.release(p)
+	})
+}
+
+// A sum of weights that is wrong, after a right was missing half-way, is counted again.
+func TestWrongSumOfWeightsHealsWhenNobodyHolds(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 5
+		s := w.semaphore()
+		require.NoError(t, w.rdb.HSet(t.Context(), w.key("weight"), "extra", 4).Err())
+		p := w.must(s.Acquire(t.Context(), 2))
+		assert.Equal(t, int64(2), w.status(s).Used)
+		w.release(p)
+	})
+}
+
+// go-redis looks for the nodes of a cluster once a minute, unless it is told to.
+func TestClusterServesAgainSoonAfterAMasterWasKilled(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t)
+	w := newWorld(t, func(testing.TB) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(cluster.Nodes)})
+	})
+	w.ttl = time.Minute
+	s := w.semaphore()
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+	master, err := cluster.Owner(w.key("owner"))
+	require.NoError(t, err)
+	require.NoError(t, master.Kill())
+	began := time.Now()
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+	assert.Less(t, time.Since(began), 30*time.Second)
+}

@@ -1,0 +1,190 @@
+package fairsem
+
+import (
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWindowEndsAMarginBeforeTheLease(t *testing.T) {
+	t.Parallel()
+	sent := time.Now()
+	for _, c := range []struct{ ttl, margin, due time.Duration }{
+		{minTTL, 10 * time.Millisecond, 33333333 * time.Nanosecond},
+		{900 * time.Millisecond, 90 * time.Millisecond, 300 * time.Millisecond},
+		{defaultTTL, time.Second, 3333333333 * time.Nanosecond},
+		{maxTTL, 144 * time.Minute, 8 * time.Hour},
+	} {
+		w := window{sent: sent, ttl: c.ttl}
+		assert.Equal(t, c.margin, w.margin(), "margin of %v", c.ttl)
+		assert.Equal(t, c.ttl-c.margin, w.end().Sub(sent), "end of %v", c.ttl)
+		assert.Equal(t, c.due, w.due().Sub(sent), "due of %v", c.ttl)
+	}
+}
+
+func TestWindowLeavesTimeForThreeTriesWhateverTheTTL(t *testing.T) {
+	t.Parallel()
+	sent := time.Now()
+	for range 1000 {
+		w := window{sent: sent, ttl: minTTL + rand.N(maxTTL-minTTL+1)}
+		first := w.due().Sub(sent)
+		third := w.due().Add(first).Add(first / 2)
+		require.True(t, third.Before(w.end()), "due %v, end %v", first, w.end().Sub(sent))
+		require.True(t, w.end().Before(sent.Add(w.ttl)), "it ends with the lease of %v", w.ttl)
+	}
+}
+
+func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
+	t.Parallel()
+	w := window{sent: time.Now(), ttl: time.Second}
+	assert.Equal(t, 900*time.Millisecond, w.left(w.sent))
+	assert.Equal(t, time.Nanosecond, w.left(w.end().Add(-1)))
+	assert.Zero(t, w.left(w.end()))
+	assert.Negative(t, w.left(w.end().Add(1)))
+	assert.Negative(t, window{}.left(w.sent), "what was never confirmed is over")
+}
+
+// idleView is a view with nothing to look after: it retires when it is looked at.
+func idleView() *view {
+	v := &view{client: &Client{views: make(map[string]*view)}}
+	v.appointment = appointment{view: v, index: -1}
+	return v
+}
+
+func (v *view) looked() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.retired
+}
+
+// TestAgendaKeepsTheEarliestFirst compares the heap with a sorted list, over random changes.
+func TestAgendaKeepsTheEarliestFirst(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	var a agenda
+	views := make([]*view, 20)
+	for i := range views {
+		views[i] = idleView()
+	}
+	at := make(map[*view]time.Time) // what the agenda should hold
+	for range 2000 {
+		if rand.IntN(3) == 0 && len(a) > 0 {
+			first := a[0]
+			for _, other := range at {
+				require.False(t, other.Before(first.at), "somebody is due before the first")
+			}
+			require.Equal(t, at[first.view], first.at)
+			a.remove(first)
+			require.Negative(t, first.index)
+			delete(at, first.view)
+			continue
+		}
+		v, when := views[rand.IntN(len(views))], began.Add(rand.N(time.Hour))
+		if old, ok := at[v]; !ok || when.Before(old) {
+			at[v] = when
+		}
+		earliest := slices.MinFunc(slices.Collect(maps.Values(at)), time.Time.Compare)
+		require.Equal(t, at[v].Equal(earliest), a.add(v, when), "whether it is the first")
+		require.Len(t, a, len(at))
+	}
+}
+
+func TestKeeperLooksAtEachViewWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		defer k.close()
+		began := time.Now()
+		views := make([]*view, 5)
+		for _, i := range []int{3, 0, 4, 1, 2} {
+			views[i] = idleView()
+			k.schedule(views[i], began.Add(time.Duration(i+1)*time.Minute))
+		}
+		for i := range views {
+			time.Sleep(time.Until(began.Add(time.Duration(i+1)*time.Minute - 1)))
+			synctest.Wait()
+			assert.False(t, views[i].looked(), "view %d is looked at too early", i)
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			assert.True(t, views[i].looked(), "view %d is not looked at when it is due", i)
+		}
+	})
+}
+
+func TestKeeperLooksAtTheEarlierOfTwoTimes(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]time.Duration{{time.Hour, time.Second}, {time.Second, time.Hour}, {time.Hour, 0, time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKeeper()
+			defer k.close()
+			v := idleView()
+			began, first := time.Now(), slices.Min(order)
+			for _, d := range order {
+				k.schedule(v, began.Add(d))
+			}
+			time.Sleep(first)
+			synctest.Wait()
+			assert.True(t, v.looked(), "%v", order)
+		})
+	}
+}
+
+func TestKeeperLooksAtOnceAtWhatIsOverdue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		defer k.close()
+		v, late := idleView(), idleView()
+		k.schedule(late, time.Now().Add(time.Hour))
+		synctest.Wait() // it sleeps for an hour
+		k.schedule(v, time.Now().Add(-time.Hour))
+		synctest.Wait()
+		assert.True(t, v.looked())
+		assert.False(t, late.looked())
+	})
+}
+
+func TestKeeperThatWasNeverNeededCloses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(*testing.T) {
+		k := newKeeper()
+		k.close()
+		k.schedule(idleView(), time.Now()) // starts nothing: a goroutine left over fails the test
+	})
+}
+
+func TestKeeperCloseWaitsForTheLookUnderWay(t *testing.T) {
+	t.Parallel()
+	k, v := newKeeper(), idleView()
+	v.mu.Lock() // the look cannot end
+	k.schedule(v, time.Now())
+	require.Eventually(t, func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return len(k.agenda) == 0
+	}, 10*time.Second, time.Millisecond, "it does not look")
+	ended := make(chan bool, 1)
+	go func() { // ends with close
+		k.close()
+		select {
+		case <-k.stopped:
+			ended <- true
+		default:
+			ended <- false
+		}
+	}()
+	<-k.stop
+	for range 1000 {
+		runtime.Gosched() // a close that does not wait returns now
+	}
+	v.mu.Unlock()
+	assert.True(t, <-ended, "close returned before its goroutine")
+	assert.True(t, v.looked())
+}

@@ -1,0 +1,1559 @@
+package fairsem
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// The scripts as typed contracts: a state, one call, and the whole state afterwards.
+
+var allScripts = []*script{acquireScript, releaseScript, refreshScript, statusScript, pageScript}
+
+// keyNames is the order of keyspace.keys.
+var keyNames = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
+
+// lab is one name on one server, with keys and channels that nobody else uses.
+type lab struct {
+	t     testing.TB
+	rdb   *redis.Client
+	space keyspace // of the client "me"
+	keys  [6]string
+}
+
+func newLab(t testing.TB, rdb *redis.Client) *lab {
+	t.Helper()
+	space := keyspace{prefix: "fairsem-test-" + uuid.NewString(), clientID: "me"}
+	l := &lab{t, rdb, space, space.keys("name")}
+	t.Cleanup(func() { assert.NoError(t, rdb.Del(background, l.keys[:]...).Err()) })
+	return l
+}
+
+// realRedis is a client of the server that all tests share.
+func realRedis(t testing.TB) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.SharedServer(t).Addr()})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	return rdb
+}
+
+func miniRedis(t testing.TB) *redis.Client {
+	t.Helper()
+	m := miniredis.NewMiniRedis()
+	require.NoError(t, m.Start())
+	t.Cleanup(m.Close)
+	m.ClockTTL(true)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	return rdb
+}
+
+// onBoth runs a test on a real server and on miniredis.
+func onBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, realRedis(t)) })
+	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(t, miniRedis(t)) })
+}
+
+func (l *lab) run(c call) (any, error) {
+	cmd := c.command(false)
+	err := l.rdb.Process(background, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		cmd = c.command(true)
+		err = l.rdb.Process(background, cmd)
+	}
+	return cmd.Val(), err
+}
+
+// ask is run for calls that return what finish() returns, about n ids.
+func (l *lab) ask(c call, n int) reply {
+	l.t.Helper()
+	raw, err := l.run(c)
+	require.NoError(l.t, err)
+	r, err := decodeReply(raw, n)
+	require.NoError(l.t, err)
+	return r
+}
+
+func (l *lab) now() time.Time {
+	l.t.Helper()
+	now, err := l.rdb.Time(background).Result()
+	require.NoError(l.t, err)
+	return now
+}
+
+// snapshot is all that is in the keys of a name.
+type snapshot struct {
+	now                   int64 // server ms
+	owner, queue, timeout []redis.Z
+	counter               string
+	weight, meta          map[string]string
+	expiry                [6]time.Duration // as PTTL has it
+}
+
+func (l *lab) snapshot() snapshot {
+	l.t.Helper()
+	pipe := l.rdb.TxPipeline()
+	now := pipe.Time(background)
+	var zsets [3]*redis.ZSliceCmd
+	for i := range zsets {
+		zsets[i] = pipe.ZRangeWithScores(background, l.keys[i], 0, -1)
+	}
+	counter := pipe.Get(background, l.keys[3])
+	weight, meta := pipe.HGetAll(background, l.keys[4]), pipe.HGetAll(background, l.keys[5])
+	var expiry [6]*redis.DurationCmd
+	for i, key := range l.keys {
+		expiry[i] = pipe.PTTL(background, key)
+	}
+	if _, err := pipe.Exec(background); !errors.Is(err, redis.Nil) {
+		require.NoError(l.t, err)
+	}
+	s := snapshot{
+		now.Val().UnixMilli(), zsets[0].Val(), zsets[1].Val(), zsets[2].Val(),
+		counter.Val(), weight.Val(), meta.Val(), [6]time.Duration{},
+	}
+	for i := range expiry {
+		s.expiry[i] = expiry[i].Val()
+	}
+	return s
+}
+
+// A state is written as "owner me:1=5 you:2=6 | timeout me:1=60s you:2=20s | counter 6 | meta until=80s": keys without
+// content are left out, times are relative to now, in steps of 10 s. Numbers that a script took from the clock are #1,
+// #2, ... in their order; those that a test seeds are small.
+func (l *lab) seed(state string) {
+	l.t.Helper()
+	now := l.now().UnixMilli()
+	pipe := l.rdb.TxPipeline()
+	horizon := now + (80 * time.Second).Milliseconds()
+	sections := strings.FieldsFunc(state, func(r rune) bool { return r == '|' })
+	for _, section := range sections {
+		words := strings.Fields(section)
+		key := l.keys[slices.Index(keyNames, words[0])]
+		for _, word := range words[1:] {
+			field, value, _ := strings.Cut(word, "=")
+			if d, err := time.ParseDuration(value); err == nil && value != "0" {
+				value = strconv.FormatInt(now+d.Milliseconds(), 10)
+			}
+			switch words[0] {
+			case "counter":
+				pipe.Set(background, key, field, 0)
+			case "weight", "meta":
+				pipe.HSet(background, key, field, value)
+			default:
+				score, err := strconv.ParseFloat(value, 64)
+				require.NoError(l.t, err)
+				pipe.ZAdd(background, key, redis.Z{Score: score, Member: field})
+			}
+			if field == "until" {
+				horizon, _ = strconv.ParseInt(value, 10, 64)
+			}
+		}
+	}
+	for i, key := range l.keys {
+		if i < 5 || !strings.Contains(state, "pinned=") {
+			pipe.PExpireAt(background, key, time.UnixMilli(horizon))
+		}
+	}
+	_, err := pipe.Exec(background)
+	require.NoError(l.t, err)
+}
+
+func (s snapshot) String() string {
+	var out []string
+	for i, zset := range [][]redis.Z{s.owner, s.queue, s.timeout} {
+		line := keyNames[i]
+		for _, z := range zset {
+			value := strconv.FormatFloat(z.Score, 'f', -1, 64)
+			if i == 2 {
+				value = s.relative(value)
+			}
+			line += fmt.Sprintf(" %s=%s", z.Member, value)
+		}
+		out = append(out, line)
+	}
+	out = append(out, strings.TrimSpace("counter "+s.counter))
+	for i, hash := range []map[string]string{s.weight, s.meta} {
+		line := keyNames[4+i]
+		for _, field := range sorted(hash) {
+			value := hash[field]
+			if field == "until" {
+				value = s.relative(value)
+			}
+			line += fmt.Sprintf(" %s=%s", field, value)
+		}
+		out = append(out, line)
+	}
+	return strings.Join(slices.DeleteFunc(out, func(s string) bool { return !strings.Contains(s, " ") }), " | ")
+}
+
+// relative turns a server time into a duration from now, to the nearest 10 s.
+func (s snapshot) relative(ms string) string {
+	n, _ := strconv.ParseInt(ms, 10, 64)
+	return seconds(time.Duration(n-s.now) * time.Millisecond)
+}
+
+func seconds(d time.Duration) string {
+	return strconv.Itoa(int(d.Round(10*time.Second).Seconds())) + "s"
+}
+
+func sorted(m map[string]string) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+var stateNames = map[state]string{
+	stateGone: "gone", stateHeld: "held", stateWaiting: "waiting",
+	stateRefused: "refused", stateFull: "full", stateTooBig: "too big",
+}
+
+func (r reply) String() string {
+	var out []string
+	for _, res := range r.results {
+		word := stateNames[res.state]
+		if res.number != 0 {
+			word += " " + strconv.FormatInt(res.number, 10)
+		}
+		out = append(out, word)
+	}
+	for _, g := range r.grants {
+		out = append(out, fmt.Sprintf("me:%d gets %d for %d", g.seq, g.token, g.place))
+	}
+	if r.more {
+		out = append(out, "more")
+	}
+	if r.next >= 0 {
+		out = append(out, "next "+seconds(r.next))
+	}
+	return strings.Join(out, ", ")
+}
+
+var clockNumber = regexp.MustCompile(`\b\d{16}\b`)
+
+// ranked replaces numbers from the clock by their rank.
+func ranked(text string) string {
+	found := clockNumber.FindAllString(text, -1)
+	slices.Sort(found)
+	found = slices.Compact(found)
+	return clockNumber.ReplaceAllStringFunc(text, func(n string) string {
+		return "#" + strconv.Itoa(slices.Index(found, n)+1)
+	})
+}
+
+// listen collects the wake messages of a lab: the function returned ends it and says what came.
+func (l *lab) listen() (heard func() string) {
+	l.t.Helper()
+	sub := l.rdb.PSubscribe(background, l.space.wakePrefix()+"*")
+	l.t.Cleanup(func() { _ = sub.Close() })
+	_, err := sub.Receive(background)
+	require.NoError(l.t, err)
+	return func() string {
+		require.NoError(l.t, l.rdb.Publish(background, l.space.wakePrefix()+"end", "").Err())
+		var out []string
+		for {
+			m, err := sub.ReceiveMessage(background)
+			require.NoError(l.t, err)
+			to, _ := strings.CutPrefix(m.Channel, l.space.wakePrefix())
+			if to == "end" {
+				slices.Sort(out) // clients come in any order
+				return strings.Join(out, ", ")
+			}
+			list, key, _ := strings.Cut(m.Payload, " ")
+			assert.Equal(l.t, l.keys[0], key)
+			out = append(out, to+" "+list)
+		}
+	}
+}
+
+// mustExpire checks that every key that there is goes away by itself, and not before a deadline in it.
+func (s snapshot) mustExpire(t testing.TB) {
+	t.Helper()
+	for i, left := range s.expiry {
+		switch {
+		case left == -2: // not there
+		case i == 5 && s.meta["pinned"] != "":
+			assert.Equal(t, time.Duration(-1), left, "a pinned limit stays")
+		default:
+			assert.GreaterOrEqual(t, left, time.Duration(0), "%s never expires", keyNames[i])
+			if n := len(s.timeout); n > 0 {
+				last := time.Duration(s.timeout[n-1].Score-float64(s.now)) * time.Millisecond
+				assert.Greater(t, left+10*time.Millisecond, last, "%s expires before a deadline", keyNames[i])
+			}
+		}
+	}
+}
+
+// tickets makes tickets from "id" and "id*weight"; refreshes ask for a ttl of 60 s.
+func tickets(ids ...string) []*ticket {
+	var all []*ticket
+	for _, id := range ids {
+		id, units, _ := strings.Cut(id, "*")
+		weight, err := strconv.ParseInt(units, 10, 64)
+		if err != nil {
+			weight = 1
+		}
+		all = append(all, &ticket{id: id, weight: weight, terms: terms{ttl: time.Minute}})
+	}
+	return all
+}
+
+// usedNow is the since of a limit that its client uses for the first time.
+const usedNow = 0
+
+// known is the declaration that the seeds of the contracts carry.
+func known(limit int64) declaration { return declaration{limit, 7} }
+
+type contract struct {
+	name  string
+	seed  string
+	ids   []string
+	call  func(l *lab, ids []*ticket) call
+	reply string
+	wake  string
+	state string // "": like the seed
+}
+
+func (c contract) check(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	l := newLab(t, rdb)
+	l.seed(c.seed)
+	heard := l.listen()
+	r := l.ask(c.call(l, tickets(c.ids...)), len(c.ids))
+	got := l.snapshot()
+	if c.state == "" {
+		c.state = c.seed
+	}
+	assert.Equal(t,
+		strings.Join([]string{c.reply, c.wake, c.state}, "\n"),
+		ranked(strings.Join([]string{r.String(), heard(), got.String()}, "\n")))
+	got.mustExpire(t)
+}
+
+func checkAll(t *testing.T, contracts []contract) {
+	t.Helper()
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for _, c := range contracts {
+			t.Run(c.name, func(t *testing.T) { t.Parallel(); c.check(t, rdb) })
+		}
+	})
+}
+
+// acquiring is an acquire by "me" with a ttl of 60 s.
+func acquiring(d declaration, change func(*terms)) func(*lab, []*ticket) call {
+	t := terms{ttl: time.Minute, wait: true}
+	if change != nil {
+		change(&t)
+	}
+	return func(l *lab, ids []*ticket) call { return l.space.acquire(l.keys, d, t, ids) }
+}
+
+func releasing(limit int64, tombstone time.Duration) func(*lab, []*ticket) call {
+	return func(l *lab, ids []*ticket) call { return l.space.release(l.keys, known(limit), tombstone, ids) }
+}
+
+func refreshing(limit int64) func(*lab, []*ticket) call {
+	return func(l *lab, ids []*ticket) call { return l.space.refresh(l.keys, known(limit), ids) }
+}
+
+func noWait(t *terms) { t.wait = false }
+
+func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
+	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "grants what fits on an unused name, and declares its limit",
+		ids:   []string{"me:1", "me:2*2"},
+		call:  acquiring(declaration{3, usedNow}, nil),
+		reply: "held #1, held #2",
+		state: "owner me:1=#1 me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=1 me:2=2 | meta declared=3 layout=1 since=#1 until=80s",
+	}, {
+		name:  "queues who does not fit, and who does behind it",
+		ids:   []string{"me:1*2", "me:2*2", "me:3"},
+		call:  acquiring(known(3), nil),
+		reply: "held #1, waiting #2, waiting #3, next 60s",
+		state: "owner me:1=#1 | queue me:2=#2 me:3=#3 | timeout me:1=60s me:2=60s me:3=60s | counter #3 | weight extra=1 me:1=2 me:2=2" + meta,
+	}, {
+		name:  "joins the end of the line",
+		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
+		ids:   []string{"me:1"},
+		call:  acquiring(known(3), nil),
+		reply: "waiting #1, next 20s",
+		state: "owner you:1=5 | queue you:2=6 me:1=#1 | timeout you:1=20s you:2=20s me:1=60s | counter #1 | weight you:2=3" + meta,
+	}, {
+		name:  "refuses who will not wait and does not fit",
+		seed:  "owner you:1=5 you:2=6 | timeout you:1=20s you:2=20s | counter 6" + meta,
+		ids:   []string{"me:1*2"},
+		call:  acquiring(known(3), noWait),
+		reply: "refused",
+	}, {
+		name:  "refuses who will not wait while somebody waits",
+		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
+		ids:   []string{"me:1"},
+		call:  acquiring(known(3), noWait),
+		reply: "refused, next 20s",
+	}, {
+		name:  "counts the line before it calls it full",
+		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
+		ids:   []string{"me:1", "me:2"},
+		call:  acquiring(known(3), func(t *terms) { t.maxQueue = 2 }),
+		reply: "waiting #1, full, next 20s",
+		state: "owner you:1=5 | queue you:2=6 me:1=#1 | timeout you:1=20s you:2=20s me:1=60s | counter #1 | weight you:2=3" + meta,
+	}, {
+		name:  "grants what fits although the line may have no length",
+		seed:  "counter 6" + meta,
+		ids:   []string{"me:1*3", "me:2", "me:3"},
+		call:  acquiring(known(3), func(t *terms) { t.maxQueue = 1 }),
+		reply: "held #1, waiting #2, full, next 60s",
+		state: "owner me:1=#1 | queue me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=2 me:1=3" + meta,
+	}, {
+		name:  "turns away who can never fit",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 5" + meta,
+		ids:   []string{"me:1*4", "me:2*4"},
+		call:  acquiring(known(3), nil),
+		reply: "too big, too big",
+	}, {
+		name:  "goes by the pinned limit",
+		seed:  "counter 6 | meta declared=3 layout=1 pinned=1 since=7 until=80s",
+		ids:   []string{"me:1*2", "me:2", "me:3"},
+		call:  acquiring(known(3), nil),
+		reply: "too big, held #1, waiting #2, next 60s",
+		state: "owner me:2=#1 | queue me:3=#2 | timeout me:2=60s me:3=60s | counter #2 | meta declared=3 layout=1 pinned=1 since=7 until=80s",
+	}, {
+		name:  "keeps a pinned limit for ever, and the rest longer than the longest ttl",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 5 | meta declared=3 layout=1 pinned=4 since=7 until=80s",
+		ids:   []string{"me:1*3"},
+		call:  acquiring(known(3), func(t *terms) { t.ttl = 100 * time.Second }),
+		reply: "held #1",
+		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | weight extra=2 me:1=3 | meta declared=3 layout=1 pinned=4 since=7 until=120s",
+	}, {
+		name:  "queues everybody while it is paused",
+		seed:  "counter 6 | meta declared=3 layout=1 pinned=0 since=7 until=80s",
+		ids:   []string{"me:1*9"},
+		call:  acquiring(known(3), nil),
+		reply: "waiting #1, next 60s",
+		state: "queue me:1=#1 | timeout me:1=60s | counter #1 | weight me:1=9 | meta declared=3 layout=1 pinned=0 since=7 until=80s",
+	}, {
+		name:  "queues with a head start, which its token does not have",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s",
+		ids:   []string{"me:1"},
+		call:  acquiring(known(1), func(t *terms) { t.headStart = time.Hour }),
+		reply: "waiting #1, next 20s",
+		state: "owner you:1=5 | queue me:1=#1 | timeout you:1=20s me:1=60s | counter #2 | meta declared=1 layout=1 since=7 until=80s",
+	}, {
+		name:  "keeps the keys longer than the longest ttl",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 5" + meta,
+		ids:   []string{"me:1"},
+		call:  acquiring(known(3), func(t *terms) { t.ttl = 100 * time.Second }),
+		reply: "held #1",
+		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | meta declared=3 layout=1 since=7 until=120s",
+	}})
+}
+
+// S4
+func TestAcquireSentAgainIsTheSameAcquire(t *testing.T) {
+	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "a holder and a waiter keep their numbers and are renewed",
+		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=30s | counter 9 | weight extra=2 me:1=3" + meta,
+		ids:   []string{"me:1*3", "me:2"},
+		call:  acquiring(known(3), nil),
+		reply: "held 5, waiting 6, next 60s",
+		state: "owner me:1=5 | queue me:2=6 | timeout me:1=60s me:2=60s | counter 9 | weight extra=2 me:1=3" + meta,
+	}, {
+		name:  "a holder that would not have waited keeps what it has",
+		seed:  "owner me:1=5 | timeout me:1=20s | counter 9 | weight extra=2 me:1=3" + meta,
+		ids:   []string{"me:1*3"},
+		call:  acquiring(known(3), noWait),
+		reply: "held 5",
+		state: "owner me:1=5 | timeout me:1=60s | counter 9 | weight extra=2 me:1=3" + meta,
+	}, {
+		name:  "a tombstone is told to be gone, and not renewed",
+		seed:  "timeout me:1=20s | counter 9" + meta,
+		ids:   []string{"me:1"},
+		call:  acquiring(known(3), nil),
+		reply: "gone",
+	}, {
+		name:  "who lapsed is gone, and its room goes to who comes along",
+		seed:  "owner me:1=5 | timeout me:1=-10s | counter 9 | weight extra=2 me:1=3" + meta,
+		ids:   []string{"me:1*3", "me:2*2"},
+		call:  acquiring(known(3), nil),
+		reply: "gone, held #1",
+		state: "owner me:2=#1 | timeout me:2=60s | counter #1 | weight extra=1 me:2=2" + meta,
+	}})
+}
+
+func TestAcquireServesTheLineFirst(t *testing.T) {
+	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "a waiter gets the room of who lapsed before who asks",
+		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=-10s you:2=20s | counter 6 | weight extra=2 you:1=3 you:2=2" + meta,
+		ids:   []string{"me:1*2", "me:2"},
+		call:  acquiring(known(3), nil),
+		reply: "waiting #2, waiting #3, next 20s",
+		wake:  "you 2:6:#1",
+		state: "owner you:2=#1 | queue me:1=#2 me:2=#3 | timeout you:2=20s me:1=60s me:2=60s | counter #3 | weight extra=1 me:1=2 you:2=2" + meta,
+	}, {
+		name:  "a larger limit serves the line and then who declares it",
+		seed:  "owner you:1=5 | queue you:2=6 me:3=7 | timeout you:1=20s you:2=20s me:3=20s | counter 7 | meta declared=1 layout=1 since=7 until=80s",
+		ids:   []string{"me:4"},
+		call:  acquiring(declaration{4, usedNow}, nil),
+		reply: "held #3, me:3 gets #2 for 7",
+		wake:  "you 2:6:#1",
+		state: "owner you:1=5 you:2=#1 me:3=#2 me:4=#3 | timeout me:3=20s you:1=20s you:2=20s me:4=60s | counter #3 | meta declared=4 layout=1 since=#1 until=80s",
+	}, {
+		name:  "an older declaration changes nothing",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 7 | meta declared=1 layout=1 since=7 until=80s",
+		ids:   []string{"me:1"},
+		call:  acquiring(declaration{9, 6}, noWait),
+		reply: "refused",
+	}, {
+		name:  "a waiter that can never fit again is put out and told",
+		seed:  "queue you:1=5 me:2=6 | timeout you:1=20s me:2=20s | counter 7 | weight me:2=4 you:1=4" + meta,
+		ids:   []string{"me:3"},
+		call:  acquiring(known(3), nil),
+		reply: "held #1, me:2 gets 0 for 6",
+		wake:  "you 1:5:0",
+		state: "owner me:3=#1 | timeout me:3=60s | counter #1" + meta,
+	}})
+}
+
+// The sum of units that a script stopped half-way left too high must not hold up the name for ever.
+func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
+	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "with a grant of several units",
+		seed:  "counter 9 | weight extra=2" + meta,
+		ids:   []string{"me:1*2"},
+		call:  acquiring(known(3), nil),
+		reply: "held #1",
+		state: "owner me:1=#1 | timeout me:1=60s | counter #1 | weight extra=1 me:1=2" + meta,
+	}, {
+		name:  "with a grant of one unit",
+		seed:  "counter 9 | weight extra=2" + meta,
+		ids:   []string{"me:1"},
+		call:  acquiring(known(3), nil),
+		reply: "held #1",
+		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta,
+	}, {
+		name:  "with the promotion of one unit",
+		seed:  "queue me:1=5 | timeout me:1=20s | counter 9 | weight extra=3" + meta,
+		call:  refreshing(3),
+		reply: "me:1 gets #1 for 5",
+		state: "owner me:1=#1 | timeout me:1=20s | counter #1" + meta,
+	}})
+}
+
+func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
+	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "a holder",
+		seed:  "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s | counter 6 | weight extra=1 me:1=2" + meta,
+		ids:   []string{"me:1"},
+		call:  releasing(3, 0),
+		reply: "held 5",
+		state: "owner you:1=6 | timeout you:1=20s | counter 6" + meta,
+	}, {
+		name:  "a waiter",
+		seed:  "owner you:1=5 | queue me:1=6 you:2=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7 | weight extra=2 me:1=3 you:1=3" + meta,
+		ids:   []string{"me:1"},
+		call:  releasing(3, 0),
+		reply: "waiting 6, next 20s",
+		state: "owner you:1=5 | queue you:2=7 | timeout you:1=20s you:2=20s | counter 7 | weight extra=2 you:1=3" + meta,
+	}, {
+		name:  "nobody",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | weight extra=1 you:1=2" + meta,
+		ids:   []string{"me:1"},
+		call:  releasing(3, 0),
+		reply: "gone",
+	}, {
+		name:  "a holder, a waiter and nobody in one call",
+		seed:  "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight me:2=2" + meta,
+		ids:   []string{"me:1", "me:2", "me:3"},
+		call:  releasing(3, 0),
+		reply: "held 5, waiting 7, gone",
+		state: "owner you:1=6 | timeout you:1=20s | counter 7" + meta,
+	}, {
+		name:  "the last one, and with it every trace but the number and the limit",
+		seed:  "owner me:1=5 | timeout me:1=20s | counter 6 | weight extra=1 me:1=2" + meta,
+		ids:   []string{"me:1"},
+		call:  releasing(3, 0),
+		reply: "held 5",
+		state: "counter 6 | meta declared=3 layout=1 since=7 until=20s",
+	}, {
+		name:  "the last one of a short lease, without touching when the keys expire",
+		seed:  "owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=30s",
+		ids:   []string{"me:1"},
+		call:  releasing(3, 0),
+		reply: "held 5",
+		state: "counter 6 | meta declared=3 layout=1 since=7 until=30s",
+	}, {
+		name:  "a holder, a waiter and nobody, and leaves tombstones",
+		seed:  "owner me:1=5 you:1=6 | queue me:2=7 you:2=8 | timeout me:1=60s me:2=60s you:1=60s you:2=60s | counter 8 | weight extra=1 me:2=2 you:1=2 you:2=3" + meta,
+		ids:   []string{"me:1", "me:2", "me:3"},
+		call:  releasing(3, 20*time.Second),
+		reply: "held 5, waiting 7, gone, next 20s",
+		state: "owner you:1=6 | queue you:2=8 | timeout me:1=20s me:2=20s me:3=20s you:1=60s you:2=60s | counter 8 | weight extra=1 you:1=2 you:2=3" + meta,
+	}, {
+		name:  "an id of an unused name, and leaves a tombstone that expires",
+		ids:   []string{"me:1"},
+		call:  releasing(3, 20*time.Second),
+		reply: "gone",
+		state: "timeout me:1=20s | meta declared=3 layout=1 since=7 until=40s",
+	}})
+}
+
+func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
+	const meta = " | meta declared=6 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name: "several at once, with weights, each told once",
+		seed: "owner me:1=5 | queue you:1=6 me:2=7 him:1=8 you:2=9 me:3=10 | timeout him:1=20s me:1=20s me:2=20s me:3=20s you:1=20s you:2=20s" +
+			" | counter 10 | weight extra=5 him:1=2 me:1=6 me:3=2 you:1=2" + meta,
+		ids:   []string{"me:1"},
+		call:  releasing(6, 0),
+		reply: "held 5, me:2 gets #2 for 7, next 20s",
+		wake:  "him 1:8:#3, you 1:6:#1,2:9:#4",
+		state: "owner you:1=#1 me:2=#2 him:1=#3 you:2=#4 | queue me:3=10 | timeout him:1=20s me:2=20s me:3=20s you:1=20s you:2=20s" +
+			" | counter #4 | weight extra=2 him:1=2 me:3=2 you:1=2" + meta,
+	}, {
+		name:  "but none past a large one",
+		seed:  "owner me:1=5 you:9=6 | queue you:1=7 me:2=8 | timeout me:1=20s me:2=20s you:1=20s you:9=20s | counter 8 | weight you:1=6" + meta,
+		ids:   []string{"me:1"},
+		call:  releasing(6, 0),
+		reply: "held 5, next 20s",
+		state: "owner you:9=6 | queue you:1=7 me:2=8 | timeout me:2=20s you:1=20s you:9=20s | counter 8 | weight you:1=6" + meta,
+	}, {
+		name:  "also when a large waiter leaves",
+		seed:  "owner you:9=5 | queue me:1=7 you:1=8 me:2=9 | timeout me:1=20s me:2=20s you:1=20s you:9=20s | counter 9 | weight me:1=6 me:2=4" + meta,
+		ids:   []string{"me:1"},
+		call:  releasing(6, 0),
+		reply: "waiting 7, me:2 gets #2 for 9",
+		wake:  "you 1:8:#1",
+		state: "owner you:9=5 you:1=#1 me:2=#2 | timeout me:2=20s you:1=20s you:9=20s | counter #2 | weight extra=3 me:2=4" + meta,
+	}, {
+		name:  "nobody while a smaller limit is drained",
+		seed:  "owner me:1=5 you:2=6 you:3=7 | queue me:2=8 | timeout me:1=20s me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=1 since=7 until=80s",
+		ids:   []string{"me:1"},
+		call:  releasing(6, 0),
+		reply: "held 5, next 20s",
+		state: "owner you:2=6 you:3=7 | queue me:2=8 | timeout me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=1 since=7 until=80s",
+	}})
+}
+
+func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
+	const meta = " | meta declared=2 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "a holder, a waiter, a tombstone and nobody",
+		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=20s me:3=20s | counter 6 | weight extra=1 me:1=2" + meta,
+		ids:   []string{"me:1", "me:2", "me:3", "me:4"},
+		call:  refreshing(2),
+		reply: "held 5, waiting 6, gone, gone, next 20s",
+		state: "owner me:1=5 | queue me:2=6 | timeout me:3=20s me:1=60s me:2=60s | counter 6 | weight extra=1 me:1=2" + meta,
+	}, {
+		name:  "who lapsed is gone, and the line moves up",
+		seed:  "owner me:1=5 | queue me:2=6 me:3=7 you:1=8 | timeout me:1=-10s me:2=-10s me:3=20s you:1=20s | counter 8 | weight extra=1 me:1=2 me:3=2" + meta,
+		ids:   []string{"me:1", "me:2", "me:3"},
+		call:  refreshing(2),
+		reply: "gone, gone, waiting 7, me:3 gets #1 for 7, next 20s",
+		state: "owner me:3=#1 | queue you:1=8 | timeout you:1=20s me:3=60s | counter #1 | weight extra=1 me:3=2" + meta,
+	}, {
+		name:  "without ids it only reaps and promotes",
+		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=-10s you:2=20s | counter 6 | weight extra=1 you:1=2" + meta,
+		call:  refreshing(2),
+		reply: "",
+		wake:  "you 2:6:#1",
+		state: "owner you:2=#1 | timeout you:2=20s | counter #1" + meta,
+	}, {
+		name: "the keys outlive the longest lease",
+		seed: "owner me:1=5 me:2=6 | timeout me:1=20s me:2=20s | counter 6" + meta,
+		ids:  []string{"me:1", "me:2"},
+		call: func(l *lab, ids []*ticket) call {
+			ids[0].terms.ttl = time.Hour
+			return l.space.refresh(l.keys, known(2), ids)
+		},
+		reply: "held 5, held 6",
+		state: "owner me:1=5 me:2=6 | timeout me:2=60s me:1=3600s | counter 6 | meta declared=2 layout=1 since=7 until=3620s",
+	}})
+}
+
+func TestStatusOfAnUnusedNameLeavesNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 3}, l.status(3))
+		exists, err := rdb.Exists(background, l.keys[:]...).Result()
+		require.NoError(t, err)
+		assert.Zero(t, exists)
+	})
+}
+
+func TestAskingAClientForTheStatusDeclaresNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, realRedis(t))
+	c, err := New(realRedis(t), Options{Prefix: l.space.prefix})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	for _, seed := range []string{"", fullState} {
+		l.seed(seed)
+		s, err := c.Semaphore("name", 9)
+		require.NoError(t, err)
+		_, err = s.Status(t.Context())
+		require.NoError(t, err)
+		for _, list := range []iter.Seq2[Ticket, error]{s.Holders(t.Context()), s.Waiters(t.Context())} {
+			for _, err := range list {
+				require.NoError(t, err)
+			}
+		}
+		assert.Equal(t, seed, l.snapshot().String())
+	}
+}
+
+func (l *lab) status(limit int64) Status {
+	l.t.Helper()
+	raw, err := l.run(l.space.status(l.keys, limit))
+	require.NoError(l.t, err)
+	s, err := decodeStatus("name", raw)
+	require.NoError(l.t, err)
+	return s
+}
+
+func TestStatusDeclaresNothingAndCountsWhoIsThere(t *testing.T) {
+	const seed = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:2=-10s me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 me:2=2"
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed(seed + " | meta declared=2 layout=1 pinned=3 since=7 until=80s")
+		s := l.status(9)
+		assert.InDelta(t, 20*time.Second, s.NextExpiry, float64(5*time.Second))
+		s.NextExpiry = 0
+		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 2, Pinned: true, Used: 3, Holders: 2}, s)
+		got := l.snapshot()
+		assert.Equal(t, "owner me:1=5 you:1=6 | timeout me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 | meta declared=2 layout=1 pinned=3 since=7 until=80s", got.String())
+		got.mustExpire(t)
+	})
+}
+
+func TestPagesListInOrderAndNeverSplitAPlace(t *testing.T) {
+	const seed = "owner me:1=5 | queue me:2=6 me:3=7 me:4=8 you:4=8 me:5=9" +
+		" | timeout me:2=-10s me:3=20s me:4=20s me:5=20s you:4=20s me:1=60s | counter 9 | weight extra=1 me:1=2 me:3=3 | meta declared=2 layout=1 since=7 until=80s"
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed(seed)
+		page := func(key string, after int64, count int) (out []string) {
+			raw, err := l.run(l.space.page(l.keys, key, after, count))
+			require.NoError(t, err)
+			list, err := decodePage(raw, key)
+			require.NoError(t, err)
+			for _, e := range list {
+				out = append(out, fmt.Sprintf("%s %d since %d token %d for %s", e.ID, e.Weight, e.Since.UnixMicro(), e.Token, seconds(e.ExpiresIn)))
+			}
+			return out
+		}
+		assert.Equal(t, []string{"me:1 2 since 5 token 5 for 60s"}, page("owner", 0, 10))
+		assert.Equal(t, []string{"me:2 1 since 6 token 0 for 0s", "me:3 3 since 7 token 0 for 20s"}, page("queue", 0, 2))
+		assert.Equal(t, []string{"me:4 1 since 8 token 0 for 20s", "you:4 1 since 8 token 0 for 20s"}, page("queue", 7, 1))
+		assert.Equal(t, []string{"me:5 1 since 9 token 0 for 20s"}, page("queue", 8, 10))
+		assert.Empty(t, page("queue", 9, 10))
+		assert.Equal(t, seed, l.snapshot().String(), "looking changes nothing")
+	})
+}
+
+// many seeds n members in a zset of the lab, with scores from first on.
+func (l *lab) many(key, who string, n int, first, step float64) {
+	l.t.Helper()
+	members := make([]redis.Z, n)
+	for i := range members {
+		members[i] = redis.Z{Score: first + step*float64(i), Member: fmt.Sprintf("%s:%d", who, i+1)}
+	}
+	require.NoError(l.t, l.rdb.ZAdd(background, l.keys[slices.Index(keyNames, key)], members...).Err())
+}
+
+func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=1 since=7 until=80s")
+		l.many("owner", "you", 500, 10, 1)
+		l.many("timeout", "you", 500, 10, 1)
+		refresh := l.space.refresh(l.keys, known(9), tickets("me:1"))
+
+		r := l.ask(refresh, 1)
+		assert.Equal(t, "gone, more", r.String(), "who lapsed is not revived, although there was no time to reap it")
+		s := l.snapshot()
+		assert.Equal(t, "owner me:1=5 | timeout me:1=0s | weight extra=1 me:1=2", cutMeta(s))
+		assert.Less(t, s.timeout[0].Score, float64(s.now), "it was renewed")
+
+		r = l.ask(refresh, 1)
+		assert.Equal(t, "gone", r.String())
+		assert.Empty(t, cutMeta(l.snapshot()))
+	})
+}
+
+func cutMeta(s snapshot) string {
+	s.meta = nil
+	return s.String()
+}
+
+func TestPromotionStopsAtItsBoundAndSaysSo(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("queue me:1=10 | timeout me:1=60s | meta declared=5000 layout=1 since=7 until=80s")
+		l.many("queue", "me", 1203, 10, 1)
+		l.many("timeout", "me", 1203, float64(l.now().Add(time.Minute).UnixMilli()), 0)
+		var lines []int
+		for more := true; more; {
+			r := l.ask(l.space.refresh(l.keys, known(5000), nil), 0)
+			lines = append(lines, len(r.grants))
+			for i := 1; i < len(r.grants); i++ {
+				require.Less(t, r.grants[i-1].place, r.grants[i].place)
+				require.Less(t, r.grants[i-1].token, r.grants[i].token)
+			}
+			more = r.more
+			l.snapshot().mustExpire(t)
+		}
+		assert.Equal(t, []int{500, 500, 203}, lines)
+		assert.Equal(t, int64(1203), l.status(1).Used)
+	})
+}
+
+// Lua cannot unpack any number of values: the largest calls that the client makes must work.
+func TestLargestCallsWork(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		var ids []string
+		for i := range maxIDs {
+			ids = append(ids, fmt.Sprintf("me:%d*2", i+1))
+		}
+		all := tickets(ids...)
+		t1 := terms{ttl: time.Minute, wait: true}
+		d := declaration{maxIDs, usedNow}
+		for _, c := range []struct {
+			call call
+			want map[state]int
+		}{
+			{l.space.acquire(l.keys, d, t1, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
+			{l.space.refresh(l.keys, d, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
+			{l.space.release(l.keys, d, time.Minute, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
+			{l.space.acquire(l.keys, d, t1, all), map[state]int{stateGone: maxIDs}},
+		} {
+			got := make(map[state]int)
+			for _, r := range l.ask(c.call, maxIDs).results {
+				got[r.state]++
+			}
+			assert.Equal(t, c.want, got, c.call.script.verb)
+		}
+		assert.Zero(t, l.status(1).Used)
+	})
+}
+
+// Lua prints numbers with 14 digits where it can, and a token has 16.
+func TestNumbersNear2To53TravelExactly(t *testing.T) {
+	const top = 1<<53 - 1
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
+			" | meta declared=3 layout=1 since=%d until=80s", top-7, top-6, top-5, top-4, top))
+		heard := l.listen()
+		r := l.ask(l.space.release(l.keys, declaration{3, 7}, 0, tickets("me:9")), 1)
+		assert.Equal(t, []grant{{2, top - 6, top - 2}, {3, top - 5, top - 1}}, r.grants)
+		assert.Equal(t, fmt.Sprintf("you 1:%d:%d", int64(top-7), int64(top-3)), heard())
+
+		r = l.ask(l.space.release(l.keys, declaration{3, top}, 0, tickets("you:1")), 1)
+		assert.Equal(t, []result{{stateHeld, top - 3}}, r.results)
+		r = l.ask(l.space.acquire(l.keys, declaration{3, top}, terms{ttl: time.Minute}, tickets("me:4")), 1)
+		assert.Equal(t, []result{{stateHeld, top}}, r.results)
+		assert.Equal(t, int64(top), r.since)
+		for id, want := range map[string]int64{"me:2": top - 2, "me:3": top - 1, "me:4": top} {
+			score, err := rdb.ZScore(background, l.keys[0], id).Result()
+			require.NoError(t, err)
+			assert.Equal(t, want, int64(score), id)
+		}
+		assert.Equal(t, strconv.Itoa(top), rdb.Get(background, l.keys[3]).Val())
+		raw, err := l.run(l.space.page(l.keys, "owner", top-1, 5))
+		require.NoError(t, err)
+		page, err := decodePage(raw, "owner")
+		require.NoError(t, err)
+		require.Len(t, page, 1)
+		assert.Equal(t, int64(top), page[0].Token)
+	})
+}
+
+func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		d := declaration{maxUnits, usedNow}
+		t1 := terms{ttl: time.Minute, wait: true}
+		largest := &ticket{id: "me:1", weight: maxUnits}
+		r := l.ask(l.space.acquire(l.keys, d, t1, append([]*ticket{largest}, tickets("me:2", "me:3")...)), 3)
+		assert.Equal(t, "held #1, waiting #2, waiting #3, next 60s", ranked(r.String()))
+		s := l.status(1)
+		assert.Equal(t, [2]int64{maxUnits, maxUnits}, [2]int64{s.Limit, s.Used})
+		l.ask(l.space.release(l.keys, d, 0, []*ticket{largest}), 1)
+		assert.Equal(t, int64(2), l.status(1).Used)
+		largest.id, largest.weight = "me:4", maxUnits-1
+		t1.wait = false
+		r = l.ask(l.space.acquire(l.keys, declaration{maxUnits, 1}, t1, []*ticket{largest}), 1)
+		assert.Equal(t, "refused", r.String())
+		l.ask(l.space.release(l.keys, d, 0, tickets("me:2")), 1)
+		r = l.ask(l.space.acquire(l.keys, declaration{maxUnits, 1}, t1, []*ticket{largest}), 1)
+		assert.Equal(t, "held #1", ranked(r.String()))
+		assert.Equal(t, int64(maxUnits), l.status(1).Used)
+	})
+}
+
+// everyCall is one call of each script, that would change much.
+func (l *lab) everyCall() []call {
+	d := declaration{9, usedNow}
+	return []call{
+		l.space.acquire(l.keys, d, terms{ttl: time.Hour, wait: true}, tickets("me:1", "me:9*3")),
+		l.space.release(l.keys, d, time.Hour, tickets("me:1", "me:2")),
+		l.space.refresh(l.keys, d, tickets("me:1", "me:2")),
+		l.space.status(l.keys, 9),
+		l.space.page(l.keys, "owner", 0, 10),
+	}
+}
+
+const fullState = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=1 me:1=2 | meta declared=3 layout=1 since=7 until=80s"
+
+// dump is all that Redis keeps of the keys, byte for byte.
+func (l *lab) dump() (all [6]string) {
+	l.t.Helper()
+	for i, key := range l.keys {
+		value, err := l.rdb.Dump(background, key).Result()
+		require.NoError(l.t, err)
+		at, err := l.rdb.PExpireTime(background, key).Result()
+		require.NoError(l.t, err)
+		all[i] = fmt.Sprintf("%q expires %d", value, at)
+	}
+	return all
+}
+
+// S10
+func TestKeyOfTheWrongTypeIsAnErrorThatChangesNothing(t *testing.T) {
+	t.Parallel()
+	rdb := realRedis(t)
+	for _, seed := range []string{fullState, strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)} {
+		for i, name := range keyNames {
+			l := newLab(t, rdb)
+			l.seed(seed)
+			require.NoError(t, rdb.Del(background, l.keys[i]).Err())
+			if name == "counter" {
+				require.NoError(t, rdb.RPush(background, l.keys[i], "somebody else's").Err())
+			} else {
+				require.NoError(t, rdb.Set(background, l.keys[i], "somebody else's", 0).Err())
+			}
+			before := l.dump()
+			for _, c := range l.everyCall() {
+				_, err := l.run(c)
+				assert.ErrorContains(t, err, "WRONGTYPE", "%s with a strange %s", c.script.verb, name)
+				assert.Equal(t, before, l.dump(), "%s with a strange %s", c.script.verb, name)
+			}
+		}
+	}
+}
+
+// What the numbers of a later layout mean nobody knows here, so it is not even read.
+func TestLayoutFromTheFutureIsAnErrorThatChangesNothing(t *testing.T) {
+	t.Parallel()
+	rdb := realRedis(t)
+	for _, seed := range []string{fullState, strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1), "meta layout=1"} {
+		l := newLab(t, rdb)
+		l.seed(strings.Replace(seed, "layout=1", "layout=2", 1))
+		before, existing := l.existing()
+		for _, c := range l.everyCall() {
+			_, err := l.run(c)
+			assert.ErrorContains(t, err, "layout 2", c.script.verb)
+			assert.False(t, transient(err), "trying again cannot help: %v", err)
+			after, _ := l.existing()
+			assert.Equal(t, before, after, c.script.verb)
+		}
+		assert.NotZero(t, existing)
+	}
+}
+
+// existing is dump for names of which not all keys exist.
+func (l *lab) existing() (state string, n int64) {
+	l.t.Helper()
+	for _, key := range l.keys {
+		value, err := l.rdb.Dump(background, key).Result()
+		if !errors.Is(err, redis.Nil) {
+			require.NoError(l.t, err)
+			n++
+		}
+		state += fmt.Sprintf("%s %q %d\n", key, value, l.rdb.PExpireTime(background, key).Val())
+	}
+	return state, n
+}
+
+func TestLayoutFromTheFutureOnMiniredisToo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, miniRedis(t))
+	seed := strings.Replace(fullState, "layout=1", "layout=2", 1)
+	l.seed(seed)
+	for _, c := range l.everyCall() {
+		_, err := l.run(c)
+		assert.ErrorContains(t, err, "layout 2", c.script.verb)
+	}
+	assert.Equal(t, seed, l.snapshot().String())
+}
+
+// walk makes the same random calls on several servers, and checks every promise about the state after each.
+type walk struct {
+	*rand.Rand
+	t       *testing.T
+	labs    []*lab
+	states  []snapshot // of each lab, after the last call
+	limit   int64
+	resizes bool             // whether the limit changes now and then
+	weights map[string]int64 // of every id so far
+	ids     []string         // in the order in which they were made
+	tokens  []float64        // of each lab, the largest so far
+}
+
+// TestRandomCallsKeepEveryInvariant runs with the seed in FAIRSEM_SEED, if there is one.
+func TestRandomCallsKeepEveryInvariant(t *testing.T) {
+	t.Parallel()
+	for limit := range int64(4) {
+		seed, err := strconv.ParseUint(os.Getenv("FAIRSEM_SEED"), 10, 64)
+		if err != nil {
+			seed = rand.Uint64()
+		}
+		t.Run(fmt.Sprintf("limit %d", limit+3), func(t *testing.T) {
+			t.Parallel()
+			t.Logf("FAIRSEM_SEED=%d", seed)
+			w := &walk{
+				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, limit: limit + 3, resizes: limit%2 == 1, weights: make(map[string]int64),
+				labs: []*lab{newLab(t, realRedis(t)), newLab(t, miniRedis(t))},
+			}
+			w.states, w.tokens = make([]snapshot, 2), make([]float64, 2)
+			for step := range 500 {
+				if step == 200 {
+					w.labs = w.labs[:1] // miniredis is slow
+				}
+				if w.step(); t.Failed() {
+					t.Fatalf("after %d calls", step+1)
+				}
+			}
+		})
+	}
+}
+
+func (w *walk) step() {
+	if w.IntN(5) == 0 {
+		w.lapse()
+	}
+	verb, caller := w.IntN(10), w.client()
+	var ids []string
+	var build func(*lab, keyspace, []*ticket) call
+	d := declaration{w.limit, known(0).since}
+	switch {
+	case verb < 4:
+		ids = w.newIDs()
+		if w.resizes && w.IntN(4) == 0 {
+			w.limit = 1 + w.Int64N(6)
+			d = declaration{w.limit, usedNow}
+		}
+		t := terms{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour}
+		build = func(l *lab, s keyspace, ids []*ticket) call { return s.acquire(l.keys, d, t, ids) }
+	case verb < 7:
+		ids = w.oldIDs()
+		tombstone := time.Duration(w.IntN(2)) * time.Minute
+		build = func(l *lab, s keyspace, ids []*ticket) call { return s.release(l.keys, d, tombstone, ids) }
+	case verb < 9:
+		ids = w.oldIDs()
+		build = func(l *lab, s keyspace, ids []*ticket) call { return s.refresh(l.keys, d, ids) }
+	default:
+		build = func(l *lab, s keyspace, _ []*ticket) call {
+			return s.status(l.keys, w.limit)
+		}
+	}
+	var outcomes []string
+	for i, l := range w.labs {
+		space := l.space
+		space.clientID = caller
+		outcomes = append(outcomes, w.call(i, build(l, space, w.tickets(ids)), caller, ids))
+	}
+	assert.Equal(w.t, outcomes[0], outcomes[len(outcomes)-1], "Redis and miniredis differ")
+}
+
+func (w *walk) client() string { return "client" + strconv.Itoa(w.IntN(3)) }
+
+// newIDs are ids for an acquire: mostly new ones, now and then one that was there before.
+func (w *walk) newIDs() []string {
+	var ids []string
+	for range 1 + w.IntN(4) {
+		id := w.client() + ":" + strconv.Itoa(len(w.ids)+1)
+		if w.IntN(5) == 0 && len(w.ids) > 0 {
+			id = w.ids[w.IntN(len(w.ids))]
+		} else {
+			w.ids = append(w.ids, id)
+			w.weights[id] = 1 + w.Int64N(5)
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// oldIDs are some of the latest ids, and now and then one that nobody has heard of, or none at all.
+func (w *walk) oldIDs() []string {
+	latest := slices.Clone(w.ids[max(0, len(w.ids)-25):])
+	w.Shuffle(len(latest), func(i, j int) { latest[i], latest[j] = latest[j], latest[i] })
+	ids := latest[:min(len(latest), 1+w.IntN(5))]
+	if w.IntN(10) == 0 {
+		ids = append(ids, "client0:"+strconv.Itoa(1_000_000+w.IntN(1_000_000)))
+	}
+	return ids
+}
+
+func (w *walk) tickets(ids []string) (all []*ticket) {
+	for _, id := range ids {
+		all = append(all, &ticket{id: id, weight: w.weights[id], terms: terms{ttl: time.Minute}})
+	}
+	return all
+}
+
+// lapse ends the lease of somebody.
+func (w *walk) lapse() {
+	if all := w.states[0].timeout; len(all) > 0 {
+		// by name, because deadlines differ between the servers
+		slices.SortFunc(all, func(a, b redis.Z) int { return cmp.Compare(a.Member.(string), b.Member.(string)) })
+		id := all[w.IntN(len(all))].Member
+		for _, l := range w.labs {
+			require.NoError(w.t, l.rdb.ZAddXX(background, l.keys[2], redis.Z{Score: 1, Member: id}).Err())
+		}
+	}
+}
+
+// call makes a call on the i-th server, checks it, and returns what must be the same on every server.
+func (w *walk) call(i int, c call, caller string, ids []string) string {
+	w.t.Helper()
+	l, before := w.labs[i], w.states[i]
+	if len(ids) == 0 && c.script == releaseScript {
+		return "" // no such call
+	}
+	var r reply
+	if c.script == statusScript {
+		caller = "" // it promotes for nobody in particular
+		defer func() { w.checkStatus(l, w.states[i], w.limit) }()
+		_, err := l.run(c)
+		require.NoError(w.t, err)
+	} else {
+		r = l.ask(c, len(ids))
+	}
+	after := l.snapshot()
+	w.states[i] = after
+	w.checkState(after)
+	after.mustExpire(w.t)
+	w.checkGrants(i, before, after, r, caller, ids)
+	if c.script != statusScript {
+		w.checkResults(c.script, after, r, ids)
+	}
+	outcome := fmt.Sprint(c.script.verb, ids, members(after.owner), members(after.queue))
+	for j := range ids {
+		outcome += " " + stateNames[r.results[j].state]
+	}
+	return outcome
+}
+
+// checkStatus asks again: nothing has changed since.
+func (w *walk) checkStatus(l *lab, s snapshot, limit int64) {
+	w.t.Helper()
+	got := l.status(limit)
+	assert.Equal(w.t, [4]int64{limit, w.used(s), int64(len(s.owner)), int64(len(s.queue))}, [4]int64{got.Limit, got.Used, got.Holders, got.Waiting})
+}
+
+func members(zset []redis.Z) (ids []string) {
+	for _, z := range zset {
+		ids = append(ids, z.Member.(string))
+	}
+	return ids
+}
+
+func scores(zset []redis.Z) map[string]float64 {
+	m := make(map[string]float64)
+	for _, z := range zset {
+		m[z.Member.(string)] = z.Score
+	}
+	return m
+}
+
+// S1, and that the keys agree with each other.
+func (w *walk) checkState(s snapshot) {
+	w.t.Helper()
+	deadlines, weights := scores(s.timeout), make(map[string]string)
+	used := w.used(s)
+	if extra := used - int64(len(s.owner)); extra > 0 {
+		weights["extra"] = strconv.FormatInt(extra, 10)
+	}
+	holds := scores(s.owner)
+	for id := range scores(s.queue) {
+		if _, both := holds[id]; both {
+			w.t.Errorf("%s holds and waits", id)
+		}
+		holds[id] = 0
+	}
+	for id := range holds {
+		if _, ok := deadlines[id]; !ok {
+			w.t.Errorf("%s has no deadline", id)
+		}
+		if w.weights[id] != 1 {
+			weights[id] = strconv.FormatInt(w.weights[id], 10)
+		}
+	}
+	assert.Equal(w.t, weights, s.weight)
+	assert.True(w.t, w.resizes || used <= w.limit, "%d of %d are in use", used, w.limit)
+	if len(s.queue) > 0 {
+		head := w.weights[members(s.queue)[0]]
+		assert.Greater(w.t, used+head, w.limit, "the head of the line fits")
+		assert.True(w.t, used >= w.limit || head <= w.limit, "the head of the line can never fit, and there is room for others")
+	}
+	for id, deadline := range deadlines {
+		if deadline == 1 {
+			w.t.Errorf("%s has lapsed and is still there", id)
+		}
+	}
+}
+
+func (w *walk) used(s snapshot) (n int64) {
+	for _, id := range members(s.owner) {
+		n += w.weights[id]
+	}
+	return n
+}
+
+// S5 and S6, and that everybody is told.
+func (w *walk) checkGrants(i int, before, after snapshot, r reply, caller string, ids []string) {
+	w.t.Helper()
+	had, waited := scores(before.owner), scores(before.queue)
+	places := maps.Clone(waited)
+	for j, id := range ids { // who joins with a head start can be promoted in the same call
+		if r.results[j].state == stateWaiting {
+			places[id] = float64(r.results[j].number)
+		}
+	}
+	var told []grant
+	var used int64 // where anybody was granted something
+	last := 0.0    // place of who was promoted last
+	for _, z := range after.owner {
+		id := z.Member.(string)
+		if token, held := had[id]; held {
+			assert.Equal(w.t, token, z.Score, "%s has another token", id)
+			continue
+		}
+		assert.Greater(w.t, z.Score, w.tokens[i], "the token of %s", id)
+		w.tokens[i], used = z.Score, w.used(after)
+		place, ok := places[id]
+		if !ok {
+			last = 1 << 53 // behind everybody who waited
+			continue
+		}
+		assert.Greater(w.t, place, last, "%s was overtaken", id)
+		last = place
+		if clientOf(id) == caller {
+			seq, _ := strconv.ParseInt(id[len(caller)+1:], 10, 64)
+			told = append(told, grant{seq, int64(place), int64(z.Score)})
+		}
+	}
+	for _, z := range after.queue {
+		if place, ok := waited[z.Member.(string)]; ok {
+			assert.Equal(w.t, place, z.Score, "%s moved in the line", z.Member)
+			assert.Greater(w.t, place, last, "%s was overtaken", z.Member)
+		}
+	}
+	var heard []grant
+	for _, g := range r.grants {
+		if g.token != 0 {
+			heard = append(heard, g)
+			continue
+		}
+		id := caller + ":" + strconv.FormatInt(g.seq, 10)
+		assert.Greater(w.t, w.weights[id], w.limit, "%s is told that it never fits", id)
+		assert.NotContains(w.t, members(after.timeout), id)
+	}
+	assert.Equal(w.t, told, heard)
+	assert.LessOrEqual(w.t, used, w.limit)
+	counter, _ := strconv.ParseFloat(cmp.Or(after.counter, "0"), 64)
+	assert.GreaterOrEqual(w.t, counter, w.tokens[i])
+}
+
+func (w *walk) checkResults(s *script, after snapshot, r reply, ids []string) {
+	w.t.Helper()
+	tokens, places := scores(after.owner), scores(after.queue)
+	for i, id := range ids {
+		number := float64(r.results[i].number)
+		_, holds := tokens[id]
+		_, waits := places[id]
+		switch state := r.results[i].state; {
+		case s == releaseScript:
+			assert.False(w.t, holds || waits, "%s is still there", id)
+		case state == stateHeld:
+			assert.Equal(w.t, tokens[id], number, id)
+		case state == stateWaiting && waits:
+			assert.Equal(w.t, places[id], number, id)
+		case state == stateWaiting:
+			assert.True(w.t, holds || w.weights[id] > w.limit, "%s is nowhere", id)
+		default:
+			assert.False(w.t, holds || waits, "%s is %s and there", id, stateNames[state])
+		}
+	}
+}
+
+// header is what a file says of itself before its first line of code.
+type header struct {
+	args  []string // names of the arguments from the first of its own on
+	from  int      // number of the first
+	group []string // names of what repeats after them
+	write string   // the line about the first write
+	code  string
+}
+
+var argLine = regexp.MustCompile(`^--\s+(?:ARGV\s+)?(\d+)(\.\.)?\s+(\S.*)$`)
+
+func readHeader(t *testing.T, verb string) header {
+	t.Helper()
+	text, err := sources.ReadFile("scripts/" + verb + ".lua")
+	require.NoError(t, err)
+	var h header
+	inArgs := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "--") {
+			_, h.code, _ = strings.Cut(string(text), "\n"+line+"\n")
+			h.code = line + "\n" + h.code
+			return h
+		}
+		inArgs = (inArgs || strings.HasPrefix(line, "-- ARGV")) && !strings.HasPrefix(line, "-- Returns")
+		if rest, ok := strings.CutPrefix(line, "-- First write: "); ok {
+			h.write = rest
+		}
+		m := argLine.FindStringSubmatch(line)
+		if !inArgs || m == nil {
+			continue
+		}
+		if n, _ := strconv.Atoi(m[1]); h.from == 0 {
+			h.from = n
+		} else {
+			require.Equal(t, h.from+len(h.args), n, "%s numbers its arguments in order", verb)
+		}
+		if m[2] == "" {
+			h.args = append(h.args, strings.Fields(m[3])[0])
+		} else {
+			h.group = repeated(m[3])
+		}
+	}
+	t.Fatalf("%s has no code", verb)
+	return h
+}
+
+// repeated returns what repeats in "id, weight, id, weight, ...   and a remark", or in "ids".
+func repeated(list string) []string {
+	list, _, _ = strings.Cut(list, "   ")
+	if list == "ids" {
+		return []string{"id"}
+	}
+	var group []string
+	for name := range strings.SplitSeq(list, ", ") {
+		if name == "..." || slices.Contains(group, name) {
+			break
+		}
+		group = append(group, name)
+	}
+	return group
+}
+
+// The header of a script is what a reader believes: it must say what the Go call sends.
+func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
+	t.Parallel()
+	space := keyspace{"prefix", "caller-id"}
+	keys := space.keys("name")
+	d := declaration{101, 102}
+	ids := []*ticket{{id: "a", weight: 201, terms: terms{ttl: 202 * time.Millisecond}}, {id: "b", weight: 301, terms: terms{ttl: 302 * time.Millisecond}}}
+	shared := map[string]any{"caller": "caller-id", "wake": "prefix:wake:", "limit": int64(101), "since": int64(102)}
+	for _, c := range []struct {
+		call  call
+		args  map[string]any
+		group map[string][2]any
+	}{
+		{
+			space.acquire(keys, d, terms{103 * time.Millisecond, true, 104, 105 * time.Microsecond}, ids),
+			map[string]any{"ttl": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105)},
+			map[string][2]any{"id": {"a", "b"}, "weight": {int64(201), int64(301)}},
+		},
+		{
+			space.release(keys, d, 106*time.Millisecond, ids),
+			map[string]any{"tombstone": int64(106)}, map[string][2]any{"id": {"a", "b"}},
+		},
+		{space.refresh(keys, d, ids), nil, map[string][2]any{"id": {"a", "b"}, "ttl": {int64(202), int64(302)}}},
+		{space.status(keys, 101), nil, nil},
+		{space.page(keys, "owner", 107, 108), map[string]any{"key": "owner", "after": int64(107), "count": 108}, nil},
+	} {
+		t.Run(c.call.script.verb, func(t *testing.T) {
+			t.Parallel()
+			all, own := readHeader(t, "semaphore"), readHeader(t, c.call.script.verb)
+			require.Equal(t, 1, all.from)
+			want := []any{"evalsha", c.call.script.hash, len(keys)}
+			for _, key := range keys {
+				want = append(want, key)
+			}
+			for _, name := range all.args {
+				require.Contains(t, shared, name)
+				want = append(want, shared[name])
+			}
+			if own.from != 0 {
+				require.Equal(t, len(all.args)+1, own.from, "its own arguments follow the shared ones")
+			}
+			for _, name := range own.args {
+				require.Contains(t, c.args, name)
+				want = append(want, c.args[name])
+			}
+			for i := range ids {
+				for _, name := range own.group {
+					require.Contains(t, c.group, name)
+					want = append(want, c.group[name][i])
+				}
+			}
+			if c.args == nil && c.group == nil || c.call.script == pageScript { // they only look
+				want[len(keys)+3+3] = ""
+			}
+			if c.call.script == statusScript {
+				want[len(keys)+3] = ""
+			}
+			if c.call.script == pageScript {
+				want[len(keys)+3+2] = int64(0)
+			}
+			assert.Equal(t, want, c.call.args)
+			mustUseOnly(t, own.code, len(all.args)+len(own.args), own.group != nil)
+		})
+	}
+}
+
+var usedArg = regexp.MustCompile(`ARGV\[(\d+)\]`)
+
+// mustUseOnly checks that the code reads every argument of its own up to the last, and none beyond.
+func mustUseOnly(t *testing.T, code string, last int, open bool) {
+	t.Helper()
+	top := 4
+	for _, m := range usedArg.FindAllStringSubmatch(code, -1) {
+		n, _ := strconv.Atoi(m[1])
+		top = max(top, n)
+	}
+	assert.Equal(t, last, top, "the last argument that the code reads by its number")
+	assert.Equal(t, open, strings.Contains(code, "#ARGV") || strings.Contains(code, "unpack(ARGV"), "whether it reads the rest")
+}
+
+// The keys are named and typed as the header of semaphore.lua has it, in the order of keyspace.keys.
+func TestHeaderOfTheKeysIsTrue(t *testing.T) {
+	t.Parallel()
+	text, err := sources.ReadFile("scripts/semaphore.lua")
+	require.NoError(t, err)
+	_, listed, _ := strings.Cut(string(text), "-- KEYS")
+	listed, _, _ = strings.Cut(listed, "-- ARGV")
+	found := regexp.MustCompile(`(?m)^(?:--)?\s+(\d) (\w+)\s+(\w+)`).FindAllStringSubmatch(listed, -1)
+	l := newLab(t, realRedis(t))
+	l.ask(l.space.acquire(l.keys, declaration{3, usedNow}, terms{ttl: time.Minute, wait: true}, tickets("me:1*2", "me:2*2")), 2)
+	require.Len(t, found, len(l.keys))
+	for i, m := range found {
+		assert.Equal(t, strconv.Itoa(i+1), m[1])
+		assert.Equal(t, l.keys[i], l.space.prefix+":{name}:"+m[2])
+		assert.Equal(t, m[3], l.rdb.Type(background, l.keys[i]).Val(), m[2])
+	}
+	assert.Contains(t, string(text), "local "+strings.Join(keyNames, ", ")+" = unpack(KEYS)\n")
+}
+
+func TestStatesAreTheSameInLuaAndGo(t *testing.T) {
+	t.Parallel()
+	text, err := sources.ReadFile("scripts/semaphore.lua")
+	require.NoError(t, err)
+	m := regexp.MustCompile(`(?m)^local ([A-Z_, ]+) = ([\d, ]+)$`).FindStringSubmatch(string(text))
+	require.NotNil(t, m)
+	inLua := make(map[string]string)
+	numbers := strings.Split(m[2], ", ")
+	for i, name := range strings.Split(m[1], ", ") {
+		inLua[name] = numbers[i]
+	}
+	inGo := make(map[string]string)
+	for s, name := range stateNames {
+		inGo[strings.ToUpper(strings.ReplaceAll(name, " ", "_"))] = strconv.Itoa(int(s))
+	}
+	assert.Equal(t, inGo, inLua)
+}
+
+// spy is put before a script and returns the names of the commands that it runs instead of its reply.
+const spy = `local real, log = redis, {}
+local redis = { error_reply = real.error_reply }
+for _, how in ipairs({ "call", "pcall" }) do
+  redis[how] = function(name, key, ...)
+    log[#log + 1] = name .. " " .. (key or "")
+    if key then return real[how](name, key, ...) end
+    return real[how](name)
+  end
+end
+local function script()
+`
+
+var reads = []string{"TIME", "HMGET", "ZCARD", "GET", "HGET", "ZRANGE", "ZMSCORE", "ZSCORE", "ZRANGEBYSCORE", "EXISTS"}
+
+// commands runs a call on a real server and returns the commands in it, each with its first key.
+func (l *lab) commands(c call) []string {
+	l.t.Helper()
+	args := slices.Clone(c.args)
+	args[0], args[1] = "eval", spy+c.script.text+"\nend\nscript()\nreturn log"
+	out, err := l.rdb.Do(background, args...).StringSlice()
+	require.NoError(l.t, err)
+	return out
+}
+
+func name(command string) string { return strings.Fields(command)[0] }
+
+// S10: what a strange key refuses must be refused before anything is written, and what a full server refuses too.
+func TestEveryKeyIsReadBeforeTheFirstWriteWhichIsWhatTheHeaderSays(t *testing.T) {
+	t.Parallel()
+	rdb := realRedis(t)
+	lapsed := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
+	for _, seed := range []string{"", fullState, lapsed} {
+		for i, s := range allScripts {
+			l := newLab(t, rdb)
+			l.seed(seed)
+			did := l.commands(l.everyCall()[i])
+			first := slices.IndexFunc(did, func(c string) bool { return !slices.Contains(reads, name(c)) })
+			if first < 0 {
+				first = len(did)
+			} else {
+				said := readHeader(t, s.verb).write
+				allowed := strings.Contains(said, name(did[first]))
+				if strings.Contains(said, "unless something had lapsed") {
+					allowed = allowed || seed == lapsed && name(did[first]) == "ZREM"
+				}
+				assert.True(t, allowed, "%s began to write with %s", s.verb, did[first])
+			}
+			for _, key := range l.keys {
+				isKey := func(c string) bool { return strings.HasSuffix(c, " "+key) }
+				assert.True(t, slices.ContainsFunc(did[:first], isKey), "%s reads %s first", s.verb, key)
+			}
+			for _, c := range did {
+				if strings.Contains(c, " ") && name(c) != "TIME" && name(c) != "PUBLISH" {
+					assert.Contains(t, l.keys, strings.Fields(c)[1], "a key that is not declared")
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,333 @@
+package fairsem
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sluice is a go-redis hook that counts scripts, and that can hold back requests or replies.
+type sluice struct {
+	mu       sync.Mutex
+	requests chan struct{} // closed to let them pass; nil: they pass
+	replies  chan struct{}
+	calls    []string // the verb of each script so far
+}
+
+func (s *sluice) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *sluice) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (s *sluice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.mu.Lock()
+		requests, replies := s.requests, s.replies
+		for _, c := range cmds {
+			if script := scriptOf(c); script != nil {
+				s.calls = append(s.calls, script.verb)
+			}
+		}
+		s.mu.Unlock()
+		if requests != nil {
+			<-requests
+		}
+		err := next(ctx, cmds)
+		if replies != nil {
+			<-replies
+		}
+		return err
+	}
+}
+
+// hold keeps back what comes from now on, until release is called.
+func (s *sluice) hold(gate *chan struct{}) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*gate = make(chan struct{})
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		close(*gate)
+		*gate = nil
+	})
+}
+
+// since returns the scripts after the first n.
+func (s *sluice) since(n int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls[n:])
+}
+
+// ears are two processes that share a name: one that listens, and one that gives it something to hear of. With a TTL of
+// 24 h nothing but messages wakes anybody.
+type ears struct {
+	t        *testing.T
+	rdb      *redis.Client
+	name     string
+	listener *Client
+	sluice   *sluice
+	other    *Permit // holds the one unit
+}
+
+func newEars(t *testing.T) *ears {
+	t.Helper()
+	e := &ears{t: t, rdb: realRedis(t), name: t.Name() + "-" + uuid.NewString(), sluice: &sluice{}}
+	rdb := realRedis(t)
+	rdb.AddHook(e.sluice)
+	e.listener = e.client(rdb)
+	s, err := e.client(realRedis(t)).Semaphore(e.name, 1)
+	require.NoError(t, err)
+	e.other, err = s.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	keys := e.listener.keyspace.keys(e.name)
+	t.Cleanup(func() { assert.NoError(t, e.rdb.Del(background, keys[:]...).Err()) })
+	return e
+}
+
+func (e *ears) client(rdb *redis.Client) *Client {
+	e.t.Helper()
+	c, err := New(rdb, Options{TTL: maxTTL})
+	require.NoError(e.t, err)
+	e.t.Cleanup(func() { assert.NoError(e.t, c.Close()) })
+	return c
+}
+
+// outcome is what became of an Acquire.
+type outcome struct {
+	permit *Permit
+	err    error
+}
+
+// ask acquires with the listener.
+func (e *ears) ask() <-chan outcome {
+	e.t.Helper()
+	s, err := e.listener.Semaphore(e.name, 1)
+	require.NoError(e.t, err)
+	done := make(chan outcome, 1)
+	go func() { // ends with Acquire, which every test waits for
+		p, err := s.Acquire(e.t.Context(), 1)
+		done <- outcome{p, err}
+	}()
+	return done
+}
+
+// await is the outcome of ask, which must be a permit.
+func (e *ears) await(done <-chan outcome) (o outcome) {
+	e.t.Helper()
+	select {
+	case o = <-done:
+	case <-time.After(10 * time.Second):
+		e.t.Fatal("nobody told it of its grant")
+	}
+	require.NoError(e.t, o.err)
+	return o
+}
+
+// queue is ask that returns when the place in line is known, and heard of.
+func (e *ears) queue() (<-chan outcome, *ticket) {
+	e.t.Helper()
+	seq := e.listener.lastSeq.Load() + 1
+	done := e.ask()
+	t := e.ticket(seq, func(t *ticket) bool { return t.phase == waiting })
+	require.Eventually(e.t, func() bool { return !e.listener.wake.lastHeard().IsZero() }, 10*time.Second, time.Millisecond)
+	e.settle()
+	return done, t
+}
+
+// settle waits until nothing of the listener is on its way: a new subscription looks once at everybody.
+func (e *ears) settle() {
+	e.t.Helper()
+	v, err := e.listener.view(e.name)
+	require.NoError(e.t, err)
+	require.Eventually(e.t, func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, t := range v.tickets {
+			if t.busy || t.recheck {
+				return false
+			}
+		}
+		return true
+	}, 10*time.Second, time.Millisecond, "the client does not come to rest")
+}
+
+// ticket waits until a ticket of the listener is as it should be.
+func (e *ears) ticket(seq int64, is func(*ticket) bool) (found *ticket) {
+	e.t.Helper()
+	v, err := e.listener.view(e.name)
+	require.NoError(e.t, err)
+	require.Eventually(e.t, func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		found = v.tickets[seq]
+		return found != nil && is(found)
+	}, 10*time.Second, time.Millisecond, "the ticket does not get there")
+	return found
+}
+
+func (e *ears) publish(payloads ...string) {
+	e.t.Helper()
+	_, err := e.rdb.Pipelined(background, func(pipe redis.Pipeliner) error {
+		for _, p := range payloads {
+			pipe.Publish(background, e.listener.wake.channel, p)
+		}
+		return nil
+	})
+	require.NoError(e.t, err)
+}
+
+func (e *ears) ownerKey() string { return e.listener.keyspace.keys(e.name)[0] }
+
+// grantedBy has the other process release, and checks that the waiter gets what Redis gave it, told by a message alone.
+func (e *ears) grantedBy(done <-chan outcome, calls int) {
+	e.t.Helper()
+	require.NoError(e.t, e.other.Release(e.t.Context()))
+	o := e.await(done)
+	token, err := e.rdb.ZScore(e.t.Context(), e.ownerKey(), o.permit.ID()).Result()
+	require.NoError(e.t, err, "it was granted nothing")
+	assert.Equal(e.t, int64(token), o.permit.Token())
+	assert.Empty(e.t, e.sluice.since(calls), "the messages made it ask")
+	require.NoError(e.t, o.permit.Release(e.t.Context()))
+}
+
+func TestForgedMessageWithoutThePlaceInLineGrantsNothing(t *testing.T) {
+	t.Parallel()
+	e := newEars(t)
+	done, ticket := e.queue()
+	calls := len(e.sluice.since(0))
+	seq, place := ticket.seq, ticket.place
+	for _, g := range []grant{
+		{seq, place + 1, 666}, {seq, place - 1, 666}, {seq, 0, 666}, {seq, -place, 666}, {seq, 666, place}, {seq, place + 1, 0},
+		{seq + 1, place, 666}, {-seq, place, 666}, {0, 0, 0},
+	} {
+		e.publish(wakeMessage(e.ownerKey(), []grant{g}))
+	}
+	e.publish(wakeMessage(e.listener.keyspace.keys("another name")[0], []grant{{seq, place, 666}}))
+	e.grantedBy(done, calls)
+}
+
+func TestForgedMessageChangesNothingForWhoHolds(t *testing.T) {
+	t.Parallel()
+	e := newEars(t)
+	done, ticket := e.queue()
+	require.NoError(t, e.other.Release(t.Context()))
+	p := e.await(done).permit
+	token := p.Token()
+	calls := len(e.sluice.since(0))
+	for _, g := range []grant{{ticket.seq, ticket.place, 666}, {ticket.seq, ticket.place, 0}, {ticket.seq, 0, 666}} {
+		e.listener.wake.handle(&redis.Message{Payload: wakeMessage(e.ownerKey(), []grant{g})})
+	}
+	assert.Equal(t, token, p.Token())
+	require.NoError(t, p.Context().Err())
+	assert.Empty(t, e.sluice.since(calls))
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
+	t.Parallel()
+	e := newEars(t)
+	done, ticket := e.queue()
+	calls := len(e.sluice.since(0))
+	real := fmt.Sprintf("%d:%d:", ticket.seq, ticket.place)
+	e.publish("", " ", "\x00", "\r\n", "*3\r\n$7\r\nmessage\r\n", e.ownerKey(), " "+e.ownerKey(), real, real+"666",
+		real+"666 ", real+" "+e.ownerKey(), real+"666: "+e.ownerKey(), real+"6e6 "+e.ownerKey(), real+"666, "+e.ownerKey(),
+		real+"99999999999999999999 "+e.ownerKey(), real+"666 "+e.ownerKey()+" ", real+"666  "+e.ownerKey(),
+		real+"666 x"+e.ownerKey(), real+"666 "+e.listener.keyspace.keys(e.name)[1])
+	e.grantedBy(done, calls)
+}
+
+func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
+	t.Parallel()
+	e := newEars(t)
+	first, _ := e.queue()
+	second, target := e.queue()
+	calls := len(e.sluice.since(0))
+	release := e.sluice.hold(&e.sluice.requests)
+	defer release()
+
+	// Half of them name the true place and say that it is lost, which only Redis should know and which it is asked about.
+	flood := make([]string, 10_000)
+	for i := range flood {
+		g := grant{target.seq, target.place + int64(i%2), 0}
+		flood[i] = wakeMessage(e.ownerKey(), []grant{g})
+	}
+	e.publish(flood...)
+	require.NoError(t, e.other.Release(t.Context()))
+	o := e.await(first) // its message came after the flood, and nothing had to be asked
+	assert.Equal(t, []string{"refresh"}, e.sluice.since(calls), "one question about 5000 messages")
+	release()
+	e.settle()
+	assert.LessOrEqual(t, len(e.sluice.since(calls)), 3)
+	require.NoError(t, o.permit.Release(t.Context()))
+	o = e.await(second)
+	require.NoError(t, o.permit.Release(t.Context()))
+}
+
+// The grant is published while the answer "you wait" is still on its way.
+func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
+	t.Parallel()
+	e := newEars(t)
+	before, _ := e.queue() // the subscription stands
+	require.NoError(t, e.other.Release(t.Context()))
+	holder := e.await(before).permit
+	e.other = holder
+
+	release := e.sluice.hold(&e.sluice.replies)
+	defer release()
+	seq := e.listener.lastSeq.Load() + 1
+	done := e.ask()
+	queue := e.listener.keyspace.keys(e.name)[1]
+	require.Eventually(t, func() bool { return e.rdb.ZCard(t.Context(), queue).Val() == 1 }, 10*time.Second, time.Millisecond)
+
+	// the unit is given back by somebody else, because the listener's own replies are held back
+	space := keyspace{e.listener.keyspace.prefix, "an operator"}
+	c := space.release(space.keys(e.name), declaration{1, declareNothing}, 0, tickets(holder.ID()))
+	require.NoError(t, e.rdb.Process(t.Context(), c.command(true)))
+	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.early.token != 0 })
+	calls := len(e.sluice.since(0))
+	release()
+	o := e.await(done)
+	token, err := e.rdb.ZScore(t.Context(), e.ownerKey(), o.permit.ID()).Result()
+	require.NoError(t, err)
+	assert.Equal(t, int64(token), o.permit.Token())
+	assert.Empty(t, e.sluice.since(calls), "it had to ask")
+	require.NoError(t, o.permit.Release(t.Context()))
+	assert.ErrorIs(t, holder.Release(t.Context()), ErrLost)
+}
+
+// What was published while nobody listened is asked for: here, before the first subscription stood.
+func TestNewSubscriptionAsksForWhatWasMissed(t *testing.T) {
+	t.Parallel()
+	e := newEars(t)
+	done, _ := e.queue()
+	calls := len(e.sluice.since(0))
+	e.listener.wake.handle(&redis.Subscription{})
+	e.settle()
+	assert.Equal(t, []string{"refresh"}, e.sluice.since(calls))
+	e.grantedBy(done, calls+1)
+}
+
+func TestSubscriptionStartsWithTheFirstWaiterOnly(t *testing.T) {
+	t.Parallel()
+	c, err := New(realRedis(t), Options{})
+	require.NoError(t, err)
+	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
+	require.NoError(t, err)
+	require.NoError(t, s.Do(t.Context(), 1, func(context.Context) error { return nil }))
+	c.wake.mu.Lock()
+	assert.False(t, c.wake.started, "nobody waited")
+	c.wake.mu.Unlock()
+	require.NoError(t, c.Close())
+	c.wake.start()
+	c.wake.mu.Lock()
+	assert.False(t, c.wake.started, "it is closed")
+	c.wake.mu.Unlock()
+}
