@@ -246,7 +246,7 @@ func TestOneCallCarriesAsManyIdsAsLuaCanTake(t *testing.T) {
 
 // A batch of any size would take longer than its patience.
 func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextTheRest(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
 		asks(c, "b", 1, CallOptions{})

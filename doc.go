@@ -36,8 +36,8 @@
 // is delivered several times counts once. If one call's place in line was confirmed before another
 // call began, it is served first, whatever the weights. Tokens increase with every grant on a name.
 // A permit is good for at least a tenth of its TTL when Acquire returns it. Its loss is told before
-// the server lets the next one in. No two names interfere. A script that fails changes nothing that
-// lasts. Without an answer from Redis nothing is granted.
+// the server lets the next one in. No two names interfere. A script that fails lets
+// nobody in, and what it left half-done lapses. Without an answer from Redis nothing is granted.
 //
 // Liveness. The units of a process that was killed are granted again within a TTL and half a second,
 // however many dead waiters stand at the head of the line. Waiters are woken by a message, and with
