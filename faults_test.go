@@ -467,13 +467,15 @@ func TestWaiterWhoseLeaseLapsedGoesToTheEndOfTheLine(t *testing.T) {
 
 func TestPermitTakenFromItsHolderOnTheServerIsToldAsLost(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 300 * time.Millisecond
+	w.ttl = 3 * time.Second
 	s := w.semaphore()
 	p := w.must(s.Acquire(t.Context(), 1))
 	for _, kind := range []string{"owner", "timeout"} {
 		require.NoError(t, w.rdb.ZRem(t.Context(), w.key(kind), p.ID()).Err())
 	}
+	began := time.Now()
 	<-p.Context().Done()
+	assert.Less(t, time.Since(began), 2*time.Second, "the next refresh tells, not the end of the lease")
 	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
 	assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
 }
