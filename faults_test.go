@@ -370,11 +370,16 @@ func TestAcquireThatArrivesAfterItsReleaseIsNotGranted(t *testing.T) {
 }
 
 // straggler holds the first pipeline with a script back and reports a broken connection.
-type straggler struct{ held [][]any }
+type straggler struct {
+	mu   sync.Mutex
+	held [][]any
+}
 
 // arrive delivers what was held back.
 func (s *straggler) arrive(t *testing.T, w *world) {
 	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	require.NotEmpty(t, s.held)
 	for _, args := range s.held {
 		require.NoError(t, w.rdb.Do(t.Context(), args...).Err())
@@ -386,6 +391,8 @@ func (s *straggler) ProcessHook(next redis.ProcessHook) redis.ProcessHook { retu
 
 func (s *straggler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.held != nil || cmds[0].Name() != "evalsha" {
 			return next(ctx, cmds)
 		}
