@@ -391,17 +391,27 @@ func (s *straggler) ProcessHook(next redis.ProcessHook) redis.ProcessHook { retu
 
 func (s *straggler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.held != nil || cmds[0].Name() != "evalsha" {
+		if cmds[0].Name() != "evalsha" || !s.take(cmds) {
 			return next(ctx, cmds)
 		}
 		for _, c := range cmds {
-			s.held = append(s.held, c.Args())
 			c.SetErr(io.EOF)
 		}
 		return io.EOF
 	}
+}
+
+// take holds the commands back, unless it has some already.
+func (s *straggler) take(cmds []redis.Cmder) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held != nil {
+		return false
+	}
+	for _, c := range cmds {
+		s.held = append(s.held, c.Args())
+	}
+	return true
 }
 
 // S11, V5

@@ -30,8 +30,28 @@ func offline(t *testing.T) *redis.Client {
 		t.Error("something was sent")
 		return nil, errors.New("offline")
 	}})
+	rdb.AddHook(silence{t})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	return rdb
+}
+
+// silence is a go-redis hook that sees what would be sent before go-redis looks for a connection.
+type silence struct{ t *testing.T }
+
+func (s silence) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s silence) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		s.t.Errorf("sent: %v", cmd)
+		return errors.New("offline")
+	}
+}
+
+func (s silence) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		s.t.Errorf("sent: %v", cmds)
+		return errors.New("offline")
+	}
 }
 
 func offlineClient(t *testing.T) *fairsem.Client {

@@ -153,10 +153,16 @@ func TestKeeperLooksAtOnceAtWhatIsOverdue(t *testing.T) {
 
 func TestKeeperThatWasNeverNeededCloses(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(*testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper()
 		k.close()
-		k.schedule(idleView(), time.Now()) // starts nothing: a goroutine left over fails the test
+		k.schedule(idleView(), time.Now())
+		synctest.Wait()
+		select {
+		case <-k.stopped:
+			t.Error("a goroutine has started, and ended")
+		default:
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,7 +86,7 @@ func nested(data *[]byte, depth int) any {
 		for range (b - 218) % 10 {
 			list = append(list, nested(data, depth+1))
 		}
-		return list
+		return slices.Clip(list) // as exact as the lists of go-redis
 	}
 }
 
@@ -105,6 +106,11 @@ func FuzzDecodeReply(f *testing.F) {
 		{list + 4, 206, 30, 31, 32},
 		{list + 8, 206, 30, 31, 32, 206, 33, 34, 35},
 		{list + 4, 30, 206, 31, 32},
+		{list + 3, 206, 30, 31},
+		{list + 5, 206, 30, 31, 32, 206},
+		{list + 3, list + 3, 30, 31, 20, list + 2, 206, 99, list},
+		{list + 3, list + 3, 30, 31, 20, list, list + 3, 21, 206, 23},
+		{list + 3, list + 3, 206, 31, 20, list, list},
 		{207}, {211}, {213}, {217}, {215},
 	} {
 		for n := range uint8(3) {

@@ -63,7 +63,7 @@ func (s *sluice) hold(gate *chan struct{}) (release func()) {
 func (s *sluice) since(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.calls[n:])
+	return slices.Clone(s.calls[min(n, len(s.calls)):])
 }
 
 // ears are two processes that share a name: one that listens, and one that gives it something to hear of. With a TTL of
