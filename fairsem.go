@@ -227,7 +227,7 @@ func (o CallOptions) check() error {
 }
 
 // With returns a handle on the same semaphore whose calls have these options, instead of those that
-// s has. Options that can never work make the calls return [ErrInvalid].
+// s has. With options that can never work Acquire, TryAcquire and Do return [ErrInvalid].
 func (s *Semaphore) With(o CallOptions) *Semaphore {
 	other := *s
 	other.opts = o

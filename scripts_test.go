@@ -1045,7 +1045,7 @@ func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 			}
 			w.states, w.tokens = make([]snapshot, 2), make([]float64, 2)
 			for step := range 500 {
-				if step == 200 {
+				if step == 120 {
 					w.labs = w.labs[:1] // miniredis is slow
 				}
 				if w.step(); t.Failed() {
