@@ -63,7 +63,7 @@ type lane struct {
 	crew *crew
 
 	mu     sync.Mutex
-	open   map[job]*parcel // parcels in pending that have room
+	open   map[job]*parcel // parcels in queued that have room
 	queued []*parcel       // in the order in which they were begun
 	flying int
 	failed error // of the last exchange, nil if it worked: it tells what is behind a silence

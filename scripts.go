@@ -195,7 +195,7 @@ type result struct {
 	number int64
 }
 
-// grant says that the waiter at place holds token. Token 0: it was put out of the line.
+// grant says that the waiter at place holds token. Token 0: it has to look again.
 type grant struct{ seq, place, token int64 }
 
 // reply is what finish() in semaphore.lua returns.

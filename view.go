@@ -221,7 +221,7 @@ func (v *view) grantedLocked(g grant) {
 		t.early = g
 	case t.phase != waiting || t.place != g.place:
 	case g.token == 0:
-		v.recheckLocked(t) // it was put out of the line: Redis will say gone, and Acquire asks again
+		v.recheckLocked(t) // out of the line, and Acquire asks again; or a nearer deadline, which the answer tells
 	default:
 		v.grantLocked(t, g.token, false)
 	}
@@ -314,7 +314,7 @@ func (v *view) dropLocked(t *ticket, err error) {
 }
 
 // failedLocked takes an operation that got no answer, or a refusal. Every ticket goes on where it
-// was after a while; only an acquire that can never succeed ends here.
+// was after a while; only an acquire or a release that can never succeed ends here.
 func (v *view) failedLocked(p *parcel, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
 	v.client.report(slog.LevelDebug, "fairsem: operation failed", "name", v.name, "verb", p.job.script.verb, "error", err)

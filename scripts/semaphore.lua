@@ -121,7 +121,7 @@ local function reap()
   if #lapsed == BOUND then more = 1 end
 end
 
--- tell notes that the waiter at place was granted token; token 0: it is out of the line.
+-- tell notes that the waiter at place was granted token; token 0: it has to look again.
 local function tell(id, place, token)
   local client, seq = string.match(id, "^(.*):(%d+)$")
   if client == caller then
