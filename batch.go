@@ -33,11 +33,11 @@ var errNoAnswer = errors.New("no answer in time")
 
 // job is what tickets of one name can share a script call for. Equal jobs go together.
 type job struct {
-	view      *view
-	script    *script
-	limit     int64         // that is declared
-	terms     terms         // of an acquire
-	tombstone time.Duration // of a release
+	view   *view
+	script *script
+	limit  int64         // that is declared
+	terms  terms         // of an acquire
+	lease  time.Duration // of a refresh; of a release that leaves tombstones
 }
 
 // parcel is one command of a batch: a job with its tickets, or a lone command with its reply.
@@ -52,8 +52,9 @@ type parcel struct {
 
 // response is what became of a parcel.
 type response struct {
-	raw any
-	err error
+	numbers []int64 // of a script
+	list    []any   // of the script that pages
+	err     error
 }
 
 // lane is a queue of parcels for one server. A cluster has a lane for every name: one pipeline over
@@ -102,7 +103,7 @@ func (l *lane) addLone(p *parcel) {
 }
 
 // ask is addLone for who wants the reply.
-func (l *lane) ask(ctx context.Context, p parcel) (any, error) {
+func (l *lane) ask(ctx context.Context, p parcel) response {
 	return l.await(ctx, l.send(p))
 }
 
@@ -114,14 +115,14 @@ func (l *lane) send(p parcel) <-chan response {
 	return reply
 }
 
-func (l *lane) await(ctx context.Context, reply <-chan response) (any, error) {
+func (l *lane) await(ctx context.Context, reply <-chan response) response {
 	select {
 	case r := <-reply:
-		return r.raw, r.err
+		return r
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return response{err: ctx.Err()}
 	case <-l.crew.ctx.Done():
-		return nil, ErrClosed
+		return response{err: ErrClosed}
 	}
 }
 
@@ -297,9 +298,9 @@ func (p *parcel) call() call {
 	case acquireScript:
 		return space.acquire(v.keys, d, j.terms, p.tickets)
 	case releaseScript:
-		return space.release(v.keys, d, j.tombstone, p.tickets)
+		return space.release(v.keys, d, j.lease, p.tickets)
 	default:
-		return space.refresh(v.keys, d, p.tickets)
+		return space.refresh(v.keys, d, j.lease, p.tickets)
 	}
 }
 
@@ -311,15 +312,28 @@ func (l *lane) run(commands []redis.Cmder) []response {
 	_, err := pipe.Exec(l.crew.ctx)
 	responses := make([]response, len(commands))
 	for i, c := range commands {
-		r := response{err: c.Err()}
-		if script, ok := c.(once); ok && r.err == nil {
-			if r.raw = script.Val(); r.raw == nil {
-				r.err = errors.Join(errNoAnswer, err)
-			}
+		if responses[i] = read(c); errors.Is(responses[i].err, errNoAnswer) {
+			responses[i].err = errors.Join(errNoAnswer, err)
 		}
-		responses[i] = r
 	}
 	return responses
+}
+
+func read(c redis.Cmder) response {
+	r := response{err: c.Err()}
+	answered := true
+	switch c := c.(type) {
+	case numbers:
+		r.numbers = c.Val()
+		answered = r.numbers != nil
+	case values:
+		r.list = c.Val()
+		answered = r.list != nil
+	}
+	if r.err == nil && !answered {
+		r.err = errNoAnswer
+	}
+	return r
 }
 
 // refused reports whether Redis itself said err, so that nothing can still be on its way. A script that

@@ -132,11 +132,11 @@ func (f *flight) grantAll(first int64) {
 }
 
 func (f *flight) grant(i int, token int64, n int) {
-	results := make([]any, 0, 2*n)
+	reply := []int64{1, -1, 0}
 	for j := range n {
-		results = append(results, int64(stateHeld), token+int64(j))
+		reply = append(reply, int64(stateHeld), token+int64(j))
 	}
-	f.cmds[i].(once).SetVal([]any{[]any{int64(1), int64(-1), int64(0)}, results, []any{}})
+	f.cmds[i].(numbers).SetVal(reply)
 }
 
 // onWire runs a test of a client without a network, in a bubble where time is the test's.
@@ -415,40 +415,41 @@ func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 
 func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		type answer struct {
-			raw any
-			err error
-		}
-		answers := make(chan answer, 1)
+		answers := make(chan response, 1)
 		go func() { // ends with the answer
-			raw, err := c.query(t.Context(), c.keyspace.status(c.keyspace.keys("a"), 1))
-			answers <- answer{raw, err}
+			r, err := c.query(t.Context(), c.keyspace.status(c.keyspace.keys("a"), 1))
+			assert.NoError(t, err)
+			answers <- r
 		}()
 		f := w.carries("status a:")
 		f.cmds[0].SetErr(said("NOSCRIPT"))
 		f.end <- f.cmds[0].Err()
 		again := w.carries("status a:")
-		again.cmds[0].(once).SetVal("the answer")
+		again.cmds[0].(numbers).SetVal([]int64{42})
 		again.end <- nil
-		assert.Equal(t, answer{"the answer", nil}, <-answers)
+		assert.Equal(t, response{numbers: []int64{42}}, <-answers)
 	})
 }
 
 // A pipeline that breaks half-way: what has no value of its own was not answered.
 func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		commands := []redis.Cmder{once{redis.NewCmd(background, "a")}, once{redis.NewCmd(background, "b")}, once{redis.NewCmd(background, "c")}}
+		commands := []redis.Cmder{
+			numbers{redis.NewIntSliceCmd(background, "a")}, values{redis.NewSliceCmd(background, "b")},
+			numbers{redis.NewIntSliceCmd(background, "c")}, values{redis.NewSliceCmd(background, "d")},
+		}
 		got := make(chan []response, 1)
 		go func() { got <- c.shared.run(commands) }() // ends with the answer
 		f := w.next()
-		f.cmds[0].(once).SetVal("value")
+		f.cmds[0].(numbers).SetVal([]int64{42})
 		f.cmds[1].SetErr(said("ERR no"))
 		f.end <- io.EOF
 		responses := <-got
-		assert.Equal(t, []response{{raw: "value"}, {err: said("ERR no")}}, responses[:2])
-		assert.ErrorIs(t, responses[2].err, errNoAnswer)
-		assert.ErrorIs(t, responses[2].err, io.EOF)
-		assert.Nil(t, responses[2].raw)
+		assert.Equal(t, []response{{numbers: []int64{42}}, {err: said("ERR no")}}, responses[:2])
+		for _, r := range responses[2:] {
+			assert.ErrorIs(t, r.err, errNoAnswer)
+			assert.ErrorIs(t, r.err, io.EOF)
+		}
 	})
 }
 
@@ -456,8 +457,7 @@ func TestClosedCrewTakesNothingOn(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.crew.close()
 		assert.False(t, c.crew.launch(func() { t.Error("it runs") }))
-		_, err := c.shared.ask(background, parcel{lone: redis.NewCmd(background, "ping")})
-		assert.ErrorIs(t, err, ErrClosed)
+		assert.ErrorIs(t, c.shared.ask(background, parcel{lone: redis.NewCmd(background, "ping")}).err, ErrClosed)
 		w.isIdle()
 	})
 }
@@ -466,7 +466,7 @@ func TestClosedCrewTakesNothingOn(t *testing.T) {
 func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 	t.Parallel()
 	count := func(key string) redis.Cmder {
-		return once{redis.NewCmd(background, "eval", "return redis.call('INCR', KEYS[1])", 1, key)}
+		return numbers{redis.NewIntSliceCmd(background, "eval", "return { redis.call('INCR', KEYS[1]) }", 1, key)}
 	}
 	label := func(key string) redis.Cmder {
 		return redis.NewStatusCmd(background, "set", key+":label", "x", "px", 1000)

@@ -441,7 +441,7 @@ func (c *Client) withdraw(ctx context.Context) {
 		return
 	}
 	del := redis.NewIntCmd(background, "del", c.keyspace.labelKey(c.keyspace.clientID))
-	_, _ = c.shared.ask(ctx, parcel{lone: del})
+	c.shared.ask(ctx, parcel{lone: del})
 }
 
 // closeGrace bounds how long Close waits for Redis to confirm that everything was given back.

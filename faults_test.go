@@ -555,7 +555,7 @@ func TestMissingRightIsAnErrorAtOnceAndNamesIt(t *testing.T) {
 	w, _ := privately(t)
 	// everything that is needed, see the package's facts about rights, but ZADD
 	require.NoError(t, w.rdb.Do(t.Context(), "acl", "setuser", "limited", "on", ">secret", "~fairsem:*", "&fairsem:*", "-@all",
-		"+evalsha", "+eval", "+hello", "+ping", "+time", "+hmget", "+hset", "+hget", "+hdel", "+zcard", "+get", "+set", "+zrange",
+		"+evalsha", "+eval", "+hello", "+ping", "+time", "+hmget", "+hset", "+hget", "+hdel", "+hlen", "+zcard", "+zcount", "+pttl", "+get", "+set", "+zrange",
 		"+zmscore", "+pexpireat", "+subscribe").Err())
 	w.ttl = time.Hour // no retry hides it
 	s := w.of(w.clientOn(w.as("limited", "secret"), fairsem.Options{TTL: w.ttl}), 1)

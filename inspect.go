@@ -38,11 +38,11 @@ type Ticket struct {
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
 	keys := s.client.keyspace.keys(s.name)
 	c := s.client.keyspace.status(keys, s.limit)
-	raw, err := s.client.query(ctx, c)
+	r, err := s.client.query(ctx, c)
 	if err != nil {
 		return Status{}, wrap("status", s.name, err)
 	}
-	status, err := decodeStatus(s.name, raw)
+	status, err := decodeStatus(s.name, r.numbers)
 	return status, wrap("status", s.name, err)
 }
 
@@ -84,11 +84,11 @@ func (s *Semaphore) list(ctx context.Context, key string) iter.Seq2[Ticket, erro
 
 func (s *Semaphore) page(ctx context.Context, key string, after int64) ([]Ticket, error) {
 	space := s.client.keyspace
-	raw, err := s.client.query(ctx, space.page(space.keys(s.name), key, after, pageSize))
+	r, err := s.client.query(ctx, space.page(space.keys(s.name), key, after, pageSize))
 	if err != nil {
 		return nil, err
 	}
-	page, err := decodePage(raw, key)
+	page, err := decodePage(r.list, key)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 		}
 	}
 	for _, answer := range answers {
-		if _, err := c.shared.await(ctx, answer); err != nil && !refused(err) {
+		if r := c.shared.await(ctx, answer); r.err != nil && !refused(r.err) {
 			return // the others will not come either
 		}
 	}
@@ -119,29 +119,29 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 }
 
 // query runs a script that only looks, and again while trouble may pass, for up to a TTL.
-func (c *Client) query(ctx context.Context, q call) (any, error) {
+func (c *Client) query(ctx context.Context, q call) (response, error) {
 	if ctx == nil {
-		return nil, fmt.Errorf("%w: the context is nil", ErrInvalid)
+		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return response{}, err
 	}
 	began, pause := time.Now(), firstRetry
 	for {
 		if c.isClosed() {
-			return nil, ErrClosed
+			return response{}, ErrClosed
 		}
-		raw, err := c.lane().ask(ctx, parcel{lone: q.command(false), text: q})
+		r := c.lane().ask(ctx, parcel{lone: q.command(false), text: q})
 		switch {
-		case err == nil || ctx.Err() != nil:
-			return raw, err
-		case !transient(err):
-			return nil, advise(err)
+		case r.err == nil || ctx.Err() != nil:
+			return r, r.err
+		case !transient(r.err):
+			return response{}, advise(r.err)
 		case time.Since(began) >= c.ttl:
-			return nil, unavailable(c.ttl, err)
+			return response{}, unavailable(c.ttl, r.err)
 		}
 		if err := sleep(ctx, pause/2+rand.N(pause)); err != nil {
-			return nil, err
+			return response{}, err
 		}
 		pause = min(2*pause, lastRetry)
 	}

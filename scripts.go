@@ -4,6 +4,7 @@ import (
 	"embed"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,18 +24,18 @@ type script struct {
 }
 
 var (
-	acquireScript = newScript("acquire")
-	releaseScript = newScript("release")
-	refreshScript = newScript("refresh")
-	statusScript  = newScript("status")
-	pageScript    = newScript("page")
+	acquireScript = newScript("acquire", "semaphore", "line", "acquire", "finish")
+	releaseScript = newScript("release", "semaphore", "quick", "line", "release", "finish")
+	refreshScript = newScript("refresh", "semaphore", "line", "refresh", "finish")
+	statusScript  = newScript("status", "semaphore", "line", "status", "finish")
+	pageScript    = newScript("page", "semaphore", "page")
 )
 
-// newScript joins a verb with what all verbs share. The files are part of the program, so one that
-// is missing stops every test at its start.
-func newScript(verb string) *script {
+// newScript joins a verb with what it shares with others. The files are part of the program, so one
+// that is missing stops every test at its start.
+func newScript(verb string, files ...string) *script {
 	text := ""
-	for _, file := range []string{"semaphore", verb} {
+	for _, file := range files {
 		part, err := sources.ReadFile("scripts/" + file + ".lua")
 		if err != nil {
 			panic(err)
@@ -44,11 +45,15 @@ func newScript(verb string) *script {
 	return &script{verb: verb, text: text, hash: redis.NewScript(text).Hash()}
 }
 
-// once is a command that go-redis sends exactly once: a script it re-sends by itself after a lost
-// reply is an operation whose outcome the client cannot know of.
-type once struct{ *redis.Cmd }
+// A script is sent exactly once: one that go-redis re-sends by itself after a lost reply is an
+// operation whose outcome the client cannot know of.
+type (
+	numbers struct{ *redis.IntSliceCmd } // replies with a list of numbers
+	values  struct{ *redis.SliceCmd }    // replies with a list of anything
+)
 
-func (once) NoRetry() bool { return true }
+func (numbers) NoRetry() bool { return true }
+func (values) NoRetry() bool  { return true }
 
 // maxIDs is how many ids one call carries at the most. Lua can unpack 7999 values, and ZADD needs
 // two an id; 1000 also bounds how long a call keeps the server from others.
@@ -108,24 +113,27 @@ type call struct {
 }
 
 // newCall begins the arguments that every script has, with room for more.
-func (k keyspace) newCall(s *script, keys [6]string, d declaration, room int) call {
-	args := make([]any, 0, 13+room)
+func (k keyspace) newCall(s *script, keys [6]string, d declaration, lease time.Duration, room int) call {
+	args := make([]any, 0, 14+room)
 	args = append(args, "evalsha", s.hash, len(keys))
 	for _, key := range keys {
 		args = append(args, key)
 	}
-	return call{s, append(args, k.clientID, k.wakePrefix(), d.limit, d.sinceArg())}
+	return call{s, append(args, k.clientID, k.wakePrefix(), d.limit, d.sinceArg(), lease.Milliseconds())}
 }
 
 // command returns the call for a pipeline; withText sends the script itself, for a server that does
 // not have it cached.
-func (c call) command(withText bool) once {
+func (c call) command(withText bool) redis.Cmder {
+	args := c.args
 	if withText {
-		args := append([]any{}, c.args...)
+		args = slices.Clone(args)
 		args[0], args[1] = "eval", c.script.text
-		return once{redis.NewCmd(background, args...)}
 	}
-	return once{redis.NewCmd(background, c.args...)}
+	if c.script == pageScript {
+		return values{redis.NewSliceCmd(background, args...)}
+	}
+	return numbers{redis.NewIntSliceCmd(background, args...)}
 }
 
 // terms are what the callers of one acquire have in common.
@@ -137,40 +145,44 @@ type terms struct {
 }
 
 func (k keyspace) acquire(keys [6]string, d declaration, t terms, tickets []*ticket) call {
-	c := k.newCall(acquireScript, keys, d, 4+2*len(tickets))
-	c.args = append(c.args, t.ttl.Milliseconds(), t.wait, t.maxQueue, t.headStart.Microseconds())
-	for _, t := range tickets {
-		c.args = append(c.args, t.id, t.weight)
+	c := k.newCall(acquireScript, keys, d, t.ttl, 4+2*len(tickets))
+	c.args = append(c.args, t.wait, t.maxQueue, t.headStart.Microseconds(), len(tickets))
+	c.addIDs(tickets)
+	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.weight != 1 }) {
+		for _, t := range tickets {
+			c.args = append(c.args, t.weight)
+		}
 	}
 	return c
 }
 
 func (k keyspace) release(keys [6]string, d declaration, tombstone time.Duration, tickets []*ticket) call {
-	c := k.newCall(releaseScript, keys, d, 1+len(tickets))
-	c.args = append(c.args, tombstone.Milliseconds())
-	for _, t := range tickets {
-		c.args = append(c.args, t.id)
-	}
+	c := k.newCall(releaseScript, keys, d, tombstone, len(tickets))
+	c.addIDs(tickets)
 	return c
 }
 
-func (k keyspace) refresh(keys [6]string, d declaration, tickets []*ticket) call {
-	c := k.newCall(refreshScript, keys, d, 2*len(tickets))
-	for _, t := range tickets {
-		c.args = append(c.args, t.id, t.terms.ttl.Milliseconds())
-	}
+func (k keyspace) refresh(keys [6]string, d declaration, ttl time.Duration, tickets []*ticket) call {
+	c := k.newCall(refreshScript, keys, d, ttl, len(tickets))
+	c.addIDs(tickets)
 	return c
+}
+
+func (c *call) addIDs(tickets []*ticket) {
+	for _, t := range tickets {
+		c.args = append(c.args, t.id)
+	}
 }
 
 // status asks as nobody: should it promote somebody, the news goes out by message to all alike.
 func (k keyspace) status(keys [6]string, limit int64) call {
 	k.clientID = ""
-	return k.newCall(statusScript, keys, declaration{limit, declareNothing}, 0)
+	return k.newCall(statusScript, keys, declaration{limit, declareNothing}, 0, 0)
 }
 
 // page asks for entries of the owner or queue key whose number is above after.
 func (k keyspace) page(keys [6]string, key string, after int64, count int) call {
-	c := k.newCall(pageScript, keys, declaration{since: declareNothing}, 3)
+	c := k.newCall(pageScript, keys, declaration{since: declareNothing}, 0, 3)
 	c.args = append(c.args, key, after, count)
 	return c
 }
@@ -198,7 +210,7 @@ type result struct {
 // grant says that the waiter at place holds token. Token 0: it has to look again.
 type grant struct{ seq, place, token int64 }
 
-// reply is what finish() in semaphore.lua returns.
+// reply is what finish() in semaphore.lua returns, as one list of numbers.
 type reply struct {
 	since   int64         // when this client first used the limit that was sent
 	next    time.Duration // until the nearest deadline; negative: nobody waits
@@ -210,64 +222,36 @@ type reply struct {
 var errReply = errors.New("unexpected reply from a script: is another program using its keys?")
 
 // decodeReply checks and converts the reply to a call about n ids.
-func decodeReply(raw any, n int) (reply, error) {
-	head, numbers, grants, err := decodeParts(raw)
-	if err != nil || len(head) != 3 || len(numbers) != 2*n || len(grants)%3 != 0 {
+func decodeReply(raw []int64, n int) (reply, error) {
+	const head = 3
+	if len(raw) < head+2*n || (len(raw)-head-2*n)%3 != 0 {
 		return reply{}, errReply
 	}
 	r := reply{
-		since:   head[0],
-		next:    time.Duration(head[1]) * time.Millisecond,
-		more:    head[2] != 0,
+		since:   raw[0],
+		next:    time.Duration(raw[1]) * time.Millisecond,
+		more:    raw[2] != 0,
 		results: make([]result, n),
 	}
 	for i := range r.results {
-		r.results[i] = result{state(numbers[2*i]), numbers[2*i+1]}
+		r.results[i] = result{state(raw[head+2*i]), raw[head+2*i+1]}
 		if s := r.results[i].state; s < 0 || s >= states {
 			return reply{}, errReply
 		}
 	}
-	for ; len(grants) > 0; grants = grants[3:] {
-		r.grants = append(r.grants, grant{grants[0], grants[1], grants[2]})
+	for g := raw[head+2*n:]; len(g) > 0; g = g[3:] {
+		r.grants = append(r.grants, grant{g[0], g[1], g[2]})
 	}
 	return r, nil
 }
 
-// decodeParts takes a reply of three arrays of integers apart.
-func decodeParts(raw any) (head, results, grants []int64, err error) {
-	parts, ok := raw.([]any)
-	if !ok || len(parts) != 3 {
-		return nil, nil, nil, errReply
-	}
-	var out [3][]int64
-	for i, part := range parts {
-		if out[i], err = integers(part); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	return out[0], out[1], out[2], nil
-}
-
-func integers(raw any) ([]int64, error) {
-	list, ok := raw.([]any)
-	if !ok {
-		return nil, errReply
-	}
-	out := make([]int64, len(list))
-	for i, v := range list {
-		if out[i], ok = v.(int64); !ok {
-			return nil, errReply
-		}
-	}
-	return out, nil
-}
-
 // decodeStatus converts the reply of status.lua.
-func decodeStatus(name string, raw any) (Status, error) {
-	_, n, _, err := decodeParts(raw)
-	if err != nil || len(n) != 8 {
+func decodeStatus(name string, raw []int64) (Status, error) {
+	const head = 3
+	if len(raw) != head+8 {
 		return Status{}, errReply
 	}
+	n := raw[head:]
 	s := Status{
 		Name: name, Limit: n[0], Declared: n[1], Pinned: n[2] == 1,
 		Used: n[3], Holders: n[4], Waiting: n[5],
@@ -280,9 +264,8 @@ func decodeStatus(name string, raw any) (Status, error) {
 }
 
 // decodePage converts the reply of page.lua. A ticket of the owner key holds a token.
-func decodePage(raw any, key string) ([]Ticket, error) {
-	list, ok := raw.([]any)
-	if !ok || len(list)%4 != 0 {
+func decodePage(list []any, key string) ([]Ticket, error) {
+	if len(list)%4 != 0 {
 		return nil, errReply
 	}
 	page := make([]Ticket, 0, len(list)/4)
@@ -302,6 +285,17 @@ func decodePage(raw any, key string) ([]Ticket, error) {
 		page = append(page, t)
 	}
 	return page, nil
+}
+
+func integers(list []any) ([]int64, error) {
+	out := make([]int64, len(list))
+	for i, v := range list {
+		var ok bool
+		if out[i], ok = v.(int64); !ok {
+			return nil, errReply
+		}
+	}
+	return out, nil
 }
 
 // parseWake takes a wake message apart: "seq:place:token,seq:place:token,... ownerkey".

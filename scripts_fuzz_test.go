@@ -2,7 +2,6 @@ package fairsem
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -59,78 +58,46 @@ func FuzzParseWake(f *testing.F) {
 	})
 }
 
-// nested makes a reply out of bytes: any nesting of the types that go-redis returns.
-func nested(data *[]byte, depth int) any {
-	if len(*data) == 0 {
-		return nil
-	}
-	b := (*data)[0]
-	*data = (*data)[1:]
-	switch {
-	case b < 200:
-		return int64(b) - 20 // most are numbers
-	case b < 205:
-		return nil
-	case b < 210:
-		return string(rune(b))
-	case b < 212:
-		return float64(b)
-	case b < 214:
-		return b == 213
-	case b < 216:
-		return int64(b) << 55
-	case b < 218 || depth > 4:
-		return map[any]any{int64(1): int64(2)}
-	default:
-		list := make([]any, 0)
-		for range (b - 218) % 10 {
-			list = append(list, nested(data, depth+1))
+// someNumbers makes a reply out of bytes: most of the numbers are small, as states are.
+func someNumbers(data []byte) []int64 {
+	list := make([]int64, len(data))
+	for i, b := range data {
+		list[i] = int64(b) - 20
+		if b > 250 {
+			list[i] = int64(b) << 55
 		}
-		return slices.Clip(list) // as exact as the lists of go-redis
 	}
+	return list
 }
 
 func FuzzDecodeReply(f *testing.F) {
-	const list = 218 // an array of byte-218 elements
 	for _, seed := range [][]byte{
 		nil,
-		{list},
-		{list + 3, list + 3, 30, 31, 20, list + 2, 21, 99, list},
-		{list + 3, list + 3, 30, 31, 20, list + 2, 21, 99, list + 3, 21, 22, 23},
-		{list + 3, list + 3, 30, 31, 20, list + 4, 21, 99, 22, 98, list + 6, 21, 22, 23, 24, 25, 26},
-		{list + 3, list + 3, 30, 31, 20, list + 3, 21, 99, 22, list},
-		{list + 3, list + 3, 30, 31, 20, list + 2, 21, 99, list + 2, 21, 22},
-		{list + 3, list + 2, 30, 31, list + 2, 21, 99, list},
-		{list + 3, list + 3, 30, 201, 20, list + 2, 21, 99, list},
-		{list + 3, list + 3, 30, 31, 20, list + 8, 20, 20, 20, 20, 20, 20, 20, 20, list},
-		{list + 4, 206, 30, 31, 32},
-		{list + 8, 206, 30, 31, 32, 206, 33, 34, 35},
-		{list + 4, 30, 206, 31, 32},
-		{list + 3, 206, 30, 31},
-		{list + 5, 206, 30, 31, 32, 206},
-		{list + 3, list + 3, 30, 31, 20, list + 2, 206, 99, list},
-		{list + 3, list + 3, 30, 31, 20, list, list + 3, 21, 206, 23},
-		{list + 3, list + 3, 206, 31, 20, list, list},
-		{207}, {211}, {213}, {217}, {215},
+		{30, 31},
+		{30, 31, 20},
+		{30, 31, 20, 21, 99},
+		{30, 31, 20, 21, 99, 21, 22, 23},
+		{30, 31, 20, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
+		{30, 31, 20, 21, 99, 22},
+		{30, 31, 20, 21, 99, 21, 22},
+		{30, 31, 20, 253, 99},
+		{30, 31, 20, 20, 20, 20, 20, 20, 20, 20, 20},
 	} {
 		for n := range uint8(3) {
 			f.Add(seed, n)
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, n uint8) {
-		raw := nested(&data, 0)
+		raw := someNumbers(data)
 		if r, err := decodeReply(raw, int(n)); err == nil {
-			parts := raw.([]any)
-			require.Len(t, parts, 3)
+			require.Equal(t, raw[0], r.since)
 			require.Len(t, r.results, int(n))
-			require.Len(t, parts[1], 2*int(n))
-			require.Len(t, parts[2], 3*len(r.grants))
-			require.Equal(t, parts[0].([]any)[0], r.since)
+			require.Len(t, raw, 3+2*len(r.results)+3*len(r.grants))
 			for i, res := range r.results {
-				require.Equal(t, parts[1].([]any)[2*i:2*i+2], []any{int64(res.state), res.number})
+				require.Equal(t, raw[3+2*i:][:2], []int64{int64(res.state), res.number})
 			}
 			for i, g := range r.grants {
-				require.Equal(t, parts[2].([]any)[3*i:3*i+3], []any{g.seq, g.place, g.token})
+				require.Equal(t, raw[3+2*int(n)+3*i:][:3], []int64{g.seq, g.place, g.token})
 			}
 		} else {
 			require.ErrorIs(t, err, errReply)
@@ -138,13 +105,44 @@ func FuzzDecodeReply(f *testing.F) {
 			require.Empty(t, r.grants)
 		}
 		if s, err := decodeStatus("a name", raw); err == nil {
-			require.Len(t, raw.([]any)[1], 8)
-			require.Equal(t, raw.([]any)[1].([]any)[:2], []any{s.Limit, s.Declared})
+			require.Len(t, raw, 11)
+			require.Equal(t, raw[3:5], []int64{s.Limit, s.Declared})
 		}
+	})
+}
+
+// someValues makes a list out of bytes: of the types that go-redis returns.
+func someValues(data []byte) []any {
+	list := make([]any, len(data))
+	for i, b := range data {
+		switch {
+		case b < 100:
+			list[i] = int64(b) - 20
+		case b < 200:
+			list[i] = string(rune(b))
+		case b < 220:
+			list[i] = float64(b)
+		case b < 240:
+			list[i] = []any{int64(b)}
+		}
+	}
+	return list
+}
+
+func FuzzDecodePage(f *testing.F) {
+	for _, seed := range [][]byte{nil, {106, 30, 31, 32}, {106, 30, 31, 32, 106, 33, 34, 35}, {30, 106, 31, 32}, {106, 30, 31}, {106, 30, 210, 32}, {250, 30, 31, 32}} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		raw := someValues(data)
 		for _, key := range []string{"owner", "queue"} {
 			if page, err := decodePage(raw, key); err == nil {
 				require.Len(t, raw, 4*len(page))
+				for i, ticket := range page {
+					require.Equal(t, raw[4*i:4*i+3], []any{ticket.ID, ticket.Since.UnixMicro(), ticket.Weight})
+				}
 			} else {
+				require.ErrorIs(t, err, errReply)
 				require.Empty(t, page)
 			}
 		}
@@ -155,7 +153,7 @@ func FuzzDecodeReply(f *testing.F) {
 func TestReplyWithAnUnknownStateIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, state := range []int64{-1, int64(stateTooBig) + 1, 1 << 40} {
-		_, err := decodeReply([]any{[]any{int64(1), int64(1), int64(0)}, []any{state, int64(7)}, []any{}}, 1)
+		_, err := decodeReply([]int64{1, 1, 0, state, 7}, 1)
 		assert.ErrorIs(t, err, errReply, "state %d", state)
 	}
 }

@@ -60,7 +60,7 @@ func (v *view) refreshLocked(t *ticket) {
 	if !t.busy {
 		t.recheck = false
 	}
-	v.submitLocked(t, job{view: v, script: refreshScript, limit: v.limit})
+	v.submitLocked(t, job{view: v, script: refreshScript, limit: v.limit, lease: t.terms.ttl})
 }
 
 // releaseLocked sends the release of a leaving ticket. Where an acquire of it may still be on its
@@ -68,7 +68,7 @@ func (v *view) refreshLocked(t *ticket) {
 func (v *view) releaseLocked(t *ticket) {
 	j := job{view: v, script: releaseScript, limit: v.limit}
 	if t.unsure {
-		j.tombstone = t.terms.ttl
+		j.lease = t.terms.ttl
 	}
 	v.submitLocked(t, j)
 }
@@ -129,7 +129,7 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) []*ticket {
 func (v *view) answered(p *parcel, r response, sent time.Time) {
 	var rep reply
 	if r.err == nil {
-		rep, r.err = decodeReply(r.raw, len(p.tickets))
+		rep, r.err = decodeReply(r.numbers, len(p.tickets))
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -1,87 +1,86 @@
 -- acquire: permits, or places in line, for a batch of ids. An id that is known already gets the
 -- same answer again, keeps its place and has its lease renewed: any number of deliveries are one
--- grant, and the answer to each is worth a whole ttl.
+-- grant, and the answer to each is worth a whole lease.
 --
--- ARGV    5 ttl         ms that an id keeps what it gets without a refresh
---         6 wait        1: who does not fit joins the line; 0: is REFUSED
+-- ARGV    6 wait        1: who does not fit joins the line; 0: is REFUSED
 --         7 max_queue   most waiters there may be, else FULL; 0: any number
 --         8 head_start  us by which to queue ahead of now
---         9.. id, weight, id, weight, ...
--- Returns finish(): HELD, WAITING, REFUSED, FULL, TOO_BIG (weight above the limit), or GONE (given
---         up before this call arrived)
+--         9 count       how many ids follow
+--         10.. ids, then, if any of them weighs more than 1, the weights of all
+-- Results: HELD, WAITING, REFUSED, FULL, TOO_BIG (weight above the limit), or GONE (given up before
+--         this call arrived)
 -- First write: SET, refused under OOM, unless something had lapsed.
-local ttl, wait = tonumber(ARGV[5]), ARGV[6] == "1"
-local max_queue, head_start = tonumber(ARGV[7]), tonumber(ARGV[8])
-local ids = {}
-for i = 9, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
-local seen = redis.call("ZMSCORE", timeout, unpack(ids))
+local wait, max_queue, head_start = ARGV[6] == "1", tonumber(ARGV[7]), tonumber(ARGV[8])
+local count = tonumber(ARGV[9])
+local seen = redis.call("ZMSCORE", timeout, unpack(ARGV, 10, 9 + count))
 
-keep(ttl)
-reap()
-promote() -- who waits comes before who asks
+if lapsed > 0 then reap() end
+if promote then promote() end -- who waits comes before who asks
 
-local deadline = now + ttl
-local due, granted, queued, weights, results = {}, {}, {}, {}, {}
+local new, lined = holders + waiting == 0, waiting > 0 -- nobody was there; somebody waited
+local deadline = text(now + lease)
+local due, granted, queued, units = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
+local dues, grantees, newcomers = 0, 0, 0          -- how many values are in them
 
-local function whereabouts(id)
-  local token = redis.call("ZSCORE", owner, id)
-  if token then return HELD, tonumber(token) end
-  local place = redis.call("ZSCORE", queue, id)
-  if place then return WAITING, tonumber(place) end
-  return GONE, 0
-end
-
-local function admit_or_queue(id, units)
-  if limit > 0 and units > limit then return TOO_BIG, 0 end
-  local fits = waiting == 0 and holders + extra + units <= limit
-  if not fits and not wait then return REFUSED, 0 end
-  if not fits and max_queue > 0 and waiting >= max_queue then return FULL, 0 end
-
-  due[#due + 1], due[#due + 2] = deadline, id
-  if units > 1 then weights[#weights + 1], weights[#weights + 2] = id, units end
-  if fits then
-    if holders == 0 then fresh[owner] = true end
-    holders, extra = holders + 1, extra + units - 1
-    granted[#granted + 1], granted[#granted + 2] = ticket(), id
-    return HELD, last
-  end
-  if waiting == 0 then fresh[queue] = true end
-  waiting = waiting + 1
-  queued[#queued + 1], queued[#queued + 2] = ticket() - head_start, id
-  return WAITING, last - head_start
-end
-
-for i, id in ipairs(ids) do
-  local state, number
-  if seen[i] then
-    state, number = whereabouts(id)
-    if state ~= GONE then due[#due + 1], due[#due + 2] = deadline, id end
+for i = 10, 9 + count do
+  local id, mine = ARGV[i], tonumber(ARGV[i + count]) or 1
+  local state, number = GONE, nil
+  if seen[i - 9] then
+    state, number = HELD, redis.call("ZSCORE", owner, id)
+    if not number then state, number = WAITING, redis.call("ZSCORE", queue, id) end
+    if not number then state = GONE end
+  elseif limit > 0 and mine > limit then
+    state = TOO_BIG
+  elseif waiting == 0 and holders + extra + mine <= limit then
+    last = last < micros and micros or last + 1
+    state, number = HELD, last
+    holders, extra = holders + 1, extra + mine - 1
+    granted[grantees + 1], granted[grantees + 2] = text(last), id
+    grantees = grantees + 2
+  elseif not wait then
+    state = REFUSED
+  elseif max_queue > 0 and waiting >= max_queue then
+    state = FULL
   else
-    state, number = admit_or_queue(id, tonumber(ARGV[8 + 2 * i]))
+    last = last < micros and micros or last + 1
+    state, number = WAITING, last - head_start
+    waiting = waiting + 1
+    queued[newcomers + 1], queued[newcomers + 2] = text(number), id
+    newcomers = newcomers + 2
   end
-  results[#results + 1], results[#results + 2] = state, number
+  if number then
+    due[dues + 1], due[dues + 2] = deadline, id
+    dues = dues + 2
+    if mine > 1 and not seen[i - 9] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
+  end
+  reply[size + 1], reply[size + 2] = state, tonumber(number) or 0
+  size = size + 2
 end
 
--- warn has the first waiter of another process look again: a deadline comes before all it knows of.
+-- warn has the first waiter of another process look again, if a deadline comes now before all that
+-- it knows of.
 local function warn()
+  local nearest = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
+  if nearest and tonumber(nearest) <= now + lease then return end
   local heads = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES")
   for i = 1, #heads, 2 do
     if string.match(heads[i], "^(.*):") ~= caller then return tell(heads[i], tonumber(heads[i + 1]), 0) end
   end
 end
 
-if #due > 0 then
-  local sooner = waiting > 0 and (not nearest or deadline < nearest)
-  store_counter()
+if dues > 0 then
+  redis.call("SET", counter, text(last), "PXAT", text(horizon))
+  if lined then warn() end
   redis.call("ZADD", timeout, unpack(due))
-  if not nearest then fresh[timeout] = true end -- there may have been none
-  if #weights > 0 then
-    redis.call("HSET", weight, unpack(weights))
-    fresh[weight] = true
+  if new then redis.call("PEXPIREAT", timeout, text(horizon)) end
+  if #units > 0 then
+    weights = weights + redis.call("HSET", weight, unpack(units))
+    redis.call("PEXPIREAT", weight, text(horizon))
   end
-  if extra > stored then store_extra() end
-  if #granted > 0 then redis.call("ZADD", owner, unpack(granted)) end
-  if #queued > 0 then redis.call("ZADD", queue, unpack(queued)) end
-  if sooner then warn() end
+  if grantees > 0 then hold(granted) end
+  if newcomers > 0 then
+    redis.call("ZADD", queue, unpack(queued))
+    if not lined then redis.call("PEXPIREAT", queue, text(horizon)) end
+  end
 end
-return finish(results)
+

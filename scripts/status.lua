@@ -1,14 +1,13 @@
 -- status: what the name looks like now.
 --
--- Returns finish(), with results: limit, declared, pinned (1 or 0), units in use, holders, waiters,
---         us since the head of the line arrived (0: no line), ms until the nearest deadline (-1: none)
+-- Results: limit, declared, pinned (1 or 0), units in use, holders, waiters, us since the head of the
+--         line arrived (0: no line), ms until the nearest deadline (-1: none)
 -- First write: PEXPIREAT or ZREM, and none on a name that is not in use.
-if nearest then keep(0) end
-reap()
-promote()
+if lapsed > 0 then reap() end
+if promote then promote() end
 local head = waiting > 0 and redis.call("ZRANGE", queue, 0, 0, "WITHSCORES")[2]
 local first = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
-return finish({
+for _, number in ipairs({
   limit,
   declared,
   pinned and 1 or 0,
@@ -17,4 +16,8 @@ return finish({
   waiting,
   head and math.max(0, micros - head) or 0,
   first and math.max(0, first - now) or -1,
-})
+}) do
+  size = size + 1
+  reply[size] = number
+end
+

@@ -1,0 +1,30 @@
+-- finish.lua: what every script ends with: who goes next now, the expiry of the keys, and the reply.
+if promote then promote() end
+
+if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", text(declared), "since", text(since)) end
+if holders + waiting == 0 and horizon > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
+  horizon, renew = now + 2 * LINGER, true -- idle again: a long lease is over
+end
+if renew and extra > 0 and holders <= BOUND then -- count again, should a script have been stopped half-way
+  extra = 0
+  for _, units in ipairs(redis.call("HMGET", weight, unpack(redis.call("ZRANGE", owner, 0, -1)))) do
+    extra = extra + (tonumber(units) or 1) - 1
+  end
+end
+if extra ~= stored then store_extra() end
+if renew then
+  for i = 1, 5 do redis.call("PEXPIREAT", KEYS[i], text(horizon)) end
+  redis.call("HSET", meta, "until", text(horizon))
+  if not pinned then redis.call("PEXPIREAT", meta, text(horizon)) end
+end
+
+for client, message in pairs(messages) do
+  redis.pcall("PUBLISH", wake .. client, message .. " " .. owner)
+end
+
+if waiting > 0 then
+  local first = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
+  if first then reply[2] = math.max(0, first - now) end
+end
+for i, number in ipairs(grants) do reply[size + i] = number end
+return reply

@@ -1,0 +1,127 @@
+-- line.lua: what time it is, which limit holds, and who goes next.
+local clock = redis.call("TIME") -- once: before Redis 7.2 it moves while a script runs
+local micros = clock[1] * 1000000 + clock[2]
+local now = math.floor(micros / 1000)
+local last = tonumber(redis.call("GET", counter)) or 0 -- ticket
+local lapsed = redis.call("ZCOUNT", timeout, "-inf", text(now))
+local stored = weights > 0 and tonumber(redis.call("HGET", weight, "extra")) or 0
+local extra = holders > 0 and stored or 0 -- nobody holds, so nothing can be held
+
+-- The newest declaration stands. Each carries the time it was first made, so neither repeating an
+-- old one nor a lost meta can bring back a limit that a later process replaced.
+local pinned, declared = tonumber(known[2]), tonumber(known[3])
+local since = tonumber(ARGV[4])
+if since and since <= 0 then since = micros + since end
+local declares = since and (not declared or since > (tonumber(known[4]) or 0))
+if declares or not declared then declared = tonumber(ARGV[3]) end
+local limit = pinned or declared
+reply[1] = since or 0
+
+-- The keys expire a while after the last deadline in them, at the time "until" in meta. It moves by
+-- so much at once that most calls need not touch it.
+local horizon = tonumber(known[5]) or 0 -- server ms
+local renew = (since or holders + waiting > 0) and horizon < now + lease + LINGER
+if renew then
+  local latest = horizon == 0 and redis.call("ZRANGE", timeout, -1, -1, "WITHSCORES")[2] or now -- meta may be lost
+  horizon = math.max(now + lease, tonumber(latest)) + 2 * LINGER
+end
+
+local function store_extra()
+  stored = extra
+  if extra == 0 then return redis.call("HDEL", weight, "extra") end
+  redis.call("HSET", weight, "extra", text(extra))
+  redis.call("PEXPIREAT", weight, text(horizon))
+end
+
+-- hold stores holders that are counted already: token, id, token, id, ...
+local function hold(granted)
+  if extra > stored then store_extra() end
+  redis.call("ZADD", owner, unpack(granted))
+  if 2 * holders == #granted then redis.call("PEXPIREAT", owner, text(horizon)) end -- it is new
+end
+
+-- remove takes ids, from the first-th on, out of every key. It returns the state of each until now.
+local function remove(ids, first)
+  local units = extra > 0 and redis.call("HMGET", weight, unpack(ids, first))
+  local states = {}
+  for i = first, #ids do
+    local n, state = i - first + 1, GONE
+    if redis.call("ZREM", owner, ids[i]) == 1 then
+      state, holders = HELD, holders - 1
+      if units then extra = extra + 1 - (units[n] or 1) end
+    elseif waiting > 0 and redis.call("ZREM", queue, ids[i]) == 1 then
+      state, waiting = WAITING, waiting - 1
+    end
+    states[n] = state
+  end
+  redis.call("ZREM", timeout, unpack(ids, first))
+  if weights > 0 then redis.call("HDEL", weight, unpack(ids, first)) end
+  if extra ~= stored then store_extra() end
+  return states
+end
+
+-- reap removes ids whose deadline has passed.
+local function reap()
+  local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)
+  remove(ids, 1)
+  if #ids == BOUND then reply[3] = 1 end
+end
+
+local grants, messages = {}, {} -- who was promoted: the caller's, and by client the others'
+local tell, promote
+if waiting > 0 then -- else nothing that this call can do makes anybody next
+
+  -- tell notes that the waiter at place was granted token; token 0: it has to look again.
+  function tell(id, place, token)
+    local client, seq = string.match(id, "^(.*):(%d+)$")
+    if client == caller then
+      grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = tonumber(seq), place, token
+    elseif client then
+      local note = seq .. ":" .. text(place) .. ":" .. text(token)
+      messages[client] = messages[client] and messages[client] .. "," .. note or note
+    end
+  end
+
+  -- promote is the fairness rule: the head of the line goes first, or nobody does. A head that does
+  -- not fit holds up everyone behind it; only one that can never fit leaves the line. It looks at as
+  -- many heads as can fit; where weights differ at few, and at more the more of them fit.
+  function promote()
+    local room, seen, blocked = limit - holders - extra, 0, limit == 0
+    local chunk = weights == 0 and math.max(room, 1) or 1
+    local granted, fitting, oversized = {}, {}, {}
+    while seen < math.min(waiting, BOUND) and (room > 0 or declares) and not blocked do
+      local heads = redis.call("ZRANGE", queue, seen, math.min(seen + chunk, BOUND) - 1, "WITHSCORES")
+      local ids = {}
+      for i = 1, #heads, 2 do ids[#ids + 1] = heads[i] end
+      local units = weights > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+      for i, id in ipairs(ids) do
+        local mine, place = tonumber(units[i]) or 1, tonumber(heads[2 * i])
+        blocked = mine <= limit and mine > room
+        if blocked then break end
+        if mine > limit then
+          oversized[#oversized + 1] = id
+          tell(id, place, 0)
+        else
+          room, last = room - mine, math.max(last + 1, micros)
+          fitting[#fitting + 1] = id
+          granted[#granted + 1], granted[#granted + 2] = text(last), id
+          tell(id, place, last)
+        end
+      end
+      seen, chunk = seen + #ids, 2 * chunk
+    end
+    if #oversized > 0 then
+      waiting = waiting - redis.call("ZREM", queue, unpack(oversized))
+      redis.call("ZREM", timeout, unpack(oversized))
+      redis.call("HDEL", weight, unpack(oversized))
+    end
+    if #fitting > 0 then
+      redis.call("SET", counter, text(last), "PXAT", text(horizon))
+      waiting, holders = waiting - redis.call("ZREM", queue, unpack(fitting)), holders + #fitting
+      extra = limit - room - holders
+      hold(granted)
+    end
+    if seen == BOUND and waiting > 0 and room > 0 and not blocked then reply[3] = 1 end
+  end
+end
+
