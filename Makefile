@@ -10,7 +10,7 @@ SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit lint fmt setup clean help
+.PHONY: test unit lint fmt bench bench-smoke setup clean help
 
 test: setup lint unit ## everything CI checks
 
@@ -24,6 +24,16 @@ lint: $(LINT) ## gofmt, go vet and golangci-lint over every module
 
 fmt: ## gofmt everything
 	gofmt -w .
+
+bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results, ten minutes of a quiet machine
+	cd bench && go run .
+
+bench-smoke: setup bench/node/node_modules ## the same in seconds, for nothing but to see that it runs
+	cd bench && go run . -smoke -out $(CURDIR)/.bin/bench-smoke
+
+# One of the peers is written for node. The bench says so when it leaves it out.
+bench/node/node_modules: bench/node/package-lock.json
+	if command -v npm >/dev/null; then cd bench/node && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules; fi
 
 # The race detector needs a C compiler. Debian may start the package's own service; the tests neither use nor stop it.
 setup: ## install what the tests need and the machine lacks, through apt
@@ -41,7 +51,7 @@ $(LINT):
 	mv $(dir $@)golangci-lint $@
 
 clean: ## remove what make built
-	rm -rf .bin
+	rm -rf .bin bench/node/node_modules
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type job struct {
 type parcel struct {
 	job     job
 	tickets []*ticket
+	closed  bool // it is full, or on its way; guarded by lane.mu
 
 	lone  redis.Cmder
 	text  call            // of lone, if it is a script
@@ -64,34 +66,39 @@ type lane struct {
 	crew *crew
 
 	mu     sync.Mutex
-	open   map[job]*parcel // parcels in queued that have room
-	queued []*parcel       // in the order in which they were begun
+	queued []*parcel // in the order in which they were begun
 	flying int
 	failed error // of the last exchange, nil if it worked: it tells what is behind a silence
 }
 
-func newLane(rdb redis.UniversalClient, crew *crew) *lane {
-	return &lane{rdb: rdb, crew: crew, open: make(map[job]*parcel)}
-}
+func newLane(rdb redis.UniversalClient, crew *crew) *lane { return &lane{rdb: rdb, crew: crew} }
 
 // add puts a ticket into the parcel for its job; a nil ticket makes a parcel that asks for nothing
 // but the script's reaping and promoting.
 func (l *lane) add(j job, t *ticket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.open[j]
-	if p == nil {
-		p = &parcel{job: j}
-		l.open[j] = p
-		l.queued = append(l.queued, p)
-	}
+	p := l.openLocked(j)
 	if t != nil {
 		p.tickets = append(p.tickets, t)
-		if len(p.tickets) == maxIDs {
-			delete(l.open, j)
-		}
+		p.closed = len(p.tickets) == maxIDs
 	}
 	l.launchLocked()
+}
+
+// openLocked returns the parcel for a job that has room, a new one if need be.
+func (l *lane) openLocked(j job) *parcel {
+	v := j.view
+	v.filling = slices.DeleteFunc(v.filling, func(p *parcel) bool { return p.closed })
+	for _, p := range v.filling {
+		if p.job == j {
+			return p
+		}
+	}
+	p := &parcel{job: j}
+	v.filling = append(v.filling, p)
+	l.queued = append(l.queued, p)
+	return p
 }
 
 // addLone queues a command that shares nothing but the round trip.
@@ -157,7 +164,9 @@ func (l *lane) take() *batch {
 		}
 		n := min(len(queued), maxParcels)
 		queued, l.queued = queued[:n:n], queued[n:]
-		clear(l.open)
+		for _, p := range queued {
+			p.closed = true
+		}
 		l.mu.Unlock()
 		if b := newBatch(l, queued); len(b.parcels) > 0 {
 			return b
@@ -293,14 +302,14 @@ func (b *batch) exchange() []response {
 // call returns the script call of a job.
 func (p *parcel) call() call {
 	v, j := p.job.view, p.job
-	space, d := v.client.keyspace, v.client.declared.declare(v.name, j.limit)
+	d := v.client.declared.declare(v.name, j.limit)
 	switch j.script {
 	case acquireScript:
-		return space.acquire(v.keys, d, j.terms, p.tickets)
+		return v.about.acquire(d, j.terms, p.tickets)
 	case releaseScript:
-		return space.release(v.keys, d, j.lease, p.tickets)
+		return v.about.release(d, j.lease, p.tickets)
 	default:
-		return space.refresh(v.keys, d, j.lease, p.tickets)
+		return v.about.refresh(d, j.lease, p.tickets)
 	}
 }
 

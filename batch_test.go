@@ -417,7 +417,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		answers := make(chan response, 1)
 		go func() { // ends with the answer
-			r, err := c.query(t.Context(), c.keyspace.status(c.keyspace.keys("a"), 1))
+			r, err := c.query(t.Context(), c.keyspace.status("a", 1))
 			assert.NoError(t, err)
 			answers <- r
 		}()

@@ -364,7 +364,7 @@ func (c *Client) newView(name string) *view {
 	v := &view{
 		client:  c,
 		name:    name,
-		keys:    c.keyspace.keys(name),
+		about:   c.keyspace.about(name),
 		lane:    c.lane(),
 		tickets: make(map[int64]*ticket),
 	}

@@ -36,9 +36,7 @@ type Ticket struct {
 // Status asks Redis what the semaphore looks like. Leases that are over do not count. Asking declares
 // no limit and leaves nothing behind. A done ctx ends it; the other errors are those of Acquire.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
-	keys := s.client.keyspace.keys(s.name)
-	c := s.client.keyspace.status(keys, s.limit)
-	r, err := s.client.query(ctx, c)
+	r, err := s.client.query(ctx, s.client.keyspace.status(s.name, s.limit))
 	if err != nil {
 		return Status{}, wrap("status", s.name, err)
 	}
@@ -83,8 +81,7 @@ func (s *Semaphore) list(ctx context.Context, key string) iter.Seq2[Ticket, erro
 }
 
 func (s *Semaphore) page(ctx context.Context, key string, after int64) ([]Ticket, error) {
-	space := s.client.keyspace
-	r, err := s.client.query(ctx, space.page(space.keys(s.name), key, after, pageSize))
+	r, err := s.client.query(ctx, s.client.keyspace.about(s.name).page(key, after, pageSize))
 	if err != nil {
 		return nil, err
 	}

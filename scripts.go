@@ -20,7 +20,8 @@ var sources embed.FS
 
 // script is one verb: its text, and the hash by which Redis caches it.
 type script struct {
-	verb, text, hash string
+	verb, text string
+	hash       any // a string, which need not become an any at each call
 }
 
 var (
@@ -42,7 +43,7 @@ func newScript(verb string, files ...string) *script {
 		}
 		text += string(part)
 	}
-	return &script{verb: verb, text: text, hash: redis.NewScript(text).Hash()}
+	return &script{verb, text, redis.NewScript(text).Hash()}
 }
 
 // A script is sent exactly once: one that go-redis re-sends by itself after a lost reply is an
@@ -106,6 +107,18 @@ func (d declaration) sinceArg() any {
 	return d.since
 }
 
+// subject is what all calls about a name begin with: the number of keys, the keys, and who asks.
+type subject []any
+
+func (k keyspace) about(name string) subject {
+	keys := k.keys(name)
+	s := subject{len(keys)}
+	for _, key := range keys {
+		s = append(s, key)
+	}
+	return append(s, k.clientID, k.wakePrefix())
+}
+
 // call is one script to be run: what follows EVALSHA and the hash.
 type call struct {
 	script *script
@@ -113,13 +126,11 @@ type call struct {
 }
 
 // newCall begins the arguments that every script has, with room for more.
-func (k keyspace) newCall(s *script, keys [6]string, d declaration, lease time.Duration, room int) call {
-	args := make([]any, 0, 14+room)
-	args = append(args, "evalsha", s.hash, len(keys))
-	for _, key := range keys {
-		args = append(args, key)
-	}
-	return call{s, append(args, k.clientID, k.wakePrefix(), d.limit, d.sinceArg(), lease.Milliseconds())}
+func (s subject) newCall(run *script, d declaration, lease time.Duration, room int) call {
+	args := make([]any, 0, len(s)+5+room)
+	args = append(args, "evalsha", run.hash)
+	args = append(args, s...)
+	return call{run, append(args, d.limit, d.sinceArg(), lease.Milliseconds())}
 }
 
 // command returns the call for a pipeline; withText sends the script itself, for a server that does
@@ -144,8 +155,8 @@ type terms struct {
 	headStart time.Duration
 }
 
-func (k keyspace) acquire(keys [6]string, d declaration, t terms, tickets []*ticket) call {
-	c := k.newCall(acquireScript, keys, d, t.ttl, 4+2*len(tickets))
+func (s subject) acquire(d declaration, t terms, tickets []*ticket) call {
+	c := s.newCall(acquireScript, d, t.ttl, 4+2*len(tickets))
 	c.args = append(c.args, t.wait, t.maxQueue, t.headStart.Microseconds(), len(tickets))
 	c.addIDs(tickets)
 	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.weight != 1 }) {
@@ -156,14 +167,14 @@ func (k keyspace) acquire(keys [6]string, d declaration, t terms, tickets []*tic
 	return c
 }
 
-func (k keyspace) release(keys [6]string, d declaration, tombstone time.Duration, tickets []*ticket) call {
-	c := k.newCall(releaseScript, keys, d, tombstone, len(tickets))
+func (s subject) release(d declaration, tombstone time.Duration, tickets []*ticket) call {
+	c := s.newCall(releaseScript, d, tombstone, len(tickets))
 	c.addIDs(tickets)
 	return c
 }
 
-func (k keyspace) refresh(keys [6]string, d declaration, ttl time.Duration, tickets []*ticket) call {
-	c := k.newCall(refreshScript, keys, d, ttl, len(tickets))
+func (s subject) refresh(d declaration, ttl time.Duration, tickets []*ticket) call {
+	c := s.newCall(refreshScript, d, ttl, len(tickets))
 	c.addIDs(tickets)
 	return c
 }
@@ -175,14 +186,14 @@ func (c *call) addIDs(tickets []*ticket) {
 }
 
 // status asks as nobody: should it promote somebody, the news goes out by message to all alike.
-func (k keyspace) status(keys [6]string, limit int64) call {
+func (k keyspace) status(name string, limit int64) call {
 	k.clientID = ""
-	return k.newCall(statusScript, keys, declaration{limit, declareNothing}, 0, 0)
+	return k.about(name).newCall(statusScript, declaration{limit, declareNothing}, 0, 0)
 }
 
 // page asks for entries of the owner or queue key whose number is above after.
-func (k keyspace) page(keys [6]string, key string, after int64, count int) call {
-	c := k.newCall(pageScript, keys, declaration{since: declareNothing}, 0, 3)
+func (s subject) page(key string, after int64, count int) call {
+	c := s.newCall(pageScript, declaration{since: declareNothing}, 0, 3)
 	c.args = append(c.args, key, after, count)
 	return c
 }

@@ -366,15 +366,15 @@ func acquiring(d declaration, change func(*terms)) func(*lab, []*ticket) call {
 	if change != nil {
 		change(&t)
 	}
-	return func(l *lab, ids []*ticket) call { return l.space.acquire(l.keys, d, t, ids) }
+	return func(l *lab, ids []*ticket) call { return l.space.about("name").acquire(d, t, ids) }
 }
 
 func releasing(limit int64, tombstone time.Duration) func(*lab, []*ticket) call {
-	return func(l *lab, ids []*ticket) call { return l.space.release(l.keys, known(limit), tombstone, ids) }
+	return func(l *lab, ids []*ticket) call { return l.space.about("name").release(known(limit), tombstone, ids) }
 }
 
 func refreshing(limit int64) func(*lab, []*ticket) call {
-	return func(l *lab, ids []*ticket) call { return l.space.refresh(l.keys, known(limit), time.Minute, ids) }
+	return func(l *lab, ids []*ticket) call { return l.space.about("name").refresh(known(limit), time.Minute, ids) }
 }
 
 func noWait(t *terms) { t.wait = false }
@@ -649,7 +649,7 @@ func TestQuickReleaseIsTheSameRelease(t *testing.T) {
 				for _, s := range []*script{slow, releaseScript} {
 					l := newLab(t, rdb)
 					l.seed(c.seed)
-					call := l.space.release(l.keys, known(3), 0, tickets(c.ids...))
+					call := l.space.about("name").release(known(3), 0, tickets(c.ids...))
 					call.script, call.args[1] = s, s.hash
 					r := l.ask(call, len(c.ids))
 					after := l.snapshot()
@@ -670,7 +670,7 @@ func TestQuickReleaseOfAStrangeKeyChangesNothing(t *testing.T) {
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=1 since=7 until=30s")
 		require.NoError(t, l.rdb.Set(background, l.keys[i], "somebody else's", 0).Err())
 		before, _ := l.existing()
-		assert.ErrorContains(t, l.run(l.space.release(l.keys, known(3), 0, tickets("me:1"))).err, "WRONGTYPE", keyNames[i])
+		assert.ErrorContains(t, l.run(l.space.about("name").release(known(3), 0, tickets("me:1"))).err, "WRONGTYPE", keyNames[i])
 		after, _ := l.existing()
 		assert.Equal(t, before, after, keyNames[i])
 	}
@@ -741,7 +741,7 @@ func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
 		seed: "owner me:1=5 me:2=6 | timeout me:1=20s me:2=20s | counter 6" + meta,
 		ids:  []string{"me:1", "me:2"},
 		call: func(l *lab, ids []*ticket) call {
-			return l.space.refresh(l.keys, known(2), time.Hour, ids)
+			return l.space.about("name").refresh(known(2), time.Hour, ids)
 		},
 		reply: "held 5, held 6",
 		state: "owner me:1=5 me:2=6 | timeout me:1=3600s me:2=3600s | counter 6 | meta declared=2 layout=1 since=7 until=3620s",
@@ -781,7 +781,7 @@ func TestAskingAClientForTheStatusDeclaresNothing(t *testing.T) {
 
 func (l *lab) status(limit int64) Status {
 	l.t.Helper()
-	got := l.run(l.space.status(l.keys, limit))
+	got := l.run(l.space.status("name", limit))
 	require.NoError(l.t, got.err)
 	s, err := decodeStatus("name", got.numbers)
 	require.NoError(l.t, err)
@@ -810,7 +810,7 @@ func TestPagesListInOrderAndNeverSplitAPlace(t *testing.T) {
 		l := newLab(t, rdb)
 		l.seed(seed)
 		page := func(key string, after int64, count int) (out []string) {
-			got := l.run(l.space.page(l.keys, key, after, count))
+			got := l.run(l.space.about("name").page(key, after, count))
 			require.NoError(t, got.err)
 			list, err := decodePage(got.list, key)
 			require.NoError(t, err)
@@ -844,7 +844,7 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=1 since=7 until=80s")
 		l.many("owner", "you", 500, 10, 1)
 		l.many("timeout", "you", 500, 10, 1)
-		refresh := l.space.refresh(l.keys, known(9), time.Minute, tickets("me:1"))
+		refresh := l.space.about("name").refresh(known(9), time.Minute, tickets("me:1"))
 
 		r := l.ask(refresh, 1)
 		assert.Equal(t, "gone, more", r.String(), "who lapsed is not revived, although there was no time to reap it")
@@ -871,7 +871,7 @@ func TestPromotionStopsAtItsBoundAndSaysSo(t *testing.T) {
 		l.many("timeout", "me", 1203, float64(l.now().Add(time.Minute).UnixMilli()), 0)
 		var lines []int
 		for more := true; more; {
-			r := l.ask(l.space.refresh(l.keys, known(5000), 0, nil), 0)
+			r := l.ask(l.space.about("name").refresh(known(5000), 0, nil), 0)
 			lines = append(lines, len(r.grants))
 			for i := 1; i < len(r.grants); i++ {
 				require.Less(t, r.grants[i-1].place, r.grants[i].place)
@@ -900,10 +900,10 @@ func TestLargestCallsWork(t *testing.T) {
 			call call
 			want map[state]int
 		}{
-			{l.space.acquire(l.keys, d, t1, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
-			{l.space.refresh(l.keys, d, time.Minute, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
-			{l.space.release(l.keys, d, time.Minute, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
-			{l.space.acquire(l.keys, d, t1, all), map[state]int{stateGone: maxIDs}},
+			{l.space.about("name").acquire(d, t1, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
+			{l.space.about("name").refresh(d, time.Minute, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
+			{l.space.about("name").release(d, time.Minute, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
+			{l.space.about("name").acquire(d, t1, all), map[state]int{stateGone: maxIDs}},
 		} {
 			got := make(map[state]int)
 			for _, r := range l.ask(c.call, maxIDs).results {
@@ -923,13 +923,13 @@ func TestNumbersNear2To53TravelExactly(t *testing.T) {
 		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
 			" | meta declared=3 layout=1 since=%d until=80s", top-7, top-6, top-5, top-4, top))
 		heard := l.listen()
-		r := l.ask(l.space.release(l.keys, declaration{3, 7}, 0, tickets("me:9")), 1)
+		r := l.ask(l.space.about("name").release(declaration{3, 7}, 0, tickets("me:9")), 1)
 		assert.Equal(t, []grant{{2, top - 6, top - 2}, {3, top - 5, top - 1}}, r.grants)
 		assert.Equal(t, fmt.Sprintf("you 1:%d:%d", int64(top-7), int64(top-3)), heard())
 
-		r = l.ask(l.space.release(l.keys, declaration{3, top}, 0, tickets("you:1")), 1)
+		r = l.ask(l.space.about("name").release(declaration{3, top}, 0, tickets("you:1")), 1)
 		assert.Equal(t, []result{{stateHeld, 0}}, r.results)
-		r = l.ask(l.space.acquire(l.keys, declaration{3, top}, terms{ttl: time.Minute}, tickets("me:4")), 1)
+		r = l.ask(l.space.about("name").acquire(declaration{3, top}, terms{ttl: time.Minute}, tickets("me:4")), 1)
 		assert.Equal(t, []result{{stateHeld, top}}, r.results)
 		assert.Equal(t, int64(top), r.since)
 		for id, want := range map[string]int64{"me:2": top - 2, "me:3": top - 1, "me:4": top} {
@@ -938,7 +938,7 @@ func TestNumbersNear2To53TravelExactly(t *testing.T) {
 			assert.Equal(t, want, int64(score), id)
 		}
 		assert.Equal(t, strconv.Itoa(top), rdb.Get(background, l.keys[3]).Val())
-		got := l.run(l.space.page(l.keys, "owner", top-1, 5))
+		got := l.run(l.space.about("name").page("owner", top-1, 5))
 		require.NoError(t, got.err)
 		page, err := decodePage(got.list, "owner")
 		require.NoError(t, err)
@@ -953,18 +953,18 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 		d := declaration{maxUnits, usedNow}
 		t1 := terms{ttl: time.Minute, wait: true}
 		largest := &ticket{id: "me:1", weight: maxUnits}
-		r := l.ask(l.space.acquire(l.keys, d, t1, append([]*ticket{largest}, tickets("me:2", "me:3")...)), 3)
+		r := l.ask(l.space.about("name").acquire(d, t1, append([]*ticket{largest}, tickets("me:2", "me:3")...)), 3)
 		assert.Equal(t, "held #1, waiting #2, waiting #3, next 60s", ranked(r.String()))
 		s := l.status(1)
 		assert.Equal(t, [2]int64{maxUnits, maxUnits}, [2]int64{s.Limit, s.Used})
-		l.ask(l.space.release(l.keys, d, 0, []*ticket{largest}), 1)
+		l.ask(l.space.about("name").release(d, 0, []*ticket{largest}), 1)
 		assert.Equal(t, int64(2), l.status(1).Used)
 		largest.id, largest.weight = "me:4", maxUnits-1
 		t1.wait = false
-		r = l.ask(l.space.acquire(l.keys, declaration{maxUnits, 1}, t1, []*ticket{largest}), 1)
+		r = l.ask(l.space.about("name").acquire(declaration{maxUnits, 1}, t1, []*ticket{largest}), 1)
 		assert.Equal(t, "refused", r.String())
-		l.ask(l.space.release(l.keys, d, 0, tickets("me:2")), 1)
-		r = l.ask(l.space.acquire(l.keys, declaration{maxUnits, 1}, t1, []*ticket{largest}), 1)
+		l.ask(l.space.about("name").release(d, 0, tickets("me:2")), 1)
+		r = l.ask(l.space.about("name").acquire(declaration{maxUnits, 1}, t1, []*ticket{largest}), 1)
 		assert.Equal(t, "held #1", ranked(r.String()))
 		assert.Equal(t, int64(maxUnits), l.status(1).Used)
 	})
@@ -974,11 +974,11 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 func (l *lab) everyCall() []call {
 	d := declaration{9, usedNow}
 	return []call{
-		l.space.acquire(l.keys, d, terms{ttl: time.Hour, wait: true}, tickets("me:1", "me:9*3")),
-		l.space.release(l.keys, d, time.Hour, tickets("me:1", "me:2")),
-		l.space.refresh(l.keys, d, time.Hour, tickets("me:1", "me:2")),
-		l.space.status(l.keys, 9),
-		l.space.page(l.keys, "owner", 0, 10),
+		l.space.about("name").acquire(d, terms{ttl: time.Hour, wait: true}, tickets("me:1", "me:9*3")),
+		l.space.about("name").release(d, time.Hour, tickets("me:1", "me:2")),
+		l.space.about("name").refresh(d, time.Hour, tickets("me:1", "me:2")),
+		l.space.status("name", 9),
+		l.space.about("name").page("owner", 0, 10),
 	}
 }
 
@@ -1127,17 +1127,17 @@ func (w *walk) step() {
 			d = declaration{w.limit, usedNow}
 		}
 		t := terms{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour}
-		build = func(l *lab, s keyspace, ids []*ticket) call { return s.acquire(l.keys, d, t, ids) }
+		build = func(l *lab, s keyspace, ids []*ticket) call { return s.about("name").acquire(d, t, ids) }
 	case verb < 7:
 		ids = w.oldIDs()
 		tombstone := time.Duration(w.IntN(2)) * time.Minute
-		build = func(l *lab, s keyspace, ids []*ticket) call { return s.release(l.keys, d, tombstone, ids) }
+		build = func(l *lab, s keyspace, ids []*ticket) call { return s.about("name").release(d, tombstone, ids) }
 	case verb < 9:
 		ids = w.oldIDs()
-		build = func(l *lab, s keyspace, ids []*ticket) call { return s.refresh(l.keys, d, time.Minute, ids) }
+		build = func(l *lab, s keyspace, ids []*ticket) call { return s.about("name").refresh(d, time.Minute, ids) }
 	default:
 		build = func(l *lab, s keyspace, _ []*ticket) call {
-			return s.status(l.keys, w.limit)
+			return s.status("name", w.limit)
 		}
 	}
 	var outcomes []string
@@ -1447,12 +1447,12 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		says   string
 		values []any
 	}{
-		{space.acquire(keys, d, terms, light), acquire, weightsToo, []any{"a", "b"}},
-		{space.acquire(keys, d, terms, heavy), acquire, weightsToo, []any{"a", "b", int64(201), int64(1)}},
-		{space.release(keys, d, 106*time.Millisecond, light), map[string]any{"lease": int64(106)}, onlyIDs, []any{"a", "b"}},
-		{space.refresh(keys, d, 107*time.Millisecond, light), map[string]any{"lease": int64(107)}, onlyIDs, []any{"a", "b"}},
-		{space.status(keys, 101), looks(101, map[string]any{"caller": ""}), "", nil},
-		{space.page(keys, "owner", 108, 109), looks(0, map[string]any{"key": "owner", "after": int64(108), "count": 109}), "", nil},
+		{space.about("name").acquire(d, terms, light), acquire, weightsToo, []any{"a", "b"}},
+		{space.about("name").acquire(d, terms, heavy), acquire, weightsToo, []any{"a", "b", int64(201), int64(1)}},
+		{space.about("name").release(d, 106*time.Millisecond, light), map[string]any{"lease": int64(106)}, onlyIDs, []any{"a", "b"}},
+		{space.about("name").refresh(d, 107*time.Millisecond, light), map[string]any{"lease": int64(107)}, onlyIDs, []any{"a", "b"}},
+		{space.status("name", 101), looks(101, map[string]any{"caller": ""}), "", nil},
+		{space.about("name").page("owner", 108, 109), looks(0, map[string]any{"key": "owner", "after": int64(108), "count": 109}), "", nil},
 	} {
 		t.Run(c.call.script.verb, func(t *testing.T) {
 			t.Parallel()
@@ -1498,7 +1498,7 @@ func TestHeaderOfTheKeysIsTrue(t *testing.T) {
 	listed, _, _ = strings.Cut(listed, "-- ARGV")
 	found := regexp.MustCompile(`(?m)^(?:--)?\s+(\d) (\w+)\s+(\w+)`).FindAllStringSubmatch(listed, -1)
 	l := newLab(t, realRedis(t))
-	l.ask(l.space.acquire(l.keys, declaration{3, usedNow}, terms{ttl: time.Minute, wait: true}, tickets("me:1*2", "me:2*2")), 2)
+	l.ask(l.space.about("name").acquire(declaration{3, usedNow}, terms{ttl: time.Minute, wait: true}, tickets("me:1*2", "me:2*2")), 2)
 	require.Len(t, found, len(l.keys))
 	for i, m := range found {
 		assert.Equal(t, strconv.Itoa(i+1), m[1])

@@ -13,10 +13,11 @@ import (
 type view struct {
 	client *Client
 	name   string
-	keys   [6]string
+	about  subject
 	lane   *lane
 
 	appointment appointment // guarded by keeper.mu
+	filling     []*parcel   // in the lane, with room for tickets of this view; guarded by lane.mu
 
 	mu       sync.Mutex
 	tickets  map[int64]*ticket
