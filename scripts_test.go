@@ -411,7 +411,7 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), noWait),
-		reply: "refused, next 20s",
+		reply: "refused",
 	}, {
 		name:  "counts the line before it calls it full",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
@@ -478,7 +478,7 @@ func TestAcquireSentAgainIsTheSameAcquire(t *testing.T) {
 		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=30s | counter 9 | weight extra=2 me:1=3" + meta,
 		ids:   []string{"me:1*3", "me:2"},
 		call:  acquiring(known(3), nil),
-		reply: "held 5, waiting 6, next 60s",
+		reply: "held 5, waiting 6, next 20s",
 		state: "owner me:1=5 | queue me:2=6 | timeout me:1=60s me:2=60s | counter 9 | weight extra=2 me:1=3" + meta,
 	}, {
 		name:  "a holder that would not have waited keeps what it has",
@@ -559,7 +559,7 @@ func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
 		name:  "with the promotion of one unit",
 		seed:  "queue me:1=5 | timeout me:1=20s | counter 9 | weight extra=3" + meta,
 		call:  refreshing(3),
-		reply: "me:1 gets #1 for 5",
+		reply: "me:1 gets #1 for 5, next 20s",
 		state: "owner me:1=#1 | timeout me:1=20s | counter #1" + meta,
 	}})
 }
@@ -578,7 +578,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		seed:  "owner you:1=5 | queue me:1=6 you:2=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7 | weight extra=2 me:1=3 you:1=3" + meta,
 		ids:   []string{"me:1"},
 		call:  releasing(3, 0),
-		reply: "waiting, next 20s",
+		reply: "waiting",
 		state: "owner you:1=5 | queue you:2=7 | timeout you:1=20s you:2=20s | counter 7 | weight extra=2 you:1=3" + meta,
 	}, {
 		name:  "nobody",
@@ -612,7 +612,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		seed:  "owner me:1=5 you:1=6 | queue me:2=7 you:2=8 | timeout me:1=60s me:2=60s you:1=60s you:2=60s | counter 8 | weight extra=1 me:2=2 you:1=2 you:2=3" + meta,
 		ids:   []string{"me:1", "me:2", "me:3"},
 		call:  releasing(3, 20*time.Second),
-		reply: "held, waiting, gone, next 20s",
+		reply: "held, waiting, gone",
 		state: "owner you:1=6 | queue you:2=8 | timeout me:1=20s me:2=20s me:3=20s you:1=60s you:2=60s | counter 8 | weight extra=1 you:1=2 you:2=3" + meta,
 	}, {
 		name:  "an id of an unused name, and leaves a tombstone that expires",
@@ -684,7 +684,7 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 			" | counter 10 | weight extra=5 him:1=2 me:1=6 me:3=2 you:1=2" + meta,
 		ids:   []string{"me:1"},
 		call:  releasing(6, 0),
-		reply: "held, me:2 gets #2 for 7, next 20s",
+		reply: "held, me:2 gets #2 for 7",
 		wake:  "him 1:8:#3, you 1:6:#1,2:9:#4",
 		state: "owner you:1=#1 me:2=#2 him:1=#3 you:2=#4 | queue me:3=10 | timeout him:1=20s me:2=20s me:3=20s you:1=20s you:2=20s" +
 			" | counter #4 | weight extra=2 him:1=2 me:3=2 you:1=2" + meta,
@@ -693,7 +693,7 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 		seed:  "owner me:1=5 you:9=6 | queue you:1=7 me:2=8 | timeout me:1=20s me:2=20s you:1=20s you:9=20s | counter 8 | weight you:1=6" + meta,
 		ids:   []string{"me:1"},
 		call:  releasing(6, 0),
-		reply: "held, next 20s",
+		reply: "held",
 		state: "owner you:9=6 | queue you:1=7 me:2=8 | timeout me:2=20s you:1=20s you:9=20s | counter 8 | weight you:1=6" + meta,
 	}, {
 		name:  "also when a large waiter leaves",
@@ -708,7 +708,7 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 		seed:  "owner me:1=5 you:2=6 you:3=7 | queue me:2=8 | timeout me:1=20s me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=1 since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  releasing(6, 0),
-		reply: "held, next 20s",
+		reply: "held",
 		state: "owner you:2=6 you:3=7 | queue me:2=8 | timeout me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=1 since=7 until=80s",
 	}})
 }
@@ -733,7 +733,7 @@ func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
 		name:  "without ids it only reaps and promotes",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=-10s you:2=20s | counter 6 | weight extra=1 you:1=2" + meta,
 		call:  refreshing(2),
-		reply: "",
+		reply: "next 20s",
 		wake:  "you 2:6:#1",
 		state: "owner you:2=#1 | timeout you:2=20s | counter #1" + meta,
 	}, {

@@ -57,11 +57,12 @@ for i = 10, 9 + count do
   size = size + 2
 end
 
--- warn has the first waiter of another process look again, if a deadline comes now before all that
--- it knows of.
-local function warn()
-  local nearest = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
-  if nearest and tonumber(nearest) <= now + lease then return end
+-- hint tells the caller, if somebody waits, when the nearest deadline is. If that is now before all
+-- that the waiters of other processes know of, the first of them is told to look again.
+local function hint()
+  local nearest = tonumber(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
+  reply[2] = math.max(0, math.min(lease, nearest and nearest - now or lease))
+  if not lined or nearest and nearest <= now + lease then return end
   local heads = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES")
   for i = 1, #heads, 2 do
     if string.match(heads[i], "^(.*):") ~= caller then return tell(heads[i], tonumber(heads[i + 1]), 0) end
@@ -70,7 +71,7 @@ end
 
 if dues > 0 then
   redis.call("SET", counter, text(last), "PXAT", text(horizon))
-  if lined then warn() end
+  if waiting > 0 then hint() end
   redis.call("ZADD", timeout, unpack(due))
   if new then redis.call("PEXPIREAT", timeout, text(horizon)) end
   if #units > 0 then

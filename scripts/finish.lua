@@ -22,9 +22,5 @@ for client, message in pairs(messages) do
   redis.pcall("PUBLISH", wake .. client, message .. " " .. owner)
 end
 
-if waiting > 0 then
-  local first = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
-  if first then reply[2] = math.max(0, first - now) end
-end
 for i, number in ipairs(grants) do reply[size + i] = number end
 return reply

@@ -91,11 +91,9 @@ if waiting > 0 then -- else nothing that this call can do makes anybody next
     local granted, fitting, oversized = {}, {}, {}
     while seen < math.min(waiting, BOUND) and (room > 0 or declares) and not blocked do
       local heads = redis.call("ZRANGE", queue, seen, math.min(seen + chunk, BOUND) - 1, "WITHSCORES")
-      local ids = {}
-      for i = 1, #heads, 2 do ids[#ids + 1] = heads[i] end
-      local units = weights > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
-      for i, id in ipairs(ids) do
-        local mine, place = tonumber(units[i]) or 1, tonumber(heads[2 * i])
+      for i = 1, #heads, 2 do
+        local id, place = heads[i], tonumber(heads[i + 1])
+        local mine = weights > 0 and tonumber(redis.call("HGET", weight, id)) or 1
         blocked = mine <= limit and mine > room
         if blocked then break end
         if mine > limit then
@@ -108,7 +106,7 @@ if waiting > 0 then -- else nothing that this call can do makes anybody next
           tell(id, place, last)
         end
       end
-      seen, chunk = seen + #ids, 2 * chunk
+      seen, chunk = seen + #heads / 2, 2 * chunk
     end
     if #oversized > 0 then
       waiting = waiting - redis.call("ZREM", queue, unpack(oversized))

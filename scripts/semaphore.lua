@@ -21,7 +21,8 @@
 --         5 lease    ms from now on for which an id keeps what this call gives it; 0: it gives nothing
 -- Returns one list of numbers, unless the verb says otherwise:
 --         since    server us at which the caller first declared its limit; 0: it declared nothing
---         next     ms until the nearest deadline: whoever waits looks again then; -1: nobody waits
+--         next     ms until the nearest deadline: whoever waits looks again then; -1: it is not told,
+--                  because nobody waits or who waits knows it already
 --         more     1: work was left over at the bound, call again
 --         results  state, number of each id: HELD its token, WAITING its place, else 0
 --         grants   seq, place, token of each waiter of the caller that this call promoted
