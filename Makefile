@@ -25,7 +25,7 @@ lint: $(LINT) ## gofmt, go vet and golangci-lint over every module
 fmt: ## gofmt everything
 	gofmt -w .
 
-bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results, ten minutes of a quiet machine
+bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results, eight minutes of a quiet machine
 	cd bench && go run .
 
 bench-smoke: setup bench/node/node_modules ## the same in seconds, for nothing but to see that it runs

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// traffic is what clients sent to the server, and what its scripts published. INFO commandstats
+// counts what scripts call as if clients had sent it, and MONITOR tells them apart.
+type traffic struct {
+	Commands  map[string]int // by clients
+	Published map[string]int // by scripts and clients, by channel
+}
+
+func (t traffic) commands() int {
+	var n int
+	for _, c := range t.Commands {
+		n += c
+	}
+	return n
+}
+
+// tap listens to MONITOR.
+type tap struct {
+	conn    net.Conn
+	ended   chan struct{}
+	seen    traffic // until ended: of listen alone
+	failure error   // the same
+}
+
+// listen starts to count. The caller must stop it.
+func (s *server) listen() (*tap, error) {
+	conn, err := net.Dial("tcp", s.addr())
+	if err != nil {
+		return nil, err
+	}
+	t := &tap{conn: conn, ended: make(chan struct{}), seen: traffic{map[string]int{}, map[string]int{}}}
+	in := bufio.NewReader(conn)
+	if _, err = io.WriteString(conn, "MONITOR\r\n"); err == nil {
+		var line string
+		if line, err = in.ReadString('\n'); err == nil && !strings.HasPrefix(line, "+OK") {
+			err = fmt.Errorf("MONITOR: %s", strings.TrimSpace(line))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	go t.read(in) // ends with the connection; stop ends that, and waits
+	return t, nil
+}
+
+// settle is how long what was executed may take to be told.
+const settle = 50 * time.Millisecond
+
+// stop returns what was seen.
+func (t *tap) stop() (traffic, error) {
+	time.Sleep(settle)
+	_ = t.conn.Close() // it is only read from
+	<-t.ended
+	return t.seen, t.failure
+}
+
+func (t *tap) read(in *bufio.Reader) {
+	defer close(t.ended)
+	for {
+		line, err := in.ReadString('\n')
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			t.failure = err
+			return
+		}
+		t.seen.add(line)
+	}
+}
+
+// add counts one line, such as
+//
+//	+1763720000.123456 [0 127.0.0.1:40000] "evalsha" "6f…"
+//	+1763720000.123456 [0 lua] "publish" "fairsem:wake:…" "…"
+func (t traffic) add(line string) {
+	who, what, ok := strings.Cut(line, "] \"")
+	if !ok {
+		return
+	}
+	words := strings.SplitN(what, "\"", 4)
+	command := strings.ToUpper(words[0])
+	if command == "PUBLISH" && len(words) > 2 {
+		t.Published[words[2]]++
+	}
+	if !strings.HasSuffix(who, " lua") {
+		t.Commands[command]++
+	}
+}

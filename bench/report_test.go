@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sample is a section that two contenders ran for two rounds.
+func sample() *section {
+	s := &section{Name: "256", Title: "many goroutines", Columns: []string{"rate", "p50"}}
+	s.add(redislocks, figures{"rate": 100, "p50": 0.002})
+	s.add(fair, figures{"rate": 500, "p50": 0.001})
+	s.add(fair, figures{"rate": 900, "p50": 0.001})
+	s.add(redislocks, figures{"rate": 150, "p50": 0.002})
+	s.inOrder(entries(fair, redislocks))
+	return s
+}
+
+func TestRatiosAreTakenWithinARound(t *testing.T) {
+	assert.Equal(t, []float64{5, 6}, sample().ratio("rate", fair, redislocks))
+	assert.Empty(t, sample().ratio("rate", fair, asynqs), "one was not measured")
+}
+
+func TestTheBestPeerIsTheOneWithTheHighestMedian(t *testing.T) {
+	assert.Equal(t, redislocks, sample().best("rate", locks...))
+	assert.Empty(t, sample().best("rate", semaphores...))
+}
+
+func TestATargetIsJudgedByTheMedian(t *testing.T) {
+	xs := []float64{1, 5, 6}
+	assert.True(t, atLeast(5, "", xs, ratio).Reached)
+	assert.False(t, atLeast(5.1, "", xs, ratio).Reached)
+	assert.True(t, atMost(5, "", xs, ratio).Reached)
+	assert.False(t, atMost(4.9, "", xs, ratio).Reached)
+	assert.Equal(t, "5.00 x (1.00 x to 6.00 x)", atMost(5, "", xs, ratio).Measured)
+}
+
+func TestWhatMustNeverHappenMayNotHappenInAnyRound(t *testing.T) {
+	assert.True(t, none("", []float64{0, 0}).Reached)
+	assert.False(t, none("", []float64{0, 1, 0}).Reached)
+}
+
+func TestATargetWithoutFiguresIsNeitherReachedNorMissed(t *testing.T) {
+	for _, target := range []target{atMost(1, "", nil, ratio), atLeast(1, "", nil, ratio), none("", nil)} {
+		assert.Equal(t, "–", target.verdict())
+	}
+}
+
+func TestTablesShowContendersInTheirOrderAndTargets(t *testing.T) {
+	s := sample()
+	s.Targets = []target{atLeast(5, "at least 5 x redislock", s.ratio("rate", fair, redislocks), ratio)}
+	table := report{Machine: machine{CPU: "a CPU"}, Sections: []*section{s}}.table()
+	for _, line := range []string{
+		"| many goroutines | at least 5 x redislock | 5.50 x (5.00 x to 6.00 x) | yes |",
+		"| contender | per second (least to most) | p50 |",
+		"| fairsem | 700 (500 to 900) | 1.00 ms |",
+		"| redislock | 125 (100 to 150) | 2.00 ms |",
+		"a CPU",
+	} {
+		assert.Contains(t, table, line)
+	}
+	assert.Less(t, strings.Index(table, "| fairsem"), strings.Index(table, "| redislock"))
+}
+
+func TestWhatIsSavedCanBeReadAgain(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "new")
+	require.NoError(t, report{Sections: []*section{sample()}}.save(folder))
+	raw, err := os.ReadFile(filepath.Join(folder, "results.json"))
+	require.NoError(t, err)
+	var r report
+	require.NoError(t, json.Unmarshal(raw, &r))
+	assert.Equal(t, sample().Series, r.Sections[0].Series)
+	assert.FileExists(t, filepath.Join(folder, "table.md"))
+	assert.FileExists(t, filepath.Join(folder, "overview.svg"))
+}
+
+func TestTheOverviewIsWellFormedWhateverWasMeasured(t *testing.T) {
+	odd := &section{Name: "limit 1"}
+	odd.add("<& odd", figures{"rate": 0, "p50": 0, "p99": 0})
+	odd.add(fair, figures{"rate": 0})
+	for _, sections := range [][]*section{nil, {sample()}, {sample(), odd}} {
+		picture := overview(report{Sections: sections})
+		for in := xml.NewDecoder(strings.NewReader(picture)); ; {
+			_, err := in.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+		}
+		assert.NotContains(t, picture, "NaN")
+		assert.NotContains(t, picture, "Inf")
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// figures are what one round of one contender measured, by metric. What was not measured is not in it.
+type figures map[string]float64
+
+// series is one contender in all rounds.
+type series struct {
+	Label  string    `json:"label"`
+	Rounds []figures `json:"rounds"`
+}
+
+// section is what one workload measured.
+type section struct {
+	Name    string   `json:"name"`
+	Title   string   `json:"title"`
+	Columns []string `json:"columns"` // metrics, in the order of the table
+	Series  []series `json:"series"`
+	Targets []target `json:"targets"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+func (s *section) add(label string, f figures) {
+	i := slices.IndexFunc(s.Series, func(x series) bool { return x.Label == label })
+	if i < 0 {
+		i = len(s.Series)
+		s.Series = append(s.Series, series{Label: label})
+	}
+	s.Series[i].Rounds = append(s.Series[i].Rounds, f)
+}
+
+// of returns a metric of a contender, round by round; nil if there is no such contender.
+func (s *section) of(label, metric string) []float64 {
+	for _, x := range s.Series {
+		if x.Label == label {
+			return x.values(metric)
+		}
+	}
+	return nil
+}
+
+func (x series) values(metric string) []float64 {
+	var all []float64
+	for _, f := range x.Rounds {
+		if value, measured := f[metric]; measured {
+			all = append(all, value)
+		}
+	}
+	return all
+}
+
+// best is the peer with the highest median, of those that are given; "" if none was measured.
+func (s *section) best(metric string, peers ...string) string {
+	var best string
+	most := math.Inf(-1)
+	for _, peer := range peers {
+		if m := median(s.of(peer, metric)); m > most {
+			best, most = peer, m
+		}
+	}
+	return best
+}
+
+// ratio divides a metric of one contender by that of another, round by round: only what was measured
+// at about the same time can be compared.
+func (s *section) ratio(metric, of, by string) []float64 {
+	var all []float64
+	above, below := s.of(of, metric), s.of(by, metric)
+	for i := range min(len(above), len(below)) {
+		all = append(all, above[i]/below[i])
+	}
+	return all
+}
+
+// target is what the library wants to reach in a workload, and what it did.
+type target struct {
+	Text     string   `json:"text"`
+	Measured string   `json:"measured"`
+	Value    *float64 `json:"value"` // null: not measured
+	Reached  bool     `json:"reached"`
+}
+
+// atMost judges the median of xs. show prints a number.
+func atMost(bound float64, text string, xs []float64, show func(float64) string) target {
+	return judge(text, xs, show, func(x float64) bool { return x <= bound })
+}
+
+// atLeast is atMost the other way round.
+func atLeast(bound float64, text string, xs []float64, show func(float64) string) target {
+	return judge(text, xs, show, func(x float64) bool { return x >= bound })
+}
+
+func judge(text string, xs []float64, show func(float64) string, good func(float64) bool) target {
+	m := median(xs)
+	if math.IsNaN(m) || math.IsInf(m, 0) {
+		return target{Text: text, Measured: "not measured"}
+	}
+	return target{text, spread(xs, show), &m, good(m)}
+}
+
+// spread is the median and, if there is more than one, the least and the most.
+func spread(xs []float64, show func(float64) string) string {
+	text := show(median(xs))
+	if len(xs) > 1 {
+		text += fmt.Sprintf(" (%s to %s)", show(slices.Min(xs)), show(slices.Max(xs)))
+	}
+	return text
+}
+
+// none is the target that something never happens in any round.
+func none(text string, xs []float64) target {
+	if len(xs) == 0 {
+		return target{Text: text, Measured: "not measured"}
+	}
+	total := sum(xs)
+	return target{text, count(total), &total, total == 0}
+}

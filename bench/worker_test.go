@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// onServer is a bench on a server that other tests use too.
+func onServer(t *testing.T) *bench {
+	process := redistest.SharedServer(t)
+	b := &bench{
+		settings: settings{Rounds: 1, Duration: 100 * time.Millisecond, Smoke: true},
+		server:   &server{process: process, rdb: process.Client()},
+		machine:  machine{Versions: make(map[string]string)},
+		progress: &bytes.Buffer{},
+	}
+	b.scale = b.settings.scale()
+	return b
+}
+
+// A job under contention: every contender is wired up as one that keeps a limit.
+func TestEveryContenderServesItsCallersWithinTheLimit(t *testing.T) {
+	b := onServer(t)
+	for contender := range openers {
+		if contender == pings {
+			continue
+		}
+		t.Run(contender, func(t *testing.T) {
+			w, err := newWorker(job{
+				Contender: contender, Addr: b.server.addr(), Key: t.Name(), Goroutines: 4, Names: 1, Limit: 1, Hold: time.Millisecond, Journal: true,
+			})
+			require.NoError(t, err)
+			o := w.work(window{now(), now() + int64(100*time.Millisecond)})
+			require.NoError(t, w.house.close())
+
+			assert.Positive(t, o.Calls)
+			f := waitFigures(run{job: job{Limit: 1}, window: window{0, now()}, outcomes: []outcome{o}})
+			assert.Equal(t, 1.0, f["most"])
+			if contender == fair { // on a busy machine a peer may fail some of its callers
+				assert.Zero(t, o.Failures, o.Failure)
+				assert.Len(t, o.Visits, o.Calls)
+			}
+		})
+	}
+}
+
+func TestAnUncontendedJobTellsHowLongPairsTake(t *testing.T) {
+	b := onServer(t)
+	for _, contender := range []string{pings, fair} {
+		w, err := newWorker(job{Contender: contender, Addr: b.server.addr(), Key: t.Name(), Goroutines: 3, Limit: unlimited})
+		require.NoError(t, err)
+		win := window{now(), now() + int64(50*time.Millisecond)}
+		o := w.work(win)
+		require.NoError(t, w.house.close())
+
+		f := pairFigures(run{window: win, outcomes: []outcome{o}})
+		assert.Positive(t, f["rate"], contender)
+		assert.Positive(t, f["p50"], contender)
+		assert.LessOrEqual(t, f["p50"], f["p99"], contender)
+		assert.Empty(t, o.Visits)
+	}
+}
+
+func TestCallsBoundWhatACallerDoes(t *testing.T) {
+	w, err := newWorker(job{
+		Contender: fair, Addr: onServer(t).server.addr(), Key: t.Name(), Goroutines: 2, Names: 1, Limit: 1, Calls: 3, Journal: true,
+	})
+	require.NoError(t, err)
+	o := w.work(window{now(), now() + int64(time.Minute)})
+	require.NoError(t, w.house.close())
+	assert.Equal(t, 6, o.Calls)
+}
+
+func TestUnknownContenderIsAnError(t *testing.T) {
+	_, err := newWorker(job{Contender: "nobody"})
+	assert.ErrorContains(t, err, "nobody")
+}
+
+// A race as `make bench` runs it: processes of this binary, the floor beside fairsem.
+func TestARaceMeasuresEveryEntryInEveryRound(t *testing.T) {
+	b := onServer(t)
+	b.Rounds = 2
+	all := entries(pings, fair)
+	all[0].read = waitOnly
+	all[1].apart = true
+	r := contended("a race", "", 2, time.Millisecond, nil)
+	r.entries, r.processes, r.cores = all, 2, together
+	r.read = workFigures
+	r.targets = func(s *section) []target { return []target{none("", s.of(fair, "overtakes"))} }
+
+	s, err := r.run(t.Context(), b)
+
+	require.NoError(t, err)
+	for _, e := range all {
+		assert.Len(t, s.of(e.label, "p50"), 2, e.label)
+		assert.Len(t, s.of(e.label, "cpu"), 2, e.label)
+	}
+	for round, most := range s.of(fair, "most") {
+		assert.LessOrEqual(t, most, 2.0)
+		assert.Positive(t, s.of(fair, "rate")[round])
+	}
+	assert.True(t, s.Targets[0].Reached)
+}
+
+func TestRedisSemaphoreSpeaksTheSameProtocol(t *testing.T) {
+	if why := nodeMissing(); why != "" {
+		t.Skip("redis-semaphore is not tested: " + why)
+	}
+	b := onServer(t)
+	r := contended("node", "", 2, time.Millisecond, []string{nodes})
+	r.processes = 2
+	r.targets = func(*section) []target { return nil }
+
+	s, err := r.run(t.Context(), b)
+
+	require.NoError(t, err)
+	assert.Positive(t, s.of(nodes, "rate")[0])
+	assert.LessOrEqual(t, s.of(nodes, "most")[0], 2.0)
+	assert.Contains(t, b.machine.Versions, nodes[:len("redis-semaphore")])
+}
+
+func TestAWorkerThatFailsSaysWhy(t *testing.T) {
+	c, _, err := muster(t.Context(), []job{{Contender: "nobody"}})
+	assert.ErrorContains(t, err, `no contender "nobody"`)
+	assert.Error(t, c.dismiss())
+}
+
+func TestAWorkerEndsWithItsInput(t *testing.T) {
+	order, err := json.Marshal(job{Contender: pings, Addr: onServer(t).server.addr(), Goroutines: 1})
+	require.NoError(t, err)
+	var out bytes.Buffer
+	assert.Error(t, serve(bytes.NewReader(order), &out), "no window came")
+	assert.JSONEq(t, "{}", out.String(), "it said hello before")
+}
+
+func TestAWorkerEndsWithTheBench(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c, _, err := muster(ctx, []job{{Contender: pings, Addr: onServer(t).server.addr(), Goroutines: 1}})
+	require.NoError(t, err)
+	cancel()
+	assert.Error(t, c.dismiss(), "it was killed")
+}
+
+func TestAHoldEndsOnTimeAndNotBefore(t *testing.T) {
+	at := now() + int64(3*time.Millisecond)
+	holdUntil(at)
+	assert.GreaterOrEqual(t, now(), at)
+	holdUntil(at) // it is over
+}
+
+// What the smaller workloads count on, on a server of their own: they look at all its traffic.
+func TestSmallWorkloadsRunAndJudge(t *testing.T) {
+	for _, study := range []study{{"waiters", lineLengths}, {"idle", idleWaiters}, {"memory", memory}, {"herd", herd}} {
+		t.Run(study.name, func(t *testing.T) {
+			process := redistest.NewServer(t)
+			b := onServer(t)
+			b.server = &server{process: process, rdb: process.Client()}
+			b.waiters, b.handOffs, b.idleTTL, b.processes, b.memoryWaiters = []int{2, 20}, 10, 100*time.Millisecond, 3, 100
+
+			s, err := study.run(t.Context(), b)
+
+			require.NoError(t, err)
+			require.NotEmpty(t, s.Targets)
+			for _, target := range s.Targets {
+				assert.NotNil(t, target.Value, target.Text)
+			}
+			for _, x := range s.Series {
+				for _, column := range s.Columns {
+					if x.Label != "a plain goroutine" {
+						assert.NotEmpty(t, x.values(column), "%s of %s", column, x.Label)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestHeldPermitsAreCountedWhenLost(t *testing.T) {
+	b := onServer(t)
+	b.permits, b.permitFor = 50, 100*time.Millisecond
+	s, err := heldPermits(t.Context(), b)
+	require.NoError(t, err)
+	assert.True(t, s.Targets[1].Reached)
+}
+
+func TestResultsNameNoHostAndNoPath(t *testing.T) {
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	home, err := os.Getwd()
+	require.NoError(t, err)
+	m := newMachine(t.Context(), onServer(t).server)
+	text := report{Machine: m}.table()
+	assert.NotContains(t, strings.Fields(text), host)
+	assert.NotContains(t, text, home)
+	assert.Contains(t, text, m.Redis)
+}
