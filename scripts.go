@@ -25,10 +25,10 @@ type script struct {
 }
 
 var (
-	acquireScript = newScript("acquire", "semaphore", "line", "acquire", "finish")
-	releaseScript = newScript("release", "semaphore", "quick", "line", "release", "finish")
-	refreshScript = newScript("refresh", "semaphore", "line", "refresh", "finish")
-	statusScript  = newScript("status", "semaphore", "line", "status", "finish")
+	acquireScript = newScript("acquire", "semaphore", "limit", "quick_acquire", "line", "acquire", "finish")
+	releaseScript = newScript("release", "semaphore", "quick_release", "limit", "line", "release", "finish")
+	refreshScript = newScript("refresh", "semaphore", "limit", "line", "refresh", "finish")
+	statusScript  = newScript("status", "semaphore", "limit", "line", "status", "finish")
 	pageScript    = newScript("page", "semaphore", "page")
 )
 

@@ -1,30 +1,7 @@
--- line.lua: what time it is, which limit holds, and who goes next.
-local clock = redis.call("TIME") -- once: before Redis 7.2 it moves while a script runs
-local micros = clock[1] * 1000000 + clock[2]
-local now = math.floor(micros / 1000)
-local last = tonumber(redis.call("GET", counter)) or 0 -- ticket
+-- line.lua: who holds, who has lapsed, and who goes next.
 local lapsed = redis.call("ZCOUNT", timeout, "-inf", text(now))
 local stored = weights > 0 and tonumber(redis.call("HGET", weight, "extra")) or 0
 local extra = holders > 0 and stored or 0 -- nobody holds, so nothing can be held
-
--- The newest declaration stands. Each carries the time it was first made, so neither repeating an
--- old one nor a lost meta can bring back a limit that a later process replaced.
-local pinned, declared = tonumber(known[2]), tonumber(known[3])
-local since = tonumber(ARGV[4])
-if since and since <= 0 then since = micros + since end
-local declares = since and (not declared or since > (tonumber(known[4]) or 0))
-if declares or not declared then declared = tonumber(ARGV[3]) end
-local limit = pinned or declared
-reply[1] = since or 0
-
--- The keys expire a while after the last deadline in them, at the time "until" in meta. It moves by
--- so much at once that most calls need not touch it.
-local horizon = tonumber(known[5]) or 0 -- server ms
-local renew = (since or holders + waiting > 0) and horizon < now + lease + LINGER
-if renew then
-  local latest = horizon == 0 and redis.call("ZRANGE", timeout, -1, -1, "WITHSCORES")[2] or now -- meta may be lost
-  horizon = math.max(now + lease, tonumber(latest)) + 2 * LINGER
-end
 
 local function store_extra()
   stored = extra

@@ -1,11 +1,13 @@
 -- semaphore.lua: what every script begins with: the keys, what is sent, and what is there. scripts.go
 -- puts a script together from these files, in this order:
 --
---   semaphore.lua  the keys and how many are in them
---   quick.lua      release only: all there is to do if nobody waits
---   line.lua       time, limit, and who goes next
---   the verb       acquire.lua, release.lua, refresh.lua or status.lua
---   finish.lua     who goes next once more, messages, reply
+--   semaphore.lua      the keys, and how many are in them
+--   quick_release.lua  of a release, all there is to do if nobody waits
+--   limit.lua          what time it is, which limit holds, and when the keys expire
+--   quick_acquire.lua  of an acquire, all there is to do if nobody waits and all fit
+--   line.lua           who has lapsed, and who goes next
+--   the verb           acquire.lua, release.lua, refresh.lua or status.lua
+--   finish.lua         who goes next now, messages, reply
 --
 -- KEYS    1 owner    zset    id -> token: who holds
 --         2 queue    zset    id -> place in line: who waits

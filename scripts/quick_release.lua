@@ -1,5 +1,6 @@
--- quick.lua: a release while nobody waits lets nobody in, so it needs no clock, limit or ticket. Not if
--- weights have to be subtracted, tombstones set, or keys shortened that would outlive a long lease.
+-- quick_release.lua: a release while nobody waits lets nobody in, so it needs no clock, limit or
+-- ticket. Not if weights have to be subtracted, tombstones set, or keys shortened that would outlive a
+-- long lease.
 if waiting + weights + lease == 0 and redis.call("PTTL", counter) <= 4 * LINGER then
   redis.call("ZREM", timeout, unpack(ARGV, 6))
   for i = 6, #ARGV do
