@@ -27,7 +27,7 @@ type script struct {
 var (
 	acquireScript = newScript("acquire", "semaphore", "limit", "quick_acquire", "line", "acquire", "finish")
 	releaseScript = newScript("release", "semaphore", "quick_release", "limit", "line", "release", "finish")
-	refreshScript = newScript("refresh", "semaphore", "limit", "line", "refresh", "finish")
+	refreshScript = newScript("refresh", "semaphore", "limit", "quick_refresh", "line", "refresh", "finish")
 	statusScript  = newScript("status", "semaphore", "limit", "line", "status", "finish")
 	pageScript    = newScript("page", "semaphore", "page")
 )
@@ -57,8 +57,8 @@ func (numbers) NoRetry() bool { return true }
 func (values) NoRetry() bool  { return true }
 
 // maxIDs is how many ids one call carries at the most. Lua can unpack 7999 values, and ZADD needs
-// two an id; 1000 also bounds how long a call keeps the server from others.
-const maxIDs = 1000
+// two an id. It also bounds how long a call keeps the server from others: to 2 or 3 ms.
+const maxIDs = 2000
 
 // maxUnits bounds limits and weights: Lua counts in doubles, which are exact up to here.
 const maxUnits = 1<<53 - 1

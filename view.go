@@ -1,6 +1,7 @@
 package fairsem
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -172,7 +173,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 			v.client.wake.doubt() // a grant, and no message told of it
 		}
 		v.renewLocked(t, sent)
-		v.grantLocked(t, r.number, true)
+		v.heldLocked(t, cmp.Or(t.token, r.number))
 	case r.state == stateWaiting:
 		v.queuedLocked(t, r.number, sent)
 	case t.phase == holding:
@@ -186,6 +187,15 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 			v.dropLocked(t, nil)
 		}
 	}
+}
+
+// heldLocked: t holds. A refresh does not always know the token; an acquire of an id that holds does.
+func (v *view) heldLocked(t *ticket, token int64) {
+	if token == 0 {
+		v.askLocked(t)
+		return
+	}
+	v.grantLocked(t, token, true)
 }
 
 // refusals are the errors of those who neither hold nor wait. Acquire asks again after errGone.
@@ -369,14 +379,14 @@ func (v *view) look(now time.Time) {
 	due := false
 	if !v.deadline.IsZero() && !now.Before(v.deadline) {
 		due, v.deadline = true, time.Time{}
-		v.lookAgainLocked()
 	}
+	over := due
 	for _, t := range v.tickets {
 		v.tendLocked(t, now)
 		due = due || t.renewable() && !now.Before(t.lease.due())
 	}
-	if due {
-		v.refreshAllLocked(now)
+	if due && !v.refreshAllLocked(now) && over {
+		v.lookAgainLocked()
 	}
 	for _, t := range v.tickets {
 		v.planLocked(t.attention())
@@ -385,13 +395,15 @@ func (v *view) look(now time.Time) {
 }
 
 // refreshAllLocked renews every lease that is not quite new, so that all of them are due together
-// from then on.
-func (v *view) refreshAllLocked(now time.Time) {
+// from then on. It reports whether there was any: a refresh reaps and promotes, too.
+func (v *view) refreshAllLocked(now time.Time) (any bool) {
 	for _, t := range v.tickets {
 		if t.renewable() && now.Sub(t.lease.sent) >= t.terms.ttl/6 {
 			v.refreshLocked(t)
+			any = true
 		}
 	}
+	return any
 }
 
 // tendLocked does for one ticket what time or an earlier failure asks for.

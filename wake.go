@@ -127,7 +127,7 @@ func (w *wake) patience(pinged bool) time.Duration {
 	if pinged {
 		return answerTime
 	}
-	return min(max(w.client.ttl/2, answerTime), maxSilence)
+	return min(max(w.client.ttl, answerTime), maxSilence)
 }
 
 // use makes sub the one that doubt and close know. False: the client is closed.

@@ -2,7 +2,7 @@
 -- nobody: who lapsed is gone. With no ids it only reaps and promotes.
 --
 -- ARGV    6.. ids
--- Results: HELD, WAITING or GONE
+-- Results: HELD (without a number if nobody waits), WAITING or GONE
 -- First write: PEXPIREAT or ZREM, so that it works under OOM.
 local ids, due = { unpack(ARGV, 6) }, {}
 redis.call("PEXPIREAT", timeout, text(horizon))

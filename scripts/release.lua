@@ -3,7 +3,7 @@
 -- ARGV    5 lease  as a tombstone: ms for which a late acquire of these ids must find them gone; 0:
 --                  none can come
 --         6.. ids
--- Results: what each id was, HELD, WAITING or GONE, and 0
+-- Results: what each id was, HELD, WAITING or GONE, without a number
 -- First write: ZREM, so that it works under OOM.
 if lapsed > 0 then reap() end
 for _, state in ipairs(remove(ARGV, 6)) do

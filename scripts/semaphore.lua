@@ -5,6 +5,7 @@
 --   quick_release.lua  of a release, all there is to do if nobody waits
 --   limit.lua          what time it is, which limit holds, and when the keys expire
 --   quick_acquire.lua  of an acquire, all there is to do if nobody waits and all fit
+--   quick_refresh.lua  of a refresh, all there is to do if nobody waits and all hold
 --   line.lua           who has lapsed, and who goes next
 --   the verb           acquire.lua, release.lua, refresh.lua or status.lua
 --   finish.lua         who goes next now, messages, reply
@@ -26,7 +27,8 @@
 --         next     ms until the nearest deadline: whoever waits looks again then; -1: it is not told,
 --                  because nobody waits or who waits knows it already
 --         more     1: work was left over at the bound, call again
---         results  state, number of each id: HELD its token, WAITING its place, else 0
+--         results  state, number of each id: HELD its token, WAITING its place, else 0; 0 also
+--                  where the verb does not know the number
 --         grants   seq, place, token of each waiter of the caller that this call promoted
 --
 -- Order of writes: a deadline comes before what it guards and goes after it, nobody is in owner and
