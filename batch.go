@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,13 +72,16 @@ type lane struct {
 
 func newLane(rdb redis.UniversalClient, crew *crew) *lane { return &lane{rdb: rdb, crew: crew} }
 
-// add puts a ticket into the parcel for its job; a nil ticket makes a parcel that asks for nothing
-// but the script's reaping and promoting.
-func (l *lane) add(j job, t *ticket) {
+// add puts tickets into the parcel for their job; without tickets it makes a parcel that asks for
+// nothing but the script's reaping and promoting.
+func (l *lane) add(j job, tickets ...*ticket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.openLocked(j)
-	if t != nil {
+	for _, t := range tickets {
+		if p.closed {
+			p = l.openLocked(j)
+		}
 		p.tickets = append(p.tickets, t)
 		p.closed = len(p.tickets) == maxIDs
 	}
@@ -89,11 +91,19 @@ func (l *lane) add(j job, t *ticket) {
 // openLocked returns the parcel for a job that has room, a new one if need be.
 func (l *lane) openLocked(j job) *parcel {
 	v := j.view
-	v.filling = slices.DeleteFunc(v.filling, func(p *parcel) bool { return p.closed })
+	var found *parcel
+	open := v.filling[:0]
 	for _, p := range v.filling {
-		if p.job == j {
-			return p
+		if !p.closed {
+			open = append(open, p)
+			if p.job == j {
+				found = p
+			}
 		}
+	}
+	v.filling = open
+	if found != nil {
+		return found
 	}
 	p := &parcel{job: j}
 	v.filling = append(v.filling, p)

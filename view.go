@@ -58,11 +58,19 @@ func (v *view) askLocked(t *ticket) {
 	v.submitLocked(t, job{view: v, script: acquireScript, limit: t.limit, terms: t.terms})
 }
 
-func (v *view) refreshLocked(t *ticket) {
-	if !t.busy {
-		t.recheck = false
+// refreshLocked asks about tickets, and renews them, in as few calls as can be. It leaves out those of
+// which an operation has not ended.
+func (v *view) refreshLocked(tickets ...*ticket) {
+	byTTL := make(map[time.Duration][]*ticket, 1)
+	for _, t := range tickets {
+		if !t.busy {
+			t.busy, t.recheck = true, false
+			byTTL[t.terms.ttl] = append(byTTL[t.terms.ttl], t)
+		}
 	}
-	v.submitLocked(t, job{view: v, script: refreshScript, limit: v.limit, lease: t.terms.ttl})
+	for ttl, together := range byTTL {
+		v.lane.add(job{view: v, script: refreshScript, limit: v.limit, lease: ttl}, together...)
+	}
 }
 
 // releaseLocked sends the release of a leaving ticket. Where an acquire of it may still be on its
@@ -84,15 +92,17 @@ func (v *view) submitLocked(t *ticket, j job) {
 	v.lane.add(j, t)
 }
 
-// recheckLocked asks about t, and does so again if the answer that is on its way may be too old.
-func (v *view) recheckLocked(t *ticket) {
-	t.recheck = true
-	v.refreshLocked(t)
+// recheckLocked asks about tickets, and does so again if the answer that is on its way may be too old.
+func (v *view) recheckLocked(tickets ...*ticket) {
+	for _, t := range tickets {
+		t.recheck = true
+	}
+	v.refreshLocked(tickets...)
 }
 
 // lookAgainLocked has the script reap and promote, whoever needs it.
 func (v *view) lookAgainLocked() {
-	v.lane.add(job{view: v, script: refreshScript, limit: v.limit}, nil)
+	v.lane.add(job{view: v, script: refreshScript, limit: v.limit})
 }
 
 func (v *view) moveLocked(t *ticket, to phase) {
@@ -396,14 +406,15 @@ func (v *view) look(now time.Time) {
 
 // refreshAllLocked renews every lease that is not quite new, so that all of them are due together
 // from then on. It reports whether there was any: a refresh reaps and promotes, too.
-func (v *view) refreshAllLocked(now time.Time) (any bool) {
+func (v *view) refreshAllLocked(now time.Time) bool {
+	var old []*ticket
 	for _, t := range v.tickets {
 		if t.renewable() && now.Sub(t.lease.sent) >= t.terms.ttl/6 {
-			v.refreshLocked(t)
-			any = true
+			old = append(old, t)
 		}
 	}
-	return any
+	v.refreshLocked(old...)
+	return len(old) > 0
 }
 
 // tendLocked does for one ticket what time or an earlier failure asks for.
@@ -440,11 +451,13 @@ func (v *view) planLocked(at time.Time) {
 func (v *view) gap() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	var all []*ticket
 	for _, t := range v.tickets {
 		if t.phase == waiting || t.phase == asking && t.busy {
-			v.recheckLocked(t)
+			all = append(all, t)
 		}
 	}
+	v.recheckLocked(all...)
 }
 
 // close gives up all tickets and takes no more. It returns them, for the caller to wait until they
