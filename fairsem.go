@@ -339,7 +339,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 			return nil, err
 		}
 		if v.open(t) {
-			c.announce()
+			c.announce(asked)
 			return t, nil
 		}
 	}
@@ -424,8 +424,7 @@ func (c *Client) report(level slog.Level, message string, args ...any) {
 
 // announce keeps the label of this process in Redis while it has tickets. It is sent along with
 // something else, and nobody waits for it: a label is only for people to read.
-func (c *Client) announce() {
-	now := time.Now()
+func (c *Client) announce(now time.Time) {
 	due := c.labelDue.Load()
 	if now.UnixNano() < due || !c.labelDue.CompareAndSwap(due, now.Add(c.ttl).UnixNano()) {
 		return

@@ -3,6 +3,7 @@ package fairsem
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,19 +13,20 @@ import (
 type Permit struct {
 	ticket *ticket
 	waited time.Duration
-	ctx    permitContext
-	cancel context.CancelCauseFunc
 	until  atomic.Int64 // end of the lease, as time since start
+
+	mu     sync.Mutex
+	over   error           // why the permit has ended; nil: it has not
+	ctx    context.Context // nil until somebody asks for it
+	cancel context.CancelCauseFunc
 }
 
 // start is what the clock of this process is read against where a time must fit into an atomic.
 var start = time.Now()
 
-func newPermit(t *ticket) *Permit {
-	p := &Permit{ticket: t, waited: time.Since(t.asked)}
+func newPermit(t *ticket, now time.Time) *Permit {
+	p := &Permit{ticket: t, waited: now.Sub(t.asked)}
 	p.renew(t.lease)
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.values))
-	p.ctx, p.cancel = permitContext{ctx, p}, cancel
 	return p
 }
 
@@ -46,7 +48,18 @@ func (c permitContext) Err() error {
 // released. Its cause, see [context.Cause], is then [ErrLost] or [ErrReleased]. It carries the values
 // of the context given to Acquire, but not its cancellation: a permit does not end with the request
 // that asked for it.
-func (p *Permit) Context() context.Context { return p.ctx }
+func (p *Permit) Context() context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx == nil {
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.ticket.values))
+		p.ctx, p.cancel = permitContext{ctx, p}, cancel
+		if p.over != nil {
+			cancel(p.over)
+		}
+	}
+	return p.ctx
+}
 
 // ID identifies the permit in Redis. No other permit ever has the same.
 func (p *Permit) ID() string { return p.ticket.id }
@@ -75,10 +88,13 @@ func (p *Permit) Release(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext("release", p.ticket.view.name)
 	}
-	lost := p.ctx.Err() != nil && errors.Is(context.Cause(p.ctx), ErrLost)
-	p.end(ErrReleased)
+	cause := ErrReleased
+	if p.left() <= 0 {
+		cause = ErrLost
+	}
+	cause = p.end(cause)
 	p.ticket.view.leave(p.ticket)
-	if lost {
+	if errors.Is(cause, ErrLost) {
 		return wrap("release", p.ticket.view.name, ErrLost)
 	}
 	return wrap("release", p.ticket.view.name, p.awaitLeft(ctx))
@@ -109,8 +125,12 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 	}
 }
 
-// ended reports whether the context has ended, whatever the clock says.
-func (p *Permit) ended() bool { return p.ctx.Context.Err() != nil }
+// ended returns why the permit has ended, whatever the clock says; nil: it has not.
+func (p *Permit) ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
 
 // left is how long the permit may still be relied on.
 func (p *Permit) left() time.Duration {
@@ -120,5 +140,15 @@ func (p *Permit) left() time.Duration {
 // renew has the context live to the end of the lease.
 func (p *Permit) renew(lease window) { p.until.Store(int64(lease.end().Sub(start))) }
 
-// end ends the context. The first cause stands.
-func (p *Permit) end(cause error) { p.cancel(cause) }
+// end ends the permit and its context, and returns the cause. The first cause stands.
+func (p *Permit) end(cause error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over == nil {
+		p.over = cause
+		if p.cancel != nil {
+			p.cancel(cause)
+		}
+	}
+	return p.over
+}

@@ -70,7 +70,7 @@ func (t *ticket) await(ctx context.Context) error {
 	if t.err != nil {
 		return t.err
 	}
-	if t.permit.ctx.Err() != nil || t.permit.left() < (window{ttl: t.terms.ttl}).margin() {
+	if t.permit.ended() != nil || t.permit.left() < (window{ttl: t.terms.ttl}).margin() {
 		t.view.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
 		return errGone
 	}

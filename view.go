@@ -174,7 +174,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 		v.releaseLocked(t) // what was on its way when its user gave it up
 	case t.phase == leaving:
 		v.dropLocked(t, nil)
-	case t.phase == holding && t.permit.ended():
+	case t.phase == holding && t.permit.ended() != nil:
 		v.leaveLocked(t) // its user was told by the clock
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
@@ -252,14 +252,15 @@ func (v *view) grantedLocked(g grant) {
 // never renewed gets its whole TTL from here on: fresh says that its lease begins with the grant.
 func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 	t.token = token
-	if t.lease.left(time.Now()) < t.lease.margin() || t.noRefresh && !fresh {
+	now := time.Now()
+	if t.lease.left(now) < t.lease.margin() || t.noRefresh && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
 		return
 	}
 	v.moveLocked(t, holding)
 	t.recheck = false
-	t.permit = newPermit(t)
+	t.permit = newPermit(t, now)
 	v.settleLocked(t, nil)
 	v.planLocked(t.attention())
 }
@@ -385,7 +386,7 @@ func (v *view) look(now time.Time) {
 		v.client.forget(v)
 		return
 	}
-	v.client.announce()
+	v.client.announce(now)
 	due := false
 	if !v.deadline.IsZero() && !now.Before(v.deadline) {
 		due, v.deadline = true, time.Time{}
