@@ -88,13 +88,12 @@ func (p *Permit) Release(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext("release", p.ticket.view.name)
 	}
-	cause := ErrReleased
 	if p.left() <= 0 {
-		cause = ErrLost
+		p.end(ErrLost)
 	}
-	cause = p.end(cause)
+	p.end(ErrReleased)
 	p.ticket.view.leave(p.ticket)
-	if errors.Is(cause, ErrLost) {
+	if errors.Is(p.ended(), ErrLost) {
 		return wrap("release", p.ticket.view.name, ErrLost)
 	}
 	return wrap("release", p.ticket.view.name, p.awaitLeft(ctx))
@@ -140,15 +139,15 @@ func (p *Permit) left() time.Duration {
 // renew has the context live to the end of the lease.
 func (p *Permit) renew(lease window) { p.until.Store(int64(lease.end().Sub(start))) }
 
-// end ends the permit and its context, and returns the cause. The first cause stands.
-func (p *Permit) end(cause error) error {
+// end ends the permit and its context. The first cause stands.
+func (p *Permit) end(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over == nil {
-		p.over = cause
-		if p.cancel != nil {
-			p.cancel(cause)
-		}
+	if p.over != nil {
+		return
 	}
-	return p.over
+	p.over = cause
+	if p.cancel != nil {
+		p.cancel(cause)
+	}
 }

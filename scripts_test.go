@@ -1211,16 +1211,16 @@ func (w *walk) step() {
 			d = declaration{w.limit, usedNow}
 		}
 		t := terms{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour}
-		build = func(l *lab, s keyspace, ids []*ticket) call { return s.about("name").acquire(d, t, ids) }
+		build = func(_ *lab, s keyspace, ids []*ticket) call { return s.about("name").acquire(d, t, ids) }
 	case verb < 7:
 		ids = w.oldIDs()
 		tombstone := time.Duration(w.IntN(2)) * time.Minute
-		build = func(l *lab, s keyspace, ids []*ticket) call { return s.about("name").release(d, tombstone, ids) }
+		build = func(_ *lab, s keyspace, ids []*ticket) call { return s.about("name").release(d, tombstone, ids) }
 	case verb < 9:
 		ids = w.oldIDs()
-		build = func(l *lab, s keyspace, ids []*ticket) call { return s.about("name").refresh(d, time.Minute, ids) }
+		build = func(_ *lab, s keyspace, ids []*ticket) call { return s.about("name").refresh(d, time.Minute, ids) }
 	default:
-		build = func(l *lab, s keyspace, _ []*ticket) call {
+		build = func(_ *lab, s keyspace, _ []*ticket) call {
 			return s.status("name", w.limit)
 		}
 	}
