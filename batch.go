@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +15,8 @@ import (
 
 // Many callers, one round trip. Callers leave what they want in a lane. While maxFlying batches are
 // on their way the next one fills, and it leaves the moment one of them is back: an idle client
-// sends at once, a busy one sends few and large batches.
+// sends at once, a busy one sends few and large batches. In a batch there is one call for all who ask
+// the same of a name, and it takes along what is to be given back there.
 
 // maxFlying is how many batches of a lane may be on their way. With one, Redis would idle while the
 // client reads; beyond two, batches only get smaller.
@@ -44,7 +47,8 @@ type job struct {
 type parcel struct {
 	job     job
 	tickets []*ticket
-	closed  bool // it is full, or on its way; guarded by lane.mu
+	back    []*ticket // of an acquire: to be released first, by the same call
+	closed  bool      // it is full, or on its way; guarded by lane.mu
 
 	lone  redis.Cmder
 	text  call            // of lone, if it is a script
@@ -82,10 +86,19 @@ func (l *lane) add(j job, tickets ...*ticket) {
 		if p.closed {
 			p = l.openLocked(j)
 		}
-		p.tickets = append(p.tickets, t)
-		p.closed = len(p.tickets) == maxIDs
+		if p.job == j {
+			p.tickets = append(p.tickets, t)
+		} else {
+			p.back = append(p.back, t)
+		}
+		p.closed = len(p.tickets)+len(p.back) == maxIDs
 	}
 	l.launchLocked()
+}
+
+// takes reports whether the call for j, an acquire, can release what other is to release.
+func (j job) takes(other job) bool {
+	return j.script == acquireScript && other.script == releaseScript && other.lease == 0 && j.limit == other.limit
 }
 
 // openLocked returns the parcel for a job that has room, a new one if need be.
@@ -94,11 +107,17 @@ func (l *lane) openLocked(j job) *parcel {
 	var found *parcel
 	open := v.filling[:0]
 	for _, p := range v.filling {
-		if !p.closed {
-			open = append(open, p)
-			if p.job == j {
-				found = p
-			}
+		if p.closed {
+			continue
+		}
+		open = append(open, p)
+		switch {
+		case found != nil:
+		case p.job == j || p.job.takes(j):
+			found = p
+		case j.takes(p.job):
+			p.job, p.tickets, p.back = j, nil, p.tickets
+			found = p
 		}
 	}
 	v.filling = open
@@ -153,8 +172,10 @@ func (l *lane) launchLocked() {
 }
 
 // fly sends batches until nothing is queued, or until one of them was written off: its place is
-// then taken by another goroutine.
+// then taken by another goroutine. It first lets those run who are about to queue something, too: whoever
+// was granted something by one reply often gives it back at one time.
 func (l *lane) fly() {
+	runtime.Gosched()
 	for b := l.take(); b != nil; b = l.take() {
 		if !b.deliver() {
 			return
@@ -200,7 +221,7 @@ func newBatch(l *lane, queued []*parcel) *batch {
 		if p.lone == nil && !p.board(b.sent) {
 			continue
 		}
-		for _, t := range p.tickets {
+		for _, t := range p.all() {
 			b.patience = min(b.patience, t.terms.ttl/3)
 		}
 		b.parcels = append(b.parcels, p)
@@ -214,8 +235,32 @@ func (p *parcel) board(now time.Time) bool {
 	if len(p.tickets) == 0 {
 		return true // a parcel for the script's own sake
 	}
-	p.tickets = p.job.view.board(p.job.script, p.tickets, now)
+	v := p.job.view
+	p.tickets = v.board(p.job.script, p.tickets, now)
+	if len(p.back) > 0 {
+		p.back = v.board(releaseScript, p.back, now)
+		if len(p.tickets) == 0 {
+			p.job = job{view: v, script: releaseScript, limit: p.job.limit}
+			p.tickets, p.back = p.back, nil
+		}
+	}
 	return len(p.tickets) > 0
+}
+
+// all are the tickets in the order of the script's results, each with the verb that it is there for.
+func (p *parcel) all() iter.Seq2[*script, *ticket] {
+	return func(yield func(*script, *ticket) bool) {
+		for _, t := range p.back {
+			if !yield(releaseScript, t) {
+				return
+			}
+		}
+		for _, t := range p.tickets {
+			if !yield(p.job.script, t) {
+				return
+			}
+		}
+	}
 }
 
 // deliver sends the batch and hands out what came back. False: it was written off meanwhile.
@@ -315,7 +360,7 @@ func (p *parcel) call() call {
 	d := v.client.declared.declare(v.name, j.limit)
 	switch j.script {
 	case acquireScript:
-		return v.about.acquire(d, j.terms, p.tickets)
+		return v.about.acquire(d, j.terms, p.tickets, p.back...)
 	case releaseScript:
 		return v.about.release(d, j.lease, p.tickets)
 	default:

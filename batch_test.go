@@ -90,7 +90,7 @@ func (w *wire) isIdle() {
 	}
 }
 
-// contents tells the verb, the name and the tickets of each command.
+// contents tells the verb, the name and the tickets of each command, with a minus those that an acquire gives back.
 func (f *flight) contents() (all []string) {
 	for _, c := range f.cmds {
 		args := c.Args()
@@ -101,9 +101,17 @@ func (f *flight) contents() (all []string) {
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(args[3].(string), "fairsem:{"), "}:owner")
 		text := s.verb + " " + name + ":"
-		for _, arg := range args[13:] {
+		back := len(args)
+		if s == acquireScript {
+			back -= args[18].(int)
+		}
+		for i, arg := range args[13:] {
 			if id, ok := arg.(string); ok {
-				text += " " + strings.TrimPrefix(id, clientOf(id)+":")
+				sign := ""
+				if 13+i >= back {
+					sign = "-"
+				}
+				text += " " + sign + strings.TrimPrefix(id, clientOf(id)+":")
 			}
 		}
 		all = append(all, text)
@@ -230,7 +238,7 @@ func TestOneCallCarriesAsManyIdsAsLuaCanTake(t *testing.T) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
 		asks(c, "b", 1, CallOptions{})
-		w.carries("acquire b: 2")
+		second := w.carries("acquire b: 2")
 		all := asks(c, "c", maxIDs+1, CallOptions{})
 		first.grantAll(10)
 		next := w.next()
@@ -241,6 +249,18 @@ func TestOneCallCarriesAsManyIdsAsLuaCanTake(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, int64(5000+maxIDs-1), all[maxIDs-1].tokenNow())
 		assert.NotZero(t, all[maxIDs].tokenNow())
+
+		d := asks(c, "d", 1, CallOptions{})[0]
+		w.carries(fmt.Sprintf("acquire d: %d", d.seq)) // with the second, both places are taken
+		for _, ticket := range all[:maxIDs/2] {
+			ticket.view.leave(ticket)
+		}
+		more := asks(c, "c", maxIDs/2+1, CallOptions{})
+		second.grantAll(2)
+		next = w.next()
+		require.Equal(t, 2, len(next.cmds))
+		assert.Equal(t, maxIDs, len(strings.Fields(next.contents()[0]))-2, "what is given back counts, too")
+		assert.Equal(t, fmt.Sprintf("acquire c: %d", more[maxIDs/2].seq), next.contents()[1])
 	})
 }
 
@@ -284,6 +304,116 @@ func TestOnlyEqualJobsShareACall(t *testing.T) {
 		want = append(want, fmt.Sprintf("acquire c: %d", other.seq), fmt.Sprintf("acquire c: %d", try.seq))
 		first.grantAll(10)
 		w.carries(want...)
+	})
+}
+
+// atOnce has both places of the lane taken, does the rest, and returns the batch in which that leaves.
+func (w *wire) atOnce(c *Client, do func(), what ...string) *flight {
+	w.t.Helper()
+	a := asks(c, "busy", 1, CallOptions{})[0]
+	first := w.carries(fmt.Sprintf("acquire busy: %d", a.seq))
+	b := asks(c, "busy", 1, CallOptions{})[0]
+	second := w.carries(fmt.Sprintf("acquire busy: %d", b.seq))
+	do()
+	w.isIdle()
+	first.grantAll(1)
+	f := w.carries(what...)
+	second.grantAll(2)
+	return f
+}
+
+func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		var held, asked []*ticket
+		w.atOnce(c, func() { held = asks(c, "a", 3, CallOptions{}) }, "acquire a: 3 4 5").grantAll(10)
+		leave := func(i int) { held[i].view.leave(held[i]) }
+		ask := func(n int) { asked = append(asked, asks(c, "a", n, CallOptions{})...) }
+
+		f := w.atOnce(c, func() { leave(0); ask(2); leave(1) }, "acquire a: 8 9 -3 -4")
+		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
+		f.end <- nil
+		<-held[0].left
+		<-held[1].left
+		assert.NoError(t, held[0].leftErr)
+		assert.ErrorIs(t, held[1].leftErr, ErrLost)
+		assert.Equal(t, int64(20), asked[0].tokenNow())
+		assert.Equal(t, int64(21), asked[1].tokenNow())
+
+		f = w.atOnce(c, func() { ask(1); leave(2) }, "acquire a: 12 -5")
+		f.grantAll(0)
+		<-held[2].left
+		w.isIdle()
+	})
+}
+
+func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		held := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		other := &Semaphore{client: c, name: "a", limit: 6}
+		f := w.atOnce(c, func() {
+			asks(c, "b", 1, CallOptions{})
+			held.view.leave(held)
+			_, err := c.ask(background, other, 1, true, time.Now())
+			require.NoError(t, err)
+		}, "acquire b: 4", "release a: 1", "acquire a: 5")
+		f.grantAll(0)
+		<-held.left
+	})
+}
+
+// A tombstone lasts as long as the call says, and what is asked for gets another lease.
+func TestReleaseThatLeavesATombstoneGoesAlone(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		unsure := asks(c, "a", 1, CallOptions{})[0]
+		f := w.carries("acquire a: 1")
+		f.cmds[0].SetErr(io.EOF)
+		f.end <- io.EOF
+		w.isIdle()
+		f = w.atOnce(c, func() { unsure.view.leave(unsure); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
+		f.grantAll(0)
+		<-unsure.left
+	})
+}
+
+func TestReleaseIsSentWhenTheAcquireThatTookItAlongIsGivenUp(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		held := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		f := w.atOnce(c, func() {
+			held.view.leave(held)
+			asked := asks(c, "a", 1, CallOptions{})[0]
+			asked.view.leave(asked)
+		}, "release a: 1")
+		f.grantAll(0)
+		<-held.left
+		w.isIdle()
+	})
+}
+
+func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		held := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		var asked *ticket
+		f := w.atOnce(c, func() {
+			held.view.leave(held)
+			asked = asks(c, "a", 1, CallOptions{})[0]
+		}, "acquire a: 4 -1")
+		f.cmds[0].SetErr(io.EOF)
+		f.end <- io.EOF
+		w.isIdle()
+		time.Sleep(lastRetry)
+		again := w.next()
+		require.NotNil(t, again)
+		assert.ElementsMatch(t, []string{"acquire a: 4", "release a: 1"}, again.contents())
+		again.grant(slices.Index(again.contents(), "acquire a: 4"), 20, 1)
+		again.cmds[slices.Index(again.contents(), "release a: 1")].(numbers).SetVal([]int64{1, -1, 0, int64(stateGone), 0})
+		again.end <- nil
+		<-held.left
+		assert.NoError(t, held.leftErr, "the first try has given it back")
+		synctest.Wait()
+		assert.Equal(t, int64(20), asked.tokenNow())
 	})
 }
 

@@ -155,15 +155,17 @@ type terms struct {
 	headStart time.Duration
 }
 
-func (s subject) acquire(d declaration, t terms, tickets []*ticket) call {
-	c := s.newCall(acquireScript, d, t.ttl, 4+2*len(tickets))
-	c.args = append(c.args, t.wait, t.maxQueue, t.headStart.Microseconds(), len(tickets))
+// acquire asks for tickets, after giving others back.
+func (s subject) acquire(d declaration, t terms, tickets []*ticket, back ...*ticket) call {
+	c := s.newCall(acquireScript, d, t.ttl, 5+2*len(tickets)+len(back))
+	c.args = append(c.args, t.wait, t.maxQueue, t.headStart.Microseconds(), len(tickets), len(back))
 	c.addIDs(tickets)
 	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.weight != 1 }) {
 		for _, t := range tickets {
 			c.args = append(c.args, t.weight)
 		}
 	}
+	c.addIDs(back)
 	return c
 }
 

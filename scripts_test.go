@@ -360,13 +360,24 @@ func checkAll(t *testing.T, contracts []contract) {
 	})
 }
 
-// acquiring is an acquire by "me" with a ttl of 60 s.
+// acquiring is an acquire by "me" with a ttl of 60 s. It gives back the ids with a minus, which come first.
 func acquiring(d declaration, change func(*terms)) func(*lab, []*ticket) call {
 	t := terms{ttl: time.Minute, wait: true}
 	if change != nil {
 		change(&t)
 	}
-	return func(l *lab, ids []*ticket) call { return l.space.about("name").acquire(d, t, ids) }
+	return func(l *lab, ids []*ticket) call {
+		var asked, back []*ticket
+		for _, ticket := range ids {
+			if id, found := strings.CutPrefix(ticket.id, "-"); found {
+				ticket.id = id
+				back = append(back, ticket)
+			} else {
+				asked = append(asked, ticket)
+			}
+		}
+		return l.space.about("name").acquire(d, t, asked, back...)
+	}
 }
 
 func releasing(limit int64, tombstone time.Duration) func(*lab, []*ticket) call {
@@ -564,6 +575,54 @@ func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
 	}})
 }
 
+func TestAcquireGivesBackBeforeItAsks(t *testing.T) {
+	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "and so fits",
+		seed:  "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7" + meta,
+		ids:   []string{"-me:1", "-me:2", "me:3", "me:4"},
+		call:  acquiring(known(3), noWait),
+		reply: "held, held, held #1, held #2",
+		state: "owner you:1=7 me:3=#1 me:4=#2 | timeout you:1=20s me:3=60s me:4=60s | counter #2" + meta,
+	}, {
+		name:  "all that was held",
+		seed:  "owner me:1=5 | timeout me:1=20s | counter 7" + meta,
+		ids:   []string{"-me:1", "me:3"},
+		call:  acquiring(known(3), nil),
+		reply: "held, held #1",
+		state: "owner me:3=#1 | timeout me:3=60s | counter #1" + meta,
+	}, {
+		name:  "a holder and nobody, which makes less room",
+		seed:  "owner me:1=5 you:1=6 you:2=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7" + meta,
+		ids:   []string{"-me:1", "-me:2", "me:3", "me:4"},
+		call:  acquiring(known(3), nil),
+		reply: "held, gone, held #1, waiting #2, next 20s",
+		state: "owner you:1=6 you:2=7 me:3=#1 | queue me:4=#2 | timeout you:1=20s you:2=20s me:3=60s me:4=60s | counter #2" + meta,
+	}, {
+		name:  "and who waits already comes first",
+		seed:  "owner me:1=5 you:1=6 you:2=7 | queue you:3=8 me:2=9 | timeout me:1=20s me:2=20s you:1=20s you:2=20s you:3=20s | counter 9" + meta,
+		ids:   []string{"-me:1", "me:3"},
+		call:  acquiring(known(3), nil),
+		reply: "held, waiting #2, next 20s",
+		wake:  "you 3:8:#1",
+		state: "owner you:1=6 you:2=7 you:3=#1 | queue me:2=9 me:3=#2 | timeout me:2=20s you:1=20s you:2=20s you:3=20s me:3=60s | counter #2" + meta,
+	}, {
+		name:  "weights, of both",
+		seed:  "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s | counter 6 | weight extra=1 me:1=2" + meta,
+		ids:   []string{"-me:1", "me:2", "me:3*2"},
+		call:  acquiring(known(3), nil),
+		reply: "held, held #1, waiting #2, next 20s",
+		state: "owner you:1=6 me:2=#1 | queue me:3=#2 | timeout you:1=20s me:2=60s me:3=60s | counter #2 | weight me:3=2" + meta,
+	}, {
+		name:  "a waiter, who does not hold up what comes after it",
+		seed:  "owner you:1=5 you:2=6 | queue me:1=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7 | weight me:1=2" + meta,
+		ids:   []string{"-me:1", "me:2"},
+		call:  acquiring(known(3), nil),
+		reply: "waiting, held #1",
+		state: "owner you:1=5 you:2=6 me:2=#1 | timeout you:1=20s you:2=20s me:2=60s | counter #1" + meta,
+	}})
+}
+
 func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
@@ -646,7 +705,7 @@ func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	acquires := acquiring(known(3), nil)
-	checkShortCut(t, newScript("acquire", "semaphore", "limit", "line", "acquire", "finish"), map[string]contract{
+	checkShortCut(t, acquireTheLongWay(t), map[string]contract{
 		"of one":                          {seed: held + meta, call: acquires, ids: []string{"me:1"}},
 		"of several that just fit":        {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}},
 		"of one too many":                 {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}},
@@ -663,6 +722,16 @@ func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
 		"with a pinned limit":             {seed: held + strings.Replace(meta, "since", "pinned=1 since", 1), call: acquires, ids: []string{"me:1"}},
 		"while paused":                    {seed: held + strings.Replace(meta, "since", "pinned=0 since", 1), call: acquires, ids: []string{"me:1"}},
 		"for which the keys must live on": {seed: held + strings.Replace(meta, "80s", "30s", 1), call: acquires, ids: []string{"me:1"}},
+
+		"that gives one back":                {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
+		"that just fits by what it gives":    {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1", "me:2", "me:3"}},
+		"that would if it were not gone":     {seed: held + meta, call: acquires, ids: []string{"-you:2", "me:1", "me:2", "me:3"}},
+		"that gives back one who was there":  {seed: held + meta, call: acquires, ids: []string{"-you:2", "-you:1", "-you:3", "me:1"}},
+		"that gives back one who will not":   {seed: held + meta, call: acquiring(known(3), noWait), ids: []string{"-you:1", "me:1", "me:2", "me:3", "me:4"}},
+		"that gives back, with a line":       {seed: "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
+		"that gives back, with weights":      {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1*2"}},
+		"that gives back one with a weight":  {seed: held + " | weight extra=1 you:1=2" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
+		"that gives back where nobody holds": {seed: "counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
 	})
 }
 
@@ -684,6 +753,15 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 		"with a newer limit":         {seed: held + strings.Replace(meta, "since=7", "since=6", 1), call: refreshes, ids: []string{"me:1"}},
 		"that the keys must outlive": {seed: held + strings.Replace(meta, "80s", "30s", 1), call: refreshes, ids: []string{"me:1"}},
 	})
+}
+
+// acquireTheLongWay is an acquire that finds its short cut closed.
+func acquireTheLongWay(t *testing.T) *script {
+	t.Helper()
+	const way = "local quick ="
+	require.Equal(t, 1, strings.Count(acquireScript.text, way))
+	text := strings.Replace(acquireScript.text, way, way+" false and", 1)
+	return &script{acquireScript.verb, text, redis.NewScript(text).Hash()}
 }
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
@@ -1200,7 +1278,8 @@ func (w *walk) step() {
 		w.lapse()
 	}
 	verb, caller := w.IntN(10), w.client()
-	var ids []string
+	var ids []string // the first of them are given back
+	given := 0
 	var build func(*lab, keyspace, []*ticket) call
 	d := declaration{w.limit, known(0).since}
 	switch {
@@ -1211,9 +1290,17 @@ func (w *walk) step() {
 			d = declaration{w.limit, usedNow}
 		}
 		t := terms{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour}
-		build = func(_ *lab, s keyspace, ids []*ticket) call { return s.about("name").acquire(d, t, ids) }
+		var back []string
+		if w.IntN(2) == 0 {
+			back = slices.DeleteFunc(w.oldIDs(), func(id string) bool { return slices.Contains(ids, id) })
+		}
+		given, ids = len(back), append(back, ids...)
+		build = func(_ *lab, s keyspace, ids []*ticket) call {
+			return s.about("name").acquire(d, t, ids[given:], ids[:given]...)
+		}
 	case verb < 7:
 		ids = w.oldIDs()
+		given = len(ids)
 		tombstone := time.Duration(w.IntN(2)) * time.Minute
 		build = func(_ *lab, s keyspace, ids []*ticket) call { return s.about("name").release(d, tombstone, ids) }
 	case verb < 9:
@@ -1228,7 +1315,7 @@ func (w *walk) step() {
 	for i, l := range w.labs {
 		space := l.space
 		space.clientID = caller
-		outcomes = append(outcomes, w.call(i, build(l, space, w.tickets(ids)), caller, ids))
+		outcomes = append(outcomes, w.call(i, build(l, space, w.tickets(ids)), caller, ids, given))
 	}
 	assert.Equal(w.t, outcomes[0], outcomes[len(outcomes)-1], "Redis and miniredis differ")
 }
@@ -1283,7 +1370,7 @@ func (w *walk) lapse() {
 }
 
 // call makes a call on the i-th server, checks it, and returns what must be the same on every server.
-func (w *walk) call(i int, c call, caller string, ids []string) string {
+func (w *walk) call(i int, c call, caller string, ids []string, given int) string {
 	w.t.Helper()
 	l, before := w.labs[i], w.states[i]
 	if len(ids) == 0 && c.script == releaseScript {
@@ -1304,7 +1391,7 @@ func (w *walk) call(i int, c call, caller string, ids []string) string {
 	after.mustExpire(w.t)
 	w.checkGrants(i, before, after, r, caller, ids)
 	if c.script != statusScript {
-		w.checkResults(c.script, after, r, ids)
+		w.checkResults(c.script, after, r, ids, given)
 	}
 	outcome := fmt.Sprint(c.script.verb, ids, members(after.owner), members(after.queue))
 	for j := range ids {
@@ -1436,7 +1523,7 @@ func (w *walk) checkGrants(i int, before, after snapshot, r reply, caller string
 	assert.GreaterOrEqual(w.t, counter, w.tokens[i])
 }
 
-func (w *walk) checkResults(s *script, after snapshot, r reply, ids []string) {
+func (w *walk) checkResults(s *script, after snapshot, r reply, ids []string, given int) {
 	w.t.Helper()
 	tokens, places := scores(after.owner), scores(after.queue)
 	for i, id := range ids {
@@ -1444,7 +1531,7 @@ func (w *walk) checkResults(s *script, after snapshot, r reply, ids []string) {
 		_, holds := tokens[id]
 		_, waits := places[id]
 		switch state := r.results[i].state; {
-		case s == releaseScript:
+		case i < given:
 			assert.False(w.t, holds || waits, "%s is still there", id)
 		case state == stateHeld && number == 0 && s == refreshScript:
 			assert.True(w.t, holds && len(after.queue) == 0, id)
@@ -1519,9 +1606,11 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	d := declaration{101, 102}
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
-	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all"
+	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back"
 	terms := terms{103 * time.Millisecond, true, 104, 105 * time.Microsecond}
-	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2}
+	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "back": 0}
+	exchange := maps.Clone(acquire)
+	exchange["back"] = 1
 	looks := func(limit int64, more map[string]any) map[string]any {
 		args := map[string]any{"limit": limit, "since": "", "lease": int64(0)}
 		maps.Copy(args, more)
@@ -1535,6 +1624,8 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	}{
 		{space.about("name").acquire(d, terms, light), acquire, weightsToo, []any{"a", "b"}},
 		{space.about("name").acquire(d, terms, heavy), acquire, weightsToo, []any{"a", "b", int64(201), int64(1)}},
+		{space.about("name").acquire(d, terms, light, &ticket{id: "c", weight: 1}), exchange, weightsToo, []any{"a", "b", "c"}},
+		{space.about("name").acquire(d, terms, heavy, &ticket{id: "c", weight: 3}), exchange, weightsToo, []any{"a", "b", int64(201), int64(1), "c"}},
 		{space.about("name").release(d, 106*time.Millisecond, light), map[string]any{"lease": int64(106)}, onlyIDs, []any{"a", "b"}},
 		{space.about("name").refresh(d, 107*time.Millisecond, light), map[string]any{"lease": int64(107)}, onlyIDs, []any{"a", "b"}},
 		{space.status("name", 101), looks(101, map[string]any{"caller": ""}), "", nil},

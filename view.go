@@ -141,11 +141,11 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) []*ticket {
 func (v *view) answered(p *parcel, r response, sent time.Time) {
 	var rep reply
 	if r.err == nil {
-		rep, r.err = decodeReply(r.numbers, len(p.tickets))
+		rep, r.err = decodeReply(r.numbers, len(p.back)+len(p.tickets))
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, t := range p.tickets {
+	for _, t := range p.all() {
 		t.busy = false
 	}
 	if r.err != nil {
@@ -154,9 +154,11 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 	}
 	v.backoff = 0
 	v.client.declared.learn(v.name, p.job.limit, rep.since)
-	for i, t := range p.tickets {
+	i := 0
+	for verb, t := range p.all() {
 		t.silent, t.cause = time.Time{}, nil
-		v.learnLocked(p.job.script, t, rep.results[i], sent)
+		v.learnLocked(verb, t, rep.results[i], sent)
+		i++
 	}
 	for _, g := range rep.grants {
 		v.grantedLocked(g)
@@ -340,16 +342,16 @@ func (v *view) dropLocked(t *ticket, err error) {
 func (v *view) failedLocked(p *parcel, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
 	v.client.report(slog.LevelDebug, "fairsem: operation failed", "name", v.name, "verb", p.job.script.verb, "error", err)
-	for _, t := range p.tickets {
+	for verb, t := range p.all() {
 		if t.phase == gone {
 			continue
 		}
 		t.cause = err
 		if !refused(err) {
 			t.unsure = true
-			t.undone = t.undone || p.job.script == releaseScript
+			t.undone = t.undone || verb == releaseScript
 		}
-		if !transient(err) && p.job.script != refreshScript {
+		if !transient(err) && verb != refreshScript {
 			v.settleLocked(t, advise(err))
 			v.dropLocked(t, advise(err))
 		}

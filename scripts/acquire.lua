@@ -1,20 +1,21 @@
 -- acquire: permits, or places in line, for a batch of ids. An id that is known already gets the
 -- same answer again, keeps its place and has its lease renewed: any number of deliveries are one
--- grant, and the answer to each is worth a whole lease.
+-- grant, and the answer to each is worth a whole lease. Before that it gives other ids back: a busy
+-- client has both to say at once, and one call is cheaper than two.
 --
 -- ARGV    6 wait        1: who does not fit joins the line; 0: is REFUSED
 --         7 max_queue   most waiters there may be, else FULL; 0: any number
 --         8 head_start  us by which to queue ahead of now
---         9 count       how many ids follow
---         10.. ids, then, if any of them weighs more than 1, the weights of all
--- Results: HELD, WAITING, REFUSED, FULL, TOO_BIG (weight above the limit), or GONE (given up before
---         this call arrived)
--- First write: SET, refused under OOM, unless something had lapsed.
+--         9 count       how many ids it asks for
+--         10 back       how many ids it gives back
+--         11.. ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back
+-- Results: of what it gives back, as release.lua has them; then HELD, WAITING, REFUSED, FULL, TOO_BIG
+--         (weight above the limit), or GONE (given up before this call arrived)
+-- First write: SET, refused under OOM, unless something had lapsed or is given back.
 local wait, max_queue, head_start = ARGV[6] == "1", tonumber(ARGV[7]), tonumber(ARGV[8])
-local count = tonumber(ARGV[9])
-local seen = redis.call("ZMSCORE", timeout, unpack(ARGV, 10, 9 + count))
 
 if lapsed > 0 then reap() end
+if back > 0 then give_back(#ARGV - back + 1) end
 if promote then promote() end -- who waits comes before who asks
 
 local new, lined = holders + waiting == 0, waiting > 0 -- nobody was there; somebody waited
@@ -22,10 +23,10 @@ local deadline = text(now + lease)
 local due, granted, queued, units = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
 local dues, grantees, newcomers = 0, 0, 0          -- how many values are in them
 
-for i = 10, 9 + count do
-  local id, mine = ARGV[i], tonumber(ARGV[i + count]) or 1
+for i = 11, 10 + count do
+  local id, mine = ARGV[i], weighed and tonumber(ARGV[i + count]) or 1
   local state, number = GONE, nil
-  if seen[i - 9] then
+  if seen[i - 10] then
     state, number = HELD, redis.call("ZSCORE", owner, id)
     if not number then state, number = WAITING, redis.call("ZSCORE", queue, id) end
     if not number then state = GONE end
@@ -51,7 +52,7 @@ for i = 10, 9 + count do
   if number then
     due[dues + 1], due[dues + 2] = deadline, id
     dues = dues + 2
-    if mine > 1 and not seen[i - 9] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
+    if mine > 1 and not seen[i - 10] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
   end
   reply[size + 1], reply[size + 2] = state, tonumber(number) or 0
   size = size + 2

@@ -37,6 +37,14 @@ local function remove(ids, first)
   return states
 end
 
+-- give_back removes the ids in ARGV from the first-th on, for their owner, and tells what they were.
+local function give_back(first)
+  for _, state in ipairs(remove(ARGV, first)) do
+    reply[size + 1], reply[size + 2] = state, 0
+    size = size + 2
+  end
+end
+
 -- reap removes ids whose deadline has passed.
 local function reap()
   local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)

@@ -6,10 +6,7 @@
 -- Results: what each id was, HELD, WAITING or GONE, without a number
 -- First write: ZREM, so that it works under OOM.
 if lapsed > 0 then reap() end
-for _, state in ipairs(remove(ARGV, 6)) do
-  reply[size + 1], reply[size + 2] = state, 0
-  size = size + 2
-end
+give_back(6)
 if lease > 0 then
   local due = {}
   for i = 6, #ARGV do due[#due + 1], due[#due + 2] = text(now + lease), ARGV[i] end

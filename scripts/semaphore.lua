@@ -4,7 +4,7 @@
 --   semaphore.lua      the keys, and how many are in them
 --   quick_release.lua  of a release, all there is to do if nobody waits
 --   limit.lua          what time it is, which limit holds, and when the keys expire
---   quick_acquire.lua  of an acquire, all there is to do if nobody waits and all fit
+--   quick_acquire.lua  of an acquire, all there is to do if nobody waits and all fit; it may give back, too
 --   quick_refresh.lua  of a refresh, all there is to do if nobody waits and all hold
 --   line.lua           who has lapsed, and who goes next
 --   the verb           acquire.lua, release.lua, refresh.lua or status.lua
