@@ -1,73 +1,284 @@
-package fairsem_test
+package fairsem
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// Each pair is an Acquire and a Release. BenchmarkTwoPings is the floor: two round trips, nothing done.
+// The paths that the bench module compares with other libraries, alone, for benchstat:
 //
-//	go test -run '^$' -bench . -count 6 . | tee new.txt && benchstat new.txt
+//	go test -run '^$' -bench . -count 6 . | tee new.txt && benchstat old.txt new.txt
+//
+// Each pair is an Acquire and a Release. BenchmarkTwoPings is the floor: two round trips, nothing done.
+// Beside the time: redis-us/op is all the processor time that the server used, script-us/op the part of
+// it inside scripts, and calls/op the number of them. These are steadier than the time on a noisy machine.
+
+// server begins to watch the server. What it returns reports what an operation cost there.
+func server(b *testing.B) (report func()) {
+	rdb := benchRedis(b)
+	look := func() (cpu, calls, inside float64) {
+		for line := range strings.Lines(rdb.Info(b.Context(), "cpu", "commandstats").Val()) {
+			var seconds float64
+			if n, _ := fmt.Sscanf(line, "used_cpu_user:%f", &seconds); n == 1 {
+				cpu += 1e6 * seconds
+			}
+			if n, _ := fmt.Sscanf(line, "used_cpu_sys:%f", &seconds); n == 1 {
+				cpu += 1e6 * seconds
+			}
+			_, _ = fmt.Sscanf(line, "cmdstat_evalsha:calls=%f,usec=%f", &calls, &inside)
+		}
+		return cpu, calls, inside
+	}
+	cpu, calls, inside := look()
+	return func() {
+		n := float64(b.N)
+		cpuNow, callsNow, insideNow := look()
+		b.ReportMetric((cpuNow-cpu)/n, "redis-us/op")
+		b.ReportMetric((callsNow-calls)/n, "calls/op")
+		b.ReportMetric((insideNow-inside)/n, "script-us/op")
+	}
+}
 
 func BenchmarkTwoPings(b *testing.B) {
-	rdb := benchClient(b)
+	rdb := benchRedis(b)
+	defer server(b)()
 	for b.Loop() {
 		rdb.Ping(b.Context())
 		rdb.Ping(b.Context())
 	}
 }
+
+// Two scripts that do nothing: what of a pair is the price of scripts as such.
+func BenchmarkTwoEmptyScripts(b *testing.B) {
+	rdb := benchRedis(b)
+	empty := redis.NewScript("return {1, 2, 3}")
+	if err := empty.Load(b.Context(), rdb).Err(); err != nil {
+		b.Fatal(err)
+	}
+	keys := keyspace{"fairsem", uuidLike}.keys(b.Name())
+	defer server(b)()
+	for b.Loop() {
+		for range 2 {
+			if err := empty.EvalSha(b.Context(), rdb, keys[:], uuidLike, "fairsem:wake:", ample, 1, 10000, uuidLike).Err(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+const ample = 1 << 40 // a limit that nobody meets
 
 func BenchmarkPairAlone(b *testing.B) {
-	pair := pairs(b, 1<<40)
+	s := benchSemaphore(b, b.Name(), ample)
 	b.ReportAllocs()
+	defer server(b)()
 	for b.Loop() {
-		pair(b.Context())
+		pair(b, s)
 	}
 }
 
-func BenchmarkPair256Goroutines(b *testing.B) { parallelPairs(b, 1<<40, 256) }
+func BenchmarkPair256Goroutines(b *testing.B) { parallelPairs(b, 256, ample, 1) }
 
-func BenchmarkPairContendedLimit4(b *testing.B) { parallelPairs(b, 4, 64) }
+func BenchmarkPair1024GoroutinesOn100Names(b *testing.B) { parallelPairs(b, 1024, ample, 100) }
 
-func parallelPairs(b *testing.B, limit int64, goroutines int) {
-	pair := pairs(b, limit)
+func BenchmarkPairContendedLimit4(b *testing.B) { parallelPairs(b, 64, 4, 1) }
+
+func BenchmarkPairContendedLimit1(b *testing.B) { parallelPairs(b, 64, 1, 1) }
+
+// parallelPairs has goroutines share a client, and as many names.
+func parallelPairs(b *testing.B, goroutines int, limit int64, names int) {
+	semaphores := make([]*Semaphore, names)
+	c := benchClient(b)
+	for i := range semaphores {
+		semaphores[i] = onClient(b, c, fmt.Sprint(b.Name(), i), limit)
+	}
 	b.ReportAllocs()
-	b.SetParallelism(goroutines / 2) // times GOMAXPROCS, which is 2 where this was written
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			pair(b.Context())
-		}
-	})
+	share(b, goroutines, func(worker int) { pair(b, semaphores[worker%names]) })
 }
 
-// pairs returns a function that acquires and releases one unit.
-func pairs(b *testing.B, limit int64) func(context.Context) {
-	c, err := fairsem.New(benchClient(b), fairsem.Options{})
+// share has workers do b.N things between them.
+func share(b *testing.B, workers int, do func(worker int)) {
+	var all sync.WaitGroup
+	report := server(b)
+	b.ResetTimer()
+	for worker := range workers {
+		n := (b.N + worker) / workers
+		all.Go(func() {
+			for range n {
+				do(worker)
+			}
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	report()
+}
+
+// Two clients, each of which waits while the other holds: every grant comes by message.
+func BenchmarkHandOffBetweenClients(b *testing.B) {
+	semaphores := []*Semaphore{benchSemaphore(b, b.Name(), 1), benchSemaphore(b, b.Name(), 1)}
+	share(b, len(semaphores), func(worker int) { pair(b, semaphores[worker]) })
+}
+
+// What a grant costs must not depend on how many wait for it.
+func BenchmarkHandOffInALine(b *testing.B) {
+	for _, waiters := range []int{10, 1000, 100_000} {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
+			s := benchSemaphore(b, b.Name(), 1)
+			ctx, cancel := context.WithCancel(b.Context())
+			granted := make(chan *Permit)
+			var all sync.WaitGroup
+			for range waiters {
+				all.Go(func() { // ends with ctx
+					for p, err := s.Acquire(ctx, 1); err == nil; p, err = s.Acquire(ctx, 1) {
+						granted <- p
+					}
+				})
+			}
+			awaitLine(b, s, waiters-1)
+			report := server(b)
+			for b.Loop() {
+				if err := (<-granted).Release(ctx); err != nil {
+					b.Fatal(err)
+				}
+			}
+			report()
+			cancel()
+			go func() { all.Wait(); close(granted) }() // ends with the waiters
+			for p := range granted {
+				_ = p.Release(b.Context())
+			}
+		})
+	}
+}
+
+func awaitLine(b *testing.B, s *Semaphore, n int) {
+	for {
+		switch st, err := s.Status(b.Context()); {
+		case err != nil:
+			b.Fatal(err)
+		case st.Waiting >= int64(n):
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// One renewal of 10 000 permits: at a TTL of 10 s a client does that 0.3 times a second.
+func BenchmarkRefreshOf10000Permits(b *testing.B) {
+	l := newLab(b, benchRedis(b))
+	var ids []string
+	for i := range 10_000 {
+		ids = append(ids, uuidLike+strconv.Itoa(i))
+	}
+	calls := func(make func(...*ticket) call) (all []call) {
+		for some := range slices.Chunk(tickets(ids...), maxIDs) {
+			all = append(all, make(some...))
+		}
+		return all
+	}
+	d, about := known(ample), l.space.about("name")
+	run := func(calls []call) {
+		for _, c := range calls {
+			if r := l.run(c); r.err != nil {
+				b.Fatal(r.err)
+			}
+		}
+	}
+	run(calls(func(t ...*ticket) call { return about.acquire(d, terms{ttl: time.Hour}, t) }))
+	refreshes := calls(func(t ...*ticket) call { return about.refresh(d, time.Hour, t) })
+	defer server(b)()
+	for b.Loop() {
+		time.Sleep(time.Millisecond) // a lease is renewed in another millisecond, or the short cut is not taken
+		run(refreshes)
+	}
+}
+
+const uuidLike = "01234567-89ab-cdef-0123-456789abcdef:"
+
+// What a waiter takes in Redis, and in its process beside its goroutine's stack.
+func BenchmarkMemoryOfAWaiter(b *testing.B) {
+	const waiters = 20_000
+	rdb := benchRedis(b)
+	var inRedis, inGo float64
+	for b.Loop() {
+		s := benchSemaphore(b, b.Name(), 1)
+		if _, err := s.Acquire(b.Context(), 1); err != nil {
+			b.Fatal(err)
+		}
+		before := liveHeap()
+		ctx, cancel := context.WithCancel(b.Context())
+		var all sync.WaitGroup
+		for range waiters {
+			all.Go(func() { _, _ = s.Acquire(ctx, 1) }) // ends with ctx
+		}
+		awaitLine(b, s, waiters)
+		inGo += float64(liveHeap()-before) / waiters
+		for _, key := range s.client.keyspace.keys(s.name) {
+			inRedis += float64(rdb.MemoryUsage(b.Context(), key, 0).Val()) / waiters // 0: count every element
+		}
+		cancel()
+		all.Wait()
+		if err := s.client.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(inRedis/float64(b.N), "redis-B/waiter")
+	b.ReportMetric(inGo/float64(b.N), "go-B/waiter")
+}
+
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func pair(b *testing.B, s *Semaphore) {
+	p, err := s.Acquire(b.Context(), 1)
+	if err == nil {
+		err = p.Release(b.Context())
+	}
+	if err != nil {
+		b.Error(err)
+	}
+}
+
+// benchSemaphore is a semaphore of a client of its own.
+func benchSemaphore(b *testing.B, name string, limit int64) *Semaphore {
+	return onClient(b, benchClient(b), name, limit)
+}
+
+func onClient(b *testing.B, c *Client, name string, limit int64) *Semaphore {
+	s, err := c.Semaphore(name, limit)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func benchClient(b *testing.B) *Client {
+	c, err := New(benchRedis(b), Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	s, err := c.Semaphore(b.Name(), limit)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return func(ctx context.Context) {
-		p, err := s.Acquire(ctx, 1)
-		if err == nil {
-			err = p.Release(ctx)
-		}
-		if err != nil {
-			b.Error(err)
-		}
-	}
+	return c
 }
 
-func benchClient(b *testing.B) *redis.Client {
+func benchRedis(b *testing.B) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.SharedServer(b).Addr()})
 	b.Cleanup(func() { _ = rdb.Close() })
 	return rdb
