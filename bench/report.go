@@ -27,13 +27,17 @@ func (r report) save(folder string) error {
 	if err != nil {
 		return err
 	}
+	picture, err := overview(r)
+	if err != nil {
+		return err
+	}
 	write := func(name string, content []byte) error {
 		return os.WriteFile(filepath.Join(folder, name), append(content, '\n'), 0o644)
 	}
 	return errors.Join(
 		write("results.json", raw),
 		write("table.md", []byte(r.table())),
-		write("overview.svg", []byte(overview(r))),
+		write("overview.svg", picture),
 	)
 }
 
