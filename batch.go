@@ -48,6 +48,7 @@ type parcel struct {
 	job     job
 	tickets []*ticket
 	back    []*ticket // of an acquire: to be released first, by the same call
+	holds   bool      // all of the tickets do, as it is sent
 	closed  bool      // it is full, or on its way; guarded by lane.mu
 
 	lone  redis.Cmder
@@ -236,9 +237,9 @@ func (p *parcel) board(now time.Time) bool {
 		return true // a parcel for the script's own sake
 	}
 	v := p.job.view
-	p.tickets = v.board(p.job.script, p.tickets, now)
+	p.tickets, p.holds = v.board(p.job.script, p.tickets, now)
 	if len(p.back) > 0 {
-		p.back = v.board(releaseScript, p.back, now)
+		p.back, _ = v.board(releaseScript, p.back, now)
 		if len(p.tickets) == 0 {
 			p.job = job{view: v, script: releaseScript, limit: p.job.limit}
 			p.tickets, p.back = p.back, nil
@@ -364,7 +365,7 @@ func (p *parcel) call() call {
 	case releaseScript:
 		return v.about.release(d, j.lease, p.tickets)
 	default:
-		return v.about.refresh(d, j.lease, p.tickets)
+		return v.about.refresh(d, j.lease, p.holds, p.tickets)
 	}
 }
 

@@ -197,7 +197,7 @@ func BenchmarkRefreshOf10000Permits(b *testing.B) {
 		}
 	}
 	run(calls(func(t ...*ticket) call { return about.acquire(d, terms{ttl: time.Hour}, t) }))
-	refreshes := calls(func(t ...*ticket) call { return about.refresh(d, time.Hour, t) })
+	refreshes := calls(func(t ...*ticket) call { return about.refresh(d, time.Hour, true, t) })
 	defer server(b)()
 	for b.Loop() {
 		time.Sleep(time.Millisecond) // a lease is renewed in another millisecond, or the short cut is not taken

@@ -56,7 +56,7 @@ func (d *declarations) learn(name string, limit, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := handle{name, limit}
-	if use, _ := d.findLocked(h); use.server == 0 {
+	if use, known := d.findLocked(h); known && use.server == 0 {
 		use.server = server
 		d.rememberLocked(h, use)
 	}

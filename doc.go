@@ -56,10 +56,10 @@
 //	fairsem:{name}:weight   hash    permit id -> weight, where it is not 1
 //	fairsem:{name}:meta     hash    layout version, limit, when the keys expire
 //
-// and one for each process, fairsem:client:<client id>, its label. They are changed by scripts only,
-// each of which begins by removing whose deadline has passed and ends by promoting the head of the
-// line while it fits. That end is the fairness rule; it is the function promote in
-// scripts/semaphore.lua.
+// and one for each process, fairsem:client:<client id>, its label. They are changed by scripts only.
+// Each begins by removing whose deadline has passed and ends by promoting the head of the line while it
+// fits; that is the fairness rule, the function promote in scripts/line.lua. Where nobody waits and
+// there is room, scripts skip both, for then they change nothing that matters to anybody.
 //
 // # Time
 //

@@ -175,8 +175,10 @@ func (s subject) release(d declaration, tombstone time.Duration, tickets []*tick
 	return c
 }
 
-func (s subject) refresh(d declaration, ttl time.Duration, tickets []*ticket) call {
-	c := s.newCall(refreshScript, d, ttl, len(tickets))
+// refresh renews tickets. The answer need not tell the tokens of those of which they are known.
+func (s subject) refresh(d declaration, ttl time.Duration, known bool, tickets []*ticket) call {
+	c := s.newCall(refreshScript, d, ttl, 1+len(tickets))
+	c.args = append(c.args, known)
 	c.addIDs(tickets)
 	return c
 }
@@ -223,7 +225,7 @@ type result struct {
 // grant says that the waiter at place holds token. Token 0: it has to look again.
 type grant struct{ seq, place, token int64 }
 
-// reply is what finish() in semaphore.lua returns, as one list of numbers.
+// reply is what finish.lua returns, as one list of numbers.
 type reply struct {
 	since   int64         // when this client first used the limit that was sent
 	next    time.Duration // until the nearest deadline; negative: nobody waits

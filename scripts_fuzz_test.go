@@ -12,7 +12,7 @@ import (
 
 // Whatever arrives from the network must not bring the client down, nor make it believe in more than was said.
 
-// wakeMessage is what tell() and finish() in semaphore.lua make.
+// wakeMessage is what tell() in line.lua and finish.lua make.
 func wakeMessage(ownerKey string, grants []grant) string {
 	var notes []string
 	for _, g := range grants {

@@ -109,7 +109,7 @@ func (t *ticket) attention() time.Time {
 func (t *ticket) isGone() bool {
 	select {
 	case <-t.left:
-		return !errors.Is(t.leftErr, ErrUnavailable)
+		return t.leftErr == nil || errors.Is(t.leftErr, ErrLost)
 	default:
 		return false
 	}

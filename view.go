@@ -115,11 +115,12 @@ func (v *view) moveLocked(t *ticket, to phase) {
 	t.phase = to
 }
 
-// board is called when an operation is about to be sent. It returns the tickets that still want it.
-func (v *view) board(s *script, tickets []*ticket, now time.Time) []*ticket {
+// board is called when an operation is about to be sent. It returns the tickets that still want it,
+// and whether all of them hold.
+func (v *view) board(s *script, tickets []*ticket, now time.Time) (still []*ticket, hold bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	still := tickets[:0]
+	still, hold = tickets[:0], true
 	for _, t := range tickets {
 		if s != releaseScript && (t.phase == leaving || t.phase == gone) {
 			t.busy = false
@@ -133,8 +134,9 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) []*ticket {
 		}
 		v.planLocked(t.silent.Add(t.terms.ttl))
 		still = append(still, t)
+		hold = hold && t.phase == holding
 	}
-	return still
+	return still, hold
 }
 
 // answered takes what became of an operation: reply or error, to what was sent at the time sent.
@@ -175,7 +177,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 	case t.phase == leaving && (r.state == stateHeld || r.state == stateWaiting):
 		v.releaseLocked(t) // what was on its way when its user gave it up
 	case t.phase == leaving:
-		v.dropLocked(t, nil)
+		v.releasedLocked(t, r) // it was out before its release was sent
 	case t.phase == holding && t.permit.ended() != nil:
 		v.leaveLocked(t) // its user was told by the clock
 	case t.phase == holding && r.state != stateGone:
@@ -185,7 +187,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 			v.client.wake.doubt() // a grant, and no message told of it
 		}
 		v.renewLocked(t, sent)
-		v.heldLocked(t, cmp.Or(t.token, r.number))
+		v.grantLocked(t, cmp.Or(t.token, r.number), true)
 	case r.state == stateWaiting:
 		v.queuedLocked(t, r.number, sent)
 	case t.phase == holding:
@@ -199,15 +201,6 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 			v.dropLocked(t, nil)
 		}
 	}
-}
-
-// heldLocked: t holds. A refresh does not always know the token; an acquire of an id that holds does.
-func (v *view) heldLocked(t *ticket, token int64) {
-	if token == 0 {
-		v.askLocked(t)
-		return
-	}
-	v.grantLocked(t, token, true)
 }
 
 // refusals are the errors of those who neither hold nor wait. Acquire asks again after errGone.
@@ -347,11 +340,12 @@ func (v *view) failedLocked(p *parcel, err error) {
 			continue
 		}
 		t.cause = err
-		if !refused(err) {
-			t.unsure = true
+		tookAlong := verb != p.job.script // which may have failed for a reason of the acquire's
+		if !refused(err) || tookAlong {
+			t.unsure = true // and so it is released alone
 			t.undone = t.undone || verb == releaseScript
 		}
-		if !transient(err) && verb != refreshScript {
+		if !transient(err) && verb != refreshScript && !tookAlong {
 			v.settleLocked(t, advise(err))
 			v.dropLocked(t, advise(err))
 		}

@@ -11,9 +11,10 @@
 --         11.. ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back
 -- Results: of what it gives back, as release.lua has them; then HELD, WAITING, REFUSED, FULL, TOO_BIG
 --         (weight above the limit), or GONE (given up before this call arrived)
--- First write: SET, refused under OOM, unless something had lapsed or is given back.
+-- First write: SET, so that it is refused under OOM.
 local wait, max_queue, head_start = ARGV[6] == "1", tonumber(ARGV[7]), tonumber(ARGV[8])
 
+if lapsed + back > 0 then redis.call("SET", counter, text(last), "PXAT", text(horizon)) end -- before what OOM allows
 if lapsed > 0 then reap() end
 if back > 0 then give_back(#ARGV - back + 1) end
 if promote then promote() end -- who waits comes before who asks
@@ -27,8 +28,8 @@ for i = 11, 10 + count do
   local id, mine = ARGV[i], weighed and tonumber(ARGV[i + count]) or 1
   local state, number = GONE, nil
   if seen[i - 10] then
-    state, number = HELD, redis.call("ZSCORE", owner, id)
-    if not number then state, number = WAITING, redis.call("ZSCORE", queue, id) end
+    if tonumber(seen[i - 10]) > now then state, number = HELD, redis.call("ZSCORE", owner, id) end
+    if state == HELD and not number then state, number = WAITING, redis.call("ZSCORE", queue, id) end
     if not number then state = GONE end
   elseif limit > 0 and mine > limit then
     state = TOO_BIG
@@ -59,14 +60,16 @@ for i = 11, 10 + count do
 end
 
 -- hint tells the caller, if somebody waits, when the nearest deadline is. If that is now before all
--- that the waiters of other processes know of, the first of them is told to look again.
+-- that other processes know of, the first waiters of those who are next in line are told to look again.
 local function hint()
   local nearest = tonumber(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
   reply[2] = math.max(0, math.min(lease, nearest and nearest - now or lease))
   if not lined or nearest and nearest <= now + lease then return end
-  local heads = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES")
+  local heads, told = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES"), { [caller] = true }
   for i = 1, #heads, 2 do
-    if string.match(heads[i], "^(.*):") ~= caller then return tell(heads[i], tonumber(heads[i + 1]), 0) end
+    local client = string.match(heads[i], "^(.*):") or caller
+    if not told[client] then tell(heads[i], tonumber(heads[i + 1]), 0) end
+    told[client] = true
   end
 end
 

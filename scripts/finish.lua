@@ -5,6 +5,7 @@ if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", text(dec
 if holders + waiting == 0 and horizon > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
   horizon, renew = now + 2 * LINGER, true -- idle again: a long lease is over
 end
+if holders == 0 then extra = 0 end
 if renew and extra > 0 and holders <= BOUND then -- count again, should a script have been stopped half-way
   extra = 0
   for _, units in ipairs(redis.call("HMGET", weight, unpack(redis.call("ZRANGE", owner, 0, -1)))) do

@@ -1,5 +1,5 @@
 -- quick_acquire.lua: an acquire while nobody waits, of ids that nobody knows and that all fit, needs
--- no line, and neither does what it gives back. Nor does it reap: who has lapsed takes room that is not
+-- no line, and neither does what it gives back, if all of that holds. Nor does it reap: who has lapsed takes room that is not
 -- needed, until the keys have to be renewed or somebody does not fit.
 local count, back = tonumber(ARGV[9]), tonumber(ARGV[10])
 local weighed = #ARGV > 10 + count + back
@@ -8,16 +8,15 @@ local quick = waiting + weights == 0 and not weighed and not renew and not decla
 for i = 1, count do quick = quick and not seen[i] end
 
 if quick and back > 0 then
-  for i = 11 + count, #ARGV do
-    local held = redis.call("ZREM", owner, ARGV[i])
-    reply[size + 1], reply[size + 2] = held == 1 and HELD or GONE, 0
-    holders, size = holders - held, size + 2
+  local held = redis.call("ZMSCORE", owner, unpack(ARGV, 11 + count))
+  for i = 1, back do
+    quick = quick and held[i]
+    reply[2 * i + 2], reply[2 * i + 3] = HELD, 0
   end
-  redis.call("ZREM", timeout, unpack(ARGV, 11 + count))
-  back, quick = 0, holders + count <= limit -- not if one of them was gone
 end
 
 if quick then
+  size = size + 2 * back
   local due, granted, deadline = {}, {}, text(now + lease)
   for i = 1, count do
     last = last < micros and micros or last + 1
@@ -26,9 +25,13 @@ if quick then
     reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, last
   end
   redis.call("SET", counter, text(last), "PXAT", known[5])
+  if back > 0 then
+    redis.call("ZREM", owner, unpack(ARGV, 11 + count))
+    redis.call("ZREM", timeout, unpack(ARGV, 11 + count))
+  end
   redis.call("ZADD", timeout, unpack(due))
   redis.call("ZADD", owner, unpack(granted))
-  if holders == 0 then -- both are new
+  if holders == back then -- both are new
     redis.call("PEXPIREAT", timeout, known[5])
     redis.call("PEXPIREAT", owner, known[5])
   end

@@ -1,11 +1,11 @@
--- quick_refresh.lua: of a refresh, all there is to do if nobody waits, nobody has lapsed and no
--- tombstone stands: then whoever has a deadline holds. It does not look up the tokens.
-local count = #ARGV - 5
-if waiting == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
+-- quick_refresh.lua: of a refresh by who knows the tokens, all there is to do if nobody waits, nobody
+-- has lapsed and no tombstone stands: then whoever has a deadline holds.
+local count = #ARGV - 6
+if ARGV[6] == "1" and waiting == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
     and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0 and not declares and not renew then
   local due, deadline = {}, text(now + lease)
   for i = 1, count do
-    due[2 * i - 1], due[2 * i] = deadline, ARGV[5 + i]
+    due[2 * i - 1], due[2 * i] = deadline, ARGV[6 + i]
     reply[2 * i + 2], reply[2 * i + 3] = HELD, 0
   end
   redis.call("PEXPIREAT", timeout, known[5]) -- survives a full server, and so does what follows it

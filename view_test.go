@@ -1,0 +1,119 @@
+package fairsem
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a client makes of answers that come in an order, or say something, that one does not expect.
+
+// answers ends a pipeline of one script call.
+func (f *flight) answers(reply ...int64) {
+	f.cmds[0].(numbers).SetVal(reply)
+	f.end <- nil
+	synctest.Wait()
+}
+
+// knows is what the i-th refresh says of its tickets.
+func (f *flight) knows(i int) any { return f.cmds[i].Args()[14] }
+
+// A permit whose token has to be asked for once more is one that can end between the two answers.
+func TestRefreshTellsAWaiterItsToken(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").answers(1, -1, 0, int64(stateWaiting), 50)
+		time.Sleep(time.Second + time.Millisecond)
+		f := w.carries("refresh a: 1")
+		assert.Equal(t, false, f.knows(0))
+		f.answers(1, -1, 0, int64(stateHeld), 60)
+		assert.Equal(t, int64(60), a.tokenNow())
+		time.Sleep(time.Second + time.Millisecond)
+		f = w.carries("refresh a: 1")
+		assert.Equal(t, true, f.knows(0), "it holds")
+		f.answers(1, -1, 0, int64(stateHeld), 0)
+		assert.Equal(t, int64(60), a.permit.Token())
+		assert.NoError(t, a.permit.Context().Err())
+	})
+}
+
+func TestRefreshOfHoldersAndWaitersAsksForTokens(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		w.atOnce(c, func() { asks(c, "a", 2, CallOptions{}) }, "acquire a: 3 4").
+			answers(1, -1, 0, int64(stateHeld), 40, int64(stateWaiting), 50)
+		time.Sleep(time.Second + time.Millisecond)
+		f := w.next()
+		for i, content := range f.contents() {
+			assert.Equal(t, strings.HasPrefix(content, "refresh busy"), f.knows(i), "of %s all hold", content)
+		}
+		assert.Len(t, f.cmds, 2)
+	})
+}
+
+func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		time.Sleep(time.Second + time.Millisecond)
+		f := w.carries("refresh a: 1")
+		released := make(chan error, 1)
+		go func() { released <- a.permit.Release(background) }() // ends with the answer
+		synctest.Wait()
+		f.answers(1, -1, 0, int64(stateGone), 0)
+		require.ErrorIs(t, <-released, ErrLost)
+	})
+}
+
+// What Redis had against the call may have been against the acquire, and some of the call may have been done.
+func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		held := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		var asked *ticket
+		f := w.atOnce(c, func() {
+			held.view.leave(held)
+			asked = asks(c, "a", 1, CallOptions{})[0]
+		}, "acquire a: 4 -1")
+		f.cmds[0].SetErr(said("WRONGTYPE of the counter"))
+		f.end <- f.cmds[0].Err()
+		<-asked.settled
+		assert.ErrorContains(t, asked.err, "WRONGTYPE")
+		time.Sleep(lastRetry)
+		w.carries("release a: 1").answers(1, -1, 0, int64(stateGone), 0)
+		<-held.left
+		assert.NoError(t, held.leftErr, "the call that was refused may have given it back")
+		w.isIdle()
+	})
+}
+
+func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
+	t.Parallel()
+	d := declarations{began: time.Now()}
+	d.learn("a", 5, 0)
+	d.learn("a", 6, 1234)
+	for _, limit := range []int64{5, 6} {
+		since := d.declare("a", limit).since
+		assert.True(t, since <= 0 && since > -time.Minute.Microseconds(), "limit %d is declared since %d", limit, since)
+	}
+}
+
+func TestCloseOfAClientWithoutRedisSaysThatNothingWasGivenBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, realRedis(t))
+	rdb := redis.NewClient(l.rdb.Options())
+	c, err := New(rdb, Options{Prefix: l.space.prefix})
+	require.NoError(t, err)
+	s, err := c.Semaphore("name", 1)
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, rdb.Close())
+	assert.ErrorIs(t, c.Close(), ErrUnavailable)
+	assert.Equal(t, int64(1), l.rdb.ZCard(t.Context(), l.keys[0]).Val())
+}
