@@ -1,21 +1,32 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-var (
-	began     = time.Now()
-	beganHere = history.Now()
-)
+var began, beganHere = bothClocks()
 
 // now is history.Now, the clock that all processes of this machine share, in nanoseconds. It reads
 // Go's monotonic clock, which is the same clock on Linux, without a system call each time: at a
 // quarter of a million pairs per second those would be measured too.
 func now() int64 { return beganHere + int64(time.Since(began)) }
+
+// bothClocks reads the two clocks at one time, as nearly as can be: a process that is put aside between
+// the readings would be ahead of the others ever after, and seem to hold what they hold.
+func bothClocks() (here time.Time, shared int64) {
+	closest := time.Duration(math.MaxInt64)
+	for range 1000 {
+		before, now := time.Now(), history.Now()
+		if apart := time.Since(before); apart < closest {
+			closest, here, shared = apart, before, now
+		}
+	}
+	return here, shared
+}
 
 // until is how long it is to that time of now.
 func until(at int64) time.Duration { return time.Duration(at - now()) }
