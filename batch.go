@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -173,10 +172,8 @@ func (l *lane) launchLocked() {
 }
 
 // fly sends batches until nothing is queued, or until one of them was written off: its place is
-// then taken by another goroutine. It first lets those run who are about to queue something, too: whoever
-// was granted something by one reply often gives it back at one time.
+// then taken by another goroutine.
 func (l *lane) fly() {
-	runtime.Gosched()
 	for b := l.take(); b != nil; b = l.take() {
 		if !b.deliver() {
 			return
