@@ -1,6 +1,7 @@
 package fairsem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ const (
 	defaultTTL    = 10 * time.Second
 	minTTL        = 100 * time.Millisecond
 	maxTTL        = 24 * time.Hour
+	defaultGrace  = time.Second
 	maxName       = 512                  // bytes
 	maxHeadStart  = 366 * 24 * time.Hour // keeps places in line positive
 )
@@ -65,6 +67,18 @@ type Options struct {
 
 	// Logger gets what cannot be returned from a call, in no certain order. Nil: nobody does.
 	Logger *slog.Logger
+
+	// WaitReplicas is how many replicas must have acknowledged a grant, or a renewal, before it counts
+	// here: permits then survive the failover to such a replica. While fewer answer, nothing is granted.
+	// It costs a round trip between Redis servers. In a cluster it counts the replicas of the master.
+	WaitReplicas int
+
+	// Grace is how long a server that lost its state, by a restart or a failover, only puts back what
+	// its clients tell it that they have, before it grants anything new. 1 s if zero, or the TTL where
+	// that is shorter; at most the TTL. One second is enough for processes that are connected; with the
+	// whole TTL nobody is let in twice even where a holder is stopped or cut off meanwhile. All
+	// processes should have the same.
+	Grace time.Duration
 }
 
 // Client shares one subscription, one refresh loop and one batcher between all semaphores of a
@@ -126,7 +140,15 @@ func (o Options) check(rdb redis.UniversalClient) error {
 		return fmt.Errorf("prefix %q contains a brace", o.Prefix)
 	}
 	if o.TTL != 0 {
-		return checkTTL(o.TTL)
+		if err := checkTTL(o.TTL); err != nil {
+			return err
+		}
+	}
+	if o.WaitReplicas < 0 {
+		return fmt.Errorf("WaitReplicas %d is below 0", o.WaitReplicas)
+	}
+	if ttl := cmp.Or(o.TTL, defaultTTL); o.Grace < 0 || o.Grace > ttl {
+		return fmt.Errorf("grace %v is not between 0 and the TTL, %v", o.Grace, ttl)
 	}
 	return nil
 }
@@ -144,6 +166,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TTL == 0 {
 		o.TTL = defaultTTL
+	}
+	if o.Grace == 0 {
+		o.Grace = min(defaultGrace, o.TTL)
 	}
 	if o.Label == "" {
 		host, _ := os.Hostname() // a machine without a name is ":pid"
