@@ -13,36 +13,38 @@ import (
 // Whatever arrives from the network must not bring the client down, nor make it believe in more than was said.
 
 // wakeMessage is what tell() in line.lua and finish.lua make.
-func wakeMessage(ownerKey string, grants []grant) string {
+func wakeMessage(ownerKey string, epoch int64, grants []grant) string {
 	var notes []string
 	for _, g := range grants {
 		notes = append(notes, fmt.Sprintf("%d:%d:%d", g.seq, g.place, g.token))
 	}
-	return strings.Join(notes, ",") + " " + ownerKey
+	return fmt.Sprintf("%s %d %s", strings.Join(notes, ","), epoch, ownerKey)
 }
 
 func FuzzParseWake(f *testing.F) {
 	const top = 1<<53 - 1
 	space := keyspace{prefix: "fairsem"}
 	for _, seed := range []string{
-		"", " ", "1:2:3", "1:2:3 ", "1:2:3 fairsem:{a}:owner", "1:2:3,4:5:6 fairsem:{a}:owner", "1:2:3, fairsem:{a}:owner",
-		"1:2 fairsem:{a}:owner", "1:2:3:4 fairsem:{a}:owner", ":: fairsem:{a}:owner", "x:2:3 fairsem:{a}:owner",
-		"-1:-2:-3 fairsem:{a}:owner", "1:2:99999999999999999999 fairsem:{a}:owner", "1:2:1e3 fairsem:{a}:owner",
-		"1:2:3 fairsem:{}:owner", "1:2:3 fairsem:{a}:queue", "1:2:3 other:{a}:owner", "1:2:3 fairsem:{a b}:owner",
-		"1:2:3 fairsem:{a}:owner}:owner", "1:2:3 fairsem:{\x00}:owner",
+		"", " ", "1:2:3", "1:2:3 ", "1:2:3 4 fairsem:{a}:owner", "1:2:3,4:5:6 4 fairsem:{a}:owner", "1:2:3, 4 fairsem:{a}:owner",
+		"1:2 4 fairsem:{a}:owner", "1:2:3:4 4 fairsem:{a}:owner", ":: 4 fairsem:{a}:owner", "x:2:3 4 fairsem:{a}:owner",
+		"-1:-2:-3 fairsem:{a}:owner", "1:2:99999999999999999999 4 fairsem:{a}:owner", "1:2:1e3 4 fairsem:{a}:owner",
+		"1:2:3 4 fairsem:{}:owner", "1:2:3 x fairsem:{a}:owner", "1:2:3 fairsem:{a}:owner", "1:2:3  fairsem:{a}:owner", "1:2:3 4 fairsem:{a}:queue", "1:2:3 4 other:{a}:owner", "1:2:3 4 fairsem:{a b}:owner",
+		"1:2:3 4 fairsem:{a}:owner}:owner", "1:2:3 4 fairsem:{\x00}:owner",
 	} {
 		f.Add(seed, "a name", int64(1), int64(top), int64(top))
 	}
 	f.Add("", "}:owner", int64(0), int64(0), int64(0))
 	f.Add("", "a}:owner b", int64(9), int64(8), int64(7))
 	f.Fuzz(func(t *testing.T, payload, name string, seq, place, token int64) {
-		if name, grants, ok := space.parseWake(payload); ok {
-			list, key, _ := strings.Cut(payload, " ")
+		if name, epoch, grants, ok := space.parseWake(payload); ok {
+			list, rest, _ := strings.Cut(payload, " ")
+			_, key, _ := strings.Cut(rest, " ")
 			require.NotEmpty(t, grants)
 			require.Equal(t, space.keys(name)[0], key, "it is about another key")
 			require.Len(t, grants, 1+strings.Count(list, ","))
-			again, same, ok := space.parseWake(wakeMessage(key, grants))
+			again, sameEpoch, same, ok := space.parseWake(wakeMessage(key, epoch, grants))
 			require.True(t, ok)
+			require.Equal(t, epoch, sameEpoch)
 			require.Equal(t, name, again)
 			require.Equal(t, grants, same)
 		} else {
@@ -51,8 +53,9 @@ func FuzzParseWake(f *testing.F) {
 		}
 
 		want := []grant{{seq, place, token}, {token, seq, 0}}
-		gotName, got, ok := space.parseWake(wakeMessage(space.keys(name)[0], want))
+		gotName, epoch, got, ok := space.parseWake(wakeMessage(space.keys(name)[0], place, want))
 		require.True(t, ok)
+		require.Equal(t, place, epoch)
 		require.Equal(t, name, gotName)
 		require.Equal(t, want, got)
 	})
@@ -182,7 +185,7 @@ func FuzzNames(f *testing.F) {
 				require.Equal(t, a == b && i == j, key == other, "%q of %q is %q of %q", key, a, other, b)
 			}
 		}
-		name, _, ok := space.parseWake("1:2:3 " + ours[0])
+		name, _, _, ok := space.parseWake("1:2:3 4 " + ours[0])
 		require.True(t, ok)
 		require.Equal(t, a, name)
 	})
