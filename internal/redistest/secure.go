@@ -17,14 +17,14 @@ import (
 )
 
 // StartSecure starts one server that speaks nothing but TLS and lets nobody in without a password. Its certificate is
-// signed by a certificate authority that is made for it and thrown away: [Server.TLS] trusts that one and no other.
+// signed by a certificate authority that is made for it and thrown away: [Server.CAFile] is what to trust, and
 // [Server.Client] is the administrator. args are as in [Start]; a server that was built without TLS is a failure.
 func StartSecure(args ...string) (*Server, error) {
 	return launch(setup{config: memoryOnly, args: args, secure: true})
 }
 
-// TLS is what a client needs to connect to a server of [StartSecure], a copy each time. It is nil for other servers.
-func (s *Server) TLS() *tls.Config { return s.tls.Clone() }
+// CAFile is the certificate of the authority that a client of a server from [StartSecure] has to trust, in PEM.
+func (s *Server) CAFile() string { return filepath.Join(s.dir, caFile) }
 
 // secure gives the server a password, a certificate and the lines of configuration about both.
 func (s *Server) secure(port int) (config string, err error) {
@@ -34,7 +34,7 @@ func (s *Server) secure(port int) (config string, err error) {
 	}
 	return fmt.Sprintf("port 0\ntls-port %d\ntls-auth-clients no\nrequirepass %s\n", port, s.password) +
 		fmt.Sprintf("tls-ca-cert-file %q\ntls-cert-file %q\ntls-key-file %q\n",
-			filepath.Join(s.dir, caFile), filepath.Join(s.dir, certFile), filepath.Join(s.dir, keyFile)), nil
+			s.CAFile(), filepath.Join(s.dir, certFile), filepath.Join(s.dir, keyFile)), nil
 }
 
 const (
