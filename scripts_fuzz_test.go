@@ -140,9 +140,9 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 		}
 	}
 	for _, end := range []string{" ", "0", "}", ":", ",", "\x00", " " + key} {
-		f.Add(lobbyName, int64(waits), int64(lobbyAt), int64(5), end)
+		f.Add(lobbyName, waits, int64(lobbyAt), int64(5), end)
 	}
-	f.Add("another", int64(waits), int64(lobbyAt), int64(5), "")
+	f.Add("another", waits, int64(lobbyAt), int64(5), "")
 	f.Fuzz(func(t *testing.T, name string, seq, place, token int64, end string) {
 		l := newLobby(t)
 		before := l.look()
