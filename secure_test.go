@@ -192,6 +192,39 @@ func TestReadmeRightsAreTheCommandsInUse(t *testing.T) {
 	assert.Equal(t, slices.Sorted(maps.Keys(used)), slices.Sorted(slices.Values(listed)))
 }
 
+// What the guide explains is what the README gives.
+func TestSecurityGuideSaysWhatEachRightIsFor(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/security.md")
+	require.NoError(t, err)
+	var explained []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|").FindAllStringSubmatch(string(text), -1) {
+		explained = append(explained, strings.Fields(strings.ReplaceAll(row[1], "`", ""))...)
+	}
+	given := strings.Fields(strings.Replace(strings.Join(rights(t)[3:], " "), ">secret", ">PASSWORD", 1))
+	assert.Equal(t, slices.Sorted(slices.Values(given)), slices.Sorted(slices.Values(explained)))
+}
+
+// A claim of the guide names the tests that hold it to its word.
+func TestSecurityGuideNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	var source strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		source.Write(text)
+	}
+	guide, err := os.ReadFile("docs/security.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(string(guide), -1)
+	require.NotEmpty(t, named)
+	for _, name := range named {
+		assert.Contains(t, source.String(), "func "+name[1]+"(")
+	}
+}
+
 // Then waiters are served by their refresh.
 func TestRightsOnChannelsCanBeLeftOut(t *testing.T) {
 	w := securely(t, append(rights(t), "resetchannels", "-publish", "-subscribe")...)
