@@ -31,6 +31,9 @@ fuzz: ## every fuzz target for a while: make fuzz FOR=5m
 	set -e; for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) .; done
 
+compat: setup ## the root package's tests on the installed server, Redis 8.0, Valkey 8.1 and Valkey 9: a table
+	servers=$$(.ci/servers .bin/servers) && .ci/compat $(SERVER) $$servers
+
 bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results, eight minutes of a quiet machine
 	cd bench && go run .
 
