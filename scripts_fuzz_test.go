@@ -198,12 +198,12 @@ func FuzzDecodeReply(f *testing.F) {
 		if err == nil {
 			require.Equal(t, raw[0], r.since)
 			require.Len(t, r.results, int(n))
-			require.Len(t, raw, 3+2*len(r.results)+3*len(r.grants))
+			require.Len(t, raw, head+2*len(r.results)+3*len(r.grants))
 			for i, res := range r.results {
-				require.Equal(t, raw[3+2*i:][:2], []int64{int64(res.state), res.number})
+				require.Equal(t, raw[head+2*i:][:2], []int64{int64(res.state), res.number})
 			}
 			for i, g := range r.grants {
-				require.Equal(t, raw[3+2*int(n)+3*i:][:3], []int64{g.seq, g.place, g.token})
+				require.Equal(t, raw[head+2*int(n)+3*i:][:3], []int64{g.seq, g.place, g.token})
 			}
 		} else {
 			require.ErrorIs(t, err, errReply)
@@ -213,35 +213,35 @@ func FuzzDecodeReply(f *testing.F) {
 	})
 }
 
-// isReply says it in another way than decodeReply: three numbers, two for each id, and threes.
+// isReply says it in another way than decodeReply: four numbers, two for each id, and threes.
 func isReply(raw []int64, n int) bool {
 	for range n {
-		if len(raw) < 5 || raw[3] < int64(stateGone) || raw[3] > int64(stateTooBig) {
+		if len(raw) < 6 || raw[4] < int64(stateGone) || raw[4] >= int64(states) {
 			return false
 		}
-		raw = slices.Delete(slices.Clone(raw), 3, 5)
+		raw = slices.Delete(slices.Clone(raw), 4, 6)
 	}
-	return len(raw) >= 3 && len(raw)%3 == 0
+	return len(raw) >= 4 && len(raw)%3 == 1
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	for n := range 13 {
+	for n := range 14 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 25, 25, 21, 22, 22, 23, 255, 19})
+	f.Add([]byte{30, 31, 20, 30, 25, 25, 21, 22, 22, 23, 255, 19})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		s, err := decodeStatus("a name", raw)
-		require.Equal(t, len(raw) == 11, err == nil)
+		require.Equal(t, len(raw) == 12, err == nil)
 		if err != nil {
 			require.ErrorIs(t, err, errReply)
 			require.Zero(t, s)
 			return
 		}
-		require.Equal(t, raw[3:5], []int64{s.Limit, s.Declared})
-		require.Equal(t, raw[5] == 1, s.Pinned)
-		require.Equal(t, raw[6:9], []int64{s.Used, s.Holders, s.Waiting})
-		require.GreaterOrEqual(t, max(raw[10], 0), s.NextExpiry.Milliseconds())
+		require.Equal(t, raw[4:6], []int64{s.Limit, s.Declared})
+		require.Equal(t, raw[6] == 1, s.Pinned)
+		require.Equal(t, raw[7:10], []int64{s.Used, s.Holders, s.Waiting})
+		require.GreaterOrEqual(t, max(raw[11], 0), s.NextExpiry.Milliseconds())
 	})
 }
 
@@ -301,8 +301,8 @@ func isPage(raw []any) bool {
 // Acquire has neither a permit nor an error for a state that it does not know.
 func TestReplyWithAnUnknownStateIsAnError(t *testing.T) {
 	t.Parallel()
-	for _, state := range []int64{-1, int64(stateTooBig) + 1, 1 << 40} {
-		_, err := decodeReply([]int64{1, 1, 0, state, 7}, 1)
+	for _, state := range []int64{-1, int64(states), 1 << 40} {
+		_, err := decodeReply([]int64{1, 1, 0, 1, state, 7}, 1)
 		assert.ErrorIs(t, err, errReply, "state %d", state)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -164,7 +165,7 @@ func (w *world) serves() {
 }
 
 // What the library sends by itself; the rest is in the scripts.
-var sentFromGo = []string{"evalsha", "eval", "hello", "ping", "subscribe", "get", "set", "del"}
+var sentFromGo = []string{"evalsha", "eval", "hello", "ping", "subscribe", "get", "set", "del", "wait"}
 
 // Neither a right too few nor one too many.
 func TestReadmeRightsAreTheCommandsInUse(t *testing.T) {
@@ -259,6 +260,11 @@ func guide(t *testing.T) (scripts []string) {
 		scripts = append(scripts, string(text))
 	}
 	return scripts
+}
+
+func TestSecurityGuideLoadsTheScriptsThatAreSent(t *testing.T) {
+	t.Parallel()
+	assert.ElementsMatch(t, fairsem.ScriptTexts(), guide(t))
 }
 
 // Then nobody who takes over a process can have Redis run a script of his own.
