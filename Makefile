@@ -10,7 +10,7 @@ SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit lint fmt fuzz compat bench bench-smoke setup clean help
+.PHONY: test unit lint fmt fuzz compat bench bench-smoke model setup clean help
 
 test: setup lint unit bench-smoke ## everything CI checks
 
@@ -39,6 +39,9 @@ bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results,
 
 bench-smoke: setup bench/node/node_modules ## the same in seconds, for nothing but to see that it runs
 	cd bench && go run . -smoke -out $(CURDIR)/.bin/bench-smoke
+
+model: ## check the model of the protocol with spin, some minutes: docs/model/README.md
+	docs/model/check.sh
 
 # One of the peers is written for node. The bench says so when it leaves it out, for want of node or of a registry.
 bench/node/node_modules: bench/node/package-lock.json
