@@ -2,7 +2,10 @@ package fairsem
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -76,12 +79,16 @@ const (
 	phases    = int(gone)         // in which a ticket is known
 	lobbySeq  = 40                // of the first ticket
 	lobbyAt   = 1_700_000_000_000 // the place of the one that waits
+	lobbyTime = 4                 // the epoch
 	lobbyName = "a name"
 )
 
 func newLobby(t *testing.T) *lobby {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+	rdb := redis.NewClient(&redis.Options{
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("offline") },
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
 	c, err := New(rdb, Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -99,6 +106,7 @@ func newLobby(t *testing.T) *lobby {
 		one := &ticket{
 			view: v, seq: lobbySeq + int64(i), id: c.keyspace.ticketID(lobbySeq + int64(i)), weight: 1, terms: terms{ttl: time.Hour},
 			values: background, settled: make(chan struct{}), left: make(chan struct{}), phase: phase(i), busy: true,
+			epoch: lobbyTime,
 		}
 		one.lease = window{sent: time.Now(), ttl: time.Hour}
 		v.tickets[one.seq], l.all[i] = one, one
@@ -138,23 +146,24 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 	for seq := lobbySeq - 1; seq <= lobbySeq+phases; seq++ {
 		for _, place := range []int64{0, -1, 1, lobbyAt - 1, lobbyAt, lobbyAt + 1, -lobbyAt} {
 			for _, token := range []int64{0, 1, -1, lobbyAt} {
-				f.Add(lobbyName, int64(seq), place, token, "")
+				f.Add(lobbyName, int64(lobbyTime), int64(seq), place, token, "")
 			}
 		}
 	}
 	for _, end := range []string{" ", "0", "}", ":", ",", "\x00", " " + key} {
-		f.Add(lobbyName, waits, int64(lobbyAt), int64(5), end)
+		f.Add(lobbyName, int64(lobbyTime), waits, int64(lobbyAt), int64(5), end)
 	}
-	f.Add("another", waits, int64(lobbyAt), int64(5), "")
-	f.Fuzz(func(t *testing.T, name string, seq, place, token int64, end string) {
+	f.Add("another", int64(lobbyTime), waits, int64(lobbyAt), int64(5), "")
+	f.Add(lobbyName, int64(lobbyTime-1), waits, int64(lobbyAt), int64(5), "")
+	f.Fuzz(func(t *testing.T, name string, epoch, seq, place, token int64, end string) {
 		l := newLobby(t)
 		before := l.look()
-		forged := wakeMessage(l.client.keyspace.keys(name)[0], []grant{{seq, place, token}}) + end
+		forged := wakeMessage(l.client.keyspace.keys(name)[0], epoch, []grant{{seq, place, token}}) + end
 		l.client.wake.handle(&redis.Message{Payload: forged})
-		if _, _, ok := l.client.keyspace.parseWake(end); !ok {
+		if _, _, _, ok := l.client.keyspace.parseWake(end); !ok {
 			l.client.wake.handle(&redis.Message{Payload: end})
 		}
-		if name == lobbyName && seq == waits && place == lobbyAt && end == "" {
+		if name == lobbyName && epoch == lobbyTime && seq == waits && place == lobbyAt && end == "" {
 			before[waiting].recheck = token == 0
 			if token != 0 {
 				before[waiting] = seen{holding, lobbyAt, token, false, true}
@@ -180,15 +189,15 @@ func FuzzDecodeReply(f *testing.F) {
 	for _, seed := range [][]byte{
 		nil,
 		{30, 31},
-		{30, 31, 20},
-		{30, 31, 20, 21, 99},
-		{30, 31, 20, 21, 99, 21, 22, 23},
-		{30, 31, 20, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
-		{30, 31, 20, 21, 99, 22},
-		{30, 31, 20, 21, 99, 21, 22},
-		{30, 31, 20, 253, 99},
-		{30, 31, 20, 10, 99},
-		{30, 31, 20, 20, 20, 20, 20, 20, 20, 20, 20},
+		{30, 31, 20, 25},
+		{30, 31, 20, 25, 21, 99},
+		{30, 31, 20, 25, 21, 99, 21, 22, 23},
+		{30, 31, 20, 25, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
+		{30, 31, 20, 25, 21, 99, 22},
+		{30, 31, 20, 25, 21, 99, 21, 22},
+		{30, 31, 20, 25, 253, 99},
+		{30, 31, 20, 25, 10, 99},
+		{30, 31, 20, 25, 20, 20, 20, 20, 20, 20, 20, 20},
 	} {
 		for n := range uint8(3) {
 			f.Add(seed, n)
@@ -231,7 +240,7 @@ func FuzzDecodeStatus(f *testing.F) {
 	for n := range 14 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 30, 25, 25, 21, 22, 22, 23, 255, 19})
+	f.Add([]byte{30, 31, 20, 25, 30, 25, 25, 21, 22, 22, 23, 255, 19})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		s, err := decodeStatus("a name", raw)

@@ -106,6 +106,7 @@ func (f *flight) tombstone(i int) time.Duration {
 }
 
 func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
+	t.Parallel()
 	for name, last := range map[string]func(c *Client, w *wire) *ticket{
 		"given up, and refused": func(c *Client, w *wire) *ticket {
 			a := asks(c, "a", 1, CallOptions{})[0]
