@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairsem/fairsem"
 )
@@ -32,10 +33,11 @@ type fault struct {
 	name    string
 	kind    string // of the servers
 	options fairsem.Options
-	deaf    bool      // no wake message arrives all the time
-	not     []promise // that do not hold under it, and why is said in the README
-	control bool      // the unfenced store has to lose a write, or the run proves nothing
-	smoke   bool      // part of the selection for make test
+	deaf    bool          // no wake message arrives all the time
+	not     []promise     // that do not hold under it, and why is said in the README
+	control bool          // the unfenced store has to lose a write, or the run proves nothing
+	least   time.Duration // that a run has to last, for strikes that take their time
+	smoke   bool          // part of the selection for make test
 	strike  func(*arena) (string, error)
 }
 
@@ -54,5 +56,6 @@ func (f fault) slug() string {
 
 // faults has all of them, in the order of the table.
 func faults() []fault {
-	return slices.Concat(workerFaults(), serverFaults())
+	return slices.Concat(workerFaults(), serverFaults(), networkFaults(), commandFaults(), dataFaults(), wakeFaults(), clockFaults(),
+		clusterFaults(), sentinelFaults())
 }

@@ -27,7 +27,7 @@ const (
 type rig struct {
 	kind     string
 	server   *redistest.Server
-	proxy    *redistest.Proxy
+	proxies  []*redistest.Proxy // one for each place in the team, so that what one suffers spares the others
 	clock    *clock
 	cluster  *redistest.Cluster
 	sentinel *redistest.Sentinel
@@ -80,8 +80,14 @@ func (r *rig) launch(env []string, args ...string) (err error) {
 	}
 	// A client of its own, that does not wait long for a server that has just been killed.
 	r.monitor = redis.NewClient(&redis.Options{Addr: r.server.Addr(), MaxRetries: -1, DialTimeout: time.Second})
-	r.proxy, err = redistest.StartProxy(r.server.Addr())
-	return err
+	for range processes {
+		proxy, err := redistest.StartProxy(r.server.Addr())
+		if err != nil {
+			return err
+		}
+		r.proxies = append(r.proxies, proxy)
+	}
+	return nil
 }
 
 // ask sends a command to the one server, past the proxy.
@@ -91,8 +97,8 @@ func (r *rig) ask(args ...any) error {
 	return r.monitor.Do(ctx, args...).Err()
 }
 
-// address is how workers get there.
-func (r *rig) address() address {
+// address is how the nth worker gets there.
+func (r *rig) address(n int) address {
 	switch r.kind {
 	case cluster:
 		var all []string
@@ -103,7 +109,7 @@ func (r *rig) address() address {
 	case sentinel:
 		return address{Kind: "sentinel", Addrs: r.sentinel.Addrs(), Master: redistest.PrimaryName}
 	}
-	return address{Kind: "single", Addrs: []string{r.proxy.Addr()}, User: workerUser, Password: workerPassword}
+	return address{Kind: "single", Addrs: []string{r.proxies[n%len(r.proxies)].Addr()}, User: workerUser, Password: workerPassword}
 }
 
 // stop stops what was started.
@@ -115,8 +121,8 @@ func (r *rig) stop() error {
 	if r.sentinel != nil {
 		return r.sentinel.Stop()
 	}
-	if r.proxy != nil {
-		errs = append(errs, r.proxy.Close())
+	for _, proxy := range r.proxies {
+		errs = append(errs, proxy.Close())
 	}
 	if r.monitor != nil {
 		errs = append(errs, r.monitor.Close())
@@ -128,7 +134,11 @@ func (r *rig) stop() error {
 }
 
 // clock is the wall clock of one server, which can be stepped.
-type clock struct{ library, offset string }
+type clock struct {
+	library string
+	file    string // with the offset
+	offset  int    // in seconds
+}
 
 // shim adds the seconds in the file that FAIRSEM_CLOCK names to every clock but the monotonic ones. It
 // asks the kernel itself, because what it replaces is what it would have to call.
@@ -172,25 +182,26 @@ time_t time(time_t *out) {
 // newClock compiles the shim into a folder.
 func newClock(folder string) (*clock, error) {
 	source := filepath.Join(folder, "clock.c")
-	c := &clock{library: filepath.Join(folder, "clock.so"), offset: filepath.Join(folder, "clock.offset")}
+	c := &clock{library: filepath.Join(folder, "clock.so"), file: filepath.Join(folder, "clock.offset")}
 	if err := os.WriteFile(source, []byte(shim), 0o600); err != nil {
 		return nil, err
 	}
 	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", c.library, source).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compile the clock: %w: %s", err, out)
 	}
-	return c, c.step(0)
+	_, err := c.step(0)
+	return c, err
 }
 
-func (c *clock) env() []string {
-	return []string{"LD_PRELOAD=" + c.library, "FAIRSEM_CLOCK=" + c.offset}
-}
+func (c *clock) env() []string { return []string{"LD_PRELOAD=" + c.library, "FAIRSEM_CLOCK=" + c.file} }
 
-// step sets the clock to so many seconds from the truth. A rename, so that no reader finds half a number.
-func (c *clock) step(seconds int) error {
-	next := c.offset + ".next"
-	if err := os.WriteFile(next, fmt.Appendln(nil, seconds), 0o600); err != nil {
-		return err
+// step moves the clock by so many seconds, and returns how far it is from the truth. A rename, so that no
+// reader finds half a number.
+func (c *clock) step(by int) (int, error) {
+	c.offset += by
+	next := c.file + ".next"
+	if err := os.WriteFile(next, fmt.Appendln(nil, c.offset), 0o600); err != nil {
+		return 0, err
 	}
-	return os.Rename(next, c.offset)
+	return c.offset, os.Rename(next, c.file)
 }

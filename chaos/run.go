@@ -79,7 +79,7 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	t := &team{binary: r.binary, folder: folder, order: r.order(servers, s)}
+	t := &team{binary: r.binary, folder: folder, order: r.order(s), address: servers.address}
 	watch := startMonitor(servers.monitor)
 	a := &arena{rig: servers, team: t, store: s, random: rand.New(rand.NewPCG(r.seed, 1))}
 	broken := a.fight(ctx, r)
@@ -99,10 +99,10 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 }
 
 // order is what the workers of the run are told.
-func (r run) order(servers *rig, s *store) order {
+func (r run) order(s *store) order {
 	o := order{
 		Seed: r.seed, Callers: callers, Writers: writers,
-		Address: servers.address(), Store: s.addr(), Options: r.fault.options, Deaf: r.fault.deaf,
+		Store: s.addr(), Options: r.fault.options, Deaf: r.fault.deaf,
 	}
 	if o.Options.TTL == 0 {
 		o.Options.TTL = time.Second
@@ -116,9 +116,10 @@ const calm = 2 * time.Second
 
 // fight hires the team and strikes until the time is up.
 func (a *arena) fight(ctx context.Context, r run) error {
-	all, cancel := context.WithTimeout(ctx, r.length)
+	length := max(r.length, r.fault.least)
+	all, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	storm, end := context.WithTimeout(all, max(r.length-calm, r.length/2))
+	storm, end := context.WithTimeout(all, max(length-calm, length/2))
 	defer end()
 	a.Context = storm
 	for range processes {

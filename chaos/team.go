@@ -20,9 +20,10 @@ import (
 
 // team are the worker processes of a run.
 type team struct {
-	binary string
-	folder string // for the journals
-	order  order  // what all of them have in common
+	binary  string
+	folder  string            // for the journals
+	order   order             // what all of them have in common
+	address func(int) address // of the nth
 
 	mu      sync.Mutex
 	members []*member // the living and the dead; guarded by mu
@@ -69,7 +70,8 @@ func (t *team) hire() error {
 	}
 	t.members = append(t.members, m)
 	o := t.order
-	o.Process, o.Journal, o.Seed = m.name, m.journal, o.Seed+uint64(len(t.members))
+	o.Process, o.Journal, o.Address = m.name, m.journal, t.address(len(t.members))
+	o.Seed += uint64(len(t.members))
 	return json.NewEncoder(m.stdin).Encode(o)
 }
 
