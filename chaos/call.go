@@ -29,6 +29,10 @@ type call struct {
 	Wrong    string `json:"wrong,omitempty"`    // what the caller itself saw to be against the documentation
 }
 
+// stallName is the name of a call that is none: its process did not get to run from Asked to Returned,
+// though nobody stopped it. A busy machine does that.
+const stallName = "stall"
+
 // journal is the file of one process. A line is written before and after each step, unbuffered, so what
 // a process saw survives its death.
 type journal struct {

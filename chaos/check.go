@@ -112,13 +112,16 @@ func deadUnits(e *evidence) []string {
 	return all
 }
 
-// lateReturns are calls of Acquire that came back long after the end of their context. A process that
-// stood still is excused.
+// lateReturns are calls of Acquire that came back long after the end of their context. The time for
+// which the process stood still does not count.
 func lateReturns(e *evidence) []string {
 	var all []string
 	for _, c := range e.calls {
 		late := time.Duration(c.Returned - c.Patience)
-		if c.Returned > 0 && late > 50*time.Millisecond+slack && !e.member(c.Process).stoodStill(c.Patience, c.Returned) {
+		if c.Returned == 0 || late <= 50*time.Millisecond+slack {
+			continue
+		}
+		if late -= e.member(c.Process).stoodStill(c.Patience, c.Returned); late > 50*time.Millisecond+slack {
 			all = append(all, fmt.Sprintf("%s: Acquire returned %v after the end of its context: %s", c.Name, late, c.Grant))
 		}
 	}

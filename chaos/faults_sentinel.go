@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -37,6 +39,7 @@ func planned(a *arena) (string, error) {
 	if err := await(a.rig.sentinel.Failover); err != nil {
 		return "", err
 	}
+	a.successor()
 	return "failover from " + old.Addr(), a.settle()
 }
 
@@ -57,25 +60,70 @@ func (a *arena) succeed(old *redistest.Server) error {
 	if err := a.rig.sentinel.AwaitFailover(old); err != nil {
 		return err
 	}
+	a.successor()
 	if err := old.Restart(); err != nil {
 		return err
 	}
 	return a.settle()
 }
 
-// settle waits until the primary has its two replicas.
+// successor notes that there is a primary again. Whoever waits for replicas has to wait for all of them.
+func (a *arena) successor() {
+	if a.fault.options.WaitReplicas == 0 {
+		a.works()
+	}
+}
+
+// settle waits until the primary has its two replicas. The sentinels would see to it too, in ten seconds
+// or thirty; so there are more strikes in a run.
 func (a *arena) settle() error {
 	return await(func() error {
-		others, err := a.rig.sentinel.Replicas()
+		primary, err := a.rig.sentinel.Primary()
 		if err != nil {
 			return err
 		}
 		var errs []error
-		for _, n := range others {
-			errs = append(errs, inStep(n))
+		for _, n := range a.rig.sentinel.Nodes {
+			if n != primary {
+				errs = append(errs, follows(n, primary))
+			}
+		}
+		for _, watcher := range a.rig.sentinel.Sentinels {
+			errs = append(errs, content(watcher))
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// content returns nil when a sentinel finds nothing wrong with anybody: before that it promotes nobody.
+func content(watcher *redistest.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: watcher.Addr()})
+	defer func() { _ = sentinel.Close() }() // it has answered, or it has not
+	primary, err := sentinel.Master(ctx, redistest.PrimaryName).Result()
+	if err != nil {
+		return err
+	}
+	others, err := sentinel.Replicas(ctx, redistest.PrimaryName).Result()
+	healthy := primary["flags"] == "master"
+	for _, replica := range others {
+		healthy = healthy && replica["flags"] == "slave" && replica["master-link-status"] == "ok"
+	}
+	if err == nil && (!healthy || len(others) != 2) {
+		err = fmt.Errorf("%s is not content yet", watcher.Addr())
+	}
+	return err
+}
+
+// follows returns nil when the server is a replica of the primary and in step. It makes it one.
+func follows(n, primary *redistest.Server) error {
+	r, err := roleOf(n)
+	if err == nil && r.master != primary.Addr() {
+		host, port := split(primary.Addr())
+		err = n.Client().Do(context.Background(), "REPLICAOF", host, port).Err()
+	}
+	return errors.Join(err, inStep(n))
 }
 
 // promoteStale has the replicas hear nothing of their primary for a while, which then dies: what it did

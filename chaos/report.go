@@ -228,7 +228,11 @@ func (r report) text() string {
 func (r row) exempt() string {
 	var words []string
 	for _, p := range r.Exempt {
-		words = append(words, fmt.Sprintf("%s %d×", p, r.Counted[string(p)]))
+		word := string(p)
+		if n := r.Counted[word]; n > 0 {
+			word += fmt.Sprintf(" %d×", n)
+		}
+		words = append(words, word)
 	}
 	return strings.Join(words, ", ")
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/history"
@@ -30,8 +30,9 @@ type arena struct {
 	store           *store
 	random          *rand.Rand
 
-	mu      sync.Mutex
-	strikes []strike // guarded by mu
+	fault   fault
+	strikes []strike
+	mended  int64 // by the strike under way, before its end; 0: it was not
 }
 
 // strike is one thing that went wrong.
@@ -59,6 +60,7 @@ type evidence struct {
 const (
 	processes = 3
 	callers   = 6
+	keepers   = 1
 	writers   = 2
 )
 
@@ -81,7 +83,7 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 	defer func() { err = errors.Join(err, s.stop()) }()
 	t := &team{binary: r.binary, folder: folder, order: r.order(s), address: servers.address}
 	watch := startMonitor(servers.monitor)
-	a := &arena{rig: servers, team: t, store: s, random: rand.New(rand.NewPCG(r.seed, 1))}
+	a := &arena{fault: r.fault, rig: servers, team: t, store: s, random: rand.New(rand.NewPCG(r.seed, 1))}
 	broken := a.fight(ctx, r)
 	ended := history.Now()
 	broken = errors.Join(broken, t.dismiss())
@@ -101,13 +103,12 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 // order is what the workers of the run are told.
 func (r run) order(s *store) order {
 	o := order{
-		Seed: r.seed, Callers: callers, Writers: writers,
+		Seed: r.seed, Callers: callers, Keepers: keepers, Writers: writers,
 		Store: s.addr(), Options: r.fault.options, Deaf: r.fault.deaf,
 	}
 	if o.Options.TTL == 0 {
 		o.Options.TTL = time.Second
 	}
-	o.LongHold = o.Options.TTL * 3 / 2
 	return o
 }
 
@@ -128,7 +129,7 @@ func (a *arena) fight(ctx context.Context, r run) error {
 		}
 	}
 	for a.pause(200*time.Millisecond, 700*time.Millisecond); a.Err() == nil; a.pause(100*time.Millisecond, 900*time.Millisecond) {
-		if err := a.strike(r.fault); err != nil {
+		if err := a.strike(); err != nil {
 			return fmt.Errorf("%s: %w", r.fault.name, err)
 		}
 	}
@@ -137,14 +138,16 @@ func (a *arena) fight(ctx context.Context, r run) error {
 }
 
 // strike has the fault strike once, and heal.
-func (a *arena) strike(f fault) error {
+func (a *arena) strike() error {
+	a.mended = 0
 	began := history.Now()
-	what, err := f.strike(a)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.strikes = append(a.strikes, strike{what, began, history.Now()})
+	what, err := a.fault.strike(a)
+	a.strikes = append(a.strikes, strike{what, began, cmp.Or(a.mended, history.Now())})
 	return err
 }
+
+// works is for strikes that go on tidying up when all could be well already.
+func (a *arena) works() { a.mended = history.Now() }
 
 // pause lets some time pass, though not beyond the end of the storm.
 func (a *arena) pause(least, most time.Duration) {

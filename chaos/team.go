@@ -48,8 +48,6 @@ type member struct {
 // span is from a time of [history.Now] to another.
 type span struct{ from, to int64 }
 
-func (s span) meets(from, to int64) bool { return s.from < to && from < s.to }
-
 // hire starts a worker.
 func (t *team) hire() error {
 	t.mu.Lock()
@@ -163,16 +161,16 @@ func (m *member) wake() error {
 	return err
 }
 
-// stoodStill reports whether the process did not run at some time between the two.
-func (m *member) stoodStill(from, to int64) bool {
+// stoodStill is for how long the process did not run between the two times, because it was stopped or
+// because the machine had other things to do.
+func (m *member) stoodStill(from, to int64) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var still int64
 	for _, s := range m.pauses {
-		if s.meets(from, to) {
-			return true
-		}
+		still += max(0, min(s.to, to)-max(s.from, from))
 	}
-	return false
+	return time.Duration(still)
 }
 
 // patience is how long a worker may take to give back what it has and to end.
@@ -203,7 +201,7 @@ func (t *team) dismiss() error {
 	return errors.Join(errs...)
 }
 
-// histories returns what all workers saw. What the dead held ends with them.
+// histories returns what all workers saw, when they have ended. What the dead held ends with them.
 func (t *team) histories() ([]*call, error) {
 	var all []*call
 	for _, m := range t.all() {
@@ -212,9 +210,13 @@ func (t *team) histories() ([]*call, error) {
 			return nil, err
 		}
 		for _, c := range calls {
+			if c.Name == stallName {
+				m.pauses = append(m.pauses, span{c.Asked, c.Returned})
+				continue
+			}
 			c.end(m.killedAt())
+			all = append(all, c)
 		}
-		all = append(all, calls...)
 	}
 	return all, nil
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/rpc"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,22 +29,22 @@ const workerArg = "worker"
 // The semaphores of every run: one that many share, and one for the fenced store.
 const (
 	poolName  = "pool"
-	poolLimit = 5
+	poolLimit = 6
 	soloName  = "solo"
 )
 
 // order is what a worker process is told, on its standard input. It works until that closes.
 type order struct {
-	Process  string // its name in the histories
-	Journal  string // the file to write
-	Seed     uint64
-	Callers  int
-	Writers  int
-	Address  address
-	Store    string // of the fenced store
-	Options  fairsem.Options
-	Deaf     bool          // no wake message arrives
-	LongHold time.Duration // the longest that a caller holds its permit
+	Process string // its name in the histories
+	Journal string // the file to write
+	Seed    uint64
+	Callers int // of the pool, who come and go
+	Keepers int // of the pool, who hold for about a TTL
+	Writers int // of the store
+	Address address
+	Store   string // of the fenced store
+	Options fairsem.Options
+	Deaf    bool // no wake message arrives
 }
 
 // address is how to reach Redis.
@@ -133,16 +134,43 @@ func (o order) work(ctx context.Context) (err error) {
 	return err
 }
 
-// all runs the callers and the writers until ctx ends.
-func (w *worker) all(ctx context.Context) error {
-	failures := make(chan error, w.order.Callers+w.order.Writers)
-	var all sync.WaitGroup
-	for g := range w.order.Callers + w.order.Writers {
-		random := rand.New(rand.NewPCG(w.order.Seed, uint64(g)))
-		turn := w.share
-		if g >= w.order.Callers {
-			turn = w.update
+// watch writes down when this process did not get to run for a while.
+func (w *worker) watch(ctx context.Context) error {
+	const beat = 10 * time.Millisecond
+	for before := history.Now(); ctx.Err() == nil; {
+		rest(ctx, beat)
+		now := history.Now()
+		if now-before > int64(3*beat) {
+			stall := &call{Name: stallName, Number: w.calls.Add(1), Returned: now}
+			stall.Process, stall.Asked = w.order.Process, before
+			if err := w.journal.write(stall); err != nil {
+				return err
+			}
 		}
+		before = now
+	}
+	return nil
+}
+
+// turn is what a goroutine does again and again. An error is a failure of the worker, not of the library.
+type turn func(context.Context, *rand.Rand) error
+
+// all runs everybody until ctx ends.
+func (w *worker) all(ctx context.Context) error {
+	turns := slices.Concat(
+		slices.Repeat([]turn{w.share}, w.order.Callers),
+		slices.Repeat([]turn{w.keep}, w.order.Keepers),
+		slices.Repeat([]turn{w.update}, w.order.Writers),
+	)
+	failures := make(chan error, len(turns)+1)
+	var all sync.WaitGroup
+	all.Go(func() { // ends with ctx
+		if err := w.watch(ctx); err != nil {
+			failures <- err
+		}
+	})
+	for g, turn := range turns {
+		random := rand.New(rand.NewPCG(w.order.Seed, uint64(g)))
 		all.Go(func() { // ends with ctx
 			for ctx.Err() == nil {
 				if err := turn(ctx, random); err != nil {
@@ -158,20 +186,28 @@ func (w *worker) all(ctx context.Context) error {
 	return <-failures
 }
 
-// share is one turn of a caller: acquire, or give up; hold; release.
+// share is the turn of a caller: acquire, or give up; hold for a moment; release.
 func (w *worker) share(ctx context.Context, random *rand.Rand) error {
 	c := &call{Name: poolName, Try: random.IntN(8) == 0, Grant: history.Grant{Weight: 1}}
-	if random.IntN(3) == 0 {
-		c.Weight += random.Int64N(poolLimit)
+	switch random.IntN(12) {
+	case 0:
+		c.Weight = poolLimit
+	case 1, 2, 3:
+		c.Weight += random.Int64N(3)
 	}
-	patience := time.Duration((0.2 + random.ExpFloat64()) * float64(time.Second))
+	return w.visit(ctx, c, time.Duration((0.2+random.ExpFloat64())*float64(time.Second)), time.Duration(random.Int64N(int64(20*time.Millisecond))))
+}
+
+// keep is the turn of a keeper: at most times it has something to lose.
+func (w *worker) keep(ctx context.Context, random *rand.Rand) error {
+	c := &call{Name: poolName, Grant: history.Grant{Weight: 1}}
+	return w.visit(ctx, c, 3*time.Second, time.Duration((0.2+1.2*random.Float64())*float64(w.order.Options.TTL)))
+}
+
+func (w *worker) visit(ctx context.Context, c *call, patience, hold time.Duration) error {
 	p, err := w.ask(ctx, w.pool, c, patience)
 	if p == nil {
 		return err
-	}
-	hold := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
-	if random.IntN(16) == 0 {
-		hold = time.Duration(random.Int64N(int64(w.order.LongHold)))
 	}
 	w.hold(ctx, c, p, hold)
 	return w.giveBack(ctx, c, p)
