@@ -13,6 +13,7 @@ func networkFaults() []fault {
 		{name: "reply lost, connection ends", kind: single, smoke: true, strike: loseReply(false)},
 		{name: "reply lost, connection stays", kind: single, strike: loseReply(true)},
 		{name: "replies late", kind: single, smoke: true, strike: delayReplies},
+		{name: "replies late, then none", kind: single, strike: delayThenHold},
 		{name: "requests held, then delivered", kind: single, strike: hold((*redistest.Proxy).HoldRequests, false)},
 		{name: "requests held, then lost", kind: single, strike: hold((*redistest.Proxy).HoldRequests, true)},
 		{name: "replies held, then delivered", kind: single, strike: hold((*redistest.Proxy).HoldReplies, false)},
@@ -47,6 +48,19 @@ func delayReplies(a *arena) (string, error) {
 	a.last(500*time.Millisecond, 2*time.Second)
 	proxy.Delay(0)
 	return fmt.Sprintf("way %d is late by %v", n, late), nil
+}
+
+// delayThenHold lets the last answers before a silence come late.
+func delayThenHold(a *arena) (string, error) {
+	n, proxy := a.someProxy()
+	late := 100*time.Millisecond + time.Duration(a.random.Int64N(int64(200*time.Millisecond)))
+	proxy.Delay(late)
+	a.last(500*time.Millisecond, time.Second)
+	proxy.Hold()
+	d := a.last(time.Second, 2*time.Second)
+	proxy.Delay(0)
+	proxy.Resume()
+	return fmt.Sprintf("way %d is late by %v, then silent for %v", n, late, d), nil
 }
 
 // hold keeps something back for more or less than a TTL.

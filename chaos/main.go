@@ -31,6 +31,7 @@ type settings struct {
 	out      string
 	keep     string
 	list     bool
+	broken   bool
 }
 
 // execute returns the exit code: 1 if a promise was broken or something else was, 2 if the command line
@@ -69,6 +70,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.IntVar(&s.Parallel, "parallel", 2, "so many runs at a time")
 	flags.BoolVar(&s.Smoke, "smoke", false, "a selection of faults")
 	flags.BoolVar(&s.list, "list", false, "only tell which faults there are")
+	flags.BoolVar(&s.broken, "broken", false, "play with broken variants of the library, and fail unless each is found out; -run is for their names")
 	flags.StringVar(&s.out, "out", "results", "`folder` for what was found; empty: none")
 	flags.StringVar(&s.keep, "keep", "", "`folder` for the histories of runs in which something was found; empty: none")
 	flags.Func("run", "only faults that match the `regexp`, in their name and kind of server", func(text string) (err error) {
@@ -93,6 +95,9 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 func rage(s settings, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if s.broken {
+		return exposeAll(ctx, s, stdout)
+	}
 	chosen := s.faults()
 	if len(chosen) == 0 {
 		return errors.New("no fault has such a name; -list tells which there are")

@@ -39,7 +39,7 @@ type order struct {
 	Journal string // the file to write
 	Seed    uint64
 	Callers int // of the pool, who come and go
-	Keepers int // of the pool, who hold for about a TTL
+	Keepers int // of the pool, who hold for up to 2.5 TTL
 	Writers int // of the store
 	Address address
 	Store   string // of the fenced store
@@ -201,7 +201,7 @@ func (w *worker) share(ctx context.Context, random *rand.Rand) error {
 // keep is the turn of a keeper: at most times it has something to lose.
 func (w *worker) keep(ctx context.Context, random *rand.Rand) error {
 	c := &call{Name: poolName, Grant: history.Grant{Weight: 1}}
-	return w.visit(ctx, c, 3*time.Second, time.Duration((0.2+1.2*random.Float64())*float64(w.order.Options.TTL)))
+	return w.visit(ctx, c, 3*time.Second, time.Duration((0.2+2.3*random.Float64())*float64(w.order.Options.TTL)))
 }
 
 func (w *worker) visit(ctx context.Context, c *call, patience, hold time.Duration) error {
