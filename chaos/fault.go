@@ -47,7 +47,7 @@ func (f fault) holds(p promise) bool { return !slices.Contains(f.not, p) }
 // slug is the name for a file.
 func (f fault) slug() string {
 	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '+' {
 			return r
 		}
 		return '-'

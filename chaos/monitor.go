@@ -24,9 +24,6 @@ type monitor struct {
 	twice   []string         // ids that held and waited at the same time; guarded by mu
 	inLine  map[string]int64 // id -> when it was seen in line first; guarded by mu
 	holding map[string]int64 // id -> when it was seen among the holders last; guarded by mu
-	waiting map[string]int64 // id -> when it was seen in line last; guarded by mu
-	blind   time.Duration    // the longest time without an answer; guarded by mu
-	last    int64            // when the last answer came; guarded by mu
 }
 
 // lookEvery is a compromise: what happens between two looks the monitor does not see.
@@ -41,11 +38,15 @@ for _, id in ipairs(holders) do
 end
 return { units, holders, redis.call("ZRANGE", KEYS[2], 0, -1) }`
 
-func startMonitor(rdb redis.UniversalClient) *monitor {
-	m := &monitor{
-		rdb: rdb, stop: make(chan struct{}), last: history.Now(),
-		inLine: make(map[string]int64), holding: make(map[string]int64), waiting: make(map[string]int64),
+func newMonitor(rdb redis.UniversalClient) *monitor {
+	return &monitor{
+		rdb: rdb, stop: make(chan struct{}),
+		inLine: make(map[string]int64), holding: make(map[string]int64),
 	}
+}
+
+func startMonitor(rdb redis.UniversalClient) *monitor {
+	m := newMonitor(rdb)
 	m.done.Go(m.run) // end stops it and waits for it
 	return m
 }
@@ -102,8 +103,6 @@ func (m *monitor) note(name string, limit, units int64, holders, waiters []strin
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
-	m.blind = max(m.blind, time.Duration(now-m.last))
-	m.last = now
 	if units > limit {
 		m.over = append(m.over, fmt.Sprintf("%s at %d: %d units of %d are in use, by %s", name, now, units, limit, strings.Join(holders, " ")))
 	}
@@ -118,6 +117,5 @@ func (m *monitor) note(name string, limit, units int64, holders, waiters []strin
 		if m.inLine[id] == 0 {
 			m.inLine[id] = now
 		}
-		m.waiting[id] = asked
 	}
 }
