@@ -27,6 +27,7 @@ type call struct {
 	Failure  string `json:"failure,omitempty"`  // of Acquire
 	Done     int64  `json:"done,omitempty"`     // when Release had succeeded; 0: it did not, or nobody knows
 	Wrong    string `json:"wrong,omitempty"`    // what the caller itself saw to be against the documentation
+	Awaited  bool   `json:"awaited,omitempty"`  // it was lost, and Released is when Done told so, unasked
 }
 
 // stallName is the name of a call that is none: its process did not get to run from Asked to Returned,

@@ -209,14 +209,22 @@ func (t *team) histories() ([]*call, error) {
 		if err != nil {
 			return nil, err
 		}
+		var mine []*call
 		for _, c := range calls {
 			if c.Name == stallName {
 				m.pauses = append(m.pauses, span{c.Asked, c.Returned})
 				continue
 			}
 			c.end(m.killedAt())
-			all = append(all, c)
+			mine = append(mine, c)
 		}
+		for _, c := range mine {
+			// Nobody can be told who does not run. Those who ask when they run again are for that.
+			if c.Awaited && m.stoodStill(c.Granted, c.Released) > 0 {
+				c.Released = c.Granted
+			}
+		}
+		all = append(all, mine...)
 	}
 	return all, nil
 }

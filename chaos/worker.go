@@ -195,21 +195,25 @@ func (w *worker) share(ctx context.Context, random *rand.Rand) error {
 	case 1, 2, 3:
 		c.Weight += random.Int64N(3)
 	}
-	return w.visit(ctx, c, time.Duration((0.2+random.ExpFloat64())*float64(time.Second)), time.Duration(random.Int64N(int64(20*time.Millisecond))))
+	return w.visit(ctx, c, time.Duration((0.2+random.ExpFloat64())*float64(time.Second)), time.Duration(random.Int64N(int64(20*time.Millisecond))), random)
 }
 
 // keep is the turn of a keeper: at most times it has something to lose.
 func (w *worker) keep(ctx context.Context, random *rand.Rand) error {
 	c := &call{Name: poolName, Grant: history.Grant{Weight: 1}}
-	return w.visit(ctx, c, 3*time.Second, time.Duration((0.2+2.3*random.Float64())*float64(w.order.Options.TTL)))
+	return w.visit(ctx, c, 3*time.Second, time.Duration((0.2+2.3*random.Float64())*float64(w.order.Options.TTL)), random)
 }
 
-func (w *worker) visit(ctx context.Context, c *call, patience, hold time.Duration) error {
+func (w *worker) visit(ctx context.Context, c *call, patience, hold time.Duration, random *rand.Rand) error {
 	p, err := w.ask(ctx, w.pool, c, patience)
 	if p == nil {
 		return err
 	}
-	w.hold(ctx, c, p, hold)
+	if random.IntN(2) == 0 {
+		w.hold(ctx, c, p, hold)
+	} else {
+		w.rely(ctx, c, p, hold)
+	}
 	return w.giveBack(ctx, c, p)
 }
 
@@ -253,6 +257,18 @@ func look(c *call, p *fairsem.Permit) bool {
 func (w *worker) hold(ctx context.Context, c *call, p *fairsem.Permit, d time.Duration) {
 	for end := history.Now() + int64(d); look(c, p) && history.Now() < end && ctx.Err() == nil; {
 		time.Sleep(min(d, time.Millisecond))
+	}
+}
+
+// rely is hold for a caller that waits to be told. To ask would tell: it ends a context whose time is over.
+func (w *worker) rely(ctx context.Context, c *call, p *fairsem.Permit, d time.Duration) {
+	enough := time.NewTimer(d)
+	defer enough.Stop()
+	select {
+	case <-p.Context().Done():
+		c.Released, c.Awaited = history.Now(), true
+	case <-enough.C:
+	case <-ctx.Done():
 	}
 }
 
