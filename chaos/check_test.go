@@ -87,7 +87,7 @@ func TestEveryPromiseHasACheckerThatCanTurnRed(t *testing.T) {
 		"back long after its context": {returns, func() *evidence { return seen(late) }},
 		"nobody gets in any more": {works, func() *evidence {
 			e := seen(permit("a", "x:1", 10, 1, 2, 3))
-			e.strikes = []strike{{"trouble", int64(time.Second), int64(2 * time.Second)}}
+			e.strikes = []strike{{"trouble", int64(time.Second), int64(2 * time.Second), int64(2 * time.Second)}}
 			return e
 		}},
 	} {
@@ -126,7 +126,7 @@ func TestWhatTheDeadHeldEndsWithThem(t *testing.T) {
 func TestRecoveryIsTheTimeFromTheEndOfAStrikeToTheNextGrant(t *testing.T) {
 	e := seen(permit("a", "x:1", 10, 1, 2, 3), permit("a", "x:2", 20, 1, 700, 701))
 	assert.Zero(t, e.recovery(soloName))
-	e.strikes = []strike{{"trouble", 0, int64(100 * time.Millisecond)}}
+	e.strikes = []strike{{"trouble", 0, int64(100 * time.Millisecond), int64(100 * time.Millisecond)}}
 	assert.Equal(t, 600*time.Millisecond, e.recovery(soloName))
 }
 
@@ -147,4 +147,18 @@ func TestWhatIsNotPromisedIsCountedAndFailsNothing(t *testing.T) {
 	r.add(fault{not: []promise{held}}, finding{tokens, "the same twice"})
 	assert.Equal(t, "BROKEN: S6 1×", r.verdict())
 	require.Error(t, report{Rows: []row{r}}.verdict())
+}
+
+// A monitor sees a place before the one who waits there is told of it.
+func TestAPlaceThatWasSeenOnADyingServerCountsForNothing(t *testing.T) {
+	e := seen()
+	e.strikes = []strike{{"kill", int64(10 * time.Second), int64(11 * time.Second), int64(12 * time.Second)}}
+	for _, at := range []time.Duration{5 * time.Second, 9900 * time.Millisecond, 11500 * time.Millisecond, 13 * time.Second} {
+		assert.Equal(t, int64(at), e.confirmed(int64(at)), "the state survives")
+	}
+	e.run.fault.forgets = true
+	assert.Equal(t, int64(5*time.Second), e.confirmed(int64(5*time.Second)))
+	assert.Zero(t, e.confirmed(int64(9900*time.Millisecond)))
+	assert.Zero(t, e.confirmed(int64(11500*time.Millisecond)))
+	assert.Equal(t, int64(13*time.Second), e.confirmed(int64(13*time.Second)))
 }

@@ -15,17 +15,18 @@ import (
 
 // sentinelFaults are what happens to the primary. With as many acknowledgements as there are replicas it
 // does not matter which of them takes over.
+// A TTL is longer than a failover takes, or nobody would still rely on what got lost.
 func sentinelFaults() []fault {
-	wait := fairsem.Options{TTL: 2 * time.Second, WaitReplicas: 2}
-	plain := fairsem.Options{TTL: 2 * time.Second}
-	const long = 20 * time.Second
+	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 2}
+	plain := fairsem.Options{TTL: 5 * time.Second}
+	const long = 25 * time.Second
 	return []fault{
-		{name: "planned failover, WaitReplicas 2", kind: sentinel, least: long, options: wait, strike: planned},
-		{name: "planned failover", kind: sentinel, least: long, options: plain, not: forgets, strike: planned},
-		{name: "kill -9 of the primary, WaitReplicas 2", kind: sentinel, least: long, options: wait, strike: killPrimary},
-		{name: "kill -9 of the primary", kind: sentinel, least: long, options: plain, not: forgets, strike: killPrimary},
-		{name: "failover to a replica that was cut off, WaitReplicas 2", kind: sentinel, least: long, options: wait, strike: promoteStale},
-		{name: "failover to a replica that was cut off", kind: sentinel, least: long, options: plain, not: forgets, strike: promoteStale},
+		{name: "planned failover, WaitReplicas 2", kind: sentinel, least: long, forgets: true, options: wait, strike: planned},
+		{name: "planned failover", kind: sentinel, least: long, forgets: true, options: plain, not: forgets, strike: planned},
+		{name: "kill -9 of the primary, WaitReplicas 2", kind: sentinel, least: long, forgets: true, options: wait, strike: killPrimary},
+		{name: "kill -9 of the primary", kind: sentinel, least: long, forgets: true, options: plain, not: forgets, strike: killPrimary},
+		{name: "failover to a replica that was cut off, WaitReplicas 2", kind: sentinel, least: long, forgets: true, options: wait, strike: promoteStale},
+		{name: "failover to a replica that was cut off", kind: sentinel, least: long, forgets: true, options: plain, not: forgets, strike: promoteStale},
 	}
 }
 

@@ -40,6 +40,7 @@ type strike struct {
 	what   string
 	began  int64
 	healed int64 // from when on all could be well
+	ended  int64 // when all was tidied up, too
 }
 
 // evidence is all that is known of a run afterwards.
@@ -142,7 +143,8 @@ func (a *arena) strike() error {
 	a.mended = 0
 	began := history.Now()
 	what, err := a.fault.strike(a)
-	a.strikes = append(a.strikes, strike{what, began, cmp.Or(a.mended, history.Now())})
+	ended := history.Now()
+	a.strikes = append(a.strikes, strike{what, began, cmp.Or(a.mended, ended), ended})
 	return err
 }
 
@@ -168,9 +170,23 @@ func (e *evidence) join() {
 	for _, c := range e.calls {
 		g := c.Grant
 		g.AskedWall = g.Asked
-		g.Place = e.monitor.inLine[g.ID]
+		g.Place = e.confirmed(e.monitor.inLine[g.ID])
 		e.grants[c.Name] = append(e.grants[c.Name], g)
 	}
+}
+
+// confirmation is how long a healthy server takes at most to confirm what can be seen on it.
+const confirmation = 500 * time.Millisecond
+
+// confirmed returns when a place in line counts that was seen at that time; 0: never. What is seen on a
+// server that is about to die nobody may ever have been told of.
+func (e *evidence) confirmed(seen int64) int64 {
+	for _, s := range e.strikes {
+		if e.run.fault.forgets && seen > s.began-int64(confirmation) && seen < s.ended {
+			return 0
+		}
+	}
+	return seen
 }
 
 // save keeps the histories of a run that is worth a look.
