@@ -65,16 +65,17 @@ type response struct {
 // lane is a queue of parcels for one server. A cluster has a lane for every name: one pipeline over
 // several nodes would take as long as its slowest node, and a dead node would hold up all names.
 type lane struct {
-	rdb  redis.UniversalClient
-	crew *crew
+	rdb      redis.UniversalClient
+	crew     *crew
+	replicas int    // that must have what is granted
+	key      string // any of those that are asked about, in a cluster
+	broke    func() // is called when the server seems to have gone
 
 	mu     sync.Mutex
 	queued []*parcel // in the order in which they were begun
 	flying int
 	failed error // of the last exchange, nil if it worked: it tells what is behind a silence
 }
-
-func newLane(rdb redis.UniversalClient, crew *crew) *lane { return &lane{rdb: rdb, crew: crew} }
 
 // add puts tickets into the parcel for their job; without tickets it makes a parcel that asks for
 // nothing but the script's reaping and promoting.
@@ -266,12 +267,15 @@ func (b *batch) deliver() bool {
 	timer := time.AfterFunc(b.patience, b.writeOff)
 	defer timer.Stop()
 	responses := b.exchange()
-	b.lane.note(responses[0].err)
-	if !b.settled.CompareAndSwap(false, true) {
-		return false
+	broke := b.lane.note(responses[0].err)
+	inTime := b.settled.CompareAndSwap(false, true)
+	if inTime {
+		b.handOut(responses)
 	}
-	b.handOut(responses)
-	return true
+	if broke {
+		b.lane.broke()
+	}
+	return inTime
 }
 
 // writeOff gives up waiting for a batch: go-redis cannot be made to return from a read in time.
@@ -297,15 +301,27 @@ func (b *batch) writeOff() {
 	l.launchLocked()
 }
 
-// note keeps what came of an exchange, also of one that was written off. A cluster whose node does
-// not answer may have another in its place, which go-redis finds out late by itself.
-func (l *lane) note(err error) {
+// note keeps what came of an exchange, also of one that was written off, and reports whether the server
+// seems to have gone since the one before. A cluster whose node does not answer may have another in
+// its place, which go-redis finds out late by itself.
+func (l *lane) note(err error) (broke bool) {
 	l.mu.Lock()
+	broke = broken(err) && !broken(l.failed)
 	l.failed = err
 	l.mu.Unlock()
-	if cluster, ok := l.rdb.(reloader); ok && err != nil && !refused(err) {
+	if cluster, ok := l.rdb.(reloader); ok && (broken(err) || moved(err)) {
 		cluster.ReloadState(l.crew.ctx)
 	}
+	return broke
+}
+
+// moved reports whether err is what a node says that does not have the name any more.
+func moved(err error) bool { return err != nil && redis.HasErrorPrefix(err, "MOVED") }
+
+// broken reports whether err tells of a server that is gone, or is not the one it was.
+func broken(err error) bool {
+	return err != nil && !errors.Is(err, errFewReplicas) && (!refused(err) ||
+		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err))
 }
 
 // reloader is a client of a cluster, however it is wrapped.
@@ -334,18 +350,20 @@ func (b *batch) exchange() []response {
 			commands[i] = calls[i].command(false)
 		}
 	}
-	responses := b.lane.run(commands)
+	responses := b.lane.runSurely(calls, commands, b.patience)
 
 	var missing []int
-	var again []redis.Cmder
+	var again []call
+	var texts []redis.Cmder
 	for i, r := range responses {
 		if calls[i].script != nil && r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
 			missing = append(missing, i)
-			again = append(again, calls[i].command(true))
+			again = append(again, calls[i])
+			texts = append(texts, calls[i].command(true))
 		}
 	}
 	if len(again) > 0 {
-		for i, r := range b.lane.run(again) {
+		for i, r := range b.lane.runSurely(again, texts, b.patience) {
 			responses[missing[i]] = r
 		}
 	}
@@ -356,11 +374,15 @@ func (b *batch) exchange() []response {
 func (p *parcel) call() call {
 	v, j := p.job.view, p.job
 	d := v.client.declared.declare(v.name, j.limit)
+	d.grace = v.grace()
 	switch j.script {
 	case acquireScript:
 		return v.about.acquire(d, j.terms, p.tickets, p.back...)
 	case releaseScript:
 		return v.about.release(d, j.lease, p.tickets)
+	case restoreScript:
+		holders, had := v.claims(p.tickets)
+		return v.about.restore(d, j.lease, holders, p.tickets, had)
 	default:
 		return v.about.refresh(d, j.lease, p.holds, p.tickets)
 	}
@@ -369,10 +391,16 @@ func (p *parcel) call() call {
 // run sends commands in one pipeline. A command without a value and without an error of its own was
 // not reached: the pipeline's error is its error.
 func (l *lane) run(commands []redis.Cmder) []response {
-	pipe := l.rdb.Pipeline()
-	_ = pipe.BatchProcess(l.crew.ctx, commands...) // only queues
-	_, err := pipe.Exec(l.crew.ctx)
 	responses := make([]response, len(commands))
+	pipe, err := l.pipeline()
+	if err != nil {
+		for i := range responses {
+			responses[i].err = err
+		}
+		return responses
+	}
+	_ = pipe.BatchProcess(l.crew.ctx, commands...) // only queues
+	_, err = pipe.Exec(l.crew.ctx)
 	for i, c := range commands {
 		if responses[i] = read(c); errors.Is(responses[i].err, errNoAnswer) {
 			responses[i].err = errors.Join(errNoAnswer, err)

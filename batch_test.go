@@ -103,12 +103,12 @@ func (f *flight) contents() (all []string) {
 		text := s.verb + " " + name + ":"
 		back := len(args)
 		if s == acquireScript {
-			back -= args[18].(int)
+			back -= args[19].(int)
 		}
-		for i, arg := range args[13:] {
+		for i, arg := range args[15:] {
 			if id, ok := arg.(string); ok {
 				sign := ""
-				if 13+i >= back {
+				if 15+i >= back {
 					sign = "-"
 				}
 				text += " " + sign + strings.TrimPrefix(id, clientOf(id)+":")
@@ -140,7 +140,7 @@ func (f *flight) grantAll(first int64) {
 }
 
 func (f *flight) grant(i int, token int64, n int) {
-	reply := []int64{1, -1, 0}
+	reply := []int64{1, -1, 0, 1}
 	for j := range n {
 		reply = append(reply, int64(stateHeld), token+int64(j))
 	}
@@ -330,7 +330,7 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 		ask := func(n int) { asked = append(asked, asks(c, "a", n, CallOptions{})...) }
 
 		f := w.atOnce(c, func() { leave(0); ask(2); leave(1) }, "acquire a: 8 9 -3 -4")
-		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
+		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
 		f.end <- nil
 		<-held[0].left
 		<-held[1].left
@@ -402,13 +402,17 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 		}, "acquire a: 4 -1")
 		f.cmds[0].SetErr(io.EOF)
 		f.end <- io.EOF
+		doubt := w.next()
+		require.NotNil(t, doubt)
+		require.Contains(t, doubt.contents()[0], "refresh busy: ", "is it still there?")
+		doubt.grantAll(30)
 		w.isIdle()
 		time.Sleep(lastRetry)
 		again := w.next()
 		require.NotNil(t, again)
 		assert.ElementsMatch(t, []string{"acquire a: 4", "release a: 1"}, again.contents())
 		again.grant(slices.Index(again.contents(), "acquire a: 4"), 20, 1)
-		again.cmds[slices.Index(again.contents(), "release a: 1")].(numbers).SetVal([]int64{1, -1, 0, int64(stateGone), 0})
+		again.cmds[slices.Index(again.contents(), "release a: 1")].(numbers).SetVal([]int64{1, -1, 0, 1, int64(stateGone), 0})
 		again.end <- nil
 		<-held.left
 		assert.NoError(t, held.leftErr, "the first try has given it back")
@@ -547,7 +551,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		answers := make(chan response, 1)
 		go func() { // ends with the answer
-			r, err := c.query(t.Context(), c.keyspace.status("a", 1))
+			r, err := c.query(t.Context(), "a", c.keyspace.status("a", 1))
 			assert.NoError(t, err)
 			answers <- r
 		}()
@@ -612,7 +616,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // go-redis's own idea of how often to try
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			l := newLane(rdb, newCrew())
+			l := &lane{rdb: rdb, crew: newCrew(), broke: func() {}}
 			l.run([]redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected
 			key := "fairsem-test-" + uuid.NewString()
 			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })

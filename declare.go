@@ -46,9 +46,9 @@ func (d *declarations) declare(name string, limit int64) declaration {
 		d.rememberLocked(h, use)
 	}
 	if use.server != 0 {
-		return declaration{limit, use.server}
+		return declaration{limit: limit, since: use.server}
 	}
-	return declaration{limit, -time.Since(use.here).Microseconds()}
+	return declaration{limit: limit, since: -time.Since(use.here).Microseconds()}
 }
 
 // learn takes the server's time of a first use.

@@ -20,11 +20,13 @@
 // Where that matters, have the store that is written to refuse a token lower than one it has seen:
 // see [Permit.Token].
 //
-// A grant is as durable as the Redis that gave it. A primary that fails over may forget the last
-// grants that it acknowledged, and a server restarted without persistence forgets them all; more
-// units than the limit can then be in use until the older permits are released or told that they are
-// lost. Servers that accept writes in two places at once are not supported, and neither is an
-// eviction policy that may drop the keys: use noeviction.
+// A server may forget what it granted: one restarted without persistence all of it, a primary that
+// fails over the last of it. The processes that are connected put it back, before the server grants
+// anything new: see Loss of state. A holder that is stopped or cut off meanwhile cannot, and more
+// units than the limit may then be in use until its lease ends, unless [Options.Grace] is as long as
+// the TTL. What is deleted from a running server is put back only as far as it still fits. Servers that
+// accept writes in two places at once are not supported, and neither is an eviction policy that may
+// drop the keys: use noeviction.
 //
 // Leases are counted on the clock of the Redis server. Stepping it forward by more than a TTL ends
 // leases that their holders still rely on.
@@ -54,7 +56,7 @@
 //	fairsem:{name}:timeout  zset    permit id -> deadline in ms: all of these
 //	fairsem:{name}:counter  string  the last number given out
 //	fairsem:{name}:weight   hash    permit id -> weight, where it is not 1
-//	fairsem:{name}:meta     hash    layout version, limit, when the keys expire
+//	fairsem:{name}:meta     hash    layout version, limit, when the keys expire, epoch
 //
 // and one for each process, fairsem:client:<client id>, its label. They are changed by scripts only.
 // Each begins by removing whose deadline has passed and ends by promoting the head of the line while it
@@ -79,4 +81,14 @@
 // that process know. An id whose fate is unknown, because an answer was lost, is asked for again with
 // the same id: scripts are idempotent. When such an id is given up, a tombstone keeps its place for a
 // TTL, so that a copy of the question that is still on its way finds it gone.
+//
+// # Loss of state
+//
+// A name knows the server that it is on. On a server that it does not know, or that does not know it,
+// it gets a new epoch, and for [Options.Grace] nothing new is granted: who asks waits in line, also with
+// TryAcquire, until it is over. A client whose connections broke asks at once about everything it
+// has; every answer tells the epoch, and what is missing in a new one the client puts back, with its
+// token or place. Within one epoch nothing is put back: what is missing there has lapsed, or was
+// taken out. With [Options.WaitReplicas] a grant or a renewal counts only when so many replicas
+// have it.
 package fairsem

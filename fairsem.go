@@ -90,6 +90,8 @@ type Client struct {
 	label    string
 	log      *slog.Logger
 	cluster  bool
+	grace    time.Duration
+	replicas int
 
 	shared   *lane // for all names, but in a cluster
 	crew     *crew
@@ -119,12 +121,14 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		label:    opts.Label,
 		log:      opts.Logger,
 		cluster:  cluster,
+		grace:    opts.Grace,
+		replicas: opts.WaitReplicas,
 		crew:     newCrew(),
 		keeper:   newKeeper(),
 		declared: &declarations{began: time.Now()},
 		views:    make(map[string]*view),
 	}
-	c.shared = newLane(rdb, c.crew)
+	c.shared = c.newLane("")
 	c.wake = newWake(c)
 	return c, nil
 }
@@ -390,7 +394,7 @@ func (c *Client) newView(name string) *view {
 		client:  c,
 		name:    name,
 		about:   c.keyspace.about(name),
-		lane:    c.lane(),
+		lane:    c.lane(name),
 		tickets: make(map[int64]*ticket),
 	}
 	v.appointment = appointment{view: v, index: -1}
@@ -398,11 +402,15 @@ func (c *Client) newView(name string) *view {
 }
 
 // lane returns the lane for a name that has none yet.
-func (c *Client) lane() *lane {
+func (c *Client) lane(name string) *lane {
 	if c.cluster {
-		return newLane(c.rdb, c.crew)
+		return c.newLane(name)
 	}
 	return c.shared
+}
+
+func (c *Client) newLane(name string) *lane {
+	return &lane{rdb: c.rdb, crew: c.crew, replicas: c.replicas, key: c.keyspace.keys(name)[0], broke: c.doubt}
 }
 
 // forget is called by a view that retires.

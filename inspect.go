@@ -36,7 +36,7 @@ type Ticket struct {
 // Status asks Redis what the semaphore looks like. Leases that are over do not count. Asking declares
 // no limit and leaves nothing behind. A done ctx ends it; the other errors are those of Acquire.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
-	r, err := s.client.query(ctx, s.client.keyspace.status(s.name, s.limit))
+	r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.limit))
 	if err != nil {
 		return Status{}, wrap("status", s.name, err)
 	}
@@ -81,7 +81,7 @@ func (s *Semaphore) list(ctx context.Context, key string) iter.Seq2[Ticket, erro
 }
 
 func (s *Semaphore) page(ctx context.Context, key string, after int64) ([]Ticket, error) {
-	r, err := s.client.query(ctx, s.client.keyspace.about(s.name).page(key, after, pageSize))
+	r, err := s.client.query(ctx, s.name, s.client.keyspace.about(s.name).page(key, after, pageSize))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 }
 
 // query runs a script that only looks, and again while trouble may pass, for up to a TTL.
-func (c *Client) query(ctx context.Context, q call) (response, error) {
+func (c *Client) query(ctx context.Context, name string, q call) (response, error) {
 	if ctx == nil {
 		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
 	}
@@ -128,7 +128,7 @@ func (c *Client) query(ctx context.Context, q call) (response, error) {
 		if c.isClosed() {
 			return response{}, ErrClosed
 		}
-		r := c.lane().ask(ctx, parcel{lone: q.command(false), text: q})
+		r := c.lane(name).ask(ctx, parcel{lone: q.command(false), text: q})
 		switch {
 		case r.err == nil || ctx.Err() != nil:
 			return r, r.err

@@ -3,6 +3,7 @@ package fairsem
 import (
 	"embed"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -25,17 +26,18 @@ type script struct {
 }
 
 var (
-	acquireScript = newScript("acquire", "semaphore", "limit", "quick_acquire", "line", "acquire", "finish")
-	releaseScript = newScript("release", "semaphore", "quick_release", "limit", "line", "release", "finish")
-	refreshScript = newScript("refresh", "semaphore", "limit", "quick_refresh", "line", "refresh", "finish")
-	statusScript  = newScript("status", "semaphore", "limit", "line", "status", "finish")
+	acquireScript = newScript("acquire", "semaphore", "limit", "epoch", "quick_acquire", "line", "enter", "acquire", "finish")
+	releaseScript = newScript("release", "semaphore", "quick_release", "limit", "epoch", "line", "release", "finish")
+	refreshScript = newScript("refresh", "semaphore", "limit", "epoch", "quick_refresh", "line", "refresh", "finish")
+	restoreScript = newScript("restore", "semaphore", "limit", "epoch", "line", "enter", "restore", "finish")
+	statusScript  = newScript("status", "semaphore", "limit", "epoch", "line", "status", "finish")
 	pageScript    = newScript("page", "semaphore", "page")
 )
 
 // newScript joins a verb with what it shares with others. The files are part of the program, so one
 // that is missing stops every test at its start.
 func newScript(verb string, files ...string) *script {
-	text := ""
+	text := fmt.Sprintf("local VERB = %q\n", verb)
 	for _, file := range files {
 		part, err := sources.ReadFile("scripts/" + file + ".lua")
 		if err != nil {
@@ -96,7 +98,10 @@ func clientOf(id string) string {
 // declaration is a limit and when this client first used it: the server's time in microseconds or,
 // where that is not known yet, minus the microseconds that have passed since; declareNothing from a
 // call that only looks.
-type declaration struct{ limit, since int64 }
+type declaration struct {
+	limit, since int64
+	grace        time.Duration // of a server that may have lost the state; negative: it is the same as before
+}
 
 const declareNothing = math.MinInt64
 
@@ -127,10 +132,10 @@ type call struct {
 
 // newCall begins the arguments that every script has, with room for more.
 func (s subject) newCall(run *script, d declaration, lease time.Duration, room int) call {
-	args := make([]any, 0, len(s)+5+room)
+	args := make([]any, 0, len(s)+6+room)
 	args = append(args, "evalsha", run.hash)
 	args = append(args, s...)
-	return call{run, append(args, d.limit, d.sinceArg(), lease.Milliseconds())}
+	return call{run, append(args, d.limit, d.sinceArg(), lease.Milliseconds(), d.grace.Milliseconds())}
 }
 
 // command returns the call for a pipeline; withText sends the script itself, for a server that does
@@ -161,9 +166,7 @@ func (s subject) acquire(d declaration, t terms, tickets []*ticket, back ...*tic
 	c.args = append(c.args, t.wait, t.maxQueue, t.headStart.Microseconds(), len(tickets), len(back))
 	c.addIDs(tickets)
 	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.weight != 1 }) {
-		for _, t := range tickets {
-			c.args = append(c.args, t.weight)
-		}
+		c.addWeights(tickets)
 	}
 	c.addIDs(back)
 	return c
@@ -183,6 +186,24 @@ func (s subject) refresh(d declaration, ttl time.Duration, known bool, tickets [
 	return c
 }
 
+// restore puts tickets back, holders first: with the numbers that they had, in the same order.
+func (s subject) restore(d declaration, lease time.Duration, holders int, tickets []*ticket, had []int64) call {
+	c := s.newCall(restoreScript, d, lease, 1+3*len(tickets))
+	c.args = append(c.args, holders)
+	c.addIDs(tickets)
+	for _, number := range had {
+		c.args = append(c.args, number)
+	}
+	c.addWeights(tickets)
+	return c
+}
+
+func (c *call) addWeights(tickets []*ticket) {
+	for _, t := range tickets {
+		c.args = append(c.args, t.weight)
+	}
+}
+
 func (c *call) addIDs(tickets []*ticket) {
 	for _, t := range tickets {
 		c.args = append(c.args, t.id)
@@ -192,12 +213,12 @@ func (c *call) addIDs(tickets []*ticket) {
 // status asks as nobody: should it promote somebody, the news goes out by message to all alike.
 func (k keyspace) status(name string, limit int64) call {
 	k.clientID = ""
-	return k.about(name).newCall(statusScript, declaration{limit, declareNothing}, 0, 0)
+	return k.about(name).newCall(statusScript, declaration{limit, declareNothing, 0}, 0, 0)
 }
 
 // page asks for entries of the owner or queue key whose number is above after.
 func (s subject) page(key string, after int64, count int) call {
-	c := s.newCall(pageScript, declaration{since: declareNothing}, 0, 3)
+	c := s.newCall(pageScript, declaration{0, declareNothing, 0}, 0, 3)
 	c.args = append(c.args, key, after, count)
 	return c
 }
@@ -212,11 +233,13 @@ const (
 	stateRefused
 	stateFull
 	stateTooBig
+	stateEarly
 
 	states // how many there are
 )
 
-// result is the state of one id, with its token if it holds and its place if it waits.
+// result is the state of one id, with its token if it holds, its place if it waits, and the
+// milliseconds until it is worth asking again if it is early.
 type result struct {
 	state  state
 	number int64
@@ -230,15 +253,18 @@ type reply struct {
 	since   int64         // when this client first used the limit that was sent
 	next    time.Duration // until the nearest deadline; negative: nobody waits
 	more    bool          // the script stopped at its bound
+	epoch   int64         // of the name; another one than before: state may have been lost. 0: not told
 	results []result
 	grants  []grant
 }
 
 var errReply = errors.New("unexpected reply from a script: is another program using its keys?")
 
+// head is how many numbers a reply begins with.
+const head = 4
+
 // decodeReply checks and converts the reply to a call about n ids.
 func decodeReply(raw []int64, n int) (reply, error) {
-	const head = 3
 	if len(raw) < head+2*n || (len(raw)-head-2*n)%3 != 0 {
 		return reply{}, errReply
 	}
@@ -246,6 +272,7 @@ func decodeReply(raw []int64, n int) (reply, error) {
 		since:   raw[0],
 		next:    time.Duration(raw[1]) * time.Millisecond,
 		more:    raw[2] != 0,
+		epoch:   raw[3],
 		results: make([]result, n),
 	}
 	for i := range r.results {
@@ -262,7 +289,6 @@ func decodeReply(raw []int64, n int) (reply, error) {
 
 // decodeStatus converts the reply of status.lua.
 func decodeStatus(name string, raw []int64) (Status, error) {
-	const head = 3
 	if len(raw) != head+8 {
 		return Status{}, errReply
 	}

@@ -92,12 +92,12 @@ func FuzzDecodeReply(f *testing.F) {
 		if r, err := decodeReply(raw, int(n)); err == nil {
 			require.Equal(t, raw[0], r.since)
 			require.Len(t, r.results, int(n))
-			require.Len(t, raw, 3+2*len(r.results)+3*len(r.grants))
+			require.Len(t, raw, head+2*len(r.results)+3*len(r.grants))
 			for i, res := range r.results {
-				require.Equal(t, raw[3+2*i:][:2], []int64{int64(res.state), res.number})
+				require.Equal(t, raw[head+2*i:][:2], []int64{int64(res.state), res.number})
 			}
 			for i, g := range r.grants {
-				require.Equal(t, raw[3+2*int(n)+3*i:][:3], []int64{g.seq, g.place, g.token})
+				require.Equal(t, raw[head+2*int(n)+3*i:][:3], []int64{g.seq, g.place, g.token})
 			}
 		} else {
 			require.ErrorIs(t, err, errReply)
@@ -105,8 +105,8 @@ func FuzzDecodeReply(f *testing.F) {
 			require.Empty(t, r.grants)
 		}
 		if s, err := decodeStatus("a name", raw); err == nil {
-			require.Len(t, raw, 11)
-			require.Equal(t, raw[3:5], []int64{s.Limit, s.Declared})
+			require.Len(t, raw, head+8)
+			require.Equal(t, raw[head:head+2], []int64{s.Limit, s.Declared})
 		}
 	})
 }
@@ -152,8 +152,8 @@ func FuzzDecodePage(f *testing.F) {
 // Acquire has neither a permit nor an error for a state that it does not know.
 func TestReplyWithAnUnknownStateIsAnError(t *testing.T) {
 	t.Parallel()
-	for _, state := range []int64{-1, int64(stateTooBig) + 1, 1 << 40} {
-		_, err := decodeReply([]int64{1, 1, 0, state, 7}, 1)
+	for _, state := range []int64{-1, int64(states), 1 << 40} {
+		_, err := decodeReply([]int64{1, 1, 0, 1, state, 7}, 1)
 		assert.ErrorIs(t, err, errReply, "state %d", state)
 	}
 }

@@ -29,6 +29,9 @@ type view struct {
 	hinted   time.Time     // when the question was sent that told it
 	waiters  int           // tickets in the phase waiting
 	backoff  time.Duration // before the next try, while Redis does not answer
+	epoch    int64         // of the name, as Redis told it last; 0: not yet
+	heard    time.Time     // when the question was sent that told it
+	doubted  time.Time     // since when there may be another one; zero: there is no doubt
 }
 
 // retireAfter is how long a view without tickets stays, for the next ticket of its name.
@@ -159,27 +162,36 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 	i := 0
 	for verb, t := range p.all() {
 		t.silent, t.cause = time.Time{}, nil
-		v.learnLocked(verb, t, rep.results[i], sent)
+		v.learnLocked(verb, t, rep.results[i], rep.epoch, sent)
 		i++
 	}
 	for _, g := range rep.grants {
 		v.grantedLocked(g)
 	}
 	v.hintLocked(rep, sent)
+	v.heardLocked(rep.epoch, sent)
 }
 
 // learnLocked takes the answer to one ticket's operation.
-func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
+func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent time.Time) {
+	missed := s == refreshScript && r.state == stateGone && t.restorable(epoch)
+	if r.state == stateHeld || r.state == stateWaiting {
+		t.epoch = epoch
+	}
 	switch {
 	case t.phase == gone: // Redis has answered too late
 	case s == releaseScript:
-		v.releasedLocked(t, r)
+		v.releasedLocked(t, r, epoch)
 	case t.phase == leaving && (r.state == stateHeld || r.state == stateWaiting):
 		v.releaseLocked(t) // what was on its way when its user gave it up
 	case t.phase == leaving:
-		v.releasedLocked(t, r) // it was out before its release was sent
+		v.releasedLocked(t, r, epoch) // it was out before its release was sent
 	case t.phase == holding && t.permit.ended() != nil:
 		v.leaveLocked(t) // its user was told by the clock
+	case missed:
+		v.restoreLocked(t)
+	case t.phase == holding && s == restoreScript && r.state == stateHeld && t.noRefresh:
+		// its lease ends when it did
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
 	case r.state == stateHeld:
@@ -193,6 +205,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, sent time.Time) {
 	case t.phase == holding:
 		v.loseLocked(t)
 		v.dropLocked(t, nil)
+	case r.state == stateEarly:
+		v.planLocked(time.Now().Add(time.Duration(r.number+1) * time.Millisecond)) // and ask again
 	default:
 		v.settleLocked(t, refusals[r.state])
 		if t.unsure {
@@ -244,16 +258,18 @@ func (v *view) grantedLocked(g grant) {
 }
 
 // grantLocked gives t to its user, if its lease has enough left to be worth it. A permit that is
-// never renewed gets its whole TTL from here on: fresh says that its lease begins with the grant.
+// never renewed gets its whole TTL from here on, and one that must be on replicas has to be: fresh says
+// that its lease begins with the grant, in an exchange of our own.
 func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 	t.token = token
 	now := time.Now()
-	if t.lease.left(now) < t.lease.margin() || t.noRefresh && !fresh {
+	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.client.replicas > 0) && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
 		return
 	}
 	v.moveLocked(t, holding)
+	v.client.wake.start()
 	t.recheck = false
 	t.permit = newPermit(t, now)
 	v.settleLocked(t, nil)
@@ -270,10 +286,10 @@ func (v *view) renewLocked(t *ticket, sent time.Time) {
 }
 
 // releasedLocked: Redis has taken t out. Finding nothing to take out means that the permit was lost
-// before, unless an earlier try may have taken it.
-func (v *view) releasedLocked(t *ticket, r result) {
+// before, unless an earlier try may have taken it, or Redis has lost all it knew.
+func (v *view) releasedLocked(t *ticket, r result, epoch int64) {
 	var err error
-	if r.state != stateHeld && t.permit != nil && !t.undone {
+	if r.state != stateHeld && t.permit != nil && !t.undone && t.epoch == epoch {
 		err = ErrLost
 	}
 	v.dropLocked(t, err)
@@ -383,16 +399,18 @@ func (v *view) look(now time.Time) {
 		return
 	}
 	v.client.announce(now)
-	due := false
-	if !v.deadline.IsZero() && !now.Before(v.deadline) {
-		due, v.deadline = true, time.Time{}
+	over := !v.deadline.IsZero() && !now.Before(v.deadline)
+	if over {
+		v.deadline = time.Time{}
 	}
-	over := due
+	doubted := !v.doubted.IsZero()
+	due, ask := over || doubted, over
 	for _, t := range v.tickets {
 		v.tendLocked(t, now)
 		due = due || t.renewable() && !now.Before(t.lease.due())
+		ask = ask || doubted && t.noRefresh && t.phase == holding
 	}
-	if due && !v.refreshAllLocked(now) && over {
+	if due && !v.refreshAllLocked(now, doubted) && ask {
 		v.lookAgainLocked()
 	}
 	for _, t := range v.tickets {
@@ -401,12 +419,12 @@ func (v *view) look(now time.Time) {
 	v.planLocked(v.deadline)
 }
 
-// refreshAllLocked renews every lease that is not quite new, so that all of them are due together
-// from then on. It reports whether there was any: a refresh reaps and promotes, too.
-func (v *view) refreshAllLocked(now time.Time) bool {
+// refreshAllLocked renews every lease that is not quite new, or in doubt all, so that they are due
+// together from then on. It reports whether there was any: a refresh reaps and promotes, too.
+func (v *view) refreshAllLocked(now time.Time, doubted bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && now.Sub(t.lease.sent) >= t.terms.ttl/6 {
+		if t.renewable() && (doubted || now.Sub(t.lease.sent) >= t.terms.ttl/6) {
 			old = append(old, t)
 		}
 	}
@@ -430,7 +448,9 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 		v.leaveLocked(t)
 	case t.phase == asking:
 		v.askLocked(t)
-	case t.recheck:
+	case t.outdated(v.epoch) && t.noRefresh && t.phase == holding:
+		v.restoreLocked(t)
+	case t.recheck || t.outdated(v.epoch):
 		v.refreshLocked(t)
 	}
 }

@@ -21,22 +21,22 @@ func (f *flight) answers(reply ...int64) {
 }
 
 // knows is what the i-th refresh says of its tickets.
-func (f *flight) knows(i int) any { return f.cmds[i].Args()[14] }
+func (f *flight) knows(i int) any { return f.cmds[i].Args()[15] }
 
 // A permit whose token has to be asked for once more is one that can end between the two answers.
 func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").answers(1, -1, 0, int64(stateWaiting), 50)
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
 		time.Sleep(time.Second + time.Millisecond)
 		f := w.carries("refresh a: 1")
 		assert.Equal(t, false, f.knows(0))
-		f.answers(1, -1, 0, int64(stateHeld), 60)
+		f.answers(1, -1, 0, 1, int64(stateHeld), 60)
 		assert.Equal(t, int64(60), a.tokenNow())
 		time.Sleep(time.Second + time.Millisecond)
 		f = w.carries("refresh a: 1")
 		assert.Equal(t, true, f.knows(0), "it holds")
-		f.answers(1, -1, 0, int64(stateHeld), 0)
+		f.answers(1, -1, 0, 1, int64(stateHeld), 0)
 		assert.Equal(t, int64(60), a.permit.Token())
 		assert.NoError(t, a.permit.Context().Err())
 	})
@@ -45,7 +45,7 @@ func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 func TestRefreshOfHoldersAndWaitersAsksForTokens(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		w.atOnce(c, func() { asks(c, "a", 2, CallOptions{}) }, "acquire a: 3 4").
-			answers(1, -1, 0, int64(stateHeld), 40, int64(stateWaiting), 50)
+			answers(1, -1, 0, 1, int64(stateHeld), 40, int64(stateWaiting), 50)
 		time.Sleep(time.Second + time.Millisecond)
 		f := w.next()
 		for i, content := range f.contents() {
@@ -65,7 +65,7 @@ func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
 		released := make(chan error, 1)
 		go func() { released <- a.permit.Release(background) }() // ends with the answer
 		synctest.Wait()
-		f.answers(1, -1, 0, int64(stateGone), 0)
+		f.answers(1, -1, 0, 1, int64(stateGone), 0)
 		require.ErrorIs(t, <-released, ErrLost)
 	})
 }
@@ -85,7 +85,7 @@ func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T)
 		<-asked.settled
 		assert.ErrorContains(t, asked.err, "WRONGTYPE")
 		time.Sleep(lastRetry)
-		w.carries("release a: 1").answers(1, -1, 0, int64(stateGone), 0)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
 		<-held.left
 		assert.NoError(t, held.leftErr, "the call that was refused may have given it back")
 		w.isIdle()

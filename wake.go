@@ -11,7 +11,8 @@ import (
 )
 
 // wake is the client's one subscription. A message tells which of its waiters were granted what. It
-// is a hint that saves time: with every message lost, the refreshes find the grants.
+// is a hint that saves time: with every message lost, the refreshes find the grants. It also shows at
+// once when the server goes away, which a client that only holds would not notice for long.
 //
 // One plain subscription also in a cluster: sharded ones end silently when a slot moves.
 type wake struct {
@@ -52,7 +53,7 @@ func newWake(c *Client) *wake {
 	return w
 }
 
-// start subscribes, once: with the first ticket that has to wait.
+// start subscribes, once: with the first ticket that waits or holds.
 func (w *wake) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,6 +88,7 @@ func (w *wake) run() {
 		err := w.listen()
 		if w.lastHeard().After(began) { // else it is the same trouble as before
 			w.client.report(slog.LevelWarn, "fairsem: subscription lost", "channel", w.channel, "error", err)
+			w.client.doubt()
 			pause = firstPause
 		}
 		_ = sleep(w.ctx, pause) // its end is the loop's
@@ -153,7 +155,8 @@ func (w *wake) handle(message any) {
 	w.mu.Unlock()
 	switch m := message.(type) {
 	case *redis.Subscription:
-		w.client.gap() // what was published before it, nobody has heard
+		w.client.gap()   // what was published before it, nobody has heard
+		w.client.doubt() // nor was it to be seen whether the server stayed the same
 	case *redis.Message:
 		if name, grants, ok := w.client.keyspace.parseWake(m.Payload); ok {
 			w.client.woken(name, grants)

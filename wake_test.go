@@ -289,7 +289,7 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 
 	// the unit is given back by somebody else, because the listener's own replies are held back
 	space := keyspace{e.listener.keyspace.prefix, "an operator"}
-	c := space.about(e.name).release(declaration{1, declareNothing}, 0, tickets(holder.ID()))
+	c := space.about(e.name).release(declaration{1, declareNothing, 0}, 0, tickets(holder.ID()))
 	require.NoError(t, e.rdb.Process(t.Context(), c.command(true)))
 	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.early.token != 0 })
 	calls := len(e.sluice.since(0))
@@ -315,19 +315,28 @@ func TestNewSubscriptionAsksForWhatWasMissed(t *testing.T) {
 	e.grantedBy(done, calls+1)
 }
 
-func TestSubscriptionStartsWithTheFirstWaiterOnly(t *testing.T) {
+// It tells a holder that the server went away, so it is needed before anybody waits; and no more after Close.
+func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 	t.Parallel()
 	c, err := New(realRedis(t), Options{})
 	require.NoError(t, err)
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)
-	require.NoError(t, s.Do(t.Context(), 1, func(context.Context) error { return nil }))
-	c.wake.mu.Lock()
-	assert.False(t, c.wake.started, "nobody waited")
-	c.wake.mu.Unlock()
+	require.ErrorIs(t, s.Do(t.Context(), 2, func(context.Context) error { return nil }), ErrExceedsLimit)
+	started := func() bool {
+		c.wake.mu.Lock()
+		defer c.wake.mu.Unlock()
+		return c.wake.started
+	}
+	assert.False(t, started(), "nobody holds or waits")
+	require.NoError(t, s.Do(t.Context(), 1, func(context.Context) error {
+		assert.True(t, started())
+		return nil
+	}))
+	require.NoError(t, c.Close())
+	c, err = New(realRedis(t), Options{})
+	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	c.wake.start()
-	c.wake.mu.Lock()
-	assert.False(t, c.wake.started, "it is closed")
-	c.wake.mu.Unlock()
+	assert.False(t, started(), "it is closed")
 }

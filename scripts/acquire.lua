@@ -3,44 +3,45 @@
 -- grant, and the answer to each is worth a whole lease. Before that it gives other ids back: a busy
 -- client has both to say at once, and one call is cheaper than two.
 --
--- ARGV    6 wait        1: who does not fit joins the line; 0: is REFUSED
---         7 max_queue   most waiters there may be, else FULL; 0: any number
---         8 head_start  us by which to queue ahead of now
---         9 count       how many ids it asks for
---         10 back       how many ids it gives back
---         11.. ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back
+-- ARGV    7 wait        1: who does not fit joins the line; 0: is REFUSED
+--         8 max_queue   most waiters there may be, else FULL; 0: any number
+--         9 head_start  us by which to queue ahead of now
+--         10 count      how many ids it asks for
+--         11 back       how many ids it gives back
+--         12.. ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back
 -- Results: of what it gives back, as release.lua has them; then HELD, WAITING, REFUSED, FULL, TOO_BIG
---         (weight above the limit), or GONE (given up before this call arrived)
+--         (weight above the limit), EARLY (with the ms until a server that may have lost the state
+--         grants something: who would wait joins the line), or GONE (given up before this call arrived)
 -- First write: SET, so that it is refused under OOM.
-local wait, max_queue, head_start = ARGV[6] == "1", tonumber(ARGV[7]), tonumber(ARGV[8])
+local wait, max_queue, head_start = ARGV[7] == "1", tonumber(ARGV[8]), tonumber(ARGV[9])
 
 if lapsed + back > 0 then redis.call("SET", counter, text(last), "PXAT", text(horizon)) end -- before what OOM allows
 if lapsed > 0 then reap() end
 if back > 0 then give_back(#ARGV - back + 1) end
 if promote then promote() end -- who waits comes before who asks
 
-local new, lined = holders + waiting == 0, waiting > 0 -- nobody was there; somebody waited
+local lined = waiting > 0
 local deadline = text(now + lease)
 local due, granted, queued, units = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
 local dues, grantees, newcomers = 0, 0, 0          -- how many values are in them
 
-for i = 11, 10 + count do
+for i = 12, 11 + count do
   local id, mine = ARGV[i], weighed and tonumber(ARGV[i + count]) or 1
   local state, number = GONE, nil
-  if seen[i - 10] then
-    if tonumber(seen[i - 10]) > now then state, number = HELD, redis.call("ZSCORE", owner, id) end
+  if seen[i - 11] then
+    if tonumber(seen[i - 11]) > now then state, number = HELD, redis.call("ZSCORE", owner, id) end
     if state == HELD and not number then state, number = WAITING, redis.call("ZSCORE", queue, id) end
     if not number then state = GONE end
   elseif limit > 0 and mine > limit then
     state = TOO_BIG
-  elseif waiting == 0 and holders + extra + mine <= limit then
+  elseif waiting == 0 and now >= quiet and holders + extra + mine <= limit then
     last = last < micros and micros or last + 1
     state, number = HELD, last
     holders, extra = holders + 1, extra + mine - 1
     granted[grantees + 1], granted[grantees + 2] = text(last), id
     grantees = grantees + 2
   elseif not wait then
-    state = REFUSED
+    state = now < quiet and EARLY or REFUSED
   elseif max_queue > 0 and waiting >= max_queue then
     state = FULL
   else
@@ -53,9 +54,9 @@ for i = 11, 10 + count do
   if number then
     due[dues + 1], due[dues + 2] = deadline, id
     dues = dues + 2
-    if mine > 1 and not seen[i - 10] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
+    if mine > 1 and not seen[i - 11] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
   end
-  reply[size + 1], reply[size + 2] = state, tonumber(number) or 0
+  reply[size + 1], reply[size + 2] = state, state == EARLY and quiet - now or tonumber(number) or 0
   size = size + 2
 end
 
@@ -76,16 +77,6 @@ end
 if dues > 0 then
   redis.call("SET", counter, text(last), "PXAT", text(horizon))
   if waiting > 0 then hint() end
-  redis.call("ZADD", timeout, unpack(due))
-  if new then redis.call("PEXPIREAT", timeout, text(horizon)) end
-  if #units > 0 then
-    weights = weights + redis.call("HSET", weight, unpack(units))
-    redis.call("PEXPIREAT", weight, text(horizon))
-  end
-  if grantees > 0 then hold(granted) end
-  if newcomers > 0 then
-    redis.call("ZADD", queue, unpack(queued))
-    if not lined then redis.call("PEXPIREAT", queue, text(horizon)) end
-  end
+  enter(due, granted, queued, units)
 end
 

@@ -2,6 +2,7 @@
 if promote then promote() end
 
 if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", text(declared), "since", text(since)) end
+if lost then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet)) end
 if holders + waiting == 0 and horizon > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
   horizon, renew = now + 2 * LINGER, true -- idle again: a long lease is over
 end
@@ -19,6 +20,9 @@ if renew then
   if not pinned then redis.call("PEXPIREAT", meta, text(horizon)) end
 end
 
+if waiting > 0 and now < quiet then -- whoever waits looks again when the grace is over
+  reply[2] = math.min(reply[2] < 0 and lease or reply[2], quiet - now)
+end
 for client, message in pairs(messages) do
   redis.pcall("PUBLISH", wake .. client, message .. " " .. owner)
 end

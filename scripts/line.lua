@@ -71,7 +71,7 @@ if waiting > 0 then -- else nothing that this call can do makes anybody next
   -- not fit holds up everyone behind it; only one that can never fit leaves the line. It looks at as
   -- many heads as can fit; where weights differ at few, and at more the more of them fit.
   function promote()
-    local room, seen, blocked = limit - holders - extra, 0, limit == 0
+    local room, seen, blocked = limit - holders - extra, 0, limit == 0 or now < quiet
     local chunk = weights == 0 and math.max(room, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
     while seen < math.min(waiting, BOUND) and (room > 0 or declares) and not blocked do

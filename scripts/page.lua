@@ -1,12 +1,12 @@
 -- page: some of those who hold, by token, or of those who wait, by place.
 --
--- ARGV    6 key    owner or queue
---         7 after  the number to go on after; 0: from the first
---         8 count  most entries to return; entries with the number of the last one all come along
+-- ARGV    7 key    owner or queue
+--         8 after  the number to go on after; 0: from the first
+--         9 count  most entries to return; entries with the number of the last one all come along
 -- Returns id, number, weight, ms until the deadline (-1: lapsed), id, ...
 -- First write: none.
-local key = ARGV[6] == "owner" and owner or queue
-local found = redis.call("ZRANGEBYSCORE", key, "(" .. ARGV[7], "+inf", "WITHSCORES", "LIMIT", 0, tonumber(ARGV[8]))
+local key = ARGV[7] == "owner" and owner or queue
+local found = redis.call("ZRANGEBYSCORE", key, "(" .. ARGV[8], "+inf", "WITHSCORES", "LIMIT", 0, tonumber(ARGV[9]))
 if #found > 0 then -- head starts can give two waiters one place: cut no such pair in two
   local edge = found[#found]
   while found[#found] == edge do found[#found], found[#found - 1] = nil, nil end

@@ -1,11 +1,11 @@
 -- refresh: renews the leases of holders and waiters, and says what each of them is now. It revives
 -- nobody: who lapsed is gone. With no ids it only reaps and promotes.
 --
--- ARGV    6 knows  1: the caller knows that these ids hold, and their tokens; 0: it does not
---         7.. ids
+-- ARGV    7 knows  1: the caller knows that these ids hold, and their tokens; 0: it does not
+--         8.. ids
 -- Results: HELD (without a number if the caller knows it), WAITING or GONE
 -- First write: PEXPIREAT or ZREM, so that it works under OOM.
-local ids, due = { unpack(ARGV, 7) }, {}
+local ids, due = { unpack(ARGV, 8) }, {}
 redis.call("PEXPIREAT", timeout, text(horizon))
 if lapsed > 0 then reap() end
 if #ids > 0 then

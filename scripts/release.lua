@@ -2,14 +2,14 @@
 --
 -- ARGV    5 lease  as a tombstone: ms for which a late acquire of these ids must find them gone; 0:
 --                  none can come
---         6.. ids
+--         7.. ids
 -- Results: what each id was, HELD, WAITING or GONE, without a number
 -- First write: ZREM, so that it works under OOM.
 if lapsed > 0 then reap() end
-give_back(6)
+give_back(7)
 if lease > 0 then
   local due = {}
-  for i = 6, #ARGV do due[#due + 1], due[#due + 2] = text(now + lease), ARGV[i] end
+  for i = 7, #ARGV do due[#due + 1], due[#due + 2] = text(now + lease), ARGV[i] end
   redis.call("ZADD", timeout, unpack(due))
   redis.call("PEXPIREAT", timeout, text(horizon)) -- it may be new
 end

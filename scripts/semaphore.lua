@@ -1,13 +1,15 @@
 -- semaphore.lua: what every script begins with: the keys, what is sent, and what is there. scripts.go
--- puts a script together from these files, in this order:
+-- puts a script together from these files, in this order, after a line that sets VERB:
 --
 --   semaphore.lua      the keys, and how many are in them
 --   quick_release.lua  of a release, all there is to do if nobody waits
 --   limit.lua          what time it is, which limit holds, and when the keys expire
+--   epoch.lua          whether the state may have been lost
 --   quick_acquire.lua  of an acquire, all there is to do if nobody waits and all fit; it may give back, too
 --   quick_refresh.lua  of a refresh, all there is to do if nobody waits and all hold
 --   line.lua           who has lapsed, and who goes next
---   the verb           acquire.lua, release.lua, refresh.lua or status.lua
+--   enter.lua          of acquire and restore, how ids are stored
+--   the verb           acquire.lua, release.lua, refresh.lua, restore.lua or status.lua
 --   finish.lua         who goes next now, messages, reply
 --
 -- KEYS    1 owner    zset    id -> token: who holds
@@ -15,18 +17,22 @@
 --         3 timeout  zset    id -> deadline, server ms: everyone above, and the tombstones
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one a holder
---         6 meta     hash    layout, declared, since, pinned, until
+--         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server
 -- ARGV    1 caller   client id of the calling process: its grants go into the reply
 --         2 wake     channel prefix: any other client hears of its grants on wake .. its client id
 --         3 limit    the limit that the caller declares
 --         4 since    server us at which it first did; 0 or less: minus the us since it first did, if
 --                    it does not know; empty: it declares nothing
 --         5 lease    ms from now on for which an id keeps what this call gives it; 0: it gives nothing
+--         6 grace    ms for which a server that may have lost the state grants nothing new; negative: the
+--                    caller had an answer about this name so recently that the server is still the same
 -- Returns one list of numbers, unless the verb says otherwise:
 --         since    server us at which the caller first declared its limit; 0: it declared nothing
 --         next     ms until the nearest deadline: whoever waits looks again then; -1: it is not told,
 --                  because nobody waits or who waits knows it already
 --         more     1: work was left over at the bound, call again
+--         epoch    server us at which the name began here; another one than before: state may have
+--                  been lost. 0: there is none, so it was
 --         results  state, number of each id: HELD its token, WAITING its place, else 0; 0 also
 --                  where the verb does not know the number
 --         grants   seq, place, token of each waiter of the caller that this call promoted
@@ -48,15 +54,15 @@ local BOUND = 500    -- most ids that one call reaps, and most that it promotes
 local LINGER = 10000 -- ms that keys outlive the last deadline in them
 
 -- States, as replies tell them; scripts.go has the same list.
-local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG = 0, 1, 2, 3, 4, 5
+local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY = 0, 1, 2, 3, 4, 5, 6
 
 local function text(number) return string.format("%d", number) end
 
-local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until")
+local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet")
 local holders = redis.call("ZCARD", owner)
 local waiting = redis.call("ZCARD", queue)
 local weights = redis.call("HLEN", weight) -- 0: everybody weighs 1
-local reply, size = { 0, -1, 0 }, 3        -- since, next, more; the verb appends its results
+local reply, size = { 0, -1, 0, 0 }, 4     -- since, next, more, epoch; the verb appends its results
 
 if (tonumber(known[1]) or LAYOUT) > LAYOUT then
   return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. known[1] .. ", this client knows " .. LAYOUT)

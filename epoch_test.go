@@ -1,0 +1,160 @@
+package fairsem
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The scripts where state may have been lost.
+
+// restoring is a put-back by "me": the first of the ids hold, with the numbers 1, 2, ... from first on.
+func restoring(limit int64, holders int, first int64) func(*lab, []*ticket) call {
+	return func(l *lab, ids []*ticket) call {
+		var had []int64
+		for i := range ids {
+			had = append(had, first+int64(i))
+		}
+		return l.space.about("name").restore(known(limit), time.Minute, holders, ids, had)
+	}
+}
+
+func TestRestorePutsBackWhatIsMissing(t *testing.T) {
+	const (
+		meta = " | meta declared=4 layout=1 since=7 until=80s"
+		full = " | meta declared=1 layout=1 since=7 until=80s"
+	)
+	checkAll(t, []contract{{
+		name:  "holders with their tokens and waiters with their places, in a line that others have begun",
+		seed:  "queue you:1=12 | timeout you:1=20s | counter 12" + meta,
+		ids:   []string{"me:1", "me:2*3", "me:3*2", "me:4"},
+		call:  restoring(4, 2, 10),
+		reply: "held 10, held 11, waiting 12, waiting 13, more, next 60s",
+		state: "owner me:1=10 me:2=11 | queue me:3=12 you:1=12 me:4=13 | timeout you:1=20s me:1=60s me:2=60s me:3=60s me:4=60s | counter 12 | weight extra=2 me:2=3 me:3=2" + meta,
+	}, {
+		name:  "but no holder that fits no more",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 5" + meta,
+		ids:   []string{"me:1*3", "me:2*2", "me:3"},
+		call:  restoring(4, 3, 10),
+		reply: "held 10, gone, gone",
+		state: "owner you:1=5 me:1=10 | timeout you:1=20s me:1=60s | counter 10 | weight extra=2 me:1=3" + meta,
+	}, {
+		name:  "and nobody who was given up",
+		seed:  "timeout me:1=20s me:2=20s | counter 5" + meta,
+		ids:   []string{"me:1", "me:2"},
+		call:  restoring(4, 1, 10),
+		reply: "gone, gone",
+	}, {
+		name:  "nor twice: who is there keeps its number, and is renewed",
+		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=20s | counter 6" + full,
+		ids:   []string{"me:1", "me:2"},
+		call:  restoring(1, 1, 10),
+		reply: "held 5, waiting 6, more, next 60s",
+		state: "owner me:1=5 | queue me:2=6 | timeout me:1=60s me:2=60s | counter 6" + full,
+	}, {
+		name:  "nor who lapsed meanwhile",
+		seed:  "owner me:1=5 | timeout me:1=-10s | counter 6" + meta,
+		ids:   []string{"me:1"},
+		call:  restoring(1, 1, 10),
+		reply: "held 10",
+		state: "owner me:1=10 | timeout me:1=60s | counter 10" + meta,
+	}})
+}
+
+// epochOf is what meta says of the epoch: which it is, and for how many ms on nothing new is granted.
+func (l *lab) epochOf() (epoch int64, quiet time.Duration) {
+	l.t.Helper()
+	meta := l.rdb.HGetAll(background, l.keys[5]).Val()
+	epoch, _ = strconv.ParseInt(meta["epoch"], 10, 64)
+	until, _ := strconv.ParseInt(meta["quiet"], 10, 64)
+	return epoch, time.UnixMilli(until).Sub(l.now())
+}
+
+const someGrace = 10 * time.Second
+
+func TestNewNameOnAnOldServerIsServedAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, realRedis(t))
+	for _, grace := range []time.Duration{time.Second, -time.Second} {
+		d := declaration{1, usedNow, grace}
+		r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:1")), 1)
+		assert.Equal(t, stateHeld, r.results[0].state)
+		epoch, quiet := l.epochOf()
+		assert.Equal(t, epoch, r.epoch)
+		assert.LessOrEqual(t, quiet, time.Duration(0))
+		require.NoError(t, l.rdb.Del(background, l.keys[:]...).Err())
+	}
+}
+
+// Here the server is as young as the grace is long.
+func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, realRedis(t))
+	d := declaration{1, usedNow, time.Hour}
+	r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:1")), 1)
+	assert.Equal(t, stateEarly, r.results[0].state)
+	_, quiet := l.epochOf()
+	assert.InDelta(t, quiet.Milliseconds(), r.results[0].number, 1000)
+	assert.Greater(t, quiet, 50*time.Minute)
+	assert.LessOrEqual(t, quiet, time.Hour)
+
+	r = l.ask(l.space.about("name").acquire(d, terms{ttl: 2 * time.Hour, wait: true}, tickets("me:2", "me:3")), 2)
+	assert.Equal(t, []state{stateWaiting, stateWaiting}, []state{r.results[0].state, r.results[1].state})
+	assert.InDelta(t, quiet, r.next, float64(time.Second), "they look again when it is over")
+	r = l.ask(l.space.about("name").release(d, 0, tickets("me:9")), 1)
+	assert.Empty(t, r.grants)
+
+	require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", l.now().UnixMilli()).Err())
+	r = l.ask(l.space.about("name").refresh(d, 2*time.Hour, false, tickets("me:2", "me:3")), 2)
+	require.Len(t, r.grants, 1)
+	assert.Equal(t, int64(2), r.grants[0].seq)
+}
+
+func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for name, c := range map[string]struct {
+			server string // that the name knows
+			grace  time.Duration
+			begins bool
+		}{
+			"if somebody has doubts": {"another", someGrace, true},
+			"not if nobody has":      {"another", -someGrace, false},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, rdb)
+				l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=80s")
+				require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", c.server).Err())
+				d := declaration{3, 7, c.grace}
+				r := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
+				assert.Equal(t, stateHeld, r.results[0].state, "who is there stays")
+				assert.Equal(t, c.begins, r.epoch != seededEpoch)
+				epoch, quiet := l.epochOf()
+				assert.Equal(t, epoch, r.epoch)
+				assert.Equal(t, c.begins, quiet > 0)
+				known := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
+				assert.Equal(t, epoch, known.epoch, "now it is known")
+
+				r = l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:2")), 1)
+				assert.Equal(t, c.begins, r.results[0].state == stateEarly)
+			})
+		}
+	})
+}
+
+// Whoever renews something on a name without state has proof that there was some, however old the server is.
+func TestRefreshOfALostNameBeginsTheGrace(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, realRedis(t))
+	d := declaration{3, 7, time.Second}
+	r := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
+	assert.Equal(t, stateGone, r.results[0].state)
+	_, quiet := l.epochOf()
+	assert.Greater(t, quiet, time.Duration(0))
+	r = l.ask(l.space.about("name").restore(d, time.Minute, 1, tickets("me:1"), []int64{3}), 1)
+	assert.Equal(t, result{stateHeld, 3}, r.results[0])
+}

@@ -1,0 +1,280 @@
+package fairsem_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// What a server forgets, its clients put back: holders with their tokens, waiters in their order.
+
+// grace is Options.Grace by default.
+const grace = time.Second
+
+// agedServer is a private server that is so old that a name it does not know is a new one.
+func agedServer(t *testing.T, args ...string) (*world, *redistest.Server) {
+	t.Helper()
+	w, server := privately(t, args...)
+	w.eventually(func() bool {
+		age, err := strconv.Atoi(w.rdb.InfoMap(t.Context(), "server").Item("Server", "uptime_in_seconds"))
+		return err == nil && age >= 2 // whole seconds, of which the first may have been short
+	}, "it does not get older")
+	return w, server
+}
+
+// restart kills the server and starts it again.
+func restart(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	require.NoError(t, server.Kill())
+	require.NoError(t, server.Restart())
+}
+
+// holders returns the permit ids of those who hold, with their tokens.
+func (w *world) holders(s *fairsem.Semaphore) map[string]int64 {
+	w.t.Helper()
+	found := make(map[string]int64)
+	for ticket, err := range s.Holders(w.t.Context()) {
+		require.NoError(w.t, err)
+		found[ticket.ID] = ticket.Token
+	}
+	return found
+}
+
+func tokens(permits ...*fairsem.Permit) map[string]int64 {
+	all := make(map[string]int64)
+	for _, p := range permits {
+		all[p.ID()] = p.Token()
+	}
+	return all
+}
+
+func TestRestartWithoutPersistenceLosesNobodyAndLetsNobodyInTwice(t *testing.T) {
+	w, server := agedServer(t)
+	w.limit = 6
+	a, b, newcomer := w.semaphore(), w.semaphore(), w.semaphore()
+	held := []*fairsem.Permit{w.must(a.Acquire(t.Context(), 1)), w.must(b.Acquire(t.Context(), 3)), w.must(a.Acquire(t.Context(), 2))}
+	var calls []*call
+	for i, s := range []*fairsem.Semaphore{b, a, b, a} {
+		calls = append(calls, w.queue(t.Context(), s, int64(1+i)))
+	}
+	line := w.line(a)
+
+	restart(t, server)
+	late := acquire(t.Context(), newcomer, 1) // at once, when nobody may have put back anything
+	w.eventually(func() bool { return w.status(newcomer).Waiting == 5 && w.status(newcomer).Used == 6 }, "not all is put back")
+	assert.Equal(t, tokens(held...), w.holders(a))
+	assert.Equal(t, line, w.line(a)[:4], "the newcomer is last")
+	for _, p := range held {
+		require.NoError(t, p.Context().Err())
+		w.release(p)
+	}
+	var last int64
+	for _, c := range append(calls, late) {
+		p := w.granted(c)
+		assert.Greater(t, p.Token(), last)
+		last = p.Token()
+		w.release(p)
+	}
+}
+
+// What a restored file is too old to know is put back, too.
+func TestRestartFromAnOldFileLosesNobody(t *testing.T) {
+	w, server := agedServer(t)
+	w.limit = 2
+	a, b := w.semaphore(), w.semaphore()
+	before := w.must(a.Acquire(t.Context(), 1))
+	require.NoError(t, w.rdb.Save(t.Context()).Err())
+	after := w.must(a.Acquire(t.Context(), 1))
+	waiter := w.queue(t.Context(), a, 1)
+
+	restart(t, server)
+	_, err := b.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+	w.eventually(func() bool { return w.status(b).Waiting == 1 }, "the waiter is not put back")
+	assert.Equal(t, tokens(before, after), w.holders(b))
+	w.release(before)
+	w.release(after)
+	w.release(w.granted(waiter))
+}
+
+// Nobody breaks a connection here, so it comes out with the next refresh.
+func TestFlushedServerIsRefilledByItsClients(t *testing.T) {
+	w, _ := agedServer(t)
+	w.ttl = 900 * time.Millisecond
+	w.limit = 3
+	a, b := w.semaphore(), w.semaphore()
+	held := w.must(a.Acquire(t.Context(), 2))
+	brief := w.must(b.With(fairsem.CallOptions{TTL: time.Minute, NoRefresh: true}).Acquire(t.Context(), 1))
+	waiters := []*call{w.queue(t.Context(), b, 2), w.queue(t.Context(), a, 1)}
+	line := w.line(a)
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	w.eventually(func() bool {
+		return len(w.holders(a)) == 2 && len(w.line(a)) == 2
+	}, "not all is put back")
+	assert.Equal(t, tokens(held, brief), w.holders(a))
+	assert.Equal(t, line, w.line(a))
+	w.release(held)
+	w.release(brief)
+	for _, c := range waiters {
+		w.release(w.granted(c))
+	}
+}
+
+func TestPutBackThatFitsNoMoreIsToldAsLost(t *testing.T) {
+	w, server := agedServer(t)
+	w.ttl = 3 * time.Second
+	proxy := redistest.NewProxy(t, server.Addr())
+	p := w.must(w.of(w.clientOn(w.through(proxy), fairsem.Options{TTL: w.ttl}), 1).Acquire(t.Context(), 1))
+	proxy.Hold()
+	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+	q := w.must(w.semaphore().TryAcquire(t.Context(), 1)) // the server was never down
+	proxy.Resume()
+	<-p.Context().Done()
+	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	require.NoError(t, q.Context().Err())
+	w.release(q)
+}
+
+// Whoever was given up while the server was away is not put back.
+func TestWhatEndedDuringTheOutageIsNotPutBack(t *testing.T) {
+	w, server := agedServer(t)
+	w.limit = 2
+	s := w.semaphore()
+	p, q := w.must(s.Acquire(t.Context(), 1)), w.must(s.Acquire(t.Context(), 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	waiter := w.queue(ctx, s, 1)
+	require.NoError(t, server.Kill())
+	cancel()
+	<-waiter.done
+	short, end := context.WithCancel(t.Context())
+	end()
+	released := make(chan struct{})
+	go func() { // ends within the time that Release takes after its context
+		defer close(released)
+		if err := p.Release(short); err != nil {
+			assert.ErrorIs(t, err, context.Canceled, "it was good until it was released")
+		}
+	}()
+	require.NoError(t, server.Restart())
+	<-released
+	w.eventually(func() bool { st := w.status(s); return st.Used == 1 && st.Waiting == 0 }, "too much is put back")
+	assert.Equal(t, tokens(q), w.holders(s))
+	w.release(q)
+}
+
+// Between a restart and the end of the grace period TryAcquire cannot know whether there is room.
+func TestTryAcquireWaitsForTheEndOfTheGrace(t *testing.T) {
+	w, server := agedServer(t)
+	w.limit = 2
+	holder, other := w.semaphore(), w.semaphore()
+	p := w.must(holder.Acquire(t.Context(), 1))
+	w.release(w.must(other.TryAcquire(t.Context(), 1)))
+	restart(t, server)
+	began := time.Now()
+	w.release(w.must(other.TryAcquire(t.Context(), 1)))
+	assert.Greater(t, time.Since(began), grace/2)
+	require.NoError(t, p.Context().Err())
+	w.release(p)
+}
+
+// With a grace of a whole TTL it does not matter that the holder cannot put itself back.
+func TestGraceOfATTLLetsNobodyInBesideAHolderThatIsCutOff(t *testing.T) {
+	w, server := agedServer(t)
+	w.ttl = 2 * time.Second
+	opts := fairsem.Options{TTL: w.ttl, Grace: w.ttl}
+	proxy := redistest.NewProxy(t, server.Addr())
+	a := w.of(w.clientOn(w.through(proxy), opts), 1)
+	b := w.of(w.clientOn(w.connect(), opts), 1)
+	p := w.must(a.Acquire(t.Context(), 1))
+	proxy.Hold()
+	restart(t, server)
+	q := w.must(b.Acquire(t.Context(), 1))
+	require.Error(t, p.Context().Err(), "two live permits for one unit")
+	proxy.Resume()
+	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	w.release(q)
+}
+
+// The state is in a replica's memory, and may lack the last of it.
+func sentinelWorld(t *testing.T, opts fairsem.Options) (*world, *redistest.Sentinel, func() *fairsem.Semaphore) {
+	t.Helper()
+	t.Parallel()
+	group := redistest.NewSentinel(t)
+	w := newWorld(t, func(testing.TB) redis.UniversalClient {
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.PrimaryName, SentinelAddrs: group.Addrs()})
+	})
+	w.ttl = 20 * time.Second
+	opts.TTL = w.ttl
+	return w, group, func() *fairsem.Semaphore { return w.of(w.clientOn(w.connect(), opts), w.limit) }
+}
+
+func TestFailoverKeepsWhatReplicasAcknowledged(t *testing.T) {
+	w, group, semaphore := sentinelWorld(t, fairsem.Options{WaitReplicas: 2})
+	w.limit = 2
+	a, b := semaphore(), semaphore()
+	p, q := w.must(a.Acquire(t.Context(), 1)), w.must(b.Acquire(t.Context(), 1))
+	waiter := w.queue(t.Context(), b, 1)
+	old, err := group.Primary()
+	require.NoError(t, err)
+	replicas, err := group.Replicas()
+	require.NoError(t, err)
+	for _, r := range replicas {
+		n, err := r.Client().ZCard(t.Context(), w.key("owner")).Result()
+		require.NoError(t, err)
+		assert.Equal(t, int64(2), n, "a grant was returned before a replica had it")
+	}
+	require.NoError(t, old.Kill())
+	require.NoError(t, group.AwaitFailover(old))
+	require.NoError(t, old.Restart()) // as a replica, for without it too few acknowledge
+	w.release(p)
+	w.release(w.granted(waiter))
+	require.NoError(t, q.Context().Err())
+	w.release(q)
+}
+
+// A grant that the old primary acknowledged alone is put back on the new one.
+func TestFailoverWithoutWaitReplicasPutsBackWhatTheReplicaMissed(t *testing.T) {
+	w, group, semaphore := sentinelWorld(t, fairsem.Options{})
+	w.limit = 2
+	a, b := semaphore(), semaphore()
+	p := w.must(a.Acquire(t.Context(), 1))
+	old, err := group.Primary()
+	require.NoError(t, err)
+	replicas, err := group.Replicas()
+	require.NoError(t, err)
+	for _, r := range replicas { // whoever comes next has never heard of the permit
+		require.NoError(t, r.Client().ConfigSet(t.Context(), "replica-read-only", "no").Err())
+		require.NoError(t, r.Client().Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
+		require.NoError(t, r.Client().ConfigSet(t.Context(), "replica-read-only", "yes").Err())
+	}
+	require.NoError(t, old.Kill())
+	require.NoError(t, group.AwaitFailover(old))
+	q := w.must(b.Acquire(t.Context(), 1))
+	_, err = b.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrNotAcquired, "one is put back")
+	assert.Equal(t, tokens(p, q), w.holders(b))
+	require.NoError(t, p.Context().Err())
+	w.release(p)
+	w.release(q)
+}
+
+// S11: a grant that too few replicas have is none.
+func TestWithoutEnoughReplicasNothingIsGranted(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 600 * time.Millisecond
+	s := w.of(w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, WaitReplicas: 1}), 1)
+	_, err := s.Acquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	assert.ErrorContains(t, err, "0 of 1")
+	other := w.semaphore()
+	w.release(w.must(other.Acquire(t.Context(), 1)))
+}

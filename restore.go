@@ -1,0 +1,102 @@
+package fairsem
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// What Redis lost. A server that is restarted without persistence, or a replica that takes over before
+// it had everything, lacks what was granted last. Nobody is dead for that: whoever lives puts back what
+// it has, with the old tokens and places, before the server grants anything new. Three things make
+// that safe and soon enough:
+//
+//   - A view in doubt, because a connection broke or nothing was heard for a while, has the script
+//     compare servers. One that the name does not know gives it a new epoch, and a grace period.
+//   - Every answer tells the epoch. Whoever sees another one than its tickets have asks about them
+//     at once, and puts back those that are missing.
+//   - A broken connection puts every view in doubt, and every client that has something keeps a
+//     connection open only to see it break: the subscription.
+//
+// Within one epoch nothing is put back: there, an id that is missing has lapsed or was taken out.
+
+// certainty is for how long after a question that was answered the server is taken to be the same. No
+// server is restarted, or replaced, in less without a connection to it being seen to break.
+const certainty = 10 * time.Millisecond
+
+// doubt is called when a connection broke.
+func (c *Client) doubt() {
+	for _, v := range c.everyView() {
+		v.doubt()
+	}
+}
+
+func (v *view) doubt() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.doubted = time.Now()
+	if v.backoff == 0 { // else it tries again soon as it is
+		v.planLocked(v.doubted)
+	}
+}
+
+// grace is what a call tells the server: the time of grace, negative if there is no doubt.
+func (v *view) grace() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.doubted.IsZero() && time.Since(v.heard) < certainty {
+		return -v.client.grace
+	}
+	return v.client.grace
+}
+
+// heardLocked takes the epoch from an answer to a question that was sent at that time.
+func (v *view) heardLocked(epoch int64, sent time.Time) {
+	if epoch == 0 {
+		return // it was not asked
+	}
+	v.heard = sent
+	if sent.After(v.doubted) {
+		v.doubted = time.Time{}
+	}
+	if v.epoch != epoch && v.epoch != 0 {
+		v.planLocked(time.Now())
+	}
+	v.epoch = epoch
+}
+
+// outdated reports whether Redis has not confirmed t in this epoch.
+func (t *ticket) outdated(epoch int64) bool {
+	return (t.phase == waiting || t.phase == holding) && epoch != 0 && t.epoch != epoch
+}
+
+// restorable reports whether t, which Redis does not know in this epoch, is to be put back.
+func (t *ticket) restorable(epoch int64) bool {
+	return t.outdated(epoch) && t.lease.left(time.Now()) > 0
+}
+
+// restoreLocked puts t back. A permit that is never renewed gets what is left of its lease.
+func (v *view) restoreLocked(t *ticket) {
+	lease := t.terms.ttl
+	if t.noRefresh && t.phase == holding {
+		lease = time.Until(t.lease.sent.Add(lease))
+	}
+	v.submitLocked(t, job{view: v, script: restoreScript, limit: v.limit, lease: lease})
+}
+
+// claims puts those of the tickets first that hold. It returns how many these are, and the number of
+// each ticket, its token or its place.
+func (v *view) claims(tickets []*ticket) (holders int, had []int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	slices.SortStableFunc(tickets, func(a, b *ticket) int {
+		return cmp.Compare(min(b.token, 1), min(a.token, 1))
+	})
+	for _, t := range tickets {
+		if t.token != 0 {
+			holders++
+		}
+		had = append(had, cmp.Or(t.token, t.place))
+	}
+	return holders, had
+}

@@ -1,0 +1,45 @@
+-- restore: puts back who is missing since the state was lost: holders with their tokens, waiters with
+-- their places, as far as they fit. Who was given up stays out, and who is there is only renewed.
+--
+-- ARGV    7 holders  how many of the ids hold; the others, which come after them, wait
+--         8.. ids, then the token or place of each, then the weight of each
+-- Results: HELD, WAITING, or GONE (it fits no more, or was given up)
+-- First write: SET, so that it is refused under OOM.
+local claimed, count = tonumber(ARGV[7]), (#ARGV - 7) / 3
+local ids, deadline = { unpack(ARGV, 8, 7 + count) }, text(now + lease)
+local due, granted, queued, units = {}, {}, {}, {}
+if count > 0 then
+  redis.call("SET", counter, text(last), "PXAT", text(horizon))
+  if lapsed > 0 then reap() end
+  local seen = redis.call("ZMSCORE", timeout, unpack(ids))
+  local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
+  for i, id in ipairs(ids) do
+    local number, mine = tonumber(ARGV[7 + count + i]), tonumber(ARGV[7 + 2 * count + i])
+    local state = tokens[i] and HELD or places[i] and WAITING or GONE
+    if seen[i] and (state == GONE or tonumber(seen[i]) <= now) then
+      state, number = GONE, 0 -- a tombstone, or lapsed
+    elseif state ~= GONE then
+      number = tonumber(tokens[i] or places[i])
+    elseif i > claimed then
+      state, waiting = WAITING, waiting + 1
+      queued[#queued + 1], queued[#queued + 2] = text(number), id
+    elseif holders + extra + mine <= limit then
+      state, holders, extra = HELD, holders + 1, extra + mine - 1
+      last = math.max(last, number)
+      granted[#granted + 1], granted[#granted + 2] = text(number), id
+    else
+      number = 0
+    end
+    if state ~= GONE then
+      due[#due + 1], due[#due + 2] = deadline, id
+      if mine > 1 then units[#units + 1], units[#units + 2] = id, text(mine) end
+    end
+    reply[size + 1], reply[size + 2] = state, number
+    size = size + 2
+  end
+  redis.call("SET", counter, text(last), "PXAT", text(horizon))
+  if #due > 0 then enter(due, granted, queued, units) end
+  redis.call("PEXPIREAT", timeout, text(horizon))
+  if waiting > 0 then reply[2], reply[3] = lease, now < quiet and 0 or 1 end -- the next call looks who goes next
+end
+
