@@ -36,8 +36,9 @@ type fault struct {
 	deaf    bool          // no wake message arrives all the time
 	not     []promise     // that do not hold under it, and why is said in the README
 	control bool          // the unfenced store has to lose a write, or the run proves nothing
-	forgets bool      // the server may forget what it has not confirmed yet
+	forgets bool          // the server may forget what it has not confirmed yet
 	least   time.Duration // that a run has to last, for strikes that take their time
+	rest    time.Duration // the longest additional pause between strikes
 	smoke   bool          // part of the selection for make test
 	strike  func(*arena) (string, error)
 }

@@ -11,10 +11,10 @@ import (
 func serverFaults() []fault {
 	return []fault{
 		{name: "SIGSTOP of Redis", kind: single, smoke: true, strike: stopServer},
-		{name: "restart, nothing kept, Grace 1 s", kind: single, smoke: true, forgets: true, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
+		{name: "restart, nothing kept, Grace 1 s", kind: single, smoke: true, forgets: true, rest: 2 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
 		{name: "restart, nothing kept, Grace = TTL, a holder stopped", kind: single, forgets: true,
 			options: fairsem.Options{TTL: 1500 * time.Millisecond, Grace: 1500 * time.Millisecond}, strike: restartPastStopped},
-		{name: "restart", kind: durable, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
+		{name: "restart", kind: durable, rest: 2 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
 	}
 }
 

@@ -129,7 +129,7 @@ func (a *arena) fight(ctx context.Context, r run) error {
 			return err
 		}
 	}
-	for a.pause(200*time.Millisecond, 700*time.Millisecond); a.Err() == nil; a.pause(100*time.Millisecond, 900*time.Millisecond) {
+	for a.pause(200*time.Millisecond, 700*time.Millisecond); a.Err() == nil; a.pause(100*time.Millisecond, 900*time.Millisecond+r.fault.rest) {
 		if err := a.strike(); err != nil {
 			return fmt.Errorf("%s: %w", r.fault.name, err)
 		}
