@@ -10,7 +10,7 @@ SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit lint fmt bench bench-smoke chaos chaos-smoke setup clean help
+.PHONY: test unit lint fmt bench bench-smoke chaos chaos-smoke model setup clean help
 
 test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 
@@ -40,6 +40,9 @@ chaos: setup ## break workers, servers and networks, and see what is kept: make 
 
 chaos-smoke: setup ## the same with a few faults, in a minute and a half at most
 	cd chaos && go run . -smoke -for 8s -out $(CURDIR)/.bin/chaos-smoke
+
+model: ## check the model of the protocol with spin, some minutes: docs/model/README.md
+	docs/model/check.sh
 
 # One of the peers is written for node. The bench says so when it leaves it out, for want of node or of a registry.
 bench/node/node_modules: bench/node/package-lock.json

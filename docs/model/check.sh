@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Runs every variant of fairsem.pml: what must hold, and the negative controls, each of which must fail
+# at the claim that it is there for. Exits 1 if any of them does otherwise. Installs nothing.
+set -euo pipefail
+model=$(cd "$(dirname "$0")" && pwd)/fairsem.pml
+for tool in spin gcc timeout; do
+	command -v "$tool" >/dev/null || { echo "needs $tool (Debian: apt-get install spin gcc libc6-dev coreutils)" >&2; exit 2; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+bad=0
+
+# search FLAGS: runs spin on the variant, exhaustively, and leaves what it says in the file log.
+search() {
+	local compile="-DSAFETY" run=""
+	case $1 in *LIVE*) compile="-DNFAIR=3" run="-a -f" ;; esac
+	rm -f pan* log
+	# shellcheck disable=SC2086
+	spin $1 -a "$model" >log 2>&1 && gcc -O2 -w -DNOREDUCE -DMEMLIM=2000 $compile -o pan pan.c >>log 2>&1 || return 1
+	# shellcheck disable=SC2086
+	timeout 600 ./pan -m1000000 -w24 $run >log 2>&1
+}
+
+figure() { awk "$1" log; }
+
+report() {
+	printf '%-8s %-36s %-8s %10s states  depth %6s  %5s MB  %6s s\n' "$1" "$2" "$3" \
+		"$(figure '/^ *[0-9]+ states, stored/ {n = $1} END {print n + 0}')" \
+		"$(figure '/depth reached/ {sub(",", "", $6); print $6}')" \
+		"$(figure '/total actual memory/ {printf "%d", $1}')" \
+		"$(figure '/elapsed time/ {print $4}')"
+}
+
+holds() { # what must hold: no error, and the search was not cut short
+	if search "$1" && grep -q 'errors: 0' log && ! grep -Eq 'max search depth|out of memory|Search not completed' log; then
+		report holds "${1:-(none)}" ""
+	else
+		bad=1; report WRONG "${1:-(none)}" "fails"; grep -E '^pan:|rror' log || true
+	fi
+}
+
+fails() { # $2: the claim; $3: how pan says that it is broken
+	if search "$1" && grep -Eq "^pan:[0-9]*:? *$3" log; then
+		report fails "$1" "$2"
+	else
+		bad=1; report WRONG "$1" "not $2"; grep -E '^pan:|rror' log || true
+	fi
+}
+
+holds ""
+holds "-DWEIGHTED"
+holds "-DTRY"
+holds "-DLOSS"
+holds "-DLOSS -DHEAD_START"
+holds "-DLIVE"
+holds "-DLIVE -DWEIGHTED"
+holds "-DLIVE -DWEIGHTED -DWATCH=1"
+
+fails "-DWEIGHTED -DPROMOTE_SKIPS" S5 'assertion violated .ahead'
+fails "-DREFRESH_REVIVES"          S1 'assertion violated .*srv\[0\]'
+fails "-DNO_OWNER_CHECK"           S8 'assertion violated .*lapsed'
+fails "-DNO_TOMBSTONE"             S4 'assertion violated .phase\[(i|who)\]!='
+fails "-DDROP_UNSURE"              S4 'assertion violated .phase\[(i|who)\]!='
+fails "-DTRY -DDROP_UNSURE"        S4 'assertion violated .phase\[(i|who)\]!='
+fails "-DLIVE -DNO_POLL"           served 'acceptance cycle'
+fails "-DLOSS -DNO_GRACE"          S2 'assertion violated .*phase\[0\]'
+fails "-DLOSS -DCUT_OFF"           S2 'assertion violated .*phase\[0\]'
+fails "-DLOSS -DHEAD_START -DWAKE_NO_EPOCH" S2 'assertion violated .*phase\[0\]'
+
+exit $bad
