@@ -7,6 +7,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -152,12 +153,17 @@ func (e *evidence) recovery(name string) time.Duration {
 	return worst
 }
 
-// standstill is when no grant came for too long after the last strike or another. Two seconds are
-// promised, after the grace of a new server; what a process that died or stood still held takes a TTL.
+// recovery is how long it may take after a strike until somebody gets in. Two seconds are promised, after
+// the grace of a new server; what a process that died or stood still held takes a TTL.
+func (f fault) recovery(o fairsem.Options) time.Duration {
+	return 2*time.Second + max(o.Grace, time.Second) + o.TTL + slack
+}
+
+// standstill is when nobody got in for too long after a strike.
 func standstill(e *evidence) []string {
 	var all []string
+	allowed := e.run.fault.recovery(fairsem.Options{TTL: e.ttl, Grace: e.run.fault.options.Grace})
 	for name := range limits {
-		allowed := 2*time.Second + e.run.fault.options.Grace + e.ttl + slack
 		if took := e.recovery(name); took > allowed {
 			all = append(all, fmt.Sprintf("%s: no grant for %v after the trouble was over, %v are allowed", name, took, allowed))
 		}

@@ -19,8 +19,8 @@ var forgets = []promise{onServer, held, linear, inOrder, told}
 func clusterFaults() []fault {
 	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 1}
 	return []fault{
-		{name: "kill -9 of the master, WaitReplicas 1", kind: cluster, least: 25 * time.Second, forgets: true, options: wait, strike: killMaster},
-		{name: "kill -9 of the master", kind: cluster, least: 25 * time.Second, forgets: true, options: fairsem.Options{TTL: 5 * time.Second}, not: forgets, strike: killMaster},
+		{name: "kill -9 of the master, WaitReplicas 1", kind: cluster, least: 30 * time.Second, rest: 4 * time.Second, forgets: true, options: wait, strike: killMaster},
+		{name: "kill -9 of the master", kind: cluster, least: 30 * time.Second, rest: 4 * time.Second, forgets: true, options: fairsem.Options{TTL: 5 * time.Second}, not: forgets, strike: killMaster},
 		{name: "CLUSTER FAILOVER", kind: cluster, forgets: true, least: 10 * time.Second, strike: clusterFailover},
 		{name: "slot migration", kind: cluster, least: 10 * time.Second, strike: moveSlot},
 	}

@@ -19,14 +19,14 @@ import (
 func sentinelFaults() []fault {
 	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 2}
 	plain := fairsem.Options{TTL: 5 * time.Second}
-	const long = 25 * time.Second
+	const long = 30 * time.Second
 	return []fault{
-		{name: "planned failover, WaitReplicas 2", kind: sentinel, least: long, forgets: true, options: wait, strike: planned},
-		{name: "planned failover", kind: sentinel, least: long, forgets: true, options: plain, not: forgets, strike: planned},
-		{name: "kill -9 of the primary, WaitReplicas 2", kind: sentinel, least: long, forgets: true, options: wait, strike: killPrimary},
-		{name: "kill -9 of the primary", kind: sentinel, least: long, forgets: true, options: plain, not: forgets, strike: killPrimary},
-		{name: "failover to a replica that was cut off, WaitReplicas 2", kind: sentinel, least: long, forgets: true, options: wait, strike: promoteStale},
-		{name: "failover to a replica that was cut off", kind: sentinel, least: long, forgets: true, options: plain, not: forgets, strike: promoteStale},
+		{name: "planned failover, WaitReplicas 2", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: wait, strike: planned},
+		{name: "planned failover", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: plain, not: forgets, strike: planned},
+		{name: "kill -9 of the primary, WaitReplicas 2", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: wait, strike: killPrimary},
+		{name: "kill -9 of the primary", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: plain, not: forgets, strike: killPrimary},
+		{name: "failover to a replica that was cut off, WaitReplicas 2", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: wait, strike: promoteStale},
+		{name: "failover to a replica that was cut off", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: plain, not: forgets, strike: promoteStale},
 	}
 }
 

@@ -72,7 +72,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.BoolVar(&s.list, "list", false, "only tell which faults there are")
 	flags.BoolVar(&s.broken, "broken", false, "play with broken variants of the library, and fail unless each is found out; -run is for their names")
 	flags.StringVar(&s.out, "out", "results", "`folder` for what was found; empty: none")
-	flags.StringVar(&s.keep, "keep", "", "`folder` for the histories of runs in which something was found; empty: none")
+	flags.StringVar(&s.keep, "keep", "", "`folder` for the histories of all runs; empty: none")
 	flags.Func("run", "only faults that match the `regexp`, in their name and kind of server", func(text string) (err error) {
 		s.only, err = regexp.Compile(text)
 		return err

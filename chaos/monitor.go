@@ -23,6 +23,7 @@ type monitor struct {
 	over    []string         // looks that found more than the limit in use; guarded by mu
 	twice   []string         // ids that held and waited at the same time; guarded by mu
 	inLine  map[string]int64 // id -> when it was seen in line first; guarded by mu
+	granted map[string]int64 // name -> when a holder was seen there that was new; guarded by mu
 	holding map[string]int64 // id -> when it was seen among the holders last; guarded by mu
 }
 
@@ -41,7 +42,7 @@ return { units, holders, redis.call("ZRANGE", KEYS[2], 0, -1) }`
 func newMonitor(rdb redis.UniversalClient) *monitor {
 	return &monitor{
 		rdb: rdb, stop: make(chan struct{}),
-		inLine: make(map[string]int64), holding: make(map[string]int64),
+		inLine: make(map[string]int64), holding: make(map[string]int64), granted: make(map[string]int64),
 	}
 }
 
@@ -108,6 +109,9 @@ func (m *monitor) note(name string, limit, units int64, holders, waiters []strin
 	}
 	// Of what the dead have, the start of the look counts, which is sure to be no later than what it shows.
 	for _, id := range holders {
+		if m.holding[id] == 0 {
+			m.granted[name] = now
+		}
 		m.holding[id] = asked
 	}
 	for _, id := range waiters {
@@ -118,4 +122,16 @@ func (m *monitor) note(name string, limit, units int64, holders, waiters []strin
 			m.inLine[id] = now
 		}
 	}
+}
+
+// grantedSince reports whether each semaphore has had a new holder since then.
+func (m *monitor) grantedSince(at int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range limits {
+		if m.granted[name] <= at {
+			return false
+		}
+	}
+	return true
 }

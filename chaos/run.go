@@ -19,7 +19,7 @@ type run struct {
 	seed   uint64
 	length time.Duration
 	binary string // of the workers
-	keep   string // folder for the histories of a run that broke a promise; "": they go
+	keep   string // folder for the histories; "": they go
 }
 
 // arena is what a nemesis has to play with.
@@ -27,6 +27,7 @@ type arena struct {
 	context.Context // ends when the time is up
 	rig             *rig
 	team            *team
+	monitor         *monitor
 	store           *store
 	random          *rand.Rand
 
@@ -84,7 +85,7 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 	defer func() { err = errors.Join(err, s.stop()) }()
 	t := &team{binary: r.binary, folder: folder, order: r.order(s), address: servers.address}
 	watch := startMonitor(servers.monitor)
-	a := &arena{fault: r.fault, rig: servers, team: t, store: s, random: rand.New(rand.NewPCG(r.seed, 1))}
+	a := &arena{fault: r.fault, rig: servers, team: t, monitor: watch, store: s, random: rand.New(rand.NewPCG(r.seed, 1))}
 	broken := a.fight(ctx, r)
 	ended := history.Now()
 	broken = errors.Join(broken, t.dismiss())
@@ -98,7 +99,7 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 		return nil, err
 	}
 	e.join()
-	return e, r.save(e, folder)
+	return e, r.save(folder)
 }
 
 // order is what the workers of the run are told.
@@ -113,15 +114,13 @@ func (r run) order(s *store) order {
 	return o
 }
 
-// calm is the end of a run without faults, in which everything has to work again.
-const calm = 2 * time.Second
+// calm is how much of a run is without faults at its end. It is longer where nobody gets in meanwhile.
+const calm = time.Second
 
 // fight hires the team and strikes until the time is up.
 func (a *arena) fight(ctx context.Context, r run) error {
 	length := max(r.length, r.fault.least)
-	all, cancel := context.WithTimeout(ctx, length)
-	defer cancel()
-	storm, end := context.WithTimeout(all, max(length-calm, length/2))
+	storm, end := context.WithTimeout(ctx, max(length-calm, length/2))
 	defer end()
 	a.Context = storm
 	for range processes {
@@ -134,8 +133,19 @@ func (a *arena) fight(ctx context.Context, r run) error {
 			return fmt.Errorf("%s: %w", r.fault.name, err)
 		}
 	}
-	<-all.Done()
+	a.recover(ctx)
 	return ctx.Err()
+}
+
+// recover waits until everybody who should get in does, or until it is clear that nobody will.
+func (a *arena) recover(ctx context.Context) {
+	over := history.Now()
+	for history.Now() < over+int64(a.fault.recovery(a.team.order.Options)+time.Second) && ctx.Err() == nil {
+		rest(ctx, 20*time.Millisecond)
+		if history.Now() > over+int64(calm) && a.monitor.grantedSince(over) {
+			return
+		}
+	}
 }
 
 // strike has the fault strike once, and heal.
@@ -189,9 +199,9 @@ func (e *evidence) confirmed(seen int64) int64 {
 	return seen
 }
 
-// save keeps the histories of a run that is worth a look.
-func (r run) save(e *evidence, folder string) error {
-	if r.keep == "" || len(judge(e)) == 0 {
+// save keeps the histories for a look at them.
+func (r run) save(folder string) error {
+	if r.keep == "" {
 		return nil
 	}
 	return os.CopyFS(fmt.Sprintf("%s/%s-%d", r.keep, r.fault.slug(), r.seed), os.DirFS(folder))
