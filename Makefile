@@ -10,9 +10,9 @@ SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit lint fmt fuzz compat bench bench-smoke model setup clean help
+.PHONY: test unit lint fmt fuzz compat bench bench-smoke chaos chaos-smoke model setup clean help
 
-test: setup lint unit bench-smoke ## everything CI checks
+test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 
 unit: ## go test of every module, with the race detector
 	go test -race -shuffle=on $(PACKAGES)
@@ -39,6 +39,16 @@ bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results,
 
 bench-smoke: setup bench/node/node_modules ## the same in seconds, for nothing but to see that it runs
 	cd bench && go run . -smoke -out $(CURDIR)/.bin/bench-smoke
+
+# Each run of a fault lasts FOR, and there are SEEDS of each, two at a time.
+FOR = 10s
+SEEDS = 1
+
+chaos: setup ## break workers, servers and networks, and see what is kept: make chaos FOR=60s SEEDS=10
+	cd chaos && go run . -broken -for $(FOR) && go run . -for $(FOR) -seeds $(SEEDS)
+
+chaos-smoke: setup ## the same with a few faults, in a minute and a half at most
+	cd chaos && go run . -smoke -for 8s -out $(CURDIR)/.bin/chaos-smoke
 
 model: ## check the model of the protocol with spin, some minutes: docs/model/README.md
 	docs/model/check.sh

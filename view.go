@@ -192,6 +192,9 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 		v.leaveLocked(t) // its user was told by the clock
 	case missed:
 		v.restoreLocked(t)
+	case t.phase == holding && r.state == stateWaiting && sent.After(t.permit.granted()):
+		v.loseLocked(t) // the message that told of the grant was a lie
+		v.leaveLocked(t)
 	case t.phase == holding && s == restoreScript && r.state == stateHeld && t.noRefresh:
 		// its lease ends when it did
 	case t.phase == holding && r.state != stateGone:

@@ -1,6 +1,7 @@
 package fairsem
 
 import (
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -137,6 +138,22 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Whoever can read the queue can forge a message that names the true place; the next renewal finds the lie.
+func TestGrantThatRedisDoesNotConfirmEndsWithTheNextRenewal(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
+		c.woken("a", 1, []grant{{a.seq, 50, 60}})
+		<-a.settled
+		require.NoError(t, a.permit.Context().Err())
+		time.Sleep(time.Second + time.Millisecond)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
+		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 0)
+		<-a.left
+	})
 }
 
 func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {

@@ -19,14 +19,15 @@ type process struct {
 	exited chan struct{} // closed once the child is gone and reaped
 }
 
-// spawn starts binary with dir as its folder and its output in the log file there.
-func spawn(binary string, args []string, dir string) (*process, error) {
+// spawn starts binary with env added to the environment, dir as its folder and its output in the log file there.
+func spawn(binary string, args, env []string, dir string) (*process, error) {
 	log, err := os.OpenFile(logName(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.SysProcAttr = dieWithParent()
 

@@ -1,10 +1,13 @@
 package redistest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Proxy is a TCP proxy on 127.0.0.1 that can play a bad network. Its methods may be called from any goroutine.
@@ -19,6 +22,9 @@ type Proxy struct {
 	links  context.Context // ends one generation of connections, replaced by Cut; guarded by mu
 	cut    func()          // guarded by mu
 	closed bool            // guarded by mu
+	delay  time.Duration   // of every reply; guarded by mu
+	doomed int             // how many scripts from now the reply gets lost; 0: none does; guarded by mu
+	hole   bool            // and whether its connection stays open; guarded by mu
 }
 
 // StartProxy starts a proxy in front of target, a "host:port" that need not listen yet: a connection whose target cannot
@@ -49,10 +55,48 @@ func (p *Proxy) Hold() {
 // loses a reply for good.
 func (p *Proxy) HoldReplies() { p.replies.shut() }
 
+// HoldRequests holds only what the clients send: it is executed late, or after a Cut never.
+func (p *Proxy) HoldRequests() { p.requests.shut() }
+
 // Resume delivers what was kept back and goes on as if nothing had been.
 func (p *Proxy) Resume() {
 	p.requests.open()
 	p.replies.open()
+}
+
+// Delay has every reply arrive later by so much, from now on.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// LoseReply has the connection that sends the nth script from now (1 is the next one) lose the reply to it, after the
+// server has executed it: the connection ends there or, with hole, stays open and silent. A script is an EVAL or an
+// EVALSHA; of those that arrive in one piece all lose their reply.
+func (p *Proxy) LoseReply(nth int, hole bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doomed, p.hole = nth, hole
+}
+
+// dooms counts the scripts in what a client sends, and reports whether the one that loses its reply is among them.
+func (p *Proxy) dooms(sent []byte) (lost, hole bool) {
+	scripts := bytes.Count(bytes.ToLower(sent), []byte("\r\neval"))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if scripts == 0 || p.doomed == 0 {
+		return false, false
+	}
+	lost = scripts >= p.doomed
+	p.doomed = max(0, p.doomed-scripts)
+	return lost, p.hole
+}
+
+func (p *Proxy) late() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.delay
 }
 
 // Cut closes all present connections on both sides; what they kept back is lost. New connections work, or are held if
@@ -107,26 +151,58 @@ func (p *Proxy) serve(links context.Context, client net.Conn) {
 	}
 	link, end := context.WithCancel(links)
 	defer end()
+	var lost, hole atomic.Bool // whether the replies of this connection get lost
+	watch := func(sent []byte) bool {
+		if doomed, silent := p.dooms(sent); doomed {
+			hole.Store(silent)
+			lost.Store(true)
+		}
+		return true
+	}
+	drop := func([]byte) bool {
+		if lost.Load() && !hole.Load() {
+			end()
+		}
+		if d := p.late(); d > 0 {
+			pause(link, d)
+		}
+		return !lost.Load()
+	}
 	var pumps sync.WaitGroup
 	// Each ends when its reader or writer closes, which happens below at the latest, where both are waited for.
-	pumps.Go(func() { defer end(); pump(link, server, client, &p.requests) })
-	pumps.Go(func() { defer end(); pump(link, client, server, &p.replies) })
+	pumps.Go(func() { defer end(); pump(link, server, client, &p.requests, watch) })
+	pumps.Go(func() { defer end(); pump(link, client, server, &p.replies, drop) })
 	<-link.Done()
 	_ = client.Close()
 	_ = server.Close()
 	pumps.Wait()
 }
 
-// pump forwards until one side ends. The gate is asked after each read, so that what was sent after a Hold is held even
+// pause returns after d or with ctx, whichever is first.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// pump forwards what it is shown first and lets pass, until one side ends. The gate is asked after each read, so that what was sent after a Hold is held even
 // if the pump was reading before.
-func pump(link context.Context, to, from net.Conn, g *gate) {
+func pump(link context.Context, to, from net.Conn, g *gate, passes func([]byte) bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, end := from.Read(buf)
 		if !g.pass(link) {
 			return
 		}
-		if _, err := to.Write(buf[:n]); err != nil || end != nil {
+		if passes(buf[:n]) {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if end != nil {
 			return
 		}
 	}

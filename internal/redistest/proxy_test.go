@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -183,4 +184,55 @@ func TestCloseOfAHeldProxyLeavesNoGoroutine(t *testing.T) {
 	held.requireClosed(t)
 	require.NoError(t, p.Close(), "the second Close does nothing")
 	goleak.VerifyNone(t, before)
+}
+
+func TestProxyLosesTheReplyToTheScriptThatWasNamed(t *testing.T) {
+	for name, hole := range map[string]bool{"and ends the connection": false, "and leaves the connection open": true} {
+		t.Run(name, func(t *testing.T) {
+			p := NewProxy(t, SharedServer(t).Addr())
+			key := strings.ReplaceAll(t.Name(), " ", "-")
+			script := "*4"
+			for _, word := range []string{"eval", "return redis.call('incr', KEYS[1])", "1", key} {
+				script += "\r\n$" + strconv.Itoa(len(word)) + "\r\n" + word
+			}
+			c := dial(t, p.Addr())
+			p.LoseReply(2, hole)
+			c.send(t, script)
+			require.Equal(t, ":1\r\n", c.hear(t))
+			c.send(t, "PING")
+			require.Equal(t, "+PONG\r\n", c.hear(t), "what is no script does not count")
+			c.send(t, script)
+			if hole {
+				c.requireSilent(t)
+			} else {
+				c.requireClosed(t)
+			}
+			other := dial(t, p.Addr())
+			other.send(t, script)
+			require.Equal(t, ":3\r\n", other.hear(t), "the lost one was executed, and only one is lost")
+		})
+	}
+}
+
+func TestDelayedRepliesArriveLate(t *testing.T) {
+	p := NewProxy(t, SharedServer(t).Addr())
+	c := dial(t, p.Addr())
+	const late = 60 * time.Millisecond
+	p.Delay(late)
+	began := time.Now()
+	c.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", c.hear(t))
+	require.GreaterOrEqual(t, time.Since(began), late)
+}
+
+func TestHeldRequestsAreExecutedAfterResume(t *testing.T) {
+	p := NewProxy(t, SharedServer(t).Addr())
+	c := dial(t, p.Addr())
+	c.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", c.hear(t))
+	p.HoldRequests()
+	c.send(t, "PING")
+	c.requireSilent(t)
+	p.Resume()
+	require.Equal(t, "+PONG\r\n", c.hear(t))
 }

@@ -39,6 +39,7 @@ type Server struct {
 	dir    string
 	binary string
 	args   []string
+	env    []string
 	client *redis.Client
 
 	tls      *tls.Config // nil: it speaks without TLS
@@ -57,10 +58,16 @@ func Start(args ...string) (*Server, error) {
 	return launch(setup{config: memoryOnly, args: args})
 }
 
+// StartWith is [Start] with "name=value" pairs for the environment of the server, LD_PRELOAD for instance.
+func StartWith(env []string, args ...string) (*Server, error) {
+	return launch(setup{config: memoryOnly, args: args, env: env})
+}
+
 // setup is how one kind of server differs from another.
 type setup struct {
 	config  string   // lines for the configuration file
 	args    []string // for the command line, after the configuration file
+	env     []string // beside what the server inherits
 	busPort bool     // the port 10000 above must be free too
 	secure  bool     // TLS and a password
 }
@@ -109,6 +116,7 @@ func launchOnce(binary string, how setup) (*Server, error) {
 		dir:    dir,
 		binary: binary,
 		args:   append([]string{filepath.Join(dir, "redis.conf")}, how.args...),
+		env:    how.env,
 	}
 	if err := s.configure(how, port); err != nil {
 		return nil, errors.Join(err, s.Stop())
@@ -151,7 +159,7 @@ func (s *Server) Restart() error {
 		return errStopped
 	}
 	s.proc.kill()
-	proc, err := spawn(s.binary, s.args, s.dir)
+	proc, err := spawn(s.binary, s.args, s.env, s.dir)
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}

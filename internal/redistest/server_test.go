@@ -128,3 +128,10 @@ func TestManyServersStartAtOnce(t *testing.T) {
 		require.NoError(t, s.Client().Ping(context.Background()).Err())
 	}
 }
+
+func TestServerSeesTheEnvironmentThatItIsGiven(t *testing.T) {
+	s, err := StartWith([]string{"LD_PRELOAD=no-such-library.so"})
+	needs(t, err)
+	defer func() { require.NoError(t, s.Stop()) }()
+	require.Contains(t, logTail(s.dir, 100), "no-such-library.so", "the loader complains, and goes on")
+}

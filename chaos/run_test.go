@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// play is a short run of the fault of that name.
+func play(t *testing.T, name string) *evidence {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, f := range faults() {
+		if f.name == name && f.kind == single {
+			e, err := run{fault: f, seed: 1, length: 3 * time.Second, binary: self}.play(t.Context())
+			require.NoError(t, err)
+			return e
+		}
+	}
+	t.Fatalf("there is no fault %q", name)
+	return nil
+}
+
+func TestARunOnASoundServerSeesGrantsAndPlacesInLine(t *testing.T) {
+	e := play(t, "nothing")
+	assert.Greater(t, len(e.calls), 50)
+	assert.NotEmpty(t, e.monitor.inLine)
+	assert.Positive(t, e.fenced.writes)
+	placed := 0
+	for _, g := range e.grants[poolName] {
+		if g.Place > 0 && g.Granted > 0 {
+			placed++
+		}
+	}
+	assert.Positive(t, placed, "no grant of somebody who was seen in line: overtakes cannot be seen either")
+	assert.Empty(t, judge(e))
+}
+
+func TestKilledWorkersAreReplacedAndWhatTheyHeldIsAccountedFor(t *testing.T) {
+	e := play(t, "kill -9 of workers")
+	assert.Greater(t, len(e.members), processes)
+	for _, c := range e.calls {
+		if e.member(c.Process).killedAt() > 0 && c.Granted > 0 {
+			assert.NotZero(t, c.Released, "a dead process holds on")
+		}
+	}
+	assert.Empty(t, judge(e))
+}
+
+func TestClockOfAServerCanBeStepped(t *testing.T) {
+	r, err := startRig(skewed, t.TempDir())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, r.stop()) }()
+	before, err := r.monitor.Time(t.Context()).Result()
+	require.NoError(t, err)
+	_, err = r.clock.step(-60)
+	require.NoError(t, err)
+	after, err := r.monitor.Time(t.Context()).Result()
+	require.NoError(t, err)
+	assert.InDelta(t, -60, after.Sub(before).Seconds(), 5)
+}
+
+func TestReportIsATableAndItsNumbers(t *testing.T) {
+	folder := t.TempDir()
+	r := report{Machine: newMachine(t.Context()), Rows: []row{{Fault: "nothing", Kind: single, Grants: 7}}}
+	require.NoError(t, r.save(folder))
+	table, err := os.ReadFile(filepath.Join(folder, "table.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(table), "| nothing | single |")
+	assert.FileExists(t, filepath.Join(folder, "results.json"))
+}
