@@ -69,7 +69,8 @@ type lane struct {
 	crew     *crew
 	replicas int    // that must have what is granted
 	key      string // any of those that are asked about, in a cluster
-	broke    func() // is called when the server seems to have gone
+	failing  func() // is called whenever the server seems to be gone
+	broke    func() // is called when that begins
 
 	mu     sync.Mutex
 	queued []*parcel // in the order in which they were begun
@@ -267,7 +268,7 @@ func (b *batch) deliver() bool {
 	timer := time.AfterFunc(b.patience, b.writeOff)
 	defer timer.Stop()
 	responses := b.exchange()
-	broke := b.lane.note(responses[0].err)
+	broke := b.lane.note(worst(responses))
 	inTime := b.settled.CompareAndSwap(false, true)
 	if inTime {
 		b.handOut(responses)
@@ -309,10 +310,26 @@ func (l *lane) note(err error) (broke bool) {
 	broke = broken(err) && !broken(l.failed)
 	l.failed = err
 	l.mu.Unlock()
+	if broken(err) {
+		l.failing()
+	}
 	if cluster, ok := l.rdb.(reloader); ok && (broken(err) || moved(err)) {
 		cluster.ReloadState(l.crew.ctx)
 	}
 	return broke
+}
+
+// worst is the error that tells most of the server, nil if all went well.
+func worst(responses []response) (err error) {
+	for _, r := range responses {
+		if err == nil || broken(r.err) {
+			err = r.err
+		}
+		if broken(err) {
+			break
+		}
+	}
+	return err
 }
 
 // moved reports whether err is what a node says that does not have the name any more.
@@ -320,7 +337,7 @@ func moved(err error) bool { return err != nil && redis.HasErrorPrefix(err, "MOV
 
 // broken reports whether err tells of a server that is gone, or is not the one it was.
 func broken(err error) bool {
-	return err != nil && !errors.Is(err, errFewReplicas) && (!refused(err) ||
+	return err != nil && !mayHaveRun(err) && (!refused(err) ||
 		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err))
 }
 
@@ -390,17 +407,10 @@ func (p *parcel) call() call {
 
 // run sends commands in one pipeline. A command without a value and without an error of its own was
 // not reached: the pipeline's error is its error.
-func (l *lane) run(commands []redis.Cmder) []response {
+func (l *lane) run(pipe redis.Pipeliner, commands []redis.Cmder) []response {
 	responses := make([]response, len(commands))
-	pipe, err := l.pipeline()
-	if err != nil {
-		for i := range responses {
-			responses[i].err = err
-		}
-		return responses
-	}
 	_ = pipe.BatchProcess(l.crew.ctx, commands...) // only queues
-	_, err = pipe.Exec(l.crew.ctx)
+	_, err := pipe.Exec(l.crew.ctx)
 	for i, c := range commands {
 		if responses[i] = read(c); errors.Is(responses[i].err, errNoAnswer) {
 			responses[i].err = errors.Join(errNoAnswer, err)
@@ -430,7 +440,7 @@ func read(c redis.Cmder) response {
 // failed at run time has let nobody in, and what it changed lapses.
 func refused(err error) bool {
 	var said redis.Error
-	return errors.As(err, &said)
+	return errors.As(err, &said) && !mayHaveRun(err)
 }
 
 // transient reports whether trying again can help.
@@ -439,7 +449,7 @@ func transient(err error) bool {
 		return false
 	}
 	if !refused(err) {
-		return true
+		return !redis.HasErrorPrefix(err, "NOPERM")
 	}
 	for _, is := range []func(error) bool{
 		redis.IsLoadingError, redis.IsReadOnlyError, redis.IsClusterDownError, redis.IsTryAgainError,

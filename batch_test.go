@@ -401,6 +401,7 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 			held.view.leave(held)
 			asked = asks(c, "a", 1, CallOptions{})[0]
 		}, "acquire a: 4 -1")
+		time.Sleep(time.Millisecond) // what was sent before it tells nothing of the server after it
 		f.cmds[0].SetErr(io.EOF)
 		f.end <- io.EOF
 		doubt := w.next()
@@ -581,7 +582,7 @@ func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 			numbers{redis.NewIntSliceCmd(background, "c")}, values{redis.NewSliceCmd(background, "d")},
 		}
 		got := make(chan []response, 1)
-		go func() { got <- c.shared.run(commands) }() // ends with the answer
+		go func() { got <- c.shared.run(c.rdb.Pipeline(), commands) }() // ends with the answer
 		f := w.next()
 		f.cmds[0].(numbers).SetVal([]int64{42})
 		f.cmds[1].SetErr(said("ERR no"))
@@ -624,8 +625,8 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // go-redis's own idea of how often to try
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			l := &lane{rdb: rdb, crew: newCrew(), broke: func() {}}
-			l.run([]redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected
+			l := &lane{rdb: rdb, crew: newCrew(), failing: func() {}, broke: func() {}}
+			l.run(rdb.Pipeline(), []redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected
 			key := "fairsem-test-" + uuid.NewString()
 			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })
 			var commands []redis.Cmder
@@ -634,7 +635,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			}
 			got := make(chan []response, 1)
 			proxy.HoldReplies()
-			go func() { got <- l.run(commands) }() // ends when the connection is cut
+			go func() { got <- l.run(rdb.Pipeline(), commands) }() // ends when the connection is cut
 			executed := func() string { return direct.Get(background, key).Val() }
 			require.Eventually(t, func() bool { return executed() == "1" }, 10*time.Second, time.Millisecond)
 			proxy.Cut()

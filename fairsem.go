@@ -99,6 +99,7 @@ type Client struct {
 	wake     *wake
 	declared *declarations
 	lastSeq  atomic.Int64
+	broken   atomic.Int64 // when a connection did last, as time since start
 	labelDue atomic.Int64 // unix ns
 
 	mu     sync.Mutex
@@ -128,6 +129,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		declared: &declarations{began: time.Now()},
 		views:    make(map[string]*view),
 	}
+	c.broken.Store(int64(time.Since(start) - maxTTL)) // long ago
 	c.shared = c.newLane("")
 	c.wake = newWake(c)
 	return c, nil
@@ -410,7 +412,7 @@ func (c *Client) lane(name string) *lane {
 }
 
 func (c *Client) newLane(name string) *lane {
-	return &lane{rdb: c.rdb, crew: c.crew, replicas: c.replicas, key: c.keyspace.keys(name)[0], broke: c.doubt}
+	return &lane{rdb: c.rdb, crew: c.crew, replicas: c.replicas, key: c.keyspace.keys(name)[0], failing: c.noteBreak, broke: c.doubt}
 }
 
 // forget is called by a view that retires.

@@ -2,6 +2,7 @@ package fairsem_test
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"testing"
 	"time"
@@ -277,4 +278,70 @@ func TestWithoutEnoughReplicasNothingIsGranted(t *testing.T) {
 	assert.ErrorContains(t, err, "0 of 1")
 	other := w.semaphore()
 	w.release(w.must(other.Acquire(t.Context(), 1)))
+}
+
+// An old file may have somebody in line who was granted since.
+func TestHolderThatAnOldFileHasInLineStaysTheHolder(t *testing.T) {
+	w, server := agedServer(t)
+	w.ttl = 2 * time.Second
+	a, b, newcomer := w.semaphore(), w.semaphore(), w.semaphore()
+	before := w.must(a.Acquire(t.Context(), 1))
+	waiter := w.queue(t.Context(), b, 1)
+	require.NoError(t, w.rdb.Save(t.Context()).Err())
+	w.release(before)
+	p := w.granted(waiter)
+	restart(t, server)
+	next := acquire(t.Context(), newcomer.With(fairsem.CallOptions{HeadStart: time.Hour}), 1)
+	w.eventually(func() bool { return maps.Equal(tokens(p), w.holders(a)) && w.status(a).Waiting == 1 }, "it is not put back, or the file's does not lapse")
+	require.NoError(t, p.Context().Err())
+	w.release(p)
+	w.release(w.granted(next))
+}
+
+// A release that was forgotten is no reason to take the permit from who was granted it next.
+func TestHolderOfAnOldFileDoesNotPushOutWhoHoldsSince(t *testing.T) {
+	w, server := agedServer(t)
+	w.ttl = 2 * time.Second
+	a, b := w.semaphore(), w.semaphore()
+	before := w.must(a.Acquire(t.Context(), 1))
+	require.NoError(t, w.rdb.Save(t.Context()).Err())
+	w.release(before)
+	p := w.must(b.Acquire(t.Context(), 1))
+	restart(t, server)
+	next := acquire(t.Context(), a, 1)
+	w.eventually(func() bool { return maps.Equal(tokens(p), w.holders(b)) && w.status(b).Waiting == 1 }, "it is not put back, or the file's does not lapse")
+	require.NoError(t, p.Context().Err())
+	w.release(p)
+	w.release(w.granted(next))
+}
+
+func TestLoweredLimitAndARestartTakeNoPermitAway(t *testing.T) {
+	w, server := agedServer(t)
+	many := w.of(w.client(), 3)
+	held := []*fairsem.Permit{w.must(many.Acquire(t.Context(), 1)), w.must(many.Acquire(t.Context(), 2))}
+	few := w.of(w.client(), 1)
+	_, err := few.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+	restart(t, server)
+	waiter := w.queue(t.Context(), few, 1)
+	w.eventually(func() bool { return w.status(few).Used == 3 }, "not all is put back")
+	for _, p := range held {
+		require.NoError(t, p.Context().Err())
+		w.release(p)
+	}
+	w.release(w.granted(waiter))
+}
+
+// The acquire was done; only its WAIT was refused.
+func TestMissingRightToWaitLeavesNothingTaken(t *testing.T) {
+	w, server := privately(t)
+	rights := []any{"ACL", "SETUSER", "hasty", "on", "nopass", "~*", "&*", "+@all", "-wait"}
+	require.NoError(t, server.Client().Do(t.Context(), rights...).Err())
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "hasty", Password: "x"})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	s := w.of(w.clientOn(rdb, fairsem.Options{WaitReplicas: 1}), 1)
+	_, err := s.Acquire(t.Context(), 1)
+	require.ErrorContains(t, err, "NOPERM")
+	assert.ErrorContains(t, err, "README")
+	w.eventually(func() bool { return w.status(s).Used == 0 }, "nobody holds it, and nobody can")
 }

@@ -34,7 +34,7 @@ func (l *lane) newWait(patience time.Duration) waitFor {
 // failed is why what stood before the WAIT may not count; nil: it may.
 func (w waitFor) failed() error {
 	if err := w.Err(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errFewReplicas, err)
 	}
 	if n := w.Val(); n < int64(w.replicas) {
 		return fmt.Errorf("%w: %d of %d", errFewReplicas, n, w.replicas)
@@ -42,13 +42,16 @@ func (w waitFor) failed() error {
 	return nil
 }
 
+// mayHaveRun reports whether err says that what was asked for was done, and only its WAIT was not.
+func mayHaveRun(err error) bool { return errors.Is(err, errFewReplicas) }
+
 // pipeline returns one that goes to a single server, which a WAIT must: it has no key to tell a cluster
 // where to.
 func (l *lane) pipeline() (redis.Pipeliner, error) {
 	cluster, ok := l.rdb.(interface {
 		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	})
-	if l.replicas == 0 || !ok {
+	if !ok {
 		return l.rdb.Pipeline(), nil
 	}
 	node, err := cluster.MasterForKey(l.crew.ctx, l.key)
@@ -61,10 +64,14 @@ func (l *lane) pipeline() (redis.Pipeliner, error) {
 // runSurely is run for calls that must last: those that may not have count as not answered.
 func (l *lane) runSurely(calls []call, commands []redis.Cmder, patience time.Duration) []response {
 	if l.replicas == 0 || !slices.ContainsFunc(calls, func(c call) bool { return mustLast(c.script) }) {
-		return l.run(commands)
+		return l.run(l.rdb.Pipeline(), commands)
+	}
+	pipe, err := l.pipeline()
+	if err != nil {
+		return slices.Repeat([]response{{err: err}}, len(calls))
 	}
 	wait := l.newWait(patience)
-	responses := l.run(append(slices.Clip(commands), wait))
+	responses := l.run(pipe, append(slices.Clip(commands), wait))
 	for i, c := range calls {
 		if err := wait.failed(); err != nil && responses[i].err == nil && mustLast(c.script) {
 			responses[i] = response{err: err}

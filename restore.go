@@ -11,8 +11,8 @@ import (
 // it has, with the old tokens and places, before the server grants anything new. Three things make
 // that safe and soon enough:
 //
-//   - A view in doubt, because a connection broke or nothing was heard for a while, has the script
-//     compare servers. One that the name does not know gives it a new epoch, and a grace period.
+//   - Scripts compare servers: at a glance always, and for certain if somebody is new or saw one break. One
+//     that the name does not know gives it a new epoch, and a grace period.
 //   - Every answer tells the epoch. Whoever sees another one than its tickets have asks about them
 //     at once, and puts back those that are missing.
 //   - A broken connection puts every view in doubt, and every client that has something keeps a
@@ -20,16 +20,15 @@ import (
 //
 // Within one epoch nothing is put back: there, an id that is missing has lapsed or was taken out.
 
-// certainty is for how long after a question that was answered the server is taken to be the same. No
-// server is restarted, or replaced, in less without a connection to it being seen to break.
-const certainty = 10 * time.Millisecond
-
-// doubt is called when a connection broke.
+// doubt is called when the server may have changed: every view asks about all it has.
 func (c *Client) doubt() {
 	for _, v := range c.everyView() {
 		v.doubt()
 	}
 }
+
+// noteBreak is called when a connection broke.
+func (c *Client) noteBreak() { c.broken.Store(int64(time.Since(start))) }
 
 func (v *view) doubt() {
 	v.mu.Lock()
@@ -40,14 +39,16 @@ func (v *view) doubt() {
 	}
 }
 
-// grace is what a call tells the server: the time of grace, negative if there is no doubt.
+// grace is what a call tells the server: the time of grace, negative if no connection broke of late.
 func (v *view) grace() time.Duration {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.doubted.IsZero() && time.Since(v.heard) < certainty {
-		return -v.client.grace
+	if v.client.brokeLately() {
+		return v.client.grace
 	}
-	return v.client.grace
+	return -v.client.grace
+}
+
+func (c *Client) brokeLately() bool {
+	return time.Since(start)-time.Duration(c.broken.Load()) <= c.grace
 }
 
 // heardLocked takes the epoch from an answer to a question that was sent at that time.
@@ -55,9 +56,10 @@ func (v *view) heardLocked(epoch int64, sent time.Time) {
 	if epoch == 0 {
 		return // it was not asked
 	}
-	v.heard = sent
-	if sent.After(v.doubted) {
+	if !sent.Before(v.doubted) {
 		v.doubted = time.Time{}
+	} else {
+		v.planLocked(time.Now())
 	}
 	if v.epoch != epoch && v.epoch != 0 {
 		v.planLocked(time.Now())
@@ -70,9 +72,10 @@ func (t *ticket) outdated(epoch int64) bool {
 	return (t.phase == waiting || t.phase == holding) && epoch != 0 && t.epoch != epoch
 }
 
-// restorable reports whether t, which Redis does not know in this epoch, is to be put back.
-func (t *ticket) restorable(epoch int64) bool {
-	return t.outdated(epoch) && t.lease.left(time.Now()) > 0
+// missedBy reports whether t is to be put back: whether Redis has less of it in this epoch than it had.
+func (t *ticket) missedBy(s state, epoch int64) bool {
+	less := s == stateGone || s == stateWaiting && t.phase == holding
+	return less && t.outdated(epoch) && t.lease.left(time.Now()) > 0
 }
 
 // restoreLocked puts t back. A permit that is never renewed gets what is left of its lease.

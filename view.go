@@ -30,7 +30,6 @@ type view struct {
 	waiters  int           // tickets in the phase waiting
 	backoff  time.Duration // before the next try, while Redis does not answer
 	epoch    int64         // of the name, as Redis told it last; 0: not yet
-	heard    time.Time     // when the question was sent that told it
 	doubted  time.Time     // since when there may be another one; zero: there is no doubt
 }
 
@@ -174,8 +173,8 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 
 // learnLocked takes the answer to one ticket's operation.
 func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent time.Time) {
-	missed := s == refreshScript && r.state == stateGone && t.restorable(epoch)
-	if r.state == stateHeld || r.state == stateWaiting {
+	missed := s == refreshScript && t.missedBy(r.state, epoch)
+	if !missed && (r.state == stateHeld || r.state == stateWaiting) {
 		t.epoch = epoch
 	}
 	switch {
@@ -204,7 +203,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 			v.client.wake.doubt() // a grant, and no message told of it
 		}
 		v.renewLocked(t, sent)
-		v.grantLocked(t, cmp.Or(t.token, r.number), true)
+		v.grantLocked(t, cmp.Or(r.number, t.token), true)
 	case r.state == stateWaiting:
 		v.queuedLocked(t, r.number, sent)
 	case t.phase == holding:
@@ -260,7 +259,7 @@ func (v *view) grantedLocked(g news) {
 	case t == nil:
 	case t.phase == asking:
 		t.early = g
-	case t.phase != waiting || t.place != g.place || t.epoch != g.epoch:
+	case t.phase != waiting || t.place != g.place || g.token != 0 && t.epoch != g.epoch:
 	case g.token == 0:
 		v.recheckLocked(t) // out of the line, and Acquire asks again; or a nearer deadline, which the answer tells
 	default:
@@ -297,10 +296,10 @@ func (v *view) renewLocked(t *ticket, sent time.Time) {
 }
 
 // releasedLocked: Redis has taken t out. Finding nothing to take out means that the permit was lost
-// before, unless an earlier try may have taken it, or Redis has lost all it knew.
+// before, unless an earlier try may have taken it, or Redis has lost what it knew.
 func (v *view) releasedLocked(t *ticket, r result, epoch int64) {
 	var err error
-	if r.state != stateHeld && t.permit != nil && !t.undone && t.epoch == epoch {
+	if r.state != stateHeld && t.permit != nil && !t.undone && t.epoch == epoch && !v.client.brokeLately() {
 		err = ErrLost
 	}
 	v.dropLocked(t, err)
@@ -374,7 +373,11 @@ func (v *view) failedLocked(p *parcel, err error) {
 		}
 		if !transient(err) && verb != refreshScript && !tookAlong {
 			v.settleLocked(t, advise(err))
-			v.dropLocked(t, advise(err))
+			if mayHaveRun(err) {
+				v.leaveLocked(t)
+			} else {
+				v.dropLocked(t, advise(err))
+			}
 		}
 	}
 	for _, t := range v.tickets {

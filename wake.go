@@ -88,6 +88,7 @@ func (w *wake) run() {
 		err := w.listen()
 		if w.lastHeard().After(began) { // else it is the same trouble as before
 			w.client.report(slog.LevelWarn, "fairsem: subscription lost", "channel", w.channel, "error", err)
+			w.client.noteBreak()
 			w.client.doubt()
 			pause = firstPause
 		}

@@ -66,12 +66,7 @@ local function hint()
   local nearest = tonumber(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
   reply[2] = math.max(0, math.min(lease, nearest and nearest - now or lease))
   if not lined or nearest and nearest <= now + lease then return end
-  local heads, told = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES"), { [caller] = true }
-  for i = 1, #heads, 2 do
-    local client = string.match(heads[i], "^(.*):") or caller
-    if not told[client] then tell(heads[i], tonumber(heads[i + 1]), 0) end
-    told[client] = true
-  end
+  alert()
 end
 
 if dues > 0 then

@@ -3,22 +3,29 @@
 -- granted last. The name then has a new epoch, by which clients see that they have to put back what
 -- they have; and for the time of grace, so that they can, nothing new is granted.
 local epoch, quiet = tonumber(known[6]), tonumber(known[7]) or 0 -- server us; server ms: until then, nothing new
-local grace, server, lost = tonumber(ARGV[6])
+local grace, met, lost, server = tonumber(ARGV[6])
 if epoch and micros < epoch then quiet = 0 end -- the clock was stepped back: it could last for long
 
-if since and (grace >= 0 or not epoch) then
-  local info = redis.pcall("INFO", "server") -- a right that may be missing: then no server differs from another
+-- LASTSAVE moves with every start, and costs a tenth of the INFO that tells for certain. Whoever comes
+-- for the first time, or saw a connection break, asks for certain: two servers can start in one second. Both
+-- need a right that may be missing; then no server differs from another.
+local saved = redis.pcall("LASTSAVE")
+if type(saved) ~= "number" then saved = 0 end
+
+if since and (grace > 0 or tonumber(ARGV[4]) <= 0 or not epoch or saved ~= tonumber(known[8])) then
+  local info = redis.pcall("INFO", "server")
   if type(info) ~= "string" then info = "" end
-  local knew = redis.call("HGET", meta, "server")
-  server = string.match(info, "run_id:(%x+)") or "unknown"
-  lost = not epoch or knew ~= server
+  local knew = redis.call("HGET", meta, "server") or ""
+  server = string.match(info, "run_id:(%x+)") or knew
+  lost = not epoch or knew ~= "" and knew ~= server
+  met = lost or saved ~= tonumber(known[8]) or knew ~= server
   if lost then
-    local age = string.match(info, "uptime_in_seconds:(%d+)") -- s, whole ones
     epoch, quiet = micros, now + math.abs(grace)
-    if not knew and VERB ~= "refresh" and VERB ~= "restore" then -- a new name, or a server as young as that lost it all
+    if knew == "" and grace <= 0 and VERB ~= "refresh" and VERB ~= "restore" then -- new, or a young server lost it all
+      local age = string.match(info, "uptime_in_seconds:(%d+)") -- s, whole ones
       local started = age and clock[1] - age + 1 or 0
       if string.match(info, "redis_mode:cluster") then started = started + 2 end -- until a restarted node takes part
-      quiet = math.min(quiet, 1000 * started + math.abs(grace))
+      quiet = math.min(quiet, 1000 * started - grace)
     end
   end
 end

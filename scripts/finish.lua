@@ -2,7 +2,8 @@
 if promote then promote() end
 
 if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", text(declared), "since", text(since)) end
-if lost then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet)) end
+if met then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet), "saved", saved) end
+if lost and waiting > 0 and alert then alert() end
 if holders + waiting == 0 and horizon > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
   horizon, renew = now + 2 * LINGER, true -- idle again: a long lease is over
 end

@@ -53,7 +53,7 @@ local function reap()
 end
 
 local grants, messages = {}, {} -- who was promoted: the caller's, and by client the others'
-local tell, promote
+local tell, alert, promote
 if waiting > 0 then -- else nothing that this call can do makes anybody next
 
   -- tell notes that the waiter at place was granted token; token 0: it has to look again.
@@ -64,6 +64,16 @@ if waiting > 0 then -- else nothing that this call can do makes anybody next
     elseif client then
       local note = seq .. ":" .. text(place) .. ":" .. text(token)
       messages[client] = messages[client] and messages[client] .. "," .. note or note
+    end
+  end
+
+  -- alert has the first waiters of those who are next in line look again, but for the caller's.
+  function alert()
+    local heads, told = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES"), { [caller] = true }
+    for i = 1, #heads, 2 do
+      local client = string.match(heads[i], "^(.*):") or caller
+      if not told[client] then tell(heads[i], tonumber(heads[i + 1]), 0) end
+      told[client] = true
     end
   end
 

@@ -2,7 +2,7 @@
 -- has lapsed and no tombstone stands: then whoever has a deadline holds.
 local count = #ARGV - 7
 if ARGV[7] == "1" and waiting == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
-    and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0 and not declares and not lost and not renew then
+    and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0 and not declares and not met and not renew then
   local due, deadline = {}, text(now + lease)
   for i = 1, count do
     due[2 * i - 1], due[2 * i] = deadline, ARGV[7 + i]

@@ -1,5 +1,7 @@
 -- restore: puts back who is missing since the state was lost: holders with their tokens, waiters with
--- their places, as far as they fit. Who was given up stays out, and who is there is only renewed.
+-- their places. Holders have to fit, but for the time of grace: what does not fit then is in the way
+-- of nobody, and is what an old file has too much. Who was given up stays out, and who is there is
+-- only renewed.
 --
 -- ARGV    7 holders  how many of the ids hold; the others, which come after them, wait
 --         8.. ids, then the token or place of each, then the weight of each
@@ -7,25 +9,32 @@
 -- First write: SET, so that it is refused under OOM.
 local claimed, count = tonumber(ARGV[7]), (#ARGV - 7) / 3
 local ids, deadline = { unpack(ARGV, 8, 7 + count) }, text(now + lease)
-local due, granted, queued, units = {}, {}, {}, {}
+local due, granted, queued, units, stale = {}, {}, {}, {}, {}
 if count > 0 then
+  for i = 1, count do last = math.max(last, tonumber(ARGV[7 + count + i])) end
   redis.call("SET", counter, text(last), "PXAT", text(horizon))
   if lapsed > 0 then reap() end
   local seen = redis.call("ZMSCORE", timeout, unpack(ids))
   local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
+  for i, id in ipairs(ids) do -- who lapsed, or is in line here and was granted since, comes in anew
+    if (tokens[i] or places[i]) and ((tonumber(seen[i]) or 0) <= now or i <= claimed and not tokens[i]) then
+      stale[#stale + 1] = id
+      seen[i], tokens[i], places[i] = nil, nil, nil
+    end
+  end
+  if #stale > 0 then remove(stale, 1) end
   for i, id in ipairs(ids) do
     local number, mine = tonumber(ARGV[7 + count + i]), tonumber(ARGV[7 + 2 * count + i])
     local state = tokens[i] and HELD or places[i] and WAITING or GONE
-    if seen[i] and (state == GONE or tonumber(seen[i]) <= now) then
-      state, number = GONE, 0 -- a tombstone, or lapsed
-    elseif state ~= GONE then
+    if state ~= GONE then
       number = tonumber(tokens[i] or places[i])
+    elseif seen[i] then
+      number = 0 -- a tombstone
     elseif i > claimed then
       state, waiting = WAITING, waiting + 1
       queued[#queued + 1], queued[#queued + 2] = text(number), id
-    elseif holders + extra + mine <= limit then
+    elseif now < quiet or holders + extra + mine <= limit then
       state, holders, extra = HELD, holders + 1, extra + mine - 1
-      last = math.max(last, number)
       granted[#granted + 1], granted[#granted + 2] = text(number), id
     else
       number = 0
@@ -37,7 +46,6 @@ if count > 0 then
     reply[size + 1], reply[size + 2] = state, number
     size = size + 2
   end
-  redis.call("SET", counter, text(last), "PXAT", text(horizon))
   if #due > 0 then enter(due, granted, queued, units) end
   redis.call("PEXPIREAT", timeout, text(horizon))
   if waiting > 0 then reply[2], reply[3] = lease, now < quiet and 0 or 1 end -- the next call looks who goes next

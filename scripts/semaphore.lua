@@ -17,7 +17,8 @@
 --         3 timeout  zset    id -> deadline, server ms: everyone above, and the tombstones
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one a holder
---         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server
+--         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server,
+--                            saved
 -- ARGV    1 caller   client id of the calling process: its grants go into the reply
 --         2 wake     channel prefix: any other client hears of its grants on wake .. its client id
 --         3 limit    the limit that the caller declares
@@ -25,7 +26,7 @@
 --                    it does not know; empty: it declares nothing
 --         5 lease    ms from now on for which an id keeps what this call gives it; 0: it gives nothing
 --         6 grace    ms for which a server that may have lost the state grants nothing new; negative: the
---                    caller had an answer about this name so recently that the server is still the same
+--                    caller has not seen a connection break of late
 -- Returns one list of numbers, unless the verb says otherwise:
 --         since    server us at which the caller first declared its limit; 0: it declared nothing
 --         next     ms until the nearest deadline: whoever waits looks again then; -1: it is not told,
@@ -58,7 +59,7 @@ local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY = 0, 1, 2, 3, 4, 5, 6
 
 local function text(number) return string.format("%d", number) end
 
-local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet")
+local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "saved")
 local holders = redis.call("ZCARD", owner)
 local waiting = redis.call("ZCARD", queue)
 local weights = redis.call("HLEN", weight) -- 0: everybody weighs 1
