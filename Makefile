@@ -10,7 +10,7 @@ SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit lint fmt bench bench-smoke chaos chaos-smoke model setup clean help
+.PHONY: test unit lint fmt fuzz compat bench bench-smoke chaos chaos-smoke model setup clean help
 
 test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 
@@ -24,6 +24,15 @@ lint: $(LINT) ## gofmt, go vet and golangci-lint over every module
 
 fmt: ## gofmt everything
 	gofmt -w .
+
+# go test fuzzes one target at a time. What it finds it writes to testdata/fuzz, from where make test runs it too.
+FOR = 20s
+fuzz: ## every fuzz target for a while: make fuzz FOR=5m
+	set -e; for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) .; done
+
+compat: setup ## the root package's tests on the installed server, Redis 8.0, Valkey 8.1 and Valkey 9: a table
+	servers=$$(.ci/servers .bin/servers) && .ci/compat $(SERVER) $$servers
 
 bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results, eight minutes of a quiet machine
 	cd bench && go run .

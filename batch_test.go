@@ -336,6 +336,7 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 		<-held[1].left
 		assert.NoError(t, held[0].leftErr)
 		assert.ErrorIs(t, held[1].leftErr, ErrLost)
+		synctest.Wait()
 		assert.Equal(t, int64(20), asked[0].tokenNow())
 		assert.Equal(t, int64(21), asked[1].tokenNow())
 
@@ -408,12 +409,19 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 		doubt.grantAll(30)
 		w.isIdle()
 		time.Sleep(lastRetry)
-		again := w.next()
-		require.NotNil(t, again)
-		assert.ElementsMatch(t, []string{"acquire a: 4", "release a: 1"}, again.contents())
-		again.grant(slices.Index(again.contents(), "acquire a: 4"), 20, 1)
-		again.cmds[slices.Index(again.contents(), "release a: 1")].(numbers).SetVal([]int64{1, -1, 0, 1, int64(stateGone), 0})
-		again.end <- nil
+		var tried []string // in one pipeline or in two
+		for again := w.next(); again != nil; again = w.next() {
+			for i, content := range again.contents() {
+				tried = append(tried, content)
+				if content == "acquire a: 4" {
+					again.grant(i, 20, 1)
+				} else {
+					again.cmds[i].(numbers).SetVal([]int64{1, -1, 0, 1, int64(stateGone), 0})
+				}
+			}
+			again.end <- nil
+		}
+		require.ElementsMatch(t, []string{"acquire a: 4", "release a: 1"}, tried)
 		<-held.left
 		assert.NoError(t, held.leftErr, "the first try has given it back")
 		synctest.Wait()

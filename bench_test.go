@@ -70,7 +70,7 @@ func BenchmarkTwoEmptyScripts(b *testing.B) {
 	defer server(b)()
 	for b.Loop() {
 		for range 2 {
-			if err := empty.EvalSha(b.Context(), rdb, keys[:], uuidLike, "fairsem:wake:", ample, 1, 10000, uuidLike).Err(); err != nil {
+			if err := empty.EvalSha(b.Context(), rdb, keys[:], uuidLike, "fairsem:wake:", ample, 1, 10000, 1000, uuidLike).Err(); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -146,6 +146,25 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 	})
 }
 
+func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for name, c := range map[string]struct {
+			begun time.Duration // from now
+			want  state
+		}{"begun": {-time.Second, stateEarly}, "in the future": {time.Minute, stateHeld}} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, rdb)
+				l.seed("meta declared=3 layout=1 since=7 until=80s")
+				begun := l.now().Add(c.begun)
+				require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", begun.UnixMicro(), "quiet", begun.Add(time.Minute).UnixMilli()).Err())
+				r := l.ask(l.space.about("name").acquire(known(3), terms{ttl: time.Minute}, tickets("me:1")), 1)
+				assert.Equal(t, c.want, r.results[0].state)
+			})
+		}
+	})
+}
+
 // Whoever renews something on a name without state has proof that there was some, however old the server is.
 func TestRefreshOfALostNameBeginsTheGrace(t *testing.T) {
 	t.Parallel()

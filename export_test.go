@@ -9,3 +9,11 @@ func PlaceOf(p *Permit) int64 {
 	}
 	return p.ticket.place
 }
+
+// ScriptTexts returns every script as it is sent.
+func ScriptTexts() (all []string) {
+	for _, s := range allScripts {
+		all = append(all, s.text)
+	}
+	return all
+}

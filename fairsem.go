@@ -441,12 +441,12 @@ func (c *Client) gap() {
 }
 
 // woken hands the grants of a wake message to whom they concern.
-func (c *Client) woken(name string, grants []grant) {
+func (c *Client) woken(name string, epoch int64, grants []grant) {
 	c.mu.Lock()
 	v := c.views[name]
 	c.mu.Unlock()
 	if v != nil {
-		v.woken(grants)
+		v.woken(epoch, grants)
 	}
 }
 

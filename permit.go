@@ -124,6 +124,9 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 	}
 }
 
+// granted is when the client took the permit for granted.
+func (p *Permit) granted() time.Time { return p.ticket.asked.Add(p.waited) }
+
 // ended returns why the permit has ended, whatever the clock says; nil: it has not.
 func (p *Permit) ended() error {
 	p.mu.Lock()

@@ -97,6 +97,8 @@ func TestQuestionThatArrivesAfterItsRefusalIsNotGranted(t *testing.T) {
 	_, err := s.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 	w.release(holder)
+	// The mark that it is given up is on its way when TryAcquire returns.
+	w.eventually(func() bool { return w.rdb.ZCard(t.Context(), w.key("timeout")).Val() == 1 }, "it leaves no mark")
 	late.arrive(t, w)
 	assert.Zero(t, w.status(other).Used)
 }

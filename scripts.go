@@ -248,6 +248,12 @@ type result struct {
 // grant says that the waiter at place holds token. Token 0: it has to look again.
 type grant struct{ seq, place, token int64 }
 
+// news is a grant that a message or an answer told of, with the epoch of the name at that time.
+type news struct {
+	grant
+	epoch int64
+}
+
 // reply is what finish.lua returns, as one list of numbers.
 type reply struct {
 	since   int64         // when this client first used the limit that was sent
@@ -339,22 +345,24 @@ func integers(list []any) ([]int64, error) {
 	return out, nil
 }
 
-// parseWake takes a wake message apart: "seq:place:token,seq:place:token,... ownerkey".
-func (k keyspace) parseWake(payload string) (name string, grants []grant, ok bool) {
-	list, key, _ := strings.Cut(payload, " ")
+// parseWake takes a wake message apart: "seq:place:token,seq:place:token,... epoch ownerkey".
+func (k keyspace) parseWake(payload string) (name string, epoch int64, grants []grant, ok bool) {
+	list, rest, _ := strings.Cut(payload, " ")
+	number, key, _ := strings.Cut(rest, " ")
 	name, found := strings.CutPrefix(key, k.prefix+":{")
 	name, ends := strings.CutSuffix(name, "}:owner")
-	if !found || !ends {
-		return "", nil, false
+	epoch, err := strconv.ParseInt(number, 10, 64)
+	if !found || !ends || err != nil {
+		return "", 0, nil, false
 	}
 	for entry := range strings.SplitSeq(list, ",") {
 		g, ok := parseGrant(entry)
 		if !ok {
-			return "", nil, false
+			return "", 0, nil, false
 		}
 		grants = append(grants, g)
 	}
-	return name, grants, true
+	return name, epoch, grants, true
 }
 
 func parseGrant(entry string) (grant, bool) {

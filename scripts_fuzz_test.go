@@ -1,11 +1,19 @@
 package fairsem
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -13,36 +21,38 @@ import (
 // Whatever arrives from the network must not bring the client down, nor make it believe in more than was said.
 
 // wakeMessage is what tell() in line.lua and finish.lua make.
-func wakeMessage(ownerKey string, grants []grant) string {
+func wakeMessage(ownerKey string, epoch int64, grants []grant) string {
 	var notes []string
 	for _, g := range grants {
 		notes = append(notes, fmt.Sprintf("%d:%d:%d", g.seq, g.place, g.token))
 	}
-	return strings.Join(notes, ",") + " " + ownerKey
+	return fmt.Sprintf("%s %d %s", strings.Join(notes, ","), epoch, ownerKey)
 }
 
 func FuzzParseWake(f *testing.F) {
 	const top = 1<<53 - 1
 	space := keyspace{prefix: "fairsem"}
 	for _, seed := range []string{
-		"", " ", "1:2:3", "1:2:3 ", "1:2:3 fairsem:{a}:owner", "1:2:3,4:5:6 fairsem:{a}:owner", "1:2:3, fairsem:{a}:owner",
-		"1:2 fairsem:{a}:owner", "1:2:3:4 fairsem:{a}:owner", ":: fairsem:{a}:owner", "x:2:3 fairsem:{a}:owner",
-		"-1:-2:-3 fairsem:{a}:owner", "1:2:99999999999999999999 fairsem:{a}:owner", "1:2:1e3 fairsem:{a}:owner",
-		"1:2:3 fairsem:{}:owner", "1:2:3 fairsem:{a}:queue", "1:2:3 other:{a}:owner", "1:2:3 fairsem:{a b}:owner",
-		"1:2:3 fairsem:{a}:owner}:owner", "1:2:3 fairsem:{\x00}:owner",
+		"", " ", "1:2:3", "1:2:3 ", "1:2:3 4 fairsem:{a}:owner", "1:2:3,4:5:6 4 fairsem:{a}:owner", "1:2:3, 4 fairsem:{a}:owner",
+		"1:2 4 fairsem:{a}:owner", "1:2:3:4 4 fairsem:{a}:owner", ":: 4 fairsem:{a}:owner", "x:2:3 4 fairsem:{a}:owner",
+		"-1:-2:-3 fairsem:{a}:owner", "1:2:99999999999999999999 4 fairsem:{a}:owner", "1:2:1e3 4 fairsem:{a}:owner",
+		"1:2:3 4 fairsem:{}:owner", "1:2:3 x fairsem:{a}:owner", "1:2:3 fairsem:{a}:owner", "1:2:3  fairsem:{a}:owner", "1:2:3 4 fairsem:{a}:queue", "1:2:3 4 other:{a}:owner", "1:2:3 4 fairsem:{a b}:owner",
+		"1:2:3 4 fairsem:{a}:owner}:owner", "1:2:3 4 fairsem:{\x00}:owner",
 	} {
 		f.Add(seed, "a name", int64(1), int64(top), int64(top))
 	}
 	f.Add("", "}:owner", int64(0), int64(0), int64(0))
 	f.Add("", "a}:owner b", int64(9), int64(8), int64(7))
 	f.Fuzz(func(t *testing.T, payload, name string, seq, place, token int64) {
-		if name, grants, ok := space.parseWake(payload); ok {
-			list, key, _ := strings.Cut(payload, " ")
+		if name, epoch, grants, ok := space.parseWake(payload); ok {
+			list, rest, _ := strings.Cut(payload, " ")
+			_, key, _ := strings.Cut(rest, " ")
 			require.NotEmpty(t, grants)
 			require.Equal(t, space.keys(name)[0], key, "it is about another key")
 			require.Len(t, grants, 1+strings.Count(list, ","))
-			again, same, ok := space.parseWake(wakeMessage(key, grants))
+			again, sameEpoch, same, ok := space.parseWake(wakeMessage(key, epoch, grants))
 			require.True(t, ok)
+			require.Equal(t, epoch, sameEpoch)
 			require.Equal(t, name, again)
 			require.Equal(t, grants, same)
 		} else {
@@ -51,10 +61,115 @@ func FuzzParseWake(f *testing.F) {
 		}
 
 		want := []grant{{seq, place, token}, {token, seq, 0}}
-		gotName, got, ok := space.parseWake(wakeMessage(space.keys(name)[0], want))
+		gotName, epoch, got, ok := space.parseWake(wakeMessage(space.keys(name)[0], place, want))
 		require.True(t, ok)
+		require.Equal(t, place, epoch)
 		require.Equal(t, name, gotName)
 		require.Equal(t, want, got)
+	})
+}
+
+// lobby is a client that reaches no Redis, with a ticket in each phase on one name. All are busy, so that nothing is sent.
+type lobby struct {
+	client *Client
+	all    [phases]*ticket
+}
+
+const (
+	phases    = int(gone)         // in which a ticket is known
+	lobbySeq  = 40                // of the first ticket
+	lobbyAt   = 1_700_000_000_000 // the place of the one that waits
+	lobbyTime = 4                 // the epoch
+	lobbyName = "a name"
+)
+
+func newLobby(t *testing.T) *lobby {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("offline") },
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	c, err := New(rdb, Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		c.keeper.close()
+		c.wake.close()
+		c.crew.close()
+		require.NoError(t, rdb.Close())
+	})
+	v, err := c.view(lobbyName)
+	require.NoError(t, err)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l := &lobby{client: c}
+	for i := range l.all {
+		one := &ticket{
+			view: v, seq: lobbySeq + int64(i), id: c.keyspace.ticketID(lobbySeq + int64(i)), weight: 1, terms: terms{ttl: time.Hour},
+			values: background, settled: make(chan struct{}), left: make(chan struct{}), phase: phase(i), busy: true,
+			epoch: lobbyTime,
+		}
+		one.lease = window{sent: time.Now(), ttl: time.Hour}
+		v.tickets[one.seq], l.all[i] = one, one
+	}
+	v.moveLocked(l.all[waiting], waiting)
+	l.all[waiting].place = lobbyAt
+	l.all[holding].token = 1
+	return l
+}
+
+// seen is what of a ticket a message could change.
+type seen struct {
+	phase         phase
+	place, token  int64
+	recheck, done bool
+}
+
+func (l *lobby) look() (now [phases]seen) {
+	v := l.all[0].view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, t := range l.all {
+		now[i] = seen{t.phase, t.place, t.token, t.recheck, false}
+		select {
+		case <-t.settled:
+			now[i].done = true
+		default:
+		}
+	}
+	return now
+}
+
+// Whoever may publish may send this. Only what names the place in line of one who waits counts.
+func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
+	const waits = lobbySeq + int64(waiting)
+	key := keyspace{prefix: "fairsem"}.keys(lobbyName)[0]
+	for seq := lobbySeq - 1; seq <= lobbySeq+phases; seq++ {
+		for _, place := range []int64{0, -1, 1, lobbyAt - 1, lobbyAt, lobbyAt + 1, -lobbyAt} {
+			for _, token := range []int64{0, 1, -1, lobbyAt} {
+				f.Add(lobbyName, int64(lobbyTime), int64(seq), place, token, "")
+			}
+		}
+	}
+	for _, end := range []string{" ", "0", "}", ":", ",", "\x00", " " + key} {
+		f.Add(lobbyName, int64(lobbyTime), waits, int64(lobbyAt), int64(5), end)
+	}
+	f.Add("another", int64(lobbyTime), waits, int64(lobbyAt), int64(5), "")
+	f.Add(lobbyName, int64(lobbyTime-1), waits, int64(lobbyAt), int64(5), "")
+	f.Fuzz(func(t *testing.T, name string, epoch, seq, place, token int64, end string) {
+		l := newLobby(t)
+		before := l.look()
+		forged := wakeMessage(l.client.keyspace.keys(name)[0], epoch, []grant{{seq, place, token}}) + end
+		l.client.wake.handle(&redis.Message{Payload: forged})
+		if _, _, _, ok := l.client.keyspace.parseWake(end); !ok {
+			l.client.wake.handle(&redis.Message{Payload: end})
+		}
+		if name == lobbyName && epoch == lobbyTime && seq == waits && place == lobbyAt && end == "" {
+			before[waiting].recheck = token == 0
+			if token != 0 {
+				before[waiting] = seen{holding, lobbyAt, token, false, true}
+			}
+		}
+		require.Equal(t, before, l.look(), "%q", forged)
 	})
 }
 
@@ -74,14 +189,15 @@ func FuzzDecodeReply(f *testing.F) {
 	for _, seed := range [][]byte{
 		nil,
 		{30, 31},
-		{30, 31, 20},
-		{30, 31, 20, 21, 99},
-		{30, 31, 20, 21, 99, 21, 22, 23},
-		{30, 31, 20, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
-		{30, 31, 20, 21, 99, 22},
-		{30, 31, 20, 21, 99, 21, 22},
-		{30, 31, 20, 253, 99},
-		{30, 31, 20, 20, 20, 20, 20, 20, 20, 20, 20},
+		{30, 31, 20, 25},
+		{30, 31, 20, 25, 21, 99},
+		{30, 31, 20, 25, 21, 99, 21, 22, 23},
+		{30, 31, 20, 25, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
+		{30, 31, 20, 25, 21, 99, 22},
+		{30, 31, 20, 25, 21, 99, 21, 22},
+		{30, 31, 20, 25, 253, 99},
+		{30, 31, 20, 25, 10, 99},
+		{30, 31, 20, 25, 20, 20, 20, 20, 20, 20, 20, 20},
 	} {
 		for n := range uint8(3) {
 			f.Add(seed, n)
@@ -89,7 +205,9 @@ func FuzzDecodeReply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, n uint8) {
 		raw := someNumbers(data)
-		if r, err := decodeReply(raw, int(n)); err == nil {
+		r, err := decodeReply(raw, int(n))
+		require.Equal(t, isReply(raw, int(n)), err == nil)
+		if err == nil {
 			require.Equal(t, raw[0], r.since)
 			require.Len(t, r.results, int(n))
 			require.Len(t, raw, head+2*len(r.results)+3*len(r.grants))
@@ -104,10 +222,38 @@ func FuzzDecodeReply(f *testing.F) {
 			require.Empty(t, r.results)
 			require.Empty(t, r.grants)
 		}
-		if s, err := decodeStatus("a name", raw); err == nil {
-			require.Len(t, raw, head+8)
-			require.Equal(t, raw[head:head+2], []int64{s.Limit, s.Declared})
+	})
+}
+
+// isReply says it in another way than decodeReply: four numbers, two for each id, and threes.
+func isReply(raw []int64, n int) bool {
+	for range n {
+		if len(raw) < 6 || raw[4] < int64(stateGone) || raw[4] >= int64(states) {
+			return false
 		}
+		raw = slices.Delete(slices.Clone(raw), 4, 6)
+	}
+	return len(raw) >= 4 && len(raw)%3 == 1
+}
+
+func FuzzDecodeStatus(f *testing.F) {
+	for n := range 14 {
+		f.Add(bytes.Repeat([]byte{30}, n))
+	}
+	f.Add([]byte{30, 31, 20, 25, 30, 25, 25, 21, 22, 22, 23, 255, 19})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		raw := someNumbers(data)
+		s, err := decodeStatus("a name", raw)
+		require.Equal(t, len(raw) == 12, err == nil)
+		if err != nil {
+			require.ErrorIs(t, err, errReply)
+			require.Zero(t, s)
+			return
+		}
+		require.Equal(t, raw[4:6], []int64{s.Limit, s.Declared})
+		require.Equal(t, raw[6] == 1, s.Pinned)
+		require.Equal(t, raw[7:10], []int64{s.Used, s.Holders, s.Waiting})
+		require.GreaterOrEqual(t, max(raw[11], 0), s.NextExpiry.Milliseconds())
 	})
 }
 
@@ -136,7 +282,9 @@ func FuzzDecodePage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someValues(data)
 		for _, key := range []string{"owner", "queue"} {
-			if page, err := decodePage(raw, key); err == nil {
+			page, err := decodePage(raw, key)
+			require.Equal(t, isPage(raw), err == nil)
+			if err == nil {
 				require.Len(t, raw, 4*len(page))
 				for i, ticket := range page {
 					require.Equal(t, raw[4*i:4*i+3], []any{ticket.ID, ticket.Since.UnixMicro(), ticket.Weight})
@@ -147,6 +295,19 @@ func FuzzDecodePage(f *testing.F) {
 			}
 		}
 	})
+}
+
+func isPage(raw []any) bool {
+	for i, v := range raw {
+		kind := reflect.Int64
+		if i%4 == 0 {
+			kind = reflect.String
+		}
+		if v == nil || reflect.TypeOf(v).Kind() != kind {
+			return false
+		}
+	}
+	return len(raw)%4 == 0
 }
 
 // Acquire has neither a permit nor an error for a state that it does not know.
@@ -182,7 +343,7 @@ func FuzzNames(f *testing.F) {
 				require.Equal(t, a == b && i == j, key == other, "%q of %q is %q of %q", key, a, other, b)
 			}
 		}
-		name, _, ok := space.parseWake("1:2:3 " + ours[0])
+		name, _, _, ok := space.parseWake("1:2:3 4 " + ours[0])
 		require.True(t, ok)
 		require.Equal(t, a, name)
 	})

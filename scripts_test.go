@@ -295,8 +295,10 @@ func (l *lab) listen() (heard func() string) {
 				slices.Sort(out) // clients come in any order
 				return strings.Join(out, ", ")
 			}
-			list, key, _ := strings.Cut(m.Payload, " ")
+			list, rest, _ := strings.Cut(m.Payload, " ")
+			epoch, key, _ := strings.Cut(rest, " ")
 			assert.Equal(l.t, l.keys[0], key)
+			assert.Equal(l.t, l.rdb.HGet(background, l.keys[5], "epoch").Val(), epoch)
 			out = append(out, to+" "+list)
 		}
 	}

@@ -46,7 +46,7 @@ type ticket struct {
 	cause   error     // of the silence
 	place   int64     // in line; only Redis and this client know it, so it vouches for a wake message
 	token   int64     // of the grant, as soon as it is heard of
-	early   grant     // a wake message that overtook the answer to the acquire
+	early   news      // that overtook the answer to the acquire
 	epoch   int64     // in which Redis confirmed it last
 	recheck bool      // ask Redis about it as soon as no operation is under way
 	lease   window    // what Redis confirmed last

@@ -166,7 +166,7 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 		i++
 	}
 	for _, g := range rep.grants {
-		v.grantedLocked(g)
+		v.grantedLocked(news{g, rep.epoch})
 	}
 	v.hintLocked(rep, sent)
 	v.heardLocked(rep.epoch, sent)
@@ -184,12 +184,17 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 		v.releasedLocked(t, r, epoch)
 	case t.phase == leaving && (r.state == stateHeld || r.state == stateWaiting):
 		v.releaseLocked(t) // what was on its way when its user gave it up
+	case t.phase == leaving && t.unsure:
+		v.releaseLocked(t) // a copy of what was sent before may still be on its way
 	case t.phase == leaving:
 		v.releasedLocked(t, r, epoch) // it was out before its release was sent
 	case t.phase == holding && t.permit.ended() != nil:
 		v.leaveLocked(t) // its user was told by the clock
 	case missed:
 		v.restoreLocked(t)
+	case t.phase == holding && r.state == stateWaiting && sent.After(t.permit.granted()):
+		v.loseLocked(t) // the message that told of the grant was a lie
+		v.leaveLocked(t)
 	case t.phase == holding && s == restoreScript && r.state == stateHeld && t.noRefresh:
 		// its lease ends when it did
 	case t.phase == holding && r.state != stateGone:
@@ -204,16 +209,21 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 		v.queuedLocked(t, r.number, sent)
 	case t.phase == holding:
 		v.loseLocked(t)
-		v.dropLocked(t, nil)
+		v.outLocked(t)
 	case r.state == stateEarly:
 		v.planLocked(time.Now().Add(time.Duration(r.number+1) * time.Millisecond)) // and ask again
 	default:
 		v.settleLocked(t, refusals[r.state])
-		if t.unsure {
-			v.leaveLocked(t) // a copy of its question may still be on its way
-		} else {
-			v.dropLocked(t, nil)
-		}
+		v.outLocked(t)
+	}
+}
+
+// outLocked: Redis does not know t. A copy of an earlier question about it may still be on its way.
+func (v *view) outLocked(t *ticket) {
+	if t.unsure {
+		v.leaveLocked(t)
+	} else {
+		v.dropLocked(t, nil)
 	}
 }
 
@@ -228,7 +238,7 @@ var refusals = map[state]error{
 // queuedLocked: t has a place in line.
 func (v *view) queuedLocked(t *ticket, place int64, sent time.Time) {
 	early := t.early
-	t.early = grant{}
+	t.early = news{}
 	v.moveLocked(t, waiting)
 	t.place = place
 	v.renewLocked(t, sent)
@@ -243,13 +253,14 @@ func (v *view) queuedLocked(t *ticket, place int64, sent time.Time) {
 
 // grantedLocked takes the news of a promotion, from a reply or from a wake message. It does nothing
 // unless the news names the place that only Redis can have told: forged and late ones come here too.
-func (v *view) grantedLocked(g grant) {
+// News of another epoch is of a grant that was lost since, for places are put back as they were.
+func (v *view) grantedLocked(g news) {
 	t := v.tickets[g.seq]
 	switch {
 	case t == nil:
 	case t.phase == asking:
 		t.early = g
-	case t.phase != waiting || t.place != g.place:
+	case t.phase != waiting || t.place != g.place || t.epoch != g.epoch:
 	case g.token == 0:
 		v.recheckLocked(t) // out of the line, and Acquire asks again; or a nearer deadline, which the answer tells
 	default:
@@ -512,11 +523,11 @@ func (v *view) leave(t *ticket) {
 }
 
 // woken takes the grants of a wake message.
-func (v *view) woken(grants []grant) {
+func (v *view) woken(epoch int64, grants []grant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, g := range grants {
-		v.grantedLocked(g)
+		v.grantedLocked(news{g, epoch})
 	}
 }
 

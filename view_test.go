@@ -1,6 +1,8 @@
 package fairsem
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +19,13 @@ import (
 func (f *flight) answers(reply ...int64) {
 	f.cmds[0].(numbers).SetVal(reply)
 	f.end <- nil
+	synctest.Wait()
+}
+
+// breaks loses the answer to a pipeline of one script call.
+func (f *flight) breaks() {
+	f.cmds[0].SetErr(io.EOF)
+	f.end <- io.EOF
 	synctest.Wait()
 }
 
@@ -89,6 +98,61 @@ func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T)
 		<-held.left
 		assert.NoError(t, held.leftErr, "the call that was refused may have given it back")
 		w.isIdle()
+	})
+}
+
+// tombstone is for how long the i-th call, a release, keeps late copies of earlier questions out.
+func (f *flight) tombstone(i int) time.Duration {
+	return time.Duration(f.cmds[i].Args()[13].(int64)) * time.Millisecond
+}
+
+func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]func(c *Client, w *wire) *ticket{
+		"given up, and refused": func(c *Client, w *wire) *ticket {
+			a := asks(c, "a", 1, CallOptions{})[0]
+			w.carries("acquire a: 1").breaks()
+			time.Sleep(lastRetry)
+			f := w.carries("acquire a: 1")
+			a.view.leave(a)
+			f.answers(1, -1, 0, 1, int64(stateRefused), 0)
+			return a
+		},
+		"lost": func(c *Client, w *wire) *ticket {
+			a := asks(c, "a", 1, CallOptions{})[0]
+			w.carries("acquire a: 1").grantAll(10)
+			time.Sleep(time.Second + time.Millisecond)
+			w.carries("refresh a: 1").breaks()
+			time.Sleep(lastRetry)
+			w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+			return a
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+				a := last(c, w)
+				f := w.carries("release a: 1")
+				assert.Equal(t, 3*time.Second, f.tombstone(0))
+				f.answers(1, -1, 0, 1, int64(stateGone), 0)
+				<-a.left
+			})
+		})
+	}
+}
+
+// Whoever can read the queue can forge a message that names the true place; the next renewal finds the lie.
+func TestGrantThatRedisDoesNotConfirmEndsWithTheNextRenewal(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
+		c.woken("a", 1, []grant{{a.seq, 50, 60}})
+		<-a.settled
+		require.NoError(t, a.permit.Context().Err())
+		time.Sleep(time.Second + time.Millisecond)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
+		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 0)
+		<-a.left
 	})
 }
 

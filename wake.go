@@ -158,8 +158,8 @@ func (w *wake) handle(message any) {
 		w.client.gap()   // what was published before it, nobody has heard
 		w.client.doubt() // nor was it to be seen whether the server stayed the same
 	case *redis.Message:
-		if name, grants, ok := w.client.keyspace.parseWake(m.Payload); ok {
-			w.client.woken(name, grants)
+		if name, epoch, grants, ok := w.client.keyspace.parseWake(m.Payload); ok {
+			w.client.woken(name, epoch, grants)
 		}
 	}
 }

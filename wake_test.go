@@ -208,9 +208,11 @@ func TestForgedMessageWithoutThePlaceInLineGrantsNothing(t *testing.T) {
 		{seq, place + 1, 666}, {seq, place - 1, 666}, {seq, 0, 666}, {seq, -place, 666}, {seq, 666, place}, {seq, place + 1, 0},
 		{seq + 1, place, 666}, {-seq, place, 666}, {0, 0, 0},
 	} {
-		e.publish(wakeMessage(e.ownerKey(), []grant{g}))
+		e.publish(wakeMessage(e.ownerKey(), ticket.epoch, []grant{g}))
 	}
-	e.publish(wakeMessage(e.listener.keyspace.keys("another name")[0], []grant{{seq, place, 666}}))
+	// News from before the state was lost: a place is put back as it was, the grant is not.
+	e.publish(wakeMessage(e.ownerKey(), ticket.epoch-1, []grant{{seq, place, 666}}))
+	e.publish(wakeMessage(e.listener.keyspace.keys("another name")[0], ticket.epoch, []grant{{seq, place, 666}}))
 	e.grantedBy(done, calls)
 }
 
@@ -223,7 +225,7 @@ func TestForgedMessageChangesNothingForWhoHolds(t *testing.T) {
 	token := p.Token()
 	calls := len(e.sluice.since(0))
 	for _, g := range []grant{{ticket.seq, ticket.place, 666}, {ticket.seq, ticket.place, 0}, {ticket.seq, 0, 666}} {
-		e.listener.wake.handle(&redis.Message{Payload: wakeMessage(e.ownerKey(), []grant{g})})
+		e.listener.wake.handle(&redis.Message{Payload: wakeMessage(e.ownerKey(), ticket.epoch, []grant{g})})
 	}
 	assert.Equal(t, token, p.Token())
 	require.NoError(t, p.Context().Err())
@@ -236,11 +238,11 @@ func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
 	e := newEars(t)
 	done, ticket := e.queue()
 	calls := len(e.sluice.since(0))
-	real := fmt.Sprintf("%d:%d:", ticket.seq, ticket.place)
-	e.publish("", " ", "\x00", "\r\n", "*3\r\n$7\r\nmessage\r\n", e.ownerKey(), " "+e.ownerKey(), real, real+"666",
-		real+"666 ", real+" "+e.ownerKey(), real+"666: "+e.ownerKey(), real+"6e6 "+e.ownerKey(), real+"666, "+e.ownerKey(),
-		real+"99999999999999999999 "+e.ownerKey(), real+"666 "+e.ownerKey()+" ", real+"666  "+e.ownerKey(),
-		real+"666 x"+e.ownerKey(), real+"666 "+e.listener.keyspace.keys(e.name)[1])
+	real, key := fmt.Sprintf("%d:%d:", ticket.seq, ticket.place), fmt.Sprintf("%d %s", ticket.epoch, e.ownerKey())
+	e.publish("", " ", "\x00", "\r\n", "*3\r\n$7\r\nmessage\r\n", key, " "+key, real, real+"666",
+		real+"666 ", real+" "+key, real+"666: "+key, real+"6e6 "+key, real+"666, "+key,
+		real+"99999999999999999999 "+key, real+"666 "+key+" ", real+"666  "+key,
+		real+"666 x"+key, real+"666 "+e.ownerKey(), real+"666 1"+key, real+"666 "+e.listener.keyspace.keys(e.name)[1])
 	e.grantedBy(done, calls)
 }
 
@@ -257,7 +259,7 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	flood := make([]string, 10_000)
 	for i := range flood {
 		g := grant{target.seq, target.place + int64(i%2), 0}
-		flood[i] = wakeMessage(e.ownerKey(), []grant{g})
+		flood[i] = wakeMessage(e.ownerKey(), target.epoch, []grant{g})
 	}
 	e.publish(flood...)
 	require.NoError(t, e.other.Release(t.Context()))

@@ -4,6 +4,7 @@
 -- they have; and for the time of grace, so that they can, nothing new is granted.
 local epoch, quiet = tonumber(known[6]), tonumber(known[7]) or 0 -- server us; server ms: until then, nothing new
 local grace, server, lost = tonumber(ARGV[6])
+if epoch and micros < epoch then quiet = 0 end -- the clock was stepped back: it could last for long
 
 if since and (grace >= 0 or not epoch) then
   local info = redis.pcall("INFO", "server") -- a right that may be missing: then no server differs from another

@@ -24,7 +24,7 @@ if waiting > 0 and now < quiet then -- whoever waits looks again when the grace 
   reply[2] = math.min(reply[2] < 0 and lease or reply[2], quiet - now)
 end
 for client, message in pairs(messages) do
-  redis.pcall("PUBLISH", wake .. client, message .. " " .. owner)
+  redis.pcall("PUBLISH", wake .. client, message .. " " .. text(epoch or 0) .. " " .. owner)
 end
 
 for i, number in ipairs(grants) do reply[size + i] = number end

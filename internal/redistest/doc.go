@@ -1,6 +1,6 @@
-// Package redistest starts private Redis servers on this machine and stops exactly those: a single server, a cluster of
-// three masters and three replicas, or a primary with two replicas under three sentinels. [Proxy] puts a network that can
-// be held up or cut between a client and any of them.
+// Package redistest starts private Redis servers on this machine and stops exactly those: a single server, one that
+// speaks TLS only and wants a password, a cluster of three masters and three replicas, or a primary with two replicas under
+// three sentinels. [Proxy] puts a network that can be held up or cut between a client and any of them.
 //
 // Everything listens on 127.0.0.1 only and keeps its files in a temporary folder of its own. Start functions return when
 // the thing is ready to use; when they fail nothing is left behind. Stop methods end every process and remove every folder
@@ -11,5 +11,5 @@
 // say); Redis 7.0 is the oldest that can form the cluster.
 //
 // The core needs no [testing.TB], so that programs can use it. Tests find thin wrappers in testing.go: SharedServer,
-// SharedCluster and SharedSentinel give what one test process has one of, NewServer and the like give a private one.
+// SharedSecure, SharedCluster and SharedSentinel give what one test process has one of, NewServer and the like give a private one.
 package redistest

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -41,13 +42,17 @@ type Server struct {
 	env    []string
 	client *redis.Client
 
+	tls      *tls.Config // nil: it speaks without TLS
+	password string      // of the default user; "": it needs none
+
 	mu      sync.Mutex
 	proc    *process // guarded by mu
 	stopped bool     // guarded by mu
 }
 
 // Start starts one server without persistence and returns it once it answers. args are appended to the server's command
-// line ("--maxmemory", "1mb"); they must not ask for a password or TLS, because readiness is checked without either.
+// line ("--maxmemory", "1mb"); they must not ask for a password or TLS, because readiness is checked without either:
+// [StartSecure] is for that.
 // On failure the error holds the end of the server's log, or is [ErrNoServer], and nothing is left behind.
 func Start(args ...string) (*Server, error) {
 	return launch(setup{config: memoryOnly, args: args})
@@ -64,6 +69,7 @@ type setup struct {
 	args    []string // for the command line, after the configuration file
 	env     []string // beside what the server inherits
 	busPort bool     // the port 10000 above must be free too
+	secure  bool     // TLS and a password
 }
 
 // launch tries ports until one is really free: between the choice and the server's bind somebody else can take it.
@@ -105,24 +111,36 @@ func launchOnce(binary string, how setup) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	addr := "127.0.0.1:" + strconv.Itoa(port)
 	s := &Server{
-		addr:   addr,
+		addr:   "127.0.0.1:" + strconv.Itoa(port),
 		dir:    dir,
 		binary: binary,
 		args:   append([]string{filepath.Join(dir, "redis.conf")}, how.args...),
 		env:    how.env,
-		client: redis.NewClient(&redis.Options{Addr: addr}),
 	}
-	// A file and not only arguments: a sentinel needs one, and CONFIG REWRITE works.
-	config := fmt.Sprintf("port %d\nbind 127.0.0.1\nprotected-mode no\ndir %q\n%s", port, dir, how.config)
-	if err := os.WriteFile(s.args[0], []byte(config), 0o600); err != nil {
+	if err := s.configure(how, port); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	if err := s.Restart(); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
+}
+
+// configure writes the configuration, and makes the client that goes with it. A file and not only arguments: a sentinel
+// needs one, and CONFIG REWRITE works.
+func (s *Server) configure(how setup, port int) error {
+	config := fmt.Sprintf("bind 127.0.0.1\nprotected-mode no\ndir %q\n%s", s.dir, how.config)
+	door := fmt.Sprintf("port %d\n", port)
+	var err error
+	if how.secure {
+		door, err = s.secure(port)
+	}
+	s.client = redis.NewClient(&redis.Options{Addr: s.addr, Password: s.password, TLSConfig: s.tls})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.args[0], []byte(config+door), 0o600)
 }
 
 // Addr is the server's "127.0.0.1:port". It stays the same over Kill and Restart.
@@ -219,13 +237,14 @@ func (s *Server) ask(args ...any) *redis.Cmd {
 	ctx := context.Background()
 	cmd := redis.NewCmd(ctx, args...)
 	// Dialled here, because the client logs a refused connection, and polling a dead server would flood the test's output.
-	conn, err := net.DialTimeout("tcp", s.addr, askLimit)
+	conn, err := s.dial()
 	if err != nil {
 		cmd.SetErr(err)
 		return cmd
 	}
 	c := redis.NewClient(&redis.Options{
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		Password:                 s.password,
 		Protocol:                 2,
 		MaxRetries:               -1,
 		ReadTimeout:              askLimit,
@@ -235,6 +254,14 @@ func (s *Server) ask(args ...any) *redis.Cmd {
 	defer func() { _, _ = conn.Close(), c.Close() }()
 	_ = c.Process(ctx, cmd) // the command keeps the error
 	return cmd
+}
+
+func (s *Server) dial() (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: askLimit}
+	if s.tls == nil {
+		return dialer.Dial("tcp", s.addr)
+	}
+	return tls.DialWithDialer(dialer, "tcp", s.addr, s.tls)
 }
 
 // field returns the value of one "name:value" line of an INFO reply, or "".

@@ -10,6 +10,7 @@ import (
 
 var (
 	single   = shared[*Server]{start: func() (*Server, error) { return Start() }}
+	secure   = shared[*Server]{start: func() (*Server, error) { return StartSecure() }}
 	cluster  = shared[*Cluster]{start: StartCluster}
 	sentinel = shared[*Sentinel]{start: StartSentinel}
 )
@@ -36,10 +37,22 @@ func SharedSentinel(t testing.TB) *Sentinel {
 	return sentinel.get(t)
 }
 
+// SharedSecure is to [StartSecure] what [SharedServer] is to Start.
+func SharedSecure(t testing.TB) *Server {
+	t.Helper()
+	return secure.get(t)
+}
+
 // NewServer starts a server for this test alone, with args as in [Start]; the test's end stops it.
 func NewServer(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return private(t, func() (*Server, error) { return Start(args...) })
+}
+
+// NewSecure starts a server with TLS and a password for this test alone, with args as in [Start]; the test's end stops it.
+func NewSecure(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return private(t, func() (*Server, error) { return StartSecure(args...) })
 }
 
 // NewCluster starts a cluster for this test alone; the test's end stops it.
@@ -72,7 +85,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 func Main(m *testing.M) int {
 	code := m.Run()
-	if err := errors.Join(single.stop(), cluster.stop(), sentinel.stop()); err != nil {
+	if err := errors.Join(single.stop(), secure.stop(), cluster.stop(), sentinel.stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(code, 1)
 	}

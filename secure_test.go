@@ -1,0 +1,318 @@
+package fairsem_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// As most people should run it: over TLS, as a user that may do what the README lists and nothing else.
+
+func connect(addr, user, password, caFile string) (*redis.Client, error) {
+	authority, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool() // no other authority: &tls.Config{} would trust all that the machine trusts
+	if !trusted.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("no certificate in %s", caFile)
+	}
+	return redis.NewClient(&redis.Options{
+		Addr:      addr, // the certificate has to name this host
+		Username:  user,
+		Password:  password,
+		TLSConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12},
+
+		// Of go-redis's own: CLIENT SETINFO and CLIENT MAINT_NOTIFICATIONS, which this user may not send.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}), nil
+}
+
+// The guide's code is the function connect above, to the byte, and every test of the black box runs it.
+func TestSecurityGuideConnectsAsTheTestsDo(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("secure_test.go")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(source), "\nfunc connect(")
+	require.True(t, found)
+	body, _, found := strings.Cut(after, "\n}\n")
+	require.True(t, found)
+	assert.Equal(t, []string{"func connect(" + body + "\n}\n"}, blocks(t, "docs/security.md", "go"))
+}
+
+// blocks returns what a document shows as code in a language.
+func blocks(t testing.TB, file, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var all []string
+	for _, block := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		all = append(all, block[1])
+	}
+	return all
+}
+
+// rights is the README's line of least rights, as the words of a command, with a password of ours.
+func rights(t testing.TB) []string {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`(?m)^ *(ACL SETUSER fairsem .*)$`).FindAllStringSubmatch(string(readme), -1)
+	require.Len(t, lines, 1, "lines of least rights in README.md")
+	return strings.Fields(strings.Replace(lines[0][1], ">PASSWORD", ">secret", 1))
+}
+
+// grant makes the user fairsem, or changes its rights.
+func grant(t testing.TB, admin redis.UniversalClient, setuser ...string) {
+	t.Helper()
+	var command []any
+	for _, word := range setuser {
+		command = append(command, word)
+	}
+	require.NoError(t, admin.Do(context.Background(), command...).Err())
+}
+
+var secured sync.Once
+
+// sharedSecure is the server that all tests share, and on it the user of the README.
+func sharedSecure(t testing.TB) *redistest.Server {
+	t.Helper()
+	server := redistest.SharedSecure(t)
+	secured.Do(func() { grant(t, server.Client(), rights(t)...) })
+	return server
+}
+
+func dialSecure(t testing.TB) redis.UniversalClient { return asFairsem(t, sharedSecure(t)) }
+
+func asFairsem(t testing.TB, server *redistest.Server) redis.UniversalClient {
+	t.Helper()
+	rdb, err := connect(server.Addr(), "fairsem", "secret", server.CAFile())
+	require.NoError(t, err)
+	return rdb
+}
+
+func dialAdmin(t testing.TB) redis.UniversalClient { return administrator(sharedSecure(t)) }
+
+// administrator is the server's own client, but one that may be closed.
+func administrator(server *redistest.Server) redis.UniversalClient {
+	return redis.NewClient(server.Client().Options())
+}
+
+// nothingWasDenied looks at the server's own list of what it refused: a right that is missing need not be noticed
+// otherwise. All tests there do, so the last one vouches for all, and an entry says what it is about.
+func (w *world) nothingWasDenied() {
+	assert.Empty(w.t, w.denied())
+}
+
+// denied lists what the server refused to do for want of a right.
+func (w *world) denied() []string {
+	w.t.Helper()
+	entries, err := w.rdb.(*redis.Client).ACLLog(context.Background(), 100).Result()
+	require.NoError(w.t, err)
+	var all []string
+	for _, e := range entries {
+		all = append(all, fmt.Sprintf("%s of %s, %s (%s)", e.Object, e.Username, e.Reason, e.Context))
+	}
+	return all
+}
+
+// securely runs a test on a TLS server of its own, as the user fairsem with these rights.
+func securely(t *testing.T, setuser ...string) *world {
+	t.Helper()
+	t.Parallel()
+	server := redistest.NewSecure(t)
+	grant(t, server.Client(), setuser...)
+	return backend{
+		dial:  func(t testing.TB) redis.UniversalClient { return asFairsem(t, server) },
+		admin: func(testing.TB) redis.UniversalClient { return administrator(server) },
+	}.newWorld(t)
+}
+
+// serves has two processes share a limit.
+func (w *world) serves() {
+	t := w.t
+	t.Helper()
+	w.limit = 3
+	a, b := w.semaphore(), w.semaphore()
+	p := w.must(a.Acquire(t.Context(), 3))
+	waiter := w.queue(t.Context(), b, 2)
+	w.release(p)
+	q := w.granted(waiter)
+	for _, err := range a.Holders(t.Context()) {
+		require.NoError(t, err)
+	}
+	w.release(q)
+}
+
+// What the library sends by itself; the rest is in the scripts.
+var sentFromGo = []string{"evalsha", "eval", "hello", "ping", "subscribe", "get", "set", "del", "wait"}
+
+// Neither a right too few nor one too many.
+func TestReadmeRightsAreTheCommandsInUse(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("scripts/*.lua")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	used := map[string]bool{}
+	for _, command := range sentFromGo {
+		used["+"+command] = true
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, call := range regexp.MustCompile(`redis\.p?call\(\s*"(\w+)"`).FindAllStringSubmatch(string(text), -1) {
+			used["+"+strings.ToLower(call[1])] = true
+		}
+	}
+	var listed []string
+	for _, word := range rights(t) {
+		if strings.HasPrefix(word, "+") {
+			listed = append(listed, word)
+		}
+	}
+	assert.Equal(t, slices.Sorted(maps.Keys(used)), slices.Sorted(slices.Values(listed)))
+}
+
+// What the guide explains is what the README gives.
+func TestSecurityGuideSaysWhatEachRightIsFor(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/security.md")
+	require.NoError(t, err)
+	var explained []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|").FindAllStringSubmatch(string(text), -1) {
+		explained = append(explained, strings.Fields(strings.ReplaceAll(row[1], "`", ""))...)
+	}
+	given := strings.Fields(strings.Replace(strings.Join(rights(t)[3:], " "), ">secret", ">PASSWORD", 1))
+	assert.Equal(t, slices.Sorted(slices.Values(given)), slices.Sorted(slices.Values(explained)))
+}
+
+// A claim of the guide names the tests that hold it to its word.
+func TestSecurityGuideNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	var source strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		source.Write(text)
+	}
+	guide, err := os.ReadFile("docs/security.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(string(guide), -1)
+	require.NotEmpty(t, named)
+	for _, name := range named {
+		assert.Contains(t, source.String(), "func "+name[1]+"(")
+	}
+}
+
+// Then waiters are served by their refresh.
+func TestRightsOnChannelsCanBeLeftOut(t *testing.T) {
+	w := securely(t, append(rights(t), "resetchannels", "-publish", "-subscribe")...)
+	w.ttl = 2 * time.Second
+	w.serves()
+}
+
+func TestMissingRightIsSeenInTheServersLog(t *testing.T) {
+	w := securely(t, append(rights(t), "-publish")...)
+	w.ttl = 2 * time.Second // the refresh has to do it
+	w.serves()
+	assert.Contains(t, w.denied(), "publish of fairsem, command (lua)")
+}
+
+// guide runs the guide's commands with a redis-cli that keeps what it is told to load.
+func guide(t *testing.T) (scripts []string) {
+	t.Helper()
+	commands := blocks(t, "docs/security.md", "sh")
+	require.Len(t, commands, 1)
+	dir := t.TempDir()
+	cli := "#!/bin/sh\ntest \"$*\" = '-x SCRIPT LOAD' && cat > \"$0.$$\"\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "redis-cli"), []byte(cli), 0o700))
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands[0])
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	files, err := filepath.Glob(filepath.Join(dir, "redis-cli.*"))
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		scripts = append(scripts, string(text))
+	}
+	return scripts
+}
+
+func TestSecurityGuideLoadsTheScriptsThatAreSent(t *testing.T) {
+	t.Parallel()
+	assert.ElementsMatch(t, fairsem.ScriptTexts(), guide(t))
+}
+
+// Then nobody who takes over a process can have Redis run a script of his own.
+func TestScriptsLoadedAsTheGuideSaysNeedNoRightToEval(t *testing.T) {
+	w := securely(t, append(rights(t), "-eval")...)
+	t.Cleanup(w.nothingWasDenied) // EVAL was never tried
+	for _, script := range guide(t) {
+		require.NoError(t, w.rdb.ScriptLoad(t.Context(), script).Err())
+	}
+	w.ttl = 3 * time.Second
+	w.serves()
+	p := w.must(w.semaphore().Acquire(t.Context(), 1))
+	deadline := func() float64 { return w.rdb.ZScore(t.Context(), w.key("timeout"), p.ID()).Val() }
+	first := deadline()
+	w.eventually(func() bool { return deadline() > first }, "it is not renewed")
+	w.release(p)
+}
+
+func TestScriptThatIsNotLoadedAndMayNotBeSentIsAnErrorAtOnce(t *testing.T) {
+	w := securely(t, append(rights(t), "-eval")...)
+	w.ttl = time.Hour // no retry hides it
+	s := w.semaphore()
+	_, err := s.Acquire(t.Context(), 1)
+	assert.ErrorContains(t, err, "rights that the README lists")
+	assert.ErrorContains(t, err, "eval")
+	for _, script := range guide(t) {
+		require.NoError(t, w.rdb.ScriptLoad(t.Context(), script).Err())
+	}
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+}
+
+// What the user may do ends at its own keys and channels.
+func TestUserOfTheReadmeReachesNothingElse(t *testing.T) {
+	w := securely(t, rights(t)...)
+	require.NoError(t, w.rdb.Set(t.Context(), "elsewhere", "secret", 0).Err())
+	rdb := w.connect()
+	for _, command := range []string{
+		"GET elsewhere", "SET elsewhere x", "PUBLISH elsewhere x", "SUBSCRIBE elsewhere", "KEYS *", "SCAN 0", "FLUSHALL", "CONFIG GET *",
+		"ACL LIST", "CLIENT LIST", "MONITOR", "SHUTDOWN", "SCRIPT FLUSH", "FUNCTION LIST",
+	} {
+		words := strings.Fields(command)
+		args := make([]any, len(words))
+		for i, word := range words {
+			args[i] = word
+		}
+		assert.True(t, redis.IsPermissionError(rdb.Do(t.Context(), args...).Err()), command)
+	}
+	err := rdb.Eval(t.Context(), `return redis.call("GET", "elsewhere")`, nil).Err()
+	require.Error(t, err, "a script has no more rights than who sends it")
+	assert.NotContains(t, err.Error(), "secret")
+}
