@@ -47,6 +47,13 @@ func forge(a *arena) (string, error) {
 	return fmt.Sprintf("lies for %d workers", len(channels)), err
 }
 
+// epoch is the right one, as if the liar could read.
+func (a *arena) epoch(name string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return a.rig.monitor.HGet(ctx, keyOf(name, "meta"), "epoch").Val() // without one the message is no message
+}
+
 // lie is well-formed half of the time. The place it names is wrong: the right one only Redis and the
 // process know.
 func (a *arena) lie() string {
@@ -59,7 +66,8 @@ func (a *arena) lie() string {
 		}
 		grants = append(grants, fmt.Sprintf("%d:%d:%d", 1+a.random.IntN(2000), now-a.random.Int64N(3_000_000), token))
 	}
-	text := strings.Join(grants, ",") + " " + keyOf(a.someName(), "owner")
+	name := a.someName()
+	text := fmt.Sprintf("%s %s %s", strings.Join(grants, ","), a.epoch(name), keyOf(name, "owner"))
 	switch a.random.IntN(6) {
 	case 0:
 		return text[:a.random.IntN(len(text))]
