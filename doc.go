@@ -29,7 +29,8 @@
 // drop the keys: use noeviction.
 //
 // Leases are counted on the clock of the Redis server. Stepping it forward by more than a TTL ends
-// leases that their holders still rely on.
+// leases that their holders still rely on. Tokens come from it too: after all state was lost they
+// increase only if the clock is not behind the one that the last tokens came from.
 //
 // # What is promised
 //
@@ -86,9 +87,11 @@
 //
 // A name knows the server that it is on. On a server that it does not know, or that does not know it,
 // it gets a new epoch, and for [Options.Grace] nothing new is granted: who asks waits in line, also with
-// TryAcquire, until it is over. A client whose connections broke asks at once about everything it
-// has; every answer tells the epoch, and what is missing in a new one the client puts back, with its
-// token or place. Within one epoch nothing is put back: what is missing there has lapsed, or was
-// taken out. With [Options.WaitReplicas] a grant or a renewal counts only when so many replicas
-// have it.
+// TryAcquire, until it is over. (A name that a server never had is a new one, unless the server is
+// young or whoever asks saw a connection break.) A client whose connections broke asks at once about
+// everything it has; every answer tells the epoch, and what is missing in a new one the client puts
+// back, with its token or place. In the time of grace holders come back even above the limit: what an
+// old file has too much lapses, and until then nobody is let in. Within one epoch nothing is put back:
+// what is missing there has lapsed, or was taken out. With [Options.WaitReplicas] a grant or a renewal
+// counts only when so many replicas have it.
 package fairsem

@@ -73,11 +73,15 @@ type Options struct {
 	// It costs a round trip between Redis servers. In a cluster it counts the replicas of the master.
 	WaitReplicas int
 
-	// Grace is how long a server that lost its state, by a restart or a failover, only puts back what
-	// its clients tell it that they have, before it grants anything new. 1 s if zero, or the TTL where
-	// that is shorter; at most the TTL. One second is enough for processes that are connected; with the
-	// whole TTL nobody is let in twice even where a holder is stopped or cut off meanwhile. All
-	// processes should have the same.
+	// Grace is how long a server that may have lost state, by a restart or a failover, only takes back
+	// what its clients tell it that they have, before it grants anything new. 1 s if zero, or the TTL
+	// where that is shorter; at most the TTL. One second is enough for a holder that sees its connection
+	// to that server break. One that does not, because it is stopped or cut off, because the server hangs
+	// instead of dying, or because in a cluster its subscription is with another node, finds out with its
+	// next renewal, within half a TTL, or when its lease ends: with the whole TTL nobody is let in beside
+	// it. A server that was just started counts as one that lost state, so the first calls after it wait
+	// for up to a second more than Grace, with TryAcquire too, and MaxQueue counts them. All processes
+	// should have the same Grace.
 	Grace time.Duration
 }
 
