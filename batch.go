@@ -391,7 +391,7 @@ func (b *batch) exchange() []response {
 func (p *parcel) call() call {
 	v, j := p.job.view, p.job
 	d := v.client.declared.declare(v.name, j.limit)
-	d.grace = v.grace()
+	d.grace = v.client.graceNow()
 	switch j.script {
 	case acquireScript:
 		return v.about.acquire(d, j.terms, p.tickets, p.back...)

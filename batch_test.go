@@ -367,11 +367,9 @@ func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
 func TestReleaseThatLeavesATombstoneGoesAlone(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		unsure := asks(c, "a", 1, CallOptions{})[0]
-		f := w.carries("acquire a: 1")
-		f.cmds[0].SetErr(io.EOF)
-		f.end <- io.EOF
+		w.carries("acquire a: 1").breaks()
 		w.isIdle()
-		f = w.atOnce(c, func() { unsure.view.leave(unsure); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
+		f := w.atOnce(c, func() { unsure.view.leave(unsure); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
 		f.grantAll(0)
 		<-unsure.left
 	})
@@ -392,18 +390,23 @@ func TestReleaseIsSentWhenTheAcquireThatTookItAlongIsGivenUp(t *testing.T) {
 	})
 }
 
+// exchanges has one call under way that gives a permit back and asks for another.
+func (w *wire) exchanges(c *Client) (held, asked *ticket, f *flight) {
+	w.t.Helper()
+	held = asks(c, "a", 1, CallOptions{})[0]
+	w.carries("acquire a: 1").grantAll(10)
+	f = w.atOnce(c, func() {
+		held.view.leave(held)
+		asked = asks(c, "a", 1, CallOptions{})[0]
+	}, "acquire a: 4 -1")
+	return held, asked, f
+}
+
 func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		held := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").grantAll(10)
-		var asked *ticket
-		f := w.atOnce(c, func() {
-			held.view.leave(held)
-			asked = asks(c, "a", 1, CallOptions{})[0]
-		}, "acquire a: 4 -1")
+		held, asked, f := w.exchanges(c)
 		time.Sleep(time.Millisecond) // what was sent before it tells nothing of the server after it
-		f.cmds[0].SetErr(io.EOF)
-		f.end <- io.EOF
+		f.breaks()
 		doubt := w.next()
 		require.NotNil(t, doubt)
 		require.Contains(t, doubt.contents()[0], "refresh busy: ", "is it still there?")

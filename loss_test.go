@@ -3,7 +3,6 @@ package fairsem_test
 import (
 	"context"
 	"maps"
-	"strconv"
 	"testing"
 	"time"
 
@@ -24,10 +23,7 @@ const grace = time.Second
 func agedServer(t *testing.T, args ...string) (*world, *redistest.Server) {
 	t.Helper()
 	w, server := privately(t, args...)
-	w.eventually(func() bool {
-		age, err := strconv.Atoi(w.rdb.InfoMap(t.Context(), "server").Item("Server", "uptime_in_seconds"))
-		return err == nil && age >= 2 // whole seconds, of which the first may have been short
-	}, "it does not get older")
+	require.NoError(t, server.AwaitAge(2)) // whole seconds, of which the first may have been short
 	return w, server
 }
 

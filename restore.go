@@ -39,12 +39,12 @@ func (v *view) doubt() {
 	}
 }
 
-// grace is what a call tells the server: the time of grace, negative if no connection broke of late.
-func (v *view) grace() time.Duration {
-	if v.client.brokeLately() {
-		return v.client.grace
+// graceNow is what a call tells the server: the time of grace, negative if no connection broke of late.
+func (c *Client) graceNow() time.Duration {
+	if c.brokeLately() {
+		return c.grace
 	}
-	return -v.client.grace
+	return -c.grace
 }
 
 func (c *Client) brokeLately() bool {

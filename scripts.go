@@ -100,7 +100,7 @@ func clientOf(id string) string {
 // call that only looks.
 type declaration struct {
 	limit, since int64
-	grace        time.Duration // of a server that may have lost the state; negative: it is the same as before
+	grace        time.Duration // of a server that may have lost the state; negative: no connection broke of late
 }
 
 const declareNothing = math.MinInt64

@@ -85,13 +85,7 @@ func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
 // What Redis had against the call may have been against the acquire, and some of the call may have been done.
 func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		held := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").grantAll(10)
-		var asked *ticket
-		f := w.atOnce(c, func() {
-			held.view.leave(held)
-			asked = asks(c, "a", 1, CallOptions{})[0]
-		}, "acquire a: 4 -1")
+		held, asked, f := w.exchanges(c)
 		f.cmds[0].SetErr(said("WRONGTYPE of the counter"))
 		f.end <- f.cmds[0].Err()
 		<-asked.settled

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	facts "github.com/fairsem/fairsem/internal/machine"
 )
 
 // sample is a section that two contenders ran for two rounds.
@@ -55,7 +57,7 @@ func TestATargetWithoutFiguresIsNeitherReachedNorMissed(t *testing.T) {
 func TestTablesShowContendersInTheirOrderAndTargets(t *testing.T) {
 	s := sample()
 	s.Targets = []target{atLeast(5, "at least 5 x redislock", s.ratio("rate", fair, redislocks), ratio)}
-	table := report{Machine: machine{CPU: "a CPU"}, Sections: []*section{s}}.table()
+	table := report{Machine: machine{Facts: facts.Facts{CPU: "a CPU"}}, Sections: []*section{s}}.table()
 	for _, line := range []string{
 		"| many goroutines | at least 5 x redislock | 5.50 x (5.00 x to 6.00 x) | yes |",
 		"| contender | per second (least to most) | p50 |",

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/redistest"
+
+	facts "github.com/fairsem/fairsem/internal/machine"
 )
 
 // onServer is a bench on a server that other tests use too.
@@ -21,7 +23,7 @@ func onServer(t *testing.T) *bench {
 	b := &bench{
 		settings: settings{Rounds: 1, Duration: 100 * time.Millisecond, Smoke: true},
 		server:   &server{process: process, rdb: process.Client()},
-		machine:  machine{Versions: make(map[string]string)},
+		machine:  machine{Facts: facts.Facts{Versions: make(map[string]string)}},
 		progress: &bytes.Buffer{},
 	}
 	b.scale = b.settings.scale()

@@ -1,70 +1,34 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"runtime"
-	"runtime/debug"
 	"strings"
-	"time"
+
+	facts "github.com/fairsem/fairsem/internal/machine"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// machine is what a result was found on. It names no host and no path.
+// machine is what a result was found on.
 type machine struct {
-	Date     string            `json:"date"`
-	CPU      string            `json:"cpu"`
-	Cores    int               `json:"cores"`
-	Kernel   string            `json:"kernel"`
-	Go       string            `json:"go"`
-	Redis    string            `json:"redis"`
-	Fairsem  string            `json:"fairsem"` // the commit
-	Versions map[string]string `json:"versions"`
+	facts.Facts
+	Redis string `json:"redis"`
 }
 
 func newMachine(ctx context.Context) machine {
-	m := machine{
-		Date:     time.Now().UTC().Format(time.DateOnly),
-		CPU:      field("/proc/cpuinfo", "model name"),
-		Cores:    runtime.NumCPU(),
-		Kernel:   field("/proc/sys/kernel/osrelease", ""),
-		Go:       runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
-		Redis:    output(ctx, serverBinary(), "--version"),
-		Fairsem:  output(ctx, "git", "describe", "--always", "--dirty"),
-		Versions: make(map[string]string),
+	return machine{
+		Facts: facts.New(ctx, "github.com/redis/go-redis/v9", "github.com/anishathalye/porcupine"),
+		Redis: redisVersion(ctx),
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, d := range info.Deps {
-			if d.Path == "github.com/redis/go-redis/v9" || d.Path == "github.com/anishathalye/porcupine" {
-				m.Versions[d.Path] = d.Version
-			}
-		}
-	}
-	return m
 }
 
-func serverBinary() string {
-	if name := os.Getenv("FAIRSEM_REDIS_SERVER"); name != "" {
-		return name
-	}
-	return "redis-server"
-}
-
-// field is what stands after a name at the beginning of a line; "unknown" if nothing does.
-func field(file, name string) string {
-	f, err := os.Open(file)
+func redisVersion(ctx context.Context) string {
+	binary, err := redistest.Binary()
 	if err != nil {
 		return "unknown"
 	}
-	defer func() { _ = f.Close() }() // it is only read
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), name); ok {
-			return strings.TrimLeft(rest, ":\t ")
-		}
-	}
-	return "unknown"
+	return output(ctx, binary, "--version")
 }
 
 // output is the first three words that a command says.

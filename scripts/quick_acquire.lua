@@ -1,6 +1,6 @@
 -- quick_acquire.lua: an acquire while nobody waits, of ids that nobody knows and that all fit, needs
--- no line, and neither does what it gives back, if all of that holds. Nor does it reap: who has lapsed takes room that is not
--- needed, until the keys have to be renewed or somebody does not fit.
+-- no line, and neither does what it gives back, if all of that holds. Nor does it reap: who has lapsed
+-- takes room that is not needed, until the keys have to be renewed or somebody does not fit.
 local count, back = tonumber(ARGV[10]), tonumber(ARGV[11])
 local weighed = #ARGV > 11 + count + back
 local seen = redis.call("ZMSCORE", timeout, unpack(ARGV, 12, 11 + count))

@@ -132,7 +132,7 @@ func TestFailedGroupStartLeavesNoServer(t *testing.T) {
 // failsOnce returns a server binary whose first start fails; which one that is, the kernel decides.
 func failsOnce(t *testing.T) string {
 	t.Helper()
-	binary, err := findBinary()
+	binary, err := Binary()
 	require.NoError(t, err)
 	dir := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\nmkdir %s/started && echo the first one fails && exit 1\nexec %s \"$@\"\n", dir, binary)

@@ -74,7 +74,7 @@ type setup struct {
 
 // launch tries ports until one is really free: between the choice and the server's bind somebody else can take it.
 func launch(how setup) (*Server, error) {
-	binary, err := findBinary()
+	binary, err := Binary()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,8 @@ func launch(how setup) (*Server, error) {
 	return nil, err
 }
 
-func findBinary() (string, error) {
+// Binary returns the path of the server that is started, or [ErrNoServer].
+func Binary() (string, error) {
 	name := os.Getenv("FAIRSEM_REDIS_SERVER")
 	if name == "" {
 		name = "redis-server"
@@ -193,6 +194,17 @@ func (s *Server) explain(err error) error {
 		err = errPortTaken
 	}
 	return fmt.Errorf("redistest: start %s: %w; its log ends:\n%s", filepath.Base(s.binary), err, tail)
+}
+
+// AwaitAge returns when the server says that it is so many whole seconds old.
+func (s *Server) AwaitAge(seconds int) error {
+	return await(startLimit, nil, func() error {
+		info, err := s.ask("INFO", "server").Text()
+		if age, bad := strconv.Atoi(field(info, "uptime_in_seconds")); err == nil && (bad != nil || age < seconds) {
+			err = fmt.Errorf("redistest: %s is %d s old", s.addr, age)
+		}
+		return err
+	})
 }
 
 // Pause stops the process with SIGSTOP; connections stay open and the kernel goes on accepting new ones. The server

@@ -1,0 +1,80 @@
+// Package machine says what something was measured or tried on. It names no host and no path.
+package machine
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Facts are what every result tells of its machine. What cannot be found out is "unknown".
+type Facts struct {
+	Date     string            `json:"date"`
+	CPU      string            `json:"cpu"`
+	Cores    int               `json:"cores"`
+	Kernel   string            `json:"kernel"`
+	Go       string            `json:"go"`
+	Fairsem  string            `json:"fairsem"`  // the commit
+	Versions map[string]string `json:"versions"` // of modules in this program
+}
+
+// New returns the facts, with the versions of the modules named.
+func New(ctx context.Context, modules ...string) Facts {
+	f := Facts{
+		Date:     time.Now().UTC().Format(time.DateOnly),
+		CPU:      Value("/proc/cpuinfo", "model name"),
+		Cores:    runtime.NumCPU(),
+		Kernel:   FirstWord("/proc/sys/kernel/osrelease"),
+		Go:       runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH,
+		Fairsem:  commit(ctx),
+		Versions: make(map[string]string),
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if slices.Contains(modules, d.Path) {
+				f.Versions[d.Path] = d.Version
+			}
+		}
+	}
+	return f
+}
+
+// Value is what stands after a name in a file of "name: value" or "name=value" lines; "unknown" if
+// nothing does, as on other systems than Linux.
+func Value(file, name string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return "unknown"
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), name); ok {
+			return strings.TrimLeft(strings.TrimSpace(rest), ":= \t")
+		}
+	}
+	return "unknown"
+}
+
+// FirstWord is the first word of a file, "unknown" if there is none.
+func FirstWord(file string) string {
+	text, err := os.ReadFile(file)
+	if words := strings.Fields(string(text)); err == nil && len(words) > 0 {
+		return words[0]
+	}
+	return "unknown"
+}
+
+// commit is what was measured, as git names it: of a build that go run makes Go does not know.
+func commit(ctx context.Context) string {
+	name, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(name))
+}
