@@ -27,6 +27,10 @@ var (
 	ErrExceedsLimit = errors.New("fairsem: weight exceeds the limit")
 	// ErrLost: the permit lapsed, or could not be confirmed in time. Somebody else may have its units.
 	ErrLost = errors.New("fairsem: permit lost")
+	// ErrEvicted: somebody took the permit, or the place in line, away: see [Semaphore.Evict].
+	ErrEvicted = errors.New("fairsem: evicted")
+	// ErrNotFound: there is no permit and no place in line of that id.
+	ErrNotFound = errors.New("fairsem: not found")
 	// ErrReleased is the cause of a permit's context after Release.
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
@@ -206,7 +210,7 @@ func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
 	if limit < 1 || limit > maxUnits {
 		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between 1 and %d", ErrInvalid, limit, int64(maxUnits)))
 	}
-	return &Semaphore{client: c, name: name, limit: limit}, nil
+	return &Semaphore{client: c, name: name, quota: quota{limit: limit}}, nil
 }
 
 func checkName(name string) error {
@@ -225,7 +229,7 @@ func checkName(name string) error {
 type Semaphore struct {
 	client *Client
 	name   string
-	limit  int64
+	quota  quota
 	opts   CallOptions
 }
 
@@ -319,6 +323,16 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, e
 	if !wait {
 		op = "try-acquire"
 	}
+	t, err := s.obtain(ctx, op, n, wait)
+	if err != nil {
+		return nil, err
+	}
+	return t.permit, nil
+}
+
+// obtain returns a ticket that has its permit or, beside the error, the one that was not granted, if
+// there was any.
+func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (*ticket, error) {
 	if err := s.check(ctx, n, op); err != nil {
 		return nil, err
 	}
@@ -328,11 +342,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, e
 		if err == nil {
 			err = t.await(ctx)
 		}
-		switch {
-		case err == nil:
-			return t.permit, nil
-		case !errors.Is(err, errGone):
-			return nil, wrap(op, s.name, err)
+		if !errors.Is(err, errGone) {
+			return t, wrap(op, s.name, err)
 		}
 	}
 }
@@ -357,7 +368,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		seq:       c.lastSeq.Add(1),
 		weight:    n,
 		terms:     terms{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
-		limit:     s.limit,
+		quota:     s.quota,
 		noRefresh: s.opts.NoRefresh,
 		asked:     asked,
 		values:    ctx,
@@ -564,6 +575,7 @@ func (e *opError) Unwrap() error { return e.err }
 // advice is what to do about errors of Redis that trying again cannot heal, by how they begin.
 var advice = map[string]string{
 	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
+	"FAIRSEMKIND":                         "a Limiter and a Semaphore need names of their own",
 	"FAIRSEMLAYOUT":                       "another process uses a later version of this package: upgrade this one",
 	"NOPERM":                              rightsAdvice,
 	"ACL failure in script":               rightsAdvice,

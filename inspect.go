@@ -21,6 +21,7 @@ type Status struct {
 	Waiting    int64         // calls in line
 	OldestWait time.Duration // how long the head of the line has waited; 0: there is no line
 	NextExpiry time.Duration // until the next lease ends if nobody renews it; 0: there is none
+	Window     time.Duration // after which a grant of a Limiter lapses; 0: it is none
 }
 
 // Ticket is a permit that is held, or a place in line.
@@ -36,7 +37,7 @@ type Ticket struct {
 // Status asks Redis what the semaphore looks like. Leases that are over do not count. Asking declares
 // no limit and leaves nothing behind. A done ctx ends it; the other errors are those of Acquire.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
-	r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.limit))
+	r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.quota))
 	if err != nil {
 		return Status{}, wrap("status", s.name, err)
 	}

@@ -179,10 +179,10 @@ func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	t.Parallel()
 	d := declarations{began: time.Now()}
-	d.learn("a", 5, 0)
-	d.learn("a", 6, 1234)
+	d.learn("a", quota{limit: 5}, 0)
+	d.learn("a", quota{limit: 6}, 1234)
 	for _, limit := range []int64{5, 6} {
-		since := d.declare("a", limit).since
+		since := d.declare("a", quota{limit: limit}).since
 		assert.True(t, since <= 0 && since > -time.Minute.Microseconds(), "limit %d is declared since %d", limit, since)
 	}
 }
