@@ -140,7 +140,7 @@ func (f *flight) grantAll(first int64) {
 }
 
 func (f *flight) grant(i int, token int64, n int) {
-	reply := []int64{1, -1, 0, 1}
+	reply := []int64{1, -1, 0, 1, 0}
 	for j := range n {
 		reply = append(reply, int64(stateHeld), token+int64(j))
 	}
@@ -330,7 +330,7 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 		ask := func(n int) { asked = append(asked, asks(c, "a", n, CallOptions{})...) }
 
 		f := w.atOnce(c, func() { leave(0); ask(2); leave(1) }, "acquire a: 8 9 -3 -4")
-		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
+		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, 0, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
 		f.end <- nil
 		<-held[0].left
 		<-held[1].left
@@ -420,7 +420,7 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 				if content == "acquire a: 4" {
 					again.grant(i, 20, 1)
 				} else {
-					again.cmds[i].(numbers).SetVal([]int64{1, -1, 0, 1, int64(stateGone), 0})
+					again.cmds[i].(numbers).SetVal([]int64{1, -1, 0, 1, 0, int64(stateGone), 0})
 				}
 			}
 			again.end <- nil

@@ -120,10 +120,12 @@ func TestScriptsOfARate(t *testing.T) {
 		call:  taking(false),
 		reply: "held 5",
 	}, {
-		name:  "no renewal makes it last",
-		seed:  "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
-		ids:   []string{"me:1"},
-		call:  func(l *lab, ids []*ticket) call { return l.space.about("name").refresh(threeAMinute, time.Minute, false, ids) },
+		name: "no renewal makes it last",
+		seed: "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
+		ids:  []string{"me:1"},
+		call: func(l *lab, ids []*ticket) call {
+			return l.space.about("name").refresh(threeAMinute, time.Minute, false, ids)
+		},
 		reply: "held 5",
 	}, {
 		name:  "what lapsed makes room",
@@ -141,18 +143,18 @@ func TestScriptsOfARate(t *testing.T) {
 		state: "owner you:1=5 you:2=6 you:3=7 | queue me:1=#1 me:2=#2 | timeout me:1=10s me:2=10s you:1=20s you:2=30s you:3=40s | counter #2" + meta,
 	}, {
 		name:  "who is second in line hears of the second that lapses",
-		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 | timeout you:4=10s you:1=20s you:2=30s you:3=40s | counter 8" + meta,
+		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 | timeout you:1=20s you:2=30s you:3=40s you:4=70s | counter 8" + meta,
 		ids:   []string{"me:1"},
 		call:  taking(true),
 		reply: "waiting #1, next 30s",
-		state: "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 me:1=#1 | timeout you:4=10s me:1=10s you:1=20s you:2=30s you:3=40s | counter #1" + meta,
+		state: "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:3=40s you:4=70s | counter #1" + meta,
 	}, {
 		name:  "a line beyond the limit takes whole windows more",
-		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 | timeout you:4=10s you:5=10s you:6=10s you:1=20s you:2=30s you:3=40s | counter 10" + meta,
+		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 | timeout you:1=20s you:2=30s you:3=40s you:4=70s you:5=70s you:6=70s | counter 10" + meta,
 		ids:   []string{"me:1"},
 		call:  taking(true),
 		reply: "waiting #1, next 80s",
-		state: "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 me:1=#1 | timeout you:4=10s you:5=10s you:6=10s me:1=10s you:1=20s you:2=30s you:3=40s | counter #1" + meta,
+		state: "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:3=40s you:4=70s you:5=70s you:6=70s | counter #1" + meta,
 	}, {
 		name:  "weights count",
 		seed:  "owner you:1=5 you:2=6 | timeout you:1=20s you:2=40s | counter 8 | weight extra=1 you:2=2" + meta,
@@ -161,9 +163,11 @@ func TestScriptsOfARate(t *testing.T) {
 		reply: "waiting #1, next 40s",
 		state: "owner you:1=5 you:2=6 | queue me:1=#1 | timeout me:1=10s you:1=20s you:2=40s | counter #1 | weight extra=1 me:1=2 you:2=2" + meta,
 	}, {
-		name:  "who is let in from the line has it for a window, too",
-		seed:  "owner you:1=5 you:2=6 | queue you:3=7 | timeout you:3=10s you:1=20s you:2=30s | counter 8" + meta,
-		call:  func(l *lab, _ []*ticket) call { return l.space.about("name").refresh(threeAMinute, 20*time.Second, false, nil) },
+		name: "who is let in from the line has it for a window, too",
+		seed: "owner you:1=5 you:2=6 | queue you:3=7 | timeout you:3=10s you:1=20s you:2=30s | counter 8" + meta,
+		call: func(l *lab, _ []*ticket) call {
+			return l.space.about("name").refresh(threeAMinute, 20*time.Second, false, nil)
+		},
 		reply: "next 10s",
 		wake:  "you 3:7:#1",
 		state: "owner you:1=5 you:2=6 you:3=#1 | timeout you:1=20s you:2=30s you:3=60s | counter #1" + meta,

@@ -41,6 +41,9 @@ var (
 	ErrInvalid = errors.New("fairsem: invalid argument")
 )
 
+// errTaken is how the permit of an evicted holder ends.
+var errTaken = fmt.Errorf("%w: %w", ErrLost, ErrEvicted)
+
 // errGone: Redis knows nothing of a ticket that was not released; its lease lapsed while this
 // process or Redis stood still. Acquire asks again.
 var errGone = errors.New("fairsem: place in line lost")

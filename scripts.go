@@ -80,6 +80,19 @@ func (k keyspace) keys(name string) [6]string {
 	return [6]string{base + "owner", base + "queue", base + "timeout", base + "counter", base + "weight", base + "meta"}
 }
 
+// nameOf returns the name that a key of that kind belongs to.
+func (k keyspace) nameOf(key, kind string) (name string, ok bool) {
+	name, found := strings.CutPrefix(key, k.prefix+":{")
+	name, ends := strings.CutSuffix(name, "}:"+kind)
+	return name, found && ends && checkName(name) == nil
+}
+
+// literal takes its meaning away from what has one in a pattern.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// everyName is a pattern for SCAN: of one key of each name. Other keys can look alike, too.
+func (k keyspace) everyName() string { return literal.Replace(k.prefix) + ":{*}:meta" }
+
 // wakePrefix plus a client id is the channel on which that client hears of its grants.
 func (k keyspace) wakePrefix() string { return k.prefix + ":wake:" }
 
@@ -387,10 +400,9 @@ func integers(list []any) ([]int64, error) {
 func (k keyspace) parseWake(payload string) (name string, epoch int64, grants []grant, ok bool) {
 	list, rest, _ := strings.Cut(payload, " ")
 	number, key, _ := strings.Cut(rest, " ")
-	name, found := strings.CutPrefix(key, k.prefix+":{")
-	name, ends := strings.CutSuffix(name, "}:owner")
+	name, ok = k.nameOf(key, "owner")
 	epoch, err := strconv.ParseInt(number, 10, 64)
-	if !found || !ends || err != nil {
+	if !ok || err != nil {
 		return "", 0, nil, false
 	}
 	for entry := range strings.SplitSeq(list, ",") {

@@ -346,7 +346,9 @@ const usedNow = 0
 func known(limit int64) declaration { return declares(limit, 7) }
 
 // declares is what a client sends that has no doubt of the server.
-func declares(limit, since int64) declaration { return declaration{quota{limit: limit}, since, -time.Second} }
+func declares(limit, since int64) declaration {
+	return declaration{quota{limit: limit}, since, -time.Second}
+}
 
 type contract struct {
 	name  string
@@ -1146,7 +1148,7 @@ func TestLargestCallsWork(t *testing.T) {
 			{l.space.about("name").acquire(d, t1, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
 			{l.space.about("name").refresh(d, time.Minute, false, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
 			{l.space.about("name").release(d, time.Minute, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
-			{l.space.about("name").acquire(d, t1, all), map[state]int{stateGone: maxIDs}},
+			{l.space.about("name").acquire(d, t1, all), map[state]int{stateEvicted: maxIDs}},
 		} {
 			got := make(map[state]int)
 			for _, r := range l.ask(c.call, maxIDs).results {

@@ -107,9 +107,24 @@ func (v *view) recheckLocked(tickets ...*ticket) {
 	v.refreshLocked(tickets...)
 }
 
-// lookAgainLocked has the script reap and promote, whoever needs it.
+// lookAgainLocked has the script reap and promote, whoever needs it. Of a rate, where looks wake those who
+// wait, it asks about its own first waiter, too: another's look may have let it in, and its message be lost.
 func (v *view) lookAgainLocked() {
+	if first := v.firstLocked(); v.quota.window > 0 && first != nil {
+		v.refreshLocked(first)
+		return
+	}
 	v.lane.add(job{view: v, script: refreshScript, quota: v.quota})
+}
+
+// firstLocked is who of those that wait here is first in line; nil: nobody waits.
+func (v *view) firstLocked() (first *ticket) {
+	for _, t := range v.tickets {
+		if t.phase == waiting && (first == nil || t.place < first.place) {
+			first = t
+		}
+	}
+	return first
 }
 
 func (v *view) moveLocked(t *ticket, to phase) {
@@ -200,10 +215,10 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 	case missed:
 		v.restoreLocked(t)
 	case t.phase == holding && r.state == stateWaiting && sent.After(t.permit.granted()):
-		v.loseLocked(t, t.cause) // the message that told of the grant was a lie
+		v.loseLocked(t, ErrLost) // the message that told of the grant was a lie
 		v.leaveLocked(t)
 	case t.phase == holding && r.state == stateEvicted:
-		v.loseLocked(t, ErrEvicted)
+		v.loseLocked(t, errTaken)
 		v.outLocked(t)
 	case t.phase == holding && r.state == stateHeld && t.noRefresh:
 		v.recheckAgainLocked(t) // its lease ends when it did
@@ -213,13 +228,14 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 	case r.state == stateHeld:
 		if s == refreshScript && t.token == 0 {
 			v.client.wake.doubt() // a grant, and no message told of it
+			v.gapLocked()
 		}
 		v.renewLocked(t, sent)
 		v.grantLocked(t, cmp.Or(r.number, t.token), true)
 	case r.state == stateWaiting:
 		v.queuedLocked(t, r.number, sent)
 	case t.phase == holding:
-		v.loseLocked(t, t.cause)
+		v.loseLocked(t, ErrLost)
 		v.outLocked(t)
 	case r.state == stateEarly && !t.lapses():
 		v.planLocked(time.Now().Add(time.Duration(r.number+1) * time.Millisecond)) // and ask again
@@ -355,14 +371,10 @@ func (v *view) departLocked(t *ticket) {
 	}
 }
 
-// loseLocked tells the user of a permit that it is over, and why, if that is known.
-func (v *view) loseLocked(t *ticket, why error) {
-	lost := ErrLost
-	if why != nil {
-		lost = fmt.Errorf("%w: %w", ErrLost, why)
-	}
+// loseLocked tells the user of a permit that it is over.
+func (v *view) loseLocked(t *ticket, lost error) {
 	t.permit.end(lost)
-	v.client.report(slog.LevelWarn, "fairsem: permit lost", "name", v.name, "id", t.id, "token", t.token, "cause", why)
+	v.client.report(slog.LevelWarn, "fairsem: permit lost", "name", v.name, "id", t.id, "token", t.token, "cause", t.cause)
 }
 
 // settleLocked ends the wait of whoever asked for t.
@@ -452,13 +464,12 @@ func (v *view) look(now time.Time) {
 		v.deadline = time.Time{}
 	}
 	doubted := !v.doubted.IsZero()
-	due, ask := over || doubted, over
+	due := over || doubted
 	for _, t := range v.tickets {
 		v.tendLocked(t, now)
 		due = due || t.renewable() && !now.Before(t.lease.due())
-		ask = ask || doubted && t.noRefresh && t.phase == holding
 	}
-	if due && !v.refreshAllLocked(now, doubted) && ask {
+	if due && !v.refreshAllLocked(now, doubted) && over {
 		v.lookAgainLocked()
 	}
 	for _, t := range v.tickets {
@@ -467,12 +478,13 @@ func (v *view) look(now time.Time) {
 	v.planLocked(v.deadline)
 }
 
-// refreshAllLocked renews every lease that is not quite new, or in doubt all, so that they are due
-// together from then on. It reports whether there was any: a refresh reaps and promotes, too.
+// refreshAllLocked renews every lease that is not quite new, so that they are due together from then on,
+// and in doubt asks about all that is there. It reports whether there was any: a refresh reaps and
+// promotes, too.
 func (v *view) refreshAllLocked(now time.Time, doubted bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && (doubted || now.Sub(t.lease.sent) >= t.terms.ttl/6) {
+		if t.renewable() && now.Sub(t.lease.sent) >= t.terms.ttl/6 || doubted && !t.busy && (t.phase == waiting || t.phase == holding) {
 			old = append(old, t)
 		}
 	}
@@ -485,7 +497,7 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 	silence := !t.silent.IsZero() && now.Sub(t.silent) >= t.terms.ttl
 	switch {
 	case t.phase == holding && t.lease.left(now) <= 0:
-		v.loseLocked(t, t.cause)
+		v.loseLocked(t, ErrLost)
 		v.leaveLocked(t) // Redis may not know yet
 	case t.phase == leaving && !now.Before(t.quit):
 		v.dropLocked(t, unavailable(t.terms.ttl, t.cause))
@@ -496,8 +508,6 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 		v.leaveLocked(t)
 	case t.phase == asking:
 		v.askLocked(t)
-	case t.outdated(v.epoch) && t.noRefresh && t.phase == holding:
-		v.restoreLocked(t)
 	case t.recheck || t.outdated(v.epoch):
 		v.refreshLocked(t)
 	}
@@ -516,6 +526,10 @@ func (v *view) planLocked(at time.Time) {
 func (v *view) gap() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.gapLocked()
+}
+
+func (v *view) gapLocked() {
 	var all []*ticket
 	for _, t := range v.tickets {
 		if t.phase == waiting || t.phase == asking && t.busy {

@@ -62,7 +62,7 @@ for i = 12, 11 + count do
   if state == EARLY then
     number = quiet - now
   elseif window > 0 and state == REFUSED then
-    number = lapses_in(math.max(1, holders + extra + queued_units(waiting) + mine - limit))
+    number = turn(waiting, mine)
   end
   reply[size + 1], reply[size + 2] = state, number
   size = size + 2
