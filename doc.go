@@ -12,6 +12,9 @@
 //	defer permit.Release(ctx)
 //	call(permit.Context()) // ends when the permit may no longer be relied on
 //
+// [Client.Mutex] and [Client.RWMutex] are locks made of a semaphore: what is said of permits here holds
+// for locks.
+//
 // # What is not promised
 //
 // A permit is a lease. The context of a permit ends before Redis can let the next one in, but a

@@ -19,7 +19,8 @@ import (
 
 // Errors, to be tested for with [errors.Is]. What is returned names the semaphore and the cause.
 var (
-	// ErrNotAcquired: TryAcquire found no room, or somebody waiting. Nothing is left in Redis.
+	// ErrNotAcquired: a call that does not wait, such as TryAcquire or TryLock, found no room, or somebody
+	// waiting. Nothing is left in Redis.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
 	// ErrQueueFull: as many as CallOptions.MaxQueue allows wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")
@@ -292,24 +293,29 @@ func (s *Semaphore) Name() string { return s.name }
 // or what Redis said that trying again cannot heal, such as a missing right. After any error the
 // caller has nothing, and what Redis may still have lapses within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
-	return s.acquire(ctx, n, true)
+	return s.acquire(ctx, "acquire", n, true)
 }
 
 // TryAcquire is Acquire without waiting in line: if n units are not free, or if anybody waits for
 // some, it returns [ErrNotAcquired]. It waits for Redis to say so, for as long as ctx allows.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
-	return s.acquire(ctx, n, false)
+	return s.acquire(ctx, "try-acquire", n, false)
 }
 
 // Do runs fn while it holds n units. The context of fn has the values of ctx, and ends with ctx or
 // with the permit, whichever is first; see [context.Cause] for which. The units are given back when
 // fn returns or panics. The result joins the errors of fn and of the release, so it is [ErrLost]
 // when the permit was lost while fn ran.
-func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) error) (err error) {
+func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) error) error {
+	return s.do(ctx, "do", n, fn)
+}
+
+// do is Do for a caller that calls it op.
+func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.Context) error) (err error) {
 	if fn == nil {
-		return wrap("do", s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
+		return wrap(op, s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
 	}
-	p, err := s.Acquire(ctx, n)
+	p, err := s.acquire(ctx, op, n, true)
 	if err != nil {
 		return err
 	}
@@ -321,11 +327,8 @@ func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) er
 	return fn(inner)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, error) {
-	op := "acquire"
-	if !wait {
-		op = "try-acquire"
-	}
+// acquire is Acquire, or without wait TryAcquire, for a caller that calls it op.
+func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) (*Permit, error) {
 	t, err := s.obtain(ctx, op, n, wait)
 	if err != nil {
 		return nil, err

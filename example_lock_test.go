@@ -1,0 +1,181 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fairsem/fairsem"
+)
+
+// account is a row of a store that refuses what an older holder of the lock writes. In SQL:
+//
+//	UPDATE account SET balance = $1, token = $2 WHERE id = $3 AND token <= $2
+//
+// and the writer was too late if that updates no row. It is <= and not <, for a holder may write twice.
+type account struct {
+	mu             sync.Mutex
+	balance, token int64
+}
+
+var errTooLate = errors.New("too late: somebody else has had the lock since")
+
+func (a *account) write(balance, token int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if token < a.token {
+		return errTooLate
+	}
+	a.balance, a.token = balance, token
+	return nil
+}
+
+func (a *account) read() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.balance
+}
+
+// Somebody who was paused while the lock passed on to the next would undo what that one wrote. The lock
+// cannot keep it from trying; the store can, by the token.
+func ExampleMutex_fencedWrite() {
+	client, stop := newClient()
+	defer stop()
+	ctx := context.Background()
+	lock, err := client.Mutex("account/17")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	row := &account{balance: 100}
+
+	// The first holder reads, and then stands still for longer than its lease lasts.
+	stalls := fairsem.CallOptions{TTL: 100 * time.Millisecond, NoRefresh: true}
+	first, err := lock.With(stalls).Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	seen := row.read()
+
+	second, err := lock.Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("second:", row.write(row.read()+50, second.Token()))
+	fmt.Println("first:", row.write(seen-30, first.Token()))
+	fmt.Println("balance:", row.read())
+
+	if err := second.Release(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// second: <nil>
+	// first: too late: somebody else has had the lock since
+	// balance: 150
+}
+
+// Readers share the lock, a writer has it alone.
+func ExampleRWMutex() {
+	client, stop := newClient()
+	defer stop()
+	ctx := context.Background()
+	prices, err := client.RWMutex("prices")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	var readers, inside sync.WaitGroup
+	inside.Add(2)
+	for range 2 {
+		readers.Go(func() {
+			err := prices.RDo(ctx, func(context.Context) error {
+				inside.Done()
+				inside.Wait() // neither leaves before the other is in
+				return nil
+			})
+			if err != nil {
+				fmt.Println(err)
+			}
+		})
+	}
+	readers.Wait()
+	fmt.Println("two readers at once")
+
+	err = prices.Do(ctx, func(ctx context.Context) error {
+		_, err := prices.TryRLock(ctx)
+		if errors.Is(err, fairsem.ErrNotAcquired) {
+			fmt.Println("no reader beside the writer")
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// two readers at once
+	// no reader beside the writer
+}
+
+// Every pod has the same timetable, and for each tick one of them runs the job, once. The lock is of
+// that one tick, and is not given back: a pod whose clock is slow, or that comes late, still finds it
+// taken long after a short job has ended. Its TTL says how late a pod may come.
+//
+// It is at most once: a pod that dies in the middle leaves its tick undone. And a pod that stops in
+// order gives the lock back when it closes its Client, so it should do that only when the others have
+// had that tick as well. Where a second run does harm all the same, have the job's own store remember
+// the last tick.
+func ExampleMutex_cron() {
+	rdb, stop := startRedis()
+	defer stop()
+	var pods []*fairsem.Client
+	for range 3 {
+		pod, err := fairsem.New(rdb, fairsem.Options{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer func() { _ = pod.Close() }()
+		pods = append(pods, pod)
+	}
+
+	once := fairsem.CallOptions{TTL: time.Hour, NoRefresh: true}
+	tick := func(ctx context.Context, pod *fairsem.Client, at time.Time, job func(context.Context)) error {
+		lock, err := pod.Mutex("report/" + at.Format(time.RFC3339))
+		if err != nil {
+			return err
+		}
+		permit, err := lock.With(once).TryLock(ctx)
+		switch {
+		case errors.Is(err, fairsem.ErrNotAcquired):
+			return nil // another pod runs it, or has run it
+		case err != nil:
+			return err
+		}
+		job(permit.Context()) // ends before the TTL does
+		return nil
+	}
+
+	// A pod sleeps for time.Until(at) and calls tick. No two clocks agree, so they come one by one.
+	midnight := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for hour := range 3 {
+		at := midnight.Add(time.Duration(hour) * time.Hour)
+		for _, pod := range pods {
+			err := tick(context.Background(), pod, at, func(context.Context) {
+				fmt.Println("report of", at.Format(time.TimeOnly))
+			})
+			if err != nil {
+				fmt.Println(err)
+			}
+		}
+	}
+	// Output:
+	// report of 00:00:00
+	// report of 01:00:00
+	// report of 02:00:00
+}
