@@ -2,8 +2,11 @@ package fairsem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fairsem/fairsem"
 )
 
 // A client of an API that allows so many calls in any second, to all of us together.
@@ -85,4 +88,43 @@ func ExampleSemaphore_Resize() {
 	// limit 0 pinned true
 	// limit 5 pinned true
 	// limit 20 pinned false
+}
+
+// A job that one of the pods runs at each tick, whichever comes first. The tick is in the name, and the
+// grant belongs to nobody, so it is not given back when the job is done or its pod goes away.
+func ExampleLimiter_cron() {
+	rdb, stop := startRedis()
+	defer stop()
+	tick := func(ctx context.Context, pod *fairsem.Client, at time.Time, job func()) error {
+		once, err := pod.Limiter("report/"+at.Format(time.RFC3339), 1, time.Hour) // longer than the clocks are apart
+		if err != nil {
+			return err
+		}
+		d, err := once.Allow(ctx, 1)
+		if err == nil && d.Allowed {
+			job()
+		}
+		return err
+	}
+
+	// A pod sleeps for time.Until(at) and calls tick. No two clocks agree, so they come one by one.
+	midnight := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for hour := range 3 {
+		at := midnight.Add(time.Duration(hour) * time.Hour)
+		for range 3 {
+			pod, err := fairsem.New(rdb, fairsem.Options{})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			err = tick(context.Background(), pod, at, func() { fmt.Println("report of", at.Format(time.TimeOnly)) })
+			if err := errors.Join(err, pod.Close()); err != nil {
+				fmt.Println(err)
+			}
+		}
+	}
+	// Output:
+	// report of 00:00:00
+	// report of 01:00:00
+	// report of 02:00:00
 }

@@ -61,7 +61,8 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 }
 
 // Allow asks for n units, and takes them if they are there and nobody waits for some. A refusal is not an
-// error, and counts for nothing. While more is in line than a window has room for, RetryAfter is the
+// error, and counts for nothing. As TryAcquire does it waits for Redis to say so, also for the end of
+// [Options.Grace]. While more is in line than a window has room for, RetryAfter is the
 // least that it can be. The errors are those of TryAcquire but for [ErrNotAcquired].
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	quoted, err := l.take(ctx, "allow", n, false)

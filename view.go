@@ -237,7 +237,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 	case t.phase == holding:
 		v.loseLocked(t, ErrLost)
 		v.outLocked(t)
-	case r.state == stateEarly && !t.lapses():
+	case r.state == stateEarly:
 		v.planLocked(time.Now().Add(time.Duration(r.number+1) * time.Millisecond)) // and ask again
 	default:
 		v.settleLocked(t, refusals[r.state])
@@ -261,7 +261,6 @@ var refusals = map[state]error{
 	stateFull:    ErrQueueFull,
 	stateTooBig:  ErrExceedsLimit,
 	stateEvicted: ErrEvicted,
-	stateEarly:   ErrNotAcquired,
 }
 
 // queuedLocked: t has a place in line.
