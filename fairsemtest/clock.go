@@ -7,8 +7,8 @@ import (
 
 // Advance moves the server's clock, that of TIME and of the expiry of keys, ahead of the clock of the
 // test. It is as if the time had passed and all living processes had renewed their leases in it, also those
-// with NoRefresh: the living keep what they have, and what killed processes had lapses. Whoever waits for
-// that has it within a millisecond or so. A negative d fails the test.
+// with NoRefresh: the living keep what they have, and what killed processes had lapses, and so does what a
+// Limiter granted. Whoever waits for that has it within a millisecond or so. A negative d fails the test.
 func (s *Server) Advance(d time.Duration) {
 	s.tb.Helper()
 	if d < 0 {
@@ -31,11 +31,15 @@ func (s *Server) Advance(d time.Duration) {
 // now is called with mu held, and so is what follows.
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
-// renew has the leases of the living end later by d, and the keys with them.
+// renew has the leases of the living end later by d, and the keys with them. What a Limiter granted is no lease.
 func (s *Server) renew(sem semaphore, d time.Duration) {
-	lives := false
+	lives, granted := false, map[string]float64{}
+	if strings.Contains(s.redis.HGet(sem.base+"meta", "declared"), "/") {
+		granted = s.scores(sem.base + "owner")
+	}
 	for id, deadline := range s.scores(sem.base + "timeout") {
-		if client, _, _ := strings.Cut(id, ":"); s.lives(client) {
+		client, _, _ := strings.Cut(id, ":")
+		if _, lapses := granted[id]; !lapses && s.lives(client) {
 			_, _ = s.redis.ZAdd(sem.base+"timeout", deadline+float64(d.Milliseconds()), id) // it was there a moment ago
 			lives = true
 		}

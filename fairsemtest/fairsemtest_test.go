@@ -273,7 +273,7 @@ func TestExpireAtTheVeryFirstMomentIsToldToo(t *testing.T) {
 		p := acquire(t, semaphore(t, server.Client(fairsem.Options{TTL: patient}), "pool", 1), 1)
 		server.Expire("pool")
 		<-p.Context().Done()
-		require.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+		require.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 	}
 }
 
@@ -360,7 +360,7 @@ func TestHolderThatIsCutOffHearsOfItsLossBeforeTheNextIsIn(t *testing.T) {
 		})
 		<-p.Context().Done()
 		assert.Equal(t, 9*time.Second, time.Since(began))
-		assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 		next.Wait()
 	})
 }
@@ -372,7 +372,7 @@ func TestPermitWithoutRefreshEndsByTheClock(t *testing.T) {
 		p := acquire(t, pool.With(fairsem.CallOptions{NoRefresh: true, TTL: time.Minute}), 1)
 		began := time.Now()
 		acquire(t, pool, 1)
-		assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 		assert.Equal(t, 54*time.Second, time.Since(began), "its process is there to give it back")
 	})
 }
@@ -387,7 +387,7 @@ func TestServerThatIsDownIsUnavailableAfterATTL(t *testing.T) {
 		_, err := pool.Acquire(t.Context(), 1)
 		require.ErrorIs(t, err, fairsem.ErrUnavailable)
 		assert.InDelta(t, 10*time.Second, time.Since(began), float64(500*time.Millisecond))
-		assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 	})
 }
 
@@ -498,4 +498,25 @@ func TestEndOfTheTestEndsEverythingSoon(t *testing.T) {
 		assert.Empty(t, failure)
 		assert.Less(t, time.Since(began), time.Second)
 	})
+}
+
+func TestAdvanceLetsTheWindowOfALimiterPass(t *testing.T) {
+	t.Parallel()
+	server := fairsemtest.NewServer(t)
+	limiter, err := server.Client(fairsem.Options{}).Limiter("mails", 1, time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context(), 1))
+	server.Advance(59 * time.Minute)
+	d, err := limiter.Allow(t.Context(), 1)
+	require.NoError(t, err)
+	assert.False(t, d.Allowed)
+	assert.LessOrEqual(t, d.RetryAfter, time.Minute+time.Millisecond)
+	waited := make(chan error)
+	go func() { waited <- limiter.Wait(t.Context(), 1) }() // ends when the window has passed
+	require.Eventually(t, func() bool {
+		d, err := limiter.Allow(t.Context(), 1)
+		return err == nil && d.RetryAfter > time.Hour // somebody waits
+	}, 10*time.Second, time.Millisecond)
+	server.Advance(time.Minute + time.Second)
+	require.NoError(t, <-waited)
 }

@@ -42,7 +42,7 @@ func (s *Server) Up() {
 
 // Expire ends the leases of all who hold units of the semaphore of that name, whatever the prefix of its keys,
 // as if they had been silent for too long. Their permits, also those with NoRefresh, end with [fairsem.ErrLost]
-// within a millisecond or so; a Release that comes before its client has heard of it counts. Who waits
+// and, for that is how it is done, [fairsem.ErrEvicted], within a millisecond or so; a Release that comes before its client has heard of it counts. Who waits
 // is next, maybe a moment before the holders have heard: a loss in its proper order takes a bubble and
 // [Server.Kill]. If nobody holds any units the test fails.
 func (s *Server) Expire(name string) {
