@@ -38,9 +38,7 @@ type permitContext struct {
 }
 
 func (c permitContext) Err() error {
-	if c.permit.left() <= 0 {
-		c.permit.end(ErrLost)
-	}
+	c.permit.lost()
 	return c.Context.Err()
 }
 
@@ -71,7 +69,11 @@ func (p *Permit) ID() string { return p.ticket.id }
 func (p *Permit) Token() int64 { return p.ticket.token }
 
 // Weight is how many units the permit holds.
-func (p *Permit) Weight() int64 { return p.ticket.weight }
+func (p *Permit) Weight() int64 {
+	p.ticket.view.mu.Lock()
+	defer p.ticket.view.mu.Unlock()
+	return p.ticket.keeps()
+}
 
 // Waited is the time from the call of Acquire to the grant.
 func (p *Permit) Waited() time.Duration { return p.waited }
@@ -88,22 +90,26 @@ func (p *Permit) Release(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext("release", p.ticket.view.name)
 	}
-	if p.left() <= 0 {
-		p.end(ErrLost)
-	}
-	p.end(ErrReleased)
-	p.ticket.view.leave(p.ticket)
-	if errors.Is(p.ended(), ErrLost) {
-		return wrap("release", p.ticket.view.name, ErrLost)
-	}
+	p.leave()
 	return wrap("release", p.ticket.view.name, p.awaitLeft(ctx))
+}
+
+// leave is the half of Release that does not wait, awaitLeft the other.
+func (p *Permit) leave() {
+	if !p.lost() {
+		p.end(ErrReleased)
+	}
+	p.ticket.view.leave(p.ticket)
 }
 
 // releaseGrace is how long a Release with a done context waits for its confirmation.
 const releaseGrace = time.Second
 
-// awaitLeft waits until the ticket is gone, or until ctx ends.
+// awaitLeft waits until the ticket is gone, or until ctx ends, unless the permit was lost before.
 func (p *Permit) awaitLeft(ctx context.Context) error {
+	if errors.Is(p.ended(), ErrLost) {
+		return ErrLost
+	}
 	waiting := ctx
 	if ctx.Err() != nil {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseGrace)
@@ -132,6 +138,14 @@ func (p *Permit) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over
+}
+
+// lost reports whether the permit was lost. The clock counts, whoever has looked at it so far.
+func (p *Permit) lost() bool {
+	if p.left() <= 0 {
+		p.end(ErrLost)
+	}
+	return errors.Is(p.ended(), ErrLost)
 }
 
 // left is how long the permit may still be relied on.

@@ -9,7 +9,7 @@
 --   quick_refresh.lua  of a refresh, all there is to do if nobody waits and all hold
 --   line.lua           who has lapsed, and who goes next
 --   enter.lua          of acquire and restore, how ids are stored
---   the verb           acquire.lua, release.lua, refresh.lua, restore.lua or status.lua
+--   the verb           acquire.lua, release.lua, refresh.lua, reduce.lua, restore.lua or status.lua
 --   finish.lua         who goes next now, messages, reply
 --
 -- KEYS    1 owner    zset    id -> token: who holds
