@@ -2,6 +2,9 @@ package fairsem
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,5 +203,69 @@ func TestPartsAreToldAgainToAServerWithAnotherEpoch(t *testing.T) {
 		assert.Equal(t, int64(7), f.left())
 		f.isHeld(2)
 		w.isIdle()
+	})
+}
+
+func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		held []int64
+		n    int64
+		want string // a part has an "of"
+	}{
+		{[]int64{5, 3, 1}, 3, "3"},
+		{[]int64{5, 3, 1}, 4, "3, 1"},
+		{[]int64{5, 3, 1}, 9, "5, 3, 1"},
+		{[]int64{5, 3, 1}, 2, "1, 1 of 3"},
+		{[]int64{5, 3}, 2, "2 of 3"},
+		{[]int64{1, 1, 1, 7}, 3, "1, 1, 1"},
+		{[]int64{4, 4, 9}, 10, "9, 1 of 4"},
+		{[]int64{maxUnits}, 1, fmt.Sprintf("1 of %d", int64(maxUnits))},
+	} {
+		w := &Weighted{held: make(stakes)}
+		for _, n := range c.held {
+			p := &Permit{ticket: &ticket{weight: n, values: background}}
+			p.until.Store(math.MaxInt64)
+			w.hold(p)
+		}
+		var got []string
+		for _, g := range w.take(c.n) {
+			text := fmt.Sprint(g.units)
+			if g.part {
+				text += fmt.Sprint(" of ", g.permit.ticket.weight)
+			}
+			got = append(got, text)
+		}
+		assert.Equal(t, c.want, strings.Join(got, ", "), "%d of %v", c.n, c.held)
+	}
+}
+
+// A process that was stopped and goes on is told the truth, though nobody has got round to noticing it.
+func TestWeightedLooksAtTheClock(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		sem := &Weighted{sem: &Semaphore{client: c, name: "a", limit: 9}, held: make(stakes)}
+		told := make(chan int64, 2)
+		sem.OnLost(func(n int64, err error) {
+			assert.ErrorIs(t, err, ErrLost)
+			told <- n
+		})
+		for _, look := range []func(){
+			func() { assert.ErrorIs(t, sem.Err(), ErrLost) },
+			func() { sem.Release(1) },
+		} {
+			a := holds(c, w, 5)
+			sem.hold(a.permit)
+			assert.NoError(t, sem.Err())
+			a.permit.renew(window{})
+			look()
+			w.isIdle()
+			assert.Equal(t, int64(5), <-told)
+			sem.Release(sem.total)
+			assert.NoError(t, sem.Err())
+			a.permit.leave()
+			w.carries("release a: 1").isHeld(1)
+			c.lastSeq.Store(0)
+		}
+		assert.Empty(t, told)
 	})
 }
