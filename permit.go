@@ -15,10 +15,11 @@ type Permit struct {
 	waited time.Duration
 	until  atomic.Int64 // end of the lease, as time since start
 
-	mu     sync.Mutex
-	over   error           // why the permit has ended; nil: it has not
-	ctx    context.Context // nil until somebody asks for it
-	cancel context.CancelCauseFunc
+	mu       sync.Mutex
+	over     error           // why the permit has ended; nil: it has not
+	ctx      context.Context // nil until somebody asks for it
+	cancel   context.CancelCauseFunc
+	whenLost func() // nil: nobody wants to know
 }
 
 // start is what the clock of this process is read against where a time must fit into an atomic.
@@ -166,5 +167,21 @@ func (p *Permit) end(cause error) {
 	p.over = cause
 	if p.cancel != nil {
 		p.cancel(cause)
+	}
+	p.tellLocked()
+}
+
+// onLoss has f called when the permit is lost, or now if it was, in a goroutine of its own. It costs less
+// than a context that somebody looks at.
+func (p *Permit) onLoss(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.whenLost = f
+	p.tellLocked()
+}
+
+func (p *Permit) tellLocked() {
+	if p.whenLost != nil && errors.Is(p.over, ErrLost) {
+		go p.whenLost() // ends with the function of a user, so nobody waits for it
 	}
 }

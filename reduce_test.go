@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -266,6 +267,25 @@ func TestWeightedLooksAtTheClock(t *testing.T) {
 			w.carries("release a: 1").isHeld(1)
 			c.lastSeq.Store(0)
 		}
+		assert.Empty(t, told)
+	})
+}
+
+// Between the grant and the accounts a goroutine may stand still for as long as it likes.
+func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		sem := &Weighted{sem: &Semaphore{client: c, name: "a", limit: 9}, held: make(stakes)}
+		told := make(chan int64, 2)
+		sem.OnLost(func(n int64, _ error) { told <- n })
+		a := holds(c, w, 5)
+		a.permit.renew(window{})
+		require.Error(t, a.permit.Context().Err())
+		sem.hold(a.permit)
+		assert.Equal(t, int64(5), <-told)
+		assert.ErrorIs(t, sem.Err(), ErrLost)
+		sem.Release(5)
+		assert.NoError(t, sem.Err())
+		synctest.Wait()
 		assert.Empty(t, told)
 	})
 }

@@ -35,10 +35,9 @@ type Weighted struct {
 
 // stake is what the caller has of one permit.
 type stake struct {
-	permit  *Permit
-	units   int64 // 0: it was given back
-	lost    bool
-	unwatch func() bool
+	permit *Permit
+	units  int64 // 0: it was given back
+	lost   bool
 }
 
 // stakes are what the caller has, by how many units each has.
@@ -172,9 +171,9 @@ func (w *Weighted) hold(p *Permit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &stake{permit: p, units: p.ticket.weight}
-	s.unwatch = context.AfterFunc(p.Context(), func() { w.ended(s) })
 	w.total += s.units
 	w.held.add(s)
+	p.onLoss(func() { w.ended(s) })
 }
 
 // Release gives n units back. It panics if the caller does not have so many, or if n is negative.
@@ -186,13 +185,17 @@ func (w *Weighted) hold(p *Permit) {
 func (w *Weighted) Release(n int64) {
 	mustNotBeNegative(n)
 	parts := w.take(n)
-	ctx, cancel := context.WithTimeout(background, w.patience())
-	defer cancel()
+	if len(parts) == 0 {
+		return
+	}
 	for i := range parts {
 		parts[i].send()
 	}
+	enough := make(chan struct{})
+	timer := time.AfterFunc(w.patience(), func() { close(enough) })
+	defer timer.Stop()
 	for _, p := range parts {
-		switch err := p.await(ctx); {
+		switch err := p.await(enough); {
 		case errors.Is(err, ErrLost):
 			w.tell(p.units)
 		case err != nil:
@@ -217,8 +220,9 @@ func (g *givingBack) send() {
 	}
 }
 
-// await waits until Redis has taken the units. It is ErrLost if they were lost before.
-func (g *givingBack) await(ctx context.Context) error {
+// await waits until Redis has taken the units, or until enough is closed. It is ErrLost if they were lost
+// before.
+func (g *givingBack) await(enough <-chan struct{}) error {
 	t := g.permit.ticket
 	if !g.part && errors.Is(g.permit.ended(), ErrLost) {
 		return ErrLost
@@ -231,8 +235,8 @@ func (g *givingBack) await(ctx context.Context) error {
 			return nil // the rest was lost, or given back
 		}
 		return t.leftErr
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-enough:
+		return errNoAnswer
 	}
 }
 
@@ -260,8 +264,6 @@ func (w *Weighted) take(n int64) (all []givingBack) {
 		w.held.remove(s)
 		if s.units -= some; s.units > 0 {
 			w.held.add(s)
-		} else {
-			s.unwatch()
 		}
 		all = append(all, givingBack{permit: s.permit, units: some, part: s.units > 0})
 	}
@@ -275,11 +277,8 @@ func (w *Weighted) loseLocked(s *stake) {
 	w.lost += s.units
 }
 
-// ended is called when the permit of a stake has ended while the caller had some of it.
+// ended is called when the permit of a stake was lost, of which the caller may have had nothing any more.
 func (w *Weighted) ended(s *stake) {
-	if !s.permit.lost() {
-		return // the client was closed
-	}
 	w.mu.Lock()
 	if s.units > 0 && !s.lost {
 		w.loseLocked(s)
