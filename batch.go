@@ -285,6 +285,7 @@ func (b *batch) writeOff() {
 		return
 	}
 	l := b.lane
+	l.failing() // whoever answers next may be another server
 	l.mu.Lock()
 	err := errNoAnswer
 	if l.failed != nil {

@@ -32,6 +32,21 @@ func (f *flight) breaks() {
 // knows is what the i-th refresh says of its tickets.
 func (f *flight) knows(i int) any { return f.cmds[i].Args()[15] }
 
+// grace is what the i-th call tells the server: negative where no connection broke of late.
+func (f *flight) grace(i int) time.Duration {
+	return time.Duration(f.cmds[i].Args()[14].(int64)) * time.Millisecond
+}
+
+// By the time that somebody answers again it may be another server, which has never heard of the name.
+func TestQuestionAfterASilenceTellsOfIt(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		assert.Equal(t, -defaultGrace, w.carries("acquire a: 1").grace(0))
+		time.Sleep(time.Second + lastRetry) // a third of the TTL, and the pause before the next try
+		assert.Equal(t, defaultGrace, w.carries("acquire a: 1").grace(0))
+	})
+}
+
 // A permit whose token has to be asked for once more is one that can end between the two answers.
 func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
