@@ -173,3 +173,39 @@ func TestScriptsOfARate(t *testing.T) {
 		state: "owner you:1=5 you:2=6 you:3=#1 | timeout you:1=20s you:2=30s you:3=60s | counter #1" + meta,
 	}})
 }
+
+// asRate is a refresh by "me" of a rate of 3 units in 60 s, with a lease of 10 s.
+func asRate(knows bool) func(*lab, []*ticket) call {
+	return func(l *lab, ids []*ticket) call {
+		return l.space.about("name").refresh(threeAMinute, 10*time.Second, knows, ids)
+	}
+}
+
+// What no renewal, no copy and no loss of state may do: have a grant lapse before its window is over, or after.
+func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
+	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "renewed by who knows its token",
+		seed:  "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
+		ids:   []string{"me:1"},
+		call:  asRate(true),
+		reply: "held 5",
+	}, {
+		name: "put back",
+		seed: "counter 8" + meta,
+		ids:  []string{"me:1"},
+		call: func(l *lab, ids []*ticket) call {
+			return l.space.about("name").restore(threeAMinute, 10*time.Second, 1, ids, []int64{5})
+		},
+		reply: "held 5",
+		state: "owner me:1=5 | timeout me:1=60s | counter 8" + meta,
+	}, {
+		name: "put back, and there",
+		seed: "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
+		ids:  []string{"me:1"},
+		call: func(l *lab, ids []*ticket) call {
+			return l.space.about("name").restore(threeAMinute, 10*time.Second, 1, ids, []int64{5})
+		},
+		reply: "held 5",
+	}})
+}
