@@ -84,7 +84,7 @@ func (v *view) restoreLocked(t *ticket) {
 	if t.noRefresh && t.phase == holding {
 		lease = time.Until(t.lease.sent.Add(lease))
 	}
-	v.submitLocked(t, job{view: v, script: restoreScript, quota: v.quota, lease: lease})
+	v.submitLocked(t, job{view: v, script: restoreScript, quota: t.quota, lease: lease})
 }
 
 // claims puts those of the tickets first that hold. It returns how many these are, and the number of
