@@ -173,3 +173,131 @@ func TestScriptsOfARate(t *testing.T) {
 		state: "owner you:1=5 you:2=6 you:3=#1 | timeout you:1=20s you:2=30s you:3=60s | counter #1" + meta,
 	}})
 }
+
+// What those were told who wait for a rate came of another limit.
+func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
+	const before = "owner you:1=1 | queue you:2=5 me:3=6 you:4=7 | timeout you:1=20s you:2=70s me:3=70s you:4=70s | counter 8 | meta declared=3/60000 layout=1 pinned=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "the first of each process, after those who are let in",
+		seed:  before,
+		call:  resizing(2),
+		wake:  "me 3:6:0, you 2:5:#1,4:7:0",
+		state: "owner you:1=1 you:2=#1 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #1 | meta declared=3/60000 layout=1 pinned=2 since=7 until=80s",
+	}, {
+		name:  "but for those of a semaphore, who are woken when their turn comes",
+		seed:  "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=2 since=7 until=80s",
+		call:  resizing(1),
+		state: "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=1 since=7 until=80s",
+	}})
+}
+
+// asRate is a refresh by "me" of a rate of 3 units in 60 s, with a lease of 10 s.
+func asRate(knows bool) func(*lab, []*ticket) call {
+	return func(l *lab, ids []*ticket) call {
+		return l.space.about("name").refresh(threeAMinute, 10*time.Second, knows, ids)
+	}
+}
+
+// What no renewal, no copy and no loss of state may do: have a grant lapse before its window is over, or after.
+func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
+	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "renewed by who knows its token",
+		seed:  "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
+		ids:   []string{"me:1"},
+		call:  asRate(true),
+		reply: "held 5",
+	}, {
+		name: "put back",
+		seed: "counter 8" + meta,
+		ids:  []string{"me:1"},
+		call: func(l *lab, ids []*ticket) call {
+			return l.space.about("name").restore(threeAMinute, 10*time.Second, 1, ids, []int64{5})
+		},
+		reply: "held 5",
+		state: "owner me:1=5 | timeout me:1=60s | counter 8" + meta,
+	}, {
+		name: "put back, and there",
+		seed: "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
+		ids:  []string{"me:1"},
+		call: func(l *lab, ids []*ticket) call {
+			return l.space.about("name").restore(threeAMinute, 10*time.Second, 1, ids, []int64{5})
+		},
+		reply: "held 5",
+	}})
+}
+
+func TestForecastOfARate(t *testing.T) {
+	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "with more granted than the limit, which is new, all too many have to lapse first",
+		seed:  "owner you:1=1 you:2=2 you:3=3 you:4=4 you:5=5 you:6=6 | timeout you:1=10s you:2=20s you:3=30s you:4=40s you:5=50s you:6=60s | counter 8" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "refused 40s",
+	}, {
+		name:  "what the same call is granted counts",
+		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | weight extra=1 you:1=2" + meta,
+		ids:   []string{"me:1", "me:2*2"},
+		call:  taking(false),
+		reply: "held #1, refused 20s",
+		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta,
+	}, {
+		name:  "also where all of it has to lapse",
+		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | weight extra=1 you:1=2" + meta,
+		ids:   []string{"me:1", "me:2*3"},
+		call:  taking(false),
+		reply: "held #1, refused 60s",
+		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta,
+	}, {
+		name:  "who can never be served leaves the line when its turn comes, and takes nothing",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 you:5=7 | timeout you:1=10s you:2=20s you:3=30s you:4=70s you:5=70s | counter 8 | weight you:4=4" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "refused 20s",
+	}, {
+		name:  "the next to lapse is not the oldest where another window was declared",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | timeout you:2=10s you:3=20s you:1=70s | counter 8" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "refused 10s",
+	}, {
+		name:  "nor where some weigh more",
+		seed:  "owner you:1=1 you:2=2 | timeout you:2=10s you:1=70s | counter 8 | weight extra=1 you:1=2" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "refused 10s",
+	}, {
+		name:  "who asks while the server grants nothing hears when it does, and when there is room",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | timeout you:1=20s you:2=30s you:3=40s | counter 8 | meta declared=3/60000 layout=1 quiet=10s since=7 until=80s",
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "early 20s",
+		state: "owner you:1=1 you:2=2 you:3=3 | timeout you:1=20s you:2=30s you:3=40s | counter 8" + meta,
+	}, {
+		name:  "a first waiter of the caller behind those of others",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 me:8=7 you:5=8 | timeout you:1=20s you:2=30s you:3=40s you:4=70s me:8=70s you:5=70s | counter 8" + meta,
+		ids:   []string{"me:9"},
+		call:  taking(true),
+		reply: "waiting #1, next 30s",
+		state: "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 me:8=7 you:5=8 me:9=#1 | timeout me:9=10s you:1=20s you:2=30s you:3=40s me:8=70s you:4=70s you:5=70s | counter #1" + meta,
+	}, {
+		name:  "nothing to who has no waiter",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 | timeout you:1=20s you:2=30s you:3=40s you:4=70s | counter 8" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "refused 30s",
+	}, {
+		name:  "a heavy one in front has to be served first, from what lapses and what the line was granted meanwhile",
+		seed:  "owner you:1=1 you:2=2 | queue you:4=6 you:5=7 | timeout you:1=10s you:2=20s you:4=70s you:5=70s | counter 8 | weight extra=1 you:2=2 you:4=3" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "refused 80s",
+	}, {
+		name:  "while it is paused nobody knows",
+		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | meta declared=3/60000 layout=1 pinned=0 since=7 until=80s",
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "refused 10s",
+	}})
+}

@@ -59,11 +59,8 @@ for i = 12, 11 + count do
     if mine > 1 and not seen[i - 11] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
   end
   number = tonumber(number) or 0
-  if state == EARLY then
-    number = quiet - now
-  elseif window > 0 and state == REFUSED then
-    number = turn(waiting, mine)
-  end
+  if state == EARLY then number = quiet - now end
+  if window > 0 and (state == EARLY or state == REFUSED) then number = math.max(number, turn(waiting, mine)) end
   reply[size + 1], reply[size + 2] = state, number
   size = size + 2
 end
