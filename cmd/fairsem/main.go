@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -37,13 +38,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return report(stderr, cmd.CommandPath(), err)
 }
 
-// failure is an error with an exit code.
+// failure is an error with an exit code. Without an error there is nothing more to say.
 type failure struct {
 	code int
 	err  error
 }
 
-func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Error() string {
+	if f.err == nil {
+		return fmt.Sprintf("exit code %d", f.code)
+	}
+	return f.err.Error()
+}
 func (f *failure) Unwrap() error { return f.err }
 
 // usage is for arguments that can never work.
@@ -61,7 +67,7 @@ func (s signalled) Error() string { return "stopped by " + s.String() }
 func untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, heeded([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP})...)
 	go func() { // ends with a signal or with the returned stop; nobody waits for it
 		defer signal.Stop(signals)
 		select {
@@ -71,6 +77,11 @@ func untilSignal() (context.Context, func()) {
 		}
 	}()
 	return ctx, func() { cancel(nil) }
+}
+
+// heeded are those of the signals that whoever started this process did not have it ignore, like nohup.
+func heeded(signals []os.Signal) []os.Signal {
+	return slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 }
 
 // report says on stderr what went wrong, and returns the exit code. Errors that have no code are
@@ -85,7 +96,11 @@ func report(stderr io.Writer, command string, err error) int {
 	}
 	code, hint := exitUsage, fmt.Sprintf("Run '%s --help' for usage.\n", command)
 	var f *failure
-	if errors.As(err, &f) && f.code != exitUsage {
+	switch {
+	case !errors.As(err, &f):
+	case f.err == nil:
+		return f.code
+	case f.code != exitUsage:
 		code, hint = f.code, ""
 	}
 	_, _ = fmt.Fprintf(stderr, "fairsem: %s\n%s", strings.TrimPrefix(err.Error(), "fairsem: "), hint) // there is nobody else to tell

@@ -20,7 +20,10 @@ comes back by itself. Redis holds the state.`,
   fairsem demo
 
   # the same on your own Redis
-  fairsem demo --redis redis://localhost:6379`,
+  fairsem demo --redis redis://localhost:6379
+
+  # at most two of these at once, on all machines together
+  fairsem run staging --limit 2 --redis redis://localhost:6379 -- ./integration-tests.sh`,
 		Version:       buildInfo(),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -28,7 +31,7 @@ comes back by itself. Redis holds the state.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
-	root.AddCommand(newDemo(), newDemoWorker())
+	root.AddCommand(newDemo(), newRun(), newDemoWorker())
 	return root
 }
 

@@ -23,14 +23,22 @@ func openServer(ctx context.Context, rawURL string) (*server, error) {
 	if rawURL == "" {
 		return startEmbedded()
 	}
-	opts, err := parseURL(rawURL)
+	opts, err := parseURL(rawURL, "--redis")
 	if err != nil {
 		return nil, err
 	}
-	if err := probe(ctx, *opts); err != nil {
-		return nil, fmt.Errorf("no Redis at %s: %w; check address, user and password, or leave out --redis to use the embedded server", opts.Addr, err)
+	if err := reach(ctx, *opts, ", or leave out --redis to use the embedded server"); err != nil {
+		return nil, err
 	}
 	return &server{client: redis.NewClient(opts), url: rawURL, address: "Redis at " + opts.Addr}, nil
+}
+
+// reach makes sure that a server answers. hint is what else one can do if none does.
+func reach(ctx context.Context, opts redis.Options, hint string) error {
+	if err := probe(ctx, opts); err != nil {
+		return fmt.Errorf("no Redis at %s: %w; check address, user and password%s", opts.Addr, err, hint)
+	}
+	return nil
 }
 
 func startEmbedded() (*server, error) {
@@ -51,16 +59,17 @@ func (s *server) close() {
 	}
 }
 
-// parseURL repeats nothing of the URL and of what parsers say about it: a password with a special
-// character ends up in any part, and in their messages.
-func parseURL(rawURL string) (*redis.Options, error) {
+// parseURL takes a URL from source, which is a flag or a variable. It repeats
+// nothing of the URL and of what parsers say about it: a password with a special character ends up in
+// any part, and in their messages.
+func parseURL(rawURL, source string) (*redis.Options, error) {
 	u, err := url.Parse(rawURL)
 	if err == nil && u.Fragment == "" {
 		if opts, err := redis.ParseURL(rawURL); err == nil {
 			return opts, nil
 		}
 	}
-	return nil, usage("--redis is no address of a Redis server, such as redis://user:password@host:6379/0, rediss://host or unix:///path; write special characters of a password as %%XX")
+	return nil, usage("%s is no address of a Redis server, such as redis://user:password@host:6379/0, rediss://host or unix:///path; write special characters of a password as %%XX", source)
 }
 
 // probeTimeout bounds each step of the first contact.

@@ -57,7 +57,7 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return fmt.Errorf("orders of the demo: %w; demo-worker is not meant to be run by hand", err)
 	}
-	opts, err := parseURL(o.URL)
+	opts, err := parseURL(o.URL, "the URL")
 	if err != nil {
 		return err
 	}

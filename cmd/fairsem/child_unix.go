@@ -1,0 +1,131 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// forwarded are the signals that the command is to see, and that end the wait for a permit.
+var forwarded = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
+// jobControl are those that stop a job and have it go on.
+var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
+
+// child is the command. It leads a process group of its own, whose number is its pid.
+type child struct {
+	pid          int
+	states       chan syscall.WaitStatus // each stop, and last the end
+	usesTerminal bool
+}
+
+// startChild starts the command with the files of this process. It must be called on the main thread,
+// for the kernel kills the child when the thread that started it ends.
+func startChild(path string, args, env []string) (*child, error) {
+	adoptOrphans()
+	attr := dieWithParent()
+	if attr == nil {
+		attr = &syscall.SysProcAttr{}
+	}
+	attr.Setpgid = true
+	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
+	if err != nil {
+		return nil, err
+	}
+	c := &child{pid: pid, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
+	// The child cannot do this itself without ignoring SIGTTOU, and what is ignored stays so in the
+	// command. If it asked for the terminal too early it was stopped, and SIGCONT makes that good.
+	if c.usesTerminal && c.giveTerminal() {
+		c.signal(syscall.SIGCONT)
+	}
+	go c.wait() // ends with the child
+	return c, nil
+}
+
+func (c *child) wait() {
+	for {
+		var state syscall.WaitStatus
+		_, err := syscall.Wait4(c.pid, &state, syscall.WUNTRACED, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil { // nobody else waits for it
+			state = exitFailure << 8
+		}
+		c.states <- state
+		if !state.Stopped() {
+			return
+		}
+	}
+}
+
+// signal sends it to the whole group. A group that is gone needs none.
+func (c *child) signal(s os.Signal) {
+	_ = syscall.Kill(-c.pid, s.(syscall.Signal))
+}
+
+// groupLives says whether anything of the group runs. It reaps orphans that were handed to this process.
+func (c *child) groupLives() bool {
+	for {
+		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
+		if err != syscall.EINTR && pid <= 0 {
+			break
+		}
+	}
+	return syscall.Kill(-c.pid, 0) == nil
+}
+
+// terminal is the first of the standard files that is one; -1: none is.
+func terminal() int {
+	for fd := range 3 {
+		if term.IsTerminal(fd) {
+			return fd
+		}
+	}
+	return -1
+}
+
+// interactive says whether the command is to have the terminal from the start. One that writes into a
+// pipe leaves it to whoever reads from that, and gets it when it asks.
+func interactive() bool { return term.IsTerminal(0) && term.IsTerminal(1) }
+
+// giveTerminal makes the child's group that of the terminal, if this process's is.
+func (c *child) giveTerminal() bool {
+	return foreground() == syscall.Getpgrp() && setForeground(c.pid)
+}
+
+// takeTerminal takes the terminal back, if the child has it or has left it to nobody.
+func (c *child) takeTerminal() bool {
+	group := foreground()
+	if group != c.pid && (group <= 0 || syscall.Kill(-group, 0) == nil) {
+		return false
+	}
+	signal.Ignore(syscall.SIGTTOU) // this process is in the background, and may do it all the same
+	return setForeground(syscall.Getpgrp())
+}
+
+// foreground is the group that has the terminal; 0: there is none.
+func foreground() int {
+	group, err := unix.IoctlGetInt(terminal(), unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+// inBackground says whether the terminal is somebody else's.
+func inBackground() bool {
+	group := foreground()
+	return group != 0 && group != syscall.Getpgrp()
+}
+
+func setForeground(group int) bool {
+	return unix.IoctlSetPointerInt(terminal(), unix.TIOCSPGRP, group) == nil
+}

@@ -1,0 +1,342 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// station is a server of its own and the runs on it.
+type station struct {
+	t      *testing.T
+	server *redistest.Server
+	client *fairsem.Client
+}
+
+func newStation(t *testing.T) *station {
+	t.Helper()
+	s := &station{t: t, server: redistest.NewServer(t)}
+	client, err := fairsem.New(s.server.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	s.client = client
+	return s
+}
+
+func (s *station) sem(limit int64) *fairsem.Semaphore {
+	s.t.Helper()
+	sem, err := s.client.Semaphore("n", limit)
+	require.NoError(s.t, err)
+	return sem
+}
+
+// command is a run of the name n that has not been started.
+func (s *station) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(s.t.Context(), "fairsem", append([]string{"run", "n"}, args...)...)
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
+	return cmd
+}
+
+// begin starts a run, whose output is in the returned buffer when it has ended.
+func (s *station) begin(args ...string) (*exec.Cmd, *bytes.Buffer) {
+	s.t.Helper()
+	cmd, out := s.command(args...), &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	require.NoError(s.t, cmd.Start())
+	return cmd, out
+}
+
+// awaitLine waits until so many hold and so many wait.
+func (s *station) awaitLine(holders, waiting int64) {
+	s.t.Helper()
+	sem := s.sem(1)
+	require.Eventually(s.t, func() bool {
+		status, err := sem.Status(s.t.Context())
+		return err == nil && status.Holders == holders && status.Waiting == waiting
+	}, 20*time.Second, 5*time.Millisecond, "%d holders, %d waiting", holders, waiting)
+}
+
+func awaitFile(t *testing.T, name string) string {
+	t.Helper()
+	var text []byte
+	require.Eventually(t, func() bool {
+		var err error
+		text, err = os.ReadFile(name)
+		return err == nil && bytes.HasSuffix(text, []byte("\n"))
+	}, 20*time.Second, 5*time.Millisecond, name)
+	return strings.TrimSpace(string(text))
+}
+
+func TestRunExitsLikeItsCommand(t *testing.T) {
+	s := newStation(t)
+	for script, want := range map[string]int{
+		"exit 0":          0,
+		"exit 7":          7,
+		"kill -9 $$":      137,
+		"kill -USR1 $$":   128 + int(syscall.SIGUSR1),
+		"no-such-command": 127,
+	} {
+		out, err := s.command("--limit", "1", "-c", script).Output()
+		assert.Equal(t, want, exitCode(err), script)
+		assert.Empty(t, out)
+	}
+	s.awaitLine(0, 0)
+}
+
+func TestRunCannotExecuteWhatIsNoProgram(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		text string
+		code int
+	}{
+		"noformat":      {"true\n", exitCannotExec},
+		"nointerpreter": {"#!/no/such/interpreter\n", exitNotFound},
+	} {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(c.text), 0o755))
+		out, err := s.command("--limit", "1", "--", file).CombinedOutput()
+		assert.Equal(t, c.code, exitCode(err), "%s", out)
+		assert.Contains(t, string(out), "fairsem: cannot run")
+	}
+	s.awaitLine(0, 0)
+}
+
+func TestRunTellsTheCommandWhatItHolds(t *testing.T) {
+	s := newStation(t)
+	cmd := s.command("--limit", "3", "-w", "2", "-c", `echo "$FAIRSEM_NAME $FAIRSEM_WEIGHT $FAIRSEM_ID $FAIRSEM_TOKEN"`)
+	cmd.Env = append(cmd.Env, "FAIRSEM_NAME=outer")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.Regexp(t, `^n 2 [0-9a-f-]{36}:\d+ [1-9]\d*\n$`, string(out))
+}
+
+func TestRunPassesStandardInputAndOutputUntouched(t *testing.T) {
+	s := newStation(t)
+	data := make([]byte, 1<<20)
+	for i := range data {
+		data[i] = byte(i * 7 >> 3)
+	}
+	cmd := s.command("--limit", "1", "--", "cat")
+	cmd.Stdin = bytes.NewReader(data)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(data, out))
+	assert.Empty(t, stderr.String())
+}
+
+func TestRunGivesUpWhenItIsNotItsTurn(t *testing.T) {
+	s := newStation(t)
+	p, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		code int
+		args []string
+	}{
+		{75, []string{"-n"}},
+		{0, []string{"-n", "-E", "0"}},
+		{99, []string{"--wait", "50ms", "--conflict-exit-code", "99"}},
+		{75, []string{"--wait", "50ms"}},
+	} {
+		out, err := s.command(append(c.args, "--limit", "1", "--", "echo", "ran")...).CombinedOutput()
+		assert.Equal(t, c.code, exitCode(err), "%q: %s", c.args, out)
+		assert.NotContains(t, string(out), "ran")
+		assert.Equal(t, 1, strings.Count(string(out), "\n"), "one line: %s", out)
+	}
+	s.awaitLine(1, 0)
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestRunDoesNotMakeALongLineLonger(t *testing.T) {
+	s := newStation(t)
+	_, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	first, _ := s.begin("--limit", "1", "--", "true")
+	s.awaitLine(1, 1)
+	out, err := s.command("--limit", "1", "--max-queue", "1", "--", "true").CombinedOutput()
+	assert.Equal(t, 75, exitCode(err), "%s", out)
+	require.NoError(t, first.Process.Kill())
+	_ = first.Wait()
+}
+
+func TestASignalWhileWaitingLeavesTheLineAtOnce(t *testing.T) {
+	s := newStation(t)
+	_, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
+		cmd, out := s.begin("--limit", "1", "--", "echo", "ran")
+		s.awaitLine(1, 1)
+		require.NoError(t, cmd.Process.Signal(sig))
+		assert.Equal(t, 128+int(sig), exitCode(cmd.Wait()))
+		assert.Empty(t, out.String())
+		status, err := s.sem(1).Status(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, status.Waiting, "the place in line ended with the process")
+	}
+}
+
+func TestSignalsReachTheWholeGroupOfTheCommand(t *testing.T) {
+	s := newStation(t)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		dir := t.TempDir()
+		script := fmt.Sprintf(`trap 'wait; exit 3' %[1]d; (trap 'echo heard >%[2]s/inner; exit' %[1]d; echo up >%[2]s/up; while :; do sleep 0.01; done) & wait; wait`, int(sig), dir)
+		cmd, out := s.begin("--limit", "1", "--", "bash", "-c", script)
+		awaitFile(t, dir+"/up")
+		require.NoError(t, cmd.Process.Signal(sig))
+		assert.Equal(t, 3, exitCode(cmd.Wait()), "%v: %s", sig, out)
+		assert.Equal(t, "heard", awaitFile(t, dir+"/inner"))
+	}
+	s.awaitLine(0, 0)
+}
+
+func TestNothingOfTheGroupOutlivesARun(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "-c", `(trap "" TERM; echo up >`+dir+`/up; while :; do sleep 0.01; done) & echo $! >`+dir+`/pid; until test -s `+dir+`/up; do sleep 0.01; done; exit 4`)
+	require.Equal(t, 4, exitCode(cmd.Wait()), out)
+	require.ErrorIs(t, syscall.Kill(atoi(t, awaitFile(t, dir+"/pid")), 0), syscall.ESRCH)
+	s.awaitLine(0, 0)
+}
+
+func TestRunsWithALimitOfOneNeverOverlap(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	var all []*exec.Cmd
+	var outs []*bytes.Buffer
+	for range 5 {
+		cmd, out := s.begin("--limit", "1", "-c", `mkdir `+dir+`/x || exit 9; sleep 0.05; rmdir `+dir+`/x`)
+		all, outs = append(all, cmd), append(outs, out)
+	}
+	for i, cmd := range all {
+		assert.NoError(t, cmd.Wait(), outs[i])
+	}
+	s.awaitLine(0, 0)
+}
+
+func TestRunHoldsForTheLeastTime(t *testing.T) {
+	s := newStation(t)
+	began := time.Now()
+	cmd, _ := s.begin("--limit", "1", "--min-hold", "700ms", "-c", "exit 5")
+	assert.Equal(t, 5, exitCode(cmd.Wait()))
+	assert.GreaterOrEqual(t, time.Since(began), 700*time.Millisecond)
+	cmd, _ = s.begin("--limit", "1", "--min-hold", "1h", "-c", "exit 6")
+	s.awaitLine(1, 0)
+	require.Eventually(t, func() bool { // the first may still come before the command has ended
+		return cmd.Process.Signal(syscall.SIGTERM) != nil || errors.Is(syscall.Kill(cmd.Process.Pid, 0), syscall.ESRCH) || isZombie(cmd.Process.Pid)
+	}, 10*time.Second, 20*time.Millisecond)
+	assert.Contains(t, []int{6, 128 + 15}, exitCode(cmd.Wait()))
+	s.awaitLine(0, 0)
+}
+
+const stubborn = `trap "" TERM INT HUP; echo $$ >%s/pid; while :; do sleep 0.01; done`
+
+// seen writes whether a process is alive.
+const seen = `if kill -0 %d 2>%[2]s/err; then echo alive; else echo dead; fi >%[2]s/seen`
+
+// The network of the first is cut while the server goes on, and grants the moment that the lease ends.
+func TestACommandIsDeadBeforeItsLostPermitIsGrantedAgain(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	proxy := redistest.NewProxy(t, s.server.Addr())
+	cmd, out := s.begin("--limit", "1", "--ttl", "2s", "--redis", "redis://"+proxy.Addr(), "-c", fmt.Sprintf(stubborn, dir))
+	pid := atoi(t, awaitFile(t, dir+"/pid"))
+	next, _ := s.begin("--limit", "1", "-c", fmt.Sprintf(seen, pid, dir))
+	s.awaitLine(1, 1)
+	proxy.Hold()
+	assert.Equal(t, "dead", awaitFile(t, dir+"/seen"))
+	assert.NoError(t, next.Wait())
+	assert.Equal(t, exitLost, exitCode(cmd.Wait()), out)
+	assert.Contains(t, out.String(), `fairsem: the permit on "n" was lost`)
+}
+
+func TestACommandIsDeadWhenAServerThatStoodStillGoesOn(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "--ttl", "2s", "-c", fmt.Sprintf(stubborn, dir))
+	pid := atoi(t, awaitFile(t, dir+"/pid"))
+	next, _ := s.begin("--limit", "1", "--ttl", "1m", "-c", fmt.Sprintf(seen, pid, dir))
+	s.awaitLine(1, 1)
+	require.NoError(t, s.server.Pause())
+	assert.Equal(t, exitLost, exitCode(cmd.Wait()), out)
+	require.NoError(t, s.server.Resume())
+	assert.Equal(t, "dead", awaitFile(t, dir+"/seen"))
+	assert.NoError(t, next.Wait())
+}
+
+func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
+	for _, c := range []struct {
+		how  string
+		code int
+		out  string
+	}{
+		{lostTerm, exitLost, "term\nfairsem: the permit"},
+		{lostKill, exitLost, "fairsem: the permit"},
+		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost`},
+	} {
+		t.Run(c.how, func(t *testing.T) {
+			s := newStation(t)
+			dir := t.TempDir()
+			cmd, out := s.begin("--limit", "1", "--on-lost", c.how, "-c",
+				`trap 'echo term; exit 9' TERM; echo up >`+dir+`/up; while ! test -e `+dir+`/stop; do sleep 0.01; done; exit 8`)
+			awaitFile(t, dir+"/up")
+			for holder, err := range s.sem(1).Holders(t.Context()) {
+				require.NoError(t, err)
+				require.NoError(t, s.sem(1).Evict(t.Context(), holder.ID))
+			}
+			if c.how == lostIgnore {
+				s.awaitLine(0, 0)
+				time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(dir+"/stop", nil, 0o644) })
+			}
+			assert.Equal(t, c.code, exitCode(cmd.Wait()), out)
+			assert.Contains(t, out.String(), c.out)
+		})
+	}
+}
+
+func TestAPermitThatCannotBeGivenBackIsOnlyAWarning(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "--ttl", "1m", "-c", `echo up >`+dir+`/up; until test -e `+dir+`/stop; do sleep 0.01; done; exit 3`)
+	awaitFile(t, dir+"/up")
+	require.NoError(t, s.server.Pause())
+	require.NoError(t, os.WriteFile(dir+"/stop", nil, 0o644))
+	assert.Equal(t, 3, exitCode(cmd.Wait()), out)
+	assert.Contains(t, out.String(), "fairsem: warning: the permit was not given back and lapses within 1m0s")
+	require.NoError(t, s.server.Resume())
+}
+
+func TestJSONTellsWhatHappenedOnStandardError(t *testing.T) {
+	s := newStation(t)
+	cmd := s.command("--limit", "1", "--json", "-c", "echo out; exit 3")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	assert.Equal(t, 3, exitCode(err))
+	assert.Equal(t, "out\n", string(out))
+	assert.Regexp(t, `^{"time":"[^"]+","event":"granted","name":"n","id":"[^"]+","token":\d+,"weight":1.*}\n`+
+		`{.*"event":"started",.*"pid":\d+}\n{.*"event":"ended",.*"exit":3}\n{.*"event":"released".*}\n$`, stderr.String())
+}
+
+func atoi(t *testing.T, text string) (n int) {
+	t.Helper()
+	_, err := fmt.Sscan(text, &n)
+	require.NoError(t, err)
+	return n
+}

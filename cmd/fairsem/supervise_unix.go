@@ -1,0 +1,232 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// supervisor looks after the command from its start to the end of its process group.
+type supervisor struct {
+	*runner
+	child *child
+	jobs  chan os.Signal // those of job control
+
+	alive  time.Time        // when the permit was last seen to live
+	lost   bool             // and it was told
+	killAt <-chan time.Time // nil: nobody is to be killed
+}
+
+// hold runs the command and returns when its group is gone and the least time is over.
+func (r *runner) hold() error {
+	granted := time.Now()
+	if r.permit.Context().Err() != nil {
+		return r.lostError()
+	}
+	jobs := make(chan os.Signal, 16)
+	signal.Notify(jobs, heeded(jobControl)...)
+	defer signal.Stop(jobs)
+	c, err := startChild(r.path, r.command, r.environment())
+	if err != nil {
+		return r.startError(err)
+	}
+	r.journal.note(note{Event: "started", PID: c.pid})
+	s := &supervisor{runner: r, child: c, jobs: jobs, alive: granted}
+	code := s.supervise()
+	s.clear()
+	c.takeTerminal()
+	r.journal.note(note{Event: "ended", Exit: &code})
+	if s.lost && r.onLost != lostIgnore {
+		return r.lostError()
+	}
+	s.linger(granted)
+	if code == 0 {
+		return nil
+	}
+	return &failure{code, nil}
+}
+
+func (r *runner) lostError() error {
+	return &failure{exitLost, fmt.Errorf("the permit on %q was lost, so %s was ended", r.name, r.command[0])}
+}
+
+func (r *runner) startError(err error) error {
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
+		return fmt.Errorf("cannot start a process: %w", err)
+	}
+	return cannotStart(r.command[0], err)
+}
+
+// environment is that of this process and what there is to know of the permit.
+func (r *runner) environment() []string {
+	own := [][2]string{
+		{"FAIRSEM_NAME", r.name},
+		{"FAIRSEM_ID", r.permit.ID()},
+		{"FAIRSEM_TOKEN", strconv.FormatInt(r.permit.Token(), 10)},
+		{"FAIRSEM_WEIGHT", strconv.FormatInt(r.weight, 10)},
+	}
+	var env []string
+	for _, e := range os.Environ() {
+		if !isOneOf(own, e) {
+			env = append(env, e)
+		}
+	}
+	for _, v := range own {
+		env = append(env, v[0]+"="+v[1])
+	}
+	return env
+}
+
+func isOneOf(vars [][2]string, entry string) bool {
+	for _, v := range vars {
+		if strings.HasPrefix(entry, v[0]+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+// supervise returns the exit code of the command.
+func (s *supervisor) supervise() int {
+	tick := time.NewTicker(s.ttl / 100)
+	defer tick.Stop()
+	lost := s.permit.Context().Done()
+	for {
+		s.check()
+		select {
+		case state := <-s.child.states:
+			if !state.Stopped() {
+				return codeOf(state)
+			}
+			s.stopped(state.StopSignal())
+		case sig := <-s.signals:
+			s.child.signal(sig)
+		case sig := <-s.jobs:
+			s.job(sig)
+		case <-tick.C:
+		case <-lost:
+			lost = nil
+		case <-s.killAt:
+			s.child.signal(syscall.SIGKILL)
+		}
+	}
+}
+
+func codeOf(state syscall.WaitStatus) int {
+	if state.Signaled() {
+		return exitSignal + int(state.Signal())
+	}
+	return state.ExitStatus()
+}
+
+// job passes on the signals of job control.
+func (s *supervisor) job(sig os.Signal) {
+	s.check() // who was stopped for too long must not let the command go on
+	if sig == syscall.SIGCONT && s.child.usesTerminal {
+		s.child.giveTerminal()
+	}
+	s.child.signal(sig)
+}
+
+// stopped gives the child the terminal if that is what stopped it. Else this job stops like the child,
+// unless somebody stops just the child: that is not to stop the renewal of its permit.
+func (s *supervisor) stopped(by syscall.Signal) {
+	if by == syscall.SIGSTOP {
+		return
+	}
+	if by != syscall.SIGTSTP && s.child.giveTerminal() {
+		s.child.usesTerminal = true
+		s.child.signal(syscall.SIGCONT)
+		return
+	}
+	whom := os.Getpid()
+	if s.child.takeTerminal() {
+		whom = 0 // the terminal would have stopped the others of a pipe too
+	}
+	signal.Reset(syscall.SIGTSTP)
+	_ = syscall.Kill(whom, syscall.SIGTSTP) // returns when somebody has it go on, and jobs has SIGCONT
+	signal.Notify(s.jobs, heeded([]os.Signal{syscall.SIGTSTP})...)
+}
+
+// check sees whether the permit lives. It reads the clock first: the permit did live then.
+func (s *supervisor) check() {
+	now := time.Now()
+	if s.lost {
+		return
+	}
+	if s.permit.Context().Err() == nil {
+		s.alive = now
+		return
+	}
+	s.lost = true
+	s.journal.note(note{Event: "lost"})
+	s.lose()
+}
+
+// lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
+// tenth of the TTL left at least, so that is when the time to KILL counts from, however late this is.
+func (s *supervisor) lose() {
+	left := time.Until(s.alive.Add(s.killAfter))
+	switch {
+	case s.onLost == lostIgnore:
+		s.journal.warn("the permit on %q was lost; %s goes on", s.name, s.command[0])
+	case s.onLost == lostKill || left <= 0:
+		s.child.signal(syscall.SIGKILL)
+	default:
+		s.child.signal(syscall.SIGTERM)
+		s.child.signal(syscall.SIGCONT) // else one that is stopped does not hear of it
+		s.killAt = time.After(left)
+	}
+}
+
+const (
+	groupPoll  = 5 * time.Millisecond
+	groupLimit = 2 * time.Second // for the kernel to end what was killed
+)
+
+// clear ends what the command has left in its group.
+func (s *supervisor) clear() {
+	s.check()
+	if !s.child.groupLives() {
+		return
+	}
+	if s.killAt == nil {
+		s.child.signal(syscall.SIGTERM)
+		s.child.signal(syscall.SIGCONT)
+		s.killAt = time.After(s.killAfter)
+	}
+	var giveUp <-chan time.Time
+	for s.child.groupLives() {
+		select {
+		case <-s.killAt:
+			s.child.signal(syscall.SIGKILL)
+			giveUp = time.After(groupLimit)
+		case <-giveUp:
+			s.journal.warn("something of the process group %d cannot be ended", s.child.pid)
+			return
+		case sig := <-s.signals:
+			s.child.signal(sig)
+		case <-time.After(groupPoll):
+		}
+		s.check()
+	}
+}
+
+// linger holds for the least time, unless a signal or a loss ends it.
+func (s *supervisor) linger(granted time.Time) {
+	if s.minHold == 0 {
+		return
+	}
+	select {
+	case <-time.After(time.Until(granted.Add(s.minHold))):
+	case <-s.signals:
+	case <-s.permit.Context().Done():
+	}
+}
