@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -22,9 +21,4 @@ func TestNoCommandOutlivesARunThatWasKilled(t *testing.T) {
 	began := time.Now()
 	s.awaitLine(0, 0)
 	require.Less(t, time.Since(began), 5*time.Second)
-}
-
-func isZombie(pid int) bool {
-	_, state, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && state == "Z"
 }

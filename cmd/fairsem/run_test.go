@@ -4,12 +4,12 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -52,10 +52,28 @@ func (s *station) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// begin starts a run, whose output is in the returned buffer when it has ended.
-func (s *station) begin(args ...string) (*exec.Cmd, *bytes.Buffer) {
+// output is what a run writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// begin starts a run.
+func (s *station) begin(args ...string) (*exec.Cmd, *output) {
 	s.t.Helper()
-	cmd, out := s.command(args...), &bytes.Buffer{}
+	cmd, out := s.command(args...), &output{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(s.t, cmd.Start())
 	return cmd, out
@@ -219,7 +237,7 @@ func TestRunsWithALimitOfOneNeverOverlap(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	var all []*exec.Cmd
-	var outs []*bytes.Buffer
+	var outs []*output
 	for range 5 {
 		cmd, out := s.begin("--limit", "1", "-c", `mkdir `+dir+`/x || exit 9; sleep 0.05; rmdir `+dir+`/x`)
 		all, outs = append(all, cmd), append(outs, out)
@@ -236,12 +254,11 @@ func TestRunHoldsForTheLeastTime(t *testing.T) {
 	cmd, _ := s.begin("--limit", "1", "--min-hold", "700ms", "-c", "exit 5")
 	assert.Equal(t, 5, exitCode(cmd.Wait()))
 	assert.GreaterOrEqual(t, time.Since(began), 700*time.Millisecond)
-	cmd, _ = s.begin("--limit", "1", "--min-hold", "1h", "-c", "exit 6")
+	cmd, out := s.begin("--limit", "1", "--min-hold", "1h", "--json", "-c", "exit 6")
 	s.awaitLine(1, 0)
-	require.Eventually(t, func() bool { // the first may still come before the command has ended
-		return cmd.Process.Signal(syscall.SIGTERM) != nil || errors.Is(syscall.Kill(cmd.Process.Pid, 0), syscall.ESRCH) || isZombie(cmd.Process.Pid)
-	}, 10*time.Second, 20*time.Millisecond)
-	assert.Contains(t, []int{6, 128 + 15}, exitCode(cmd.Wait()))
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"event":"ended"`) }, 20*time.Second, 5*time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 6, exitCode(cmd.Wait()))
 	s.awaitLine(0, 0)
 }
 

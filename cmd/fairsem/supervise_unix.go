@@ -150,9 +150,9 @@ func (s *supervisor) stopped(by syscall.Signal) {
 	if s.child.takeTerminal() {
 		whom = 0 // the terminal would have stopped the others of a pipe too
 	}
-	signal.Reset(syscall.SIGTSTP)
-	_ = syscall.Kill(whom, syscall.SIGTSTP) // returns when somebody has it go on, and jobs has SIGCONT
-	signal.Notify(s.jobs, heeded([]os.Signal{syscall.SIGTSTP})...)
+	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, this stops nobody who has no
+	// shell to have them go on. It returns when somebody does, and jobs has SIGCONT.
+	_ = syscall.Kill(whom, syscall.SIGTTIN)
 }
 
 // check sees whether the permit lives. It reads the clock first: the permit did live then.

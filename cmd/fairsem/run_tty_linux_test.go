@@ -1,0 +1,217 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// screen is a terminal and what was written to it.
+type screen struct {
+	output
+	t    *testing.T
+	keys *os.File
+}
+
+// onTerminal starts a command that leads a session with a terminal of its own.
+func onTerminal(t *testing.T, cmd *exec.Cmd) *screen {
+	t.Helper()
+	cmd.Env = append(cmd.Env, "TERM=xterm", "PS1=ready> ")
+	keys, err := pty.Start(cmd)
+	require.NoError(t, err)
+	s := &screen{t: t, keys: keys}
+	go func() { _, _ = io.Copy(s, keys) }() // ends when nobody has the terminal any more; nobody waits for it
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // the others of its session get a hangup
+		_ = keys.Close()
+	})
+	return s
+}
+
+func (s *screen) press(keys string) {
+	s.t.Helper()
+	_, err := s.keys.WriteString(keys)
+	require.NoError(s.t, err)
+}
+
+// await waits until the text of the screen contains want, and forgets all up to it.
+func (s *screen) await(want string) {
+	s.t.Helper()
+	ok := assert.Eventually(s.t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, after, found := strings.Cut(s.text.String(), want)
+		if found {
+			s.text.Reset()
+			s.text.WriteString(after)
+		}
+		return found
+	}, 20*time.Second, 5*time.Millisecond)
+	require.True(s.t, ok, "no %q in %q", want, s)
+}
+
+func TestACommandHasTheTerminalAndCtrlCReachesIt(t *testing.T) {
+	s := newStation(t)
+	cmd := s.command("--limit", "1", "-c", `trap 'echo caught; exit 5' INT; read line; echo "got $line"; while :; do sleep 0.01; done`)
+	tty := onTerminal(t, cmd)
+	s.awaitLine(1, 0)
+	tty.press("hello\n")
+	tty.await("got hello")
+	tty.press("\x03")
+	tty.await("caught")
+	assert.Equal(t, 5, exitCode(cmd.Wait()))
+}
+
+func TestCtrlCEndsWhoWaitsOnATerminalAndClearsTheStatusLine(t *testing.T) {
+	s := newStation(t)
+	_, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	first, _ := s.begin("--limit", "1", "--", "true")
+	s.awaitLine(1, 1)
+	cmd := s.command("--limit", "1", "--", "echo", "ran")
+	tty := onTerminal(t, cmd)
+	tty.await("position 2 of 2, 1/1 in use, ")
+	require.NoError(t, first.Process.Signal(os.Interrupt))
+	_ = first.Wait()
+	tty.await("\rposition 1 of 1, 1/1 in use, ")
+	tty.press("\x03")
+	assert.Equal(t, 130, exitCode(cmd.Wait()))
+	tty.await("\r     ")
+	require.Eventually(t, func() bool { return strings.HasSuffix(tty.String(), " \r") }, 5*time.Second, 5*time.Millisecond, "%q", tty)
+}
+
+// shell is an interactive shell on a terminal, with job control.
+func (s *station) shell() *screen {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), "bash", "--norc", "--noprofile", "-i")
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
+	sh := onTerminal(s.t, cmd)
+	sh.await("ready> ")
+	return sh
+}
+
+func TestCtrlZStopsTheJobAndFgHasItGoOn(t *testing.T) {
+	s := newStation(t)
+	sh := s.shell()
+	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'read a; echo "first $a"; read b; echo "second $b"; exit 6'` + "\n")
+	s.awaitLine(1, 0)
+	sh.press("one\n")
+	sh.await("first one")
+	for range 2 {
+		sh.press("\x1a")
+		sh.await("Stopped")
+		sh.await("ready> ")
+		sh.press("fg\n")
+		sh.await("fairsem run") // the shell says what it has go on
+	}
+	sh.press("two\n")
+	sh.await("second two")
+	sh.await("ready> ")
+	sh.press("echo code=$?\n")
+	sh.await("code=6")
+}
+
+func TestAJobInTheBackgroundGetsTheTerminalWithFg(t *testing.T) {
+	s := newStation(t)
+	sh := s.shell()
+	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'read a; echo "got $a"' &` + "\n")
+	sh.await("ready> ")
+	s.awaitLine(1, 0)
+	require.Eventually(t, func() bool {
+		sh.press("\n")
+		return strings.Contains(sh.String(), "Stopped")
+	}, 20*time.Second, 50*time.Millisecond)
+	sh.press("fg\n")
+	sh.await("fairsem run")
+	sh.press("it\n")
+	sh.await("got it")
+	sh.await("ready> ")
+}
+
+// Who reads from the command reads the keys too: less, for one.
+func TestACommandInAPipeLeavesTheTerminalToTheOtherUntilItAsks(t *testing.T) {
+	s := newStation(t)
+	sh := s.shell()
+	dir := t.TempDir()
+	sh.press(`fairsem run n --limit 1 -c 'echo up >` + dir + `/up; until test -e ` + dir + `/go; do sleep 0.01; done; read x; echo "$x!"' | { read k </dev/tty; echo "key $k"; cat; }` + "\n")
+	awaitFile(t, dir+"/up")
+	sh.press("mine\n")
+	sh.await("key mine")
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
+	sh.press("yours\n")
+	sh.await("yours!")
+	sh.await("ready> ")
+}
+
+func TestAnInteractiveShellRunsUnderAPermit(t *testing.T) {
+	s := newStation(t)
+	sh := s.shell()
+	sh.press("fairsem run n --limit 1 -- bash --norc --noprofile -i\n")
+	s.awaitLine(1, 0)
+	sh.await("ready> ")
+	sh.press("echo here; sleep 100\n")
+	sh.await("here\r\n") // what the shell reads as a line is not yet the job's
+	sh.press("\x1a")
+	sh.await("Stopped")
+	sh.await("ready> ")
+	sh.press("kill -9 %1\n")
+	sh.await("ready> ")
+	sh.press("wait\n")
+	sh.await("ready> ")
+	sh.press("exit 7\n")
+	sh.await("ready> ")
+	sh.press("echo code=$?\n")
+	sh.await("code=7")
+	s.awaitLine(0, 0)
+}
+
+// A job that was stopped for longer than its TTL has no permit, and its command must not go on.
+func TestAJobThatWasStoppedTooLongDoesNotGoOn(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	sh := s.shell()
+	sh.press(`fairsem run n --limit 1 --ttl 1s -c 'trap "echo on >` + dir + `/on" CONT TERM; echo up >` + dir + `/up; while :; do sleep 0.01; done'` + "\n")
+	awaitFile(t, dir+"/up")
+	sh.press("\x1a")
+	sh.await("Stopped")
+	p, err := s.sem(1).Acquire(t.Context(), 1) // once the lease has ended
+	require.NoError(t, err)
+	sh.press("fg\n")
+	sh.await("was lost")
+	sh.await("ready> ")
+	sh.press("echo code=$?\n")
+	sh.await("code=76")
+	assert.NoFileExists(t, dir+"/on")
+	require.NoError(t, p.Release(t.Context()))
+}
+
+// Whoever stops just the command, not the job, does not stop the renewal.
+func TestACommandThatIsStoppedAloneKeepsItsPermit(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "--ttl", "500ms", "-c", `echo $$ >`+dir+`/pid; until test -e `+dir+`/go; do sleep 0.01; done; exit 4`)
+	pid := atoi(t, awaitFile(t, dir+"/pid"))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	holders := func() (ids []string) {
+		for h, err := range s.sem(1).Holders(t.Context()) {
+			require.NoError(t, err)
+			ids = append(ids, h.ID)
+		}
+		return ids
+	}
+	first := holders()
+	for began := time.Now(); time.Since(began) < time.Second; {
+		require.Equal(t, first, holders())
+	}
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	assert.Equal(t, 4, exitCode(cmd.Wait()), out)
+}
