@@ -268,6 +268,9 @@ func (r reply) String() string {
 	if r.next >= 0 {
 		out = append(out, "next "+seconds(r.next))
 	}
+	if r.room > 0 {
+		out = append(out, fmt.Sprint("room ", r.room))
+	}
 	return strings.Join(out, ", ")
 }
 
