@@ -65,8 +65,13 @@ type Options struct {
 	// Label is what operators see beside a permit, "<hostname>:<pid>" if empty.
 	Label string
 
-	// Logger gets what cannot be returned from a call, in no certain order. Nil: nobody does.
-	Logger *slog.Logger
+	// Logger gets a record of each [Event], which see for messages and levels: what cannot be returned
+	// from a call at Warn and Info, the rest at Debug. Its handler is called as an [Observer] is, and
+	// before it; only Enabled is called by everybody who asks for a permit. Nil: nobody is told.
+	Logger *slog.Logger `json:"-"`
+
+	// Observer gets each [Event] itself. Nil: nobody does, and it costs nothing.
+	Observer Observer `json:"-"`
 
 	// WaitReplicas is how many replicas must have acknowledged a grant, or a renewal, before it counts
 	// here: permits then survive the failover to such a replica. While fewer answer, nothing is granted.
@@ -92,13 +97,13 @@ type Client struct {
 	keyspace keyspace
 	ttl      time.Duration
 	label    string
-	log      *slog.Logger
 	cluster  bool
 	grace    time.Duration
 	replicas int
 
 	shared   *lane // for all names, but in a cluster
 	crew     *crew
+	events   *events // nil: nobody wants to be told any
 	keeper   *keeper
 	wake     *wake
 	declared *declarations
@@ -124,7 +129,6 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		keyspace: keyspace{prefix: opts.Prefix, clientID: uuid.NewString()},
 		ttl:      opts.TTL,
 		label:    opts.Label,
-		log:      opts.Logger,
 		cluster:  cluster,
 		grace:    opts.Grace,
 		replicas: opts.WaitReplicas,
@@ -134,6 +138,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		views:    make(map[string]*view),
 	}
 	c.broken.Store(int64(time.Since(start) - maxTTL)) // long ago
+	c.events = newEvents(opts.Observer, opts.Logger, c.crew)
 	c.shared = c.newLane("")
 	c.wake = newWake(c)
 	return c, nil
@@ -183,9 +188,6 @@ func (o Options) withDefaults() Options {
 	if o.Label == "" {
 		host, _ := os.Hostname() // a machine without a name is ":pid"
 		o.Label = fmt.Sprintf("%s:%d", host, os.Getpid())
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
 }
@@ -322,6 +324,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, e
 	if err := s.check(ctx, n, op); err != nil {
 		return nil, err
 	}
+	if s.client.events.begin() {
+		defer s.client.events.end()
+	}
 	asked := time.Now()
 	for {
 		t, err := s.client.ask(ctx, s, n, wait, asked)
@@ -331,8 +336,12 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, e
 		switch {
 		case err == nil:
 			return t.permit, nil
-		case !errors.Is(err, errGone):
-			return nil, wrap(op, s.name, err)
+		case errors.Is(err, errGone):
+			s.client.events.placeLost(t)
+		default:
+			err = wrap(op, s.name, err)
+			s.client.events.notAcquired(s.name, t, err)
+			return nil, err
 		}
 	}
 }
@@ -351,7 +360,7 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	return wrap(op, s.name, ctx.Err())
 }
 
-// ask opens a ticket.
+// ask opens a ticket. The error is [ErrClosed]; there is a ticket all the same, which nobody has heard of.
 func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, asked time.Time) (*ticket, error) {
 	t := &ticket{
 		seq:       c.lastSeq.Add(1),
@@ -359,6 +368,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		terms:     terms{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
 		limit:     s.limit,
 		noRefresh: s.opts.NoRefresh,
+		watched:   c.events.wants(ctx),
 		asked:     asked,
 		values:    ctx,
 		settled:   make(chan struct{}),
@@ -371,7 +381,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 	for {
 		v, err := c.view(s.name)
 		if err != nil {
-			return nil, err
+			return t, err
 		}
 		if v.open(t) {
 			c.announce(asked)
@@ -456,11 +466,6 @@ func (c *Client) woken(name string, epoch int64, grants []grant) {
 	}
 }
 
-// report writes to the user's logger, which may take its time: nobody waits for it but Close.
-func (c *Client) report(level slog.Level, message string, args ...any) {
-	c.crew.launch(func() { c.log.Log(background, level, message, args...) })
-}
-
 // announce keeps the label of this process in Redis while it has tickets. It is sent along with
 // something else, and nobody waits for it: a label is only for people to read.
 func (c *Client) announce(now time.Time) {
@@ -491,7 +496,8 @@ const closeGrace = 5 * time.Second
 //
 // The error is [ErrUnavailable] if Redis has not confirmed all of it within 5 s; the rest comes back
 // by itself when it lapses. Close returns when go-redis does too: where Redis is silent, that can take
-// as long as its read timeout beyond the 5 s. Later calls do nothing and return nil.
+// as long as its read timeout beyond the 5 s. It waits for the observer and the logger, which are told
+// everything before it returns. Later calls do nothing and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -509,6 +515,7 @@ func (c *Client) Close() error {
 	for _, v := range views {
 		v.abandon()
 	}
+	c.events.close()
 	return err
 }
 

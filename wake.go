@@ -3,7 +3,6 @@ package fairsem
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 type wake struct {
 	client  *Client
 	channel string
+	outage  outage
 
 	ctx     context.Context // ends at close
 	cancel  context.CancelFunc
@@ -49,6 +49,7 @@ func newWake(c *Client) *wake {
 		channel: c.keyspace.wakePrefix() + c.keyspace.clientID,
 		stopped: make(chan struct{}),
 	}
+	w.outage = outage{events: c.events, channel: w.channel}
 	w.ctx, w.cancel = context.WithCancel(background)
 	return w
 }
@@ -87,11 +88,11 @@ func (w *wake) run() {
 		began := time.Now()
 		err := w.listen()
 		if w.lastHeard().After(began) { // else it is the same trouble as before
-			w.client.report(slog.LevelWarn, "fairsem: subscription lost", "channel", w.channel, "error", err)
 			w.client.noteBreak()
 			w.client.doubt()
 			pause = firstPause
 		}
+		w.failed(err)
 		_ = sleep(w.ctx, pause) // its end is the loop's
 	}
 }
@@ -150,12 +151,20 @@ func (w *wake) lastHeard() time.Time {
 	return w.heard
 }
 
+// failed tells of the first failure after the subscription stood, or ever. Its end at close is none.
+func (w *wake) failed(err error) {
+	if w.ctx.Err() == nil {
+		w.outage.begin(w.lastHeard(), err)
+	}
+}
+
 func (w *wake) handle(message any) {
 	w.mu.Lock()
 	w.heard = time.Now()
 	w.mu.Unlock()
 	switch m := message.(type) {
 	case *redis.Subscription:
+		w.outage.end()
 		w.client.gap()   // what was published before it, nobody has heard
 		w.client.doubt() // nor was it to be seen whether the server stayed the same
 	case *redis.Message:
@@ -184,6 +193,7 @@ func (w *wake) judge(sub *redis.PubSub, since time.Time) {
 	w.doubted = nil
 	w.mu.Unlock()
 	if deaf {
+		w.failed(errDeaf)
 		_ = sub.Close() // listen returns, run subscribes again
 	}
 }
