@@ -37,7 +37,7 @@ var errNoAnswer = errors.New("no answer in time")
 type job struct {
 	view   *view
 	script *script
-	limit  int64         // that is declared
+	quota  quota         // that is declared
 	terms  terms         // of an acquire
 	lease  time.Duration // of a refresh; of a release that leaves tombstones
 }
@@ -100,7 +100,7 @@ func (l *lane) add(j job, tickets ...*ticket) {
 
 // takes reports whether the call for j, an acquire, can release what other is to release.
 func (j job) takes(other job) bool {
-	return j.script == acquireScript && other.script == releaseScript && other.lease == 0 && j.limit == other.limit
+	return j.script == acquireScript && other.script == releaseScript && other.lease == 0 && j.quota == other.quota
 }
 
 // openLocked returns the parcel for a job that has room, a new one if need be.
@@ -240,7 +240,7 @@ func (p *parcel) board(now time.Time) bool {
 	if len(p.back) > 0 {
 		p.back, _ = v.board(releaseScript, p.back, now)
 		if len(p.tickets) == 0 {
-			p.job = job{view: v, script: releaseScript, limit: p.job.limit}
+			p.job = job{view: v, script: releaseScript, quota: p.job.quota}
 			p.tickets, p.back = p.back, nil
 		}
 	}
@@ -390,7 +390,7 @@ func (b *batch) exchange() []response {
 // call returns the script call of a job.
 func (p *parcel) call() call {
 	v, j := p.job.view, p.job
-	d := v.client.declared.declare(v.name, j.limit)
+	d := v.client.declared.declare(v.name, j.quota)
 	d.grace = v.client.graceNow()
 	switch j.script {
 	case acquireScript:

@@ -140,7 +140,7 @@ func (f *flight) grantAll(first int64) {
 }
 
 func (f *flight) grant(i int, token int64, n int) {
-	reply := []int64{1, -1, 0, 1}
+	reply := []int64{1, -1, 0, 1, 0}
 	for j := range n {
 		reply = append(reply, int64(stateHeld), token+int64(j))
 	}
@@ -174,7 +174,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 // asks opens tickets on a name.
 func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 	for range n {
-		s := &Semaphore{client: c, name: name, limit: 5, opts: o}
+		s := &Semaphore{client: c, name: name, quota: quota{limit: 5}, opts: o}
 		t, err := c.ask(background, s, 1, true, time.Now())
 		if err != nil {
 			panic(err) // the client is open
@@ -297,9 +297,9 @@ func TestOnlyEqualJobsShareACall(t *testing.T) {
 		for _, o := range []CallOptions{{}, {TTL: time.Minute, NoRefresh: true}, {MaxQueue: 1}, {MaxQueue: 2}, {HeadStart: time.Second}} {
 			asks(c, "c", 1, o)
 		}
-		other, err := c.ask(background, &Semaphore{client: c, name: "c", limit: 6}, 1, true, time.Now())
+		other, err := c.ask(background, &Semaphore{client: c, name: "c", quota: quota{limit: 6}}, 1, true, time.Now())
 		require.NoError(t, err)
-		try, err := c.ask(background, &Semaphore{client: c, name: "c", limit: 5}, 1, false, time.Now())
+		try, err := c.ask(background, &Semaphore{client: c, name: "c", quota: quota{limit: 5}}, 1, false, time.Now())
 		require.NoError(t, err)
 		want = append(want, fmt.Sprintf("acquire c: %d", other.seq), fmt.Sprintf("acquire c: %d", try.seq))
 		first.grantAll(10)
@@ -330,7 +330,7 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 		ask := func(n int) { asked = append(asked, asks(c, "a", n, CallOptions{})...) }
 
 		f := w.atOnce(c, func() { leave(0); ask(2); leave(1) }, "acquire a: 8 9 -3 -4")
-		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
+		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, 0, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
 		f.end <- nil
 		<-held[0].left
 		<-held[1].left
@@ -351,7 +351,7 @@ func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
-		other := &Semaphore{client: c, name: "a", limit: 6}
+		other := &Semaphore{client: c, name: "a", quota: quota{limit: 6}}
 		f := w.atOnce(c, func() {
 			asks(c, "b", 1, CallOptions{})
 			held.view.leave(held)
@@ -420,7 +420,7 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 				if content == "acquire a: 4" {
 					again.grant(i, 20, 1)
 				} else {
-					again.cmds[i].(numbers).SetVal([]int64{1, -1, 0, 1, int64(stateGone), 0})
+					again.cmds[i].(numbers).SetVal([]int64{1, -1, 0, 1, 0, int64(stateGone), 0})
 				}
 			}
 			again.end <- nil
@@ -563,7 +563,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		answers := make(chan response, 1)
 		go func() { // ends with the answer
-			r, err := c.query(t.Context(), "a", c.keyspace.status("a", 1))
+			r, err := c.query(t.Context(), "a", c.keyspace.status("a", quota{limit: 1}))
 			assert.NoError(t, err)
 			answers <- r
 		}()

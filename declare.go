@@ -19,7 +19,7 @@ type declarations struct {
 // handle is what a Semaphore is made with.
 type handle struct {
 	name  string
-	limit int64
+	quota quota
 }
 
 // firstUse is when a handle was first used: on the clock of this process, and, as soon as Redis has
@@ -33,10 +33,10 @@ type firstUse struct {
 const rememberedDeclarations = 1 << 14
 
 // declare returns what to send of a handle.
-func (d *declarations) declare(name string, limit int64) declaration {
+func (d *declarations) declare(name string, q quota) declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := handle{name, limit}
+	h := handle{name, q}
 	use, known := d.findLocked(h)
 	if !known {
 		use.here = d.began
@@ -46,16 +46,16 @@ func (d *declarations) declare(name string, limit int64) declaration {
 		d.rememberLocked(h, use)
 	}
 	if use.server != 0 {
-		return declaration{limit: limit, since: use.server}
+		return declaration{quota: q, since: use.server}
 	}
-	return declaration{limit: limit, since: -time.Since(use.here).Microseconds()}
+	return declaration{quota: q, since: -time.Since(use.here).Microseconds()}
 }
 
 // learn takes the server's time of a first use.
-func (d *declarations) learn(name string, limit, server int64) {
+func (d *declarations) learn(name string, q quota, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := handle{name, limit}
+	h := handle{name, q}
 	if use, known := d.findLocked(h); known && use.server == 0 {
 		use.server = server
 		d.rememberLocked(h, use)

@@ -12,6 +12,9 @@
 //	defer permit.Release(ctx)
 //	call(permit.Context()) // ends when the permit may no longer be relied on
 //
+// [Client.Mutex] and [Client.RWMutex] are locks made of a semaphore: what is said of permits here holds
+// for locks.
+//
 // # What is not promised
 //
 // A permit is a lease. The context of a permit ends before Redis can let the next one in, but a
@@ -57,7 +60,7 @@
 //	fairsem:{name}:timeout  zset    permit id -> deadline in ms: all of these
 //	fairsem:{name}:counter  string  the last number given out
 //	fairsem:{name}:weight   hash    permit id -> weight, where it is not 1
-//	fairsem:{name}:meta     hash    layout version, limit, when the keys expire, epoch
+//	fairsem:{name}:meta     hash    layout version, limits, when the keys expire, epoch
 //
 // and one for each process, fairsem:client:<client id>, its label. They are changed by scripts only.
 // Each begins by removing whose deadline has passed and ends by promoting the head of the line while it
@@ -82,6 +85,19 @@
 // that process know. An id whose fate is unknown, because an answer was lost, is asked for again with
 // the same id: scripts are idempotent. When such an id is given up, a tombstone keeps its place for a
 // TTL, so that a copy of the question that is still on its way finds it gone.
+//
+// # Limits in time
+//
+// A [Limiter] is the same engine with one rule more: a grant is never given back, and lapses a window after
+// it was made, by its deadline, like a lease that nobody renews. So whoever waits need not be woken by
+// anybody: with each answer it hears when its turn comes, and looks then. Deadlines are whole milliseconds
+// and round up, so a window is never too short, and up to a millisecond too long.
+//
+// # Limits by hand
+//
+// [Semaphore.Resize] writes a limit beside the declared one, which stands above it until [Semaphore.Unpin].
+// [Semaphore.Evict] removes an id but for its deadline: its process, which a message tells to ask at once,
+// finds that it did not lapse.
 //
 // # Loss of state
 //

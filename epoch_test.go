@@ -47,7 +47,7 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 		seed:  "timeout me:1=20s me:2=20s | counter 5" + meta,
 		ids:   []string{"me:1", "me:2"},
 		call:  restoring(4, 1, 10),
-		reply: "gone, gone",
+		reply: "evicted, evicted",
 		state: "timeout me:1=20s me:2=20s | counter 11" + meta,
 	}, {
 		name:  "nor twice: who is there keeps its number, and is renewed",
@@ -88,7 +88,7 @@ func TestNewNameOnAnOldServerIsServedAtOnceUnlessAConnectionBroke(t *testing.T) 
 	t.Parallel()
 	l := newLab(t, realRedis(t))
 	for want, grace := range map[state]time.Duration{stateHeld: -time.Second, stateEarly: time.Second} {
-		d := declaration{1, usedNow, grace}
+		d := declaration{quota{limit: 1}, usedNow, grace}
 		r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:1")), 1)
 		assert.Equal(t, want, r.results[0].state)
 		epoch, quiet := l.epochOf()
@@ -102,7 +102,7 @@ func TestNewNameOnAnOldServerIsServedAtOnceUnlessAConnectionBroke(t *testing.T) 
 func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, realRedis(t))
-	d := declaration{1, usedNow, time.Hour}
+	d := declaration{quota{limit: 1}, usedNow, time.Hour}
 	r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:1")), 1)
 	assert.Equal(t, stateEarly, r.results[0].state)
 	_, quiet := l.epochOf()
@@ -138,7 +138,7 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 			l := newLab(t, rdb)
 			l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=80s")
 			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", c.server).Err())
-			d := declaration{3, 7, c.grace}
+			d := declaration{quota{limit: 3}, 7, c.grace}
 			r := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
 			assert.Equal(t, stateHeld, r.results[0].state, "who is there stays")
 			assert.Equal(t, c.begins, r.epoch != seededEpoch)
@@ -177,7 +177,7 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 func TestRefreshOfALostNameBeginsTheGrace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, realRedis(t))
-	d := declaration{3, 7, time.Second}
+	d := declaration{quota{limit: 3}, 7, time.Second}
 	r := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
 	assert.Equal(t, stateGone, r.results[0].state)
 	_, quiet := l.epochOf()

@@ -28,6 +28,8 @@ func (m *metrics) observe(event fairsem.Event) {
 		m.holding.Add(1)
 		m.granted.Add(1)
 		m.waited.Add(int64(e.Waited))
+	case fairsem.Allowed:
+		m.leaveLine(e.Queued)
 	case fairsem.NotAcquired:
 		m.leaveLine(e.Queued)
 		if errors.Is(e.Err, fairsem.ErrNotAcquired) {

@@ -201,7 +201,7 @@ func TestReadmeExampleIsTheTestedExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(readme), -1)
-	require.Len(t, blocks, 1, "blocks of Go in README.md")
+	require.NotEmpty(t, blocks, "blocks of Go in README.md")
 
 	source, err := os.ReadFile("readme_test.go")
 	require.NoError(t, err)

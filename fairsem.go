@@ -19,7 +19,8 @@ import (
 
 // Errors, to be tested for with [errors.Is]. What is returned names the semaphore and the cause.
 var (
-	// ErrNotAcquired: TryAcquire found no room, or somebody waiting. Nothing is left in Redis.
+	// ErrNotAcquired: a call that does not wait, such as TryAcquire or TryLock, found no room, or somebody
+	// waiting. Nothing is left in Redis.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
 	// ErrQueueFull: as many as CallOptions.MaxQueue allows wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")
@@ -27,6 +28,10 @@ var (
 	ErrExceedsLimit = errors.New("fairsem: weight exceeds the limit")
 	// ErrLost: the permit lapsed, or could not be confirmed in time. Somebody else may have its units.
 	ErrLost = errors.New("fairsem: permit lost")
+	// ErrEvicted: somebody took the permit, or the place in line, away: see [Semaphore.Evict].
+	ErrEvicted = errors.New("fairsem: evicted")
+	// ErrNotFound: there is no permit and no place in line of that id.
+	ErrNotFound = errors.New("fairsem: not found")
 	// ErrReleased is the cause of a permit's context after Release.
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
@@ -36,6 +41,9 @@ var (
 	// ErrInvalid: an argument that can never work. Nothing was sent.
 	ErrInvalid = errors.New("fairsem: invalid argument")
 )
+
+// errTaken is how the permit of an evicted holder ends.
+var errTaken = fmt.Errorf("%w: %w", ErrLost, ErrEvicted)
 
 // errGone: Redis knows nothing of a ticket that was not released; its lease lapsed while this
 // process or Redis stood still. Acquire asks again.
@@ -208,7 +216,7 @@ func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
 	if limit < 1 || limit > maxUnits {
 		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between 1 and %d", ErrInvalid, limit, int64(maxUnits)))
 	}
-	return &Semaphore{client: c, name: name, limit: limit}, nil
+	return &Semaphore{client: c, name: name, quota: quota{limit: limit}}, nil
 }
 
 func checkName(name string) error {
@@ -227,7 +235,7 @@ func checkName(name string) error {
 type Semaphore struct {
 	client *Client
 	name   string
-	limit  int64
+	quota  quota
 	opts   CallOptions
 }
 
@@ -287,24 +295,29 @@ func (s *Semaphore) Name() string { return s.name }
 // or what Redis said that trying again cannot heal, such as a missing right. After any error the
 // caller has nothing, and what Redis may still have lapses within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
-	return s.acquire(ctx, n, true)
+	return s.acquire(ctx, "acquire", n, true)
 }
 
 // TryAcquire is Acquire without waiting in line: if n units are not free, or if anybody waits for
 // some, it returns [ErrNotAcquired]. It waits for Redis to say so, for as long as ctx allows.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
-	return s.acquire(ctx, n, false)
+	return s.acquire(ctx, "try-acquire", n, false)
 }
 
 // Do runs fn while it holds n units. The context of fn has the values of ctx, and ends with ctx or
 // with the permit, whichever is first; see [context.Cause] for which. The units are given back when
 // fn returns or panics. The result joins the errors of fn and of the release, so it is [ErrLost]
 // when the permit was lost while fn ran.
-func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) error) (err error) {
+func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) error) error {
+	return s.do(ctx, "do", n, fn)
+}
+
+// do is Do for a caller that calls it op.
+func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.Context) error) (err error) {
 	if fn == nil {
-		return wrap("do", s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
+		return wrap(op, s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
 	}
-	p, err := s.Acquire(ctx, n)
+	p, err := s.acquire(ctx, op, n, true)
 	if err != nil {
 		return err
 	}
@@ -316,11 +329,18 @@ func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) er
 	return fn(inner)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, error) {
-	op := "acquire"
-	if !wait {
-		op = "try-acquire"
+// acquire is Acquire, or without wait TryAcquire, for a caller that calls it op.
+func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) (*Permit, error) {
+	t, err := s.obtain(ctx, op, n, wait)
+	if err != nil {
+		return nil, err
 	}
+	return t.permit, nil
+}
+
+// obtain returns a ticket that has its permit or, beside the error, the one that was not granted, if
+// there was any.
+func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (*ticket, error) {
 	if err := s.check(ctx, n, op); err != nil {
 		return nil, err
 	}
@@ -335,13 +355,13 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, wait bool) (*Permit, e
 		}
 		switch {
 		case err == nil:
-			return t.permit, nil
+			return t, nil
 		case errors.Is(err, errGone):
 			s.client.events.placeLost(t)
 		default:
 			err = wrap(op, s.name, err)
 			s.client.events.notAcquired(s.name, t, err)
-			return nil, err
+			return t, err
 		}
 	}
 }
@@ -366,7 +386,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		seq:       c.lastSeq.Add(1),
 		weight:    n,
 		terms:     terms{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
-		limit:     s.limit,
+		quota:     s.quota,
 		noRefresh: s.opts.NoRefresh,
 		watched:   c.events.wants(ctx),
 		asked:     asked,
@@ -571,6 +591,7 @@ func (e *opError) Unwrap() error { return e.err }
 // advice is what to do about errors of Redis that trying again cannot heal, by how they begin.
 var advice = map[string]string{
 	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
+	"FAIRSEMKIND":                         "a Limiter and a Semaphore need names of their own",
 	"FAIRSEMLAYOUT":                       "another process uses a later version of this package: upgrade this one",
 	"NOPERM":                              rightsAdvice,
 	"ACL failure in script":               rightsAdvice,

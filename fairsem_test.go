@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -20,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemtest"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -31,7 +31,6 @@ func TestMain(m *testing.M) {
 	}
 	redis.SetLogger(&logging.VoidLogger{}) // sentinel clients tell of every connection
 	code := redistest.Main(m)
-	sharedMiniredis().Close()
 	if code == 0 {
 		// go-redis tries a server that is gone for up to a second after its client was closed.
 		dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
@@ -47,6 +46,9 @@ func TestMain(m *testing.M) {
 type backend struct {
 	name string
 	dial func(t testing.TB) redis.UniversalClient // a connection pool of its own, as another process has
+
+	// Where each world has a server of its own, this starts it and returns dial.
+	serve func(t testing.TB) func(testing.TB) redis.UniversalClient
 
 	// To look from outside needs more rights than the library has here, and nothing it tries may be denied. nil: dial.
 	admin func(t testing.TB) redis.UniversalClient
@@ -65,19 +67,11 @@ var backends = []backend{
 			MasterName: redistest.PrimaryName, SentinelAddrs: redistest.SharedSentinel(t).Addrs(),
 		})
 	}},
-	{name: "miniredis", dial: func(testing.TB) redis.UniversalClient {
-		return redis.NewClient(&redis.Options{Addr: sharedMiniredis().Addr()})
+	{name: "miniredis", serve: func(t testing.TB) func(testing.TB) redis.UniversalClient {
+		server := fairsemtest.NewServer(t)
+		return func(testing.TB) redis.UniversalClient { return server.Redis() }
 	}},
 }
-
-var sharedMiniredis = sync.OnceValue(func() *miniredis.Miniredis {
-	m := miniredis.NewMiniRedis()
-	if err := m.Start(); err != nil {
-		panic(err)
-	}
-	m.ClockTTL(true)
-	return m
-})
 
 func addrs(servers []*redistest.Server) []string {
 	var all []string
@@ -127,6 +121,9 @@ func newWorld(t *testing.T, dial func(t testing.TB) redis.UniversalClient) *worl
 
 func (b backend) newWorld(t *testing.T) *world {
 	t.Helper()
+	if b.serve != nil {
+		b.dial = b.serve(t)
+	}
 	w := &world{t: t, dial: b.dial, name: t.Name() + "-" + uuid.NewString(), limit: 1, ttl: 10 * time.Second}
 	if b.admin == nil {
 		w.rdb = w.connect()

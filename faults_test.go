@@ -487,7 +487,7 @@ func TestPermitTakenFromItsHolderOnTheServerIsToldAsLost(t *testing.T) {
 	w.ttl = 3 * time.Second
 	s := w.semaphore()
 	p := w.must(s.Acquire(t.Context(), 1))
-	for _, kind := range []string{"owner", "timeout"} {
+	for _, kind := range []string{"timeout", "owner"} {
 		require.NoError(t, w.rdb.ZRem(t.Context(), w.key(kind), p.ID()).Err())
 	}
 	began := time.Now()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,6 +22,7 @@ type Status struct {
 	Waiting    int64         // calls in line
 	OldestWait time.Duration // how long the head of the line has waited; 0: there is no line
 	NextExpiry time.Duration // until the next lease ends if nobody renews it; 0: there is none
+	Window     time.Duration // after which a grant of a Limiter lapses; 0: it is none
 }
 
 // Ticket is a permit that is held, or a place in line.
@@ -36,7 +38,7 @@ type Ticket struct {
 // Status asks Redis what the semaphore looks like. Leases that are over do not count. Asking declares
 // no limit and leaves nothing behind. A done ctx ends it; the other errors are those of Acquire.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
-	r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.limit))
+	r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.quota))
 	if err != nil {
 		return Status{}, wrap("status", s.name, err)
 	}
@@ -115,7 +117,108 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	}
 }
 
-// query runs a script that only looks, and again while trouble may pass, for up to a TTL.
+// List yields the names that are in use, or were within half a minute or so, and those with a limit that
+// was pinned, each once, in no certain order. It walks over all keys of the server, or of every master of a
+// cluster, some at a time, so it is for people rather than for programs. It ends with the first error,
+// which comes with an empty name.
+func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if ctx == nil {
+			yield("", nilContext("list", c.keyspace.prefix))
+			return
+		}
+		seen := make(map[string]bool)
+		nodes, err := c.masters(ctx)
+		for len(nodes) > 0 && err == nil {
+			var page []string
+			if page, err = nodes[0].next(ctx, c); err != nil {
+				break
+			}
+			for _, name := range page {
+				if !seen[name] && !yield(name, nil) {
+					return
+				}
+				seen[name] = true
+			}
+			if nodes[0].cursor == 0 {
+				nodes = nodes[1:]
+			}
+		}
+		if err != nil {
+			yield("", wrap("list", c.keyspace.prefix, advise(err)))
+		}
+	}
+}
+
+// scan is the walk over the keys of one server.
+type scan struct {
+	rdb    redis.Cmdable
+	cursor uint64
+}
+
+// masters begins a walk over each server that has keys of its own.
+func (c *Client) masters(ctx context.Context) (all []*scan, err error) {
+	cluster, ok := c.rdb.(interface {
+		ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
+	})
+	if !ok {
+		return []*scan{{rdb: c.rdb}}, ctx.Err()
+	}
+	var mu sync.Mutex
+	err = c.during(ctx, func() error {
+		return cluster.ForEachMaster(c.crew.ctx, func(_ context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, &scan{rdb: node})
+			return nil
+		})
+	})
+	return all, err
+}
+
+// scanCount is about how many keys Redis looks at for one page.
+const scanCount = 1000
+
+// next returns the names of the next page. The walk is over when the cursor is 0 again.
+func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) {
+	var keys []string
+	cursor := s.cursor
+	err = c.during(ctx, func() (err error) {
+		keys, cursor, err = s.rdb.Scan(c.crew.ctx, s.cursor, c.keyspace.everyName(), scanCount).Result()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.cursor = cursor
+	for _, key := range keys {
+		if name, ok := c.keyspace.nameOf(key, "meta"); ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// during runs f, which does I/O, until ctx ends: go-redis would not return then.
+func (c *Client) during(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	if !c.crew.launch(func() { done <- f() }) {
+		return ErrClosed
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.crew.ctx.Done():
+		return ErrClosed
+	}
+}
+
+// query runs a script of no view's, and again while trouble may pass, for up to a TTL.
 func (c *Client) query(ctx context.Context, name string, q call) (response, error) {
 	if ctx == nil {
 		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)

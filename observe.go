@@ -18,14 +18,14 @@ import (
 type Observer func(Event)
 
 // Event is one of the structs that this package tells an [Observer], by value: [WaitStarted],
-// [PlaceLost], [Granted], [NotAcquired], [Released], [Lost], [CallFailed], [Disconnected] and
+// [PlaceLost], [Granted], [Allowed], [NotAcquired], [Released], [Lost], [CallFailed], [Disconnected] and
 // [Reconnected]. Later versions may have more of them, and more fields.
 //
-// Each call of Acquire, TryAcquire or Do that comes before Close, with arguments that are in order and
-// a context that has not ended, ends with exactly one Granted or NotAcquired: with what it returns.
+// Each call that asks a semaphore or a lock for a permit before Close, with arguments that are in order
+// and a context that has not ended, ends with exactly one Granted or NotAcquired: with what it returns.
 // Each Granted is followed by exactly one Released or Lost with the same ID, at Close at the latest:
-// Lost if that is what Release says, or would. What concerns one ID is told in the order in which it
-// happened.
+// Lost if that is what Release says, or would. A call of a [Limiter], which gives no permits, ends with
+// one Allowed or NotAcquired. What concerns one ID is told in the order in which it happened.
 //
 // [Options.Logger] gets the same, as records with the time and the context of the event. The
 // attributes are the fields, in lower case, and error for Err.
@@ -33,6 +33,7 @@ type Observer func(Event)
 //	WaitStarted    Debug  fairsem: waiting
 //	PlaceLost      Warn   fairsem: place in line lost
 //	Granted        Debug  fairsem: permit granted
+//	Allowed        Debug  fairsem: allowed
 //	NotAcquired    Debug  fairsem: not acquired
 //	Released       Debug  fairsem: permit released
 //	  with an Err  Warn   fairsem: permit released
@@ -63,9 +64,8 @@ const (
 	ByRefresh By = "refresh" // by asking, as with a renewal: no message has told it
 )
 
-// WaitStarted is told when a call stands in line. Who is served at once, or refused, never does.
-//
-// The calls that wait now are the WaitStarted less the Granted, NotAcquired and PlaceLost that are Queued.
+// WaitStarted is told when a call stands in line. Who is served at once, or refused, never does. Those who
+// wait now are the WaitStarted less the Granted, Allowed, NotAcquired and PlaceLost that are Queued.
 type WaitStarted struct {
 	At      time.Time
 	Context context.Context // has the values of the one given to Acquire, not its end
@@ -100,7 +100,19 @@ type Granted struct {
 	By      By
 }
 
-// NotAcquired is told when a call returns an error instead of a permit.
+// Allowed is told when a [Limiter] lets a call through. Its units count for the length of the window.
+type Allowed struct {
+	At      time.Time
+	Context context.Context
+	Name    string
+	ID      string
+	Weight  int64
+	Queued  bool
+	Waited  time.Duration
+	By      By
+}
+
+// NotAcquired is told when a call returns an error instead, or a [Limiter.Allow] its no.
 type NotAcquired struct {
 	At      time.Time
 	Context context.Context
@@ -109,7 +121,7 @@ type NotAcquired struct {
 	Weight  int64
 	Queued  bool
 	Waited  time.Duration
-	Err     error // as it is returned
+	Err     error // as it is returned; from Allow, ErrNotAcquired
 }
 
 // Released is told when a permit was given back, by its holder or by Close, and there is nothing more
@@ -172,6 +184,10 @@ func (e PlaceLost) headline() headline {
 
 func (e Granted) headline() headline {
 	return headline{e.Context, e.At, slog.LevelDebug, "fairsem: permit granted"}
+}
+
+func (e Allowed) headline() headline {
+	return headline{e.Context, e.At, slog.LevelDebug, "fairsem: allowed"}
 }
 
 func (e NotAcquired) headline() headline {

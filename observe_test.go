@@ -387,6 +387,61 @@ func TestPermitThatIsNeverRenewedIsToldAsLost(t *testing.T) {
 	})
 }
 
+func TestEvictionIsTold(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour
+		c, d := w.observed(w.connect())
+		s := w.of(c, 1)
+		p := w.must(s.Acquire(t.Context(), 1))
+		waiter := w.queue(t.Context(), s, 1)
+		id := awaited[fairsem.WaitStarted](w, d, 1).ID
+		operator := w.semaphore()
+		require.NoError(t, operator.Evict(t.Context(), id))
+		n := awaited[fairsem.NotAcquired](w, d, 1)
+		<-waiter.done
+		assert.Equal(t, waiter.err, n.Err)
+		require.ErrorIs(t, n.Err, fairsem.ErrEvicted)
+		require.NoError(t, operator.Evict(t.Context(), p.ID()))
+		l := awaited[fairsem.Lost](w, d, 1)
+		require.ErrorIs(t, l.Err, fairsem.ErrLost)
+		require.ErrorIs(t, l.Err, fairsem.ErrEvicted)
+		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		w.finish(c, d)
+		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
+		assert.Equal(t, []string{"WaitStarted", "NotAcquired"}, d.kinds(id))
+	})
+}
+
+// What a Limiter lets through is no permit, which somebody could lose or give back.
+func TestCallsOfALimiterAreTold(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		d := &diary{}
+		c := w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Observer: d.note})
+		other, err := w.client().Limiter(w.name, 2, 300*time.Millisecond)
+		require.NoError(t, err)
+		require.NoError(t, other.Wait(t.Context(), 1)) // on a young server it waits
+		w.pass(400 * time.Millisecond)
+		l, err := c.Limiter(w.name, 2, 300*time.Millisecond)
+		require.NoError(t, err)
+		require.NoError(t, l.Wait(t.Context(), 2))
+		decision, err := l.Allow(t.Context(), 2)
+		require.NoError(t, err)
+		require.False(t, decision.Allowed)
+		require.NoError(t, l.Wait(t.Context(), 1))
+		all := w.finish(c, d)
+		require.Equal(t, []string{"Allowed", "NotAcquired", "WaitStarted", "Allowed"}, d.kinds())
+		first, last := all[0].(fairsem.Allowed), all[3].(fairsem.Allowed)
+		assert.Equal(t, fairsem.Allowed{
+			At: first.At, Context: first.Context, Name: w.name, ID: first.ID, Weight: 2, Waited: first.Waited, By: fairsem.AtOnce,
+		}, first)
+		require.ErrorIs(t, all[1].(fairsem.NotAcquired).Err, fairsem.ErrNotAcquired)
+		assert.True(t, last.Queued)
+		assert.Greater(t, last.Waited, 100*time.Millisecond)
+		s := w.semaphore()
+		w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not lapse")
+	})
+}
+
 // outages is a go-redis hook that loses every pipeline while it is on.
 type outages struct{ on atomic.Bool }
 

@@ -3,6 +3,7 @@ package fairsem_test
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -175,17 +176,19 @@ func TestDeathOfAShorterLeaseCostsItsOwnTTL(t *testing.T) {
 // A refresh that was asked for while an operation was under way must not come after the grant.
 func TestNoRefreshPermitIsNotRenewedByAnEarlierDoubt(t *testing.T) {
 	w := onRedis(t)
-	w.ttl, w.limit = 1500*time.Millisecond, 2
+	w.ttl, w.limit = 3*time.Second, 2
 	rdb := w.connect().(*redis.Client)
 	slow := &heldReply{ran: make(chan struct{}), resume: make(chan struct{})}
+	resume := sync.OnceFunc(func() { close(slow.resume) })
 	rdb.AddHook(slow)
 	s := w.of(w.clientOn(rdb, fairsem.Options{TTL: w.ttl}), w.limit)
 	other := w.must(s.Acquire(t.Context(), 1)) // has the keeper look at the name
 	slow.armed.Store(true)
+	t.Cleanup(resume) // a test that fails must not hang
 	call := acquire(t.Context(), s.With(fairsem.CallOptions{NoRefresh: true}), 1)
 	<-slow.ran
 	waiter := w.queue(t.Context(), s, 1) // its subscription makes the client look again
-	close(slow.resume)
+	resume()
 	p := w.granted(call)
 	granted := time.Now()
 	<-p.Context().Done()

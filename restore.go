@@ -69,7 +69,7 @@ func (v *view) heardLocked(epoch int64, sent time.Time) {
 
 // outdated reports whether Redis has not confirmed t in this epoch.
 func (t *ticket) outdated(epoch int64) bool {
-	return (t.phase == waiting || t.phase == holding) && epoch != 0 && t.epoch != epoch
+	return (t.phase == waiting || t.phase == holding && !t.lapses()) && epoch != 0 && t.epoch != epoch
 }
 
 // missedBy reports whether t is to be put back: whether Redis has less of it in this epoch than it had.
@@ -84,7 +84,7 @@ func (v *view) restoreLocked(t *ticket) {
 	if t.noRefresh && t.phase == holding {
 		lease = time.Until(t.lease.sent.Add(lease))
 	}
-	v.submitLocked(t, job{view: v, script: restoreScript, limit: v.limit, lease: lease})
+	v.submitLocked(t, job{view: v, script: restoreScript, quota: v.quota, lease: lease})
 }
 
 // claims puts those of the tickets first that hold. It returns how many these are, and the number of

@@ -26,10 +26,12 @@ type script struct {
 }
 
 var (
-	acquireScript = newScript("acquire", "semaphore", "limit", "epoch", "quick_acquire", "line", "enter", "acquire", "finish")
+	acquireScript = newScript("acquire", "semaphore", "limit", "epoch", "quick_acquire", "line", "forecast", "enter", "acquire", "finish")
 	releaseScript = newScript("release", "semaphore", "quick_release", "limit", "epoch", "line", "release", "finish")
-	refreshScript = newScript("refresh", "semaphore", "limit", "epoch", "quick_refresh", "line", "refresh", "finish")
+	refreshScript = newScript("refresh", "semaphore", "limit", "epoch", "quick_refresh", "line", "forecast", "refresh", "finish")
 	restoreScript = newScript("restore", "semaphore", "limit", "epoch", "line", "enter", "restore", "finish")
+	resizeScript  = newScript("resize", "semaphore", "limit", "epoch", "line", "resize", "finish")
+	evictScript   = newScript("evict", "semaphore", "limit", "epoch", "line", "evict", "finish")
 	statusScript  = newScript("status", "semaphore", "limit", "epoch", "line", "status", "finish")
 	pageScript    = newScript("page", "semaphore", "page")
 )
@@ -78,6 +80,19 @@ func (k keyspace) keys(name string) [6]string {
 	return [6]string{base + "owner", base + "queue", base + "timeout", base + "counter", base + "weight", base + "meta"}
 }
 
+// nameOf returns the name that a key of that kind belongs to.
+func (k keyspace) nameOf(key, kind string) (name string, ok bool) {
+	name, found := strings.CutPrefix(key, k.prefix+":{")
+	name, ends := strings.CutSuffix(name, "}:"+kind)
+	return name, found && ends && checkName(name) == nil
+}
+
+// literal takes its meaning away from what has one in a pattern.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// everyName is a pattern for SCAN: of one key of each name. Other keys can look alike, too.
+func (k keyspace) everyName() string { return literal.Replace(k.prefix) + ":{*}:meta" }
+
 // wakePrefix plus a client id is the channel on which that client hears of its grants.
 func (k keyspace) wakePrefix() string { return k.prefix + ":wake:" }
 
@@ -95,12 +110,26 @@ func clientOf(id string) string {
 	return id
 }
 
-// declaration is a limit and when this client first used it: the server's time in microseconds or,
+// quota is what a handle declares: a limit, and of a rate how long a grant counts.
+type quota struct {
+	limit  int64
+	window time.Duration // in whole milliseconds; 0: until it is given back
+}
+
+func (q quota) arg() any {
+	if q.window == 0 {
+		return q.limit
+	}
+	return fmt.Sprintf("%d/%d", q.limit, q.window.Milliseconds())
+}
+
+// declaration is a quota and when this client first used it: the server's time in microseconds or,
 // where that is not known yet, minus the microseconds that have passed since; declareNothing from a
 // call that only looks.
 type declaration struct {
-	limit, since int64
-	grace        time.Duration // of a server that may have lost the state; negative: no connection broke of late
+	quota quota
+	since int64
+	grace time.Duration // of a server that may have lost the state; negative: no connection broke of late
 }
 
 const declareNothing = math.MinInt64
@@ -135,7 +164,7 @@ func (s subject) newCall(run *script, d declaration, lease time.Duration, room i
 	args := make([]any, 0, len(s)+6+room)
 	args = append(args, "evalsha", run.hash)
 	args = append(args, s...)
-	return call{run, append(args, d.limit, d.sinceArg(), lease.Milliseconds(), d.grace.Milliseconds())}
+	return call{run, append(args, d.quota.arg(), d.sinceArg(), lease.Milliseconds(), d.grace.Milliseconds())}
 }
 
 // command returns the call for a pipeline; withText sends the script itself, for a server that does
@@ -210,15 +239,33 @@ func (c *call) addIDs(tickets []*ticket) {
 	}
 }
 
-// status asks as nobody: should it promote somebody, the news goes out by message to all alike.
-func (k keyspace) status(name string, limit int64) call {
+// asNobody begins a call of no view's: should it promote somebody, the news goes out by message to all
+// alike.
+func (k keyspace) asNobody(name string, run *script, q quota, room int) call {
 	k.clientID = ""
-	return k.about(name).newCall(statusScript, declaration{limit, declareNothing, 0}, 0, 0)
+	return k.about(name).newCall(run, declaration{quota: q, since: declareNothing}, 0, room)
+}
+
+func (k keyspace) status(name string, q quota) call { return k.asNobody(name, statusScript, q, 0) }
+
+// unpin is what resize pins to take the pin away.
+const unpin = -1
+
+func (k keyspace) resize(name string, q quota, pin int64) call {
+	c := k.asNobody(name, resizeScript, q, 1)
+	c.args = append(c.args, pin)
+	return c
+}
+
+func (k keyspace) evict(name string, q quota, id string) call {
+	c := k.asNobody(name, evictScript, q, 1)
+	c.args = append(c.args, id)
+	return c
 }
 
 // page asks for entries of the owner or queue key whose number is above after.
 func (s subject) page(key string, after int64, count int) call {
-	c := s.newCall(pageScript, declaration{0, declareNothing, 0}, 0, 3)
+	c := s.newCall(pageScript, declaration{since: declareNothing}, 0, 3)
 	c.args = append(c.args, key, after, count)
 	return c
 }
@@ -234,12 +281,13 @@ const (
 	stateFull
 	stateTooBig
 	stateEarly
+	stateEvicted
 
 	states // how many there are
 )
 
 // result is the state of one id, with its token if it holds, its place if it waits, and the
-// milliseconds until it is worth asking again if it is early.
+// milliseconds until it is worth asking again if it is early, or was refused by a rate.
 type result struct {
 	state  state
 	number int64
@@ -261,6 +309,7 @@ type reply struct {
 	next    time.Duration // until the nearest deadline; negative: nobody waits
 	more    bool          // the script stopped at its bound
 	epoch   int64         // of the name; another one than before: state may have been lost. 0: not told
+	room    int64         // of a rate: units that nobody has
 	results []result
 	grants  []grant
 }
@@ -268,7 +317,7 @@ type reply struct {
 var errReply = errors.New("unexpected reply from a script: is another program using its keys?")
 
 // head is how many numbers a reply begins with.
-const head = 4
+const head = 5
 
 // decodeReply checks and converts the reply to a call about n ids.
 func decodeReply(raw []int64, n int) (reply, error) {
@@ -280,6 +329,7 @@ func decodeReply(raw []int64, n int) (reply, error) {
 		next:    time.Duration(raw[1]) * time.Millisecond,
 		more:    raw[2] != 0,
 		epoch:   raw[3],
+		room:    raw[4],
 		results: make([]result, n),
 	}
 	for i := range r.results {
@@ -296,7 +346,7 @@ func decodeReply(raw []int64, n int) (reply, error) {
 
 // decodeStatus converts the reply of status.lua.
 func decodeStatus(name string, raw []int64) (Status, error) {
-	if len(raw) != head+8 {
+	if len(raw) != head+9 {
 		return Status{}, errReply
 	}
 	n := raw[head:]
@@ -308,6 +358,7 @@ func decodeStatus(name string, raw []int64) (Status, error) {
 	if n[7] >= 0 {
 		s.NextExpiry = time.Duration(n[7]) * time.Millisecond
 	}
+	s.Window = time.Duration(n[8]) * time.Millisecond
 	return s, nil
 }
 
@@ -350,10 +401,9 @@ func integers(list []any) ([]int64, error) {
 func (k keyspace) parseWake(payload string) (name string, epoch int64, grants []grant, ok bool) {
 	list, rest, _ := strings.Cut(payload, " ")
 	number, key, _ := strings.Cut(rest, " ")
-	name, found := strings.CutPrefix(key, k.prefix+":{")
-	name, ends := strings.CutSuffix(name, "}:owner")
+	name, ok = k.nameOf(key, "owner")
 	epoch, err := strconv.ParseInt(number, 10, 64)
-	if !found || !ends || err != nil {
+	if !ok || err != nil {
 		return "", 0, nil, false
 	}
 	for entry := range strings.SplitSeq(list, ",") {

@@ -37,11 +37,10 @@ func FuzzParseWake(f *testing.F) {
 		"1:2 4 fairsem:{a}:owner", "1:2:3:4 4 fairsem:{a}:owner", ":: 4 fairsem:{a}:owner", "x:2:3 4 fairsem:{a}:owner",
 		"-1:-2:-3 fairsem:{a}:owner", "1:2:99999999999999999999 4 fairsem:{a}:owner", "1:2:1e3 4 fairsem:{a}:owner",
 		"1:2:3 4 fairsem:{}:owner", "1:2:3 x fairsem:{a}:owner", "1:2:3 fairsem:{a}:owner", "1:2:3  fairsem:{a}:owner", "1:2:3 4 fairsem:{a}:queue", "1:2:3 4 other:{a}:owner", "1:2:3 4 fairsem:{a b}:owner",
-		"1:2:3 4 fairsem:{a}:owner}:owner", "1:2:3 4 fairsem:{\x00}:owner",
+		"1:2:3 4 fairsem:{}}:owner", "1:2:3 4 fairsem:{a}:owner}:owner", "1:2:3 4 fairsem:{\x00}:owner",
 	} {
 		f.Add(seed, "a name", int64(1), int64(top), int64(top))
 	}
-	f.Add("", "}:owner", int64(0), int64(0), int64(0))
 	f.Add("", "a}:owner b", int64(9), int64(8), int64(7))
 	f.Fuzz(func(t *testing.T, payload, name string, seq, place, token int64) {
 		if name, epoch, grants, ok := space.parseWake(payload); ok {
@@ -60,6 +59,9 @@ func FuzzParseWake(f *testing.F) {
 			require.Empty(t, grants)
 		}
 
+		if checkName(name) != nil {
+			return
+		}
 		want := []grant{{seq, place, token}, {token, seq, 0}}
 		gotName, epoch, got, ok := space.parseWake(wakeMessage(space.keys(name)[0], place, want))
 		require.True(t, ok)
@@ -139,7 +141,7 @@ func (l *lobby) look() (now [phases]seen) {
 	return now
 }
 
-// Whoever may publish may send this. Only what names the place in line of one who waits counts.
+// Whoever may publish may send this. Only what names the place in line of one who waits, or the token of one who holds, counts.
 func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 	const waits = lobbySeq + int64(waiting)
 	key := keyspace{prefix: "fairsem"}.keys(lobbyName)[0]
@@ -163,10 +165,14 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 		if _, _, _, ok := l.client.keyspace.parseWake(end); !ok {
 			l.client.wake.handle(&redis.Message{Payload: end})
 		}
-		if name == lobbyName && epoch == lobbyTime && seq == waits && place == lobbyAt && end == "" {
-			before[waiting].recheck = token == 0
-			if token != 0 {
+		if name == lobbyName && end == "" {
+			switch {
+			case seq == waits && place == lobbyAt && token == 0:
+				before[waiting].recheck = true
+			case seq == waits && place == lobbyAt && epoch == lobbyTime:
 				before[waiting] = seen{holding, lobbyAt, token, false, true}
+			case seq == waits+1 && place == before[holding].token && token == 0:
+				before[holding].recheck = true
 			}
 		}
 		require.Equal(t, before, l.look(), "%q", forged)
@@ -189,15 +195,15 @@ func FuzzDecodeReply(f *testing.F) {
 	for _, seed := range [][]byte{
 		nil,
 		{30, 31},
-		{30, 31, 20, 25},
-		{30, 31, 20, 25, 21, 99},
-		{30, 31, 20, 25, 21, 99, 21, 22, 23},
-		{30, 31, 20, 25, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
-		{30, 31, 20, 25, 21, 99, 22},
-		{30, 31, 20, 25, 21, 99, 21, 22},
-		{30, 31, 20, 25, 253, 99},
-		{30, 31, 20, 25, 10, 99},
-		{30, 31, 20, 25, 20, 20, 20, 20, 20, 20, 20, 20},
+		{30, 31, 20, 25, 24},
+		{30, 31, 20, 25, 24, 21, 99},
+		{30, 31, 20, 25, 24, 21, 99, 21, 22, 23},
+		{30, 31, 20, 25, 24, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
+		{30, 31, 20, 25, 24, 21, 99, 22},
+		{30, 31, 20, 25, 24, 21, 99, 21, 22},
+		{30, 31, 20, 25, 24, 253, 99},
+		{30, 31, 20, 25, 24, 10, 99},
+		{30, 31, 20, 25, 24, 20, 20, 20, 20, 20, 20, 20, 20},
 	} {
 		for n := range uint8(3) {
 			f.Add(seed, n)
@@ -225,35 +231,35 @@ func FuzzDecodeReply(f *testing.F) {
 	})
 }
 
-// isReply says it in another way than decodeReply: four numbers, two for each id, and threes.
+// isReply says it in another way than decodeReply: five numbers, two for each id, and threes.
 func isReply(raw []int64, n int) bool {
 	for range n {
-		if len(raw) < 6 || raw[4] < int64(stateGone) || raw[4] >= int64(states) {
+		if len(raw) < 7 || raw[5] < int64(stateGone) || raw[5] >= int64(states) {
 			return false
 		}
-		raw = slices.Delete(slices.Clone(raw), 4, 6)
+		raw = slices.Delete(slices.Clone(raw), 5, 7)
 	}
-	return len(raw) >= 4 && len(raw)%3 == 1
+	return len(raw) >= 5 && len(raw)%3 == 2
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	for n := range 14 {
+	for n := range 16 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 25, 30, 25, 25, 21, 22, 22, 23, 255, 19})
+	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 23, 255, 19, 22})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		s, err := decodeStatus("a name", raw)
-		require.Equal(t, len(raw) == 12, err == nil)
+		require.Equal(t, len(raw) == 14, err == nil)
 		if err != nil {
 			require.ErrorIs(t, err, errReply)
 			require.Zero(t, s)
 			return
 		}
-		require.Equal(t, raw[4:6], []int64{s.Limit, s.Declared})
-		require.Equal(t, raw[6] == 1, s.Pinned)
-		require.Equal(t, raw[7:10], []int64{s.Used, s.Holders, s.Waiting})
-		require.GreaterOrEqual(t, max(raw[11], 0), s.NextExpiry.Milliseconds())
+		require.Equal(t, raw[5:7], []int64{s.Limit, s.Declared})
+		require.Equal(t, raw[7] == 1, s.Pinned)
+		require.Equal(t, raw[8:11], []int64{s.Used, s.Holders, s.Waiting})
+		require.GreaterOrEqual(t, max(raw[12], 0), s.NextExpiry.Milliseconds())
 	})
 }
 

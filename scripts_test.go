@@ -26,7 +26,7 @@ import (
 
 // The scripts as typed contracts: a state, one call, and the whole state afterwards.
 
-var allScripts = []*script{acquireScript, releaseScript, refreshScript, restoreScript, statusScript, pageScript}
+var allScripts = []*script{acquireScript, releaseScript, refreshScript, restoreScript, resizeScript, evictScript, statusScript, pageScript}
 
 // keyNames is the order of keyspace.keys.
 var keyNames = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
@@ -244,7 +244,7 @@ func sorted(m map[string]string) []string {
 
 var stateNames = map[state]string{
 	stateGone: "gone", stateHeld: "held", stateWaiting: "waiting",
-	stateRefused: "refused", stateFull: "full", stateTooBig: "too big", stateEarly: "early",
+	stateRefused: "refused", stateFull: "full", stateTooBig: "too big", stateEarly: "early", stateEvicted: "evicted",
 }
 
 func (r reply) String() string {
@@ -346,7 +346,9 @@ const usedNow = 0
 func known(limit int64) declaration { return declares(limit, 7) }
 
 // declares is what a client sends that has no doubt of the server.
-func declares(limit, since int64) declaration { return declaration{limit, since, -time.Second} }
+func declares(limit, since int64) declaration {
+	return declaration{quota{limit: limit}, since, -time.Second}
+}
 
 type contract struct {
 	name  string
@@ -531,11 +533,11 @@ func TestAcquireSentAgainIsTheSameAcquire(t *testing.T) {
 		reply: "held 5",
 		state: "owner me:1=5 | timeout me:1=60s | counter 9 | weight extra=2 me:1=3" + meta,
 	}, {
-		name:  "a tombstone is told to be gone, and not renewed",
+		name:  "a tombstone is told to be evicted, and not renewed",
 		seed:  "timeout me:1=20s | counter 9" + meta,
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), nil),
-		reply: "gone",
+		reply: "evicted",
 	}, {
 		name:  "who lapsed is gone, and its room goes to who comes along",
 		seed:  "owner me:1=5 | timeout me:1=-10s | counter 9 | weight extra=2 me:1=3" + meta,
@@ -957,7 +959,7 @@ func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
 		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=20s me:3=20s | counter 6 | weight extra=1 me:1=2" + meta,
 		ids:   []string{"me:1", "me:2", "me:3", "me:4"},
 		call:  refreshing(2),
-		reply: "held 5, waiting 6, gone, gone, next 20s",
+		reply: "held 5, waiting 6, evicted, gone, next 20s",
 		state: "owner me:1=5 | queue me:2=6 | timeout me:3=20s me:1=60s me:2=60s | counter 6 | weight extra=1 me:1=2" + meta,
 	}, {
 		name:  "who lapsed is gone, and the line moves up",
@@ -1018,7 +1020,7 @@ func TestAskingAClientForTheStatusDeclaresNothing(t *testing.T) {
 
 func (l *lab) status(limit int64) Status {
 	l.t.Helper()
-	got := l.run(l.space.status("name", limit))
+	got := l.run(l.space.status("name", quota{limit: limit}))
 	require.NoError(l.t, got.err)
 	s, err := decodeStatus("name", got.numbers)
 	require.NoError(l.t, err)
@@ -1146,7 +1148,7 @@ func TestLargestCallsWork(t *testing.T) {
 			{l.space.about("name").acquire(d, t1, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
 			{l.space.about("name").refresh(d, time.Minute, false, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
 			{l.space.about("name").release(d, time.Minute, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
-			{l.space.about("name").acquire(d, t1, all), map[state]int{stateGone: maxIDs}},
+			{l.space.about("name").acquire(d, t1, all), map[state]int{stateEvicted: maxIDs}},
 		} {
 			got := make(map[state]int)
 			for _, r := range l.ask(c.call, maxIDs).results {
@@ -1221,7 +1223,9 @@ func (l *lab) everyCall() []call {
 		l.space.about("name").release(d, time.Hour, tickets("me:1", "me:2")),
 		l.space.about("name").refresh(d, time.Hour, false, tickets("me:1", "me:2")),
 		l.space.about("name").restore(d, time.Hour, 1, tickets("me:8*2", "me:9"), []int64{1, 2}),
-		l.space.status("name", 9),
+		l.space.resize("name", quota{limit: 9}, 2),
+		l.space.evict("name", quota{limit: 9}, "you:1"),
+		l.space.status("name", quota{limit: 9}),
 		l.space.about("name").page("owner", 0, 10),
 	}
 }
@@ -1399,7 +1403,7 @@ func (w *walk) step() {
 		}
 	default:
 		build = func(_ *lab, s keyspace, _ []*ticket) call {
-			return s.status("name", w.limit)
+			return s.status("name", quota{limit: w.limit})
 		}
 	}
 	var outcomes []string
@@ -1694,7 +1698,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	t.Parallel()
 	space := keyspace{"prefix", "caller-id"}
 	keys := space.keys("name")
-	d := declaration{101, 102, 110 * time.Millisecond}
+	d := declaration{quota{limit: 101}, 102, 110 * time.Millisecond}
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
 	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back"
@@ -1725,7 +1729,9 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			"ids, then the token or place of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},
-		{space.status("name", 101), looks(101, map[string]any{"caller": ""}), "", nil},
+		{space.resize("name", quota{limit: 101}, 114), looks(101, map[string]any{"caller": "", "pin": int64(114)}), "", nil},
+		{space.evict("name", quota{limit: 101}, "an id"), looks(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
+		{space.status("name", quota{limit: 101}), looks(101, map[string]any{"caller": ""}), "", nil},
 		{space.about("name").page("owner", 108, 109), looks(0, map[string]any{"key": "owner", "after": int64(108), "count": 109}), "", nil},
 	} {
 		t.Run(c.call.script.verb, func(t *testing.T) {

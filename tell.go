@@ -136,7 +136,7 @@ func (e *events) waiting(t *ticket) {
 	}
 }
 
-// granted: the user of t gets the permit.
+// granted: the user of t gets what it asked for.
 func (e *events) granted(t *ticket) {
 	if !t.watched {
 		return
@@ -144,6 +144,13 @@ func (e *events) granted(t *ticket) {
 	by := AtOnce
 	if t.place != 0 {
 		by = cmp.Or(t.by, ByRefresh)
+	}
+	if t.lapses() {
+		e.add(Allowed{
+			At: t.permit.granted(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
+			Queued: t.place != 0, Waited: t.permit.waited, By: by,
+		})
+		return
 	}
 	e.add(Granted{
 		At: t.permit.granted(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
@@ -182,10 +189,10 @@ func (e *events) lost(t *ticket, why error) {
 	}
 }
 
-// over: t is over. Whose permit nobody has seen had no user to lose it, or to give it back. err is what its
-// release reports.
+// over: t is over. Whose permit nobody has seen had no user to lose it, or to give it back; nor has who
+// asked for no permit. err is what its release reports.
 func (e *events) over(t *ticket, err error) {
-	if e == nil || t.told || t.permit == nil || !t.permit.isTaken() {
+	if e == nil || t.told || t.permit == nil || t.lapses() || !t.permit.isTaken() {
 		return
 	}
 	t.told = true

@@ -49,7 +49,7 @@ func overhear(c *Client) (told func() []string) {
 
 // acquires is an Acquire in the background.
 func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
-	s := &Semaphore{client: c, name: "a", limit: 5, opts: o}
+	s := &Semaphore{client: c, name: "a", quota: quota{limit: 5}, opts: o}
 	done := make(chan outcome, 1)
 	go func() { // ends with Acquire
 		p, err := s.Acquire(ctx, 1)
@@ -133,7 +133,7 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 		}},
 		"reply": {by: ByReply, comes: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
-			try, err := c.ask(background, &Semaphore{client: c, name: "a", limit: 5}, 1, false, time.Now())
+			try, err := c.ask(background, &Semaphore{client: c, name: "a", quota: quota{limit: 5}}, 1, false, time.Now())
 			assert.NoError(w.t, err)
 			w.carries(fmt.Sprintf("acquire a: %d", try.seq)).answers(1, -1, 0, 1, int64(stateRefused), 0, 1, 50, 60)
 		}},
@@ -307,7 +307,7 @@ func TestTableOfEventsIsTrue(t *testing.T) {
 	t.Parallel()
 	want := make(map[string][2]string)
 	for _, ev := range []Event{
-		WaitStarted{}, PlaceLost{}, Granted{}, NotAcquired{}, Released{}, Lost{}, CallFailed{}, Disconnected{}, Reconnected{},
+		WaitStarted{}, PlaceLost{}, Granted{}, Allowed{}, NotAcquired{}, Released{}, Lost{}, CallFailed{}, Disconnected{}, Reconnected{},
 	} {
 		h := ev.headline()
 		want[fmt.Sprintf("%T", ev)[len("fairsem."):]] = [2]string{h.level.String(), h.message}

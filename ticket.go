@@ -29,7 +29,7 @@ type ticket struct {
 	id        string
 	weight    int64
 	terms     terms
-	limit     int64 // that its caller declares
+	quota     quota // that its caller declares
 	noRefresh bool
 	watched   bool            // somebody wants to be told what happens to it
 	asked     time.Time       // when its caller came
@@ -58,7 +58,17 @@ type ticket struct {
 	told    bool      // how the permit ended
 	permit  *Permit   // set before settled is closed
 	err     error     // likewise
+	quoted  quote     // likewise, of a rate
 }
+
+// quote is what a rate says beside yes or no.
+type quote struct {
+	left  int64         // units that nobody has
+	retry time.Duration // until it would be a yes
+}
+
+// lapses reports whether what t is granted is never given back, because it is that of a rate.
+func (t *ticket) lapses() bool { return t.quota.window > 0 }
 
 // await waits for the outcome of a ticket. It gives the ticket up when ctx ends first, and when the
 // permit was lost before its user could see it.

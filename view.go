@@ -21,7 +21,7 @@ type view struct {
 
 	mu       sync.Mutex
 	tickets  map[int64]*ticket
-	limit    int64         // declared by the latest ticket
+	quota    quota         // declared by the latest ticket
 	retired  bool          // out of Client.views: a new ticket needs a new view
 	next     time.Time     // when the keeper looks; zero: not at all
 	deadline time.Time     // the nearest one of anybody, while somebody waits; zero: unknown
@@ -50,34 +50,39 @@ func (v *view) open(t *ticket) bool {
 	}
 	t.view = v
 	v.tickets[t.seq] = t
-	v.limit = t.limit
+	v.quota = t.quota
 	v.askLocked(t)
 	return true
 }
 
 func (v *view) askLocked(t *ticket) {
-	v.submitLocked(t, job{view: v, script: acquireScript, limit: t.limit, terms: t.terms})
+	v.submitLocked(t, job{view: v, script: acquireScript, quota: t.quota, terms: t.terms})
 }
 
-// refreshLocked asks about tickets, and renews them, in as few calls as can be. It leaves out those of
-// which an operation has not ended.
+// refreshLocked asks about tickets, and renews them if they are, in as few calls as can be. It leaves out
+// those of which an operation has not ended.
 func (v *view) refreshLocked(tickets ...*ticket) {
-	byTTL := make(map[time.Duration][]*ticket, 1)
+	byLease := make(map[time.Duration][]*ticket, 1)
 	for _, t := range tickets {
-		if !t.busy {
-			t.busy, t.recheck = true, false
-			byTTL[t.terms.ttl] = append(byTTL[t.terms.ttl], t)
+		if t.busy {
+			continue
 		}
+		t.busy, t.recheck = true, false
+		lease := t.terms.ttl
+		if t.phase == holding && t.noRefresh {
+			lease = 0
+		}
+		byLease[lease] = append(byLease[lease], t)
 	}
-	for ttl, together := range byTTL {
-		v.lane.add(job{view: v, script: refreshScript, limit: v.limit, lease: ttl}, together...)
+	for lease, together := range byLease {
+		v.lane.add(job{view: v, script: refreshScript, quota: v.quota, lease: lease}, together...)
 	}
 }
 
 // releaseLocked sends the release of a leaving ticket. Where an acquire of it may still be on its
 // way, the tombstone sees to it that it comes too late.
 func (v *view) releaseLocked(t *ticket) {
-	j := job{view: v, script: releaseScript, limit: v.limit}
+	j := job{view: v, script: releaseScript, quota: v.quota}
 	if t.unsure {
 		j.lease = t.terms.ttl
 	}
@@ -101,9 +106,24 @@ func (v *view) recheckLocked(tickets ...*ticket) {
 	v.refreshLocked(tickets...)
 }
 
-// lookAgainLocked has the script reap and promote, whoever needs it.
+// lookAgainLocked has the script reap and promote, whoever needs it. Of a rate, where looks wake those who
+// wait, it asks about its own first waiter, too: another's look may have let it in, and its message be lost.
 func (v *view) lookAgainLocked() {
-	v.lane.add(job{view: v, script: refreshScript, limit: v.limit})
+	if first := v.firstLocked(); v.quota.window > 0 && first != nil {
+		v.refreshLocked(first)
+		return
+	}
+	v.lane.add(job{view: v, script: refreshScript, quota: v.quota})
+}
+
+// firstLocked is who of those that wait here is first in line; nil: nobody waits.
+func (v *view) firstLocked() (first *ticket) {
+	for _, t := range v.tickets {
+		if t.phase == waiting && (first == nil || t.place < first.place) {
+			first = t
+		}
+	}
+	return first
 }
 
 func (v *view) moveLocked(t *ticket, to phase) {
@@ -156,10 +176,13 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 		return
 	}
 	v.backoff = 0
-	v.client.declared.learn(v.name, p.job.limit, rep.since)
+	v.client.declared.learn(v.name, p.job.quota, rep.since)
 	i := 0
 	for verb, t := range p.all() {
 		t.silent, t.cause = time.Time{}, nil
+		if t.phase == asking {
+			t.quoted = quote{rep.room, time.Duration(rep.results[i].number) * time.Millisecond}
+		}
 		v.learnLocked(verb, t, rep.results[i], rep.epoch, sent)
 		i++
 	}
@@ -191,22 +214,27 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 	case missed:
 		v.restoreLocked(t)
 	case t.phase == holding && r.state == stateWaiting && sent.After(t.permit.granted()):
-		v.loseLocked(t, errForged)
+		v.loseLocked(t, ErrLost, errForged)
 		v.leaveLocked(t)
-	case t.phase == holding && s == restoreScript && r.state == stateHeld && t.noRefresh:
-		// its lease ends when it did
+	case t.phase == holding && r.state == stateEvicted:
+		v.loseLocked(t, errTaken, ErrEvicted)
+		v.outLocked(t)
+	case t.phase == holding && r.state == stateHeld && t.noRefresh:
+		v.recheckAgainLocked(t) // its lease ends when it did
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
+		v.recheckAgainLocked(t)
 	case r.state == stateHeld:
 		if s == refreshScript && t.token == 0 {
 			v.client.wake.doubt() // a grant, and no message told of it
+			v.gapLocked()
 		}
 		v.renewLocked(t, sent)
 		v.grantLocked(t, cmp.Or(r.number, t.token), true)
 	case r.state == stateWaiting:
 		v.queuedLocked(t, r.number, sent)
 	case t.phase == holding:
-		v.loseLocked(t, errMissing)
+		v.loseLocked(t, ErrLost, errMissing)
 		v.outLocked(t)
 	case r.state == stateEarly:
 		v.planLocked(time.Now().Add(time.Duration(r.number+1) * time.Millisecond)) // and ask again
@@ -231,6 +259,7 @@ var refusals = map[state]error{
 	stateRefused: ErrNotAcquired,
 	stateFull:    ErrQueueFull,
 	stateTooBig:  ErrExceedsLimit,
+	stateEvicted: ErrEvicted,
 }
 
 // queuedLocked: t has a place in line.
@@ -245,6 +274,11 @@ func (v *view) queuedLocked(t *ticket, place int64, sent time.Time) {
 	if early.seq == t.seq {
 		v.grantedLocked(early)
 	}
+	v.recheckAgainLocked(t)
+}
+
+// recheckAgainLocked asks about t if news came while the last question about it was under way.
+func (v *view) recheckAgainLocked(t *ticket) {
 	if t.recheck {
 		v.refreshLocked(t)
 	}
@@ -259,6 +293,8 @@ func (v *view) grantedLocked(g news) {
 	case t == nil:
 	case t.phase == asking:
 		t.early = g
+	case t.phase == holding && g.token == 0 && g.place == t.token:
+		v.recheckLocked(t) // it was evicted
 	case t.phase != waiting || t.place != g.place || g.token != 0 && t.epoch != g.epoch:
 	case g.token == 0:
 		v.recheckLocked(t) // out of the line, and Acquire asks again; or a nearer deadline, which the answer tells
@@ -280,11 +316,17 @@ func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 		return
 	}
 	v.moveLocked(t, holding)
-	v.client.wake.start()
+	if !t.lapses() {
+		v.client.wake.start()
+	}
 	t.recheck = false
 	t.permit = newPermit(t, now)
 	v.settleLocked(t, nil)
 	v.planLocked(t.attention())
+	if early := t.early; early.seq == t.seq {
+		t.early = news{}
+		v.grantedLocked(early)
+	}
 }
 
 // renewLocked: Redis confirmed t to a question sent at that time.
@@ -330,9 +372,9 @@ func (v *view) departLocked(t *ticket) {
 	}
 }
 
-// loseLocked tells the user of a permit that it is over.
-func (v *view) loseLocked(t *ticket, why error) {
-	t.permit.end(ErrLost)
+// loseLocked tells the user of a permit that it is over: lost is how its context ends.
+func (v *view) loseLocked(t *ticket, lost, why error) {
+	t.permit.end(lost)
 	v.client.events.lost(t, why)
 }
 
@@ -399,8 +441,11 @@ func (v *view) hintLocked(r reply, sent time.Time) {
 	if r.next < 0 || v.waiters == 0 || sent.Before(v.hinted) {
 		return
 	}
-	jitter := rand.N(min(v.client.ttl/20, 100*time.Millisecond))
-	v.deadline, v.hinted = time.Now().Add(r.next+time.Millisecond+jitter), sent
+	pause := r.next + time.Millisecond + rand.N(min(v.client.ttl/20, 100*time.Millisecond))
+	if v.quota.window > 0 { // the hint is for this process, and many may follow closely
+		pause = max(r.next, v.quota.window/250)
+	}
+	v.deadline, v.hinted = time.Now().Add(pause), sent
 	v.planLocked(v.deadline)
 }
 
@@ -421,13 +466,12 @@ func (v *view) look(now time.Time) {
 		v.deadline = time.Time{}
 	}
 	doubted := !v.doubted.IsZero()
-	due, ask := over || doubted, over
+	due := over || doubted
 	for _, t := range v.tickets {
 		v.tendLocked(t, now)
 		due = due || t.renewable() && !now.Before(t.lease.due())
-		ask = ask || doubted && t.noRefresh && t.phase == holding
 	}
-	if due && !v.refreshAllLocked(now, doubted) && ask {
+	if due && !v.refreshAllLocked(now, doubted) && over {
 		v.lookAgainLocked()
 	}
 	for _, t := range v.tickets {
@@ -436,12 +480,13 @@ func (v *view) look(now time.Time) {
 	v.planLocked(v.deadline)
 }
 
-// refreshAllLocked renews every lease that is not quite new, or in doubt all, so that they are due
-// together from then on. It reports whether there was any: a refresh reaps and promotes, too.
+// refreshAllLocked renews every lease that is not quite new, so that they are due together from then on,
+// and in doubt asks about all that is there. It reports whether there was any: a refresh reaps and
+// promotes, too.
 func (v *view) refreshAllLocked(now time.Time, doubted bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && (doubted || now.Sub(t.lease.sent) >= t.terms.ttl/6) {
+		if t.renewable() && now.Sub(t.lease.sent) >= t.terms.ttl/6 || doubted && !t.busy && (t.phase == waiting || t.phase == holding) {
 			old = append(old, t)
 		}
 	}
@@ -454,7 +499,7 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 	silence := !t.silent.IsZero() && now.Sub(t.silent) >= t.terms.ttl
 	switch {
 	case t.phase == holding && t.lease.left(now) <= 0:
-		v.loseLocked(t, t.lapse())
+		v.loseLocked(t, ErrLost, t.lapse())
 		v.leaveLocked(t) // Redis may not know yet
 	case t.phase == leaving && !now.Before(t.quit):
 		v.dropLocked(t, unavailable(t.terms.ttl, t.cause))
@@ -465,8 +510,6 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 		v.leaveLocked(t)
 	case t.phase == asking:
 		v.askLocked(t)
-	case t.outdated(v.epoch) && t.noRefresh && t.phase == holding:
-		v.restoreLocked(t)
 	case t.recheck || t.outdated(v.epoch):
 		v.refreshLocked(t)
 	}
@@ -485,6 +528,10 @@ func (v *view) planLocked(at time.Time) {
 func (v *view) gap() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.gapLocked()
+}
+
+func (v *view) gapLocked() {
 	var all []*ticket
 	for _, t := range v.tickets {
 		if t.phase == waiting || t.phase == asking && t.busy {
@@ -518,6 +565,15 @@ func (v *view) abandon() {
 	defer v.mu.Unlock()
 	for _, t := range v.tickets {
 		v.dropLocked(t, unavailable(closeGrace, t.cause))
+	}
+}
+
+// spend forgets a grant that lapses by itself.
+func (v *view) spend(t *ticket) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if t.phase == holding {
+		v.dropLocked(t, nil)
 	}
 }
 

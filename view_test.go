@@ -3,6 +3,7 @@ package fairsem
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,9 +16,9 @@ import (
 
 // What a client makes of answers that come in an order, or say something, that one does not expect.
 
-// answers ends a pipeline of one script call.
+// answers ends a pipeline of one script call, not of a rate.
 func (f *flight) answers(reply ...int64) {
-	f.cmds[0].(numbers).SetVal(reply)
+	f.cmds[0].(numbers).SetVal(slices.Insert(reply, head-1, 0))
 	f.end <- nil
 	synctest.Wait()
 }
@@ -179,10 +180,10 @@ func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	t.Parallel()
 	d := declarations{began: time.Now()}
-	d.learn("a", 5, 0)
-	d.learn("a", 6, 1234)
+	d.learn("a", quota{limit: 5}, 0)
+	d.learn("a", quota{limit: 6}, 1234)
 	for _, limit := range []int64{5, 6} {
-		since := d.declare("a", limit).since
+		since := d.declare("a", quota{limit: limit}).since
 		assert.True(t, since <= 0 && since > -time.Minute.Microseconds(), "limit %d is declared since %d", limit, since)
 	}
 }

@@ -291,7 +291,7 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 
 	// the unit is given back by somebody else, because the listener's own replies are held back
 	space := keyspace{e.listener.keyspace.prefix, "an operator"}
-	c := space.about(e.name).release(declaration{1, declareNothing, 0}, 0, tickets(holder.ID()))
+	c := space.about(e.name).release(declaration{quota{limit: 1}, declareNothing, 0}, 0, tickets(holder.ID()))
 	require.NoError(t, e.rdb.Process(t.Context(), c.command(true)))
 	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.early.token != 0 })
 	calls := len(e.sluice.since(0))

@@ -9,9 +9,10 @@
 --         10 count      how many ids it asks for
 --         11 back       how many ids it gives back
 --         12.. ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back
--- Results: of what it gives back, as release.lua has them; then HELD, WAITING, REFUSED, FULL, TOO_BIG
---         (weight above the limit), EARLY (with the ms until a server that may have lost the state
---         grants something: who would wait joins the line), or GONE (given up before this call arrived)
+-- Results: of what it gives back, as release.lua has them; then HELD, WAITING, REFUSED (of a rate, with the
+--         ms until it would not be, if nobody else came), FULL, TOO_BIG (weight above the limit), EARLY
+--         (with the ms until a server that may have lost the state grants something: who would wait joins
+--         the line), EVICTED (also if it was given up before this call arrived), or GONE
 -- First write: SET, so that it is refused under OOM.
 local wait, max_queue, head_start = ARGV[7] == "1", tonumber(ARGV[8]), tonumber(ARGV[9])
 
@@ -22,6 +23,7 @@ if promote then promote() end -- who waits comes before who asks
 
 local lined = waiting > 0
 local deadline = text(now + lease)
+local lapse = window > 0 and text(now + window) or deadline -- of a grant
 local due, granted, queued, units = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
 local dues, grantees, newcomers = 0, 0, 0          -- how many values are in them
 
@@ -31,7 +33,7 @@ for i = 12, 11 + count do
   if seen[i - 11] then
     if tonumber(seen[i - 11]) > now then state, number = HELD, redis.call("ZSCORE", owner, id) end
     if state == HELD and not number then state, number = WAITING, redis.call("ZSCORE", queue, id) end
-    if not number then state = GONE end
+    if state == WAITING and not number then state = EVICTED end
   elseif limit > 0 and mine > limit then
     state = TOO_BIG
   elseif waiting == 0 and now >= quiet and holders + extra + mine <= limit then
@@ -52,11 +54,17 @@ for i = 12, 11 + count do
     newcomers = newcomers + 2
   end
   if number then
-    due[dues + 1], due[dues + 2] = deadline, id
+    due[dues + 1], due[dues + 2] = state == HELD and (window > 0 and seen[i - 11] or lapse) or deadline, id
     dues = dues + 2
     if mine > 1 and not seen[i - 11] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
   end
-  reply[size + 1], reply[size + 2] = state, state == EARLY and quiet - now or tonumber(number) or 0
+  number = tonumber(number) or 0
+  if state == EARLY then
+    number = quiet - now
+  elseif window > 0 and state == REFUSED then
+    number = turn(waiting, mine)
+  end
+  reply[size + 1], reply[size + 2] = state, number
   size = size + 2
 end
 
@@ -71,7 +79,7 @@ end
 
 if dues > 0 then
   redis.call("SET", counter, text(last), "PXAT", text(horizon))
-  if waiting > 0 then hint() end
+  if waiting > 0 and window == 0 then hint() end
   enter(due, granted, queued, units)
 end
 

@@ -1,7 +1,7 @@
 -- finish.lua: what every script ends with: who goes next now, the expiry of the keys, and the reply.
 if promote then promote() end
 
-if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", text(declared), "since", text(since)) end
+if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", stands, "since", text(since)) end
 if met then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet), "saved", saved) end
 if lost and waiting > 0 and alert then alert() end
 if holders + waiting == 0 and horizon > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
@@ -21,6 +21,7 @@ if renew then
   if not pinned then redis.call("PEXPIREAT", meta, text(horizon)) end
 end
 
+if waiting > 0 and forecast and now >= quiet then reply[2] = forecast() end
 if waiting > 0 and now < quiet then -- whoever waits looks again when the grace is over
   reply[2] = math.min(reply[2] < 0 and lease or reply[2], quiet - now)
 end
@@ -28,5 +29,6 @@ for client, message in pairs(messages) do
   redis.pcall("PUBLISH", wake .. client, message .. " " .. text(epoch or 0) .. " " .. owner)
 end
 
+if window > 0 then reply[5] = math.max(0, limit - holders - extra) end
 for i, number in ipairs(grants) do reply[size + i] = number end
 return reply

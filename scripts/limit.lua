@@ -6,20 +6,29 @@ local last = tonumber(redis.call("GET", counter)) or 0 -- ticket of the name
 
 -- The newest declaration stands. Each carries the time it was first made, so neither repeating an
 -- old one nor a lost meta can bring back a limit that a later process replaced.
-local pinned, declared = tonumber(known[2]), tonumber(known[3])
+local pinned, stands = tonumber(known[2]), known[3]
 local since = tonumber(ARGV[4])
 if since and since <= 0 then since = micros + since end
-local declares = since and (not declared or since > (tonumber(known[4]) or 0))
-if declares or not declared then declared = tonumber(ARGV[3]) end
+if since and stands and not tonumber(stands) ~= not tonumber(ARGV[3]) then
+  return redis.error_reply("FAIRSEMKIND the name is that of a " .. (tonumber(stands) and "semaphore" or "rate limit"))
+end
+local declares = since and (not stands or since > (tonumber(known[4]) or 0))
+if declares or not stands then stands = ARGV[3] end
+local declared, window = tonumber(stands), 0 -- window: ms after which a grant lapses; 0: not a rate
+if not declared then
+  declared, window = string.match(stands, "^(%d+)/(%d+)$")
+  declared, window = tonumber(declared), tonumber(window) + 1 -- deadlines are whole ms, grants are not
+end
 local limit = pinned or declared
 reply[1] = since or 0
 
 -- The keys expire a while after the last deadline in them, at the time "until" in meta. It moves by
 -- so much at once that most calls need not touch it.
 local horizon = tonumber(known[5]) or 0 -- server ms
-local renew = (since or holders + waiting > 0) and horizon < now + lease + LINGER
+local span = math.max(lease, window)
+local renew = (since or holders + waiting > 0) and horizon < now + span + LINGER
 if renew then
   local latest = horizon == 0 and redis.call("ZRANGE", timeout, -1, -1, "WITHSCORES")[2] or now -- meta may be lost
-  horizon = math.max(now + lease, tonumber(latest)) + 2 * LINGER
+  horizon = math.max(now + span, tonumber(latest)) + 2 * LINGER
 end
 

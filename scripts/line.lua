@@ -45,18 +45,22 @@ local function give_back(first)
   end
 end
 
--- reap removes ids whose deadline has passed.
+-- reap removes ids whose deadline has passed: of a rate, of which many lapse in silence, more at once.
 local function reap()
-  local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)
-  remove(ids, 1)
-  if #ids == BOUND then reply[3] = 1 end
+  for _ = 1, window > 0 and 20 or 1 do
+    local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)
+    if #ids > 0 then remove(ids, 1) end
+    if #ids < BOUND then return end
+  end
+  reply[3] = 1
 end
 
 local grants, messages = {}, {} -- who was promoted: the caller's, and by client the others'
-local tell, alert, promote
-if waiting > 0 then -- else nothing that this call can do makes anybody next
+local tell, alert, promote, forecast
+if waiting > 0 or VERB == "evict" then -- else nothing that this call can do makes anybody next
 
-  -- tell notes that the waiter at place was granted token; token 0: it has to look again.
+  -- tell notes that the waiter at place was granted token; token 0: it has to look again, and so has
+  -- the holder of the token that stands for place.
   function tell(id, place, token)
     local client, seq = string.match(id, "^(.*):(%d+)$")
     if client == caller then
@@ -84,7 +88,7 @@ if waiting > 0 then -- else nothing that this call can do makes anybody next
     local room, seen, blocked = limit - holders - extra, 0, limit == 0 or now < quiet
     local chunk = weights == 0 and math.max(room, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
-    while seen < math.min(waiting, BOUND) and (room > 0 or declares) and not blocked do
+    while seen < math.min(waiting, BOUND) and (room > 0 or declares or VERB == "resize") and not blocked do
       local heads = redis.call("ZRANGE", queue, seen, math.min(seen + chunk, BOUND) - 1, "WITHSCORES")
       for i = 1, #heads, 2 do
         local id, place = heads[i], tonumber(heads[i + 1])
@@ -113,6 +117,11 @@ if waiting > 0 then -- else nothing that this call can do makes anybody next
       waiting, holders = waiting - redis.call("ZREM", queue, unpack(fitting)), holders + #fitting
       extra = limit - room - holders
       hold(granted)
+      if window > 0 then
+        local due = {}
+        for i, id in ipairs(fitting) do due[2 * i - 1], due[2 * i] = text(now + window), id end
+        redis.call("ZADD", timeout, unpack(due))
+      end
     end
     if seen == BOUND and waiting > 0 and room > 0 and not blocked then reply[3] = 1 end
   end

@@ -5,14 +5,14 @@ local count, back = tonumber(ARGV[10]), tonumber(ARGV[11])
 local weighed = #ARGV > 11 + count + back
 local seen = redis.call("ZMSCORE", timeout, unpack(ARGV, 12, 11 + count))
 local quick = waiting + weights == 0 and holders - back + count <= limit
-  and not (weighed or renew or declares or met or now < quiet)
+  and not (weighed or renew or declares or met or now < quiet or window > 0)
 for i = 1, count do quick = quick and not seen[i] end
 
 if quick and back > 0 then
   local held = redis.call("ZMSCORE", owner, unpack(ARGV, 12 + count))
   for i = 1, back do
     quick = quick and held[i]
-    reply[2 * i + 3], reply[2 * i + 4] = HELD, 0
+    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, 0
   end
 end
 

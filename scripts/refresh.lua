@@ -1,9 +1,10 @@
 -- refresh: renews the leases of holders and waiters, and says what each of them is now. It revives
--- nobody: who lapsed is gone. With no ids it only reaps and promotes.
+-- nobody: who lapsed is gone. With no ids it only reaps and promotes. A grant of a rate is not renewed,
+-- and neither is anybody with a lease of 0.
 --
 -- ARGV    7 knows  1: the caller knows that these ids hold, and their tokens; 0: it does not
 --         8.. ids
--- Results: HELD (without a number if the caller knows it), WAITING or GONE
+-- Results: HELD (without a number if the caller knows it), WAITING, EVICTED or GONE
 -- First write: PEXPIREAT or ZREM, so that it works under OOM.
 local ids, due = { unpack(ARGV, 8) }, {}
 redis.call("PEXPIREAT", timeout, text(horizon))
@@ -20,9 +21,11 @@ if #ids > 0 then
         state, number = HELD, tonumber(tokens[i])
       elseif places[i] then
         state, number = WAITING, tonumber(places[i])
+      else
+        state = EVICTED
       end
     end
-    if state ~= GONE then due[#due + 1], due[#due + 2] = deadline, id end
+    if lease > 0 and (state == WAITING or state == HELD and window == 0) then due[#due + 1], due[#due + 2] = deadline, id end
     reply[size + 1], reply[size + 2] = state, number
     size = size + 2
   end

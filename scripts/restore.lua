@@ -5,7 +5,7 @@
 --
 -- ARGV    7 holders  how many of the ids hold; the others, which come after them, wait
 --         8.. ids, then the token or place of each, then the weight of each
--- Results: HELD, WAITING, or GONE (it fits no more, or was given up)
+-- Results: HELD, WAITING, EVICTED (or given up), or GONE (it fits no more)
 -- First write: SET, so that it is refused under OOM.
 local claimed, count = tonumber(ARGV[7]), (#ARGV - 7) / 3
 local ids, deadline = { unpack(ARGV, 8, 7 + count) }, text(now + lease)
@@ -29,7 +29,7 @@ if count > 0 then
     if state ~= GONE then
       number = tonumber(tokens[i] or places[i])
     elseif seen[i] then
-      number = 0 -- a tombstone
+      state, number = EVICTED, 0 -- a tombstone
     elseif i > claimed then
       state, waiting = WAITING, waiting + 1
       queued[#queued + 1], queued[#queued + 2] = text(number), id
@@ -39,7 +39,7 @@ if count > 0 then
     else
       number = 0
     end
-    if state ~= GONE then
+    if state == HELD or state == WAITING then
       due[#due + 1], due[#due + 2] = deadline, id
       if mine > 1 then units[#units + 1], units[#units + 2] = id, text(mine) end
     end

@@ -9,7 +9,8 @@
 --   quick_refresh.lua  of a refresh, all there is to do if nobody waits and all hold
 --   line.lua           who has lapsed, and who goes next
 --   enter.lua          of acquire and restore, how ids are stored
---   the verb           acquire.lua, release.lua, refresh.lua, restore.lua or status.lua
+--   forecast.lua       of acquire and refresh, when those who wait for a rate get their units
+--   the verb           acquire.lua, release.lua, refresh.lua, restore.lua, resize.lua, evict.lua or status.lua
 --   finish.lua         who goes next now, messages, reply
 --
 -- KEYS    1 owner    zset    id -> token: who holds
@@ -21,7 +22,8 @@
 --                            saved
 -- ARGV    1 caller   client id of the calling process: its grants go into the reply
 --         2 wake     channel prefix: any other client hears of its grants on wake .. its client id
---         3 limit    the limit that the caller declares
+--         3 limit    what the caller declares: a limit, or limit/ms of a rate, whose grants are never
+--                    given back and lapse so long after the grant
 --         4 since    server us at which it first did; 0 or less: minus the us since it first did, if
 --                    it does not know; empty: it declares nothing
 --         5 lease    ms from now on for which an id keeps what this call gives it; 0: it gives nothing
@@ -34,6 +36,7 @@
 --         more     1: work was left over at the bound, call again
 --         epoch    server us at which the name began here; another one than before: state may have
 --                  been lost. 0: there is none, so it was
+--         room     of a rate, units that nobody has when the call is over; else 0
 --         results  state, number of each id: HELD its token, WAITING its place, else 0; 0 also
 --                  where the verb does not know the number
 --         grants   seq, place, token of each waiter of the caller that this call promoted
@@ -55,7 +58,7 @@ local BOUND = 500    -- most ids that one call reaps, and most that it promotes
 local LINGER = 10000 -- ms that keys outlive the last deadline in them
 
 -- States, as replies tell them; scripts.go has the same list.
-local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY = 0, 1, 2, 3, 4, 5, 6
+local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
 
 local function text(number) return string.format("%d", number) end
 
@@ -63,7 +66,7 @@ local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since",
 local holders = redis.call("ZCARD", owner)
 local waiting = redis.call("ZCARD", queue)
 local weights = redis.call("HLEN", weight) -- 0: everybody weighs 1
-local reply, size = { 0, -1, 0, 0 }, 4     -- since, next, more, epoch; the verb appends its results
+local reply, size = { 0, -1, 0, 0, 0 }, 5  -- since, next, more, epoch, room; the verb appends its results
 
 if (tonumber(known[1]) or LAYOUT) > LAYOUT then
   return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. known[1] .. ", this client knows " .. LAYOUT)

@@ -1,7 +1,8 @@
 -- status: what the name looks like now.
 --
 -- Results: limit, declared, pinned (1 or 0), units in use, holders, waiters, us since the head of the
---         line arrived (0: no line), ms until the nearest deadline (-1: none)
+--         line arrived (0: no line), ms until the nearest deadline (-1: none), ms after which a grant
+--         of a rate lapses (0: it is none)
 -- First write: PEXPIREAT or ZREM, and none on a name that is not in use.
 if lapsed > 0 then reap() end
 if promote then promote() end
@@ -16,6 +17,7 @@ for _, number in ipairs({
   waiting,
   head and math.max(0, micros - head) or 0,
   first and math.max(0, first - now) or -1,
+  math.max(0, window - 1),
 }) do
   size = size + 1
   reply[size] = number

@@ -1,0 +1,61 @@
+package fairsem
+
+import (
+	"context"
+	"fmt"
+)
+
+// Resize pins the limit for everybody, whatever processes declare, until Unpin or another Resize. More
+// room is given to who waits at once. Less takes no permit away: nobody gets a new one until enough are
+// released, and a waiter that weighs more than the new limit gets [ErrExceedsLimit] when its turn comes.
+// With a limit of 0 nobody gets in, and who waits or comes waits on: a pause.
+//
+// A pin outlives all processes, but not the loss of all state in Redis. A done ctx ends the call; the other
+// errors are [ErrInvalid], for a limit below 0, and those of Acquire. After an error the limit may have been
+// pinned all the same; calling again does no harm.
+func (s *Semaphore) Resize(ctx context.Context, limit int64) error {
+	if limit < 0 || limit > maxUnits {
+		return wrap("resize", s.name, fmt.Errorf("%w: limit %d is not between 0 and %d", ErrInvalid, limit, int64(maxUnits)))
+	}
+	return wrap("resize", s.name, s.pin(ctx, limit))
+}
+
+// Unpin takes away what Resize has pinned, so that the limit declared last holds again. Where none is
+// pinned it does nothing. It is otherwise like Resize.
+func (s *Semaphore) Unpin(ctx context.Context) error { return wrap("unpin", s.name, s.pin(ctx, unpin)) }
+
+// pin asks again as long as there are more waiters to be let in than one call does.
+func (s *Semaphore) pin(ctx context.Context, limit int64) error {
+	for {
+		r, err := s.client.query(ctx, s.name, s.client.keyspace.resize(s.name, s.quota, limit))
+		if err != nil {
+			return err
+		}
+		rep, err := decodeReply(r.numbers, 0)
+		if err != nil || !rep.more {
+			return err
+		}
+	}
+}
+
+// Evict takes a permit, or a place in line, away from whoever has it; id is [Ticket.ID] or [Permit.ID].
+// The units are free at once, so for the time that a message takes, or where it is lost up to the next
+// renewal, their holder may still use them: a third of a TTL. The context of the permit then ends with
+// [ErrLost] and [ErrEvicted]; the Acquire of a waiter returns ErrEvicted.
+//
+// The error is [ErrNotFound] if Redis knows of no such id, so that a second call returns it, too; the
+// others are those of Resize.
+func (s *Semaphore) Evict(ctx context.Context, id string) error {
+	if id == "" {
+		return wrap("evict", s.name, fmt.Errorf("%w: the id is empty", ErrInvalid))
+	}
+	r, err := s.client.query(ctx, s.name, s.client.keyspace.evict(s.name, s.quota, id))
+	if err != nil {
+		return wrap("evict", s.name, err)
+	}
+	rep, err := decodeReply(r.numbers, 1)
+	if err == nil && rep.results[0].state == stateGone {
+		err = fmt.Errorf("%w: %q", ErrNotFound, id)
+	}
+	return wrap("evict", s.name, err)
+}

@@ -1,0 +1,371 @@
+package fairsem_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+// pin resizes, and takes the pin away at the end, so that nothing stays.
+func (w *world) pin(s *fairsem.Semaphore, limit int64) {
+	w.t.Helper()
+	require.NoError(w.t, s.Resize(w.t.Context(), limit))
+	w.t.Cleanup(func() { assert.NoError(w.t, w.of(w.client(), 1).Unpin(context.Background())) })
+}
+
+func TestResizeWakesWaitersAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour // no refresh comes to help
+		held, s := w.semaphore(), w.semaphore()
+		first := w.must(held.Acquire(t.Context(), 1))
+		second, third := w.queue(t.Context(), s, 1), w.queue(t.Context(), s, 1)
+		w.pin(w.semaphore(), 2)
+		w.release(w.granted(second))
+		w.release(w.granted(third))
+		w.release(first)
+	})
+}
+
+func TestResizeLetsInMoreThanOneCallCan(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = time.Hour
+	s := w.semaphore()
+	w.pin(s, 0)
+	const crowd = 1200 // two bounds and a bit
+	var calls []*call
+	for range crowd {
+		calls = append(calls, acquire(t.Context(), s, 1))
+	}
+	w.eventually(func() bool { return w.status(s).Waiting == crowd }, "not all wait")
+	w.pin(w.semaphore(), crowd)
+	for _, c := range calls {
+		w.release(w.granted(c))
+	}
+}
+
+func TestSmallerLimitTakesNoPermitAwayAndDrains(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 3
+		s := w.semaphore()
+		permits := []*fairsem.Permit{w.must(s.Acquire(t.Context(), 1)), w.must(s.Acquire(t.Context(), 1)), w.must(s.Acquire(t.Context(), 1))}
+		w.pin(s, 1)
+		waits := w.queue(t.Context(), w.semaphore(), 1)
+		for _, p := range permits {
+			assert.NoError(t, p.Context().Err(), "a permit was taken away")
+			assert.True(t, waits.waits(), "let in beyond the limit")
+			w.release(p)
+		}
+		w.release(w.granted(waits))
+	})
+}
+
+func TestLimitOfZeroIsAPauseForAllProcesses(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 2
+		s := w.semaphore()
+		held := w.must(s.Acquire(t.Context(), 1))
+		w.pin(s, 0)
+		late := w.semaphore() // declares 2 anew: a pin stands above that
+		_, err := late.TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+		waits, large := w.queue(t.Context(), late, 1), w.queue(t.Context(), late, 2)
+		assert.NoError(t, held.Context().Err())
+		w.release(held)
+		assert.True(t, waits.waits() && large.waits(), "let in during a pause")
+		require.NoError(t, w.semaphore().Unpin(t.Context()))
+		w.release(w.granted(waits))
+		w.release(w.granted(large))
+	})
+}
+
+func TestPinStandsAboveDeclarationsUntilUnpin(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		w.pin(s, 3)
+		newer := w.of(w.client(), 7)
+		w.release(w.must(newer.Acquire(t.Context(), 1)))
+		st := w.status(s)
+		assert.Equal(t, []any{int64(3), int64(7), true}, []any{st.Limit, st.Declared, st.Pinned})
+		require.NoError(t, newer.Unpin(t.Context()))
+		st = w.status(s)
+		assert.Equal(t, []any{int64(7), int64(7), false}, []any{st.Limit, st.Declared, st.Pinned})
+	})
+}
+
+func TestPinOutlivesAllProcesses(t *testing.T) {
+	w := onRedis(t)
+	s := w.semaphore()
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+	w.pin(s, 5)
+	assert.Equal(t, time.Duration(-1), w.rdb.PTTL(t.Context(), w.key("meta")).Val(), "as PTTL says that a key stays")
+	for _, kind := range []string{"counter", "timeout"} {
+		assert.NotEqual(t, time.Duration(-1), w.rdb.PTTL(t.Context(), w.key(kind)).Val(), kind)
+	}
+	require.NoError(t, s.Unpin(t.Context()))
+	assert.Positive(t, w.rdb.PTTL(t.Context(), w.key("meta")).Val())
+}
+
+func TestWaiterLargerThanAPinnedLimitGetsErrExceedsLimit(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit, w.ttl = 3, time.Hour
+		s := w.semaphore()
+		held := w.must(s.Acquire(t.Context(), 3))
+		large, small := w.queue(t.Context(), s, 3), w.queue(t.Context(), s, 1)
+		w.pin(w.semaphore(), 2)
+		<-large.done
+		assert.ErrorIs(t, large.err, fairsem.ErrExceedsLimit)
+		w.release(held)
+		w.release(w.granted(small))
+	})
+}
+
+// A rolling deployment: old and new processes take turns, and each keeps saying what it was built with.
+func TestRollingDeploymentEndsOnTheNewLimitAndDoesNotFlap(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		before := w.of(w.client(), 2)
+		w.release(w.must(before.Acquire(t.Context(), 1)))
+		after := w.of(w.client(), 5)
+		w.release(w.must(after.Acquire(t.Context(), 1)))
+		for range 20 {
+			w.release(w.must(before.Acquire(t.Context(), 1)))
+			require.Equal(t, int64(5), w.status(before).Limit)
+			w.release(w.must(after.Acquire(t.Context(), 5)))
+		}
+	})
+}
+
+func TestResizeRefusesWhatCanNeverWorkBeforeAnyIO(t *testing.T) {
+	t.Parallel()
+	s := offlineSemaphore(t, "name")
+	assert.ErrorIs(t, s.Resize(t.Context(), -1), fairsem.ErrInvalid)
+	assert.ErrorIs(t, s.Resize(t.Context(), 1<<53), fairsem.ErrInvalid)
+	assert.ErrorIs(t, s.Resize(none, 1), fairsem.ErrInvalid)
+	assert.ErrorIs(t, s.Unpin(none), fairsem.ErrInvalid)
+	assert.ErrorIs(t, s.Evict(t.Context(), ""), fairsem.ErrInvalid)
+	assert.ErrorIs(t, s.Evict(none, "a:1"), fairsem.ErrInvalid)
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, s.Resize(done, 1), context.Canceled)
+	assert.ErrorIs(t, s.Evict(done, "a:1"), context.Canceled)
+}
+
+func TestEvictedHolderIsToldAtOnceAndItsUnitsAreFree(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour // no refresh comes to help
+		holder, next := w.semaphore(), w.semaphore()
+		p := w.must(holder.Acquire(t.Context(), 1))
+		waits := w.queue(t.Context(), next, 1)
+		require.NoError(t, w.semaphore().Evict(t.Context(), p.ID()))
+		got := w.granted(waits)
+		<-p.Context().Done()
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
+		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		assert.NoError(t, got.Context().Err(), "its release took somebody else's permit")
+		assert.Equal(t, int64(1), w.status(next).Used)
+		w.release(got)
+	})
+}
+
+func TestEvictedWaiterGetsAnErrorOfItsOwnAndTheLineMovesUp(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit, w.ttl = 2, time.Hour
+		s := w.semaphore()
+		held := w.must(s.Acquire(t.Context(), 1))
+		large, small := w.queue(t.Context(), s, 2), w.queue(t.Context(), s, 1)
+		for head, err := range s.Waiters(t.Context()) {
+			require.NoError(t, err)
+			require.NoError(t, w.semaphore().Evict(t.Context(), head.ID))
+			break
+		}
+		<-large.done
+		assert.ErrorIs(t, large.err, fairsem.ErrEvicted)
+		w.release(w.granted(small))
+		w.release(held)
+	})
+}
+
+func TestNoRefreshPermitHearsOfItsEviction(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore().With(fairsem.CallOptions{NoRefresh: true, TTL: time.Hour})
+		p := w.must(s.Acquire(t.Context(), 1))
+		require.NoError(t, w.semaphore().Evict(t.Context(), p.ID()))
+		<-p.Context().Done()
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
+	})
+}
+
+func TestEvictionIsFoundByTheNextRefreshWithAllMessagesLost(t *testing.T) {
+	w := securely(t, append(rights(t), "-publish")...)
+	w.ttl = time.Second
+	s := w.semaphore()
+	p := w.must(s.Acquire(t.Context(), 1))
+	waits := w.queue(t.Context(), s, 1)
+	for id := range w.waiters(s) {
+		require.NoError(t, s.Evict(t.Context(), id))
+	}
+	<-waits.done
+	assert.ErrorIs(t, waits.err, fairsem.ErrEvicted)
+	require.NoError(t, s.Evict(t.Context(), p.ID()))
+	<-p.Context().Done()
+	assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
+}
+
+// waiters are the ids of who waits.
+func (w *world) waiters(s *fairsem.Semaphore) map[string]bool {
+	w.t.Helper()
+	ids := make(map[string]bool)
+	for ticket, err := range s.Waiters(w.t.Context()) {
+		require.NoError(w.t, err)
+		ids[ticket.ID] = true
+	}
+	return ids
+}
+
+func TestEvictOfAnUnknownIDIsErrNotFound(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		p := w.must(s.Acquire(t.Context(), 1))
+		for _, id := range []string{"nobody:1", uuid.NewString() + ":7", p.ID() + "0", "\x00*{}"} {
+			err := s.Evict(t.Context(), id)
+			assert.ErrorIs(t, err, fairsem.ErrNotFound)
+		}
+		assert.NoError(t, p.Context().Err())
+		require.NoError(t, s.Evict(t.Context(), p.ID()))
+		assert.ErrorIs(t, s.Evict(t.Context(), p.ID()), fairsem.ErrNotFound, "it was evicted already")
+		<-p.Context().Done()
+	})
+}
+
+// A question whose answer is lost is asked again with the same id: that must not bring an evicted one back.
+func TestEvictedWaiterIsNotLetInByAQuestionSentAgain(t *testing.T) {
+	w := onRedis(t)
+	s := w.semaphore()
+	held := w.must(s.Acquire(t.Context(), 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waits := w.queue(ctx, s, 1)
+	for id := range w.waiters(s) {
+		require.NoError(t, s.Evict(t.Context(), id))
+	}
+	<-waits.done
+	w.release(held)
+	assert.ErrorIs(t, waits.err, fairsem.ErrEvicted)
+	assert.Zero(t, w.status(s).Used)
+}
+
+func TestListYieldsEachNameInUseOnceAndThoseWithAPin(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		prefix := "fairsem:list*[?]\\-" + uuid.NewString()
+		c := w.clientOn(w.connect(), fairsem.Options{Prefix: prefix})
+		for _, err := range c.List(t.Context()) {
+			require.NoError(t, err)
+			t.Error("a name of nobody's")
+		}
+		other := w.clientOn(w.connect(), fairsem.Options{Prefix: strings.Replace(prefix, "*", "x", 1)})
+		var want []string
+		for _, name := range []string{"a", "b}:meta", "c d\n\x00", "}{"[1:] + "e", strings.Repeat("f", 512)} {
+			s, err := c.Semaphore(name, 1)
+			require.NoError(t, err)
+			defer func(p *fairsem.Permit) { assert.NoError(t, p.Release(context.Background())) }(w.must(s.Acquire(t.Context(), 1)))
+			want = append(want, name)
+		}
+		unused, err := other.Semaphore("of another prefix", 1)
+		require.NoError(t, err)
+		w.release(w.must(unused.Acquire(t.Context(), 1)))
+		pinned, err := c.Semaphore("pinned", 1)
+		require.NoError(t, err)
+		require.NoError(t, pinned.Resize(t.Context(), 4))
+		defer func() { assert.NoError(t, pinned.Unpin(context.Background())) }()
+		var got []string
+		for name, err := range c.List(t.Context()) {
+			require.NoError(t, err)
+			got = append(got, name)
+		}
+		assert.ElementsMatch(t, append(want, "pinned"), got)
+	})
+}
+
+func TestListEndsWithItsContextAndWithTheClient(t *testing.T) {
+	w := onRedis(t)
+	c := w.client()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	mustEndWith := func(ctx context.Context, want error) {
+		var errs []error
+		for name, err := range c.List(ctx) {
+			assert.Empty(t, name)
+			errs = append(errs, err)
+		}
+		require.Len(t, errs, 1)
+		assert.ErrorIs(t, errs[0], want)
+	}
+	mustEndWith(ctx, context.Canceled)
+	mustEndWith(none, fairsem.ErrInvalid)
+	require.NoError(t, c.Close())
+	mustEndWith(t.Context(), fairsem.ErrClosed)
+}
+
+// 100,000 waiters are read in pages: no reply holds more than some hundreds.
+func TestLongLinesAreListedPageByPage(t *testing.T) {
+	w := onRedis(t)
+	const crowd = 100_000
+	deadline := float64(time.Now().Add(time.Hour).UnixMilli())
+	for chunk := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
+		for i := range crowd {
+			if !yield(i) {
+				return
+			}
+		}
+	}), 5000) {
+		var places, deadlines []redis.Z
+		for _, i := range chunk {
+			id := uuid.NewString() + ":1"
+			places = append(places, redis.Z{Score: float64(i + 1), Member: id})
+			deadlines = append(deadlines, redis.Z{Score: deadline, Member: id})
+		}
+		require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("queue"), places...).Err())
+		require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), deadlines...).Err())
+	}
+	t.Cleanup(func() {
+		assert.NoError(t, w.rdb.Del(context.Background(), w.key("queue"), w.key("timeout"), w.key("owner"), w.key("counter"), w.key("meta")).Err())
+	})
+	rdb := w.connect()
+	largest := &largestReply{}
+	rdb.AddHook(largest)
+	seen := 0
+	for _, err := range w.of(w.clientOn(rdb, fairsem.Options{}), 1).Waiters(t.Context()) {
+		require.NoError(t, err)
+		seen++
+	}
+	assert.Equal(t, crowd, seen)
+	assert.NotZero(t, largest.values)
+	assert.LessOrEqual(t, largest.values, 4*300)
+}
+
+// largestReply remembers the longest list that came back.
+type largestReply struct{ values int }
+
+func (h *largestReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *largestReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *largestReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, c := range cmds {
+			if list, ok := c.(interface{ Val() []any }); ok {
+				h.values = max(h.values, len(list.Val()))
+			}
+		}
+		return err
+	}
+}

@@ -1,0 +1,115 @@
+package fairsem
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a client makes of the news that something of its was taken away.
+
+// lease is what the script call asks for, in ms.
+func (f *flight) lease() int64 { return f.cmds[0].Args()[13].(int64) }
+
+// evicted is the message to the holder of a token, or to the waiter at a place.
+func evicted(c *Client, seq, number int64) { c.woken("a", 1, []grant{{seq, number, 0}}) }
+
+func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
+		f := w.carries("acquire a: 1")
+		evicted(c, 1, 10)
+		f.grantAll(10)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
+		w.isIdle()
+	})
+}
+
+func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		end := a.permit.left()
+		time.Sleep(time.Minute)
+		evicted(c, 1, 10)
+		f := w.carries("refresh a: 1")
+		assert.Zero(t, f.lease())
+		evicted(c, 1, 10) // while the first question is on its way
+		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
+		f = w.carries("refresh a: 1")
+		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
+		w.isIdle()
+		assert.Equal(t, end-time.Minute, a.permit.left(), "a question has made it last longer")
+	})
+}
+
+func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		time.Sleep(time.Second + time.Millisecond)
+		f := w.carries("refresh a: 1")
+		evicted(c, 1, 10)
+		f.answers(1, -1, 0, 1, int64(stateHeld), 0) // it was still there then
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
+		assert.ErrorIs(t, a.permit.Release(t.Context()), ErrLost)
+		w.isIdle()
+	})
+}
+
+// A message that nobody heard is made up for when the subscription stands again.
+func TestDoubtAsksAboutPermitsThatAreNeverRenewed(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		c.doubt()
+		f := w.carries("refresh a: 1")
+		assert.Zero(t, f.lease())
+		f.answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
+		w.isIdle()
+	})
+}
+
+// twice is a go-redis hook that answers SCAN with every key twice, as Redis may.
+type twice struct{}
+
+func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (twice) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error {
+		keys := []string{"fairsem:{a}:meta", "fairsem:{b}:meta", "fairsem:{a}:meta", "fairsem:{}:meta", "other:{c}:meta"}
+		cmd.(*redis.ScanCmd).SetVal(slices.Concat(keys, keys), 0)
+		return nil
+	}
+}
+
+func TestListYieldsWhatRedisTellsTwiceOnce(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	rdb.AddHook(twice{})
+	c, err := New(rdb, Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	var got []string
+	for name, err := range c.List(t.Context()) {
+		require.NoError(t, err)
+		got = append(got, name)
+	}
+	assert.Equal(t, []string{"a", "b"}, got)
+}

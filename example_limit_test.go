@@ -1,0 +1,114 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fairsem/fairsem"
+)
+
+// A pool of workers is a loop that acquires before it starts a goroutine: there are never more
+// goroutines than units, and never more at work than units in all processes together.
+func ExampleSemaphore_workerPool() {
+	client, stop := newClient()
+	defer stop()
+	ctx := context.Background()
+	workers, err := client.Semaphore("thumbnails", 3)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	images := []string{"ant", "bee", "cat", "dog", "elk", "fox", "gnu"}
+	sizes, failed := make([]int, len(images)), make([]error, len(images))
+	var pool sync.WaitGroup
+	for i, image := range images {
+		permit, err := workers.Acquire(ctx, 1)
+		if err != nil {
+			failed[i] = err
+			break
+		}
+		pool.Go(func() {
+			sizes[i], failed[i] = shrink(permit.Context(), image)
+			failed[i] = errors.Join(failed[i], permit.Release(ctx))
+		})
+	}
+	pool.Wait() // to acquire all units instead would wait for other processes, too
+
+	fmt.Println(sizes, errors.Join(failed...))
+	// Output: [3 3 3 3 3 3 3] <nil>
+}
+
+func shrink(ctx context.Context, image string) (int, error) { return len(image), ctx.Err() }
+
+// Calls to the API of a language model differ in size, so a call weighs the tokens that it may use, and
+// the limit is how many of them all pods together may have under way; it does not say how many that is
+// in a minute. People go ahead of batch work that came up to a minute before them; batch work that has
+// waited for longer goes first all the same.
+func ExampleSemaphore_modelAPI() {
+	client, stop := newClient()
+	defer stop()
+	api, err := client.Semaphore("model-api", 10_000)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	chat := api.With(fairsem.CallOptions{HeadStart: time.Minute})
+	batch := api.With(fairsem.CallOptions{MaxQueue: 1000})
+
+	ask := func(lane *fairsem.Semaphore, tokens int64, prompt string) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		err := lane.Do(ctx, tokens, func(context.Context) error { // whose context goes into the request
+			fmt.Println("answered:", prompt)
+			return nil
+		})
+		switch {
+		case errors.Is(err, fairsem.ErrExceedsLimit):
+			fmt.Println("too long for any turn:", prompt)
+		case errors.Is(err, fairsem.ErrQueueFull), errors.Is(err, context.DeadlineExceeded):
+			fmt.Println("busy, later:", prompt)
+		case errors.Is(err, fairsem.ErrLost):
+			fmt.Println("the answer may have come on top of the limit:", prompt)
+		case err != nil:
+			fmt.Println(err)
+		}
+	}
+
+	ask(chat, 200_000, "a whole library")
+	underway, err := api.Acquire(context.Background(), 8_000) // a call of another pod
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var callers sync.WaitGroup
+	callers.Go(func() { ask(batch, 6_000, "a nightly summary") })
+	awaitLine(api, 1)
+	callers.Go(func() { ask(chat, 5_000, "a question") })
+	awaitLine(api, 2)
+	if err := underway.Release(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	callers.Wait()
+	// Output:
+	// too long for any turn: a whole library
+	// answered: a question
+	// answered: a nightly summary
+}
+
+// awaitLine waits until n calls stand in line.
+func awaitLine(s *fairsem.Semaphore, n int64) {
+	for {
+		status, err := s.Status(context.Background())
+		if err != nil {
+			panic(err)
+		}
+		if status.Waiting == n {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,123 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fairsem/fairsem"
+)
+
+// account is a row of a store that refuses what an older holder of the lock writes. In SQL:
+//
+//	UPDATE account SET balance = $1, token = $2 WHERE id = $3 AND token <= $2
+//
+// and the writer was too late if that updates no row. It is <= and not <, for a holder may write twice.
+type account struct {
+	mu             sync.Mutex
+	balance, token int64
+}
+
+var errTooLate = errors.New("too late: somebody else has had the lock since")
+
+func (a *account) write(balance, token int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if token < a.token {
+		return errTooLate
+	}
+	a.balance, a.token = balance, token
+	return nil
+}
+
+func (a *account) read() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.balance
+}
+
+// Somebody who was paused while the lock passed on to the next would undo what that one wrote. The lock
+// cannot keep it from trying; the store can, by the token.
+func ExampleMutex_fencedWrite() {
+	client, stop := newClient()
+	defer stop()
+	ctx := context.Background()
+	lock, err := client.Mutex("account/17")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	row := &account{balance: 100}
+
+	// The first holder reads, and then stands still for longer than its lease lasts.
+	stalls := fairsem.CallOptions{TTL: 100 * time.Millisecond, NoRefresh: true}
+	first, err := lock.With(stalls).Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	seen := row.read()
+
+	second, err := lock.Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("second:", row.write(row.read()+50, second.Token()))
+	fmt.Println("first:", row.write(seen-30, first.Token()))
+	fmt.Println("balance:", row.read())
+
+	if err := second.Release(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// second: <nil>
+	// first: too late: somebody else has had the lock since
+	// balance: 150
+}
+
+// Readers share the lock, a writer has it alone.
+func ExampleRWMutex() {
+	client, stop := newClient()
+	defer stop()
+	ctx := context.Background()
+	prices, err := client.RWMutex("prices")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	var readers, inside sync.WaitGroup
+	inside.Add(2)
+	for range 2 {
+		readers.Go(func() {
+			err := prices.RDo(ctx, func(context.Context) error {
+				inside.Done()
+				inside.Wait() // neither leaves before the other is in
+				return nil
+			})
+			if err != nil {
+				fmt.Println(err)
+			}
+		})
+	}
+	readers.Wait()
+	fmt.Println("two readers at once")
+
+	err = prices.Do(ctx, func(ctx context.Context) error {
+		_, err := prices.TryRLock(ctx)
+		if errors.Is(err, fairsem.ErrNotAcquired) {
+			fmt.Println("no reader beside the writer")
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// two readers at once
+	// no reader beside the writer
+}

@@ -1,0 +1,77 @@
+package fairsemtest
+
+import "github.com/fairsem/fairsem"
+
+// Kill cuts a client of this server off for the rest of the test, as if its process had been killed, or
+// as if its network were gone. What it holds, and its places in line, stay in Redis until their leases
+// lapse: after [Server.Advance], or in a bubble after time.Sleep. For itself the client does what a process
+// does that is cut off: its permits end with [fairsem.ErrLost] after nine tenths of their TTL by the clock of the
+// test. A client that is not of [Server.Client] fails the test.
+func (s *Server) Kill(client *fairsem.Client) {
+	s.tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.processes {
+		if client != nil && p.client == client {
+			p.dead = true
+			p.hangUp()
+			return
+		}
+	}
+	s.tb.Fatalf("fairsemtest: Kill: the client is not one of this server")
+}
+
+// Down ends all connections, and lets nobody connect until Up: Redis is unreachable for every process. It
+// keeps what it has, and its clock goes on. Calls that wait do so until Up, or for a TTL, after which they
+// return [fairsem.ErrUnavailable]; permits end as with [Server.Kill].
+func (s *Server) Down() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = true
+	for _, p := range s.processes {
+		p.hangUp()
+	}
+}
+
+// Up undoes Down. Clients find out with their next try, within a quarter of a second of their clock.
+func (s *Server) Up() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = false
+}
+
+// Expire ends the leases of all who hold units of the semaphore of that name, whatever the prefix of its keys,
+// as if they had been silent for too long. Their permits, also those with NoRefresh, end with [fairsem.ErrLost]
+// and, for that is how it is done, [fairsem.ErrEvicted], within a millisecond or so; a Release that comes before its client has heard of it counts. Who waits
+// is next, maybe a moment before the holders have heard: a loss in its proper order takes a bubble and
+// [Server.Kill]. If nobody holds any units the test fails.
+func (s *Server) Expire(name string) {
+	s.tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := 0
+	for _, key := range s.redis.Keys() {
+		if sem, ok := semaphoreOf(key); ok && sem.name == name {
+			ended += s.takeFromHolders(sem)
+		}
+	}
+	if ended == 0 {
+		s.tb.Fatalf("fairsemtest: Expire: nobody holds units of %q", name)
+	}
+	s.haveAllLook()
+}
+
+// takeFromHolders takes the permits from all who hold some, and returns how many these are. That their
+// deadlines stay marks them as given up for good. In a new epoch clients ask about each of their permits:
+// in the old one an answer about any would do for all.
+func (s *Server) takeFromHolders(sem semaphore) int {
+	holders := s.scores(sem.base + "owner")
+	for id := range holders {
+		_, _ = s.redis.ZRem(sem.base+"owner", id) // it was read a moment ago
+		s.redis.HDel(sem.base+"weight", id)
+	}
+	if len(holders) > 0 {
+		_, _ = s.redis.HIncr(sem.base+"meta", "epoch", 1) // scripts write numbers there
+	}
+	return len(holders)
+}

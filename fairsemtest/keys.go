@@ -1,0 +1,65 @@
+package fairsemtest
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2/server"
+)
+
+// What is in Redis: the README has a table of the keys. All of this is called with mu held.
+
+// semaphore is a name, and what its keys begin with.
+type semaphore struct{ base, name string }
+
+// semaphoreOf returns the semaphore whose key with the deadlines key is.
+func semaphoreOf(key string) (semaphore, bool) {
+	base, found := strings.CutSuffix(key, "timeout")
+	_, name, begins := strings.Cut(base, ":{") // no prefix contains a brace
+	name, ends := strings.CutSuffix(name, "}:")
+	return semaphore{base, name}, found && begins && ends
+}
+
+// lives reports whether the process of a fairsem client does.
+func (s *Server) lives(client string) bool {
+	p := s.clients[client]
+	return p != nil && !p.dead
+}
+
+// namesLiving reports whether a key, or a channel, is that of a living client: these end with its id.
+func (s *Server) namesLiving(key string) bool {
+	return s.lives(key[strings.LastIndexByte(key, ':')+1:])
+}
+
+// scores returns a copy of a sorted set, nil if there is none.
+func (s *Server) scores(key string) map[string]float64 {
+	scores, _ := s.redis.SortedSet(key) // whoever uses a key of another type hears of it from the scripts
+	return maps.Clone(scores)
+}
+
+// meetSubscriber remembers a connection that subscribes, as long as it lives.
+func (s *Server) meetSubscriber(peer *server.Peer, channel string) {
+	s.subscribers[peer] = channel
+	peer.OnDisconnect(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subscribers, peer)
+	})
+}
+
+// haveAllLook has every client ask about all it has, at once and not with its next renewal: their subscriptions
+// are confirmed once more, as after a gap in which anything may have happened.
+func (s *Server) haveAllLook() {
+	for peer, channel := range s.subscribers {
+		if !s.namesLiving(channel) {
+			continue // its connection is about to end, or it is not of a fairsem client
+		}
+		peer.Block(func(w *server.Writer) {
+			w.WritePushLen(3)
+			w.WriteBulk("subscribe")
+			w.WriteBulk(channel)
+			w.WriteInt(1)
+			w.Flush()
+		})
+	}
+}

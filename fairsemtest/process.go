@@ -1,0 +1,63 @@
+package fairsemtest
+
+import (
+	"context"
+	"net"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+)
+
+// process is whoever shares a pool of connections.
+type process struct {
+	server *Server
+	name   string // of its connections, by CLIENT SETNAME
+	redis  *redis.Client
+
+	// Guarded by server.mu.
+	client *fairsem.Client // nil: it is not one of Server.Client
+	dead   bool
+	conns  []net.Conn // that have been open at some time, nil while it is cut off
+}
+
+func (p *process) isCutOff() bool { return p.dead || p.server.down }
+
+// dial connects to the server; while the process is cut off, to nobody. It never fails: go-redis would
+// go on dialing in the background, also after its client was closed.
+func (p *process) dial(context.Context, string, string) (net.Conn, error) {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	near, far := connect()
+	if p.isCutOff() {
+		_ = far.Close() // nothing is in it
+		return near, nil
+	}
+	p.server.front.ServeConn(far)
+	p.conns = append(p.conns, near)
+	return near, nil
+}
+
+// hangUp ends all connections. What is on its way is lost.
+func (p *process) hangUp() {
+	for _, c := range p.conns {
+		_ = c.Close() // it may be closed already
+	}
+	p.conns = nil
+}
+
+// meetClient learns the id of a fairsem client from what each of its scripts says first, behind the hash and
+// the keys: see scripts/semaphore.lua.
+func (p *process) meetClient(args []string) {
+	if keys, err := strconv.Atoi(args[1]); err == nil && len(args) > 2+keys {
+		p.server.clients[args[2+keys]] = p
+	}
+}
+
+// reconnect lets the process give back what it has, at the end of the test.
+func (p *process) reconnect() {
+	p.server.mu.Lock()
+	defer p.server.mu.Unlock()
+	p.server.down, p.dead = false, false
+}

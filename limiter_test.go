@@ -1,0 +1,459 @@
+package fairsem_test
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+func (w *world) limiter(limit int64, per time.Duration) *fairsem.Limiter {
+	w.t.Helper()
+	return w.limiterOf(w.client(), limit, per)
+}
+
+func (w *world) limiterOf(c *fairsem.Client, limit int64, per time.Duration) *fairsem.Limiter {
+	w.t.Helper()
+	l, err := c.Limiter(w.name, limit, per)
+	require.NoError(w.t, err)
+	w.t.Cleanup(w.forgetGrants)
+	return l
+}
+
+// forgetGrants takes away what nobody gives back, for it would be there until its window is over.
+func (w *world) forgetGrants() {
+	ctx := context.Background()
+	for _, kind := range []string{"owner", "timeout", "weight"} {
+		assert.NoError(w.t, w.rdb.Del(ctx, w.key(kind)).Err())
+	}
+}
+
+func (w *world) allow(l *fairsem.Limiter, n int64) fairsem.Decision {
+	w.t.Helper()
+	d, err := l.Allow(w.t.Context(), n)
+	require.NoError(w.t, err)
+	return d
+}
+
+// take waits: a server that was just started grants nothing at first.
+func (w *world) take(l *fairsem.Limiter, n int64) {
+	w.t.Helper()
+	require.NoError(w.t, l.Wait(w.t.Context(), n))
+}
+
+// taken is a grant: when, on the server's clock, and how many units.
+type taken struct {
+	at time.Time
+	n  int64
+}
+
+// mostInWindow are the most units in any window, wherever it ends.
+func mostInWindow(all []taken, per time.Duration) (most int64) {
+	slices.SortFunc(all, func(a, b taken) int { return a.at.Compare(b.at) })
+	var units int64
+	first := 0
+	for _, g := range all {
+		units += g.n
+		for !all[first].at.After(g.at.Add(-per)) {
+			units -= all[first].n
+			first++
+		}
+		most = max(most, units)
+	}
+	return most
+}
+
+// The clock of the server stands still but for the steps of the test, so each answer can be told beforehand: by a
+// list of all grants.
+func TestAllowSaysWhatAListOfAllGrantsSays(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		limit, per := 1+r.Int64N(20), time.Duration(1+r.IntN(5000))*time.Millisecond
+		now := time.UnixMicro(1_800_000_000_000_000 + r.Int64N(1_000_000))
+		server := miniredis.RunT(t)
+		server.SetTime(now)
+		w := newWorld(t, func(testing.TB) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: server.Addr()}) })
+		limiters := []*fairsem.Limiter{w.limiter(limit, per), w.limiter(limit, per)}
+		var granted []taken
+		used := func() (units int64) { // a grant counts for a window, and for the rest of its millisecond
+			for _, g := range granted {
+				if now.UnixMilli()-g.at.UnixMilli() <= per.Milliseconds() {
+					units += g.n
+				}
+			}
+			return units
+		}
+		step := func(d time.Duration) { now = now.Add(d); server.SetTime(now) }
+		allow := func(n int64) fairsem.Decision {
+			fits := used()+n <= limit
+			d := w.allow(limiters[r.IntN(2)], n)
+			if d.Allowed {
+				granted = append(granted, taken{now, n})
+			}
+			require.Equal(t, fits, d.Allowed, "seed %d: %d in use, %d wanted, limit %d", seed, used(), n, limit)
+			require.Equal(t, limit-used(), d.Remaining, "seed %d", seed)
+			require.Equal(t, d.Allowed, d.RetryAfter == 0, "seed %d", seed)
+			return d
+		}
+		refused := 0
+		for range 300 {
+			n := 1 + r.Int64N(min(limit, 3))
+			if d := allow(n); !d.Allowed {
+				refused++
+				step(d.RetryAfter - time.Millisecond)
+				require.False(t, allow(n).Allowed, "seed %d: RetryAfter is too late", seed)
+				step(time.Millisecond)
+				require.True(t, allow(n).Allowed, "seed %d: RetryAfter is too early", seed)
+			}
+			step(time.Duration(r.Int64N(int64(2 * per / time.Duration(limit)))))
+		}
+		assert.LessOrEqual(t, mostInWindow(granted, per), limit)
+		assert.NotZero(t, refused, "the limit is never reached")
+	}
+}
+
+func TestNoWindowHasMoreThanTheLimitWhoeverAsks(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		const limit, per = 20, 500 * time.Millisecond
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		var served, refused atomic.Int64
+		var crowd sync.WaitGroup
+		for range 3 {
+			l := w.limiter(limit, per)
+			for i := range 6 {
+				crowd.Go(func() { // ends with ctx
+					for ctx.Err() == nil {
+						n := int64(1 + i%2)
+						if i == 5 {
+							if d, err := l.Allow(ctx, n); err == nil && d.Allowed {
+								served.Add(n)
+							} else if sleepUntil(ctx, d.RetryAfter); err == nil {
+								refused.Add(1)
+							}
+						} else if l.Wait(ctx, n) == nil {
+							served.Add(n)
+						}
+					}
+				})
+			}
+		}
+		granted := w.watchGrants(ctx)
+		crowd.Wait()
+		var units int64
+		for _, g := range granted {
+			units += g.n
+		}
+		assert.LessOrEqual(t, mostInWindow(granted, per), int64(limit))
+		assert.GreaterOrEqual(t, units, served.Load(), "a grant that is not in Redis")
+		assert.Greater(t, served.Load(), int64(2*limit), "too slow to show anything")
+	})
+}
+
+func sleepUntil(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(max(d, time.Millisecond)):
+	}
+}
+
+// watchGrants reads all grants of the world's name as they come, until ctx ends.
+func (w *world) watchGrants(ctx context.Context) []taken {
+	w.t.Helper()
+	seen := make(map[string]taken)
+	for done := false; !done; {
+		done = ctx.Err() != nil
+		pipe := w.rdb.TxPipeline() // both at the same moment
+		holders := pipe.ZRangeWithScores(context.Background(), w.key("owner"), 0, -1)
+		weights := pipe.HGetAll(context.Background(), w.key("weight"))
+		_, err := pipe.Exec(context.Background())
+		require.NoError(w.t, err)
+		for _, z := range holders.Val() {
+			id := z.Member.(string)
+			n, err := strconv.ParseInt(cmp.Or(weights.Val()[id], "1"), 10, 64)
+			require.NoError(w.t, err)
+			seen[id] = taken{time.UnixMicro(int64(z.Score)), n}
+		}
+		sleepUntil(context.Background(), 10*time.Millisecond) // often enough to see each, and no more
+	}
+	var all []taken
+	for _, g := range seen {
+		all = append(all, g)
+	}
+	return all
+}
+
+func TestAllowTellsWhatIsLeftAndWhenToComeAgain(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l, other := w.limiter(4, time.Second), w.limiter(4, time.Second)
+		w.take(l, 1)
+		for _, left := range []int64{2, 1, 0} {
+			assert.Equal(t, fairsem.Decision{Allowed: true, Remaining: left}, w.allow(l, 1))
+			l, other = other, l
+		}
+		d := w.allow(l, 1)
+		assert.False(t, d.Allowed)
+		assert.Zero(t, d.Remaining)
+		assert.LessOrEqual(t, d.RetryAfter, time.Second+time.Millisecond)
+		sleepUntil(t.Context(), d.RetryAfter)
+		assert.True(t, w.allow(other, 1).Allowed, "as told")
+	})
+}
+
+func TestAllowNeverOvertakesWhoWaits(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l, s := w.limiter(2, time.Hour), w.semaphore()
+		w.take(l, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		waits := make(chan error)
+		go func() { waits <- w.limiter(2, time.Hour).Wait(ctx, 2) }() // ends with cancel
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
+		d := w.allow(l, 1)
+		assert.False(t, d.Allowed, "one is left, but who waits comes first")
+		assert.Equal(t, int64(1), d.Remaining)
+		assert.Greater(t, d.RetryAfter, 90*time.Minute, "the first lapses in an hour, and who waits has both for an hour then")
+		cancel()
+		require.ErrorIs(t, <-waits, context.Canceled)
+		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "the place in line is not given up")
+		assert.True(t, w.allow(l, 1).Allowed)
+	})
+}
+
+func TestWaitIsFirstComeFirstServed(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		const per = 200 * time.Millisecond
+		s := w.semaphore()
+		w.pin(s, 0) // so that there is time to make a line
+		var mu sync.Mutex
+		var order []int
+		var crowd sync.WaitGroup
+		for i := range 4 {
+			l := w.limiter(1, per)
+			crowd.Go(func() { // ends as the line moves up
+				if assert.NoError(t, l.Wait(t.Context(), 1)) {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, i)
+				}
+			})
+			w.eventually(func() bool { return w.status(s).Waiting == int64(i+1) }, "the call does not queue")
+		}
+		require.NoError(t, s.Unpin(t.Context()))
+		crowd.Wait()
+		assert.Equal(t, []int{0, 1, 2, 3}, order)
+	})
+}
+
+// A cancelled call must not count, also where its grant and its end meet.
+func TestWaitThatFailsTakesNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l, s := w.limiter(1000, time.Hour), w.semaphore()
+		var served atomic.Int64
+		var crowd sync.WaitGroup
+		for range 300 {
+			crowd.Go(func() { // ends with its own context
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*time.Millisecond))
+				defer cancel()
+				if l.Wait(ctx, 1) == nil {
+					served.Add(1)
+				}
+			})
+		}
+		crowd.Wait()
+		w.eventually(func() bool { return w.status(s).Used == served.Load() }, "what failed counts, or what was served does not")
+	})
+}
+
+func TestGrantsOfALimiterOutliveItsClient(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		c := w.client()
+		w.take(w.limiterOf(c, 1, time.Hour), 1)
+		require.NoError(t, c.Close())
+		assert.False(t, w.allow(w.limiter(1, time.Hour), 1).Allowed, "given back at the end of its process")
+	})
+}
+
+func TestWaitEndsWithItsClient(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		c, s := w.client(), w.semaphore()
+		l := w.limiterOf(c, 1, time.Hour)
+		require.NoError(t, l.Wait(t.Context(), 1))
+		waits := make(chan error)
+		go func() { waits <- l.Wait(t.Context(), 1) }() // ends with the client
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, <-waits, fairsem.ErrClosed)
+		assert.Zero(t, w.status(s).Waiting)
+	})
+}
+
+func TestWaitIsToldWhenItsTurnComesAndAsksForNothingUntilThen(t *testing.T) {
+	w := onRedis(t)
+	rdb := w.connect()
+	calls := &countedCalls{}
+	rdb.AddHook(calls)
+	l := w.limiterOf(w.clientOn(rdb, fairsem.Options{}), 1, time.Second)
+	require.NoError(t, l.Wait(t.Context(), 1))
+	began := time.Now()
+	require.NoError(t, l.Wait(t.Context(), 1))
+	assert.GreaterOrEqual(t, time.Since(began), 900*time.Millisecond)
+	// Two acquires, a look when the subscription stands, and one when the turn has come; one to spare, for a clock that
+	// is a little fast.
+	assert.LessOrEqual(t, calls.n.Load(), int64(5))
+}
+
+// countedCalls counts the script calls.
+type countedCalls struct{ n atomic.Int64 }
+
+func (h *countedCalls) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *countedCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *countedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, c := range cmds {
+			if c.Name() == "evalsha" {
+				h.n.Add(1)
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// With all messages lost too: whoever waits looks itself when its turn comes.
+func TestWaitersOfALimiterNeedNoMessage(t *testing.T) {
+	w := securely(t, append(rights(t), "-publish")...)
+	w.ttl = time.Hour // no refresh comes to help
+	const per = 100 * time.Millisecond
+	var crowd sync.WaitGroup
+	for range 4 {
+		l := w.limiter(2, per)
+		for range 3 {
+			crowd.Go(func() { assert.NoError(t, l.Wait(t.Context(), 1)) }) // ends when served
+		}
+	}
+	crowd.Wait()
+}
+
+func TestMoreThanTheLimitIsRefusedAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l := w.limiter(3, time.Hour)
+		require.ErrorIs(t, l.Wait(t.Context(), 4), fairsem.ErrExceedsLimit)
+		_, err := l.Allow(t.Context(), 4)
+		require.ErrorIs(t, err, fairsem.ErrExceedsLimit)
+		w.take(l, 3)
+	})
+}
+
+func TestNameOfALimiterIsNoNameOfASemaphore(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s, l := w.semaphore(), w.limiter(3, time.Hour)
+		held := w.must(s.Acquire(t.Context(), 1))
+		_, err := l.Allow(t.Context(), 1)
+		require.ErrorContains(t, err, "the name is that of a semaphore")
+		require.ErrorContains(t, err, "need names of their own")
+		assert.NoError(t, held.Context().Err())
+		w.release(held)
+		other := *w
+		other.name += "-rate"
+		limiter := other.limiter(3, time.Hour)
+		require.NoError(t, limiter.Wait(t.Context(), 1))
+		_, err = other.semaphore().Acquire(t.Context(), 1)
+		require.ErrorContains(t, err, "the name is that of a rate limit")
+		st := other.status(other.semaphore())
+		assert.Equal(t, []any{int64(3), int64(1), time.Hour}, []any{st.Limit, st.Used, st.Window})
+	})
+}
+
+func TestLimiterCanBePausedAndResized(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l, s := w.limiter(2, time.Hour), w.semaphore()
+		w.pin(s, 0)
+		assert.False(t, w.allow(l, 1).Allowed)
+		waits := make(chan error)
+		go func() { waits <- l.Wait(t.Context(), 1) }() // ends with the pause
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
+		require.NoError(t, s.Resize(t.Context(), 1))
+		require.NoError(t, <-waits)
+		assert.False(t, w.allow(l, 1).Allowed)
+		require.NoError(t, s.Unpin(t.Context()))
+		w.take(l, 1)
+	})
+}
+
+func TestNewestWindowStands(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		before := w.limiter(5, time.Hour)
+		w.take(before, 1)
+		after := w.limiter(3, time.Minute)
+		w.take(after, 1)
+		assert.Equal(t, int64(0), w.allow(before, 1).Remaining, "three of the newer limit are taken")
+		assert.Equal(t, time.Minute, w.status(w.semaphore()).Window)
+	})
+}
+
+func TestLimiterTakesOptionsForItsLine(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l, s := w.limiter(1, time.Hour), w.semaphore()
+		w.take(l, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		waits := make(chan error)
+		go func() { waits <- l.Wait(ctx, 1) }() // ends with cancel
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
+		require.ErrorIs(t, l.With(fairsem.CallOptions{MaxQueue: 1}).Wait(t.Context(), 1), fairsem.ErrQueueFull)
+		cancel()
+		require.ErrorIs(t, <-waits, context.Canceled)
+	})
+}
+
+func TestLimiterRefusesWhatCanNeverWorkBeforeAnyIO(t *testing.T) {
+	t.Parallel()
+	c := offlineClient(t)
+	for _, per := range []time.Duration{0, -time.Second, 31*24*time.Hour + 1} {
+		_, err := c.Limiter("name", 1, per)
+		invalid(t, err, "window")
+	}
+	for _, limit := range []int64{0, -1, maxUnits + 1} {
+		_, err := c.Limiter("name", limit, time.Second)
+		invalid(t, err, "limit")
+	}
+	_, err := c.Limiter("", 1, time.Second)
+	invalid(t, err, "empty")
+	l, err := c.Limiter("name", 1, time.Nanosecond)
+	require.NoError(t, err)
+	invalid(t, l.Wait(t.Context(), 0), "weight")
+	invalid(t, l.Wait(none, 1), "nil")
+	_, err = l.Allow(t.Context(), -1)
+	invalid(t, err, "weight")
+	invalid(t, l.With(fairsem.CallOptions{NoRefresh: true}).Wait(t.Context(), 1), "NoRefresh")
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.ErrorIs(t, l.Wait(done, 1), context.Canceled)
+	assert.Equal(t, "name", l.Name())
+}
+
+// A restart forgets the grants; for the time of grace nothing new is granted, so a window that is no longer holds.
+func TestLimitHoldsAcrossARestartForWindowsUpToGrace(t *testing.T) {
+	w, server := privately(t)
+	opts := fairsem.Options{Grace: 2 * time.Second}
+	l := w.limiterOf(w.clientOn(w.connect(), opts), 2, 2*time.Second)
+	require.NoError(t, l.Wait(t.Context(), 2))
+	began := time.Now()
+	require.NoError(t, server.Kill())
+	require.NoError(t, server.Restart())
+	other := w.limiterOf(w.clientOn(w.connect(), opts), 2, 2*time.Second)
+	require.True(t, w.allow(other, 1).Allowed)
+	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+}

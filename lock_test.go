@@ -1,0 +1,589 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+// Mutex and RWMutex. What they have from Semaphore is tested there; here is what makes them locks.
+
+const allUnits = 1_000_000_000 // what the writer of an RWMutex takes
+
+// locker is a Mutex, or an RWMutex as its writers see it.
+type locker interface {
+	Lock(ctx context.Context) (*fairsem.Permit, error)
+	TryLock(ctx context.Context) (*fairsem.Permit, error)
+	Do(ctx context.Context, fn func(context.Context) error) error
+	Name() string
+}
+
+func (w *world) mutex() *fairsem.Mutex {
+	w.t.Helper()
+	m, err := w.client().Mutex(w.name)
+	require.NoError(w.t, err)
+	return m
+}
+
+func (w *world) rwMutex() *fairsem.RWMutex {
+	w.t.Helper()
+	m, err := w.client().RWMutex(w.name)
+	require.NoError(w.t, err)
+	return m
+}
+
+// bothLocks runs a test on both kinds of locks; lock is the lock of the world, seen by a new process.
+func bothLocks(t *testing.T, test func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker)) {
+	t.Helper()
+	t.Parallel()
+	for kind, lock := range map[string]func(*world, fairsem.CallOptions) locker{
+		"Mutex":   func(w *world, o fairsem.CallOptions) locker { return w.mutex().With(o) },
+		"RWMutex": func(w *world, o fairsem.CallOptions) locker { return w.rwMutex().With(o) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			everywhere(t, func(t *testing.T, w *world) {
+				test(t, w, func(o fairsem.CallOptions) locker { return lock(w, o) })
+			})
+		})
+	}
+}
+
+// lining calls get in the background, and returns when it stands in line.
+func (w *world) lining(s *fairsem.Semaphore, get func(context.Context) (*fairsem.Permit, error)) *call {
+	w.t.Helper()
+	before := w.status(s).Waiting
+	c := &call{done: make(chan struct{})}
+	go func() { // ends with the grant, which every test waits for
+		defer close(c.done)
+		c.permit, c.err = get(w.t.Context())
+	}()
+	w.eventually(func() bool { return w.status(s).Waiting == before+1 }, "the call does not queue")
+	return c
+}
+
+// refusedTo checks that a try is turned away.
+func (w *world) refusedTo(try func(context.Context) (*fairsem.Permit, error)) {
+	w.t.Helper()
+	p, err := try(w.t.Context())
+	assert.ErrorIs(w.t, err, fairsem.ErrNotAcquired)
+	assert.Nil(w.t, p)
+}
+
+func TestLockIsHeldByOneAndThenByWhoAskedFirst(t *testing.T) {
+	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
+		look, processes := w.semaphore(), []locker{lock(fairsem.CallOptions{}), lock(fairsem.CallOptions{})}
+		holder := w.must(processes[0].Lock(t.Context()))
+		var calls []*call
+		for i := range 6 {
+			calls = append(calls, w.lining(look, processes[i%2].Lock))
+		}
+		for i, c := range calls {
+			for _, later := range calls[i:] {
+				require.True(t, later.waits(), "it is let in beside the holder")
+			}
+			assert.Equal(t, int64(1), w.status(look).Holders)
+			w.release(holder)
+			holder = w.granted(c)
+		}
+		w.release(holder)
+	})
+}
+
+func TestTryLockNeitherWaitsNorOvertakes(t *testing.T) {
+	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
+		a, b := lock(fairsem.CallOptions{}), lock(fairsem.CallOptions{})
+		holder := w.must(a.TryLock(t.Context()))
+		w.refusedTo(b.TryLock)
+		w.refusedTo(a.TryLock)
+		next := w.lining(w.semaphore(), b.Lock)
+		w.refusedTo(a.TryLock)
+		w.release(holder)
+		holder = w.granted(next)
+		w.refusedTo(a.TryLock)
+		w.release(holder)
+		w.release(w.must(a.TryLock(t.Context())))
+	})
+}
+
+func TestLockTokensIncreaseForWritersAndReaders(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		a, b := w.rwMutex(), w.rwMutex()
+		var last int64
+		for range 3 {
+			for _, get := range []func(context.Context) (*fairsem.Permit, error){
+				a.Lock, b.Lock, a.TryLock, b.RLock, a.RLock, b.TryRLock, b.TryLock,
+			} {
+				p := w.must(get(t.Context()))
+				assert.Greater(t, p.Token(), last)
+				last = p.Token()
+				w.release(p)
+			}
+		}
+		together := []*fairsem.Permit{w.must(a.RLock(t.Context())), w.must(b.RLock(t.Context()))}
+		assert.Greater(t, together[0].Token(), last)
+		assert.Greater(t, together[1].Token(), together[0].Token())
+		w.release(together[0])
+		w.release(together[1])
+	})
+}
+
+func TestReadersShareTheLockAndAWriterExcludesAllOthers(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		a, b := w.rwMutex(), w.rwMutex()
+		var readers []*fairsem.Permit
+		for _, get := range []func(context.Context) (*fairsem.Permit, error){a.RLock, b.RLock, a.TryRLock, b.TryRLock} {
+			readers = append(readers, w.must(get(t.Context())))
+		}
+		for _, p := range readers {
+			w.refusedTo(a.TryLock)
+			w.refusedTo(b.TryLock)
+			w.release(p)
+		}
+		writer := w.must(b.TryLock(t.Context()))
+		for _, try := range []func(context.Context) (*fairsem.Permit, error){a.TryLock, a.TryRLock, b.TryLock, b.TryRLock} {
+			w.refusedTo(try)
+		}
+		w.release(writer)
+	})
+}
+
+func TestWaitingWriterHoldsUpTheReadersThatComeAfterIt(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		look, a, b := w.semaphore(), w.rwMutex(), w.rwMutex()
+		early := w.must(a.RLock(t.Context()))
+		writer := w.lining(look, b.Lock)
+		late := w.lining(look, a.RLock)
+		w.refusedTo(a.TryRLock) // there is room beside the early reader, but somebody waits
+		assert.Equal(t, int64(1), w.status(look).Used)
+		w.release(early)
+		p := w.granted(writer)
+		assert.True(t, late.waits())
+		w.release(p)
+		w.release(w.granted(late))
+	})
+}
+
+func TestReadersBehindAWriterGetInTogether(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour // no refresh comes to help
+		look, a, b := w.semaphore(), w.rwMutex(), w.rwMutex()
+		holder := w.must(a.Lock(t.Context()))
+		var readers []*call
+		for range 3 {
+			readers = append(readers, w.lining(look, a.RLock), w.lining(look, b.RLock))
+		}
+		writer, last := w.lining(look, b.Lock), w.lining(look, b.RLock)
+		w.release(holder)
+		var together []*fairsem.Permit
+		for _, c := range readers {
+			together = append(together, w.granted(c)) // nobody has released
+		}
+		for i, p := range together {
+			assert.True(t, writer.waits(), "let in beside %d readers", len(together)-i)
+			w.release(p)
+		}
+		p := w.granted(writer)
+		assert.True(t, last.waits())
+		w.release(p)
+		w.release(w.granted(last))
+	})
+}
+
+// A writer that gives up must not leave the readers behind it waiting for nothing.
+func TestReadersGetInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour
+		look, a, b := w.semaphore(), w.rwMutex(), w.rwMutex()
+		holder := w.must(a.RLock(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		writer := w.lining(look, func(context.Context) (*fairsem.Permit, error) { return b.Lock(ctx) })
+		readers := []*call{w.lining(look, a.RLock), w.lining(look, b.RLock)}
+		cancel()
+		for _, c := range readers {
+			w.release(w.granted(c))
+		}
+		<-writer.done
+		require.ErrorIs(t, writer.err, context.Canceled)
+		w.release(holder)
+	})
+}
+
+// Neither kind starves: whoever stands in line goes before all who ask later, however many they are.
+func TestStreamOfReadersStarvesNoWriterAndOfWritersNoReader(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		for _, c := range []struct{ stream, single string }{{"reader", "writer"}, {"writer", "reader"}} {
+			record := new(record)
+			enough := make(chan struct{}) // closed when the single one was served
+			var all sync.WaitGroup
+			for range 2 {
+				m := w.rwMutex()
+				for range 3 {
+					all.Go(func() { // ends with enough
+						for open := true; open; {
+							record.add(w.use(t.Context(), m, c.stream, 0))
+							select {
+							case <-enough:
+								open = false
+							default:
+							}
+						}
+					})
+				}
+			}
+			w.eventually(func() bool { return record.len() >= 20 }, "the stream does not flow")
+			m := w.rwMutex()
+			for range 5 {
+				record.add(w.use(t.Context(), m, c.single, 0))
+			}
+			close(enough)
+			all.Wait()
+			assert.Empty(t, history.Overtakes(record.grants), "a stream of %ss", c.stream)
+			assert.Empty(t, history.OverLimit(record.grants, allUnits))
+		}
+	})
+}
+
+// use asks for a lock as one kind, holds it for a while, and returns what became of it: an empty Grant
+// if ctx ended before.
+func (w *world) use(ctx context.Context, m *fairsem.RWMutex, kind string, hold time.Duration) history.Grant {
+	get, weight := m.RLock, int64(1)
+	if kind == "writer" {
+		get, weight = m.Lock, allUnits
+	}
+	g := history.Grant{Weight: weight, AskedWall: time.Now().UnixMicro(), Asked: history.Now()}
+	p, err := get(ctx)
+	g.Granted = history.Now()
+	if err != nil {
+		assert.ErrorIs(w.t, err, context.DeadlineExceeded)
+		return history.Grant{}
+	}
+	assert.Equal(w.t, weight, p.Weight())
+	g.ID, g.Token, g.Place = p.ID(), p.Token(), fairsem.PlaceOf(p)
+	time.Sleep(hold) // the work
+	g.Released = history.Now()
+	g.Lost = p.Context().Err() != nil
+	assert.NoError(w.t, p.Release(context.WithoutCancel(ctx)))
+	return g
+}
+
+// record is what became of many calls.
+type record struct {
+	mu     sync.Mutex
+	grants []history.Grant
+}
+
+func (r *record) add(g history.Grant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.ID != "" {
+		r.grants = append(r.grants, g)
+	}
+}
+
+func (r *record) len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.grants)
+}
+
+// Readers and writers at random, some of which give up waiting: no writer beside anybody, no overtaking.
+func TestRandomReadersAndWritersKeepEveryPromise(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		record := new(record)
+		var all sync.WaitGroup
+		for process := range uint64(3) {
+			m := w.rwMutex()
+			for g := range uint64(4) {
+				random := rand.New(rand.NewPCG(seed, 10*process+g))
+				all.Go(func() { // ends with its last try
+					for range 25 {
+						time.Sleep(time.Duration(random.ExpFloat64() * float64(10*time.Millisecond))) // now and then nobody waits
+						kind := []string{"writer", "reader", "reader", "reader", "reader"}[random.IntN(5)]
+						patience := time.Duration(random.ExpFloat64() * float64(100*time.Millisecond))
+						ctx, cancel := context.WithTimeout(t.Context(), patience)
+						record.add(w.use(ctx, m, kind, time.Duration(random.IntN(3))*time.Millisecond))
+						cancel()
+					}
+				})
+			}
+		}
+		all.Wait()
+		t.Logf("%d grants", len(record.grants))
+		assert.GreaterOrEqual(t, history.MostAtOnce(record.grants), int64(allUnits), "no writer ever got in")
+		assert.Empty(t, history.OverLimit(record.grants, allUnits))
+		assert.Empty(t, history.Overtakes(record.grants))
+		assert.Empty(t, history.TokensDecrease(record.grants))
+		assert.Empty(t, history.TokensRepeat(record.grants))
+		for _, g := range record.grants {
+			assert.False(t, g.Lost, g)
+		}
+		st := w.status(w.semaphore())
+		assert.Zero(t, st.Used, "something leaked")
+	})
+}
+
+func TestLocksAreGivenBackAfterErrorsAndPanicsInDo(t *testing.T) {
+	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
+		m := lock(fairsem.CallOptions{})
+		givesBack(t, w, m.Do, m.TryLock, lock(fairsem.CallOptions{}).TryLock)
+		if rw, ok := m.(*fairsem.RWMutex); ok {
+			givesBack(t, w, rw.RDo, rw.TryLock, lock(fairsem.CallOptions{}).TryLock)
+		}
+	})
+}
+
+// givesBack checks that the tries find do's lock taken while its function runs, and free thereafter.
+func givesBack(
+	t *testing.T, w *world, do func(context.Context, func(context.Context) error) error,
+	tries ...func(context.Context) (*fairsem.Permit, error),
+) {
+	t.Helper()
+	free := func() {
+		for _, try := range tries {
+			w.release(w.must(try(t.Context())))
+		}
+	}
+	failure := errors.New("failure")
+	err := do(t.Context(), func(ctx context.Context) error {
+		for _, try := range tries {
+			w.refusedTo(try)
+		}
+		assert.NoError(t, ctx.Err())
+		return failure
+	})
+	assert.Equal(t, failure.Error(), err.Error(), "and nothing else went wrong")
+	require.ErrorIs(t, err, failure)
+	free()
+	assert.PanicsWithValue(t, "panic", func() {
+		_ = do(t.Context(), func(context.Context) error { panic("panic") })
+	})
+	free()
+	require.NoError(t, do(t.Context(), func(context.Context) error { return nil }))
+	free()
+}
+
+// Readers run beside each other in RDo, and beside no writer.
+func TestFunctionsOfReadersRunTogether(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		a, b := w.rwMutex(), w.rwMutex()
+		err := a.RDo(t.Context(), func(ctx context.Context) error {
+			return b.RDo(ctx, func(context.Context) error {
+				w.refusedTo(b.TryLock)
+				return nil
+			})
+		})
+		require.NoError(t, err)
+		require.NoError(t, a.Do(t.Context(), func(context.Context) error {
+			w.refusedTo(b.TryRLock)
+			return nil
+		}))
+	})
+}
+
+func TestLostLockEndsItsContextBeforeTheNextGetsIn(t *testing.T) {
+	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
+		mute := lock(fairsem.CallOptions{TTL: 300 * time.Millisecond, NoRefresh: true})
+		losesTheLock(t, w, mute.Lock, mute.Do, lock(fairsem.CallOptions{}).Lock)
+		if rw, ok := mute.(*fairsem.RWMutex); ok {
+			losesTheLock(t, w, rw.RLock, rw.RDo, lock(fairsem.CallOptions{}).Lock)
+		}
+	})
+}
+
+// losesTheLock checks what somebody hears whose lease is not renewed.
+func losesTheLock(
+	t *testing.T, w *world, get func(context.Context) (*fairsem.Permit, error),
+	do func(context.Context, func(context.Context) error) error,
+	other func(context.Context) (*fairsem.Permit, error),
+) {
+	t.Helper()
+	p := w.must(get(t.Context()))
+	next := w.must(other(t.Context())) // nobody releases p
+	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	require.NoError(t, next.Context().Err())
+	w.release(next)
+
+	err := do(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		assert.Equal(t, fairsem.ErrLost, context.Cause(ctx))
+		return nil
+	})
+	require.ErrorIs(t, err, fairsem.ErrLost)
+	w.release(w.must(other(t.Context())))
+}
+
+// The server has ended the lease, as when its clock is stepped: the next refresh tells the holder.
+func TestHolderOfALockHearsThatRedisKnowsItNoMore(t *testing.T) {
+	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
+		m := lock(fairsem.CallOptions{TTL: 900 * time.Millisecond})
+		p := w.must(m.Lock(t.Context()))
+		lapse(t, w, p.ID())
+		next := w.must(lock(fairsem.CallOptions{}).TryLock(t.Context()))
+		<-p.Context().Done()
+		assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+		w.release(next)
+	})
+}
+
+func TestLocksTakeCallOptions(t *testing.T) {
+	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
+		look, m, short := w.semaphore(), lock(fairsem.CallOptions{}), lock(fairsem.CallOptions{MaxQueue: 1})
+		assert.Equal(t, w.name, m.Name())
+		assert.Equal(t, w.name, short.Name())
+		holder := w.must(m.Lock(t.Context()))
+		ordinary := w.lining(look, short.Lock)
+		_, err := short.Lock(t.Context())
+		wrong(t, err, fairsem.ErrQueueFull, "lock ")
+		urgent := w.lining(look, lock(fairsem.CallOptions{HeadStart: time.Hour}).Lock)
+		w.release(holder)
+		w.release(w.granted(urgent))
+		w.release(w.granted(ordinary))
+	})
+}
+
+func TestMutexIsTheSemaphoreOfItsNameWithALimitOfOne(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		p := w.must(w.mutex().Lock(t.Context()))
+		st := w.status(w.of(w.client(), 7)) // another limit, which looking does not declare
+		assert.Equal(t, [3]int64{1, 1, 1}, [3]int64{st.Limit, st.Used, st.Holders})
+		_, err := w.semaphore().TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+		w.release(p)
+	})
+}
+
+func TestRWMutexIsASemaphoreOfWhichAWriterHasAll(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		m := w.rwMutex()
+		look := w.of(w.client(), 7)
+		readers := []*fairsem.Permit{w.must(m.RLock(t.Context())), w.must(m.RLock(t.Context()))}
+		waiter := w.lining(look, m.Lock)
+		sees := func(used, holders, waiting int64) {
+			t.Helper()
+			st := w.status(look)
+			assert.Equal(t, [5]int64{allUnits, allUnits, used, holders, waiting},
+				[5]int64{st.Limit, st.Declared, st.Used, st.Holders, st.Waiting})
+		}
+		sees(2, 2, 1)
+		for ticket, err := range look.Holders(t.Context()) {
+			require.NoError(t, err)
+			assert.Equal(t, int64(1), ticket.Weight)
+		}
+		for ticket, err := range look.Waiters(t.Context()) {
+			require.NoError(t, err)
+			assert.Equal(t, int64(allUnits), ticket.Weight)
+		}
+		w.release(readers[0])
+		w.release(readers[1])
+		writer := w.granted(waiter)
+		sees(allUnits, 1, 0)
+		w.release(writer)
+		sees(0, 0, 0)
+	})
+}
+
+// Its name is used for something smaller, too: the writer hears it, and nobody waits for ever.
+func TestWriterUnderALowerLimitIsToldSo(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 3
+		m, s := w.rwMutex(), w.semaphore()
+		w.release(w.must(m.Lock(t.Context())))
+		w.release(w.must(s.Acquire(t.Context(), 1)))
+		for _, get := range []func(context.Context) (*fairsem.Permit, error){m.Lock, m.TryLock} {
+			_, err := get(t.Context())
+			require.ErrorIs(t, err, fairsem.ErrExceedsLimit)
+		}
+		w.release(w.must(m.RLock(t.Context())))
+	})
+}
+
+func TestLocksWithNamesThatCanNeverWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	c := offlineClient(t)
+	for _, test := range []struct{ name, part string }{
+		{"", "empty"},
+		{"}\n", `"}\n"`},
+		{strings.Repeat("x", 513), "513"},
+	} {
+		m, err := c.Mutex(test.name)
+		assert.Nil(t, m)
+		invalid(t, err, test.part)
+		rw, err := c.RWMutex(test.name)
+		assert.Nil(t, rw)
+		invalid(t, err, test.part)
+	}
+}
+
+// lockOperations are all calls of locks that take a context, by the kind of lock and how errors call them.
+func lockOperations(m *fairsem.Mutex, rw *fairsem.RWMutex, fn func(context.Context) error) map[string]map[string]func(context.Context) error {
+	permit := func(get func(context.Context) (*fairsem.Permit, error)) func(context.Context) error {
+		return func(ctx context.Context) error { _, err := get(ctx); return err }
+	}
+	function := func(do func(context.Context, func(context.Context) error) error) func(context.Context) error {
+		return func(ctx context.Context) error { return do(ctx, fn) }
+	}
+	return map[string]map[string]func(context.Context) error{
+		"Mutex": {"lock": permit(m.Lock), "try-lock": permit(m.TryLock), "do": function(m.Do)},
+		"RWMutex": {
+			"lock": permit(rw.Lock), "try-lock": permit(rw.TryLock), "do": function(rw.Do),
+			"rlock": permit(rw.RLock), "try-rlock": permit(rw.TryRLock), "rdo": function(rw.RDo),
+		},
+	}
+}
+
+func TestErrorsOfLocksNameTheCallAndComeBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	c, closed := offlineClient(t), offlineClient(t)
+	require.NoError(t, closed.Close())
+	forbidden := func(context.Context) error { panic("it runs without a lock") }
+	for _, test := range []struct {
+		client *fairsem.Client
+		ctx    context.Context
+		opts   fairsem.CallOptions
+		is     error
+		part   string
+	}{
+		{c, none, fairsem.CallOptions{}, fairsem.ErrInvalid, "invalid argument: the context is nil"},
+		{c, t.Context(), fairsem.CallOptions{MaxQueue: -1}, fairsem.ErrInvalid, "invalid argument: MaxQueue -1"},
+		{c, done, fairsem.CallOptions{}, context.Canceled, "context canceled"},
+		{closed, t.Context(), fairsem.CallOptions{}, fairsem.ErrClosed, "client closed"},
+	} {
+		m, err := test.client.Mutex("a\nname")
+		require.NoError(t, err)
+		rw, err := test.client.RWMutex("a\nname")
+		require.NoError(t, err)
+		for _, operations := range lockOperations(m.With(test.opts), rw.With(test.opts), forbidden) {
+			for op, call := range operations {
+				wrong(t, call(test.ctx), test.is, fmt.Sprintf(`fairsem: %s "a\nname": %s`, op, test.part))
+			}
+		}
+	}
+}
+
+func TestLocksRefuseToRunNoFunction(t *testing.T) {
+	t.Parallel()
+	c := offlineClient(t)
+	m, err := c.Mutex("a\nname")
+	require.NoError(t, err)
+	rw, err := c.RWMutex("a\nname")
+	require.NoError(t, err)
+	invalid(t, m.Do(t.Context(), nil), `fairsem: do "a\nname": invalid argument: the function is nil`)
+	invalid(t, rw.Do(t.Context(), nil), `fairsem: do "a\nname": invalid argument: the function is nil`)
+	invalid(t, rw.RDo(t.Context(), nil), `fairsem: rdo "a\nname": invalid argument: the function is nil`)
+}
