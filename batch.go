@@ -398,8 +398,9 @@ func (p *parcel) call() call {
 	case releaseScript:
 		return v.about.release(d, j.lease, p.tickets)
 	case restoreScript:
-		holders, had := v.claims(p.tickets)
-		return v.about.restore(d, j.lease, holders, p.tickets, had)
+		return v.about.restore(d, j.lease, p.tickets, v.claims(p.tickets))
+	case reduceScript:
+		return v.about.reduce(d, p.tickets, v.keeps(p.tickets))
 	default:
 		return v.about.refresh(d, j.lease, p.holds, p.tickets)
 	}

@@ -1,6 +1,6 @@
 // Package fairsem shares a limit between processes and machines, fairly, on Redis: at most so many
 // units of something are in use at once, and whoever asks first gets in first. It is what
-// golang.org/x/sync/semaphore is inside one process, for a cluster.
+// golang.org/x/sync/semaphore is inside one process, for a cluster; [Weighted] has its methods.
 //
 //	client, err := fairsem.New(redisClient, fairsem.Options{})
 //	api, err := client.Semaphore("payments-api", 20) // at most 20 at once, everywhere together
@@ -84,7 +84,8 @@
 // process concerned, on a channel of its own; the news names the place in line, which only Redis and
 // that process know. An id whose fate is unknown, because an answer was lost, is asked for again with
 // the same id: scripts are idempotent. When such an id is given up, a tombstone keeps its place for a
-// TTL, so that a copy of the question that is still on its way finds it gone.
+// TTL, so that a copy of the question that is still on its way finds it gone. Of a part that is given
+// back Redis is told what the id keeps, which is only ever less.
 //
 // # Limits in time
 //

@@ -15,11 +15,11 @@ import (
 // restoring is a put-back by "me": the first of the ids hold, with the numbers 1, 2, ... from first on.
 func restoring(limit int64, holders int, first int64) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
-		var had []int64
+		had := claims{holders: holders, units: weightsOf(ids)}
 		for i := range ids {
-			had = append(had, first+int64(i))
+			had.numbers = append(had.numbers, first+int64(i))
 		}
-		return l.space.about("name").restore(known(limit), time.Minute, holders, ids, had)
+		return l.space.about("name").restore(known(limit), time.Minute, ids, had)
 	}
 }
 
@@ -176,12 +176,20 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 // Whoever renews something on a name without state has proof that there was some, however old the server is.
 func TestRefreshOfALostNameBeginsTheGrace(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, realRedis(t))
-	d := declaration{quota{limit: 3}, 7, time.Second}
-	r := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
-	assert.Equal(t, stateGone, r.results[0].state)
-	_, quiet := l.epochOf()
-	assert.Greater(t, quiet, time.Duration(0))
-	r = l.ask(l.space.about("name").restore(d, time.Minute, 1, tickets("me:1"), []int64{3}), 1)
-	assert.Equal(t, result{stateHeld, 3}, r.results[0])
+	rdb := realRedis(t)
+	for _, grace := range []time.Duration{time.Second, -time.Second} { // whether the caller saw a connection break or not
+		d := declaration{quota{limit: 3}, 7, grace}
+		for name, ask := range map[string]func(subject) call{
+			"refresh": func(s subject) call { return s.refresh(d, time.Minute, true, tickets("me:1")) },
+			"reduce":  func(s subject) call { return s.reduce(d, tickets("me:1"), []int64{1}) },
+		} {
+			l := newLab(t, rdb)
+			r := l.ask(ask(l.space.about("name")), 1)
+			assert.Equal(t, stateGone, r.results[0].state, name)
+			_, quiet := l.epochOf()
+			assert.Greater(t, quiet, time.Duration(0), "%s with a grace of %v", name, grace)
+			r = l.ask(l.space.about("name").restore(d, time.Minute, tickets("me:1"), claims{1, []int64{3}, []int64{1}}), 1)
+			assert.Equal(t, result{stateHeld, 3}, r.results[0])
+		}
+	}
 }

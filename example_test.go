@@ -149,6 +149,43 @@ func occupy(s *fairsem.Semaphore, n int64) func() {
 	}
 }
 
+// A pool of workers on x/sync's semaphore becomes one for all processes together with the line that makes sem.
+func ExampleWeighted() {
+	client, stop := newClient()
+	defer stop()
+	ctx := context.Background()
+
+	const workers = 4
+	sem, err := client.Weighted("thumbnails", workers) // was: sem := semaphore.NewWeighted(workers)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	squares := make([]int, 10)
+	for i := range squares {
+		if err := sem.Acquire(ctx, 1); err != nil { // waits while all workers are busy
+			fmt.Println(err)
+			return
+		}
+		go func() { // ends before the last Acquire does
+			defer sem.Release(1)
+			squares[i] = i * i
+		}()
+	}
+	if err := sem.Acquire(ctx, workers); err != nil { // waits until all are done
+		fmt.Println(err)
+		return
+	}
+	defer sem.Release(workers)
+
+	fmt.Println(squares)
+	fmt.Println("units lost:", sem.Err()) // which x/sync has not, nor needs
+	// Output:
+	// [0 1 4 9 16 25 36 49 64 81]
+	// units lost: <nil>
+}
+
 // Where a write that comes too late does harm, the store refuses it by its token.
 func ExamplePermit_Token() {
 	client, stop := newClient()

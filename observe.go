@@ -18,8 +18,8 @@ import (
 type Observer func(Event)
 
 // Event is one of the structs that this package tells an [Observer], by value: [WaitStarted],
-// [PlaceLost], [Granted], [Allowed], [NotAcquired], [Released], [Lost], [CallFailed], [Disconnected] and
-// [Reconnected]. Later versions may have more of them, and more fields.
+// [PlaceLost], [Granted], [Allowed], [NotAcquired], [Released], [Lost], [CallFailed], [Disconnected],
+// [Reconnected] and [Unreturned]. Later versions may have more of them, and more fields.
 //
 // Each call that asks a semaphore or a lock for a permit before Close, with arguments that are in order
 // and a context that has not ended, ends with exactly one Granted or NotAcquired: with what it returns.
@@ -41,6 +41,7 @@ type Observer func(Event)
 //	CallFailed     Debug  fairsem: operation failed
 //	Disconnected   Warn   fairsem: subscription lost
 //	Reconnected    Info   fairsem: subscription restored
+//	Unreturned     Warn   fairsem: error not returned
 type Event interface {
 	headline() headline
 }
@@ -71,7 +72,7 @@ type WaitStarted struct {
 	Context context.Context // has the values of the one given to Acquire, not its end
 	Name    string          // of the semaphore
 	ID      string          // that the permit will have
-	Weight  int64           // units
+	Weight  int64           // units that are asked for
 }
 
 // PlaceLost is told when what a call had in Redis has lapsed, its place in line or a permit that it had
@@ -154,7 +155,7 @@ type Lost struct {
 type CallFailed struct {
 	At   time.Time
 	Name string
-	Verb string // acquire, release, refresh or restore
+	Verb string // acquire, release, reduce, refresh or restore
 	Err  error
 }
 
@@ -172,6 +173,16 @@ type Reconnected struct {
 	At      time.Time
 	Channel string
 	Silent  time.Duration // since the last sign of life before
+}
+
+// Unreturned is told when a method of a [Weighted] that returns no error has one. There each Acquire that
+// takes something is a permit with events of its own, which ends when the last part of it is given back.
+type Unreturned struct {
+	At    time.Time
+	Name  string
+	Verb  string // try-acquire or release
+	Units int64
+	Err   error
 }
 
 func (e WaitStarted) headline() headline {
@@ -216,6 +227,10 @@ func (e Disconnected) headline() headline {
 
 func (e Reconnected) headline() headline {
 	return headline{background, e.At, slog.LevelInfo, "fairsem: subscription restored"}
+}
+
+func (e Unreturned) headline() headline {
+	return headline{background, e.At, slog.LevelWarn, "fairsem: error not returned"}
 }
 
 // details are the attributes of a log record.

@@ -442,6 +442,46 @@ func TestCallsOfALimiterAreTold(t *testing.T) {
 	})
 }
 
+// x/sync's methods cannot say what went wrong.
+func TestErrorThatAWeightedCannotReturnIsTold(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = time.Second
+	c, d := w.observed(w.connect())
+	units, err := c.Weighted(w.name, 1)
+	require.NoError(t, err)
+	require.True(t, units.TryAcquire(1))
+	require.False(t, units.TryAcquire(1))
+	require.Empty(t, told[fairsem.Unreturned](d), "that is an answer")
+	require.NoError(t, server.Pause())
+	units.Release(1)
+	u := awaited[fairsem.Unreturned](w, d, 1)
+	assert.Equal(t, fairsem.Unreturned{At: u.At, Name: w.name, Verb: "release", Units: 1, Err: u.Err}, u)
+	require.Error(t, u.Err)
+	require.False(t, units.TryAcquire(1))
+	assert.Equal(t, "try-acquire", awaited[fairsem.Unreturned](w, d, 2).Verb)
+	require.NoError(t, server.Resume())
+	w.finish(c, d)
+	assert.Len(t, told[fairsem.Unreturned](d), 2)
+	assert.Len(t, told[fairsem.Released](d), len(told[fairsem.Granted](d)))
+}
+
+func TestPermitThatIsGivenBackInPartsIsToldOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 5
+		c, d := w.observed(w.connect())
+		units, err := c.Weighted(w.name, w.limit)
+		require.NoError(t, err)
+		require.True(t, units.TryAcquire(5))
+		for _, n := range []int64{2, 2, 1} {
+			require.Empty(t, told[fairsem.Released](d))
+			units.Release(n)
+		}
+		w.finish(c, d)
+		assert.Equal(t, []string{"Granted", "Released"}, d.kinds())
+		assert.Equal(t, int64(5), told[fairsem.Released](d)[0].Weight)
+	})
+}
+
 // outages is a go-redis hook that loses every pipeline while it is on.
 type outages struct{ on atomic.Bool }
 

@@ -15,11 +15,12 @@ type Permit struct {
 	waited time.Duration
 	until  atomic.Int64 // end of the lease, as time since start
 
-	mu     sync.Mutex
-	taken  bool            // its user has it
-	over   error           // why the permit has ended; nil: it has not
-	ctx    context.Context // nil until somebody asks for it
-	cancel context.CancelCauseFunc
+	mu       sync.Mutex
+	taken    bool            // its user has it
+	over     error           // why the permit has ended; nil: it has not
+	ctx      context.Context // nil until somebody asks for it
+	cancel   context.CancelCauseFunc
+	whenLost func() // nil: nobody wants to know
 }
 
 // start is what the clock of this process is read against where a time must fit into an atomic.
@@ -39,9 +40,7 @@ type permitContext struct {
 }
 
 func (c permitContext) Err() error {
-	if c.permit.left() <= 0 {
-		c.permit.end(ErrLost)
-	}
+	c.permit.lost()
 	return c.Context.Err()
 }
 
@@ -72,7 +71,11 @@ func (p *Permit) ID() string { return p.ticket.id }
 func (p *Permit) Token() int64 { return p.ticket.token }
 
 // Weight is how many units the permit holds.
-func (p *Permit) Weight() int64 { return p.ticket.weight }
+func (p *Permit) Weight() int64 {
+	p.ticket.view.mu.Lock()
+	defer p.ticket.view.mu.Unlock()
+	return p.ticket.keeps()
+}
 
 // Waited is the time from the call of Acquire to the grant.
 func (p *Permit) Waited() time.Duration { return p.waited }
@@ -89,22 +92,26 @@ func (p *Permit) Release(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext("release", p.ticket.view.name)
 	}
-	if p.left() <= 0 {
-		p.end(ErrLost)
-	}
-	p.end(ErrReleased)
-	p.ticket.view.leave(p.ticket)
-	if errors.Is(p.ended(), ErrLost) {
-		return wrap("release", p.ticket.view.name, ErrLost)
-	}
+	p.leave()
 	return wrap("release", p.ticket.view.name, p.awaitLeft(ctx))
+}
+
+// leave is the half of Release that does not wait, awaitLeft the other.
+func (p *Permit) leave() {
+	if !p.lost() {
+		p.end(ErrReleased)
+	}
+	p.ticket.view.leave(p.ticket)
 }
 
 // releaseGrace is how long a Release with a done context waits for its confirmation.
 const releaseGrace = time.Second
 
-// awaitLeft waits until the ticket is gone, or until ctx ends.
+// awaitLeft waits until the ticket is gone, or until ctx ends, unless the permit was lost before.
 func (p *Permit) awaitLeft(ctx context.Context) error {
+	if errors.Is(p.ended(), ErrLost) {
+		return ErrLost
+	}
 	waiting := ctx
 	if ctx.Err() != nil {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseGrace)
@@ -152,6 +159,14 @@ func (p *Permit) ended() error {
 	return p.over
 }
 
+// lost reports whether the permit was lost. The clock counts, whoever has looked at it so far.
+func (p *Permit) lost() bool {
+	if p.left() <= 0 {
+		p.end(ErrLost)
+	}
+	return errors.Is(p.ended(), ErrLost)
+}
+
 // left is how long the permit may still be relied on.
 func (p *Permit) left() time.Duration {
 	return time.Duration(p.until.Load()) - time.Since(start)
@@ -170,5 +185,21 @@ func (p *Permit) end(cause error) {
 	p.over = cause
 	if p.cancel != nil {
 		p.cancel(cause)
+	}
+	p.tellLocked()
+}
+
+// onLoss has f called when the permit is lost, or now if it was, in a goroutine of its own. It costs less
+// than a context that somebody looks at.
+func (p *Permit) onLoss(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.whenLost = f
+	p.tellLocked()
+}
+
+func (p *Permit) tellLocked() {
+	if p.whenLost != nil && errors.Is(p.over, ErrLost) {
+		go p.whenLost() // ends with the function of a user, so nobody waits for it
 	}
 }

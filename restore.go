@@ -78,6 +78,14 @@ func (t *ticket) missedBy(s state, epoch int64) bool {
 	return less && t.outdated(epoch) && t.lease.left(time.Now()) > 0
 }
 
+// confirmed: Redis has t in this epoch. What it has in another one may be older than what it had.
+func (t *ticket) confirmed(epoch int64) {
+	if t.epoch != epoch {
+		t.parts.taken = 0
+	}
+	t.epoch = epoch
+}
+
 // restoreLocked puts t back. A permit that is never renewed gets what is left of its lease.
 func (v *view) restoreLocked(t *ticket) {
 	lease := t.terms.ttl
@@ -87,9 +95,15 @@ func (v *view) restoreLocked(t *ticket) {
 	v.submitLocked(t, job{view: v, script: restoreScript, quota: v.quota, lease: lease})
 }
 
-// claims puts those of the tickets first that hold. It returns how many these are, and the number of
-// each ticket, its token or its place.
-func (v *view) claims(tickets []*ticket) (holders int, had []int64) {
+// claims are what tickets had that are to be put back, those who hold before those who wait.
+type claims struct {
+	holders int     // how many they are
+	numbers []int64 // of each ticket, its token or its place
+	units   []int64 // of each ticket
+}
+
+// claims puts those of the tickets first that hold.
+func (v *view) claims(tickets []*ticket) (had claims) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	slices.SortStableFunc(tickets, func(a, b *ticket) int {
@@ -97,9 +111,10 @@ func (v *view) claims(tickets []*ticket) (holders int, had []int64) {
 	})
 	for _, t := range tickets {
 		if t.token != 0 {
-			holders++
+			had.holders++
 		}
-		had = append(had, cmp.Or(t.token, t.place))
+		had.numbers = append(had.numbers, cmp.Or(t.token, t.place))
+		had.units = append(had.units, t.keeps())
 	}
-	return holders, had
+	return had
 }

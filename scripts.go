@@ -29,6 +29,7 @@ var (
 	acquireScript = newScript("acquire", "semaphore", "limit", "epoch", "quick_acquire", "line", "forecast", "enter", "acquire", "finish")
 	releaseScript = newScript("release", "semaphore", "quick_release", "limit", "epoch", "line", "release", "finish")
 	refreshScript = newScript("refresh", "semaphore", "limit", "epoch", "quick_refresh", "line", "forecast", "refresh", "finish")
+	reduceScript  = newScript("reduce", "semaphore", "limit", "epoch", "line", "reduce", "finish")
 	restoreScript = newScript("restore", "semaphore", "limit", "epoch", "line", "enter", "restore", "finish")
 	resizeScript  = newScript("resize", "semaphore", "limit", "epoch", "line", "resize", "finish")
 	evictScript   = newScript("evict", "semaphore", "limit", "epoch", "line", "evict", "finish")
@@ -215,21 +216,33 @@ func (s subject) refresh(d declaration, ttl time.Duration, known bool, tickets [
 	return c
 }
 
-// restore puts tickets back, holders first: with the numbers that they had, in the same order.
-func (s subject) restore(d declaration, lease time.Duration, holders int, tickets []*ticket, had []int64) call {
-	c := s.newCall(restoreScript, d, lease, 1+3*len(tickets))
-	c.args = append(c.args, holders)
+// reduce lowers the weights of tickets to the units that each keeps.
+func (s subject) reduce(d declaration, tickets []*ticket, keeps []int64) call {
+	c := s.newCall(reduceScript, d, 0, 2*len(tickets))
 	c.addIDs(tickets)
-	for _, number := range had {
-		c.args = append(c.args, number)
-	}
-	c.addWeights(tickets)
+	c.addNumbers(keeps)
+	return c
+}
+
+// restore puts tickets back, holders first: with the numbers and the units that they had.
+func (s subject) restore(d declaration, lease time.Duration, tickets []*ticket, had claims) call {
+	c := s.newCall(restoreScript, d, lease, 1+3*len(tickets))
+	c.args = append(c.args, had.holders)
+	c.addIDs(tickets)
+	c.addNumbers(had.numbers)
+	c.addNumbers(had.units)
 	return c
 }
 
 func (c *call) addWeights(tickets []*ticket) {
 	for _, t := range tickets {
 		c.args = append(c.args, t.weight)
+	}
+}
+
+func (c *call) addNumbers(list []int64) {
+	for _, n := range list {
+		c.args = append(c.args, n)
 	}
 }
 

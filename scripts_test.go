@@ -26,7 +26,7 @@ import (
 
 // The scripts as typed contracts: a state, one call, and the whole state afterwards.
 
-var allScripts = []*script{acquireScript, releaseScript, refreshScript, restoreScript, resizeScript, evictScript, statusScript, pageScript}
+var allScripts = []*script{acquireScript, releaseScript, refreshScript, reduceScript, restoreScript, resizeScript, evictScript, statusScript, pageScript}
 
 // keyNames is the order of keyspace.keys.
 var keyNames = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
@@ -339,6 +339,13 @@ func tickets(ids ...string) []*ticket {
 	return all
 }
 
+func weightsOf(tickets []*ticket) (all []int64) {
+	for _, t := range tickets {
+		all = append(all, t.weight)
+	}
+	return all
+}
+
 // usedNow is the since of a limit that its client uses for the first time.
 const usedNow = 0
 
@@ -419,6 +426,13 @@ func refreshing(limit int64) func(*lab, []*ticket) call {
 func renewing(limit int64) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
 		return l.space.about("name").refresh(known(limit), time.Minute, true, ids)
+	}
+}
+
+// reducing lowers the weights to what stands behind the ids.
+func reducing(limit int64) func(*lab, []*ticket) call {
+	return func(l *lab, ids []*ticket) call {
+		return l.space.about("name").reduce(known(limit), ids, weightsOf(ids))
 	}
 }
 
@@ -575,6 +589,21 @@ func TestFullServerRefusesAnAcquireWhateverElseItDoes(t *testing.T) {
 		assert.True(t, redis.IsOOMError(err), "%s: %v", name, err)
 		assert.Equal(t, before, l.dump(), name)
 	}
+}
+
+// Where memory is full, units have to come back in parts, too; and who waits gets them.
+func TestFullServerTakesBackAPart(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.NewServer(t, "--maxmemory-policy", "noeviction").Addr()})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	l := newLab(t, rdb)
+	l.seed("owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=-9s | counter 7 | weight extra=4 me:1=4 me:2=3 you:1=2" +
+		" | meta declared=6 layout=1 since=7 until=80s")
+	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // it has more already
+	r := l.ask(reducing(6)(l, tickets("me:1*2")), 1)
+	assert.Equal(t, "held 5, me:2 gets #1 for 7", ranked(r.String()))
+	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "0").Err()) // to look
+	assert.Equal(t, map[string]string{"extra": "3", "me:1": "2", "me:2": "3"}, l.snapshot().weight)
 }
 
 func TestAcquireServesTheLineFirst(t *testing.T) {
@@ -987,6 +1016,117 @@ func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
 	}})
 }
 
+func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
+	const meta = " | meta declared=6 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "of a holder, to some and to one",
+		seed:  "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=7 me:1=4 me:2=3 you:1=3" + meta,
+		ids:   []string{"me:1*2", "me:2*1"},
+		call:  reducing(6),
+		reply: "held 5, held 6",
+		state: "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=3 me:1=2 you:1=3" + meta,
+	}, {
+		name:  "of the only one with a weight, which leaves no trace of weights",
+		seed:  "owner me:1=5 | timeout me:1=20s | counter 7 | weight extra=3 me:1=4" + meta,
+		ids:   []string{"me:1*1"},
+		call:  reducing(6),
+		reply: "held 5",
+		state: "owner me:1=5 | timeout me:1=20s | counter 7" + meta,
+	}, {
+		name:  "never upward, so a second copy and one that is late change nothing",
+		seed:  "owner me:1=5 me:2=6 me:3=7 | timeout me:1=20s me:2=20s me:3=20s | counter 7 | weight extra=2 me:1=2 me:2=2" + meta,
+		ids:   []string{"me:1*2", "me:2*3", "me:3*2"},
+		call:  reducing(6),
+		reply: "held 5, held 6, held 7",
+	}, {
+		name:  "of no waiter, no tombstone and nobody else",
+		seed:  "owner you:1=5 | queue me:1=6 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=5 me:1=4 you:1=6" + meta,
+		ids:   []string{"me:1*2", "me:2", "me:3"},
+		call:  reducing(6),
+		reply: "waiting 6, gone, gone",
+	}, {
+		name:  "of nobody on a name without weights",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 7" + meta,
+		ids:   []string{"me:1*2"},
+		call:  reducing(6),
+		reply: "gone",
+	}, {
+		name:  "and revives nobody who lapsed",
+		seed:  "owner me:1=5 you:1=6 | timeout me:1=-10s you:1=20s | counter 7 | weight extra=4 me:1=4 you:1=2" + meta,
+		ids:   []string{"me:1*2"},
+		call:  reducing(6),
+		reply: "gone",
+		state: "owner you:1=6 | timeout you:1=20s | counter 7 | weight extra=1 you:1=2" + meta,
+	}, {
+		name:  "and has the heads of the line go first that fit now, and tells them",
+		seed:  "owner me:1=5 | queue you:1=6 me:2=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8 | weight extra=5 me:1=6 me:2=2 you:2=2" + meta,
+		ids:   []string{"me:1*3"},
+		call:  reducing(6),
+		reply: "held 5, me:2 gets #2 for 7",
+		wake:  "you 1:6:#1",
+		state: "owner me:1=5 you:1=#1 me:2=#2 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #2 | weight extra=3 me:1=3 me:2=2 you:2=2" + meta,
+	}, {
+		name:  "also one that needs more than was stored",
+		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=20s | counter 8 | weight extra=1 me:1=2 me:2=5" + meta,
+		ids:   []string{"me:1*1"},
+		call:  reducing(6),
+		reply: "held 5, me:2 gets #1 for 6",
+		state: "owner me:1=5 me:2=#1 | timeout me:1=20s me:2=20s | counter #1 | weight extra=4 me:2=5" + meta,
+	}, {
+		name:  "nobody while a smaller limit is drained",
+		seed:  "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 8 | weight extra=4 me:1=4 you:1=2 | meta declared=2 layout=1 since=7 until=80s",
+		ids:   []string{"me:1*1"},
+		call:  reducing(2),
+		reply: "held 5",
+		state: "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 8 | weight extra=1 you:1=2 | meta declared=2 layout=1 since=7 until=80s",
+	}})
+}
+
+// A script that a right stops half-way, wherever that is, must let nobody in: what the holders have by their weights, and
+// what is counted, is never below what they keep; and what it left is put right by the same call, and by time.
+func TestReduceStoppedAnywhereCountsNoUnitTooFew(t *testing.T) {
+	t.Parallel()
+	rdb := realRedis(t)
+	const seed = "owner me:1=5 me:2=6 you:1=7 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=-10s you:2=20s" +
+		" | counter 8 | weight extra=7 me:1=6 me:2=3 you:2=9 | meta declared=10 layout=1 since=7 until=80s"
+	lowered := func(l *lab) call {
+		return l.space.about("name").reduce(known(10), tickets("me:1", "me:2"), []int64{2, 1})
+	}
+	whole := newLab(t, rdb)
+	whole.seed(seed)
+	var writes int
+	for _, c := range whole.commands(lowered(whole)) {
+		if !slices.Contains(reads, name(c)) {
+			writes++
+		}
+	}
+	require.Greater(t, writes, 4)
+	for stop := range writes + 1 {
+		l := newLab(t, rdb)
+		l.seed(seed)
+		l.runUpTo(stop, lowered(l))
+		s := l.snapshot()
+		used := int64(len(s.owner))
+		for _, id := range members(s.owner) {
+			if units, err := strconv.ParseInt(s.weight[id], 10, 64); err == nil {
+				used += units - 1
+			}
+		}
+		counted, _ := strconv.ParseInt(s.weight["extra"], 10, 64) // none: 0
+		counted += int64(len(s.owner))
+		assert.GreaterOrEqual(t, counted, used, "after %d writes: %v", stop, s)
+		assert.GreaterOrEqual(t, used, int64(3), "after %d writes: %v", stop, s)
+		assert.LessOrEqual(t, used, int64(12), "after %d writes: %v", stop, s)
+
+		require.NoError(t, rdb.HSet(background, l.keys[5], "until", 0).Err()) // as if much time had passed
+		r := l.ask(lowered(l), 2)
+		assert.Equal(t, []state{stateHeld, stateHeld}, []state{r.results[0].state, r.results[1].state}, "after %d writes", stop)
+		s = l.snapshot()
+		assert.Equal(t, map[string]string{"extra": "1", "me:1": "2", "you:2": "9"}, s.weight, "after %d writes", stop)
+		assert.Equal(t, int64(3), l.status(10).Used)
+	}
+}
+
 func TestStatusOfAnUnusedNameLeavesNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -1147,6 +1287,7 @@ func TestLargestCallsWork(t *testing.T) {
 		}{
 			{l.space.about("name").acquire(d, t1, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
 			{l.space.about("name").refresh(d, time.Minute, false, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
+			{l.space.about("name").reduce(d, all, weightsOf(all)), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
 			{l.space.about("name").release(d, time.Minute, all), map[state]int{stateHeld: maxIDs / 2, stateWaiting: maxIDs / 2}},
 			{l.space.about("name").acquire(d, t1, all), map[state]int{stateEvicted: maxIDs}},
 		} {
@@ -1202,6 +1343,10 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 		assert.Equal(t, "held #1, waiting #2, waiting #3, next 60s", ranked(r.String()))
 		s := l.status(1)
 		assert.Equal(t, [2]int64{maxUnits, maxUnits}, [2]int64{s.Limit, s.Used})
+		r = l.ask(l.space.about("name").reduce(d, []*ticket{largest}, []int64{maxUnits - 1}), 1)
+		assert.Equal(t, "held #1, me:2 gets #3 for #2", ranked(r.String()))
+		s = l.status(1)
+		assert.Equal(t, [2]int64{maxUnits, 2}, [2]int64{s.Used, s.Holders})
 		l.ask(l.space.about("name").release(d, 0, []*ticket{largest}), 1)
 		assert.Equal(t, int64(2), l.status(1).Used)
 		largest.id, largest.weight = "me:4", maxUnits-1
@@ -1222,7 +1367,8 @@ func (l *lab) everyCall() []call {
 		l.space.about("name").acquire(d, terms{ttl: time.Hour, wait: true}, tickets("me:1", "me:9*3")),
 		l.space.about("name").release(d, time.Hour, tickets("me:1", "me:2")),
 		l.space.about("name").refresh(d, time.Hour, false, tickets("me:1", "me:2")),
-		l.space.about("name").restore(d, time.Hour, 1, tickets("me:8*2", "me:9"), []int64{1, 2}),
+		l.space.about("name").reduce(d, tickets("me:1", "me:2"), []int64{1, 1}),
+		l.space.about("name").restore(d, time.Hour, tickets("me:8*2", "me:9"), claims{1, []int64{1, 2}, []int64{2, 1}}),
 		l.space.resize("name", quota{limit: 9}, 2),
 		l.space.evict("name", quota{limit: 9}, "you:1"),
 		l.space.status("name", quota{limit: 9}),
@@ -1368,7 +1514,7 @@ func (w *walk) step() {
 	if w.IntN(5) == 0 {
 		w.lapse()
 	}
-	verb, caller := w.IntN(10), w.client()
+	verb, caller := w.IntN(11), w.client()
 	var ids []string // the first of them are given back
 	given := 0
 	var build func(*lab, keyspace, []*ticket) call
@@ -1401,10 +1547,14 @@ func (w *walk) step() {
 		build = func(_ *lab, s keyspace, ids []*ticket) call {
 			return s.about("name").refresh(d, time.Minute, knows, ids)
 		}
-	default:
+	case verb < 10:
 		build = func(_ *lab, s keyspace, _ []*ticket) call {
 			return s.status("name", quota{limit: w.limit})
 		}
+	default:
+		ids = w.oldIDs()
+		keeps := w.lower(ids)
+		build = func(_ *lab, s keyspace, ids []*ticket) call { return s.about("name").reduce(d, ids, keeps) }
 	}
 	var outcomes []string
 	for i, l := range w.labs {
@@ -1450,6 +1600,19 @@ func (w *walk) tickets(ids []string) (all []*ticket) {
 		all = append(all, &ticket{id: id, weight: w.weights[id], terms: terms{ttl: time.Minute}})
 	}
 	return all
+}
+
+// lower draws what each of the ids keeps, which may be more than it has. Who holds weighs no more than that from now on.
+func (w *walk) lower(ids []string) (keeps []int64) {
+	holders := scores(w.states[0].owner)
+	for _, id := range ids {
+		n := 1 + w.Int64N(w.heaviest)
+		keeps = append(keeps, n)
+		if _, holds := holders[id]; holds {
+			w.weights[id] = min(w.weights[id], n)
+		}
+	}
+	return keeps
 }
 
 // lapse ends the lease of somebody.
@@ -1724,7 +1887,13 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		{space.about("name").release(d, 106*time.Millisecond, light), map[string]any{"lease": int64(106)}, onlyIDs, []any{"a", "b"}},
 		{space.about("name").refresh(d, 107*time.Millisecond, true, light), map[string]any{"lease": int64(107), "knows": true}, onlyIDs, []any{"a", "b"}},
 		{
-			space.about("name").restore(d, 111*time.Millisecond, 1, heavy, []int64{112, 113}),
+			space.about("name").reduce(d, light, []int64{114, 115}),
+			map[string]any{"lease": int64(0)},
+			"ids, then the units that each keeps",
+			[]any{"a", "b", int64(114), int64(115)},
+		},
+		{
+			space.about("name").restore(d, 111*time.Millisecond, heavy, claims{1, []int64{112, 113}, []int64{201, 1}}),
 			map[string]any{"lease": int64(111), "holders": 1},
 			"ids, then the token or place of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
@@ -1829,6 +1998,27 @@ func (l *lab) commands(c call) []string {
 	out, err := l.rdb.Do(background, args...).StringSlice()
 	require.NoError(l.t, err)
 	return out
+}
+
+// runUpTo runs a call on a real server up to the n-th command that writes, which is refused.
+func (l *lab) runUpTo(n int, c call) {
+	l.t.Helper()
+	const stop = `local real, left = redis, %d
+local looks = "%s"
+local redis = { error_reply = real.error_reply, pcall = real.pcall }
+function redis.call(name, ...)
+  if not string.find(looks, " " .. name .. " ", 1, true) then
+    if left == 0 then error("stopped") end
+    left = left - 1
+  end
+  return real.call(name, ...)
+end
+`
+	args := slices.Clone(c.args)
+	args[0], args[1] = "eval", fmt.Sprintf(stop, n, " "+strings.Join(reads, " ")+" ")+c.script.text
+	if err := l.rdb.Do(background, args...).Err(); err != nil {
+		require.ErrorContains(l.t, err, "stopped")
+	}
 }
 
 func name(command string) string { return strings.Fields(command)[0] }

@@ -216,6 +216,12 @@ func (e *events) callFailed(name, verb string, err error) {
 	}
 }
 
+func (e *events) unreturned(name, verb string, units int64, err error) {
+	if e != nil {
+		e.add(Unreturned{At: time.Now(), Name: name, Verb: verb, Units: units, Err: err})
+	}
+}
+
 // context is what is told beside t: for who looks for a trace in it.
 func (t *ticket) context() context.Context { return context.WithoutCancel(t.values) }
 

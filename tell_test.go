@@ -307,7 +307,7 @@ func TestTableOfEventsIsTrue(t *testing.T) {
 	t.Parallel()
 	want := make(map[string][2]string)
 	for _, ev := range []Event{
-		WaitStarted{}, PlaceLost{}, Granted{}, Allowed{}, NotAcquired{}, Released{}, Lost{}, CallFailed{}, Disconnected{}, Reconnected{},
+		WaitStarted{}, PlaceLost{}, Granted{}, Allowed{}, NotAcquired{}, Released{}, Lost{}, CallFailed{}, Disconnected{}, Reconnected{}, Unreturned{},
 	} {
 		h := ev.headline()
 		want[fmt.Sprintf("%T", ev)[len("fairsem."):]] = [2]string{h.level.String(), h.message}

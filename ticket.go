@@ -27,7 +27,7 @@ type ticket struct {
 	view      *view
 	seq       int64
 	id        string
-	weight    int64
+	weight    int64 // that it asks for
 	terms     terms
 	quota     quota // that its caller declares
 	noRefresh bool
@@ -51,6 +51,7 @@ type ticket struct {
 	by      By        // how it was heard of
 	epoch   int64     // in which Redis confirmed it last
 	recheck bool      // ask Redis about it as soon as no operation is under way
+	parts   parts     // that its user has given back
 	lease   window    // what Redis confirmed last
 	known   bool      // leaving: Redis had taken it in
 	quit    time.Time // leaving: when Redis has forgotten it anyway

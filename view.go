@@ -153,6 +153,9 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) (still []*tick
 		if t.silent.IsZero() {
 			t.silent = now
 		}
+		if s == reduceScript {
+			t.parts.told = t.parts.given
+		}
 		v.planLocked(t.silent.Add(t.terms.ttl))
 		still = append(still, t)
 		hold = hold && t.phase == holding
@@ -184,6 +187,7 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 			t.quoted = quote{rep.room, time.Duration(rep.results[i].number) * time.Millisecond}
 		}
 		v.learnLocked(verb, t, rep.results[i], rep.epoch, sent)
+		v.reduceLocked(t)
 		i++
 	}
 	for _, g := range rep.grants {
@@ -195,9 +199,9 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 
 // learnLocked takes the answer to one ticket's operation.
 func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent time.Time) {
-	missed := s == refreshScript && t.missedBy(r.state, epoch)
+	missed := (s == refreshScript || s == reduceScript) && t.missedBy(r.state, epoch)
 	if !missed && (r.state == stateHeld || r.state == stateWaiting) {
-		t.epoch = epoch
+		t.confirmed(epoch)
 	}
 	switch {
 	case t.phase == gone: // Redis has answered too late
@@ -219,6 +223,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 	case t.phase == holding && r.state == stateEvicted:
 		v.loseLocked(t, errTaken, ErrEvicted)
 		v.outLocked(t)
+	case t.phase == holding && s == reduceScript && r.state == stateHeld:
+		v.takenLocked(t)
 	case t.phase == holding && r.state == stateHeld && t.noRefresh:
 		v.recheckAgainLocked(t) // its lease ends when it did
 	case t.phase == holding && r.state != stateGone:
@@ -416,7 +422,7 @@ func (v *view) failedLocked(p *parcel, err error) {
 			t.unsure = true // and so it is released alone
 			t.undone = t.undone || verb == releaseScript
 		}
-		if !transient(err) && verb != refreshScript && !tookAlong {
+		if !transient(err) && verb != refreshScript && verb != reduceScript && !tookAlong {
 			v.settleLocked(t, advise(err))
 			if mayHaveRun(err) {
 				v.leaveLocked(t)
@@ -512,6 +518,8 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 		v.askLocked(t)
 	case t.recheck || t.outdated(v.epoch):
 		v.refreshLocked(t)
+	default:
+		v.reduceLocked(t)
 	}
 }
 

@@ -10,7 +10,8 @@
 --   line.lua           who has lapsed, and who goes next
 --   enter.lua          of acquire and restore, how ids are stored
 --   forecast.lua       of acquire and refresh, when those who wait for a rate get their units
---   the verb           acquire.lua, release.lua, refresh.lua, restore.lua, resize.lua, evict.lua or status.lua
+--   the verb           acquire.lua, release.lua, refresh.lua, reduce.lua, restore.lua, resize.lua,
+--                      evict.lua or status.lua
 --   finish.lua         who goes next now, messages, reply
 --
 -- KEYS    1 owner    zset    id -> token: who holds

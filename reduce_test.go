@@ -1,0 +1,291 @@
+package fairsem
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a client sends of permits that are given back in parts.
+
+// holds has a ticket of so many units granted.
+func holds(c *Client, w *wire, units int64) *ticket {
+	w.t.Helper()
+	t, err := c.ask(background, &Semaphore{client: c, name: "a", quota: quota{limit: 9}}, units, true, time.Now())
+	require.NoError(w.t, err)
+	w.carries("acquire a: 1").grantAll(10)
+	<-t.settled
+	return t
+}
+
+// left are the units that a call, of one ticket, says that it keeps.
+func (f *flight) left() any {
+	args := f.cmds[0].Args()
+	return args[len(args)-1]
+}
+
+func (f *flight) isHeld(epoch int64) { f.answers(1, -1, 0, epoch, int64(stateHeld), 10) }
+func (f *flight) isGone(epoch int64) { f.answers(1, -1, 0, epoch, int64(stateGone), 0) }
+
+func over(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestPartsThatComeWhileACallFliesGoTogetherInTheNext(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 9)
+		first := a.view.reduce(a, 1)
+		f := w.carries("reduce a: 1")
+		assert.Equal(t, int64(8), f.left())
+		second, third := a.view.reduce(a, 2), a.view.reduce(a, 3)
+		w.isIdle()
+		assert.False(t, over(first))
+		f.isHeld(1)
+		assert.True(t, over(first))
+		assert.False(t, over(second) || over(third), "Redis has not been told of them")
+		f = w.carries("reduce a: 1")
+		assert.Equal(t, int64(3), f.left())
+		assert.Equal(t, int64(3), a.permit.Weight())
+		f.isHeld(1)
+		assert.True(t, over(second) && over(third))
+		w.isIdle()
+	})
+}
+
+func TestPartsOfManyPermitsShareACall(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 5)
+		b, err := c.ask(background, &Semaphore{client: c, name: "a", quota: quota{limit: 9}}, 4, true, time.Now())
+		require.NoError(t, err)
+		w.carries("acquire a: 2").grantAll(20)
+		<-b.settled
+		w.atOnce(c, func() {
+			a.view.reduce(a, 1)
+			b.view.reduce(b, 1)
+		}, "reduce a: 1 2")
+	})
+}
+
+// Who gives back a part has not said that it needs the rest for longer, nor has Redis.
+func TestReduceDoesNotProlongTheTrust(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 5)
+		time.Sleep(900 * time.Millisecond)
+		before := a.permit.left()
+		a.view.reduce(a, 1)
+		w.carries("reduce a: 1").isHeld(1)
+		assert.Equal(t, before, a.permit.left())
+		time.Sleep(100*time.Millisecond + 1)
+		w.carries("refresh a: 1").isHeld(1)
+		assert.Greater(t, a.permit.left(), before)
+	})
+}
+
+// However fast parts come, one operation of a permit at a time: they must leave the renewal its turn.
+func TestRenewalThatIsDueGoesBeforeMoreParts(t *testing.T) {
+	onWire(t, 9*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 9)
+		time.Sleep(2500 * time.Millisecond)
+		a.view.reduce(a, 1)
+		f := w.carries("reduce a: 1")
+		a.view.reduce(a, 1)
+		time.Sleep(501 * time.Millisecond)
+		w.isIdle()
+		f.isHeld(1)
+		w.carries("refresh a: 1").isHeld(1)
+		f = w.carries("reduce a: 1")
+		assert.Equal(t, int64(7), f.left())
+		f.isHeld(1)
+		w.isIdle()
+	})
+}
+
+func TestReduceWhoseAnswerIsLostIsSentAgain(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 5)
+		taken := a.view.reduce(a, 2)
+		for range 3 {
+			f := w.carries("reduce a: 1")
+			assert.Equal(t, int64(3), f.left())
+			f.breaks()
+			assert.False(t, over(taken))
+			time.Sleep(lastRetry)
+		}
+		w.carries("reduce a: 1").isHeld(1)
+		assert.True(t, over(taken))
+		w.isIdle()
+	})
+}
+
+// The permit is as good as it was; what stands against the call may go away.
+func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 5)
+		a.view.reduce(a, 2)
+		f := w.carries("reduce a: 1")
+		f.cmds[0].SetErr(said("NOPERM this user has no permissions"))
+		f.end <- f.cmds[0].Err()
+		time.Sleep(lastRetry)
+		assert.NoError(t, a.permit.Context().Err())
+		w.carries("reduce a: 1").isHeld(1)
+		w.isIdle()
+	})
+}
+
+func TestReduceOfAPermitThatRedisDoesNotKnowTellsItsLoss(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 5)
+		taken := a.view.reduce(a, 2)
+		w.carries("reduce a: 1").isGone(1)
+		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
+		assert.True(t, over(a.left))
+		assert.False(t, over(taken))
+		a.view.reduce(a, 1)
+		w.isIdle()
+	})
+}
+
+func TestPartOfAPermitThatIsGivenBackIsNotSent(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 5)
+		w.atOnce(c, func() {
+			a.view.reduce(a, 2)
+			a.permit.leave()
+		}, "release a: 1").isHeld(1)
+		assert.True(t, over(a.left))
+	})
+}
+
+// What a restart forgot is put back as it was last, and not as it was acquired.
+func TestPutBackHasTheUnitsThatAreLeft(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		for name, asked := range map[string]func(a *ticket) string{
+			"by a renewal": func(*ticket) string { time.Sleep(time.Second + time.Millisecond); return "refresh a: 1" },
+			"by a reduce":  func(a *ticket) string { a.view.reduce(a, 1); return "reduce a: 1" },
+		} {
+			a := holds(c, w, 9)
+			a.view.reduce(a, 2)
+			w.carries("reduce a: 1").isHeld(1)
+			w.carries(asked(a)).isGone(2)
+			f := w.carries("restore a: 1")
+			assert.Equal(t, a.permit.Weight(), f.left(), name)
+			f.isHeld(2)
+			w.carries("reduce a: 1").isHeld(2) // it may have been there with more
+			w.isIdle()
+			a.permit.leave()
+			w.carries("release a: 1").isHeld(2)
+			c.lastSeq.Store(0)
+			a.view.epoch = 0
+		}
+	})
+}
+
+// A file from before the reduce has more units than are held.
+func TestPartsAreToldAgainToAServerWithAnotherEpoch(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 9)
+		a.view.reduce(a, 2)
+		w.carries("reduce a: 1").isHeld(1)
+		time.Sleep(time.Second + time.Millisecond)
+		w.carries("refresh a: 1").isHeld(2)
+		f := w.carries("reduce a: 1")
+		assert.Equal(t, int64(7), f.left())
+		f.isHeld(2)
+		w.isIdle()
+	})
+}
+
+func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		held []int64
+		n    int64
+		want string // a part has an "of"
+	}{
+		{[]int64{5, 3, 1}, 3, "3"},
+		{[]int64{5, 3, 1}, 4, "3, 1"},
+		{[]int64{5, 3, 1}, 9, "5, 3, 1"},
+		{[]int64{5, 3, 1}, 2, "1, 1 of 3"},
+		{[]int64{5, 3}, 2, "2 of 3"},
+		{[]int64{1, 1, 1, 7}, 3, "1, 1, 1"},
+		{[]int64{4, 4, 9}, 10, "9, 1 of 4"},
+		{[]int64{maxUnits}, 1, fmt.Sprintf("1 of %d", int64(maxUnits))},
+	} {
+		w := &Weighted{held: make(stakes)}
+		for _, n := range c.held {
+			p := &Permit{ticket: &ticket{weight: n, values: background}}
+			p.until.Store(math.MaxInt64)
+			w.hold(p)
+		}
+		var got []string
+		for _, g := range w.take(c.n) {
+			text := fmt.Sprint(g.units)
+			if g.part {
+				text += fmt.Sprint(" of ", g.permit.ticket.weight)
+			}
+			got = append(got, text)
+		}
+		assert.Equal(t, c.want, strings.Join(got, ", "), "%d of %v", c.n, c.held)
+	}
+}
+
+// A process that was stopped and goes on is told the truth, though nobody has got round to noticing it.
+func TestWeightedLooksAtTheClock(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		sem := &Weighted{sem: &Semaphore{client: c, name: "a", quota: quota{limit: 9}}, held: make(stakes)}
+		told := make(chan int64, 2)
+		sem.OnLost(func(n int64, err error) {
+			assert.ErrorIs(t, err, ErrLost)
+			told <- n
+		})
+		for _, look := range []func(){
+			func() { assert.ErrorIs(t, sem.Err(), ErrLost) },
+			func() { sem.Release(1) },
+		} {
+			a := holds(c, w, 5)
+			sem.hold(a.permit)
+			assert.NoError(t, sem.Err())
+			a.permit.renew(window{})
+			look()
+			w.isIdle()
+			assert.Equal(t, int64(5), <-told)
+			sem.Release(sem.total)
+			assert.NoError(t, sem.Err())
+			a.permit.leave()
+			w.carries("release a: 1").isHeld(1)
+			c.lastSeq.Store(0)
+		}
+		assert.Empty(t, told)
+	})
+}
+
+// Between the grant and the accounts a goroutine may stand still for as long as it likes.
+func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		sem := &Weighted{sem: &Semaphore{client: c, name: "a", quota: quota{limit: 9}}, held: make(stakes)}
+		told := make(chan int64, 2)
+		sem.OnLost(func(n int64, _ error) { told <- n })
+		a := holds(c, w, 5)
+		a.permit.renew(window{})
+		require.Error(t, a.permit.Context().Err())
+		sem.hold(a.permit)
+		assert.Equal(t, int64(5), <-told)
+		assert.ErrorIs(t, sem.Err(), ErrLost)
+		sem.Release(5)
+		assert.NoError(t, sem.Err())
+		synctest.Wait()
+		assert.Empty(t, told)
+	})
+}
