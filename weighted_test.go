@@ -301,7 +301,7 @@ func takes(t *testing.T, sem weighted, n int64, random *rand.Rand) bool {
 	if random.IntN(4) == 0 {
 		return sem.TryAcquire(n)
 	}
-	return acquires(t, sem, n, time.Duration(random.IntN(5000))*time.Microsecond)
+	return acquires(t, sem, n, time.Duration(random.ExpFloat64()*float64(soon)))
 }
 
 func TestWeightedNeverHasMoreInUseThanTheLimit(t *testing.T) {
@@ -475,7 +475,8 @@ func TestReleaseOfAPartThatFindsTheRestLostTellsOfIt(t *testing.T) {
 		require.True(t, sem.TryAcquire(4))
 		w.loseOnServer(s, 4)
 		sem.Release(1)
-		w.eventually(func() bool { return slices.Equal(heard.told(), []int64{3}) }, "the loss of the rest is not told")
+		w.eventually(func() bool { return len(heard.told()) == 1 }, "the loss of the rest is not told")
+		assert.Subset(t, []int64{3, 4}, heard.told(), "a new subscription looks at once, and may find it first")
 		require.ErrorIs(t, sem.Err(), fairsem.ErrLost)
 		sem.Release(3)
 		assert.NoError(t, sem.Err())
@@ -496,7 +497,7 @@ func TestWeightedCallsWithoutAContextEndWhenRedisIsSilent(t *testing.T) {
 		began := time.Now()
 		assert.False(t, sem.TryAcquire(1))
 		took := time.Since(began)
-		assert.True(t, took > w.ttl*8/10 && took < w.ttl+500*time.Millisecond, "%v", took)
+		assert.True(t, took > w.ttl*8/10 && took < 3*w.ttl, "%v", took)
 
 		require.ErrorIs(t, sem.Err(), fairsem.ErrLost)
 		began = time.Now()
