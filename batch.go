@@ -285,6 +285,7 @@ func (b *batch) writeOff() {
 		return
 	}
 	l := b.lane
+	l.failing() // whoever answers next may be another server
 	l.mu.Lock()
 	err := errNoAnswer
 	if l.failed != nil {
@@ -303,8 +304,7 @@ func (b *batch) writeOff() {
 }
 
 // note keeps what came of an exchange, also of one that was written off, and reports whether the server
-// seems to have gone since the one before. A cluster whose node does not answer may have another in
-// its place, which go-redis finds out late by itself.
+// seems to have gone since the one before.
 func (l *lane) note(err error) (broke bool) {
 	l.mu.Lock()
 	broke = broken(err) && !broken(l.failed)
@@ -313,7 +313,7 @@ func (l *lane) note(err error) (broke bool) {
 	if broken(err) {
 		l.failing()
 	}
-	if cluster, ok := l.rdb.(reloader); ok && (broken(err) || moved(err)) {
+	if cluster, ok := l.rdb.(cluster); ok && moved(err) {
 		cluster.ReloadState(l.crew.ctx)
 	}
 	return broke
@@ -340,9 +340,6 @@ func broken(err error) bool {
 	return err != nil && !mayHaveRun(err) && (!refused(err) ||
 		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err))
 }
-
-// reloader is a client of a cluster, however it is wrapped.
-type reloader interface{ ReloadState(ctx context.Context) }
 
 func (b *batch) handOut(responses []response) {
 	for i, p := range b.parcels {

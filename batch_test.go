@@ -163,7 +163,6 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 		defer func() {
 			close(w.down)
 			c.keeper.close()
-			c.wake.close()
 			c.crew.close()
 			assert.NoError(t, rdb.Close())
 		}()

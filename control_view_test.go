@@ -14,9 +14,6 @@ import (
 
 // What a client makes of the news that something of its was taken away.
 
-// lease is what the script call asks for, in ms.
-func (f *flight) lease() int64 { return f.cmds[0].Args()[13].(int64) }
-
 // evicted is the message to the holder of a token, or to the waiter at a place.
 func evicted(c *Client, seq, number int64) { c.woken("a", 1, []grant{{seq, number, 0}}) }
 
@@ -41,7 +38,7 @@ func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
 		time.Sleep(time.Minute)
 		evicted(c, 1, 10)
 		f := w.carries("refresh a: 1")
-		assert.Zero(t, f.lease())
+		assert.Zero(t, f.lease(0))
 		evicted(c, 1, 10) // while the first question is on its way
 		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
 		f = w.carries("refresh a: 1")
@@ -75,7 +72,7 @@ func TestDoubtAsksAboutPermitsThatAreNeverRenewed(t *testing.T) {
 		synctest.Wait()
 		c.doubt()
 		f := w.carries("refresh a: 1")
-		assert.Zero(t, f.lease())
+		assert.Zero(t, f.lease(0))
 		f.answers(1, -1, 0, 1, int64(stateEvicted), 0)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
 		w.isIdle()

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/fairsem/fairsem"
 )
 
@@ -40,6 +42,35 @@ func ExampleSemaphore_workerPool() {
 
 	fmt.Println(sizes, errors.Join(failed...))
 	// Output: [3 3 3 3 3 3 3] <nil>
+}
+
+// A group of x/sync runs as many tasks as it likes here; how many work at a time, everywhere together, the
+// semaphore says. The first error ends the others, also those in line.
+func ExampleSemaphore_errgroup() {
+	client, stop := newClient()
+	defer stop()
+	pages, err := client.Semaphore("crawler", 20)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	group, ctx := errgroup.WithContext(context.Background())
+	for _, page := range []string{"/", "/about", "/gone", "/terms"} {
+		group.Go(func() error {
+			return pages.Do(ctx, 1, func(ctx context.Context) error { return fetch(ctx, page) })
+		})
+	}
+	fmt.Println(group.Wait())
+	// Output: /gone: 404
+}
+
+// fetch knows which page is missing; the others end when somebody has said so.
+func fetch(ctx context.Context, page string) error {
+	if page == "/gone" {
+		return errors.New(page + ": 404")
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func shrink(ctx context.Context, image string) (int, error) { return len(image), ctx.Err() }

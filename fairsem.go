@@ -89,23 +89,23 @@ type Options struct {
 	// Grace is how long a server that may have lost state, by a restart or a failover, only takes back
 	// what its clients tell it that they have, before it grants anything new. 1 s if zero, or the TTL
 	// where that is shorter; at most the TTL. One second is enough for a holder that sees its connection
-	// to that server break. One that does not, because it is stopped or cut off, because the server hangs
-	// instead of dying, or because in a cluster its subscription is with another node, finds out with its
-	// next renewal, within half a TTL, or when its lease ends: with the whole TTL nobody is let in beside
-	// it. A server that was just started counts as one that lost state, so the first calls after it wait
+	// to that server break; 5 s where in a cluster a replica takes over, for go-redis may look for its
+	// master for that long. A holder that does not, because it is stopped or cut off, or because the
+	// server hangs instead of dying, finds out with its next renewal, within half a TTL, or when its lease
+	// ends: with the whole TTL nobody is let in beside it. A server that was just started counts as one that lost state, so the first calls after it wait
 	// for up to a second more than Grace, with TryAcquire too, and MaxQueue counts them. All processes
 	// should have the same Grace.
 	Grace time.Duration
 }
 
 // Client shares one subscription, one refresh loop and one batcher between all semaphores of a
-// process. It is safe for concurrent use. It owns no connection: they are the go-redis client's.
+// process; in a cluster there is one more subscription for each master that has something of it. It is safe for concurrent use. It owns no connection: they are the go-redis client's.
 type Client struct {
 	rdb      redis.UniversalClient
 	keyspace keyspace
 	ttl      time.Duration
 	label    string
-	cluster  bool
+	cluster  cluster // nil: it is none
 	grace    time.Duration
 	replicas int
 
@@ -114,6 +114,7 @@ type Client struct {
 	events   *events // nil: nobody wants to be told any
 	keeper   *keeper
 	wake     *wake
+	masters  *masters
 	declared *declarations
 	lastSeq  atomic.Int64
 	broken   atomic.Int64 // when a connection did last, as time since start
@@ -131,13 +132,11 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	opts = opts.withDefaults()
-	_, cluster := rdb.(reloader)
 	c := &Client{
 		rdb:      rdb,
 		keyspace: keyspace{prefix: opts.Prefix, clientID: uuid.NewString()},
 		ttl:      opts.TTL,
 		label:    opts.Label,
-		cluster:  cluster,
 		grace:    opts.Grace,
 		replicas: opts.WaitReplicas,
 		crew:     newCrew(),
@@ -145,10 +144,12 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		declared: &declarations{began: time.Now()},
 		views:    make(map[string]*view),
 	}
+	c.cluster, _ = rdb.(cluster)
 	c.broken.Store(int64(time.Since(start) - maxTTL)) // long ago
 	c.events = newEvents(opts.Observer, opts.Logger, c.crew)
 	c.shared = c.newLane("")
 	c.wake = newWake(c)
+	c.masters = newMasters(c)
 	return c, nil
 }
 
@@ -439,7 +440,7 @@ func (c *Client) newView(name string) *view {
 
 // lane returns the lane for a name that has none yet.
 func (c *Client) lane(name string) *lane {
-	if c.cluster {
+	if c.cluster != nil {
 		return c.newLane(name)
 	}
 	return c.shared
@@ -530,7 +531,6 @@ func (c *Client) Close() error {
 	views := c.everyView()
 	err := c.giveBackAll(views)
 	c.keeper.close()
-	c.wake.close()
 	c.crew.close()
 	for _, v := range views {
 		v.abandon()

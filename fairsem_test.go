@@ -803,7 +803,7 @@ func TestEveryKeyOutlivesItsDeadlinesAndExpires(t *testing.T) {
 		for _, kind := range []string{"counter", "meta"} {
 			left, err := w.rdb.PTTL(t.Context(), w.key(kind)).Result()
 			require.NoError(t, err)
-			assert.Less(t, left, time.Minute, "%s of an idle name", kind)
+			assert.LessOrEqual(t, left, 40*time.Second, "%s of an idle name", kind)
 		}
 	})
 }

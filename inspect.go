@@ -128,7 +128,7 @@ func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 			return
 		}
 		seen := make(map[string]bool)
-		nodes, err := c.masters(ctx)
+		nodes, err := c.scans(ctx)
 		for len(nodes) > 0 && err == nil {
 			var page []string
 			if page, err = nodes[0].next(ctx, c); err != nil {
@@ -156,8 +156,8 @@ type scan struct {
 	cursor uint64
 }
 
-// masters begins a walk over each server that has keys of its own.
-func (c *Client) masters(ctx context.Context) (all []*scan, err error) {
+// scans begins a walk over each server that has keys of its own.
+func (c *Client) scans(ctx context.Context) (all []*scan, err error) {
 	cluster, ok := c.rdb.(interface {
 		ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
 	})

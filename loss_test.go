@@ -2,10 +2,14 @@ package fairsem_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -340,4 +344,87 @@ func TestMissingRightToWaitLeavesNothingTaken(t *testing.T) {
 	require.ErrorContains(t, err, "NOPERM")
 	assert.ErrorContains(t, err, "README")
 	w.eventually(func() bool { return w.status(s).Used == 0 }, "nobody holds it, and nobody can")
+}
+
+// apart is a world in a cluster of its own, with two processes. The name is on another master than the channel of the first.
+func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Cluster, master *redistest.Server, holder, rival *fairsem.Semaphore) {
+	t.Helper()
+	t.Parallel()
+	cluster = redistest.NewCluster(t)
+	w = newWorld(t, func(testing.TB) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(cluster.Nodes)})
+	})
+	opts.TTL = time.Minute // the next renewal is later than the end of the test
+	c := w.clientOn(w.connect(), opts)
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	w.release(p)
+	client, _, _ := strings.Cut(p.ID(), ":")
+	ears, err := cluster.Owner("fairsem:wake:" + client)
+	require.NoError(t, err)
+	for base, i := w.name, 0; master == nil || master == ears; i++ {
+		w.name = fmt.Sprint(base, i)
+		master, err = cluster.Owner(w.key("owner"))
+		require.NoError(t, err)
+	}
+	return w, cluster, master, w.of(c, 1), w.of(w.clientOn(w.connect(), opts), 1)
+}
+
+// A holder that only holds learns of it by a connection that it has for nothing else.
+func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		grace time.Duration
+		dies  func(t *testing.T, master, replica *redistest.Server)
+	}{
+		"restarted empty": {grace, func(t *testing.T, master, _ *redistest.Server) { restart(t, master) }},
+		// go-redis tries for some seconds to connect to who is gone, and either process may be the unlucky one.
+		"replaced by a replica that knows nothing": {5 * grace, func(t *testing.T, master, replica *redistest.Server) {
+			require.NoError(t, replica.Client().ConfigSet(t.Context(), "replica-read-only", "no").Err())
+			require.NoError(t, replica.Client().FlushAll(t.Context()).Err())
+			require.NoError(t, master.Kill())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, cluster, master, holder, rival := apart(t, fairsem.Options{Grace: c.grace})
+			w.release(w.must(rival.Acquire(t.Context(), 1))) // it has a connection there, and sees that break
+			p := w.must(holder.Acquire(t.Context(), 1))
+			w.eventually(func() bool {
+				const channel = "fairsem:watch"
+				return master.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 2
+			}, "nobody would see it go")
+			c.dies(t, master, cluster.Nodes[slices.Index(cluster.Nodes, master)+3])
+			late := acquire(t.Context(), rival, 1)
+			w.eventually(func() bool {
+				st, err := rival.Status(t.Context())
+				return err == nil && st.Used == 1 && st.Waiting == 1 || !late.waits()
+			}, "it is not put back")
+			require.True(t, late.waits(), "two live permits for one unit")
+			assert.Equal(t, tokens(p), w.holders(rival))
+			require.NoError(t, p.Context().Err())
+			w.release(p)
+			w.release(w.granted(late))
+		})
+	}
+}
+
+func TestMasterIsWatchedForAsLongAsItHasSomething(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	w := newWorld(t, func(testing.TB) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(cluster.Nodes)})
+	})
+	prefix := "fairsem-" + uuid.NewString()
+	s := w.of(w.clientOn(w.connect(), fairsem.Options{TTL: time.Second, Prefix: prefix}), 1)
+	watchers := func() (n int64) {
+		for _, node := range cluster.Nodes {
+			n += node.Client().PubSubNumSub(t.Context(), prefix+":watch").Val()[prefix+":watch"]
+		}
+		return n
+	}
+	for range 2 {
+		p := w.must(s.Acquire(t.Context(), 1))
+		w.eventually(func() bool { return watchers() == 1 }, "nobody watches it")
+		w.release(p)
+		w.eventually(func() bool { return watchers() == 0 }, "it is watched for nothing")
+	}
 }

@@ -159,19 +159,22 @@ type CallFailed struct {
 	Err  error
 }
 
-// Disconnected is told when the subscription by which a Client hears of its grants has ended, or cannot
-// be made. Waiters find their grants by their renewals until it is there again. A Reconnected comes
-// before the next one.
+// Disconnected is told when a subscription has ended, or cannot be made. With no Node it is the one by which a
+// Client hears of its grants: waiters find theirs by their renewals until it is there again, and a
+// Reconnected comes before the next such Disconnected. With a Node it only shows whether that node of a
+// cluster goes away; where the node is not needed any more, no Reconnected comes.
 type Disconnected struct {
 	At      time.Time
-	Channel string // of this Client
+	Channel string
+	Node    string // address of a node of a cluster
 	Err     error
 }
 
-// Reconnected is told when the subscription is there again. What was missed is asked for.
+// Reconnected is told when a subscription is there again. What was missed is asked for.
 type Reconnected struct {
 	At      time.Time
 	Channel string
+	Node    string
 	Silent  time.Duration // since the last sign of life before
 }
 
@@ -239,7 +242,7 @@ func details(e Event) (attrs []slog.Attr) {
 	for i := range fields.NumField() {
 		name, value := fields.Type().Field(i).Name, fields.Field(i).Interface()
 		switch {
-		case name == "At" || name == "Context" || value == nil:
+		case name == "At" || name == "Context" || name == "Node" && value == "" || value == nil:
 		case name == "Err":
 			attrs = append(attrs, slog.Any("error", value))
 		default:

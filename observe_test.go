@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // What an observer is told: each event when it happens, and only then.
@@ -597,6 +598,31 @@ func TestSubscriptionThatEndsAndComesBackIsTold(t *testing.T) {
 	w.finish(c, d)
 	assert.Len(t, told[fairsem.Disconnected](d), 3, "the end at Close is none")
 	assert.Len(t, told[fairsem.Reconnected](d), 3)
+	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+}
+
+func TestNodeOfAClusterThatBreaksTheConnectionIsToldByItsAddress(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t)
+	w := newWorld(t, func(testing.TB) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(cluster.Nodes)})
+	})
+	c, d := w.observed(w.connect())
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	owner, err := cluster.Owner(w.key("owner"))
+	require.NoError(t, err)
+	isNode := func(ev fairsem.Event) bool { return field[string](ev, "Node") == owner.Addr() }
+	w.eventually(func() bool {
+		owner.Client().ClientKillByFilter(t.Context(), "type", "pubsub")
+		return slices.ContainsFunc(d.events(), isNode)
+	}, "its end is not told")
+	first := d.events()[slices.IndexFunc(d.events(), isNode)]
+	require.IsType(t, fairsem.Disconnected{}, first)
+	w.eventually(func() bool {
+		return slices.ContainsFunc(told[fairsem.Reconnected](d), func(r fairsem.Reconnected) bool { return isNode(r) })
+	}, "that it is back is not told")
+	w.release(p)
+	w.finish(c, d)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
 }
 

@@ -1,7 +1,6 @@
 package fairsem
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,9 +47,7 @@ func mayHaveRun(err error) bool { return errors.Is(err, errFewReplicas) }
 // pipeline returns one that goes to a single server, which a WAIT must: it has no key to tell a cluster
 // where to.
 func (l *lane) pipeline() (redis.Pipeliner, error) {
-	cluster, ok := l.rdb.(interface {
-		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-	})
+	cluster, ok := l.rdb.(cluster)
 	if !ok {
 		return l.rdb.Pipeline(), nil
 	}

@@ -16,7 +16,7 @@ import (
 //   - Every answer tells the epoch. Whoever sees another one than its tickets have asks about them
 //     at once, and puts back those that are missing.
 //   - A broken connection puts every view in doubt, and every client that has something keeps a
-//     connection open only to see it break: the subscription.
+//     connection open only to see it break: the subscription, in a cluster one with each master.
 //
 // Within one epoch nothing is put back: there, an id that is missing has lapsed or was taken out.
 
@@ -27,8 +27,14 @@ func (c *Client) doubt() {
 	}
 }
 
-// noteBreak is called when a connection broke.
-func (c *Client) noteBreak() { c.broken.Store(int64(time.Since(start))) }
+// noteBreak is called when a connection broke. In a cluster another node may be in the place of that
+// server by now, which go-redis finds out late by itself.
+func (c *Client) noteBreak() {
+	c.broken.Store(int64(time.Since(start)))
+	if c.cluster != nil {
+		c.cluster.ReloadState(c.crew.ctx)
+	}
+}
 
 func (v *view) doubt() {
 	v.mu.Lock()

@@ -97,6 +97,9 @@ func (k keyspace) everyName() string { return literal.Replace(k.prefix) + ":{*}:
 // wakePrefix plus a client id is the channel on which that client hears of its grants.
 func (k keyspace) wakePrefix() string { return k.prefix + ":wake:" }
 
+// watchChannel is one on which nobody speaks.
+func (k keyspace) watchChannel() string { return k.prefix + ":watch" }
+
 // labelKey holds what operators see beside the permits of a client.
 func (k keyspace) labelKey(clientID string) string { return k.prefix + ":client:" + clientID }
 

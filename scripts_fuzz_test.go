@@ -95,7 +95,6 @@ func newLobby(t *testing.T) *lobby {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		c.keeper.close()
-		c.wake.close()
 		c.crew.close()
 		require.NoError(t, rdb.Close())
 	})
@@ -161,9 +160,9 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 		l := newLobby(t)
 		before := l.look()
 		forged := wakeMessage(l.client.keyspace.keys(name)[0], epoch, []grant{{seq, place, token}}) + end
-		l.client.wake.handle(&redis.Message{Payload: forged})
+		l.client.wake.take(&redis.Message{Payload: forged})
 		if _, _, _, ok := l.client.keyspace.parseWake(end); !ok {
-			l.client.wake.handle(&redis.Message{Payload: end})
+			l.client.wake.take(&redis.Message{Payload: end})
 		}
 		if name == lobbyName && end == "" {
 			switch {

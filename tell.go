@@ -222,6 +222,18 @@ func (e *events) unreturned(name, verb string, units int64, err error) {
 	}
 }
 
+func (e *events) disconnected(channel, node string, err error) {
+	if e != nil {
+		e.add(Disconnected{At: time.Now(), Channel: channel, Node: node, Err: err})
+	}
+}
+
+func (e *events) reconnected(channel, node string, silent time.Duration) {
+	if e != nil {
+		e.add(Reconnected{At: time.Now(), Channel: channel, Node: node, Silent: silent})
+	}
+}
+
 // context is what is told beside t: for who looks for a trace in it.
 func (t *ticket) context() context.Context { return context.WithoutCancel(t.values) }
 
@@ -235,40 +247,4 @@ func (t *ticket) held() time.Duration {
 		end = over
 	}
 	return end.Sub(t.permit.granted())
-}
-
-// outage tells of the times when a subscription is not there.
-type outage struct {
-	events  *events
-	channel string
-
-	mu    sync.Mutex
-	since time.Time // the last sign of life before; zero: there is none
-}
-
-// begin is called whenever the subscription has failed.
-func (o *outage) begin(heard time.Time, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.events == nil || !o.since.IsZero() {
-		return
-	}
-	now := time.Now()
-	o.since = heard
-	if heard.IsZero() {
-		o.since = now
-	}
-	o.events.add(Disconnected{At: now, Channel: o.channel, Err: err})
-}
-
-// end is called whenever the subscription is confirmed.
-func (o *outage) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.since.IsZero() {
-		return
-	}
-	now := time.Now()
-	o.events.add(Reconnected{At: now, Channel: o.channel, Silent: now.Sub(o.since)})
-	o.since = time.Time{}
 }

@@ -169,6 +169,9 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 	if r.err == nil {
 		rep, r.err = decodeReply(r.numbers, len(p.back)+len(p.tickets))
 	}
+	if r.err == nil {
+		v.client.masters.watch(v)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, t := range p.all() {

@@ -33,6 +33,21 @@ func (f *flight) breaks() {
 // knows is what the i-th refresh says of its tickets.
 func (f *flight) knows(i int) any { return f.cmds[i].Args()[15] }
 
+// grace is what the i-th call tells the server: negative where no connection broke of late.
+func (f *flight) grace(i int) time.Duration {
+	return time.Duration(f.cmds[i].Args()[14].(int64)) * time.Millisecond
+}
+
+// By the time that somebody answers again it may be another server, which has never heard of the name.
+func TestQuestionAfterASilenceTellsOfIt(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		assert.Equal(t, -defaultGrace, w.carries("acquire a: 1").grace(0))
+		time.Sleep(time.Second + lastRetry) // a third of the TTL, and the pause before the next try
+		assert.Equal(t, defaultGrace, w.carries("acquire a: 1").grace(0))
+	})
+}
+
 // A permit whose token has to be asked for once more is one that can end between the two answers.
 func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
@@ -99,8 +114,9 @@ func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T)
 	})
 }
 
-// tombstone is for how long the i-th call, a release, keeps late copies of earlier questions out.
-func (f *flight) tombstone(i int) time.Duration {
+// lease is for how long the i-th call grants or renews; of a release, for how long it keeps late copies of earlier
+// questions out.
+func (f *flight) lease(i int) time.Duration {
 	return time.Duration(f.cmds[i].Args()[13].(int64)) * time.Millisecond
 }
 
@@ -130,7 +146,7 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 			onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 				a := last(c, w)
 				f := w.carries("release a: 1")
-				assert.Equal(t, 3*time.Second, f.tombstone(0))
+				assert.Equal(t, 3*time.Second, f.lease(0))
 				f.answers(1, -1, 0, 1, int64(stateGone), 0)
 				<-a.left
 			})
@@ -201,4 +217,72 @@ func TestCloseOfAClientWithoutRedisSaysThatNothingWasGivenBack(t *testing.T) {
 	require.NoError(t, rdb.Close())
 	assert.ErrorIs(t, c.Close(), ErrUnavailable)
 	assert.Equal(t, int64(1), l.rdb.ZCard(t.Context(), l.keys[0]).Val())
+}
+
+// lapsing returns a permit that is never renewed, one second after its grant, when a broken connection has put it in doubt,
+// and the put-back that comes of it.
+func (w *wire) lapsing(c *Client) (*Permit, *flight) {
+	w.t.Helper()
+	a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
+	w.carries("acquire a: 1").grantAll(10)
+	synctest.Wait()
+	time.Sleep(time.Second)
+	c.doubt()
+	w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(stateGone), 0) // in a new epoch
+	return a.permit, w.carries("restore a: 1")
+}
+
+// A view that has nobody to be renewed asks all the same.
+func TestDoubtAsksAboutAPermitThatIsNeverRenewed(t *testing.T) {
+	onWire(t, 3*time.Second, func(_ *testing.T, c *Client, w *wire) {
+		w.lapsing(c)
+	})
+}
+
+func TestPermitThatIsNeverRenewedIsPutBackForWhatIsLeftOfIt(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		_, f := w.lapsing(c)
+		assert.Equal(t, 2*time.Second, f.lease(0))
+	})
+}
+
+func TestPuttingBackDoesNotProlongAPermitThatIsNeverRenewed(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		p, f := w.lapsing(c)
+		f.answers(1, -1, 0, 2, int64(stateHeld), 10)
+		require.NoError(t, p.Context().Err())
+		time.Sleep(1700 * time.Millisecond) // nine tenths of the TTL, from the grant on
+		assert.ErrorIs(t, context.Cause(p.Context()), ErrLost)
+	})
+}
+
+// While nobody was subscribed the server may have been another for a moment.
+func TestNewSubscriptionAsksAboutHoldersToo(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1").grantAll(10)
+		w.isIdle()
+		c.wake.take(&redis.Subscription{})
+		w.carries("refresh a: 1")
+	})
+}
+
+// oneMaster is a cluster of one node.
+type oneMaster struct{ node *redis.Client }
+
+func (o oneMaster) MasterForKey(context.Context, string) (*redis.Client, error) { return o.node, nil }
+func (o oneMaster) ReloadState(context.Context)                                 {}
+
+func TestNewSubscriptionWithAMasterAsksAboutItsNamesAndNoOthers(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		node := c.rdb.(*redis.Client)
+		c.cluster = oneMaster{node}
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1").grantAll(10)
+		w.isIdle()
+		c.masters.take(new(redis.Client), &redis.Subscription{})
+		w.isIdle()
+		c.masters.take(node, &redis.Subscription{})
+		w.carries("refresh a: 1")
+	})
 }

@@ -27,6 +27,7 @@ type call struct {
 	Failure  string `json:"failure,omitempty"`  // of Acquire
 	Done     int64  `json:"done,omitempty"`     // when Release had succeeded; 0: it did not, or nobody knows
 	Wrong    string `json:"wrong,omitempty"`    // what the caller itself saw to be against the documentation
+	Over     int64  `json:"over,omitempty"`     // when the permit was seen to be over, before its release
 	Awaited  bool   `json:"awaited,omitempty"`  // it was lost, and Released is when Done told so, unasked
 }
 

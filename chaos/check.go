@@ -25,11 +25,13 @@ var checks = map[promise]func(*evidence) []string{
 	once:     func(e *evidence) []string { return e.monitor.twice },
 	inOrder:  overtakes,
 	tokens:   tokensOutOfOrder,
+	alive:    deadOnArrival,
 	told:     toldWrong,
 	fenced:   fencedLoses,
 	deadBack: deadUnits,
 	returns:  lateReturns,
 	works:    standstill,
+	tidy:     func(e *evidence) []string { return e.litter },
 }
 
 // judge returns all that was found, promised or not, in the order of the promises.
@@ -79,6 +81,20 @@ func toldWrong(e *evidence) []string {
 	return append(all, e.each(func(grants []history.Grant, limit int64) []history.Violation {
 		return slices.DeleteFunc(history.OverLimit(grants, limit), func(v history.Violation) bool { return !v.Earlier.Lost })
 	})...)
+}
+
+// deadOnArrival are permits that were over sooner after Acquire than they were promised to be good for, in
+// a process that ran all the time, as far as it noticed.
+func deadOnArrival(e *evidence) []string {
+	var all []string
+	for _, c := range e.calls {
+		lived := time.Duration(c.Over - c.Granted)
+		if c.Over == 0 || lived >= e.ttl/10-unnoticed || e.member(c.Process).stoodStill(c.Granted-int64(unnoticed), c.Over) > 0 {
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s: it was over %v after Acquire returned it, the TTL is %v: %s", c.Name, lived, e.ttl, c.Grant))
+	}
+	return all
 }
 
 // fencedLoses also looks whether the unfenced twin loses what it should, or the fault was none.

@@ -66,7 +66,12 @@ func TestEveryPromiseHasACheckerThatCanTurnRed(t *testing.T) {
 			e.join()
 			return e
 		}},
-		"a token twice":         {tokens, func() *evidence { return seen(permit("a", "x:1", 10, 1, 2, 3), permit("b", "y:1", 10, 4, 5, 6)) }},
+		"a token twice": {tokens, func() *evidence { return seen(permit("a", "x:1", 10, 1, 2, 3), permit("b", "y:1", 10, 4, 5, 6)) }},
+		"over as soon as it is there": {alive, func() *evidence {
+			c := permit("a", "x:1", 10, 1, 2, 3)
+			c.Over = c.Granted + int64(50*time.Millisecond) // 100 are promised
+			return seen(c)
+		}},
 		"told what is not true": {told, func() *evidence { return seen(wrong) }},
 		"told too late":         {told, func() *evidence { return seen(lost, permit("b", "y:1", 20, 1, 5, 6)) }},
 		"a fenced write is lost": {fenced, func() *evidence {
@@ -90,6 +95,11 @@ func TestEveryPromiseHasACheckerThatCanTurnRed(t *testing.T) {
 			e.strikes = []strike{{"trouble", int64(time.Second), int64(2 * time.Second), int64(2 * time.Second)}}
 			return e
 		}},
+		"keys that stay": {tidy, func() *evidence {
+			e := seen()
+			e.litter = []string{"fairsem:{pool}:meta"}
+			return e
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.NotEmpty(t, checks[c.red](c.e()))
@@ -106,6 +116,19 @@ func TestAProcessThatStoodStillIsExcused(t *testing.T) {
 	require.NotEmpty(t, lateReturns(e))
 	e.members[0].pauses = []span{{0, late.Returned}}
 	assert.Empty(t, lateReturns(e))
+
+	brief := permit("a", "x:1", 10, 1, 2, 3)
+	brief.Over = brief.Granted + int64(50*time.Millisecond)
+	e = seen(brief)
+	require.NotEmpty(t, deadOnArrival(e))
+	e.members[0].pauses = []span{{brief.Granted + 1, brief.Over}}
+	assert.Empty(t, deadOnArrival(e))
+}
+
+func TestPermitThatWasGoodForATenthOfItsTTLWasNotDeadOnArrival(t *testing.T) {
+	c := permit("a", "x:1", 10, 1, 2, 3)
+	c.Over = c.Granted + int64(100*time.Millisecond)
+	assert.Empty(t, deadOnArrival(seen(c)))
 }
 
 func TestWhatTheDeadHeldEndsWithThem(t *testing.T) {

@@ -18,15 +18,17 @@ const (
 	once     promise = "S4" // an id holds once, or waits once
 	inOrder  promise = "S5" // whose place was confirmed before another asked is served first
 	tokens   promise = "S6" // tokens increase, and no two are the same
+	alive    promise = "S7" // a permit is good for a tenth of its TTL when Acquire returns it
 	told     promise = "S8" // the loss of a permit is told as documented, before the next is let in
 	fenced   promise = "FE" // a store that refuses old tokens loses no write
 	deadBack promise = "V1" // what a killed process held is free a TTL and half a second later
 	returns  promise = "V4" // Acquire returns soon after the end of its context
 	works    promise = "V5" // when the trouble is over, grants go on
+	tidy     promise = "V7" // what nobody uses any more expires soon
 )
 
 // promises has all of them, in the order of the documentation.
-var promises = []promise{onServer, held, linear, once, inOrder, tokens, told, fenced, deadBack, returns, works}
+var promises = []promise{onServer, held, linear, once, inOrder, tokens, alive, told, fenced, deadBack, returns, works, tidy}
 
 // fault is one kind of trouble.
 type fault struct {

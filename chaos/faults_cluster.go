@@ -13,7 +13,7 @@ import (
 )
 
 // A master that dies takes what its replica has not heard of with it.
-var forgets = []promise{onServer, held, linear, inOrder, told}
+var forgets = []promise{onServer, held, linear, inOrder, alive, told}
 
 // clusterFaults are what happens to the master that has the semaphores, or to their slot.
 func clusterFaults() []fault {

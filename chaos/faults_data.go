@@ -7,7 +7,7 @@ import (
 
 // Whoever deletes keys takes permits away that their holders still rely on. What is left are tokens, and
 // so what a fenced store makes of them.
-var deletes = []promise{onServer, held, linear, once, inOrder, told, deadBack, works}
+var deletes = []promise{onServer, held, linear, once, inOrder, alive, told, deadBack, works}
 
 // dataFaults are what other programs do to the keys.
 func dataFaults() []fault {

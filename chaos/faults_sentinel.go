@@ -144,7 +144,7 @@ func promoteStale(a *arena) (string, error) {
 			return "", err
 		}
 	}
-	d := a.last(200*time.Millisecond, 1500*time.Millisecond)
+	d := a.last(500*time.Millisecond, 2500*time.Millisecond)
 	return fmt.Sprintf("%s died after %v alone", old.Addr(), d), a.succeed(old)
 }
 

@@ -53,6 +53,7 @@ type evidence struct {
 	members []*member
 	monitor *monitor
 	strikes []strike
+	litter  []string // what stays in Redis
 	fenced  register
 	naive   register // the unfenced twin
 	ended   int64    // when the load did
@@ -95,6 +96,9 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 	}
 	e = &evidence{run: r, ttl: t.order.Options.TTL, monitor: watch, members: t.all(), strikes: a.strikes, ended: ended}
 	e.fenced, e.naive = s.result()
+	if e.litter, err = servers.litter(e.ttl); err != nil {
+		return nil, err
+	}
 	if e.calls, err = t.histories(); err != nil {
 		return nil, err
 	}

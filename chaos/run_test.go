@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,6 +64,21 @@ func TestClockOfAServerCanBeStepped(t *testing.T) {
 	after, err := r.monitor.Time(t.Context()).Result()
 	require.NoError(t, err)
 	assert.InDelta(t, -60, after.Sub(before).Seconds(), 5)
+}
+
+func TestKeysThatStayTooLongAreLitter(t *testing.T) {
+	r, err := startRig(single, t.TempDir())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, r.stop()) }()
+	for key, left := range map[string]time.Duration{"fairsem:ever": 0, "fairsem:long": time.Minute, "fairsem:soon": time.Second, "other": 0} {
+		require.NoError(t, r.monitor.Set(t.Context(), key, "", left).Err())
+	}
+	litter, err := r.litter(time.Second)
+	require.NoError(t, err)
+	slices.Sort(litter)
+	require.Len(t, litter, 2)
+	assert.Contains(t, litter[0], "fairsem:ever")
+	assert.Contains(t, litter[1], "fairsem:long")
 }
 
 func TestReportIsATableAndItsNumbers(t *testing.T) {

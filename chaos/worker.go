@@ -134,13 +134,15 @@ func (o order) work(ctx context.Context) (err error) {
 	return err
 }
 
+// unnoticed is for how long a process may stand still without writing it down.
+const unnoticed = 30 * time.Millisecond
+
 // watch writes down when this process did not get to run for a while.
 func (w *worker) watch(ctx context.Context) error {
-	const beat = 10 * time.Millisecond
 	for before := history.Now(); ctx.Err() == nil; {
-		rest(ctx, beat)
+		rest(ctx, unnoticed/3)
 		now := history.Now()
-		if now-before > int64(3*beat) {
+		if now-before > int64(unnoticed) {
 			stall := &call{Name: stallName, Number: w.calls.Add(1), Returned: now}
 			stall.Process, stall.Asked = w.order.Process, before
 			if err := w.journal.write(stall); err != nil {
@@ -246,6 +248,7 @@ func (w *worker) ask(ctx context.Context, s *fairsem.Semaphore, c *call, patienc
 func look(c *call, p *fairsem.Permit) bool {
 	at := history.Now()
 	if p.Context().Err() != nil {
+		c.Over = cmp.Or(c.Over, history.Now())
 		return false
 	}
 	c.Released = at
