@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -146,7 +145,7 @@ func (w *Weighted) patience() time.Duration { return min(w.sem.client.ttl, defau
 
 // TryAcquire takes n units, without waiting in line, and reports whether it has them. It is false if
 // they are not free, if anybody waits for some, and if Redis has not said otherwise within a TTL, or
-// within 10 s if that is shorter. What it cannot return goes to Options.Logger. Zero units are had
+// within 10 s if that is shorter. What it cannot return is told as [Unreturned]. Zero units are had
 // always; fewer panic.
 func (w *Weighted) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
@@ -158,7 +157,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	p, err := w.sem.TryAcquire(ctx, n)
 	if err != nil {
 		if !errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrExceedsLimit) {
-			w.report("fairsem: units not acquired", n, err)
+			w.sem.client.events.unreturned(w.sem.name, "try-acquire", n, err)
 		}
 		return false
 	}
@@ -199,7 +198,7 @@ func (w *Weighted) Release(n int64) {
 		case errors.Is(err, ErrLost):
 			w.tell(p.units)
 		case err != nil:
-			w.report("fairsem: release not confirmed", p.units, err)
+			w.sem.client.events.unreturned(w.sem.name, "release", p.units, err)
 		}
 	}
 }
@@ -327,11 +326,6 @@ func (w *Weighted) tell(n int64) {
 	if f != nil {
 		f(n, wrap("hold", w.sem.name, fmt.Errorf("%w: %d units", ErrLost, n)))
 	}
-}
-
-// report logs what a call has no way to return.
-func (w *Weighted) report(message string, n int64, err error) {
-	w.sem.client.report(slog.LevelWarn, message, "name", w.sem.name, "units", n, "error", err)
 }
 
 func mustNotBeNegative(n int64) {
