@@ -90,16 +90,17 @@ type Options struct {
 	// what its clients tell it that they have, before it grants anything new. 1 s if zero, or the TTL
 	// where that is shorter; at most the TTL. One second is enough for a holder that sees its connection
 	// to that server break; 5 s where in a cluster a replica takes over, for go-redis may look for its
-	// master for that long. A holder that does not, because it is stopped or cut off, or because the
+	// master for that long. One that does not see it, because it is stopped or cut off, or because the
 	// server hangs instead of dying, finds out with its next renewal, within half a TTL, or when its lease
-	// ends: with the whole TTL nobody is let in beside it. A server that was just started counts as one that lost state, so the first calls after it wait
-	// for up to a second more than Grace, with TryAcquire too, and MaxQueue counts them. All processes
-	// should have the same Grace.
+	// ends: with the whole TTL nobody is let in beside it. A server that was just started counts as one
+	// that lost state, so the first calls after it wait for up to a second more than Grace, in a cluster
+	// three, with TryAcquire too, and MaxQueue counts them. All processes should have the same Grace.
 	Grace time.Duration
 }
 
 // Client shares one subscription, one refresh loop and one batcher between all semaphores of a
-// process; in a cluster there is one more subscription for each master that has something of it. It is safe for concurrent use. It owns no connection: they are the go-redis client's.
+// process; in a cluster there is one more subscription for each master that has something of it. It is
+// safe for concurrent use. It owns no connection: they are the go-redis client's.
 type Client struct {
 	rdb      redis.UniversalClient
 	keyspace keyspace

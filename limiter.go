@@ -81,9 +81,6 @@ func (l *Limiter) take(ctx context.Context, op string, n int64, wait bool) (quot
 		return quote{}, wrap(op, s.name, fmt.Errorf("%w: NoRefresh is for permits, and a Limiter has none", ErrInvalid))
 	}
 	t, err := s.obtain(ctx, op, n, wait)
-	if err == nil {
-		t.view.spend(t)
-	}
 	if t == nil {
 		return quote{}, err
 	}

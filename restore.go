@@ -98,7 +98,7 @@ func (v *view) restoreLocked(t *ticket) {
 	if t.noRefresh && t.phase == holding {
 		lease = time.Until(t.lease.sent.Add(lease))
 	}
-	v.submitLocked(t, job{view: v, script: restoreScript, quota: v.quota, lease: lease})
+	v.submitLocked(t, job{view: v, script: restoreScript, quota: t.quota, lease: lease})
 }
 
 // claims are what tickets had that are to be put back, those who hold before those who wait.

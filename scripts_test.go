@@ -152,6 +152,9 @@ func (l *lab) seed(state string) {
 	now := l.now().UnixMilli()
 	pipe := l.rdb.TxPipeline()
 	horizon := now + (80 * time.Second).Milliseconds()
+	if strings.Contains(state, "meta ") {
+		pipe.HSet(background, l.keys[5], "epoch", seededEpoch, "quiet", 0, "server", l.runID(), "saved", l.rdb.LastSave(background).Val())
+	}
 	sections := strings.FieldsFunc(state, func(r rune) bool { return r == '|' })
 	for _, section := range sections {
 		words := strings.Fields(section)
@@ -175,9 +178,6 @@ func (l *lab) seed(state string) {
 				horizon, _ = strconv.ParseInt(value, 10, 64)
 			}
 		}
-	}
-	if strings.Contains(state, "meta ") {
-		pipe.HSet(background, l.keys[5], "epoch", seededEpoch, "quiet", 0, "server", l.runID(), "saved", l.rdb.LastSave(background).Val())
 	}
 	for i, key := range l.keys {
 		if i < 5 || !strings.Contains(state, "pinned=") {
@@ -251,7 +251,10 @@ func (r reply) String() string {
 	var out []string
 	for _, res := range r.results {
 		word := stateNames[res.state]
-		if res.number != 0 {
+		switch {
+		case (res.state == stateRefused || res.state == stateEarly) && res.number != 0:
+			word += " " + seconds(time.Duration(res.number)*time.Millisecond)
+		case res.number != 0:
 			word += " " + strconv.FormatInt(res.number, 10)
 		}
 		out = append(out, word)
@@ -264,6 +267,9 @@ func (r reply) String() string {
 	}
 	if r.next >= 0 {
 		out = append(out, "next "+seconds(r.next))
+	}
+	if r.room > 0 {
+		out = append(out, fmt.Sprint("room ", r.room))
 	}
 	return strings.Join(out, ", ")
 }

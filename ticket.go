@@ -89,6 +89,9 @@ func (t *ticket) await(ctx context.Context) error {
 		t.view.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
 		return errGone
 	}
+	if t.lapses() && !t.view.spend(t) {
+		return errGone
+	}
 	return nil
 }
 

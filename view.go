@@ -21,7 +21,7 @@ type view struct {
 
 	mu       sync.Mutex
 	tickets  map[int64]*ticket
-	quota    quota         // declared by the latest ticket
+	quota    quota         // of the call that Redis answered last; a call about tickets has theirs
 	retired  bool          // out of Client.views: a new ticket needs a new view
 	next     time.Time     // when the keeper looks; zero: not at all
 	deadline time.Time     // the nearest one of anybody, while somebody waits; zero: unknown
@@ -50,7 +50,6 @@ func (v *view) open(t *ticket) bool {
 	}
 	t.view = v
 	v.tickets[t.seq] = t
-	v.quota = t.quota
 	v.askLocked(t)
 	return true
 }
@@ -62,27 +61,27 @@ func (v *view) askLocked(t *ticket) {
 // refreshLocked asks about tickets, and renews them if they are, in as few calls as can be. It leaves out
 // those of which an operation has not ended.
 func (v *view) refreshLocked(tickets ...*ticket) {
-	byLease := make(map[time.Duration][]*ticket, 1)
+	calls := make(map[job][]*ticket, 1)
 	for _, t := range tickets {
 		if t.busy {
 			continue
 		}
 		t.busy, t.recheck = true, false
-		lease := t.terms.ttl
+		j := job{view: v, script: refreshScript, quota: t.quota, lease: t.terms.ttl}
 		if t.phase == holding && t.noRefresh {
-			lease = 0
+			j.lease = 0
 		}
-		byLease[lease] = append(byLease[lease], t)
+		calls[j] = append(calls[j], t)
 	}
-	for lease, together := range byLease {
-		v.lane.add(job{view: v, script: refreshScript, quota: v.quota, lease: lease}, together...)
+	for j, together := range calls {
+		v.lane.add(j, together...)
 	}
 }
 
 // releaseLocked sends the release of a leaving ticket. Where an acquire of it may still be on its
 // way, the tombstone sees to it that it comes too late.
 func (v *view) releaseLocked(t *ticket) {
-	j := job{view: v, script: releaseScript, quota: v.quota}
+	j := job{view: v, script: releaseScript, quota: t.quota}
 	if t.unsure {
 		j.lease = t.terms.ttl
 	}
@@ -109,7 +108,7 @@ func (v *view) recheckLocked(tickets ...*ticket) {
 // lookAgainLocked has the script reap and promote, whoever needs it. Of a rate, where looks wake those who
 // wait, it asks about its own first waiter, too: another's look may have let it in, and its message be lost.
 func (v *view) lookAgainLocked() {
-	if first := v.firstLocked(); v.quota.window > 0 && first != nil {
+	if first := v.firstLocked(); first != nil && first.lapses() {
 		v.refreshLocked(first)
 		return
 	}
@@ -181,7 +180,7 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 		v.failedLocked(p, r.err)
 		return
 	}
-	v.backoff = 0
+	v.backoff, v.quota = 0, p.job.quota
 	v.client.declared.learn(v.name, p.job.quota, rep.since)
 	i := 0
 	for verb, t := range p.all() {
@@ -451,11 +450,17 @@ func (v *view) hintLocked(r reply, sent time.Time) {
 		return
 	}
 	pause := r.next + time.Millisecond + rand.N(min(v.client.ttl/20, 100*time.Millisecond))
-	if v.quota.window > 0 { // the hint is for this process, and many may follow closely
-		pause = max(r.next, v.quota.window/250)
+	if v.quota.window > 0 {
+		pause = v.quota.pause(r.next)
 	}
 	v.deadline, v.hinted = time.Now().Add(pause), sent
 	v.planLocked(v.deadline)
+}
+
+// pause is how long to wait for the turn of a rate that comes so soon. Many may follow closely, and are
+// served by one look; a turn that is far off may come sooner, when others leave the line.
+func (q quota) pause(turn time.Duration) time.Duration {
+	return min(max(turn, min(q.window/250, 5*time.Millisecond)), max(q.window, time.Second))
 }
 
 // look does what is due for the tickets of the name, and plans the next look. A view that has
@@ -579,13 +584,15 @@ func (v *view) abandon() {
 	}
 }
 
-// spend forgets a grant that lapses by itself.
-func (v *view) spend(t *ticket) {
+// spend forgets a grant that lapses by itself. False: it is being given back, and counts for nothing.
+func (v *view) spend(t *ticket) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if t.phase == holding {
-		v.dropLocked(t, nil)
+	if t.phase != holding {
+		return false
 	}
+	v.dropLocked(t, nil)
+	return true
 }
 
 // leave is leaveLocked for callers without the lock.

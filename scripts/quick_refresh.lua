@@ -1,7 +1,8 @@
 -- quick_refresh.lua: of a refresh by who knows the tokens, all there is to do if nobody waits, nobody
--- has lapsed and no tombstone stands: then whoever has a deadline holds.
+-- has lapsed and no tombstone stands: then whoever has a deadline holds. Not of a rate, whose grants
+-- are not renewed.
 local count = #ARGV - 7
-if ARGV[7] == "1" and lease > 0 and waiting == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
+if ARGV[7] == "1" and lease > 0 and window + waiting == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
     and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0 and not declares and not met and not renew then
   local due, deadline = {}, text(now + lease)
   for i = 1, count do

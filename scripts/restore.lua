@@ -9,6 +9,7 @@
 -- First write: SET, so that it is refused under OOM.
 local claimed, count = tonumber(ARGV[7]), (#ARGV - 7) / 3
 local ids, deadline = { unpack(ARGV, 8, 7 + count) }, text(now + lease)
+local lapse = window > 0 and text(now + window) or deadline -- of who holds
 local due, granted, queued, units, stale = {}, {}, {}, {}, {}
 if count > 0 then
   for i = 1, count do last = math.max(last, tonumber(ARGV[7 + count + i])) end
@@ -40,7 +41,7 @@ if count > 0 then
       number = 0
     end
     if state == HELD or state == WAITING then
-      due[#due + 1], due[#due + 2] = deadline, id
+      due[#due + 1], due[#due + 2] = state == HELD and (window > 0 and seen[i] or lapse) or deadline, id
       if mine > 1 then units[#units + 1], units[#units + 2] = id, text(mine) end
     end
     reply[size + 1], reply[size + 2] = state, number

@@ -1,0 +1,97 @@
+package fairsem
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a client makes of the answers about a limit in time.
+
+// asksRate opens tickets on a name that is a rate of 5.
+func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) {
+	for range n {
+		s := &Semaphore{client: c, name: name, quota: quota{5, per}}
+		t, err := c.ask(background, s, 1, true, time.Now())
+		if err != nil {
+			panic(err) // the client is open
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// Somebody else may have the unit that was given back: its caller must not believe in it.
+func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asksRate(c, "a", 1, time.Minute)[0]
+		w.carries("acquire a: 1").grantAll(10)
+		<-a.settled
+		a.view.leave(a) // as Close does
+		w.carries("release a: 1").grantAll(0)
+		<-a.left
+		require.NoError(t, a.permit.ended(), "nothing else tells of it")
+		require.ErrorIs(t, a.await(background), errGone)
+	})
+}
+
+func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asksRate(c, "a", 1, time.Minute)[0]
+		w.carries("acquire a: 1").grantAll(10)
+		require.NoError(t, a.await(background))
+		<-a.left
+		time.Sleep(maxTTL)
+		w.isIdle()
+	})
+}
+
+// declares is what the i-th call says that the limit is.
+func (f *flight) declares(i int) any { return f.cmds[i].Args()[11] }
+
+// One call that is a mistake must not cost others what they have.
+func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateHeld), 10)
+		mistake := asksRate(c, "a", 1, time.Minute)[0]
+		f := w.carries("acquire a: 2")
+		f.cmds[0].SetErr(said("FAIRSEMKIND the name is that of a semaphore"))
+		f.end <- f.cmds[0].Err()
+		require.ErrorContains(t, mistake.await(background), "FAIRSEMKIND")
+		time.Sleep(time.Second + time.Millisecond)
+		f = w.carries("refresh a: 1")
+		assert.Equal(t, int64(5), f.declares(0), "as its own handle does")
+		f.answers(1, -1, 0, 1, int64(stateHeld), 0)
+		a.view.leave(a)
+		f = w.carries("release a: 1")
+		assert.Equal(t, int64(5), f.declares(0))
+		f.answers(1, -1, 0, 1, int64(stateHeld), 0)
+		<-a.left
+	})
+}
+
+// Whoever waits looks when its turn comes, however long a window is, and not much later than what may have changed.
+func TestWaiterOfARateLooksWhenItsTurnComes(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ per, told, want time.Duration }{
+		"soon, of an hour":          {time.Hour, 50 * time.Millisecond, 50 * time.Millisecond},
+		"at once, of a month":       {maxWindow, 0, 5 * time.Millisecond},
+		"in a while, of an hour":    {time.Hour, 20 * time.Minute, 20 * time.Minute},
+		"in weeks, of a minute":     {time.Minute, 1000 * time.Hour, time.Minute},
+		"in an hour, of an instant": {time.Millisecond, time.Hour, time.Second},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onWire(t, maxTTL, func(_ *testing.T, client *Client, w *wire) {
+				asksRate(client, "a", 1, c.per)
+				w.carries("acquire a: 1").answers(1, c.told.Milliseconds(), 0, 1, int64(stateWaiting), 50)
+				time.Sleep(c.want - time.Millisecond)
+				w.isIdle()
+				time.Sleep(time.Millisecond)
+				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 60)
+			})
+		})
+	}
+}
