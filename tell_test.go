@@ -260,6 +260,25 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 	}
 }
 
+// Whoever looks whether a subscription is dead may do so while Close ends it.
+func TestEndOfTheSubscriptionAtCloseIsNotTold(t *testing.T) {
+	t.Parallel()
+	for _, closed := range []bool{false, true} {
+		var all []Event
+		c, err := New(realRedis(t), Options{Observer: func(ev Event) { all = append(all, ev) }})
+		require.NoError(t, err)
+		if closed {
+			c.crew.close()
+		}
+		c.wake.failed(errDeaf)
+		c.wake.failed(errDeaf)
+		c.crew.close()
+		c.events.close()
+		assert.Equal(t, closed, len(all) == 0, all)
+		assert.LessOrEqual(t, len(all), 1)
+	}
+}
+
 // Who is neither observed nor logged at this level pays for nothing.
 func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 	info := slog.New(slog.NewTextHandler(io.Discard, nil))
