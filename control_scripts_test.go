@@ -253,6 +253,13 @@ func TestForecastOfARate(t *testing.T) {
 		reply: "held #1, refused 60s",
 		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta,
 	}, {
+		name:  "what the same call is granted in between counts, too",
+		seed:  "owner you:1=1 you:2=2 | timeout you:1=20s you:2=30s | counter 8" + meta,
+		ids:   []string{"me:1*2", "me:2", "me:3*2"},
+		call:  taking(false),
+		reply: "refused 20s, held #1, refused 30s",
+		state: "owner you:1=1 you:2=2 me:2=#1 | timeout you:1=20s you:2=30s me:2=60s | counter #1" + meta,
+	}, {
 		name:  "who can never be served leaves the line when its turn comes, and takes nothing",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 you:5=7 | timeout you:1=10s you:2=20s you:3=30s you:4=70s you:5=70s | counter 8 | weight you:4=4" + meta,
 		ids:   []string{"me:1"},
@@ -284,6 +291,12 @@ func TestForecastOfARate(t *testing.T) {
 		call:  taking(true),
 		reply: "waiting #1, next 30s",
 		state: "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 me:8=7 you:5=8 me:9=#1 | timeout me:9=10s you:1=20s you:2=30s you:3=40s me:8=70s you:4=70s you:5=70s | counter #1" + meta,
+	}, {
+		name:  "nothing to who does not wait, though another call of its process does",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | queue me:4=6 | timeout you:1=20s you:2=30s you:3=40s me:4=70s | counter 8" + meta,
+		ids:   []string{"me:5"},
+		call:  taking(false),
+		reply: "refused 30s",
 	}, {
 		name:  "nothing to who has no waiter",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 | timeout you:1=20s you:2=30s you:3=40s you:4=70s | counter 8" + meta,
