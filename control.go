@@ -12,8 +12,8 @@ import (
 //
 // A pin outlives all processes, but not the loss of all state in Redis. A done ctx ends the call; the other
 // errors are [ErrInvalid], for a limit below 0, and those of Acquire. After an error the limit may have been
-// pinned all the same; calling again does no harm. What had no answer can still arrive, and replace a later
-// pin: where the network failed, see [Semaphore.Status].
+// pinned all the same; calling again does no harm. Where the network failed a copy of it may still arrive, and
+// replace a later pin: [Semaphore.Status] tells.
 func (s *Semaphore) Resize(ctx context.Context, limit int64) error {
 	if limit < 0 || limit > maxUnits {
 		return wrap("resize", s.name, fmt.Errorf("%w: limit %d is not between 0 and %d", ErrInvalid, limit, int64(maxUnits)))
