@@ -90,7 +90,7 @@ func TestEvictScript(t *testing.T) {
 		seed:  "timeout me:1=20s | counter 8" + meta,
 		ids:   []string{"me:1"},
 		call:  evicting("me:1"),
-		reply: "gone",
+		reply: "evicted",
 	}, {
 		name:  "nobody of a name that is not used",
 		ids:   []string{"me:1"},

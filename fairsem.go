@@ -293,8 +293,8 @@ func (s *Semaphore) Name() string { return s.name }
 // meanwhile, is given back in the background. A process that stood still for so long that its
 // place in line lapsed goes to the end of the line.
 //
-// Other errors are [ErrExceedsLimit], [ErrQueueFull], [ErrInvalid], [ErrClosed], [ErrUnavailable],
-// or what Redis said that trying again cannot heal, such as a missing right. After any error the
+// Other errors are [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted], [ErrInvalid], [ErrClosed],
+// [ErrUnavailable], or what Redis said that trying again cannot heal, such as a missing right. After any error the
 // caller has nothing, and what Redis may still have lapses within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, true)

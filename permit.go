@@ -137,7 +137,7 @@ func (p *Permit) take() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken = p.over == nil && p.left() >= (window{ttl: p.ticket.terms.ttl}).margin()
-	if p.taken {
+	if p.taken && !p.ticket.lapses() {
 		p.ticket.view.client.events.granted(p.ticket)
 	}
 	return p.taken

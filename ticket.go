@@ -87,6 +87,9 @@ func (t *ticket) await(ctx context.Context) error {
 	}
 	if !t.permit.take() {
 		t.view.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
+		if errors.Is(t.permit.ended(), ErrEvicted) {
+			return ErrEvicted // who evicts it does not want it back
+		}
 		return errGone
 	}
 	if t.lapses() && !t.view.spend(t) {

@@ -299,8 +299,8 @@ func (v *view) grantedLocked(g news) {
 	t := v.tickets[g.seq]
 	switch {
 	case t == nil:
-	case t.phase == asking:
-		t.early = g
+	case t.phase == asking || t.phase == waiting && g.token == 0 && g.place == t.token:
+		t.early = g // the answer that is on its way may be older
 	case t.phase == holding && g.token == 0 && g.place == t.token:
 		v.recheckLocked(t) // it was evicted
 	case t.phase != waiting || t.place != g.place || g.token != 0 && t.epoch != g.epoch:
@@ -591,6 +591,7 @@ func (v *view) spend(t *ticket) bool {
 	if t.phase != holding {
 		return false
 	}
+	v.client.events.granted(t)
 	v.dropLocked(t, nil)
 	return true
 }

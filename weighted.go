@@ -94,7 +94,7 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 //
 // When ctx ends the error is ctx.Err(), a done ctx wins over free units, and nothing is held: what was
 // in line, or granted meanwhile, is given back in the background, so a TryAcquire right after it
-// may still find it in its way. Other errors, which x/sync does not have, are [ErrClosed],
+// may still find it in its way. Other errors, which x/sync does not have, are [ErrEvicted], [ErrClosed],
 // [ErrUnavailable], [ErrInvalid] for a ctx that is nil, or what Redis said that trying again cannot heal.
 //
 // A call for more than the limit waits for the end of ctx and holds up nobody. It stands in no line. A
@@ -310,8 +310,8 @@ func (w *Weighted) Err() error {
 }
 
 // OnLost has f called whenever units are lost that the caller has: with how many, and with an error
-// that is [ErrLost]. It comes before Redis can let the next one in, as the end of [Permit.Context]
-// does, from another goroutine; or from the Release that found out, which then gave nothing back. f
+// that is [ErrLost]. It comes before Redis can let the next one in, or after an eviction at once, as the
+// end of [Permit.Context] does, from another goroutine; or from the Release that found out, which then gave nothing back. f
 // replaces the function that was there before. What was lost until then it is not told.
 func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.mu.Lock()

@@ -96,6 +96,7 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
   -- many heads as can fit; where weights differ at few, and at more the more of them fit.
   function promote()
     local room, seen, blocked = limit - holders - extra, 0, limit == 0 or now < quiet
+    blocked = blocked or not (since or pinned or known[3]) -- meta was lost: the limit of who only looks may be any
     local chunk = weights == 0 and math.max(room, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
     while seen < math.min(waiting, BOUND) and (room > 0 or declares or VERB == "resize") and not blocked do
