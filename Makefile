@@ -34,7 +34,7 @@ fuzz: ## every fuzz target for a while: make fuzz FOR=5m
 compat: setup ## the root package's tests on the installed server, Redis 8.0, Valkey 8.1 and Valkey 9: a table
 	servers=$$(.ci/servers .bin/servers) && .ci/compat $(SERVER) $$servers
 
-bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results, eight minutes of a quiet machine
+bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results, ten minutes of a quiet machine
 	cd bench && go run .
 
 bench-smoke: setup bench/node/node_modules ## the same in seconds, for nothing but to see that it runs

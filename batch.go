@@ -59,6 +59,7 @@ type parcel struct {
 type response struct {
 	numbers []int64 // of a script
 	list    []any   // of the script that pages
+	again   bool    // to a query that was sent before, without an answer
 	err     error
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/redistest"
@@ -203,6 +204,52 @@ func BenchmarkRefreshOf10000Permits(b *testing.B) {
 		time.Sleep(time.Millisecond) // a lease is renewed in another millisecond, or the short cut is not taken
 		run(refreshes)
 	}
+}
+
+// A grant of a rate, which lapses by itself: one call makes it, and what lapsed before it is taken out.
+func BenchmarkAllowAlone(b *testing.B) {
+	l := benchLimiter(b, b.Name(), ample, 100*time.Millisecond)
+	defer server(b)()
+	for b.Loop() {
+		if d, err := l.Allow(b.Context(), 1); err != nil || !d.Allowed {
+			b.Fatal(d, err)
+		}
+	}
+}
+
+func BenchmarkAllowRefused(b *testing.B) {
+	l := benchLimiter(b, b.Name()+uuid.NewString(), 1, time.Hour) // taken
+	defer server(b)()
+	for b.Loop() {
+		if d, err := l.Allow(b.Context(), 1); err != nil || d.Allowed {
+			b.Fatal(d, err)
+		}
+	}
+}
+
+// What a grant costs that 32 callers of 4 clients wait for: what is interesting is not the time.
+func BenchmarkWaitInALine(b *testing.B) {
+	var limiters []*Limiter
+	for range 4 {
+		limiters = append(limiters, benchLimiter(b, b.Name(), 100, 100*time.Millisecond))
+	}
+	share(b, 32, func(worker int) {
+		if err := limiters[worker%4].Wait(b.Context(), 1); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// benchLimiter is a limiter of a client of its own, of which one unit is taken.
+func benchLimiter(b *testing.B, name string, limit int64, per time.Duration) *Limiter {
+	l, err := benchClient(b).Limiter(name, limit, per)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.Wait(b.Context(), 1); err != nil { // a young server grants nothing at first
+		b.Fatal(err)
+	}
+	return l
 }
 
 const uuidLike = "01234567-89ab-cdef-0123-456789abcdef:"

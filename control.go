@@ -12,7 +12,8 @@ import (
 //
 // A pin outlives all processes, but not the loss of all state in Redis. A done ctx ends the call; the other
 // errors are [ErrInvalid], for a limit below 0, and those of Acquire. After an error the limit may have been
-// pinned all the same; calling again does no harm.
+// pinned all the same; calling again does no harm. Where the network failed a copy of it may still arrive, and
+// replace a later pin: [Semaphore.Status] tells.
 func (s *Semaphore) Resize(ctx context.Context, limit int64) error {
 	if limit < 0 || limit > maxUnits {
 		return wrap("resize", s.name, fmt.Errorf("%w: limit %d is not between 0 and %d", ErrInvalid, limit, int64(maxUnits)))
@@ -40,11 +41,11 @@ func (s *Semaphore) pin(ctx context.Context, limit int64) error {
 
 // Evict takes a permit, or a place in line, away from whoever has it; id is [Ticket.ID] or [Permit.ID].
 // The units are free at once, so for the time that a message takes, or where it is lost up to the next
-// renewal, their holder may still use them: a third of a TTL. The context of the permit then ends with
+// renewal, their holder may still use them: a third of a TTL, or with NoRefresh all of it. The context of the permit then ends with
 // [ErrLost] and [ErrEvicted]; the Acquire of a waiter returns ErrEvicted.
 //
-// The error is [ErrNotFound] if Redis knows of no such id, so that a second call returns it, too; the
-// others are those of Resize.
+// The error is [ErrNotFound] if this semaphore has no such id, so that a second call returns it, too; the
+// others are those of Resize. After another error it may have been evicted all the same.
 func (s *Semaphore) Evict(ctx context.Context, id string) error {
 	if id == "" {
 		return wrap("evict", s.name, fmt.Errorf("%w: the id is empty", ErrInvalid))
@@ -54,7 +55,8 @@ func (s *Semaphore) Evict(ctx context.Context, id string) error {
 		return wrap("evict", s.name, err)
 	}
 	rep, err := decodeReply(r.numbers, 1)
-	if err == nil && rep.results[0].state == stateGone {
+	again := r.again && err == nil && rep.results[0].state == stateEvicted // by the one before, whose answer was lost
+	if err == nil && rep.results[0].state != stateHeld && rep.results[0].state != stateWaiting && !again {
 		err = fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
 	return wrap("evict", s.name, err)

@@ -1,8 +1,12 @@
 package fairsem
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 )
 
 func resizing(pin int64) func(*lab, []*ticket) call {
@@ -86,7 +90,7 @@ func TestEvictScript(t *testing.T) {
 		seed:  "timeout me:1=20s | counter 8" + meta,
 		ids:   []string{"me:1"},
 		call:  evicting("me:1"),
-		reply: "gone",
+		reply: "evicted",
 	}, {
 		name:  "nobody of a name that is not used",
 		ids:   []string{"me:1"},
@@ -111,14 +115,14 @@ func TestScriptsOfARate(t *testing.T) {
 		name:  "a grant lapses a window later, whatever the lease",
 		ids:   []string{"me:1"},
 		call:  taking(false),
-		reply: "held #1",
+		reply: "held #1, room 2",
 		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta,
 	}, {
 		name:  "sent again it is the same grant, and lapses no later",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
 		ids:   []string{"me:1"},
 		call:  taking(false),
-		reply: "held 5",
+		reply: "held 5, room 2",
 	}, {
 		name: "no renewal makes it last",
 		seed: "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
@@ -126,7 +130,7 @@ func TestScriptsOfARate(t *testing.T) {
 		call: func(l *lab, ids []*ticket) call {
 			return l.space.about("name").refresh(threeAMinute, time.Minute, false, ids)
 		},
-		reply: "held 5",
+		reply: "held 5, room 2",
 	}, {
 		name:  "what lapsed makes room",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | timeout you:1=-10s you:2=30s you:3=40s | counter 8" + meta,
@@ -168,7 +172,6 @@ func TestScriptsOfARate(t *testing.T) {
 		call: func(l *lab, _ []*ticket) call {
 			return l.space.about("name").refresh(threeAMinute, 20*time.Second, false, nil)
 		},
-		reply: "next 10s",
 		wake:  "you 3:7:#1",
 		state: "owner you:1=5 you:2=6 you:3=#1 | timeout you:1=20s you:2=30s you:3=60s | counter #1" + meta,
 	}})
@@ -206,7 +209,7 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 		seed:  "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
 		ids:   []string{"me:1"},
 		call:  asRate(true),
-		reply: "held 5",
+		reply: "held 5, room 2",
 	}, {
 		name: "put back",
 		seed: "counter 8" + meta,
@@ -214,7 +217,7 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 		call: func(l *lab, ids []*ticket) call {
 			return l.space.about("name").restore(threeAMinute, 10*time.Second, ids, claims{1, []int64{5}, []int64{1}})
 		},
-		reply: "held 5",
+		reply: "held 5, room 2",
 		state: "owner me:1=5 | timeout me:1=60s | counter 8" + meta,
 	}, {
 		name: "put back, and there",
@@ -223,7 +226,7 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 		call: func(l *lab, ids []*ticket) call {
 			return l.space.about("name").restore(threeAMinute, 10*time.Second, ids, claims{1, []int64{5}, []int64{1}})
 		},
-		reply: "held 5",
+		reply: "held 5, room 2",
 	}})
 }
 
@@ -249,6 +252,13 @@ func TestForecastOfARate(t *testing.T) {
 		call:  taking(false),
 		reply: "held #1, refused 60s",
 		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta,
+	}, {
+		name:  "what the same call is granted in between counts, too",
+		seed:  "owner you:1=1 you:2=2 | timeout you:1=20s you:2=30s | counter 8" + meta,
+		ids:   []string{"me:1*2", "me:2", "me:3*2"},
+		call:  taking(false),
+		reply: "refused 20s, held #1, refused 30s",
+		state: "owner you:1=1 you:2=2 me:2=#1 | timeout you:1=20s you:2=30s me:2=60s | counter #1" + meta,
 	}, {
 		name:  "who can never be served leaves the line when its turn comes, and takes nothing",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 you:5=7 | timeout you:1=10s you:2=20s you:3=30s you:4=70s you:5=70s | counter 8 | weight you:4=4" + meta,
@@ -282,6 +292,12 @@ func TestForecastOfARate(t *testing.T) {
 		reply: "waiting #1, next 30s",
 		state: "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 me:8=7 you:5=8 me:9=#1 | timeout me:9=10s you:1=20s you:2=30s you:3=40s me:8=70s you:4=70s you:5=70s | counter #1" + meta,
 	}, {
+		name:  "nothing to who does not wait, though another call of its process does",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | queue me:4=6 | timeout you:1=20s you:2=30s you:3=40s me:4=70s | counter 8" + meta,
+		ids:   []string{"me:5"},
+		call:  taking(false),
+		reply: "refused 30s",
+	}, {
 		name:  "nothing to who has no waiter",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 | timeout you:1=20s you:2=30s you:3=40s you:4=70s | counter 8" + meta,
 		ids:   []string{"me:1"},
@@ -300,4 +316,69 @@ func TestForecastOfARate(t *testing.T) {
 		call:  taking(false),
 		reply: "refused 10s",
 	}})
+}
+
+// Of a rate, too, who has lapsed may stay where there is room. It takes none.
+func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
+	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	checkAll(t, []contract{{
+		name:  "where there is room beside them",
+		seed:  "owner you:1=5 you:2=6 | timeout you:1=-10s you:2=20s | counter 6" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "held #1, room 1",
+		state: "owner you:1=5 you:2=6 me:1=#1 | timeout you:1=-10s you:2=20s me:1=60s | counter #1" + meta,
+	}, {
+		name:  "not where there is none",
+		seed:  "owner you:1=5 you:2=6 you:3=7 | timeout you:1=-10s you:2=20s you:3=20s | counter 7" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "held #1",
+		state: "owner you:2=6 you:3=7 me:1=#1 | timeout you:2=20s you:3=20s me:1=60s | counter #1" + meta,
+	}, {
+		name:  "nor where it cannot be told how many there are",
+		seed:  "owner you:2=6 | timeout you:1=-10s you:2=20s | counter 7" + meta,
+		ids:   []string{"me:1"},
+		call:  taking(false),
+		reply: "held #1, room 1",
+		state: "owner you:2=6 me:1=#1 | timeout you:2=20s me:1=60s | counter #1" + meta,
+	}})
+}
+
+func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for lapsed, left := range map[int]int64{499: 500, 500: 1} {
+			l := newLab(t, rdb)
+			l.seed("counter 8 | meta declared=1000/60000 layout=1 since=7 until=80s")
+			l.many("owner", "you", lapsed, 1, 1)
+			l.many("timeout", "you", lapsed, 1, 1)
+			d := declaration{quota{1000, time.Minute}, 7, -time.Second}
+			r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Second}, tickets("me:1")), 1)
+			assert.Equal(t, int64(999), r.room, "%d have lapsed", lapsed)
+			assert.Equal(t, left, rdb.ZCard(t.Context(), l.keys[0]).Val(), "%d have lapsed", lapsed)
+		}
+	})
+}
+
+func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
+	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
+	giving := func(l *lab, ids []*ticket) call {
+		return l.space.about("name").acquire(threeAMinute, terms{ttl: 10 * time.Second}, ids[1:], ids[0])
+	}
+	checkShortCut(t, acquireTheLongWay(t), map[string]contract{
+		"of one":                      {seed: held + meta, call: taking(false), ids: []string{"me:1"}},
+		"of one who would wait":       {seed: held + meta, call: taking(true), ids: []string{"me:1"}},
+		"of several that just fit":    {seed: held + meta, call: taking(false), ids: []string{"me:1", "me:2"}},
+		"of one too many":             {seed: held + meta, call: taking(false), ids: []string{"me:1", "me:2", "me:3"}},
+		"of an unused name":           {call: taking(false), ids: []string{"me:1"}},
+		"of one who holds":            {seed: held + meta, call: taking(false), ids: []string{"you:1", "me:1"}},
+		"of one that weighs more":     {seed: held + meta, call: taking(false), ids: []string{"me:1*2"}},
+		"beside one that does":        {seed: held + " | weight extra=1 you:1=2" + meta, call: taking(false), ids: []string{"me:1"}},
+		"beside a tombstone":          {seed: held + " | timeout you:2=20s" + meta, call: taking(false), ids: []string{"me:1"}},
+		"of a name with a line":       {seed: "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta, call: taking(false), ids: []string{"me:1"}},
+		"while paused":                {seed: held + strings.Replace(meta, "since", "pinned=0 since", 1), call: taking(false), ids: []string{"me:1"}},
+		"that gives one back":         {seed: held + meta, call: giving, ids: []string{"you:1", "me:1"}},
+		"that gives back what lapsed": {seed: strings.Replace(held, "20s", "-10s", 1) + meta, call: giving, ids: []string{"you:1", "me:1"}},
+	})
 }

@@ -42,14 +42,14 @@
 // is delivered several times counts once. If one call's place in line was confirmed before another
 // call began, it is served first, whatever the weights. Tokens increase with every grant on a name.
 // A permit is good for at least a tenth of its TTL when Acquire returns it. Its loss is told before
-// the server lets the next one in. No two names interfere. A script that fails lets
+// the server lets the next one in, but for [Semaphore.Evict], of which it is told at once. No two names interfere. A script that fails lets
 // nobody in, and what it left half-done lapses. Without an answer from Redis nothing is granted.
 //
 // Liveness. The units of a process that was killed are granted again within a TTL and half a second,
 // however many dead waiters stand at the head of the line. Waiters are woken by a message, and with
 // all messages lost by their next refresh, a third of a TTL later at most. Acquire returns within
 // 50 ms of the end of its context, whatever the network does. A flushed script cache is not noticed.
-// Nothing stays in Redis for long when a name is idle, and no goroutine stays after Close.
+// Nothing but a pin stays in Redis for long when a name is idle, and no goroutine stays after Close.
 //
 // # What is in Redis
 //

@@ -73,8 +73,13 @@ type Options struct {
 	// Label is what operators see beside a permit, "<hostname>:<pid>" if empty.
 	Label string
 
-	// Logger gets what cannot be returned from a call, in no certain order. Nil: nobody does.
-	Logger *slog.Logger
+	// Logger gets a record of each [Event], which see for messages and levels: what cannot be returned
+	// from a call at Warn and Info, the rest at Debug. Its handler is called as an [Observer] is, and
+	// before it; only Enabled is called by everybody who asks for a permit. Nil: nobody is told.
+	Logger *slog.Logger `json:"-"`
+
+	// Observer gets each [Event] itself. Nil: nobody does, and it costs nothing.
+	Observer Observer `json:"-"`
 
 	// WaitReplicas is how many replicas must have acknowledged a grant, or a renewal, before it counts
 	// here: permits then survive the failover to such a replica. While fewer answer, nothing is granted.
@@ -85,28 +90,29 @@ type Options struct {
 	// what its clients tell it that they have, before it grants anything new. 1 s if zero, or the TTL
 	// where that is shorter; at most the TTL. One second is enough for a holder that sees its connection
 	// to that server break; 5 s where in a cluster a replica takes over, for go-redis may look for its
-	// master for that long. A holder that does not, because it is stopped or cut off, or because the
+	// master for that long. One that does not see it, because it is stopped or cut off, or because the
 	// server hangs instead of dying, finds out with its next renewal, within half a TTL, or when its lease
-	// ends: with the whole TTL nobody is let in beside it. A server that was just started counts as one that lost state, so the first calls after it wait
-	// for up to a second more than Grace, with TryAcquire too, and MaxQueue counts them. All processes
-	// should have the same Grace.
+	// ends: with the whole TTL nobody is let in beside it. A server that was just started counts as one
+	// that lost state, so the first calls after it wait for up to a second more than Grace, in a cluster
+	// three, with TryAcquire too, and MaxQueue counts them. All processes should have the same Grace.
 	Grace time.Duration
 }
 
 // Client shares one subscription, one refresh loop and one batcher between all semaphores of a
-// process; in a cluster there is one more subscription for each master that has something of it. It is safe for concurrent use. It owns no connection: they are the go-redis client's.
+// process; in a cluster there is one more subscription for each master that has something of it. It is
+// safe for concurrent use. It owns no connection: they are the go-redis client's.
 type Client struct {
 	rdb      redis.UniversalClient
 	keyspace keyspace
 	ttl      time.Duration
 	label    string
-	log      *slog.Logger
 	cluster  cluster // nil: it is none
 	grace    time.Duration
 	replicas int
 
 	shared   *lane // for all names, but in a cluster
 	crew     *crew
+	events   *events // nil: nobody wants to be told any
 	keeper   *keeper
 	wake     *wake
 	masters  *masters
@@ -132,7 +138,6 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		keyspace: keyspace{prefix: opts.Prefix, clientID: uuid.NewString()},
 		ttl:      opts.TTL,
 		label:    opts.Label,
-		log:      opts.Logger,
 		grace:    opts.Grace,
 		replicas: opts.WaitReplicas,
 		crew:     newCrew(),
@@ -142,6 +147,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	}
 	c.cluster, _ = rdb.(cluster)
 	c.broken.Store(int64(time.Since(start) - maxTTL)) // long ago
+	c.events = newEvents(opts.Observer, opts.Logger, c.crew)
 	c.shared = c.newLane("")
 	c.wake = newWake(c)
 	c.masters = newMasters(c)
@@ -192,9 +198,6 @@ func (o Options) withDefaults() Options {
 	if o.Label == "" {
 		host, _ := os.Hostname() // a machine without a name is ":pid"
 		o.Label = fmt.Sprintf("%s:%d", host, os.Getpid())
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
 }
@@ -290,8 +293,8 @@ func (s *Semaphore) Name() string { return s.name }
 // meanwhile, is given back in the background. A process that stood still for so long that its
 // place in line lapsed goes to the end of the line.
 //
-// Other errors are [ErrExceedsLimit], [ErrQueueFull], [ErrInvalid], [ErrClosed], [ErrUnavailable],
-// or what Redis said that trying again cannot heal, such as a missing right. After any error the
+// Other errors are [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted], [ErrInvalid], [ErrClosed],
+// [ErrUnavailable], or what Redis said that trying again cannot heal, such as a missing right. After any error the
 // caller has nothing, and what Redis may still have lapses within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, true)
@@ -343,14 +346,24 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 	if err := s.check(ctx, n, op); err != nil {
 		return nil, err
 	}
+	if s.client.events.begin() {
+		defer s.client.events.end()
+	}
 	asked := time.Now()
 	for {
 		t, err := s.client.ask(ctx, s, n, wait, asked)
 		if err == nil {
 			err = t.await(ctx)
 		}
-		if !errors.Is(err, errGone) {
-			return t, wrap(op, s.name, err)
+		switch {
+		case err == nil:
+			return t, nil
+		case errors.Is(err, errGone):
+			s.client.events.placeLost(t)
+		default:
+			err = wrap(op, s.name, err)
+			s.client.events.notAcquired(s.name, t, err)
+			return t, err
 		}
 	}
 }
@@ -369,7 +382,7 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	return wrap(op, s.name, ctx.Err())
 }
 
-// ask opens a ticket.
+// ask opens a ticket. The error is [ErrClosed]; there is a ticket all the same, which nobody has heard of.
 func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, asked time.Time) (*ticket, error) {
 	t := &ticket{
 		seq:       c.lastSeq.Add(1),
@@ -377,6 +390,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		terms:     terms{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
 		quota:     s.quota,
 		noRefresh: s.opts.NoRefresh,
+		watched:   c.events.wants(ctx),
 		asked:     asked,
 		values:    ctx,
 		settled:   make(chan struct{}),
@@ -389,7 +403,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 	for {
 		v, err := c.view(s.name)
 		if err != nil {
-			return nil, err
+			return t, err
 		}
 		if v.open(t) {
 			c.announce(asked)
@@ -474,11 +488,6 @@ func (c *Client) woken(name string, epoch int64, grants []grant) {
 	}
 }
 
-// report writes to the user's logger, which may take its time: nobody waits for it but Close.
-func (c *Client) report(level slog.Level, message string, args ...any) {
-	c.crew.launch(func() { c.log.Log(background, level, message, args...) })
-}
-
 // announce keeps the label of this process in Redis while it has tickets. It is sent along with
 // something else, and nobody waits for it: a label is only for people to read.
 func (c *Client) announce(now time.Time) {
@@ -509,7 +518,8 @@ const closeGrace = 5 * time.Second
 //
 // The error is [ErrUnavailable] if Redis has not confirmed all of it within 5 s; the rest comes back
 // by itself when it lapses. Close returns when go-redis does too: where Redis is silent, that can take
-// as long as its read timeout beyond the 5 s. Later calls do nothing and return nil.
+// as long as its read timeout beyond the 5 s. It waits for the observer and the logger, which are told
+// everything before it returns. Later calls do nothing and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -526,6 +536,7 @@ func (c *Client) Close() error {
 	for _, v := range views {
 		v.abandon()
 	}
+	c.events.close()
 	return err
 }
 

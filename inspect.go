@@ -157,7 +157,7 @@ type scan struct {
 }
 
 // scans begins a walk over each server that has keys of its own.
-func (c *Client) scans(ctx context.Context) (all []*scan, err error) {
+func (c *Client) scans(ctx context.Context) ([]*scan, error) {
 	cluster, ok := c.rdb.(interface {
 		ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
 	})
@@ -165,7 +165,8 @@ func (c *Client) scans(ctx context.Context) (all []*scan, err error) {
 		return []*scan{{rdb: c.rdb}}, ctx.Err()
 	}
 	var mu sync.Mutex
-	err = c.during(ctx, func() error {
+	var all []*scan
+	err := c.during(ctx, func() error {
 		return cluster.ForEachMaster(c.crew.ctx, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -173,7 +174,10 @@ func (c *Client) scans(ctx context.Context) (all []*scan, err error) {
 			return nil
 		})
 	})
-	return all, err
+	if err != nil {
+		return nil, err // the walk may go on, and write to what it found
+	}
+	return all, nil
 }
 
 // scanCount is about how many keys Redis looks at for one page.
@@ -227,13 +231,14 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 		return response{}, err
 	}
 	began, pause := time.Now(), firstRetry
-	for {
+	for again := false; ; again = true {
 		if c.isClosed() {
 			return response{}, ErrClosed
 		}
 		r := c.lane(name).ask(ctx, parcel{lone: q.command(false), text: q})
 		switch {
 		case r.err == nil || ctx.Err() != nil:
+			r.again = again
 			return r, r.err
 		case !transient(r.err):
 			return response{}, advise(r.err)

@@ -19,7 +19,7 @@ type Mutex struct{ sem *Semaphore }
 //
 // A name belongs to one kind of thing. A Mutex, an [RWMutex] and a [Semaphore] of the same name share
 // holders, line and limit, and the limit that was declared last stands: a Semaphore of limit 5 under the
-// name of a Mutex lets five callers have the lock. Looking at it declares nothing.
+// name of a Mutex lets five callers have the lock, and so does [Semaphore.Resize]. Looking at it declares nothing.
 func (c *Client) Mutex(name string) (*Mutex, error) {
 	s, err := c.Semaphore(name, 1)
 	if err != nil {
@@ -78,7 +78,8 @@ type RWMutex struct{ sem *Semaphore }
 
 // RWMutex returns a handle on the lock of that name. Names, cost and error are as with
 // [Client.Semaphore], and a name belongs to one kind of thing, see [Client.Mutex]: where a lower limit
-// was declared for it, Lock returns [ErrExceedsLimit], and where a larger one, a writer is not alone.
+// was declared for it, or pinned, Lock returns [ErrExceedsLimit], and where a larger one, a writer is not
+// alone.
 func (c *Client) RWMutex(name string) (*RWMutex, error) {
 	s, err := c.Semaphore(name, allUnits)
 	if err != nil {

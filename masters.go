@@ -47,6 +47,7 @@ func (m *masters) watchLocked(v *view) *redis.Client {
 		client:  c,
 		server:  node,
 		channel: c.keyspace.watchChannel(),
+		node:    node.Options().Addr,
 		wanted:  func() bool { return m.needs(node) },
 		handle:  func(message any) { m.take(node, message) },
 	}

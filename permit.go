@@ -16,6 +16,7 @@ type Permit struct {
 	until  atomic.Int64 // end of the lease, as time since start
 
 	mu       sync.Mutex
+	taken    bool            // its user has it
 	over     error           // why the permit has ended; nil: it has not
 	ctx      context.Context // nil until somebody asks for it
 	cancel   context.CancelCauseFunc
@@ -129,6 +130,23 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 	default:
 		return ctx.Err()
 	}
+}
+
+// take gives the permit to its user. False: it has ended, or nearly so, before anybody saw it.
+func (p *Permit) take() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken = p.over == nil && p.left() >= (window{ttl: p.ticket.terms.ttl}).margin()
+	if p.taken && !p.ticket.lapses() {
+		p.ticket.view.client.events.granted(p.ticket)
+	}
+	return p.taken
+}
+
+func (p *Permit) isTaken() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
 }
 
 // granted is when the client took the permit for granted.

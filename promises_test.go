@@ -20,15 +20,26 @@ import (
 
 // A handler that blocks must keep neither the leases of other names alive nor their users waiting.
 func TestLoggerThatBlocksHoldsUpNobody(t *testing.T) {
+	gate := make(chan struct{})
+	holdsUpNobody(t, gate, fairsem.Options{Logger: slog.New(blocked{slog.DiscardHandler, gate})})
+}
+
+func TestObserverThatBlocksHoldsUpNobody(t *testing.T) {
+	gate := make(chan struct{})
+	holdsUpNobody(t, gate, fairsem.Options{Observer: func(fairsem.Event) { <-gate }})
+}
+
+func holdsUpNobody(t *testing.T, gate chan struct{}, opts fairsem.Options) {
+	t.Helper()
 	w := onRedis(t)
 	w.ttl = 400 * time.Millisecond
+	opts.TTL = w.ttl
 	proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
-	gate := make(chan struct{})
-	c := w.clientOn(w.through(proxy), fairsem.Options{TTL: w.ttl, Logger: slog.New(blocked{slog.DiscardHandler, gate})})
+	c := w.clientOn(w.through(proxy), opts)
 	t.Cleanup(func() { close(gate) })
 	other, err := c.Semaphore(w.name+"-other", 1)
 	require.NoError(t, err)
-	w.must(other.Acquire(t.Context(), 1)) // its loss is logged first
+	w.must(other.Acquire(t.Context(), 1)) // its loss is told first
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	next := w.queue(t.Context(), w.semaphore(), 1)
 	proxy.Hold()

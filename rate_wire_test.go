@@ -84,7 +84,7 @@ func TestWaiterOfARateLooksWhenItsTurnComes(t *testing.T) {
 		"in an hour, of an instant": {time.Millisecond, time.Hour, time.Second},
 	} {
 		t.Run(what, func(t *testing.T) {
-			onWire(t, maxTTL, func(t *testing.T, client *Client, w *wire) {
+			onWire(t, maxTTL, func(_ *testing.T, client *Client, w *wire) {
 				asksRate(client, "a", 1, c.per)
 				w.carries("acquire a: 1").answers(1, c.told.Milliseconds(), 0, 1, int64(stateWaiting), 50)
 				time.Sleep(c.want - time.Millisecond)

@@ -316,6 +316,7 @@ type grant struct{ seq, place, token int64 }
 type news struct {
 	grant
 	epoch int64
+	by    By
 }
 
 // reply is what finish.lua returns, as one list of numbers.

@@ -268,6 +268,9 @@ func (r reply) String() string {
 	if r.next >= 0 {
 		out = append(out, "next "+seconds(r.next))
 	}
+	if r.room > 0 {
+		out = append(out, fmt.Sprint("room ", r.room))
+	}
 	return strings.Join(out, ", ")
 }
 
@@ -1046,7 +1049,7 @@ func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
 		seed:  "owner you:1=5 | queue me:1=6 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=5 me:1=4 you:1=6" + meta,
 		ids:   []string{"me:1*2", "me:2", "me:3"},
 		call:  reducing(6),
-		reply: "waiting 6, gone, gone",
+		reply: "waiting 6, evicted, gone",
 	}, {
 		name:  "of nobody on a name without weights",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 7" + meta,

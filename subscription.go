@@ -3,7 +3,6 @@ package fairsem
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -18,12 +17,14 @@ type subscription struct {
 	client  *Client
 	server  subscriber
 	channel string
+	node    string            // of a cluster, that is watched; "": grants are heard of
 	wanted  func() bool       // is asked before each connection and in silence; false: this was the last time
 	handle  func(message any) // is called with all that comes in
 
 	mu      sync.Mutex
 	current *redis.PubSub
 	heard   time.Time // when anything came in last
+	down    time.Time // when anything did before it failed; zero: it stands, or was never tried
 }
 
 // subscriber is a go-redis client, of one server or of several.
@@ -53,11 +54,11 @@ func (s *subscription) run() {
 			return
 		}
 		if s.lastHeard().After(began) { // else it is the same trouble as before
-			s.client.report(slog.LevelWarn, "fairsem: subscription lost", "channel", s.channel, "error", err)
 			s.client.noteBreak()
 			s.client.doubt()
 			pause = firstPause
 		}
+		s.failed(err)
 		if sleep(s.client.crew.ctx, pause) != nil {
 			return
 		}
@@ -115,7 +116,33 @@ func (s *subscription) hear(message any) {
 	s.mu.Lock()
 	s.heard = time.Now()
 	s.mu.Unlock()
+	if _, stands := message.(*redis.Subscription); stands {
+		s.stands()
+	}
 	s.handle(message)
+}
+
+// failed tells of the first failure after the subscription stood, or ever. The end at Close is none.
+func (s *subscription) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down.IsZero() || s.client.crew.ctx.Err() != nil {
+		return
+	}
+	if s.down = s.heard; s.heard.IsZero() {
+		s.down = time.Now()
+	}
+	s.client.events.disconnected(s.channel, s.node, err)
+}
+
+// stands tells that the subscription is there again.
+func (s *subscription) stands() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down.IsZero() {
+		s.client.events.reconnected(s.channel, s.node, time.Since(s.down))
+		s.down = time.Time{}
+	}
 }
 
 func (s *subscription) lastHeard() time.Time {

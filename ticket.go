@@ -31,6 +31,7 @@ type ticket struct {
 	terms     terms
 	quota     quota // that its caller declares
 	noRefresh bool
+	watched   bool            // somebody wants to be told what happens to it
 	asked     time.Time       // when its caller came
 	values    context.Context // for the permit: only its values are used
 
@@ -47,6 +48,7 @@ type ticket struct {
 	place   int64     // in line; only Redis and this client know it, so it vouches for a wake message
 	token   int64     // of the grant, as soon as it is heard of
 	early   news      // that overtook the answer to the acquire
+	by      By        // how it was heard of
 	epoch   int64     // in which Redis confirmed it last
 	recheck bool      // ask Redis about it as soon as no operation is under way
 	parts   parts     // that its user has given back
@@ -54,6 +56,7 @@ type ticket struct {
 	known   bool      // leaving: Redis had taken it in
 	quit    time.Time // leaving: when Redis has forgotten it anyway
 	leftErr error     // set before left is closed: how the release went
+	told    bool      // how the permit ended
 	permit  *Permit   // set before settled is closed
 	err     error     // likewise
 	quoted  quote     // likewise, of a rate
@@ -82,8 +85,11 @@ func (t *ticket) await(ctx context.Context) error {
 	if t.err != nil {
 		return t.err
 	}
-	if t.permit.ended() != nil || t.permit.left() < (window{ttl: t.terms.ttl}).margin() {
+	if !t.permit.take() {
 		t.view.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
+		if errors.Is(t.permit.ended(), ErrEvicted) {
+			return ErrEvicted // who evicts it does not want it back
+		}
 		return errGone
 	}
 	if t.lapses() && !t.view.spend(t) {

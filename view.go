@@ -3,7 +3,6 @@ package fairsem
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -194,7 +193,7 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 		i++
 	}
 	for _, g := range rep.grants {
-		v.grantedLocked(news{g, rep.epoch})
+		v.grantedLocked(news{g, rep.epoch, ByReply})
 	}
 	v.hintLocked(rep, sent)
 	v.heardLocked(rep.epoch, sent)
@@ -221,10 +220,10 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 	case missed:
 		v.restoreLocked(t)
 	case t.phase == holding && r.state == stateWaiting && sent.After(t.permit.granted()):
-		v.loseLocked(t, ErrLost) // the message that told of the grant was a lie
+		v.loseLocked(t, ErrLost, errForged)
 		v.leaveLocked(t)
 	case t.phase == holding && r.state == stateEvicted:
-		v.loseLocked(t, errTaken)
+		v.loseLocked(t, errTaken, ErrEvicted)
 		v.outLocked(t)
 	case t.phase == holding && s == reduceScript && r.state == stateHeld:
 		v.takenLocked(t)
@@ -243,7 +242,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 	case r.state == stateWaiting:
 		v.queuedLocked(t, r.number, sent)
 	case t.phase == holding:
-		v.loseLocked(t, ErrLost)
+		v.loseLocked(t, ErrLost, errMissing)
 		v.outLocked(t)
 	case r.state == stateEarly:
 		v.planLocked(time.Now().Add(time.Duration(r.number+1) * time.Millisecond)) // and ask again
@@ -276,6 +275,7 @@ func (v *view) queuedLocked(t *ticket, place int64, sent time.Time) {
 	early := t.early
 	t.early = news{}
 	v.moveLocked(t, waiting)
+	v.client.events.waiting(t)
 	t.place = place
 	v.renewLocked(t, sent)
 	v.client.wake.start()
@@ -299,14 +299,15 @@ func (v *view) grantedLocked(g news) {
 	t := v.tickets[g.seq]
 	switch {
 	case t == nil:
-	case t.phase == asking:
-		t.early = g
+	case t.phase == asking || t.phase == waiting && g.token == 0 && g.place == t.token:
+		t.early = g // the answer that is on its way may be older
 	case t.phase == holding && g.token == 0 && g.place == t.token:
 		v.recheckLocked(t) // it was evicted
 	case t.phase != waiting || t.place != g.place || g.token != 0 && t.epoch != g.epoch:
 	case g.token == 0:
 		v.recheckLocked(t) // out of the line, and Acquire asks again; or a nearer deadline, which the answer tells
 	default:
+		t.by = g.by
 		v.grantLocked(t, g.token, false)
 	}
 }
@@ -350,7 +351,7 @@ func (v *view) renewLocked(t *ticket, sent time.Time) {
 func (v *view) releasedLocked(t *ticket, r result, epoch int64) {
 	var err error
 	if r.state != stateHeld && t.permit != nil && !t.undone && t.epoch == epoch && !v.client.brokeLately() {
-		err = ErrLost
+		err = lostFor(errMissing)
 	}
 	v.dropLocked(t, err)
 }
@@ -360,6 +361,7 @@ func (v *view) leaveLocked(t *ticket) {
 	if t.phase == leaving || t.phase == gone {
 		return
 	}
+	v.client.events.lost(t, t.lapse())
 	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
 	t.quit = time.Now().Add(t.terms.ttl)
@@ -378,10 +380,10 @@ func (v *view) departLocked(t *ticket) {
 	}
 }
 
-// loseLocked tells the user of a permit that it is over.
-func (v *view) loseLocked(t *ticket, lost error) {
+// loseLocked tells the user of a permit that it is over: lost is how its context ends.
+func (v *view) loseLocked(t *ticket, lost, why error) {
 	t.permit.end(lost)
-	v.client.report(slog.LevelWarn, "fairsem: permit lost", "name", v.name, "id", t.id, "token", t.token, "cause", t.cause)
+	v.client.events.lost(t, why)
 }
 
 // settleLocked ends the wait of whoever asked for t.
@@ -400,6 +402,7 @@ func (v *view) dropLocked(t *ticket, err error) {
 	v.moveLocked(t, gone)
 	delete(v.tickets, t.seq)
 	t.leftErr = err
+	v.client.events.over(t, err)
 	close(t.left)
 	if len(v.tickets) == 0 {
 		v.planLocked(time.Now().Add(retireAfter))
@@ -410,7 +413,7 @@ func (v *view) dropLocked(t *ticket, err error) {
 // was after a while; only an acquire or a release that can never succeed ends here.
 func (v *view) failedLocked(p *parcel, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
-	v.client.report(slog.LevelDebug, "fairsem: operation failed", "name", v.name, "verb", p.job.script.verb, "error", err)
+	v.client.events.callFailed(v.name, p.job.script.verb, err)
 	for verb, t := range p.all() {
 		if t.phase == gone {
 			continue
@@ -510,7 +513,7 @@ func (v *view) tendLocked(t *ticket, now time.Time) {
 	silence := !t.silent.IsZero() && now.Sub(t.silent) >= t.terms.ttl
 	switch {
 	case t.phase == holding && t.lease.left(now) <= 0:
-		v.loseLocked(t, ErrLost)
+		v.loseLocked(t, ErrLost, t.lapse())
 		v.leaveLocked(t) // Redis may not know yet
 	case t.phase == leaving && !now.Before(t.quit):
 		v.dropLocked(t, unavailable(t.terms.ttl, t.cause))
@@ -588,6 +591,7 @@ func (v *view) spend(t *ticket) bool {
 	if t.phase != holding {
 		return false
 	}
+	v.client.events.granted(t)
 	v.dropLocked(t, nil)
 	return true
 }
@@ -604,7 +608,7 @@ func (v *view) woken(epoch int64, grants []grant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, g := range grants {
-		v.grantedLocked(news{g, epoch})
+		v.grantedLocked(news{g, epoch, ByMessage})
 	}
 }
 

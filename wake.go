@@ -68,6 +68,7 @@ func (w *wake) judge(sub *redis.PubSub, since time.Time) {
 	w.doubted = false
 	w.mu.Unlock()
 	if deaf {
+		w.failed(errDeaf)
 		_ = sub.Close() // listen returns, run subscribes again
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -95,7 +94,7 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 //
 // When ctx ends the error is ctx.Err(), a done ctx wins over free units, and nothing is held: what was
 // in line, or granted meanwhile, is given back in the background, so a TryAcquire right after it
-// may still find it in its way. Other errors, which x/sync does not have, are [ErrClosed],
+// may still find it in its way. Other errors, which x/sync does not have, are [ErrEvicted], [ErrClosed],
 // [ErrUnavailable], [ErrInvalid] for a ctx that is nil, or what Redis said that trying again cannot heal.
 //
 // A call for more than the limit waits for the end of ctx and holds up nobody. It stands in no line. A
@@ -146,7 +145,7 @@ func (w *Weighted) patience() time.Duration { return min(w.sem.client.ttl, defau
 
 // TryAcquire takes n units, without waiting in line, and reports whether it has them. It is false if
 // they are not free, if anybody waits for some, and if Redis has not said otherwise within a TTL, or
-// within 10 s if that is shorter. What it cannot return goes to Options.Logger. Zero units are had
+// within 10 s if that is shorter. What it cannot return is told as [Unreturned]. Zero units are had
 // always; fewer panic.
 func (w *Weighted) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
@@ -158,7 +157,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	p, err := w.sem.TryAcquire(ctx, n)
 	if err != nil {
 		if !errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrExceedsLimit) {
-			w.report("fairsem: units not acquired", n, err)
+			w.sem.client.events.unreturned(w.sem.name, "try-acquire", n, err)
 		}
 		return false
 	}
@@ -199,7 +198,7 @@ func (w *Weighted) Release(n int64) {
 		case errors.Is(err, ErrLost):
 			w.tell(p.units)
 		case err != nil:
-			w.report("fairsem: release not confirmed", p.units, err)
+			w.sem.client.events.unreturned(w.sem.name, "release", p.units, err)
 		}
 	}
 }
@@ -311,8 +310,8 @@ func (w *Weighted) Err() error {
 }
 
 // OnLost has f called whenever units are lost that the caller has: with how many, and with an error
-// that is [ErrLost]. It comes before Redis can let the next one in, as the end of [Permit.Context]
-// does, from another goroutine; or from the Release that found out, which then gave nothing back. f
+// that is [ErrLost]. It comes before Redis can let the next one in, or after an eviction at once, as the
+// end of [Permit.Context] does, from another goroutine; or from the Release that found out, which then gave nothing back. f
 // replaces the function that was there before. What was lost until then it is not told.
 func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.mu.Lock()
@@ -327,11 +326,6 @@ func (w *Weighted) tell(n int64) {
 	if f != nil {
 		f(n, wrap("hold", w.sem.name, fmt.Errorf("%w: %d units", ErrLost, n)))
 	}
-}
-
-// report logs what a call has no way to return.
-func (w *Weighted) report(message string, n int64, err error) {
-	w.sem.client.report(slog.LevelWarn, message, "name", w.sem.name, "units", n, "error", err)
 }
 
 func mustNotBeNegative(n int64) {

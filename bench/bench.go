@@ -32,6 +32,8 @@ type scale struct {
 	processHold   time.Duration
 	releases      int
 	memoryWaiters int
+	rateLimit     int64
+	rateWindow    time.Duration
 }
 
 func (s settings) scale() scale {
@@ -42,6 +44,7 @@ func (s settings) scale() scale {
 			permits: 1000, permitTTL: time.Second, permitFor: time.Second,
 			processes: 10, processHold: 20 * time.Millisecond, releases: 5,
 			memoryWaiters: 1000,
+			rateLimit:     50, rateWindow: 50 * time.Millisecond,
 		}
 	}
 	return scale{
@@ -50,6 +53,7 @@ func (s settings) scale() scale {
 		permits: 10_000, permitTTL: 10 * time.Second, permitFor: 30 * time.Second,
 		processes: 200, processHold: 500 * time.Millisecond, releases: 10,
 		memoryWaiters: 50_000,
+		rateLimit:     1000, rateWindow: time.Second,
 	}
 }
 
@@ -77,6 +81,7 @@ func studies() []study {
 		all = append(all, study{r.name, r.run})
 	}
 	return append(all,
+		study{"rate", rates},
 		study{"waiters", lineLengths},
 		study{"idle", idleWaiters},
 		study{"held", heldPermits},

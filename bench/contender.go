@@ -35,6 +35,9 @@ const (
 	rueidislocks = "rueidislock"
 	asynqs       = "asynq x/rate"
 	nodes        = "redis-semaphore (node)"
+	fairWaits    = "fairsem Wait"
+	fairAllows   = "fairsem Allow"
+	redisRates   = "redis_rate"
 )
 
 // openers has every contender that is written in Go.
@@ -45,7 +48,13 @@ var openers = map[string]opener{
 	redsyncs:     openRedsync,
 	rueidislocks: openRueidislock,
 	asynqs:       openAsynq,
+	fairWaits:    openFairRate(byWait),
+	fairAllows:   openFairRate(byAllow),
+	redisRates:   openRedisRate,
 }
+
+// ours are those whose failures fail the bench.
+var ours = []string{pings, fair, fairWaits, fairAllows}
 
 func open(j job, callers int) (house, error) {
 	o, known := openers[j.Contender]

@@ -23,6 +23,8 @@ type job struct {
 	Names      int    `json:"names"`      // that they share; 0: a name each
 	Limit      int64  `json:"limit"`      // of each name; locks have no choice
 
+	Per time.Duration `json:"per"` // of a limit in time: so many in any window of this length; 0: it is none
+
 	Hold    time.Duration `json:"hold"`    // between the grant and the release
 	Pause   time.Duration `json:"pause"`   // between the release and the next call
 	Calls   int           `json:"calls"`   // of each goroutine; 0: as many as the window allows

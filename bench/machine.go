@@ -28,6 +28,7 @@ var peers = []string{
 	"github.com/redis/rueidis",
 	"github.com/hibiken/asynq",
 	"github.com/hibiken/asynq/x",
+	"github.com/go-redis/redis_rate/v10",
 }
 
 func newMachine(ctx context.Context, s *server) machine {

@@ -19,6 +19,13 @@ type metric struct {
 // metrics has all of them. Times are in seconds, sizes in bytes.
 var metrics = []metric{
 	{key: "rate", head: "per second", show: count, spread: true},
+	{key: "first", head: "in the first window", show: count, spread: true},
+	{key: "steady", head: "per second after it", show: count, spread: true},
+	{key: "window", head: "most in a window", show: count, of: largest},
+	{key: "by server", head: "by the server's clock", show: count, of: largest},
+	{key: "over", head: "above the limit", show: count, of: largest},
+	{key: "unseen", head: "not seen", show: count, of: sum},
+	{key: "scripts", head: "script calls each", show: digits},
 	{key: "p50", head: "p50", show: seconds},
 	{key: "p99", head: "p99", show: seconds},
 	{key: "mean", head: "mean", show: seconds},
@@ -28,6 +35,7 @@ var metrics = []metric{
 	{key: "busy", head: "with real holds", show: percent},
 	{key: "most", head: "most at once", show: count, of: largest},
 	{key: "overtakes", head: "overtakes", show: count, of: sum},
+	{key: "by far", head: "by 20 ms and more", show: count, of: sum},
 	{key: "by token", head: "by token", show: count, of: sum},
 	{key: "failed", head: "failed", show: count, of: sum},
 	{key: "commands", head: "commands", show: count},

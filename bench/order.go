@@ -16,12 +16,20 @@ const slack = 20 * time.Millisecond
 // asks nothing of a contender but the times its callers saw, so it is the same for all of them. Who
 // gave up waiting was overtaken by all who asked that much later and got in.
 func overtakes(visits []visit) int {
-	return backwards(visits, func(v visit) int64 {
-		if v.granted() == 0 {
-			return math.MaxInt64
-		}
-		return v.granted()
-	})
+	return backwards(visits, grantedAt, 0)
+}
+
+// overtakesByFar are the overtakes of those who were let in by at least the slack earlier, too. Where one look
+// at a line lets many in, in order, their answers cross each other on the way.
+func overtakesByFar(visits []visit) int {
+	return backwards(visits, grantedAt, int64(slack))
+}
+
+func grantedAt(v visit) int64 {
+	if v.granted() == 0 {
+		return math.MaxInt64
+	}
+	return v.granted()
 }
 
 // overtakesByToken is overtakes for a contender with tokens. They tell the order in which Redis let
@@ -32,12 +40,12 @@ func overtakesByToken(visits []visit) int {
 			return math.MaxInt64
 		}
 		return v.token()
-	})
+	}, 0)
 }
 
-// backwards counts the calls that were granted, by the given order, before one that asked at least
-// the slack earlier.
-func backwards(visits []visit, order func(visit) int64) int {
+// backwards counts the calls that were granted, by the given order and by more than so much, before one that
+// asked at least the slack earlier.
+func backwards(visits []visit, order func(visit) int64, by int64) int {
 	byAsked := byTime(visits, visit.asked)
 	var found int
 	var latest int64 // in the order, of those who asked early enough
@@ -46,7 +54,7 @@ func backwards(visits []visit, order func(visit) int64) int {
 		for ; len(earlier) > 0 && earlier[0].asked() <= v.asked()-int64(slack); earlier = earlier[1:] {
 			latest = max(latest, order(earlier[0]))
 		}
-		if v.granted() > 0 && order(v) < latest {
+		if v.granted() > 0 && order(v)+by < latest {
 			found++
 		}
 	}

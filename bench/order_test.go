@@ -28,6 +28,12 @@ func TestWhoAskedAtAboutTheSameTimeDidNotOvertake(t *testing.T) {
 	assert.Zero(t, overtakes(nil))
 }
 
+func TestToOvertakeByFarIsToGetInMuchEarlier(t *testing.T) {
+	assert.Zero(t, overtakesByFar(ms(visit{1, 70, 71}, visit{30, 50, 51})))
+	assert.Equal(t, 1, overtakesByFar(ms(visit{1, 71, 72}, visit{30, 50, 51})))
+	assert.Equal(t, 1, overtakesByFar(ms(visit{1, 0, 500}, visit{30, 50, 51})))
+}
+
 func TestWhoGaveUpWaitingWasOvertaken(t *testing.T) {
 	assert.Equal(t, 1, overtakes(ms(visit{1, 0, 500}, visit{30, 50, 51})))
 	assert.Zero(t, overtakes(ms(visit{1, 10, 11}, visit{30, 0, 500})), "and overtook nobody")

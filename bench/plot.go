@@ -39,6 +39,8 @@ func panels() []panel {
 		{section: "work", title: "Limit 4, holds of 5 ms: how much of the limit is used", metrics: []string{"utilisation"}},
 		{section: "work", title: "Limit 4, holds of 5 ms: wait, p50 and p99 (log)", metrics: []string{"p50", "p99"}, log: true},
 		{section: "handoff", title: "Release in one process to grant in another, p50 and p99 (log)", metrics: []string{"p50", "p99"}, log: true},
+		{section: "rate", title: "1000 a second, 32 callers in 4 processes: most in any second", metrics: []string{"window"}},
+		{section: "rate", title: "1000 a second: CPU time of Redis for each grant", metrics: []string{"cpu"}},
 		{section: "waiters", title: "fairsem: CPU time of Redis for each hand-off", metrics: []string{"cpu"}, ours: true},
 	}
 }

@@ -128,7 +128,7 @@ func TestNoTextOfTheOverviewCoversAnotherOrLeavesThePage(t *testing.T) {
 		s := waits(name)
 		for i := range 8 {
 			wait := 0.0001234 * float64(i+1)
-			s.add(fmt.Sprintf("as long as a name becomes %d", i), figures{"rate": 1, "p50": wait, "p99": 0.999, "cpu": wait, "utilisation": wait})
+			s.add(fmt.Sprintf("as long as a name becomes %d", i), figures{"rate": 1, "p50": wait, "p99": 0.999, "cpu": wait, "utilisation": wait, "window": wait})
 		}
 		sections = append(sections, s)
 	}

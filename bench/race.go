@@ -30,6 +30,13 @@ type entry struct {
 	change    func(*job)        // what is different for it; nil: nothing
 	read      func(run) figures // nil: as the race says
 	apart     bool              // Redis has a core of its own, whatever the race says
+
+	watch func(context.Context, *bench, job) watch // nil: nobody looks on
+}
+
+// watch looks on while workers work, and says what it saw. It must be asked for that, or its context end.
+type watch interface {
+	found(context.Context, run) (figures, error)
 }
 
 // run is one contender in one round.
@@ -38,6 +45,7 @@ type run struct {
 	window   window
 	outcomes []outcome
 	cpu      float64 // seconds, of Redis
+	scripts  float64 // calls
 }
 
 // run lets every contender run in every round. Who begins changes from round to round.
@@ -88,7 +96,12 @@ func (r race) measure(ctx context.Context, b *bench, e entry) (figures, string, 
 	if e.apart {
 		cores = apart
 	}
-	run, err := b.race(ctx, r.jobs(b, e), cores, d)
+	jobs := r.jobs(b, e)
+	var seen watch
+	if e.watch != nil {
+		seen = e.watch(ctx, b, jobs[0])
+	}
+	run, err := b.race(ctx, jobs, cores, d)
 	if err != nil {
 		return nil, "", err
 	}
@@ -96,7 +109,15 @@ func (r race) measure(ctx context.Context, b *bench, e entry) (figures, string, 
 	if e.read != nil {
 		f = e.read(run)
 	}
-	f["cpu"] = run.cpu / float64(max(1, run.calls()))
+	calls := float64(max(1, run.calls()))
+	f["cpu"], f["scripts"] = run.cpu/calls, run.scripts/calls
+	if seen != nil {
+		more, err := seen.found(ctx, run)
+		if err != nil {
+			return nil, "", err
+		}
+		merge(f, more)
+	}
 	note, err := run.check(e)
 	return f, note, err
 }
@@ -144,7 +165,7 @@ func (b *bench) race(ctx context.Context, jobs []job, cores placement, d time.Du
 	if r.outcomes, err = c.work(r.window); err != nil {
 		return r, err
 	}
-	r.cpu, err = m.cpu(ctx)
+	r.cpu, r.scripts, err = m.spent(ctx)
 	return r, err
 }
 
@@ -167,10 +188,9 @@ func (r run) visits() []visit {
 
 // check returns an error if fairsem, or the floor, failed in any way, and a note if a peer did.
 func (r run) check(e entry) (string, error) {
-	ours := e.contender == fair || e.contender == pings
 	for _, o := range r.outcomes {
 		switch {
-		case o.Failures > 0 && ours:
+		case o.Failures > 0 && slices.Contains(ours, e.contender):
 			return "", fmt.Errorf("%d calls failed, the first: %s", o.Failures, o.Failure)
 		case o.Failures > 0:
 			return fmt.Sprintf("%s: calls failed, the first: %s", e.label, o.Failure), nil

@@ -92,22 +92,48 @@ func (s *server) number(ctx context.Context, section string, names ...string) (f
 	return sum, nil
 }
 
-// meter reads Redis's own CPU time: the steadiest figure there is on a noisy machine.
+// meter reads Redis's own CPU time, the steadiest figure there is on a noisy machine, and counts script calls.
 type meter struct {
-	server *server
-	used   float64
-	since  time.Time
+	server  *server
+	used    float64
+	scripts float64
+	since   time.Time
 }
 
 func (s *server) meter(ctx context.Context) (meter, error) {
+	scripts, err := s.scripts(ctx)
+	if err != nil {
+		return meter{}, err
+	}
 	used, err := s.number(ctx, "cpu", "used_cpu_user", "used_cpu_sys")
-	return meter{s, used, time.Now()}, err
+	return meter{s, used, scripts, time.Now()}, err
 }
 
-// cpu is the CPU time in seconds since the meter was made, less what idling costs.
-func (m meter) cpu(ctx context.Context) (float64, error) {
+// scripts is how many were called so far.
+func (s *server) scripts(ctx context.Context) (float64, error) {
+	fields, err := s.info(ctx, "commandstats")
+	var calls float64
+	for _, command := range []string{"eval", "evalsha"} {
+		var n float64
+		if _, err := fmt.Sscanf(fields["cmdstat_"+command], "calls=%f,", &n); err == nil { // else it was never called
+			calls += n
+		}
+	}
+	return calls, err
+}
+
+// spent is the CPU time in seconds since the meter was made, less what idling costs, and how many scripts
+// were called.
+func (m meter) spent(ctx context.Context) (cpu, scripts float64, err error) {
 	after, err := m.server.meter(ctx)
-	return max(0, after.used-m.used-m.server.idle*after.since.Sub(m.since).Seconds()), err
+	idle := m.server.idle * after.since.Sub(m.since).Seconds()
+	return max(0, after.used-m.used-idle), after.scripts - m.scripts, err
+}
+
+// cpu is spent without the scripts.
+func (m meter) cpu(ctx context.Context) (float64, error) {
+	cpu, _, err := m.spent(ctx)
+	return cpu, err
 }
 
 // memory is what Redis says it has in use, in bytes.

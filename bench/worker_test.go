@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func onServer(t *testing.T) *bench {
 func TestEveryContenderServesItsCallersWithinTheLimit(t *testing.T) {
 	b := onServer(t)
 	for contender := range openers {
-		if contender == pings {
+		if contender == pings || slices.Contains(rateContenders, contender) {
 			continue
 		}
 		t.Run(contender, func(t *testing.T) {

@@ -19,6 +19,7 @@ var forgets = []promise{onServer, held, linear, inOrder, alive, told}
 func clusterFaults() []fault {
 	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 1}
 	return []fault{
+		{name: "restart of the master, nothing kept, Grace 1 s", kind: cluster, least: 20 * time.Second, rest: 4 * time.Second, forgets: true, options: fairsem.Options{TTL: 5 * time.Second}, strike: restartMaster},
 		{name: "kill -9 of the master, WaitReplicas 1", kind: cluster, least: 30 * time.Second, rest: 4 * time.Second, forgets: true, options: wait, strike: killMaster},
 		{name: "kill -9 of the master", kind: cluster, least: 30 * time.Second, rest: 4 * time.Second, forgets: true, options: fairsem.Options{TTL: 5 * time.Second}, not: forgets, strike: killMaster},
 		{name: "CLUSTER FAILOVER", kind: cluster, forgets: true, least: 10 * time.Second, strike: clusterFailover},
@@ -37,6 +38,22 @@ func await(check func() error) error {
 			return err
 		}
 	}
+}
+
+// restartMaster has it come back before its replica takes over.
+func restartMaster(a *arena) (string, error) {
+	key := keyOf(poolName, "owner")
+	old, err := a.rig.cluster.Owner(key)
+	if err != nil {
+		return "", err
+	}
+	if err := old.Restart(); err != nil {
+		return "", err
+	}
+	return "restart of " + old.Addr(), await(func() error {
+		_, err := a.rig.cluster.Owner(key)
+		return err
+	})
 }
 
 // killMaster has a replica take over, and the dead one come back as a replica.

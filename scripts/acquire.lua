@@ -26,6 +26,7 @@ local deadline = text(now + lease)
 local lapse = window > 0 and text(now + window) or deadline -- of a grant
 local due, granted, queued, units = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
 local dues, grantees, newcomers = 0, 0, 0          -- how many values are in them
+local told, used = {}, -1                          -- of a rate: what was said to those who want as much, while so many are in use
 
 for i = 12, 11 + count do
   local id, mine = ARGV[i], weighed and tonumber(ARGV[i + count]) or 1
@@ -60,7 +61,11 @@ for i = 12, 11 + count do
   end
   number = tonumber(number) or 0
   if state == EARLY then number = quiet - now end
-  if window > 0 and (state == EARLY or state == REFUSED) then number = math.max(number, turn(waiting, mine)) end
+  if window > 0 and (state == EARLY or state == REFUSED) then
+    if used ~= holders + extra then told, used = {}, holders + extra end
+    told[mine] = told[mine] or turn(waiting, mine)
+    number = math.max(number, told[mine])
+  end
   reply[size + 1], reply[size + 2] = state, number
   size = size + 2
 end
@@ -73,6 +78,8 @@ local function hint()
   if not lined or nearest and nearest <= now + lease then return end
   alert()
 end
+
+if not wait then forecast = nil end -- only who waits has to hear
 
 if dues > 0 then
   redis.call("SET", counter, text(last), "PXAT", text(horizon))

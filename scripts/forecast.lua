@@ -46,12 +46,13 @@ if window > 0 then
     local nth = 1
     for _, wanted in ipairs(line) do
       wanted = tonumber(wanted) or 1
-      while wanted <= limit and room < wanted do
+      local fits = wanted <= limit -- else it takes nothing, and leaves the line when anything is free
+      while room < (fits and wanted or 1) do
         if not lapses[nth] then return at end
         room, at = room + units[nth], math.max(at, tonumber(lapses[nth]))
         nth = nth + 1
       end
-      if wanted <= limit then -- else it only leaves the line
+      if fits then
         room = room - wanted
         if all then units[#units + 1], lapses[#lapses + 1] = wanted, at + window end
       end

@@ -45,11 +45,21 @@ local function give_back(first)
   end
 end
 
+-- drop removes ids of whom nobody asks what they were.
+local function drop(ids)
+  if extra > 0 then return remove(ids, 1) end -- else nobody who holds weighs more than 1
+  local held = redis.call("ZREM", owner, unpack(ids))
+  holders = holders - held
+  if waiting > 0 and held < #ids then waiting = waiting - redis.call("ZREM", queue, unpack(ids)) end
+  redis.call("ZREM", timeout, unpack(ids))
+  if weights > 0 then redis.call("HDEL", weight, unpack(ids)) end
+end
+
 -- reap removes ids whose deadline has passed: of a rate, of which many lapse in silence, more at once.
 local function reap()
   for _ = 1, window > 0 and 20 or 1 do
     local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)
-    if #ids > 0 then remove(ids, 1) end
+    if #ids > 0 then drop(ids) end
     if #ids < BOUND then return end
   end
   reply[3] = 1
@@ -86,6 +96,7 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
   -- many heads as can fit; where weights differ at few, and at more the more of them fit.
   function promote()
     local room, seen, blocked = limit - holders - extra, 0, limit == 0 or now < quiet
+    blocked = blocked or not (since or pinned or known[3]) -- meta was lost: the limit of who only looks may be any
     local chunk = weights == 0 and math.max(room, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
     while seen < math.min(waiting, BOUND) and (room > 0 or declares or VERB == "resize") and not blocked do
@@ -116,12 +127,12 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
       redis.call("SET", counter, text(last), "PXAT", text(horizon))
       waiting, holders = waiting - redis.call("ZREM", queue, unpack(fitting)), holders + #fitting
       extra = limit - room - holders
-      hold(granted)
       if window > 0 then
-        local due = {}
-        for i, id in ipairs(fitting) do due[2 * i - 1], due[2 * i] = text(now + window), id end
+        local due, lapse = {}, text(now + window)
+        for i, id in ipairs(fitting) do due[2 * i - 1], due[2 * i] = lapse, id end
         redis.call("ZADD", timeout, unpack(due))
       end
+      hold(granted)
     end
     if seen == BOUND and waiting > 0 and room > 0 and not blocked then reply[3] = 1 end
   end

@@ -5,8 +5,14 @@ local count, back = tonumber(ARGV[10]), tonumber(ARGV[11])
 local weighed = #ARGV > 11 + count + back
 local seen = redis.call("ZMSCORE", timeout, unpack(ARGV, 12, 11 + count))
 local quick = waiting + weights == 0 and holders - back + count <= limit
-  and not (weighed or renew or declares or met or now < quiet or window > 0)
+  and not (weighed or renew or declares or met or now < quiet)
 for i = 1, count do quick = quick and not seen[i] end
+
+local over = 0 -- of a rate: how many are in the way of nobody, and do not count
+if quick and window > 0 then
+  over = redis.call("ZCOUNT", timeout, "-inf", text(now))
+  quick = back == 0 and over < BOUND and (over == 0 or redis.call("ZCARD", timeout) == holders)
+end
 
 if quick and back > 0 then
   local held = redis.call("ZMSCORE", owner, unpack(ARGV, 12 + count))
@@ -18,7 +24,7 @@ end
 
 if quick then
   size = size + 2 * back
-  local due, granted, deadline = {}, {}, text(now + lease)
+  local due, granted, deadline = {}, {}, text(now + (window > 0 and window or lease))
   for i = 1, count do
     last = last < micros and micros or last + 1
     due[2 * i - 1], due[2 * i] = deadline, ARGV[11 + i]
@@ -36,5 +42,6 @@ if quick then
     redis.call("PEXPIREAT", timeout, known[5])
     redis.call("PEXPIREAT", owner, known[5])
   end
+  if window > 0 then reply[5] = limit - holders + over - count end
   return reply
 end

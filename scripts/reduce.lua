@@ -2,7 +2,7 @@
 -- nothing, and it renews no lease: that a part is given back says nothing of the rest.
 --
 -- ARGV    7.. ids, then the units that each keeps
--- Results: HELD, WAITING or GONE; only who holds weighs less now
+-- Results: HELD, WAITING, EVICTED or GONE; only who holds weighs less now
 -- First write: PEXPIREAT, so that it works under OOM.
 local count = (#ARGV - 6) / 2
 local ids = { unpack(ARGV, 7, 6 + count) }
@@ -20,6 +20,7 @@ if count > 0 then
       extra = extra - mine + keeps
       if keeps > 1 then fewer[#fewer + 1], fewer[#fewer + 2] = id, text(keeps) else alone[#alone + 1] = id end
     end
+    if state == GONE and (tonumber(redis.call("ZSCORE", timeout, id)) or 0) > now then state = EVICTED end
     reply[size + 1], reply[size + 2] = state, tonumber(tokens[i] or places[i] or 0)
     size = size + 2
   end

@@ -31,7 +31,7 @@ if #ids > 0 then
   end
 end
 if #due > 0 then redis.call("ZADD", timeout, unpack(due)) end
-if waiting > 0 then
+if waiting > 0 and window == 0 then
   local nearest = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
   reply[2] = nearest and math.max(0, nearest - now) or -1
 end

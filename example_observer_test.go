@@ -1,0 +1,82 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fairsem/fairsem"
+)
+
+// metrics are what a service exports. The observer is one goroutine at a time, those who read are others.
+type metrics struct {
+	waiting, holding atomic.Int64 // now
+	granted, refused atomic.Int64
+	waited           atomic.Int64 // ns, by all who were granted something
+	lost             atomic.Int64 // somebody looks into each of these
+}
+
+func (m *metrics) observe(event fairsem.Event) {
+	switch e := event.(type) {
+	case fairsem.WaitStarted:
+		m.waiting.Add(1)
+	case fairsem.PlaceLost:
+		m.leaveLine(e.Queued)
+	case fairsem.Granted:
+		m.leaveLine(e.Queued)
+		m.holding.Add(1)
+		m.granted.Add(1)
+		m.waited.Add(int64(e.Waited))
+	case fairsem.Allowed:
+		m.leaveLine(e.Queued)
+	case fairsem.NotAcquired:
+		m.leaveLine(e.Queued)
+		if errors.Is(e.Err, fairsem.ErrNotAcquired) {
+			m.refused.Add(1)
+		}
+	case fairsem.Released:
+		m.holding.Add(-1)
+	case fairsem.Lost:
+		m.holding.Add(-1)
+		m.lost.Add(1)
+	}
+}
+
+func (m *metrics) leaveLine(queued bool) {
+	if queued {
+		m.waiting.Add(-1)
+	}
+}
+
+// Metrics are counted from the events of a client.
+func ExampleObserver() {
+	rdb, stop := startRedis()
+	defer stop()
+	var m metrics
+	client, err := fairsem.New(rdb, fairsem.Options{Observer: m.observe})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	reports, err := client.Semaphore("reports", 2)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	undo := occupy(reports, 2) // somebody holds both units, and somebody waits
+	_, _ = reports.TryAcquire(ctx, 1)
+	undo()
+	_ = reports.Do(ctx, 1, func(context.Context) error { return nil })
+
+	if err := client.Close(); err != nil { // whatever has happened is told when it returns
+		fmt.Println(err)
+	}
+	fmt.Println("granted:", m.granted.Load(), "refused:", m.refused.Load(), "lost:", m.lost.Load())
+	fmt.Println("holding:", m.holding.Load(), "waiting:", m.waiting.Load())
+	// Output:
+	// granted: 2 refused: 1 lost: 0
+	// holding: 0 waiting: 0
+}

@@ -1,0 +1,135 @@
+package fairsem
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// clockwork is a rate on a server whose clock moves with the test only.
+type clockwork struct {
+	*rand.Rand
+	*lab
+	server *miniredis.Miniredis
+	now    time.Time
+	d      declaration
+	ids    int
+}
+
+func newClockwork(t *testing.T, seed uint64) *clockwork {
+	t.Helper()
+	server := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	w := &clockwork{Rand: rand.New(rand.NewPCG(seed, 3)), server: server, now: time.UnixMicro(1_800_000_000_000_000)}
+	w.step(time.Duration(w.IntN(1000)) * time.Microsecond)
+	w.lab = newLab(t, rdb)
+	w.d = declaration{quota{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, -time.Second}
+	return w
+}
+
+func (w *clockwork) step(d time.Duration) {
+	w.now = w.now.Add(d)
+	w.server.SetTime(w.now)
+}
+
+// take asks for units, for a client.
+func (w *clockwork) take(client string, wait bool, units ...int64) reply {
+	var ids []string
+	for _, n := range units {
+		w.ids++
+		ids = append(ids, fmt.Sprintf("%s:%d*%d", client, w.ids, n))
+	}
+	return w.ask(w.as(client).acquire(w.d, terms{ttl: time.Hour, wait: wait}, tickets(ids...)), len(ids))
+}
+
+func (w *clockwork) as(client string) subject {
+	space := w.space
+	space.clientID = client
+	return space.about("name")
+}
+
+// some are units for one to three calls, mostly of 1.
+func (w *clockwork) some() []int64 {
+	units := make([]int64, 1+w.IntN(3))
+	for i := range units {
+		units[i] = 1
+		if w.ids%2 == 0 || w.IntN(4) == 0 {
+			units[i] += w.Int64N(min(w.d.quota.limit, 3))
+		}
+		units[i] = min(units[i], w.d.quota.limit)
+	}
+	return units
+}
+
+// look has whoever is due let in, and returns who waits first of each client.
+func (w *clockwork) look() map[string]string {
+	w.ask(w.as("nobody").refresh(w.d, time.Hour, false, nil), 0)
+	first := make(map[string]string)
+	for _, id := range w.rdb.ZRange(background, w.keys[1], 0, -1).Val() {
+		client, _, _ := strings.Cut(id, ":")
+		if first[client] == "" {
+			first[client] = id
+		}
+	}
+	return first
+}
+
+// Units lapse in an order, and the line takes them in one: a forecast is no guess.
+func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
+	t.Parallel()
+	turns, refusals := 0, 0
+	for seed := range uint64(20) {
+		w := newClockwork(t, seed)
+		clients := []string{"me", "you", "he"}
+		for range 5 + w.IntN(15) {
+			w.take(clients[w.IntN(3)], w.IntN(3) > 0, w.some()...)
+			w.step(time.Duration(w.Int64N(int64(w.d.quota.window) / 4)))
+		}
+		if w.IntN(3) == 0 { // a limit that more than it have, and some can never have
+			w.d.quota.limit, w.d.since = 1+w.Int64N(w.d.quota.limit), w.d.since+1
+			w.take("he", false, 1)
+		}
+		what := fmt.Sprintf("seed %d, %d in %v", seed, w.d.quota.limit, w.d.quota.window)
+		began, mine := w.now.UnixMilli(), 1+w.Int64N(w.d.quota.limit)
+		refused := w.take("late", false, mine).results[0]
+		first, told := w.look(), make(map[string]int64)
+		for client := range first {
+			told[client] = w.ask(w.as(client).refresh(w.d, time.Hour, false, nil), 0).next.Milliseconds()
+			require.Positive(t, told[client], what)
+		}
+		for len(first) > 0 || refused.state == stateRefused {
+			w.step(time.Millisecond)
+			now := w.look()
+			for client, id := range first {
+				if now[client] == id {
+					require.Less(t, w.now.UnixMilli()-began, told[client], "%s: the turn of %s comes later", what, id)
+					continue
+				}
+				if w.rdb.ZScore(background, w.keys[0], id).Err() == nil { // else it only left the line, with the one before or after it
+					require.Equal(t, told[client], w.now.UnixMilli()-began, "%s: the turn of %s", what, id)
+					turns++
+				}
+				delete(first, client)
+			}
+			if refused.state == stateRefused {
+				late := w.take("late", false, mine).results[0]
+				require.Equal(t, late.state == stateHeld, w.now.UnixMilli()-began == refused.number, "%s: %d that were refused for %d ms, after %d",
+					what, mine, refused.number, w.now.UnixMilli()-began)
+				if late.state == stateHeld {
+					refused.state = stateHeld
+					refusals++
+				}
+			}
+			require.Less(t, w.now.UnixMilli()-began, int64(10_000), what)
+		}
+	}
+	require.Greater(t, turns, 20)
+	require.Greater(t, refusals, 10)
+}

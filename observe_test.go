@@ -1,0 +1,1012 @@
+package fairsem_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// What an observer is told: each event when it happens, and only then.
+
+// diary is what an observer was told.
+type diary struct {
+	mu  sync.Mutex
+	all []fairsem.Event
+}
+
+func (d *diary) note(ev fairsem.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, ev)
+}
+
+func (d *diary) events() []fairsem.Event {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.all)
+}
+
+// told returns the events of one kind.
+func told[E fairsem.Event](d *diary) (found []E) {
+	for _, ev := range d.events() {
+		if e, ok := ev.(E); ok {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// awaited waits for the n-th event of a kind.
+func awaited[E fairsem.Event](w *world, d *diary, n int) E {
+	w.t.Helper()
+	w.eventually(func() bool { return len(told[E](d)) >= n }, fmt.Sprintf("%T is not told %d times", *new(E), n))
+	return told[E](d)[n-1]
+}
+
+// kinds are the names of the events about an id, or with none of all, in order.
+func (d *diary) kinds(ids ...string) (all []string) {
+	for _, ev := range d.events() {
+		if len(ids) == 0 || slices.Contains(ids, field[string](ev, "ID")) {
+			all = append(all, strings.TrimPrefix(fmt.Sprintf("%T", ev), "fairsem."))
+		}
+	}
+	return all
+}
+
+// field is a field that not every event has.
+func field[T any](ev fairsem.Event, name string) (value T) {
+	if f := reflect.ValueOf(ev).FieldByName(name); f.IsValid() && !f.IsZero() {
+		value = f.Interface().(T)
+	}
+	return value
+}
+
+// observed is a client on a connection pool, whose observer keeps a diary. Somebody has used the name before: the first
+// call on a young server would wait.
+func (w *world) observed(rdb redis.UniversalClient) (*fairsem.Client, *diary) {
+	w.t.Helper()
+	first := w.client()
+	w.release(w.must(w.of(first, w.limit).Acquire(w.t.Context(), 1)))
+	require.NoError(w.t, first.Close())
+	d := &diary{}
+	return w.clientOn(rdb, fairsem.Options{TTL: w.ttl, Observer: d.note}), d
+}
+
+// finish closes the client, and returns what is in the diary then: Close tells all of it before it returns.
+func (w *world) finish(c *fairsem.Client, d *diary) []fairsem.Event {
+	w.t.Helper()
+	require.NoError(w.t, c.Close())
+	return d.events()
+}
+
+// pass lets so much time go by.
+func (w *world) pass(d time.Duration) {
+	w.t.Helper()
+	began := time.Now()
+	w.eventually(func() bool { return time.Since(began) > d }, "time stands still")
+}
+
+func TestGrantAtOnceAndItsReleaseAreTold(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "trace"))
+		w.limit = 3
+		c, d := w.observed(w.connect())
+		before := time.Now()
+		p := w.must(w.of(c, w.limit).Acquire(ctx, 2))
+		cancel()
+		w.pass(10 * time.Millisecond)
+		w.release(p)
+		after := time.Now()
+		all := w.finish(c, d)
+		require.Equal(t, []string{"Granted", "Released"}, d.kinds())
+		g, r := all[0].(fairsem.Granted), all[1].(fairsem.Released)
+		assert.Equal(t, fairsem.Granted{
+			At: g.At, Context: g.Context, Name: w.name, ID: p.ID(), Weight: 2, Waited: p.Waited(), Token: p.Token(), By: fairsem.AtOnce,
+		}, g)
+		assert.Equal(t, fairsem.Released{
+			At: r.At, Context: r.Context, Name: w.name, ID: p.ID(), Weight: 2, Token: p.Token(), Held: r.Held,
+		}, r)
+		assert.True(t, before.Before(g.At) && g.At.Before(r.At) && r.At.Before(after))
+		assert.Greater(t, r.Held, 10*time.Millisecond)
+		assert.LessOrEqual(t, r.Held, r.At.Sub(g.At))
+		for _, ev := range all {
+			ctx := field[context.Context](ev, "Context")
+			assert.Equal(t, "trace", ctx.Value(key{}))
+			assert.NoError(t, ctx.Err(), "it has the end of the caller's")
+		}
+	})
+}
+
+// handOff has one semaphore wait while another holds, and checks what is told to the observer of the one that waits. It
+// returns how the grant was heard of.
+func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.By {
+	w.t.Helper()
+	first := w.must(from.Acquire(w.t.Context(), 1))
+	waiter := w.queue(w.t.Context(), to, 1)
+	w.release(first)
+	p := w.granted(waiter)
+	w.release(p)
+	w.eventually(func() bool { return len(d.kinds(p.ID())) == 3 }, "not all is told")
+	require.Equal(w.t, []string{"WaitStarted", "Granted", "Released"}, d.kinds(p.ID()))
+	i := slices.IndexFunc(d.events(), func(ev fairsem.Event) bool { return field[string](ev, "ID") == p.ID() })
+	s := d.events()[i].(fairsem.WaitStarted)
+	assert.Equal(w.t, fairsem.WaitStarted{At: s.At, Context: s.Context, Name: w.name, ID: p.ID(), Weight: 1}, s)
+	grants := told[fairsem.Granted](d)
+	g := grants[slices.IndexFunc(grants, func(g fairsem.Granted) bool { return g.ID == p.ID() })]
+	assert.True(w.t, g.Queued)
+	assert.Equal(w.t, p.Waited(), g.Waited)
+	assert.False(w.t, g.At.Before(s.At))
+	return g.By
+}
+
+// A new subscription asks for what was missed, so the first grants may be found that way.
+func (w *world) handsOffBy(want fairsem.By, from, to *fairsem.Semaphore, d *diary) {
+	w.t.Helper()
+	var seen []fairsem.By
+	for range 100 {
+		by := w.handOff(from, to, d)
+		if by == want {
+			return
+		}
+		require.Equal(w.t, fairsem.ByRefresh, by)
+		seen = append(seen, by)
+	}
+	w.t.Errorf("want a grant by %s, not %v", want, seen)
+}
+
+func TestWaiterServedByItsOwnProcessIsToldByReply(t *testing.T) {
+	everywhere(t, func(_ *testing.T, w *world) {
+		w.ttl = time.Hour
+		c, d := w.observed(w.connect())
+		w.handsOffBy(fairsem.ByReply, w.of(c, 1), w.of(c, 1), d)
+	})
+}
+
+func TestWaiterServedByAnotherProcessIsToldByMessage(t *testing.T) {
+	everywhere(t, func(_ *testing.T, w *world) {
+		w.ttl = time.Hour
+		c, d := w.observed(w.connect())
+		w.handsOffBy(fairsem.ByMessage, w.semaphore(), w.of(c, 1), d)
+	})
+}
+
+func TestGrantOfWhichNoMessageToldIsToldByRefresh(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 900 * time.Millisecond
+	c, d := w.observed(deaf{w.connect().(*redis.Client)})
+	assert.Equal(t, fairsem.ByRefresh, w.handOff(w.semaphore(), w.of(c, 1), d))
+}
+
+func TestWhoIsNotServedIsToldAsItIsReturned(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 2
+		c, d := w.observed(w.connect())
+		other := w.semaphore()
+		holder := w.must(other.Acquire(t.Context(), 2))
+		line := w.queue(t.Context(), other, 1)
+		s := w.of(c, w.limit)
+		ctx, cancel := context.WithCancel(t.Context())
+		for i, refused := range []struct {
+			call func() error
+			want error
+		}{
+			{func() error { _, err := s.TryAcquire(ctx, 1); return err }, fairsem.ErrNotAcquired},
+			{func() error { _, err := s.Acquire(ctx, 3); return err }, fairsem.ErrExceedsLimit},
+			{func() error {
+				_, err := s.With(fairsem.CallOptions{MaxQueue: 1}).Acquire(ctx, 1)
+				return err
+			}, fairsem.ErrQueueFull},
+			{func() error {
+				waiter := w.queue(ctx, s, 1)
+				awaited[fairsem.WaitStarted](w, d, 1)
+				cancel()
+				<-waiter.done
+				return waiter.err
+			}, context.Canceled},
+		} {
+			err := refused.call()
+			require.ErrorIs(t, err, refused.want)
+			n := awaited[fairsem.NotAcquired](w, d, i+1)
+			assert.Equal(t, err, n.Err)
+			assert.Equal(t, w.name, n.Name)
+			assert.Equal(t, i == 3, n.Queued)
+			assert.Positive(t, n.Waited)
+			if !n.Queued {
+				assert.Equal(t, []string{"NotAcquired"}, d.kinds(n.ID))
+			} else {
+				assert.Equal(t, []string{"WaitStarted", "NotAcquired"}, d.kinds(n.ID))
+			}
+		}
+		assert.Len(t, w.finish(c, d), 5)
+		w.release(holder)
+		w.release(w.granted(line))
+	})
+}
+
+// Whatever is never sent is none of the observer's business.
+func TestCallThatIsWrongFromTheStartIsNotTold(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		c, d := w.observed(w.connect())
+		s := w.of(c, 1)
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := s.Acquire(done, 1)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = s.TryAcquire(t.Context(), 0)
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		require.Empty(t, w.finish(c, d))
+		_, err = s.Acquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrClosed)
+		assert.Empty(t, d.events())
+	})
+}
+
+func TestWhatCloseEndsIsToldBeforeItReturns(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		c, d := w.observed(w.connect())
+		s := w.of(c, 1)
+		p := w.must(s.Acquire(t.Context(), 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var calls []*call
+		for range 20 {
+			calls = append(calls, w.queue(ctx, s, 1))
+		}
+		awaited[fairsem.WaitStarted](w, d, len(calls)) // they know that they stand in line
+		w.finish(c, d)
+		assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+		assert.NoError(t, told[fairsem.Released](d)[0].Err)
+		refused := told[fairsem.NotAcquired](d)
+		require.Len(t, refused, len(calls))
+		for _, n := range refused {
+			require.ErrorIs(t, n.Err, fairsem.ErrClosed)
+			assert.Equal(t, []string{"WaitStarted", "NotAcquired"}, d.kinds(n.ID))
+		}
+		for _, c := range calls {
+			<-c.done
+			assert.ErrorIs(t, c.err, fairsem.ErrClosed)
+		}
+	})
+}
+
+func TestErrorThatTryingAgainCannotHealIsTold(t *testing.T) {
+	w := onRedis(t)
+	c, d := w.observed(w.connect())
+	require.NoError(t, w.rdb.Set(t.Context(), w.key("owner"), "not a set", time.Minute).Err())
+	_, err := w.of(c, 1).Acquire(t.Context(), 1)
+	require.ErrorContains(t, err, "WRONGTYPE")
+	w.finish(c, d)
+	assert.Equal(t, []string{"CallFailed", "NotAcquired"}, d.kinds())
+	assert.ErrorIs(t, told[fairsem.NotAcquired](d)[0].Err, told[fairsem.CallFailed](d)[0].Err)
+	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner")).Err())
+}
+
+func TestServerThatIsDownIsTold(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = time.Second
+	c, d := w.observed(w.connect())
+	require.NoError(t, server.Kill())
+	_, err := w.of(c, 1).Acquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	n := awaited[fairsem.NotAcquired](w, d, 1)
+	assert.Equal(t, err, n.Err)
+	assert.Greater(t, n.Waited, w.ttl/2)
+	f := awaited[fairsem.CallFailed](w, d, 1)
+	assert.Equal(t, fairsem.CallFailed{At: f.At, Name: w.name, Verb: "acquire", Err: f.Err}, f)
+	assert.Error(t, f.Err)
+	require.NoError(t, server.Restart())
+	w.finish(c, d)
+	assert.Equal(t, []string{"NotAcquired"}, d.kinds(n.ID))
+}
+
+func TestLossBySilenceIsToldWithWhatTheNetworkSaid(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = 600 * time.Millisecond
+	c, d := w.observed(w.connect())
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	require.NoError(t, server.Pause())
+	l := awaited[fairsem.Lost](w, d, 1)
+	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	assert.Equal(t, fairsem.Lost{
+		At: l.At, Context: l.Context, Name: w.name, ID: p.ID(), Weight: 1, Token: p.Token(), Held: l.Held, Err: l.Err,
+	}, l)
+	require.ErrorIs(t, l.Err, fairsem.ErrLost)
+	require.ErrorContains(t, l.Err, "no answer in time")
+	assert.Positive(t, l.Held)
+	assert.LessOrEqual(t, l.Held, w.ttl*9/10)
+	assert.Equal(t, "refresh", awaited[fairsem.CallFailed](w, d, 1).Verb)
+	require.NoError(t, server.Resume())
+	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	w.finish(c, d)
+	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
+}
+
+// takeAway removes an id from Redis behind its owner's back.
+func (w *world) takeAway(id string) {
+	w.t.Helper()
+	for _, kind := range []string{"timeout", "owner"} { // in this order: else it looks evicted for a moment
+		require.NoError(w.t, w.rdb.ZRem(w.t.Context(), w.key(kind), id).Err())
+	}
+}
+
+func TestLossThatARenewalFindsIsTold(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 1500 * time.Millisecond
+	c, d := w.observed(w.connect())
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	w.takeAway(p.ID())
+	l := awaited[fairsem.Lost](w, d, 1)
+	require.ErrorIs(t, l.Err, fairsem.ErrLost)
+	require.ErrorContains(t, l.Err, "it is not in Redis any more")
+	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	w.finish(c, d)
+	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds())
+}
+
+func TestLossThatOnlyTheReleaseFindsIsToldInsteadOfTheRelease(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour
+		c, d := w.observed(w.connect())
+		p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+		w.takeAway(p.ID())
+		err := p.Release(t.Context())
+		require.ErrorIs(t, err, fairsem.ErrLost)
+		w.finish(c, d)
+		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds())
+		assert.ErrorIs(t, told[fairsem.Lost](d)[0].Err, fairsem.ErrLost)
+	})
+}
+
+func TestPermitThatIsNeverRenewedIsToldAsLost(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		c, d := w.observed(w.connect())
+		brief := w.of(c, 1).With(fairsem.CallOptions{TTL: 300 * time.Millisecond, NoRefresh: true})
+		p := w.must(brief.Acquire(t.Context(), 1))
+		l := awaited[fairsem.Lost](w, d, 1)
+		require.ErrorContains(t, l.Err, "never renewed")
+		w.eventually(func() bool { return w.status(brief).Used == 0 }, "it does not lapse")
+		w.finish(c, d)
+		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
+	})
+}
+
+func TestEvictionIsTold(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour
+		c, d := w.observed(w.connect())
+		s := w.of(c, 1)
+		p := w.must(s.Acquire(t.Context(), 1))
+		waiter := w.queue(t.Context(), s, 1)
+		id := awaited[fairsem.WaitStarted](w, d, 1).ID
+		operator := w.semaphore()
+		require.NoError(t, operator.Evict(t.Context(), id))
+		n := awaited[fairsem.NotAcquired](w, d, 1)
+		<-waiter.done
+		assert.Equal(t, waiter.err, n.Err)
+		require.ErrorIs(t, n.Err, fairsem.ErrEvicted)
+		require.NoError(t, operator.Evict(t.Context(), p.ID()))
+		l := awaited[fairsem.Lost](w, d, 1)
+		require.ErrorIs(t, l.Err, fairsem.ErrLost)
+		require.ErrorIs(t, l.Err, fairsem.ErrEvicted)
+		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		w.finish(c, d)
+		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
+		assert.Equal(t, []string{"WaitStarted", "NotAcquired"}, d.kinds(id))
+	})
+}
+
+// What a Limiter lets through is no permit, which somebody could lose or give back.
+func TestCallsOfALimiterAreTold(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		d := &diary{}
+		c := w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Observer: d.note})
+		other, err := w.client().Limiter(w.name, 2, 300*time.Millisecond)
+		require.NoError(t, err)
+		require.NoError(t, other.Wait(t.Context(), 1)) // on a young server it waits
+		w.pass(400 * time.Millisecond)
+		l, err := c.Limiter(w.name, 2, 300*time.Millisecond)
+		require.NoError(t, err)
+		require.NoError(t, l.Wait(t.Context(), 2))
+		decision, err := l.Allow(t.Context(), 2)
+		require.NoError(t, err)
+		require.False(t, decision.Allowed)
+		require.NoError(t, l.Wait(t.Context(), 1))
+		all := w.finish(c, d)
+		require.Equal(t, []string{"Allowed", "NotAcquired", "WaitStarted", "Allowed"}, d.kinds())
+		first, last := all[0].(fairsem.Allowed), all[3].(fairsem.Allowed)
+		assert.Equal(t, fairsem.Allowed{
+			At: first.At, Context: first.Context, Name: w.name, ID: first.ID, Weight: 2, Waited: first.Waited, By: fairsem.AtOnce,
+		}, first)
+		require.ErrorIs(t, all[1].(fairsem.NotAcquired).Err, fairsem.ErrNotAcquired)
+		assert.True(t, last.Queued)
+		assert.Greater(t, last.Waited, 100*time.Millisecond)
+		s := w.semaphore()
+		w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not lapse")
+	})
+}
+
+// x/sync's methods cannot say what went wrong.
+func TestErrorThatAWeightedCannotReturnIsTold(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = time.Second
+	c, d := w.observed(w.connect())
+	units, err := c.Weighted(w.name, 1)
+	require.NoError(t, err)
+	require.True(t, units.TryAcquire(1))
+	require.False(t, units.TryAcquire(1))
+	require.Empty(t, told[fairsem.Unreturned](d), "that is an answer")
+	require.NoError(t, server.Pause())
+	units.Release(1)
+	u := awaited[fairsem.Unreturned](w, d, 1)
+	assert.Equal(t, fairsem.Unreturned{At: u.At, Name: w.name, Verb: "release", Units: 1, Err: u.Err}, u)
+	require.Error(t, u.Err)
+	require.False(t, units.TryAcquire(1))
+	assert.Equal(t, "try-acquire", awaited[fairsem.Unreturned](w, d, 2).Verb)
+	require.NoError(t, server.Resume())
+	w.finish(c, d)
+	assert.Len(t, told[fairsem.Unreturned](d), 2)
+	assert.Len(t, told[fairsem.Released](d), len(told[fairsem.Granted](d)))
+}
+
+func TestPermitThatIsGivenBackInPartsIsToldOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 5
+		c, d := w.observed(w.connect())
+		units, err := c.Weighted(w.name, w.limit)
+		require.NoError(t, err)
+		require.True(t, units.TryAcquire(5))
+		for _, n := range []int64{2, 2, 1} {
+			require.Empty(t, told[fairsem.Released](d))
+			units.Release(n)
+		}
+		w.finish(c, d)
+		assert.Equal(t, []string{"Granted", "Released"}, d.kinds())
+		assert.Equal(t, int64(5), told[fairsem.Released](d)[0].Weight)
+	})
+}
+
+// outages is a go-redis hook that loses every pipeline while it is on.
+type outages struct{ on atomic.Bool }
+
+func (o *outages) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (o *outages) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (o *outages) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !o.on.Load() {
+			return next(ctx, cmds)
+		}
+		for _, c := range cmds {
+			c.SetErr(io.EOF)
+		}
+		return io.EOF
+	}
+}
+
+func TestRenewalThatFailsAndRecoversIsToldAndLosesNothing(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = 3 * time.Second
+	rdb := w.connect().(*redis.Client)
+	outage := &outages{}
+	rdb.AddHook(outage)
+	c, d := w.observed(rdb)
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	outage.on.Store(true)
+	f := awaited[fairsem.CallFailed](w, d, 1)
+	outage.on.Store(false)
+	assert.Equal(t, fairsem.CallFailed{At: f.At, Name: w.name, Verb: "refresh", Err: f.Err}, f)
+	require.ErrorIs(t, f.Err, io.EOF)
+	w.eventually(func() bool { return time.Since(f.At) > w.ttl }, "time stands still")
+	require.NoError(t, p.Context().Err())
+	w.release(p)
+	w.finish(c, d)
+	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+}
+
+func TestReleaseThatRedisDoesNotConfirmIsToldWithItsError(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = 600 * time.Millisecond
+	c, d := w.observed(w.connect())
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	require.NoError(t, server.Pause())
+	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrUnavailable)
+	r := awaited[fairsem.Released](w, d, 1)
+	require.ErrorIs(t, r.Err, fairsem.ErrUnavailable)
+	assert.Less(t, r.Held, w.ttl/2, "the time without an answer counts")
+	require.NoError(t, server.Resume())
+	w.finish(c, d)
+	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+}
+
+func TestCloseThatCannotReachRedisTellsWhatItGaveUp(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = time.Hour
+	first := w.semaphore() // on a young server it waits
+	w.release(w.must(first.Acquire(t.Context(), 1)))
+	d := &diary{}
+	c, err := fairsem.New(w.connect(), fairsem.Options{TTL: w.ttl, Observer: d.note})
+	require.NoError(t, err)
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	require.NoError(t, server.Pause())
+	require.ErrorIs(t, c.Close(), fairsem.ErrUnavailable)
+	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+	assert.ErrorIs(t, told[fairsem.Released](d)[0].Err, fairsem.ErrUnavailable)
+	require.NoError(t, server.Resume())
+	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
+}
+
+func TestLostPlaceInLineIsToldAndTheCallGoesOn(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = time.Second
+	c, d := w.observed(w.connect())
+	other := w.semaphore()
+	holder := w.must(other.Acquire(t.Context(), 1))
+	waiter := w.queue(t.Context(), w.of(c, 1), 1)
+	s := awaited[fairsem.WaitStarted](w, d, 1)
+	lapse(t, w, s.ID)
+	l := awaited[fairsem.PlaceLost](w, d, 1)
+	assert.Equal(t, fairsem.PlaceLost{
+		At: l.At, Context: l.Context, Name: w.name, ID: s.ID, Weight: 1, Queued: true, Waited: l.Waited,
+	}, l)
+	awaited[fairsem.WaitStarted](w, d, 2)
+	w.release(holder)
+	p := w.granted(waiter)
+	w.release(p)
+	w.finish(c, d)
+	assert.Equal(t, []string{"WaitStarted", "PlaceLost"}, d.kinds(s.ID))
+	assert.Equal(t, []string{"WaitStarted", "Granted", "Released"}, d.kinds(p.ID()))
+	assert.Greater(t, told[fairsem.Granted](d)[0].Waited, l.Waited, "it counts from the call")
+}
+
+func TestSubscriptionThatEndsAndComesBackIsTold(t *testing.T) {
+	w, _ := privately(t)
+	c, d := w.observed(w.connect())
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	channel := "fairsem:wake:" + p.ID()[:strings.LastIndexByte(p.ID(), ':')]
+	for i := range 3 {
+		w.eventually(func() bool {
+			return w.rdb.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+		}, "it does not subscribe")
+		require.Len(t, told[fairsem.Disconnected](d), i)
+		require.NoError(t, w.rdb.ClientKillByFilter(t.Context(), "type", "pubsub").Err())
+		lost := awaited[fairsem.Disconnected](w, d, i+1)
+		back := awaited[fairsem.Reconnected](w, d, i+1)
+		assert.Equal(t, fairsem.Disconnected{At: lost.At, Channel: channel, Err: lost.Err}, lost)
+		require.Error(t, lost.Err)
+		assert.Equal(t, fairsem.Reconnected{At: back.At, Channel: channel, Silent: back.Silent}, back)
+		assert.GreaterOrEqual(t, back.Silent, back.At.Sub(lost.At))
+	}
+	w.release(p)
+	w.finish(c, d)
+	assert.Len(t, told[fairsem.Disconnected](d), 3, "the end at Close is none")
+	assert.Len(t, told[fairsem.Reconnected](d), 3)
+	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+}
+
+func TestNodeOfAClusterThatBreaksTheConnectionIsToldByItsAddress(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t)
+	w := newWorld(t, func(testing.TB) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(cluster.Nodes)})
+	})
+	c, d := w.observed(w.connect())
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	owner, err := cluster.Owner(w.key("owner"))
+	require.NoError(t, err)
+	isNode := func(ev fairsem.Event) bool { return field[string](ev, "Node") == owner.Addr() }
+	w.eventually(func() bool {
+		owner.Client().ClientKillByFilter(t.Context(), "type", "pubsub")
+		return slices.ContainsFunc(d.events(), isNode)
+	}, "its end is not told")
+	first := d.events()[slices.IndexFunc(d.events(), isNode)]
+	require.IsType(t, fairsem.Disconnected{}, first)
+	w.eventually(func() bool {
+		return slices.ContainsFunc(told[fairsem.Reconnected](d), func(r fairsem.Reconnected) bool { return isNode(r) })
+	}, "that it is back is not told")
+	w.release(p)
+	w.finish(c, d)
+	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+}
+
+func TestSubscriptionThatIsNotAllowedIsToldOnce(t *testing.T) {
+	w, _ := privately(t)
+	rights := []any{"ACL", "SETUSER", "mute", "on", "nopass", "~*", "resetchannels", "+@all"}
+	require.NoError(t, w.rdb.Do(t.Context(), rights...).Err())
+	c, d := w.observed(w.as("mute", "x"))
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	lost := awaited[fairsem.Disconnected](w, d, 1)
+	require.ErrorContains(t, lost.Err, "NOPERM")
+	w.eventually(func() bool { // it goes on trying
+		log, err := w.rdb.ACLLog(t.Context(), 1).Result()
+		return err == nil && len(log) > 0 && log[0].Count >= 3
+	}, "it does not try again")
+	w.release(p)
+	w.finish(c, d)
+	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+	assert.Len(t, told[fairsem.Disconnected](d), 1)
+	assert.Empty(t, told[fairsem.Reconnected](d))
+}
+
+// closing is a Close in a goroutine.
+func closing(c *fairsem.Client) *call {
+	closed := &call{done: make(chan struct{})}
+	go func() { // ends with Close
+		defer close(closed.done)
+		closed.err = c.Close()
+	}()
+	return closed
+}
+
+// Close does not return before the observer, and the observer misses nothing.
+func TestObserverThatIsSlowIsToldEverythingBeforeCloseReturns(t *testing.T) {
+	w := onRedis(t)
+	w.limit = 50
+	gate := make(chan struct{})
+	d := &diary{}
+	var inside atomic.Int64
+	c := w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Observer: func(ev fairsem.Event) {
+		if inside.Add(1) > 1 {
+			t.Error("it is called by two at a time")
+		}
+		<-gate
+		d.note(ev)
+		inside.Add(-1)
+	}})
+	s := w.of(c, w.limit)
+	var all sync.WaitGroup
+	for range w.limit {
+		all.Go(func() {
+			for range 20 {
+				p, err := s.Acquire(t.Context(), 1)
+				if assert.NoError(t, err) {
+					assert.NoError(t, p.Release(t.Context()))
+				}
+			}
+		})
+	}
+	all.Wait()
+	closed := closing(c) // ends when the gate is open
+	w.eventually(func() bool {
+		_, err := s.Status(t.Context())
+		return errors.Is(err, fairsem.ErrClosed)
+	}, "it does not close")
+	select {
+	case <-closed.done:
+		t.Error("Close left the observer behind")
+	case <-time.After(50 * time.Millisecond):
+	}
+	assert.Empty(t, d.events())
+	close(gate)
+	<-closed.done
+	require.NoError(t, closed.err)
+	assert.Len(t, told[fairsem.Granted](d), 1000)
+	assert.Len(t, told[fairsem.Released](d), 1000)
+}
+
+// slowEnd is a context that has ended, which it takes its time to say to who asks for the second time.
+type slowEnd struct {
+	context.Context
+	asked  atomic.Int64
+	inside chan struct{} // closed when it does
+	gate   chan struct{}
+}
+
+func (s *slowEnd) Err() error {
+	if s.asked.Add(1) != 2 {
+		return nil
+	}
+	close(s.inside)
+	<-s.gate
+	return context.Canceled
+}
+
+// A call that is about to return has not told of it yet.
+func TestCloseWaitsForTheCallsThatAreAboutToReturn(t *testing.T) {
+	w := onRedis(t)
+	c, d := w.observed(w.connect())
+	ctx := &slowEnd{Context: t.Context(), inside: make(chan struct{}), gate: make(chan struct{})}
+	late := acquire(ctx, w.of(c, 1), 1)
+	<-ctx.inside
+	closed := closing(c) // ends when the call does
+	select {
+	case <-closed.done:
+		t.Error("Close left a call behind")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(ctx.gate)
+	<-closed.done
+	require.NoError(t, closed.err)
+	<-late.done
+	require.ErrorIs(t, late.err, context.Canceled)
+	assert.Equal(t, []string{"NotAcquired"}, d.kinds())
+}
+
+// An observer may use the client that it observes.
+func TestObserverMayUseItsClient(t *testing.T) {
+	w := onRedis(t)
+	w.limit = 100
+	var s *fairsem.Semaphore
+	var inside []error
+	d := &diary{}
+	c := w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Observer: func(ev fairsem.Event) {
+		d.note(ev)
+		if len(inside) == 5 {
+			return
+		}
+		p, err := s.TryAcquire(context.Background(), 1)
+		if err == nil {
+			err = p.Release(context.Background())
+		}
+		inside = append(inside, err)
+	}})
+	s = w.of(c, w.limit)
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+	w.finish(c, d)
+	for _, err := range inside {
+		assert.True(t, err == nil || errors.Is(err, fairsem.ErrClosed), err)
+	}
+	assert.Len(t, inside, 5)
+	assert.Len(t, told[fairsem.Released](d), len(told[fairsem.Granted](d)))
+}
+
+// logbook is a slog handler that keeps what is of a level.
+type logbook struct {
+	level slog.Level
+
+	mu      sync.Mutex
+	records []slog.Record
+	traces  []any // what the contexts have for traceKey
+}
+
+type traceKey struct{}
+
+func (l *logbook) Enabled(_ context.Context, level slog.Level) bool { return level >= l.level }
+func (l *logbook) WithAttrs([]slog.Attr) slog.Handler               { panic("not needed") }
+func (l *logbook) WithGroup(string) slog.Handler                    { panic("not needed") }
+
+func (l *logbook) Handle(ctx context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records, l.traces = append(l.records, r), append(l.traces, ctx.Value(traceKey{}))
+	return nil
+}
+
+// lines are the level, the message and the names of the attributes of each record.
+func (l *logbook) lines() (all []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.records {
+		text := r.Level.String() + " " + r.Message
+		for a := range r.Attrs {
+			text += " " + a.Key
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestLoggerAndObserverAreToldTheSame(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.release(w.must(w.semaphore().Acquire(t.Context(), 1))) // on a young server it waits
+		d, all := &diary{}, &logbook{level: slog.LevelDebug}
+		warnings, beside := &logbook{level: slog.LevelWarn}, &logbook{level: slog.LevelWarn}
+		clients := []*fairsem.Client{
+			w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Logger: slog.New(all), Observer: d.note}),
+			w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Logger: slog.New(warnings)}),
+			w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Logger: slog.New(beside), Observer: func(fairsem.Event) {}}),
+		}
+		ctx := context.WithValue(t.Context(), traceKey{}, "trace")
+		for _, c := range clients {
+			s := w.of(c, 1)
+			w.release(w.must(s.Acquire(ctx, 1)))
+			p := w.must(s.With(fairsem.CallOptions{TTL: 300 * time.Millisecond, NoRefresh: true}).Acquire(ctx, 1))
+			<-p.Context().Done()
+			w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not lapse")
+			_, err := s.Acquire(ctx, 2)
+			require.ErrorIs(t, err, fairsem.ErrExceedsLimit)
+			require.NoError(t, c.Close())
+		}
+		events := d.events()
+		assert.Equal(t, []string{
+			"DEBUG fairsem: permit granted name id weight queued waited token by",
+			"DEBUG fairsem: permit released name id weight token held",
+			"DEBUG fairsem: permit granted name id weight queued waited token by",
+			"WARN fairsem: permit lost name id weight token held error",
+			"DEBUG fairsem: not acquired name id weight queued waited error",
+		}, all.lines())
+		for i, r := range all.records {
+			assert.Equal(t, field[time.Time](events[i], "At").UnixNano(), r.Time.UnixNano())
+			assert.Equal(t, "trace", all.traces[i])
+		}
+		for _, l := range []*logbook{warnings, beside} {
+			assert.Equal(t, []string{"WARN fairsem: permit lost name id weight token held error"}, l.lines())
+		}
+		warnings.records[0].Attrs(func(a slog.Attr) bool {
+			if a.Key == "error" {
+				assert.ErrorIs(t, a.Value.Any().(error), fairsem.ErrLost)
+			}
+			return true
+		})
+	})
+}
+
+// late is a context whose end is seen only by who asks a second time, so every call with it passes the checks.
+type late struct {
+	context.Context
+	asked atomic.Bool
+}
+
+func (l *late) Err() error {
+	if !l.asked.Swap(true) {
+		return nil
+	}
+	return l.Context.Err()
+}
+
+// Each call ends with one Granted or NotAcquired, each permit with one Released or Lost, whatever happens.
+func TestUnderRandomLoadEveryCallAndEveryPermitHasItsEventsOnce(t *testing.T) {
+	w, _ := privately(t)
+	w.limit, w.ttl = 12, 2*time.Second
+	const clients, workers, rounds = 2, 12, 150
+	var all, killer sync.WaitGroup
+	stop := make(chan struct{})
+	killer.Go(func() { // ends with stop
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+				w.rdb.ClientKillByFilter(context.Background(), "type", "pubsub")
+				w.rdb.ClientKillByFilter(context.Background(), "type", "normal", "skipme", "yes")
+			}
+		}
+	})
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var observed [clients]*fairsem.Client
+	var diaries [clients]*diary
+	for i := range clients {
+		observed[i], diaries[i] = w.observed(w.connect())
+	}
+	for i, c := range observed {
+		s, d := w.of(c, w.limit), diaries[i]
+		b := &books{permits: make(map[string]error)}
+		var users sync.WaitGroup
+		for j := range workers {
+			users.Go(func() {
+				random := rand.New(rand.NewPCG(seed, uint64(i*workers+j)))
+				for range rounds {
+					b.use(t, w, s, random)
+				}
+			})
+		}
+		all.Go(func() {
+			users.Wait()
+			w.finish(c, d)
+			b.compare(t, d)
+		})
+	}
+	all.Wait()
+	close(stop)
+	killer.Wait()
+}
+
+// books are what the users of a client saw, to be compared with what its observer was told.
+type books struct {
+	mu      sync.Mutex
+	permits map[string]error // by id: what Release said
+	errs    []error
+}
+
+func (b *books) use(t *testing.T, w *world, s *fairsem.Semaphore, random *rand.Rand) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.ExpFloat64()*float64(100*time.Millisecond)))
+	defer cancel()
+	get, weight := s.Acquire, 1+random.Int64N(4)
+	switch random.IntN(20) {
+	case 0, 1:
+		get = s.TryAcquire
+	case 2:
+		get = s.With(fairsem.CallOptions{MaxQueue: 1 + random.Int64N(5)}).Acquire
+	case 3:
+		get = s.With(fairsem.CallOptions{NoRefresh: true}).Acquire
+	case 4:
+		weight = w.limit + 1
+	}
+	p, err := get(&late{Context: ctx}, weight)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.errs = append(b.errs, err)
+		return
+	}
+	b.permits[p.ID()] = nil
+	if random.IntN(500) == 0 {
+		return // Close gives it back
+	}
+	b.mu.Unlock()
+	time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond) // the work
+	if random.IntN(50) == 0 {
+		w.rdb.ZAddXX(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: p.ID()}) // it lapses
+		if random.IntN(2) == 0 {
+			<-p.Context().Done()
+		}
+	}
+	err = p.Release(t.Context())
+	b.mu.Lock()
+	b.permits[p.ID()] = err
+}
+
+func (b *books) compare(t *testing.T, d *diary) {
+	var errs []error
+	stories := make(map[string][]string)
+	down := false
+	for _, ev := range d.events() {
+		id := field[string](ev, "ID")
+		said, queued := b.permits[id], slices.Contains(stories[id], "WaitStarted")
+		switch ev := ev.(type) {
+		case fairsem.Granted:
+			assert.Contains(t, b.permits, id)
+			assert.Equal(t, queued, ev.Queued)
+			assert.Equal(t, queued, ev.By != fairsem.AtOnce)
+			assert.GreaterOrEqual(t, ev.Waited, time.Duration(0))
+		case fairsem.NotAcquired:
+			errs = append(errs, ev.Err)
+			assert.Equal(t, queued, ev.Queued)
+		case fairsem.PlaceLost:
+			assert.Equal(t, queued, ev.Queued)
+		case fairsem.Released:
+			assert.NotErrorIs(t, said, fairsem.ErrLost)
+			assert.GreaterOrEqual(t, ev.Held, time.Duration(0))
+		case fairsem.Lost:
+			assert.True(t, said == nil || errors.Is(said, fairsem.ErrLost), said)
+			assert.GreaterOrEqual(t, ev.Held, time.Duration(0))
+		case fairsem.Disconnected:
+			assert.False(t, down)
+			down = true
+		case fairsem.Reconnected:
+			assert.True(t, down)
+			down = false
+		}
+		if id != "" {
+			stories[id] = append(stories[id], fmt.Sprintf("%T", ev)[len("fairsem."):])
+		}
+	}
+	assert.ElementsMatch(t, b.errs, errs, "what calls returned")
+	counts := make(map[string]int)
+	for id, story := range stories {
+		counts[strings.Join(story, " ")]++
+		if _, granted := b.permits[id]; granted {
+			assert.Contains(t, []string{"Granted Released", "Granted Lost"}, strings.TrimPrefix(strings.Join(story, " "), "WaitStarted "))
+		}
+	}
+	t.Logf("%d permits, %d errors, %v", len(b.permits), len(b.errs), counts)
+	for _, end := range []string{"NotAcquired", "Granted Released", "Granted Lost", "PlaceLost"} {
+		if n := counts[end] + counts["WaitStarted "+end]; end != "PlaceLost" {
+			assert.Positive(t, n, "the load makes nobody end with %s", end)
+		}
+		delete(counts, end)
+		delete(counts, "WaitStarted "+end)
+	}
+	assert.Empty(t, counts)
+	for id := range b.permits {
+		assert.NotEmpty(t, stories[id], id)
+	}
+}

@@ -1,0 +1,163 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Where the parts meet.
+
+func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 10)
+		synctest.Wait()
+		c.woken("a", 1, []grant{{1, 10, 20}})
+		f := w.carries("refresh a: 1")
+		evicted(c, 1, 20) // after the question was answered
+		f.answers(1, -1, 0, 1, int64(stateHeld), 20)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		synctest.Wait()
+		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
+		w.isIdle()
+	})
+}
+
+func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		told := overhear(c)
+		slow := func() error { time.Sleep(time.Second); return nil }
+		done := acquires(&slowCaller{Context: t.Context(), meanwhile: slow}, c, CallOptions{})
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		evicted(c, 1, 10)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		time.Sleep(2 * time.Second)
+		w.isIdle()
+		assert.ErrorIs(t, (<-done).err, ErrEvicted)
+		assert.Len(t, told(), 1)
+	})
+}
+
+func TestEvictThatIsSentAgainFindsThatItWorked(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		s := &Semaphore{client: c, name: "a", quota: quota{limit: 5}}
+		done := make(chan error, 1)
+		evict := func() { done <- s.Evict(t.Context(), "x:1") }
+		go evict()
+		w.carries("evict a: 1").end <- net.ErrClosed
+		time.Sleep(time.Second)
+		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		require.NoError(t, <-done)
+		go evict()
+		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		require.ErrorIs(t, <-done, ErrNotFound, "somebody else did it")
+	})
+}
+
+// forgetful is a go-redis hook that loses the answer to the first eviction.
+type forgetful struct{ lost atomic.Bool }
+
+func (f *forgetful) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, c := range cmds {
+			if scriptOf(c) == evictScript && c.Err() == nil && !f.lost.Swap(true) {
+				c.(numbers).SetVal(nil)
+				c.SetErr(net.ErrClosed)
+				err = net.ErrClosed
+			}
+		}
+		return err
+	}
+}
+
+func TestEvictWhoseAnswerIsLostReportsThatItWorked(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		hook := &forgetful{}
+		rdb.AddHook(hook)
+		c, err := New(rdb, Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		s, err := c.Semaphore(uuid.NewString(), 1)
+		require.NoError(t, err)
+		p, err := s.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		require.NoError(t, s.Evict(t.Context(), p.ID()))
+		assert.True(t, hook.lost.Load())
+		<-p.Context().Done()
+		assert.ErrorIs(t, context.Cause(p.Context()), ErrEvicted)
+		assert.ErrorIs(t, s.Evict(t.Context(), p.ID()), ErrNotFound)
+	})
+}
+
+func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		told := overhear(c)
+		s := &Semaphore{client: c, name: "a", quota: quota{5, time.Minute}}
+		a, err := c.ask(t.Context(), s, 1, true, time.Now())
+		require.NoError(t, err)
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		require.True(t, a.permit.take())
+		a.view.close() // between the two steps of await
+		assert.False(t, a.view.spend(a))
+		assert.Empty(t, told())
+	})
+}
+
+func TestWhoDeclaresNothingLetsNobodyInWhereNoLimitIsKnown(t *testing.T) {
+	const seed = "owner me:1=5 | queue you:1=6 | timeout me:1=20s you:1=20s | counter 8"
+	checkAll(t, []contract{{
+		name:  "an eviction by a handle with a limit of its own",
+		seed:  seed,
+		ids:   []string{"me:2"},
+		call:  evicting("me:2"),
+		reply: "gone",
+		state: seed + " | meta until=40s",
+	}})
+}
+
+// slowMasters is a cluster whose masters take their time.
+type slowMasters struct {
+	*redis.Client
+	asked, goOn chan struct{}
+}
+
+func (s slowMasters) ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	close(s.asked)
+	<-s.goOn
+	return f(ctx, s.Client)
+}
+
+func TestListThatIsGivenUpReadsNothingThatIsStillWritten(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	masters := slowMasters{rdb, make(chan struct{}), make(chan struct{})}
+	c, err := New(masters, Options{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		<-masters.asked
+		cancel(errors.New("enough"))
+		close(masters.goOn)
+	}()
+	defer func() { assert.NoError(t, c.Close()) }()
+	for _, err := range c.List(ctx) {
+		assert.Error(t, err)
+	}
+}

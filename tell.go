@@ -1,0 +1,250 @@
+package fairsem
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// events has the logger and the observer told, in the order in which it was added and by one goroutine
+// of the crew at a time. Nil: there is nobody to tell, and nothing is made up to be told.
+type events struct {
+	observer Observer     // nil: none
+	log      *slog.Logger // nil: none
+	crew     *crew
+
+	calls sync.RWMutex // locked for reading by each call under way, and by close for good
+
+	mu      sync.Mutex
+	queue   []Event
+	telling bool // somebody empties the queue
+	closed  bool
+}
+
+func newEvents(observer Observer, log *slog.Logger, crew *crew) *events {
+	if observer == nil && log == nil {
+		return nil
+	}
+	return &events{observer: observer, log: log, crew: crew}
+}
+
+// wants reports whether anybody wants the events that are told at the level Debug. Who logs in
+// production mostly does not, and then they cost as little as this. A handler is code of the user's, so
+// it is not asked later on, under a lock.
+func (e *events) wants(ctx context.Context) bool {
+	return e != nil && (e.observer != nil || e.log.Enabled(ctx, slog.LevelDebug))
+}
+
+// begin keeps close waiting until end. False: close waits or has ended, and end must not be called.
+func (e *events) begin() bool { return e != nil && e.calls.TryRLock() }
+
+func (e *events) end() { e.calls.RUnlock() }
+
+// close returns when everything is told of everything that began before. The crew must be closed.
+func (e *events) close() {
+	if e == nil {
+		return
+	}
+	e.calls.Lock()
+	e.tell()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+}
+
+// add has ev told soon. It waits for nobody, so any lock may be held.
+func (e *events) add(ev Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	e.queue = append(e.queue, ev)
+	if !e.telling {
+		e.telling = e.crew.launch(e.tell) // ends when the queue is empty
+	}
+}
+
+func (e *events) tell() {
+	for batch := e.take(); len(batch) > 0; batch = e.take() {
+		for _, ev := range batch {
+			e.record(ev)
+			if e.observer != nil {
+				e.observer(ev)
+			}
+		}
+	}
+}
+
+func (e *events) take() (batch []Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	batch, e.queue = e.queue, nil
+	e.telling = len(batch) > 0
+	return batch
+}
+
+// record is what slog.Logger does, with the time of the event.
+func (e *events) record(ev Event) {
+	if e.log == nil {
+		return
+	}
+	h := ev.headline()
+	if !e.log.Enabled(h.ctx, h.level) {
+		return
+	}
+	r := slog.NewRecord(h.at, h.level, h.message, 0)
+	r.AddAttrs(details(ev)...)
+	_ = e.log.Handler().Handle(h.ctx, r) // there is nobody else to tell
+}
+
+// Why a permit was lost.
+var (
+	errMissing = errors.New("it is not in Redis any more: it lapsed, or was taken out")
+	errForged  = errors.New("it is still in line: the message that told of its grant was forged")
+	errTooLate = errors.New("it was not renewed in time")
+	errNotToBe = errors.New("its TTL is over, and it is never renewed")
+)
+
+// lostFor is ErrLost with the reason.
+func lostFor(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
+
+// lapse is why a lease is over by the clock.
+func (t *ticket) lapse() error {
+	switch {
+	case t.noRefresh:
+		return errNotToBe
+	case t.cause != nil:
+		return t.cause
+	case t.busy:
+		return errNoAnswer
+	default:
+		return errTooLate // this process stood still
+	}
+}
+
+// The rest is what is told, when. A ticket that is not watched costs nothing but the look.
+
+// waiting: t has a place in line. The place itself is told nobody: it vouches for wake messages.
+func (e *events) waiting(t *ticket) {
+	if t.watched && t.place == 0 {
+		e.add(WaitStarted{At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight})
+	}
+}
+
+// granted: the user of t gets what it asked for.
+func (e *events) granted(t *ticket) {
+	if !t.watched {
+		return
+	}
+	by := AtOnce
+	if t.place != 0 {
+		by = cmp.Or(t.by, ByRefresh)
+	}
+	if t.lapses() {
+		e.add(Allowed{
+			At: t.permit.granted(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
+			Queued: t.place != 0, Waited: t.permit.waited, By: by,
+		})
+		return
+	}
+	e.add(Granted{
+		At: t.permit.granted(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
+		Queued: t.place != 0, Waited: t.permit.waited, Token: t.token, By: by,
+	})
+}
+
+// notAcquired: the call that asked for t returns err. Nothing happens to t that its user hears of any more.
+func (e *events) notAcquired(name string, t *ticket, err error) {
+	if !t.watched {
+		return
+	}
+	now := time.Now()
+	e.add(NotAcquired{
+		At: now, Context: t.context(), Name: name, ID: t.id, Weight: t.weight,
+		Queued: t.place != 0, Waited: now.Sub(t.asked), Err: err,
+	})
+}
+
+// placeLost: the call that asked for t asks again.
+func (e *events) placeLost(t *ticket) {
+	if e == nil {
+		return
+	}
+	now := time.Now()
+	e.add(PlaceLost{
+		At: now, Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
+		Queued: t.place != 0, Waited: now.Sub(t.asked),
+	})
+}
+
+// lost: if the permit of t has ended for its user by a loss, that was why.
+func (e *events) lost(t *ticket, why error) {
+	if e != nil && t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
+		e.over(t, lostFor(why))
+	}
+}
+
+// over: t is over. Whose permit nobody has seen had no user to lose it, or to give it back; nor has who
+// asked for no permit. err is what its release reports.
+func (e *events) over(t *ticket, err error) {
+	if e == nil || t.told || t.permit == nil || t.lapses() || !t.permit.isTaken() {
+		return
+	}
+	t.told = true
+	switch {
+	case errors.Is(err, ErrLost):
+		e.add(Lost{
+			At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
+			Token: t.token, Held: t.held(), Err: err,
+		})
+	case t.watched || err != nil:
+		e.add(Released{
+			At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
+			Token: t.token, Held: t.held(), Err: err,
+		})
+	}
+}
+
+func (e *events) callFailed(name, verb string, err error) {
+	if e != nil {
+		e.add(CallFailed{At: time.Now(), Name: name, Verb: verb, Err: err})
+	}
+}
+
+func (e *events) unreturned(name, verb string, units int64, err error) {
+	if e != nil {
+		e.add(Unreturned{At: time.Now(), Name: name, Verb: verb, Units: units, Err: err})
+	}
+}
+
+func (e *events) disconnected(channel, node string, err error) {
+	if e != nil {
+		e.add(Disconnected{At: time.Now(), Channel: channel, Node: node, Err: err})
+	}
+}
+
+func (e *events) reconnected(channel, node string, silent time.Duration) {
+	if e != nil {
+		e.add(Reconnected{At: time.Now(), Channel: channel, Node: node, Silent: silent})
+	}
+}
+
+// context is what is told beside t: for who looks for a trace in it.
+func (t *ticket) context() context.Context { return context.WithoutCancel(t.values) }
+
+// held is for how long the user of t could rely on its permit, until it was given back.
+func (t *ticket) held() time.Duration {
+	end := time.Now()
+	if !t.quit.IsZero() {
+		end = t.quit.Add(-t.terms.ttl)
+	}
+	if over := t.lease.end(); over.Before(end) {
+		end = over
+	}
+	return end.Sub(t.permit.granted())
+}

@@ -1,0 +1,347 @@
+package fairsem
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Events at a moment, or in an order, that one does not expect; and what they cost.
+
+// overhear has the client of a wire tell its events. It returns a function for what was told since it was asked last.
+func overhear(c *Client) (told func() []string) {
+	var mu sync.Mutex
+	var all []string
+	c.events = newEvents(func(ev Event) {
+		if _, ok := ev.(Disconnected); ok {
+			return // a wire has no subscriptions
+		}
+		text := fmt.Sprintf("%T", ev)[len("fairsem."):]
+		for _, name := range []string{"By", "Verb", "Err"} {
+			if f := reflect.ValueOf(ev).FieldByName(name); f.IsValid() && !f.IsZero() {
+				text += fmt.Sprintf(" %v", f)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, text)
+	}, nil, c.crew)
+	return func() (since []string) {
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		since, all = all, nil
+		return since
+	}
+}
+
+// acquires is an Acquire in the background.
+func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
+	s := &Semaphore{client: c, name: "a", quota: quota{limit: 5}, opts: o}
+	done := make(chan outcome, 1)
+	go func() { // ends with Acquire
+		p, err := s.Acquire(ctx, 1)
+		done <- outcome{p, err}
+	}()
+	return done
+}
+
+// slowCaller is the context of a call that takes its time between the outcome and a look at it.
+type slowCaller struct {
+	context.Context
+	asked     atomic.Int64
+	meanwhile func() error
+}
+
+func (s *slowCaller) Err() error {
+	if s.asked.Add(1) == 2 { // the first time is before anything is sent
+		return s.meanwhile()
+	}
+	return nil
+}
+
+// What its user never saw was neither granted to it nor given back by it.
+func TestGrantThatComesWithTheEndOfTheContextIsNotTold(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		told := overhear(c)
+		done := acquires(&slowCaller{Context: t.Context(), meanwhile: func() error { return context.Canceled }}, c, CallOptions{})
+		w.carries("acquire a: 1").grantAll(10)
+		assert.ErrorIs(t, (<-done).err, context.Canceled)
+		w.carries("release a: 1").grantAll(0)
+		assert.Equal(t, []string{`NotAcquired fairsem: acquire "a": context canceled`}, told())
+	})
+}
+
+func TestPermitThatIsNearlyOverBeforeItsUserSeesItIsToldAsAPlaceLost(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		told := overhear(c)
+		stoodStill := func() error {
+			time.Sleep(2500 * time.Millisecond) // of 2700
+			return nil
+		}
+		done := acquires(&slowCaller{Context: t.Context(), meanwhile: stoodStill}, c, CallOptions{NoRefresh: true})
+		w.carries("acquire a: 1").grantAll(10)
+		assert.Empty(t, told())
+		time.Sleep(2500 * time.Millisecond)
+		assert.Equal(t, []string{"PlaceLost"}, told())
+		for f := w.next(); f != nil; f = w.next() { // the one is given back, the other asked for: in one call or in two
+			f.grantAll(20)
+		}
+		require.NoError(t, (<-done).err)
+		assert.Equal(t, []string{"Granted at once"}, told())
+	})
+}
+
+func TestGrantTellsHowItWasHeardOf(t *testing.T) {
+	t.Parallel()
+	const held, waits = int64(stateHeld), int64(stateWaiting)
+	for name, heard := range map[string]struct {
+		options CallOptions
+		by      By
+		comes   func(c *Client, w *wire)
+	}{
+		"at once, asked again": {by: AtOnce, comes: func(_ *Client, w *wire) {
+			w.carries("acquire a: 1").breaks()
+			time.Sleep(lastRetry)
+			w.carries("acquire a: 1").answers(1, -1, 0, 1, held, 60)
+		}},
+		"message": {by: ByMessage, comes: func(c *Client, w *wire) {
+			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
+			c.woken("a", 1, []grant{{1, 50, 60}})
+		}},
+		"message before the answer": {by: ByMessage, comes: func(c *Client, w *wire) {
+			f := w.carries("acquire a: 1")
+			c.woken("a", 1, []grant{{1, 50, 60}})
+			f.answers(1, -1, 0, 1, waits, 50)
+		}},
+		"message, then confirmed": {options: CallOptions{NoRefresh: true}, by: ByMessage, comes: func(c *Client, w *wire) {
+			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
+			c.woken("a", 1, []grant{{1, 50, 60}})
+			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
+		}},
+		"reply": {by: ByReply, comes: func(c *Client, w *wire) {
+			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
+			try, err := c.ask(background, &Semaphore{client: c, name: "a", quota: quota{limit: 5}}, 1, false, time.Now())
+			assert.NoError(w.t, err)
+			w.carries(fmt.Sprintf("acquire a: %d", try.seq)).answers(1, -1, 0, 1, int64(stateRefused), 0, 1, 50, 60)
+		}},
+		"refresh": {by: ByRefresh, comes: func(_ *Client, w *wire) {
+			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
+			time.Sleep(time.Second + time.Millisecond)
+			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
+		}},
+		"refresh, after a forgery": {by: ByRefresh, comes: func(c *Client, w *wire) {
+			f := w.carries("acquire a: 1")
+			c.woken("a", 1, []grant{{1, 666, 667}})
+			f.answers(1, -1, 0, 1, waits, 50)
+			time.Sleep(time.Second + time.Millisecond)
+			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+				told := overhear(c)
+				done := acquires(t.Context(), c, heard.options)
+				heard.comes(c, w)
+				require.NoError(t, (<-done).err)
+				all := told()
+				assert.Equal(t, "Granted "+string(heard.by), all[len(all)-1])
+				assert.Equal(t, heard.by != AtOnce, all[0] == "WaitStarted", all)
+			})
+		})
+	}
+}
+
+func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
+	t.Parallel()
+	type ending func(t *testing.T, a *ticket, w *wire)
+	refreshed := func(state state, more ...int64) ending {
+		return func(_ *testing.T, _ *ticket, w *wire) {
+			time.Sleep(time.Second + time.Millisecond)
+			w.carries("refresh a: 1").answers(append([]int64{1, -1, 0, 1, int64(state), 10}, more...)...)
+		}
+	}
+	for name, end := range map[string]struct {
+		how  []ending
+		told string
+	}{
+		"the clock, for its user first": {[]ending{
+			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrLost) },
+			refreshed(stateHeld),
+		}, "Lost fairsem: permit lost: it was not renewed in time"},
+		"the clock, for its user, who gives it back": {[]ending{
+			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrLost) },
+			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
+		}, "Lost fairsem: permit lost: it was not renewed in time"},
+		"a renewal that finds nothing": {[]ending{
+			refreshed(stateGone),
+		}, "Lost fairsem: permit lost: " + errMissing.Error()},
+		"a renewal that finds nothing, while its user gives it back": {[]ending{
+			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrReleased) },
+			refreshed(stateGone),
+			func(_ *testing.T, _ *ticket, w *wire) {
+				w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+			},
+			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
+		}, "Lost fairsem: permit lost: " + errMissing.Error()},
+		"the clock, while its user gives it back": {[]ending{
+			func(t *testing.T, a *ticket, w *wire) {
+				time.Sleep(time.Second + time.Millisecond)
+				f := w.carries("refresh a: 1")
+				a.permit.end(ErrReleased) // the first half of Release
+				time.Sleep(1700 * time.Millisecond)
+				f.breaks()
+				for f := w.next(); f != nil; f = w.next() {
+					f.grantAll(0)
+				}
+				assert.NoError(t, a.permit.Release(background))
+			},
+		}, "Released"},
+		"a renewal that comes back after the release began": {[]ending{
+			func(_ *testing.T, a *ticket, w *wire) {
+				time.Sleep(time.Second + time.Millisecond)
+				f := w.carries("refresh a: 1")
+				a.permit.end(ErrReleased)
+				a.view.leave(a)
+				f.answers(1, -1, 0, 1, int64(stateGone), 0)
+			},
+			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
+		}, "Lost fairsem: permit lost: " + errMissing.Error()},
+		"a renewal that finds it in line": {[]ending{
+			refreshed(stateWaiting),
+		}, "Lost fairsem: permit lost: " + errForged.Error()},
+		"silence": {[]ending{
+			func(_ *testing.T, _ *ticket, w *wire) {
+				time.Sleep(2700 * time.Millisecond)
+				for f := w.next(); f != nil; f = w.next() {
+					f.breaks()
+				}
+			},
+		}, "Lost fairsem: permit lost: no answer in time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+				told := overhear(c)
+				done := acquires(t.Context(), c, CallOptions{})
+				w.carries("acquire a: 1").grantAll(10)
+				a := (<-done).permit.ticket
+				for _, step := range end.how {
+					step(t, a, w)
+				}
+				synctest.Wait()
+				for f := w.next(); f != nil; f = w.next() { // whatever there is to be given back
+					f.grantAll(0)
+				}
+				time.Sleep(4 * time.Second)
+				var about []string
+				for _, text := range told() {
+					if !strings.HasPrefix(text, "CallFailed") {
+						about = append(about, text)
+					}
+				}
+				assert.Equal(t, []string{"Granted at once", end.told}, about)
+			})
+		})
+	}
+}
+
+// Whoever looks whether a subscription is dead may do so while Close ends it.
+func TestEndOfTheSubscriptionAtCloseIsNotTold(t *testing.T) {
+	t.Parallel()
+	for _, closed := range []bool{false, true} {
+		var all []Event
+		c, err := New(realRedis(t), Options{Observer: func(ev Event) { all = append(all, ev) }})
+		require.NoError(t, err)
+		if closed {
+			c.crew.close()
+		}
+		c.wake.failed(errDeaf)
+		c.wake.failed(errDeaf)
+		c.crew.close()
+		c.events.close()
+		assert.Equal(t, closed, len(all) == 0, all)
+		assert.LessOrEqual(t, len(all), 1)
+	}
+}
+
+// Who is neither observed nor logged at this level pays for nothing.
+func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
+	info := slog.New(slog.NewTextHandler(io.Discard, nil))
+	for name, e := range map[string]*events{
+		"nobody to tell": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
+	} {
+		v := &view{client: &Client{events: e}, name: "a"}
+		a := &ticket{view: v, id: "id", weight: 1, values: background, watched: e.wants(background)}
+		a.permit = newPermit(a, time.Now())
+		a.permit.renew(window{sent: time.Now(), ttl: time.Hour})
+		failure := errors.New("failure")
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			if e.begin() {
+				defer e.end()
+			}
+			assert.False(t, e.wants(background))
+			e.waiting(a)
+			a.permit.take()
+			e.notAcquired("a", a, failure)
+			e.lost(a, a.lapse())
+			a.told = false
+			e.over(a, nil)
+		}), name)
+		assert.True(t, a.permit.isTaken())
+	}
+	var nobody *events
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		nobody.callFailed("a", "refresh", io.EOF)
+		nobody.disconnected("channel", "", io.EOF)
+		nobody.reconnected("channel", "", time.Second)
+		nobody.unreturned("a", "release", 1, io.EOF)
+	}))
+	nobody.close()
+}
+
+// A function in a struct keeps all of it from being written as JSON, which configurations are.
+func TestOptionsWithAnObserverCanBeWrittenAsJSON(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(Options{TTL: 3, Observer: func(Event) {}, Logger: slog.Default()})
+	require.NoError(t, err)
+	var back Options
+	require.NoError(t, json.Unmarshal(text, &back))
+	assert.Equal(t, Options{TTL: 3}, back)
+}
+
+// The table in the comment of Event is what records say.
+func TestTableOfEventsIsTrue(t *testing.T) {
+	t.Parallel()
+	want := make(map[string][2]string)
+	for _, ev := range []Event{
+		WaitStarted{}, PlaceLost{}, Granted{}, Allowed{}, NotAcquired{}, Released{}, Lost{}, CallFailed{}, Disconnected{}, Reconnected{}, Unreturned{},
+	} {
+		h := ev.headline()
+		want[fmt.Sprintf("%T", ev)[len("fairsem."):]] = [2]string{h.level.String(), h.message}
+	}
+	failed := Released{Err: io.EOF}.headline()
+	want["  with an Err"] = [2]string{failed.level.String(), failed.message}
+
+	source, err := os.ReadFile("observe.go")
+	require.NoError(t, err)
+	got := make(map[string][2]string)
+	for _, row := range regexp.MustCompile(`(?m)^//\t(\S+|  with an Err) +(Debug|Info|Warn) +(fairsem: .*)$`).FindAllStringSubmatch(string(source), -1) {
+		got[row[1]] = [2]string{map[string]string{"Debug": "DEBUG", "Info": "INFO", "Warn": "WARN"}[row[2]], row[3]}
+	}
+	assert.Equal(t, want, got)
+}
