@@ -151,28 +151,6 @@ func TestACommandInAPipeLeavesTheTerminalToTheOtherUntilItAsks(t *testing.T) {
 	sh.await("ready> ")
 }
 
-func TestAnInteractiveShellRunsUnderAPermit(t *testing.T) {
-	s := newStation(t)
-	sh := s.shell()
-	sh.press("fairsem run n --limit 1 -- bash --norc --noprofile -i\n")
-	s.awaitLine(1, 0)
-	sh.await("ready> ")
-	sh.press("echo here; sleep 100\n")
-	sh.await("here\r\n") // what the shell reads as a line is not yet the job's
-	sh.press("\x1a")
-	sh.await("Stopped")
-	sh.await("ready> ")
-	sh.press("kill -9 %1\n")
-	sh.await("ready> ")
-	sh.press("wait\n")
-	sh.await("ready> ")
-	sh.press("exit 7\n")
-	sh.await("ready> ")
-	sh.press("echo code=$?\n")
-	sh.await("code=7")
-	s.awaitLine(0, 0)
-}
-
 // A job that was stopped for longer than its TTL has no permit, and its command must not go on.
 func TestAJobThatWasStoppedTooLongDoesNotGoOn(t *testing.T) {
 	s := newStation(t)
