@@ -535,9 +535,9 @@ func TestWeightedCallForMoreThanTheLimitIsServedWhenTheLimitHasGrown(t *testing.
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 2, 3*time.Second
 		sem := w.weighted()
+		require.NoError(t, sem.Acquire(t.Context(), 1)) // first: a declaration on its way may come after the larger one
 		got := make(chan error, 1)
 		go func() { got <- sem.Acquire(t.Context(), 4) }() // ends when it is served
-		require.NoError(t, sem.Acquire(t.Context(), 1))
 		larger := w.of(w.client(), 5)
 		w.release(w.must(larger.Acquire(t.Context(), 1)))
 		assert.NoError(t, <-got)
