@@ -23,6 +23,9 @@ type Status struct {
 	OldestWait time.Duration // how long the head of the line has waited; 0: there is no line
 	NextExpiry time.Duration // until the next lease ends if nobody renews it; 0: there is none
 	Window     time.Duration // after which a grant of a Limiter lapses; 0: it is none
+	Known      bool          // whether Redis knows the name: it is in use, was within half a minute or so, or is pinned
+	Granted    int64         // permits and calls granted since Redis got to know the name
+	Lapsed     int64         // permits that nobody gave back or renewed in time, since then; none of a Limiter
 }
 
 // Ticket is a permit that is held, or a place in line.

@@ -362,7 +362,7 @@ func decodeReply(raw []int64, n int) (reply, error) {
 
 // decodeStatus converts the reply of status.lua.
 func decodeStatus(name string, raw []int64) (Status, error) {
-	if len(raw) != head+9 {
+	if len(raw) != head+12 {
 		return Status{}, errReply
 	}
 	n := raw[head:]
@@ -375,6 +375,7 @@ func decodeStatus(name string, raw []int64) (Status, error) {
 		s.NextExpiry = time.Duration(n[7]) * time.Millisecond
 	}
 	s.Window = time.Duration(n[8]) * time.Millisecond
+	s.Known, s.Granted, s.Lapsed = n[9] == 1, n[10], n[11]
 	return s, nil
 }
 

@@ -40,7 +40,7 @@ for i = 12, 11 + count do
   elseif waiting == 0 and now >= quiet and holders + extra + mine <= limit then
     last = last < micros and micros or last + 1
     state, number = HELD, last
-    holders, extra = holders + 1, extra + mine - 1
+    holders, extra, permits = holders + 1, extra + mine - 1, permits + 1
     granted[grantees + 1], granted[grantees + 2] = text(last), id
     grantees = grantees + 2
   elseif not wait then

@@ -2,6 +2,7 @@
 local lapsed = redis.call("ZCOUNT", timeout, "-inf", text(now))
 local stored = weights > 0 and tonumber(redis.call("HGET", weight, "extra")) or 0
 local extra = holders > 0 and stored or 0 -- nobody holds, so nothing can be held
+local permits, overdue = 0, 0             -- how many this call grants, and how many it finds lapsed
 
 local function store_extra()
   stored = extra
@@ -57,12 +58,15 @@ end
 
 -- reap removes ids whose deadline has passed: of a rate, of which many lapse in silence, more at once.
 local function reap()
+  local before, left = holders, true
   for _ = 1, window > 0 and 20 or 1 do
     local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)
     if #ids > 0 then drop(ids) end
-    if #ids < BOUND then return end
+    left = #ids == BOUND
+    if not left then break end
   end
-  reply[3] = 1
+  if left then reply[3] = 1 end
+  if window == 0 then overdue = before - holders end -- a grant of a rate is meant to lapse
 end
 
 local grants, messages = {}, {} -- who was promoted: the caller's, and by client the others'
@@ -126,6 +130,7 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
     if #fitting > 0 then
       redis.call("SET", counter, text(last), "PXAT", text(horizon))
       waiting, holders = waiting - redis.call("ZREM", queue, unpack(fitting)), holders + #fitting
+      permits = permits + #fitting
       extra = limit - room - holders
       if window > 0 then
         local due, lapse = {}, text(now + window)

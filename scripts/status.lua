@@ -2,12 +2,13 @@
 --
 -- Results: limit, declared, pinned (1 or 0), units in use, holders, waiters, us since the head of the
 --         line arrived (0: no line), ms until the nearest deadline (-1: none), ms after which a grant
---         of a rate lapses (0: it is none)
+--         of a rate lapses (0: it is none), whether meta is there (1 or 0), permits granted, permits lapsed
 -- First write: PEXPIREAT or ZREM, and none on a name that is not in use.
 if lapsed > 0 then reap() end
 if promote then promote() end
 local head = waiting > 0 and redis.call("ZRANGE", queue, 0, 0, "WITHSCORES")[2]
 local first = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
+local counts = redis.call("HMGET", meta, "granted", "lapsed")
 for _, number in ipairs({
   limit,
   declared,
@@ -18,6 +19,9 @@ for _, number in ipairs({
   head and math.max(0, micros - head) or 0,
   first and math.max(0, first - now) or -1,
   math.max(0, window - 1),
+  known[1] and 1 or 0,
+  (tonumber(counts[1]) or 0) + permits,
+  (tonumber(counts[2]) or 0) + overdue,
 }) do
   size = size + 1
   reply[size] = number
