@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -28,7 +27,7 @@ const (
 )
 
 type runOptions struct {
-	redis     string
+	connection
 	limit     int64
 	weight    int64
 	wait      time.Duration
@@ -92,7 +91,7 @@ was not found, 2 for a wrong command line.`,
 
 func (o *runOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.redis, "redis", "", "`URL` of the server: redis://, rediss:// or unix:// (default $REDIS_URL)")
+	o.connection.flags(f)
 	f.Int64Var(&o.limit, "limit", 0, "units in use at once, everywhere together (required)")
 	f.Int64VarP(&o.weight, "weight", "w", 1, "units to hold")
 	f.DurationVar(&o.wait, "wait", 0, "how long to wait in line at most; 0: for ever")
@@ -121,10 +120,8 @@ func (o *runOptions) complete(cmd *cobra.Command) error {
 	if err := o.check(f.Changed("limit")); err != nil {
 		return err
 	}
-	if o.redis == "" && os.Getenv("REDIS_URL") == "" {
-		return usage("no server is named: give --redis URL or set REDIS_URL")
-	}
-	return nil
+	_, err := o.server()
+	return err
 }
 
 // take takes the name and the command. dash is how many arguments are before "--", -1 without one.
@@ -211,13 +208,13 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.path, err = lookUp(r.command[0]); err != nil {
 		return err
 	}
-	opts, err := parseURL(cmp.Or(r.redis, os.Getenv("REDIS_URL")), r.source())
+	there, err := r.server()
 	if err != nil {
 		return err
 	}
-	rdb := redis.NewClient(opts)
+	rdb := there.Client()
 	defer func() { _ = rdb.Close() }() // the process ends
-	client, err := fairsem.New(rdb, fairsem.Options{TTL: r.ttl, Label: r.labelled()})
+	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.prefix, TTL: r.ttl, Label: r.labelled()})
 	if err != nil {
 		return asUsage(err)
 	}
@@ -226,7 +223,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return asUsage(err)
 	}
 	r.sem = r.sem.With(fairsem.CallOptions{HeadStart: r.headStart, MaxQueue: r.maxQueue})
-	if err := r.untilSignal(ctx, func(ctx context.Context) error { return reach(ctx, *opts, "") }); err != nil {
+	if err := r.untilSignal(ctx, there.Reach); err != nil {
 		return err
 	}
 	if err := r.acquire(ctx); err != nil {
@@ -236,14 +233,6 @@ func (r *runner) run(ctx context.Context) (err error) {
 	err = r.hold()
 	r.release(ctx)
 	return err
-}
-
-// source is where the URL of the server comes from.
-func (r *runner) source() string {
-	if r.redis != "" {
-		return "--redis"
-	}
-	return "REDIS_URL"
 }
 
 // untilSignal runs f and ends its context with the first signal, which is then the error.

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -12,7 +10,7 @@ import (
 
 // server is the Redis that the demo runs on.
 type server struct {
-	client   *redis.Client
+	client   redis.UniversalClient
 	url      string // for the workers; it may hold a password and is never shown
 	address  string // for people
 	embedded *miniredis.Miniredis
@@ -23,22 +21,14 @@ func openServer(ctx context.Context, rawURL string) (*server, error) {
 	if rawURL == "" {
 		return startEmbedded()
 	}
-	opts, err := parseURL(rawURL, "--redis")
+	there, err := parseURL(rawURL, "--redis")
 	if err != nil {
 		return nil, err
 	}
-	if err := reach(ctx, *opts, ", or leave out --redis to use the embedded server"); err != nil {
-		return nil, err
+	if err := there.Reach(ctx); err != nil {
+		return nil, fmt.Errorf("%w, or leave out --redis to use the embedded server", err)
 	}
-	return &server{client: redis.NewClient(opts), url: rawURL, address: "Redis at " + opts.Addr}, nil
-}
-
-// reach makes sure that a server answers. hint is what else one can do if none does.
-func reach(ctx context.Context, opts redis.Options, hint string) error {
-	if err := probe(ctx, opts); err != nil {
-		return fmt.Errorf("no Redis at %s: %w; check address, user and password%s", opts.Addr, err, hint)
-	}
-	return nil
+	return &server{client: there.Client(), url: rawURL, address: "Redis at " + there.String()}, nil
 }
 
 func startEmbedded() (*server, error) {
@@ -56,37 +46,5 @@ func (s *server) close() {
 	_ = s.client.Close() // nothing is in flight any more
 	if s.embedded != nil {
 		s.embedded.Close()
-	}
-}
-
-// parseURL takes a URL from source, which is a flag or a variable. It repeats
-// nothing of the URL and of what parsers say about it: a password with a special character ends up in
-// any part, and in their messages.
-func parseURL(rawURL, source string) (*redis.Options, error) {
-	u, err := url.Parse(rawURL)
-	if err == nil && u.Fragment == "" {
-		if opts, err := redis.ParseURL(rawURL); err == nil {
-			return opts, nil
-		}
-	}
-	return nil, usage("%s is no address of a Redis server, such as redis://user:password@host:6379/0, rediss://host or unix:///path; write special characters of a password as %%XX", source)
-}
-
-// probeTimeout bounds each step of the first contact.
-const probeTimeout = 3 * time.Second
-
-// probe asks the server for a sign of life, once, so that a wrong address is told at once.
-func probe(ctx context.Context, opts redis.Options) error {
-	opts.MaxRetries, opts.DialerRetries = -1, 1
-	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = probeTimeout, probeTimeout, probeTimeout
-	client := redis.NewClient(&opts)
-	defer func() { _ = client.Close() }() // it has told what it could
-	answer := make(chan error, 1)
-	go func() { answer <- client.Ping(ctx).Err() }() // ends with the time-outs; waited for below unless ctx ends
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

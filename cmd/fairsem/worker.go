@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem"
@@ -57,11 +56,11 @@ func serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return fmt.Errorf("orders of the demo: %w; demo-worker is not meant to be run by hand", err)
 	}
-	opts, err := parseURL(o.URL, "the URL")
+	there, err := parseURL(o.URL, "the URL")
 	if err != nil {
 		return err
 	}
-	rdb := redis.NewClient(opts)
+	rdb := there.Client()
 	defer func() { _ = rdb.Close() }() // nothing is in flight any more
 	client, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL, Label: o.Label})
 	if err != nil {

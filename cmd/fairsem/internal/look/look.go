@@ -1,0 +1,144 @@
+// Package look asks Redis what the semaphores look like, all of them or one: what the commands for
+// operators show. It declares no limit and leaves nothing behind.
+package look
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairsem/fairsem"
+)
+
+// atOnce is how many names are asked about at the same time; the client sends them together.
+const atOnce = 64
+
+// Handle is for a name whose limit nobody here knows. The 1 is never declared.
+func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
+	return client.Semaphore(name, 1)
+}
+
+// All returns what every name looks like that Redis knows, by name. The moments differ slightly.
+func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) {
+	names, err := Collect(client.List(ctx))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	all := make([]fairsem.Status, len(names))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, name := range names {
+		group.Go(func() (err error) {
+			all[i], err = One(ctx, client, name)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }), nil // gone meanwhile
+}
+
+// One returns what the name looks like. Status.Known says whether Redis knows it.
+func One(ctx context.Context, client *fairsem.Client, name string) (fairsem.Status, error) {
+	sem, err := Handle(client, name)
+	if err != nil {
+		return fairsem.Status{}, err
+	}
+	return sem.Status(ctx)
+}
+
+// Detail is a name with who holds and who waits.
+type Detail struct {
+	fairsem.Status
+	Holders, Waiters         []fairsem.Ticket // in the order of their tokens and of the line
+	MoreHolders, MoreWaiters int64            // of which there are that many more than were asked for
+	At                       time.Time        // by the clock of this machine, when it was asked
+}
+
+// Deep looks at one name, with at most so many holders and waiters each. Its parts are of slightly different
+// moments: the line comes first, so that who is let in meanwhile is seen twice, not never, and counts as a
+// holder.
+func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
+	sem, err := Handle(client, name)
+	if err != nil {
+		return d, err
+	}
+	d.At = time.Now()
+	if d.Waiters, err = Collect(first(sem.Waiters(ctx), most)); err != nil {
+		return d, err
+	}
+	if d.Holders, err = Collect(first(sem.Holders(ctx), most)); err != nil {
+		return d, err
+	}
+	if d.Status, err = sem.Status(ctx); err != nil {
+		return d, err
+	}
+	held := make(map[string]bool, len(d.Holders))
+	for _, h := range d.Holders {
+		held[h.ID] = true
+	}
+	d.Waiters = slices.DeleteFunc(d.Waiters, func(w fairsem.Ticket) bool { return held[w.ID] })
+	if len(d.Holders) >= most {
+		d.MoreHolders = max(0, d.Status.Holders-int64(len(d.Holders)))
+	}
+	if len(d.Waiters) >= most {
+		d.MoreWaiters = max(0, d.Status.Waiting-int64(len(d.Waiters)))
+	}
+	return d, nil
+}
+
+// first ends seq after n values. Errors come through.
+func first[T any](seq iter.Seq2[T, error], n int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		left := n
+		for v, err := range seq {
+			if !yield(v, err) || err != nil {
+				return
+			}
+			if left--; left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Collect returns all values, or the error.
+func Collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
+	for v, err := range seq {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// Rates tells how fast names grant, from what they look like at different moments. The zero value is ready.
+type Rates struct {
+	at      time.Time
+	granted map[string]int64
+}
+
+// Add takes a look at all names at a moment, and returns the grants a second of each since the look before;
+// none for a name that was not in that.
+func (r *Rates) Add(at time.Time, all []fairsem.Status) map[string]float64 {
+	passed := at.Sub(r.at).Seconds()
+	granted, rates := make(map[string]int64, len(all)), make(map[string]float64, len(all))
+	for _, s := range all {
+		granted[s.Name] = s.Granted
+		before, ok := r.granted[s.Name]
+		if s.Granted < before { // Redis forgot the name, and counts from the start
+			before = 0
+		}
+		if ok && passed > 0 {
+			rates[s.Name] = float64(s.Granted-before) / passed
+		}
+	}
+	r.at, r.granted = at, granted
+	return rates
+}

@@ -1,0 +1,73 @@
+// Package text makes text for terminals. Names, labels and ids come from whoever can write to the server, so
+// what a terminal would take as an order, or what would reorder a line, is shown as an escape.
+package text
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Clean returns s with everything escaped that is not plainly a visible character or a space: control
+// characters, bytes that are no UTF-8, and what changes the direction of text or has no width.
+func Clean(s string) string {
+	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && size == 1 || hidden(r) {
+			quoted := strconv.QuoteToASCII(s[:size])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(s[:size])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
+
+func hidden(r rune) bool { return !unicode.IsPrint(r) }
+
+// Fit returns s, cleaned, in exactly so many columns: cut, or filled with spaces.
+func Fit(s string, width int) string {
+	s = ansi.Truncate(Clean(s), width, "…")
+	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+}
+
+// Bar draws used of limit in so many columns. Whatever is used shows, and only what is full looks full.
+func Bar(used, limit int64, width int) string {
+	filled := 0
+	switch {
+	case limit <= 0 && used > 0, used >= limit && limit > 0:
+		filled = width
+	case limit > 0 && used > 0:
+		filled = min(max(1, int(float64(used)/float64(limit)*float64(width))), width-1)
+	}
+	return strings.Repeat("█", filled) + strings.Repeat("░", width-filled)
+}
+
+// Ago is a length of time as people read it, in at most seven columns: 0.4s, 12s, 3m05s, 2h10m, 4d3h.
+func Ago(d time.Duration) string {
+	seconds := int64(d / time.Second)
+	two := func(n int64) string { return strconv.FormatInt(n/10, 10) + strconv.FormatInt(n%10, 10) }
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', 1, 64) + "s"
+	case seconds < 60:
+		return number(seconds) + "s"
+	case seconds < 3600:
+		return number(seconds/60) + "m" + two(seconds%60) + "s"
+	case seconds < 86400:
+		return number(seconds/3600) + "h" + two(seconds/60%60) + "m"
+	}
+	return number(seconds/86400) + "d" + number(seconds/3600%24) + "h"
+}

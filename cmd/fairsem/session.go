@@ -1,0 +1,80 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+)
+
+// connection is where a command finds its semaphores.
+type connection struct {
+	redis  string
+	prefix string
+}
+
+func (c *connection) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.redis, "redis", "", "`URL` of the server: redis, rediss, unix, cluster or sentinel (default $REDIS_URL)")
+	f.StringVar(&c.prefix, "prefix", "fairsem", "what every key begins with")
+}
+
+// server is the one that is named, or an error of usage.
+func (c *connection) server() (*dial.Server, error) {
+	source := "REDIS_URL"
+	if c.redis != "" {
+		source = "--redis"
+	}
+	rawURL := cmp.Or(c.redis, os.Getenv("REDIS_URL"))
+	if rawURL == "" {
+		return nil, usage("no server is named: give --redis URL or set REDIS_URL")
+	}
+	return parseURL(rawURL, source)
+}
+
+// parseURL takes a URL from source, which is a flag or a variable.
+func parseURL(rawURL, source string) (*dial.Server, error) {
+	there, err := dial.Parse(rawURL)
+	if err != nil {
+		return nil, usage("%s is %w", source, err)
+	}
+	return there, nil
+}
+
+// session is a connection to a server that has answered.
+type session struct {
+	server *dial.Server
+	rdb    redis.UniversalClient
+	client *fairsem.Client
+}
+
+// lookTTL bounds how long a command that holds nothing goes on asking a server that does not answer.
+const lookTTL = 5 * time.Second
+
+// open connects for a command that holds nothing.
+func (c *connection) open(ctx context.Context) (*session, error) {
+	there, err := c.server()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{server: there, rdb: there.Client()}
+	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.prefix, TTL: lookTTL})
+	if err == nil {
+		err = there.Reach(ctx)
+	}
+	if err != nil {
+		_ = s.rdb.Close() // nothing was sent
+		return nil, asUsage(err)
+	}
+	return s, nil
+}
+
+func (s *session) close() {
+	shut(s.client)
+	_ = s.rdb.Close() // nothing is in flight any more
+}
