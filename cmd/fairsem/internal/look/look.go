@@ -23,10 +23,16 @@ func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
 
 // All returns what every name looks like that Redis knows, by name. The moments differ slightly.
 func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) {
+	return Some(ctx, client, func(string) bool { return true })
+}
+
+// Some is All for the names that are wanted.
+func Some(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) ([]fairsem.Status, error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
 		return nil, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
 	slices.Sort(names)
 	all := make([]fairsem.Status, len(names))
 	group, ctx := errgroup.WithContext(ctx)
