@@ -54,7 +54,7 @@ server did not answer, 128+n if signal n stopped it.`,
 func (o *lsOptions) complete(cmd *cobra.Command) error {
 	o.list = list.List{Pattern: cmd.Flags().Arg(0), JSON: o.json}
 	if err := o.list.Check(); err != nil {
-		return usage("PATTERN %q has a [ without its ], or nothing behind a \\: write \\[ for the character", o.list.Pattern)
+		return usage("PATTERN %w", err)
 	}
 	return o.check(cmd)
 }
@@ -66,7 +66,7 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 	}
 	defer s.close()
 	o.list.Client = s.client
-	return o.show(cmd, s, o.list.Look)
+	return o.show(cmd, s, o.list.Pattern, o.list.Look)
 }
 
 // atMostOne refuses a second argument. hint says what may have led to it.

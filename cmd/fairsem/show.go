@@ -69,7 +69,7 @@ func (o *showOptions) run(cmd *cobra.Command) error {
 	}
 	defer s.close()
 	o.show.Client, o.show.Redis = s.client, s.rdb
-	return asUsage(o.watching.show(cmd, s, o.show.Look))
+	return o.watching.show(cmd, s, o.show.Name, o.show.Look)
 }
 
 // oneName wants a name and nothing else.

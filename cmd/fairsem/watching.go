@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -46,7 +45,7 @@ func (w *watching) check(cmd *cobra.Command) error {
 }
 
 // show shows what look finds, the way that is wanted.
-func (w *watching) show(cmd *cobra.Command, s *session, look frames.Look) error {
+func (w *watching) show(cmd *cobra.Command, s *session, what string, look frames.Look) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, terminal := frames.Width(out)
 	paper := frames.Paper{Out: &colorprofile.Writer{Forward: out, Profile: profile(out)}, Talk: cmd.ErrOrStderr(), Width: width}
@@ -57,10 +56,10 @@ func (w *watching) show(cmd *cobra.Command, s *session, look frames.Look) error 
 	case w.json || !terminal || profile(out) == colorprofile.NoTTY:
 		err = paper.Repeat(ctx, w.interval, look)
 	default:
-		title := fmt.Sprintf("%s %s · %s · every %v · q quits", cmd.CommandPath(), strings.Join(cmd.Flags().Args(), " "), s.server, w.interval)
+		title := fmt.Sprintf("%s %s · %s · every %v · q quits", cmd.CommandPath(), what, s.server, w.interval)
 		err = inPlace(ctx, out, title, w.interval, look)
 	}
-	return written(err)
+	return ended(ctx, err)
 }
 
 func inPlace(ctx context.Context, out io.Writer, title string, every time.Duration, look frames.Look) error {
@@ -73,10 +72,17 @@ func inPlace(ctx context.Context, out io.Writer, title string, every time.Durati
 	return l.Repeat(ctx, every, look, func() { cancel(signalled{syscall.SIGINT}) })
 }
 
-// written makes a reader that has gone the end of a command, as it is of others.
-func written(err error) error {
-	if errors.Is(err, syscall.EPIPE) {
+// ended gives an error the exit code that it should have: a signal has its own, whatever it broke, and a
+// reader that has gone is the end of a command, as it is of others.
+func ended(ctx context.Context, err error) error {
+	var stop signalled
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(context.Cause(ctx), &stop):
+		return stop
+	case errors.Is(err, syscall.EPIPE):
 		return signalled{syscall.SIGPIPE}
 	}
-	return err
+	return asUsage(err)
 }

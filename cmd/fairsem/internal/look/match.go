@@ -1,19 +1,20 @@
 package look
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
 	"github.com/google/uuid"
 )
 
-// Glob returns what a pattern of *, ? and [a-z] matches, a slash being a character like any other, or
-// path.ErrBadPattern.
-func Glob(pattern string) (func(string) bool, error) {
+// Glob returns what a pattern of *, ? and [a-z] matches, a slash being a character like any other, or says
+// what is wrong with it.
+func Glob(given string) (func(string) bool, error) {
 	plain := strings.NewReplacer("/", "\x00") // which no argument has
-	pattern = plain.Replace(pattern)
+	pattern := plain.Replace(given)
 	if _, err := path.Match(pattern, ""); err != nil {
-		return nil, err
+		return nil, fmt.Errorf(`%q is no pattern: a [ lacks its ], or a \ what it is before; \[ is the character`, given)
 	}
 	return func(s string) bool {
 		ok, _ := path.Match(pattern, plain.Replace(s)) // the pattern is a good one
@@ -33,9 +34,6 @@ func ShortID(id string) string {
 	}
 	return client[:shortClient] + ":" + seq
 }
-
-// IsID says whether arg stands for the id: in full, or short.
-func IsID(arg, id string) bool { return arg == id || arg == ShortID(id) }
 
 func splitID(id string) (client, seq string, ok bool) {
 	client, seq, ok = strings.Cut(id, ":")

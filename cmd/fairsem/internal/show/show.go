@@ -107,7 +107,7 @@ func (d detail) text(width int) string {
 	}
 	if len(d.Waiters) > 0 {
 		line()
-		b.WriteString(Waiters(d.Waiters, d.now, width))
+		b.WriteString(Waiters(d.Waiters, upTo(len(d.Waiters)), d.now, width))
 		more(line, d.MoreWaiters, "waiter")
 	}
 	return b.String()
@@ -167,15 +167,24 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 	return withIDs(columns, rows, holders, width)
 }
 
-// Waiters is like Holders.
-func Waiters(waiters []fairsem.Ticket, now time.Time, width int) string {
+// Waiters is like Holders. They have those places in line.
+func Waiters(waiters []fairsem.Ticket, places []int, now time.Time, width int) string {
 	columns := []grid.Column{{Head: "PLACE", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
 		{Head: "EXPIRES", Right: true}, {Head: "ID", Cut: true}}
 	rows := make([][]string, len(waiters))
 	for i, t := range waiters {
-		rows[i] = []string{strconv.Itoa(i + 1), label(t), count(t.Weight), text.Ago(look.Since(now, t)), text.Ago(t.ExpiresIn), text.Clean(t.ID)}
+		rows[i] = []string{strconv.Itoa(places[i]), label(t), count(t.Weight), text.Ago(look.Since(now, t)), text.Ago(t.ExpiresIn), text.Clean(t.ID)}
 	}
 	return withIDs(columns, rows, waiters, width)
+}
+
+// upTo returns 1 to n.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i + 1
+	}
+	return all
 }
 
 // withIDs lays out rows whose last column is the id.
