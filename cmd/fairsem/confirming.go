@@ -36,7 +36,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	if !c.yes && (!terminal || !term.IsTerminal(int(os.Stdin.Fd()))) {
 		return usage("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
 	}
-	s, err := c.open(ctx)
+	s, err := c.open(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ declared, pinned, paused, used, holders, waiting, oldest_wait_ms, next_expiry_ms
 window_ms (of a rate), granted and lapsed; name_base64 too if the name is no UTF-8.
 
 Exit code: 0, also if nothing is in use; 2 for a wrong command line, 125 if the
-server did not answer, 128+n if signal n stopped it.`,
+server did not answer or some name could not be read (the others are shown), 128+n
+if signal n stopped it.`,
 		Example: `  fairsem ls
   fairsem ls 'deploy-*' --watch
   fairsem ls | awk '$4 > 100 { print $1 }'           # who has a long line

@@ -63,7 +63,7 @@ func (o *showOptions) complete(cmd *cobra.Command) error {
 }
 
 func (o *showOptions) run(cmd *cobra.Command) error {
-	s, err := o.open(cmd.Context())
+	s, err := o.open(cmd.Context(), o.show.Name)
 	if err != nil {
 		return err
 	}

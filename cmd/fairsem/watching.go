@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,7 +57,7 @@ func (w *watching) show(cmd *cobra.Command, s *session, what string, look frames
 	case w.json || !terminal || profile(out) == colorprofile.NoTTY:
 		err = paper.Repeat(ctx, w.interval, look)
 	default:
-		title := fmt.Sprintf("%s %s · %s · every %v · q quits", cmd.CommandPath(), what, s.server, w.interval)
+		title := fmt.Sprintf("%s · %s · every %v · q quits", strings.TrimSpace(cmd.CommandPath()+" "+what), s.server, w.interval)
 		err = inPlace(ctx, out, title, w.interval, look)
 	}
 	return ended(ctx, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
@@ -58,6 +59,9 @@ func (d Desk) known(ctx context.Context) (fairsem.Status, *fairsem.Semaphore, er
 
 // confirm says what is about to be done, and asks.
 func (d Desk) confirm(ctx context.Context, what string) error {
+	if d.Width > 0 {
+		what = ansi.Wordwrap(what, d.Width, "")
+	}
 	_, _ = io.WriteString(d.Talk, what+"\n") // there is nobody else to tell
 	if d.Ask == nil {
 		return nil

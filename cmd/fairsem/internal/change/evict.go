@@ -172,16 +172,16 @@ const shown = 20
 
 func (c choice) announce(d Desk, s fairsem.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "This evicts %s from %q:\n", crowd(len(c.holders), len(c.waiters)), d.Name)
+	fmt.Fprintf(&b, "This evicts %s from %q:\n\n", crowd(len(c.holders), len(c.waiters)), d.Name)
 	if len(c.holders) > 0 {
-		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width))
+		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
 	}
 	if len(c.waiters) > 0 {
 		most := min(shown, len(c.waiters))
-		b.WriteString(show.Waiters(c.waiters[:most], c.places[:most], c.now, d.Width))
+		b.WriteString(show.Waiters(c.waiters[:most], c.places[:most], c.now, d.Width) + "\n")
 	}
 	if hidden := max(0, len(c.holders)-shown) + max(0, len(c.waiters)-shown); hidden > 0 {
-		fmt.Fprintf(&b, "… and %d more\n", hidden)
+		fmt.Fprintf(&b, "… and %d more\n\n", hidden)
 	}
 	fmt.Fprintf(&b, "Now: %s.", state(s))
 	if len(c.holders) > 0 {

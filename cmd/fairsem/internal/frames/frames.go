@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Frame is what one look found.
@@ -16,6 +18,15 @@ type Frame struct {
 	// too many it may leave to the screen to cut.
 	Text func(width, height int) string
 	Note string // what else people should know; "": nothing
+	Err  error  // what kept the look from finding all
+}
+
+// words are for people beside the text.
+func (f Frame) words() string {
+	if f.Err != nil {
+		return text.Clean(f.Err.Error())
+	}
+	return f.Note
 }
 
 // Look takes a look.
@@ -42,30 +53,37 @@ type Paper struct {
 	Width     int       // of the lines; 0: any
 }
 
-// Once shows one frame.
+// Once shows one frame. It returns what the look could not find, too.
 func (p Paper) Once(ctx context.Context, look Look) error {
 	f, err := look(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = p.show(f, "")
-	return err
+	p.tell(f.Note)
+	if err := p.write(f); err != nil {
+		return err
+	}
+	return f.Err
 }
 
-// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or something goes wrong. A
-// note is told when it is another than before.
+// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or something goes wrong. What
+// there is to say is told when it is another than before.
 func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for told := ""; ; {
 		f, err := look(ctx)
-		if err == nil {
-			told, err = p.show(f, told)
-		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
+			return err
+		}
+		if words := f.words(); words != told {
+			p.tell(words)
+			told = words
+		}
+		if err := p.write(f); err != nil {
 			return err
 		}
 		select {
@@ -75,11 +93,13 @@ func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error
 	}
 }
 
-// show returns the note, which need not be told again.
-func (p Paper) show(f Frame, told string) (string, error) {
-	if f.Note != "" && f.Note != told {
-		_, _ = io.WriteString(p.Talk, f.Note+"\n") // there is nobody else to tell
-	}
+func (p Paper) write(f Frame) error {
 	_, err := io.WriteString(p.Out, f.Text(p.Width, 0))
-	return f.Note, err
+	return err
+}
+
+func (p Paper) tell(words string) {
+	if words != "" {
+		_, _ = io.WriteString(p.Talk, words+"\n") // there is nobody else to tell
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Live is a terminal on which each frame takes the place of the one before.
@@ -115,11 +117,10 @@ func (m model) View() tea.View {
 		lines = append(lines[:room-1], faint.Render("…"))
 	}
 	lines = append([]string{faint.Render(m.title), ""}, lines...)
-	switch {
-	case m.trouble.error != nil:
-		lines = append(lines, "", bad.Render(m.trouble.Error()))
-	case m.frame.Note != "":
-		lines = append(lines, "", m.frame.Note)
+	if m.trouble.error != nil {
+		lines = append(lines, "", bad.Render(text.Clean(m.trouble.Error())))
+	} else if words := m.frame.words(); words != "" {
+		lines = append(lines, "", words)
 	}
 	for i, line := range lines {
 		lines[i] = ansi.Truncate(line, m.width, "…")

@@ -4,6 +4,7 @@ package list
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,19 +39,27 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 		return frames.Frame{}, err
 	}
 	at := time.Now()
-	all, err := look.Some(ctx, l.Client, wanted)
+	all, unreadable, err := look.Some(ctx, l.Client, wanted)
 	if err != nil {
 		return frames.Frame{}, err
 	}
-	f := frames.Frame{Text: func(width, height int) string { return l.text(all, at, width, height) }}
+	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, at, width, height) }}
 	switch {
-	case len(all) > 0:
+	case len(all)+len(unreadable) > 0:
 	case l.Pattern != "":
 		f.Note = fmt.Sprintf("No name in use matches %q.", l.Pattern)
 	default:
 		f.Note = "Nothing is in use: `fairsem demo` shows how it would look."
 	}
 	return f, nil
+}
+
+// together is one line whatever their number.
+func together(all []error) error {
+	if len(all) > 1 {
+		return fmt.Errorf("%w; %d other names cannot be read either", all[0], len(all)-1)
+	}
+	return errors.Join(all...)
 }
 
 func (l List) text(all []fairsem.Status, at time.Time, width, height int) string {

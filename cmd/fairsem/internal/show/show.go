@@ -103,19 +103,19 @@ func (d detail) text(width int) string {
 	if len(d.Holders) > 0 {
 		line()
 		b.WriteString(Holders(d.Holders, d.now, width))
-		more(line, d.MoreHolders, "holder")
+		more(line, d.MoreHolders)
 	}
 	if len(d.Waiters) > 0 {
 		line()
 		b.WriteString(Waiters(d.Waiters, upTo(len(d.Waiters)), d.now, width))
-		more(line, d.MoreWaiters, "waiter")
+		more(line, d.MoreWaiters)
 	}
 	return b.String()
 }
 
-func more(line func(...string), n int64, what string) {
+func more(line func(...string), n int64) {
 	if n > 0 {
-		line(faint.Render(fmt.Sprintf("… and %s more: --rows shows them", Count(n, what))))
+		line(faint.Render(fmt.Sprintf("… and %d more: --rows shows them", n)))
 	}
 }
 
