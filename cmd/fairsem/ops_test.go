@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,24 +23,25 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// office is a server, who uses it, and the commands of operators on it.
+// office is a part of a server, who uses it, and the commands of operators on it.
 type office struct {
-	t   *testing.T
-	url string
-	rdb redis.UniversalClient
+	t      *testing.T
+	prefix string
+	url    string
+	rdb    redis.UniversalClient
 }
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	t.Parallel()
-	server := redistest.NewServer(t)
-	return &office{t, "redis://" + server.Addr(), server.Client()}
+	server := redistest.SharedServer(t)
+	return &office{t, uuid.NewString(), "redis://" + server.Addr(), server.Client()}
 }
 
 // client is a process with that label.
 func (o *office) client(label string) *fairsem.Client {
 	o.t.Helper()
-	c, err := fairsem.New(o.rdb, fairsem.Options{Label: label})
+	c, err := fairsem.New(o.rdb, fairsem.Options{Prefix: o.prefix, Label: label})
 	require.NoError(o.t, err)
 	o.t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -80,10 +82,18 @@ func (o *office) status(name string) fairsem.Status {
 }
 
 func (o *office) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(o.t.Context(), "fairsem", args...)
-	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url)
+	return o.program("fairsem", append(args, "--prefix", o.prefix)...)
+}
+
+// program is one that finds the server, and the prefix as $PREFIX.
+func (o *office) program(name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(o.t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "PREFIX="+o.prefix)
 	return cmd
 }
+
+// key is one of a name.
+func (o *office) key(name, kind string) string { return o.prefix + ":{" + name + "}:" + kind }
 
 // does runs a command, wants an exit code, and returns what it wrote.
 func (o *office) does(code int, args ...string) (stdout, stderr string) {
@@ -176,28 +186,24 @@ func TestLsTellsWhatIsSpecialOfAName(t *testing.T) {
 }
 
 func TestAnotherPrefixIsAnotherWorld(t *testing.T) {
-	o := newOffice(t)
-	c, err := fairsem.New(o.rdb, fairsem.Options{Prefix: "app", Label: "h"})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	sem, err := c.Semaphore("n", 2)
-	require.NoError(t, err)
-	_, err = sem.Acquire(t.Context(), 1)
-	require.NoError(t, err)
+	o, other := newOffice(t), &office{}
+	*other = *o
+	other.prefix += "x"
+	other.hold("h", "n", 1, 1)
 	o.does(1, "show", "n")
-	out, _ := o.does(0, "ls", "--prefix", "app")
-	assert.Contains(t, out, "n ")
-	out, _ = o.does(0, "show", "n", "--prefix", "app")
-	assert.Regexp(t, `(?m)^h +1 +0\.\ds `, out)
-	o.does(0, "evict", "n", "--all", "--yes", "--prefix", "app")
+	out, _ := o.does(0, "ls")
+	assert.Empty(t, out)
+	o.does(1, "evict", "n", "--all", "--yes")
+	other.does(0, "show", "n")
+	other.does(0, "evict", "n", "--all", "--yes")
 }
 
 func TestANameThatCannotBeReadKeepsNobodyFromTheOthers(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "good", 1, 1)
 	for _, name := range []string{"bad\x1b[2J", "worse"} {
-		require.NoError(t, o.rdb.HSet(t.Context(), "fairsem:{"+name+"}:meta", "layout", 1).Err())
-		require.NoError(t, o.rdb.Set(t.Context(), "fairsem:{"+name+"}:owner", "x", 0).Err())
+		require.NoError(t, o.rdb.HSet(t.Context(), o.key(name, "meta"), "layout", 1).Err())
+		require.NoError(t, o.rdb.Set(t.Context(), o.key(name, "owner"), "x", 0).Err())
 	}
 	out, talk := o.does(125, "ls")
 	assert.Contains(t, out, "good")
@@ -292,7 +298,7 @@ func TestHowLongSomebodyHasHeldIsToldByTheClockOfTheServer(t *testing.T) {
 			m := miniredis.RunT(t)
 			now := time.Now().Add(apart)
 			m.SetTime(now)
-			o := &office{t, "redis://" + m.Addr(), redis.NewClient(&redis.Options{Addr: m.Addr()})}
+			o := &office{t, "p", "redis://" + m.Addr(), redis.NewClient(&redis.Options{Addr: m.Addr()})}
 			t.Cleanup(func() { _ = o.rdb.Close() })
 			o.hold("h", "n", 1, 1)
 			o.wait("w", "n", 1, 1)
@@ -414,13 +420,13 @@ func TestOperatorsWorkOnAClusterAndUnderSentinel(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.NewCluster(t)
-		operate(&office{t, "cluster://" + c.Masters()[0].Addr(), c.Client()})
+		operate(&office{t, "p", "cluster://" + c.Masters()[0].Addr(), c.Client()})
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.NewSentinel(t)
 		addrs := s.Addrs()
-		operate(&office{t, "sentinel://" + addrs[0] + "?master_name=" + redistest.PrimaryName, s.Client()})
+		operate(&office{t, "p", "sentinel://" + addrs[0] + "?master_name=" + redistest.PrimaryName, s.Client()})
 	})
 }
 
@@ -486,8 +492,7 @@ func TestAReaderThatIsGoneEndsTheCommandQuietly(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
 	for _, ignored := range []string{"", "trap '' PIPE; "} {
-		cmd := exec.CommandContext(t.Context(), "bash", "-c", ignored+`fairsem ls --watch --interval 100ms | head -n 2 >/dev/null; exit "${PIPESTATUS[0]}"`)
-		cmd.Env = append(os.Environ(), "REDIS_URL="+o.url)
+		cmd := o.program("bash", "-c", ignored+`fairsem ls --prefix $PREFIX --watch --interval 100ms | head -n 2 >/dev/null; exit "${PIPESTATUS[0]}"`)
 		talk, err := cmd.CombinedOutput()
 		assert.Equal(t, 141, exitCode(err))
 		assert.Empty(t, talk)
@@ -497,8 +502,7 @@ func TestAReaderThatIsGoneEndsTheCommandQuietly(t *testing.T) {
 func TestAFullDiskIsTold(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", "fairsem ls >/dev/full")
-	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url)
+	cmd := o.program("bash", "-c", "fairsem ls --prefix $PREFIX >/dev/full")
 	talk, err := cmd.CombinedOutput()
 	assert.Equal(t, 125, exitCode(err))
 	assert.Contains(t, string(talk), "no space left")

@@ -97,7 +97,7 @@ func (d Desk) choose(ctx context.Context, sem *fairsem.Semaphore, victims Victim
 	if err != nil {
 		return c, err
 	}
-	if c.now, err = look.Clock(ctx, d.Redis, d.Prefix, d.Name); err != nil {
+	if c.now, err = look.ClockOf(ctx, d.Redis, d.Prefix, d.Name); err != nil {
 		return c, err
 	}
 	chosen, err := victims.among(slices.Concat(holders, waiters))

@@ -39,7 +39,7 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 		return frames.Frame{}, err
 	}
 	at := time.Now()
-	all, unreadable, err := look.Some(ctx, l.Client, wanted)
+	all, unreadable, err := look.Matching(ctx, l.Client, wanted)
 	if err != nil {
 		return frames.Frame{}, err
 	}

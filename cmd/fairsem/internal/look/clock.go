@@ -11,9 +11,9 @@ import (
 // clock of its own.
 var clockScript = redis.NewScript(`return redis.call("TIME")`)
 
-// Clock asks the server that has the name for its time. Tickets tell their times by it, so how long ago
+// ClockOf asks the server that has the name for its time. Tickets tell their times by it, so how long ago
 // they are must not depend on the clock of this machine.
-func Clock(ctx context.Context, rdb redis.Scripter, prefix, name string) (time.Time, error) {
+func ClockOf(ctx context.Context, rdb redis.Scripter, prefix, name string) (time.Time, error) {
 	type answer struct {
 		parts []int64
 		err   error

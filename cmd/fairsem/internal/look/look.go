@@ -24,16 +24,16 @@ func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
 
 // All returns what every name looks like that Redis knows, by name. The moments differ slightly.
 func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) {
-	all, unreadable, err := Some(ctx, client, func(string) bool { return true })
+	all, unreadable, err := Matching(ctx, client, func(string) bool { return true })
 	if err == nil && len(unreadable) > 0 {
 		return nil, unreadable[0]
 	}
 	return all, err
 }
 
-// Some is All for the names that are wanted. What is wrong with a name alone, such as a key of the wrong type,
+// Matching is All for the names that are wanted. What is wrong with a name alone, such as a key of the wrong type,
 // is unreadable and keeps nobody from the others.
-func Some(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (all []fairsem.Status, unreadable []error, err error) {
+func Matching(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (all []fairsem.Status, unreadable []error, err error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
 		return nil, nil, err

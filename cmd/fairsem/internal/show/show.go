@@ -46,7 +46,7 @@ func (s Show) Look(ctx context.Context) (f frames.Frame, err error) {
 	if !d.Known {
 		return frames.Frame{Text: func(int, int) string { return "" }, Note: fmt.Sprintf("%q is not in use.", s.Name)}, s.Absent
 	}
-	if d.now, err = look.Clock(ctx, s.Redis, s.Prefix, s.Name); err != nil {
+	if d.now, err = look.ClockOf(ctx, s.Redis, s.Prefix, s.Name); err != nil {
 		return f, err
 	}
 	f.Text = func(width, _ int) string {
