@@ -208,7 +208,7 @@ func TestANameThatCannotBeReadKeepsNobodyFromTheOthers(t *testing.T) {
 	out, talk := o.does(125, "ls")
 	assert.Contains(t, out, "good")
 	assert.Contains(t, talk, "WRONGTYPE")
-	assert.Contains(t, talk, "1 other name")
+	assert.Contains(t, talk, "and 1 more cannot be read")
 	assert.Equal(t, 1, strings.Count(talk, "\n"), talk)
 	requireHarmless(t, talk)
 }
@@ -292,6 +292,7 @@ func TestShowOfANameThatIsNotThereIsANo(t *testing.T) {
 
 // A token is a time of the server. Whose clock is a day away must see the same lengths of time.
 func TestHowLongSomebodyHasHeldIsToldByTheClockOfTheServer(t *testing.T) {
+	t.Parallel()
 	for _, apart := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		t.Run(apart.String(), func(t *testing.T) {
 			t.Parallel()

@@ -78,10 +78,20 @@ func TestNoColourWhereItIsNotWanted(t *testing.T) {
 	}
 }
 
+func TestNoColourIsWatchedEither(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 1, 1)
+	cmd, tty := o.terminal(80, []string{"NO_COLOR=1"}, "ls", "--watch")
+	tty.await("█")
+	tty.press("q")
+	assert.NotRegexp(t, `\x1b\[[0-9;]*3[0-9]m`, tty.finish(cmd, 0))
+}
+
 func TestAChangeAsksAndIsMadeOnlyByYes(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 1)
-	for answer, changed := range map[string]bool{"\n": false, "n\n": false, "yess\n": false, "\x04": false, "y\n": true, " YES \n": true} {
+	const loud = " YES \n"
+	for answer, changed := range map[string]bool{"\n": false, "n\n": false, "yess\n": false, "\x04": false, "y\n": true, loud: true} {
 		o.does(0, "resume", "n", "--yes")
 		cmd, tty := o.terminal(80, nil, "resize", "n", "2")
 		tty.await("Now: limit 3, 1/3 in use, 0 waiting.\r\nGo on? [y/N] ")

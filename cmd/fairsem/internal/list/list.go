@@ -57,7 +57,7 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 // together is one line whatever their number.
 func together(all []error) error {
 	if len(all) > 1 {
-		return fmt.Errorf("%w; %d other names cannot be read either", all[0], len(all)-1)
+		return fmt.Errorf("%w; and %d more cannot be read", all[0], len(all)-1)
 	}
 	return errors.Join(all...)
 }
