@@ -229,6 +229,8 @@ func TestNothingRawOfNamesAndLabelsIsWritten(t *testing.T) {
 			requireHarmless(t, talk)
 		}
 	}
+	out, _ := o.does(0, "ls")
+	assert.Contains(t, out, `\x1b[2J\x1b]0;owned\a<b>\r\n\u202e\u009b31m\xff `)
 	_, talk := o.does(1, "show", "no"+hostile)
 	requireHarmless(t, talk)
 	_, talk = o.does(1, "evict", hostile, hostile, "-y")
