@@ -7,12 +7,19 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // TestMain puts a program fairsem on the PATH of the tests: this test binary, under that name.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"fairsem": main})
+	testscript.Main(sharing{m}, map[string]func(){"fairsem": main})
 }
+
+// sharing stops what the tests have shared.
+type sharing struct{ m *testing.M }
+
+func (s sharing) Run() int { return redistest.Main(s.m) }
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{

@@ -17,18 +17,28 @@ import (
 // screen is a terminal and what was written to it.
 type screen struct {
 	output
-	t    *testing.T
-	keys *os.File
+	t       *testing.T
+	keys    *os.File
+	drained chan struct{} // closed when nobody has the terminal any more, and all that was written is read
 }
 
 // onTerminal starts a command that leads a session with a terminal of its own.
 func onTerminal(t *testing.T, cmd *exec.Cmd) *screen {
 	t.Helper()
-	cmd.Env = append(cmd.Env, "TERM=xterm", "PS1=ready> ")
-	keys, err := pty.Start(cmd)
+	return onTerminalOf(t, cmd, nil)
+}
+
+// onTerminalOf is onTerminal with a terminal of that size, and with more of an environment.
+func onTerminalOf(t *testing.T, cmd *exec.Cmd, size *pty.Winsize, env ...string) *screen {
+	t.Helper()
+	cmd.Env = append(append(cmd.Env, "TERM=xterm", "PS1=ready> "), env...)
+	keys, err := pty.StartWithSize(cmd, size)
 	require.NoError(t, err)
-	s := &screen{t: t, keys: keys}
-	go func() { _, _ = io.Copy(s, keys) }() // ends when nobody has the terminal any more; nobody waits for it
+	s := &screen{t: t, keys: keys, drained: make(chan struct{})}
+	go func() { // ends when nobody has the terminal any more
+		defer close(s.drained)
+		_, _ = io.Copy(s, keys)
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // the others of its session get a hangup
 		_ = keys.Close()

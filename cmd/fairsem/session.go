@@ -56,14 +56,19 @@ type session struct {
 // lookTTL bounds how long a command that holds nothing goes on asking a server that does not answer.
 const lookTTL = 5 * time.Second
 
-// open connects for a command that holds nothing.
-func (c *connection) open(ctx context.Context) (*session, error) {
+// open connects for a command that holds nothing. It refuses names that can never be one.
+func (c *connection) open(ctx context.Context, names ...string) (*session, error) {
 	there, err := c.server()
 	if err != nil {
 		return nil, err
 	}
 	s := &session{server: there, rdb: there.Client()}
 	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.prefix, TTL: lookTTL})
+	for _, name := range names {
+		if err == nil {
+			_, err = s.client.Semaphore(name, 1)
+		}
+	}
 	if err == nil {
 		err = there.Reach(ctx)
 	}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/charmbracelet/colorprofile"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
+)
+
+// confirming is a command that changes something, and asks before.
+type confirming struct {
+	connection
+	yes  bool
+	json bool
+}
+
+func (c *confirming) flags(cmd *cobra.Command) {
+	c.connection.flags(cmd.Flags())
+	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&c.json, "json", false, "write the result as JSON")
+}
+
+// change connects and has do make a change to the name. Before, it refuses to begin what it cannot ask about.
+func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Context, change.Desk) error) error {
+	ctx, talk := cmd.Context(), cmd.ErrOrStderr()
+	width, terminal := frames.Width(talk)
+	if !c.yes && (!terminal || !term.IsTerminal(int(os.Stdin.Fd()))) {
+		return usage("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
+	}
+	s, err := c.open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	desk := change.Desk{
+		Client: s.client, Redis: s.rdb, Prefix: c.prefix, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
+		Talk: &colorprofile.Writer{Forward: talk, Profile: profile(talk)}, Width: width,
+	}
+	if !c.yes {
+		desk.Ask = ask
+	}
+	return ended(ctx, refused(name, do(ctx, desk)))
+}
+
+// ask wants an answer on the terminal. The end of the input is a no.
+func ask(ctx context.Context) (bool, error) {
+	_, _ = fmt.Fprint(os.Stderr, "Go on? [y/N] ") // who does not see it will not say yes
+	answers := make(chan string, 1)
+	go func() { // ends with a line or with the process; waited for below unless ctx ends
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		answers <- line
+	}()
+	select {
+	case line := <-answers:
+		if !strings.HasSuffix(line, "\n") {
+			_, _ = fmt.Fprintln(os.Stderr)
+		}
+		answer := strings.ToLower(strings.TrimSpace(line))
+		return answer == "y" || answer == "yes", nil
+	case <-ctx.Done():
+		_, _ = fmt.Fprintln(os.Stderr) // behind the question
+		return false, context.Cause(ctx)
+	}
+}
+
+// refused gives the exit code to errors that say that it was not to be.
+func refused(name string, err error) error {
+	switch {
+	case errors.Is(err, change.ErrUnknown):
+		return unknown(name)
+	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNobody):
+		return &failure{exitNo, err}
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+// Package change does what operators decide: it says what it is about to do to a name, asks, does it, and
+// tells what came of it.
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+var (
+	// ErrUnknown is of a name that Redis does not know. Nothing was done.
+	ErrUnknown = errors.New("no such name")
+	// ErrDeclined is of a question that was not answered with yes. Nothing was done.
+	ErrDeclined = errors.New("nothing was changed")
+)
+
+// Desk is where changes to one name are made.
+type Desk struct {
+	Client *fairsem.Client
+	Redis  redis.Scripter // of the client
+	Prefix string         // of the client
+	Name   string
+	Talk   io.Writer                           // hears what is about to be done
+	Width  int                                 // of the lines of Talk; 0: any
+	Ask    func(context.Context) (bool, error) // whether to go on; nil: yes
+	JSON   bool                                // the result
+	Out    io.Writer                           // has the result
+}
+
+// result is what --json writes of a limit. An eviction adds to it.
+type result struct {
+	Changed bool           `json:"changed"`
+	Before  look.Semaphore `json:"before"`
+	After   look.Semaphore `json:"after"`
+}
+
+// known returns what the name looks like, and its handle.
+func (d Desk) known(ctx context.Context) (fairsem.Status, *fairsem.Semaphore, error) {
+	sem, err := look.Handle(d.Client, d.Name)
+	if err != nil {
+		return fairsem.Status{}, nil, err
+	}
+	s, err := sem.Status(ctx)
+	if err == nil && !s.Known {
+		err = ErrUnknown
+	}
+	return s, sem, err
+}
+
+// confirm says what is about to be done, and asks.
+func (d Desk) confirm(ctx context.Context, what string) error {
+	if d.Width > 0 {
+		what = ansi.Wordwrap(what, d.Width, "")
+	}
+	_, _ = io.WriteString(d.Talk, what+"\n") // there is nobody else to tell
+	if d.Ask == nil {
+		return nil
+	}
+	yes, err := d.Ask(ctx)
+	if err == nil && !yes {
+		err = ErrDeclined
+	}
+	return err
+}
+
+// tell writes the result.
+func (d Desk) tell(object any, words string) error {
+	line := []byte(words + "\n")
+	if d.JSON {
+		line = text.JSON(object)
+	}
+	_, err := d.Out.Write(line)
+	return err
+}
+
+// state is what a name looks like in a few words.
+func state(s fairsem.Status) string {
+	limit := fmt.Sprintf("limit %d", s.Limit)
+	switch {
+	case look.Paused(s):
+		limit = "paused"
+	case s.Window > 0:
+		limit = "rate " + list.Rate(s.Limit, s.Window)
+	}
+	if s.Pinned && s.Limit > 0 {
+		limit += " (pinned)"
+	}
+	words := fmt.Sprintf("%s, %s in use, %d waiting", limit, list.Used(s), s.Waiting)
+	if s.Waiting > 0 {
+		words += ", the oldest for " + text.Ago(s.OldestWait)
+	}
+	return words
+}

@@ -1,0 +1,252 @@
+package change
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+)
+
+// Victims are those who are to lose what they have: exactly one of the fields is set.
+type Victims struct {
+	IDs   []string // in full or short
+	Label string   // a pattern of labels
+	All   bool
+}
+
+// Check refuses victims that can never be found.
+func (v Victims) Check() error {
+	if slices.Contains(v.IDs, "") {
+		return errors.New("an ID is empty: fairsem show tells them")
+	}
+	if len(v.IDs) > 0 || v.All {
+		return nil
+	}
+	if _, err := look.Glob(v.Label); err != nil || v.Label == "" {
+		return cmp.Or(err, errors.New("--label is empty: give a PATTERN such as 'host-7:*'"))
+	}
+	return nil
+}
+
+// ErrNobody is of victims that are not there. Nothing was done.
+var ErrNobody = errors.New("nobody to evict")
+
+// evicted is what --json writes of an eviction.
+type evicted struct {
+	result
+	Holders []look.Holder `json:"evicted_holders"`
+	Waiters []look.Waiter `json:"evicted_waiters"`
+	Gone    []string      `json:"gone"` // ids that were given back or up before they could be evicted
+}
+
+// Evict takes permits and places in line away.
+func (d Desk) Evict(ctx context.Context, victims Victims) error {
+	before, sem, err := d.known(ctx)
+	if err != nil {
+		return err
+	}
+	at := time.Now()
+	c, err := d.choose(ctx, sem, victims)
+	if err != nil {
+		return err
+	}
+	if err := d.confirm(ctx, c.announce(d, before)); err != nil {
+		return err
+	}
+	gone, err := c.evict(ctx, sem)
+	if err != nil {
+		return fmt.Errorf("maybe not all were evicted: %w", err)
+	}
+	after, err := sem.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("they were evicted, but what came of it is not known: %w", err)
+	}
+	o := c.object(gone)
+	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(at, before), look.NewSemaphore(time.Now(), after)}
+	words := fmt.Sprintf("%q: evicted %s", d.Name, crowd(len(o.Holders), len(o.Waiters)))
+	if len(gone) > 0 {
+		words += fmt.Sprintf(", %d had gone already", len(gone))
+	}
+	return d.tell(o, words+"; "+state(after))
+}
+
+// choice is who was chosen, at a moment.
+type choice struct {
+	holders, waiters []fairsem.Ticket
+	places           []int     // of the waiters in line
+	now              time.Time // on the server
+}
+
+// choose looks for the victims. The line comes first, so that who is let in meanwhile is not overlooked.
+func (d Desk) choose(ctx context.Context, sem *fairsem.Semaphore, victims Victims) (c choice, err error) {
+	waiters, err := look.Collect(sem.Waiters(ctx))
+	if err != nil {
+		return c, err
+	}
+	holders, err := look.Collect(sem.Holders(ctx))
+	if err != nil {
+		return c, err
+	}
+	if c.now, err = look.ClockOf(ctx, d.Redis, d.Prefix, d.Name); err != nil {
+		return c, err
+	}
+	chosen, err := victims.among(slices.Concat(holders, waiters))
+	if err != nil {
+		return c, err
+	}
+	for _, t := range holders {
+		if chosen[t.ID] {
+			c.holders = append(c.holders, t)
+			delete(chosen, t.ID) // who was seen twice was let in
+		}
+	}
+	for i, t := range waiters {
+		if chosen[t.ID] {
+			c.waiters, c.places = append(c.waiters, t), append(c.places, i+1)
+		}
+	}
+	return c, nil
+}
+
+// among returns the ids of the victims, of which there is one at least.
+func (v Victims) among(all []fairsem.Ticket) (map[string]bool, error) {
+	if len(v.IDs) > 0 {
+		return v.named(all)
+	}
+	like, err := look.Glob(v.Label)
+	if err != nil {
+		return nil, err
+	}
+	chosen := make(map[string]bool)
+	for _, t := range all {
+		if v.All || like(t.Label) {
+			chosen[t.ID] = true
+		}
+	}
+	if len(chosen) == 0 && v.All {
+		return nil, fmt.Errorf("%w: nobody holds or waits", ErrNobody)
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("%w: no label of who holds or waits is like %q", ErrNobody, v.Label)
+	}
+	return chosen, nil
+}
+
+// named wants one ticket for each id.
+func (v Victims) named(all []fairsem.Ticket) (map[string]bool, error) {
+	full, short := make(map[string]bool), make(map[string][]string)
+	for _, t := range all {
+		if !full[t.ID] {
+			full[t.ID] = true
+			short[look.ShortID(t.ID)] = append(short[look.ShortID(t.ID)], t.ID)
+		}
+	}
+	chosen := make(map[string]bool)
+	for _, id := range v.IDs {
+		switch meant := short[id]; {
+		case full[id]:
+			chosen[id] = true
+		case len(meant) == 1:
+			chosen[meant[0]] = true
+		case len(meant) > 1:
+			return nil, fmt.Errorf("%w: %q is short for %d ids: give the whole one, which fairsem show --json has", ErrNobody, id, len(meant))
+		default:
+			return nil, fmt.Errorf("%w: nobody holds or waits with the id %q", ErrNobody, id)
+		}
+	}
+	return chosen, nil
+}
+
+// shown is how many victims of each kind are shown before the question.
+const shown = 20
+
+func (c choice) announce(d Desk, s fairsem.Status) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "This evicts %s from %q:\n\n", crowd(len(c.holders), len(c.waiters)), d.Name)
+	if len(c.holders) > 0 {
+		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
+	}
+	if len(c.waiters) > 0 {
+		most := min(shown, len(c.waiters))
+		b.WriteString(show.Waiters(c.waiters[:most], c.places[:most], c.now, d.Width) + "\n")
+	}
+	if hidden := max(0, len(c.holders)-shown) + max(0, len(c.waiters)-shown); hidden > 0 {
+		fmt.Fprintf(&b, "… and %d more\n\n", hidden)
+	}
+	fmt.Fprintf(&b, "Now: %s.", state(s))
+	if len(c.holders) > 0 {
+		b.WriteString(" What they held is granted to others at once, though what they do may go on for moments.")
+	}
+	return b.String()
+}
+
+// crowd is like "2 holders and 1 waiter".
+func crowd(holders, waiters int) string {
+	switch {
+	case waiters == 0:
+		return show.Count(int64(holders), "holder")
+	case holders == 0:
+		return show.Count(int64(waiters), "waiter")
+	}
+	return show.Count(int64(holders), "holder") + " and " + show.Count(int64(waiters), "waiter")
+}
+
+// evictAtOnce is how many are evicted at the same time; the client sends them together.
+const evictAtOnce = 64
+
+// evict begins with those who wait, so that none of them is let in by what the others lose. It returns the
+// ids that are not there any more.
+func (c choice) evict(ctx context.Context, sem *fairsem.Semaphore) (gone map[string]bool, err error) {
+	gone = make(map[string]bool)
+	var mu sync.Mutex // guards gone
+	for _, tickets := range [][]fairsem.Ticket{c.waiters, c.holders} {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(evictAtOnce)
+		for _, t := range tickets {
+			group.Go(func() error {
+				err := sem.Evict(ctx, t.ID)
+				if !errors.Is(err, fairsem.ErrNotFound) {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				gone[t.ID] = true
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return gone, err
+		}
+	}
+	return gone, nil
+}
+
+// object has who was evicted and who was gone.
+func (c choice) object(gone map[string]bool) evicted {
+	o := evicted{Holders: []look.Holder{}, Waiters: []look.Waiter{}, Gone: []string{}}
+	for _, t := range c.holders {
+		if !gone[t.ID] {
+			o.Holders = append(o.Holders, look.NewHolder(c.now, t))
+		}
+	}
+	for i, t := range c.waiters {
+		if !gone[t.ID] {
+			o.Waiters = append(o.Waiters, look.NewWaiter(c.now, c.places[i], t))
+		}
+	}
+	for id := range gone {
+		o.Gone = append(o.Gone, id)
+	}
+	slices.Sort(o.Gone)
+	return o
+}

@@ -1,0 +1,93 @@
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// Resize pins the limit, which is above 0. A name that Redis does not know is refused unless fresh.
+func (d Desk) Resize(ctx context.Context, limit int64, fresh bool) error {
+	return d.pin(ctx, fresh, step{
+		done: func(s fairsem.Status) bool { return s.Pinned && s.Limit == limit },
+		what: func(s fairsem.Status) string {
+			return fmt.Sprintf("This pins the limit of %q to %d for everybody%s.", d.Name, limit, drain(s, limit))
+		},
+		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Resize(ctx, limit) },
+	})
+}
+
+// drain says what a limit takes: time, where more is in use.
+func drain(s fairsem.Status, limit int64) string {
+	if s.Used <= limit {
+		return ""
+	}
+	return fmt.Sprintf("; %d of the units in use must be given back before anybody gets in", s.Used-limit)
+}
+
+// Pause pins the limit to 0. A name that Redis does not know is refused unless fresh.
+func (d Desk) Pause(ctx context.Context, fresh bool) error {
+	return d.pin(ctx, fresh, step{
+		done: look.Paused,
+		what: func(s fairsem.Status) string {
+			what := fmt.Sprintf("This pauses %q: nobody gets in until it is resumed; who holds keeps what it has.", d.Name)
+			if s.Pinned {
+				what += fmt.Sprintf(" The limit of %d that was pinned is forgotten, so `fairsem resize` rather than `fairsem resume` brings it back.", s.Limit)
+			}
+			return what
+		},
+		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Resize(ctx, 0) },
+	})
+}
+
+// Resume takes a pin away, that of a pause or another, so that the declared limit holds again.
+func (d Desk) Resume(ctx context.Context) error {
+	return d.pin(ctx, false, step{
+		done: func(s fairsem.Status) bool { return !s.Pinned },
+		what: func(s fairsem.Status) string {
+			return fmt.Sprintf("This lets the declared limit of %q hold again, which is %d%s.", d.Name, s.Declared, drain(s, s.Declared))
+		},
+		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Unpin(ctx) },
+	})
+}
+
+// step is one change of a limit.
+type step struct {
+	done func(fairsem.Status) bool // whether there is nothing to do
+	what func(fairsem.Status) string
+	do   func(context.Context, *fairsem.Semaphore) error
+}
+
+func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
+	before, sem, err := d.known(ctx)
+	if fresh && errors.Is(err, ErrUnknown) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	at := time.Now()
+	if before.Known && change.done(before) {
+		o := look.NewSemaphore(at, before)
+		return d.tell(result{false, o, o}, fmt.Sprintf("%q: nothing to do; %s", d.Name, state(before)))
+	}
+	now := "Redis does not know the name yet."
+	if before.Known {
+		now = "Now: " + state(before) + "."
+	}
+	if err := d.confirm(ctx, change.what(before)+"\n"+now); err != nil {
+		return err
+	}
+	if err := change.do(ctx, sem); err != nil {
+		return err
+	}
+	after, err := sem.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
+	}
+	return d.tell(result{true, look.NewSemaphore(at, before), look.NewSemaphore(time.Now(), after)}, fmt.Sprintf("%q: %s", d.Name, state(after)))
+}

@@ -1,0 +1,105 @@
+// Package frames shows a picture once or again and again: below each other, or in place on a terminal.
+package frames
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// Frame is what one look found.
+type Frame struct {
+	// Text returns lines, each with its end, for so many columns and lines; 0 is any number. Lines that are
+	// too many it may leave to the screen to cut.
+	Text func(width, height int) string
+	Note string // what else people should know; "": nothing
+	Err  error  // what kept the look from finding all
+}
+
+// words are for people beside the text.
+func (f Frame) words() string {
+	if f.Err != nil {
+		return text.Clean(f.Err.Error())
+	}
+	return f.Note
+}
+
+// Look takes a look.
+type Look func(context.Context) (Frame, error)
+
+// usual is the width of a terminal that does not tell its own.
+const usual = 80
+
+// Width is how many columns the terminal has that out is; 0 if it is none.
+func Width(out io.Writer) (width int, terminal bool) {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0, false
+	}
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+		return width, true
+	}
+	return usual, true
+}
+
+// Paper is where frames go one below the other.
+type Paper struct {
+	Out, Talk io.Writer // data, and notes
+	Width     int       // of the lines; 0: any
+}
+
+// Once shows one frame. It returns what the look could not find, too.
+func (p Paper) Once(ctx context.Context, look Look) error {
+	f, err := look(ctx)
+	if err != nil {
+		return err
+	}
+	p.tell(f.Note)
+	if err := p.write(f); err != nil {
+		return err
+	}
+	return f.Err
+}
+
+// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or something goes wrong. What
+// there is to say is told when it is another than before.
+func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for told := ""; ; {
+		f, err := look(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		if words := f.words(); words != told {
+			p.tell(words)
+			told = words
+		}
+		if err := p.write(f); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p Paper) write(f Frame) error {
+	_, err := io.WriteString(p.Out, f.Text(p.Width, 0))
+	return err
+}
+
+func (p Paper) tell(words string) {
+	if words != "" {
+		_, _ = io.WriteString(p.Talk, words+"\n") // there is nobody else to tell
+	}
+}

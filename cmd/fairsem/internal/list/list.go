@@ -1,0 +1,178 @@
+// Package list shows many semaphores, a row each.
+package list
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/grid"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// List is which names are to be shown, and how.
+type List struct {
+	Client  *fairsem.Client
+	Pattern string // "": all
+	JSON    bool
+}
+
+// Check returns an error if the pattern is none.
+func (l List) Check() error {
+	_, err := look.Glob(l.Pattern)
+	return err
+}
+
+// Look takes a look at the names.
+func (l List) Look(ctx context.Context) (frames.Frame, error) {
+	wanted, err := look.Glob(cmp.Or(l.Pattern, "*"))
+	if err != nil {
+		return frames.Frame{}, err
+	}
+	at := time.Now()
+	all, unreadable, err := look.Matching(ctx, l.Client, wanted)
+	if err != nil {
+		return frames.Frame{}, err
+	}
+	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, at, width, height) }}
+	switch {
+	case len(all)+len(unreadable) > 0:
+	case l.Pattern != "":
+		f.Note = fmt.Sprintf("No name in use matches %q.", l.Pattern)
+	default:
+		f.Note = "Nothing is in use: `fairsem demo` shows how it would look."
+	}
+	return f, nil
+}
+
+// together is one line whatever their number.
+func together(all []error) error {
+	if len(all) > 1 {
+		return fmt.Errorf("%w; and %d more cannot be read", all[0], len(all)-1)
+	}
+	return errors.Join(all...)
+}
+
+func (l List) text(all []fairsem.Status, at time.Time, width, height int) string {
+	switch {
+	case l.JSON:
+		var lines strings.Builder
+		for _, s := range all {
+			lines.Write(text.JSON(look.NewSemaphore(at, s)))
+		}
+		return lines.String()
+	case len(all) == 0:
+		return ""
+	case width == 0:
+		return Plain(all)
+	case height > 0 && len(all) > height: // the screen would cut it off
+		all = all[:height]
+	}
+	return Table(all, width)
+}
+
+// Table is for a terminal of so many columns. No row is longer; names are cut.
+func Table(all []fairsem.Status, width int) string {
+	columns := []grid.Column{{Head: "NAME", Cut: true}, {}, {Head: "USED", Right: true}, {Head: "WAITING", Right: true},
+		{Head: "OLDEST", Right: true}, {Head: "LAPSED", Right: true}, {Head: "NOTE"}}
+	rows := make([][]string, len(all))
+	for i, s := range all {
+		rows[i] = []string{text.Clean(s.Name), Bar(s, barWidth(width)), Used(s), warn(s.Waiting), oldest(s), warn(s.Lapsed), note(s)}
+	}
+	return grid.Lay(columns, rows, width)
+}
+
+// Plain is for programs: the same columns without the bar, nothing cut, the first six without a space.
+func Plain(all []fairsem.Status) string {
+	columns := []grid.Column{{Head: "NAME"}, {Head: "USED", Right: true}, {Head: "LIMIT", Right: true}, {Head: "WAITING", Right: true},
+		{Head: "OLDEST", Right: true}, {Head: "LAPSED", Right: true}, {Head: "NOTE"}}
+	rows := make([][]string, len(all))
+	for i, s := range all {
+		name := strings.ReplaceAll(text.Clean(s.Name), " ", `\x20`)
+		rows[i] = []string{name, count(s.Used), count(s.Limit), count(s.Waiting), text.Ago(s.OldestWait), count(s.Lapsed), strings.Join(Notes(s), ", ")}
+	}
+	return grid.Lay(columns, rows, 0)
+}
+
+// Used is like 3/20.
+func Used(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit) }
+
+// Notes say what is special about a name.
+func Notes(s fairsem.Status) (notes []string) {
+	if look.Paused(s) {
+		notes = append(notes, "paused")
+	} else if s.Pinned {
+		notes = append(notes, "pinned")
+	}
+	if s.Window > 0 {
+		notes = append(notes, "rate "+Rate(s.Limit, s.Window))
+	}
+	return notes
+}
+
+// Rate is like 20/1s.
+func Rate(limit int64, window time.Duration) string {
+	per := window.String() // such as 1h0m0s
+	if strings.HasSuffix(per, "m0s") {
+		per = strings.TrimSuffix(per, "0s")
+	}
+	if strings.HasSuffix(per, "h0m") {
+		per = strings.TrimSuffix(per, "0m")
+	}
+	return fmt.Sprintf("%d/%s", limit, per)
+}
+
+var (
+	calm  = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	busy  = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+	stuck = lipgloss.NewStyle().Foreground(lipgloss.Red)
+	faint = lipgloss.NewStyle().Faint(true)
+)
+
+// Bar is used of limit in so many columns: green with room, yellow without, red while nobody is let in.
+func Bar(s fairsem.Status, width int) string {
+	style := calm
+	switch {
+	case look.Paused(s):
+		style = stuck
+	case s.Used >= s.Limit:
+		style = busy
+	}
+	return style.Render(text.Bar(s.Used, s.Limit, width))
+}
+
+func barWidth(width int) int { return min(max(width/8, 8), 30) }
+
+// warn shows a number that had better be 0.
+func warn(n int64) string {
+	if n == 0 {
+		return faint.Render("0")
+	}
+	return busy.Render(count(n))
+}
+
+func oldest(s fairsem.Status) string {
+	if s.Waiting == 0 {
+		return faint.Render("-")
+	}
+	return text.Ago(s.OldestWait)
+}
+
+func note(s fairsem.Status) string {
+	notes := Notes(s)
+	if look.Paused(s) {
+		notes[0] = stuck.Render(notes[0])
+	}
+	return strings.Join(notes, ", ")
+}
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }

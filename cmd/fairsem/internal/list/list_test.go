@@ -1,0 +1,60 @@
+package list_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
+)
+
+var all = []fairsem.Status{
+	{Name: "staging", Limit: 20, Used: 20, Waiting: 7, OldestWait: 185 * time.Second, Lapsed: 3},
+	{Name: "a name with spaces \x1b[2J that is rather long for a terminal", Limit: 4, Used: 1},
+	{Name: "stopped", Pinned: true, Used: 2, Waiting: 1},
+	{Name: "calls", Limit: 100, Window: time.Minute, Pinned: true},
+}
+
+func TestATableSaysWhatIsInUseAndWhatIsSpecial(t *testing.T) {
+	assert.Equal(t, strings.Join([]string{
+		`NAME                                         USED  WAITING  OLDEST  LAPSED  NOTE`,
+		`staging                        ███████████  20/20        7   3m05s       3`,
+		`a name with spaces \x1b[2J t…  ██░░░░░░░░░    1/4        0       -       0`,
+		`stopped                        ███████████    2/0        1      0s       0  paused`,
+		`calls                          ░░░░░░░░░░░  0/100        0       -       0  pinned, rate 100/1m`,
+		``}, "\n"), ansi.Strip(list.Table(all, 95)))
+}
+
+func TestWithoutATerminalEveryRowHasTheSameFields(t *testing.T) {
+	text := ansi.Strip(list.Plain(all))
+	var got [][]string
+	for line := range strings.Lines(text) {
+		got = append(got, strings.Fields(line)[:6])
+	}
+	assert.Equal(t, [][]string{
+		{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "LAPSED"},
+		{"staging", "20", "20", "7", "3m05s", "3"},
+		{`a\x20name\x20with\x20spaces\x20\x1b[2J\x20that\x20is\x20rather\x20long\x20for\x20a\x20terminal`, "1", "4", "0", "0s", "0"},
+		{"stopped", "2", "0", "1", "0s", "0"},
+		{"calls", "0", "100", "0", "0s", "0"},
+	}, got)
+}
+
+func TestTheBarIsGreenWithRoomYellowWithoutAndRedInAPause(t *testing.T) {
+	assert.Contains(t, list.Bar(all[1], 4), "\x1b[32m█░░░")
+	assert.Contains(t, list.Bar(all[0], 4), "\x1b[33m████")
+	assert.Contains(t, list.Bar(all[2], 4), "\x1b[31m████")
+}
+
+func TestARateIsSoManyInATime(t *testing.T) {
+	for per, want := range map[time.Duration]string{
+		time.Second: "5/1s", 1500 * time.Millisecond: "5/1.5s", time.Minute: "5/1m", 90 * time.Second: "5/1m30s",
+		time.Hour: "5/1h", 24 * time.Hour: "5/24h", time.Hour + time.Second: "5/1h0m1s", 50 * time.Millisecond: "5/50ms", 10 * time.Minute: "5/10m", 20 * time.Second: "5/20s",
+	} {
+		assert.Equal(t, want, list.Rate(5, per))
+	}
+}

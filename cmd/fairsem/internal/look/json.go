@@ -1,0 +1,91 @@
+package look
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/fairsem/fairsem"
+)
+
+// Semaphore is a name as --json tells of it. Lengths of time are whole milliseconds. Bytes that are no UTF-8
+// are U+FFFD in all strings; of names and ids, by which others act, the exact bytes are there too.
+type Semaphore struct {
+	Time         time.Time `json:"time"` // of the look, by the clock of this machine
+	Name         string    `json:"name"`
+	NameBase64   []byte    `json:"name_base64,omitempty"` // only if the name is no UTF-8, which JSON cannot write
+	Limit        int64     `json:"limit"`                 // in force
+	Declared     int64     `json:"declared"`              // by the latest process that declared one
+	Pinned       bool      `json:"pinned"`                // whether the limit was set by hand
+	Paused       bool      `json:"paused"`                // whether it was set to 0
+	Used         int64     `json:"used"`                  // units
+	Holders      int64     `json:"holders"`               // permits
+	Waiting      int64     `json:"waiting"`               // calls in line
+	OldestWaitMS int64     `json:"oldest_wait_ms"`
+	NextExpiryMS int64     `json:"next_expiry_ms"` // until the next lease ends if nobody renews it; 0: there is none
+	WindowMS     int64     `json:"window_ms"`      // after which a grant of a rate lapses; 0: it is no rate
+	Granted      int64     `json:"granted"`        // since Redis got to know the name
+	Lapsed       int64     `json:"lapsed"`         // neither given back nor renewed in time, since then
+}
+
+// Holder is who holds, as --json tells of it.
+type Holder struct {
+	ID          string    `json:"id"`
+	IDBase64    []byte    `json:"id_base64,omitempty"` // like that of a name
+	Label       string    `json:"label"`               // "": of a process that has shown no sign of life for long
+	Token       int64     `json:"token"`
+	Weight      int64     `json:"weight"`
+	Since       time.Time `json:"since"` // by the clock of the server, as is what follows
+	HeldMS      int64     `json:"held_ms"`
+	ExpiresInMS int64     `json:"expires_in_ms"` // if nobody renews the lease
+}
+
+// Waiter is who waits, as --json tells of it.
+type Waiter struct {
+	Place       int       `json:"place"` // from 1
+	ID          string    `json:"id"`
+	IDBase64    []byte    `json:"id_base64,omitempty"`
+	Label       string    `json:"label"`
+	Weight      int64     `json:"weight"`
+	Since       time.Time `json:"since"` // less the head start; otherwise as of a Holder
+	WaitedMS    int64     `json:"waited_ms"`
+	ExpiresInMS int64     `json:"expires_in_ms"`
+}
+
+// NewSemaphore is s at a moment.
+func NewSemaphore(at time.Time, s fairsem.Status) Semaphore {
+	return Semaphore{
+		Time: at.UTC(), Name: s.Name, NameBase64: unwritable(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
+		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(),
+		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Lapsed: s.Lapsed,
+	}
+}
+
+// NewHolder is t when it is now on the server.
+func NewHolder(now time.Time, t fairsem.Ticket) Holder {
+	return Holder{
+		ID: t.ID, IDBase64: unwritable(t.ID), Label: t.Label, Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
+		HeldMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
+	}
+}
+
+// NewWaiter is t, who has that place, when it is now on the server.
+func NewWaiter(now time.Time, place int, t fairsem.Ticket) Waiter {
+	return Waiter{
+		Place: place, ID: t.ID, IDBase64: unwritable(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
+		WaitedMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
+	}
+}
+
+// unwritable returns the bytes of s if JSON would change them.
+func unwritable(s string) []byte {
+	if utf8.ValidString(s) {
+		return nil
+	}
+	return []byte(s)
+}
+
+// Paused says whether nobody gets in because somebody wants it so.
+func Paused(s fairsem.Status) bool { return s.Pinned && s.Limit == 0 }
+
+// Since is how long t has held or waited when it is now on the server.
+func Since(now time.Time, t fairsem.Ticket) time.Duration { return max(0, now.Sub(t.Since)) }

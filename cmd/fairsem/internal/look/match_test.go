@@ -1,0 +1,37 @@
+package look_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+func TestAPatternTakesASlashForACharacterLikeAnyOther(t *testing.T) {
+	for _, c := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"*", "", true}, {"*", "a/b/c", true}, {"a*c", "a/b/c", true}, {"a?b", "a/b", true}, {"a/*", "a/b/c", true},
+		{"a/*", "b/a/c", false}, {"[a-c]x", "bx", true}, {"[^a]x", "ax", false}, {`\*`, "*", true}, {`\*`, "x", false},
+		{"host:*", "host:12", true}, {"a", "A", false}, {"a", "ab", false}, {"日?", "日本", true}, {"*", "\xff", true},
+	} {
+		match, err := look.Glob(c.pattern)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, match(c.s), "%q %q", c.pattern, c.s)
+	}
+	for _, pattern := range []string{"[", "a[b", `a\`, "[]", "[b-"} {
+		_, err := look.Glob(pattern)
+		assert.ErrorContains(t, err, "no pattern", "%q", pattern)
+	}
+}
+
+func TestAShortIDIsForThoseOfThisLibraryAlone(t *testing.T) {
+	const client = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+	assert.Equal(t, "7c9e6679:12", look.ShortID(client+":12"))
+	for _, id := range []string{"", ":", client, client + ":", client + ":x", client + ":1:2", "x" + client[1:] + ":1", "urn:uuid:" + client + ":1", "{" + client + "}:1"} {
+		assert.Equal(t, id, look.ShortID(id))
+	}
+}

@@ -1,0 +1,207 @@
+// Package show shows one semaphore with who holds and who waits.
+package show
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/grid"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// Show is which name is to be shown, and how.
+type Show struct {
+	Client *fairsem.Client
+	Redis  redis.Scripter // of the client
+	Prefix string         // of the client
+	Name   string
+	Rows   int // of holders, and of waiters, at most
+	JSON   bool
+	Absent error // of a look at a name that Redis does not know; nil: that is no error
+}
+
+// detail is a name at a moment.
+type detail struct {
+	look.Detail
+	now time.Time // on the server
+}
+
+// Look takes a look at the name.
+func (s Show) Look(ctx context.Context) (f frames.Frame, err error) {
+	var d detail
+	if d.Detail, err = look.Deep(ctx, s.Client, s.Name, s.Rows); err != nil {
+		return f, err
+	}
+	if !d.Known {
+		return frames.Frame{Text: func(int, int) string { return "" }, Note: fmt.Sprintf("%q is not in use.", s.Name)}, s.Absent
+	}
+	if d.now, err = look.ClockOf(ctx, s.Redis, s.Prefix, s.Name); err != nil {
+		return f, err
+	}
+	f.Text = func(width, _ int) string {
+		if s.JSON {
+			return string(text.JSON(d.object()))
+		}
+		return d.text(width)
+	}
+	return f, nil
+}
+
+// object is what --json writes.
+type object struct {
+	look.Semaphore
+	HeldBy      []look.Holder `json:"held_by"` // in the order of their tokens
+	MoreHolders int64         `json:"more_holders"`
+	Line        []look.Waiter `json:"line"` // in its order
+	MoreWaiters int64         `json:"more_waiters"`
+}
+
+func (d detail) object() object {
+	o := object{
+		Semaphore: look.NewSemaphore(d.At, d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
+		HeldBy: make([]look.Holder, len(d.Holders)), Line: make([]look.Waiter, len(d.Waiters)),
+	}
+	for i, t := range d.Holders {
+		o.HeldBy[i] = look.NewHolder(d.now, t)
+	}
+	for i, t := range d.Waiters {
+		o.Line[i] = look.NewWaiter(d.now, i+1, t)
+	}
+	return o
+}
+
+var (
+	bold  = lipgloss.NewStyle().Bold(true)
+	faint = lipgloss.NewStyle().Faint(true)
+)
+
+// text is for a terminal of so many columns; 0: for a pipe.
+func (d detail) text(width int) string {
+	var b strings.Builder
+	line := func(parts ...string) {
+		s := strings.Join(parts, "  ")
+		if width > 0 {
+			s = ansi.Truncate(s, width, "…")
+		}
+		b.WriteString(s + "\n")
+	}
+	line(bold.Render(text.Clean(d.Name)))
+	line(list.Bar(d.Status, 20), list.Used(d.Status)+" in use", d.line())
+	line(faint.Render(d.limit()))
+	line(faint.Render(d.history()))
+	if len(d.Holders) > 0 {
+		line()
+		b.WriteString(Holders(d.Holders, d.now, width))
+		more(line, d.MoreHolders)
+	}
+	if len(d.Waiters) > 0 {
+		line()
+		b.WriteString(Waiters(d.Waiters, upTo(len(d.Waiters)), d.now, width))
+		more(line, d.MoreWaiters)
+	}
+	return b.String()
+}
+
+func more(line func(...string), n int64) {
+	if n > 0 {
+		line(faint.Render(fmt.Sprintf("… and %d more: --rows shows them", n)))
+	}
+}
+
+func (d detail) line() string {
+	if d.Waiting == 0 {
+		return "nobody waits"
+	}
+	return fmt.Sprintf("%d waiting, the oldest for %s", d.Waiting, text.Ago(d.OldestWait))
+}
+
+func (d detail) limit() string {
+	limit := fmt.Sprintf("limit %d", d.Limit)
+	if d.Window > 0 {
+		limit = "rate " + list.Rate(d.Limit, d.Window)
+	}
+	switch {
+	case look.Paused(d.Status):
+		return fmt.Sprintf("paused: nobody gets in until it is resumed or resized; the declared limit is %d", d.Declared)
+	case d.Pinned:
+		return fmt.Sprintf("%s, pinned by hand; the declared limit is %d", limit, d.Declared)
+	}
+	return limit
+}
+
+func (d detail) history() string {
+	s := fmt.Sprintf("%d granted so far", d.Granted)
+	if d.Window == 0 {
+		s += fmt.Sprintf(", %d lapsed", d.Lapsed)
+	}
+	return s
+}
+
+// Count is like "1 holder" and "2 holders".
+func Count(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + what
+}
+
+// Holders is a table of them when it is now on the server. Where the full ids do not fit width they are short.
+func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
+	columns := []grid.Column{{Head: "HOLDER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "HELD", Right: true},
+		{Head: "EXPIRES", Right: true}, {Head: "TOKEN", Right: true}, {Head: "ID", Cut: true}}
+	rows := make([][]string, len(holders))
+	for i, t := range holders {
+		rows[i] = []string{label(t), count(t.Weight), text.Ago(look.Since(now, t)), text.Ago(t.ExpiresIn), count(t.Token), text.Clean(t.ID)}
+	}
+	return withIDs(columns, rows, holders, width)
+}
+
+// Waiters is like Holders. They have those places in line.
+func Waiters(waiters []fairsem.Ticket, places []int, now time.Time, width int) string {
+	columns := []grid.Column{{Head: "PLACE", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
+		{Head: "EXPIRES", Right: true}, {Head: "ID", Cut: true}}
+	rows := make([][]string, len(waiters))
+	for i, t := range waiters {
+		rows[i] = []string{strconv.Itoa(places[i]), label(t), count(t.Weight), text.Ago(look.Since(now, t)), text.Ago(t.ExpiresIn), text.Clean(t.ID)}
+	}
+	return withIDs(columns, rows, waiters, width)
+}
+
+// upTo returns 1 to n.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i + 1
+	}
+	return all
+}
+
+// withIDs lays out rows whose last column is the id.
+func withIDs(columns []grid.Column, rows [][]string, tickets []fairsem.Ticket, width int) string {
+	if width > 0 && grid.Width(columns, rows) > width {
+		for i, t := range tickets {
+			rows[i][len(columns)-1] = text.Clean(look.ShortID(t.ID))
+		}
+	}
+	return grid.Lay(columns, rows, width)
+}
+
+func label(t fairsem.Ticket) string {
+	if t.Label == "" {
+		return "?"
+	}
+	return text.Clean(t.Label)
+}
+
+func count(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
+)
+
+type lsOptions struct {
+	connection
+	watching
+	list list.List
+}
+
+func newLs() *cobra.Command {
+	var o lsOptions
+	cmd := &cobra.Command{
+		Use:   "ls [PATTERN]",
+		Short: "List the semaphores that are in use",
+		Long: `Lists the names that are in use, were within half a minute or so, or have a limit
+that was set by hand; those alone that PATTERN matches, in which * stands for any
+text, ? for a character and [a-z] for one of some. A row says how many units are
+in use of how many, how many calls wait in line, how long the oldest has waited,
+how many permits lapsed because nobody gave them back or renewed them in time,
+and whether the name is paused, pinned or a rate.
+
+On a terminal long names are cut. Elsewhere nothing is, and there is no bar but
+a column for the limit; a space in a name is \x20, as what a terminal would not
+show is an escape, so that each row has the same columns for awk.
+
+With --json there is a JSON object a line for each name: time, name, limit,
+declared, pinned, paused, used, holders, waiting, oldest_wait_ms, next_expiry_ms,
+window_ms (of a rate), granted and lapsed; name_base64 too if the name is no UTF-8.
+
+Exit code: 0, also if nothing is in use; 2 for a wrong command line, 125 if the
+server did not answer or some name could not be read (the others are shown), 128+n
+if signal n stopped it.`,
+		Example: `  fairsem ls
+  fairsem ls 'deploy-*' --watch
+  fairsem ls | awk '$4 > 100 { print $1 }'           # who has a long line
+  fairsem ls --json | jq -r 'select(.paused) | .name'`,
+		Args: atMostOne("PATTERN", "quote it, so that the shell leaves it alone"),
+		RunE: ownFailure(func(cmd *cobra.Command) error {
+			if err := o.complete(cmd); err != nil {
+				return err
+			}
+			return o.run(cmd)
+		}),
+	}
+	o.connection.flags(cmd.Flags())
+	o.watching.flags(cmd)
+	return cmd
+}
+
+func (o *lsOptions) complete(cmd *cobra.Command) error {
+	o.list = list.List{Pattern: cmd.Flags().Arg(0), JSON: o.json}
+	if err := o.list.Check(); err != nil {
+		return usage("PATTERN %w", err)
+	}
+	return o.check(cmd)
+}
+
+func (o *lsOptions) run(cmd *cobra.Command) error {
+	s, err := o.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	o.list.Client = s.client
+	return o.show(cmd, s, o.list.Pattern, o.list.Look)
+}
+
+// atMostOne refuses a second argument. hint says what may have led to it.
+func atMostOne(what, hint string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usage("%q is too much: give one %s; %s", args[1], what, hint)
+		}
+		return nil
+	}
+}

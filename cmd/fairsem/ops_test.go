@@ -1,0 +1,512 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// office is a part of a server, who uses it, and the commands of operators on it.
+type office struct {
+	t      *testing.T
+	prefix string
+	url    string
+	rdb    redis.UniversalClient
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	t.Parallel()
+	server := redistest.SharedServer(t)
+	return &office{t, uuid.NewString(), "redis://" + server.Addr(), server.Client()}
+}
+
+// client is a process with that label.
+func (o *office) client(label string) *fairsem.Client {
+	o.t.Helper()
+	c, err := fairsem.New(o.rdb, fairsem.Options{Prefix: o.prefix, Label: label})
+	require.NoError(o.t, err)
+	o.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// hold gets units of a name with that limit for a process with that label.
+func (o *office) hold(label, name string, limit, units int64) *fairsem.Permit {
+	o.t.Helper()
+	sem, err := o.client(label).Semaphore(name, limit)
+	require.NoError(o.t, err)
+	p, err := sem.Acquire(o.t.Context(), units)
+	require.NoError(o.t, err)
+	return p
+}
+
+// wait has a process with that label get in line, and returns what its call comes to.
+func (o *office) wait(label, name string, limit, units int64) <-chan error {
+	o.t.Helper()
+	sem, err := o.client(label).Semaphore(name, limit)
+	require.NoError(o.t, err)
+	before := o.status(name).Waiting
+	end := make(chan error, 1)
+	go func() { // ends with the test's context or the client
+		_, err := sem.Acquire(o.t.Context(), units)
+		end <- err
+	}()
+	require.Eventually(o.t, func() bool { return o.status(name).Waiting > before }, 20*time.Second, 5*time.Millisecond)
+	return end
+}
+
+func (o *office) status(name string) fairsem.Status {
+	o.t.Helper()
+	sem, err := o.client("watcher").Semaphore(name, 1)
+	require.NoError(o.t, err)
+	s, err := sem.Status(o.t.Context())
+	require.NoError(o.t, err)
+	return s
+}
+
+func (o *office) command(args ...string) *exec.Cmd {
+	return o.program("fairsem", append(args, "--prefix", o.prefix)...)
+}
+
+// program is one that finds the server, and the prefix as $PREFIX.
+func (o *office) program(name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(o.t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "PREFIX="+o.prefix)
+	return cmd
+}
+
+// key is one of a name.
+func (o *office) key(name, kind string) string { return o.prefix + ":{" + name + "}:" + kind }
+
+// does runs a command, wants an exit code, and returns what it wrote.
+func (o *office) does(code int, args ...string) (stdout, stderr string) {
+	o.t.Helper()
+	var out, talk bytes.Buffer
+	cmd := o.command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	assert.Equal(o.t, code, exitCode(cmd.Run()), "%q: %s", args, &talk)
+	return out.String(), talk.String()
+}
+
+// object is JSON that was written.
+type object = map[string]any
+
+func (o *office) json(args ...string) object {
+	o.t.Helper()
+	out, _ := o.does(0, append(args, "--json")...)
+	var v object
+	require.NoError(o.t, json.Unmarshal([]byte(out), &v), out)
+	return v
+}
+
+// hostile is a text that would clear the screen, set its title, break the line, and turn it round.
+const hostile = "\x1b[2J\x1b]0;owned\a<b>\r\n\u202e\u009b31m\xff"
+
+// requireHarmless refuses all but printable characters and ends of lines.
+func requireHarmless(t *testing.T, s string) {
+	t.Helper()
+	assert.NotContains(t, s, "\x1b")
+	for _, r := range s {
+		if r != '\n' && (r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == '\u202e' || r == '\ufffd') {
+			require.Fail(t, "not harmless", "%q in %q", r, s)
+		}
+	}
+}
+
+func TestLsWhereNothingIsInUseSaysSoAndNothingOnStandardOutput(t *testing.T) {
+	o := newOffice(t)
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "x*"}} {
+		out, talk := o.does(0, args...)
+		assert.Empty(t, out)
+		assert.Equal(t, 1, strings.Count(talk, "\n"), talk)
+	}
+}
+
+func TestLsInAPipeHasTheSameColumnsInEveryRowAndCutsNothing(t *testing.T) {
+	o := newOffice(t)
+	long := strings.Repeat("long ", 100) + "end"
+	o.hold("h", long, 20, 3)
+	o.hold("h", "b", 1, 1)
+	o.wait("w", "b", 1, 1)
+	out, talk := o.does(0, "ls")
+	assert.Empty(t, talk)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 3, out)
+	assert.Equal(t, []string{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "LAPSED", "NOTE"}, strings.Fields(lines[0]))
+	b := strings.Fields(lines[1])
+	assert.Equal(t, []string{"b", "1", "1", "1"}, b[:4])
+	assert.Equal(t, []string{strings.ReplaceAll(long, " ", `\x20`), "3", "20", "0", "0s", "0"}, strings.Fields(lines[2]))
+	requireHarmless(t, out)
+}
+
+func TestLsShowsThoseThatThePatternMatches(t *testing.T) {
+	o := newOffice(t)
+	for _, name := range []string{"jobs/eu/1", "jobs/us/1", "other"} {
+		o.hold("h", name, 1, 1)
+	}
+	out, _ := o.does(0, "ls", "jobs*1")
+	assert.Equal(t, 3, strings.Count(out, "\n"), out)
+	assert.NotContains(t, out, "other")
+	out, _ = o.does(0, "ls", "jobs/[e-f]?/1", "--json")
+	assert.Equal(t, 1, strings.Count(out, "\n"), out)
+}
+
+func TestLsTellsWhatIsSpecialOfAName(t *testing.T) {
+	o := newOffice(t)
+	limiter, err := o.client("h").Limiter("calls", 20, time.Second)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context(), 2))
+	o.hold("h", "plain", 3, 1)
+	o.hold("h", "held", 3, 1)
+	o.does(0, "resize", "plain", "5", "--yes")
+	o.does(0, "pause", "held", "--yes")
+	out, _ := o.does(0, "ls")
+	assert.Regexp(t, `(?m)^calls +\d+ +20 .* rate 20/1s$`, out)
+	assert.Regexp(t, `(?m)^held +1 +0 .* paused$`, out)
+	assert.Regexp(t, `(?m)^plain +1 +5 .* pinned$`, out)
+	show, _ := o.does(0, "show", "calls")
+	assert.Contains(t, show, "rate 20/1s\n")
+}
+
+func TestAnotherPrefixIsAnotherWorld(t *testing.T) {
+	o, other := newOffice(t), &office{}
+	*other = *o
+	other.prefix += "x"
+	other.hold("h", "n", 1, 1)
+	o.does(1, "show", "n")
+	out, _ := o.does(0, "ls")
+	assert.Empty(t, out)
+	o.does(1, "evict", "n", "--all", "--yes")
+	other.does(0, "show", "n")
+	other.does(0, "evict", "n", "--all", "--yes")
+}
+
+func TestANameThatCannotBeReadKeepsNobodyFromTheOthers(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "good", 1, 1)
+	for _, name := range []string{"bad\x1b[2J", "worse"} {
+		require.NoError(t, o.rdb.HSet(t.Context(), o.key(name, "meta"), "layout", 1).Err())
+		require.NoError(t, o.rdb.Set(t.Context(), o.key(name, "owner"), "x", 0).Err())
+	}
+	out, talk := o.does(125, "ls")
+	assert.Contains(t, out, "good")
+	assert.Contains(t, talk, "WRONGTYPE")
+	assert.Contains(t, talk, "and 1 more cannot be read")
+	assert.Equal(t, 1, strings.Count(talk, "\n"), talk)
+	requireHarmless(t, talk)
+}
+
+func TestNothingRawOfNamesAndLabelsIsWritten(t *testing.T) {
+	o := newOffice(t)
+	huge := hostile + strings.Repeat("x", 512-len(hostile))
+	for _, name := range []string{hostile, huge} {
+		o.hold(hostile, name, 1, 1)
+		o.wait(hostile, name, 1, 1)
+		for _, args := range [][]string{
+			{"ls"}, {"ls", "--json"}, {"show", name}, {"show", name, "--json"},
+			{"resize", name, "2", "--yes"}, {"pause", name, "--yes", "--json"}, {"pause", name, "-y"},
+			{"resume", name, "-y"}, {"evict", name, "--all", "--yes"},
+		} {
+			out, talk := o.does(0, args...)
+			requireHarmless(t, out)
+			requireHarmless(t, talk)
+		}
+	}
+	out, _ := o.does(0, "ls")
+	assert.Contains(t, out, `\x1b[2J\x1b]0;owned\a<b>\r\n\u202e\u009b31m\xff `)
+	_, talk := o.does(1, "show", "no"+hostile)
+	requireHarmless(t, talk)
+	_, talk = o.does(1, "evict", hostile, hostile, "-y")
+	requireHarmless(t, talk)
+}
+
+func TestNamesThatAreNoUTF8AreToldApartInJSON(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n\xfe", 1, 1)
+	o.hold("h", "n\xff", 1, 1)
+	out, _ := o.does(0, "ls", "--json")
+	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
+		var row struct {
+			Name  string `json:"name"`
+			Bytes []byte `json:"name_base64"`
+		}
+		require.NoError(t, d.Decode(&row))
+		assert.Equal(t, "n\ufffd", row.Name)
+		o.does(0, "show", string(row.Bytes))
+	}
+	assert.Equal(t, 2, strings.Count(out, "\n"))
+	assert.NotContains(t, fmt.Sprint(o.json("show", "n\xff")["name"]), "base64")
+}
+
+func TestJSONHasWhatIsKnown(t *testing.T) {
+	o := newOffice(t)
+	p := o.hold("first:1", "n", 5, 3)
+	o.wait("second:2", "n", 5, 4)
+	d := o.json("show", "n")
+	assert.Equal(t, []any{"n", 5.0, 5.0, false, false, 3.0, 1.0, 1.0, 0.0, 1.0, 0.0}, []any{d["name"], d["limit"], d["declared"], d["pinned"],
+		d["paused"], d["used"], d["holders"], d["waiting"], d["window_ms"], d["granted"], d["lapsed"]})
+	holder := d["held_by"].([]any)[0].(object)
+	assert.Equal(t, []any{p.ID(), "first:1", 3.0, float64(p.Token())}, []any{holder["id"], holder["label"], holder["weight"], holder["token"]})
+	waiter := d["line"].([]any)[0].(object)
+	assert.Equal(t, []any{1.0, "second:2", 4.0}, []any{waiter["place"], waiter["label"], waiter["weight"]})
+	for _, t0 := range []any{d["time"], holder["since"], waiter["since"]} {
+		at, err := time.Parse(time.RFC3339Nano, t0.(string))
+		require.NoError(t, err)
+		assert.WithinDuration(t, time.Now(), at, time.Minute)
+	}
+}
+
+func TestShowTellsHowManyItLeavesOut(t *testing.T) {
+	o := newOffice(t)
+	for range 3 {
+		o.hold("h", "n", 3, 1)
+	}
+	out, _ := o.does(0, "show", "n", "--rows", "2")
+	assert.Contains(t, out, "… and 1 more: --rows shows them")
+	d := o.json("show", "n", "--rows", "2")
+	assert.Len(t, d["held_by"], 2)
+	assert.Equal(t, 1.0, d["more_holders"])
+}
+
+func TestShowOfANameThatIsNotThereIsANo(t *testing.T) {
+	o := newOffice(t)
+	out, talk := o.does(1, "show", "nope")
+	assert.Empty(t, out)
+	assert.Equal(t, "fairsem: no semaphore \"nope\": fairsem ls lists those in use\n", talk)
+}
+
+// A token is a time of the server. Whose clock is a day away must see the same lengths of time.
+func TestHowLongSomebodyHasHeldIsToldByTheClockOfTheServer(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		t.Run(apart.String(), func(t *testing.T) {
+			t.Parallel()
+			m := miniredis.RunT(t)
+			now := time.Now().Add(apart)
+			m.SetTime(now)
+			o := &office{t, "p", "redis://" + m.Addr(), redis.NewClient(&redis.Options{Addr: m.Addr()})}
+			t.Cleanup(func() { _ = o.rdb.Close() })
+			o.hold("h", "n", 1, 1)
+			o.wait("w", "n", 1, 1)
+			m.SetTime(now.Add(4 * time.Second))
+			d := o.json("show", "n")
+			assert.InDelta(t, 4000, d["held_by"].([]any)[0].(object)["held_ms"], 100)
+			assert.InDelta(t, 4000, d["line"].([]any)[0].(object)["waited_ms"], 100)
+		})
+	}
+}
+
+func TestResizePinsUntilResume(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 3, 2)
+	out, talk := o.does(0, "resize", "n", "1", "--yes")
+	assert.Equal(t, "\"n\": limit 1 (pinned), 2/1 in use, 0 waiting\n", out)
+	assert.Contains(t, talk, "Now: limit 3, 2/3 in use, 0 waiting.")
+	assert.Contains(t, talk, "1 of the units in use must be given back")
+	assert.Equal(t, int64(1), o.status("n").Limit)
+	out, talk = o.does(0, "resize", "n", "1", "--yes")
+	assert.Contains(t, out, "nothing to do")
+	assert.Empty(t, talk)
+	d := o.json("resume", "n", "--yes")
+	assert.Equal(t, true, d["changed"])
+	assert.Equal(t, 1.0, d["before"].(object)["limit"])
+	assert.Equal(t, 3.0, d["after"].(object)["limit"])
+	d = o.json("resume", "n", "--yes")
+	assert.Equal(t, false, d["changed"])
+	assert.False(t, o.status("n").Pinned)
+}
+
+func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 3, 1)
+	o.does(0, "resize", "n", "7", "--yes")
+	_, talk := o.does(0, "pause", "n", "--yes")
+	assert.Contains(t, talk, "The limit of 7 that was pinned is forgotten")
+	end := o.wait("w", "n", 3, 1)
+	out, _ := o.does(0, "pause", "n", "--yes")
+	assert.Equal(t, "\"n\": nothing to do; paused, 1/0 in use, 1 waiting,", strings.Split(out, " the oldest")[0])
+	o.does(0, "resume", "n", "--yes")
+	require.NoError(t, <-end)
+	assert.Equal(t, int64(3), o.status("n").Limit)
+}
+
+func TestANameThatRedisDoesNotKnowIsTakenForATypo(t *testing.T) {
+	o := newOffice(t)
+	for _, args := range [][]string{{"resize", "typo", "5"}, {"pause", "typo"}, {"resume", "typo"}, {"evict", "typo", "--all"}} {
+		out, talk := o.does(1, append(args, "--yes")...)
+		assert.Empty(t, out)
+		assert.Equal(t, "fairsem: no semaphore \"typo\": fairsem ls lists those in use\n", talk, args)
+	}
+	assert.False(t, o.status("typo").Known)
+	o.does(0, "pause", "typo", "--yes", "--new")
+	assert.True(t, o.status("typo").Pinned)
+	o.does(0, "resize", "typo", "4", "--yes", "--new")
+	assert.Equal(t, int64(4), o.status("typo").Limit)
+}
+
+func TestEvictTakesPermitsAndPlacesInLine(t *testing.T) {
+	o := newOffice(t)
+	held, kept := o.hold("host-1:1", "n", 2, 1), o.hold("host-2:2", "n", 2, 1)
+	waits, stays := o.wait("host-1:3", "n", 2, 1), o.wait("host-3:4", "n", 2, 1)
+	d := o.json("evict", "n", "--label", "host-1:*", "--yes")
+	require.ErrorIs(t, <-waits, fairsem.ErrEvicted)
+	require.NoError(t, <-stays, "who was behind gets in")
+	<-held.Context().Done()
+	assert.NoError(t, kept.Context().Err())
+	assert.Equal(t, held.ID(), d["evicted_holders"].([]any)[0].(object)["id"])
+	assert.Equal(t, "host-1:3", d["evicted_waiters"].([]any)[0].(object)["label"])
+	assert.Equal(t, []any{true, 2.0, 0.0}, []any{d["changed"], d["after"].(object)["used"], d["after"].(object)["waiting"]})
+	assert.Empty(t, d["gone"])
+}
+
+func TestEvictTakesShortIDs(t *testing.T) {
+	o := newOffice(t)
+	p, kept := o.hold("h", "n", 2, 1), o.hold("h", "n", 2, 1)
+	client, number, _ := strings.Cut(p.ID(), ":")
+	out, _ := o.does(0, "evict", "n", client[:8]+":"+number, "--yes")
+	assert.Equal(t, "\"n\": evicted 1 holder; limit 2, 1/2 in use, 0 waiting\n", out)
+	<-p.Context().Done()
+	assert.NoError(t, kept.Context().Err())
+}
+
+// Who is let in by the eviction of another and evicted then would be told of a permit that never was.
+func TestEvictAllLetsNobodyOfTheLineIn(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 1, 1)
+	var ends []<-chan error
+	for range 3 {
+		ends = append(ends, o.wait("w", "n", 1, 1))
+	}
+	o.does(0, "evict", "n", "--all", "--yes")
+	for _, end := range ends {
+		require.ErrorIs(t, <-end, fairsem.ErrEvicted)
+	}
+	assert.Equal(t, int64(1), o.status("n").Granted)
+}
+
+func TestEvictOfWhoIsNotThereSaysWhoAndDoesNothing(t *testing.T) {
+	o := newOffice(t)
+	p := o.hold("h", "n", 1, 1)
+	for what, args := range map[string][]string{
+		`nobody holds or waits with the id "nope"`:   {p.ID(), "nope"},
+		`no label of who holds or waits is like "x"`: {"--label", "x"},
+	} {
+		out, talk := o.does(1, append([]string{"evict", "n", "--yes"}, args...)...)
+		assert.Empty(t, out)
+		assert.Equal(t, "fairsem: nobody to evict: "+what+"\n", talk)
+	}
+	assert.NoError(t, p.Context().Err())
+	require.NoError(t, p.Release(t.Context()))
+	_, talk := o.does(1, "evict", "n", "--all", "--yes")
+	assert.Contains(t, talk, "nobody holds or waits")
+}
+
+func TestOperatorsWorkOnAClusterAndUnderSentinel(t *testing.T) {
+	t.Parallel()
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.NewCluster(t)
+		operate(&office{t, "p", "cluster://" + c.Masters()[0].Addr(), c.Client()})
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.NewSentinel(t)
+		addrs := s.Addrs()
+		operate(&office{t, "p", "sentinel://" + addrs[0] + "?master_name=" + redistest.PrimaryName, s.Client()})
+	})
+}
+
+// operate does everything once, with names that are all over a cluster.
+func operate(o *office) {
+	for i := range 9 {
+		o.hold("h", fmt.Sprintf("n%d", i), 2, 1)
+	}
+	out, _ := o.does(0, "ls", "--json")
+	assert.Equal(o.t, 9, strings.Count(out, "\n"))
+	for i := range 3 {
+		name := fmt.Sprintf("n%d", i)
+		assert.Less(o.t, o.json("show", name)["held_by"].([]any)[0].(object)["held_ms"], 60_000.0)
+		o.does(0, "resize", name, "5", "--yes")
+		o.does(0, "pause", name, "--yes")
+		o.does(0, "resume", name, "--yes")
+		o.does(0, "evict", name, "--all", "--yes")
+		assert.Zero(o.t, o.status(name).Used)
+	}
+}
+
+// watched starts a command whose output can be read while it runs.
+func (o *office) watched(args ...string) (*exec.Cmd, *output) {
+	o.t.Helper()
+	cmd, out := o.command(append(args, "--interval", "100ms")...), &output{}
+	cmd.Stdout, cmd.Stderr = out, out
+	require.NoError(o.t, cmd.Start())
+	return cmd, out
+}
+
+func (o *office) await(out *output, want string, times int) {
+	o.t.Helper()
+	require.Eventually(o.t, func() bool { return strings.Count(out.String(), want) >= times }, 20*time.Second, 5*time.Millisecond, "%q", out)
+}
+
+func TestWatchInAPipeGoesOnUntilASignal(t *testing.T) {
+	o := newOffice(t)
+	for _, args := range [][]string{{"ls", "--watch"}, {"show", "n", "--watch", "--json"}} {
+		cmd, out := o.watched(args...)
+		o.await(out, "n", 1)
+		p := o.hold("h", "n", 1, 1)
+		o.await(out, map[bool]string{true: `"used":1`, false: "\nn "}[args[0] == "show"], 2)
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		assert.Equal(t, 130, exitCode(cmd.Wait()), out)
+		requireHarmless(t, out.String())
+		require.NoError(t, p.Release(t.Context()))
+	}
+}
+
+func TestWatchSaysOnceThatNothingIsInUse(t *testing.T) {
+	o := newOffice(t)
+	cmd, out := o.watched("ls", "--watch")
+	o.await(out, "Nothing is in use", 1)
+	p := o.hold("h", "n", 1, 1)
+	o.await(out, "\nn ", 2)
+	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 143, exitCode(cmd.Wait()))
+	assert.Equal(t, 1, strings.Count(out.String(), "Nothing"), out)
+}
+
+func TestAReaderThatIsGoneEndsTheCommandQuietly(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 1, 1)
+	for _, ignored := range []string{"", "trap '' PIPE; "} {
+		cmd := o.program("bash", "-c", ignored+`fairsem ls --prefix $PREFIX --watch --interval 100ms | head -n 2 >/dev/null; exit "${PIPESTATUS[0]}"`)
+		talk, err := cmd.CombinedOutput()
+		assert.Equal(t, 141, exitCode(err))
+		assert.Empty(t, talk)
+	}
+}
+
+func TestAFullDiskIsTold(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 1, 1)
+	cmd := o.program("bash", "-c", "fairsem ls --prefix $PREFIX >/dev/full")
+	talk, err := cmd.CombinedOutput()
+	assert.Equal(t, 125, exitCode(err))
+	assert.Contains(t, string(talk), "no space left")
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
+)
+
+type resizeOptions struct {
+	confirming
+	fresh bool
+}
+
+func newResize() *cobra.Command {
+	var o resizeOptions
+	cmd := &cobra.Command{
+		Use:   "resize NAME LIMIT",
+		Short: "Change a limit for everybody, until it is resumed",
+		Long: `Pins the limit of NAME: it holds for everybody, whatever limit processes declare,
+until fairsem resume or another resize. More room is given to who waits at once.
+Less takes nothing from anybody: nobody gets in until enough is given back, and
+who waits for more units than the new limit has fails when its turn comes.
+
+Says what it will do and how things are now, and asks; --yes does not ask, and is
+needed where there is no terminal. With --json the result is one object: changed,
+and before and after, which are what fairsem ls --json tells of a name.
+
+Exit code: 0 if the limit is pinned to that now; 1 if the answer was no, or Redis
+does not know NAME, which may be a typo (--new pins it all the same); 2 for a
+wrong command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
+		Example: `  fairsem resize staging 5
+  fairsem resize staging 5 --yes
+  fairsem resume staging                     # the limit that the programs declare`,
+		Args: nameAndLimit,
+		RunE: ownFailure(func(cmd *cobra.Command) error {
+			limit, _ := strconv.ParseInt(cmd.Flags().Arg(1), 10, 64) // it was checked
+			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {
+				return d.Resize(ctx, limit, o.fresh)
+			})
+		}),
+	}
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&o.fresh, "new", false, "even if Redis does not know NAME")
+	return cmd
+}
+
+func nameAndLimit(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) < 2:
+		return usage("NAME or LIMIT is missing: fairsem resize NAME LIMIT")
+	case len(args) > 2:
+		return usage("%q is too much: give NAME and LIMIT, NAME in quotes if it has a space", args[2])
+	}
+	limit, err := strconv.ParseInt(args[1], 10, 64)
+	switch {
+	case err != nil:
+		return usage("LIMIT %q is not a number of units", args[1])
+	case limit == 0:
+		return usage("LIMIT 0 would let nobody in: fairsem pause does that, if it is meant")
+	case limit < 0:
+		return usage("LIMIT %d is below 1", limit)
+	}
+	return nil
+}

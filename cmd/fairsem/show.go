@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+)
+
+type showOptions struct {
+	connection
+	watching
+	show show.Show
+}
+
+const usualRows = 50
+
+func newShow() *cobra.Command {
+	var o showOptions
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show who holds a semaphore and who waits for it",
+		Long: `Shows the limit of NAME, how much of it is in use, and who holds and who waits: the
+label of the process (host:pid unless it chose another), the units, since when by
+the clock of the server, how soon the lease ends if nobody renews it, and the id
+of the permit, by which fairsem evict takes it away. On a narrow terminal the id
+is short, which evict takes as well; elsewhere nothing is cut.
+
+With --json it is one JSON object: what fairsem ls tells of the name, and held_by
+and line, of objects with id, label, token or place, weight, since, held_ms or
+waited_ms, and expires_in_ms; id_base64 too if the id is no UTF-8. More_holders
+and more_waiters tell how many --rows has left out.
+
+Exit code: 0; 1 if Redis does not know NAME, which --watch waits for; 2 for a wrong
+command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
+		Example: `  fairsem show staging
+  fairsem show staging --watch
+  fairsem show staging --json | jq -r '.held_by[].label'`,
+		Args: oneName,
+		RunE: ownFailure(func(cmd *cobra.Command) error {
+			if err := o.complete(cmd); err != nil {
+				return err
+			}
+			return o.run(cmd)
+		}),
+	}
+	o.connection.flags(cmd.Flags())
+	o.watching.flags(cmd)
+	cmd.Flags().IntVar(&o.show.Rows, "rows", usualRows, "show at most `N` holders, and N waiters")
+	return cmd
+}
+
+func (o *showOptions) complete(cmd *cobra.Command) error {
+	o.show.Name, o.show.Prefix, o.show.JSON = cmd.Flags().Arg(0), o.prefix, o.json
+	if !o.watch {
+		o.show.Absent = unknown(o.show.Name)
+	}
+	if o.show.Rows < 1 {
+		return usage("--rows %d is below 1", o.show.Rows)
+	}
+	return o.check(cmd)
+}
+
+func (o *showOptions) run(cmd *cobra.Command) error {
+	s, err := o.open(cmd.Context(), o.show.Name)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	o.show.Client, o.show.Redis = s.client, s.rdb
+	return o.watching.show(cmd, s, o.show.Name, o.show.Look)
+}
+
+// oneName wants a name and nothing else.
+func oneName(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usage("NAME is missing: fairsem %s NAME", cmd.Name())
+	case len(args) > 1:
+		return usage("%q is too much: give one NAME, in quotes if it has a space", args[1])
+	}
+	return nil
+}
+
+// exitNo is for what is not as it was asked about.
+const exitNo = 1
+
+func unknown(name string) error {
+	return &failure{exitNo, fmt.Errorf("no semaphore %q: fairsem ls lists those in use", name)}
+}

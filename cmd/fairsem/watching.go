@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/charmbracelet/colorprofile"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// watching is how a command shows what it finds: as text or as JSON, once or again and again.
+type watching struct {
+	json     bool
+	watch    bool
+	interval time.Duration
+}
+
+func (w *watching) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&w.json, "json", false, "write JSON")
+	f.BoolVar(&w.watch, "watch", false, "look again and again, until stopped")
+	f.DurationVar(&w.interval, "interval", time.Second, "how often --watch looks")
+}
+
+// shortestInterval keeps those who watch from being a load.
+const shortestInterval = 100 * time.Millisecond
+
+func (w *watching) check(cmd *cobra.Command) error {
+	switch {
+	case w.interval < shortestInterval:
+		return usage("--interval %v is below %v", w.interval, shortestInterval)
+	case cmd.Flags().Changed("interval") && !w.watch:
+		return usage("--interval is of no use without --watch: give both, or none")
+	}
+	return nil
+}
+
+// show shows what look finds, the way that is wanted.
+func (w *watching) show(cmd *cobra.Command, s *session, what string, look frames.Look) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	width, terminal := frames.Width(out)
+	paper := frames.Paper{Out: &colorprofile.Writer{Forward: out, Profile: profile(out)}, Talk: cmd.ErrOrStderr(), Width: width}
+	var err error
+	switch {
+	case !w.watch:
+		err = paper.Once(ctx, look)
+	case w.json || !terminal || profile(out) == colorprofile.NoTTY:
+		err = paper.Repeat(ctx, w.interval, look)
+	default:
+		title := fmt.Sprintf("%s · %s · every %v · q quits", strings.TrimSpace(cmd.CommandPath()+" "+what), s.server, w.interval)
+		err = inPlace(ctx, out, title, w.interval, look)
+	}
+	return ended(ctx, err)
+}
+
+func inPlace(ctx context.Context, out io.Writer, title string, every time.Duration, look frames.Look) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l := frames.Live{Out: out, Profile: profile(out), Title: text.Clean(title)}
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		l.In = os.Stdin
+	}
+	return l.Repeat(ctx, every, look, func() { cancel(signalled{syscall.SIGINT}) })
+}
+
+// ended gives an error the exit code that it should have: a signal has its own, whatever it broke, and a
+// reader that has gone is the end of a command, as it is of others.
+func ended(ctx context.Context, err error) error {
+	var stop signalled
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(context.Cause(ctx), &stop):
+		return stop
+	case errors.Is(err, syscall.EPIPE):
+		return signalled{syscall.SIGPIPE}
+	}
+	return asUsage(err)
+}
