@@ -56,7 +56,7 @@ command line, 125 if the demo could not run, 128+n if signal n stopped it.`, len
 			return runDemo(cmd.Context(), cmd.OutOrStdout(), o)
 		}),
 	}
-	cmd.Flags().StringVar(&o.redis, "redis", "", "`URL` of a server to use: redis://, rediss:// or unix://")
+	cmd.Flags().StringVar(&o.redis, "redis", "", "`URL` of a server to use: redis, rediss, unix, cluster or sentinel")
 	cmd.Flags().DurationVar(&o.length, "for", demoLength, "how long it takes, at least")
 	_ = cmd.Flags().MarkHidden("for") // fails only for a flag that is not there
 	return cmd
