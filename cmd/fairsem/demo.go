@@ -43,8 +43,10 @@ who waits, kills one that holds some, and checks what the library promises. It
 takes about 10 seconds and leaves nothing behind.
 
 The server is an embedded one, on a free port of 127.0.0.1, unless --redis names
-another. Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong
-command line, 125 if the demo could not run, 128+n if signal n stopped it.`, len(demoWeights), demoLimit),
+another.
+
+Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong command
+line, 125 if the demo could not run, 128+n if signal n stopped it.`, len(demoWeights), demoLimit),
 		Example: `  fairsem demo
   fairsem demo --redis redis://user:password@localhost:6379/0
   fairsem demo | tee log      # no terminal: one line for every change`,
