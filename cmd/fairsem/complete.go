@@ -76,6 +76,7 @@ func gather(cmd *cobra.Command, find func(context.Context, *fairsem.Client, func
 		if err != nil {
 			return
 		}
+		defer s.close()
 		find(ctx, s.client, func(one cobra.Completion) bool {
 			select {
 			case found <- one:
