@@ -159,13 +159,13 @@ var tried = map[string]func(t *testing.T, k *kitchen, recipe string){
 		assert.Equal(t, "report report 1\n1\n", out)
 		assert.Zero(t, code)
 	},
-	"systemd-timer":   func(t *testing.T, k *kitchen, _ string) { k.verifyUnits() },
-	"systemd-service": func(t *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "report report 1\n") },
-	"systemd-leader":  func(t *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "scheduler scheduler 1\n") },
-	"kubernetes": func(t *testing.T, k *kitchen, recipe string) {
+	"systemd-timer":   func(_ *testing.T, k *kitchen, _ string) { k.verifyUnits() },
+	"systemd-service": func(_ *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "report report 1\n") },
+	"systemd-leader":  func(_ *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "scheduler scheduler 1\n") },
+	"kubernetes": func(_ *testing.T, k *kitchen, recipe string) {
 		k.container(recipe, "report report 1\n", "spec", "jobTemplate", "spec", "template", "spec", "containers")
 	},
-	"kubernetes-init": func(t *testing.T, k *kitchen, recipe string) {
+	"kubernetes-init": func(_ *testing.T, k *kitchen, recipe string) {
 		k.container(recipe, "migrate migrate 1\n", "initContainers")
 	},
 	"make": func(t *testing.T, k *kitchen, recipe string) {
