@@ -41,9 +41,10 @@ func startChild(path string, args, env []string) (*child, error) {
 	}
 	c := &child{pid: pid, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
 	// The child cannot do this itself without ignoring SIGTTOU, and what is ignored stays so in the
-	// command. If it asked for the terminal too early it was stopped, and SIGCONT makes that good.
-	if c.usesTerminal && c.giveTerminal() {
-		c.signal(syscall.SIGCONT)
+	// command. One that asked for the terminal too early is stopped, and the supervisor has it go on. A
+	// SIGCONT sent here on suspicion could undo a Ctrl-Z that was faster.
+	if c.usesTerminal {
+		c.giveTerminal()
 	}
 	go c.wait() // ends with the child
 	return c, nil
@@ -96,9 +97,10 @@ func terminal() int {
 // pipe leaves it to whoever reads from that, and gets it when it asks.
 func interactive() bool { return term.IsTerminal(0) && term.IsTerminal(1) }
 
-// giveTerminal makes the child's group that of the terminal, if this process's is.
+// giveTerminal makes the child's group that of the terminal, if this process's is, and says whether it is now.
 func (c *child) giveTerminal() bool {
-	return foreground() == syscall.Getpgrp() && setForeground(c.pid)
+	group := foreground()
+	return group == c.pid || group == syscall.Getpgrp() && setForeground(c.pid)
 }
 
 // takeTerminal takes the terminal back, if the child has it or has left it to nobody.

@@ -43,8 +43,10 @@ who waits, kills one that holds some, and checks what the library promises. It
 takes about 10 seconds and leaves nothing behind.
 
 The server is an embedded one, on a free port of 127.0.0.1, unless --redis names
-another. Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong
-command line, 125 if the demo could not run, 128+n if signal n stopped it.`, len(demoWeights), demoLimit),
+another.
+
+Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong command
+line, 125 if the demo could not run, 128+n if signal n stopped it.`, len(demoWeights), demoLimit),
 		Example: `  fairsem demo
   fairsem demo --redis redis://user:password@localhost:6379/0
   fairsem demo | tee log      # no terminal: one line for every change`,
@@ -56,7 +58,7 @@ command line, 125 if the demo could not run, 128+n if signal n stopped it.`, len
 			return runDemo(cmd.Context(), cmd.OutOrStdout(), o)
 		}),
 	}
-	cmd.Flags().StringVar(&o.redis, "redis", "", "`URL` of a server to use: redis://, rediss:// or unix://")
+	cmd.Flags().StringVar(&o.redis, "redis", "", "`URL` of a server to use: redis, rediss, unix, cluster or sentinel")
 	cmd.Flags().DurationVar(&o.length, "for", demoLength, "how long it takes, at least")
 	_ = cmd.Flags().MarkHidden("for") // fails only for a flag that is not there
 	return cmd

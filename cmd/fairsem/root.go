@@ -33,6 +33,11 @@ comes back by itself. Redis holds the state.`,
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	root.AddCommand(newDemo(), newRun(), newDemoWorker())
 	root.AddCommand(newLs(), newShow(), newResize(), newPause(), newResume(), newEvict())
+	root.AddCommand(newCompletion())
+	root.AddCommand(newMan())
+	for _, cmd := range root.Commands() {
+		noFiles(cmd)
+	}
 	return root
 }
 
@@ -49,16 +54,22 @@ func ownFailure(run func(*cobra.Command) error) func(*cobra.Command, []string) e
 	}
 }
 
+// version is that of the module: a release, or what stands for a build that is none.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
 // buildInfo says what was built, from what, with what.
 func buildInfo() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "(unknown build)"
 	}
-	version := info.Main.Version
-	if version == "" {
-		version = "(devel)"
-	}
+	version := version()
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			version += " revision " + s.Value

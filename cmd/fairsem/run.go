@@ -54,6 +54,12 @@ const (
 	lostIgnore = "ignore"
 )
 
+var onLost = []cobra.Completion{
+	cobra.CompletionWithDesc(lostTerm, "TERM, and KILL before the units can be granted again"),
+	cobra.CompletionWithDesc(lostKill, "KILL at once"),
+	cobra.CompletionWithDesc(lostIgnore, "only a warning"),
+}
+
 const runTTL = 10 * time.Second
 
 func newRun() *cobra.Command {
@@ -84,8 +90,10 @@ was not found, 2 for a wrong command line.`,
 			}
 			return runCommand(cmd.Context(), o)
 		}),
+		ValidArgsFunction: completeRun,
 	}
 	o.flags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("on-lost", cobra.FixedCompletions(onLost, cobra.ShellCompDirectiveNoFileComp)) // fails only for a flag that is not there
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,4 +22,28 @@ func TestNoCommandOutlivesARunThatWasKilled(t *testing.T) {
 	began := time.Now()
 	s.awaitLine(0, 0)
 	require.Less(t, time.Since(began), 5*time.Second)
+}
+
+// A zombie is in the group as long as its parent does not look, and that one may have left the group. After a loss, nobody
+// was to be killed any more, and the run went on for as long as the parent.
+func TestAZombieThatNobodyReapsDoesNotKeepARunGoing(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "-c", `trap "" TERM; sh -c 'true & exec setsid sh -c "echo up >`+dir+`/up; exec sleep 300 >/dev/null 2>&1"' & echo $! >`+dir+`/parent; while :; do sleep 0.01; done`)
+	parent := atoi(t, awaitFile(t, dir+"/parent"))
+	t.Cleanup(func() { _ = syscall.Kill(parent, syscall.SIGKILL) })
+	awaitFile(t, dir+"/up")
+	for holder, err := range s.sem(1).Holders(t.Context()) {
+		require.NoError(t, err)
+		require.NoError(t, s.sem(1).Evict(t.Context(), holder.ID))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // ends with the run, which ends with the test
+	select {
+	case err := <-ended:
+		require.Equal(t, exitLost, exitCode(err), out)
+		require.Contains(t, out.String(), "cannot be ended")
+	case <-time.After(30 * time.Second):
+		require.Fail(t, "the run does not end", out)
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -166,11 +167,13 @@ func TestAJobThatWasStoppedTooLongDoesNotGoOn(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	sh := s.shell()
-	sh.press(`fairsem run n --limit 1 --ttl 1s -c 'trap "echo on >` + dir + `/on" CONT TERM; echo up >` + dir + `/up; while :; do sleep 0.01; done'` + "\n")
+	sh.press(`fairsem run n --limit 1 --ttl 3s -c 'trap "echo on >` + dir + `/on" CONT TERM; echo up >` + dir + `/up; while :; do sleep 0.01; done'` + "\n")
 	awaitFile(t, dir+"/up")
 	sh.press("\x1a")
-	sh.await("Stopped")
-	p, err := s.sem(1).Acquire(t.Context(), 1) // once the lease has ended
+	sh.await("[1]+  Stopped") // the name of the directory has that word too
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	p, err := s.sem(1).Acquire(ctx, 1) // once the lease has ended
 	require.NoError(t, err)
 	sh.press("fg\n")
 	sh.await("was lost")

@@ -115,6 +115,7 @@ func (s *supervisor) supervise() int {
 			lost = nil
 		case <-s.killAt:
 			s.child.signal(syscall.SIGKILL)
+			s.killAt = nil // it fires once, and clear waits for one
 		}
 	}
 }

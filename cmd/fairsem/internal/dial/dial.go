@@ -3,13 +3,14 @@
 package dial
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -38,8 +39,8 @@ var errURL = errors.New("no address of a Redis server, such as " + Help + "; wri
 // from.
 func Parse(rawURL string) (*Server, error) {
 	u, err := url.Parse(rawURL)
-	if err != nil || u.Fragment != "" {
-		return nil, errURL
+	if err != nil || u.Fragment != "" || u.Opaque != "" || u.Scheme == "unix" && u.Host != "" {
+		return nil, errURL // go-redis would leave out what it does not understand
 	}
 	parse := parseSingle
 	if i := slices.Index(clusterSchemes, u.Scheme); i >= 0 {
@@ -52,7 +53,7 @@ func Parse(rawURL string) (*Server, error) {
 
 func parseSingle(u *url.URL) (*Server, error) {
 	opts, err := redis.ParseURL(u.String())
-	if err != nil {
+	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
 		return nil, errURL
 	}
 	return &Server{single: opts}, nil
@@ -63,7 +64,7 @@ func parseCluster(u *url.URL) (*Server, error) {
 		return nil, errors.New("an address of a cluster with a path: leave it out, a cluster has one database")
 	}
 	opts, err := redis.ParseClusterURL(u.String())
-	if err != nil {
+	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
 		return nil, errURL
 	}
 	return &Server{cluster: opts}, nil
@@ -76,16 +77,27 @@ func parseSentinel(u *url.URL) (*Server, error) {
 	q.Del("sentinel_username")
 	q.Del("sentinel_password")
 	u.RawQuery = q.Encode()
+	if u.Port() == "" { // go-redis would take the port of a server
+		u.Host = net.JoinHostPort(cmp.Or(u.Hostname(), "localhost"), "26379")
+	}
 	opts, err := redis.ParseFailoverURL(u.String())
-	if err != nil {
+	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
 		return nil, errURL
 	}
 	if opts.MasterName == "" {
 		return nil, errors.New("an address of sentinels without the name of a master: add ?master_name=NAME")
 	}
+	if opts.RouteByLatency || opts.RouteRandomly || opts.ReplicaOnly {
+		return nil, errors.New("an address of sentinels that asks for replicas: leave out route_by_latency, route_randomly and replica_only, only the master can grant")
+	}
 	opts.Username, opts.Password = opts.SentinelUsername, opts.SentinelPassword
 	opts.SentinelUsername, opts.SentinelPassword = user, password
 	return &Server{sentinel: opts}, nil
+}
+
+// possible says whether a pool can have these sizes: go-redis panics where it cannot. -1 is none, 0 the default.
+func possible(sizes ...int) bool {
+	return slices.Min(sizes) >= -1 && slices.Max(sizes) <= math.MaxUint16 && sizes[0] >= 0
 }
 
 // Client makes a client, which is the caller's to close. It does no I/O.
@@ -112,47 +124,4 @@ func (s *Server) String() string {
 		return fmt.Sprintf("%s of sentinel %s", s.sentinel.MasterName, strings.Join(s.sentinel.SentinelAddrs, ", "))
 	}
 	return s.single.Addr
-}
-
-// patience bounds each step of the first contact.
-const patience = 3 * time.Second
-
-// Reach asks the server for a sign of life, once, so that a wrong address is told at once. The error has the
-// address and what to do; it is the cause of ctx if that ends.
-func (s *Server) Reach(ctx context.Context) error {
-	client := s.impatient().Client()
-	answer := make(chan error, 1)
-	go func() { // ends with the time-outs; waited for below unless ctx ends
-		answer <- client.Ping(ctx).Err()
-		_ = client.Close() // it has told what it could
-	}()
-	select {
-	case err := <-answer:
-		if err != nil {
-			err = fmt.Errorf("no Redis at %s: %w; check address, user and password", s, err)
-		}
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// impatient is s with one short try of each step.
-func (s *Server) impatient() *Server {
-	switch {
-	case s.cluster != nil:
-		o := *s.cluster
-		o.MaxRedirects, o.MaxRetries, o.DialerRetries = -1, -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
-		return &Server{cluster: &o}
-	case s.sentinel != nil:
-		o := *s.sentinel
-		o.MaxRetries, o.DialerRetries = -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
-		return &Server{sentinel: &o}
-	}
-	o := *s.single
-	o.MaxRetries, o.DialerRetries = -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
-	return &Server{single: &o}
 }

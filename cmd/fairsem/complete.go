@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// Somebody waits for the key to do something. A server that is away has no candidates and no errors.
+const (
+	completeLimit = 2 * time.Second
+	completeMost  = 300
+)
+
+// completeNames offers the names in use for the first argument, and no files for any. The command has the
+// flags of connection.
+func completeNames(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
+		for name, err := range client.List(ctx) {
+			if err != nil || strings.HasPrefix(name, typed) && typeable(name) && !offer(name) {
+				return
+			}
+		}
+	})
+}
+
+// completeIDs offers names for the first argument, and for the second the permits and places in line of that
+// name, with their labels.
+func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return completeNames(cmd, args, typed)
+	}
+	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
+		sem, err := client.Semaphore(args[0], 1) // that is never declared
+		if err != nil {
+			return
+		}
+		for _, tickets := range []iter.Seq2[fairsem.Ticket, error]{sem.Holders(ctx), sem.Waiters(ctx)} {
+			for t, err := range tickets {
+				if err != nil || strings.HasPrefix(t.ID, typed) && typeable(t.ID) && !offer(cobra.CompletionWithDesc(t.ID, text.Clean(t.Label))) {
+					return
+				}
+			}
+		}
+	})
+}
+
+// completeRun offers names, and leaves what stands behind to the shell: that is a command with its files.
+func completeRun(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return completeNames(cmd, args, typed)
+}
+
+// gather returns what find offers, until that is enough or has taken too long.
+func gather(cmd *cobra.Command, find func(context.Context, *fairsem.Client, func(cobra.Completion) bool)) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeLimit)
+	defer cancel()
+	found := make(chan cobra.Completion)
+	go func() { // ends with ctx, or with the process where a server does not answer
+		defer close(found)
+		s, err := connectionOf(cmd).open(ctx)
+		if err != nil {
+			return
+		}
+		defer s.close()
+		find(ctx, s.client, func(one cobra.Completion) bool {
+			select {
+			case found <- one:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}()
+	var all []cobra.Completion
+	for len(all) < completeMost {
+		select {
+		case one, more := <-found:
+			if !more {
+				return all, cobra.ShellCompDirectiveNoFileComp
+			}
+			all = append(all, one)
+		case <-ctx.Done():
+			return all, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp
+}
+
+// connectionOf is what the flags of a command say so far.
+func connectionOf(cmd *cobra.Command) *connection {
+	c := &connection{}
+	c.redis, _ = cmd.Flags().GetString("redis") // a command without the flag has an empty one
+	c.prefix, _ = cmd.Flags().GetString("prefix")
+	return c
+}
+
+// typeable says whether every shell takes s for itself and for one word. Whoever can write to the server can
+// choose a name, and what is completed is run with the next key.
+func typeable(s string) bool {
+	const anywhere, first = "._/@:+,%=-", "._/@"
+	for i, r := range s {
+		allowed := anywhere
+		if i == 0 {
+			allowed = first
+		}
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(allowed, r) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// noFiles keeps the shell from offering files for the values of flags that are none.
+func noFiles(cmd *cobra.Command) {
+	words := []string{"redis", "prefix", "label"}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() != "string" || slices.Contains(words, f.Name) {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // fails where there is one
+		}
+	})
+}

@@ -1,0 +1,141 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// hold has each name in use until the test ends.
+func (s *station) hold(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		sem, err := s.client.Semaphore(name, 1)
+		require.NoError(s.t, err)
+		_, err = sem.Acquire(s.t.Context(), 1)
+		require.NoError(s.t, err)
+	}
+}
+
+// candidates are what fairsem tells a shell, and last what else the shell is to do.
+func candidates(t *testing.T, args ...string) (all []string, directive string) {
+	t.Helper()
+	var stdout, stderr output
+	root := newRoot()
+	root.SetArgs(append([]string{"__complete"}, args...))
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	require.NoError(t, root.ExecuteContext(t.Context()))
+	require.Regexp(t, `^Completion ended with directive: \w+(, \w+)*\n$`, stderr.String(), "no noise")
+	all = strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	return all[:len(all)-1], all[len(all)-1]
+}
+
+const (
+	shellsTurn = ":0" // the shell goes on as it likes, with files
+	noFilesNow = ":4"
+)
+
+func TestNamesAreOfferedForTheFirstArgumentOnly(t *testing.T) {
+	s := newStation(t)
+	t.Setenv("REDIS_URL", "redis://"+s.server.Addr())
+	s.hold("alpha", "alpine", "beta", "team/disk:1", "häuser")
+	for _, c := range []struct {
+		args      []string
+		want      []string
+		directive string
+	}{
+		{[]string{"run", ""}, []string{"alpha", "alpine", "beta", "häuser", "team/disk:1"}, noFilesNow},
+		{[]string{"run", "al"}, []string{"alpha", "alpine"}, noFilesNow},
+		{[]string{"run", "team/disk:"}, []string{"team/disk:1"}, noFilesNow},
+		{[]string{"run", "--limit", "3", "b"}, []string{"beta"}, noFilesNow},
+		{[]string{"run", "nowhere"}, nil, noFilesNow},
+		{[]string{"run", "--prefix", "other", ""}, nil, noFilesNow},
+		{[]string{"run", "alpha", "--", ""}, nil, shellsTurn},
+		{[]string{"run", "alpha", "--", "make", "al"}, nil, shellsTurn},
+		{[]string{"run", "-c", ""}, nil, shellsTurn},
+		{[]string{"run", "--limit", ""}, nil, noFilesNow},
+		{[]string{"run", "--redis", ""}, nil, noFilesNow},
+		{[]string{"run", "alpha", "--on-lost", ""}, []string{"term\tTERM, and KILL before the units can be granted again", "kill\tKILL at once", "ignore\tonly a warning"}, noFilesNow},
+		{[]string{"completion", "z"}, []string{"zsh"}, noFilesNow},
+	} {
+		all, directive := candidates(t, c.args...)
+		assert.ElementsMatch(t, c.want, all, "%q", c.args)
+		assert.Equal(t, c.directive, directive, "%q", c.args)
+	}
+}
+
+// Whoever can write to the server chooses names. What is completed is run with the next key.
+func TestANameThatAShellWouldNotTakeForAWordIsNotOffered(t *testing.T) {
+	s := newStation(t)
+	t.Setenv("REDIS_URL", "redis://"+s.server.Addr())
+	s.hold("fine", "a b", "new\nline", "tab\there", "esc\x1b[31m", "$(id)", "`id`", "a;b", "a&b", "a|b", "a>b", "'a", `"a`, `back\slash`,
+		"~root", "-n", "--limit=1", "=ls", "%1", "*", "?", "[a]", "{a,b}", "!1", "#x", "bidi\u202edata", "zero\u200bwidth", "nul\x00byte", "bad\xff", "^a")
+	all, _ := candidates(t, "run", "")
+	assert.Equal(t, []string{"fine"}, all)
+}
+
+func TestNotMoreNamesAreOfferedThanAnybodyReads(t *testing.T) {
+	s := newStation(t)
+	t.Setenv("REDIS_URL", "redis://"+s.server.Addr())
+	for i := range completeMost + 50 {
+		sem, err := s.client.Semaphore(fmt.Sprintf("n%d", i), 1)
+		require.NoError(t, err)
+		_, err = sem.TryAcquire(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	all, _ := candidates(t, "run", "n")
+	assert.Len(t, all, completeMost)
+}
+
+func TestAServerThatIsAwayHasNoCandidatesAndSaysNothing(t *testing.T) {
+	s := newStation(t)
+	s.hold("alpha")
+	hung := redistest.NewServer(t)
+	require.NoError(t, hung.Pause())
+	began := time.Now()
+	for _, url := range []string{"redis://127.0.0.1:1", "redis://user:geheim@" + s.server.Addr(), "http://:geheim@localhost", "redis://" + hung.Addr()} {
+		all, directive := candidates(t, "run", "--redis", url, "")
+		assert.Empty(t, all, url)
+		assert.Equal(t, noFilesNow, directive)
+	}
+	assert.Less(t, time.Since(began), 2*completeLimit, "only one of them makes anybody wait")
+}
+
+func TestIDsAreOfferedForTheSecondArgumentWithTheirLabels(t *testing.T) {
+	s := newStation(t)
+	client, err := fairsem.New(s.server.Client(), fairsem.Options{Label: "host\n\x1b[31m:7"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	p, err := sem.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	go func() { _, _ = s.sem(1).Acquire(t.Context(), 1) }() // ends with the test; nobody waits for it
+	s.awaitLine(1, 1)
+
+	cmd := &cobra.Command{}
+	(&connection{}).flags(cmd.Flags())
+	require.NoError(t, cmd.Flags().Set("redis", "redis://"+s.server.Addr()))
+	cmd.SetContext(t.Context())
+	all, directive := completeIDs(cmd, []string{"n"}, "")
+	assert.Equal(t, cobra.ShellCompDirectiveNoFileComp, directive)
+	require.Len(t, all, 2)
+	assert.Equal(t, p.ID()+"\t"+`host\n\x1b[31m:7`, all[0])
+	all, _ = completeIDs(cmd, []string{"n"}, p.ID()[:8])
+	assert.Len(t, all, 1)
+	all, _ = completeIDs(cmd, []string{"n", "x"}, "")
+	assert.Empty(t, all)
+	all, _ = completeIDs(cmd, nil, "")
+	assert.Equal(t, []string{"n"}, all)
+}

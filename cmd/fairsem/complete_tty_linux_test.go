@@ -1,0 +1,95 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The package bash-completion is where bash gets two functions from; these are enough without colons in names.
+const bashCompletion = `source /usr/share/bash-completion/bash_completion 2>/dev/null || {
+	_get_comp_words_by_ref() { words=("${COMP_WORDS[@]}") cword=$COMP_CWORD cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}; }
+	__ltrim_colon_completions() { :; }
+}
+source <(fairsem completion bash)
+`
+
+const zshCompletion = "autoload -U compinit; compinit -D -u; source <(fairsem completion zsh)\n"
+
+// shellWith is an interactive shell that has read a script; it must be there unless it may be missing.
+func (s *station) shellWith(script string, argv ...string) *screen {
+	s.t.Helper()
+	if _, err := exec.LookPath(argv[0]); err != nil {
+		s.t.Skipf("SKIPPED: there is no %s", argv[0])
+	}
+	file := s.t.TempDir() + "/script"
+	require.NoError(s.t, os.WriteFile(file, []byte(script), 0o600))
+	cmd := exec.CommandContext(s.t.Context(), argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
+	sh := onTerminal(s.t, cmd)
+	sh.await("ready> ")
+	sh.press(". " + file + "; echo loa''ded\n")
+	sh.await("loaded")
+	sh.await("ready> ")
+	return sh
+}
+
+func TestRealShellsComplete(t *testing.T) {
+	for _, c := range []struct {
+		script string
+		argv   []string
+	}{
+		{bashCompletion, []string{"bash", "--norc", "--noprofile", "-i"}},
+		{zshCompletion, []string{"zsh", "-f", "-i"}},
+	} {
+		t.Run(c.argv[0], func(t *testing.T) {
+			s := newStation(t)
+			s.hold("alpha", "alpine", "other", "a;touch owned")
+			sh := s.shellWith(c.script, c.argv...)
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(dir+"/unmistakable", nil, 0o600))
+			for typed, want := range map[string]string{
+				"fairsem ru":                             "fairsem run",
+				"fairsem run alpi":                       "fairsem run alpine",
+				"fairsem run o":                          "fairsem run other",
+				"fairsem run a\\;":                       "fairsem run a;", // not offered, and nothing else is
+				"fairsem run n --on-lost ig":             "fairsem run n --on-lost ignore",
+				"fairsem run other -- ls " + dir + "/un": "fairsem run other -- ls " + dir + "/unmistakable",
+				"fairsem run other -- ls --on-lost ig":   "fairsem run other -- ls --on-lost ig",
+			} {
+				// Once completed the line is made one that only shows itself.
+				sh.press(typed + "\t\x01echo 'line:' \x05.\n")
+				sh.await("line: " + want)
+				sh.await(".")
+				sh.await("ready> ")
+			}
+		})
+	}
+}
+
+func TestFishCompletes(t *testing.T) {
+	if _, err := exec.LookPath("fish"); err != nil {
+		t.Skip("SKIPPED: there is no fish")
+	}
+	s := newStation(t)
+	s.hold("alpha", "alpine", "other", "co:lon")
+	cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c",
+		`fairsem completion fish | source; complete -C "fairsem run al"; complete -C "fairsem run co:"; complete -C "fairsem run n --on-lost k"`)
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr(), "HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, "alpha\nalpine\nco:lon\nkill\tKILL at once\n", string(out))
+}
+
+// Scripts for shells that are not here are looked at by nobody but this.
+func TestEveryShellHasAScript(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		out, err := exec.CommandContext(t.Context(), "fairsem", "completion", shell).Output()
+		require.NoError(t, err)
+		assert.Contains(t, string(out), "__complete", shell)
+	}
+}

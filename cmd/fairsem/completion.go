@@ -1,0 +1,48 @@
+package main
+
+import "github.com/spf13/cobra"
+
+var shells = []string{"bash", "zsh", "fish", "powershell"}
+
+func newCompletion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish|powershell",
+		Short: "Write what makes a shell complete commands, flags and names",
+		Long: `Writes a script to standard output. A shell that has read it completes commands and
+flags, and asks the server of --redis or REDIS_URL for names and ids: for two
+seconds at most, and silently if there is none. Names that a shell would take for
+something else are left out.
+
+The script for bash needs the package bash-completion, that for zsh a compinit.
+
+Exit code: 0 if it was written, 2 for a wrong command line.`,
+		Example: `  # for this shell only
+  source <(fairsem completion bash)
+  source <(fairsem completion zsh)
+  fairsem completion fish | source
+
+  # for every shell from now on
+  fairsem completion bash > /etc/bash_completion.d/fairsem
+  fairsem completion zsh > "${fpath[1]}/_fairsem"
+  fairsem completion fish > ~/.config/fish/completions/fairsem.fish
+  fairsem completion powershell >> $PROFILE`,
+		ValidArgs: shells,
+		RunE: ownFailure(func(cmd *cobra.Command) error {
+			args, root, out := cmd.Flags().Args(), cmd.Root(), cmd.OutOrStdout()
+			if len(args) != 1 {
+				return usage("name one shell: bash, zsh, fish or powershell")
+			}
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(out)
+			}
+			return usage("%q is none of bash, zsh, fish and powershell", args[0])
+		}),
+	}
+}

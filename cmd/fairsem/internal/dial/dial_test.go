@@ -1,0 +1,155 @@
+package dial
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// secret is the password, and is never to be seen.
+const secret = "geheim"
+
+func TestAURLNamesAServer(t *testing.T) {
+	for rawURL, address := range map[string]string{
+		"redis://localhost":                                        "localhost:6379",
+		"REDIS://localhost":                                        "localhost:6379",
+		"redis://":                                                 "localhost:6379",
+		"redis://:geheim@localhost:7000/3":                         "localhost:7000",
+		"redis://user:geheim@localhost/":                           "localhost:6379",
+		"redis://user:%67eheim@[::1]:7000?db=3":                    "[::1]:7000",
+		"rediss://user:geheim@redis.example.com":                   "redis.example.com:6379",
+		"rediss://redis.example.com?skip_verify=true":              "redis.example.com:6379",
+		"redis://localhost?pool_size=5&pipeline_pool_size=-1":      "localhost:6379",
+		"unix:///run/redis.sock":                                   "/run/redis.sock",
+		"unix://user:geheim@/run/redis.sock?db=3":                  "/run/redis.sock",
+		"cluster://user:geheim@a":                                  "cluster a:6379",
+		"cluster://a:1/?addr=b:2&addr=c:3":                         "cluster a:1, b:2, c:3",
+		"clusters://a:1?addr=b:2&read_timeout=5s":                  "cluster a:1, b:2",
+		"sentinel://user:geheim@a?master_name=m":                   "m of sentinel a:26379",
+		"sentinel://a:1/3?master_name=m&addr=b:2":                  "m of sentinel a:1, b:2",
+		"sentinels://a:1?master_name=m&sentinel_password=geheim":   "m of sentinel a:1",
+		"sentinels://a:1?master_name=m&sentinel_username=x&db=3":   "m of sentinel a:1",
+		"sentinel://a:1?master_name=m&username=ignored&password=x": "m of sentinel a:1",
+	} {
+		s, err := Parse(rawURL)
+		if assert.NoError(t, err, rawURL) {
+			assert.Equal(t, address, s.String(), rawURL)
+			assert.NotContains(t, fmt.Sprint(s), secret)
+			assert.NoError(t, s.Client().Close())
+		}
+	}
+}
+
+// Whatever part of a URL a special character moves a password to, nothing of the URL is repeated.
+func TestAURLThatCannotWorkIsRefusedAndNotRepeated(t *testing.T) {
+	for _, rawURL := range []string{
+		"",
+		"geheim",
+		"localhost:geheim",
+		"127.0.0.1:6379",
+		"//geheim@localhost",
+		"http://:geheim@localhost",
+		"redis:geheim@localhost",
+		"redis://:ge#heim@localhost",
+		"redis://:geheim#@localhost",
+		"redis://:geheim%@localhost",
+		"redis://:geheim@localhost/geheim",
+		"redis://:geheim@localhost/1/2",
+		"redis://:1/geheim@localhost",
+		"redis://:1?geheim@localhost",
+		"redis://localhost:geheim",
+		"redis://localhost?geheim=1",
+		"redis://localhost?db=geheim",
+		"redis://localhost?read_timeout=geheim",
+		"redis://geheim\n@localhost",
+		"redis://localhost?pool_size=99999999999",
+		"redis://localhost?pool_size=-1",
+		"redis://localhost?min_idle_conns=-7",
+		"redis://localhost?pipeline_pool_size=99999999999",
+		"unix://",
+		"unix:geheim",
+		"unix://geheim/redis.sock",
+		"unix:///run/redis.sock?geheim=1",
+		"cluster://:geheim@a/1",
+		"cluster://:geheim@a/geheim",
+		"cluster://a?addr=geheim",
+		"cluster://a?addr=:geheim",
+		"cluster://a?geheim=1",
+		"cluster://a?pool_size=99999999999",
+		"cluster:geheim@a",
+		"clusters://a:geheim",
+		"sentinel://:geheim@a",
+		"sentinel://:geheim@a?master_name=",
+		"sentinel://:geheim@a/geheim?master_name=m",
+		"sentinel://a?master_name=m&addr=geheim",
+		"sentinel://a?master_name=m&geheim=1",
+		"sentinel://a?master_name=m&pool_size=-2",
+		"sentinel://:geheim@a?master_name=m&route_by_latency=true",
+		"sentinel://:geheim@a?master_name=m&route_randomly=true",
+		"sentinel://:geheim@a?master_name=m&replica_only=true",
+		"sentinels://:geheim%zz@a?master_name=m",
+	} {
+		_, err := Parse(rawURL)
+		if assert.Error(t, err, rawURL) {
+			assert.NotContains(t, err.Error(), "eheim", rawURL)
+			assert.NotContains(t, err.Error(), "\n")
+		}
+	}
+}
+
+func TestARefusalSaysWhatToWriteInstead(t *testing.T) {
+	for rawURL, want := range map[string]string{
+		"localhost":               "write special characters of a password as %XX",
+		"cluster://a/1":           "leave it out, a cluster has one database",
+		"sentinel://a":            "add ?master_name=NAME",
+		"sentinel://a?addr=b:1":   "add ?master_name=NAME",
+		"redis://a?read_timeout=": "",
+	} {
+		_, err := Parse(rawURL)
+		if want == "" {
+			assert.NoError(t, err, rawURL)
+			continue
+		}
+		assert.ErrorContains(t, err, want, rawURL)
+	}
+	for form := range strings.SplitSeq(strings.ReplaceAll(Help, " or ", ", "), ", ") {
+		_, err := Parse(form)
+		assert.NoError(t, err, "the help gives this as an example: %s", form)
+	}
+}
+
+// User and password of a URL are always those of the servers. Sentinels have their own.
+func TestUserAndPasswordAreThoseOfTheServers(t *testing.T) {
+	s, err := Parse("sentinels://user:geheim@a?master_name=m&sentinel_username=watcher&sentinel_password=andere")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"user", secret}, []string{s.sentinel.Username, s.sentinel.Password})
+	assert.Equal(t, []string{"watcher", "andere"}, []string{s.sentinel.SentinelUsername, s.sentinel.SentinelPassword})
+	assert.NotNil(t, s.sentinel.TLSConfig)
+
+	s, err = Parse("clusters://user:geheim@a")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"user", secret}, []string{s.cluster.Username, s.cluster.Password})
+	assert.NotNil(t, s.cluster.TLSConfig)
+
+	s, err = Parse("unix://user:geheim@/run/redis.sock")
+	require.NoError(t, err)
+	opts := s.Client().(*redis.Client).Options()
+	assert.Equal(t, []string{"user", secret, "unix"}, []string{opts.Username, opts.Password, opts.Network})
+}
+
+// What a client does with its options is not to be seen in the next one.
+func TestClientsShareNothing(t *testing.T) {
+	s, err := Parse("cluster://a:1?addr=b:2")
+	require.NoError(t, err)
+	first := s.Client().(*redis.ClusterClient)
+	defer func() { _ = first.Close() }()
+	first.Options().Addrs[0] = "changed"
+	second := s.Client().(*redis.ClusterClient)
+	defer func() { _ = second.Close() }()
+	assert.Equal(t, []string{"a:1", "b:2"}, second.Options().Addrs)
+	assert.Equal(t, "cluster a:1, b:2", s.String())
+}

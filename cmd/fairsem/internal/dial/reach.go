@@ -1,0 +1,141 @@
+package dial
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// patience bounds each step of the first contact.
+const patience = 3 * time.Second
+
+// Reach asks the server for a sign of life, once, so that a wrong address is told at once. The error is one
+// line with the address and what to do; it is the cause of ctx if that ends.
+func (s *Server) Reach(ctx context.Context) error {
+	client := s.impatient().Client()
+	answer := make(chan error, 1)
+	go func() { // ends with the time-outs; waited for below unless ctx ends
+		answer <- s.greet(ctx, client)
+		_ = client.Close() // it has told what it could
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// greet wants an answer, of the kind of server that the URL is about.
+func (s *Server) greet(ctx context.Context, client redis.UniversalClient) error {
+	if err := client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("no Redis at %s: %s; %s", s, s.told(err), s.advice(err))
+	}
+	if s.single == nil {
+		return nil
+	}
+	switch mode(ctx, client) {
+	case "cluster": // which has some of the names only
+		return fmt.Errorf("%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
+	case "sentinel":
+		return fmt.Errorf("%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
+	}
+	return nil
+}
+
+// mode is what a server calls itself; "": it does not say. HELLO is what every connection of go-redis begins
+// with, so that it needs no more rights.
+func mode(ctx context.Context, client redis.UniversalClient) string {
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+	if client.Process(ctx, hello) != nil {
+		return ""
+	}
+	mode, _ := hello.Val()["mode"].(string)
+	return mode
+}
+
+// told is the text of an error in one line, for terminals. Servers repeat what they do not understand, and that
+// may be a password.
+func (s *Server) told(err error) string {
+	if errors.Is(err, redis.Nil) {
+		return fmt.Sprintf("the sentinels know no master %q", s.sentinel.MasterName)
+	}
+	said := err.Error()
+	if slices.ContainsFunc(s.secrets(), func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
+		return "it answers with an error that repeats the password"
+	}
+	lines := strings.FieldsFunc(said, func(r rune) bool { return r == '\n' || r == '\r' })
+	return text.Clean(strings.Join(lines, ", "))
+}
+
+func (s *Server) secrets() []string {
+	switch {
+	case s.cluster != nil:
+		return []string{s.cluster.Password}
+	case s.sentinel != nil:
+		return []string{s.sentinel.Password, s.sentinel.SentinelPassword}
+	}
+	return []string{s.single.Password}
+}
+
+// advice says what to do about an error. Those of servers have no types.
+func (s *Server) advice(err error) string {
+	var timeout net.Error
+	var untrusted x509.UnknownAuthorityError
+	says := func(text string) bool { return strings.Contains(err.Error(), text) }
+	switch {
+	case errors.Is(err, redis.Nil):
+		return "check master_name"
+	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
+		return "put the certificate of its authority into a file, and the name of that into SSL_CERT_FILE"
+	case s.secure() && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
+		return "check the address, and whether it speaks TLS there"
+	case !s.secure() && errors.Is(err, io.EOF):
+		return "if it wants TLS, write rediss://, clusters:// or sentinels://"
+	case says("cluster support disabled"):
+		return "it is no cluster: write redis://, or rediss:// with TLS"
+	case says("unknown command 'sentinel'"), says("unknown command `sentinel`"):
+		return "it is no sentinel: write redis:// or cluster://"
+	}
+	return "check address, user and password"
+}
+
+func (s *Server) secure() bool {
+	switch {
+	case s.cluster != nil:
+		return s.cluster.TLSConfig != nil
+	case s.sentinel != nil:
+		return s.sentinel.TLSConfig != nil
+	}
+	return s.single.TLSConfig != nil
+}
+
+// impatient is s with one short try of each step.
+func (s *Server) impatient() *Server {
+	switch {
+	case s.cluster != nil:
+		o := *s.cluster
+		o.MaxRedirects, o.MaxRetries, o.DialerRetries = -1, -1, 1
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+		return &Server{cluster: &o}
+	case s.sentinel != nil:
+		o := *s.sentinel
+		o.MaxRetries, o.DialerRetries = -1, 1
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+		return &Server{sentinel: &o}
+	}
+	o := *s.single
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+	return &Server{single: &o}
+}

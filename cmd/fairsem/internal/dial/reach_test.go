@@ -1,0 +1,260 @@
+package dial
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+func parse(t *testing.T, format string, args ...any) *Server {
+	t.Helper()
+	s, err := Parse(fmt.Sprintf(format, args...))
+	require.NoError(t, err)
+	return s
+}
+
+// requireWorks reaches the server, and writes and reads with a client of it.
+func requireWorks(t *testing.T, s *Server) {
+	t.Helper()
+	require.NoError(t, s.Reach(t.Context()))
+	client := s.Client()
+	defer func() { _ = client.Close() }()
+	key := "dial:" + t.Name()
+	require.NoError(t, client.Set(t.Context(), key, "value", time.Minute).Err())
+	require.Equal(t, "value", client.Get(t.Context(), key).Val())
+}
+
+// requireRefuses wants one line with all of these texts, and no password.
+func requireRefuses(t *testing.T, s *Server, wants ...string) {
+	t.Helper()
+	err := s.Reach(t.Context())
+	require.Error(t, err)
+	for _, want := range append(wants, s.String()) {
+		assert.Contains(t, err.Error(), want)
+	}
+	assert.NotContains(t, err.Error(), secret)
+	assert.NotContains(t, err.Error(), "\n")
+}
+
+func TestEveryKindOfServerIsReached(t *testing.T) {
+	t.Parallel()
+	t.Run("single", func(t *testing.T) {
+		t.Parallel()
+		requireWorks(t, parse(t, "redis://%s/3", redistest.SharedServer(t).Addr()))
+		requireWorks(t, parse(t, "redis://%s?protocol=2", redistest.SharedServer(t).Addr()))
+	})
+	t.Run("unix", func(t *testing.T) {
+		t.Parallel()
+		socket := filepath.Join(t.TempDir(), "redis.sock")
+		redistest.NewServer(t, "--unixsocket", socket)
+		requireWorks(t, parse(t, "unix://%s", socket))
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		nodes := redistest.SharedCluster(t).Nodes
+		requireWorks(t, parse(t, "cluster://%s", nodes[0].Addr()))
+		requireWorks(t, parse(t, "cluster://127.0.0.1:1?addr=%s", nodes[1].Addr()))
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		watchers := redistest.SharedSentinel(t).Addrs()
+		requireWorks(t, parse(t, "sentinel://%s?master_name=%s", watchers[0], redistest.PrimaryName))
+		requireWorks(t, parse(t, "sentinel://127.0.0.1:1/3?addr=%s&master_name=%s", watchers[1], redistest.PrimaryName))
+	})
+}
+
+// guarded are servers that want TLS and a password: one, a cluster of one node, and a sentinel of the first.
+type guarded struct{ single, cluster, sentinel *redistest.Server }
+
+// guards are all of them, for TestMain to stop.
+var guards []*redistest.Server
+
+// trusted starts guarded servers, and has this process trust them. It reads whom to trust once only.
+var trusted = sync.OnceValues(func() (g guarded, err error) {
+	for _, s := range []struct {
+		server **redistest.Server
+		args   []string
+	}{
+		{&g.single, nil},
+		{&g.cluster, []string{"--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1"}},
+		{&g.sentinel, []string{"--sentinel", "--tls-replication", "yes"}},
+	} {
+		if *s.server, err = redistest.StartSecure(s.args...); err != nil {
+			return g, err
+		}
+		guards = append(guards, *s.server)
+	}
+	ctx := context.Background()
+	host, port, _ := strings.Cut(g.single.Addr(), ":")
+	watcher := g.sentinel.Client()
+	return g, errors.Join(
+		g.cluster.Client().ClusterAddSlotsRange(ctx, 0, 16383).Err(),
+		watcher.Do(ctx, "SENTINEL", "MONITOR", "m", host, port, 1).Err(),
+		watcher.Do(ctx, "SENTINEL", "SET", "m", "auth-pass", password(g.single)).Err(),
+		g.trust(),
+	)
+})
+
+// trust does what people do who have an authority of their own.
+func (g guarded) trust() error {
+	var bundle []byte
+	for _, s := range guards {
+		text, err := os.ReadFile(s.CAFile())
+		if err != nil {
+			return err
+		}
+		bundle = append(bundle, text...)
+	}
+	file := filepath.Join(filepath.Dir(g.single.CAFile()), "bundle.crt")
+	return errors.Join(os.WriteFile(file, bundle, 0o600), os.Setenv("SSL_CERT_FILE", file))
+}
+
+func password(s *redistest.Server) string { return s.Client().Options().Password }
+
+func newGuarded(t *testing.T) guarded {
+	t.Helper()
+	if _, err := redistest.Binary(); err != nil {
+		redistest.SharedServer(t) // skips, or fails in CI
+	}
+	g, err := trusted()
+	require.NoError(t, err)
+	return g
+}
+
+func TestServersWithTLSAreReachedByThoseWhoTrustThem(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	requireWorks(t, parse(t, "rediss://:%s@%s", password(g.single), g.single.Addr()))
+	require.Eventually(t, func() bool { // it has just got its slots
+		return g.cluster.Client().Set(t.Context(), "k", "v", time.Minute).Err() == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	requireWorks(t, parse(t, "clusters://:%s@%s", password(g.cluster), g.cluster.Addr()))
+	requireWorks(t, parse(t, "sentinels://:%s@%s?master_name=m&sentinel_password=%s", password(g.single), g.sentinel.Addr(), password(g.sentinel)))
+}
+
+func TestAServerThatNobodyTrustsIsNotReached(t *testing.T) {
+	t.Parallel()
+	newGuarded(t)
+	stranger := redistest.NewSecure(t)
+	requireRefuses(t, parse(t, "rediss://:geheim@%s", stranger.Addr()), "SSL_CERT_FILE")
+	requireRefuses(t, parse(t, "clusters://:geheim@%s", stranger.Addr()), "SSL_CERT_FILE")
+	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m", stranger.Addr()), "SSL_CERT_FILE")
+	requireRefuses(t, parse(t, "redis://:geheim@%s", stranger.Addr()), "if it wants TLS, write rediss://")
+}
+
+func TestAWrongPasswordIsSaidAndNotShown(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	requireRefuses(t, parse(t, "rediss://:geheim@%s", g.single.Addr()), "WRONGPASS", "check address, user and password")
+	requireRefuses(t, parse(t, "rediss://geheim:geheim@%s", g.single.Addr()), "WRONGPASS")
+	requireRefuses(t, parse(t, "rediss://%s", g.single.Addr()), "NOAUTH")
+	requireRefuses(t, parse(t, "clusters://:geheim@%s", g.cluster.Addr()), "WRONGPASS")
+	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m&sentinel_password=%s", g.sentinel.Addr(), password(g.sentinel)), "WRONGPASS")
+	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m&sentinel_password=geheim", g.sentinel.Addr()), "WRONGPASS")
+}
+
+func TestADeadServerIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	requireRefuses(t, parse(t, "redis://user:geheim@127.0.0.1:1"), "no Redis at", "connection refused", "check address, user and password")
+	requireRefuses(t, parse(t, "unix://user:geheim@/nowhere/redis.sock"), "no such file")
+	requireRefuses(t, parse(t, "cluster://user:geheim@127.0.0.1:1?addr=127.0.0.1:2"), "connection refused")
+	requireRefuses(t, parse(t, "sentinel://user:geheim@127.0.0.1:1?addr=127.0.0.1:2&master_name=m&sentinel_password=geheim"), "connection refused")
+	assert.Less(t, time.Since(began), patience)
+}
+
+func TestAServerThatHangsIsToldAfterAWhile(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	require.NoError(t, server.Pause())
+	var all sync.WaitGroup
+	for _, form := range []string{
+		"redis://user:geheim@%s",
+		"rediss://user:geheim@%s",
+		"cluster://user:geheim@%s",
+		"sentinel://user:geheim@%s?master_name=m",
+		"sentinels://user:geheim@%s?master_name=m",
+	} {
+		hung, want := parse(t, form, server.Addr()), "timeout"
+		if hung.secure() {
+			want = "whether it speaks TLS there"
+		}
+		all.Go(func() { // ends with the time-outs, waited for below
+			err := hung.Reach(t.Context())
+			assert.ErrorContains(t, err, "no Redis at "+hung.String())
+			assert.ErrorContains(t, err, want)
+			assert.NotContains(t, fmt.Sprint(err), secret)
+		})
+	}
+	all.Wait()
+}
+
+func TestReachEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	require.NoError(t, server.Pause())
+	why := errors.New("why")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
+	began := time.Now()
+	require.ErrorIs(t, parse(t, "redis://%s", server.Addr()).Reach(ctx), why)
+	assert.Less(t, time.Since(began), patience)
+}
+
+// Who asks one node for all names would see a third of them.
+func TestAServerOfAnotherKindSaysWhatToWrite(t *testing.T) {
+	t.Parallel()
+	single := redistest.SharedServer(t).Addr()
+	watcher := redistest.SharedSentinel(t).Addrs()[0]
+	requireRefuses(t, parse(t, "redis://:geheim@%s", redistest.SharedCluster(t).Nodes[0].Addr()), "write cluster://")
+	requireRefuses(t, parse(t, "redis://:geheim@%s", watcher), "write sentinel://"+watcher+"?master_name=NAME")
+	requireRefuses(t, parse(t, "cluster://%s", single), "write redis://")
+	requireRefuses(t, parse(t, "sentinel://%s?master_name=m", single), "no sentinel: write redis://")
+	requireRefuses(t, parse(t, "sentinel://%s?master_name=other", watcher), `the sentinels know no master "other"; check master_name`)
+}
+
+// An old server repeats the arguments of a command that it does not know, such as HELLO 3 AUTH user password.
+func TestAPasswordThatAServerRepeatsIsNotShown(t *testing.T) {
+	t.Parallel()
+	door, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = door.Close() })
+	go func() { // ends with the listener; nobody waits for it
+		for {
+			conn, err := door.Accept()
+			if err != nil {
+				return
+			}
+			go repeat(conn) // ends with the client
+		}
+	}()
+	for _, form := range []string{"redis://user:geheim@%s", "cluster://user:geheim@%s", "sentinel://%s?master_name=m&sentinel_password=geheim"} {
+		requireRefuses(t, parse(t, form, door.Addr()), "repeats the password")
+	}
+	requireRefuses(t, parse(t, "redis://u:p4ss@%s", door.Addr()), "repeats the password")
+}
+
+// repeat answers every command, which begins with "*N", with all that came so far.
+func repeat(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	var said []string
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		said = append(said, lines.Text())
+		if len(said) > 1 && strings.HasPrefix(lines.Text(), "*") || strings.EqualFold(lines.Text(), secret) || lines.Text() == "p4ss" {
+			_, _ = fmt.Fprintf(conn, "-ERR unknown command, with args beginning with: %s\r\n", strings.Join(said, " "))
+		}
+	}
+}

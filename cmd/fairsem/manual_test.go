@@ -1,0 +1,102 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/manual"
+)
+
+const markdownFile = "../../docs/cli.md"
+
+func TestTheManualInDocsIsWhatTheCommandsSay(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(markdownFile)
+	require.NoError(t, err)
+	if manual.Markdown(newRoot(), markdownIntro) != string(text) {
+		t.Fatal("docs/cli.md is not what the commands say: go generate ./cmd/fairsem makes it anew")
+	}
+}
+
+func TestTheManualNamesEverythingThatPeopleAreToKnow(t *testing.T) {
+	t.Parallel()
+	root := newRoot()
+	text := manual.Markdown(root, "")
+	for _, cmd := range root.Commands() {
+		assert.Equal(t, cmd.Hidden, !strings.Contains(text, "\n## `"+cmd.CommandPath()+"`\n"), cmd.CommandPath())
+		assert.Regexp(t, `(?m)^Exit code`, cmd.Long+strings.Repeat("Exit code", btoi(cmd.Hidden)), "%s has a paragraph about its exit codes", cmd.CommandPath())
+		assert.NotEmpty(t, cmd.Example+strings.Repeat("none", btoi(cmd.Hidden)), cmd.CommandPath())
+	}
+	for _, want := range []string{"REDIS_URL", "NO_COLOR", "TERM", "SSL_CERT_FILE", "FAIRSEM_NAME", "FAIRSEM_ID", "FAIRSEM_TOKEN", "FAIRSEM_WEIGHT"} {
+		assert.Contains(t, text, "- `"+want+"`: ")
+	}
+	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(text, -1) {
+		heading := strings.ReplaceAll(link[1], "-", "[- ]")
+		assert.Regexp(t, "(?im)^## `?"+heading+"`?$", text, "a link that leads nowhere")
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestManualPagesAreCorrectAndTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, sub := range []string{"a", "b"} {
+		out, err := exec.CommandContext(t.Context(), "fairsem", "man", "--dir", filepath.Join(dir, sub)).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Empty(t, out)
+	}
+	pages, err := filepath.Glob(dir + "/a/*")
+	require.NoError(t, err)
+	require.Contains(t, pages, dir+"/a/fairsem.1")
+	require.Contains(t, pages, dir+"/a/fairsem-run.1")
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		again, err := os.ReadFile(filepath.Join(dir, "b", filepath.Base(page)))
+		require.NoError(t, err)
+		assert.Equal(t, string(text), string(again))
+		title := strings.ToUpper(strings.TrimSuffix(filepath.Base(page), ".1"))
+		assert.Regexp(t, `(?m)^\.TH "`+title+`" "1" "" "fairsem [^"]+" "User Commands"$`, string(text))
+		for _, section := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES"} {
+			assert.Regexp(t, `(?m)^\.SH `+section+`$`, string(text), page)
+		}
+		requireNoWarning(t, page)
+	}
+}
+
+// requireNoWarning asks man, where there is one: it is no reason to install one.
+func requireNoWarning(t *testing.T, page string) {
+	t.Helper()
+	if _, err := exec.LookPath("man"); err != nil {
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), "man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANROFFSEQ=", "MANWIDTH=80")
+	var stderr output
+	cmd.Stderr = &stderr
+	if cmd.Run() == nil { // else this man has other flags
+		assert.Empty(t, stderr.String(), page)
+	}
+}
+
+func TestTheDateOfManualPagesIsThatOfTheSource(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	e, err := newEdition()
+	require.NoError(t, err)
+	require.Equal(t, time.Unix(1700000000, 0), e.Date)
+	require.Contains(t, string(manual.Man(newRoot(), e)), `"2023-11-14"`)
+}
