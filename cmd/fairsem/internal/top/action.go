@@ -68,10 +68,10 @@ func (a action) question(now fairsem.Status, t ticket) string {
 			name, exact(now.Limit), exact(now.Declared), exact(now.Used), now.Waiting)
 	}
 	if t.place > 0 {
-		return fmt.Sprintf("Evict %s, number %d in line of %s? It wants %s and has waited for %s. id %s",
+		return fmt.Sprintf("Evict %s, number %d in line of %s? It wants %s and has waited for %s.\nid %s",
 			who(t), t.place, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
 	}
-	return fmt.Sprintf("Evict %s from %s? It has held %s for %s and may go on using them for a moment. id %s",
+	return fmt.Sprintf("Evict %s from %s? It has held %s for %s, and may go on for a moment after.\nid %s",
 		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
 }
 
@@ -80,7 +80,7 @@ func shrinks(now fairsem.Status, limit int64) string {
 	if now.Used <= limit {
 		return ""
 	}
-	return fmt.Sprintf(" Nobody loses a permit, and nobody new gets in before %s are given back.", exact(now.Used-limit))
+	return fmt.Sprintf(" Nobody loses a permit, and nobody new gets in while %s or more are in use.", exact(limit))
 }
 
 // outcome says how it went.

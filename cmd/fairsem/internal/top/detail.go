@@ -138,25 +138,23 @@ func idCell(t ticket, width int, p paint) string {
 	return p.title.Render(text.Fit(look.ShortID(t.ID), width))
 }
 
+// summary begins with what matters most: its end may be beyond the screen.
 func (d *detail) summary(p paint) string {
 	const barWidth = 16
-	parts := []string{
-		p.strong.Render(text.Clean(d.Name)),
-		bar(d.Status, barWidth, p) + " " + inUse(d.Status),
-		waiting(d.Status),
-		rate(d.row) + " grants/s",
-	}
-	if d.Window == 0 {
-		parts = append(parts, losses(d.Lapsed, d.gain, p))
-	}
+	parts := []string{p.strong.Render(short(d.Name)), bar(d.Status, barWidth, p) + " " + p.text.Render(inUse(d.Status))}
 	if special := notes(d.Status); special != "" {
 		if d.Pinned {
 			special += ", declared " + count(d.Declared)
 		}
 		parts = append(parts, p.note.Render(special))
 	}
+	parts = append(parts, p.text.Render(waiting(d.Status)))
 	if d.more > 0 {
 		parts = append(parts, p.note.Render(count(d.more)+" more are not shown"))
+	}
+	parts = append(parts, p.text.Render(rate(d.row)+" grants/s"))
+	if d.Window == 0 {
+		parts = append(parts, losses(d.Lapsed, d.gain, p))
 	}
 	return " " + strings.Join(parts, "   ")
 }

@@ -1,6 +1,8 @@
 package top
 
 import (
+	"errors"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -52,5 +54,11 @@ func exact(n int64) string { return strconv.FormatInt(n, 10) }
 // short is a name in a sentence.
 func short(name string) string { return ansi.Truncate(text.Clean(name), 40, "…") }
 
-// plainly is an error for people, on one line.
-func plainly(err error) string { return text.Clean(strings.TrimPrefix(err.Error(), "fairsem: ")) }
+// plainly is an error for people, on one line. Of one of the network that is what the network said.
+func plainly(err error) string {
+	var network *net.OpError
+	if errors.As(err, &network) {
+		err = network
+	}
+	return text.Clean(strings.TrimPrefix(err.Error(), "fairsem: "))
+}

@@ -20,7 +20,7 @@ type column[T any] struct {
 }
 
 // fit drops the columns that there is no room for, and has the others share what there is, the first ones first.
-// What is still too wide loses at its right end.
+// What is still too wide is taken from the first.
 func fit[T any](columns []column[T], width int) (fitted []column[T], widths []int) {
 	fitted = slices.Clone(columns)
 	for need(fitted) > width {
@@ -35,12 +35,13 @@ func fit[T any](columns []column[T], width int) (fitted []column[T], widths []in
 		}
 		fitted = slices.Delete(fitted, last, last+1)
 	}
-	left := max(0, width-need(fitted))
+	left := width - need(fitted)
 	for _, c := range fitted {
 		more := max(0, min(left, c.max-c.min))
 		left -= more
 		widths = append(widths, c.min+more)
 	}
+	widths[0] = max(1, widths[0]+min(0, left))
 	return fitted, widths
 }
 

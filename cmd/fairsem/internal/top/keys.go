@@ -38,7 +38,7 @@ var bindings = keys{
 	reverse:   bind("r", "reverse", "r"),
 	resize:    bind("R l", "resize", "R", "l"),
 	pause:     bind("p", "pause", "p"),
-	resume:    bind("u", "unpin, resume", "u"),
+	resume:    bind("u", "resume", "u"),
 	evict:     bind("x", "evict", "x"),
 	help:      bind("?", "help", "?"),
 	quit:      bind("q", "quit", "q", "ctrl+c"),
@@ -71,9 +71,9 @@ func (k keys) at(inside, filtered, readOnly bool) keys {
 	return k
 }
 
-// ShortHelp is what is always on the screen, the most wanted first.
+// ShortHelp is what is always on the screen. What comes last is cut off first.
 func (k keys) ShortHelp() []key.Binding {
-	return []key.Binding{k.back, k.open, k.clear, k.filter, k.sort, k.evict, k.resize, k.pause, k.resume, k.help, k.quit}
+	return []key.Binding{k.back, k.open, k.clear, k.filter, k.sort, k.evict, k.help, k.quit, k.resize, k.pause, k.resume}
 }
 
 // FullHelp is everything.
@@ -98,15 +98,15 @@ var legend = []string{
 // manual is the whole help, in columns where there is room for them.
 func manual(h help.Model, k keys, width int) string {
 	groups := h.FullHelpView(k.FullHelp())
-	if lipgloss.Width(groups) > width {
+	if lipgloss.Width(groups) > width-1 {
 		var one []key.Binding
 		for _, group := range k.FullHelp() {
 			one = append(one, group...)
 		}
 		groups = h.FullHelpView([][]key.Binding{one})
 	}
-	wrapped := lipgloss.NewStyle().Width(width).Render(strings.Join(legend, "\n"))
-	return groups + "\n\n" + wrapped
+	page := groups + "\n\n" + lipgloss.Wrap(strings.Join(legend, "\n"), max(1, width-2), "")
+	return lipgloss.NewStyle().PaddingLeft(1).Render(page)
 }
 
 // helper draws help. Its width is the screen's.

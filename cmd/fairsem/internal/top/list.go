@@ -13,7 +13,7 @@ type list struct {
 	keys   []string
 	cursor int // of the selected line
 	top    int // the first line on the screen
-	height int // lines on the screen
+	height int // lines on the screen; there is always one
 }
 
 func (l *list) set(keys []string) {
@@ -26,7 +26,7 @@ func (l *list) set(keys []string) {
 }
 
 func (l *list) resize(height int) {
-	l.height = max(1, height)
+	l.height = height
 	l.settle()
 }
 
@@ -54,6 +54,7 @@ func (l *list) press(msg tea.KeyPressMsg, k keys) bool {
 
 // settle scrolls no further than the selection needs.
 func (l *list) settle() {
+	l.height = max(1, l.height)
 	l.cursor = max(0, min(l.cursor, len(l.keys)-1))
 	l.top = max(l.cursor-l.height+1, min(l.top, l.cursor))
 	l.top = max(0, min(l.top, len(l.keys)-l.height))

@@ -151,6 +151,7 @@ func (m model) typeIn(msg tea.Msg) (model, tea.Cmd) {
 		return m, nil
 	}
 	m.prompt.input, _ = m.prompt.input.Update(msg)
+	m.prompt.wrong = ""
 	if m.prompt.kind == filtering {
 		m.names.filter = m.prompt.input.Value()
 		m.names.arrange()
@@ -166,10 +167,13 @@ func (m model) accept() model {
 	}
 	limit, err := m.prompt.limit()
 	if err != nil {
-		return m.tell(err.Error(), true)
+		m.prompt.wrong = err.Error()
+		return m
 	}
 	a := m.prompt.action
-	a.limit = limit
+	if a.limit = limit; limit == 0 {
+		a.verb = pause
+	}
 	m.prompt = confirmPrompt(a)
 	return m
 }

@@ -15,6 +15,7 @@ import (
 type prompt struct {
 	kind   kind
 	input  textinput.Model // what is typed, while filtering and asked for a limit
+	wrong  string          // with what was typed
 	action action          // that the question is about
 }
 
@@ -62,20 +63,27 @@ func (p prompt) limit() (int64, error) {
 	typed := strings.TrimSpace(p.input.Value())
 	limit, err := strconv.ParseInt(typed, 10, 64)
 	if err != nil || limit < 0 {
-		return 0, fmt.Errorf("%q is no limit: type a number, such as 5", typed)
+		return 0, fmt.Errorf("%q is no limit: type a number, or esc", typed)
 	}
 	return limit, nil
 }
 
-// lines draws the prompt in so many columns. question is of its action, at present.
-func (p prompt) lines(width int, question string) []string {
-	switch p.kind {
-	case filtering:
-		return []string{p.input.View()}
-	case asksLimit:
-		return append(wrap(question, width, strong), p.input.View())
+// lines draws the prompt in so many columns and at most so many lines. question is of its action, at present.
+func (p prompt) lines(width, height int, question string) []string {
+	last := " " + strong.Render("y") + faint.Render(" yes  ") + strong.Render("any other key") + faint.Render(" no")
+	if p.kind != confirms {
+		p.input.SetWidth(max(1, width-lipgloss.Width(p.input.Prompt)-1)) // the cursor needs one, too
+		p.input.SetCursor(p.input.Position())                            // has it scroll
+		last = p.input.View()
 	}
-	return append(wrap(question, width, strong), " "+strong.Render("y")+faint.Render(" yes  ")+strong.Render("any other key")+faint.Render(" no"))
+	if p.kind == filtering {
+		return []string{last}
+	}
+	lines := wrap(question, width, strong)
+	if p.wrong != "" {
+		lines = append(lines, wrap(p.wrong, width, colourful.bad)...)
+	}
+	return append(lines[:max(0, min(len(lines), height-1))], last) // without the last line nobody knows what to do
 }
 
 // wrap breaks s into lines of at most width columns, with a column free in front.

@@ -3,7 +3,6 @@ package top
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -95,10 +94,8 @@ func (s *schedule) wait() tea.Cmd {
 // stale says what is wrong if the picture is older than it should be.
 func (s *schedule) stale(now time.Time) (reason string, stale bool) {
 	switch {
-	case s.flying && now.Sub(s.begun) > max(overdue, 2*s.took):
-		return "no answer yet", true
-	case errors.Is(s.err, context.DeadlineExceeded):
-		return fmt.Sprintf("no answer for %s", span(patience)), true
+	case s.flying && now.Sub(s.begun) > max(overdue, 2*s.took), errors.Is(s.err, context.DeadlineExceeded):
+		return "no answer", true
 	case s.err != nil:
 		return plainly(s.err), true
 	}

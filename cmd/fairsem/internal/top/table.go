@@ -122,10 +122,10 @@ func (n *names) view(width int, p paint) string {
 }
 
 const (
-	nameLeast = 8
+	nameLeast = 14
 	nameMost  = 60
 	barLeast  = 8
-	barMost   = 30
+	barMost   = 24
 )
 
 func (n *names) columns() []column[row] {
@@ -251,16 +251,16 @@ func (n *names) summary(p paint) string {
 		sum.rated = sum.rated || r.rated
 	}
 	parts := []string{
-		several(int64(len(n.all)), "name", "names"),
-		count(used) + " in use",
-		count(waiting) + " waiting",
-		rate(sum) + " grants/s",
+		p.text.Render(several(int64(len(n.all)), "name", "names")),
+		p.text.Render(count(used) + " in use"),
+		p.text.Render(count(waiting) + " waiting"),
+		p.text.Render(rate(sum) + " grants/s"),
 		losses(lost, sum.gain, p),
 	}
 	if n.filter != "" {
-		parts = append(parts, p.note.Render(several(int64(len(n.shown)), "name", "names")+" with "+short(n.filter)))
+		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.shown)))+" with "+short(n.filter)))
 	}
-	return " " + p.text.Render(strings.Join(parts, "   "))
+	return " " + strings.Join(parts, "   ")
 }
 
 // losses is red while it grows.
@@ -268,5 +268,5 @@ func losses(all, gain int64, p paint) string {
 	if gain > 0 {
 		return p.bad.Render("+" + count(gain) + " " + count(all) + " lost")
 	}
-	return count(all) + " lost"
+	return p.text.Render(count(all) + " lost")
 }

@@ -43,10 +43,19 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	m := newModel(ctx, &server{o.Client, o.Redis, matches}, o)
-	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(o.Terminal), tea.WithColorProfile(o.Profile), tea.WithoutSignalHandler()).Run()
+	return run(ctx, &server{o.Client, o.Redis, matches}, o)
+}
+
+func run(ctx context.Context, from source, o Options) error {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel() // what is on its way when somebody leaves
+	_, err := program(ctx, newModel(asking, from, o), o).Run()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+func program(ctx context.Context, m tea.Model, o Options) *tea.Program {
+	return tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(o.Terminal), tea.WithColorProfile(o.Profile), tea.WithoutSignalHandler())
 }

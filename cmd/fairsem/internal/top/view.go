@@ -17,14 +17,18 @@ const (
 	roomForSpace   = 12
 )
 
+// warningMost is how many lines there are for what is wrong.
+const warningMost = 3
+
 // View draws the screen: every line has its place, and none is longer than the screen is wide.
 func (m model) View() tea.View {
-	lines := append(m.header(), m.body()...)
 	footer := m.footer()
-	for len(lines) < m.height-len(footer) {
+	above := max(0, m.height-len(footer))
+	lines := append(m.header(), m.body()...)
+	for len(lines) < above {
 		lines = append(lines, "")
 	}
-	lines = append(lines, footer...)
+	lines = append(lines[:above], footer...)
 	lines = lines[:min(len(lines), m.height)]
 	for i, line := range lines {
 		lines[i] = ansi.Truncate(line, m.width, "")
@@ -47,22 +51,25 @@ func (m *model) layOut() {
 
 func (m model) header() []string {
 	reason, stale := m.schedule.stale(m.now)
-	title := spread(" "+strong.Render("fairsem top")+"  "+m.options.Address, m.clock()+" ", m.width)
-	warning := ""
+	title := spread(" "+strong.Render("fairsem top")+"  "+text.Clean(m.options.Address), m.clock()+" ", m.width)
+	var warning []string
 	if stale {
-		warning = colourful.bad.Render(" " + m.age() + ": " + reason)
+		warning = wrap(m.age()+": "+reason, m.width, colourful.bad)
+		warning = warning[:min(len(warning), warningMost)]
 	}
 	switch {
 	case m.height < roomForSummary && stale:
-		return []string{warning}
+		return warning[:1]
 	case m.height < roomForSummary:
 		return []string{title}
 	case m.height < roomForSpace && stale:
-		return []string{title, warning}
+		return []string{title, warning[0]}
 	case m.height < roomForSpace:
 		return []string{title, m.summary()}
+	case stale:
+		return append([]string{title, m.summary()}, warning...)
 	}
-	return []string{title, m.summary(), warning}
+	return []string{title, m.summary(), ""}
 }
 
 // clock says when the last answer came, and how often there should be one.
@@ -78,7 +85,7 @@ func (m model) age() string {
 	if m.schedule.answered.IsZero() {
 		return "nothing seen yet"
 	}
-	return "stale for " + text.Ago(m.now.Sub(m.schedule.answered).Truncate(time.Second))
+	return "stale for " + strings.Replace(text.Ago(m.now.Sub(m.schedule.answered).Truncate(time.Second)), ".0", "", 1)
 }
 
 // summary is about all that the table below is about.
@@ -135,7 +142,7 @@ func (m model) empty() string {
 
 func (m model) footer() []string {
 	if m.prompt.kind != none {
-		return m.prompt.lines(m.width, m.question())
+		return m.prompt.lines(m.width, m.height, m.question())
 	}
 	short := " " + helper(m.width-1).ShortHelpView(m.keys().ShortHelp())
 	if m.reading {
