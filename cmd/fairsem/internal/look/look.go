@@ -108,7 +108,7 @@ func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d
 		d.MoreHolders = max(0, d.Status.Holders-int64(len(d.Holders)))
 	}
 	if len(d.Waiters) >= most {
-		d.MoreWaiters = max(0, d.Status.Waiting-int64(len(d.Waiters)))
+		d.MoreWaiters = max(0, d.Waiting-int64(len(d.Waiters)))
 	}
 	return d, nil
 }
