@@ -83,7 +83,13 @@ func (s *schedule) hurry() bool {
 }
 
 // every is how often to look: a server on which a look takes long is not kept busy with looks.
-func (s *schedule) every() time.Duration { return max(s.interval, 2*s.took) }
+func (s *schedule) every() time.Duration {
+	if 2*s.took <= s.interval {
+		return s.interval
+	}
+	const step = time.Second / 2 // else it would change with every look
+	return (2*s.took + step - 1).Truncate(step)
+}
 
 // wait has the next look begin in time.
 func (s *schedule) wait() tea.Cmd {

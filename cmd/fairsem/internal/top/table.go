@@ -123,7 +123,7 @@ func (n *names) view(width int, p paint) string {
 
 const (
 	nameLeast = 14
-	nameMost  = 60
+	nameMost  = 40
 	barLeast  = 8
 	barMost   = 24
 )

@@ -77,7 +77,7 @@ func (m model) clock() string {
 	if m.schedule.answered.IsZero() {
 		return ""
 	}
-	return faint.Render(m.schedule.answered.Format(time.TimeOnly) + "  every " + span(m.schedule.every().Round(100*time.Millisecond)))
+	return faint.Render(m.schedule.answered.Format(time.TimeOnly) + "  every " + span(m.schedule.every()))
 }
 
 // age is that of the picture.
