@@ -33,6 +33,7 @@ comes back by itself. Redis holds the state.`,
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	root.AddCommand(newDemo(), newRun(), newDemoWorker())
 	root.AddCommand(newLs(), newShow(), newResize(), newPause(), newResume(), newEvict())
+	root.AddCommand(newTop())
 	root.AddCommand(newCompletion())
 	root.AddCommand(newMan())
 	for _, cmd := range root.Commands() {

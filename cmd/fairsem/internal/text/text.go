@@ -13,7 +13,8 @@ import (
 )
 
 // Clean returns s with everything escaped that is not plainly a visible character or a space: control
-// characters, bytes that are no UTF-8, and what changes the direction of text or has no width.
+// characters, bytes that are no UTF-8, what changes the direction of text or has no width, and what changes the
+// width of the emoji before it: terminals do not agree by how much.
 func Clean(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
 		return s
@@ -32,7 +33,9 @@ func Clean(s string) string {
 	return b.String()
 }
 
-func hidden(r rune) bool { return !unicode.IsPrint(r) }
+func hidden(r rune) bool {
+	return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || r >= '\U0001F3FB' && r <= '\U0001F3FF'
+}
 
 // Fit returns s, cleaned, in exactly so many columns: cut, or filled with spaces.
 func Fit(s string, width int) string {

@@ -1,0 +1,119 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// action is a change that somebody was asked about, or is on its way.
+type action struct {
+	verb   verb
+	name   string
+	limit  int64  // to be pinned
+	ticket ticket // to be evicted, as it was when the question came up
+}
+
+type verb int
+
+const (
+	resize verb = iota
+	pause
+	resume
+	evict
+)
+
+// done is the message that an action has ended.
+type done struct {
+	action
+	err error
+}
+
+// run does it, in the background.
+func (a action) run(ctx context.Context, s source) tea.Cmd {
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		var err error
+		switch a.verb {
+		case resize, pause:
+			err = s.Resize(ctx, a.name, a.limit)
+		case resume:
+			err = s.Unpin(ctx, a.name)
+		case evict:
+			err = s.Evict(ctx, a.name, a.ticket.ID)
+		}
+		return done{a, err}
+	}
+}
+
+// question tells the present state, and asks. now is what the last look has told of the name and, to evict, of
+// the ticket.
+func (a action) question(now fairsem.Status, t ticket) string {
+	name := short(a.name)
+	switch a.verb {
+	case resize:
+		return fmt.Sprintf("Pin the limit of %s at %s? It is %s now, with %s in use and %d waiting.%s",
+			name, exact(a.limit), exact(now.Limit), exact(now.Used), now.Waiting, shrinks(now, a.limit))
+	case pause:
+		return fmt.Sprintf("Pause %s? Nobody new gets in until it is resumed; %s of %s in use now, %d waiting.",
+			name, exact(now.Used), exact(now.Limit), now.Waiting)
+	case resume:
+		return fmt.Sprintf("Unpin the limit of %s? It is pinned at %s and goes back to %s; %s in use now, %d waiting.",
+			name, exact(now.Limit), exact(now.Declared), exact(now.Used), now.Waiting)
+	}
+	if t.place > 0 {
+		return fmt.Sprintf("Evict %s, number %d in line of %s? It wants %s and has waited for %s.\nid %s",
+			who(t), t.place, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
+	}
+	return fmt.Sprintf("Evict %s from %s? It has held %s for %s, and may go on for a moment after.\nid %s",
+		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
+}
+
+// shrinks says what less room does to those who are in.
+func shrinks(now fairsem.Status, limit int64) string {
+	if now.Used <= limit {
+		return ""
+	}
+	return fmt.Sprintf(" Nobody loses a permit, and nobody new gets in while %s or more are in use.", exact(limit))
+}
+
+// outcome says how it went.
+func (d done) outcome() notice {
+	name := short(d.name)
+	if d.err != nil {
+		return d.failure(name)
+	}
+	switch d.verb {
+	case resize:
+		return notice{text: fmt.Sprintf("%s is pinned at %s", name, exact(d.limit))}
+	case pause:
+		return notice{text: name + " is paused"}
+	case resume:
+		return notice{text: name + " has its declared limit again"}
+	}
+	return notice{text: fmt.Sprintf("%s was evicted from %s", who(d.ticket), name)}
+}
+
+func (d done) failure(name string) notice {
+	switch {
+	case d.verb == evict && errors.Is(d.err, fairsem.ErrNotFound):
+		return notice{text: who(d.ticket) + " had gone already", bad: true}
+	case errors.Is(d.err, context.DeadlineExceeded):
+		return notice{text: fmt.Sprintf("no answer about %s for %s: it may have been done all the same", name, span(patience)), bad: true}
+	}
+	return notice{text: plainly(d.err), bad: true}
+}
+
+// who is a ticket in a sentence.
+func who(t ticket) string {
+	if t.Label == "" {
+		return "somebody" // who has shown no sign of life for long
+	}
+	return short(t.Label)
+}

@@ -1,0 +1,167 @@
+package top
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// detail is one name, with a table of who holds and who waits.
+type detail struct {
+	row
+	tickets []ticket
+	more    int64 // tickets that were not asked for
+	seen    bool  // whether the name has been looked at
+	trend   trend
+	list    list
+
+	labelWidth int // of the widest
+}
+
+// ticket is a line of the table: a permit, or a place in line.
+type ticket struct {
+	fairsem.Ticket
+	place int           // in line, from 1 on; 0: it holds
+	since time.Duration // it holds or waits, by the server's clock
+}
+
+// open begins with what the table of all names has told.
+func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
+
+// take takes a look at a moment.
+func (d *detail) take(at time.Time, seen deep) {
+	d.seen = true
+	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
+	d.more = seen.MoreHolders + seen.MoreWaiters
+	d.tickets = nil
+	for _, t := range seen.Holders {
+		d.tickets = append(d.tickets, ticket{t, 0, seen.at.Sub(t.Since)})
+	}
+	for i, t := range seen.Waiters {
+		d.tickets = append(d.tickets, ticket{t, i + 1, seen.at.Sub(t.Since)})
+	}
+	keys := make([]string, len(d.tickets))
+	d.labelWidth = labelLeast
+	for i, t := range d.tickets {
+		keys[i] = t.ID
+		d.labelWidth = max(d.labelWidth, ansi.StringWidth(text.Clean(t.Label)))
+	}
+	d.list.set(keys)
+}
+
+func (d *detail) selected() (ticket, bool) {
+	if d.list.cursor >= len(d.tickets) {
+		return ticket{}, false
+	}
+	return d.tickets[d.list.cursor], true
+}
+
+// find returns what the last look has told about an id.
+func (d *detail) find(id string) (ticket, bool) {
+	for _, t := range d.tickets {
+		if t.ID == id {
+			return t, true
+		}
+	}
+	return ticket{}, false
+}
+
+func (d *detail) view(width int, p paint) string {
+	from, to := d.list.visible()
+	return grid(d.columns(), d.tickets[from:to], d.list.cursor-from, width, p)
+}
+
+const (
+	labelLeast = 8
+	labelMost  = 40
+)
+
+func (d *detail) columns() []column[ticket] {
+	return []column[ticket]{
+		{gap: 1, min: 5, max: 7, cell: stateCell},
+		{title: "LABEL", gap: 2, min: labelLeast, max: min(d.labelWidth, labelMost), cell: labelCell},
+		{title: "UNITS", right: true, gap: 2, min: 6, rank: 1, cell: unitsCell},
+		{title: "FOR", right: true, gap: 2, min: 7, rank: 2, cell: forCell},
+		{title: "EXPIRES", right: true, gap: 2, min: 7, rank: 3, cell: expiresCell},
+		{title: "TOKEN", right: true, gap: 2, min: 6, max: 16, rank: 4, cell: tokenCell},
+		{title: "ID", gap: 2, min: 12, max: 24, rank: 5, cell: idCell},
+	}
+}
+
+// stateCell tells holders from places in line.
+func stateCell(t ticket, _ int, p paint) string {
+	if t.place == 0 {
+		return p.good.Render("holds")
+	}
+	return p.full.Render("#" + strconv.Itoa(t.place))
+}
+
+func labelCell(t ticket, width int, p paint) string { return p.text.Render(text.Fit(label(t), width)) }
+
+func label(t ticket) string {
+	if t.Label == "" {
+		return "-" // it has shown no sign of life for long
+	}
+	return t.Label
+}
+
+func unitsCell(t ticket, _ int, p paint) string { return p.text.Render(count(t.Weight)) }
+
+func forCell(t ticket, _ int, p paint) string { return p.text.Render(text.Ago(t.since)) }
+
+func expiresCell(t ticket, _ int, p paint) string {
+	if t.ExpiresIn <= 0 {
+		return p.bad.Render("ended")
+	}
+	return p.text.Render(text.Ago(t.ExpiresIn))
+}
+
+// tokenCell shows the whole token or its end: it is compared with others, and a rounded one would lie.
+func tokenCell(t ticket, width int, p paint) string {
+	if t.Token == 0 {
+		return p.title.Render("-")
+	}
+	token := strconv.FormatInt(t.Token, 10)
+	if len(token) > width {
+		token = "…" + token[len(token)-width+1:]
+	}
+	return p.text.Render(token)
+}
+
+func idCell(t ticket, width int, p paint) string {
+	return p.title.Render(text.Fit(look.ShortID(t.ID), width))
+}
+
+// summary begins with what matters most: its end may be beyond the screen.
+func (d *detail) summary(p paint) string {
+	const barWidth = 16
+	parts := []string{p.strong.Render(short(d.Name)), bar(d.Status, barWidth, p) + " " + p.text.Render(inUse(d.Status))}
+	if special := notes(d.Status); special != "" {
+		if d.Pinned {
+			special += ", declared " + count(d.Declared)
+		}
+		parts = append(parts, p.note.Render(special))
+	}
+	parts = append(parts, p.text.Render(waiting(d.Status)))
+	if d.more > 0 {
+		parts = append(parts, p.note.Render(count(d.more)+" more are not shown"))
+	}
+	parts = append(parts, p.text.Render(rate(d.row)+" grants/s"))
+	if d.Window == 0 {
+		parts = append(parts, losses(d.Lapsed, d.gain, p))
+	}
+	return " " + strings.Join(parts, "   ")
+}
+
+func waiting(s fairsem.Status) string {
+	if s.Waiting == 0 {
+		return "0 waiting"
+	}
+	return count(s.Waiting) + " waiting, " + text.Ago(s.OldestWait)
+}

@@ -1,0 +1,64 @@
+package top
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// count is a number in at most six columns: as it is up to 99999, then 100k, 2.5M, 12G.
+func count(n int64) string {
+	if n < 100_000 {
+		return strconv.FormatInt(n, 10)
+	}
+	v, unit := float64(n)/1000, 0
+	for v >= 1000 && unit < len("kMGTP")-1 {
+		v /= 1000
+		unit++
+	}
+	digits := 0
+	if v < 10 {
+		digits = 1
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64) + "kMGTP"[unit:unit+1]
+}
+
+// span is a length of time that somebody chose: 1m, not 1m0s.
+func span(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if cut, ok := strings.CutSuffix(s, zero); ok && strings.TrimRight(cut, "hm") != cut {
+			s = cut
+		}
+	}
+	return s
+}
+
+// several is how people write how many of something there are.
+func several(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return count(n) + " " + many
+}
+
+// exact is the whole number, for questions and what is typed.
+func exact(n int64) string { return strconv.FormatInt(n, 10) }
+
+// short is a name in a sentence.
+func short(name string) string { return ansi.Truncate(text.Clean(name), 40, "…") }
+
+// plainly is an error for people, on one line. Of one of the network that is what the network said.
+func plainly(err error) string {
+	var network *net.OpError
+	if errors.As(err, &network) {
+		err = network
+	}
+	return text.Clean(strings.TrimPrefix(err.Error(), "fairsem: "))
+}

@@ -1,0 +1,122 @@
+package top
+
+import (
+	"strings"
+
+	"charm.land/bubbles/v2/help"
+	"charm.land/bubbles/v2/key"
+	"charm.land/lipgloss/v2"
+)
+
+// keys are all bindings. Those that mean nothing where one is are disabled, and so are not in the help.
+type keys struct {
+	up, down, pageUp, pageDown, home, end    key.Binding
+	open, back, filter, clear                key.Binding
+	sort, sortLeft, sortRight, reverse       key.Binding
+	resize, pause, resume, evict             key.Binding
+	help, quit, suspend, yes, accept, cancel key.Binding
+}
+
+func bind(shown, does string, names ...string) key.Binding {
+	return key.NewBinding(key.WithKeys(names...), key.WithHelp(shown, does))
+}
+
+var bindings = keys{
+	up:        bind("↑ k", "up", "up", "k"),
+	down:      bind("↓ j", "down", "down", "j"),
+	pageUp:    bind("pgup", "page up", "pgup", "ctrl+b"),
+	pageDown:  bind("pgdn", "page down", "pgdown", "ctrl+f", "space"),
+	home:      bind("home g", "first", "home", "g"),
+	end:       bind("end G", "last", "end", "G"),
+	open:      bind("enter", "open", "enter"),
+	back:      bind("esc", "back", "esc", "backspace"),
+	filter:    bind("/", "filter", "/"),
+	clear:     bind("esc", "show all", "esc"),
+	sort:      bind("s", "sort", "s"),
+	sortLeft:  bind("<", "sort by the column before", "<"),
+	sortRight: bind(">", "sort by the column after", ">"),
+	reverse:   bind("r", "reverse", "r"),
+	resize:    bind("R l", "resize", "R", "l"),
+	pause:     bind("p", "pause", "p"),
+	resume:    bind("u", "resume", "u"),
+	evict:     bind("x", "evict", "x"),
+	help:      bind("?", "help", "?"),
+	quit:      bind("q", "quit", "q", "ctrl+c"),
+	suspend:   bind("ctrl+z", "suspend", "ctrl+z"),
+	yes:       bind("y", "yes", "y", "Y"),
+	accept:    bind("enter", "go on", "enter"),
+	cancel:    bind("esc", "leave it", "esc"),
+}
+
+// arrows move while something is typed.
+var arrows = keys{
+	up:       bind("", "", "up"),
+	down:     bind("", "", "down"),
+	pageUp:   bind("", "", "pgup"),
+	pageDown: bind("", "", "pgdown"),
+}
+
+// at are the keys that mean something where one is.
+func (k keys) at(inside, filtered, readOnly bool) keys {
+	only := func(enabled bool, all ...*key.Binding) {
+		for _, b := range all {
+			b.SetEnabled(enabled)
+		}
+	}
+	only(!inside, &k.open, &k.filter, &k.sort, &k.sortLeft, &k.sortRight, &k.reverse)
+	only(!inside && filtered, &k.clear)
+	only(inside, &k.back)
+	only(!readOnly, &k.resize, &k.pause, &k.resume)
+	only(inside && !readOnly, &k.evict)
+	return k
+}
+
+// ShortHelp is what is always on the screen. What comes last is cut off first.
+func (k keys) ShortHelp() []key.Binding {
+	return []key.Binding{k.back, k.open, k.clear, k.filter, k.sort, k.evict, k.help, k.quit, k.resize, k.pause, k.resume}
+}
+
+// FullHelp is everything.
+func (k keys) FullHelp() [][]key.Binding {
+	return [][]key.Binding{
+		{k.up, k.down, k.pageUp, k.pageDown, k.home, k.end},
+		{k.open, k.back, k.filter, k.clear, k.sort, k.sortLeft, k.sortRight, k.reverse},
+		{k.resize, k.pause, k.resume, k.evict, k.help, k.quit, k.suspend},
+	}
+}
+
+// legend is what the columns mean.
+var legend = []string{
+	"IN USE    units held, and the limit in force; the bar is yellow where nobody gets in",
+	"WAITING   calls in line; OLDEST is how long the first of them has waited",
+	"GRANTS/S  permits and calls granted a second, the mean of the last " + span(rateSpan),
+	"LOST      permits that nobody gave back or renewed in time; +1 is within the last " + span(lossSpan),
+	"FOR       since when who holds holds, and who waits waits, by the server's clock",
+	"EXPIRES   when the lease ends if nobody renews it",
+}
+
+// manual is the whole help, in columns where there is room for them.
+func manual(h help.Model, k keys, width int) string {
+	groups := h.FullHelpView(k.FullHelp())
+	if lipgloss.Width(groups) > width-1 {
+		var one []key.Binding
+		for _, group := range k.FullHelp() {
+			one = append(one, group...)
+		}
+		groups = h.FullHelpView([][]key.Binding{one})
+	}
+	page := groups + "\n\n" + lipgloss.Wrap(strings.Join(legend, "\n"), max(1, width-2), "")
+	return lipgloss.NewStyle().PaddingLeft(1).Render(page)
+}
+
+// helper draws help. Its width is the screen's.
+func helper(width int) help.Model {
+	h := help.New()
+	h.ShortSeparator = "  "
+	h.Styles = help.Styles{Ellipsis: faint, ShortKey: strong, ShortDesc: faint, ShortSeparator: faint, FullKey: strong, FullSeparator: faint}
+	h.SetWidth(width)
+	return h
+}
+
+// leaving are the keys that leave the help.
+func (k keys) leaving() []key.Binding { return []key.Binding{k.up, k.down, k.back, k.quit} }

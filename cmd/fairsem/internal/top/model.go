@@ -1,0 +1,157 @@
+package top
+
+import (
+	"context"
+	"time"
+
+	"charm.land/bubbles/v2/viewport"
+	tea "charm.land/bubbletea/v2"
+)
+
+// model is everything that is on the screen. It does no I/O, and knows the time from messages only.
+type model struct {
+	ctx     context.Context // of all that is asked of the source
+	source  source
+	options Options
+
+	width, height int
+	now           time.Time
+	schedule      schedule
+	names         names
+	detail        detail
+	inside        bool // the detail is on the screen, not the table of all names
+	prompt        prompt
+	notice        notice
+	manual        viewport.Model
+	reading       bool // the manual is on the screen
+}
+
+// notice is shown for a while.
+type notice struct {
+	text  string
+	bad   bool
+	until time.Time // zero: until another one
+}
+
+const noticeSpan = 6 * time.Second
+
+// beat is the message that a second has passed.
+type beat time.Time
+
+func heart() tea.Cmd { return tea.Every(time.Second, func(t time.Time) tea.Msg { return beat(t) }) }
+
+// started is the first message.
+type started time.Time
+
+func newModel(ctx context.Context, from source, o Options) model {
+	m := model{ctx: ctx, source: from, options: o, schedule: schedule{interval: o.Interval}}
+	for i, order := range orders {
+		if order.key == o.Sort {
+			m.names.order = i
+		}
+	}
+	return m
+}
+
+func (m model) Init() tea.Cmd {
+	return tea.Batch(heart(), func() tea.Msg { return started(time.Now()) })
+}
+
+func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	m, cmd := m.handle(msg)
+	m.layOut()
+	return m, cmd
+}
+
+func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case started:
+		m.now = time.Time(msg)
+		return m.look()
+	case beat:
+		m.now = time.Time(msg)
+		return m, heart()
+	case due:
+		if int(msg) == m.schedule.number {
+			return m.look()
+		}
+	case looked:
+		return m.take(msg)
+	case done:
+		return m.finish(msg)
+	case tea.ResumeMsg:
+		return m.lookNow()
+	case tea.KeyPressMsg:
+		return m.press(msg)
+	case tea.PasteMsg:
+		return m.typeIn(msg)
+	}
+	return m, nil
+}
+
+// look begins a look at what is on the screen.
+func (m model) look() (model, tea.Cmd) {
+	name := ""
+	if m.inside {
+		name = m.detail.Name
+	}
+	return m, m.schedule.begin(m.ctx, m.source, name, m.now)
+}
+
+// lookNow is look as soon as can be.
+func (m model) lookNow() (model, tea.Cmd) {
+	if !m.schedule.hurry() {
+		return m, nil
+	}
+	return m.look()
+}
+
+// take takes the answer to a look.
+func (m model) take(l looked) (model, tea.Cmd) {
+	if end := l.at.Add(l.took); end.After(m.now) {
+		m.now = end
+	}
+	if !m.schedule.end(l) {
+		return m.look()
+	}
+	switch {
+	case l.err != nil:
+	case l.deep == nil:
+		m.names.take(l.at, l.all)
+	case m.inside:
+		m.detail.take(l.at, *l.deep)
+	}
+	return m.reconsider(), m.schedule.wait()
+}
+
+// reconsider withdraws a question that is not the one that was asked any more.
+func (m model) reconsider() model {
+	a := m.prompt.action
+	if m.prompt.kind != confirms || a.verb != evict {
+		return m
+	}
+	t, there := m.detail.find(a.ticket.ID)
+	switch {
+	case !there:
+		m.prompt = prompt{}
+		return m.tell(who(a.ticket)+" is gone", false)
+	case t.place == 0 && a.ticket.place > 0:
+		m.prompt = prompt{}
+		return m.tell(who(a.ticket)+" was let in meanwhile: ask again to evict it", true)
+	}
+	return m
+}
+
+// finish takes the outcome of an action.
+func (m model) finish(d done) (model, tea.Cmd) {
+	m.notice = d.outcome()
+	m.notice.until = m.now.Add(noticeSpan)
+	return m.lookNow()
+}
+
+func (m model) tell(text string, bad bool) model {
+	m.notice = notice{text, bad, m.now.Add(noticeSpan)}
+	return m
+}

@@ -1,0 +1,515 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// bench drives a model by hand: its looks are fed, and what it wants done is only counted.
+type bench struct {
+	t *testing.T
+	model
+	source *fake
+	at     time.Time
+}
+
+func newBench(t *testing.T, o Options) *bench {
+	t.Helper()
+	o.Address = "127.0.0.1:6379"
+	if o.Sort == "" {
+		o.Sort = "name"
+	}
+	if o.Interval == 0 {
+		o.Interval = time.Second
+	}
+	source := &fake{}
+	b := &bench{t: t, model: newModel(t.Context(), source, o), source: source, at: time.Unix(1_700_000_000, 0)}
+	b.send(tea.WindowSizeMsg{Width: 100, Height: 30})
+	b.send(started(b.at))
+	return b
+}
+
+// fake counts what is asked of it.
+type fake struct {
+	asked []string
+	err   error
+}
+
+func (f *fake) All(context.Context) ([]fairsem.Status, error)    { return nil, f.err }
+func (f *fake) Deep(context.Context, string) (d deep, err error) { return d, f.err }
+func (f *fake) Resize(_ context.Context, name string, limit int64) error {
+	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
+	return f.err
+}
+func (f *fake) Unpin(_ context.Context, name string) error {
+	f.asked = append(f.asked, "unpin "+name)
+	return f.err
+}
+func (f *fake) Evict(_ context.Context, name, id string) error {
+	f.asked = append(f.asked, "evict "+name+" "+id)
+	return f.err
+}
+
+func (b *bench) send(msg tea.Msg) tea.Cmd {
+	b.t.Helper()
+	next, cmd := b.Update(msg)
+	b.model = next.(model)
+	return cmd
+}
+
+// press presses keys: those with a name of several letters have it in angle brackets.
+func (b *bench) press(keys string) (cmd tea.Cmd) {
+	b.t.Helper()
+	named := map[string]rune{"<enter>": tea.KeyEnter, "<esc>": tea.KeyEscape, "<up>": tea.KeyUp, "<down>": tea.KeyDown, "<back>": tea.KeyBackspace, "<pgdn>": tea.KeyPgDown}
+	for keys != "" {
+		name, rest, found := strings.Cut(keys, ">")
+		if code, ok := named[name+">"]; found && ok {
+			cmd, keys = b.send(tea.KeyPressMsg{Code: code}), rest
+			continue
+		}
+		r := []rune(keys)[0]
+		cmd, keys = b.send(tea.KeyPressMsg{Code: r, Text: string(r)}), keys[len(string(r)):]
+	}
+	return cmd
+}
+
+// show has a look at all names come back a second later.
+func (b *bench) show(all ...fairsem.Status) tea.Cmd {
+	b.t.Helper()
+	return b.back(looked{all: all})
+}
+
+// showDeep is show for one name.
+func (b *bench) showDeep(d look.Detail) tea.Cmd {
+	b.t.Helper()
+	return b.back(looked{deep: &deep{d, serverTime}})
+}
+
+func (b *bench) back(l looked) tea.Cmd {
+	b.t.Helper()
+	b.at = b.at.Add(time.Second)
+	l.at = b.at
+	if !b.schedule.flying {
+		b.send(due(b.schedule.number))
+	}
+	require.True(b.t, b.schedule.flying)
+	return b.send(l)
+}
+
+func (b *bench) screen() string { return ansi.Strip(b.View().Content) }
+
+func (b *bench) sees(want string) {
+	b.t.Helper()
+	assert.Contains(b.t, b.screen(), want)
+}
+
+func (b *bench) seesNot(want string) {
+	b.t.Helper()
+	assert.NotContains(b.t, b.screen(), want)
+}
+
+// row returns the line of the screen that begins with a name.
+func (b *bench) row(name string) string {
+	b.t.Helper()
+	for line := range strings.SplitSeq(b.screen(), "\n") {
+		if strings.HasPrefix(line, " "+name) {
+			return line
+		}
+	}
+	b.t.Fatalf("no line begins with %q:\n%s", name, b.screen())
+	return ""
+}
+
+// serverTime is far from that of this machine.
+var serverTime = time.Unix(99, 0)
+
+func holder(id, label string) fairsem.Ticket {
+	return fairsem.Ticket{ID: id, Label: label, Token: 7, Weight: 2, Since: serverTime.Add(-3 * time.Minute), ExpiresIn: 8 * time.Second}
+}
+
+func waiter(id, label string) fairsem.Ticket {
+	return fairsem.Ticket{ID: id, Label: label, Weight: 1, Since: serverTime.Add(-12 * time.Second), ExpiresIn: 9 * time.Second}
+}
+
+var (
+	api    = fairsem.Status{Name: "api", Limit: 4, Declared: 4, Used: 4, Holders: 2, Waiting: 1, OldestWait: 12 * time.Second, Known: true, Granted: 40}
+	backup = fairsem.Status{Name: "backup", Limit: 9, Declared: 1, Pinned: true, Known: true, Lapsed: 3}
+	calls  = fairsem.Status{Name: "calls", Limit: 100, Declared: 100, Used: 20, Window: time.Minute, Known: true}
+	paused = fairsem.Status{Name: "deploy", Declared: 2, Pinned: true, Used: 1, Known: true}
+
+	inside = look.Detail{Status: api, Holders: []fairsem.Ticket{holder("h1", "alice"), holder("h2", "bob")}, Waiters: []fairsem.Ticket{waiter("w1", "carol")}}
+)
+
+func TestTableShowsWhatANameIsLike(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.sees("looking…")
+	b.show(api, backup, calls, paused)
+	busy := api
+	busy.Granted = 42
+	lossy := backup
+	lossy.Lapsed = 5
+	b.show(busy, lossy, calls, paused)
+	assert.Regexp(t, `^ api +█+ +4/4 +1 +12s +2\.0 +0$`, strings.TrimRight(b.row("api"), " "))
+	assert.Regexp(t, `^ backup +░+ +0/9 +0 +- +0 +\+2 5  pinned$`, strings.TrimRight(b.row("backup"), " "))
+	assert.Regexp(t, `^ calls +█+░+ +20/100 +0 +- +0 +-  per 1m$`, strings.TrimRight(b.row("calls"), " "))
+	assert.Regexp(t, `^ deploy +█+ +1/0 +0 +- +0 +0  paused$`, strings.TrimRight(b.row("deploy"), " "))
+	b.sees("4 names   25 in use   1 waiting   2.0 grants/s   +2 5 lost")
+	b.sees("fairsem top  127.0.0.1:6379")
+	b.sees(b.at.Format(time.TimeOnly) + "  every 1s")
+}
+
+func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, backup)
+	b.press("<enter>")
+	b.sees("looking…")
+	b.showDeep(inside)
+	assert.Regexp(t, `^ holds +alice +2 +3m00s +8\.0s +7  h1$`, strings.TrimRight(b.row("holds    alice"), " "))
+	assert.Regexp(t, `^ #1 +carol +1 +12s +9\.0s +-  w1$`, strings.TrimRight(b.row("#1"), " "))
+	b.sees("1 waiting, 12s")
+	b.press("<esc>")
+	b.sees("backup")
+	b.press("<enter>")
+	b.press("<back>")
+	b.sees("backup")
+}
+
+func TestDetailSaysWhatItDoesNotShow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(backup)
+	b.press("<enter>")
+	d := look.Detail{Status: backup, MoreHolders: 2000, MoreWaiters: 5}
+	b.showDeep(d)
+	b.sees("2005 more are not shown")
+	b.sees("pinned, declared 1")
+	b.sees("Nobody holds, nobody waits.")
+	b.showDeep(look.Detail{Status: fairsem.Status{Name: "backup"}})
+	b.sees("does not know this name any more")
+}
+
+func TestFilterIsTypedLetsThroughWhatHasItAndIsClearedByEsc(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, backup, calls, paused)
+	b.press("/AP")
+	b.sees("api")
+	b.seesNot("backup")
+	b.seesNot("calls")
+	b.press("q")
+	b.sees("No name has this in it")
+	b.press("<back><enter>")
+	b.sees("4 names   1 with AP")
+	b.press("<esc>")
+	b.sees("backup")
+	b.press("/cal")
+	b.seesNot("backup")
+	b.press("<esc>")
+	b.sees("backup")
+	b.send(tea.KeyPressMsg{Code: '/', Text: "/"})
+	b.send(tea.PasteMsg{Content: "dep"})
+	b.sees("deploy")
+	b.seesNot("backup")
+}
+
+// names are those on the screen, from the top.
+func (b *bench) order() (names []string) {
+	for _, r := range b.names.shown {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+func TestKeysChangeTheOrderAndTheSelectionStaysOnItsName(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, backup, calls, paused)
+	b.press("j")
+	for _, step := range []struct {
+		keys string
+		want []string
+	}{
+		{"", []string{"api", "backup", "calls", "deploy"}},
+		{"r", []string{"deploy", "calls", "backup", "api"}},
+		{"s", []string{"deploy", "api", "calls", "backup"}}, // by the share in use
+		{">", []string{"api", "backup", "calls", "deploy"}}, // by who waits
+		{">>>", []string{"backup", "api", "calls", "deploy"}},
+		{"r", []string{"api", "calls", "deploy", "backup"}},
+		{"<", []string{"api", "backup", "calls", "deploy"}},
+	} {
+		b.press(step.keys)
+		assert.Equal(t, step.want, b.order(), "after %q", step.keys)
+		selected, _ := b.names.selected()
+		assert.Equal(t, "backup", selected.Name)
+	}
+}
+
+func TestSelectionStaysOnItsIDWhenAWaiterIsLetIn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api)
+	b.press("<enter>")
+	b.showDeep(inside)
+	b.press("jj")
+	d := inside
+	d.Holders, d.Waiters = []fairsem.Ticket{holder("h2", "bob"), holder("w1", "carol")}, []fairsem.Ticket{waiter("w2", "dave")}
+	b.showDeep(d)
+	selected, ok := b.detail.selected()
+	require.True(t, ok)
+	assert.Equal(t, "w1", selected.ID)
+}
+
+// run does what was wanted, and gives the model the outcome.
+func (b *bench) run(cmd tea.Cmd) {
+	b.t.Helper()
+	require.NotNil(b.t, cmd)
+	b.send(cmd())
+}
+
+func TestResizeAsksForTheLimitTellsThePresentStateAndPins(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, backup)
+	b.press("R")
+	b.sees("Resize api: the limit is 4 now, with 4 in use and 1 waiting; 4 was declared.")
+	b.press("x3<enter>")
+	b.sees(`"x3" is no limit`)
+	b.press("<back><back>3<enter>")
+	b.sees("Pin the limit of api at 3? It is 4 now, with 4 in use and 1 waiting. Nobody loses a permit")
+	now := api
+	now.Used = 2
+	b.show(now, backup)
+	b.sees("It is 4 now, with 2 in use and 1 waiting.")
+	b.seesNot("Nobody loses")
+	b.run(b.press("y"))
+	assert.Equal(t, []string{"resize api 3"}, b.source.asked)
+	b.sees("api is pinned at 3")
+}
+
+func TestPauseAndResumeAskFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, paused)
+	b.press("p")
+	b.sees("Pause api? Nobody new gets in until it is resumed; 4 of 4 in use now, 1 waiting.")
+	b.run(b.press("y"))
+	b.press("l0<enter>")
+	b.sees("Pause api?")
+	assert.Nil(t, b.press("<enter>"), "only y is a yes")
+	b.sees("nothing was changed")
+	b.press("u")
+	b.sees("api is not pinned")
+	b.press("ju")
+	b.sees("Unpin the limit of deploy? It is pinned at 0 and goes back to 2")
+	b.run(b.press("y"))
+	assert.Equal(t, []string{"resize api 0", "unpin deploy"}, b.source.asked)
+}
+
+func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api)
+	b.press("x")
+	b.sees("open a name with enter")
+	b.press("<enter>")
+	b.showDeep(inside)
+	b.press("jx")
+	b.sees("Evict bob from api? It has held 2 units for 3m00s")
+	b.sees("id h2")
+	b.press("n")
+	b.press("jx")
+	b.sees("Evict carol, number 1 in line of api? It wants 1 unit and has waited for 12s.")
+	b.run(b.press("y"))
+	assert.Equal(t, []string{"evict api w1"}, b.source.asked)
+	b.sees("carol was evicted from api")
+}
+
+// A waiter that is let in while the question is on the screen has work under way.
+func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api)
+	b.press("<enter>")
+	b.showDeep(inside)
+	b.press("jjx")
+	d := inside
+	d.Holders, d.Waiters = append([]fairsem.Ticket{holder("w1", "carol")}, inside.Holders...), nil
+	b.showDeep(d)
+	b.sees("carol was let in meanwhile")
+	assert.Nil(t, b.press("y"))
+	b.press("x")
+	b.sees("Evict carol from api?")
+	b.showDeep(look.Detail{Status: api})
+	b.sees("carol is gone")
+	assert.Nil(t, b.press("y"))
+	assert.Empty(t, b.source.asked)
+}
+
+func TestFailedChangeSaysWhy(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]string{
+		fairsem.ErrNotFound:                        "alice had gone already",
+		context.DeadlineExceeded:                   "it may have been done all the same",
+		errors.New("NOPERM no\x1b[31m such right"): `NOPERM no\x1b[31m such right`,
+	} {
+		b := newBench(t, Options{})
+		b.source.err = err
+		b.show(api)
+		b.press("<enter>")
+		b.showDeep(inside)
+		b.press("x")
+		b.run(b.press("y"))
+		b.sees(want)
+	}
+}
+
+func TestReadOnlyHasNoKeysThatChangeAnything(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{ReadOnly: true})
+	b.show(api, paused)
+	for _, place := range []string{"", "<enter>"} {
+		b.press(place)
+		if place != "" {
+			b.showDeep(inside)
+		}
+		for _, key := range []string{"R", "l", "p", "u", "x"} {
+			b.notice = notice{}
+			assert.Nil(t, b.press(key+"y"))
+			b.sees("read-only")
+		}
+		b.seesNot("evict")
+		b.seesNot("resize")
+		b.press("?")
+		for _, verb := range []string{"evict", "resize", "pause", "resume"} {
+			b.seesNot(verb)
+		}
+		b.press("?")
+	}
+	assert.Empty(t, b.source.asked)
+}
+
+func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api)
+	b.seesNot("stale")
+	b.back(looked{err: errors.New("list \"fairsem\": NOAUTH say who you are")})
+	b.at = b.at.Add(11 * time.Second)
+	b.send(beat(b.at))
+	b.sees(`stale for 12s: list "fairsem": NOAUTH say who you are`)
+	b.sees("api")
+	b.press("<enter>")
+	b.back(looked{err: errors.New("gone"), deep: &deep{}})
+	b.sees("looking…")
+	b.press("<esc>")
+	b.show(api)
+	b.seesNot("stale")
+
+	b.send(due(b.schedule.number))
+	b.send(beat(b.at.Add(time.Second)))
+	b.seesNot("stale")
+	b.send(beat(b.at.Add(5 * time.Second)))
+	b.sees("stale for 5s: no answer")
+}
+
+func TestLooksThatTakeLongAreFewer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{Interval: time.Second})
+	b.back(looked{all: []fairsem.Status{api}, took: 400 * time.Millisecond})
+	assert.Equal(t, time.Second, b.schedule.every())
+	b.back(looked{all: []fairsem.Status{api}, took: 1500 * time.Millisecond})
+	assert.Equal(t, 3*time.Second, b.schedule.every())
+	b.sees("every 3s")
+}
+
+func TestWhatComesBackForAnotherScreenIsDropped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, backup)
+	b.send(due(b.schedule.number))
+	require.True(t, b.schedule.flying)
+	b.press("<enter>")
+	b.send(looked{all: []fairsem.Status{calls}, at: b.at})
+	assert.Equal(t, []string{"api", "backup"}, b.order())
+	assert.True(t, b.schedule.flying, "the look at the name begins")
+	b.send(due(b.schedule.number - 1))
+	b.showDeep(inside)
+	b.sees("alice")
+}
+
+func TestNoScreenIsTooSmallAndNoTextTooBad(t *testing.T) {
+	t.Parallel()
+	names := []string{"\x1b[2J\x1b]0;t\x07", "a\nb\r\tc", "\u202egnp\u2066", "東京東京東京東京東京東京東京東京", "👨‍👩‍👧‍👦❤️👍🏽", "\xff\xfe", strings.Repeat("x", 512), strings.Repeat("\u0301", 99), "n"}
+	var all []fairsem.Status
+	var d look.Detail
+	for i, name := range names {
+		all = append(all, fairsem.Status{Name: name, Limit: 1 << 52, Used: rand.Int64N(1 << 53), Waiting: 1 << 40, OldestWait: 1 << 55, Lapsed: 1 << 50, Pinned: i%2 == 0, Window: time.Duration(i%3) * time.Minute, Known: true})
+		d.Holders = append(d.Holders, fairsem.Ticket{ID: name, Label: name, Token: 1 << 52, Weight: 1 << 52})
+		d.Waiters = append(d.Waiters, fairsem.Ticket{ID: name + "w", Label: name, Weight: 1})
+	}
+	for _, i := range []int{0, 4, 6} {
+		d.Status = all[i]
+		b := newBench(t, Options{Pattern: names[i]})
+		b.options.Address = names[i]
+		for _, step := range []func(){
+			func() {}, func() { b.show() }, func() { b.show(all...) }, func() { b.press("<pgdn>R") }, func() { b.press("5<enter>") },
+			func() { b.back(looked{err: errors.New(strings.Join(names, " "))}) }, func() { b.press("n/" + "n") }, func() { b.press("<esc>?") },
+			func() { b.press("?<enter>") }, func() { b.showDeep(d) }, func() { b.press("<pgdn>x") }, func() { b.press("nx") },
+		} {
+			step()
+			for _, size := range [][2]int{{1, 1}, {3, 2}, {20, 5}, {33, 9}, {60, 12}, {80, 24}, {140, 40}, {300, 3}} {
+				b.send(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+				b.fits(size[0], size[1])
+			}
+		}
+	}
+}
+
+func (b *bench) fits(width, height int) {
+	b.t.Helper()
+	lines := strings.Split(b.View().Content, "\n")
+	assert.LessOrEqual(b.t, len(lines), height)
+	for _, line := range lines {
+		assert.LessOrEqual(b.t, ansi.StringWidth(line), width, "%q", line)
+		assert.Negative(b.t, strings.IndexFunc(ansi.Strip(line), func(r rune) bool { return !unicode.IsPrint(r) }), "%q", line)
+	}
+}
+
+func TestAQuestionOnATinyScreenShowsHowToAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.send(tea.WindowSizeMsg{Width: 20, Height: 5})
+	b.show(api)
+	b.press("p")
+	b.sees("Pause api?")
+	b.sees("y yes")
+}
+
+func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
+	all := make([]fairsem.Status, 10_000)
+	for i := range all {
+		all[i] = fairsem.Status{Name: fmt.Sprintf("name-%05d", i), Limit: 10, Used: int64(i % 10), Known: true}
+	}
+	b := newBench(t, Options{})
+	b.show(all...)
+	assert.Equal(t, 24, strings.Count(b.screen(), "name-"))
+	b.send(tea.KeyPressMsg{Code: tea.KeyEnd})
+	b.sees("name-09999")
+	assert.Less(t, testing.AllocsPerRun(5, func() { b.View() }), 20_000., "it draws what is seen")
+}

@@ -1,0 +1,122 @@
+package top
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/creack/pty"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairsem/fairsem"
+)
+
+// panicAt makes of this test binary a program that panics.
+const panicAt = "FAIRSEM_TEST_PANIC_AT"
+
+func TestMain(m *testing.M) {
+	if place := os.Getenv(panicAt); place != "" {
+		panicking(place)
+		os.Exit(9)
+	}
+	os.Exit(m.Run())
+}
+
+// panicking is a program that panics when enter is pressed.
+func panicking(place string) {
+	o := Options{Interval: time.Second, Sort: "name", Terminal: os.Stdout, Profile: colorprofile.ANSI}
+	ctx := context.Background()
+	var m tea.Model = newModel(ctx, &broken{}, o)
+	if place == "update" {
+		m = brokenModel{m}
+	}
+	_, _ = program(ctx, m, o).Run()
+}
+
+// broken panics in a look at one name.
+type broken struct{ fake }
+
+func (b *broken) All(context.Context) ([]fairsem.Status, error) {
+	return []fairsem.Status{api}, nil
+}
+
+func (b *broken) Deep(context.Context, string) (deep, error) { panic("a look is broken") }
+
+type brokenModel struct{ tea.Model }
+
+func (b brokenModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	if _, ok := msg.(tea.KeyPressMsg); ok {
+		panic("the update is broken")
+	}
+	next, cmd := b.Model.Update(msg)
+	return brokenModel{next}, cmd
+}
+
+// transcript is what was written to a terminal.
+type transcript struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(p)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+func TestAPanicLeavesTheTerminalAsItWas(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"look", "update"} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			keys, terminal, err := pty.Open()
+			require.NoError(t, err)
+			defer func() { _ = keys.Close() }()
+			require.NoError(t, pty.Setsize(keys, &pty.Winsize{Cols: 80, Rows: 24}))
+			before, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+			require.NoError(t, err)
+
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), "TERM=xterm", panicAt+"="+place)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+			var out transcript
+			ended := make(chan struct{})
+			go func() { // ends when nobody has the terminal any more; waited for below
+				defer close(ended)
+				_, _ = io.Copy(&out, keys)
+			}()
+			require.NoError(t, cmd.Start())
+			require.Eventually(t, func() bool { return strings.Contains(out.String(), "api") }, time.Minute, time.Millisecond)
+			_, err = keys.WriteString("\r")
+			require.NoError(t, err)
+			require.Error(t, cmd.Wait())
+			after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+			require.NoError(t, err)
+			require.NoError(t, terminal.Close())
+			<-ended
+			written := out.String()
+
+			assert.Equal(t, before, after)
+			require.Contains(t, written, "is broken")
+			for on, off := range map[string]string{"\x1b[?1049h": "\x1b[?1049l", "\x1b[?25l": "\x1b[?25h", "\x1b[?2004h": "\x1b[?2004l"} {
+				assert.Greater(t, strings.LastIndex(written, off), strings.LastIndex(written, on), "%q", off)
+				assert.Contains(t, written, on)
+			}
+		})
+	}
+}

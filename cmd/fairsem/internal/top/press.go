@@ -1,0 +1,189 @@
+package top
+
+import (
+	"charm.land/bubbles/v2/key"
+	"charm.land/bubbles/v2/viewport"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/fairsem/fairsem"
+)
+
+// keys are those that mean something now.
+func (m model) keys() keys {
+	return bindings.at(m.inside, m.names.filter != "", m.options.ReadOnly)
+}
+
+// list is that of the table on the screen.
+func (m *model) list() *list {
+	if m.inside {
+		return &m.detail.list
+	}
+	return &m.names.list
+}
+
+// press takes a key.
+func (m model) press(msg tea.KeyPressMsg) (model, tea.Cmd) {
+	switch {
+	case msg.String() == "ctrl+c":
+		return m, tea.Quit
+	case key.Matches(msg, bindings.suspend):
+		return m, tea.Suspend
+	case m.prompt.kind == confirms:
+		return m.answer(msg)
+	case m.prompt.kind != none:
+		return m.typeIn(msg)
+	case key.Matches(msg, bindings.quit):
+		return m, tea.Quit
+	case m.reading:
+		return m.leaf(msg), nil
+	}
+	return m.command(msg)
+}
+
+// command takes a key where there is no question.
+func (m model) command(msg tea.KeyPressMsg) (model, tea.Cmd) {
+	k := m.keys()
+	switch {
+	case key.Matches(msg, k.help):
+		m.reading, m.manual = true, viewport.New()
+	case key.Matches(msg, k.open):
+		return m.open()
+	case key.Matches(msg, k.back):
+		m.inside = false
+		return m.lookNow()
+	case key.Matches(msg, k.filter):
+		m.prompt = filterPrompt(m.names.filter)
+	case key.Matches(msg, k.clear):
+		m.names.filter = ""
+		m.names.arrange()
+	case key.Matches(msg, k.sort, k.sortRight):
+		m.names.sort(1)
+	case key.Matches(msg, k.sortLeft):
+		m.names.sort(-1)
+	case key.Matches(msg, k.reverse):
+		m.names.reverse = !m.names.reverse
+		m.names.arrange()
+	case key.Matches(msg, bindings.resize, bindings.pause, bindings.resume, bindings.evict):
+		return m.change(msg), nil
+	default:
+		m.list().press(msg, bindings)
+	}
+	return m, nil
+}
+
+// open drills down.
+func (m model) open() (model, tea.Cmd) {
+	r, ok := m.names.selected()
+	if !ok {
+		return m, nil
+	}
+	m.detail, m.inside = m.names.open(r), true
+	return m.lookNow()
+}
+
+// subject is the name that an action would be about: the open one, or the selected one.
+func (m model) subject() (fairsem.Status, bool) {
+	if m.inside {
+		return m.detail.Status, true
+	}
+	r, ok := m.names.selected()
+	return r.Status, ok
+}
+
+// change asks about a change.
+func (m model) change(msg tea.KeyPressMsg) model {
+	if m.options.ReadOnly {
+		return m.tell("read-only: start top without --read-only to change anything", true)
+	}
+	now, ok := m.subject()
+	if !ok {
+		return m.tell("there is no name to change", true)
+	}
+	switch {
+	case key.Matches(msg, bindings.resize):
+		m.prompt = limitPrompt(now.Name)
+	case key.Matches(msg, bindings.pause):
+		m.prompt = confirmPrompt(action{verb: pause, name: now.Name})
+	case key.Matches(msg, bindings.resume):
+		if !now.Pinned {
+			return m.tell(short(now.Name)+" is not pinned", true)
+		}
+		m.prompt = confirmPrompt(action{verb: resume, name: now.Name})
+	case !m.inside:
+		return m.tell("open a name with enter to evict who holds or waits there", true)
+	default:
+		t, ok := m.detail.selected()
+		if !ok {
+			return m.tell("nobody holds, nobody waits", true)
+		}
+		m.prompt = confirmPrompt(action{verb: evict, name: now.Name, ticket: t})
+	}
+	return m
+}
+
+// answer takes the key that answers a question.
+func (m model) answer(msg tea.KeyPressMsg) (model, tea.Cmd) {
+	a := m.prompt.action
+	m.prompt = prompt{}
+	if !key.Matches(msg, bindings.yes) {
+		return m.tell("nothing was changed", false), nil
+	}
+	m.notice = notice{text: "under way…"}
+	return m, a.run(m.ctx, m.source)
+}
+
+// typeIn takes what is typed into a prompt.
+func (m model) typeIn(msg tea.Msg) (model, tea.Cmd) {
+	pressed, _ := msg.(tea.KeyPressMsg)
+	switch {
+	case m.prompt.kind == none || m.prompt.kind == confirms:
+		return m, nil // what is pasted answers no question
+	case key.Matches(pressed, bindings.cancel):
+		if m.prompt.kind == filtering {
+			m.names.filter = ""
+			m.names.arrange()
+		}
+		m.prompt = prompt{}
+		return m, nil
+	case key.Matches(pressed, bindings.accept):
+		return m.accept(), nil
+	case m.prompt.kind == filtering && m.names.list.press(pressed, arrows):
+		return m, nil
+	}
+	m.prompt.input, _ = m.prompt.input.Update(msg)
+	m.prompt.wrong = ""
+	if m.prompt.kind == filtering {
+		m.names.filter = m.prompt.input.Value()
+		m.names.arrange()
+	}
+	return m, nil
+}
+
+// accept takes what was typed.
+func (m model) accept() model {
+	if m.prompt.kind == filtering {
+		m.prompt = prompt{}
+		return m
+	}
+	limit, err := m.prompt.limit()
+	if err != nil {
+		m.prompt.wrong = err.Error()
+		return m
+	}
+	a := m.prompt.action
+	if a.limit = limit; limit == 0 {
+		a.verb = pause
+	}
+	m.prompt = confirmPrompt(a)
+	return m
+}
+
+// leaf takes a key in the help.
+func (m model) leaf(msg tea.KeyPressMsg) model {
+	if key.Matches(msg, bindings.help, bindings.back, bindings.open) {
+		m.reading = false
+		return m
+	}
+	m.manual, _ = m.manual.Update(msg)
+	return m
+}

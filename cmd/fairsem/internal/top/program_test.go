@@ -1,0 +1,119 @@
+package top
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/exp/teatest/v2"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fairsem/fairsem"
+)
+
+// feed is a source whose answers come when the test sends them.
+type feed struct {
+	fake
+	names chan []fairsem.Status
+	deeps chan deep
+
+	mu         sync.Mutex
+	asked      int // guarded by mu
+	flying     int // guarded by mu
+	mostFlying int // guarded by mu
+}
+
+func newFeed() *feed { return &feed{names: make(chan []fairsem.Status), deeps: make(chan deep)} }
+
+func (f *feed) All(ctx context.Context) ([]fairsem.Status, error) { return fed(ctx, f, f.names) }
+
+func (f *feed) Deep(ctx context.Context, _ string) (deep, error) { return fed(ctx, f, f.deeps) }
+
+func fed[T any](ctx context.Context, f *feed, answers chan T) (answer T, err error) {
+	f.mu.Lock()
+	f.asked++
+	f.flying++
+	f.mostFlying = max(f.mostFlying, f.flying)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.flying--
+		f.mu.Unlock()
+	}()
+	select {
+	case answer = <-answers:
+		return answer, nil
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	}
+}
+
+func start(t *testing.T, from source) *teatest.TestModel {
+	t.Helper()
+	o := Options{Address: "127.0.0.1:6379", Interval: time.Millisecond, Sort: "name"}
+	return teatest.NewTestModel(t, newModel(t.Context(), from, o), teatest.WithInitialTermSize(100, 30))
+}
+
+func await(t *testing.T, p *teatest.TestModel, want string) {
+	t.Helper()
+	teatest.WaitFor(t, p.Output(), func(out []byte) bool { return bytes.Contains(out, []byte(want)) },
+		teatest.WithDuration(time.Minute), teatest.WithCheckInterval(time.Millisecond))
+}
+
+func leave(t *testing.T, p *teatest.TestModel) model {
+	t.Helper()
+	p.Type("q")
+	return p.FinalModel(t, teatest.WithFinalTimeout(time.Minute)).(model)
+}
+
+func TestProgramShowsLooksAsTheyComeAndLeavesWithQ(t *testing.T) {
+	f := newFeed()
+	p := start(t, f)
+	f.names <- []fairsem.Status{api, backup}
+	await(t, p, "backup")
+	f.names <- []fairsem.Status{api, backup, calls}
+	await(t, p, "per 1m")
+	p.Send(tea.KeyPressMsg{Code: tea.KeyEnter})
+	f.deeps <- deep{inside, serverTime}
+	await(t, p, "carol")
+	m := leave(t, p)
+	assert.Equal(t, "api", m.detail.Name)
+}
+
+func TestKeysAreHeardWhileALookHangs(t *testing.T) {
+	p := start(t, newFeed())
+	await(t, p, "looking")
+	p.Type("?")
+	await(t, p, "GRANTS/S  permits and calls granted a second")
+	leave(t, p)
+}
+
+func TestAtMostOneLookIsOnItsWay(t *testing.T) {
+	f := newFeed()
+	p := start(t, f)
+	f.names <- []fairsem.Status{api, backup}
+	for range 300 {
+		switch rand.N(4) {
+		case 0:
+			p.Send(tea.KeyPressMsg{Code: tea.KeyEnter})
+		case 1:
+			p.Send(tea.KeyPressMsg{Code: tea.KeyEscape})
+		case 2:
+			p.Send(tea.ResumeMsg{})
+		default:
+			select {
+			case f.names <- []fairsem.Status{api, backup}:
+			case f.deeps <- deep{inside, serverTime}:
+			}
+		}
+	}
+	leave(t, p)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	assert.Equal(t, 1, f.mostFlying)
+	assert.Greater(t, f.asked, 10)
+}

@@ -1,0 +1,109 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/fairsem/fairsem"
+)
+
+const (
+	patience = 10 * time.Second // for an answer
+	overdue  = 2 * time.Second  // after which the picture is marked as old, answer or none
+)
+
+// schedule says when to look. At most one look is on its way.
+type schedule struct {
+	interval time.Duration
+	number   int // of the latest look
+	flying   bool
+	again    bool               // what is on its way is of no use any more: look again when it is back
+	cancel   context.CancelFunc // of what is on its way
+	begun    time.Time          // the latest look
+	took     time.Duration      // the latest answer
+	answered time.Time          // the latest answer; zero: there was none
+	err      error              // of the latest look
+}
+
+// looked is the message that a look has ended.
+type looked struct {
+	at   time.Time
+	took time.Duration
+	all  []fairsem.Status
+	deep *deep // if it was at one name
+	err  error
+}
+
+// due is the message that it is time for the look after that number.
+type due int
+
+// begin looks at all names, or at one.
+func (s *schedule) begin(ctx context.Context, from source, name string, now time.Time) tea.Cmd {
+	ctx, s.cancel = context.WithTimeout(ctx, patience)
+	cancel := s.cancel
+	s.number++
+	s.flying, s.again, s.begun = true, false, now
+	return func() tea.Msg {
+		defer cancel()
+		l := looked{at: time.Now()}
+		if name == "" {
+			l.all, l.err = from.All(ctx)
+		} else {
+			l.deep = new(deep)
+			*l.deep, l.err = from.Deep(ctx, name)
+		}
+		l.took = time.Since(l.at)
+		return l
+	}
+}
+
+// end takes what came back. False: nobody wants it any more.
+func (s *schedule) end(l looked) bool {
+	s.flying = false
+	if s.again {
+		return false
+	}
+	s.err = l.err
+	if l.err == nil {
+		s.took, s.answered = l.took, l.at.Add(l.took)
+	}
+	return true
+}
+
+// hurry has the next look begin at once. False: one is on its way, and what comes back has to end first.
+func (s *schedule) hurry() bool {
+	if s.flying {
+		s.again = true
+		s.cancel()
+	}
+	return !s.flying
+}
+
+// every is how often to look: a server on which a look takes long is not kept busy with looks.
+func (s *schedule) every() time.Duration {
+	if 2*s.took <= s.interval {
+		return s.interval
+	}
+	const step = time.Second / 2 // else it would change with every look
+	return (2*s.took + step - 1).Truncate(step)
+}
+
+// wait has the next look begin in time.
+func (s *schedule) wait() tea.Cmd {
+	number := s.number
+	return tea.Tick(s.every()-s.took, func(time.Time) tea.Msg { return due(number) })
+}
+
+// stale says what is wrong if the picture is older than it should be.
+func (s *schedule) stale(now time.Time) (reason string, stale bool) {
+	switch {
+	case s.flying && now.Sub(s.begun) > max(overdue, 2*s.took), errors.Is(s.err, context.DeadlineExceeded):
+		return "no answer", true
+	case s.err != nil:
+		return plainly(s.err), true
+	}
+	return "", false
+}

@@ -1,0 +1,79 @@
+package top
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// source is what is looked at and changed. Each call returns when its ctx is done.
+type source interface {
+	All(ctx context.Context) ([]fairsem.Status, error)
+	Deep(ctx context.Context, name string) (deep, error)
+	Resize(ctx context.Context, name string, limit int64) error
+	Unpin(ctx context.Context, name string) error
+	Evict(ctx context.Context, name, id string) error
+}
+
+// deep is a name with who holds and who waits.
+type deep struct {
+	look.Detail
+	at time.Time // by the server's clock
+}
+
+// deepMost is how many holders, and how many waiters, are asked for.
+const deepMost = 1000
+
+// server is the source that Redis is.
+type server struct {
+	client  *fairsem.Client
+	rdb     redis.UniversalClient
+	matches func(name string) bool
+}
+
+func (s *server) All(ctx context.Context) ([]fairsem.Status, error) {
+	all, err := look.All(ctx, s.client)
+	if err != nil {
+		return nil, err
+	}
+	some := all[:0]
+	for _, status := range all {
+		if s.matches(status.Name) {
+			some = append(some, status)
+		}
+	}
+	return some, nil
+}
+
+// Deep asks for the time first: whoever came afterwards has held or waited for no time at all.
+func (s *server) Deep(ctx context.Context, name string) (d deep, err error) {
+	if d.at, err = look.Clock(ctx, s.rdb); err != nil {
+		return d, err
+	}
+	d.Detail, err = look.Deep(ctx, s.client, name, deepMost)
+	return d, err
+}
+
+func (s *server) Resize(ctx context.Context, name string, limit int64) error {
+	return s.change(name, func(sem *fairsem.Semaphore) error { return sem.Resize(ctx, limit) })
+}
+
+func (s *server) Unpin(ctx context.Context, name string) error {
+	return s.change(name, func(sem *fairsem.Semaphore) error { return sem.Unpin(ctx) })
+}
+
+func (s *server) Evict(ctx context.Context, name, id string) error {
+	return s.change(name, func(sem *fairsem.Semaphore) error { return sem.Evict(ctx, id) })
+}
+
+func (s *server) change(name string, f func(*fairsem.Semaphore) error) error {
+	sem, err := look.Handle(s.client, name)
+	if err != nil {
+		return err
+	}
+	return f(sem)
+}

@@ -1,0 +1,272 @@
+package top
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// names is the table of all names.
+type names struct {
+	all     []row // of the last look
+	shown   []row // those that the filter lets through, in order
+	trend   trend
+	filter  string
+	order   int // which one of orders
+	reverse bool
+	list    list
+
+	nameWidth, usedWidth int // of the widest
+}
+
+// take takes a look at all names at a moment.
+func (n *names) take(at time.Time, all []fairsem.Status) {
+	n.all = n.trend.add(at, all)
+	n.nameWidth, n.usedWidth = nameLeast, len("▾IN USE")-2
+	for _, s := range all {
+		n.nameWidth = max(n.nameWidth, ansi.StringWidth(text.Clean(s.Name)))
+		n.usedWidth = max(n.usedWidth, len(inUse(s)))
+	}
+	n.arrange()
+}
+
+// order is one in which the table can be.
+type order struct {
+	key     string
+	compare func(a, b row) int
+}
+
+var orders = []order{
+	{"name", func(a, b row) int { return strings.Compare(a.Name, b.Name) }},
+	{"used", func(a, b row) int { return cmp.Or(cmp.Compare(share(b), share(a)), cmp.Compare(b.Used, a.Used)) }},
+	{"waiting", func(a, b row) int { return cmp.Compare(b.Waiting, a.Waiting) }},
+	{"oldest", func(a, b row) int { return cmp.Compare(b.OldestWait, a.OldestWait) }},
+	{"rate", func(a, b row) int { return cmp.Compare(b.rate, a.rate) }},
+	{"lost", func(a, b row) int { return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(b.Lapsed, a.Lapsed)) }},
+}
+
+// Orders are those in which the table can be, by name.
+func Orders() (keys []string) {
+	for _, o := range orders {
+		keys = append(keys, o.key)
+	}
+	return keys
+}
+
+// share is the part of the limit that is in use.
+func share(r row) float64 {
+	if r.Limit <= 0 && r.Used <= 0 {
+		return 0
+	}
+	return float64(r.Used) / math.Max(0, float64(r.Limit))
+}
+
+// arrange finds out anew which rows are shown, and where.
+func (n *names) arrange() {
+	n.shown = slices.DeleteFunc(slices.Clone(n.all), func(r row) bool { return !n.lets(r.Name) })
+	compare := orders[n.order].compare
+	slices.SortFunc(n.shown, func(a, b row) int {
+		c := compare(a, b)
+		if n.reverse {
+			c = -c
+		}
+		return cmp.Or(c, strings.Compare(a.Name, b.Name))
+	})
+	keys := make([]string, len(n.shown))
+	for i, r := range n.shown {
+		keys[i] = r.Name
+	}
+	n.list.set(keys)
+}
+
+// lets reports whether the filter lets a name through, as it is on the screen, whatever the case.
+func (n *names) lets(name string) bool {
+	return n.filter == "" || strings.Contains(strings.ToLower(text.Clean(name)), strings.ToLower(n.filter))
+}
+
+// sort has the table in another order, so many further on in the row of titles.
+func (n *names) sort(by int) {
+	n.order = (n.order + by + len(orders)) % len(orders)
+	n.reverse = false
+	n.arrange()
+}
+
+func (n *names) selected() (row, bool) {
+	if n.list.cursor >= len(n.shown) {
+		return row{}, false
+	}
+	return n.shown[n.list.cursor], true
+}
+
+// find returns what the last look has told about a name.
+func (n *names) find(name string) (row, bool) {
+	for _, r := range n.all {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return row{}, false
+}
+
+func (n *names) view(width int, p paint) string {
+	from, to := n.list.visible()
+	return grid(n.columns(), n.shown[from:to], n.list.cursor-from, width, p)
+}
+
+const (
+	nameLeast = 14
+	nameMost  = 40
+	barLeast  = 8
+	barMost   = 24
+)
+
+func (n *names) columns() []column[row] {
+	return []column[row]{
+		{title: n.title("name", "NAME"), gap: 1, min: nameLeast, max: min(n.nameWidth, nameMost), cell: nameCell},
+		{gap: 2, min: barLeast, max: barMost, rank: 5, cell: barCell},
+		{title: n.title("used", "IN USE"), right: true, gap: 1, min: n.usedWidth, cell: usedCell},
+		{title: n.title("waiting", "WAITING"), right: true, gap: 1, min: 8, rank: 1, cell: waitingCell},
+		{title: n.title("oldest", "OLDEST"), right: true, gap: 1, min: 7, rank: 3, cell: oldestCell},
+		{title: n.title("rate", "GRANTS/S"), right: true, gap: 1, min: 9, rank: 4, cell: rateCell},
+		{title: n.title("lost", "LOST"), right: true, gap: 1, min: 5, max: 8, rank: 2, cell: lostCell},
+		{gap: 2, min: 6, max: 24, rank: 6, cell: noteCell},
+	}
+}
+
+// title marks the column by which the table is sorted.
+func (n *names) title(key, title string) string {
+	if orders[n.order].key != key {
+		return title
+	}
+	mark := "▾"
+	if n.reverse != (key == "name") {
+		mark = "▴"
+	}
+	if key == "name" {
+		return title + " " + mark
+	}
+	return mark + title
+}
+
+func nameCell(r row, width int, p paint) string { return p.text.Render(text.Fit(r.Name, width)) }
+
+// barCell is yellow where nobody gets in any more.
+func barCell(r row, width int, p paint) string { return bar(r.Status, width, p) }
+
+func bar(s fairsem.Status, width int, p paint) string {
+	style := p.bar
+	if s.Used >= s.Limit {
+		style = p.full
+	}
+	drawn := text.Bar(s.Used, s.Limit, width)
+	full := strings.TrimRight(drawn, "░")
+	return style.Render(full) + p.title.Render(drawn[len(full):])
+}
+
+func usedCell(r row, _ int, p paint) string { return p.text.Render(inUse(r.Status)) }
+
+func inUse(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit) }
+
+func waitingCell(r row, _ int, p paint) string {
+	if r.Waiting == 0 {
+		return p.title.Render("0")
+	}
+	return p.strong.Render(count(r.Waiting))
+}
+
+func oldestCell(r row, _ int, p paint) string {
+	if r.Waiting == 0 {
+		return p.title.Render("-")
+	}
+	return p.text.Render(text.Ago(r.OldestWait))
+}
+
+func rateCell(r row, _ int, p paint) string {
+	if !r.rated || r.rate < 0.05 {
+		return p.title.Render(rate(r))
+	}
+	return p.text.Render(rate(r))
+}
+
+// rate is none before there are two looks to compare.
+func rate(r row) string {
+	switch {
+	case !r.rated:
+		return "-"
+	case r.rate < 0.05:
+		return "0"
+	case r.rate < 9.95:
+		return strconv.FormatFloat(r.rate, 'f', 1, 64)
+	}
+	return count(int64(math.Round(r.rate)))
+}
+
+func lostCell(r row, _ int, p paint) string {
+	switch {
+	case r.Window > 0:
+		return p.title.Render("-") // grants of a limit in time lapse by design
+	case r.gain > 0:
+		return p.bad.Render("+" + count(r.gain) + " " + count(r.Lapsed))
+	case r.Lapsed == 0:
+		return p.title.Render("0")
+	}
+	return p.text.Render(count(r.Lapsed))
+}
+
+func noteCell(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }
+
+// notes is what is special about a name.
+func notes(s fairsem.Status) string {
+	var all []string
+	switch {
+	case s.Pinned && s.Limit == 0:
+		all = append(all, "paused")
+	case s.Pinned:
+		all = append(all, "pinned")
+	}
+	if s.Window > 0 {
+		all = append(all, "per "+span(s.Window))
+	}
+	return strings.Join(all, ", ")
+}
+
+// summary is about all names, those that the filter hides, too.
+func (n *names) summary(p paint) string {
+	var used, waiting, lost int64
+	var sum row
+	for _, r := range n.all {
+		used += r.Used
+		waiting += r.Waiting
+		lost += r.Lapsed
+		sum.gain += r.gain
+		sum.rate += r.rate
+		sum.rated = sum.rated || r.rated
+	}
+	parts := []string{
+		p.text.Render(several(int64(len(n.all)), "name", "names")),
+		p.text.Render(count(used) + " in use"),
+		p.text.Render(count(waiting) + " waiting"),
+		p.text.Render(rate(sum) + " grants/s"),
+		losses(lost, sum.gain, p),
+	}
+	if n.filter != "" {
+		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.shown)))+" with "+short(n.filter)))
+	}
+	return " " + strings.Join(parts, "   ")
+}
+
+// losses is red while it grows.
+func losses(all, gain int64, p paint) string {
+	if gain > 0 {
+		return p.bad.Render("+" + count(gain) + " " + count(all) + " lost")
+	}
+	return p.text.Render(count(all) + " lost")
+}

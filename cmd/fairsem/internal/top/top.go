@@ -1,0 +1,61 @@
+// Package top draws all semaphores on a terminal, live, with keys to look closer and to change limits. What is
+// on the screen is a function of the looks, the keys and the time that came as messages; all I/O is done by
+// commands, beside it.
+package top
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// Options are all that Run needs.
+type Options struct {
+	Client   *fairsem.Client
+	Redis    redis.UniversalClient
+	Address  string               // of the server, for people
+	Pattern  string               // that names have to match; "": any
+	Interval time.Duration        // between looks
+	Sort     string               // one of Orders
+	ReadOnly bool                 // nothing can be changed
+	Terminal *os.File             // to draw on
+	Profile  colorprofile.Profile // of its colours
+}
+
+// Check refuses a pattern that is none.
+func (o Options) Check() error {
+	_, err := look.Glob(o.Pattern)
+	return err
+}
+
+// Run draws until somebody leaves, or ctx ends: then its error is the cause. The terminal is left as it was, also
+// after a panic.
+func Run(ctx context.Context, o Options) error {
+	matches, err := look.Glob(cmp.Or(o.Pattern, "*"))
+	if err != nil {
+		return err
+	}
+	return run(ctx, &server{o.Client, o.Redis, matches}, o)
+}
+
+func run(ctx context.Context, from source, o Options) error {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel() // what is on its way when somebody leaves
+	_, err := program(ctx, newModel(asking, from, o), o).Run()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func program(ctx context.Context, m tea.Model, o Options) *tea.Program {
+	return tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(o.Terminal), tea.WithColorProfile(o.Profile), tea.WithoutSignalHandler())
+}

@@ -1,0 +1,93 @@
+package top
+
+import (
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+const (
+	rateSpan = 5 * time.Second  // grants a second are the mean of about that long
+	lossSpan = 10 * time.Second // for which a loss is recent
+)
+
+// row is what a name looks like, and how that changes.
+type row struct {
+	fairsem.Status
+	rate  float64 // grants a second, if rated
+	rated bool
+	gain  int64 // permits that were lost lately
+}
+
+// trend compares looks. It is a value: what was copied does not change with the copy.
+type trend struct {
+	rates look.Rates
+	at    time.Time
+	names map[string]movement
+}
+
+// movement is what trend remembers of a name.
+type movement struct {
+	samples []sample // the latest last
+	lapsed  int64
+	gain    int64
+	gained  time.Time // the latest of that
+}
+
+type sample struct{ grants, seconds float64 }
+
+// add takes a look at a moment.
+func (t *trend) add(at time.Time, all []fairsem.Status) []row {
+	seconds := at.Sub(t.at).Seconds()
+	rates := t.rates.Add(at, all)
+	names, rows := make(map[string]movement, len(all)), make([]row, len(all))
+	for i, s := range all {
+		m, known := t.names[s.Name]
+		if rate, ok := rates[s.Name]; ok {
+			m.samples = recent(m.samples, sample{rate * seconds, seconds})
+		}
+		m.lose(at, s.Lapsed, known)
+		names[s.Name] = m
+		rows[i] = row{Status: s, gain: m.gain}
+		rows[i].rate, rows[i].rated = m.rate()
+	}
+	t.at, t.names = at, names
+	return rows
+}
+
+// recent returns the samples of the last rateSpan, at least the new one.
+func recent(samples []sample, latest sample) []sample {
+	all := append(append(make([]sample, 0, len(samples)+1), samples...), latest)
+	seconds, first := latest.seconds, len(all)-1
+	for first > 0 && seconds+all[first-1].seconds <= rateSpan.Seconds() {
+		first--
+		seconds += all[first].seconds
+	}
+	return all[first:]
+}
+
+func (m *movement) rate() (rate float64, ok bool) {
+	var sum sample
+	for _, s := range m.samples {
+		sum.grants += s.grants
+		sum.seconds += s.seconds
+	}
+	if sum.seconds <= 0 {
+		return 0, false
+	}
+	return sum.grants / sum.seconds, true
+}
+
+// lose takes how many were lost in all. What was lost before the name was seen is not recent, nor is what a
+// server tells that has forgotten the name and counts from the start.
+func (m *movement) lose(at time.Time, lapsed int64, known bool) {
+	if at.Sub(m.gained) > lossSpan {
+		m.gain = 0
+	}
+	if known && lapsed > m.lapsed {
+		m.gain += lapsed - m.lapsed
+		m.gained = at
+	}
+	m.lapsed = lapsed
+}

@@ -1,0 +1,199 @@
+package top
+
+import (
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// From these heights on there is room for more than the table and one line above and below it.
+const (
+	roomForSummary = 8
+	roomForSpace   = 12
+)
+
+// warningMost is how many lines there are for what is wrong.
+const warningMost = 3
+
+// View draws the screen: every line has its place, and none is longer than the screen is wide.
+func (m model) View() tea.View {
+	footer := m.footer()
+	above := max(0, m.height-len(footer))
+	lines := append(m.header(), m.body()...)
+	for len(lines) < above {
+		lines = append(lines, "")
+	}
+	lines = append(lines[:above], footer...)
+	lines = lines[:min(len(lines), m.height)]
+	for i, line := range lines {
+		lines[i] = ansi.Truncate(line, m.width, "")
+	}
+	v := tea.NewView(strings.Join(lines, "\n"))
+	v.AltScreen = true
+	return v
+}
+
+// layOut gives the table, or the help, the lines that are left.
+func (m *model) layOut() {
+	left := m.height - len(m.header()) - len(m.footer())
+	m.list().resize(left - 1) // below the titles
+	if m.reading {
+		m.manual.SetWidth(m.width)
+		m.manual.SetHeight(max(1, left))
+		m.manual.SetContent(manual(helper(m.width), m.keys(), m.width))
+	}
+}
+
+func (m model) header() []string {
+	reason, stale := m.schedule.stale(m.now)
+	title := spread(" "+strong.Render("fairsem top")+"  "+text.Clean(m.options.Address), m.clock()+" ", m.width)
+	var warning []string
+	if stale {
+		warning = wrap(m.age()+": "+reason, m.width, colourful.bad)
+		warning = warning[:min(len(warning), warningMost)]
+	}
+	switch {
+	case m.height < roomForSummary && stale:
+		return warning[:1]
+	case m.height < roomForSummary:
+		return []string{title}
+	case m.height < roomForSpace && stale:
+		return []string{title, warning[0]}
+	case m.height < roomForSpace:
+		return []string{title, m.summary()}
+	case stale:
+		return append([]string{title, m.summary()}, warning...)
+	}
+	return []string{title, m.summary(), ""}
+}
+
+// clock says when the last answer came, and how often there should be one.
+func (m model) clock() string {
+	if m.schedule.answered.IsZero() {
+		return ""
+	}
+	return faint.Render(m.schedule.answered.Format(time.TimeOnly) + "  every " + span(m.schedule.every()))
+}
+
+// age is that of the picture.
+func (m model) age() string {
+	if m.schedule.answered.IsZero() {
+		return "nothing seen yet"
+	}
+	return "stale for " + strings.Replace(text.Ago(m.now.Sub(m.schedule.answered).Truncate(time.Second)), ".0", "", 1)
+}
+
+// summary is about all that the table below is about.
+func (m model) summary() string {
+	p := m.paint()
+	if m.inside {
+		return m.detail.summary(p)
+	}
+	return m.names.summary(p)
+}
+
+func (m model) paint() paint {
+	if _, stale := m.schedule.stale(m.now); stale {
+		return faded
+	}
+	return colourful
+}
+
+func (m model) body() []string {
+	if m.reading {
+		return strings.Split(m.manual.View(), "\n")
+	}
+	if empty := m.empty(); empty != "" {
+		return append([]string{""}, wrap(empty, m.width, faint)...)
+	}
+	drawn := ""
+	if m.inside {
+		drawn = m.detail.view(m.width, m.paint())
+	} else {
+		drawn = m.names.view(m.width, m.paint())
+	}
+	return strings.Split(drawn, "\n")
+}
+
+// empty says why there is no table.
+func (m model) empty() string {
+	n := &m.names
+	switch {
+	case m.inside && len(m.detail.tickets) > 0, !m.inside && len(n.shown) > 0:
+		return ""
+	case m.schedule.answered.IsZero(), m.inside && !m.detail.seen:
+		return "looking…"
+	case m.inside && !m.detail.Known:
+		return "Redis does not know this name any more."
+	case m.inside:
+		return "Nobody holds, nobody waits."
+	case len(n.all) > 0:
+		return "No name has this in it: esc shows all again."
+	case m.options.Pattern != "":
+		return "No name that is in use matches " + text.Clean(m.options.Pattern) + "."
+	}
+	return "No name is in use, nor was any in the last half a minute or so."
+}
+
+func (m model) footer() []string {
+	if m.prompt.kind != none {
+		return m.prompt.lines(m.width, m.height, m.question())
+	}
+	short := " " + helper(m.width-1).ShortHelpView(m.keys().ShortHelp())
+	if m.reading {
+		short = " " + helper(m.width-1).ShortHelpView(bindings.leaving())
+	}
+	said := m.said()
+	switch {
+	case m.height >= roomForSummary:
+		return []string{said, short}
+	case said != "":
+		return []string{said}
+	}
+	return []string{short}
+}
+
+// said is the notice while it is new, else what the filter does.
+func (m model) said() string {
+	switch {
+	case m.notice.bad && m.now.Before(m.notice.until):
+		return colourful.bad.Render(" " + m.notice.text)
+	case m.notice.text != "" && (m.notice.until.IsZero() || m.now.Before(m.notice.until)):
+		return colourful.good.Render(" " + m.notice.text)
+	}
+	return ""
+}
+
+// question is that of the prompt, with the present state.
+func (m model) question() string {
+	a := m.prompt.action
+	now, ok := m.names.find(a.name)
+	if m.inside {
+		now, ok = m.detail.row, true
+	}
+	if !ok {
+		now.Name = a.name
+	}
+	if m.prompt.kind == asksLimit {
+		return limitQuestion(now.Status)
+	}
+	t, ok := m.detail.find(a.ticket.ID)
+	if !ok {
+		t = a.ticket
+	}
+	return a.question(now.Status, t)
+}
+
+// spread puts one text to the left and one to the right, if there is room for both.
+func spread(left, right string, width int) string {
+	gap := width - lipgloss.Width(left) - lipgloss.Width(right)
+	if gap < 1 {
+		return left
+	}
+	return left + strings.Repeat(" ", gap) + right
+}

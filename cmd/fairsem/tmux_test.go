@@ -1,0 +1,113 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// tmux is a terminal that remembers what is on its screen.
+type tmux struct {
+	t      *testing.T
+	socket string
+}
+
+// newTmux starts a private one, in which a shell runs with the environment of the test and more.
+func newTmux(t *testing.T, width, height int, more ...string) *tmux {
+	t.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v; run `make setup`", err)
+	}
+	dir, err := os.MkdirTemp("", "tmux") //nolint:usetesting // t.TempDir is too long for the path of a socket
+	require.NoError(t, err)
+	x := &tmux{t, filepath.Join(dir, "s")}
+	cmd := x.command("-f", os.DevNull, "-u", "new-session", "-d", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "bash", "--norc", "--noprofile", "-i")
+	cmd.Env = append(append(os.Environ(), "PS1=ready> ", "LC_ALL=C.UTF-8", "COLORTERM=", "NO_COLOR="), more...)
+	t.Cleanup(func() {
+		_ = x.command("kill-server").Run() // it may have ended with its shell
+		_ = os.RemoveAll(dir)
+	})
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	x.run("run-shell", "-b", "-d", "900", "-C", "kill-server") // also where the test is killed
+	x.await("ready>")
+	return x
+}
+
+func (x *tmux) command(args ...string) *exec.Cmd {
+	return exec.Command("tmux", append([]string{"-S", x.socket}, args...)...)
+}
+
+func (x *tmux) run(args ...string) string {
+	x.t.Helper()
+	out, err := x.command(args...).CombinedOutput()
+	require.NoError(x.t, err, "tmux %q: %s", args, out)
+	return string(out)
+}
+
+// press presses keys by the names that tmux has for them.
+func (x *tmux) press(keys ...string) {
+	x.t.Helper()
+	x.run(append([]string{"send-keys", "--"}, keys...)...)
+}
+
+// enter types a line.
+func (x *tmux) enter(line string) {
+	x.t.Helper()
+	x.run("send-keys", "-l", "--", line)
+	x.press("Enter")
+}
+
+func (x *tmux) screen() string {
+	x.t.Helper()
+	return x.run("capture-pane", "-p")
+}
+
+// until waits for a screen that is as it should be, and returns it.
+func (x *tmux) until(what string, ok func(screen string) bool) string {
+	x.t.Helper()
+	var screen string
+	if !assert.Eventually(x.t, func() bool { screen = x.screen(); return ok(screen) }, time.Minute, 20*time.Millisecond) {
+		x.t.Fatalf("the screen never shows %s:\n%s", what, screen)
+	}
+	return screen
+}
+
+// await waits until all of that is on the screen.
+func (x *tmux) await(wants ...string) string {
+	x.t.Helper()
+	return x.until(strconv.Quote(strings.Join(wants, " and ")), func(screen string) bool {
+		for _, want := range wants {
+			if !strings.Contains(screen, want) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// awaitNone waits until that is not on the screen.
+func (x *tmux) awaitNone(unwanted string) {
+	x.t.Helper()
+	x.until("no "+unwanted, func(screen string) bool { return !strings.Contains(screen, unwanted) })
+}
+
+// line returns the line of the screen that begins with that, or "".
+func line(screen, begins string) string {
+	for l := range strings.SplitSeq(screen, "\n") {
+		if strings.HasPrefix(strings.TrimSpace(l), begins) {
+			return l
+		}
+	}
+	return ""
+}

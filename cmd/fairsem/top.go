@@ -1,0 +1,116 @@
+package main
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/colorprofile"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/top"
+)
+
+type topOptions struct {
+	connection
+	view top.Options
+	json bool
+}
+
+// topMost is how often top looks at most.
+const topMost = 100 * time.Millisecond
+
+func newTop() *cobra.Command {
+	var o topOptions
+	cmd := &cobra.Command{
+		Use:   "top [PATTERN]",
+		Short: "Watch all semaphores live, and change them",
+		Long: `Shows the names that are in use, or those that PATTERN matches, in which * stands
+for any text, ? for a character and [a-z] for one of some: units in use and the
+limit, how many calls wait and for how long, grants a second, and permits that
+were lost. Enter opens a name: who holds, who waits, since when. Keys sort,
+filter, resize, pause, resume and evict; what changes something asks first and
+tells what it would change. The key ? lists them all.
+
+If the server does not answer, the last picture stays, marked with its age and
+with what is wrong, and goes on by itself. Where looking takes long it looks less
+often.
+
+Exit code: 0 when it was left with q or ctrl-c; 2 for a wrong command line or
+without a terminal, 125 if there is no server when it starts, 128+n if signal n
+stopped it.`,
+		Example: `  fairsem top
+  fairsem top 'deploy-*' --sort lost --interval 5s
+  fairsem top --read-only --redis rediss://observer:secret@redis.example.com:6379`,
+		RunE: ownFailure(func(cmd *cobra.Command) error {
+			if err := o.complete(cmd); err != nil {
+				return err
+			}
+			return o.run(cmd)
+		}),
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func (o *topOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	o.connection.flags(f)
+	f.DurationVar(&o.view.Interval, "interval", time.Second, "between looks, at least 100ms")
+	f.StringVar(&o.view.Sort, "sort", "waiting", "by which `COLUMN` at first: "+strings.Join(top.Orders(), ", "))
+	f.BoolVar(&o.view.ReadOnly, "read-only", false, "leave out the keys that change something")
+	f.BoolVar(&o.json, "json", false, "")
+	_ = f.MarkHidden("json") // it is there, and is there only to say where else to look
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(top.Orders(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// complete refuses what can never work.
+func (o *topOptions) complete(cmd *cobra.Command) error {
+	args := cmd.Flags().Args()
+	switch {
+	case o.json:
+		return usage("top has no --json: use fairsem ls --json --watch")
+	case len(args) > 1:
+		return usage("%q is too much: give one PATTERN, and quote it, so that the shell leaves it alone", args[1])
+	case o.view.Interval < topMost:
+		return usage("--interval %v is below %v", o.view.Interval, topMost)
+	case !slices.Contains(top.Orders(), o.view.Sort):
+		return usage("--sort %q is no column: take one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
+	}
+	if len(args) > 0 && args[0] == "" {
+		return usage("PATTERN is empty: leave it out to see every name")
+	}
+	o.view.Pattern = strings.Join(args, "")
+	if err := o.view.Check(); err != nil {
+		return usage("PATTERN %q has a [ without its ], or nothing behind a \\: write \\[ for the character", o.view.Pattern)
+	}
+	if _, err := o.server(); err != nil {
+		return err
+	}
+	var ok bool
+	if o.view.Terminal, ok = screenOf(cmd.OutOrStdout()); !ok {
+		return usage("top needs a terminal; use fairsem ls --watch")
+	}
+	return nil
+}
+
+// screenOf returns out if one can draw on it, and press keys.
+func screenOf(out io.Writer) (*os.File, bool) {
+	file, ok := out.(*os.File)
+	ok = ok && term.IsTerminal(int(file.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
+	return file, ok && profile(out) != colorprofile.NoTTY && os.Getenv("TERM") != "dumb"
+}
+
+func (o *topOptions) run(cmd *cobra.Command) error {
+	s, err := o.open(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	view := o.view
+	view.Client, view.Redis, view.Address, view.Profile = s.client, s.rdb, s.server.String(), profile(view.Terminal)
+	return top.Run(cmd.Context(), view)
+}
