@@ -43,7 +43,7 @@ warned of), 125 without a server, 2 for a wrong command line.`,
 		return ownFailure(func(cmd *cobra.Command) error { return o.run(cmd, names) })(cmd, names)
 	}
 	f := cmd.Flags()
-	o.connection.flags(f)
+	o.flags(f)
 	f.DurationVar(&o.ttl, "ttl", runTTL, "the shortest TTL of your processes, to judge round trips by")
 	f.BoolVar(&o.json, "json", false, "one JSON object, with a list of checks")
 	f.BoolVar(&o.strict, "strict", false, "exit code 1 for warnings, too")

@@ -56,8 +56,8 @@ var checks = []check{
 	{"semaphores", semaphores},
 }
 
-// checkLimit is how long one check may take.
-const checkLimit = time.Minute
+// checkLimit is how long one check may take: for those that look at much, for others go-redis gives up before.
+const checkLimit = 5 * time.Minute
 
 // Examine runs all checks and tells what each finds, at once and one after the other. The error is that there is
 // no server, that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
@@ -143,7 +143,7 @@ func (p *patient) bounded(ctx context.Context, c check) []Finding {
 	case found := <-done:
 		return found
 	case <-time.After(cleanLimit):
-		return []Finding{last(fail(fmt.Sprintf("no answer within %v", checkLimit), "see what the server is doing: is it stopped, swapping, or cut off?"))}
+		return []Finding{last(fail(fmt.Sprintf("no end within %v", checkLimit), "see what the server is doing: is it stopped, swapping, or cut off?"))}
 	}
 }
 

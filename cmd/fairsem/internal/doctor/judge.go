@@ -39,7 +39,7 @@ func (p *patient) inspect(ctx context.Context, name string) (facts, []Finding, e
 		if err != nil {
 			return f, nil, err
 		}
-		bad = append(bad, over)
+		bad = append(bad, over...)
 	}
 	return f, about(name, bad...), nil
 }
@@ -164,20 +164,24 @@ func (f facts) over() bool {
 
 // judgeOver looks again at a name of which more is in use than the limit. That is right after a limit was lowered,
 // and when permits were put back after a restart; but then nobody new is let in.
-func (p *patient) judgeOver(ctx context.Context, name string, before facts) (Finding, error) {
+func (p *patient) judgeOver(ctx context.Context, name string, before facts) ([]Finding, error) {
 	select {
 	case <-time.After(doubtful):
 	case <-ctx.Done():
-		return Finding{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	after, err := p.look(ctx, name, 0)
-	limit, _ := before.limit()
-	message := fmt.Sprintf("%d units are in use, the limit is %d", before.used(), limit)
-	if err == nil && after.over() && after.sameTerms(before) && after.newest > before.counter {
-		return fail(message+", and more were granted just now", "fairsem pause NAME, and tell the makers of fairsem what fairsem show --json NAME says").with("problem", "over"), nil
+	if err != nil || !after.over() {
+		return nil, err // what was too much is given back
 	}
-	return warn(message+": it was lowered, or permits were put back after a restart; nobody is let in until enough are given back",
-		"nothing; if it lasts for longer than permits are held, fairsem show NAME tells who has them").with("problem", "over"), err
+	limit, _ := after.limit()
+	message := fmt.Sprintf("%d units are in use, the limit is %d", after.used(), limit)
+	if after.sameTerms(before) && after.newest > max(before.counter, before.newest) {
+		return []Finding{fail(message+", and more were granted just now",
+			"fairsem pause NAME, and tell the makers of fairsem what fairsem show --json NAME says").with("problem", "over")}, nil
+	}
+	return []Finding{warn(message+": it was lowered, or permits were put back after a restart; nobody is let in until enough are given back",
+		"nothing; if it lasts for longer than permits are held, fairsem show NAME tells who has them").with("problem", "over")}, nil
 }
 
 // sameTerms reports whether neither the limit nor the state was replaced in between.

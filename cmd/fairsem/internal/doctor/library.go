@@ -15,9 +15,9 @@ import (
 // What counts in the end: the library itself takes a permit, gives it back, and is woken.
 
 const (
-	trialTTL   = 3 * time.Second
+	trialTTL   = 2 * time.Second
 	trialLimit = 15 * time.Second
-	trialTurns = 3 // the first can come before the subscription stands
+	trialTurns = 2 // the first can come before the subscription stands
 	cleanLimit = 2 * time.Second
 )
 

@@ -132,13 +132,13 @@ func decode(raw []any) (f facts, err error) {
 	f.counter, f.hasCounter = number(raw[5]), raw[5] != nil
 	f.extra, f.hasExtra = number(raw[6]), raw[6] != nil
 	f.units, f.weighed, f.newest, f.last = number(raw[7]), number(raw[8]), number(raw[9]), number(raw[10])
-	f.none, f.twice = words(raw[11]), words(raw[12])
+	f.none, f.twice = texts(raw[11]), texts(raw[12])
 	f.lateCount, f.late = some(raw[13])
 	f.farCount, f.far = some(raw[14])
 	return f, nil
 }
 
-// list, word, words, number and some take parts of a reply. What is not there is nothing.
+// list, word, texts, number and some take parts of a reply. What is not there is nothing.
 func list(v any) []any {
 	all, _ := v.([]any)
 	return all
@@ -149,7 +149,7 @@ func word(v any) string {
 	return s
 }
 
-func words(v any) (all []string) {
+func texts(v any) (all []string) {
 	for _, entry := range list(v) {
 		all = append(all, word(entry))
 	}

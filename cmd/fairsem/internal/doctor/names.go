@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,12 +45,17 @@ func semaphores(ctx context.Context, p *patient) []Finding {
 		}
 	}
 	var all tally
-	var group errgroup.Group
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, name := range names {
 		group.Go(func() error {
-			all.add(p.inspect(ctx, name))
-			return nil
+			f, bad, err := p.inspect(ctx, name)
+			all.add(f, bad, err)
+			var reply redis.Error
+			if errors.As(err, &reply) {
+				return nil // it is about this name
+			}
+			return err
 		})
 	}
 	_ = group.Wait() // the tally has the errors
@@ -61,7 +67,7 @@ func (t *tally) add(f facts, bad []Finding, err error) {
 	defer t.mu.Unlock()
 	if err != nil {
 		t.unseenNames++
-		t.unseen = err
+		t.unseen = cmp.Or(t.unseen, err) // what comes later may only be that nobody goes on
 		return
 	}
 	t.bad = append(t.bad, bad...)

@@ -86,23 +86,27 @@ const deaf = "waiters find their grants, and holders the end of their server, on
 // clusterRight is one more, in a cluster.
 var clusterRight = right{word: "+cluster|slots", ask: do("CLUSTER SLOTS")}
 
+// lack is a right that the user does not have.
+type lack struct {
+	right
+	unknown bool // because the server has no such command
+}
+
 func neededRights(ctx context.Context, p *patient, n *node) Finding {
 	lacks, err := p.lacking(ctx, n)
 	if err != nil {
 		return unasked(err, "")
 	}
-	var words []string
-	for _, r := range lacks {
-		if r.cost == "" {
-			words = append(words, r.word)
-		}
+	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost != "" })
+	if len(lacks) == 0 {
+		return ok("all %d that are needed", len(p.wanted())-len(optional()))
 	}
-	if len(words) > 0 {
-		all := strings.Join(words, " ")
-		return fail("this user lacks "+all+", without which calls fail",
-			"ACL SETUSER NAME "+all+" on every server; the README has the whole line").with("missing", words)
+	all := words(lacks)
+	advice := "ACL SETUSER NAME " + strings.Join(all, " ") + " on every server; the README has the whole line"
+	if slices.ContainsFunc(lacks, func(l lack) bool { return l.unknown }) {
+		advice = "some of it the server does not know at all: see rename-command in redis.conf, or take another service; " + advice
 	}
-	return ok("all %d that are needed", len(p.wanted())-len(optional()))
+	return fail("this user lacks "+strings.Join(all, " ")+", without which calls fail", advice).with("missing", all)
 }
 
 func optionalRights(ctx context.Context, p *patient, n *node) Finding {
@@ -110,21 +114,27 @@ func optionalRights(ctx context.Context, p *patient, n *node) Finding {
 	if err != nil {
 		return unasked(err, "")
 	}
-	var words, costs []string
-	for _, r := range lacks {
-		if r.cost == "" {
-			continue
-		}
-		words = append(words, r.word)
-		if !slices.Contains(costs, r.cost) {
-			costs = append(costs, r.cost)
+	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost == "" })
+	if len(lacks) == 0 {
+		return ok("all %d rights that are of use", len(optional()))
+	}
+	var costs []string
+	for _, l := range lacks {
+		if !slices.Contains(costs, l.cost) {
+			costs = append(costs, l.cost)
 		}
 	}
-	if len(words) > 0 {
-		all := strings.Join(words, " ")
-		return warn("this user does without "+all+": "+strings.Join(costs, "; "), "if that matters, ACL SETUSER NAME "+all).with("missing", words)
+	all := words(lacks)
+	return warn("this user does without "+strings.Join(all, " ")+": "+strings.Join(costs, "; "),
+		"if that matters, ACL SETUSER NAME "+strings.Join(all, " ")).with("missing", all)
+}
+
+// words are what ACL SETUSER takes.
+func words(lacks []lack) (all []string) {
+	for _, l := range lacks {
+		all = append(all, l.word)
 	}
-	return ok("all %d rights that are of use", len(optional()))
+	return all
 }
 
 func optional() []right {
@@ -140,22 +150,23 @@ func (p *patient) wanted() []right {
 }
 
 // lacking asks for each right. That of the keys, or of the channels, is there once.
-func (p *patient) lacking(ctx context.Context, n *node) (lacks []right, err error) {
+func (p *patient) lacking(ctx context.Context, n *node) (lacks []lack, err error) {
 	id := "doctor-" + uuid.NewString()
 	key, channel := p.Prefix+":{"+id+"}:nothing", p.Prefix+":wake:"+id
 	for _, r := range p.wanted() {
 		err := r.ask(ctx, n, key, channel)
 		var reply redis.Error
-		switch {
-		case err != nil && !errors.As(err, &reply):
+		if err != nil && !errors.As(err, &reply) {
 			return nil, err
-		case redis.IsPermissionError(err):
-			r = p.denied(r, err.Error())
-		case err == nil || !strings.HasPrefix(err.Error(), "ERR unknown command"):
+		}
+		l := lack{r, err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")}
+		if redis.IsPermissionError(err) {
+			l.right = p.denied(r, err.Error())
+		} else if !l.unknown {
 			continue
 		}
-		if !slices.ContainsFunc(lacks, func(l right) bool { return l.word == r.word }) {
-			lacks = append(lacks, r)
+		if !slices.ContainsFunc(lacks, func(other lack) bool { return other.word == l.word }) {
+			lacks = append(lacks, l)
 		}
 	}
 	return lacks, nil
