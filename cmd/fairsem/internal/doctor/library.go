@@ -17,7 +17,9 @@ import (
 const (
 	trialTTL   = 2 * time.Second
 	trialLimit = 15 * time.Second
-	trialTurns = 2 // the first can come before the subscription stands
+	trialTurns = 10
+	trialDeaf  = 2                     // so many turns that no message was heard of are enough
+	trialLate  = 50 * time.Millisecond // without a message; what is found before that was looked for just then
 	cleanLimit = 2 * time.Second
 )
 
@@ -128,8 +130,10 @@ func (p *patient) try(ctx context.Context, name string) (t trial) {
 		_, err = holder.turn(ctx)
 		t.round = time.Since(began)
 	}
-	for i := 0; i < trialTurns && err == nil && t.by != fairsem.ByMessage; i++ {
-		t.wake, t.by, err = wake(ctx, holder, waiter)
+	for turns, deaf := 0, 0; turns < trialTurns && deaf < trialDeaf && err == nil && t.by != fairsem.ByMessage; turns++ {
+		if t.wake, t.by, err = wake(ctx, holder, waiter); t.wake > trialLate {
+			deaf++
+		}
 	}
 	t.err = err
 	return t

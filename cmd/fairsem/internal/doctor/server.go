@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -31,7 +32,7 @@ func loading(_ context.Context, _ *patient, n *node) Finding {
 
 func mode(_ context.Context, p *patient, n *node) Finding {
 	_, cluster := p.rdb.(*redis.ClusterClient)
-	switch is := n.info["redis_mode"]; {
+	switch is := cmp.Or(n.info["redis_mode"], n.info["server_mode"]); { // as Redis has it, and Valkey
 	case n.info == nil:
 		return unasked(n.err, "+info")
 	case is == "sentinel":
