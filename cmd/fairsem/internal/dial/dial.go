@@ -114,6 +114,17 @@ func (s *Server) String() string {
 	return s.single.Addr
 }
 
+// Kind is how it is found and served: "standalone", "cluster" or "sentinel".
+func (s *Server) Kind() string {
+	switch {
+	case s.cluster != nil:
+		return "cluster"
+	case s.sentinel != nil:
+		return "sentinel"
+	}
+	return "standalone"
+}
+
 // patience bounds each step of the first contact.
 const patience = 3 * time.Second
 

@@ -172,6 +172,8 @@ func TestOnHealthyServersAllIsWellAndNoKeyIsLeft(t *testing.T) {
 				}
 			}
 			assert.Equal(t, "5 names, 10 permits, 5 waiting: all agree with themselves", one(t, report.of("semaphores")).Message)
+			mode := map[string]string{"single": "standalone", "cluster": "cluster; so are 2 more", "sentinel": "sentinel"}[kind]
+			assert.Contains(t, one(t, report.of("mode")).Message, mode)
 			assert.Equal(t, "message", one(t, report.of("wake")).Details["by"])
 		})
 	}

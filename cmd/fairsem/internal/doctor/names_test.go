@@ -187,6 +187,38 @@ func TestALimitThatWasPinnedOrLoweredIsNoFailure(t *testing.T) {
 	require.Len(t, p.runs(t, "semaphores"), 1)
 }
 
+func TestWhatIsGivenBackMeanwhileIsNotTold(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	occupy(t, s.Client(), p.Prefix, "n")
+	f, err := p.look(t.Context(), "n", 0)
+	require.NoError(t, err)
+	f.units = 9
+	require.True(t, f.over())
+	found, err := p.judgeOver(t.Context(), "n", f)
+	require.NoError(t, err)
+	assert.Empty(t, found)
+}
+
+// Nobody gives back what a rate grants, and nobody has to look when it lapses.
+func TestWhatRatesGrantMayLapseLaterThanAnyLeaseAndUnseen(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: p.Prefix, Grace: time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	limiter, err := client.Limiter("n", 5, 72*time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context(), 2))
+	b := &broken{t: t, rdb: s.Client(), p: p, name: "n"}
+	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 names, 1 permits")
+	b.do("ZADD", b.key("timeout"), time.Now().Add(-time.Hour).UnixMilli(), "lapsed:1")
+	b.do("ZADD", b.key("owner"), 1, "lapsed:1")
+	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 names, 2 permits")
+}
+
 // Of a line of any length every id is looked at, some at a time.
 func TestIdsFarBackInALongLineAreLookedAt(t *testing.T) {
 	t.Parallel()

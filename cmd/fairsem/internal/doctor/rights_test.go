@@ -40,6 +40,17 @@ func TestTheRightsThatAreAskedForAreThoseOfTheReadme(t *testing.T) {
 	assert.Equal(t, listed, asked)
 }
 
+// Not even for a moment, for a user who may not delete.
+func TestAskingForARightWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	for _, r := range p.wanted() {
+		_ = r.ask(t.Context(), p.nodes[0], p.key("n", r.word), p.Prefix+":channel") // most are refused, for what they ask
+		assert.Empty(t, everyKey(t, s.Client(), p.Prefix), r.word)
+	}
+}
+
 // user makes a user of the README, with more words behind, and returns its URL.
 func user(t *testing.T, s *redistest.Server, words ...string) string {
 	t.Helper()

@@ -31,17 +31,16 @@ func loading(_ context.Context, _ *patient, n *node) Finding {
 }
 
 func mode(_ context.Context, p *patient, n *node) Finding {
-	_, cluster := p.rdb.(*redis.ClusterClient)
+	wanted := p.there.Kind()
 	switch is := cmp.Or(n.info["redis_mode"], n.info["server_mode"]); { // as Redis has it, and Valkey
 	case n.info == nil:
 		return unasked(n.err, "+info")
 	case is == "sentinel":
 		return last(fail("this is a sentinel, which has no data", "sentinel://host:26379?master_name=NAME is the address of what it watches"))
-	case is == "cluster" && !cluster:
+	case is == "cluster" && wanted != "cluster":
 		return last(fail("this is one node of a cluster, and has only some of the names", "begin the address with cluster:// instead of redis://"))
-	default:
-		return ok("%s", is).with("mode", is)
 	}
+	return ok("%s", wanted).with("mode", wanted)
 }
 
 // slots looks whether each name has a server.
