@@ -33,9 +33,8 @@ comes back by itself. Redis holds the state.`,
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	root.AddCommand(newDemo(), newRun(), newDemoWorker())
 	root.AddCommand(newLs(), newShow(), newResize(), newPause(), newResume(), newEvict())
-	root.AddCommand(newTop())
-	root.AddCommand(newCompletion())
-	root.AddCommand(newMan())
+	root.AddCommand(newTop(), newDoctor())
+	root.AddCommand(newCompletion(), newMan())
 	for _, cmd := range root.Commands() {
 		noFiles(cmd)
 	}

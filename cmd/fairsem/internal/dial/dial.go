@@ -125,3 +125,14 @@ func (s *Server) String() string {
 	}
 	return s.single.Addr
 }
+
+// Kind is how it is found and served: "standalone", "cluster" or "sentinel".
+func (s *Server) Kind() string {
+	switch {
+	case s.cluster != nil:
+		return "cluster"
+	case s.sentinel != nil:
+		return "sentinel"
+	}
+	return "standalone"
+}

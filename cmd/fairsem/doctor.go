@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/charmbracelet/colorprofile"
+	"github.com/spf13/cobra"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/doctor"
+)
+
+type doctorOptions struct {
+	connection
+	ttl    time.Duration
+	json   bool
+	strict bool
+}
+
+func newDoctor() *cobra.Command {
+	var o doctorOptions
+	cmd := &cobra.Command{
+		Use:   "doctor [NAME...]",
+		Short: "Look for what is wrong with a server, and with the semaphores on it",
+		Long: `Looks at the server (version, role, replicas, eviction, memory, persistence), how
+fast it answers and what time it is there, which rights the user lacks, whether a
+permit can be had and a release wakes who waits, and whether what is stored of each
+semaphore, or of those named, agrees with itself. Each is told as ok, warn, fail or
+skip, with what to do.
+
+It is safe on a server in use: it takes a permit of a throw-away name of its own,
+leaves no key behind, and changes nothing else. Of what the user may not do ACL LOG
+has a line afterwards.
+
+Exit code: 0 if nothing failed, 1 if something did (with --strict, or is to be
+warned of), 125 without a server, 2 for a wrong command line.`,
+		Example: `  fairsem doctor --redis redis://localhost:6379
+  fairsem doctor --redis rediss://fairsem:PASSWORD@redis.example.com:6379 payments-api
+  fairsem doctor --json | jq '.checks[] | select(.state == "fail")'`,
+	}
+	cmd.RunE = func(_ *cobra.Command, names []string) error {
+		return ownFailure(func(cmd *cobra.Command) error { return o.run(cmd, names) })(cmd, names)
+	}
+	f := cmd.Flags()
+	o.flags(f)
+	f.DurationVar(&o.ttl, "ttl", runTTL, "the shortest TTL of your processes, to judge round trips by")
+	f.BoolVar(&o.json, "json", false, "one JSON object, with a list of checks")
+	f.BoolVar(&o.strict, "strict", false, "exit code 1 for warnings, too")
+	return cmd
+}
+
+func (o *doctorOptions) run(cmd *cobra.Command, names []string) error {
+	if o.ttl <= 0 {
+		return usage("--ttl %v is not above 0", o.ttl)
+	}
+	there, err := o.server()
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	page := newPage(out)
+	report := doctor.Report{Server: there.String()}
+	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.prefix, Names: names, TTL: o.ttl}, func(f doctor.Finding) {
+		report.Add(f)
+		if !o.json {
+			page.Show(f)
+		}
+	})
+	if err != nil {
+		return asUsage(err)
+	}
+	if o.json {
+		if err := printJSON(out, report); err != nil {
+			return err
+		}
+	} else {
+		page.Sum(report)
+	}
+	if report.Count[doctor.Fail] > 0 || o.strict && report.Count[doctor.Warn] > 0 {
+		return &failure{exitBroken, nil}
+	}
+	return nil
+}
+
+// newPage is pretty where out can show it.
+func newPage(out io.Writer) doctor.Page {
+	p := profile(out)
+	return doctor.Page{Out: &colorprofile.Writer{Forward: out, Profile: p}, Pretty: p > colorprofile.NoTTY}
+}
+
+func printJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,152 @@
+// Package doctor looks for what is wrong with a server, with the rights of a user there, and with the semaphores
+// on it. It tells each thing in a line, with what to do, and leaves no key behind.
+//
+// To add a check, write a function of the file that fits, and put it into the list checks.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+)
+
+// Options are what to look at.
+type Options struct {
+	Prefix string
+	Names  []string      // of semaphores; none: all that are found
+	TTL    time.Duration // the shortest of the processes that use the server: what is slow depends on it
+}
+
+// check is one thing to look at. Where there is nothing of its kind it finds nothing.
+type check struct {
+	name string
+	run  func(context.Context, *patient) []Finding
+}
+
+// checks are in the order in which one is needed to understand the next.
+var checks = []check{
+	{"busy", each(busy)},
+	{"loading", each(loading)},
+	{"mode", each(mode)},
+	{"slots", slots},
+	{"version", each(version)},
+	{"role", each(role)},
+	{"replicas", each(replicas)},
+	{"eviction", each(eviction)},
+	{"memory", each(memory)},
+	{"persistence", each(persistence)},
+	{"writes", each(writes)},
+	{"ping", each(ping)},
+	{"clock", each(clock)},
+	{"slow", each(slow)},
+	{"rights", each(neededRights)},
+	{"options", each(optionalRights)},
+	{"channel", channel},
+	{"scripts", library},
+	{"semaphores", semaphores},
+}
+
+// checkLimit is how long one check may take: for those that look at much, for others go-redis gives up before.
+const checkLimit = 5 * time.Minute
+
+// Examine runs all checks and tells what each finds, at once and one after the other. The error is that there is
+// no server, that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
+func Examine(ctx context.Context, there *dial.Server, o Options, tell func(Finding)) error {
+	rdb := there.Client()
+	defer func() { _ = rdb.Close() }() // what is in flight nobody waits for any more
+	if err := o.check(rdb); err != nil {
+		return err
+	}
+	began := time.Now()
+	answer := there.Reach(ctx)
+	if answer != nil && !speaks(answer) {
+		return answer
+	}
+	tell(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", there, short(time.Since(began)))})
+	p := &patient{Options: o, there: there, rdb: rdb}
+	if f, ok := p.meet(ctx, answer); !ok {
+		tell(f)
+		return cause(ctx)
+	}
+	return p.examine(ctx, tell)
+}
+
+// check says what can never work, before anything is sent.
+func (o Options) check(rdb redis.UniversalClient) error {
+	client, err := fairsem.New(rdb, fairsem.Options{Prefix: o.Prefix, TTL: o.TTL})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }() // it never did anything
+	for _, name := range o.Names {
+		if _, err := client.Semaphore(name, 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *patient) examine(ctx context.Context, tell func(Finding)) error {
+	for i, c := range checks {
+		findings := p.bounded(ctx, c)
+		if err := cause(ctx); err != nil {
+			return err
+		}
+		over := false
+		for _, f := range findings {
+			f.Check = cmp.Or(f.Check, c.name)
+			over = over || f.final
+			tell(f)
+		}
+		if over {
+			tell(others(checks[i+1:]))
+			break
+		}
+	}
+	return nil
+}
+
+// others is for checks that make no sense any more.
+func others(rest []check) Finding {
+	names := make([]string, len(rest))
+	for i, c := range rest {
+		names[i] = c.name
+	}
+	f := skip("not looked at, because of the failure above: %s", strings.Join(names, ", ")).with("checks", names)
+	f.Check = "others"
+	return f
+}
+
+// bounded runs a check for as long as that is allowed. A check that does not come back goes on, as go-redis does
+// in a blocked read; when the program was asked to stop it has a moment to clean up.
+func (p *patient) bounded(ctx context.Context, c check) []Finding {
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	done := make(chan []Finding, 1)
+	go func() { done <- c.run(limited, p) }() // ends with its I/O; waited for below, but not for ever
+	select {
+	case found := <-done:
+		return found
+	case <-limited.Done():
+	}
+	select {
+	case found := <-done:
+		return found
+	case <-time.After(cleanLimit):
+		return []Finding{last(fail(fmt.Sprintf("no end within %v", checkLimit), "see what the server is doing: is it stopped, swapping, or cut off?"))}
+	}
+}
+
+func cause(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}

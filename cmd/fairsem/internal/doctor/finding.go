@@ -1,0 +1,107 @@
+package doctor
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// State is how a check came out.
+type State string
+
+// What a check can come to.
+const (
+	OK   State = "ok"
+	Warn State = "warn" // works, but somebody should look at it
+	Fail State = "fail" // does not work, or not as promised
+	Skip State = "skip" // could not be looked at
+)
+
+// Finding is what a check has found.
+type Finding struct {
+	Check   string         `json:"name"`
+	State   State          `json:"state"`
+	Message string         `json:"message"`
+	Advice  string         `json:"advice,omitempty"` // what to do
+	Details map[string]any `json:"details,omitempty"`
+
+	final bool // it makes no sense to look further
+}
+
+// Report is all that was found.
+type Report struct {
+	Server string        `json:"server"`
+	Checks []Finding     `json:"checks"`
+	Count  map[State]int `json:"count"`
+}
+
+// Add takes another finding.
+func (r *Report) Add(f Finding) {
+	if r.Count == nil {
+		r.Count = map[State]int{OK: 0, Warn: 0, Fail: 0, Skip: 0}
+	}
+	r.Checks = append(r.Checks, f)
+	r.Count[f.State]++
+}
+
+func ok(format string, args ...any) Finding {
+	return Finding{State: OK, Message: fmt.Sprintf(format, args...)}
+}
+
+func warn(message, advice string) Finding {
+	return Finding{State: Warn, Message: message, Advice: advice}
+}
+
+func fail(message, advice string) Finding {
+	return Finding{State: Fail, Message: message, Advice: advice}
+}
+
+func skip(format string, args ...any) Finding {
+	return Finding{State: Skip, Message: fmt.Sprintf(format, args...)}
+}
+
+// last makes f the end of the examination.
+func last(f Finding) Finding {
+	f.final = true
+	return f
+}
+
+// with adds a detail for programs.
+func (f Finding) with(name string, value any) Finding {
+	if f.Details == nil {
+		f.Details = make(map[string]any)
+	}
+	f.Details[name] = value
+	return f
+}
+
+// unasked is for what a node would not tell.
+func unasked(err error, right string) Finding {
+	if redis.IsPermissionError(err) {
+		return skip("could not ask: this user lacks %s", right)
+	}
+	return skip("could not ask: %v", err)
+}
+
+// quoted shows a name or an id, which can be anything.
+func quoted(s string) string {
+	const enough = 60
+	return `"` + ansi.Truncate(text.Clean(s), enough, "…") + `"`
+}
+
+// short is a time with the digits that matter.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d.Abs() >= 10*time.Second:
+		return d.Round(time.Second)
+	case d.Abs() >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d.Abs() >= 10*time.Millisecond:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}

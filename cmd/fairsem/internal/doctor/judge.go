@@ -1,0 +1,190 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What has to be true of every name at every moment: each script of the library leaves it so.
+
+// layout is that of the keys, as far as this version knows them.
+const layout = 1
+
+// inspect looks at one name, at all of its ids in turn, and again where one look cannot tell.
+func (p *patient) inspect(ctx context.Context, name string) (facts, []Finding, error) {
+	f, err := p.look(ctx, name, 0)
+	if err != nil {
+		return f, nil, err
+	}
+	if !f.known() {
+		if slices.Contains(p.Names, name) {
+			return f, about(name, fail("Redis knows no such name", "fairsem ls shows those that are in use")), nil
+		}
+		return f, nil, nil // it is gone meanwhile
+	}
+	bad := judge(f)
+	for i := 1; i < looks && int64(i*idsPerLook) < max(f.holders, f.waiting); i++ {
+		more, err := p.look(ctx, name, i*idsPerLook)
+		if err != nil {
+			return f, nil, err
+		}
+		bad = append(bad, more.ids()...)
+	}
+	if f.over() {
+		over, err := p.judgeOver(ctx, name, f)
+		if err != nil {
+			return f, nil, err
+		}
+		bad = append(bad, over...)
+	}
+	return f, about(name, bad...), nil
+}
+
+// about says which name findings are about.
+func about(name string, all ...Finding) []Finding {
+	for i, f := range all {
+		all[i] = f.with("name", name)
+		all[i].Message = quoted(name) + ": " + f.Message
+	}
+	return all
+}
+
+// judge says what is wrong with a name by one look.
+func judge(f facts) (bad []Finding) {
+	if len(f.wrong) > 0 {
+		return []Finding{fail(fmt.Sprintf("its %s is of another type, so every call fails", strings.Join(f.wrong, " and ")),
+			"DEL the key if nobody else needs it; else take another name or prefix").with("problem", "type")}
+	}
+	if n, err := strconv.Atoi(f.layout); f.layout != "" && (err != nil || n > layout) {
+		return []Finding{fail(fmt.Sprintf("its layout is %s, from a later fairsem than this, which knows %d", quoted(f.layout), layout),
+			"upgrade fairsem, here and wherever the name is used").with("problem", "layout")}
+	}
+	return slices.Concat(f.keys(), f.ids(), f.deadlinesAreNear(), f.weightsAgree())
+}
+
+// keys looks at the keys as such.
+func (f facts) keys() (bad []Finding) {
+	var there, forever, early []string
+	for _, kind := range kinds {
+		switch ttl := f.ttls[kind]; {
+		case ttl == missing:
+			continue
+		case ttl == immortal && (kind != "meta" || !f.hasPin):
+			forever = append(forever, kind)
+		case ttl >= 0 && f.now+ttl < f.last && f.farCount == 0:
+			early = append(early, kind)
+		}
+		there = append(there, kind)
+	}
+	if !f.hasMeta {
+		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: somebody deleted keys, or they were evicted", strings.Join(there, ", ")),
+			"see the line eviction; processes that are connected put back what they have").with("problem", "orphan"))
+	} else if _, known := f.limit(); !known && (f.declared != "" || f.hasPin) {
+		bad = append(bad, fail(fmt.Sprintf("its limit is %s, which is none", quoted(f.declared+f.pinned)),
+			"DEL its meta once nobody uses the name").with("problem", "limit"))
+	}
+	if len(forever) > 0 {
+		bad = append(bad, fail(fmt.Sprintf("its %s never expires: something else than fairsem wrote it, or persisted it", strings.Join(forever, " and ")),
+			"DEL it once nobody uses the name; a name in use gets its expiry back within a TTL").with("problem", "immortal"))
+	}
+	if len(early) > 0 {
+		bad = append(bad, fail(fmt.Sprintf("its %s expires before the last lease ends: who holds then is forgotten", strings.Join(early, " and ")),
+			"see who sets expiries on these keys; the next renewal sets it right").with("problem", "expiry"))
+	}
+	return bad
+}
+
+// ids looks at those who were looked at one by one.
+func (f facts) ids() (bad []Finding) {
+	if len(f.none) > 0 {
+		bad = append(bad, fail(fmt.Sprintf("%d ids, the first %s, hold or wait without a deadline, so they never lapse", len(f.none), quoted(f.none[0])),
+			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.none))
+	}
+	if len(f.twice) > 0 {
+		bad = append(bad, fail(fmt.Sprintf("%d ids, the first %s, hold and wait at once", len(f.twice), quoted(f.twice[0])),
+			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.twice))
+	}
+	return bad
+}
+
+// deadlinesAreNear looks for leases that nobody can have, or that nobody ended. What lapses by its nature, of a
+// rate, may be there for long. A deadline without an id that holds or waits is that of one who was taken out.
+func (f facts) deadlinesAreNear() (bad []Finding) {
+	if f.rate() {
+		return nil
+	}
+	if f.farCount > 0 {
+		bad = append(bad, fail(fmt.Sprintf("%d leases, one of %s, end later than any can: was the server's clock stepped back, or did something else write them?", f.farCount, quoted(f.far)),
+			"fairsem evict NAME ID, if it holds or waits; else ZREM it from the timeout key").with("problem", "far").with("ids", []string{f.far}))
+	}
+	if f.lateCount > 0 {
+		bad = append(bad, warn(fmt.Sprintf("%d leases, the first of %s, ended more than %v ago, and nobody has asked since", f.lateCount, quoted(f.late), forgotten),
+			"nothing, if nobody uses the name: the next call, such as fairsem show NAME, takes them out").with("problem", "late").with("ids", []string{f.late}))
+	}
+	return bad
+}
+
+// weightsAgree compares what is counted with what is there.
+func (f facts) weightsAgree() (bad []Finding) {
+	if f.hasCounter && f.counter < f.newest {
+		bad = append(bad, warn("its counter is behind the newest token: tokens come twice if the server's clock is stepped back",
+			"nothing, the next grant sets it right; see who wrote to the key").with("problem", "counter"))
+	}
+	if !f.complete() {
+		return bad
+	}
+	held, stored := f.units-f.holders, f.weights
+	if f.hasExtra {
+		stored--
+	}
+	switch {
+	case f.extra < held:
+		bad = append(bad, fail(fmt.Sprintf("%d units in use are counted as %d, so more is granted than the limit", f.units, f.holders+f.extra),
+			"fairsem pause NAME until its holders are done, then fairsem resume NAME").with("problem", "extra"))
+	case f.extra > held && f.holders > 0:
+		bad = append(bad, warn(fmt.Sprintf("%d units in use are counted as %d, so less is granted than the limit", f.units, f.holders+f.extra),
+			"nothing, a renewal counts again; else it ends when nobody holds").with("problem", "extra"))
+	}
+	if stored > f.weighed {
+		bad = append(bad, warn(fmt.Sprintf("%d weights are of nobody who holds or waits", stored-f.weighed),
+			"nothing, they expire with the name; see who wrote to the key").with("problem", "weight"))
+	}
+	return bad
+}
+
+// over reports whether more is in use than the limit.
+func (f facts) over() bool {
+	limit, known := f.limit()
+	return known && f.used() > limit
+}
+
+// judgeOver looks again at a name of which more is in use than the limit. That is right after a limit was lowered,
+// and when permits were put back after a restart; but then nobody new is let in.
+func (p *patient) judgeOver(ctx context.Context, name string, before facts) ([]Finding, error) {
+	select {
+	case <-time.After(doubtful):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	after, err := p.look(ctx, name, 0)
+	if err != nil || !after.over() {
+		return nil, err // what was too much is given back
+	}
+	limit, _ := after.limit()
+	message := fmt.Sprintf("%d units are in use, the limit is %d", after.used(), limit)
+	if after.sameTerms(before) && after.newest > max(before.counter, before.newest) {
+		return []Finding{fail(message+", and more were granted just now",
+			"fairsem pause NAME, and tell the makers of fairsem what fairsem show --json NAME says").with("problem", "over")}, nil
+	}
+	return []Finding{warn(message+": it was lowered, or permits were put back after a restart; nobody is let in until enough are given back",
+		"nothing; if it lasts for longer than permits are held, fairsem show NAME tells who has them").with("problem", "over")}, nil
+}
+
+// sameTerms reports whether neither the limit nor the state was replaced in between.
+func (f facts) sameTerms(before facts) bool {
+	return f.declared == before.declared && f.pinned == before.pinned && f.since == before.since && f.epoch == before.epoch
+}

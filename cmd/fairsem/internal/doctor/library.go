@@ -1,0 +1,233 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+)
+
+// What counts in the end: the library itself takes a permit, gives it back, and is woken.
+
+const (
+	trialTTL   = 2 * time.Second
+	trialLimit = 15 * time.Second
+	trialTurns = 10
+	trialDeaf  = 2                     // so many turns that no message was heard of are enough
+	trialLate  = 50 * time.Millisecond // without a message; what is found before that was looked for just then
+	cleanLimit = 2 * time.Second
+)
+
+// trial is what the library met on one server.
+type trial struct {
+	addr  string
+	first time.Duration // until the first permit
+	grace bool          // which had to wait, though nobody was there
+	round time.Duration // of another permit, and back
+	wake  time.Duration // from a release to the permit of who waits
+	by    fairsem.By
+	err   error
+}
+
+// library tries a throw-away name on every server.
+func library(ctx context.Context, p *patient) []Finding {
+	var trials []trial
+	for _, n := range p.nodes {
+		name, err := p.nameOn(ctx, n)
+		if err != nil {
+			return []Finding{skip("could not ask: %v", err)}
+		}
+		t := p.try(ctx, name)
+		t.addr = n.addr
+		if t.err != nil {
+			return []Finding{judgeTrial(t)}
+		}
+		trials = append(trials, t)
+	}
+	worst, deafest := trials[0], trials[0]
+	for _, t := range trials {
+		if t.first > worst.first {
+			worst = t
+		}
+		if deafest.by == fairsem.ByMessage && (t.by != fairsem.ByMessage || t.wake > deafest.wake) {
+			deafest = t
+		}
+	}
+	return []Finding{judgeTrial(worst), judgeWake(deafest)}
+}
+
+func judgeTrial(t trial) Finding {
+	switch {
+	case errors.Is(t.err, fairsem.ErrUnavailable), errors.Is(t.err, context.DeadlineExceeded):
+		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "docs/failure-modes.md tells what it may be, by what the server says")
+	case t.err != nil:
+		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "every call of every process fails like that; the server says why")
+	}
+	found := ok("a permit is there, and given back, after %v", short(t.round))
+	if t.grace {
+		found = ok("a permit is there, and given back, after %v; the first took %v, for a server that was just started grants nothing until its grace period is over",
+			short(t.round), short(t.first))
+	}
+	return found.with("first_ms", millis(t.first)).with("round_ms", millis(t.round)).with("grace", t.grace)
+}
+
+func judgeWake(t trial) Finding {
+	found := ok("a release wakes who waits after %v", short(t.wake))
+	if t.by != fairsem.ByMessage {
+		found = warn(fmt.Sprintf("a release on %s wakes nobody: who waits found its permit by asking, after %v", t.addr, short(t.wake)),
+			"the lines options and channel above tell which right is missing, or where messages are lost")
+	}
+	found.Check = "wake"
+	return found.with("wake_ms", millis(t.wake)).with("by", string(t.by))
+}
+
+// nameOn returns a name that nobody has, with its keys on that server.
+func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
+	cluster, is := p.rdb.(*redis.ClusterClient)
+	const enough = 100_000
+	for range enough {
+		name := "doctor-" + uuid.NewString()
+		if !is {
+			return name, nil
+		}
+		master, err := cluster.MasterForKey(ctx, p.key(name, "owner"))
+		if err != nil {
+			return "", err
+		}
+		if master.Options().Addr == n.addr {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%s has no slots", n.addr)
+}
+
+// try takes what it needs for that, and leaves nothing.
+func (p *patient) try(ctx context.Context, name string) (t trial) {
+	ctx, cancel := context.WithTimeout(ctx, trialLimit)
+	defer cancel()
+	defer p.sweep(ctx, name) // when both have ended
+	holder, err := p.enter(name)
+	if err != nil {
+		return trial{err: err}
+	}
+	defer holder.leave()
+	waiter, err := p.enter(name)
+	if err != nil {
+		return trial{err: err}
+	}
+	defer waiter.leave()
+
+	began := time.Now()
+	e, err := holder.turn(ctx)
+	t.first, t.grace = time.Since(began), e.Queued
+	if err == nil {
+		began = time.Now()
+		_, err = holder.turn(ctx)
+		t.round = time.Since(began)
+	}
+	for turns, deaf := 0, 0; turns < trialTurns && deaf < trialDeaf && err == nil && t.by != fairsem.ByMessage; turns++ {
+		if t.wake, t.by, err = wake(ctx, holder, waiter); t.wake > trialLate {
+			deaf++
+		}
+	}
+	t.err = err
+	return t
+}
+
+// sweep removes the keys of a name of ours. What it cannot remove expires within half a minute.
+func (p *patient) sweep(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
+	defer cancel()
+	keys := make([]string, 0, len(kinds))
+	for _, kind := range kinds {
+		keys = append(keys, p.key(name, kind))
+	}
+	_ = p.rdb.Del(ctx, keys...).Err() // see above
+}
+
+// guest is a process of its own, as far as Redis can see.
+type guest struct {
+	client  *fairsem.Client
+	sem     *fairsem.Semaphore
+	waiting chan struct{}
+	granted chan fairsem.Granted
+}
+
+func (p *patient) enter(name string) (*guest, error) {
+	g := &guest{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.Granted, 2+trialTurns)}
+	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: "fairsem doctor", Observer: g.observe})
+	if err != nil {
+		return nil, err
+	}
+	g.client = client
+	g.sem, err = client.Semaphore(name, 1)
+	return g, err
+}
+
+// observe notes as many events as there can be, so that none holds the client up.
+func (g *guest) observe(e fairsem.Event) {
+	switch e := e.(type) {
+	case fairsem.WaitStarted:
+		select {
+		case g.waiting <- struct{}{}:
+		default: // a place that was lost and taken again
+		}
+	case fairsem.Granted:
+		g.granted <- e
+	}
+}
+
+func (g *guest) leave() { _ = g.client.Close() } // what is not given back lapses
+
+// hold returns a permit, and how it came.
+func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.Granted, error) {
+	permit, err := g.sem.Acquire(ctx, 1)
+	if err != nil {
+		return nil, fairsem.Granted{}, err
+	}
+	select {
+	case e := <-g.granted:
+		return permit, e, nil
+	case <-ctx.Done():
+		return permit, fairsem.Granted{}, ctx.Err()
+	}
+}
+
+// turn holds, and gives back.
+func (g *guest) turn(ctx context.Context) (fairsem.Granted, error) {
+	permit, e, err := g.hold(ctx)
+	if permit != nil {
+		err = errors.Join(err, permit.Release(ctx))
+	}
+	return e, err
+}
+
+// wake has one wait for what the other gives back. It returns how long that took, and how the news came.
+func wake(ctx context.Context, holder, waiter *guest) (time.Duration, fairsem.By, error) {
+	permit, _, err := holder.hold(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	type outcome struct {
+		granted fairsem.Granted
+		err     error
+	}
+	done := make(chan outcome, 1)
+	go func() { // ends with ctx at the latest; waited for below
+		e, err := waiter.turn(ctx)
+		done <- outcome{e, err}
+	}()
+	select {
+	case <-waiter.waiting:
+	case <-ctx.Done():
+	}
+	released := time.Now()
+	err = permit.Release(ctx)
+	o := <-done
+	return o.granted.At.Sub(released), o.granted.By, errors.Join(err, o.err)
+}

@@ -1,0 +1,173 @@
+package doctor
+
+import (
+	"context"
+	_ "embed" // of the script
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed look.lua
+var lookText string
+
+var lookScript = redis.NewScript(lookText)
+
+const (
+	idsPerLook = 2000 // keeps the server from others for some ms
+	looks      = 50   // of one name
+	// longestLease is the longest that the library gives, and a minute for clocks that are corrected.
+	longestLease = 24*time.Hour + time.Minute
+	// forgotten is for how long lapsed leases may be there: keys that nobody uses outlive them by less.
+	forgotten = 20 * time.Second
+	// doubtful is the time between two looks at what may be on its way to be right.
+	doubtful = 300 * time.Millisecond
+)
+
+// facts are what look.lua tells of a name. Numbers that are not there are 0.
+type facts struct {
+	wrong []string // kinds of keys that are of another type; then there is nothing else
+	now   int64    // server ms
+	ttls  map[string]int64
+
+	layout, declared                      string
+	since, epoch                          int64
+	pinned                                string
+	holders, waiting, deadlines, weights  int64
+	counter, extra, units, weighed        int64
+	newest, last                          int64
+	none, twice                           []string
+	lateCount, farCount                   int64
+	late, far                             string
+	hasExtra, hasPin, hasMeta, hasCounter bool
+}
+
+// known reports whether there is anything of the name.
+func (f facts) known() bool {
+	for _, ttl := range f.ttls {
+		if ttl != missing {
+			return true
+		}
+	}
+	return len(f.wrong) > 0
+}
+
+// complete reports whether one look saw everybody.
+func (f facts) complete() bool { return max(f.holders, f.waiting) <= idsPerLook }
+
+// unseen is how many ids are beyond what is looked at.
+func (f facts) unseen() int64 {
+	const most = idsPerLook * looks
+	return max(0, f.holders-most) + max(0, f.waiting-most)
+}
+
+// used is what the holders have together.
+func (f facts) used() int64 {
+	if f.complete() {
+		return f.units
+	}
+	return f.holders + f.extra
+}
+
+// limit is the one in force, if it is known.
+func (f facts) limit() (limit int64, known bool) {
+	number := f.declared
+	if f.hasPin {
+		number = f.pinned
+	}
+	number, _, _ = strings.Cut(number, "/")
+	limit, err := strconv.ParseInt(number, 10, 64)
+	return limit, err == nil
+}
+
+// rate reports whether grants lapse instead of being given back.
+func (f facts) rate() bool { return strings.Contains(f.declared, "/") }
+
+// What PTTL says.
+const (
+	immortal = -1
+	missing  = -2
+)
+
+func (p *patient) look(ctx context.Context, name string, from int) (facts, error) {
+	keys := make([]string, 0, len(kinds))
+	for _, kind := range kinds {
+		keys = append(keys, p.key(name, kind))
+	}
+	raw, err := lookScript.Run(ctx, p.rdb, keys, from, idsPerLook, forgotten.Milliseconds(), longestLease.Milliseconds()).Slice()
+	if err != nil {
+		return facts{}, err
+	}
+	return decode(raw)
+}
+
+var errLook = errors.New("unexpected reply from a script")
+
+func decode(raw []any) (f facts, err error) {
+	if len(raw) < 2 {
+		return f, errLook
+	}
+	f.now = number(raw[0])
+	for _, i := range list(raw[1]) {
+		f.wrong = append(f.wrong, kinds[number(i)-1])
+	}
+	if len(f.wrong) > 0 {
+		return f, nil
+	}
+	const parts, metas, counts = 15, 5, 4
+	if len(raw) != parts || len(list(raw[2])) != len(kinds) || len(list(raw[3])) != metas || len(list(raw[4])) != counts {
+		return f, errLook
+	}
+	f.ttls = make(map[string]int64)
+	for i, ttl := range list(raw[2]) {
+		f.ttls[kinds[i]] = number(ttl)
+	}
+	meta, sizes := list(raw[3]), list(raw[4])
+	f.layout, f.declared, f.since, f.epoch = word(meta[0]), word(meta[1]), number(meta[2]), number(meta[4])
+	f.pinned, f.hasPin, f.hasMeta = word(meta[3]), meta[3] != nil, f.ttls["meta"] != missing
+	f.holders, f.waiting, f.deadlines, f.weights = number(sizes[0]), number(sizes[1]), number(sizes[2]), number(sizes[3])
+	f.counter, f.hasCounter = number(raw[5]), raw[5] != nil
+	f.extra, f.hasExtra = number(raw[6]), raw[6] != nil
+	f.units, f.weighed, f.newest, f.last = number(raw[7]), number(raw[8]), number(raw[9]), number(raw[10])
+	f.none, f.twice = texts(raw[11]), texts(raw[12])
+	f.lateCount, f.late = some(raw[13])
+	f.farCount, f.far = some(raw[14])
+	return f, nil
+}
+
+// list, word, texts, number and some take parts of a reply. What is not there is nothing.
+func list(v any) []any {
+	all, _ := v.([]any)
+	return all
+}
+
+func word(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func texts(v any) (all []string) {
+	for _, entry := range list(v) {
+		all = append(all, word(entry))
+	}
+	return all
+}
+
+func number(v any) int64 {
+	if n, is := v.(int64); is {
+		return n
+	}
+	n, _ := strconv.ParseFloat(word(v), 64)
+	return int64(n)
+}
+
+func some(v any) (int64, string) {
+	pair := list(v)
+	if len(pair) < 2 {
+		return 0, ""
+	}
+	return number(pair[0]), word(pair[1])
+}

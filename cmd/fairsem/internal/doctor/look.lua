@@ -1,0 +1,78 @@
+-- look: what there is of one name, at one moment, for judge.go. It only reads, and no more than some ids a call.
+--
+-- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta
+-- ARGV    1 from   rank of the first of the holders and of the waiters to look at
+--         2 count  of how many of each
+--         3 late   ms after which a deadline that passed is one that nobody looked at
+--         4 far    ms within which every deadline has to be
+-- Returns now   server ms
+--         wrong    which of the keys are of another type; then nothing follows
+--         ttls     of the keys, ms; -1: no end, -2: no such key
+--         meta     layout, declared, since, pinned, epoch
+--         sizes    of owner, queue, timeout and weight
+--         counter
+--         extra    of weight
+--         units    that the holders have who were looked at
+--         weighed  how many who were looked at have a weight
+--         newest   the last token
+--         last     the last deadline
+--         none     ids that were looked at and have no deadline
+--         twice    ids that hold and wait
+--         late     how many deadlines passed so long ago, and the id of the first
+--         far      how many deadlines are too far away, and the id of the last
+local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
+local from, count, late, far = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local clock = redis.call("TIME")
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local function text(number) return string.format("%.0f", number) end
+
+local wrong, sizes = {}, {}
+for i, read in ipairs({ "ZCARD", "ZCARD", "ZCARD", "GET", "HLEN", "HLEN" }) do
+  sizes[i] = redis.pcall(read, KEYS[i])
+  if type(sizes[i]) == "table" then
+    if string.sub(sizes[i].err, 1, 9) ~= "WRONGTYPE" then return sizes[i] end
+    wrong[#wrong + 1] = i
+  end
+end
+if #wrong > 0 then return { text(now), wrong } end
+
+local ttls = {}
+for i, key in ipairs(KEYS) do ttls[i] = redis.call("PTTL", key) end
+
+local units, weighed, none, twice = 0, 0, {}, {}
+
+local function look(key, other, held)
+  local ids = redis.call("ZRANGE", key, from, from + count - 1)
+  if #ids == 0 then return end
+  local deadlines, elsewhere = redis.call("ZMSCORE", timeout, unpack(ids)), redis.call("ZMSCORE", other, unpack(ids))
+  local weights = redis.call("HMGET", weight, unpack(ids))
+  for i, id in ipairs(ids) do
+    if not deadlines[i] then none[#none + 1] = id end
+    if elsewhere[i] and held then twice[#twice + 1] = id end
+    if weights[i] then weighed = weighed + 1 end
+    if held then units = units + (tonumber(weights[i]) or 1) end
+  end
+end
+look(owner, queue, true)
+look(queue, owner, false)
+
+local passed = redis.call("ZRANGEBYSCORE", timeout, "-inf", "(" .. text(now - late), "LIMIT", 0, 1)
+local beyond = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(now + far), "+inf", "LIMIT", 0, 1)
+return {
+  text(now),
+  wrong,
+  ttls,
+  redis.call("HMGET", meta, "layout", "declared", "since", "pinned", "epoch"),
+  { sizes[1], sizes[2], sizes[3], sizes[5] },
+  sizes[4],
+  redis.call("HGET", weight, "extra"),
+  text(units),
+  weighed,
+  redis.call("ZRANGE", owner, -1, -1, "WITHSCORES")[2] or false,
+  redis.call("ZRANGE", timeout, -1, -1, "WITHSCORES")[2] or false,
+  none,
+  twice,
+  { redis.call("ZCOUNT", timeout, "-inf", "(" .. text(now - late)), passed[1] or false },
+  { redis.call("ZCOUNT", timeout, "(" .. text(now + far), "+inf"), beyond[1] or false },
+}

@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+)
+
+// kinds are the keys of a name, in the order in which the library has them.
+var kinds = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
+
+func (p *patient) key(name, kind string) string { return p.Prefix + ":{" + name + "}:" + kind }
+
+const (
+	atOnce  = 16  // names that are looked at
+	mostBad = 100 // findings that are told
+)
+
+// tally is what was seen of all names together.
+type tally struct {
+	mu                     sync.Mutex
+	names                  int
+	holders, waiting, left int64
+	bad                    []Finding
+	unseen                 error
+	unseenNames            int
+}
+
+// semaphores looks at every name, or at those that were given.
+func semaphores(ctx context.Context, p *patient) []Finding {
+	names := slices.Compact(slices.Sorted(slices.Values(p.Names)))
+	if len(names) == 0 {
+		var err error
+		if names, err = p.find(ctx); redis.IsPermissionError(err) {
+			return []Finding{skip("could not ask: this user lacks +scan; fairsem doctor NAME looks at a name")}
+		} else if err != nil {
+			return []Finding{skip("could not ask: %v", err)}
+		}
+	}
+	var all tally
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, name := range names {
+		group.Go(func() error {
+			f, bad, err := p.inspect(ctx, name)
+			all.add(f, bad, err)
+			var reply redis.Error
+			if errors.As(err, &reply) {
+				return nil // it is about this name
+			}
+			return err
+		})
+	}
+	_ = group.Wait() // the tally has the errors
+	return all.findings()
+}
+
+func (t *tally) add(f facts, bad []Finding, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.unseenNames++
+		t.unseen = cmp.Or(t.unseen, err) // what comes later may only be that nobody goes on
+		return
+	}
+	t.bad = append(t.bad, bad...)
+	if f.known() {
+		t.names++
+		t.holders += f.holders
+		t.waiting += f.waiting
+		t.left += f.unseen()
+	}
+}
+
+// findings are those about single names, and a summary.
+func (t *tally) findings() []Finding {
+	slices.SortStableFunc(t.bad, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.State, b.State), strings.Compare(a.Details["name"].(string), b.Details["name"].(string)))
+	})
+	sum := ok("%d names, %d permits, %d waiting", t.names, t.holders, t.waiting)
+	if len(t.bad) == 0 && t.names > 0 {
+		sum.Message += ": all agree with themselves"
+	}
+	if t.left > 0 {
+		sum.Message += fmt.Sprintf("; %d of them were not looked at one by one, there are too many", t.left)
+	}
+	all := []Finding{sum.with("names", t.names).with("holders", t.holders).with("waiting", t.waiting)}
+	if t.unseenNames > 0 {
+		f := unasked(t.unseen, "+eval, or a right that a script needs")
+		f.Message = fmt.Sprintf("%d names: %s", t.unseenNames, f.Message)
+		all = append(all, f)
+	}
+	all = append(all, t.bad[:min(len(t.bad), mostBad)]...)
+	if more := len(t.bad) - mostBad; more > 0 {
+		f := t.bad[mostBad] // failures come first
+		f.Message, f.Details = fmt.Sprintf("and %d more like these", more), map[string]any{"more": more}
+		all = append(all, f)
+	}
+	return all
+}
+
+// find walks over the keys of every node. It takes all kinds of keys, for some may have lost the others.
+func (p *patient) find(ctx context.Context) ([]string, error) {
+	seen := make(map[string]bool)
+	for _, n := range p.nodes {
+		const perPage = 1000
+		walk := n.rdb.Scan(ctx, 0, literal.Replace(p.Prefix)+":{*}:*", perPage).Iterator()
+		for walk.Next(ctx) {
+			if name, ok := p.nameOf(walk.Val()); ok {
+				seen[name] = true
+			}
+		}
+		if err := walk.Err(); err != nil {
+			return nil, err
+		}
+	}
+	names := make([]string, 0, len(seen))
+	for name := range seen {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// literal takes its meaning away from what has one in a pattern.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// nameOf returns the name that a key belongs to. One that the library would refuse is none.
+func (p *patient) nameOf(key string) (string, bool) {
+	const longest = 512
+	rest, ours := strings.CutPrefix(key, p.Prefix+":{")
+	for _, kind := range kinds {
+		name, is := strings.CutSuffix(rest, "}:"+kind)
+		if ours && is && name != "" && name[0] != '}' && len(name) <= longest {
+			return name, true
+		}
+	}
+	return "", false
+}

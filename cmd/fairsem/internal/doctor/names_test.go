@@ -1,0 +1,355 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// broken is a name whose keys a test spoils.
+type broken struct {
+	t            *testing.T
+	rdb          *redis.Client
+	p            *patient
+	name         string
+	light, heavy string // who holds 1 and 3 of 5 units
+	now          time.Time
+}
+
+func (b *broken) key(kind string) string { return b.p.key(b.name, kind) }
+
+func (b *broken) do(args ...any) {
+	b.t.Helper()
+	require.NoError(b.t, b.rdb.Do(b.t.Context(), args...).Err())
+}
+
+// after is so long after now, as a deadline.
+func (b *broken) after(d time.Duration) int64 { return b.now.Add(d).UnixMilli() }
+
+func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	for what, c := range map[string]struct {
+		spoil   func(*broken)
+		problem string
+		want    State
+		says    string
+	}{
+		"more than the limit": {func(b *broken) {
+			b.do("ZADD", b.key("timeout"), b.after(time.Minute), "forged:1")
+			b.do("HSET", b.key("weight"), "forged:1", 7, "extra", 8)
+			b.do("ZADD", b.key("owner"), b.now.UnixMicro(), "forged:1")
+			b.do("SET", b.key("counter"), b.now.UnixMicro(), "KEEPTTL")
+		}, "over", Warn, "11 units are in use, the limit is 5"},
+		"a deadline too far away": {func(b *broken) {
+			b.do("ZADD", b.key("timeout"), b.after(48*time.Hour), "orphan:1")
+		}, "far", Fail, `1 leases, one of "orphan:1", end later than any can`},
+		"a deadline long over": {func(b *broken) {
+			b.do("ZADD", b.key("timeout"), b.after(-time.Minute), "orphan:1")
+		}, "late", Warn, `1 leases, the first of "orphan:1", ended more than 20s ago`},
+		"holds and waits": {func(b *broken) {
+			b.do("ZADD", b.key("queue"), b.now.UnixMicro(), b.light)
+		}, "twice", Fail, "hold and wait at once"},
+		"holds without a deadline": {func(b *broken) {
+			b.do("ZREM", b.key("timeout"), b.heavy)
+		}, "deadline", Fail, "so they never lapse"},
+		"a key for ever": {func(b *broken) {
+			b.do("PERSIST", b.key("owner"))
+		}, "immortal", Fail, "its owner never expires"},
+		"meta for ever": {func(b *broken) {
+			b.do("PERSIST", b.key("meta"))
+		}, "immortal", Fail, "its meta never expires"},
+		"a key that ends early": {func(b *broken) {
+			b.do("PEXPIRE", b.key("queue"), 600_000)
+		}, "expiry", Fail, "its queue expires before"},
+		"another type": {func(b *broken) {
+			b.do("DEL", b.key("weight"))
+			b.do("SET", b.key("weight"), "x", "EX", 100)
+		}, "type", Fail, "its weight is of another type"},
+		"two other types": {func(b *broken) {
+			b.do("DEL", b.key("owner"), b.key("counter"))
+			b.do("SET", b.key("owner"), "x", "EX", 100)
+			b.do("LPUSH", b.key("counter"), "x")
+		}, "type", Fail, "its owner and counter is of another type"},
+		"too little is counted": {func(b *broken) {
+			b.do("HDEL", b.key("weight"), "extra")
+		}, "extra", Fail, "4 units in use are counted as 2"},
+		"too much is counted": {func(b *broken) {
+			b.do("HSET", b.key("weight"), "extra", 9)
+		}, "extra", Warn, "4 units in use are counted as 11"},
+		"a weight of nobody": {func(b *broken) {
+			b.do("HSET", b.key("weight"), "ghost:1", 3)
+		}, "weight", Warn, "1 weights are of nobody"},
+		"a later layout": {func(b *broken) {
+			b.do("HSET", b.key("meta"), "layout", 2)
+		}, "layout", Fail, `its layout is "2", from a later fairsem`},
+		"no layout at all": {func(b *broken) {
+			b.do("HSET", b.key("meta"), "layout", "x\x1b[31m")
+		}, "layout", Fail, `its layout is "x\x1b[31m"`},
+		"no meta": {func(b *broken) {
+			b.do("DEL", b.key("meta"))
+		}, "orphan", Fail, "it has owner, queue, timeout, counter, weight but no meta"},
+		"a counter that fell back": {func(b *broken) {
+			b.do("SET", b.key("counter"), 5, "KEEPTTL")
+		}, "counter", Warn, "its counter is behind the newest token"},
+		"a limit that is none": {func(b *broken) {
+			b.do("HSET", b.key("meta"), "declared", "many")
+		}, "limit", Fail, `its limit is "many"`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := meet(t, "redis://"+s.Addr(), usual())
+			b := &broken{t: t, rdb: s.Client(), p: p, name: what + " \x1b[31m\n\u202e}:owner"}
+			b.light, b.heavy = occupy(t, b.rdb, p.Prefix, b.name)
+			b.now = time.Now()
+			occupy(t, b.rdb, p.Prefix, "beside")
+			require.Len(t, p.runs(t, "semaphores"), 1)
+
+			c.spoil(b)
+			all := p.runs(t, "semaphores")
+			require.Len(t, all, 2, "%v", all)
+			assert.Equal(t, c.problem, all[1].Details["problem"], all[1].Message)
+			assert.Equal(t, c.want, all[1].State)
+			assert.Equal(t, b.name, all[1].Details["name"])
+			assert.Contains(t, all[1].Message, c.says)
+			assert.NotEmpty(t, all[1].Advice)
+
+			var out bytes.Buffer
+			Page{Out: &out}.Show(all[1])
+			assert.Equal(t, 2, strings.Count(out.String(), "\n"), "one line, and what to do")
+			assert.NotContains(t, out.String(), "\x1b")
+			assert.NotContains(t, out.String(), "\u202e")
+		})
+	}
+}
+
+// Nobody new is let in where a limit was lowered, so a new one proves that something is wrong.
+func TestGrantsAboveTheLimitAreAFailure(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	b := &broken{t: t, rdb: s.Client(), p: p, name: "n", now: time.Now()}
+	occupy(t, b.rdb, p.Prefix, b.name)
+	ctx, stop := context.WithCancel(t.Context())
+	var forger sync.WaitGroup
+	forger.Go(func() { // ends with stop
+		for i := 0; ctx.Err() == nil; i++ {
+			id := fmt.Sprint("forged:", i)
+			b.rdb.TxPipelined(ctx, func(tx redis.Pipeliner) error { //nolint:errcheck // the last one fails
+				tx.ZAdd(ctx, b.key("timeout"), redis.Z{Score: float64(b.after(time.Minute)), Member: id})
+				return tx.ZAdd(ctx, b.key("owner"), redis.Z{Score: float64(time.Now().UnixMicro()), Member: id}).Err()
+			})
+		}
+	})
+	require.Eventually(t, func() bool { return b.rdb.ZCard(t.Context(), b.key("owner")).Val() > 10 }, time.Minute, time.Millisecond)
+	all := p.runs(t, "semaphores")
+	stop()
+	forger.Wait()
+	i := slices.IndexFunc(all, func(f Finding) bool { return f.Details["problem"] == "over" })
+	require.GreaterOrEqual(t, i, 0)
+	assert.Equal(t, Fail, all[i].State)
+	assert.Contains(t, all[i].Message, "more were granted just now")
+}
+
+func TestALimitThatWasPinnedOrLoweredIsNoFailure(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	occupy(t, s.Client(), p.Prefix, "n")
+	client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: p.Prefix})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	require.NoError(t, sem.Resize(t.Context(), 4)) // what is in use
+	require.Len(t, p.runs(t, "semaphores"), 1, "meta may be for ever now")
+	require.NoError(t, sem.Resize(t.Context(), 0))
+	all := p.runs(t, "semaphores")
+	require.Len(t, all, 2)
+	assert.Equal(t, Warn, all[1].State)
+	assert.Contains(t, all[1].Message, "it was lowered")
+	require.NoError(t, sem.Resize(t.Context(), 5))
+	require.NoError(t, sem.Unpin(t.Context()))
+	require.Len(t, p.runs(t, "semaphores"), 1)
+}
+
+func TestWhatIsGivenBackMeanwhileIsNotTold(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	occupy(t, s.Client(), p.Prefix, "n")
+	f, err := p.look(t.Context(), "n", 0)
+	require.NoError(t, err)
+	f.units = 9
+	require.True(t, f.over())
+	found, err := p.judgeOver(t.Context(), "n", f)
+	require.NoError(t, err)
+	assert.Empty(t, found)
+}
+
+// Nobody gives back what a rate grants, and nobody has to look when it lapses.
+func TestWhatRatesGrantMayLapseLaterThanAnyLeaseAndUnseen(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: p.Prefix, Grace: time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	limiter, err := client.Limiter("n", 5, 72*time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context(), 2))
+	b := &broken{t: t, rdb: s.Client(), p: p, name: "n"}
+	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 names, 1 permits")
+	b.do("ZADD", b.key("timeout"), time.Now().Add(-time.Hour).UnixMilli(), "lapsed:1")
+	b.do("ZADD", b.key("owner"), 1, "lapsed:1")
+	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 names, 2 permits")
+}
+
+// Of a line of any length every id is looked at, some at a time.
+func TestIdsFarBackInALongLineAreLookedAt(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	b := &broken{t: t, rdb: s.Client(), p: p, name: "long", now: time.Now()}
+	occupy(t, b.rdb, p.Prefix, b.name)
+	const waiters = 3 * idsPerLook
+	pipe := b.rdb.Pipeline()
+	for i := range waiters {
+		id := fmt.Sprintf("w:%d", i)
+		pipe.ZAdd(t.Context(), b.key("queue"), redis.Z{Score: float64(b.now.UnixMicro() + int64(i)), Member: id})
+		pipe.ZAdd(t.Context(), b.key("timeout"), redis.Z{Score: float64(b.after(time.Minute)), Member: id})
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	sum := one(t, p.runs(t, "semaphores"))
+	assert.EqualValues(t, waiters+1, sum.Details["waiting"])
+	b.do("ZREM", b.key("timeout"), fmt.Sprintf("w:%d", waiters-5))
+	all := p.runs(t, "semaphores")
+	require.Len(t, all, 2)
+	assert.Equal(t, []string{fmt.Sprintf("w:%d", waiters-5)}, all[1].Details["ids"])
+	assert.Positive(t, facts{waiting: looks*idsPerLook + 1}.unseen())
+}
+
+func TestManyBrokenNamesAreToldInAFewLines(t *testing.T) {
+	t.Parallel()
+	var all tally
+	for i := range mostBad + 50 {
+		all.add(facts{}, about(fmt.Sprintf("name %03d", i), fail("is broken", "mend it")), nil)
+	}
+	all.add(facts{}, nil, errors.New("TRYAGAIN"))
+	found := all.findings()
+	require.Len(t, found, 1+1+mostBad+1)
+	assert.Equal(t, Skip, found[1].State)
+	assert.Equal(t, "and 50 more like these", found[len(found)-1].Message)
+	assert.Equal(t, Fail, found[len(found)-1].State)
+}
+
+func TestOnlyKeysOfTheLibraryAreNames(t *testing.T) {
+	t.Parallel()
+	p := &patient{Options: Options{Prefix: "p"}}
+	for key, want := range map[string]string{
+		"p:{n}:owner":       "n",
+		"p:{a}:b}:owner":    "a}:b",
+		"p:{n}:meta":        "n",
+		"p:{n}:other":       "",
+		"p:{}:owner":        "",
+		"p:{}x}:owner":      "",
+		"q:{n}:owner":       "",
+		"p:x:{n}:owner":     "",
+		"p:client:1":        "",
+		"p:{n}:owner:owner": "",
+		"p:{" + strings.Repeat("n", 513) + "}:owner": "",
+	} {
+		name, is := p.nameOf(key)
+		assert.Equal(t, want, name, key)
+		assert.Equal(t, want != "", is, key)
+	}
+}
+
+func TestRepliesThatTheScriptDoesNotMakeAreErrors(t *testing.T) {
+	t.Parallel()
+	for _, raw := range [][]any{nil, {}, {"1"}, {"1", []any{}}, {"1", []any{}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}} {
+		_, err := decode(raw)
+		assert.ErrorIs(t, err, errLook, "%v", raw)
+	}
+}
+
+// Whatever goes on, each look is of one moment, at which everything has to be in order.
+func TestBusySemaphoresRaiseNoAlarm(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	o := usual()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var traffic sync.WaitGroup
+	for i := range 3 {
+		client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: o.Prefix, TTL: 500 * time.Millisecond, Grace: time.Millisecond})
+		require.NoError(t, err)
+		for j := range 6 {
+			traffic.Go(func() { // ends with stop
+				for ctx.Err() == nil {
+					use(ctx, client, (i+j)%3)
+				}
+			})
+		}
+		defer func() { _ = client.Close() }() // what it has lapses
+	}
+	p := meet(t, "redis://"+s.Addr(), o)
+	seen, waited := 0, 0
+	for began := time.Now(); time.Since(began) < 2*time.Second || seen < 30; seen++ {
+		all := p.runs(t, "semaphores")
+		require.Len(t, all, 1, "%v", all)
+		waited += int(all[0].Details["waiting"].(int64))
+	}
+	stop()
+	traffic.Wait()
+	assert.Positive(t, waited)
+}
+
+// use does one of the things that people do with a name.
+func use(ctx context.Context, client *fairsem.Client, name int) {
+	sem, err := client.Semaphore(fmt.Sprint("name ", name), 5)
+	if err != nil {
+		return
+	}
+	switch n := rand.N(20); {
+	case n == 0:
+		limiter, err := client.Limiter(fmt.Sprint("rate ", name), 5, 20*time.Millisecond)
+		if err == nil {
+			_, _ = limiter.Allow(ctx, 1+rand.N(int64(3))) // whatever it says
+		}
+	case n == 1:
+		_ = sem.Resize(ctx, 9) // up: down is a reason for an alarm
+	case n == 2:
+		for holder, err := range sem.Holders(ctx) {
+			if err == nil {
+				_ = sem.Evict(ctx, holder.ID)
+			}
+			break
+		}
+	case n < 6:
+		short, cancel := context.WithTimeout(ctx, rand.N(2*time.Millisecond))
+		defer cancel()
+		if permit, err := sem.Acquire(short, 1+rand.N(int64(5))); err == nil {
+			_ = permit.Release(ctx)
+		}
+	default:
+		if permit, err := sem.With(fairsem.CallOptions{HeadStart: rand.N(time.Second)}).Acquire(ctx, 1+rand.N(int64(3))); err == nil {
+			_ = permit.Release(ctx)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+)
+
+// patient is the server, or the servers, to be looked at.
+type patient struct {
+	Options
+	there *dial.Server
+	rdb   redis.UniversalClient
+	nodes []*node
+}
+
+// node is a server that has keys of its own: the only one, or a master of a cluster.
+type node struct {
+	rdb  *redis.Client
+	addr string
+	info map[string]string
+	err  error // why there is no info
+}
+
+// meet finds the nodes and has each tell of itself. What the server said first, if that was an error, may be why
+// it cannot.
+func (p *patient) meet(ctx context.Context, answer error) (Finding, bool) {
+	cluster, ok := p.rdb.(*redis.ClusterClient)
+	if !ok {
+		p.nodes = []*node{{rdb: p.rdb.(*redis.Client), addr: p.there.String()}}
+	} else if err := p.masters(ctx, cluster); err != nil || len(p.nodes) == 0 {
+		if answer != nil {
+			err = answer
+		}
+		return noCluster(err), false
+	}
+	for _, n := range p.nodes {
+		var text string
+		if text, n.err = n.rdb.Info(ctx).Result(); n.err == nil {
+			n.info = fields(text)
+		}
+	}
+	return Finding{}, true
+}
+
+func (p *patient) masters(ctx context.Context, cluster *redis.ClusterClient) error {
+	var mu sync.Mutex
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, n *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		p.nodes = append(p.nodes, &node{rdb: n, addr: n.Options().Addr})
+		return nil
+	})
+	slices.SortFunc(p.nodes, func(a, b *node) int { return strings.Compare(a.addr, b.addr) })
+	return err
+}
+
+// noCluster says why the servers of a cluster do not tell which they are.
+func noCluster(err error) Finding {
+	switch {
+	case redis.IsPermissionError(err):
+		f := fail("this user may not ask for the nodes of the cluster: +cluster|slots is missing", "ACL SETUSER ... +cluster|slots on every node")
+		f.Check, f.Details = "rights", map[string]any{"missing": []string{"+cluster|slots"}}
+		return f
+	case err != nil && strings.Contains(err.Error(), "cluster support disabled"):
+		f := fail("the server is no part of a cluster", "begin the address with redis:// instead of cluster://")
+		f.Check = "mode"
+		return f
+	}
+	f := fail(fmt.Sprintf("the cluster does not tell which servers it has: %v", err), "see what CLUSTER SLOTS says there")
+	f.Check = "mode"
+	return f
+}
+
+// speaks reports whether err is the answer of a server to somebody whom it let in.
+func speaks(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	return slices.ContainsFunc([]string{"NOPERM", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "ERR This instance has cluster"},
+		func(prefix string) bool { return strings.HasPrefix(reply.Error(), prefix) })
+}
+
+// fields takes the answer to INFO apart.
+func fields(info string) map[string]string {
+	all := make(map[string]string)
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// each has every node looked at. What is well is told in one line, what is not in one for each node.
+func each(ask func(context.Context, *patient, *node) Finding) func(context.Context, *patient) []Finding {
+	return func(ctx context.Context, p *patient) (all []Finding) {
+		var well []Finding
+		details := make(map[string]any)
+		for _, n := range p.nodes {
+			f := ask(ctx, p, n)
+			if len(p.nodes) == 1 {
+				return []Finding{f}
+			}
+			f.Message = n.addr + ": " + f.Message
+			details[n.addr] = f.Details
+			if f.State == OK {
+				well = append(well, f)
+			} else {
+				all = append(all, f)
+			}
+		}
+		if len(well) > 0 {
+			f := well[0]
+			f.Details = details
+			if len(well) > 1 {
+				f.Message += fmt.Sprintf("; so are %d more", len(well)-1)
+			}
+			all = append(all, f)
+		}
+		return all
+	}
+}

@@ -1,0 +1,59 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// Page writes findings for people: words for a pipe, signs and colours for a terminal. Out has to drop the colours
+// that it cannot show.
+type Page struct {
+	Out    io.Writer
+	Pretty bool
+}
+
+// signs are what a state looks like on a terminal.
+var signs = map[State]string{
+	OK:   lipgloss.NewStyle().Foreground(lipgloss.Green).Render("✓"),
+	Warn: lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true).Render("!"),
+	Fail: lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true).Render("✗"),
+	Skip: lipgloss.NewStyle().Faint(true).Render("-"),
+}
+
+const checkWidth = 11 // of the longest name of a check
+
+// Show writes a finding. Its text may come from anybody.
+func (p Page) Show(f Finding) {
+	name, message := text.Fit(f.Check, checkWidth), text.Clean(f.Message)
+	advice := text.Clean(f.Advice)
+	if !p.Pretty {
+		p.line("%-4s  %s  %s", f.State, name, message)
+		if advice != "" {
+			p.line("      %s  do: %s", strings.Repeat(" ", checkWidth), advice)
+		}
+		return
+	}
+	if f.State == Skip {
+		name, message = faint(name), faint(message)
+	}
+	p.line("%s %s  %s", signs[f.State], name, message)
+	if advice != "" {
+		p.line("  %s  %s", strings.Repeat(" ", checkWidth), faint("→ "+advice))
+	}
+}
+
+// Sum writes how many there were of each.
+func (p Page) Sum(r Report) {
+	p.line("\n%d ok, %d warnings, %d failures, %d skipped", r.Count[OK], r.Count[Warn], r.Count[Fail], r.Count[Skip])
+}
+
+func faint(s string) string { return lipgloss.NewStyle().Faint(true).Render(s) }
+
+func (p Page) line(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.Out, format+"\n", args...) // a reader that is gone ends the process
+}

@@ -1,0 +1,223 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// right is one that the README lists.
+type right struct {
+	word string // as ACL SETUSER takes it
+	ask  asking // whether the user has it, in a way that changes nothing even if it has
+	cost string // of doing without; "": it is needed
+}
+
+// asking returns what the server says. All keys begin with key, and none is there.
+type asking func(ctx context.Context, n *node, key, channel string) error
+
+// do sends a command; KEY in it stands for a key, and CHANNEL for a channel. Redis looks at rights before it
+// looks at anything else, so a command that cannot work, or concerns nobody, asks as well as any other.
+func do(command string) asking {
+	return func(ctx context.Context, n *node, key, channel string) error {
+		args := make([]any, 0, 8)
+		for _, word := range strings.Fields(command) {
+			args = append(args, strings.NewReplacer("KEY", key, "CHANNEL", channel).Replace(word))
+		}
+		return n.rdb.Do(ctx, args...).Err()
+	}
+}
+
+// subscribe is not for a connection that others use.
+func subscribe(ctx context.Context, n *node, _, channel string) error {
+	sub := n.rdb.Subscribe(ctx, channel)
+	defer sub.Close()
+	_, err := sub.ReceiveTimeout(ctx, hearLimit)
+	return err
+}
+
+// unknownScript is the hash of no script.
+var unknownScript = strings.Repeat("0", 40)
+
+// rights are those of the README's user, in its order.
+var rights = []right{
+	{word: "+evalsha", ask: do("EVALSHA " + unknownScript + " 1 KEY")},
+	{word: "+eval", ask: do("EVAL return 1 KEY"), cost: "scripts run only where they were loaded beforehand, on every server after every start: docs/security.md"},
+	{word: "+hello", ask: do("HELLO"), cost: "connections use the older protocol"},
+	{word: "+ping", ask: do("PING")},
+	{word: "+info", ask: do("INFO server"), cost: "nobody sees that a server was restarted or another took its place"},
+	{word: "+lastsave", ask: do("LASTSAVE"), cost: "nobody sees that a server was restarted or another took its place"},
+	{word: "+wait", ask: do("WAIT 0 0"), cost: "Options.WaitReplicas grants nothing"},
+	{word: "+time", ask: do("TIME")},
+	{word: "+hmget", ask: do("HMGET KEY f")},
+	{word: "+hset", ask: do("HSET KEY f v odd")}, // refused: a value is missing
+	{word: "+hincrby", ask: do("HINCRBY KEY f x")},
+	{word: "+hget", ask: do("HGET KEY f")},
+	{word: "+hdel", ask: do("HDEL KEY f")},
+	{word: "+hlen", ask: do("HLEN KEY")},
+	{word: "+zcard", ask: do("ZCARD KEY")},
+	{word: "+zcount", ask: do("ZCOUNT KEY 0 1")},
+	{word: "+get", ask: do("GET KEY")},
+	{word: "+set", ask: do("SET KEY v XX")}, // only what is there
+	{word: "+del", ask: do("DEL KEY"), cost: "labels of processes outlive them, by a TTL"},
+	{word: "+zrange", ask: do("ZRANGE KEY 0 0")},
+	{word: "+zrangebyscore", ask: do("ZRANGEBYSCORE KEY 0 1")},
+	{word: "+zscore", ask: do("ZSCORE KEY m")},
+	{word: "+zmscore", ask: do("ZMSCORE KEY m")},
+	{word: "+zadd", ask: do("ZADD KEY XX 0 m")}, // as above
+	{word: "+zrem", ask: do("ZREM KEY m")},
+	{word: "+pttl", ask: do("PTTL KEY")},
+	{word: "+pexpireat", ask: do("PEXPIREAT KEY 1")},
+	{word: "+persist", ask: do("PERSIST KEY")},
+	{word: "+exists", ask: do("EXISTS KEY")},
+	{word: "+scan", ask: do("SCAN 0 MATCH KEY COUNT 1"), cost: "fairsem ls, top, serve and this command find no names"},
+	{word: "+publish", ask: do("PUBLISH CHANNEL nobody"), cost: deaf},
+	{word: "+subscribe", ask: subscribe, cost: deaf},
+}
+
+const deaf = "waiters find their grants, and holders the end of their server, only with their next renewal"
+
+// clusterRight is one more, in a cluster.
+var clusterRight = right{word: "+cluster|slots", ask: do("CLUSTER SLOTS")}
+
+// lack is a right that the user does not have.
+type lack struct {
+	right
+	unknown bool // because the server has no such command
+}
+
+func neededRights(ctx context.Context, p *patient, n *node) Finding {
+	lacks, err := p.lacking(ctx, n)
+	if err != nil {
+		return unasked(err, "")
+	}
+	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost != "" })
+	if len(lacks) == 0 {
+		return ok("all %d that are needed", len(p.wanted())-len(optional()))
+	}
+	all := words(lacks)
+	advice := "ACL SETUSER NAME " + strings.Join(all, " ") + " on every server; the README has the whole line"
+	if slices.ContainsFunc(lacks, func(l lack) bool { return l.unknown }) {
+		advice = "some of it the server does not know at all: see rename-command in redis.conf, or take another service; " + advice
+	}
+	return fail("this user lacks "+strings.Join(all, " ")+", without which calls fail", advice).with("missing", all)
+}
+
+func optionalRights(ctx context.Context, p *patient, n *node) Finding {
+	lacks, err := p.lacking(ctx, n)
+	if err != nil {
+		return unasked(err, "")
+	}
+	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost == "" })
+	if len(lacks) == 0 {
+		return ok("all %d rights that are of use", len(optional()))
+	}
+	var costs []string
+	for _, l := range lacks {
+		if !slices.Contains(costs, l.cost) {
+			costs = append(costs, l.cost)
+		}
+	}
+	all := words(lacks)
+	return warn("this user does without "+strings.Join(all, " ")+": "+strings.Join(costs, "; "),
+		"if that matters, ACL SETUSER NAME "+strings.Join(all, " ")).with("missing", all)
+}
+
+// words are what ACL SETUSER takes.
+func words(lacks []lack) (all []string) {
+	for _, l := range lacks {
+		all = append(all, l.word)
+	}
+	return all
+}
+
+func optional() []right {
+	return slices.DeleteFunc(slices.Clone(rights), func(r right) bool { return r.cost == "" })
+}
+
+// wanted are the rights for this kind of server.
+func (p *patient) wanted() []right {
+	if _, cluster := p.rdb.(*redis.ClusterClient); cluster {
+		return append(slices.Clip(rights), clusterRight)
+	}
+	return rights
+}
+
+// lacking asks for each right. That of the keys, or of the channels, is there once.
+func (p *patient) lacking(ctx context.Context, n *node) (lacks []lack, err error) {
+	id := "doctor-" + uuid.NewString()
+	key, channel := p.Prefix+":{"+id+"}:nothing", p.Prefix+":wake:"+id
+	for _, r := range p.wanted() {
+		err := r.ask(ctx, n, key, channel)
+		var reply redis.Error
+		if err != nil && !errors.As(err, &reply) {
+			return nil, err
+		}
+		l := lack{r, err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")}
+		if redis.IsPermissionError(err) {
+			l.right = p.denied(r, err.Error())
+		} else if !l.unknown {
+			continue
+		}
+		if !slices.ContainsFunc(lacks, func(other lack) bool { return other.word == l.word }) {
+			lacks = append(lacks, l)
+		}
+	}
+	return lacks, nil
+}
+
+// denied is what a refusal is about: the command, its keys or its channel.
+func (p *patient) denied(r right, refusal string) right {
+	switch {
+	case strings.Contains(refusal, "to run the"):
+		return r
+	case strings.Contains(refusal, "channel"):
+		return right{word: "&" + p.Prefix + ":*", cost: r.cost}
+	}
+	return right{word: "~" + p.Prefix + ":*"}
+}
+
+// hearLimit is how long a message may take that nothing holds up.
+const hearLimit = 2 * time.Second
+
+// channel looks whether what one connection says is heard by another; in a cluster, of every master.
+func channel(ctx context.Context, p *patient) []Finding {
+	name := p.Prefix + ":wake:doctor-" + uuid.NewString()
+	sub := p.rdb.Subscribe(ctx, name)
+	defer sub.Close()
+	if _, err := sub.ReceiveTimeout(ctx, hearLimit); err != nil {
+		return []Finding{unasked(err, "+subscribe, or &"+p.Prefix+":*")}
+	}
+	var worst time.Duration
+	for _, n := range p.nodes {
+		began := time.Now()
+		if err := n.rdb.Publish(ctx, name, n.addr).Err(); err != nil {
+			return []Finding{unasked(err, "+publish")}
+		}
+		if !hears(ctx, sub, n.addr) {
+			return []Finding{warn(fmt.Sprintf("a message by way of %s was not heard within %v: %s", n.addr, hearLimit, deaf),
+				"see whether the servers of a cluster reach each other, and whether a proxy between holds messages back")}
+		}
+		worst = max(worst, time.Since(began))
+	}
+	return []Finding{ok("a message is heard after %v", short(worst)).with("worst_ms", millis(worst))}
+}
+
+func hears(ctx context.Context, sub *redis.PubSub, text string) bool {
+	for end := time.Now().Add(hearLimit); time.Until(end) > 0; {
+		got, err := sub.ReceiveTimeout(ctx, time.Until(end))
+		if m, is := got.(*redis.Message); err == nil && is && m.Payload == text {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+	return false
+}

@@ -1,0 +1,229 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// readme is the line of least rights, as words, without the name of the user.
+func readme(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "README.md"))
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`(?m)^ *ACL SETUSER fairsem (.*)$`).FindAllStringSubmatch(string(text), -1)
+	require.Len(t, lines, 1)
+	return strings.Fields(strings.Replace(lines[0][1], ">PASSWORD", ">secret", 1))
+}
+
+func TestTheRightsThatAreAskedForAreThoseOfTheReadme(t *testing.T) {
+	t.Parallel()
+	var listed, asked []string
+	for _, word := range readme(t) {
+		if word[0] == '+' {
+			listed = append(listed, word)
+		}
+	}
+	for _, r := range rights {
+		asked = append(asked, r.word)
+	}
+	assert.Equal(t, listed, asked)
+}
+
+// Not even for a moment, for a user who may not delete.
+func TestAskingForARightWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	for _, r := range p.wanted() {
+		_ = r.ask(t.Context(), p.nodes[0], p.key("n", r.word), p.Prefix+":channel") // most are refused, for what they ask
+		assert.Empty(t, everyKey(t, s.Client(), p.Prefix), r.word)
+	}
+}
+
+// user makes a user of the README, with more words behind, and returns its URL.
+func user(t *testing.T, s *redistest.Server, words ...string) string {
+	t.Helper()
+	name := "monkey-" + uuid.NewString()[:8] // in which the word key is
+	allow(t, s.Client(), name, words...)
+	return fmt.Sprintf("rediss://%s:secret@%s?skip_verify=true", name, s.Addr())
+}
+
+func allow(t *testing.T, rdb *redis.Client, name string, words ...string) {
+	t.Helper()
+	args := []any{"ACL", "SETUSER", name}
+	for _, word := range append(readme(t), words...) {
+		args = append(args, word)
+	}
+	require.NoError(t, rdb.Do(t.Context(), args...).Err())
+}
+
+// named is what the checks of rights name.
+func named(t *testing.T, p *patient) []string {
+	t.Helper()
+	words := []string{}
+	for _, check := range []string{"rights", "options"} {
+		f := one(t, p.runs(t, check))
+		require.NotEqual(t, Skip, f.State, f.Message)
+		some, _ := f.Details["missing"].([]string)
+		words = append(words, some...)
+		for _, word := range some {
+			assert.Contains(t, f.Message, word)
+			assert.Contains(t, f.Advice, word)
+		}
+	}
+	return words
+}
+
+func TestEachRightThatIsMissingIsNamedAndNoOther(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedSecure(t)
+	for _, word := range readme(t) {
+		if word[0] != '+' {
+			continue
+		}
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			want := []string{word}
+			if word == "+hello" {
+				want = []string{} // Redis refuses it to nobody
+			}
+			o := usual()
+			o.Prefix = "fairsem"
+			assert.Equal(t, want, named(t, meet(t, user(t, s, "-"+word[1:]), o)))
+		})
+	}
+}
+
+func TestKeysAndChannelsThatMayNotBeUsedAreNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedSecure(t)
+	for what, c := range map[string]struct{ words, want []string }{
+		"nothing":           {nil, []string{}},
+		"other keys":        {[]string{"resetkeys", "~other:*"}, []string{"~fairsem:*"}},
+		"keys to read":      {[]string{"resetkeys", "%R~fairsem:*"}, []string{"~fairsem:*"}},
+		"keys to write":     {[]string{"resetkeys", "%W~fairsem:*"}, []string{"~fairsem:*"}},
+		"other channels":    {[]string{"resetchannels", "&other:*"}, []string{"&fairsem:*"}},
+		"neither":           {[]string{"resetkeys", "resetchannels"}, []string{"~fairsem:*", "&fairsem:*"}},
+		"several":           {[]string{"-zadd", "-time", "-publish"}, []string{"+time", "+zadd", "+publish"}},
+		"everything":        {[]string{"+@all"}, []string{}},
+		"no right whatever": {[]string{"-@all"}, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			o := usual()
+			o.Prefix = "fairsem"
+			got := named(t, meet(t, user(t, s, c.words...), o))
+			if c.want == nil {
+				assert.Len(t, got, len(rights)-1) // as above, hello
+				return
+			}
+			assert.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestWithTheRightsOfTheReadmeNothingIsAmissAndWhatCouldNotBeAskedIsSkipped(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewSecure(t)
+	o := usual()
+	o.Prefix = "fairsem"
+	url := user(t, s)
+	occupy(t, s.Client(), o.Prefix, "here")
+	before := everyKey(t, s.Client(), o.Prefix)
+	report := examine(t, url, o)
+	assert.Equal(t, []string{"skip slow: could not ask: this user lacks +slowlog"}, report.troubles())
+	assert.Contains(t, one(t, report.of("semaphores")).Message, "1 names")
+	assert.Equal(t, before, everyKey(t, s.Client(), o.Prefix))
+
+	entries, err := s.Client().ACLLog(t.Context(), 100).Result()
+	require.NoError(t, err)
+	refused := map[string]bool{}
+	for _, e := range entries {
+		refused[e.Object] = true
+	}
+	delete(refused, "client|setinfo") // of go-redis's own
+	delete(refused, "client|maint_notifications")
+	assert.Equal(t, map[string]bool{"slowlog|get": true, "config|get": true}, refused)
+}
+
+func TestCommandsThatTheServerDoesNotKnowAreNamed(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t, "--rename-command", "ZMSCORE", "", "--rename-command", "SCAN", "")
+	p := meet(t, "redis://"+s.Addr(), usual())
+	assert.Equal(t, []string{"+zmscore", "+scan"}, named(t, p))
+	assert.Contains(t, one(t, p.runs(t, "rights")).Advice, "rename-command")
+}
+
+// Whatever is missing, there is a report with its name, no crash, and nothing is left.
+func TestUsersWithFewRightsGetAReport(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedSecure(t)
+	for what, c := range map[string]struct {
+		words []string
+		want  map[string]State
+	}{
+		"ping":      {[]string{"-ping"}, map[string]State{"ping": Skip, "rights": Fail}},
+		"info":      {[]string{"-info", "-lastsave"}, map[string]State{"version": Skip, "mode": Skip, "role": Skip, "memory": Skip, "persistence": Skip, "options": Warn, "scripts": OK}},
+		"zadd":      {[]string{"-zadd"}, map[string]State{"rights": Fail, "scripts": Fail, "options": OK}},
+		"scan":      {[]string{"-scan"}, map[string]State{"options": Warn, "semaphores": Skip, "scripts": OK}},
+		"publish":   {[]string{"-publish"}, map[string]State{"options": Warn, "channel": Skip, "wake": Warn}},
+		"subscribe": {[]string{"-subscribe"}, map[string]State{"options": Warn, "channel": Skip, "wake": Warn}},
+		"channels":  {[]string{"resetchannels"}, map[string]State{"options": Warn, "channel": Skip, "wake": Warn}},
+		"all":       {[]string{"-@all"}, map[string]State{"rights": Fail, "scripts": Fail, "clock": Skip}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			o := usual()
+			o.Prefix = "fairsem:" + uuid.NewString()
+			report := examine(t, user(t, s, c.words...), o)
+			for check, want := range c.want {
+				assert.Equal(t, want, one(t, report.of(check)).State, "%s: %v", check, report.troubles())
+			}
+			if what != "all" && what != "zadd" {
+				assert.Empty(t, everyKey(t, s.Client(), o.Prefix))
+			}
+			for _, f := range report.Checks {
+				assert.NotContains(t, f.Message+f.Advice, "secret")
+			}
+		})
+	}
+}
+
+func TestInAClusterTheRightToAskForItsNodesIsNamed(t *testing.T) {
+	t.Parallel()
+	c := redistest.SharedCluster(t)
+	name := "user-" + uuid.NewString()[:8]
+	for _, n := range c.Nodes {
+		allow(t, n.Client(), name)
+	}
+	o := usual()
+	o.Prefix = "fairsem:" + o.Prefix
+	url := fmt.Sprintf("cluster://%s:secret@%s", name, c.Nodes[0].Addr())
+	report := examine(t, url, o)
+	assert.Equal(t, []string{"+cluster|slots"}, one(t, report.of("rights")).Details["missing"])
+	assert.Equal(t, Fail, one(t, report.of("rights")).State)
+
+	for _, n := range c.Nodes {
+		allow(t, n.Client(), name, "+cluster|slots")
+	}
+	report = examine(t, url, o)
+	assert.Zero(t, report.Count[Fail]+report.Count[Warn], "%v", report.troubles())
+
+	allow(t, c.Nodes[1].Client(), name, "-hset") // on one of the masters only
+	report = examine(t, url, o)
+	all := report.of("rights")
+	require.Len(t, all, 2)
+	assert.Contains(t, all[0].Message, c.Nodes[1].Addr()+": this user lacks +hset")
+	require.Equal(t, OK, all[1].State)
+}

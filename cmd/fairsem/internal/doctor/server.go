@@ -1,0 +1,188 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What the server is: its kind and version, its place among others, and whether it answers at all.
+
+func busy(_ context.Context, _ *patient, n *node) Finding {
+	if n.err != nil && strings.HasPrefix(n.err.Error(), "BUSY") {
+		return last(fail("a script has been running for longer than lua-time-limit, and nobody else is served",
+			"find out what runs there; SCRIPT KILL ends a script that has not written yet"))
+	}
+	return ok("no script holds the server up")
+}
+
+func loading(_ context.Context, _ *patient, n *node) Finding {
+	switch {
+	case n.info == nil:
+		return unasked(n.err, "+info")
+	case n.info["loading"] == "1":
+		return last(fail(fmt.Sprintf("the server is loading its data, %s%% of it are there", n.info["loading_loaded_perc"]), "wait until it has"))
+	}
+	return ok("all data is there")
+}
+
+func mode(_ context.Context, p *patient, n *node) Finding {
+	wanted := p.there.Kind()
+	switch is := cmp.Or(n.info["redis_mode"], n.info["server_mode"]); { // as Redis has it, and Valkey
+	case n.info == nil:
+		return unasked(n.err, "+info")
+	case is == "sentinel":
+		return last(fail("this is a sentinel, which has no data", "sentinel://host:26379?master_name=NAME is the address of what it watches"))
+	case is == "cluster" && wanted != "cluster":
+		return last(fail("this is one node of a cluster, and has only some of the names", "begin the address with cluster:// instead of redis://"))
+	}
+	return ok("%s", wanted).with("mode", wanted)
+}
+
+// slots looks whether each name has a server.
+func slots(ctx context.Context, p *patient) []Finding {
+	cluster, is := p.rdb.(*redis.ClusterClient)
+	if !is {
+		return nil
+	}
+	ranges, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // its successor wants a right that nothing else needs
+	if err != nil {
+		return []Finding{unasked(err, "+cluster|slots")}
+	}
+	served := 0
+	for _, r := range ranges {
+		served += r.End - r.Start + 1
+	}
+	const all = 16384
+	if served < all {
+		return []Finding{fail(fmt.Sprintf("%d of %d slots have no server: names there cannot be used", all-served, all),
+			"redis-cli --cluster check shows which, --cluster fix gives them to somebody")}
+	}
+	return []Finding{ok("%d masters serve all %d slots", len(p.nodes), all)}
+}
+
+// product is a server that is known: from which version on it can do what is needed, and what was tested, from
+// and up to: see docs/compatibility.md.
+type product struct {
+	name                string
+	needs, oldest, most release
+}
+
+type release struct{ major, minor int }
+
+func (r release) String() string { return fmt.Sprintf("%d.%d", r.major, r.minor) }
+
+func (r release) before(other release) bool {
+	return r.major < other.major || r.major == other.major && r.minor < other.minor
+}
+
+var (
+	redisServer  = product{"Redis", release{6, 2}, release{7, 0}, release{8, 0}}
+	valkeyServer = product{"Valkey", release{7, 2}, release{8, 1}, release{9, 1}}
+)
+
+// strangers are servers that speak the protocol, by what only they tell of themselves.
+var strangers = []struct{ field, name string }{
+	{"dragonfly_version", "Dragonfly"},
+	{"garnet_version", "Garnet"},
+	{"rlec_version", "Redis Enterprise"},
+	{"mvcc_depth", "KeyDB"},
+}
+
+func version(_ context.Context, _ *patient, n *node) Finding {
+	if n.info == nil {
+		return unasked(n.err, "+info")
+	}
+	return judgeVersion(n.info)
+}
+
+func judgeVersion(info map[string]string) Finding {
+	for _, s := range strangers {
+		if _, is := info[s.field]; is {
+			return warn(s.name+", on which fairsem was never tested", "test it with your load before you rely on it, or use Redis or Valkey")
+		}
+	}
+	is, number := redisServer, info["redis_version"]
+	if info["server_name"] == "valkey" {
+		is, number = valkeyServer, info["valkey_version"]
+	}
+	return is.judge(number).with("server", strings.ToLower(is.name)).with("version", number)
+}
+
+func (p product) judge(number string) Finding {
+	parts := strings.Split(number, ".")
+	var r release
+	var err error
+	if len(parts) > 1 {
+		r.minor, err = strconv.Atoi(parts[1])
+	}
+	r.major, _ = strconv.Atoi(parts[0]) // 0, as what cannot be read, is no version either
+	tested := fmt.Sprintf("%s %v to %v", p.name, p.oldest, p.most)
+	switch {
+	case err != nil || r.major == 0:
+		return warn(fmt.Sprintf("%s of an unknown version", p.name), "fairsem was tested on "+tested)
+	case r.before(p.needs):
+		return fail(fmt.Sprintf("%s %s lacks commands that are needed: those of %s %v", p.name, number, p.name, p.needs), "use "+tested)
+	case r.before(p.oldest):
+		return warn(fmt.Sprintf("%s %s is older than what was tested", p.name, number), "use "+tested)
+	case r.major > p.most.major:
+		return warn(fmt.Sprintf("%s %s is newer than what was tested: %s", p.name, number, tested), "see whether a newer fairsem knows it")
+	}
+	return ok("%s %s", p.name, number)
+}
+
+func role(_ context.Context, _ *patient, n *node) Finding {
+	switch {
+	case n.info == nil:
+		return unasked(n.err, "+info")
+	case n.info["role"] != "master":
+		return last(fail(fmt.Sprintf("this is a replica, of %s:%s: it takes no writes, so nothing is granted", n.info["master_host"], n.info["master_port"]),
+			"give the address of the primary, or with Sentinel sentinel://host:26379?master_name=NAME"))
+	}
+	return ok("primary")
+}
+
+// lagLimit is how many seconds a replica may be behind; primaries hear of them each second.
+const lagLimit = 10
+
+func replicas(_ context.Context, _ *patient, n *node) Finding {
+	if n.info == nil {
+		return unasked(n.err, "+info")
+	}
+	return judgeReplicas(n.info)
+}
+
+func judgeReplicas(info map[string]string) Finding {
+	count, _ := strconv.Atoi(info["connected_slaves"]) // the server writes it
+	var late []string
+	for i := range count {
+		replica := replicaFields(info["slave"+strconv.Itoa(i)])
+		lag, err := strconv.Atoi(replica["lag"])
+		if replica["state"] != "online" || err != nil || lag > lagLimit {
+			late = append(late, fmt.Sprintf("%s:%s (%s, %s s behind)", replica["ip"], replica["port"], replica["state"], replica["lag"]))
+		}
+	}
+	found := ok("%d in step: Options.WaitReplicas can be up to %d", count-len(late), count-len(late))
+	switch {
+	case len(late) > 0:
+		found = warn(fmt.Sprintf("%d of %d in step, but not %s: with Options.WaitReplicas above %d nothing is granted",
+			count-len(late), count, strings.Join(late, ", "), count-len(late)), "see the log of that replica, and the network between")
+	case count == 0:
+		found = ok("none: nothing takes over if the server dies, and with Options.WaitReplicas nothing is granted")
+	}
+	return found.with("replicas", count).with("in_step", count-len(late))
+}
+
+// replicaFields takes apart what INFO tells of one: ip=...,port=...,state=online,...
+func replicaFields(line string) map[string]string {
+	all := make(map[string]string)
+	for part := range strings.SplitSeq(line, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		all[name] = value
+	}
+	return all
+}

@@ -1,0 +1,241 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+func TestVersionsAreJudgedByWhatWasTested(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		info string
+		want State
+		says string
+	}{
+		{"redis_version:6.0.16", Fail, "Redis 6.0.16 lacks commands"},
+		{"redis_version:6.2.14", Warn, "older than what was tested"},
+		{"redis_version:7.0.15", OK, "Redis 7.0.15"},
+		{"redis_version:8.6.1", OK, "Redis 8.6.1"},
+		{"redis_version:9.0.0", Warn, "newer"},
+		{"redis_version:255.255.255", Warn, "newer"},
+		{"redis_version:x", Warn, "unknown version"},
+		{"redis_version:", Warn, "unknown version"},
+		{"redis_version:7.2.4\nserver_name:valkey\nvalkey_version:7.2.5", Warn, "Valkey 7.2.5 is older"},
+		{"redis_version:7.2.4\nserver_name:valkey\nvalkey_version:8.1.1", OK, "Valkey 8.1.1"},
+		{"redis_version:7.2.4\nserver_name:valkey\nvalkey_version:10.0.0", Warn, "Valkey 10.0.0 is newer"},
+		{"redis_version:7.4.0\ndragonfly_version:df-v1.27", Warn, "Dragonfly"},
+		{"redis_version:6.3.4\nmvcc_depth:0", Warn, "KeyDB"},
+	} {
+		f := judgeVersion(fields(c.info))
+		assert.Equal(t, c.want, f.State, c.info)
+		assert.Contains(t, f.Message, c.says)
+	}
+}
+
+// What docs/compatibility.md lists as tested is well.
+func TestVersionsThatWereTestedAreWell(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "compatibility.md"))
+	require.NoError(t, err)
+	rows := regexp.MustCompile(`(?m)^\| (Redis|Valkey) ([0-9.]+) \|`).FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		info := map[string]string{"redis_version": row[2]}
+		if row[1] == "Valkey" {
+			info = map[string]string{"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": row[2]}
+		}
+		assert.Equal(t, OK, judgeVersion(info).State, row[0])
+	}
+}
+
+func TestReplicasThatAreBehindAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	const good = "ip=10.0.0.1,port=6379,state=online,offset=10,lag=1"
+	for info, want := range map[string]State{
+		"connected_slaves:0":                 OK,
+		"connected_slaves:1\nslave0:" + good: OK,
+		"connected_slaves:2\nslave0:" + good + "\nslave1:ip=10.0.0.2,port=6379,state=wait_bgsave,offset=0,lag=0": Warn,
+		"connected_slaves:1\nslave0:ip=10.0.0.2,port=6379,state=online,offset=10,lag=60":                         Warn,
+		"connected_slaves:1\nslave0:ip=10.0.0.2,port=6379,state=online":                                          Warn,
+	} {
+		assert.Equal(t, want, judgeReplicas(fields(info)).State, info)
+	}
+	assert.Contains(t, judgeReplicas(fields("connected_slaves:1\nslave0:"+good)).Message, "can be up to 1")
+}
+
+func TestEvictionPoliciesThatMayDropSemaphoresAreFound(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	for _, c := range []struct {
+		policy, most string
+		want         State
+	}{
+		{"noeviction", "0", OK},
+		{"noeviction", "100mb", OK},
+		{"allkeys-lru", "100mb", Fail},
+		{"allkeys-random", "100mb", Fail},
+		{"volatile-ttl", "100mb", Fail},
+		{"volatile-lfu", "100mb", Fail},
+		{"allkeys-lru", "0", Warn},
+	} {
+		require.NoError(t, s.Client().ConfigSet(t.Context(), "maxmemory", c.most).Err())
+		require.NoError(t, s.Client().ConfigSet(t.Context(), "maxmemory-policy", c.policy).Err())
+		f := one(t, meet(t, "redis://"+s.Addr(), usual()).runs(t, "eviction"))
+		assert.Equal(t, c.want, f.State, "%v: %s", c, f.Message)
+		assert.Equal(t, c.want == OK, f.Advice == "")
+	}
+}
+
+func TestMemoryThatIsNearlyFullIsFound(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	for most, want := range map[string]State{"0": OK, "1gb": OK, "1000": Fail} {
+		require.NoError(t, s.Client().ConfigSet(t.Context(), "maxmemory", most).Err())
+		assert.Equal(t, want, one(t, meet(t, "redis://"+s.Addr(), usual()).runs(t, "memory")).State, most)
+	}
+	require.NoError(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1000").Err())
+	report := examine(t, "redis://"+s.Addr(), usual())
+	assert.Contains(t, one(t, report.of("scripts")).Message, "OOM")
+	assert.Equal(t, Warn, judgeMemory(95, 100).State)
+	assert.Equal(t, OK, judgeMemory(85, 100).State)
+}
+
+func TestPersistenceIsToldWithWhatARestartCosts(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	for _, c := range []struct{ name, value, says string }{
+		{"save", "", "none: a restart costs"},
+		{"save", "3600 1", "snapshots (save 3600 1)"},
+		{"appendonly", "yes", "fsync everysec"},
+		{"appendfsync", "always", "fsync always: a restart costs nothing"},
+	} {
+		require.NoError(t, s.Client().ConfigSet(t.Context(), c.name, c.value).Err())
+		f := one(t, meet(t, "redis://"+s.Addr(), usual()).runs(t, "persistence"))
+		assert.Equal(t, OK, f.State)
+		assert.Contains(t, f.Message, c.says)
+	}
+	assert.Contains(t, judgePersistence(map[string]string{"aof_enabled": "1"}, nil, time.Now()).Message, "does not tell")
+	assert.Contains(t, judgePersistence(map[string]string{"aof_enabled": "0"}, nil, time.Now()).Message, "does not tell")
+}
+
+func TestASaveThatFailedIsAFailureAndSoIsWhatCannotBeGrantedThen(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "gone")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	s := redistest.NewServer(t, "--save", "3600 1", "--dir", dir)
+	require.NoError(t, os.Remove(dir))
+	require.NoError(t, s.Client().BgSave(t.Context()).Err())
+	require.Eventually(t, func() bool {
+		return fields(s.Client().Info(t.Context(), "persistence").Val())["rdb_last_bgsave_status"] == "err"
+	}, time.Minute, 10*time.Millisecond)
+	report := examine(t, "redis://"+s.Addr(), usual())
+	f := one(t, report.of("writes"))
+	assert.Equal(t, Fail, f.State)
+	assert.Contains(t, f.Message, "save failed")
+	assert.Contains(t, one(t, report.of("scripts")).Message, "MISCONF")
+}
+
+func TestErrorsOfTheAppendOnlyFileAreFound(t *testing.T) {
+	t.Parallel()
+	for info, want := range map[string]State{
+		"aof_last_write_status:err":     Fail,
+		"aof_last_bgrewrite_status:err": Warn,
+		"aof_last_write_status:ok":      OK,
+	} {
+		assert.Equal(t, want, writes(t.Context(), nil, &node{info: fields(info)}).State, info)
+	}
+}
+
+func TestALoadingServerIsTheLastThingThatIsSaid(t *testing.T) {
+	t.Parallel()
+	f := loading(t.Context(), nil, &node{info: fields("loading:1\nloading_loaded_perc:12.5")})
+	assert.Equal(t, Fail, f.State)
+	assert.Contains(t, f.Message, "12.5%")
+	assert.True(t, f.final)
+}
+
+func TestSlowAnswersAreMeasuredAgainstTheTTL(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
+	proxy.Delay(20 * time.Millisecond)
+	o := usual()
+	f := one(t, meet(t, "redis://"+proxy.Addr(), o).runs(t, "ping"))
+	assert.Equal(t, OK, f.State)
+	assert.GreaterOrEqual(t, f.Details["median_ms"], 20.0)
+	o.TTL = 100 * time.Millisecond
+	p := meet(t, "redis://"+proxy.Addr(), o)
+	f = one(t, p.runs(t, "ping"))
+	assert.Equal(t, Warn, f.State)
+	assert.Contains(t, f.Advice, "a TTL of")
+	assert.Equal(t, OK, one(t, p.runs(t, "clock")).State)
+}
+
+func TestClocksThatAreApartAreWarnedOfOnlyWhereTheyCertainlyAre(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ahead, within time.Duration
+		want          State
+		says          string
+	}{
+		{0, time.Millisecond, OK, "as on this machine"},
+		{900 * time.Millisecond, time.Millisecond, OK, "ahead of"},
+		{-5 * time.Second, time.Millisecond, Warn, "5s behind this machine"},
+		{5 * time.Second, time.Millisecond, Warn, "5s ahead of this machine"},
+		{5 * time.Second, 6 * time.Second, OK, ""},
+	} {
+		f := judgeClock(c.ahead, c.within)
+		assert.Equal(t, c.want, f.State, c)
+		assert.Contains(t, f.Message, c.says)
+	}
+}
+
+func TestACommandThatTookLongIsFoundAndItsArgumentsAreNotShown(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	require.NoError(t, s.Client().Eval(t.Context(), "local secret; for i = 1, 20000000 do end return 1", nil).Err())
+	o := usual()
+	o.TTL = 100 * time.Millisecond
+	f := one(t, meet(t, "redis://"+s.Addr(), o).runs(t, "slow"))
+	assert.Equal(t, Warn, f.State)
+	assert.Contains(t, f.Message, `"EVAL"`)
+	assert.NotContains(t, f.Message, "secret")
+}
+
+func TestTheGraceOfAYoungServerIsTold(t *testing.T) {
+	t.Parallel()
+	assert.NotContains(t, judgeTrial(trial{}).Message, "grace")
+	f := judgeTrial(trial{grace: true, first: 1200 * time.Millisecond})
+	assert.Equal(t, OK, f.State)
+	assert.Contains(t, f.Message, "the first took 1.2s")
+	assert.Contains(t, f.Message, "grace period")
+	assert.Equal(t, Fail, judgeTrial(trial{err: fairsem.ErrUnavailable}).State)
+	assert.Equal(t, Fail, judgeTrial(trial{err: errors.New("NOREPLICAS")}).State)
+	assert.Equal(t, Warn, judgeWake(trial{by: fairsem.ByRefresh}).State)
+}
+
+func TestInAClusterWhatIsNotWellIsToldOfEachServer(t *testing.T) {
+	t.Parallel()
+	p := &patient{nodes: []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}, {addr: "d"}}}
+	all := each(func(_ context.Context, _ *patient, n *node) Finding {
+		if n.addr == "b" || n.addr == "c" {
+			return fail("broken", "mend it")
+		}
+		return ok("fine").with("n", 1)
+	})(t.Context(), p)
+	require.Len(t, all, 3)
+	assert.Equal(t, "b: broken", all[0].Message)
+	assert.Equal(t, "c: broken", all[1].Message)
+	assert.Equal(t, "a: fine; so are 1 more", all[2].Message)
+	assert.Len(t, all[2].Details, 4, "each tells its own")
+}

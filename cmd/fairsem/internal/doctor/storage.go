@@ -1,0 +1,119 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// What the server does with data: what it drops when memory is full, and what it still has after a restart.
+
+func eviction(_ context.Context, _ *patient, n *node) Finding {
+	policy, most := n.info["maxmemory_policy"], n.info["maxmemory"]
+	const advice = "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; or a server for fairsem alone"
+	switch {
+	case n.info == nil:
+		return unasked(n.err, "+info")
+	case policy == "":
+		return skip("could not ask: the server does not tell its policy")
+	case policy == "noeviction":
+		return ok("noeviction: nothing is dropped").with("policy", policy)
+	case most == "0":
+		return warn(policy+", with no limit of memory: nothing is dropped until somebody sets one", advice).with("policy", policy)
+	case strings.HasPrefix(policy, "volatile-"):
+		return fail(policy+": when memory is full, semaphores are dropped, for their keys expire, and more is granted than the limit",
+			advice).with("policy", policy)
+	}
+	return fail(policy+": when memory is full, semaphores are dropped, and more is granted than the limit", advice).with("policy", policy)
+}
+
+// nearlyFull is the part of maxmemory that somebody should look at.
+const nearlyFull = 0.9
+
+func memory(_ context.Context, _ *patient, n *node) Finding {
+	if n.info == nil {
+		return unasked(n.err, "+info")
+	}
+	used, err := strconv.ParseFloat(n.info["used_memory"], 64)
+	most, err2 := strconv.ParseFloat(n.info["maxmemory"], 64)
+	if err != nil || err2 != nil {
+		return skip("could not ask: the server does not tell")
+	}
+	return judgeMemory(used, most).with("used", used).with("max", most)
+}
+
+func judgeMemory(used, most float64) Finding {
+	const mb = 1 << 20
+	const advice = "find out what fills it; raise maxmemory, or move fairsem to a server of its own"
+	part := fmt.Sprintf("%.1f of %.1f MB", used/mb, most/mb)
+	switch {
+	case most == 0:
+		return ok("%.1f MB in use, no limit but the machine's", used/mb)
+	case used >= most:
+		return fail(part+" in use: it is full, and nothing new is granted; renewals and releases go on", advice)
+	case used >= nearlyFull*most:
+		return warn(part+" in use: when it is full, nothing new is granted", advice)
+	}
+	return ok("%s in use", part)
+}
+
+// persistence tells what a restart costs. None of it is wrong: processes put back what they have.
+func persistence(ctx context.Context, _ *patient, n *node) Finding {
+	if n.info == nil {
+		return unasked(n.err, "+info")
+	}
+	set := make(map[string]string)
+	for _, name := range []string{"save", "appendfsync"} {
+		if values, err := n.rdb.ConfigGet(ctx, name).Result(); err == nil { // else it is not known
+			set[name] = values[name]
+		}
+	}
+	return judgePersistence(n.info, set, time.Now())
+}
+
+func judgePersistence(info, set map[string]string, now time.Time) Finding {
+	const cut = "what belongs to processes that are cut off at that moment"
+	snapshots, known := set["save"]
+	if info["aof_enabled"] == "1" {
+		lost := map[string]string{
+			"always":   "a restart costs nothing",
+			"everysec": "a restart costs nothing, a power failure the last second or two of " + cut,
+			"no":       "a restart costs nothing, a power failure the last half minute of " + cut,
+		}[set["appendfsync"]]
+		if lost == "" {
+			return ok("append-only file; the server does not tell how often it is synced").with("aof", true)
+		}
+		return ok("append-only file, fsync %s: %s", set["appendfsync"], lost).with("aof", true).with("fsync", set["appendfsync"])
+	}
+	saved, _ := strconv.ParseInt(info["rdb_last_save_time"], 10, 64) // 0 is long ago
+	ago := text.Ago(now.Sub(time.Unix(saved, 0)))
+	switch {
+	case !known:
+		return ok("no append-only file; the server does not tell whether it saves, the last time was %s ago", ago).with("aof", false)
+	case snapshots == "":
+		return ok("none: a restart costs %s, and limits set by hand", cut).with("aof", false).with("save", "")
+	}
+	return ok("snapshots (save %s), the last %s ago: a restart costs what came since, of %s, and limits set by hand",
+		snapshots, ago, cut).with("aof", false).with("save", snapshots)
+}
+
+// writes looks whether the server could write its files, without which it takes no more writes.
+func writes(_ context.Context, _ *patient, n *node) Finding {
+	if n.info == nil {
+		return unasked(n.err, "+info")
+	}
+	const advice = "see the log of the server: is the disk full, or the directory not writable?"
+	switch info := n.info; {
+	case info["aof_last_write_status"] == "err":
+		return fail("the last write to the append-only file failed, so the server refuses writes: nothing is granted", advice)
+	case info["rdb_last_bgsave_status"] == "err":
+		return fail("the last save failed; unless stop-writes-on-bgsave-error is no, the server refuses writes: nothing is granted", advice)
+	case info["aof_last_bgrewrite_status"] == "err":
+		return warn("the last rewrite of the append-only file failed, so it grows", advice)
+	}
+	return ok("files were written without an error")
+}

@@ -1,0 +1,110 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How fast the server answers, and what time it is there.
+
+const (
+	pings     = 20
+	pingLimit = 10 * time.Second // after which a few must do
+	roundTrip = 10               // a TTL should be so many of the slowest: see docs/failure-modes.md
+)
+
+func ping(ctx context.Context, p *patient, n *node) Finding {
+	var took []time.Duration
+	for began := time.Now(); len(took) < pings && (time.Since(began) < pingLimit || len(took) == 0); {
+		asked := time.Now()
+		if err := n.rdb.Ping(ctx).Err(); err != nil {
+			return unasked(err, "+ping")
+		}
+		took = append(took, time.Since(asked))
+	}
+	return judgePings(took, p.TTL)
+}
+
+func judgePings(took []time.Duration, ttl time.Duration) Finding {
+	slices.Sort(took)
+	median, worst := took[len(took)/2], took[len(took)-1]
+	found := ok("%v, the worst of %d %v", short(median), len(took), short(worst))
+	if worst > ttl/roundTrip {
+		found = warn(fmt.Sprintf("%v, the worst of %d %v: much for a TTL of %v, permits may be lost to the network", short(median), len(took), short(worst), ttl),
+			fmt.Sprintf("a TTL of %v or more, or a server that is nearer", roundTrip*short(worst)))
+	}
+	return found.with("median_ms", millis(median)).with("worst_ms", millis(worst))
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+const (
+	clockLooks = 5
+	clockApart = time.Second // which people notice in logs
+)
+
+// clock compares the server's clock with this machine's. The answer was made between question and arrival, so
+// it is as exact as that was quick.
+func clock(ctx context.Context, _ *patient, n *node) Finding {
+	var ahead, within time.Duration
+	for i := range clockLooks {
+		asked := time.Now()
+		there, err := n.rdb.Time(ctx).Result()
+		if err != nil {
+			return unasked(err, "+time")
+		}
+		half := time.Since(asked) / 2
+		if i == 0 || half < within {
+			ahead, within = there.Sub(asked.Add(half)), half
+		}
+	}
+	return judgeClock(ahead, within)
+}
+
+func judgeClock(ahead, within time.Duration) Finding {
+	side := "ahead of"
+	if ahead < 0 {
+		side = "behind"
+	}
+	message := fmt.Sprintf("the server is %v %s this machine, give or take %v", short(ahead.Abs()), side, short(within))
+	if ahead.Abs() <= within {
+		message = fmt.Sprintf("as on this machine, give or take %v", short(within))
+	}
+	found := ok("%s", message)
+	if ahead.Abs()-within > clockApart {
+		found = warn(message+": leases do not suffer, only the server's clock counts, but logs and times are confusing, and cron jobs of several machines start apart",
+			"NTP on both; for such jobs fairsem run --min-hold of more than that")
+	}
+	return found.with("ahead_ms", millis(ahead)).with("within_ms", millis(within))
+}
+
+const (
+	slowEntries = 128
+	slowSince   = time.Hour
+)
+
+// slow looks for what held the server up. What it was called with stays there: it can be anything.
+func slow(ctx context.Context, p *patient, n *node) Finding {
+	entries, err := n.rdb.SlowLogGet(ctx, slowEntries).Result()
+	if err != nil {
+		return unasked(err, "+slowlog")
+	}
+	var worst time.Duration
+	var what string
+	for _, e := range entries {
+		if e.Duration > worst && time.Since(e.Time) < slowSince && len(e.Args) > 0 {
+			worst, what = e.Duration, strings.ToUpper(e.Args[0])
+		}
+	}
+	switch {
+	case worst == 0:
+		return ok("no slow command in the last hour")
+	case worst > p.TTL/roundTrip:
+		return warn(fmt.Sprintf("a command took %v within the last hour, %s: nobody is served meanwhile, and for a TTL of %v that is much", short(worst), quoted(what), p.TTL),
+			"SLOWLOG GET shows what it was; keep long commands and scripts off this server")
+	}
+	return ok("the slowest command of the last hour took %v", short(worst)).with("worst_ms", millis(worst))
+}
