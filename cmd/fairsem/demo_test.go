@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
 	"github.com/fairsem/fairsem/internal/history"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -98,8 +100,8 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 	out, err := worker.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, worker.Start())
-	require.NoError(t, json.NewEncoder(in).Encode(orders{
-		URL: "redis://" + m.Addr(), Name: "n", Label: "l", Limit: 2, Weight: 2, TTL: demoTTL,
+	require.NoError(t, json.NewEncoder(in).Encode(map[string]any{
+		"url": "redis://" + m.Addr(), "name": "n", "label": "l", "limit": 2, "weight": 2, "ttl": 2 * time.Second,
 	}))
 	for g, err := range history.Lines(out) {
 		require.NoError(t, err)
@@ -112,6 +114,13 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, worker.Wait())
 	assert.False(t, m.Exists("fairsem:{n}:owner"))
+}
+
+func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
+	var f *failure
+	require.ErrorAs(t, judged(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
+	assert.Equal(t, exitBroken, f.code)
+	assert.Equal(t, io.EOF, judged(io.EOF))
 }
 
 // requireDemo wants all of what the demo is to show.

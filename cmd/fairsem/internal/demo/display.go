@@ -1,12 +1,10 @@
-package main
+package demo
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"syscall"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
@@ -22,13 +20,13 @@ type display interface {
 }
 
 // newDisplay returns one that draws in place if out is a terminal, else one that writes a line for
-// every change. Ctrl-C on the terminal cancels like the signal.
-func newDisplay(out io.Writer, cancel context.CancelCauseFunc) display {
+// every change.
+func newDisplay(out io.Writer, interrupt func()) display {
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) || profile(out) == colorprofile.NoTTY {
 		return &plain{out: out}
 	}
-	return newLive(file, func() { cancel(signalled{syscall.SIGINT}) })
+	return newLive(file, interrupt)
 }
 
 // profile is what out can show. NO_COLOR counts whatever its value, see no-color.org.
