@@ -21,7 +21,8 @@ func newDemo() *cobra.Command {
 		Short: "Watch processes share a limit, and what happens when one is killed",
 		Long: fmt.Sprintf(`Starts %d processes that share %d units of one semaphore, shows who holds some and
 who waits, kills one that holds some, and checks what the library promises. It
-takes about 10 seconds and leaves nothing behind.
+takes about 10 seconds and leaves nothing behind. On a terminal it is a picture in
+which places in line move up; elsewhere it is a log.
 
 The server is an embedded one, on a free port of 127.0.0.1, unless --redis names
 another. Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong

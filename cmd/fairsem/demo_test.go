@@ -23,7 +23,7 @@ import (
 )
 
 func TestTheDemoShowsThatEveryPromiseHoldsOnTheEmbeddedServer(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "fairsem", "demo", "--for", "3s").Output()
+	out, err := demoCommand(t, "--for", "3s").Output()
 	require.NoError(t, err, "%s", out)
 	requireDemo(t, string(out))
 	assert.Contains(t, string(out), "the embedded server at 127.0.0.1:")
@@ -32,7 +32,7 @@ func TestTheDemoShowsThatEveryPromiseHoldsOnTheEmbeddedServer(t *testing.T) {
 func TestTheDemoShowsThatEveryPromiseHoldsOnARealServer(t *testing.T) {
 	server := redistest.NewServer(t)
 	began := time.Now()
-	out, err := exec.CommandContext(t.Context(), "fairsem", "demo", "--for", "3s", "--redis", "redis://"+server.Addr()).Output()
+	out, err := demoCommand(t, "--for", "3s", "--redis", "redis://"+server.Addr()).Output()
 	require.NoError(t, err, "%s", out)
 	requireDemo(t, string(out))
 	assert.Less(t, time.Since(began), 20*time.Second)
@@ -132,12 +132,14 @@ func requireDemo(t *testing.T, out string) {
 		`kill -9 worker [36], which holds 2 units`,
 		`\(2 units\) \(dead\)`,
 		`its units are in use again, [0-9.]+ s after it died`,
+		`What was checked`,
 		`✓ never more than 3 units in use at once +most: 3, over [1-9]\d* grants`,
 		`✓ first come, first served +0 overtakes, [1-9]\d* pairs in line`,
 		`✓ every token larger than those before +0 out of order, [1-9]\d* tokens`,
 		`✓ a dead process gives back its units +after [12]\.\d+ s, at most 2.50 s`,
 		`✓ nothing is left when everybody is done +0 units in use, 0 waiting`,
 		`5 of 5 promises held\.`,
+		`fairsem run NAME --limit 1`,
 	} {
 		assert.Regexp(t, want, out)
 	}
@@ -145,6 +147,13 @@ func requireDemo(t *testing.T, out string) {
 	for line := range strings.Lines(out) {
 		assert.LessOrEqual(t, len([]rune(line)), 81, line) // 80 and the newline
 	}
+}
+
+// demoCommand is a demo that may use all signs.
+func demoCommand(t *testing.T, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "fairsem", append([]string{"demo"}, args...)...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	return cmd
 }
 
 // running is a demo under way.
@@ -159,7 +168,7 @@ type running struct {
 // start starts a demo; the end of the test kills it if it still runs.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
-	d := &running{t: t, cmd: exec.CommandContext(t.Context(), "fairsem", append([]string{"demo"}, args...)...)}
+	d := &running{t: t, cmd: demoCommand(t, args...)}
 	d.cmd.Stdout, d.cmd.Stderr = d, d
 	require.NoError(t, d.cmd.Start())
 	return d

@@ -2,138 +2,147 @@ package demo
 
 import (
 	"fmt"
-	"image/color"
+	"slices"
 	"strings"
 	"time"
 
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
-	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// frame is one picture of the demo.
-type frame struct {
-	snapshot
-	title, place     string
-	elapsed          time.Duration
-	holding, waiting []row
-	rows             int    // that both lists may need
-	dead             string // id of the permit of the killed worker
-	grants           int
-	events           []event
+// view is a stage on a terminal of some size at some moment.
+type view struct {
+	*stage
+	glyphs
+	now   time.Time
+	width int // of what is drawn, less than that of the terminal
 }
 
-type row struct {
-	fairsem.Ticket
-	lasted time.Duration
-}
-
-const viewWidth = 78
-
-// The sixteen colours that every terminal has, in the shades that its user likes.
-var (
-	bold  = lipgloss.NewStyle().Bold(true)
-	faint = lipgloss.NewStyle().Faint(true)
-	bad   = lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true)
-	good  = lipgloss.NewStyle().Foreground(lipgloss.Green).Bold(true)
+const (
+	widest   = 86 // more would tear apart what belongs together
+	twoSided = 56 // narrower, the line is below the units
+	longest  = 69 // columns of an event
 )
 
-// crewColors tell workers apart. Red is for the dead.
-var crewColors = []color.Color{lipgloss.Blue, lipgloss.Magenta, lipgloss.Cyan, lipgloss.Green,
-	lipgloss.Yellow, lipgloss.BrightBlue, lipgloss.BrightMagenta}
-
-// maxEvents is how many events there can be: a worker is killed, and its units come back.
-const maxEvents = 2
-
-// render draws the frame in lines of at most viewWidth+1 columns. Their number is always the same:
-// bubbletea leaves parts of a picture behind that has become lower.
-func render(f frame) string {
-	lines := []string{
-		"",
-		spread(bold.Render("fairsem demo")+"  "+f.title, fmt.Sprintf("%.1f s", f.elapsed.Seconds())),
-		faint.Render(f.place),
-		"",
-		spread(meter(f), fmt.Sprintf("%d grants", f.grants)),
-		"",
-		columns(bold.Render("holding"), bold.Render("waiting, first come, first served")),
+// render draws the stage in at most so many columns and rows. The number of rows depends on these only.
+func (s *stage) render(now time.Time, width, height int, g glyphs) string {
+	v := view{s, g, now, max(20, min(width-2, widest))}
+	parts := [][]string{v.title(), v.body(), v.counters(), v.story()}
+	var lines []string
+	for _, part := range parts {
+		lines = append(append(lines, ""), part...)
 	}
-	for i := range f.rows {
-		lines = append(lines, columns(f.holder(i), f.waiter(i)))
+	if len(lines) > height {
+		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 	}
-	lines = append(lines, "")
-	for i := range maxEvents {
-		lines = append(lines, f.event(i))
-	}
-	clip := lipgloss.NewStyle().MaxWidth(viewWidth)
+	lines = lines[:max(0, min(height, len(lines)))]
 	for i, line := range lines {
-		lines[i] = strings.TrimRight(" "+clip.Render(line), " ")
+		lines[i] = g.only(ansi.Truncate(" "+line, width, ""))
 	}
-	return strings.Join(lines, "\n") + "\n" // bubbletea erases the last line when it ends
+	return strings.Join(lines, "\n")
 }
 
-// meter has a box for each unit.
-func meter(f frame) string {
-	var boxes strings.Builder
-	for _, h := range f.holding {
-		boxes.WriteString(strings.Repeat(f.style(h).Render("■ "), int(h.Weight)))
+func (v view) title() []string {
+	elapsed := v.elapsed
+	if !v.at.IsZero() {
+		elapsed += v.now.Sub(v.at)
 	}
-	free := max(0, f.status.Limit-f.used())
-	boxes.WriteString(faint.Render(strings.Repeat("□ ", int(free))))
-	return fmt.Sprintf("in use  %s %d of %d", boxes.String(), f.used(), f.status.Limit)
+	title := bold.Render("fairsem demo")
+	if v.width >= twoSided {
+		title += fmt.Sprintf("  %d processes share %d units", Workers, Limit)
+	}
+	return []string{v.spread(title, fmt.Sprintf("%.1f s", elapsed.Seconds())), faint.Render(text.Clean(v.place))}
 }
 
-func (f frame) holder(i int) string {
-	if i >= len(f.holding) {
-		return ""
+// body has the units to the left and the line to the right, or below.
+func (v view) body() []string {
+	const gutter = 5
+	right := max(22, min(34, v.width*3/5-13))
+	if v.width < twoSided {
+		return append(v.units(v.width)[:Limit+3], v.queue(v.width)...)
 	}
-	r := f.holding[i]
-	if r.ID == f.dead {
-		return f.style(r).Render(fmt.Sprintf("✗ %s  %-7s  dead, ends in %.1f s", r.Label, units(r.Weight), r.ExpiresIn.Seconds()))
-	}
-	return f.style(r).Render("● "+r.Label) + fmt.Sprintf("  %-7s  %.1f s", units(r.Weight), r.lasted.Seconds())
+	left := v.width - right - gutter
+	body := lipgloss.JoinHorizontal(lipgloss.Top, block(v.units(left), left), block(v.door(), gutter), block(v.queue(right), right))
+	return strings.Split(body, "\n")
 }
 
-func (f frame) waiter(i int) string {
-	if i >= len(f.waiting) {
-		return ""
+// block cuts and fills lines to that width.
+func block(lines []string, width int) string {
+	for i, line := range lines {
+		line = ansi.Truncate(line, width, "")
+		lines[i] = line + strings.Repeat(" ", width-lipgloss.Width(line))
 	}
-	r := f.waiting[i]
-	return fmt.Sprintf("%d. %s  %-7s  %.1f s", i+1, f.style(r).Render(r.Label), units(r.Weight), r.lasted.Seconds())
+	return strings.Join(lines, "\n")
 }
 
-func (f frame) event(i int) string {
-	if i >= len(f.events) {
-		return ""
+func (v view) counters() []string {
+	t := v.tally
+	happened := []string{bold.Render(fmt.Sprintf("%d grants", t.grants))}
+	not := []string{v.none(t.overLimit, "over the limit"), v.none(t.overtakes, "overtakes")}
+	var killed []string
+	if t.killed > 0 {
+		killed = []string{bad.Render(fmt.Sprintf("%s %d killed", v.wrong, t.killed))}
 	}
-	return fmt.Sprintf("%4.1f s  %s", f.events[i].after.Seconds(), f.events[i].text)
+	switch {
+	case v.width < twoSided:
+		return []string{strings.Join(append(happened, killed...), "  "), strings.Join(not, "  ")}
+	case v.width < 70:
+		return []string{strings.Join(slices.Concat(happened, not, killed), "  ")}
+	}
+	return []string{strings.Join(slices.Concat(happened, not, killed), "     ")}
 }
 
-// style is the colour of a worker.
-func (f frame) style(r row) lipgloss.Style {
-	if r.ID == f.dead {
-		return bad
+// none is a count of what must not happen.
+func (v view) none(n int, what string) string {
+	if n > 0 {
+		return bad.Render(fmt.Sprintf("%s %d %s", v.wrong, n, what))
 	}
-	var n int
-	if _, err := fmt.Sscanf(r.Label, "worker %d", &n); err != nil || n < 1 {
-		return lipgloss.NewStyle()
-	}
-	return lipgloss.NewStyle().Foreground(crewColors[(n-1)%len(crewColors)])
+	return good.Render(v.right) + fmt.Sprintf(" 0 %s", what)
 }
 
-func units(n int64) string {
-	if n == 1 {
-		return "1 unit"
+// ahead is what is told while an event has not happened.
+var ahead = []string{"", "soon, a worker that holds 2 units is killed", "then, its units come back"}
+
+// story tells the events. In a narrow picture there is room for the last only.
+func (v view) story() (lines []string) {
+	const margin = 9
+	width := v.width - margin
+	rows := 1
+	if width < longest {
+		rows = longest/max(10, width-8) + 1
 	}
-	return fmt.Sprintf("%d units", n)
+	for i, later := range ahead {
+		last := i == max(0, len(v.events)-1)
+		if v.width < twoSided && !last {
+			continue
+		}
+		when, what, style := "", later, faint
+		if i < len(v.events) {
+			when, what, style = v.events[i].when(), v.events[i].text, plainly
+		}
+		if last {
+			style = bold
+		}
+		told := append(paragraph(when, what, margin, width, style), slices.Repeat([]string{" "}, rows)...)
+		lines = append(lines, told[:rows]...)
+	}
+	return lines
+}
+
+// paragraph is text beside a heading.
+func paragraph(heading, text string, margin, width int, style lipgloss.Style) []string {
+	lines := strings.Split(ansi.Wordwrap(text, max(10, width), ""), "\n")
+	for i := range lines {
+		lines[i] = fmt.Sprintf("%-*s", margin, heading) + style.Render(lines[i])
+		heading = ""
+	}
+	return lines
 }
 
 // spread puts one text to the left and one to the right.
-func spread(left, right string) string {
-	gap := max(1, viewWidth-lipgloss.Width(left)-lipgloss.Width(right))
+func (v view) spread(left, right string) string {
+	gap := max(1, v.width-lipgloss.Width(left)-lipgloss.Width(right))
 	return left + strings.Repeat(" ", gap) + right
-}
-
-func columns(left, right string) string {
-	const leftWidth = 42
-	return left + strings.Repeat(" ", max(1, leftWidth-lipgloss.Width(left))) + right
 }

@@ -27,7 +27,7 @@ type orders struct {
 
 // How long a worker holds, and how long it then does something else.
 const (
-	minHold, maxHold   = 300 * time.Millisecond, 900 * time.Millisecond
+	minHold, maxHold   = 700 * time.Millisecond, 1400 * time.Millisecond
 	minThink, maxThink = 50 * time.Millisecond, 200 * time.Millisecond
 )
 
