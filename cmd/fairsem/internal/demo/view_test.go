@@ -122,7 +122,9 @@ func TestALabelThatIsAnOrderToTheTerminalIsText(t *testing.T) {
 	f.Holders[0].Label, f.Waiters[0].Label = "\x1b[2Jx", "a\nb\u202ec"
 	f.place = "\x1b]0;title\a"
 	s, now := staged(moment(nil, f.Waiters), f)
-	picture := ansi.Strip(s.render(now, 80, 24, fine))
+	picture := s.render(now, 80, 24, fine)
+	assert.NotContains(t, picture, "\x1b]")
+	picture = ansi.Strip(picture)
 	plain, _ := staged(moment(nil, crowded().Waiters), crowded())
 	assert.Equal(t, lipgloss.Height(seen(plain, now)), lipgloss.Height(picture))
 	assert.NotRegexp(t, "[\x00-\x09\x0b-\x1f\u202e]", picture)
@@ -183,6 +185,9 @@ func TestAFreeUnitThatNobodyGetsSaysWhomItIsKeptFor(t *testing.T) {
 	s, now := staged(moment([]fairsem.Ticket{ticket(1, 1), ticket(2, 1)}, []fairsem.Ticket{ticket(3, 2), ticket(4, 1)}))
 	assert.Contains(t, seen(s, now), "□  kept for worker 3, which needs 2")
 	assert.Contains(t, ansi.Strip(s.render(now, 60, 20, fine)), "□  kept for worker 3  ")
+
+	s, now = staged(moment([]fairsem.Ticket{ticket(1, 1)}, []fairsem.Ticket{ticket(3, 2)}))
+	assert.Contains(t, seen(s, now), "□  free", "it is about to get them")
 }
 
 func TestWhatMustNotHappenIsMarkedIfItDoes(t *testing.T) {
@@ -209,6 +214,14 @@ func TestTheStoryTellsWhatIsToComeAndThenWhatCame(t *testing.T) {
 	assert.NotContains(t, seen(s, now), "soon, ")
 	assert.Contains(t, seen(s, now), "   4.0 s  kill -9 worker 3")
 	assert.Contains(t, seen(s, now), "then, its units come back")
+}
+
+func TestANarrowPictureTellsTheLatestOnly(t *testing.T) {
+	t.Parallel()
+	s, now := staged(crowded())
+	picture := ansi.Strip(s.render(now, 44, 24, fine))
+	assert.Contains(t, picture, "its units are in use again")
+	assert.NotContains(t, picture, "kill -9 worker 7")
 }
 
 func TestTheSignsAreThoseOfTheLocale(t *testing.T) {
