@@ -51,6 +51,7 @@ func TestTheDemoShowsThatEveryPromiseHoldsOnARealServer(t *testing.T) {
 // A password reaches the workers, and nobody else: not the output, and not the arguments and the
 // environment of any process.
 func TestThePasswordIsNeverShown(t *testing.T) {
+	t.Parallel()
 	m := miniredis.RunT(t)
 	m.RequireAuth("geheim")
 	d := start(t, "--for", "1h", "--redis", "redis://:geheim@"+m.Addr())
@@ -66,6 +67,7 @@ func TestThePasswordIsNeverShown(t *testing.T) {
 }
 
 func TestCtrlCLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	server := redistest.NewServer(t)
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
 	d.await("3 of 3 used by")
@@ -82,6 +84,7 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
+	t.Parallel()
 	server := redistest.NewServer(t)
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
 	d.await("3 of 3 used")
@@ -93,6 +96,7 @@ func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
 
 // Where the kernel does not kill orphans, this is what ends them.
 func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
+	t.Parallel()
 	m := miniredis.RunT(t)
 	worker := exec.CommandContext(t.Context(), "fairsem", "demo-worker")
 	in, err := worker.StdinPipe()
@@ -117,6 +121,7 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 }
 
 func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
+	t.Parallel()
 	var f *failure
 	require.ErrorAs(t, judged(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
 	assert.Equal(t, exitBroken, f.code)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestNoWorkerOutlivesADemoThatWasKilled(t *testing.T) {
+	t.Parallel()
 	d := start(t, "--for", "1h")
 	d.await("3 of 3 used")
 	workers := children(t, d.cmd.Process.Pid)
@@ -25,6 +26,7 @@ func TestNoWorkerOutlivesADemoThatWasKilled(t *testing.T) {
 }
 
 func TestNoWorkerOutlivesADemoThatWasInterrupted(t *testing.T) {
+	t.Parallel()
 	d := start(t, "--for", "1h")
 	d.await("3 of 3 used")
 	workers := children(t, d.cmd.Process.Pid)
