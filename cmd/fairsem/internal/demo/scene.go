@@ -151,10 +151,11 @@ func (v view) need(a *actor) string {
 	return fmt.Sprintf("%-2s", strings.Repeat(v.unit, int(max(0, min(a.Weight, Limit)))))
 }
 
-// trail has a sign for each place that it moved up, the last of which shines for a while.
+// trail has a sign for each place that it was drawn to move up, the last of which shines for a while.
 func (v view) trail(a *actor) string {
-	climbed := min(a.climbed, Workers)
-	if climbed > 0 && v.now.Sub(a.moved) < fresh && a.drawn(v.now) == a.place {
+	left := a.drawn(v.now) - a.place
+	climbed := max(0, min(a.climbed-left, Workers))
+	if climbed > 0 && left == 0 && v.now.Sub(a.moved) < fresh {
 		return strings.Repeat(v.up, climbed-1) + moving.Render(v.up)
 	}
 	return strings.Repeat(v.up, climbed)

@@ -135,10 +135,13 @@ func TestWhoMovedUpHasASignForEachPlace(t *testing.T) {
 	t.Parallel()
 	line := []fairsem.Ticket{ticket(1, 1), ticket(2, 2), ticket(3, 1)}
 	s, now := staged(moment(nil, line), moment(line[:1], line[1:]), moment(line[1:2], line[2:]))
-	now = now.Add(stepTime * Workers)
 	assert.Regexp(t, `1\. worker 3 ■  ▲▲\s*\n`, rowOf(t, seen(s, now), "worker 3"))
 	assert.Contains(t, s.render(now, 80, 24, fine), "▲"+moving.Render("▲"), "the new one stands out")
 	assert.NotContains(t, s.render(now.Add(fresh), 80, 24, fine), moving.Render("▲"))
+
+	s, now = staged(moment(nil, line), moment(line[:1], line[1:]))
+	assert.Regexp(t, `3\. worker 3 ■ +\n`, rowOf(t, seen(s, now), "worker 3"), "it has yet to move")
+	assert.Regexp(t, `2\. worker 3 ■  ▲ *\n`, rowOf(t, seen(s, now.Add(stepTime)), "worker 3"))
 }
 
 func TestWhoWasLetInIsPointedAtForAMoment(t *testing.T) {
