@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
 )
 
 // forwarded are the signals that the command is to see, and that end the wait for a permit.
@@ -29,8 +31,8 @@ type child struct {
 // startChild starts the command with the files of this process. It must be called on the main thread,
 // for the kernel kills the child when the thread that started it ends.
 func startChild(path string, args, env []string) (*child, error) {
-	adoptOrphans()
-	attr := dieWithParent()
+	orphan.Adopt()
+	attr := orphan.DieWithParent()
 	if attr == nil {
 		attr = &syscall.SysProcAttr{}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // confirming is a command that changes something, and asks before.
@@ -43,7 +44,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	defer s.close()
 	desk := change.Desk{
 		Client: s.client, Redis: s.rdb, Prefix: c.prefix, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
-		Talk: &colorprofile.Writer{Forward: talk, Profile: profile(talk)}, Width: width,
+		Talk: &colorprofile.Writer{Forward: talk, Profile: text.Profile(talk)}, Width: width,
 	}
 	if !c.yes {
 		desk.Ask = ask

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,12 +17,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
 	"github.com/fairsem/fairsem/internal/history"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 func TestTheDemoShowsThatEveryPromiseHoldsOnTheEmbeddedServer(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "fairsem", "demo", "--for", "3s").Output()
+	out, err := demoCommand(t, "--for", "3s").Output()
 	require.NoError(t, err, "%s", out)
 	requireDemo(t, string(out))
 	assert.Contains(t, string(out), "the embedded server at 127.0.0.1:")
@@ -30,7 +32,7 @@ func TestTheDemoShowsThatEveryPromiseHoldsOnTheEmbeddedServer(t *testing.T) {
 func TestTheDemoShowsThatEveryPromiseHoldsOnARealServer(t *testing.T) {
 	server := redistest.NewServer(t)
 	began := time.Now()
-	out, err := exec.CommandContext(t.Context(), "fairsem", "demo", "--for", "3s", "--redis", "redis://"+server.Addr()).Output()
+	out, err := demoCommand(t, "--for", "3s", "--redis", "redis://"+server.Addr()).Output()
 	require.NoError(t, err, "%s", out)
 	requireDemo(t, string(out))
 	assert.Less(t, time.Since(began), 20*time.Second)
@@ -49,6 +51,7 @@ func TestTheDemoShowsThatEveryPromiseHoldsOnARealServer(t *testing.T) {
 // A password reaches the workers, and nobody else: not the output, and not the arguments and the
 // environment of any process.
 func TestThePasswordIsNeverShown(t *testing.T) {
+	t.Parallel()
 	m := miniredis.RunT(t)
 	m.RequireAuth("geheim")
 	d := start(t, "--for", "1h", "--redis", "redis://:geheim@"+m.Addr())
@@ -64,6 +67,7 @@ func TestThePasswordIsNeverShown(t *testing.T) {
 }
 
 func TestCtrlCLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	server := redistest.NewServer(t)
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
 	d.await("3 of 3 used by")
@@ -80,6 +84,7 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
+	t.Parallel()
 	server := redistest.NewServer(t)
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
 	d.await("3 of 3 used")
@@ -91,6 +96,7 @@ func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
 
 // Where the kernel does not kill orphans, this is what ends them.
 func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
+	t.Parallel()
 	m := miniredis.RunT(t)
 	worker := exec.CommandContext(t.Context(), "fairsem", "demo-worker")
 	in, err := worker.StdinPipe()
@@ -98,8 +104,8 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 	out, err := worker.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, worker.Start())
-	require.NoError(t, json.NewEncoder(in).Encode(orders{
-		URL: "redis://" + m.Addr(), Name: "n", Label: "l", Limit: 2, Weight: 2, TTL: demoTTL,
+	require.NoError(t, json.NewEncoder(in).Encode(map[string]any{
+		"url": "redis://" + m.Addr(), "name": "n", "label": "l", "limit": 2, "weight": 2, "ttl": 2 * time.Second,
 	}))
 	for g, err := range history.Lines(out) {
 		require.NoError(t, err)
@@ -114,6 +120,14 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 	assert.False(t, m.Exists("fairsem:{n}:owner"))
 }
 
+func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	var f *failure
+	require.ErrorAs(t, judged(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
+	assert.Equal(t, exitBroken, f.code)
+	assert.Equal(t, io.EOF, judged(io.EOF))
+}
+
 // requireDemo wants all of what the demo is to show.
 func requireDemo(t *testing.T, out string) {
 	t.Helper()
@@ -123,12 +137,14 @@ func requireDemo(t *testing.T, out string) {
 		`kill -9 worker [36], which holds 2 units`,
 		`\(2 units\) \(dead\)`,
 		`its units are in use again, [0-9.]+ s after it died`,
+		`What was checked`,
 		`✓ never more than 3 units in use at once +most: 3, over [1-9]\d* grants`,
 		`✓ first come, first served +0 overtakes, [1-9]\d* pairs in line`,
 		`✓ every token larger than those before +0 out of order, [1-9]\d* tokens`,
 		`✓ a dead process gives back its units +after [12]\.\d+ s, at most 2.50 s`,
 		`✓ nothing is left when everybody is done +0 units in use, 0 waiting`,
 		`5 of 5 promises held\.`,
+		`fairsem run NAME --limit 1`,
 	} {
 		assert.Regexp(t, want, out)
 	}
@@ -138,6 +154,13 @@ func requireDemo(t *testing.T, out string) {
 			assert.LessOrEqual(t, len([]rune(line)), 81, line) // 80 and the newline
 		}
 	}
+}
+
+// demoCommand is a demo that may use all signs.
+func demoCommand(t *testing.T, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "fairsem", append([]string{"demo"}, args...)...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	return cmd
 }
 
 // running is a demo under way.
@@ -152,7 +175,7 @@ type running struct {
 // start starts a demo; the end of the test kills it if it still runs.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
-	d := &running{t: t, cmd: exec.CommandContext(t.Context(), "fairsem", append([]string{"demo"}, args...)...)}
+	d := &running{t: t, cmd: demoCommand(t, args...)}
 	d.cmd.Stdout, d.cmd.Stderr = d, d
 	require.NoError(t, d.cmd.Start())
 	return d

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/doctor"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 type doctorOptions struct {
@@ -85,7 +86,7 @@ func (o *doctorOptions) run(cmd *cobra.Command, names []string) error {
 
 // newPage is pretty where out can show it.
 func newPage(out io.Writer) doctor.Page {
-	p := profile(out)
+	p := text.Profile(out)
 	return doctor.Page{Out: &colorprofile.Writer{Forward: out, Profile: p}, Pretty: p > colorprofile.NoTTY}
 }
 

@@ -100,6 +100,14 @@ func (r *runner) drawPlace(ctx context.Context, out io.Writer) {
 	}
 }
 
+// pause waits for d or for ctx, whichever is first.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
 // place says where r stands in line.
 func (r *runner) place(ctx context.Context) (string, error) {
 	position, err := r.position(ctx)

@@ -10,23 +10,27 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
 )
 
 func TestNoWorkerOutlivesADemoThatWasKilled(t *testing.T) {
+	t.Parallel()
 	d := start(t, "--for", "1h")
 	d.await("3 of 3 used")
 	workers := children(t, d.cmd.Process.Pid)
-	require.Len(t, workers, len(demoWeights))
+	require.Len(t, workers, demo.Workers)
 	require.NoError(t, d.cmd.Process.Kill())
 	d.wait()
 	requireGone(t, workers)
 }
 
 func TestNoWorkerOutlivesADemoThatWasInterrupted(t *testing.T) {
+	t.Parallel()
 	d := start(t, "--for", "1h")
 	d.await("3 of 3 used")
 	workers := children(t, d.cmd.Process.Pid)
-	require.Len(t, workers, len(demoWeights))
+	require.Len(t, workers, demo.Workers)
 	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
 	require.Equal(t, 130, d.wait())
 	for _, pid := range workers {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/top"
 )
 
@@ -101,7 +102,7 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 func screenOf(out io.Writer) (*os.File, bool) {
 	file, ok := out.(*os.File)
 	ok = ok && term.IsTerminal(int(file.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
-	return file, ok && profile(out) != colorprofile.NoTTY && os.Getenv("TERM") != "dumb"
+	return file, ok && text.Profile(out) != colorprofile.NoTTY && os.Getenv("TERM") != "dumb"
 }
 
 func (o *topOptions) run(cmd *cobra.Command) error {
@@ -111,6 +112,6 @@ func (o *topOptions) run(cmd *cobra.Command) error {
 	}
 	defer s.close()
 	view := o.view
-	view.Client, view.Redis, view.Address, view.Profile = s.client, s.rdb, s.server.String(), profile(view.Terminal)
+	view.Client, view.Redis, view.Address, view.Profile = s.client, s.rdb, s.server.String(), text.Profile(view.Terminal)
 	return top.Run(cmd.Context(), view)
 }

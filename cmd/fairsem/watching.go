@@ -49,12 +49,12 @@ func (w *watching) check(cmd *cobra.Command) error {
 func (w *watching) show(cmd *cobra.Command, s *session, what string, look frames.Look) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, terminal := frames.Width(out)
-	paper := frames.Paper{Out: &colorprofile.Writer{Forward: out, Profile: profile(out)}, Talk: cmd.ErrOrStderr(), Width: width}
+	paper := frames.Paper{Out: &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}, Talk: cmd.ErrOrStderr(), Width: width}
 	var err error
 	switch {
 	case !w.watch:
 		err = paper.Once(ctx, look)
-	case w.json || !terminal || profile(out) == colorprofile.NoTTY:
+	case w.json || !terminal || text.Profile(out) == colorprofile.NoTTY:
 		err = paper.Repeat(ctx, w.interval, look)
 	default:
 		title := fmt.Sprintf("%s · %s · every %v · q quits", strings.TrimSpace(cmd.CommandPath()+" "+what), s.server, w.interval)
@@ -66,7 +66,7 @@ func (w *watching) show(cmd *cobra.Command, s *session, what string, look frames
 func inPlace(ctx context.Context, out io.Writer, title string, every time.Duration, look frames.Look) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l := frames.Live{Out: out, Profile: profile(out), Title: text.Clean(title)}
+	l := frames.Live{Out: out, Profile: text.Profile(out), Title: text.Clean(title)}
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		l.In = os.Stdin
 	}

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -7,14 +7,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -31,34 +27,20 @@ type orders struct {
 
 // How long a worker holds, and how long it then does something else.
 const (
-	minHold, maxHold   = 300 * time.Millisecond, 900 * time.Millisecond
+	minHold, maxHold   = 700 * time.Millisecond, 1400 * time.Millisecond
 	minThink, maxThink = 50 * time.Millisecond, 200 * time.Millisecond
 )
 
-func newDemoWorker() *cobra.Command {
-	return &cobra.Command{
-		Use:    "demo-worker",
-		Short:  "One worker of the demo, started by it",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: ownFailure(func(cmd *cobra.Command) error {
-			// Ctrl-C reaches all processes of a terminal. The demo stops its workers itself, in order.
-			signal.Ignore(os.Interrupt, syscall.SIGHUP)
-			return serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
-		}),
-	}
-}
-
-// serve works until in ends, which it does when the demo wants that and when the demo dies. It
+// Work is a worker: it works until in ends, which it does when the demo wants that and when the demo dies. It
 // writes every grant to out twice: when it has it, and before it gives it back.
-func serve(ctx context.Context, in io.Reader, out io.Writer) (err error) {
+func Work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	var o orders
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return fmt.Errorf("orders of the demo: %w; demo-worker is not meant to be run by hand", err)
 	}
-	there, err := parseURL(o.URL, "the URL")
+	there, err := dial.Parse(o.URL)
 	if err != nil {
-		return err
+		return fmt.Errorf("the URL is %w", err)
 	}
 	rdb := there.Client()
 	defer func() { _ = rdb.Close() }() // nothing is in flight any more
@@ -140,6 +122,9 @@ func hold(ctx context.Context, p *fairsem.Permit, granted int64, d time.Duration
 }
 
 func between(from, to time.Duration) time.Duration { return from + rand.N(to-from) }
+
+// WorkerVerb is the verb of this program that calls Work.
+const WorkerVerb = "demo-worker"
 
 // pause waits for d or for ctx, whichever is first.
 func pause(ctx context.Context, d time.Duration) {

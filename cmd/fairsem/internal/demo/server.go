@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
 // server is the Redis that the demo runs on.
@@ -21,9 +23,9 @@ func openServer(ctx context.Context, rawURL string) (*server, error) {
 	if rawURL == "" {
 		return startEmbedded()
 	}
-	there, err := parseURL(rawURL, "--redis")
+	there, err := dial.Parse(rawURL)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--redis is %w", err)
 	}
 	if err := there.Reach(ctx); err != nil {
 		return nil, fmt.Errorf("%w, or leave out --redis to use the embedded server", err)

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -55,10 +56,10 @@ func (m *member) start() error {
 	if err != nil {
 		return err
 	}
-	m.cmd = exec.Command(self, "demo-worker")
+	m.cmd = exec.Command(self, WorkerVerb)
 	m.cmd.Args[0] = os.Args[0]
 	m.cmd.Stderr = &m.stderr
-	m.cmd.SysProcAttr = dieWithParent()
+	m.cmd.SysProcAttr = orphan.DieWithParent()
 	if m.stdin, err = m.cmd.StdinPipe(); err != nil {
 		return err
 	}

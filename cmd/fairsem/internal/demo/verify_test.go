@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"slices"
@@ -87,9 +87,7 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 			assert.Equal(t, c.found, verdicts[at].found)
 			err := broken(verdicts)
 			assert.ErrorContains(t, err, "promise broken: \""+c.promise+"\" ("+c.found+")")
-			var f *failure
-			require.ErrorAs(t, err, &f)
-			assert.Equal(t, exitBroken, f.code)
+			assert.ErrorIs(t, err, ErrBroken)
 			for _, v := range slices.Delete(verdicts, at, at+1) {
 				assert.False(t, v.broken, "%s too: %s", v.promise, v.found)
 			}

@@ -1,0 +1,198 @@
+// Package demo shows processes that share a limit, and what happens when one of them is killed.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairsem/fairsem"
+)
+
+// What a demo is, if nothing else is wanted.
+const (
+	Workers = 7 // processes
+	Limit   = 3 // units they share
+	Length  = 10 * time.Second
+)
+
+const (
+	ttl       = 2 * time.Second
+	lookEvery = 100 * time.Millisecond
+)
+
+// weights has one worker for each weight. Two that take 2 units make the line interesting, and
+// one of them is killed.
+var weights = [Workers]int64{1, 1, 2, 1, 1, 2, 1}
+
+// Options say how a demo is to be.
+type Options struct {
+	Redis     string        // URL of the server; "" is an embedded one
+	Length    time.Duration // at least
+	Interrupt func()        // called for Ctrl-C on a terminal that sends no signal; to end the context
+}
+
+// ErrBroken is the error of a demo that saw the library break a promise.
+var ErrBroken = errors.New("promise broken")
+
+// Run returns when all processes and the embedded server are gone. It must be called on the main thread, for the
+// kernel kills the workers when the thread that started them ends. The error is ErrBroken, the cause of ctx, or what
+// kept the demo from going on.
+func Run(ctx context.Context, out io.Writer, o Options) error {
+	srv, err := openServer(ctx, o.Redis)
+	if err != nil {
+		return err
+	}
+	defer srv.close()
+	client, err := fairsem.New(srv.client, fairsem.Options{TTL: ttl, Label: "demo"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }() // it only looked: there is nothing to give back
+	name := "demo-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
+	sem, err := client.Semaphore(name, Limit)
+	if err != nil {
+		return err
+	}
+	d := &demo{options: o, server: srv, client: client, sem: sem, seen: make(lineups)}
+	if err := d.run(ctx, out); err != nil {
+		return err
+	}
+	return d.conclude(ctx, out)
+}
+
+// demo is one run of it.
+type demo struct {
+	options Options
+	server  *server
+	client  *fairsem.Client
+	sem     *fairsem.Semaphore
+	team    *team
+
+	began    time.Time
+	ended    time.Time
+	seen     lineups
+	mostSeen int64
+	death    death
+	events   []event
+}
+
+// run starts the workers, shows them at work, and returns when they are gone.
+func (d *demo) run(ctx context.Context, out io.Writer) error {
+	d.began = time.Now()
+	d.tell("%d processes want units, there are %d: first come, first served", Workers, Limit)
+	var err error
+	d.team, err = startTeam(d.orders())
+	defer d.team.stop()
+	if err != nil {
+		return err
+	}
+	screen := newDisplay(out, d.options.Interrupt)
+	defer screen.close()
+	if err := d.play(ctx, screen); err != nil {
+		return err
+	}
+	d.ended = time.Now()
+	return nil
+}
+
+func (d *demo) orders() []orders {
+	all := make([]orders, Workers)
+	for i, weight := range weights {
+		all[i] = orders{
+			URL:    d.server.url,
+			Name:   d.sem.Name(),
+			Label:  fmt.Sprintf("worker %d", i+1),
+			Limit:  Limit,
+			Weight: weight,
+			TTL:    ttl,
+		}
+	}
+	return all
+}
+
+func (d *demo) play(ctx context.Context, screen display) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for !d.over() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-d.team.failed:
+			return err
+		case <-tick.C:
+		}
+		s, err := observe(ctx, d.client, d.sem.Name())
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return d.untold(err)
+		}
+		d.take(s)
+		screen.show(d.frame(s))
+	}
+	return nil
+}
+
+// over says whether everything was shown, or will not happen any more.
+func (d *demo) over() bool {
+	elapsed := time.Since(d.began)
+	if elapsed < d.options.Length {
+		return false
+	}
+	if d.death.killed == 0 {
+		return elapsed > d.options.Length+killGrace
+	}
+	settled := d.death.gone != 0 && d.death.regained != 0 && since(d.death.regained) > aftermath
+	return settled || since(d.death.killed) > 2*(ttl+deathGrace)
+}
+
+// conclude judges what was seen, and says so.
+func (d *demo) conclude(ctx context.Context, out io.Writer) error {
+	end, err := d.sem.Status(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return d.untold(err)
+	}
+	e := evidence{
+		limit:    Limit,
+		ttl:      ttl,
+		grants:   d.team.history(),
+		lines:    d.seen,
+		mostSeen: d.mostSeen,
+		death:    d.death,
+		end:      end,
+	}
+	verdicts := judge(e)
+	header := fmt.Sprintf("%d processes shared %d units for %s", Workers, Limit, seconds(d.ended.Sub(d.began)))
+	summarize(out, header, d.events, verdicts)
+	return broken(verdicts)
+}
+
+// untold is the error for a server that does not say how things are.
+func (d *demo) untold(err error) error {
+	return fmt.Errorf("%s does not tell the state of %q: %s; see whether it still runs and lets this user run scripts",
+		d.server.address, d.sem.Name(), strings.TrimPrefix(err.Error(), "fairsem: "))
+}
+
+// broken is nil if every promise held.
+func broken(verdicts []verdict) error {
+	var claims []string
+	for _, v := range verdicts {
+		if v.broken {
+			claims = append(claims, fmt.Sprintf("%q (%s)", v.promise, v.found))
+		}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrBroken, strings.Join(claims, ", "))
+}

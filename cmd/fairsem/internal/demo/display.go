@@ -1,0 +1,98 @@
+package demo
+
+import (
+	"io"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// display shows frames until it is closed.
+type display interface {
+	show(frame)
+	close()
+}
+
+// newDisplay returns one that draws in place if out is a terminal, else one that writes a line for
+// every change.
+func newDisplay(out io.Writer, interrupt func()) display {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) || text.Profile(out) == colorprofile.NoTTY {
+		return &plain{out: out}
+	}
+	return newLive(file, interrupt)
+}
+
+// live draws on a screen of its own.
+type live struct {
+	program *tea.Program
+	ended   chan struct{}
+}
+
+func newLive(out *os.File, interrupt func()) *live {
+	options := []tea.ProgramOption{tea.WithOutput(out), tea.WithColorProfile(text.Profile(out)), tea.WithoutSignalHandler()}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		options = append(options, tea.WithInput(nil))
+	}
+	l := &live{tea.NewProgram(picture{stage: &stage{}, signs: signs(), interrupt: interrupt}, options...), make(chan struct{})}
+	go func() { // ends when close asks it to, and close waits
+		defer close(l.ended)
+		_, _ = l.program.Run() // without a picture the demo goes on, and its summary tells all
+	}()
+	return l
+}
+
+func (l *live) show(f frame) { l.program.Send(f) }
+
+// close leaves the terminal as it was.
+func (l *live) close() {
+	l.program.Quit()
+	<-l.ended
+}
+
+// drawEvery is fast enough for a bar to run down, and slow enough to be no load.
+const drawEvery = 50 * time.Millisecond
+
+// picture is the model that bubbletea wants.
+type picture struct {
+	stage         *stage
+	width, height int // of the terminal; 0: not known yet
+	now           time.Time
+	signs         glyphs
+	interrupt     func()
+}
+
+type tick time.Time
+
+func nextTick() tea.Cmd { return tea.Tick(drawEvery, func(t time.Time) tea.Msg { return tick(t) }) }
+
+func (p picture) Init() tea.Cmd { return nextTick() }
+
+func (p picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	p.now = time.Now()
+	switch msg := msg.(type) {
+	case frame:
+		p.stage.update(msg, p.now)
+	case tea.WindowSizeMsg:
+		p.width, p.height = msg.Width, msg.Height
+	case tick:
+		return p, nextTick()
+	case tea.KeyPressMsg:
+		if msg.String() == "ctrl+c" {
+			p.interrupt()
+		}
+	}
+	return p, nil
+}
+
+func (p picture) View() tea.View {
+	v := tea.NewView(p.stage.render(p.now, p.width, p.height, p.signs))
+	v.AltScreen = true
+	v.WindowTitle = "fairsem demo"
+	return v
+}

@@ -1,0 +1,57 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// plain writes a line when who holds or who waits has changed.
+type plain struct {
+	out    io.Writer
+	last   string
+	told   int
+	titled bool
+}
+
+func (p *plain) show(f frame) {
+	if !p.titled {
+		p.titled = true
+		p.line("fairsem demo: %d processes share %d units\n%s\n", Workers, Limit, text.Clean(f.place))
+	}
+	for ; p.told < len(f.events); p.told++ {
+		p.line("%s * %s", f.events[p.told].when(), f.events[p.told].text)
+	}
+	now := fmt.Sprintf("%d of %d used by %s; in line %s", f.used(), Limit, names(f.Holders, f.dead), names(f.Waiters, f.dead))
+	if now != p.last {
+		p.last = now
+		p.line("%5.1f s   %s", f.elapsed.Seconds(), now)
+	}
+}
+
+func (p *plain) close() {}
+
+func (p *plain) line(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.out, format+"\n", args...) // a reader that is gone ends the process
+}
+
+// names is short enough for all workers to fit in a line: their numbers, and what is special.
+func names(tickets []fairsem.Ticket, dead string) string {
+	if len(tickets) == 0 {
+		return "nobody"
+	}
+	all := make([]string, len(tickets))
+	for i, t := range tickets {
+		all[i] = strings.TrimPrefix(text.Clean(t.Label), "worker ")
+		if t.Weight > 1 {
+			all[i] += fmt.Sprintf(" (%d units)", t.Weight)
+		}
+		if t.ID == dead {
+			all[i] += " (dead)"
+		}
+	}
+	return strings.Join(all, ", ")
+}

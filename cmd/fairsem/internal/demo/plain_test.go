@@ -1,0 +1,33 @@
+package demo
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWithoutATerminalEveryChangeIsALineAndNothingElse(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := &plain{out: &out}
+	f := crowded()
+	p.show(f)
+	p.show(f)
+	assert.Equal(t, 7, strings.Count(out.String(), "\n"), out.String()) // two of title and one below, three events, one state
+	assert.Contains(t, out.String(), "3 of 3 used by 7 (2 units) (dead), 1; in line 1 (2 units), ")
+	f.Holders, f.Waiters = f.Holders[1:], nil
+	p.show(f)
+	assert.True(t, strings.HasSuffix(out.String(), "1 of 3 used by 1; in line nobody\n"), out.String())
+}
+
+func TestALogHasNoOrdersToATerminal(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := crowded()
+	f.Waiters[0].Label, f.place = "\x1b[2J\n", "\x1b"
+	(&plain{out: &out}).show(f)
+	assert.NotContains(t, out.String(), "\x1b")
+	assert.Equal(t, 7, strings.Count(out.String(), "\n"), out.String())
+}

@@ -1,0 +1,172 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// units is a box with a row for each unit.
+func (v view) units(width int) []string {
+	used := bold
+	if v.used() > Limit {
+		used = bad
+	}
+	rows := make([]string, Limit)
+	for i := range rows {
+		rows[i] = ansi.Truncate(v.unitRow(i, width-4), width-4, "")
+	}
+	box := lipgloss.NewStyle().Border(v.border).BorderForeground(lipgloss.NoColor{}).Padding(0, 1).Width(width)
+	lines := []string{used.Render(fmt.Sprintf("%d of %d units in use", v.used(), Limit))}
+	lines = append(lines, strings.Split(box.Render(strings.Join(rows, "\n")), "\n")...)
+	legend := fmt.Sprintf("%s unit  %s lease  %s moved up", v.unit, v.rest, v.up)
+	return append(lines, faint.Render(legend))
+}
+
+func (v view) unitRow(i, width int) string {
+	a := v.actors[v.slots[i]]
+	if a == nil {
+		return faint.Render(v.free + "  " + v.vacancy(width-3))
+	}
+	style := v.style(a)
+	first := i == 0 || v.slots[i-1] != a.ID
+	bracket := " "
+	switch {
+	case !first:
+		bracket = v.lower
+	case a.Weight > 1:
+		bracket = v.upper
+	}
+	mark := style.Render(v.unit + bracket)
+	switch {
+	case !first:
+		return mark + " " + style.Render(v.note(a))
+	case a.Weight == 1 && v.note(a) != "":
+		return mark + " " + style.Render(name(a)+"  "+v.note(a))
+	}
+	return mark + " " + style.Render(name(a)) + "  " + v.lease(a, max(0, width-20))
+}
+
+// vacancy says why a unit is free while others wait for some.
+func (v view) vacancy(width int) string {
+	if len(v.Waiters) == 0 || v.Waiters[0].Weight <= Limit-v.used() {
+		return "free"
+	}
+	head := v.actors[v.Waiters[0].ID]
+	who := "kept for " + strings.TrimRight(name(head), " ")
+	if why := fmt.Sprintf(", which needs %d", head.Weight); lipgloss.Width(who+why) <= width {
+		who += why
+	}
+	return who
+}
+
+// note is what is special about a holder.
+func (v view) note(a *actor) string {
+	switch {
+	case a.ID == v.dead:
+		return v.wrong + " killed with kill -9"
+	case v.justIn(a) && a.waited() == 0:
+		return "in at once"
+	case v.justIn(a):
+		return fmt.Sprintf("in after %.1f s", a.waited().Seconds())
+	}
+	return ""
+}
+
+func (v view) style(a *actor) lipgloss.Style {
+	switch {
+	case a.ID == v.dead:
+		return bad
+	case v.justIn(a):
+		return good
+	}
+	return plainly
+}
+
+func (v view) justIn(a *actor) bool { return a.ID != v.dead && v.now.Sub(a.entered) < fresh }
+
+// lease is a bar of what is left, which goes on running down between two frames. Who lives gets it filled again.
+func (v view) lease(a *actor, width int) string {
+	left := max(0, a.ExpiresIn-v.now.Sub(v.at))
+	halves := int(left * time.Duration(2*width) / ttl)
+	halves = max(0, min(2*width, halves))
+	bar := strings.Repeat(v.rest, halves/2) + strings.Repeat(v.half, halves%2)
+	track := faint.Render(strings.Repeat(v.spent, width-(halves+1)/2))
+	if a.ID != v.dead {
+		return bar + track
+	}
+	return bad.Render(bar) + track + bad.Render(fmt.Sprintf(" %3.1f s", left.Seconds()))
+}
+
+// door leads from the head of the line to the units that somebody was just given.
+func (v view) door() []string {
+	const head, units = 1, 2 // rows
+	lines := make([]string, Workers)
+	for i, id := range slices.Backward(v.slots[:]) {
+		a := v.actors[id]
+		in := a != nil && v.justIn(a)
+		switch deeper := lines[units+i+1] != ""; {
+		case in && deeper:
+			lines[units+i] = good.Render(" " + v.in + v.fork)
+		case in:
+			lines[units+i] = good.Render(" " + v.in + v.corner)
+		case deeper:
+			lines[units+i] = good.Render("   " + v.wall)
+		}
+	}
+	if lines[units] != "" {
+		lines[head] = good.Render("   " + v.start)
+	}
+	return lines
+}
+
+// queue has a row for each place in line.
+func (v view) queue(width int) []string {
+	header := bold.Render("in line") + ": first come, first served"
+	if width < lipgloss.Width(header) {
+		header = bold.Render("in line")
+	}
+	lines := []string{header}
+	for i, a := range v.line(v.now) {
+		number, style := faint, plainly
+		if i == 0 {
+			number, style = bold, bold
+		}
+		line := number.Render(fmt.Sprintf("%d.", i+1))
+		if a != nil {
+			line += " " + style.Render(name(a)) + " " + v.need(a) + " " + v.trail(a)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (v view) need(a *actor) string {
+	return fmt.Sprintf("%-2s", strings.Repeat(v.unit, int(max(0, min(a.Weight, Limit)))))
+}
+
+// trail has a sign for each place that it was drawn to move up, the last of which shines for a while.
+func (v view) trail(a *actor) string {
+	left := a.drawn(v.now) - a.place
+	climbed := max(0, min(a.climbed-left, Workers))
+	if climbed > 0 && left == 0 && v.now.Sub(a.moved) < fresh {
+		return strings.Repeat(v.up, climbed-1) + moving.Render(v.up)
+	}
+	return strings.Repeat(v.up, climbed)
+}
+
+// name is a label in the eight columns that those of the demo have.
+func name(a *actor) string { return text.Fit(a.Label, len("worker 1")) }
+
+func units(n int64) string {
+	if n == 1 {
+		return "1 unit"
+	}
+	return fmt.Sprintf("%d units", n)
+}

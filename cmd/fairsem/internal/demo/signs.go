@@ -1,0 +1,73 @@
+package demo
+
+import (
+	"cmp"
+	"os"
+	"strings"
+	"unicode"
+
+	"charm.land/lipgloss/v2"
+)
+
+// The sixteen colours that every terminal has, in the shades that its user likes. What has a colour has a sign or a
+// word for it, too.
+var (
+	plainly = lipgloss.NewStyle()
+	bold    = plainly.Bold(true)
+	faint   = plainly.Faint(true)
+	bad     = plainly.Foreground(lipgloss.Red).Bold(true)
+	good    = plainly.Foreground(lipgloss.Green).Bold(true)
+	moving  = plainly.Foreground(lipgloss.Cyan).Bold(true)
+)
+
+// glyphs are the signs that text is drawn with.
+type glyphs struct {
+	unit, free, upper, lower string // units; the brackets bind two of one holder
+	rest, half, spent        string // of a lease
+	up                       string // who moved up
+	start, wall, fork        string // the way in
+	corner, in               string
+	right, wrong             string
+	border                   lipgloss.Border
+	ascii                    bool // nothing else can be shown
+}
+
+var (
+	fine = glyphs{
+		unit: "■", free: "□", upper: "┐", lower: "┘",
+		rest: "━", half: "╸", spent: "─",
+		up:    "▲",
+		start: "┏━", wall: "┃", fork: "┫", corner: "┛", in: "◀━",
+		right: "✓", wrong: "✗",
+		border: lipgloss.RoundedBorder(),
+	}
+	coarse = glyphs{
+		unit: "#", free: ".", upper: `\`, lower: "/",
+		rest: "=", half: "-", spent: " ",
+		up:    "^",
+		start: "+-", wall: "|", fork: "+", corner: "+", in: "<-",
+		right: "+", wrong: "x",
+		border: lipgloss.ASCIIBorder(),
+		ascii:  true,
+	}
+)
+
+// signs are those that the locale has. One that is not set says nothing about the terminal, and that shows more than
+// ASCII nowadays.
+func signs() glyphs {
+	locale := strings.ToLower(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"), "utf-8"))
+	if strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8") {
+		return fine
+	}
+	return coarse
+}
+
+// only puts a question mark where a sign cannot be shown.
+func (g glyphs) only(s string) string {
+	return strings.Map(func(r rune) rune {
+		if g.ascii && r > unicode.MaxASCII {
+			return '?'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,146 @@
+package demo
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fairsem/fairsem"
+)
+
+// How long a change shows.
+const (
+	stepTime = 70 * time.Millisecond  // by which each in line moves up later than the one before, as people do
+	fresh    = 800 * time.Millisecond // for which who moved or was let in is marked
+)
+
+// stage knows where everybody is, and what changed: the picture shows what a single frame cannot. The zero value is
+// empty.
+type stage struct {
+	frame
+	at     time.Time         // when the frame came
+	actors map[string]*actor // by permit id
+	slots  [Limit]string     // permit id by unit; "" is free
+}
+
+// actor is a ticket that moves.
+type actor struct {
+	fairsem.Ticket
+	place   int       // in line, from 1; 0: it is in
+	before  int       // place from which it moves to there; 0: it comes
+	moved   time.Time // when it moved
+	climbed int       // places by which it moved up in all
+	came    time.Time
+	entered time.Time
+}
+
+// update takes a frame that came at that time.
+func (s *stage) update(f frame, now time.Time) {
+	s.frame, s.at = f, now
+	before := s.actors
+	s.actors = make(map[string]*actor, len(before))
+	for i, w := range f.Waiters {
+		s.cast(before[w.ID], w, now).moveTo(i+1, now)
+	}
+	for _, h := range f.Holders {
+		s.cast(before[h.ID], h, now).enter(now)
+	}
+	s.seat()
+}
+
+// cast gives the ticket its actor, which may have been there before.
+func (s *stage) cast(a *actor, t fairsem.Ticket, now time.Time) *actor {
+	if a == nil {
+		a = &actor{came: now}
+	}
+	if t.Label == "" { // Redis forgets that of the dead
+		t.Label = a.Label
+	}
+	a.Ticket = t
+	s.actors[t.ID] = a
+	return a
+}
+
+func (a *actor) moveTo(place int, now time.Time) {
+	if a.place == place {
+		return
+	}
+	a.climbed += max(0, a.place-place)
+	a.before, a.place, a.moved = a.drawn(now), place, now
+}
+
+func (a *actor) enter(now time.Time) {
+	if a.entered.IsZero() {
+		a.entered, a.place = now, 0
+	}
+}
+
+// drawn is the place at which it shows; 0: it does not yet. A gap goes through the line from the front to the back.
+func (a *actor) drawn(now time.Time) int {
+	if now.Sub(a.moved) >= time.Duration(a.place-1)*stepTime {
+		return a.place
+	}
+	return a.before
+}
+
+// waited is for how long it stood in line, as far as this was seen.
+func (a *actor) waited() time.Duration { return a.entered.Sub(a.came) }
+
+// line is who shows at each place.
+func (s *stage) line(now time.Time) (line [Workers - 1]*actor) {
+	for _, w := range s.Waiters {
+		a := s.actors[w.ID]
+		if place := a.drawn(now); place > 0 && place <= len(line) {
+			line[place-1] = a
+		}
+	}
+	return line
+}
+
+// seat gives holders as many units as they have, and lets them keep the same ones.
+func (s *stage) seat() {
+	for i, id := range s.slots {
+		if !s.holds(id) {
+			s.slots[i] = ""
+		}
+	}
+	for _, h := range s.Holders {
+		if slices.Contains(s.slots[:], h.ID) {
+			continue
+		}
+		at := s.gap(h.Weight)
+		if at < 0 { // the free ones are apart
+			s.pack()
+			at = max(0, s.gap(1))
+		}
+		for i := at; i < min(len(s.slots), at+int(h.Weight)) && s.slots[i] == ""; i++ {
+			s.slots[i] = h.ID
+		}
+	}
+}
+
+// gap is where that many free units begin that are side by side; -1: nowhere.
+func (s *stage) gap(weight int64) int {
+	free := int64(0)
+	for i, id := range s.slots {
+		if free++; id != "" {
+			free = 0
+		}
+		if free == weight {
+			return i + 1 - int(weight)
+		}
+	}
+	return -1
+}
+
+// pack moves the free units to the end.
+func (s *stage) pack() {
+	slices.SortStableFunc(s.slots[:], func(a, b string) int {
+		switch {
+		case a != "" && b == "":
+			return -1
+		case a == "" && b != "":
+			return 1
+		}
+		return 0
+	})
+}

@@ -1,0 +1,119 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+const (
+	killPart  = 0.4             // of the length has passed when a worker is killed
+	killGrace = 8 * time.Second // for a worker worth killing to turn up
+	aftermath = time.Second     // to see who has the units now
+)
+
+// event is something to tell. There are three at most: a line forms, a worker is killed, its units come back.
+type event struct {
+	after time.Duration
+	text  string
+}
+
+func (e event) when() string { return fmt.Sprintf("%5.1f s", e.after.Seconds()) }
+
+func (d *demo) tell(format string, args ...any) {
+	d.events = append(d.events, event{time.Since(d.began), fmt.Sprintf(format, args...)})
+}
+
+// take learns from a snapshot.
+func (d *demo) take(s snapshot) {
+	d.seen.add(s.Waiters)
+	d.mostSeen = max(d.mostSeen, s.used())
+	switch {
+	case d.death.killed == 0 && time.Since(d.began).Seconds() >= killPart*d.options.Length.Seconds():
+		d.killOne(s)
+	case d.death.killed != 0 && (d.death.gone == 0 || d.death.regained == 0):
+		d.mourn(s)
+	}
+}
+
+// freshGrant is how old a grant may be to be sure that its holder goes on for a while.
+const freshGrant = minHold / 2
+
+// killOne kills a holder of more than one unit, if there is one that has only just got them. With
+// more than one, the next in line fits whatever it asks for, so the first grant that needs them
+// shows when they came back.
+func (d *demo) killOne(s snapshot) {
+	for _, h := range s.Holders {
+		g, known := d.team.grant(h.ID)
+		if !known || g.Released != 0 || h.Weight == 1 || since(g.Granted) > freshGrant || len(s.Waiters) == 0 {
+			continue
+		}
+		if at, held := d.team.kill(g.Process, h.ID); held {
+			d.death = death{permit: g, killed: at}
+			d.tell("kill -9 %s, which holds %s: nobody renews its lease now", g.Process, units(g.Weight))
+		}
+		return
+	}
+}
+
+// since is how long ago a time of history.Now was.
+func since(at int64) time.Duration { return time.Duration(history.Now() - at) }
+
+// mourn looks what became of the dead worker's permit.
+func (d *demo) mourn(s snapshot) {
+	if d.death.gone == 0 && !s.holds(d.death.permit.ID) {
+		d.death.gone = s.at
+	}
+	if d.death.regained != 0 {
+		return
+	}
+	d.death.regained = regained(d.team.history(), d.death.permit, Limit, d.death.killed)
+	if d.death.regained != 0 {
+		took := time.Duration(d.death.regained - d.death.killed)
+		d.tell("its units are in use again, %s after it died, by the next in line", seconds(took))
+	}
+}
+
+// frame is what there is to show at one moment.
+type frame struct {
+	snapshot
+	place   string // where it happens
+	elapsed time.Duration
+	dead    string // id of the permit of the killed worker
+	tally   tally
+	events  []event
+}
+
+// tally counts what happened until now. Only what cannot turn out otherwise counts.
+type tally struct {
+	grants, overLimit, overtakes, killed int
+}
+
+func (d *demo) frame(s snapshot) frame {
+	return frame{
+		snapshot: s,
+		place:    fmt.Sprintf("%s on %s, TTL %v", d.sem.Name(), d.server.address, ttl),
+		elapsed:  time.Since(d.began),
+		dead:     d.death.permit.ID,
+		tally:    d.count(),
+		events:   slices.Clone(d.events),
+	}
+}
+
+// count leaves out holders in search of too many: what one that is done wrote may be read after what the next wrote.
+func (d *demo) count() tally {
+	grants := d.team.history()
+	_, overtaken := overtakes(d.seen, grants)
+	t := tally{grants: len(grants), overtakes: len(overtaken)}
+	done := slices.DeleteFunc(grants, func(g history.Grant) bool { return g.Released == 0 })
+	t.overLimit = len(history.OverLimit(done, Limit))
+	if t.overLimit == 0 && d.mostSeen > Limit {
+		t.overLimit = 1
+	}
+	if d.death.killed != 0 {
+		t.killed = 1
+	}
+	return t
+}

@@ -1,0 +1,93 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/colorprofile"
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// maxDetails is how many violations of one promise are shown.
+const maxDetails = 3
+
+// next are the things to do after the demo.
+var next = [][2]string{
+	{"fairsem demo --redis URL", "the same on a Redis of yours"},
+	{"fairsem run NAME --limit 1 --redis URL -- CMD", "one CMD at a time, everywhere"},
+	{"fairsem top --redis URL", "your own limits, live"},
+	{"fairsem help", "what else there is"},
+	{"README.md", "the Go library, its promises"},
+}
+
+// summarize says what was shown and checked, and what came of it.
+func summarize(out io.Writer, header string, events []event, verdicts []verdict) {
+	s := summary{width: columns(out), signs: signs()}
+	s.heading(header)
+	for _, e := range events {
+		s.add("%s", strings.Join(paragraph(e.when(), e.text, 11, s.width-11, plainly), "\n"))
+	}
+	s.heading("What was checked")
+	held := 0
+	for _, v := range verdicts {
+		if !v.broken {
+			held++
+		}
+		s.verdict(v)
+	}
+	s.add("  %d of %d promises held.", held, len(verdicts))
+	if held == len(verdicts) {
+		s.heading("What to try next")
+		for _, n := range next {
+			s.pair("  "+n[0], 49, faint.Render(n[1]))
+		}
+	}
+	w := &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}
+	_, _ = io.WriteString(w, s.text.String()) // there is nobody else to tell
+}
+
+// columns is how wide out is; what is no terminal has as many as they mostly have.
+func columns(out io.Writer) int {
+	if file, ok := out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			return width
+		}
+	}
+	return 80
+}
+
+type summary struct {
+	text  strings.Builder
+	width int
+	signs glyphs
+}
+
+func (s *summary) add(format string, args ...any) { fmt.Fprintf(&s.text, format+"\n", args...) }
+
+func (s *summary) heading(text string) { s.add("\n %s", bold.Render(text)) }
+
+// pair puts the right text beside the left one, or below if it does not fit there.
+func (s *summary) pair(left string, column int, right string) {
+	gap := column - lipgloss.Width(left)
+	if column+lipgloss.Width(right) > s.width {
+		left, gap = left+"\n", 6
+	}
+	s.add("%s%s%s", left, strings.Repeat(" ", max(1, gap)), right)
+}
+
+// verdict is a line, and what shows that a promise was broken.
+func (s *summary) verdict(v verdict) {
+	mark := good.Render(s.signs.right)
+	if v.broken {
+		mark = bad.Render(s.signs.wrong)
+	}
+	s.pair(fmt.Sprintf("  %s %s", mark, v.promise), 47, v.found)
+	for _, d := range v.details[:min(maxDetails, len(v.details))] {
+		s.add("    %s", strings.ReplaceAll(d.String(), "\n", "\n    "))
+	}
+}

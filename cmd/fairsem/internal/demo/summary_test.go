@@ -1,0 +1,60 @@
+package demo
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+func TestABrokenPromiseIsMarkedAndShownWithItsEvidence(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
+	var out bytes.Buffer
+	summarize(&out, "7 processes", nil, []verdict{
+		{promise: "kept", found: "0"},
+		{promise: "not kept", found: "9", broken: true, details: make([]history.Violation, 9)},
+	})
+	assert.Regexp(t, `✓ kept +0`, out.String())
+	assert.Regexp(t, `✗ not kept +9`, out.String())
+	assert.Contains(t, out.String(), "1 of 2 promises held.")
+	assert.Equal(t, 2*maxDetails, strings.Count(out.String(), "token=0"))
+	assert.NotContains(t, out.String(), "\x1b")
+	assert.NotContains(t, out.String(), "What to try next", "there are better things to do then")
+}
+
+func TestTheSummaryTellsWhatHappenedAndWhatToTryNext(t *testing.T) {
+	t.Setenv("LC_ALL", "C")
+	var out bytes.Buffer
+	events := []event{{0, "first come"}, {4 * time.Second, "kill -9"}}
+	summarize(&out, "7 processes", events, judge(flawless()))
+	assert.Contains(t, out.String(), "  0.0 s    first come\n  4.0 s    kill -9\n")
+	assert.Contains(t, out.String(), "5 of 5 promises held.")
+	assert.Contains(t, out.String(), "fairsem run NAME --limit 1 --redis URL -- CMD  one CMD at a time, everywhere\n")
+	for line := range strings.Lines(out.String()) {
+		assert.LessOrEqual(t, ansi.StringWidth(line), 80, line)
+	}
+	for _, r := range out.String() {
+		assert.Less(t, r, rune(0x80))
+	}
+}
+
+func TestWhatDoesNotFitBesideIsBelow(t *testing.T) {
+	t.Parallel()
+	s := summary{width: 20}
+	s.pair("left", 10, "right")
+	s.pair("left", 10, "too long a text")
+	assert.Equal(t, "left      right\nleft\n      too long a text\n", s.text.String())
+}
+
+func TestNoColorCountsWhateverItsValue(t *testing.T) {
+	t.Setenv("NO_COLOR", "yes")
+	t.Setenv("CLICOLOR_FORCE", "1")
+	var out bytes.Buffer
+	summarize(&out, "h", nil, []verdict{{promise: "kept"}})
+	assert.NotContains(t, out.String(), "\x1b[3", "a colour")
+}

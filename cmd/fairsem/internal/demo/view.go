@@ -1,0 +1,148 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// view is a stage on a terminal of some size at some moment.
+type view struct {
+	*stage
+	glyphs
+	now   time.Time
+	width int // of what is drawn, less than that of the terminal
+}
+
+const (
+	widest   = 86 // more would tear apart what belongs together
+	twoSided = 56 // narrower, the line is below the units
+	longest  = 69 // columns of an event
+)
+
+// render draws the stage in at most so many columns and rows. The number of rows depends on these only.
+func (s *stage) render(now time.Time, width, height int, g glyphs) string {
+	v := view{s, g, now, max(20, min(width-2, widest))}
+	parts := [][]string{v.title(), v.body(), v.counters(), v.story()}
+	var lines []string
+	for _, part := range parts {
+		lines = append(append(lines, ""), part...)
+	}
+	if len(lines) > height {
+		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	}
+	lines = lines[:max(0, min(height, len(lines)))]
+	for i, line := range lines {
+		lines[i] = g.only(ansi.Truncate(" "+line, width, ""))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (v view) title() []string {
+	elapsed := v.elapsed
+	if !v.at.IsZero() {
+		elapsed += v.now.Sub(v.at)
+	}
+	title := bold.Render("fairsem demo")
+	if v.width >= twoSided {
+		title += fmt.Sprintf("  %d processes share %d units", Workers, Limit)
+	}
+	return []string{v.spread(title, fmt.Sprintf("%.1f s", elapsed.Seconds())), faint.Render(text.Clean(v.place))}
+}
+
+// body has the units to the left and the line to the right, or below.
+func (v view) body() []string {
+	const gutter = 5
+	right := max(22, min(34, v.width*3/5-13))
+	if v.width < twoSided {
+		return append(v.units(v.width)[:Limit+3], v.queue(v.width)...)
+	}
+	left := v.width - right - gutter
+	body := lipgloss.JoinHorizontal(lipgloss.Top, block(v.units(left), left), block(v.door(), gutter), block(v.queue(right), right))
+	return strings.Split(body, "\n")
+}
+
+// block cuts and fills lines to that width.
+func block(lines []string, width int) string {
+	for i, line := range lines {
+		line = ansi.Truncate(line, width, "")
+		lines[i] = line + strings.Repeat(" ", width-lipgloss.Width(line))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (v view) counters() []string {
+	t := v.tally
+	happened := []string{bold.Render(fmt.Sprintf("%d grants", t.grants))}
+	not := []string{v.none(t.overLimit, "over the limit"), v.none(t.overtakes, "overtakes")}
+	var killed []string
+	if t.killed > 0 {
+		killed = []string{bad.Render(fmt.Sprintf("%s %d killed", v.wrong, t.killed))}
+	}
+	switch {
+	case v.width < twoSided:
+		return []string{strings.Join(append(happened, killed...), "  "), strings.Join(not, "  ")}
+	case v.width < 70:
+		return []string{strings.Join(slices.Concat(happened, not, killed), "  ")}
+	}
+	return []string{strings.Join(slices.Concat(happened, not, killed), "     ")}
+}
+
+// none is a count of what must not happen.
+func (v view) none(n int, what string) string {
+	if n > 0 {
+		return bad.Render(fmt.Sprintf("%s %d %s", v.wrong, n, what))
+	}
+	return good.Render(v.right) + fmt.Sprintf(" 0 %s", what)
+}
+
+// ahead is what is told while an event has not happened.
+var ahead = []string{"", "soon, a worker that holds 2 units is killed", "then, its units come back"}
+
+// story tells the events. In a narrow picture there is room for the last only.
+func (v view) story() (lines []string) {
+	const margin = 9
+	width := v.width - margin
+	rows := 1
+	if width < longest {
+		rows = longest/max(10, width-8) + 1
+	}
+	for i, later := range ahead {
+		last := i == max(0, len(v.events)-1)
+		if v.width < twoSided && !last {
+			continue
+		}
+		when, what, style := "", later, faint
+		if i < len(v.events) {
+			when, what, style = v.events[i].when(), v.events[i].text, plainly
+		}
+		if last {
+			style = bold
+		}
+		told := append(paragraph(when, what, margin, width, style), slices.Repeat([]string{" "}, rows)...)
+		lines = append(lines, told[:rows]...)
+	}
+	return lines
+}
+
+// paragraph is text beside a heading.
+func paragraph(heading, text string, margin, width int, style lipgloss.Style) []string {
+	lines := strings.Split(ansi.Wordwrap(text, max(10, width), ""), "\n")
+	for i := range lines {
+		lines[i] = fmt.Sprintf("%-*s", margin, heading) + style.Render(lines[i])
+		heading = ""
+	}
+	return lines
+}
+
+// spread puts one text to the left and one to the right.
+func (v view) spread(left, right string) string {
+	gap := max(1, v.width-lipgloss.Width(left)-lipgloss.Width(right))
+	return left + strings.Repeat(" ", gap) + right
+}

@@ -1,0 +1,47 @@
+package demo
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+// snapshot is what Redis said at one moment.
+type snapshot struct {
+	look.Detail
+	at int64 // of history.Now, when the last answer was there
+}
+
+// everybody is more than there are workers, so that nobody is missing who should not be there.
+const everybody = 100
+
+func observe(ctx context.Context, client *fairsem.Client, name string) (snapshot, error) {
+	d, err := look.Deep(ctx, client, name, everybody)
+	return snapshot{d, history.Now()}, err
+}
+
+func (s snapshot) holds(id string) bool {
+	return slices.ContainsFunc(s.Holders, func(h fairsem.Ticket) bool { return h.ID == id })
+}
+
+// used is how many units the holders of the snapshot have.
+func (s snapshot) used() (units int64) {
+	for _, h := range s.Holders {
+		units += h.Weight
+	}
+	return units
+}
+
+// lineups remembers who was seen before whom in line.
+type lineups map[[2]string]struct{}
+
+func (l lineups) add(line []fairsem.Ticket) {
+	for i, before := range line {
+		for _, behind := range line[i+1:] {
+			l[[2]string{before.ID, behind.ID}] = struct{}{}
+		}
+	}
+}
