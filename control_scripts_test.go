@@ -29,7 +29,7 @@ func TestResizeScript(t *testing.T) {
 		seed:  line + meta,
 		call:  resizing(3),
 		wake:  "me 2:7:#2, you 1:6:#1",
-		state: "owner me:1=5 you:1=#1 me:2=#2 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #2 | meta declared=1 layout=1 pinned=3 since=7 until=80s",
+		state: "owner me:1=5 you:1=#1 me:2=#2 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #2 | meta declared=1 layout=1 pinned=3 since=7 until=80s granted=2",
 	}, {
 		name:  "lets nobody in under 0",
 		seed:  "queue you:1=6 | timeout you:1=20s | counter 8" + meta,
@@ -46,7 +46,7 @@ func TestResizeScript(t *testing.T) {
 		seed:  "queue you:1=6 you:2=7 | timeout you:1=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=0 since=7 until=80s",
 		call:  resizing(unpin),
 		wake:  "you 1:6:#1",
-		state: "owner you:1=#1 | queue you:2=7 | timeout you:1=20s you:2=20s | counter #1" + meta,
+		state: "owner you:1=#1 | queue you:2=7 | timeout you:1=20s you:2=20s | counter #1" + meta + " granted=1",
 	}, {
 		name:  "gives a name that nobody uses an end again",
 		seed:  "meta layout=1 pinned=0",
@@ -68,7 +68,7 @@ func TestEvictScript(t *testing.T) {
 		call:  evicting("me:1"),
 		reply: "held",
 		wake:  "me 1:5:0, you 2:7:#1,3:8:#2",
-		state: "owner you:1=6 you:2=#1 you:3=#2 | timeout me:1=20s you:1=40s you:2=40s you:3=40s | counter #2" + meta,
+		state: "owner you:1=6 you:2=#1 you:3=#2 | timeout me:1=20s you:1=40s you:2=40s you:3=40s | counter #2" + meta + " granted=2",
 	}, {
 		name:  "takes a waiter out, and leaves its deadline as a tombstone",
 		seed:  seed + meta,
@@ -116,7 +116,7 @@ func TestScriptsOfARate(t *testing.T) {
 		ids:   []string{"me:1"},
 		call:  taking(false),
 		reply: "held #1, room 2",
-		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta,
+		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta + " granted=1",
 	}, {
 		name:  "sent again it is the same grant, and lapses no later",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
@@ -137,7 +137,7 @@ func TestScriptsOfARate(t *testing.T) {
 		ids:   []string{"me:1"},
 		call:  taking(false),
 		reply: "held #1",
-		state: "owner you:2=6 you:3=7 me:1=#1 | timeout you:2=30s you:3=40s me:1=60s | counter #1" + meta,
+		state: "owner you:2=6 you:3=7 me:1=#1 | timeout you:2=30s you:3=40s me:1=60s | counter #1" + meta + " granted=1",
 	}, {
 		name:  "who waits keeps a lease, and hears when its turn comes",
 		seed:  full + meta,
@@ -173,7 +173,7 @@ func TestScriptsOfARate(t *testing.T) {
 			return l.space.about("name").refresh(threeAMinute, 20*time.Second, false, nil)
 		},
 		wake:  "you 3:7:#1",
-		state: "owner you:1=5 you:2=6 you:3=#1 | timeout you:1=20s you:2=30s you:3=60s | counter #1" + meta,
+		state: "owner you:1=5 you:2=6 you:3=#1 | timeout you:1=20s you:2=30s you:3=60s | counter #1" + meta + " granted=1",
 	}})
 }
 
@@ -185,7 +185,7 @@ func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
 		seed:  before,
 		call:  resizing(2),
 		wake:  "me 3:6:0, you 2:5:#1,4:7:0",
-		state: "owner you:1=1 you:2=#1 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #1 | meta declared=3/60000 layout=1 pinned=2 since=7 until=80s",
+		state: "owner you:1=1 you:2=#1 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #1 | meta declared=3/60000 layout=1 pinned=2 since=7 until=80s granted=1",
 	}, {
 		name:  "but for those of a semaphore, who are woken when their turn comes",
 		seed:  "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=2 since=7 until=80s",
@@ -244,21 +244,21 @@ func TestForecastOfARate(t *testing.T) {
 		ids:   []string{"me:1", "me:2*2"},
 		call:  taking(false),
 		reply: "held #1, refused 20s",
-		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta,
+		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta + " granted=1",
 	}, {
 		name:  "also where all of it has to lapse",
 		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | weight extra=1 you:1=2" + meta,
 		ids:   []string{"me:1", "me:2*3"},
 		call:  taking(false),
 		reply: "held #1, refused 60s",
-		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta,
+		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta + " granted=1",
 	}, {
 		name:  "what the same call is granted in between counts, too",
 		seed:  "owner you:1=1 you:2=2 | timeout you:1=20s you:2=30s | counter 8" + meta,
 		ids:   []string{"me:1*2", "me:2", "me:3*2"},
 		call:  taking(false),
 		reply: "refused 20s, held #1, refused 30s",
-		state: "owner you:1=1 you:2=2 me:2=#1 | timeout you:1=20s you:2=30s me:2=60s | counter #1" + meta,
+		state: "owner you:1=1 you:2=2 me:2=#1 | timeout you:1=20s you:2=30s me:2=60s | counter #1" + meta + " granted=1",
 	}, {
 		name:  "who can never be served leaves the line when its turn comes, and takes nothing",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 you:5=7 | timeout you:1=10s you:2=20s you:3=30s you:4=70s you:5=70s | counter 8 | weight you:4=4" + meta,
@@ -327,21 +327,21 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 		ids:   []string{"me:1"},
 		call:  taking(false),
 		reply: "held #1, room 1",
-		state: "owner you:1=5 you:2=6 me:1=#1 | timeout you:1=-10s you:2=20s me:1=60s | counter #1" + meta,
+		state: "owner you:1=5 you:2=6 me:1=#1 | timeout you:1=-10s you:2=20s me:1=60s | counter #1" + meta + " granted=1",
 	}, {
 		name:  "not where there is none",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | timeout you:1=-10s you:2=20s you:3=20s | counter 7" + meta,
 		ids:   []string{"me:1"},
 		call:  taking(false),
 		reply: "held #1",
-		state: "owner you:2=6 you:3=7 me:1=#1 | timeout you:2=20s you:3=20s me:1=60s | counter #1" + meta,
+		state: "owner you:2=6 you:3=7 me:1=#1 | timeout you:2=20s you:3=20s me:1=60s | counter #1" + meta + " granted=1",
 	}, {
 		name:  "nor where it cannot be told how many there are",
 		seed:  "owner you:2=6 | timeout you:1=-10s you:2=20s | counter 7" + meta,
 		ids:   []string{"me:1"},
 		call:  taking(false),
 		reply: "held #1, room 1",
-		state: "owner you:2=6 me:1=#1 | timeout you:2=20s me:1=60s | counter #1" + meta,
+		state: "owner you:2=6 me:1=#1 | timeout you:2=20s me:1=60s | counter #1" + meta + " granted=1",
 	}})
 }
 

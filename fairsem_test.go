@@ -692,10 +692,42 @@ func TestStatusTellsWhoHoldsAndWaits(t *testing.T) {
 		assert.Positive(t, st.OldestWait)
 		assert.InDelta(t, w.ttl, st.NextExpiry, float64(w.ttl))
 		st.OldestWait, st.NextExpiry = 0, 0
-		assert.Equal(t, fairsem.Status{Name: w.name, Limit: 5, Declared: 5, Used: 3, Holders: 2, Waiting: 1}, st)
+		assert.Equal(t, fairsem.Status{Name: w.name, Limit: 5, Declared: 5, Used: 3, Holders: 2, Waiting: 1, Known: true, Granted: 2}, st)
 		w.release(a)
 		w.release(b)
 		w.release(w.granted(waiter))
+	})
+}
+
+func TestStatusCountsWhatWasGranted(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 3
+		a, b := w.semaphore(), w.semaphore()
+		first := w.must(a.Acquire(t.Context(), 3))
+		waiter := w.queue(t.Context(), b, 2)
+		_, err := a.TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+		assert.Equal(t, int64(1), w.status(a).Granted)
+		w.release(first)
+		second := w.granted(waiter)
+		third := w.must(b.With(fairsem.CallOptions{NoRefresh: true}).TryAcquire(t.Context(), 1))
+		w.release(second)
+		w.release(third)
+		st := w.status(a)
+		assert.Equal(t, []any{true, int64(3), int64(0)}, []any{st.Known, st.Granted, st.Lapsed})
+	})
+}
+
+func TestStatusCountsPermitsWhoseLeaseEnded(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 2
+		s := w.semaphore()
+		once := s.With(fairsem.CallOptions{NoRefresh: true, TTL: 200 * time.Millisecond})
+		kept, late := w.must(s.Acquire(t.Context(), 1)), w.must(once.Acquire(t.Context(), 1))
+		w.eventually(func() bool { return w.status(s).Lapsed == 1 }, "it is not counted")
+		assert.ErrorIs(t, late.Release(t.Context()), fairsem.ErrLost)
+		w.release(kept)
+		assert.Equal(t, int64(1), w.status(s).Lapsed, "what was given back")
 	})
 }
 

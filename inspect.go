@@ -25,7 +25,7 @@ type Status struct {
 	Window     time.Duration // after which a grant of a Limiter lapses; 0: it is none
 	Known      bool          // whether Redis knows the name: it is in use, was within half a minute or so, or is pinned
 	Granted    int64         // permits and calls granted since Redis got to know the name
-	Lapsed     int64         // permits that nobody gave back or renewed in time, since then; none of a Limiter
+	Lapsed     int64         // permits since then whose lease ended before they were given back; none of a Limiter
 }
 
 // Ticket is a permit that is held, or a place in line.

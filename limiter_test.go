@@ -286,6 +286,20 @@ func TestGrantsOfALimiterOutliveItsClient(t *testing.T) {
 	})
 }
 
+func TestStatusCountsCallsOfALimiterAndNoneAsLapsed(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l := w.limiter(2, 100*time.Millisecond)
+		for range 3 { // the third has to wait until the others have lapsed
+			w.take(l, 1)
+		}
+		w.take(l, 2)
+		s := w.of(w.client(), 1)
+		w.eventually(func() bool { return w.status(s).Holders == 0 }, "nothing lapses")
+		st := w.status(s)
+		assert.Equal(t, []int64{4, 0}, []int64{st.Granted, st.Lapsed})
+	})
+}
+
 func TestWaitEndsWithItsClient(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		c, s := w.client(), w.semaphore()

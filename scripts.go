@@ -205,6 +205,9 @@ func (s subject) acquire(d declaration, t terms, tickets []*ticket, back ...*tic
 	return c
 }
 
+// overdue in place of a tombstone says that the leases have ended: clients know it a little before Redis.
+const overdue = -time.Millisecond
+
 func (s subject) release(d declaration, tombstone time.Duration, tickets []*ticket) call {
 	c := s.newCall(releaseScript, d, tombstone, len(tickets))
 	c.addIDs(tickets)

@@ -145,7 +145,7 @@ func (l *lab) snapshot() snapshot {
 }
 
 // A state is written as "owner me:1=5 you:2=6 | timeout me:1=60s you:2=20s | counter 6 | meta until=80s": keys without
-// content are left out, times are relative to now, in steps of 10 s. Numbers that a script took from the clock are #1,
+// content are left out, counts come last, times are relative to now, in steps of 10 s. Numbers that a script took from the clock are #1,
 // #2, ... in their order; those that a test seeds are small.
 func (l *lab) seed(state string) {
 	l.t.Helper()
@@ -238,7 +238,8 @@ func sorted(m map[string]string) []string {
 	for k := range m {
 		keys = append(keys, k)
 	}
-	slices.Sort(keys)
+	counts := func(key string) int { return slices.Index([]string{"granted", "lapsed"}, key) }
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(counts(a)-counts(b), cmp.Compare(a, b)) })
 	return keys
 }
 
@@ -451,13 +452,13 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		ids:   []string{"me:1", "me:2*2"},
 		call:  acquiring(declares(3, usedNow), nil),
 		reply: "held #1, held #2",
-		state: "owner me:1=#1 me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=1 me:2=2 | meta declared=3 layout=1 since=#1 until=80s",
+		state: "owner me:1=#1 me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=1 me:2=2 | meta declared=3 layout=1 since=#1 until=80s granted=2",
 	}, {
 		name:  "queues who does not fit, and who does behind it",
 		ids:   []string{"me:1*2", "me:2*2", "me:3"},
 		call:  acquiring(known(3), nil),
 		reply: "held #1, waiting #2, waiting #3, next 60s",
-		state: "owner me:1=#1 | queue me:2=#2 me:3=#3 | timeout me:1=60s me:2=60s me:3=60s | counter #3 | weight extra=1 me:1=2 me:2=2" + meta,
+		state: "owner me:1=#1 | queue me:2=#2 me:3=#3 | timeout me:1=60s me:2=60s me:3=60s | counter #3 | weight extra=1 me:1=2 me:2=2" + meta + " granted=1",
 	}, {
 		name:  "joins the end of the line",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
@@ -490,7 +491,7 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		ids:   []string{"me:1*3", "me:2", "me:3"},
 		call:  acquiring(known(3), func(t *terms) { t.maxQueue = 1 }),
 		reply: "held #1, waiting #2, full, next 60s",
-		state: "owner me:1=#1 | queue me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=2 me:1=3" + meta,
+		state: "owner me:1=#1 | queue me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=2 me:1=3" + meta + " granted=1",
 	}, {
 		name:  "turns away who can never fit",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 5" + meta,
@@ -503,14 +504,14 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		ids:   []string{"me:1*2", "me:2", "me:3"},
 		call:  acquiring(known(3), nil),
 		reply: "too big, held #1, waiting #2, next 60s",
-		state: "owner me:2=#1 | queue me:3=#2 | timeout me:2=60s me:3=60s | counter #2 | meta declared=3 layout=1 pinned=1 since=7 until=80s",
+		state: "owner me:2=#1 | queue me:3=#2 | timeout me:2=60s me:3=60s | counter #2 | meta declared=3 layout=1 pinned=1 since=7 until=80s granted=1",
 	}, {
 		name:  "keeps a pinned limit for ever, and the rest longer than the longest ttl",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 5 | meta declared=3 layout=1 pinned=4 since=7 until=80s",
 		ids:   []string{"me:1*3"},
 		call:  acquiring(known(3), func(t *terms) { t.ttl = 100 * time.Second }),
 		reply: "held #1",
-		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | weight extra=2 me:1=3 | meta declared=3 layout=1 pinned=4 since=7 until=120s",
+		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | weight extra=2 me:1=3 | meta declared=3 layout=1 pinned=4 since=7 until=120s granted=1",
 	}, {
 		name:  "queues everybody while it is paused",
 		seed:  "counter 6 | meta declared=3 layout=1 pinned=0 since=7 until=80s",
@@ -531,7 +532,7 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), func(t *terms) { t.ttl = 100 * time.Second }),
 		reply: "held #1",
-		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | meta declared=3 layout=1 since=7 until=120s",
+		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | meta declared=3 layout=1 since=7 until=120s granted=1",
 	}})
 }
 
@@ -564,7 +565,7 @@ func TestAcquireSentAgainIsTheSameAcquire(t *testing.T) {
 		ids:   []string{"me:1*3", "me:2*2"},
 		call:  acquiring(known(3), nil),
 		reply: "gone, held #1",
-		state: "owner me:2=#1 | timeout me:2=60s | counter #1 | weight extra=1 me:2=2" + meta,
+		state: "owner me:2=#1 | timeout me:2=60s | counter #1 | weight extra=1 me:2=2" + meta + " granted=1 lapsed=1",
 	}})
 }
 
@@ -621,7 +622,7 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 		call:  acquiring(known(3), nil),
 		reply: "waiting #2, waiting #3, next 20s",
 		wake:  "you 2:6:#1",
-		state: "owner you:2=#1 | queue me:1=#2 me:2=#3 | timeout you:2=20s me:1=60s me:2=60s | counter #3 | weight extra=1 me:1=2 you:2=2" + meta,
+		state: "owner you:2=#1 | queue me:1=#2 me:2=#3 | timeout you:2=20s me:1=60s me:2=60s | counter #3 | weight extra=1 me:1=2 you:2=2" + meta + " granted=1 lapsed=1",
 	}, {
 		name:  "a larger limit serves the line and then who declares it",
 		seed:  "owner you:1=5 | queue you:2=6 me:3=7 | timeout you:1=20s you:2=20s me:3=20s | counter 7 | meta declared=1 layout=1 since=7 until=80s",
@@ -629,7 +630,7 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 		call:  acquiring(declares(4, usedNow), nil),
 		reply: "held #3, me:3 gets #2 for 7",
 		wake:  "you 2:6:#1",
-		state: "owner you:1=5 you:2=#1 me:3=#2 me:4=#3 | timeout me:3=20s you:1=20s you:2=20s me:4=60s | counter #3 | meta declared=4 layout=1 since=#1 until=80s",
+		state: "owner you:1=5 you:2=#1 me:3=#2 me:4=#3 | timeout me:3=20s you:1=20s you:2=20s me:4=60s | counter #3 | meta declared=4 layout=1 since=#1 until=80s granted=3",
 	}, {
 		name:  "an older declaration changes nothing",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 7 | meta declared=1 layout=1 since=7 until=80s",
@@ -651,7 +652,7 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 		call:  acquiring(known(3), nil),
 		reply: "held #1, me:2 gets 0 for 6",
 		wake:  "you 1:5:0",
-		state: "owner me:3=#1 | timeout me:3=60s | counter #1" + meta,
+		state: "owner me:3=#1 | timeout me:3=60s | counter #1" + meta + " granted=1",
 	}})
 }
 
@@ -664,20 +665,20 @@ func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
 		ids:   []string{"me:1*2"},
 		call:  acquiring(known(3), nil),
 		reply: "held #1",
-		state: "owner me:1=#1 | timeout me:1=60s | counter #1 | weight extra=1 me:1=2" + meta,
+		state: "owner me:1=#1 | timeout me:1=60s | counter #1 | weight extra=1 me:1=2" + meta + " granted=1",
 	}, {
 		name:  "with a grant of one unit",
 		seed:  "counter 9 | weight extra=2" + meta,
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), nil),
 		reply: "held #1",
-		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta,
+		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta + " granted=1",
 	}, {
 		name:  "with the promotion of one unit",
 		seed:  "queue me:1=5 | timeout me:1=20s | counter 9 | weight extra=3" + meta,
 		call:  refreshing(3),
 		reply: "me:1 gets #1 for 5, next 20s",
-		state: "owner me:1=#1 | timeout me:1=20s | counter #1" + meta,
+		state: "owner me:1=#1 | timeout me:1=20s | counter #1" + meta + " granted=1",
 	}})
 }
 
@@ -689,21 +690,21 @@ func TestAcquireGivesBackBeforeItAsks(t *testing.T) {
 		ids:   []string{"-me:1", "-me:2", "me:3", "me:4"},
 		call:  acquiring(known(3), noWait),
 		reply: "held, held, held #1, held #2",
-		state: "owner you:1=7 me:3=#1 me:4=#2 | timeout you:1=20s me:3=60s me:4=60s | counter #2" + meta,
+		state: "owner you:1=7 me:3=#1 me:4=#2 | timeout you:1=20s me:3=60s me:4=60s | counter #2" + meta + " granted=2",
 	}, {
 		name:  "all that was held",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 7" + meta,
 		ids:   []string{"-me:1", "me:3"},
 		call:  acquiring(known(3), nil),
 		reply: "held, held #1",
-		state: "owner me:3=#1 | timeout me:3=60s | counter #1" + meta,
+		state: "owner me:3=#1 | timeout me:3=60s | counter #1" + meta + " granted=1",
 	}, {
 		name:  "a holder and nobody, which makes less room",
 		seed:  "owner me:1=5 you:1=6 you:2=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7" + meta,
 		ids:   []string{"-me:1", "-me:2", "me:3", "me:4"},
 		call:  acquiring(known(3), nil),
 		reply: "held, gone, held #1, waiting #2, next 20s",
-		state: "owner you:1=6 you:2=7 me:3=#1 | queue me:4=#2 | timeout you:1=20s you:2=20s me:3=60s me:4=60s | counter #2" + meta,
+		state: "owner you:1=6 you:2=7 me:3=#1 | queue me:4=#2 | timeout you:1=20s you:2=20s me:3=60s me:4=60s | counter #2" + meta + " granted=1",
 	}, {
 		name:  "and who waits already comes first",
 		seed:  "owner me:1=5 you:1=6 you:2=7 | queue you:3=8 me:2=9 | timeout me:1=20s me:2=20s you:1=20s you:2=20s you:3=20s | counter 9" + meta,
@@ -711,21 +712,21 @@ func TestAcquireGivesBackBeforeItAsks(t *testing.T) {
 		call:  acquiring(known(3), nil),
 		reply: "held, waiting #2, next 20s",
 		wake:  "you 3:8:#1",
-		state: "owner you:1=6 you:2=7 you:3=#1 | queue me:2=9 me:3=#2 | timeout me:2=20s you:1=20s you:2=20s you:3=20s me:3=60s | counter #2" + meta,
+		state: "owner you:1=6 you:2=7 you:3=#1 | queue me:2=9 me:3=#2 | timeout me:2=20s you:1=20s you:2=20s you:3=20s me:3=60s | counter #2" + meta + " granted=1",
 	}, {
 		name:  "weights, of both",
 		seed:  "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s | counter 6 | weight extra=1 me:1=2" + meta,
 		ids:   []string{"-me:1", "me:2", "me:3*2"},
 		call:  acquiring(known(3), nil),
 		reply: "held, held #1, waiting #2, next 20s",
-		state: "owner you:1=6 me:2=#1 | queue me:3=#2 | timeout you:1=20s me:2=60s me:3=60s | counter #2 | weight me:3=2" + meta,
+		state: "owner you:1=6 me:2=#1 | queue me:3=#2 | timeout you:1=20s me:2=60s me:3=60s | counter #2 | weight me:3=2" + meta + " granted=1",
 	}, {
 		name:  "a waiter, who does not hold up what comes after it",
 		seed:  "owner you:1=5 you:2=6 | queue me:1=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7 | weight me:1=2" + meta,
 		ids:   []string{"-me:1", "me:2"},
 		call:  acquiring(known(3), nil),
 		reply: "waiting, held #1",
-		state: "owner you:1=5 you:2=6 me:2=#1 | timeout you:1=20s you:2=20s me:2=60s | counter #1" + meta,
+		state: "owner you:1=5 you:2=6 me:2=#1 | timeout you:1=20s you:2=20s me:2=60s | counter #1" + meta + " granted=1",
 	}})
 }
 
@@ -745,6 +746,13 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		call:  releasing(3, 0),
 		reply: "waiting",
 		state: "owner you:1=5 | queue you:2=7 | timeout you:1=20s you:2=20s | counter 7 | weight extra=2 you:1=3" + meta,
+	}, {
+		name:  "a waiter whose lease has ended, which counts for nothing",
+		seed:  "owner you:1=5 you:2=6 you:3=7 | queue me:1=8 | timeout me:1=20s you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
+		ids:   []string{"me:1"},
+		call:  releasing(3, overdue),
+		reply: "waiting",
+		state: "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
 	}, {
 		name:  "nobody",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | weight extra=1 you:1=2" + meta,
@@ -918,21 +926,21 @@ func TestQuickAcquireLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 		ids:   []string{"me:1", "me:2"},
 		call:  acquiring(known(3), nil),
 		reply: "held #1, held #2",
-		state: "owner you:1=5 me:1=#1 me:2=#2 | timeout you:1=-10s me:1=60s me:2=60s | counter #2" + meta,
+		state: "owner you:1=5 me:1=#1 me:2=#2 | timeout you:1=-10s me:1=60s me:2=60s | counter #2" + meta + " granted=2",
 	}, {
 		name:  "room for two, of which three are asked for",
 		seed:  "owner you:1=5 | timeout you:1=-10s | counter 6" + meta,
 		ids:   []string{"me:1", "me:2", "me:3"},
 		call:  acquiring(known(3), nil),
 		reply: "held #1, held #2, held #3",
-		state: "owner me:1=#1 me:2=#2 me:3=#3 | timeout me:1=60s me:2=60s me:3=60s | counter #3" + meta,
+		state: "owner me:1=#1 me:2=#2 me:3=#3 | timeout me:1=60s me:2=60s me:3=60s | counter #3" + meta + " granted=3 lapsed=1",
 	}, {
 		name:  "keys that have to be renewed",
 		seed:  "owner you:1=5 | timeout you:1=-10s | counter 6" + strings.Replace(meta, "80s", "30s", 1),
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), nil),
 		reply: "held #1",
-		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta,
+		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta + " granted=1 lapsed=1",
 	}})
 }
 
@@ -961,7 +969,7 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 		reply: "held, me:2 gets #2 for 7",
 		wake:  "him 1:8:#3, you 1:6:#1,2:9:#4",
 		state: "owner you:1=#1 me:2=#2 him:1=#3 you:2=#4 | queue me:3=10 | timeout him:1=20s me:2=20s me:3=20s you:1=20s you:2=20s" +
-			" | counter #4 | weight extra=2 him:1=2 me:3=2 you:1=2" + meta,
+			" | counter #4 | weight extra=2 him:1=2 me:3=2 you:1=2" + meta + " granted=4",
 	}, {
 		name:  "but none past a large one",
 		seed:  "owner me:1=5 you:9=6 | queue you:1=7 me:2=8 | timeout me:1=20s me:2=20s you:1=20s you:9=20s | counter 8 | weight you:1=6" + meta,
@@ -976,7 +984,7 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 		call:  releasing(6, 0),
 		reply: "waiting, me:2 gets #2 for 9",
 		wake:  "you 1:8:#1",
-		state: "owner you:9=5 you:1=#1 me:2=#2 | timeout me:2=20s you:1=20s you:9=20s | counter #2 | weight extra=3 me:2=4" + meta,
+		state: "owner you:9=5 you:1=#1 me:2=#2 | timeout me:2=20s you:1=20s you:9=20s | counter #2 | weight extra=3 me:2=4" + meta + " granted=2",
 	}, {
 		name:  "nobody while a smaller limit is drained",
 		seed:  "owner me:1=5 you:2=6 you:3=7 | queue me:2=8 | timeout me:1=20s me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=1 since=7 until=80s",
@@ -1002,14 +1010,14 @@ func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
 		ids:   []string{"me:1", "me:2", "me:3"},
 		call:  refreshing(2),
 		reply: "gone, gone, waiting 7, me:3 gets #1 for 7, next 20s",
-		state: "owner me:3=#1 | queue you:1=8 | timeout you:1=20s me:3=60s | counter #1 | weight extra=1 me:3=2" + meta,
+		state: "owner me:3=#1 | queue you:1=8 | timeout you:1=20s me:3=60s | counter #1 | weight extra=1 me:3=2" + meta + " granted=1 lapsed=1",
 	}, {
 		name:  "without ids it only reaps and promotes",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=-10s you:2=20s | counter 6 | weight extra=1 you:1=2" + meta,
 		call:  refreshing(2),
 		reply: "next 20s",
 		wake:  "you 2:6:#1",
-		state: "owner you:2=#1 | timeout you:2=20s | counter #1" + meta,
+		state: "owner you:2=#1 | timeout you:2=20s | counter #1" + meta + " granted=1 lapsed=1",
 	}, {
 		name: "the keys outlive the longest lease",
 		seed: "owner me:1=5 me:2=6 | timeout me:1=20s me:2=20s | counter 6" + meta,
@@ -1062,7 +1070,7 @@ func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
 		ids:   []string{"me:1*2"},
 		call:  reducing(6),
 		reply: "gone",
-		state: "owner you:1=6 | timeout you:1=20s | counter 7 | weight extra=1 you:1=2" + meta,
+		state: "owner you:1=6 | timeout you:1=20s | counter 7 | weight extra=1 you:1=2" + meta + " lapsed=1",
 	}, {
 		name:  "and has the heads of the line go first that fit now, and tells them",
 		seed:  "owner me:1=5 | queue you:1=6 me:2=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8 | weight extra=5 me:1=6 me:2=2 you:2=2" + meta,
@@ -1070,14 +1078,14 @@ func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
 		call:  reducing(6),
 		reply: "held 5, me:2 gets #2 for 7",
 		wake:  "you 1:6:#1",
-		state: "owner me:1=5 you:1=#1 me:2=#2 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #2 | weight extra=3 me:1=3 me:2=2 you:2=2" + meta,
+		state: "owner me:1=5 you:1=#1 me:2=#2 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #2 | weight extra=3 me:1=3 me:2=2 you:2=2" + meta + " granted=2",
 	}, {
 		name:  "also one that needs more than was stored",
 		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=20s | counter 8 | weight extra=1 me:1=2 me:2=5" + meta,
 		ids:   []string{"me:1*1"},
 		call:  reducing(6),
 		reply: "held 5, me:2 gets #1 for 6",
-		state: "owner me:1=5 me:2=#1 | timeout me:1=20s me:2=20s | counter #1 | weight extra=4 me:2=5" + meta,
+		state: "owner me:1=5 me:2=#1 | timeout me:1=20s me:2=20s | counter #1 | weight extra=4 me:2=5" + meta + " granted=1",
 	}, {
 		name:  "nobody while a smaller limit is drained",
 		seed:  "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 8 | weight extra=4 me:1=4 you:1=2 | meta declared=2 layout=1 since=7 until=80s",
@@ -1177,13 +1185,13 @@ func TestStatusDeclaresNothingAndCountsWhoIsThere(t *testing.T) {
 	const seed = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:2=-10s me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 me:2=2"
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed(seed + " | meta declared=2 layout=1 pinned=3 since=7 until=80s")
+		l.seed(seed + " | meta declared=2 layout=1 pinned=3 since=7 until=80s granted=9 lapsed=8")
 		s := l.status(9)
 		assert.InDelta(t, 20*time.Second, s.NextExpiry, float64(5*time.Second))
 		s.NextExpiry = 0
-		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 2, Pinned: true, Used: 3, Holders: 2}, s)
+		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 2, Pinned: true, Used: 3, Holders: 2, Known: true, Granted: 9, Lapsed: 8}, s)
 		got := l.snapshot()
-		assert.Equal(t, "owner me:1=5 you:1=6 | timeout me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 | meta declared=2 layout=1 pinned=3 since=7 until=80s", got.String())
+		assert.Equal(t, "owner me:1=5 you:1=6 | timeout me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 | meta declared=2 layout=1 pinned=3 since=7 until=80s granted=9 lapsed=8", got.String())
 		got.mustExpire(t)
 	})
 }
@@ -1652,12 +1660,13 @@ func (w *walk) call(i int, c call, caller string, ids []string, given int) strin
 	after := l.snapshot()
 	w.states[i] = after
 	w.checkState(c, after)
+	w.checkCounts(i, c, before, after, ids[:given])
 	after.mustExpire(w.t)
 	w.checkGrants(i, before, after, r, caller, ids)
 	if c.script != statusScript {
 		w.checkResults(c.script, after, r, ids, given)
 	}
-	outcome := fmt.Sprint(c.script.verb, ids, members(after.owner), members(after.queue))
+	outcome := fmt.Sprint(c.script.verb, ids, members(after.owner), members(after.queue), after.meta["granted"], after.meta["lapsed"])
 	for j := range ids {
 		outcome += " " + stateNames[r.results[j].state]
 	}
@@ -1669,6 +1678,36 @@ func (w *walk) checkStatus(l *lab, s snapshot, limit int64) {
 	w.t.Helper()
 	got := l.status(limit)
 	assert.Equal(w.t, [4]int64{limit, w.used(s), int64(len(s.owner)), int64(len(s.queue))}, [4]int64{got.Limit, got.Used, got.Holders, got.Waiting})
+}
+
+// checkCounts compares what was counted with who came and went. Of who gives back it is not told whether it had lapsed.
+func (w *walk) checkCounts(i int, c call, before, after snapshot, back []string) {
+	w.t.Helper()
+	held, holds := scores(before.owner), scores(after.owner)
+	var came, lapsed, late int
+	for id := range holds {
+		if _, held := held[id]; !held {
+			came++
+		}
+	}
+	for id := range held {
+		_, holds := holds[id]
+		switch {
+		case holds:
+		case slices.Contains(back, id):
+			late++
+		default:
+			lapsed++
+		}
+	}
+	counted := func(field string) int {
+		old, _ := strconv.Atoi(before.meta[field])
+		now, _ := strconv.Atoi(after.meta[field])
+		return now - old
+	}
+	assert.Equal(w.t, came, counted("granted"), "granted by %s on server %d", c.script.verb, i)
+	assert.GreaterOrEqual(w.t, counted("lapsed"), lapsed, "lapsed at %s on server %d", c.script.verb, i)
+	assert.LessOrEqual(w.t, counted("lapsed"), lapsed+late, "lapsed at %s on server %d", c.script.verb, i)
 }
 
 func members(zset []redis.Z) (ids []string) {

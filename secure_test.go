@@ -233,6 +233,14 @@ func TestRightsOnChannelsCanBeLeftOut(t *testing.T) {
 	w.serves()
 }
 
+// Then nothing is counted, and the rest works.
+func TestRightToCountCanBeLeftOut(t *testing.T) {
+	w := securely(t, append(rights(t), "-hincrby")...)
+	w.serves()
+	st := w.status(w.semaphore())
+	assert.Equal(t, []any{true, int64(0)}, []any{st.Known, st.Granted})
+}
+
 func TestMissingRightIsSeenInTheServersLog(t *testing.T) {
 	w := securely(t, append(rights(t), "-publish")...)
 	w.ttl = 2 * time.Second // the refresh has to do it

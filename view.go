@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -82,8 +83,11 @@ func (v *view) refreshLocked(tickets ...*ticket) {
 // way, the tombstone sees to it that it comes too late.
 func (v *view) releaseLocked(t *ticket) {
 	j := job{view: v, script: releaseScript, quota: t.quota}
-	if t.unsure {
+	switch {
+	case t.unsure:
 		j.lease = t.terms.ttl
+	case t.permit != nil && errors.Is(t.permit.ended(), ErrLost):
+		j.lease = overdue
 	}
 	v.submitLocked(t, j)
 }

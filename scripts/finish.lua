@@ -3,8 +3,8 @@ if promote then promote() end
 
 if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", stands, "since", text(since)) end
 if met then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet), "saved", saved) end
-if permits > 0 then redis.call("HINCRBY", meta, "granted", permits) end
-if overdue > 0 then redis.call("HINCRBY", meta, "lapsed", overdue) end
+if permits > 0 then redis.pcall("HINCRBY", meta, "granted", permits) end -- whoever holds or asks has keys that expire,
+if overdue > 0 then redis.pcall("HINCRBY", meta, "lapsed", overdue) end  -- so if meta was lost, it is renewed below
 if waiting > 0 and alert and (lost or window > 0 and VERB == "resize") then alert() end -- what they were told is over
 if holders + waiting == 0 and horizon > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
   horizon, renew = now + 2 * LINGER, true -- idle again: a long lease is over

@@ -58,15 +58,18 @@ end
 
 -- reap removes ids whose deadline has passed: of a rate, of which many lapse in silence, more at once.
 local function reap()
-  local before, left = holders, true
+  local before = holders
+  reply[3] = 1
   for _ = 1, window > 0 and 20 or 1 do
     local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)
     if #ids > 0 then drop(ids) end
-    left = #ids == BOUND
-    if not left then break end
+    if #ids < BOUND then
+      reply[3] = 0
+      break
+    end
   end
-  if left then reply[3] = 1 end
-  if window == 0 then overdue = before - holders end -- a grant of a rate is meant to lapse
+  if window > 0 or now < quiet or VERB == "restore" then return end -- they are meant to lapse, or may come back
+  overdue = before - holders
 end
 
 local grants, messages = {}, {} -- who was promoted: the caller's, and by client the others'

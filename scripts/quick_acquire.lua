@@ -32,7 +32,7 @@ if quick then
     reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, last
   end
   redis.call("SET", counter, text(last), "PXAT", known[5])
-  redis.call("HINCRBY", meta, "granted", count)
+  redis.pcall("HINCRBY", meta, "granted", count)
   if back > 0 then
     redis.call("ZREM", owner, unpack(ARGV, 12 + count))
     redis.call("ZREM", timeout, unpack(ARGV, 12 + count))

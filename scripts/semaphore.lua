@@ -48,6 +48,9 @@
 -- behind lapses. Every key is read before the first write to it or to what belongs to it, so one of
 -- the wrong type fails with nothing changed.
 --
+-- What meta counts, granted and lapsed, is for people: nothing hangs on it, so the right to HINCRBY may
+-- be missing.
+--
 -- Most calls are of one id and meet no line, so what they do not need is behind a condition: a
 -- function or a table that is not made, a key that is not read. Numbers go to Redis as text(), which
 -- is exact, and faster than what becomes of a Lua number on its own.

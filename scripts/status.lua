@@ -2,7 +2,8 @@
 --
 -- Results: limit, declared, pinned (1 or 0), units in use, holders, waiters, us since the head of the
 --         line arrived (0: no line), ms until the nearest deadline (-1: none), ms after which a grant
---         of a rate lapses (0: it is none), whether meta is there (1 or 0), permits granted, permits lapsed
+--         of a rate lapses (0: it is none), whether Redis knows the name (1 or 0), permits granted,
+--         permits lapsed
 -- First write: PEXPIREAT or ZREM, and none on a name that is not in use.
 if lapsed > 0 then reap() end
 if promote then promote() end
@@ -19,7 +20,7 @@ for _, number in ipairs({
   head and math.max(0, micros - head) or 0,
   first and math.max(0, first - now) or -1,
   math.max(0, window - 1),
-  known[1] and 1 or 0,
+  (known[1] or horizon > 0) and 1 or 0, -- either may be missing: a pin needs no horizon, and meta may be lost
   (tonumber(counts[1]) or 0) + permits,
   (tonumber(counts[2]) or 0) + overdue,
 }) do

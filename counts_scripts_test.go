@@ -1,0 +1,185 @@
+package fairsem
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What meta counts: grants, and holders whose lease ended.
+
+// counts are the two numbers as Status tells them.
+func (l *lab) counts() [2]int64 {
+	l.t.Helper()
+	s := l.status(3)
+	return [2]int64{s.Granted, s.Lapsed}
+}
+
+func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta declared=3 layout=1 since=7 until=80s")
+		acquires, releases := acquiring(known(3), nil), releasing(3, 0)
+		for _, step := range []struct {
+			what string
+			call func(*lab, []*ticket) call
+			ids  []string
+			want int64
+		}{
+			{"a grant by the short cut", acquires, []string{"me:1"}, 1},
+			{"sent again", acquires, []string{"me:1"}, 1},
+			{"a batch of which one is sent again", acquires, []string{"me:1", "me:2", "me:3"}, 3},
+			{"who waits", acquires, []string{"me:4*2", "me:5"}, 3},
+			{"sent again", acquires, []string{"me:4*2", "me:5"}, 3},
+			{"who is refused", acquiring(known(3), noWait), []string{"me:6"}, 3},
+			{"room for one of two units", releases, []string{"me:1"}, 3},
+			{"who is let in", releases, []string{"me:2"}, 4},
+			{"sent again, and it asks again", acquires, []string{"me:4*2"}, 4},
+			{"who is let in by what is lowered", reducing(3), []string{"me:4"}, 5},
+			{"a batch with weights", acquires, []string{"-me:3", "-me:4", "-me:5", "me:7*2", "me:8"}, 7},
+			{"sent again", acquires, []string{"-me:3", "-me:4", "-me:5", "me:7*2", "me:8"}, 7},
+			{"an exchange", acquires, []string{"-me:7", "me:9"}, 8},
+			{"a renewal", refreshing(3), []string{"me:8", "me:9"}, 8},
+			{"who is put back", restoring(3, 1, 10), []string{"me:10", "me:11"}, 8},
+			{"who was put back in line", releases, []string{"me:8"}, 9},
+		} {
+			l.ask(step.call(l, tickets(step.ids...)), len(step.ids))
+			assert.Equal(t, [2]int64{step.want, 0}, l.counts(), "%s: %v", step.what, step.ids)
+		}
+	})
+}
+
+func TestStatusCountsWhomItLetsInItself(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("owner you:1=5 | queue you:2=6 | timeout you:1=-9s you:2=20s | meta declared=1 layout=1 since=7 until=80s granted=4 lapsed=2")
+		for range 2 {
+			assert.Equal(t, [2]int64{5, 3}, l.counts())
+		}
+	})
+}
+
+func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
+	const plain = " | meta declared=3 layout=1 since=7 until=80s granted=9"
+	const rate = " | meta declared=3/60000 layout=1 since=7 until=80s granted=9"
+	for name, c := range map[string]struct {
+		seed string
+		call func(*lab, []*ticket) call // nil: none but that for the status
+		ids  []string
+		want int64
+	}{
+		"holders":            {seed: "owner me:1=5 you:1=6 you:2=7 | timeout me:1=-9s you:1=-9s you:2=20s" + plain, want: 2},
+		"holders of weights": {seed: "owner me:1=5 you:1=6 | timeout me:1=-9s you:1=-9s | weight me:1=2 extra=1" + plain, want: 2},
+		"who is asked about": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: refreshing(3), ids: []string{"me:1"}, want: 1},
+		"who asks again":     {seed: "owner me:1=5 | timeout me:1=-9s" + strings.Replace(plain, "80s", "30s", 1), call: acquiring(known(3), nil), ids: []string{"me:1"}, want: 1},
+		"before a waiter":    {seed: "owner me:1=5 | queue you:1=6 | timeout me:1=-9s you:1=20s" + strings.Replace(plain, "=3", "=1", 1), call: refreshing(1), ids: []string{"me:1"}, want: 1},
+		"given back by a process that says so": {
+			seed: "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s" + plain,
+			call: releasing(3, overdue), ids: []string{"me:1", "me:2"}, want: 1,
+		},
+		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, overdue), ids: []string{"me:1"}, want: 1},
+		"waiters":                            {seed: "owner you:1=4 | queue me:1=5 me:2=6 | timeout me:1=-9s me:2=-9s you:1=20s | weight me:2=2" + plain},
+		"waiters, where units are held":      {seed: "owner you:1=4 | queue me:1=5 | timeout me:1=-9s you:1=20s | weight you:1=2 extra=1" + plain},
+		"tombstones":                         {seed: "timeout me:1=-9s" + plain},
+		"who is evicted":                     {seed: "owner me:1=5 | timeout me:1=20s" + plain, call: evicting("me:1"), ids: []string{"me:1"}},
+		"who gives back":                     {seed: "owner me:1=5 | timeout me:1=20s" + plain, call: releasing(3, 0), ids: []string{"me:1"}},
+		"grants of a rate":                   {seed: "owner me:1=5 you:1=6 | timeout me:1=-9s you:1=-9s" + rate},
+		"who is put back":                    {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: restoring(3, 1, 5), ids: []string{"me:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, rdb *redis.Client) {
+				l := newLab(t, rdb)
+				l.seed(c.seed)
+				if c.call != nil {
+					l.ask(c.call(l, tickets(c.ids...)), len(c.ids))
+				}
+				for range 2 { // the first of which may be what finds them
+					assert.Equal(t, c.want, l.counts()[1])
+				}
+				l.snapshot().mustExpire(t)
+			})
+		})
+	}
+}
+
+// What a server that was away holds for lapsed comes back as soon as its clients do.
+func TestNobodyLapsesDuringTheGrace(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("owner me:1=5 | timeout me:1=-9s | meta declared=3 layout=1 since=7 until=80s")
+		require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", l.now().Add(time.Minute).UnixMilli()).Err())
+		s := l.status(3)
+		assert.Equal(t, [2]int64{0, 0}, [2]int64{s.Holders, s.Lapsed})
+	})
+}
+
+func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		assert.False(t, l.status(3).Known, "nobody has used it")
+		l.ask(acquiring(declares(3, usedNow), nil)(l, tickets("me:1")), 1)
+		assert.True(t, l.status(3).Known, "it is in use")
+		require.NoError(t, rdb.Del(background, l.keys[5]).Err())
+		assert.True(t, l.status(3).Known, "somebody holds, whatever was lost")
+		assert.True(t, l.status(3).Known, "of what is lost the question before has made something")
+		l.ask(releasing(3, 0)(l, tickets("me:1")), 1)
+		assert.True(t, l.status(3).Known, "it was in use")
+		require.NoError(t, rdb.Del(background, l.keys[:]...).Err()) // as time does
+		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 3}, l.status(3))
+		l.run(l.space.resize("name", quota{limit: 3}, 2))
+		assert.Equal(t, Status{Name: "name", Limit: 2, Declared: 3, Pinned: true, Known: true}, l.status(3))
+	})
+}
+
+// A number for people must not be why a name is there for ever: a name that is pinned is, and one that lost its meta, in
+// which the numbers are, gets a new one that expires.
+func TestCountsKeepNoNameForEver(t *testing.T) {
+	lapsed := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
+	lined := strings.Replace(fullState, "declared=3", "declared=9", 1) // the next call of anybody lets in who waits
+	cutMeta := func(seed string) string { return strings.Split(seed, " | meta")[0] }
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for name, seed := range map[string]string{
+			"full": fullState, "full, without meta": cutMeta(fullState), "full, pinned": fullState + " pinned=3",
+			"lapsed": lapsed, "lapsed, without meta": cutMeta(lapsed), "lapsed, pinned": lapsed + " pinned=3",
+			"room": lined, "room, pinned": lined + " pinned=9",
+		} {
+			for i, s := range allScripts {
+				t.Run(s.verb+" "+name, func(t *testing.T) {
+					l := newLab(t, rdb)
+					l.seed(seed)
+					require.NoError(t, l.run(l.everyCall()[i]).err)
+					l.snapshot().mustExpire(t)
+					l.status(9)
+					l.snapshot().mustExpire(t)
+				})
+			}
+		}
+	})
+}
+
+// The process that overran its lease gives it back before Redis finds out, and says why.
+func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		late := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		<-late.permit.Context().Done()
+		f := w.carries("release a: 1")
+		assert.Equal(t, overdue, f.lease(0))
+		f.grantAll(0)
+
+		early := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
+		w.carries("acquire a: 2").grantAll(20)
+		synctest.Wait()
+		early.view.leave(early)
+		f = w.carries("release a: 2")
+		assert.Zero(t, f.lease(0))
+		f.grantAll(0)
+		w.isIdle()
+	})
+}
