@@ -6,12 +6,15 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // terminal starts a command on a terminal of so many columns.
@@ -131,6 +134,21 @@ func TestCtrlCAtTheQuestionChangesNothing(t *testing.T) {
 	tty.press("\x03")
 	tty.finish(cmd, 130)
 	assert.NoError(t, p.Context().Err())
+}
+
+func TestASignalEndsAChangeThatTheServerDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	o := &office{t, "p", "redis://" + server.Addr(), server.Client()}
+	require.NoError(t, o.rdb.HSet(t.Context(), o.key("n", "meta"), "layout", 1).Err())
+	cmd, tty := o.terminal(80, nil, "resize", "n", "2")
+	tty.await("Go on? [y/N] ")
+	require.NoError(t, server.Pause())
+	tty.press("y\n")
+	tty.await("y\r\n")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	assert.NotContains(t, tty.finish(cmd, 143), "canceled")
+	require.NoError(t, server.Resume())
 }
 
 func TestTheQuestionOfAnEvictionShowsWhomAndNothingRaw(t *testing.T) {

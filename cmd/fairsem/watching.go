@@ -73,17 +73,11 @@ func inPlace(ctx context.Context, out io.Writer, title string, every time.Durati
 	return l.Repeat(ctx, every, look, func() { cancel(signalled{syscall.SIGINT}) })
 }
 
-// ended gives an error the exit code that it should have: a signal has its own, whatever it broke, and a
-// reader that has gone is the end of a command, as it is of others.
+// ended gives an error the exit code that it should have: a signal has its own, whatever it broke.
 func ended(ctx context.Context, err error) error {
 	var stop signalled
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(context.Cause(ctx), &stop):
+	if err != nil && errors.As(context.Cause(ctx), &stop) {
 		return stop
-	case errors.Is(err, syscall.EPIPE):
-		return signalled{syscall.SIGPIPE}
 	}
 	return asUsage(err)
 }
