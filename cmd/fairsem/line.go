@@ -42,7 +42,7 @@ func (r *runner) ask(ctx context.Context) (*fairsem.Permit, error) {
 func (r *runner) refused(err error) error {
 	switch {
 	case errors.Is(err, fairsem.ErrUnavailable): // it may wrap a time-out
-		return err
+		return fmt.Errorf("%w; the server is %s", err, r.there)
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("not acquired: %q was not free within %v", r.name, r.wait)
 	case errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull),

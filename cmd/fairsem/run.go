@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
 // Exit codes of run, beside those of main.go and of the command that is run.
@@ -207,6 +208,7 @@ type runner struct {
 	signals <-chan os.Signal
 	journal *journal
 
+	there  *dial.Server
 	sem    *fairsem.Semaphore
 	mark   string // the label, if it is the only one of its kind
 	permit *fairsem.Permit
@@ -216,11 +218,10 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.path, err = lookUp(r.command[0]); err != nil {
 		return err
 	}
-	there, err := r.server()
-	if err != nil {
+	if r.there, err = r.server(); err != nil {
 		return err
 	}
-	rdb := there.Client()
+	rdb := r.there.Client()
 	defer func() { _ = rdb.Close() }() // the process ends
 	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.prefix, TTL: r.ttl, Label: r.labelled()})
 	if err != nil {
@@ -231,7 +232,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return asUsage(err)
 	}
 	r.sem = r.sem.With(fairsem.CallOptions{HeadStart: r.headStart, MaxQueue: r.maxQueue})
-	if err := r.untilSignal(ctx, there.Reach); err != nil {
+	if err := r.untilSignal(ctx, r.there.Reach); err != nil {
 		return err
 	}
 	if err := r.acquire(ctx); err != nil {

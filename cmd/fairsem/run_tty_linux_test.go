@@ -206,3 +206,36 @@ func TestACommandThatIsStoppedAloneKeepsItsPermit(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 	assert.Equal(t, 4, exitCode(cmd.Wait()), out)
 }
+
+func TestADumbTerminalHasNoStatusLine(t *testing.T) {
+	s := newStation(t)
+	_, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `TERM=dumb exec "$@"`, "sh"}, s.command("--limit", "1", "--wait", "1500ms", "--", "true").Args...)...)
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
+	tty := onTerminal(t, cmd)
+	assert.Equal(t, exitNotAcquired, exitCode(cmd.Wait()))
+	require.Eventually(t, func() bool { return strings.Contains(tty.String(), "was not free within 1.5s") }, 20*time.Second, 5*time.Millisecond)
+	assert.NotContains(t, tty.String(), "position")
+}
+
+// A pager reads keys from the terminal, in a mode of its own, and leaves it as it was.
+func TestAPagerHasTheTerminalToItself(t *testing.T) {
+	if _, err := exec.LookPath("less"); err != nil {
+		t.Skip("SKIPPED: there is no less")
+	}
+	s := newStation(t)
+	file := t.TempDir() + "/text"
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("line\n", 200)+"the end\n"), 0o600))
+	sh := s.shell()
+	sh.press("fairsem run n --limit 1 -- less " + file + "\n")
+	s.awaitLine(1, 0)
+	sh.await("line")
+	sh.press("G")
+	sh.await("the end")
+	sh.press("q")
+	sh.await("ready> ")
+	sh.press("echo code=$?\n")
+	sh.await("code=0")
+	s.awaitLine(0, 0)
+}

@@ -1,0 +1,196 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
+	s := newStation(t)
+	args := []string{"$HOME", "*", "a b", "", "--limit", "-n", "'", "\n", "--"}
+	out, err := s.command(append([]string{"--limit", "1", "--", "printf", "%s|"}, args...)...).Output()
+	require.NoError(t, err)
+	assert.Equal(t, strings.Join(args, "|")+"|", string(out))
+}
+
+func TestARunTakesItsWeightAndLeavesTheRest(t *testing.T) {
+	s := newStation(t)
+	p, err := s.sem(3).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	for weight, want := range map[string]int{"2": 0, "3": exitNotAcquired} {
+		out, err := s.command("--limit", "3", "-w", weight, "-n", "--", "true").CombinedOutput()
+		assert.Equal(t, want, exitCode(err), "%s: %s", weight, out)
+	}
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestAHeadStartPassesWhoCameLittleBefore(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	p, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	usual, _ := s.begin("--limit", "1", "-c", "echo usual >>"+dir+"/order")
+	s.awaitLine(1, 1)
+	urgent, _ := s.begin("--limit", "1", "--head-start", "1h", "-c", "echo urgent >>"+dir+"/order")
+	s.awaitLine(1, 2)
+	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, usual.Wait())
+	require.NoError(t, urgent.Wait())
+	assert.Equal(t, "urgent\nusual", awaitFile(t, dir+"/order"))
+}
+
+func TestTheLabelIsWhatOperatorsSee(t *testing.T) {
+	s := newStation(t)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{{nil, host + ":"}, {[]string{"--label", "backup of srv"}, "backup of srv"}} {
+		cmd, _ := s.begin(append(c.args, "--limit", "1", "-c", "while :; do sleep 0.01; done")...)
+		s.awaitLine(1, 0)
+		for holder, err := range s.sem(1).Holders(t.Context()) {
+			require.NoError(t, err)
+			assert.True(t, strings.HasPrefix(holder.Label, c.want), holder.Label)
+		}
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		assert.Equal(t, 143, exitCode(cmd.Wait()))
+	}
+}
+
+func TestKillAfterIsHowLongACommandHasToEnd(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--kill-after", "300ms", "-c", `trap 'echo term' TERM; echo up >`+dir+`/up; while :; do sleep 0.01; done`)
+	awaitFile(t, dir+"/up")
+	s.evict()
+	began := time.Now()
+	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.GreaterOrEqual(t, time.Since(began), 250*time.Millisecond) // it was told a little before this
+	assert.Contains(t, out.String(), "term\n")
+}
+
+// evict takes from everybody who holds or waits.
+func (s *station) evict() {
+	s.t.Helper()
+	for _, all := range [][]fairsem.Ticket{s.tickets(s.sem(1).Holders(s.t.Context())), s.tickets(s.sem(1).Waiters(s.t.Context()))} {
+		for _, one := range all {
+			require.NoError(s.t, s.sem(1).Evict(s.t.Context(), one.ID))
+		}
+	}
+}
+
+func (s *station) tickets(seq func(func(fairsem.Ticket, error) bool)) []fairsem.Ticket {
+	s.t.Helper()
+	all, err := collect(seq)
+	require.NoError(s.t, err)
+	return all
+}
+
+// What operators do to a run that waits is told by one line and the exit code of one that has no turn.
+func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
+	s := newStation(t)
+	p, err := s.sem(2).Acquire(t.Context(), 2)
+	require.NoError(t, err)
+	refused := func(do func()) {
+		t.Helper()
+		cmd, out := s.begin("--limit", "2", "-w", "2", "--", "echo", "ran")
+		s.awaitLine(1, 1)
+		do()
+		assert.Equal(t, exitNotAcquired, exitCode(cmd.Wait()))
+		assert.Equal(t, 1, strings.Count(out.String(), "\n"), "one line: %s", out)
+		assert.NotContains(t, out.String(), "ran\n")
+	}
+	refused(func() {
+		for _, waiter := range s.tickets(s.sem(2).Waiters(t.Context())) {
+			require.NoError(t, s.sem(2).Evict(t.Context(), waiter.ID))
+		}
+	})
+	refused(func() { require.NoError(t, s.sem(2).Resize(t.Context(), 1)) })
+	require.NoError(t, p.Release(t.Context()))
+}
+
+func TestAPausedNameHoldsRunsBackUntilItIsNot(t *testing.T) {
+	s := newStation(t)
+	require.NoError(t, s.sem(1).Resize(t.Context(), 0))
+	cmd, out := s.begin("--limit", "1", "--", "echo", "ran")
+	s.awaitLine(0, 1)
+	assert.Empty(t, out.String())
+	require.NoError(t, s.sem(1).Unpin(t.Context()))
+	require.NoError(t, cmd.Wait())
+	assert.Equal(t, "ran\n", out.String())
+}
+
+func TestAServerThatDiesWhileARunWaitsIsOwnFailure(t *testing.T) {
+	s := newStation(t)
+	_, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	cmd, out := s.begin("--limit", "1", "--ttl", "1s", "--redis", "redis://user:@"+s.server.Addr(), "--", "echo", "ran")
+	if s.awaitLine(1, 1); t.Failed() {
+		return
+	}
+	require.NoError(t, s.server.Kill())
+	assert.Equal(t, exitFailure, exitCode(cmd.Wait()), out)
+	assert.Equal(t, 1, strings.Count(out.String(), "\n"), "one line: %s", out)
+	assert.Contains(t, out.String(), s.server.Addr())
+}
+
+func TestARestartOfTheServerDoesNotEndARun(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "-c", `echo up >`+dir+`/up; until test -e `+dir+`/go; do sleep 0.01; done; exit 5`)
+	awaitFile(t, dir+"/up")
+	require.NoError(t, s.server.Restart())
+	s.awaitLine(1, 0) // it has put back what the server forgot
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
+	assert.Equal(t, 5, exitCode(cmd.Wait()), out)
+	s.awaitLine(0, 0)
+}
+
+func TestAWrongPasswordIsOneLineWithoutIt(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	m.RequireUserAuth("user", "richtig")
+	for _, args := range [][]string{{"run", "n", "--limit", "1", "--redis", "redis://user:geheim@" + m.Addr(), "--", "true"}, {"demo", "--redis", "redis://user:geheim@" + m.Addr()}} {
+		out, err := exec.CommandContext(t.Context(), "fairsem", args...).CombinedOutput()
+		assert.Equal(t, exitFailure, exitCode(err))
+		assert.Regexp(t, `^fairsem: no Redis at `+m.Addr()+`: .*check address, user and password.*\n$`, string(out))
+		assert.NotContains(t, string(out), "geheim")
+	}
+}
+
+func TestJSONTellsOfALossToo(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "--json", "-c", `echo up >`+dir+`/up; while :; do sleep 0.01; done`)
+	awaitFile(t, dir+"/up")
+	s.evict()
+	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost[^\n]*}\n$`, out.String())
+}
+
+// nohup has a process ignore SIGHUP, and that is to stay so.
+func TestASignalThatIsIgnoredStaysIgnored(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	inner := s.command("--limit", "1", "-c", `echo up >`+dir+`/up; until test -e `+dir+`/go; do sleep 0.01; done; exit 7`)
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh"}, inner.Args...)...)
+	cmd.Env = inner.Env
+	require.NoError(t, cmd.Start())
+	awaitFile(t, dir+"/up")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
+	assert.Equal(t, 7, exitCode(cmd.Wait()))
+}
