@@ -34,15 +34,15 @@ type Finding struct {
 
 // Report is all that was found.
 type Report struct {
-	Server string        `json:"server"`
-	Checks []Finding     `json:"checks"`
-	Count  map[State]int `json:"count"`
+	Server string          `json:"server"`
+	Checks []Finding       `json:"checks"`
+	Count  map[State]int64 `json:"count"`
 }
 
 // Add takes another finding.
 func (r *Report) Add(f Finding) {
 	if r.Count == nil {
-		r.Count = map[State]int{OK: 0, Warn: 0, Fail: 0, Skip: 0}
+		r.Count = map[State]int64{OK: 0, Warn: 0, Fail: 0, Skip: 0}
 	}
 	r.Checks = append(r.Checks, f)
 	r.Count[f.State]++
@@ -91,6 +91,14 @@ func unasked(err error, right string) Finding {
 func quoted(s string) string {
 	const enough = 60
 	return `"` + ansi.Truncate(text.Clean(s), enough, "…") + `"`
+}
+
+// counted is a number with what it is of.
+func counted(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // short is a time with the digits that matter.

@@ -23,6 +23,9 @@ const (
 	cleanLimit = 2 * time.Second
 )
 
+// ourLabel is what operators see for a moment.
+const ourLabel = "fairsem doctor"
+
 // trial is what the library met on one server.
 type trial struct {
 	addr  string
@@ -80,7 +83,7 @@ func judgeWake(t trial) Finding {
 	found := ok("a release wakes who waits after %v", short(t.wake))
 	if t.by != fairsem.ByMessage {
 		found = warn(fmt.Sprintf("a release on %s wakes nobody: who waits found its permit by asking, after %v", t.addr, short(t.wake)),
-			"the lines options and channel above tell which right is missing, or where messages are lost")
+			"the lines optional and channel above tell which right is missing, or where messages are lost")
 	}
 	found.Check = "wake"
 	return found.with("wake_ms", millis(t.wake)).with("by", string(t.by))
@@ -160,7 +163,7 @@ type guest struct {
 
 func (p *patient) enter(name string) (*guest, error) {
 	g := &guest{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.Granted, 2+trialTurns)}
-	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: "fairsem doctor", Observer: g.observe})
+	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: ourLabel, Observer: g.observe})
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ var lookText string
 var lookScript = redis.NewScript(lookText)
 
 const (
-	idsPerLook = 2000 // keeps the server from others for some ms
-	looks      = 50   // of one name
+	idsPerLook = 1000 // keeps the server from others for 2 or 3 ms
+	looks      = 100  // of one name
 	// longestLease is the longest that the library gives, and a minute for clocks that are corrected.
 	longestLease = 24*time.Hour + time.Minute
 	// forgotten is for how long lapsed leases may be there: keys that nobody uses outlive them by less.

@@ -236,6 +236,6 @@ func TestInAClusterWhatIsNotWellIsToldOfEachServer(t *testing.T) {
 	require.Len(t, all, 3)
 	assert.Equal(t, "b: broken", all[0].Message)
 	assert.Equal(t, "c: broken", all[1].Message)
-	assert.Equal(t, "a: fine; so are 1 more", all[2].Message)
+	assert.Equal(t, "a: fine; as are 1 more", all[2].Message)
 	assert.Len(t, all[2].Details, 4, "each tells its own")
 }
