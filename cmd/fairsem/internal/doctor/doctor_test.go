@@ -251,6 +251,23 @@ func TestAServerThatAScriptKeepsBusyIsAFailureAndNothingMoreIsAsked(t *testing.T
 	<-ended
 }
 
+func TestAServerThatDiesMeanwhileIsToldOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	there, err := dial.Parse("redis://" + s.Addr())
+	require.NoError(t, err)
+	var r Report
+	require.NoError(t, Examine(t.Context(), there, usual(), func(f Finding) {
+		r.Add(f)
+		if f.Check == "writes" {
+			assert.NoError(t, s.Kill())
+		}
+	}))
+	assert.EqualValues(t, 1, r.Count[Fail])
+	assert.Contains(t, one(t, r.of("ping")).Message, "no answer any more")
+	assert.Contains(t, one(t, r.of("others")).Message, "semaphores")
+}
+
 func TestWithoutAServerThereIsAnErrorAndNoFinding(t *testing.T) {
 	t.Parallel()
 	there, err := dial.Parse("redis://user:geheim@127.0.0.1:1")

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -79,12 +80,16 @@ func (f Finding) with(name string, value any) Finding {
 	return f
 }
 
-// unasked is for what a node would not tell.
+// unasked is for what a server would not tell. One that says nothing at all is not asked again.
 func unasked(err error, right string) Finding {
-	if redis.IsPermissionError(err) {
+	var reply redis.Error
+	switch {
+	case redis.IsPermissionError(err):
 		return skip("could not ask: this user lacks %s", right)
+	case errors.As(err, &reply):
+		return skip("could not ask: %v", err)
 	}
-	return skip("could not ask: %v", err)
+	return last(fail(fmt.Sprintf("no answer any more: %v", err), "see whether the server still runs, and what the network between does"))
 }
 
 // quoted shows a name or an id, which can be anything.

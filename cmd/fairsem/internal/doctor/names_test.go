@@ -3,7 +3,6 @@ package doctor
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -244,13 +243,19 @@ func TestIdsFarBackInALongLineAreLookedAt(t *testing.T) {
 	assert.Positive(t, facts{waiting: looks*idsPerLook + 1}.unseen())
 }
 
+// said is an error that a server replied with.
+type said string
+
+func (s said) Error() string { return string(s) }
+func (s said) RedisError()   {}
+
 func TestManyBrokenNamesAreToldInAFewLines(t *testing.T) {
 	t.Parallel()
 	var all tally
 	for i := range mostBad + 50 {
 		all.add(facts{}, about(fmt.Sprintf("name %03d", i), fail("is broken", "mend it")), nil)
 	}
-	all.add(facts{}, nil, errors.New("TRYAGAIN"))
+	all.add(facts{}, nil, said("TRYAGAIN"))
 	found := all.findings()
 	require.Len(t, found, 1+1+mostBad+1)
 	assert.Equal(t, Skip, found[1].State)
