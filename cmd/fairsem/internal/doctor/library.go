@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -113,17 +114,17 @@ func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
 func (p *patient) try(ctx context.Context, name string) (t trial) {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	defer p.sweep(ctx, name) // when both have ended
+	defer p.sweep(ctx, p.keys(name)...) // when both have left
 	holder, err := p.enter(name)
 	if err != nil {
 		return trial{err: err}
 	}
-	defer holder.leave()
+	defer p.leave(ctx, holder)
 	waiter, err := p.enter(name)
 	if err != nil {
 		return trial{err: err}
 	}
-	defer waiter.leave()
+	defer p.leave(ctx, waiter)
 
 	began := time.Now()
 	e, err := holder.turn(ctx)
@@ -142,14 +143,10 @@ func (p *patient) try(ctx context.Context, name string) (t trial) {
 	return t
 }
 
-// sweep removes the keys of a name of ours. What it cannot remove expires within half a minute.
-func (p *patient) sweep(ctx context.Context, name string) {
+// sweep removes keys of ours, which are in one slot. What it cannot remove expires within half a minute.
+func (p *patient) sweep(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
 	defer cancel()
-	keys := make([]string, 0, len(kinds))
-	for _, kind := range kinds {
-		keys = append(keys, p.key(name, kind))
-	}
 	_ = p.rdb.Del(ctx, keys...).Err() // see above
 }
 
@@ -157,6 +154,7 @@ func (p *patient) sweep(ctx context.Context, name string) {
 type guest struct {
 	client  *fairsem.Client
 	sem     *fairsem.Semaphore
+	id      string // of its process; of the observer, until the client is closed
 	waiting chan struct{}
 	granted chan fairsem.Granted
 }
@@ -176,16 +174,22 @@ func (p *patient) enter(name string) (*guest, error) {
 func (g *guest) observe(e fairsem.Event) {
 	switch e := e.(type) {
 	case fairsem.WaitStarted:
+		g.id, _, _ = strings.Cut(e.ID, ":")
 		select {
 		case g.waiting <- struct{}{}:
 		default: // a place that was lost and taken again
 		}
 	case fairsem.Granted:
+		g.id, _, _ = strings.Cut(e.ID, ":")
 		g.granted <- e
 	}
 }
 
-func (g *guest) leave() { _ = g.client.Close() } // what is not given back lapses
+// leave closes the client, which deletes its label, but perhaps before that arrives.
+func (p *patient) leave(ctx context.Context, g *guest) {
+	_ = g.client.Close() // what is not given back lapses
+	p.sweep(ctx, p.Prefix+":client:"+g.id)
+}
 
 // hold returns a permit, and how it came.
 func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.Granted, error) {

@@ -93,11 +93,7 @@ const (
 )
 
 func (p *patient) look(ctx context.Context, name string, from int) (facts, error) {
-	keys := make([]string, 0, len(kinds))
-	for _, kind := range kinds {
-		keys = append(keys, p.key(name, kind))
-	}
-	raw, err := lookScript.Run(ctx, p.rdb, keys, from, idsPerLook, forgotten.Milliseconds(), longestLease.Milliseconds()).Slice()
+	raw, err := lookScript.Run(ctx, p.rdb, p.keys(name), from, idsPerLook, forgotten.Milliseconds(), longestLease.Milliseconds()).Slice()
 	if err != nil {
 		return facts{}, err
 	}

@@ -18,6 +18,14 @@ var kinds = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
 
 func (p *patient) key(name, kind string) string { return p.Prefix + ":{" + name + "}:" + kind }
 
+func (p *patient) keys(name string) []string {
+	all := make([]string, len(kinds))
+	for i, kind := range kinds {
+		all[i] = p.key(name, kind)
+	}
+	return all
+}
+
 const (
 	atOnce  = 16  // names that are looked at
 	mostBad = 100 // findings that are told
