@@ -19,8 +19,8 @@ const (
 	trialTTL   = 2 * time.Second
 	trialLimit = 15 * time.Second
 	trialTurns = 10
-	trialDeaf  = 2                     // so many turns that no message was heard of are enough
-	trialLate  = 50 * time.Millisecond // without a message; what is found before that was looked for just then
+	trialDeaf  = 2             // so many turns that no message was heard of are enough
+	trialLate  = trialTTL / 10 // without a message; what is found before that was looked for just then
 	cleanLimit = 2 * time.Second
 )
 
@@ -43,8 +43,10 @@ func library(ctx context.Context, p *patient) []Finding {
 	var trials []trial
 	for _, n := range p.nodes {
 		name, err := p.nameOn(ctx, n)
-		if err != nil {
-			return []Finding{skip("could not ask: %v", err)}
+		if errors.Is(err, errNoSlots) {
+			continue // nobody asks it for anything
+		} else if err != nil {
+			return []Finding{unasked(err, "+cluster|slots")}
 		}
 		t := p.try(ctx, name)
 		t.addr = n.addr
@@ -52,6 +54,9 @@ func library(ctx context.Context, p *patient) []Finding {
 			return []Finding{judgeTrial(t)}
 		}
 		trials = append(trials, t)
+	}
+	if len(trials) == 0 {
+		return []Finding{fail("no server has any slots", "see the line slots")}
 	}
 	worst, deafest := trials[0], trials[0]
 	for _, t := range trials {
@@ -90,6 +95,8 @@ func judgeWake(t trial) Finding {
 	return found.with("wake_ms", millis(t.wake)).with("by", string(t.by))
 }
 
+var errNoSlots = errors.New("the server has no slots")
+
 // nameOn returns a name that nobody has, with its keys on that server.
 func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
 	cluster, is := p.rdb.(*redis.ClusterClient)
@@ -107,7 +114,7 @@ func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%s has no slots", n.addr)
+	return "", errNoSlots
 }
 
 // try takes what it needs for that, and leaves nothing.
