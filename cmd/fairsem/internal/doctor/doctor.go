@@ -47,7 +47,7 @@ var checks = []check{
 	{"clock", each(clock)},
 	{"slow", each(slow)},
 	{"rights", each(neededRights)},
-	{"options", each(optionalRights)},
+	{"optional", each(optionalRights)},
 	{"channel", channel},
 	{"scripts", library},
 	{"semaphores", semaphores},

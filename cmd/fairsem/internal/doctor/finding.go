@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,15 +35,15 @@ type Finding struct {
 
 // Report is all that was found.
 type Report struct {
-	Server string        `json:"server"`
-	Checks []Finding     `json:"checks"`
-	Count  map[State]int `json:"count"`
+	Server string          `json:"server"`
+	Checks []Finding       `json:"checks"`
+	Count  map[State]int64 `json:"count"`
 }
 
 // Add takes another finding.
 func (r *Report) Add(f Finding) {
 	if r.Count == nil {
-		r.Count = map[State]int{OK: 0, Warn: 0, Fail: 0, Skip: 0}
+		r.Count = map[State]int64{OK: 0, Warn: 0, Fail: 0, Skip: 0}
 	}
 	r.Checks = append(r.Checks, f)
 	r.Count[f.State]++
@@ -79,18 +80,30 @@ func (f Finding) with(name string, value any) Finding {
 	return f
 }
 
-// unasked is for what a node would not tell.
+// unasked is for what a server would not tell. One that says nothing at all is not asked again.
 func unasked(err error, right string) Finding {
-	if redis.IsPermissionError(err) {
+	var reply redis.Error
+	switch {
+	case redis.IsPermissionError(err):
 		return skip("could not ask: this user lacks %s", right)
+	case errors.As(err, &reply):
+		return skip("could not ask: %v", err)
 	}
-	return skip("could not ask: %v", err)
+	return last(fail(fmt.Sprintf("no answer any more: %v", err), "see whether the server still runs, and what the network between does"))
 }
 
 // quoted shows a name or an id, which can be anything.
 func quoted(s string) string {
 	const enough = 60
 	return `"` + ansi.Truncate(text.Clean(s), enough, "…") + `"`
+}
+
+// counted is a number with what it is of.
+func counted(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // short is a time with the digits that matter.

@@ -56,7 +56,7 @@ func about(name string, all ...Finding) []Finding {
 // judge says what is wrong with a name by one look.
 func judge(f facts) (bad []Finding) {
 	if len(f.wrong) > 0 {
-		return []Finding{fail(fmt.Sprintf("its %s is of another type, so every call fails", strings.Join(f.wrong, " and ")),
+		return []Finding{fail(fmt.Sprintf("keys of another type, so every call fails: %s", strings.Join(f.wrong, ", ")),
 			"DEL the key if nobody else needs it; else take another name or prefix").with("problem", "type")}
 	}
 	if n, err := strconv.Atoi(f.layout); f.layout != "" && (err != nil || n > layout) {
@@ -88,11 +88,11 @@ func (f facts) keys() (bad []Finding) {
 			"DEL its meta once nobody uses the name").with("problem", "limit"))
 	}
 	if len(forever) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("its %s never expires: something else than fairsem wrote it, or persisted it", strings.Join(forever, " and ")),
-			"DEL it once nobody uses the name; a name in use gets its expiry back within a TTL").with("problem", "immortal"))
+		bad = append(bad, fail(fmt.Sprintf("keys that never expire, for something else than fairsem wrote them: %s", strings.Join(forever, ", ")),
+			"DEL them once nobody uses the name; a name in use gets their expiry back within a TTL").with("problem", "immortal"))
 	}
 	if len(early) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("its %s expires before the last lease ends: who holds then is forgotten", strings.Join(early, " and ")),
+		bad = append(bad, fail(fmt.Sprintf("keys that expire before the last lease ends, so that who holds then is forgotten: %s", strings.Join(early, ", ")),
 			"see who sets expiries on these keys; the next renewal sets it right").with("problem", "expiry"))
 	}
 	return bad
@@ -101,11 +101,11 @@ func (f facts) keys() (bad []Finding) {
 // ids looks at those who were looked at one by one.
 func (f facts) ids() (bad []Finding) {
 	if len(f.none) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("%d ids, the first %s, hold or wait without a deadline, so they never lapse", len(f.none), quoted(f.none[0])),
+		bad = append(bad, fail(fmt.Sprintf("ids that hold or wait without a deadline, so never lapse: %d, the first %s", len(f.none), quoted(f.none[0])),
 			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.none))
 	}
 	if len(f.twice) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("%d ids, the first %s, hold and wait at once", len(f.twice), quoted(f.twice[0])),
+		bad = append(bad, fail(fmt.Sprintf("ids that hold and wait at once: %d, the first %s", len(f.twice), quoted(f.twice[0])),
 			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.twice))
 	}
 	return bad
@@ -118,11 +118,11 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 		return nil
 	}
 	if f.farCount > 0 {
-		bad = append(bad, fail(fmt.Sprintf("%d leases, one of %s, end later than any can: was the server's clock stepped back, or did something else write them?", f.farCount, quoted(f.far)),
+		bad = append(bad, fail(fmt.Sprintf("leases that end later than any can: %d, the first of %s; the server's clock was stepped back, or something else wrote them", f.farCount, quoted(f.far)),
 			"fairsem evict NAME ID, if it holds or waits; else ZREM it from the timeout key").with("problem", "far").with("ids", []string{f.far}))
 	}
 	if f.lateCount > 0 {
-		bad = append(bad, warn(fmt.Sprintf("%d leases, the first of %s, ended more than %v ago, and nobody has asked since", f.lateCount, quoted(f.late), forgotten),
+		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago, since when nobody has asked: %d, the first of %s", forgotten, f.lateCount, quoted(f.late)),
 			"nothing, if nobody uses the name: the next call, such as fairsem show NAME, takes them out").with("problem", "late").with("ids", []string{f.late}))
 	}
 	return bad
@@ -150,7 +150,7 @@ func (f facts) weightsAgree() (bad []Finding) {
 			"nothing, a renewal counts again; else it ends when nobody holds").with("problem", "extra"))
 	}
 	if stored > f.weighed {
-		bad = append(bad, warn(fmt.Sprintf("%d weights are of nobody who holds or waits", stored-f.weighed),
+		bad = append(bad, warn(fmt.Sprintf("weights of nobody who holds or waits: %d", stored-f.weighed),
 			"nothing, they expire with the name; see who wrote to the key").with("problem", "weight"))
 	}
 	return bad

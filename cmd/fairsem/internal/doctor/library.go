@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,10 +19,13 @@ const (
 	trialTTL   = 2 * time.Second
 	trialLimit = 15 * time.Second
 	trialTurns = 10
-	trialDeaf  = 2                     // so many turns that no message was heard of are enough
-	trialLate  = 50 * time.Millisecond // without a message; what is found before that was looked for just then
+	trialDeaf  = 2             // so many turns that no message was heard of are enough
+	trialLate  = trialTTL / 10 // without a message; what is found before that was looked for just then
 	cleanLimit = 2 * time.Second
 )
+
+// ourLabel is what operators see for a moment.
+const ourLabel = "fairsem doctor"
 
 // trial is what the library met on one server.
 type trial struct {
@@ -39,8 +43,10 @@ func library(ctx context.Context, p *patient) []Finding {
 	var trials []trial
 	for _, n := range p.nodes {
 		name, err := p.nameOn(ctx, n)
-		if err != nil {
-			return []Finding{skip("could not ask: %v", err)}
+		if errors.Is(err, errNoSlots) {
+			continue // nobody asks it for anything
+		} else if err != nil {
+			return []Finding{unasked(err, "+cluster|slots")}
 		}
 		t := p.try(ctx, name)
 		t.addr = n.addr
@@ -48,6 +54,9 @@ func library(ctx context.Context, p *patient) []Finding {
 			return []Finding{judgeTrial(t)}
 		}
 		trials = append(trials, t)
+	}
+	if len(trials) == 0 {
+		return []Finding{fail("no server has any slots", "see the line slots")}
 	}
 	worst, deafest := trials[0], trials[0]
 	for _, t := range trials {
@@ -80,11 +89,13 @@ func judgeWake(t trial) Finding {
 	found := ok("a release wakes who waits after %v", short(t.wake))
 	if t.by != fairsem.ByMessage {
 		found = warn(fmt.Sprintf("a release on %s wakes nobody: who waits found its permit by asking, after %v", t.addr, short(t.wake)),
-			"the lines options and channel above tell which right is missing, or where messages are lost")
+			"the lines optional and channel above tell which right is missing, or where messages are lost")
 	}
 	found.Check = "wake"
 	return found.with("wake_ms", millis(t.wake)).with("by", string(t.by))
 }
+
+var errNoSlots = errors.New("the server has no slots")
 
 // nameOn returns a name that nobody has, with its keys on that server.
 func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
@@ -103,24 +114,24 @@ func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%s has no slots", n.addr)
+	return "", errNoSlots
 }
 
 // try takes what it needs for that, and leaves nothing.
 func (p *patient) try(ctx context.Context, name string) (t trial) {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	defer p.sweep(ctx, name) // when both have ended
+	defer p.sweep(ctx, p.keys(name)...) // when both have left
 	holder, err := p.enter(name)
 	if err != nil {
 		return trial{err: err}
 	}
-	defer holder.leave()
+	defer p.leave(ctx, holder)
 	waiter, err := p.enter(name)
 	if err != nil {
 		return trial{err: err}
 	}
-	defer waiter.leave()
+	defer p.leave(ctx, waiter)
 
 	began := time.Now()
 	e, err := holder.turn(ctx)
@@ -139,14 +150,10 @@ func (p *patient) try(ctx context.Context, name string) (t trial) {
 	return t
 }
 
-// sweep removes the keys of a name of ours. What it cannot remove expires within half a minute.
-func (p *patient) sweep(ctx context.Context, name string) {
+// sweep removes keys of ours, which are in one slot. What it cannot remove expires within half a minute.
+func (p *patient) sweep(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
 	defer cancel()
-	keys := make([]string, 0, len(kinds))
-	for _, kind := range kinds {
-		keys = append(keys, p.key(name, kind))
-	}
 	_ = p.rdb.Del(ctx, keys...).Err() // see above
 }
 
@@ -154,13 +161,14 @@ func (p *patient) sweep(ctx context.Context, name string) {
 type guest struct {
 	client  *fairsem.Client
 	sem     *fairsem.Semaphore
+	id      string // of its process; of the observer, until the client is closed
 	waiting chan struct{}
 	granted chan fairsem.Granted
 }
 
 func (p *patient) enter(name string) (*guest, error) {
 	g := &guest{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.Granted, 2+trialTurns)}
-	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: "fairsem doctor", Observer: g.observe})
+	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: ourLabel, Observer: g.observe})
 	if err != nil {
 		return nil, err
 	}
@@ -173,16 +181,22 @@ func (p *patient) enter(name string) (*guest, error) {
 func (g *guest) observe(e fairsem.Event) {
 	switch e := e.(type) {
 	case fairsem.WaitStarted:
+		g.id, _, _ = strings.Cut(e.ID, ":")
 		select {
 		case g.waiting <- struct{}{}:
 		default: // a place that was lost and taken again
 		}
 	case fairsem.Granted:
+		g.id, _, _ = strings.Cut(e.ID, ":")
 		g.granted <- e
 	}
 }
 
-func (g *guest) leave() { _ = g.client.Close() } // what is not given back lapses
+// leave closes the client, which deletes its label, but perhaps before that arrives.
+func (p *patient) leave(ctx context.Context, g *guest) {
+	_ = g.client.Close() // what is not given back lapses
+	p.sweep(ctx, p.Prefix+":client:"+g.id)
+}
 
 // hold returns a permit, and how it came.
 func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.Granted, error) {

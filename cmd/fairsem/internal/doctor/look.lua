@@ -19,7 +19,7 @@
 --         none     ids that were looked at and have no deadline
 --         twice    ids that hold and wait
 --         late     how many deadlines passed so long ago, and the id of the first
---         far      how many deadlines are too far away, and the id of the last
+--         far      how many deadlines are too far away, and the id of the first
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
 local from, count, late, far = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 

@@ -18,6 +18,14 @@ var kinds = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
 
 func (p *patient) key(name, kind string) string { return p.Prefix + ":{" + name + "}:" + kind }
 
+func (p *patient) keys(name string) []string {
+	all := make([]string, len(kinds))
+	for i, kind := range kinds {
+		all[i] = p.key(name, kind)
+	}
+	return all
+}
+
 const (
 	atOnce  = 16  // names that are looked at
 	mostBad = 100 // findings that are told
@@ -26,11 +34,10 @@ const (
 // tally is what was seen of all names together.
 type tally struct {
 	mu                     sync.Mutex
-	names                  int
+	names, unseenNames     int64
 	holders, waiting, left int64
 	bad                    []Finding
 	unseen                 error
-	unseenNames            int
 }
 
 // semaphores looks at every name, or at those that were given.
@@ -84,7 +91,7 @@ func (t *tally) findings() []Finding {
 	slices.SortStableFunc(t.bad, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.State, b.State), strings.Compare(a.Details["name"].(string), b.Details["name"].(string)))
 	})
-	sum := ok("%d names, %d permits, %d waiting", t.names, t.holders, t.waiting)
+	sum := ok("%s, %s, %d waiting", counted(t.names, "name"), counted(t.holders, "permit"), t.waiting)
 	if len(t.bad) == 0 && t.names > 0 {
 		sum.Message += ": all agree with themselves"
 	}
@@ -94,7 +101,7 @@ func (t *tally) findings() []Finding {
 	all := []Finding{sum.with("names", t.names).with("holders", t.holders).with("waiting", t.waiting)}
 	if t.unseenNames > 0 {
 		f := unasked(t.unseen, "+eval, or a right that a script needs")
-		f.Message = fmt.Sprintf("%d names: %s", t.unseenNames, f.Message)
+		f.Message = fmt.Sprintf("%s: %s", counted(t.unseenNames, "name"), f.Message)
 		all = append(all, f)
 	}
 	all = append(all, t.bad[:min(len(t.bad), mostBad)]...)

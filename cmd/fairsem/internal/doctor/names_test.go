@@ -3,7 +3,6 @@ package doctor
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -57,34 +56,34 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "over", Warn, "11 units are in use, the limit is 5"},
 		"a deadline too far away": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(48*time.Hour), "orphan:1")
-		}, "far", Fail, `1 leases, one of "orphan:1", end later than any can`},
+		}, "far", Fail, `leases that end later than any can: 1, the first of "orphan:1"`},
 		"a deadline long over": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(-time.Minute), "orphan:1")
-		}, "late", Warn, `1 leases, the first of "orphan:1", ended more than 20s ago`},
+		}, "late", Warn, `leases that ended more than 20s ago, since when nobody has asked: 1, the first of "orphan:1"`},
 		"holds and waits": {func(b *broken) {
 			b.do("ZADD", b.key("queue"), b.now.UnixMicro(), b.light)
-		}, "twice", Fail, "hold and wait at once"},
+		}, "twice", Fail, "ids that hold and wait at once: 1"},
 		"holds without a deadline": {func(b *broken) {
 			b.do("ZREM", b.key("timeout"), b.heavy)
-		}, "deadline", Fail, "so they never lapse"},
+		}, "deadline", Fail, "ids that hold or wait without a deadline, so never lapse: 1"},
 		"a key for ever": {func(b *broken) {
 			b.do("PERSIST", b.key("owner"))
-		}, "immortal", Fail, "its owner never expires"},
+		}, "immortal", Fail, "wrote them: owner"},
 		"meta for ever": {func(b *broken) {
 			b.do("PERSIST", b.key("meta"))
-		}, "immortal", Fail, "its meta never expires"},
+		}, "immortal", Fail, "wrote them: meta"},
 		"a key that ends early": {func(b *broken) {
 			b.do("PEXPIRE", b.key("queue"), 600_000)
-		}, "expiry", Fail, "its queue expires before"},
+		}, "expiry", Fail, "is forgotten: queue"},
 		"another type": {func(b *broken) {
 			b.do("DEL", b.key("weight"))
 			b.do("SET", b.key("weight"), "x", "EX", 100)
-		}, "type", Fail, "its weight is of another type"},
+		}, "type", Fail, "so every call fails: weight"},
 		"two other types": {func(b *broken) {
 			b.do("DEL", b.key("owner"), b.key("counter"))
 			b.do("SET", b.key("owner"), "x", "EX", 100)
 			b.do("LPUSH", b.key("counter"), "x")
-		}, "type", Fail, "its owner and counter is of another type"},
+		}, "type", Fail, "so every call fails: owner, counter"},
 		"too little is counted": {func(b *broken) {
 			b.do("HDEL", b.key("weight"), "extra")
 		}, "extra", Fail, "4 units in use are counted as 2"},
@@ -93,7 +92,7 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "extra", Warn, "4 units in use are counted as 11"},
 		"a weight of nobody": {func(b *broken) {
 			b.do("HSET", b.key("weight"), "ghost:1", 3)
-		}, "weight", Warn, "1 weights are of nobody"},
+		}, "weight", Warn, "weights of nobody who holds or waits: 1"},
 		"a later layout": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "layout", 2)
 		}, "layout", Fail, `its layout is "2", from a later fairsem`},
@@ -213,10 +212,10 @@ func TestWhatRatesGrantMayLapseLaterThanAnyLeaseAndUnseen(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, limiter.Wait(t.Context(), 2))
 	b := &broken{t: t, rdb: s.Client(), p: p, name: "n"}
-	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 names, 1 permits")
+	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 name, 1 permit")
 	b.do("ZADD", b.key("timeout"), time.Now().Add(-time.Hour).UnixMilli(), "lapsed:1")
 	b.do("ZADD", b.key("owner"), 1, "lapsed:1")
-	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 names, 2 permits")
+	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 name, 2 permits")
 }
 
 // Of a line of any length every id is looked at, some at a time.
@@ -244,13 +243,19 @@ func TestIdsFarBackInALongLineAreLookedAt(t *testing.T) {
 	assert.Positive(t, facts{waiting: looks*idsPerLook + 1}.unseen())
 }
 
+// said is an error that a server replied with.
+type said string
+
+func (s said) Error() string { return string(s) }
+func (s said) RedisError()   {}
+
 func TestManyBrokenNamesAreToldInAFewLines(t *testing.T) {
 	t.Parallel()
 	var all tally
 	for i := range mostBad + 50 {
 		all.add(facts{}, about(fmt.Sprintf("name %03d", i), fail("is broken", "mend it")), nil)
 	}
-	all.add(facts{}, nil, errors.New("TRYAGAIN"))
+	all.add(facts{}, nil, said("TRYAGAIN"))
 	found := all.findings()
 	require.Len(t, found, 1+1+mostBad+1)
 	assert.Equal(t, Skip, found[1].State)
@@ -296,8 +301,8 @@ func TestBusySemaphoresRaiseNoAlarm(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	var traffic sync.WaitGroup
-	for i := range 3 {
-		client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: o.Prefix, TTL: 500 * time.Millisecond, Grace: time.Millisecond})
+	for i, ttl := range []time.Duration{300 * time.Millisecond, 3 * time.Second, time.Hour} {
+		client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: o.Prefix, TTL: ttl, Grace: time.Millisecond})
 		require.NoError(t, err)
 		for j := range 6 {
 			traffic.Go(func() { // ends with stop
@@ -328,7 +333,7 @@ func use(ctx context.Context, client *fairsem.Client, name int) {
 	}
 	switch n := rand.N(20); {
 	case n == 0:
-		limiter, err := client.Limiter(fmt.Sprint("rate ", name), 5, 20*time.Millisecond)
+		limiter, err := client.Limiter(fmt.Sprint("rate ", name), 5, 1+rand.N(100*time.Millisecond))
 		if err == nil {
 			_, _ = limiter.Allow(ctx, 1+rand.N(int64(3))) // whatever it says
 		}

@@ -115,14 +115,14 @@ func each(ask func(context.Context, *patient, *node) Finding) func(context.Conte
 			if f.State == OK {
 				well = append(well, f)
 			} else {
-				all = append(all, f)
+				all = append(all, f.with("node", n.addr))
 			}
 		}
 		if len(well) > 0 {
 			f := well[0]
 			f.Details = details
 			if len(well) > 1 {
-				f.Message += fmt.Sprintf("; so are %d more", len(well)-1)
+				f.Message += fmt.Sprintf("; as are %d more", len(well)-1)
 			}
 			all = append(all, f)
 		}

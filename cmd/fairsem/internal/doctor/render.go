@@ -49,7 +49,7 @@ func (p Page) Show(f Finding) {
 
 // Sum writes how many there were of each.
 func (p Page) Sum(r Report) {
-	p.line("\n%d ok, %d warnings, %d failures, %d skipped", r.Count[OK], r.Count[Warn], r.Count[Fail], r.Count[Skip])
+	p.line("\n%d ok, %s, %s, %d skipped", r.Count[OK], counted(r.Count[Warn], "warning"), counted(r.Count[Fail], "failure"), r.Count[Skip])
 }
 
 func faint(s string) string { return lipgloss.NewStyle().Faint(true).Render(s) }

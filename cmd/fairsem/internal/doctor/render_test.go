@@ -31,7 +31,7 @@ func TestAPageForAPipeIsPlainWords(t *testing.T) {
 warn  semaphores   a\nb
                    do: wait
 
-1 ok, 1 warnings, 0 failures, 0 skipped
+1 ok, 1 warning, 0 failures, 0 skipped
 `, out.String())
 }
 

@@ -157,7 +157,7 @@ func (p *patient) lacking(ctx context.Context, n *node) (lacks []lack, err error
 		err := r.ask(ctx, n, key, channel)
 		var reply redis.Error
 		if err != nil && !errors.As(err, &reply) {
-			return nil, err
+			return nil, err // about more than this right
 		}
 		l := lack{r, err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")}
 		if redis.IsPermissionError(err) {
@@ -191,8 +191,10 @@ func channel(ctx context.Context, p *patient) []Finding {
 	name := p.Prefix + ":wake:doctor-" + uuid.NewString()
 	sub := p.rdb.Subscribe(ctx, name)
 	defer sub.Close()
-	if _, err := sub.ReceiveTimeout(ctx, hearLimit); err != nil {
+	if _, err := sub.ReceiveTimeout(ctx, hearLimit); redis.IsPermissionError(err) {
 		return []Finding{unasked(err, "+subscribe, or &"+p.Prefix+":*")}
+	} else if err != nil {
+		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", hearLimit, err, deaf), "see what is between, if other commands work")}
 	}
 	var worst time.Duration
 	for _, n := range p.nodes {

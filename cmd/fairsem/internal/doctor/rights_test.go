@@ -72,7 +72,7 @@ func allow(t *testing.T, rdb *redis.Client, name string, words ...string) {
 func named(t *testing.T, p *patient) []string {
 	t.Helper()
 	words := []string{}
-	for _, check := range []string{"rights", "options"} {
+	for _, check := range []string{"rights", "optional"} {
 		f := one(t, p.runs(t, check))
 		require.NotEqual(t, Skip, f.State, f.Message)
 		some, _ := f.Details["missing"].([]string)
@@ -143,7 +143,7 @@ func TestWithTheRightsOfTheReadmeNothingIsAmissAndWhatCouldNotBeAskedIsSkipped(t
 	before := everyKey(t, s.Client(), o.Prefix)
 	report := examine(t, url, o)
 	assert.Equal(t, []string{"skip slow: could not ask: this user lacks +slowlog"}, report.troubles())
-	assert.Contains(t, one(t, report.of("semaphores")).Message, "1 names")
+	assert.Contains(t, one(t, report.of("semaphores")).Message, "1 name,")
 	assert.Equal(t, before, everyKey(t, s.Client(), o.Prefix))
 
 	entries, err := s.Client().ACLLog(t.Context(), 100).Result()
@@ -174,12 +174,12 @@ func TestUsersWithFewRightsGetAReport(t *testing.T) {
 		want  map[string]State
 	}{
 		"ping":      {[]string{"-ping"}, map[string]State{"ping": Skip, "rights": Fail}},
-		"info":      {[]string{"-info", "-lastsave"}, map[string]State{"version": Skip, "mode": Skip, "role": Skip, "memory": Skip, "persistence": Skip, "options": Warn, "scripts": OK}},
-		"zadd":      {[]string{"-zadd"}, map[string]State{"rights": Fail, "scripts": Fail, "options": OK}},
-		"scan":      {[]string{"-scan"}, map[string]State{"options": Warn, "semaphores": Skip, "scripts": OK}},
-		"publish":   {[]string{"-publish"}, map[string]State{"options": Warn, "channel": Skip, "wake": Warn}},
-		"subscribe": {[]string{"-subscribe"}, map[string]State{"options": Warn, "channel": Skip, "wake": Warn}},
-		"channels":  {[]string{"resetchannels"}, map[string]State{"options": Warn, "channel": Skip, "wake": Warn}},
+		"info":      {[]string{"-info", "-lastsave"}, map[string]State{"version": Skip, "mode": Skip, "role": Skip, "memory": Skip, "persistence": Skip, "optional": Warn, "scripts": OK}},
+		"zadd":      {[]string{"-zadd"}, map[string]State{"rights": Fail, "scripts": Fail, "optional": OK}},
+		"scan":      {[]string{"-scan"}, map[string]State{"optional": Warn, "semaphores": Skip, "scripts": OK}},
+		"publish":   {[]string{"-publish"}, map[string]State{"optional": Warn, "channel": Skip, "wake": Warn}},
+		"subscribe": {[]string{"-subscribe"}, map[string]State{"optional": Warn, "channel": Skip, "wake": Warn}},
+		"channels":  {[]string{"resetchannels"}, map[string]State{"optional": Warn, "channel": Skip, "wake": Warn}},
 		"all":       {[]string{"-@all"}, map[string]State{"rights": Fail, "scripts": Fail, "clock": Skip}},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -224,6 +224,18 @@ func TestTheGraceOfAYoungServerIsTold(t *testing.T) {
 	assert.Equal(t, Warn, judgeWake(trial{by: fairsem.ByRefresh}).State)
 }
 
+func TestAMasterWithoutSlotsIsLeftOut(t *testing.T) {
+	t.Parallel()
+	p := meet(t, "cluster://"+redistest.SharedCluster(t).Nodes[0].Addr(), usual())
+	require.Len(t, p.nodes, 3)
+	p.nodes = append(p.nodes, &node{addr: "empty:1"})
+	for _, f := range p.runs(t, "scripts") {
+		assert.Equal(t, OK, f.State, f.Message)
+	}
+	p.nodes = p.nodes[3:]
+	assert.Equal(t, Fail, one(t, p.runs(t, "scripts")).State)
+}
+
 func TestInAClusterWhatIsNotWellIsToldOfEachServer(t *testing.T) {
 	t.Parallel()
 	p := &patient{nodes: []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}, {addr: "d"}}}
@@ -236,6 +248,6 @@ func TestInAClusterWhatIsNotWellIsToldOfEachServer(t *testing.T) {
 	require.Len(t, all, 3)
 	assert.Equal(t, "b: broken", all[0].Message)
 	assert.Equal(t, "c: broken", all[1].Message)
-	assert.Equal(t, "a: fine; so are 1 more", all[2].Message)
+	assert.Equal(t, "a: fine; as are 1 more", all[2].Message)
 	assert.Len(t, all[2].Details, 4, "each tells its own")
 }
