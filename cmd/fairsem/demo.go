@@ -25,8 +25,10 @@ takes about 10 seconds and leaves nothing behind. On a terminal it is a picture 
 which places in line move up; elsewhere it is a log.
 
 The server is an embedded one, on a free port of 127.0.0.1, unless --redis names
-another. Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong
-command line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Workers, demo.Limit),
+another.
+
+Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong command
+line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Workers, demo.Limit),
 		Example: `  fairsem demo
   fairsem demo --redis redis://user:password@localhost:6379/0
   fairsem demo | tee log      # no terminal: one line for every change`,
@@ -43,7 +45,7 @@ command line, 125 if the demo could not run, 128+n if signal n stopped it.`, dem
 			return runDemo(cmd.Context(), cmd.OutOrStdout(), o)
 		}),
 	}
-	cmd.Flags().StringVar(&o.Redis, "redis", "", "`URL` of a server to use: redis://, rediss:// or unix://")
+	cmd.Flags().StringVar(&o.Redis, "redis", "", "`URL` of a server to use: redis, rediss, unix, cluster or sentinel")
 	cmd.Flags().DurationVar(&o.Length, "for", demo.Length, "how long it takes, at least")
 	_ = cmd.Flags().MarkHidden("for") // fails only for a flag that is not there
 	return cmd
