@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
 func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
@@ -94,7 +95,7 @@ func (s *station) evict() {
 
 func (s *station) tickets(seq func(func(fairsem.Ticket, error) bool)) []fairsem.Ticket {
 	s.t.Helper()
-	all, err := collect(seq)
+	all, err := look.Collect(seq)
 	require.NoError(s.t, err)
 	return all
 }
