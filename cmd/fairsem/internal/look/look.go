@@ -5,6 +5,7 @@ package look
 import (
 	"context"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -23,11 +24,37 @@ func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
 
 // All returns what every name looks like that Redis knows, by name. The moments differ slightly.
 func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) {
-	names, err := Collect(client.List(ctx))
+	all, _, err := Some(ctx, client, math.MaxInt)
+	return all, err
+}
+
+// Some is All of at most so many names, and says whether there are more. Which are left out is up to Redis.
+func Some(ctx context.Context, client *fairsem.Client, most int) (all []fairsem.Status, more bool, err error) {
+	names, more, err := limited(client.List(ctx), most)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	slices.Sort(names)
+	all, err = each(ctx, client, names)
+	return all, more, err
+}
+
+// limited returns at most so many values, and whether there are more.
+func limited[T any](seq iter.Seq2[T, error], most int) (all []T, more bool, err error) {
+	for v, err := range seq {
+		if err != nil {
+			return nil, false, err
+		}
+		if len(all) == most {
+			return all, true, nil
+		}
+		all = append(all, v)
+	}
+	return all, false, nil
+}
+
+// each leaves out what is gone meanwhile.
+func each(ctx context.Context, client *fairsem.Client, names []string) ([]fairsem.Status, error) {
 	all := make([]fairsem.Status, len(names))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -40,7 +67,7 @@ func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) 
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }), nil // gone meanwhile
+	return slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }), nil
 }
 
 // One returns what the name looks like. Status.Known says whether Redis knows it.
@@ -108,14 +135,9 @@ func first[T any](seq iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 }
 
 // Collect returns all values, or the error.
-func Collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
-	for v, err := range seq {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, v)
-	}
-	return all, nil
+func Collect[T any](seq iter.Seq2[T, error]) ([]T, error) {
+	all, _, err := limited(seq, math.MaxInt)
+	return all, err
 }
 
 // Rates tells how fast names grant, from what they look like at different moments. The zero value is ready.
