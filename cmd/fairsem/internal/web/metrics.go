@@ -44,8 +44,8 @@ var families = []family{
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Lapsed) }},
 }
 
-// metrics serves the figures of the latest look. Asking for them asks Redis nothing.
-func (p *Page) metrics() http.Handler {
+// newRegistry has what is told of Redis, and nothing of this process.
+func newRegistry(p *Page) *prometheus.Registry {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fairsem_look_duration_seconds",
 		Help:    "How long it took to look at all names.",
@@ -54,7 +54,12 @@ func (p *Page) metrics() http.Handler {
 	p.sampler.looked = func(d time.Duration) { took.Observe(d.Seconds()) }
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(took, collector{p})
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return registry
+}
+
+// metrics serves the figures of the latest look. Asking for them asks Redis nothing.
+func (p *Page) metrics() http.Handler {
+	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
 // collector makes metrics of the latest look.

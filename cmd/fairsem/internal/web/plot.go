@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// plot is drawn as an area and a line in a box of plotWidth by plotHeight. A library for plots would bring
-// colours and style attributes of its own: these take their colours from the page, light or dark, and
-// the page allows no inline style. They consist of numbers only, whatever a name is made of.
+// plot is drawn in a box of plotWidth by plotHeight. A library for plots would bring colours and style attributes
+// of its own: these lines take their colours from the page, light or dark, and the page allows no inline style.
+// They consist of numbers only, whatever a name is made of.
 type plot struct {
-	Area, Line string // SVG paths
-	Top        int64  // the value at the upper edge
-	Peak       int64  // the largest value
+	Area, Edge, Limit string // SVG paths
+	Top               int64  // the value at the upper edge
+	Peak              int64  // the largest value
 }
 
 const (
@@ -53,20 +53,22 @@ func draw(all []column, now time.Time, gap time.Duration, limited bool) plot {
 			p.Top = max(p.Top, c.limit)
 		}
 	}
-	var area, line strings.Builder
+	var area, edge, limit strings.Builder
 	for len(all) > 0 {
 		n := unbroken(all, gap)
 		end := now
 		if n < len(all) {
 			end = all[n-1].at.Add(gap / 2)
 		}
-		p.steps(&area, all[:n], now, end, func(c column) int64 { return c.value }, true)
+		stairs := p.stairs(all[:n], now, end, func(c column) int64 { return c.value })
+		edge.WriteString(stairs)
+		fmt.Fprintf(&area, "%sV%dH%sZ", stairs, plotHeight, across(all[0].at, now))
 		if limited {
-			p.steps(&line, all[:n], now, end, func(c column) int64 { return c.limit }, false)
+			limit.WriteString(p.stairs(all[:n], now, end, func(c column) int64 { return c.limit }))
 		}
 		all = all[n:]
 	}
-	p.Area, p.Line = area.String(), line.String()
+	p.Area, p.Edge, p.Limit = area.String(), edge.String(), limit.String()
 	return p
 }
 
@@ -79,22 +81,20 @@ func unbroken(all []column, gap time.Duration) int {
 	return n
 }
 
-// steps draws a value as stairs: between two looks it is taken to be as it was. closed has them stand on the ground.
-func (p *plot) steps(b *strings.Builder, all []column, now, end time.Time, value func(column) int64, closed bool) {
+// stairs draws a value that between two looks is taken to be as it was.
+func (p *plot) stairs(all []column, now, end time.Time, value func(column) int64) string {
 	y := func(c column) string {
 		return decimal(plotHeight * (1 - float64(value(c))/float64(p.Top)))
 	}
-	fmt.Fprintf(b, "M%s %s", across(all[0].at, now), y(all[0]))
+	var b strings.Builder
+	fmt.Fprintf(&b, "M%s %s", across(all[0].at, now), y(all[0]))
 	for i, c := range all[1:] {
-		b.WriteString("H" + across(c.at, now))
 		if above := y(c); above != y(all[i]) {
-			b.WriteString("V" + above)
+			fmt.Fprintf(&b, "H%sV%s", across(c.at, now), above)
 		}
 	}
 	b.WriteString("H" + across(end, now))
-	if closed {
-		fmt.Fprintf(b, "V%dH%sZ", plotHeight, across(all[0].at, now))
-	}
+	return b.String()
 }
 
 // across is where a moment is between the left edge and now.

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/semaphore"
 
@@ -60,6 +61,7 @@ type Page struct {
 	details   *details
 	fragments memo
 	templates *template.Template
+	registry  *prometheus.Registry
 	streams   *semaphore.Weighted
 	login     *login // nil: nobody may change anything
 	handler   http.Handler
@@ -78,6 +80,7 @@ func New(o Options) *Page {
 	p.details = newDetails(p.patience(), func(ctx context.Context, name string) (look.Detail, error) {
 		return look.Deep(ctx, o.Client, name, mostTickets)
 	})
+	p.registry = newRegistry(p)
 	if o.Token != "" {
 		p.login = newLogin(o.Token)
 	}

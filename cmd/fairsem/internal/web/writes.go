@@ -52,7 +52,7 @@ var verbs = []verb{
 		do:  func(ctx context.Context, s *fairsem.Semaphore, _ deed) error { return s.Resize(ctx, 0) },
 	},
 	{
-		name: "resume", button: "Resume",
+		name: "resume", button: "Take the pin away",
 		ask: "This takes the pin away: the limit that processes declare holds again.",
 		did: func(deed) string { return "The limit is what processes declare." },
 		do:  func(ctx context.Context, s *fairsem.Semaphore, _ deed) error { return s.Unpin(ctx) },
