@@ -123,6 +123,13 @@ func (b *tab) await(expression string, args ...any) {
 	}, browserLimit, 20*time.Millisecond, "%s", expression)
 }
 
+// click takes the element as it is at that moment: a page may change under a slower hand.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	b.await("document.querySelector(%q) !== null", selector)
+	get[any](b, fmt.Sprintf("document.querySelector(%q).click()", selector))
+}
+
 // text is what the page shows.
 func (b *tab) text() string {
 	b.t.Helper()

@@ -139,7 +139,7 @@ func TestASessionEnds(t *testing.T) {
 	l := newLogin(testToken)
 	first := l.open(noon)
 	for i := range mostSessions {
-		l.open(noon.Add(time.Duration(i) * time.Minute))
+		l.open(noon.Add(time.Duration(i+1) * time.Minute))
 	}
 	assert.Len(t, l.sessions, mostSessions)
 	assert.NotContains(t, l.sessions, first.id, "the oldest had to go")
