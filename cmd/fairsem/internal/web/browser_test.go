@@ -53,7 +53,7 @@ func startChromium(t *testing.T, path string) context.Context {
 	if chromium.ctx != nil {
 		return chromium.ctx
 	}
-	profile, err := os.MkdirTemp("", "fairsem-chromium-")
+	profile, err := os.MkdirTemp("", "fairsem-chromium-") //nolint:usetesting // it outlives this test: stopChromium removes it
 	require.NoError(t, err)
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.UserDataDir(profile),

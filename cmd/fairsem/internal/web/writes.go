@@ -195,7 +195,7 @@ func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, tok
 	_ = json.NewEncoder(w).Encode(answer) // whoever asked is gone
 }
 
-var errNoName = errors.New("Redis knows no semaphore of that name")
+var errNoName = errors.New("there is no semaphore of that name")
 
 // do does it, if there is such a name: a limit that is pinned to a name by mistake would stay for ever.
 func (p *Page) do(ctx context.Context, v verb, d deed) error {
