@@ -4,8 +4,8 @@ package look
 
 import (
 	"context"
+	"errors"
 	"iter"
-	"math"
 	"slices"
 	"time"
 
@@ -24,50 +24,39 @@ func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
 
 // All returns what every name looks like that Redis knows, by name. The moments differ slightly.
 func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) {
-	all, _, err := Some(ctx, client, math.MaxInt)
+	all, unreadable, err := Matching(ctx, client, func(string) bool { return true })
+	if err == nil && len(unreadable) > 0 {
+		return nil, unreadable[0]
+	}
 	return all, err
 }
 
-// Some is All of at most so many names, and says whether there are more. Which are left out is up to Redis.
-func Some(ctx context.Context, client *fairsem.Client, most int) (all []fairsem.Status, more bool, err error) {
-	names, more, err := limited(client.List(ctx), most)
+// Matching is All for the names that are wanted. What is wrong with a name alone, such as a key of the wrong type,
+// is unreadable and keeps nobody from the others.
+func Matching(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (all []fairsem.Status, unreadable []error, err error) {
+	names, err := Collect(client.List(ctx))
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
 	slices.Sort(names)
-	all, err = each(ctx, client, names)
-	return all, more, err
-}
-
-// limited returns at most so many values, and whether there are more.
-func limited[T any](seq iter.Seq2[T, error], most int) (all []T, more bool, err error) {
-	for v, err := range seq {
-		if err != nil {
-			return nil, false, err
-		}
-		if len(all) == most {
-			return all, true, nil
-		}
-		all = append(all, v)
-	}
-	return all, false, nil
-}
-
-// each leaves out what is gone meanwhile.
-func each(ctx context.Context, client *fairsem.Client, names []string) ([]fairsem.Status, error) {
-	all := make([]fairsem.Status, len(names))
-	group, ctx := errgroup.WithContext(ctx)
+	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
+	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, name := range names {
-		group.Go(func() (err error) {
-			all[i], err = One(ctx, client, name)
-			return err
+		group.Go(func() error {
+			all[i], unreadable[i] = One(within, client, name)
+			if errors.Is(unreadable[i], fairsem.ErrUnavailable) {
+				return unreadable[i]
+			}
+			return within.Err()
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }), nil
+	all = slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }) // gone meanwhile, or unreadable
+	return all, slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }), nil
 }
 
 // One returns what the name looks like. Status.Known says whether Redis knows it.
@@ -114,7 +103,7 @@ func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d
 		d.MoreHolders = max(0, d.Status.Holders-int64(len(d.Holders)))
 	}
 	if len(d.Waiters) >= most {
-		d.MoreWaiters = max(0, d.Status.Waiting-int64(len(d.Waiters)))
+		d.MoreWaiters = max(0, d.Waiting-int64(len(d.Waiters)))
 	}
 	return d, nil
 }
@@ -135,9 +124,14 @@ func first[T any](seq iter.Seq2[T, error], n int) iter.Seq2[T, error] {
 }
 
 // Collect returns all values, or the error.
-func Collect[T any](seq iter.Seq2[T, error]) ([]T, error) {
-	all, _, err := limited(seq, math.MaxInt)
-	return all, err
+func Collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
+	for v, err := range seq {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
 }
 
 // Rates tells how fast names grant, from what they look like at different moments. The zero value is ready.

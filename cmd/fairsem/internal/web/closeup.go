@@ -67,10 +67,9 @@ func (p *Page) closeUp(ctx context.Context, now *snapshot, name string, in bool)
 // detail is who holds and who waits, if that is known. While Redis is away it is what was last seen.
 func (p *Page) detail(ctx context.Context, now *snapshot, name string) (look.Detail, bool) {
 	if p.trouble(now) != "" {
-		old, ok := p.details.kept(name)
-		return old.Detail, ok
+		return p.details.kept(name)
 	}
-	d, _ := p.details.get(ctx, now.looks, name) // the next look tells what is wrong
+	d, _ := p.details.get(ctx, name) // the next look tells what is wrong
 	return d, !d.At.IsZero()
 }
 

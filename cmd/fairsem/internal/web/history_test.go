@@ -86,8 +86,8 @@ func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) ([]fairsem.Status, bool, error) {
-			return one("a", 3), false, nil
+		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context, *snapshot) (survey, error) {
+			return survey{all: one("a", 3)}, nil
 		})
 		go s.run(ctx) // ends with ctx; synctest waits for it
 		time.Sleep(9500 * time.Millisecond)
@@ -102,12 +102,12 @@ func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var away atomic.Bool
-		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) ([]fairsem.Status, bool, error) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context, _ *snapshot) (survey, error) {
 			if away.Load() { // a server that does not answer
 				<-ctx.Done()
-				return nil, false, errors.New("away")
+				return survey{}, errors.New("away")
 			}
-			return one("a", 3), false, nil
+			return survey{all: one("a", 3)}, nil
 		})
 		p := &Page{Options: Options{Interval: time.Second, Patience: 3 * time.Second}, sampler: s}
 		assert.Equal(t, "Redis has not answered yet", p.trouble(s.latest()))

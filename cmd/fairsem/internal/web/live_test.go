@@ -252,11 +252,15 @@ func TestInABrowserOneIsToldThatTheServerIsGone(t *testing.T) {
 	proxy, err := redistest.StartProxy(u.Host)
 	require.NoError(t, err)
 	b := openTab(t)
+	b.look("light", 360, 780)
 	b.open("http://" + proxy.Addr() + "/")
 	b.await(`%s === 1 && document.getElementById("lost").hidden`, rows("Semaphores"))
 	require.NoError(t, proxy.Close())
 	b.await(`!document.getElementById("lost").hidden`)
 	assert.Contains(t, b.text(), "No word from fairsem serve")
+	assert.True(t, get[bool](b, fits))
+	assert.Empty(t, get[string](b, faint))
+	b.screenshot("gone")
 	assert.Equal(t, 1, get[int](b, rows("Semaphores")))
 }
 

@@ -39,6 +39,7 @@ type served struct {
 	page   *Page
 	url    string
 	client *fairsem.Client
+	prefix string // of its keys
 }
 
 // serve starts a page on the shared server.
@@ -51,7 +52,8 @@ var errTestOver = errors.New("the test is over")
 
 func serveOn(t *testing.T, rdb redis.UniversalClient, change ...func(*Options)) *served {
 	t.Helper()
-	client, err := fairsem.New(rdb, fairsem.Options{Prefix: "web:" + uuid.NewString(), Label: "host:1", TTL: 20 * time.Second})
+	prefix := "web:" + uuid.NewString()
+	client, err := fairsem.New(rdb, fairsem.Options{Prefix: prefix, Label: "host:1", TTL: 20 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	o := Options{
@@ -62,7 +64,7 @@ func serveOn(t *testing.T, rdb redis.UniversalClient, change ...func(*Options)) 
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &served{t, New(o), "http://" + listener.Addr().String(), client}
+	s := &served{t, New(o), "http://" + listener.Addr().String(), client, prefix}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.page.Serve(ctx, listener) }() // ends with ctx; waited for by the clean-up

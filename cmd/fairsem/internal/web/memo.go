@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
@@ -47,46 +45,30 @@ func (m *memo) entry(looks int64, key string, once func() []byte) func() []byte 
 type details struct {
 	patience time.Duration
 	look     func(context.Context, string) (look.Detail, error)
-	flight   singleflight.Group
 
 	mu   sync.Mutex
-	last map[string]seen // guarded by mu
+	last map[string]look.Detail // good ones; guarded by mu
 }
 
-// seen is the last good look at a name.
-type seen struct {
-	look.Detail
-	looks int64 // of the sampler, then
+func newDetails(patience time.Duration, ask func(context.Context, string) (look.Detail, error)) *details {
+	return &details{patience: patience, look: ask, last: make(map[string]look.Detail)}
 }
 
-func newDetails(patience time.Duration, look func(context.Context, string) (look.Detail, error)) *details {
-	return &details{patience: patience, look: look, last: make(map[string]seen)}
-}
-
-// get returns what the name looks like now: no older than the sampler's latest look. If Redis does not say, it
-// is what was last seen, with the error.
-func (d *details) get(ctx context.Context, looks int64, name string) (look.Detail, error) {
-	if old, ok := d.kept(name); ok && old.looks >= looks {
-		return old.Detail, nil
-	}
-	fresh, err, _ := d.flight.Do(name, func() (any, error) {
-		// Others share the answer, so that it is not for one of them to end the question.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
-		defer cancel()
-		detail, err := d.look(ctx, name)
-		if err == nil {
-			d.keep(name, seen{detail, looks})
-		}
-		return detail, err
-	})
+// get returns what the name looks like now. If Redis does not say, it is what was last seen, with the error.
+func (d *details) get(ctx context.Context, name string) (look.Detail, error) {
+	// Others share the answer, so that it is not for the one who asks to end the question.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.patience)
+	defer cancel()
+	fresh, err := d.look(ctx, name)
 	if err != nil {
 		old, _ := d.kept(name)
-		return old.Detail, err
+		return old, err
 	}
-	return fresh.(look.Detail), nil
+	d.keep(name, fresh)
+	return fresh, nil
 }
 
-func (d *details) kept(name string) (seen, bool) {
+func (d *details) kept(name string) (look.Detail, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, ok := d.last[name]
@@ -97,7 +79,7 @@ func (d *details) kept(name string) (seen, bool) {
 const forget = 2 * time.Minute
 
 // keep drops what nobody watches any more, and where there is no room keeps nothing.
-func (d *details) keep(name string, s seen) {
+func (d *details) keep(name string, s look.Detail) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for other, old := range d.last {

@@ -19,6 +19,7 @@ func about(name, help string, labels ...string) *prometheus.Desc {
 var (
 	upDesc   = about("fairsem_up", "Whether Redis answers: 1 or 0. If it does not, there are no figures of names.")
 	ageDesc  = about("fairsem_last_look_age_seconds", "How old the figures are.")
+	badDesc  = about("fairsem_names_unreadable", "How many names have keys that are not as they should be.")
 	moreDesc = about("fairsem_names_truncated", "Whether there are more names than are looked at: 1 or 0.")
 )
 
@@ -70,6 +71,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- upDesc
 	ch <- ageDesc
 	ch <- moreDesc
+	ch <- badDesc
 	for _, f := range families {
 		ch <- f.desc
 	}
@@ -90,6 +92,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(upDesc, 1)
 	gauge(moreDesc, truth(now.more))
+	gauge(badDesc, float64(len(now.unreadable)))
 	told := make(map[string]bool, len(now.all))
 	for _, s := range now.all {
 		name := label(s.Name)

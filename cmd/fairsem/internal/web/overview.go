@@ -19,6 +19,9 @@ import (
 // mostRows is how many names a page shows. Others are found by the filter.
 const mostRows = 200
 
+// mostUnreadable is how many names that cannot be read are told of.
+const mostUnreadable = 5
+
 // filter is what somebody wants to see, and in which order.
 type filter struct{ Query, Sort string }
 
@@ -109,6 +112,7 @@ type overview struct {
 	Hidden          int // rows, by their number
 	More, Connected bool
 	Names           int // that are looked at, at most
+	Unreadable      []string
 }
 
 // tile is a figure that stands out.
@@ -118,6 +122,9 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 	o := overview{
 		Trouble: p.trouble(now), Filter: f, Connected: !now.at.IsZero(), Headings: f.headings(),
 		More: now.more, Names: p.Names, Total: total(now.all),
+	}
+	for _, err := range now.unreadable[:min(len(now.unreadable), mostUnreadable)] {
+		o.Unreadable = append(o.Unreadable, sentence(err))
 	}
 	query := strings.ToLower(f.Query)
 	for _, s := range now.all {

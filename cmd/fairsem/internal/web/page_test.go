@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"fmt"
 	"html"
 	"net/http"
 	"regexp"
@@ -130,6 +132,28 @@ func TestARedisThatIsAwayIsTold(t *testing.T) {
 	assert.Contains(t, s.get("/metrics").body, "fairsem_up 1")
 }
 
+func TestANameThatCannotBeReadHidesNoOther(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("good", 1)
+	s.hold("bad<b>", 1)
+	s.seen(2)
+	rdb := redistest.SharedServer(t).Client()
+	keys, err := rdb.Keys(t.Context(), s.prefix+":*bad*meta").Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	require.NoError(t, rdb.Set(t.Context(), keys[0], "text", 0).Err())
+	t.Cleanup(func() { _ = rdb.Del(context.Background(), keys[0]).Err() })
+	s.seen(1)
+	body := s.get("/").body
+	assert.Contains(t, body, ">good<")
+	assert.Contains(t, body, `hint bad`)
+	assert.NotContains(t, body, "bad<b>")
+	assert.Equal(t, http.StatusOK, s.get("/semaphore?"+named("bad<b>")).StatusCode)
+	assert.Contains(t, s.get("/metrics").body, "fairsem_names_unreadable 1")
+	assert.Contains(t, s.get("/metrics").body, "fairsem_up 1")
+}
+
 func TestOnlySoManyNamesAreLookedAt(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *Options) { o.Names = 3 })
@@ -137,7 +161,13 @@ func TestOnlySoManyNamesAreLookedAt(t *testing.T) {
 		s.hold(name, 1)
 	}
 	require.Eventually(t, func() bool { return s.page.sampler.latest().more }, soon, often)
-	assert.Len(t, s.page.sampler.latest().all, 3)
+	before := s.page.sampler.latest()
+	assert.Len(t, before.all, 3)
+	for i := range 50 {
+		s.hold(fmt.Sprint("flood ", i), 1)
+	}
+	require.Eventually(t, func() bool { return s.page.sampler.latest().looks > before.looks+3 }, soon, often)
+	assert.Equal(t, before.byName, s.page.sampler.latest().byName, "those that are shown stay")
 	assert.Contains(t, s.get("/").body, "more names on the server than the 3")
 	assert.Contains(t, s.get("/metrics").body, "fairsem_names_truncated 1")
 }

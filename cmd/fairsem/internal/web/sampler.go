@@ -11,20 +11,47 @@ import (
 
 // snapshot is what is known after a look. It never changes.
 type snapshot struct {
+	survey                     // the last that was good
+	at      time.Time          // when it began; zero: none was
 	looks   int64              // at Redis so far
-	at      time.Time          // of the last that was good; zero: none was
-	all     []fairsem.Status   // then, by name
 	byName  map[string]int     // where in all
-	more    bool               // there are more names than are looked at
 	rates   map[string]float64 // grants a second
 	series  map[string][]point
 	replace chan struct{} // closed when there is a newer one
 }
 
+// survey is what a look at all names saw.
+type survey struct {
+	all        []fairsem.Status // by name
+	more       bool             // there are more names than are looked at
+	unreadable []error          // of names whose keys are not as they should be
+}
+
+// surveyor looks at all names, at some first. It has an error if Redis does not answer.
+type surveyor func(ctx context.Context, first *snapshot) (survey, error)
+
+// surveyOf looks at so many names at most. Those that it knows come first, so that no flood of names hides them.
+func surveyOf(client *fairsem.Client, most int) surveyor {
+	return func(ctx context.Context, known *snapshot) (survey, error) {
+		var s survey
+		room := most - len(known.all)
+		var err error
+		s.all, s.unreadable, err = look.Matching(ctx, client, func(name string) bool {
+			if _, ok := known.byName[name]; ok {
+				return true
+			}
+			room--
+			s.more = s.more || room < 0
+			return room >= 0
+		})
+		return s, err
+	}
+}
+
 // sampler looks at Redis again and again, whether anybody watches or not: a plot wants a past.
 type sampler struct {
 	interval, patience time.Duration
-	look               func(context.Context) ([]fairsem.Status, bool, error)
+	survey             surveyor
 	looked             func(time.Duration) // is told how long a good look took
 	now                atomic.Pointer[snapshot]
 
@@ -33,8 +60,8 @@ type sampler struct {
 	rates   look.Rates
 }
 
-func newSampler(interval, patience time.Duration, names int, look func(context.Context) ([]fairsem.Status, bool, error)) *sampler {
-	s := &sampler{interval: interval, patience: interval + patience, look: look, looked: func(time.Duration) {}}
+func newSampler(interval, patience time.Duration, names int, ask surveyor) *sampler {
+	s := &sampler{interval: interval, patience: interval + patience, survey: ask, looked: func(time.Duration) {}}
 	s.history.names = names
 	s.now.Store(&snapshot{replace: make(chan struct{})})
 	return s
@@ -60,18 +87,18 @@ func (s *sampler) sample(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	began := time.Now()
-	all, more, err := s.look(ctx)
 	old := s.latest()
+	seen, err := s.survey(ctx, old)
 	next := *old
 	next.looks++
 	next.replace = make(chan struct{})
 	if err == nil {
 		s.looked(time.Since(began))
-		next.at, next.all, next.more = began, all, more
-		next.rates = s.rates.Add(began, all)
-		next.series = s.history.add(began, all)
-		next.byName = make(map[string]int, len(all))
-		for i, status := range all {
+		next.at, next.survey = began, seen
+		next.rates = s.rates.Add(began, seen.all)
+		next.series = s.history.add(began, seen.all)
+		next.byName = make(map[string]int, len(seen.all))
+		for i, status := range seen.all {
 			next.byName[status.Name] = i
 		}
 	}

@@ -32,6 +32,18 @@ func (s *served) watch(path string) *bufio.Scanner {
 	return lines
 }
 
+// watchBriefly opens a stream and leaves.
+func (s *served) watchBriefly(path string) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	require.NoError(s.t, err)
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	_ = response.Body.Close()
+}
+
 // await reads until a line contains text.
 func await(t *testing.T, lines *bufio.Scanner, text string) {
 	t.Helper()
@@ -100,6 +112,11 @@ func TestThereIsAnEndToHowManyWatch(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
 	assert.NotEmpty(t, answer.Header.Get("Retry-After"))
 	assert.Equal(t, http.StatusOK, s.get("/").StatusCode, "one may look all the same")
+	s.page.streams.Release(maxStreams - 1)
+	for range maxStreams / 2 {
+		s.watchBriefly("/stream")
+	}
+	require.Eventually(t, func() bool { return s.page.streams.TryAcquire(maxStreams - 1) }, soon, often, "only the first is left")
 }
 
 func TestALineOfATextIsNoLineOfTheStream(t *testing.T) {
@@ -131,12 +148,12 @@ func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 	at := noon
 	d := newDetails(soon, func(context.Context, string) (look.Detail, error) { return look.Detail{At: at}, nil })
 	for i := range 2 * mostShared {
-		_, err := d.get(t.Context(), 1, strings.Repeat("x", i))
+		_, err := d.get(t.Context(), strings.Repeat("x", i))
 		require.NoError(t, err)
 	}
 	assert.Len(t, d.last, mostShared)
 	at = at.Add(2 * forget)
-	_, err := d.get(t.Context(), 2, "new")
+	_, err := d.get(t.Context(), "new")
 	require.NoError(t, err)
 	assert.Len(t, d.last, 1)
 }
@@ -145,10 +162,10 @@ func TestWhereRedisDoesNotSayItIsWhatWasLastSeen(t *testing.T) {
 	t.Parallel()
 	var failure error
 	d := newDetails(soon, func(context.Context, string) (look.Detail, error) { return look.Detail{At: noon}, failure })
-	_, err := d.get(t.Context(), 1, "a")
+	_, err := d.get(t.Context(), "a")
 	require.NoError(t, err)
 	failure = errors.New("away")
-	last, err := d.get(t.Context(), 2, "a")
+	last, err := d.get(t.Context(), "a")
 	require.ErrorIs(t, err, failure)
 	assert.Equal(t, noon, last.At)
 }

@@ -74,9 +74,7 @@ func New(o Options) *Page {
 		templates: template.Must(template.ParseFS(files, "templates/*.html")),
 		streams:   semaphore.NewWeighted(maxStreams),
 	}
-	p.sampler = newSampler(o.Interval, o.Patience, o.Names, func(ctx context.Context) ([]fairsem.Status, bool, error) {
-		return look.Some(ctx, o.Client, o.Names)
-	})
+	p.sampler = newSampler(o.Interval, o.Patience, o.Names, surveyOf(o.Client, o.Names))
 	p.details = newDetails(p.patience(), func(ctx context.Context, name string) (look.Detail, error) {
 		return look.Deep(ctx, o.Client, name, mostTickets)
 	})
