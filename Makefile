@@ -62,6 +62,7 @@ setup: ## install what the tests need and the machine lacks, through apt
 	@need=; \
 	command -v $(SERVER) >/dev/null || need="$$need $(SERVER)"; \
 	command -v tmux >/dev/null || need="$$need tmux"; \
+	command -v chromium >/dev/null || need="$$need chromium"; \
 	command -v $$(go env CC) >/dev/null || need="$$need gcc libc6-dev"; \
 	test -n "$$need" || exit 0; \
 	command -v apt-get >/dev/null || { echo "please install:$$need"; exit 1; }; \

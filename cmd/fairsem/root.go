@@ -33,7 +33,7 @@ comes back by itself. Redis holds the state.`,
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	root.AddCommand(newDemo(), newRun(), newDemoWorker())
 	root.AddCommand(newLs(), newShow(), newResize(), newPause(), newResume(), newEvict())
-	root.AddCommand(newTop(), newDoctor())
+	root.AddCommand(newTop(), newServe(), newDoctor())
 	root.AddCommand(newCompletion(), newMan())
 	for _, cmd := range root.Commands() {
 		noFiles(cmd)
