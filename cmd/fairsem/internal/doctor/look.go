@@ -33,15 +33,17 @@ type facts struct {
 	now   int64    // server ms
 	ttls  map[string]int64
 
-	layout, declared                      string
-	since, epoch                          int64
-	pinned                                string
-	holders, waiting, deadlines, weights  int64
-	counter, extra, units, weighed        int64
-	newest, last                          int64
-	none, twice                           []string
-	lateCount, farCount                   int64
-	late, far                             string
+	layout, declared, pinned string
+	since, epoch             int64
+	holders, waiting         int64
+	weights, extra           int64    // entries of weight, and what is stored there for all of them
+	units, weighed           int64    // of those who were looked at
+	counter, newest          int64    // the last number, and the last token
+	last                     int64    // deadline
+	none, twice              []string // ids without a deadline, and that hold and wait
+	lateCount, farCount      int64    // deadlines that are long over, or too far away
+	late, far                string   // an id of each
+
 	hasExtra, hasPin, hasMeta, hasCounter bool
 }
 
@@ -113,7 +115,7 @@ func decode(raw []any) (f facts, err error) {
 	if len(f.wrong) > 0 {
 		return f, nil
 	}
-	const parts, metas, counts = 15, 5, 4
+	const parts, metas, counts = 15, 5, 3
 	if len(raw) != parts || len(list(raw[2])) != len(kinds) || len(list(raw[3])) != metas || len(list(raw[4])) != counts {
 		return f, errLook
 	}
@@ -124,7 +126,7 @@ func decode(raw []any) (f facts, err error) {
 	meta, sizes := list(raw[3]), list(raw[4])
 	f.layout, f.declared, f.since, f.epoch = word(meta[0]), word(meta[1]), number(meta[2]), number(meta[4])
 	f.pinned, f.hasPin, f.hasMeta = word(meta[3]), meta[3] != nil, f.ttls["meta"] != missing
-	f.holders, f.waiting, f.deadlines, f.weights = number(sizes[0]), number(sizes[1]), number(sizes[2]), number(sizes[3])
+	f.holders, f.waiting, f.weights = number(sizes[0]), number(sizes[1]), number(sizes[2])
 	f.counter, f.hasCounter = number(raw[5]), raw[5] != nil
 	f.extra, f.hasExtra = number(raw[6]), raw[6] != nil
 	f.units, f.weighed, f.newest, f.last = number(raw[7]), number(raw[8]), number(raw[9]), number(raw[10])

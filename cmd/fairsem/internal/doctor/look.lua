@@ -9,7 +9,7 @@
 --         wrong    which of the keys are of another type; then nothing follows
 --         ttls     of the keys, ms; -1: no end, -2: no such key
 --         meta     layout, declared, since, pinned, epoch
---         sizes    of owner, queue, timeout and weight
+--         sizes    of owner, queue and weight
 --         counter
 --         extra    of weight
 --         units    that the holders have who were looked at
@@ -64,7 +64,7 @@ return {
   wrong,
   ttls,
   redis.call("HMGET", meta, "layout", "declared", "since", "pinned", "epoch"),
-  { sizes[1], sizes[2], sizes[3], sizes[5] },
+  { sizes[1], sizes[2], sizes[5] },
   sizes[4],
   redis.call("HGET", weight, "extra"),
   text(units),
