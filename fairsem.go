@@ -118,8 +118,9 @@ type Client struct {
 	masters  *masters
 	declared *declarations
 	lastSeq  atomic.Int64
-	broken   atomic.Int64 // when a connection did last, as time since start
-	labelDue atomic.Int64 // unix ns
+	broken   atomic.Int64                    // when a connection did last, as time since start
+	labelDue atomic.Int64                    // unix ns
+	labelled atomic.Pointer[<-chan response] // tells that the label was set last
 
 	mu     sync.Mutex
 	views  map[string]*view
@@ -497,14 +498,17 @@ func (c *Client) announce(now time.Time) {
 	}
 	key := c.keyspace.labelKey(c.keyspace.clientID)
 	set := redis.NewStatusCmd(background, "set", key, c.label, "px", (3 * c.ttl).Milliseconds())
-	c.shared.addLone(&parcel{lone: set})
+	answer := c.shared.send(parcel{lone: set})
+	c.labelled.Store(&answer)
 }
 
-// withdraw takes the label away. If that fails it expires.
+// withdraw takes the label away, after it was set: batches overtake each other. If that fails it expires.
 func (c *Client) withdraw(ctx context.Context) {
-	if c.labelDue.Load() == 0 {
+	answer := c.labelled.Load()
+	if answer == nil {
 		return
 	}
+	c.shared.await(ctx, *answer)
 	del := redis.NewIntCmd(background, "del", c.keyspace.labelKey(c.keyspace.clientID))
 	c.shared.ask(ctx, parcel{lone: del})
 }

@@ -685,14 +685,19 @@ func TestStatusTellsWhoHoldsAndWaits(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 5
 		s := w.semaphore()
-		assert.Equal(t, fairsem.Status{Name: w.name, Limit: 5, Declared: 5}, w.status(s), "of a name never used")
+		st := w.status(s)
+		assert.Equal(t, fairsem.Status{Name: w.name, At: st.At, Limit: 5, Declared: 5}, st, "of a name never used")
 		a, b := w.must(s.Acquire(t.Context(), 2)), w.must(s.Acquire(t.Context(), 1))
 		waiter := w.queue(t.Context(), s, 4)
-		st := w.status(s)
+		st = w.status(s)
+		for head, err := range s.Waiters(t.Context()) {
+			require.NoError(t, err)
+			assert.Equal(t, st.At.Sub(head.Since), st.OldestWait)
+		}
 		assert.Positive(t, st.OldestWait)
 		assert.InDelta(t, w.ttl, st.NextExpiry, float64(w.ttl))
 		st.OldestWait, st.NextExpiry = 0, 0
-		assert.Equal(t, fairsem.Status{Name: w.name, Limit: 5, Declared: 5, Used: 3, Holders: 2, Waiting: 1, Known: true, Granted: 2}, st)
+		assert.Equal(t, fairsem.Status{Name: w.name, At: st.At, Limit: 5, Declared: 5, Used: 3, Holders: 2, Waiting: 1, Known: true, Granted: 2}, st)
 		w.release(a)
 		w.release(b)
 		w.release(w.granted(waiter))

@@ -365,7 +365,7 @@ func decodeReply(raw []int64, n int) (reply, error) {
 
 // decodeStatus converts the reply of status.lua.
 func decodeStatus(name string, raw []int64) (Status, error) {
-	if len(raw) != head+12 {
+	if len(raw) != head+13 {
 		return Status{}, errReply
 	}
 	n := raw[head:]
@@ -378,7 +378,7 @@ func decodeStatus(name string, raw []int64) (Status, error) {
 		s.NextExpiry = time.Duration(n[7]) * time.Millisecond
 	}
 	s.Window = time.Duration(n[8]) * time.Millisecond
-	s.Known, s.Granted, s.Lapsed = n[9] == 1, n[10], n[11]
+	s.Known, s.Granted, s.Lapsed, s.At = n[9] == 1, n[10], n[11], time.UnixMicro(n[12])
 	return s, nil
 }
 

@@ -242,14 +242,14 @@ func isReply(raw []int64, n int) bool {
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	for n := range 19 {
+	for n := range 20 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22})
+	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		s, err := decodeStatus("a name", raw)
-		require.Equal(t, len(raw) == 17, err == nil)
+		require.Equal(t, len(raw) == 18, err == nil)
 		if err != nil {
 			require.ErrorIs(t, err, errReply)
 			require.Zero(t, s)
@@ -260,7 +260,7 @@ func FuzzDecodeStatus(f *testing.F) {
 		require.Equal(t, raw[8:11], []int64{s.Used, s.Holders, s.Waiting})
 		require.GreaterOrEqual(t, max(raw[12], 0), s.NextExpiry.Milliseconds())
 		require.Equal(t, raw[14] == 1, s.Known)
-		require.Equal(t, raw[15:17], []int64{s.Granted, s.Lapsed})
+		require.Equal(t, raw[15:], []int64{s.Granted, s.Lapsed, s.At.UnixMicro()})
 	})
 }
 

@@ -24,7 +24,7 @@ if since and (grace > 0 or tonumber(ARGV[4]) <= 0 or not epoch or saved ~= tonum
     if knew == "" and grace <= 0 and not (VERB == "refresh" or VERB == "reduce" or VERB == "restore") then -- new, or a young server lost it all
       local age = string.match(info, "uptime_in_seconds:(%d+)") -- s, whole ones
       local started = age and clock[1] - age + 1 or 0
-      if string.match(info, "redis_mode:cluster") then started = started + 2 end -- until a restarted node takes part
+      if string.match(info, "_mode:cluster") then started = started + 2 end -- until a restarted node takes part
       quiet = math.min(quiet, 1000 * started - grace)
     end
   end

@@ -3,7 +3,7 @@
 -- Results: limit, declared, pinned (1 or 0), units in use, holders, waiters, us since the head of the
 --         line arrived (0: no line), ms until the nearest deadline (-1: none), ms after which a grant
 --         of a rate lapses (0: it is none), whether Redis knows the name (1 or 0), permits granted,
---         permits lapsed
+--         permits lapsed, what time it is in us
 -- First write: PEXPIREAT or ZREM, and none on a name that is not in use.
 if lapsed > 0 then reap() end
 if promote then promote() end
@@ -23,6 +23,7 @@ for _, number in ipairs({
   (known[1] or horizon > 0) and 1 or 0, -- either may be missing: a pin needs no horizon, and meta may be lost
   (tonumber(counts[1]) or 0) + permits,
   (tonumber(counts[2]) or 0) + overdue,
+  micros,
 }) do
   size = size + 1
   reply[size] = number
