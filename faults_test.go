@@ -676,3 +676,45 @@ func TestReleaseDuringCloseOfAClientThatCannotReachRedisEnds(t *testing.T) {
 	require.NoError(t, server.Resume())
 	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
 }
+
+// Two batches of a process are on their way at once, and the second may be executed first.
+func TestLabelIsGoneAfterCloseThoughItWasSetLate(t *testing.T) {
+	w := onRedis(t)
+	rdb := w.connect().(*redis.Client)
+	late := &lateLabel{closing: make(chan struct{}), set: make(chan struct{}), taken: make(chan struct{}, 1)}
+	rdb.AddHook(late)
+	c := w.clientOn(rdb, fairsem.Options{Label: "mine"})
+	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	label := "fairsem:client:" + p.ID()[:strings.LastIndex(p.ID(), ":")]
+	w.release(p)
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }() // waited for below
+	select {
+	case <-late.taken: // it should not be, yet
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(late.closing)
+	require.NoError(t, <-closed)
+	<-late.set
+	assert.Zero(t, w.rdb.Exists(t.Context(), label).Val())
+}
+
+// lateLabel is a go-redis hook that keeps the label back until it is told that the client closes.
+type lateLabel struct{ closing, set, taken chan struct{} }
+
+func (l *lateLabel) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (l *lateLabel) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (l *lateLabel) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == "set" {
+			<-l.closing
+			defer close(l.set)
+		}
+		err := next(ctx, cmds)
+		if cmds[0].Name() == "del" {
+			l.taken <- struct{}{}
+		}
+		return err
+	}
+}
