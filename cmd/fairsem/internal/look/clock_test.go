@@ -32,8 +32,8 @@ func TestClockDoesNotWaitLongerThanItsContext(t *testing.T) {
 	require.NoError(t, rdb.Ping(t.Context()).Err())
 	require.NoError(t, server.Pause())
 	t.Cleanup(func() { _ = server.Resume() })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel) // while the answer is awaited, or before
 	_, err := look.Clock(ctx, rdb)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, context.Canceled)
 }

@@ -310,6 +310,7 @@ func TestPauseAndResumeAskFirst(t *testing.T) {
 	b.sees("Pause api? Nobody new gets in until it is resumed; 4 of 4 in use now, 1 waiting.")
 	b.run(b.press("y"))
 	b.press("l0<enter>")
+	b.send(tea.PasteMsg{Content: "y"})
 	b.sees("Pause api?")
 	assert.Nil(t, b.press("<enter>"), "only y is a yes")
 	b.sees("nothing was changed")
