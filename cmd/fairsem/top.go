@@ -112,5 +112,6 @@ func (o *topOptions) run(cmd *cobra.Command) error {
 	defer s.close()
 	view := o.view
 	view.Client, view.Redis, view.Address, view.Profile = s.client, s.rdb, s.server.String(), profile(view.Terminal)
+	view.Prefix = o.prefix
 	return top.Run(cmd.Context(), view)
 }

@@ -134,6 +134,15 @@ func TestTopFiltersAndSorts(t *testing.T) {
 	inOrder("alpha", "beta", "gamma")
 }
 
+// Whoever can write to the server can make a key that looks like one of a name.
+func TestTopShowsTheOthersBesideAKeyOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	w := newWatchers(t, 80, 24, "")
+	require.NoError(t, w.server.Client().Set(t.Context(), "fairsem:{odd}:meta", "text", 0).Err())
+	w.hold("alice", "api", 3)
+	w.await("1 name cannot be read: status \"odd\": WRONGTYPE", "1/3")
+}
+
 func TestTopShowsThoseThatThePatternMatches(t *testing.T) {
 	t.Parallel()
 	w := newWatchers(t, 80, 24, "'deploy/*'")

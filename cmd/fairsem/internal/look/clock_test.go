@@ -18,7 +18,7 @@ func TestClockIsTheServers(t *testing.T) {
 	server := redistest.NewServer(t)
 	want, err := server.Client().Time(t.Context()).Result()
 	require.NoError(t, err)
-	at, err := look.Clock(t.Context(), server.Client())
+	at, err := look.ClockOf(t.Context(), server.Client(), "fairsem", "n")
 	require.NoError(t, err)
 	assert.WithinDuration(t, want, at, time.Minute)
 	assert.False(t, at.Before(want))
@@ -34,6 +34,6 @@ func TestClockDoesNotWaitLongerThanItsContext(t *testing.T) {
 	t.Cleanup(func() { _ = server.Resume() })
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel) // while the answer is awaited, or before
-	_, err := look.Clock(ctx, rdb)
+	_, err := look.ClockOf(ctx, rdb, "fairsem", "n")
 	require.ErrorIs(t, err, context.Canceled)
 }

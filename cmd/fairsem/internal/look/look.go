@@ -4,11 +4,11 @@ package look
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem"
@@ -24,24 +24,39 @@ func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
 
 // All returns what every name looks like that Redis knows, by name. The moments differ slightly.
 func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) {
+	all, unreadable, err := Matching(ctx, client, func(string) bool { return true })
+	if err == nil && len(unreadable) > 0 {
+		return nil, unreadable[0]
+	}
+	return all, err
+}
+
+// Matching is All for the names that are wanted. What is wrong with a name alone, such as a key of the wrong type,
+// is unreadable and keeps nobody from the others.
+func Matching(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (all []fairsem.Status, unreadable []error, err error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
 	slices.Sort(names)
-	all := make([]fairsem.Status, len(names))
-	group, ctx := errgroup.WithContext(ctx)
+	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
+	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, name := range names {
-		group.Go(func() (err error) {
-			all[i], err = One(ctx, client, name)
-			return err
+		group.Go(func() error {
+			all[i], unreadable[i] = One(within, client, name)
+			if errors.Is(unreadable[i], fairsem.ErrUnavailable) {
+				return unreadable[i]
+			}
+			return within.Err()
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }), nil // gone meanwhile
+	all = slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }) // gone meanwhile, or unreadable
+	return all, slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }), nil
 }
 
 // One returns what the name looks like. Status.Known says whether Redis knows it.
@@ -59,26 +74,6 @@ type Detail struct {
 	Holders, Waiters         []fairsem.Ticket // in the order of their tokens and of the line
 	MoreHolders, MoreWaiters int64            // of which there are that many more than were asked for
 	At                       time.Time        // by the clock of this machine, when it was asked
-}
-
-// Clock asks the server for its time, by which Ticket.Since is told: that of this machine may differ. In a
-// cluster any node answers. A done ctx ends it.
-func Clock(ctx context.Context, rdb redis.Cmdable) (time.Time, error) {
-	type answer struct {
-		at  time.Time
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() { // ends with the time-outs of rdb, which may heed no ctx; waited for below unless ctx ends
-		at, err := rdb.Time(ctx).Result()
-		answers <- answer{at, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.at, a.err
-	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
-	}
 }
 
 // Deep looks at one name, with at most so many holders and waiters each. Its parts are of slightly different
