@@ -84,7 +84,7 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 	if len(args) > 0 && args[0] == "" {
 		return usage("PATTERN is empty: leave it out to see every name")
 	}
-	o.view.Pattern = strings.Join(args, "")
+	o.view.Prefix, o.view.Pattern = o.prefix, strings.Join(args, "")
 	if err := o.view.Check(); err != nil {
 		return usage("PATTERN %q has a [ without its ], or nothing behind a \\: write \\[ for the character", o.view.Pattern)
 	}

@@ -88,18 +88,20 @@ func TestTopShowsAHolderArriveWaitAndLeave(t *testing.T) {
 	w.await("No name is in use")
 	p := w.hold("alice", "api", 1)
 	w.awaitRow("api", `█ +1/1 +0`)
-	leave, _ := w.wait("bob", "api", 1)
+	_, granted := w.wait("bob", "api", 1)
 	w.awaitRow("api", `█ +1/1 +1 +\d`)
 	w.press("Enter")
 	w.awaitRow("holds", `alice +1 +\d.*\d`)
 	w.awaitRow("#1", `bob`)
 	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, <-granted)
 	w.awaitRow("holds", `bob`)
+	leave, _ := w.wait("carol", "api", 1)
+	w.awaitRow("#1", `carol`)
+	leave()
+	w.awaitNone("carol")
 	w.press("Escape")
 	w.awaitRow("api", `█ +1/1 +0`)
-	leave()
-	w.press("Enter")
-	w.await("bob")
 }
 
 func TestTopFiltersAndSorts(t *testing.T) {
@@ -132,6 +134,15 @@ func TestTopFiltersAndSorts(t *testing.T) {
 	w.await("gamma", "1 with MA")
 	w.press("Escape")
 	inOrder("alpha", "beta", "gamma")
+}
+
+// Whoever can write to the server can make a key that looks like one of a name.
+func TestTopShowsTheOthersBesideAKeyOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	w := newWatchers(t, 80, 24, "")
+	require.NoError(t, w.server.Client().Set(t.Context(), "fairsem:{odd}:meta", "text", 0).Err())
+	w.hold("alice", "api", 3)
+	w.await("1 name cannot be read: status \"odd\": WRONGTYPE", "1/3")
 }
 
 func TestTopShowsThoseThatThePatternMatches(t *testing.T) {

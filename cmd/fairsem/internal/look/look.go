@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem"
@@ -75,26 +74,6 @@ type Detail struct {
 	Holders, Waiters         []fairsem.Ticket // in the order of their tokens and of the line
 	MoreHolders, MoreWaiters int64            // of which there are that many more than were asked for
 	At                       time.Time        // by the clock of this machine, when it was asked
-}
-
-// Clock asks the server for its time, by which Ticket.Since is told: that of this machine may differ. In a
-// cluster any node answers. A done ctx ends it.
-func Clock(ctx context.Context, rdb redis.Cmdable) (time.Time, error) {
-	type answer struct {
-		at  time.Time
-		err error
-	}
-	answers := make(chan answer, 1)
-	go func() { // ends with the time-outs of rdb, which may heed no ctx; waited for below unless ctx ends
-		at, err := rdb.Time(ctx).Result()
-		answers <- answer{at, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.at, a.err
-	case <-ctx.Done():
-		return time.Time{}, ctx.Err()
-	}
 }
 
 // Deep looks at one name, with at most so many holders and waiters each. Its parts are of slightly different

@@ -17,9 +17,10 @@ type detail struct {
 	row
 	tickets []ticket
 	more    int64 // tickets that were not asked for
-	seen    bool  // whether the name has been looked at
 	trend   trend
 	list    list
+
+	answered time.Time // the last look; zero: there was none
 
 	labelWidth int // of the widest
 }
@@ -36,7 +37,6 @@ func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 
 // take takes a look at a moment.
 func (d *detail) take(at time.Time, seen deep) {
-	d.seen = true
 	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
 	d.more = seen.MoreHolders + seen.MoreWaiters
 	d.tickets = nil

@@ -33,6 +33,9 @@ type notice struct {
 	until time.Time // zero: until another one
 }
 
+// shown reports whether it is still to be shown.
+func (n notice) shown(now time.Time) bool { return n.until.IsZero() || now.Before(n.until) }
+
 const noticeSpan = 6 * time.Second
 
 // beat is the message that a second has passed.
@@ -110,8 +113,9 @@ func (m model) lookNow() (model, tea.Cmd) {
 
 // take takes the answer to a look.
 func (m model) take(l looked) (model, tea.Cmd) {
-	if end := l.at.Add(l.took); end.After(m.now) {
-		m.now = end
+	answered := l.at.Add(l.took)
+	if answered.After(m.now) {
+		m.now = answered
 	}
 	if !m.schedule.end(l) {
 		return m.look()
@@ -120,8 +124,10 @@ func (m model) take(l looked) (model, tea.Cmd) {
 	case l.err != nil:
 	case l.deep == nil:
 		m.names.take(l.at, l.all)
+		m.names.odd, m.names.answered = l.odd, answered
 	case m.inside:
 		m.detail.take(l.at, *l.deep)
+		m.detail.answered = answered
 	}
 	return m.reconsider(), m.schedule.wait()
 }

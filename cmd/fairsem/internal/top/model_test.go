@@ -49,8 +49,8 @@ type fake struct {
 	err   error
 }
 
-func (f *fake) All(context.Context) ([]fairsem.Status, error)    { return nil, f.err }
-func (f *fake) Deep(context.Context, string) (d deep, err error) { return d, f.err }
+func (f *fake) All(context.Context) ([]fairsem.Status, []error, error) { return nil, nil, f.err }
+func (f *fake) Deep(context.Context, string) (d deep, err error)       { return d, f.err }
 func (f *fake) Resize(_ context.Context, name string, limit int64) error {
 	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
 	return f.err
@@ -310,6 +310,7 @@ func TestPauseAndResumeAskFirst(t *testing.T) {
 	b.sees("Pause api? Nobody new gets in until it is resumed; 4 of 4 in use now, 1 waiting.")
 	b.run(b.press("y"))
 	b.press("l0<enter>")
+	b.send(tea.PasteMsg{Content: "y"})
 	b.sees("Pause api?")
 	assert.Nil(t, b.press("<enter>"), "only y is a yes")
 	b.sees("nothing was changed")
@@ -421,11 +422,29 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	b.show(api)
 	b.seesNot("stale")
 
+	b.press("<enter>")
+	b.showDeep(inside)
+	b.showDeep(inside)
+	b.press("<esc>")
+	b.back(looked{err: errors.New("gone")})
+	b.sees("stale for 3s") // not since the answer about one name
+	b.show(api)
+
 	b.send(due(b.schedule.number))
 	b.send(beat(b.at.Add(time.Second)))
 	b.seesNot("stale")
 	b.send(beat(b.at.Add(5 * time.Second)))
 	b.sees("stale for 5s: no answer")
+}
+
+func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.back(looked{all: []fairsem.Status{api}, odd: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}})
+	b.sees(`2 names cannot be read: status "odd": WRONGTYPE`)
+	b.sees("4/4")
+	b.show(api)
+	b.seesNot("cannot be read")
 }
 
 func TestLooksThatTakeLongAreFewer(t *testing.T) {

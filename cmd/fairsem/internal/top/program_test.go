@@ -29,7 +29,10 @@ type feed struct {
 
 func newFeed() *feed { return &feed{names: make(chan []fairsem.Status), deeps: make(chan deep)} }
 
-func (f *feed) All(ctx context.Context) ([]fairsem.Status, error) { return fed(ctx, f, f.names) }
+func (f *feed) All(ctx context.Context) ([]fairsem.Status, []error, error) {
+	all, err := fed(ctx, f, f.names)
+	return all, nil, err
+}
 
 func (f *feed) Deep(ctx context.Context, _ string) (deep, error) { return fed(ctx, f, f.deeps) }
 

@@ -24,7 +24,6 @@ type schedule struct {
 	cancel   context.CancelFunc // of what is on its way
 	begun    time.Time          // the latest look
 	took     time.Duration      // the latest answer
-	answered time.Time          // the latest answer; zero: there was none
 	err      error              // of the latest look
 }
 
@@ -33,7 +32,8 @@ type looked struct {
 	at   time.Time
 	took time.Duration
 	all  []fairsem.Status
-	deep *deep // if it was at one name
+	odd  []error // of names that cannot be read
+	deep *deep   // if it was at one name
 	err  error
 }
 
@@ -50,7 +50,7 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 		defer cancel()
 		l := looked{at: time.Now()}
 		if name == "" {
-			l.all, l.err = from.All(ctx)
+			l.all, l.odd, l.err = from.All(ctx)
 		} else {
 			l.deep = new(deep)
 			*l.deep, l.err = from.Deep(ctx, name)
@@ -68,7 +68,7 @@ func (s *schedule) end(l looked) bool {
 	}
 	s.err = l.err
 	if l.err == nil {
-		s.took, s.answered = l.took, l.at.Add(l.took)
+		s.took = l.took
 	}
 	return true
 }

@@ -12,7 +12,7 @@ import (
 
 // source is what is looked at and changed. Each call returns when its ctx is done.
 type source interface {
-	All(ctx context.Context) ([]fairsem.Status, error)
+	All(ctx context.Context) (all []fairsem.Status, unreadable []error, err error)
 	Deep(ctx context.Context, name string) (deep, error)
 	Resize(ctx context.Context, name string, limit int64) error
 	Unpin(ctx context.Context, name string) error
@@ -32,26 +32,17 @@ const deepMost = 1000
 type server struct {
 	client  *fairsem.Client
 	rdb     redis.UniversalClient
+	prefix  string
 	matches func(name string) bool
 }
 
-func (s *server) All(ctx context.Context) ([]fairsem.Status, error) {
-	all, err := look.All(ctx, s.client)
-	if err != nil {
-		return nil, err
-	}
-	some := all[:0]
-	for _, status := range all {
-		if s.matches(status.Name) {
-			some = append(some, status)
-		}
-	}
-	return some, nil
+func (s *server) All(ctx context.Context) ([]fairsem.Status, []error, error) {
+	return look.Matching(ctx, s.client, s.matches)
 }
 
 // Deep asks for the time first: whoever came afterwards has held or waited for no time at all.
 func (s *server) Deep(ctx context.Context, name string) (d deep, err error) {
-	if d.at, err = look.Clock(ctx, s.rdb); err != nil {
+	if d.at, err = look.ClockOf(ctx, s.rdb, s.prefix, name); err != nil {
 		return d, err
 	}
 	d.Detail, err = look.Deep(ctx, s.client, name, deepMost)

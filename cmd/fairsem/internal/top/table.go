@@ -24,6 +24,9 @@ type names struct {
 	reverse bool
 	list    list
 
+	answered time.Time // the last look; zero: there was none
+	odd      []error   // of names that cannot be read
+
 	nameWidth, usedWidth int // of the widest
 }
 
@@ -261,6 +264,14 @@ func (n *names) summary(p paint) string {
 		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.shown)))+" with "+short(n.filter)))
 	}
 	return " " + strings.Join(parts, "   ")
+}
+
+// warning says which names are missing.
+func (n *names) warning(p paint) string {
+	if len(n.odd) == 0 {
+		return ""
+	}
+	return p.note.Render(" " + several(int64(len(n.odd)), "name", "names") + " cannot be read: " + plainly(n.odd[0]))
 }
 
 // losses is red while it grows.

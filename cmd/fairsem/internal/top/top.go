@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Client   *fairsem.Client
 	Redis    redis.UniversalClient
+	Prefix   string               // of its keys
 	Address  string               // of the server, for people
 	Pattern  string               // that names have to match; "": any
 	Interval time.Duration        // between looks
@@ -43,7 +44,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return run(ctx, &server{o.Client, o.Redis, matches}, o)
+	return run(ctx, &server{o.Client, o.Redis, o.Prefix, matches}, o)
 }
 
 func run(ctx context.Context, from source, o Options) error {

@@ -68,24 +68,34 @@ func (m model) header() []string {
 		return []string{title, m.summary()}
 	case stale:
 		return append([]string{title, m.summary()}, warning...)
+	case m.inside:
+		return []string{title, m.summary(), ""}
 	}
-	return []string{title, m.summary(), ""}
+	return []string{title, m.summary(), m.names.warning(m.paint())}
+}
+
+// answered is when that came which is on the screen; zero: nothing has.
+func (m model) answered() time.Time {
+	if m.inside {
+		return m.detail.answered
+	}
+	return m.names.answered
 }
 
 // clock says when the last answer came, and how often there should be one.
 func (m model) clock() string {
-	if m.schedule.answered.IsZero() {
+	if m.answered().IsZero() {
 		return ""
 	}
-	return faint.Render(m.schedule.answered.Format(time.TimeOnly) + "  every " + span(m.schedule.every()))
+	return faint.Render(m.answered().Format(time.TimeOnly) + "  every " + span(m.schedule.every()))
 }
 
 // age is that of the picture.
 func (m model) age() string {
-	if m.schedule.answered.IsZero() {
+	if m.answered().IsZero() {
 		return "nothing seen yet"
 	}
-	return "stale for " + strings.Replace(text.Ago(m.now.Sub(m.schedule.answered).Truncate(time.Second)), ".0", "", 1)
+	return "stale for " + strings.Replace(text.Ago(m.now.Sub(m.answered()).Truncate(time.Second)), ".0", "", 1)
 }
 
 // summary is about all that the table below is about.
@@ -126,7 +136,7 @@ func (m model) empty() string {
 	switch {
 	case m.inside && len(m.detail.tickets) > 0, !m.inside && len(n.shown) > 0:
 		return ""
-	case m.schedule.answered.IsZero(), m.inside && !m.detail.seen:
+	case m.answered().IsZero():
 		return "looking…"
 	case m.inside && !m.detail.Known:
 		return "Redis does not know this name any more."
@@ -158,15 +168,16 @@ func (m model) footer() []string {
 	return []string{short}
 }
 
-// said is the notice while it is new, else what the filter does.
+// said is the notice, while it is new.
 func (m model) said() string {
-	switch {
-	case m.notice.bad && m.now.Before(m.notice.until):
-		return colourful.bad.Render(" " + m.notice.text)
-	case m.notice.text != "" && (m.notice.until.IsZero() || m.now.Before(m.notice.until)):
-		return colourful.good.Render(" " + m.notice.text)
+	style := colourful.good
+	if m.notice.bad {
+		style = colourful.bad
 	}
-	return ""
+	if m.notice.text == "" || !m.notice.shown(m.now) {
+		return ""
+	}
+	return style.Render(" " + m.notice.text)
 }
 
 // question is that of the prompt, with the present state.
