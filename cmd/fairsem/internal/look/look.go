@@ -4,6 +4,7 @@ package look
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -23,24 +24,39 @@ func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
 
 // All returns what every name looks like that Redis knows, by name. The moments differ slightly.
 func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) {
+	all, unreadable, err := Matching(ctx, client, func(string) bool { return true })
+	if err == nil && len(unreadable) > 0 {
+		return nil, unreadable[0]
+	}
+	return all, err
+}
+
+// Matching is All for the names that are wanted. What is wrong with a name alone, such as a key of the wrong type,
+// is unreadable and keeps nobody from the others.
+func Matching(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (all []fairsem.Status, unreadable []error, err error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
 	slices.Sort(names)
-	all := make([]fairsem.Status, len(names))
-	group, ctx := errgroup.WithContext(ctx)
+	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
+	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, name := range names {
-		group.Go(func() (err error) {
-			all[i], err = One(ctx, client, name)
-			return err
+		group.Go(func() error {
+			all[i], unreadable[i] = One(within, client, name)
+			if errors.Is(unreadable[i], fairsem.ErrUnavailable) {
+				return unreadable[i]
+			}
+			return within.Err()
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }), nil // gone meanwhile
+	all = slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }) // gone meanwhile, or unreadable
+	return all, slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }), nil
 }
 
 // One returns what the name looks like. Status.Known says whether Redis knows it.
@@ -87,7 +103,7 @@ func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d
 		d.MoreHolders = max(0, d.Status.Holders-int64(len(d.Holders)))
 	}
 	if len(d.Waiters) >= most {
-		d.MoreWaiters = max(0, d.Status.Waiting-int64(len(d.Waiters)))
+		d.MoreWaiters = max(0, d.Waiting-int64(len(d.Waiters)))
 	}
 	return d, nil
 }
