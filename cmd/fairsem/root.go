@@ -32,6 +32,7 @@ comes back by itself. Redis holds the state.`,
 	}
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	root.AddCommand(newDemo(), newRun(), newDemoWorker())
+	root.AddCommand(newServe())
 	return root
 }
 

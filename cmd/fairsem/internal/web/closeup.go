@@ -1,0 +1,114 @@
+package web
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// mostTickets is how many holders, and how many waiters, a page shows.
+const mostTickets = 200
+
+// ticket is a holder or a waiter on the page.
+type ticket struct {
+	Key, Label, ID string
+	Place          int // in line
+	Token, Weight  int64
+	For, Expires   string
+	Evict          string // where to do that; "": not here
+}
+
+// closeUp is the picture of one name.
+type closeUp struct {
+	gauge
+	Title, Trouble           string
+	Known, Seen              bool // by Redis; and who holds and who waits
+	Total                    []tile
+	Use, Line                plot
+	Holders, Waiters         []ticket
+	MoreHolders, MoreWaiters int64
+	Declared                 int64
+	Controls                 []control
+}
+
+// control is a link to what may be done.
+type control struct{ Link, Text string }
+
+func (p *Page) closeUp(ctx context.Context, now *snapshot, name string, in bool) closeUp {
+	d, seen := p.detail(ctx, now, name)
+	s := now.one(name)
+	if seen {
+		s = d.Status
+	}
+	c := closeUp{
+		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Known, Seen: seen, Declared: s.Declared,
+		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Line: p.plotLine(now, name, 300),
+		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
+	}
+	for _, t := range d.Holders {
+		c.Holders = append(c.Holders, newTicket(name, t, d.At, in))
+	}
+	for i, t := range d.Waiters {
+		w := newTicket(name, t, d.At, in)
+		w.Place = i + 1
+		c.Waiters = append(c.Waiters, w)
+	}
+	if in && s.Known {
+		c.Controls = controlsOf(s)
+	}
+	return c
+}
+
+// detail is who holds and who waits, if that is known. While Redis is away it is what was last seen.
+func (p *Page) detail(ctx context.Context, now *snapshot, name string) (look.Detail, bool) {
+	if p.trouble(now) != "" {
+		return p.details.kept(name)
+	}
+	d, _ := p.details.get(ctx, name) // the next look tells what is wrong
+	return d, !d.At.IsZero()
+}
+
+func (p *Page) plotLine(now *snapshot, name string, most int) plot {
+	all := columns(now.series[name], most, func(p point) int64 { return p.waiting })
+	return draw(all, now.at, p.gap(most), false)
+}
+
+func figures(s fairsem.Status, rate float64) []tile {
+	return []tile{
+		{"Waiting", strconv.FormatInt(s.Waiting, 10)},
+		{"Oldest wait", age(s.OldestWait)},
+		{"Next lease ends", age(s.NextExpiry)},
+		{"Grants/s", perSecond(rate)},
+		{"Granted", strconv.FormatInt(s.Granted, 10)},
+		{"Lapsed", strconv.FormatInt(s.Lapsed, 10)},
+	}
+}
+
+func newTicket(name string, t fairsem.Ticket, now time.Time, in bool) ticket {
+	shownTicket := ticket{
+		Key: key("t", t.ID), Label: shown(t.Label), ID: shown(t.ID), Token: t.Token, Weight: t.Weight,
+		For: text.Ago(now.Sub(t.Since)), Expires: text.Ago(t.ExpiresIn),
+	}
+	if in {
+		shownTicket.Evict = "/act/evict?" + url.Values{"name": {name}, "id": {t.ID}}.Encode()
+	}
+	return shownTicket
+}
+
+// controlsOf are those of the name. Each leads to a page that asks again.
+func controlsOf(s fairsem.Status) []control {
+	to := func(verb string) string { return "/act/" + verb + "?" + url.Values{"name": {s.Name}}.Encode() }
+	resize, pause := control{to("resize"), "Resize"}, control{to("pause"), "Pause"}
+	switch {
+	case s.Pinned && s.Limit == 0:
+		return []control{resize, {to("resume"), "Resume"}}
+	case s.Pinned:
+		return []control{resize, pause, {to("resume"), "Take the pin away"}}
+	}
+	return []control{resize, pause}
+}

@@ -1,0 +1,188 @@
+package web
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	cookieName   = "fairsem_session"
+	sessionLimit = 8 * time.Hour
+	mostSessions = 100
+)
+
+var (
+	errWrongToken = errors.New("that is not the token")
+	errTooOften   = errors.New("too many wrong tokens: wait a minute")
+)
+
+// login knows who may change something: whoever has told the token.
+type login struct {
+	token [sha256.Size]byte // so that a comparison takes as long for any
+
+	mu       sync.Mutex
+	tries    *rate.Limiter       // of wrong tokens; guarded by mu
+	sessions map[string]*session // by id; guarded by mu
+}
+
+// session is a browser that has told the token.
+type session struct {
+	id     string
+	secret []byte // makes the forms of this session
+	until  time.Time
+	notice string // for the next page; guarded by login.mu
+}
+
+func newLogin(token string) *login {
+	return &login{
+		token:    sha256.Sum256([]byte(token)),
+		tries:    rate.NewLimiter(rate.Every(6*time.Second), 10),
+		sessions: make(map[string]*session),
+	}
+}
+
+// check compares a token. After some that were wrong none is right for a while, so that guessing is slow.
+func (l *login) check(token string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tries.Tokens() < 1 {
+		return errTooOften
+	}
+	sum := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(sum[:], l.token[:]) != 1 {
+		l.tries.Allow() // there is one
+		return errWrongToken
+	}
+	return nil
+}
+
+// open makes a session. Where there are too many the oldest ends.
+func (l *login) open(now time.Time) *session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &session{id: rand.Text(), secret: []byte(rand.Text()), until: now.Add(sessionLimit)}
+	l.sessions[s.id] = s
+	oldest := s
+	for _, other := range l.sessions {
+		if now.After(other.until) {
+			delete(l.sessions, other.id)
+		} else if other.until.Before(oldest.until) {
+			oldest = other
+		}
+	}
+	if len(l.sessions) > mostSessions {
+		delete(l.sessions, oldest.id)
+	}
+	return s
+}
+
+// session is that of the browser that asks, or nil.
+func (l *login) session(r *http.Request) *session {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sessions[cookie.Value]
+	if s == nil || time.Now().After(s.until) {
+		return nil
+	}
+	return s
+}
+
+func (l *login) close(s *session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sessions, s.id)
+}
+
+// tell leaves a notice for the next page of the session.
+func (l *login) tell(s *session, notice string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.notice = notice
+}
+
+// notice takes what was left. A nil session has none.
+func (l *login) notice(s *session) (notice string) {
+	if s == nil {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	notice, s.notice = s.notice, ""
+	return notice
+}
+
+// seal is for a form of this session that asks for one deed, and no other. A limit is filled in later.
+func (s *session) seal(d deed) string {
+	mac := hmac.New(sha256.New, s.secret)
+	_, _ = fmt.Fprintf(mac, "%q", []string{d.verb, d.name, d.id}) // a hash takes everything
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func (s *session) sealed(d deed, seal string) bool {
+	return hmac.Equal([]byte(s.seal(d)), []byte(seal))
+}
+
+func (p *Page) loginForm(w http.ResponseWriter, r *http.Request) { p.askToken(w, r, http.StatusOK, "") }
+
+func (p *Page) askToken(w http.ResponseWriter, r *http.Request, status int, problem string) {
+	f := p.frame(r, "Log in")
+	f.Again = way(r)
+	f.Content = problem
+	p.show(w, status, "login.html", f)
+}
+
+// logIn takes the token once. From then on the browser has a cookie, which is worth nothing anywhere else, later
+// than sessionLimit, or to a script.
+func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
+	switch err := p.login.check(r.PostFormValue("token")); {
+	case errors.Is(err, errTooOften):
+		p.askToken(w, r, http.StatusTooManyRequests, "Too many wrong tokens. Wait a minute.")
+		return
+	case err != nil:
+		p.askToken(w, r, http.StatusForbidden, "That is not the token.")
+		return
+	}
+	s := p.login.open(time.Now())
+	http.SetCookie(w, cookie(r, s.id, int(sessionLimit/time.Second)))
+	http.Redirect(w, r, way(r), http.StatusSeeOther)
+}
+
+func (p *Page) logOut(w http.ResponseWriter, r *http.Request) {
+	if s := p.login.session(r); s != nil {
+		p.login.close(s)
+	}
+	http.SetCookie(w, cookie(r, "", -1))
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func cookie(r *http.Request, value string, age int) *http.Cookie {
+	return &http.Cookie{
+		Name: cookieName, Value: value, Path: "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+	}
+}
+
+// way is where to go after a login: a page of this server, whatever a link says.
+func way(r *http.Request) string {
+	u, err := url.Parse(r.FormValue("next"))
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || u.Path == "/login" {
+		return "/"
+	}
+	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()
+}

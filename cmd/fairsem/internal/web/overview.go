@@ -1,0 +1,238 @@
+package web
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// mostRows is how many names a page shows. Others are found by the filter.
+const mostRows = 200
+
+// mostUnreadable is how many names that cannot be read are told of.
+const mostUnreadable = 5
+
+// filter is what somebody wants to see, and in which order.
+type filter struct{ Query, Sort string }
+
+// order is one way to sort: which of two comes first.
+type order struct {
+	Key, Title string
+	compare    func(a, b row) int
+}
+
+// down has the largest value first, and equals by name.
+func down[T cmp.Ordered](value func(row) T) func(a, b row) int {
+	return func(a, b row) int { return cmp.Or(cmp.Compare(value(b), value(a)), byName(a, b)) }
+}
+
+func byName(a, b row) int { return cmp.Compare(a.name, b.name) }
+
+var orders = []order{
+	{"name", "Name", byName},
+	{"use", "In use", down(func(r row) float64 { return float64(r.Used) / float64(max(r.Limit, 1)) })},
+	{"waiting", "Waiting", down(func(r row) int64 { return r.Waiting })},
+	{"oldest", "Oldest wait", down(func(r row) time.Duration { return r.oldest })},
+	{"rate", "Grants/s", down(func(r row) float64 { return r.rate })},
+	{"lapsed", "Lapsed", down(func(r row) int64 { return r.Lapsed })},
+}
+
+// longQuery is longer than any name.
+const longQuery = 600
+
+func readFilter(r *http.Request) filter {
+	f := filter{Query: r.FormValue("q"), Sort: r.FormValue("sort")}
+	f.Query = f.Query[:min(len(f.Query), longQuery)]
+	if !slices.ContainsFunc(orders, func(o order) bool { return o.Key == f.Sort }) {
+		f.Sort = orders[0].Key
+	}
+	return f
+}
+
+// path is how to ask for what is wanted.
+func (f filter) path(of string) string {
+	return of + "?" + url.Values{"q": {f.Query}, "sort": {f.Sort}}.Encode()
+}
+
+// Orders are for the form.
+func (filter) Orders() []order { return orders }
+
+// heading is the head of a column.
+type heading struct {
+	order
+	Link   string
+	Sorted string // for aria-sort
+}
+
+func (f filter) headings() []heading {
+	var all []heading
+	for _, o := range orders {
+		h := heading{order: o, Link: filter{f.Query, o.Key}.path("/")}
+		if o.Key == f.Sort {
+			h.Sorted = "descending"
+			if o.Key == orders[0].Key {
+				h.Sorted = "ascending"
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// row is a name on the page.
+type row struct {
+	gauge
+	Key, Link, Title string
+	Plot             plot
+	Waiting, Lapsed  int64
+	Oldest, Rate     string
+
+	name   string
+	oldest time.Duration
+	rate   float64
+}
+
+// overview is the picture of all names.
+type overview struct {
+	Trouble         string
+	Filter          filter
+	Total           []tile
+	Headings        []heading
+	Rows            []row
+	Hidden          int // rows, by their number
+	More, Connected bool
+	Names           int // that are looked at, at most
+	Unreadable      []string
+}
+
+// tile is a figure that stands out.
+type tile struct{ Name, Value string }
+
+func (p *Page) overview(now *snapshot, f filter) overview {
+	o := overview{
+		Trouble: p.trouble(now), Filter: f, Connected: !now.at.IsZero(), Headings: f.headings(),
+		More: now.more, Names: p.Names, Total: total(now.all),
+	}
+	for _, err := range now.unreadable[:min(len(now.unreadable), mostUnreadable)] {
+		o.Unreadable = append(o.Unreadable, sentence(err))
+	}
+	query := strings.ToLower(f.Query)
+	for _, s := range now.all {
+		if strings.Contains(strings.ToLower(s.Name), query) {
+			o.Rows = append(o.Rows, p.row(now, s))
+		}
+	}
+	at := slices.IndexFunc(orders, func(o order) bool { return o.Key == f.Sort })
+	slices.SortFunc(o.Rows, orders[at].compare)
+	o.Hidden = max(0, len(o.Rows)-mostRows)
+	o.Rows = o.Rows[:len(o.Rows)-o.Hidden]
+	for i := range o.Rows {
+		o.Rows[i].Plot = p.plotUse(now, o.Rows[i].name, 120)
+	}
+	return o
+}
+
+func total(all []fairsem.Status) []tile {
+	var used, waiting int64
+	var oldest time.Duration
+	for _, s := range all {
+		used, waiting, oldest = used+s.Used, waiting+s.Waiting, max(oldest, s.OldestWait)
+	}
+	return []tile{
+		{"Semaphores", strconv.Itoa(len(all))},
+		{"Units in use", strconv.FormatInt(used, 10)},
+		{"Waiting", strconv.FormatInt(waiting, 10)},
+		{"Oldest wait", age(oldest)},
+	}
+}
+
+func (p *Page) row(now *snapshot, s fairsem.Status) row {
+	rate := now.rates[s.Name]
+	return row{
+		gauge: newGauge(s), Key: key("n", s.Name), Link: link(s.Name), Title: shown(s.Name),
+		Waiting: s.Waiting, Lapsed: s.Lapsed, Oldest: age(s.OldestWait), Rate: perSecond(rate),
+		name: s.Name, oldest: s.OldestWait, rate: rate,
+	}
+}
+
+func (p *Page) plotUse(now *snapshot, name string, most int) plot {
+	all := columns(now.series[name], most, func(p point) int64 { return p.used })
+	return draw(all, now.at, p.gap(most), true)
+}
+
+// gap is after how much time without a look a plot shows that there was none.
+func (p *Page) gap(most int) time.Duration { return 2*p.patience() + window/time.Duration(most) }
+
+// gauge is how much of a limit is in use.
+type gauge struct {
+	Used, Limit int64
+	Per         string  // the window of a limit in time
+	Filled      float64 // of 100
+	State       string  // "", full, over or paused
+	Pinned      bool
+}
+
+func newGauge(s fairsem.Status) gauge {
+	g := gauge{Used: s.Used, Limit: s.Limit, Pinned: s.Pinned}
+	if s.Window > 0 {
+		g.Per = "per " + s.Window.String()
+	}
+	g.Filled = min(100, 100*float64(s.Used)/float64(max(s.Limit, 1)))
+	switch {
+	case s.Known && s.Limit == 0:
+		g.State = "paused"
+	case s.Used > s.Limit:
+		g.State = "over"
+	case s.Used == s.Limit:
+		g.State = "full"
+	}
+	return g
+}
+
+// key is an id for an element that stands for a name or an id.
+func key(kind, name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return kind + hex.EncodeToString(sum[:8])
+}
+
+func link(name string) string { return "/semaphore?" + url.Values{"name": {name}}.Encode() }
+
+// longText is what fits into no cell anyway. A name has at most 512 bytes, but a label may have any number.
+const longText = 256
+
+// shown is a text that came from who knows where. It cannot reorder or break what is beside it; what it can do
+// in HTML is up to the templates.
+func shown(s string) string {
+	if len(s) > longText*4 {
+		s = s[:longText*4]
+	}
+	runes := []rune(text.Clean(s))
+	if len(runes) > longText {
+		return string(runes[:longText]) + "…"
+	}
+	return string(runes)
+}
+
+func age(d time.Duration) string {
+	if d <= 0 {
+		return "–"
+	}
+	return text.Ago(d)
+}
+
+func perSecond(rate float64) string {
+	if rate == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.1f", rate)
+}

@@ -1,0 +1,115 @@
+package web
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// snapshot is what is known after a look. It never changes.
+type snapshot struct {
+	survey                     // the last that was good
+	at      time.Time          // when it began; zero: none was
+	looks   int64              // at Redis so far
+	byName  map[string]int     // where in all
+	rates   map[string]float64 // grants a second
+	series  map[string][]point
+	replace chan struct{} // closed when there is a newer one
+}
+
+// survey is what a look at all names saw.
+type survey struct {
+	all        []fairsem.Status // by name
+	more       bool             // there are more names than are looked at
+	unreadable []error          // of names whose keys are not as they should be
+}
+
+// surveyor looks at all names, at some first. It has an error if Redis does not answer.
+type surveyor func(ctx context.Context, first *snapshot) (survey, error)
+
+// surveyOf looks at so many names at most. Those that it knows come first, so that no flood of names hides them.
+func surveyOf(client *fairsem.Client, most int) surveyor {
+	return func(ctx context.Context, known *snapshot) (survey, error) {
+		var s survey
+		room := most - len(known.all)
+		var err error
+		s.all, s.unreadable, err = look.Matching(ctx, client, func(name string) bool {
+			if _, ok := known.byName[name]; ok {
+				return true
+			}
+			room--
+			s.more = s.more || room < 0
+			return room >= 0
+		})
+		return s, err
+	}
+}
+
+// sampler looks at Redis again and again, whether anybody watches or not: a plot wants a past.
+type sampler struct {
+	interval, patience time.Duration
+	survey             surveyor
+	looked             func(time.Duration) // is told how long a good look took
+	now                atomic.Pointer[snapshot]
+
+	// Only run uses these.
+	history history
+	rates   look.Rates
+}
+
+func newSampler(interval, patience time.Duration, names int, ask surveyor) *sampler {
+	s := &sampler{interval: interval, patience: interval + patience, survey: ask, looked: func(time.Duration) {}}
+	s.history.names = names
+	s.now.Store(&snapshot{replace: make(chan struct{})})
+	return s
+}
+
+func (s *sampler) latest() *snapshot { return s.now.Load() }
+
+// run looks until ctx ends. What takes longer than an interval is not followed by a look at once.
+func (s *sampler) run(ctx context.Context) {
+	tick := time.NewTicker(s.interval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		s.sample(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// sample looks once. Those who watch hear of a look that failed, too: the age has changed.
+func (s *sampler) sample(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	began := time.Now()
+	old := s.latest()
+	seen, err := s.survey(ctx, old)
+	next := *old
+	next.looks++
+	next.replace = make(chan struct{})
+	if err == nil {
+		s.looked(time.Since(began))
+		next.at, next.survey = began, seen
+		next.rates = s.rates.Add(began, seen.all)
+		next.series = s.history.add(began, seen.all)
+		next.byName = make(map[string]int, len(seen.all))
+		for i, status := range seen.all {
+			next.byName[status.Name] = i
+		}
+	}
+	s.now.Store(&next)
+	close(old.replace)
+}
+
+// one returns what a name looks like; the zero value if Redis does not know it.
+func (s *snapshot) one(name string) fairsem.Status {
+	if i, ok := s.byName[name]; ok {
+		return s.all[i]
+	}
+	return fairsem.Status{Name: name}
+}

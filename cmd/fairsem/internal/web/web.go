@@ -1,0 +1,177 @@
+// Package web is a page about the semaphores on a server, for people who would rather look than read, with
+// figures for Prometheus. One goroutine looks at Redis; all who look at the page share what it sees.
+package web
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// Options are what a page needs. All but Hosts and Token are wanted.
+type Options struct {
+	Client   *fairsem.Client
+	Redis    string        // its address for people; without a password
+	Interval time.Duration // between two looks at Redis
+	Patience time.Duration // by how much a look may take longer than Interval, before Redis counts as away
+	Names    int           // how many names are looked at, at most
+	Hosts    []string      // by which browsers may call the page, beside localhost and addresses
+	Token    string        // whoever knows it may change something; "": nobody may
+	Log      io.Writer     // for what is wrong with the program
+}
+
+// Bounds on what all clients together can take.
+const (
+	maxConnections = 256
+	maxStreams     = 96 // fewer, so that there is room for pages beside them
+	maxRequest     = 16 << 10
+)
+
+// Time limits on what one client can take. A stream has its own.
+const (
+	headerLimit = 5 * time.Second
+	readLimit   = 10 * time.Second
+	writeLimit  = 30 * time.Second
+	idleLimit   = time.Minute
+	endLimit    = time.Second // for what is under way at the end
+)
+
+//go:embed templates static
+var files embed.FS
+
+// Page serves what it sees until its Serve ends. What goes in is looked at in one direction only: the sampler asks
+// Redis, a picture is made of what it saw, and a stream or a page sends that. Only deeds and the details of one
+// name ask Redis themselves.
+type Page struct {
+	Options
+	sampler   *sampler
+	details   *details
+	fragments memo
+	templates *template.Template
+	registry  *prometheus.Registry
+	streams   *semaphore.Weighted
+	login     *login // nil: nobody may change anything
+	handler   http.Handler
+}
+
+// New makes a page. It does no I/O.
+func New(o Options) *Page {
+	p := &Page{
+		Options:   o,
+		templates: template.Must(template.ParseFS(files, "templates/*.html")),
+		streams:   semaphore.NewWeighted(maxStreams),
+	}
+	p.sampler = newSampler(o.Interval, o.Patience, o.Names, surveyOf(o.Client, o.Names))
+	p.details = newDetails(p.patience(), func(ctx context.Context, name string) (look.Detail, error) {
+		return look.Deep(ctx, o.Client, name, mostTickets)
+	})
+	p.registry = newRegistry(p)
+	if o.Token != "" {
+		p.login = newLogin(o.Token)
+	}
+	p.handler = p.guard(p.routes())
+	return p
+}
+
+// patience is how long one look may take, and how old the last good one may be.
+func (p *Page) patience() time.Duration { return p.Interval + p.Patience }
+
+// routes are all that there is. Without a token there is none that changes anything.
+func (p *Page) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", p.index)
+	mux.HandleFunc("GET /stream", p.indexStream)
+	mux.HandleFunc("GET /semaphore", p.semaphore)
+	mux.HandleFunc("GET /semaphore/stream", p.semaphoreStream)
+	mux.HandleFunc("GET /healthz", p.health)
+	mux.Handle("GET /metrics", p.metrics())
+	static, _ := fs.Sub(files, "static") // it is embedded
+	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	if p.login != nil {
+		p.writeRoutes(mux)
+	}
+	return mux
+}
+
+// ServeHTTP answers one request.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
+
+// Serve may be called once. It looks at Redis and answers until ctx ends, and returns its cause, or why it cannot
+// listen any more.
+// It closes the listener.
+func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sampled := make(chan struct{})
+	go func() { // ends with ctx; waited for below
+		defer close(sampled)
+		p.sampler.run(ctx)
+	}()
+	server := &http.Server{
+		Handler:           p,
+		ReadHeaderTimeout: headerLimit,
+		ReadTimeout:       readLimit,
+		WriteTimeout:      writeLimit,
+		IdleTimeout:       idleLimit,
+		MaxHeaderBytes:    maxRequest,
+		ErrorLog:          log.New(p.Log, "fairsem: ", 0),
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end with it
+	}
+	served := make(chan struct{})
+	go func() { // ends when the server is closed; waited for below
+		defer close(served)
+		cancel(server.Serve(netutil.LimitListener(listener, maxConnections)))
+	}()
+	<-ctx.Done()
+	end(server)
+	<-served
+	<-sampled
+	return context.Cause(ctx)
+}
+
+// end lets what is under way finish, for as long as that is worth waiting for.
+func end(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		_ = server.Close() // its clients see that it is gone
+	}
+}
+
+// trouble says how long Redis has been away; "" if what is seen is of now.
+func (p *Page) trouble(now *snapshot) string {
+	age := time.Since(now.at)
+	switch {
+	case now.at.IsZero() && now.looks == 0:
+		return "Redis has not answered yet"
+	case now.at.IsZero():
+		return "Redis does not answer"
+	case age > p.patience():
+		return "Redis has not answered for " + text.Ago(age)
+	}
+	return ""
+}
+
+// health says whether what is seen is of now.
+func (p *Page) health(w http.ResponseWriter, _ *http.Request) {
+	if trouble := p.trouble(p.sampler.latest()); trouble != "" {
+		http.Error(w, trouble, http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ok\n") // whoever asked is gone
+}

@@ -1,0 +1,240 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// deed is something that somebody wants to change.
+type deed struct {
+	verb, name, id string
+	limit          int64
+}
+
+// verb is one kind of deed.
+type verb struct {
+	name, button string
+	danger       bool
+	ask          string
+	did          func(deed) string
+	do           func(context.Context, *fairsem.Semaphore, deed) error
+}
+
+var verbs = []verb{
+	{
+		name: "evict", button: "Evict", danger: true,
+		ask: "This takes the permit, or the place in line, away from whoever has it. The units are free at once; " +
+			"their holder may go on using them for a moment, until it hears of it.",
+		did: func(d deed) string { return "Evicted " + shown(d.id) + "." },
+		do:  func(ctx context.Context, s *fairsem.Semaphore, d deed) error { return s.Evict(ctx, d.id) },
+	},
+	{
+		name: "resize", button: "Pin the limit",
+		ask: "This sets the limit for everybody, whatever processes declare, until the pin is taken away. " +
+			"Nobody loses a permit by it.",
+		did: func(d deed) string { return fmt.Sprintf("The limit is pinned to %d.", d.limit) },
+		do:  func(ctx context.Context, s *fairsem.Semaphore, d deed) error { return s.Resize(ctx, d.limit) },
+	},
+	{
+		name: "pause", button: "Pause", danger: true,
+		ask: "This pins the limit to 0: nobody gets in until it is resumed, and who waits or comes waits on. " +
+			"Who holds a permit keeps it.",
+		did: func(deed) string { return "Paused." },
+		do:  func(ctx context.Context, s *fairsem.Semaphore, _ deed) error { return s.Resize(ctx, 0) },
+	},
+	{
+		name: "resume", button: "Take the pin away",
+		ask: "This takes the pin away: the limit that processes declare holds again.",
+		did: func(deed) string { return "The limit is what processes declare." },
+		do:  func(ctx context.Context, s *fairsem.Semaphore, _ deed) error { return s.Unpin(ctx) },
+	},
+}
+
+func (p *Page) writeRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /login", p.loginForm)
+	mux.HandleFunc("POST /login", p.logIn)
+	mux.HandleFunc("POST /logout", p.logOut)
+	for _, v := range verbs {
+		mux.HandleFunc("GET /act/"+v.name, func(w http.ResponseWriter, r *http.Request) { p.confirm(w, r, v) })
+		mux.HandleFunc("POST /act/"+v.name, func(w http.ResponseWriter, r *http.Request) { p.act(w, r, v) })
+	}
+}
+
+// confirmation asks before anything is done.
+type confirmation struct {
+	Name, ID, Whose       string
+	Ask, Button           string
+	Danger, Sized         bool
+	Limit                 int64
+	Action, Back, Problem string
+	Seal                  string
+}
+
+// confirm is a page with the one form that does what it says.
+func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
+	s := p.login.session(r)
+	if s == nil {
+		http.Redirect(w, r, "/login?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+		return
+	}
+	d, err := p.read(r, v)
+	if err != nil {
+		p.problem(w, r, http.StatusBadRequest, sentence(err))
+		return
+	}
+	f := p.frame(r, v.button)
+	f.Content = confirmation{
+		Name: shown(d.name), ID: shown(d.id), Whose: p.whose(r.Context(), d), Ask: v.ask, Button: v.button, Danger: v.danger,
+		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
+		Sized: v.name == "resize", Limit: p.sampler.latest().one(d.name).Limit,
+	}
+	p.show(w, http.StatusOK, "confirm.html", f)
+}
+
+// whose is the label of who would be evicted; "" if it cannot be found.
+func (p *Page) whose(ctx context.Context, d deed) string {
+	if d.id == "" {
+		return ""
+	}
+	seen, _ := p.detail(ctx, p.sampler.latest(), d.name)
+	for _, t := range append(seen.Holders, seen.Waiters...) {
+		if t.ID == d.id {
+			return shown(t.Label)
+		}
+	}
+	return ""
+}
+
+// path is where a form that asks for d is sent. The name is not in a field of it: browsers make UTF-8 of fields.
+func (d deed) path() string {
+	q := url.Values{"name": {d.name}}
+	if d.id != "" {
+		q.Set("id", d.id)
+	}
+	return "/act/" + d.verb + "?" + q.Encode()
+}
+
+// read takes a deed from a request, and refuses what can never work.
+func (p *Page) read(r *http.Request, v verb) (deed, error) {
+	d := deed{verb: v.name, name: r.FormValue("name")}
+	if _, err := look.Handle(p.Client, d.name); err != nil {
+		return d, errors.New("there can be no semaphore of that name")
+	}
+	switch {
+	case v.name == "evict":
+		if d.id = r.FormValue("id"); d.id == "" {
+			return d, errors.New("id is missing: say whom to evict")
+		}
+	case v.name == "resize" && r.Method == http.MethodPost: // a question comes without one
+		limit, err := strconv.ParseInt(r.FormValue("limit"), 10, 64)
+		if err != nil || limit < 0 {
+			return d, errors.New("limit is not a whole number from 0 on")
+		}
+		d.limit = limit
+	}
+	return d, nil
+}
+
+// act does what a confirmed form asks for, or a program that knows the token.
+func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		p.actForProgram(w, r, v, token)
+		return
+	}
+	d, err := p.read(r, v)
+	s := p.login.session(r)
+	switch {
+	case s == nil:
+		p.problem(w, r, http.StatusForbidden, "You are not logged in.")
+		return
+	case err != nil:
+		p.problem(w, r, http.StatusBadRequest, sentence(err))
+		return
+	case !s.sealed(d, r.PostFormValue("seal")):
+		p.problem(w, r, http.StatusForbidden, "This form is not of this session. Go back, load the page again and try once more.")
+		return
+	}
+	if err := p.do(r.Context(), v, d); err != nil {
+		p.problem(w, r, statusOf(err), sentence(err))
+		return
+	}
+	p.login.tell(s, v.did(d))
+	http.Redirect(w, r, link(d.name), http.StatusSeeOther)
+}
+
+// actForProgram answers in JSON.
+func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, token string) {
+	err := p.login.check(token)
+	var d deed
+	if err == nil {
+		d, err = p.read(r, v)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", fairsem.ErrInvalid, err)
+		}
+	}
+	if err == nil {
+		err = p.do(r.Context(), v, d)
+	}
+	answer := map[string]string{"did": v.name}
+	status := http.StatusOK
+	if err != nil {
+		status = statusOf(err)
+		answer = map[string]string{"error": strings.TrimPrefix(err.Error(), "fairsem: ")}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(answer) // whoever asked is gone
+}
+
+var errNoName = errors.New("there is no semaphore of that name")
+
+// do does it, if there is such a name: a limit that is pinned to a name by mistake would stay for ever.
+func (p *Page) do(ctx context.Context, v verb, d deed) error {
+	ctx, cancel := context.WithTimeout(ctx, p.patience())
+	defer cancel()
+	status, err := look.One(ctx, p.Client, d.name)
+	if err != nil {
+		return err
+	}
+	if !status.Known {
+		return errNoName
+	}
+	sem, err := look.Handle(p.Client, d.name)
+	if err != nil {
+		return err
+	}
+	return v.do(ctx, sem, d)
+}
+
+// statusOf is what HTTP calls it.
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, errTooOften):
+		return http.StatusTooManyRequests
+	case errors.Is(err, errWrongToken):
+		return http.StatusUnauthorized
+	case errors.Is(err, fairsem.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, fairsem.ErrNotFound), errors.Is(err, errNoName):
+		return http.StatusNotFound
+	}
+	return http.StatusServiceUnavailable
+}
+
+// sentence is an error as people read it. It may quote a name.
+func sentence(err error) string {
+	s := shown(strings.TrimPrefix(err.Error(), "fairsem: "))
+	if errors.Is(err, fairsem.ErrNotFound) {
+		s = "it is not there any more"
+	}
+	return strings.ToUpper(s[:1]) + s[1:] + "."
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/web"
+)
+
+type serveOptions struct {
+	connection
+	listen      string
+	interval    time.Duration
+	hosts       []string
+	allowWrites bool
+	tokenFile   string
+	json        bool
+
+	token string
+}
+
+// Bounds of what serve takes.
+const (
+	intervalLeast = 100 * time.Millisecond
+	intervalMost  = time.Minute
+	tokenLeast    = 16
+)
+
+// What serve does for want of a flag for it.
+const (
+	servePatience = 3 * time.Second
+	serveNames    = 1000
+)
+
+// tokenVariable is the environment variable for who does not want a file.
+const tokenVariable = "FAIRSEM_SERVE_TOKEN"
+
+func newServe() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a page about all semaphores, and metrics",
+		Long: `Serves a page that shows all semaphores as they are now and were in the last ten
+minutes, with who holds and who waits; /metrics for Prometheus; and /healthz, which
+is 200 while Redis answers and 503 while it does not. One look at Redis a second
+is made, however many watch. The address of the page is written to standard output.
+
+The page is not encrypted and everybody who can reach it can read it, so it is
+served to this machine only unless --listen says otherwise. Nobody can change
+anything, unless --allow-writes says so: then whoever knows the token can evict,
+resize, pause and resume. The token comes from --token-file or FAIRSEM_SERVE_TOKEN
+and has at least 16 characters; people log in with it, programs send it along:
+
+  curl -H "Authorization: Bearer $TOKEN" -d name=NAME -d limit=5 URL/act/resize
+
+A browser that calls the page by another name than localhost or an address needs
+--host, or pages of others could read this one. A proxy in front, for TLS say, has to
+pass on the Host header, and X-Forwarded-Proto so that cookies are sent with TLS only.
+
+Exit code: 128+n when signal n ends it; 125 if fairsem failed itself, such as
+without a server or where the port is taken; 2 for a wrong command line.`,
+		Example: `  fairsem serve --redis redis://localhost:6379
+  fairsem serve --listen 0.0.0.0:7420 --host fairsem.internal
+  fairsem serve --allow-writes --token-file /run/secrets/fairsem`,
+		Args: cobra.NoArgs,
+		RunE: ownFailure(func(cmd *cobra.Command) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return o.serve(cmd)
+		}),
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+func (o *serveOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	o.connection.flags(f)
+	f.StringVar(&o.listen, "listen", "127.0.0.1:7420", "`ADDRESS`:PORT of the page; port 0: any")
+	f.DurationVar(&o.interval, "interval", time.Second, "how often to look at Redis")
+	f.StringArrayVar(&o.hosts, "host", nil, "`NAME` by which browsers may call the page, beside localhost and addresses")
+	f.BoolVar(&o.allowWrites, "allow-writes", false, "let those who know the token evict, resize, pause and resume")
+	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default $"+tokenVariable+")")
+	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
+}
+
+// check refuses what can never work, and fetches the token.
+func (o *serveOptions) check() error {
+	if err := checkListen(o.listen); err != nil {
+		return err
+	}
+	for _, host := range o.hosts {
+		if host == "" || strings.ContainsAny(host, ":/ ") {
+			return usage("--host %q is no name of a host: give it without a scheme or a port", host)
+		}
+	}
+	switch {
+	case o.interval < intervalLeast || o.interval > intervalMost:
+		return usage("--interval %v is not between %v and %v", o.interval, intervalLeast, intervalMost)
+	case o.tokenFile != "" && !o.allowWrites:
+		return usage("--token-file is of no use without --allow-writes: give both, or none")
+	case o.allowWrites:
+		if err := o.fetchToken(); err != nil {
+			return err
+		}
+	}
+	_, err := o.server()
+	return err
+}
+
+func checkListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return usage("--listen %q is no address and port, such as 127.0.0.1:7420 or [::1]:7420", address)
+	}
+	return nil
+}
+
+// fetchToken never repeats what it read.
+func (o *serveOptions) fetchToken() error {
+	source, text := tokenVariable, os.Getenv(tokenVariable)
+	if o.tokenFile != "" {
+		raw, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return usage("--token-file cannot be read: %v", err)
+		}
+		source, text = "--token-file", string(raw)
+	}
+	o.token = strings.TrimSpace(text)
+	switch {
+	case o.token == "":
+		return usage("--allow-writes needs a token: give --token-file FILE or set %s", tokenVariable)
+	case len(o.token) < tokenLeast:
+		return usage("the token of %s is too short: at least %d characters, such as those of `openssl rand -hex 16`", source, tokenLeast)
+	}
+	return nil
+}
+
+func (o *serveOptions) serve(cmd *cobra.Command) error {
+	ctx := cmd.Context()
+	s, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return cannotListen(ctx, o.listen, err)
+	}
+	o.announce(cmd, listener.Addr(), s.server.String())
+	page := web.New(web.Options{
+		Client:   s.client,
+		Redis:    s.server.String(),
+		Interval: o.interval,
+		Patience: servePatience,
+		Names:    serveNames,
+		Hosts:    o.hosts,
+		Token:    o.token,
+		Log:      cmd.ErrOrStderr(),
+	})
+	return page.Serve(ctx, listener)
+}
+
+func cannotListen(ctx context.Context, address string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var detail *net.OpError
+	if errors.As(err, &detail) {
+		err = detail.Err
+	}
+	return fmt.Errorf("cannot listen on %s: %w; stop what is there, or give another address with --listen", address, err)
+}
+
+// announce says where the page is, and who can see it.
+func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
+	url := pageURL(at)
+	line := url
+	if o.json {
+		text, _ := json.Marshal(map[string]any{"url": url, "writes": o.allowWrites}) // nothing in it can fail
+		line = string(text)
+	}
+	_, _ = fmt.Fprintln(cmd.OutOrStdout(), line) // who closed standard output knows the address
+	talk := func(format string, args ...any) {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
+	}
+	talk("the semaphores on %s are at %s until a signal ends this, such as Ctrl-C", redis, url)
+	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		talk("warning: the page is not encrypted, and whoever reaches %s can read it", at)
+	}
+}
+
+// pageURL is how to reach the page from this machine.
+func pageURL(at net.Addr) string {
+	host, port, _ := net.SplitHostPort(at.String()) // it is one
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(cmp.Or(host, "localhost"), port) + "/"
+}
