@@ -61,6 +61,7 @@ bench/node/node_modules: bench/node/package-lock.json
 setup: ## install what the tests need and the machine lacks, through apt
 	@need=; \
 	command -v $(SERVER) >/dev/null || need="$$need $(SERVER)"; \
+	command -v chromium >/dev/null || need="$$need chromium"; \
 	command -v $$(go env CC) >/dev/null || need="$$need gcc libc6-dev"; \
 	test -n "$$need" || exit 0; \
 	command -v apt-get >/dev/null || { echo "please install:$$need"; exit 1; }; \

@@ -1,0 +1,163 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func one(name string, used int64) []fairsem.Status {
+	return []fairsem.Status{{Name: name, Used: used, Limit: 5, Known: true}}
+}
+
+func TestTheLastTenMinutesOfANameAreKept(t *testing.T) {
+	t.Parallel()
+	h := history{names: 10}
+	var all map[string][]point
+	for i := range 2000 {
+		all = h.add(noon.Add(time.Duration(i)*time.Second), one("a", int64(i)))
+	}
+	points := all["a"]
+	assert.Len(t, points, 600)
+	assert.EqualValues(t, 1400, points[0].used)
+	assert.EqualValues(t, 1999, points[599].used)
+	assert.LessOrEqual(t, cap(points), 2*mostLooks+2, "what is dropped is not kept in memory")
+
+	// Looks that come faster make the past shorter, not longer.
+	for i := range 2000 {
+		all = h.add(noon.Add(2000*time.Second+time.Duration(i)*time.Millisecond), one("a", 1))
+	}
+	assert.Len(t, all["a"], 600)
+}
+
+func TestNoMoreNamesAreKeptThanAreLookedAt(t *testing.T) {
+	t.Parallel()
+	h := history{names: 20}
+	for i := range 100 {
+		look := make([]fairsem.Status, 10)
+		for j := range look {
+			look[j].Name = fmt.Sprint(i, "-", j)
+		}
+		all := h.add(noon.Add(time.Duration(i)*time.Second), look)
+		assert.LessOrEqual(t, len(all), 20)
+		for _, s := range look {
+			assert.NotEmpty(t, all[s.Name])
+		}
+	}
+}
+
+func TestANameThatComesBackHasItsPast(t *testing.T) {
+	t.Parallel()
+	h := history{names: 10}
+	h.add(noon, one("a", 1))
+	h.add(noon.Add(time.Minute), one("b", 1))
+	assert.Len(t, h.add(noon.Add(2*time.Minute), one("a", 2))["a"], 2)
+	assert.NotContains(t, h.add(noon.Add(20*time.Minute), one("c", 1)), "a", "for as long as a plot goes back")
+}
+
+func TestWhatWasHandedOutNeverChanges(t *testing.T) {
+	t.Parallel()
+	h := history{names: 10}
+	var before []point
+	for i := range 700 {
+		before = h.add(noon.Add(time.Duration(i)*time.Second), one("a", int64(i)))["a"]
+	}
+	copied := slices.Clone(before)
+	for i := range 700 {
+		h.add(noon.Add(time.Duration(700+i)*time.Second), one("a", -1))
+	}
+	assert.Equal(t, copied, before)
+}
+
+func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context, *snapshot) (survey, error) {
+			return survey{all: one("a", 3)}, nil
+		})
+		go s.run(ctx) // ends with ctx; synctest waits for it
+		time.Sleep(9500 * time.Millisecond)
+		assert.EqualValues(t, 10, s.latest().looks)
+		assert.Len(t, s.latest().series["a"], 10)
+		cancel()
+	})
+}
+
+func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var away atomic.Bool
+		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context, _ *snapshot) (survey, error) {
+			if away.Load() { // a server that does not answer
+				<-ctx.Done()
+				return survey{}, errors.New("away")
+			}
+			return survey{all: one("a", 3)}, nil
+		})
+		p := &Page{Options: Options{Interval: time.Second, Patience: 3 * time.Second}, sampler: s}
+		assert.Equal(t, "Redis has not answered yet", p.trouble(s.latest()))
+		go s.run(ctx) // ends with ctx; synctest waits for it
+		synctest.Wait()
+		seen := s.latest()
+		assert.Empty(t, p.trouble(seen))
+		away.Store(true)
+		<-seen.replace
+		now := s.latest()
+		assert.Equal(t, seen.all, now.all)
+		assert.Equal(t, seen.at, now.at)
+		assert.Equal(t, "Redis has not answered for 5.0s", p.trouble(now), "a second to the look, four for it")
+		away.Store(false)
+		<-now.replace
+		assert.Empty(t, p.trouble(s.latest()))
+		cancel()
+	})
+}
+
+func TestAPlotIsOfNumbersOnlyAndInItsBox(t *testing.T) {
+	t.Parallel()
+	var points []point
+	for i := range int64(600) {
+		points = append(points, point{noon.Add(time.Duration(i) * time.Second), i % 7, 5, 1 << 52 * (i % 2)})
+	}
+	now := noon.Add(600 * time.Second)
+	for _, value := range []func(point) int64{func(p point) int64 { return p.used }, func(p point) int64 { return p.waiting }} {
+		p := draw(columns(points, 120, value), now, 5*time.Second, true)
+		for _, path := range []string{p.Area, p.Edge, p.Limit} {
+			assert.Regexp(t, `^M([0-9.]+ [0-9.]+|[HVMZ]|[0-9.])+$`, path)
+			for _, x := range regexp.MustCompile(`H([0-9.]+)`).FindAllStringSubmatch(path, -1) {
+				assert.Regexp(t, `^([0-5]?[0-9]?[0-9]\.[0-9]|600\.0)$`, x[1])
+			}
+		}
+	}
+	p := draw(columns(points, 120, func(p point) int64 { return p.used }), now, 7*time.Second, true)
+	assert.EqualValues(t, 6, p.Peak)
+	assert.EqualValues(t, 6, p.Top)
+	assert.Regexp(t, `^M0\.0 16\.7H600\.0$`, p.Limit, "what stays as it is takes no room")
+}
+
+func TestAPlotOfNothingIsEmpty(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, plot{Top: 1}, draw(nil, noon, time.Second, true))
+}
+
+func TestAPlotShowsWhenNobodyLooked(t *testing.T) {
+	t.Parallel()
+	points := []point{{noon, 1, 2, 0}, {noon.Add(5 * time.Second), 1, 2, 0}, {noon.Add(5 * time.Minute), 1, 2, 0}}
+	p := draw(columns(points, 120, func(p point) int64 { return p.used }), noon.Add(5*time.Minute), 10*time.Second, true)
+	require.Regexp(t, `^M300\.0 [^M]+H310\.0M600\.0 `, p.Edge)
+}

@@ -1,0 +1,278 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// These tests look at the page as people do: in a real browser.
+
+// unreloaded marks the page, so that a reload shows.
+const unreloaded = "window.unreloaded === true"
+
+// rows is how many rows the table of that name has; 0 if there is none.
+func rows(table string) string {
+	return fmt.Sprintf(`document.querySelectorAll('[aria-label=%q] tbody tr').length`, table)
+}
+
+// fits says that nothing is wider than the window. On a phone innerWidth grows with what is too wide; this does not.
+const fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+
+// faint are the texts whose contrast is below what WCAG calls AA.
+const faint = `(() => {
+  const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const parse = (s) => s.match(/[\d.]+/g).map(Number);
+  const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const ground = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] === 1) return c;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  for (const e of document.body.querySelectorAll("*")) {
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.nodeValue.trim()) || !e.checkVisibility() || e.closest(".sr, .skip")) continue;
+    const [a, b] = [luminance(parse(getComputedStyle(e).color)), luminance(ground(e))];
+    if ((Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5) bad.push(e.outerHTML);
+  }
+  return bad.join("\n");
+})()`
+
+func TestInABrowserOneSeesThemComeWaitAndLeave(t *testing.T) {
+	t.Parallel()
+	for _, look := range []struct {
+		name, scheme  string
+		width, height int64
+	}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"on a phone", "light", 360, 780}, {"on a phone at night", "dark", 360, 780}} {
+		t.Run(look.name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t)
+			all, one := openTab(t), openTab(t)
+			for _, b := range []*tab{all, one} {
+				b.look(look.scheme, look.width, look.height)
+			}
+			all.open(s.url + "/")
+			one.open(s.url + "/semaphore?name=gate")
+			for _, b := range []*tab{all, one} {
+				get[bool](b, "window.unreloaded = true")
+			}
+			all.await(`document.body.innerText.includes("No semaphore is in use")`)
+
+			permit := s.hold("gate", 1)
+			all.await(`%s === 1 && document.querySelector("td.use").innerText.includes("1 / 1")`, rows("Semaphores"))
+			one.await(`%s === 1 && document.body.innerText.includes(%q)`, rows("Holders"), permit.ID())
+			leave := s.wait("gate", 1)
+			all.await(`document.querySelector("td.waiting").innerText.trim().endsWith("1")`)
+			one.await(`%s === 1 && %s === 1`, rows("Holders"), rows("Waiters"))
+			for name, b := range map[string]*tab{"all": all, "one": one} {
+				assert.True(t, get[bool](b, fits), "nothing is wider than the window")
+				assert.Empty(t, get[string](b, faint), "every text can be read")
+				dark := get[bool](b, `getComputedStyle(document.body).backgroundColor.match(/\d+/g).every((c) => c < 64)`)
+				assert.Equal(t, look.scheme == "dark", dark)
+				b.screenshot(look.name + " " + name)
+			}
+
+			require.NoError(t, permit.Release(t.Context()))
+			one.await(`%s === 1 && %s === 0 && !document.body.innerText.includes(%q)`, rows("Holders"), rows("Waiters"), permit.ID())
+			leave() // it holds by now, and goes on; its client gives everything back
+			require.NoError(t, s.client.Close())
+			for _, b := range []*tab{all, one} {
+				assert.True(t, get[bool](b, unreloaded), "all this without a reload")
+			}
+		})
+	}
+}
+
+func TestInABrowserANameRunsNothingAndBreaksNothing(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, name := range hostile {
+		s.hold(name, 2)
+	}
+	s.seen(len(hostile))
+	b := openTab(t)
+	b.look("light", 360, 780)
+	b.open(s.url + "/")
+	get[bool](b, `addEventListener("securitypolicyviolation", (e) => { window.violation = e.blockedURI + e.sourceFile }), true`)
+	first := s.page.sampler.latest().looks
+	require.Eventually(t, func() bool { return s.page.sampler.latest().looks > first+5 }, soon, often)
+	assert.Equal(t, len(hostile), get[int](b, rows("Semaphores")))
+	assert.True(t, get[bool](b, fits))
+	assert.Equal(t, 1, get[int](b, "document.scripts.length"))
+	assert.Zero(t, get[int](b, `document.querySelectorAll("[onerror], [onload], [onmouseover], #live img, #live script").length`))
+	b.screenshot("hostile phone")
+	b.look("light", 1280, 900)
+	assert.True(t, get[bool](b, fits))
+	b.screenshot("hostile wide")
+	assert.Equal(t, "Semaphores · fairsem", get[string](b, "document.title"))
+	b.look("light", 360, 780)
+	for _, name := range hostile {
+		b.open(s.url + "/semaphore?" + named(name))
+		b.await(`%s === 1`, rows("Holders"))
+		assert.NotEqual(t, "owned", get[string](b, "document.title"))
+		assert.True(t, get[bool](b, fits), name)
+	}
+	assert.False(t, get[bool](b, "Boolean(window.violation)"))
+}
+
+func TestInABrowserFocusScrollingAndWhatWasTypedStay(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for i := range 60 {
+		s.hold(fmt.Sprintf("name-%02d", i), 2)
+	}
+	s.seen(60)
+	b := openTab(t)
+	b.look("light", 1280, 600)
+	b.open(s.url + "/")
+	b.await("%s === 60", rows("Semaphores"))
+	get[bool](b, `window.row = document.querySelectorAll("tbody tr")[50], window.row.querySelector("a").focus(),
+		document.querySelector("[name=q]").value = "typed", scrollTo(0, 700), window.top0 = row.getBoundingClientRect().top, true`)
+	s.hold("name-000", 2) // above
+	s.hold("name-99", 2)  // and below
+	b.await("%s === 62", rows("Semaphores"))
+	assert.True(t, get[bool](b, `document.activeElement === row.querySelector("a") && row.isConnected`), "it is the same element")
+	assert.Equal(t, "typed", get[string](b, `document.querySelector("[name=q]").value`))
+	assert.InDelta(t, 0, get[float64](b, "row.getBoundingClientRect().top - top0"), 60, "at most a row further")
+
+	// A row that is sorted elsewhere keeps the focus, too.
+	b.open(s.url + "/?sort=waiting")
+	b.await("%s === 62", rows("Semaphores"))
+	get[bool](b, `window.row = document.querySelectorAll("tbody tr")[30], row.querySelector("a").focus(), true`)
+	name := get[string](b, "row.querySelector('a').innerText")
+	s.hold(name, 2)
+	s.wait(name, 2)
+	b.await(`document.querySelector("tbody tr") === row`)
+	assert.True(t, get[bool](b, `document.activeElement === row.querySelector("a")`))
+}
+
+func TestInABrowserOneLogsInResizesAndEvicts(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable, func(o *Options) { o.Hosts = []string{"fairsem.test"} })
+	for _, host := range []string{"127.0.0.1", "fairsem.test"} { // browsers trust the first, and send it more
+		name := "gate of " + host
+		permit := s.hold(name, 1)
+		b := openTab(t)
+		b.look("light", 360, 780)
+		at := strings.Replace(s.url, "127.0.0.1", host, 1)
+		b.open(at + "/semaphore?" + named(name))
+		b.click("header a.quiet")
+		b.await(`document.querySelector("h1").innerText === "Log in" && document.activeElement.name === "token"`)
+		b.do(chromedp.SendKeys(chromedp.CSS("[name=token]"), "a wrong token\r"))
+		b.await(`document.body.innerText.includes("That is not the token.")`)
+		assert.Empty(t, get[string](b, faint))
+		b.do(chromedp.SendKeys(chromedp.CSS("[name=token]"), testToken+"\r"))
+		b.await(`document.querySelector("h1").innerText === %q && document.body.innerText.includes("Resize…")`, name)
+		assert.Empty(t, get[string](b, "document.cookie"), "no script can read it")
+
+		b.click(`a[href^="/act/resize"]`)
+		b.await(`document.querySelector("[name=limit]").value === "1"`)
+		assert.True(t, get[bool](b, fits))
+		b.do(chromedp.SetValue(chromedp.CSS("[name=limit]"), "12"))
+		b.click("button.main")
+		b.await(`document.body.innerText.includes("The limit is pinned to 12.")`)
+		assert.EqualValues(t, 12, s.status(name).Limit)
+		assert.True(t, s.status(name).Pinned)
+
+		b.await("%s === 1", rows("Holders"))
+		b.click(`tbody a[href^="/act/evict"]`)
+		b.await(`document.querySelector("h1").innerText === "Evict?" && document.body.innerText.includes(%q)`, permit.ID())
+		assert.Empty(t, get[string](b, faint))
+		require.NoError(t, permit.Context().Err(), "it has only been asked")
+		b.screenshot("evict " + host)
+		b.click("button.danger")
+		<-permit.Context().Done()
+		b.await(`document.body.innerText.includes("Evicted ") && document.body.innerText.includes("Nobody holds a permit.")`)
+		b.click("header button")
+		b.await(`document.querySelector("header a.quiet").innerText === "Log in"`)
+	}
+}
+
+// attack is a page that tries to have a browser pause a semaphore: with forms and with scripts.
+func attack(target string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprintf(w, `<!doctype html><title>attack</title><iframe name="hidden"></iframe>
+<form method="post" action="%[1]s/act/pause?name=gate" target="hidden"><input name="seal" value="0"></form>
+<script>
+const target = %[1]q;
+document.forms[0].submit();
+const tries = [
+  fetch(target + "/act/pause?name=gate", {method: "POST", mode: "no-cors", credentials: "include"}),
+  fetch(target + "/act/pause?name=gate", {method: "POST", credentials: "include", headers: {Authorization: "Bearer %[2]s"}}),
+  fetch(target + "/", {credentials: "include"}).then((r) => r.text()).then((text) => { window.stolen = text }),
+  fetch(target + "/semaphore/stream?name=gate", {credentials: "include"}).then(() => { window.stolen = "stream" }),
+];
+Promise.allSettled(tries).then(() => { window.tried = true });
+</script>`, target, testToken)
+	})
+}
+
+func TestInABrowserAnotherPageCanDoAndReadNothing(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	s.hold("gate", 1)
+	evil := httptest.NewServer(attack(s.url))
+	t.Cleanup(evil.Close)
+	b := openTab(t)
+	b.open(s.url + "/login")
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=token]"), testToken+"\r"))
+	b.await(`document.querySelector("header button") !== null`)
+	for _, host := range []string{"127.0.0.1", "localhost", "evil.test"} { // another port, another site, not even trusted
+		b.open(strings.Replace(evil.URL, "127.0.0.1", host, 1))
+		b.await(`document.title === "attack" && window.tried === true`)
+		assert.False(t, get[bool](b, "Boolean(window.stolen)"))
+	}
+	assert.False(t, s.status("gate").Pinned)
+
+	b.open(strings.Replace(s.url, "127.0.0.1", "evil.test", 1) + "/") // a name of theirs that leads here
+	assert.Contains(t, b.text(), "does not go by that name")
+	b.open(s.url + "/")
+	assert.Contains(t, b.text(), "Log out", "the session was there all the time")
+}
+
+func TestInABrowserOneIsToldThatTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 1)
+	u, err := url.Parse(s.url)
+	require.NoError(t, err)
+	proxy, err := redistest.StartProxy(u.Host)
+	require.NoError(t, err)
+	b := openTab(t)
+	b.look("light", 360, 780)
+	b.open("http://" + proxy.Addr() + "/")
+	b.await(`%s === 1 && document.getElementById("lost").hidden`, rows("Semaphores"))
+	require.NoError(t, proxy.Close())
+	b.await(`!document.getElementById("lost").hidden`)
+	assert.Contains(t, b.text(), "Not live")
+	assert.Contains(t, b.text(), "No word from fairsem serve")
+	assert.True(t, get[bool](b, fits))
+	assert.Empty(t, get[string](b, faint))
+	b.screenshot("gone")
+	assert.Equal(t, 1, get[int](b, rows("Semaphores")))
+}
+
+func TestInABrowserWithoutJavaScriptThePageGoesOn(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	b := openTab(t)
+	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	require.NoError(t, err)
+	b.open(s.url + "/")
+	assert.Contains(t, b.text(), "No semaphore is in use")
+	s.hold("gate", 1)
+	b.await(`document.body.innerText.includes("gate")`)
+}

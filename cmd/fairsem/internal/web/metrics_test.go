@@ -1,0 +1,55 @@
+package web
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMetricsAreOfTheLatestLook(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 2)
+	s.hold("gate", 2)
+	s.wait("gate", 2)
+	for _, line := range []string{
+		`fairsem_permits_limit{name="gate"} 2`,
+		`fairsem_permits_in_use{name="gate"} 2`,
+		`fairsem_waiters{name="gate"} 1`,
+		`fairsem_permits_granted_total{name="gate"} 2`,
+		`fairsem_permits_lapsed_total{name="gate"} 0`,
+		`fairsem_up 1`,
+		`fairsem_names_truncated 0`,
+	} {
+		require.Eventually(t, func() bool { return strings.Contains(s.get("/metrics").body, line+"\n") }, soon, often, line)
+	}
+	assert.Regexp(t, `fairsem_oldest_waiter_age_seconds\{name="gate"\} [0-9.e-]+\n`, s.get("/metrics").body)
+	assert.Regexp(t, `fairsem_look_duration_seconds_count [1-9]`, s.get("/metrics").body)
+}
+
+func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 2)
+	s.seen(1)
+	problems, err := testutil.GatherAndLint(s.page.registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+func TestALabelIsTextWhateverANameIs(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, name := range append(hostile, "twin\xff", `twin\xff`) {
+		s.hold(name, 2)
+	}
+	s.seen(len(hostile) + 2)
+	answer := s.get("/metrics")
+	assert.Equal(t, 200, answer.StatusCode)
+	assert.Contains(t, answer.body, `fairsem_waiters{name="not\\xff\\xfeutf8"} 0`)
+	assert.Contains(t, answer.body, `lines\n\ndata: owned\n`)
+	assert.Equal(t, len(hostile)+1, strings.Count(answer.body, "\nfairsem_waiters{"), "two that read alike are one")
+}

@@ -1,0 +1,173 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+func TestThePageShowsWhatIsInUse(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("disk", 3)
+	s.hold("gate", 1)
+	s.wait("gate", 1)
+	s.seen(2)
+	require.Eventually(t, func() bool { return strings.Contains(s.get("/").body, `data-label="Waiting">1<`) }, soon, often)
+	body := s.get("/").body
+	assert.Contains(t, body, `1<span class="of"> / 3</span>`)
+	assert.Contains(t, body, "redis.example:6379")
+	assert.Contains(t, body, `<noscript><meta http-equiv="refresh"`, "without JavaScript it goes on, too")
+	assert.Less(t, strings.Index(body, ">disk<"), strings.Index(body, ">gate<"), "by name")
+
+	body = s.get("/?sort=waiting").body
+	assert.Greater(t, strings.Index(body, ">disk<"), strings.Index(body, ">gate<"))
+	assert.Regexp(t, `<th[^>]*class="waiting" aria-sort="descending"`, body)
+
+	body = s.get("/?q=DIS&sort=nonsense").body
+	assert.Contains(t, body, ">disk<")
+	assert.NotContains(t, body, ">gate<")
+	assert.Contains(t, s.get("/?q=%3Cb%3E").body, "No name contains that")
+}
+
+func TestThePageOfANameShowsWhoHoldsAndWhoWaits(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	permit := s.hold("gate", 1)
+	s.wait("gate", 1)
+	s.seen(1)
+	body := s.get("/semaphore?name=gate").body
+	assert.Contains(t, body, permit.ID())
+	assert.Contains(t, body, "host:1")
+	assert.Contains(t, body, `data-label="Place">1<`)
+	assert.NotContains(t, body, "/act/", "nobody may change anything")
+
+	answer := s.get("/semaphore?name=other")
+	assert.Contains(t, answer.body, "Redis knows nothing of that name")
+	assert.Equal(t, http.StatusBadRequest, s.get("/semaphore").StatusCode)
+	assert.Equal(t, http.StatusBadRequest, s.get("/semaphore?"+named(strings.Repeat("x", 513))).StatusCode)
+	assert.Equal(t, http.StatusBadRequest, s.get("/semaphore/stream?name=").StatusCode)
+	assert.Equal(t, http.StatusNotFound, s.get("/nowhere").StatusCode)
+}
+
+// What somebody who can write to Redis may call a semaphore.
+var hostile = []string{
+	`<script>document.title="owned"</script>`,
+	`"><img src=x onerror=document.title='owned'>`,
+	`' onmouseover='document.title="owned"' x='`,
+	"</script></title></textarea><svg onload=document.title='owned'>",
+	"javascript:document.title='owned'",
+	"{{.}} ${1} &lt;b&gt; %3Cb%3E",
+	"two\r\nlines\n\ndata: owned\n\nevent: owned",
+	"bidi\u202Etxt.exe\u2066\u200b\x1b[31m\x00",
+	"not\xff\xfeutf8",
+	strings.Repeat("long-", 100),
+	"../../act/evict?name=x&id=y#z",
+}
+
+func TestANameIsTextWhateverItIs(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for _, name := range hostile {
+		s.hold(name, 2)
+	}
+	s.seen(len(hostile))
+	body := s.get("/").body
+	links := regexp.MustCompile(`<a href="(/semaphore\?name=[^"]*)"`).FindAllStringSubmatch(body, -1)
+	require.Len(t, links, len(hostile))
+	pages := body
+	for _, link := range links {
+		answer := s.get(html.UnescapeString(link[1]))
+		assert.Equal(t, http.StatusOK, answer.StatusCode)
+		assert.Contains(t, answer.body, "host:1", "the link leads to that very name: %s", link[1])
+		pages += answer.body
+	}
+	assert.NotContains(t, pages, "\u202E")
+	assert.NotContains(t, pages, "\x1b")
+	assert.NotContains(t, pages, "\x00")
+	assert.NotContains(t, pages, "\r")
+	assert.Contains(t, pages, `not\xff\xfeutf8`)
+	// A tag or an attribute of ours never says "owned": it stands in text, or within quotes.
+	outside := regexp.MustCompile(`"[^"<>]*"`).ReplaceAllString(pages, `""`)
+	for _, tag := range regexp.MustCompile(`<[^>]*>`).FindAllString(outside, -1) {
+		assert.NotContains(t, tag, "owned")
+		assert.NotContains(t, tag, "onerror")
+	}
+	assert.Equal(t, 1+len(links), strings.Count(pages, "<script"), "ours, once a page")
+}
+
+func TestARedisThatIsAwayIsTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	s := serveOn(t, server.Client(), func(o *Options) { o.Patience = 0; o.Interval *= 10 })
+	s.hold("gate", 1)
+	s.seen(1)
+	assert.Contains(t, s.get("/semaphore?name=gate").body, "host:1")
+	assert.Equal(t, http.StatusOK, s.get("/healthz").StatusCode)
+
+	require.NoError(t, server.Pause())
+	require.Eventually(t, func() bool { return s.get("/healthz").StatusCode == http.StatusServiceUnavailable }, soon, often)
+	assert.Contains(t, s.get("/healthz").body, "Redis has not answered for ")
+	body := s.get("/").body
+	assert.Contains(t, body, "Redis has not answered for ")
+	assert.Contains(t, body, ">gate<", "and what was seen last")
+	assert.Contains(t, s.get("/semaphore?name=gate").body, "host:1")
+	assert.Contains(t, s.get("/semaphore?name=other").body, "Nothing was seen of it yet")
+	metrics := s.get("/metrics").body
+	assert.Contains(t, metrics, "fairsem_up 0")
+	assert.NotContains(t, metrics, "gate", "a figure that may be wrong is none")
+
+	require.NoError(t, server.Resume())
+	require.Eventually(t, func() bool { return s.get("/healthz").StatusCode == http.StatusOK }, soon, often)
+	assert.NotContains(t, s.get("/").body, "has not answered")
+	assert.Contains(t, s.get("/metrics").body, "fairsem_up 1")
+}
+
+func TestANameThatCannotBeReadHidesNoOther(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("good", 1)
+	s.hold("bad<b>", 1)
+	s.seen(2)
+	rdb := redistest.SharedServer(t).Client()
+	keys, err := rdb.Keys(t.Context(), s.prefix+":*bad*meta").Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	require.NoError(t, rdb.Set(t.Context(), keys[0], "text", 0).Err())
+	t.Cleanup(func() { _ = rdb.Del(context.Background(), keys[0]).Err() })
+	s.seen(1)
+	body := s.get("/").body
+	assert.Contains(t, body, ">good<")
+	assert.Contains(t, body, `hint bad`)
+	assert.NotContains(t, body, "bad<b>")
+	assert.Equal(t, http.StatusOK, s.get("/semaphore?"+named("bad<b>")).StatusCode)
+	assert.Contains(t, s.get("/metrics").body, "fairsem_names_unreadable 1")
+	assert.Contains(t, s.get("/metrics").body, "fairsem_up 1")
+}
+
+func TestOnlySoManyNamesAreLookedAt(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(o *Options) { o.Names = 3 })
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		s.hold(name, 1)
+	}
+	require.Eventually(t, func() bool { return s.page.sampler.latest().more }, soon, often)
+	before := s.page.sampler.latest()
+	assert.Len(t, before.all, 3)
+	for i := range 50 {
+		s.hold(fmt.Sprint("flood ", i), 1)
+	}
+	require.Eventually(t, func() bool { return s.page.sampler.latest().looks > before.looks+3 }, soon, often)
+	assert.Equal(t, before.byName, s.page.sampler.latest().byName, "those that are shown stay")
+	assert.Contains(t, s.get("/").body, "more names on the server than the 3")
+	assert.Contains(t, s.get("/metrics").body, "fairsem_names_truncated 1")
+}

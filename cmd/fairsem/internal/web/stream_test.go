@@ -1,0 +1,171 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// watch opens a stream.
+func (s *served) watch(path string) *bufio.Scanner {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
+	require.NoError(s.t, err)
+	transport := &http.Transport{}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	response, err := (&http.Client{Transport: transport}).Do(r)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = response.Body.Close() })
+	require.Equal(s.t, "text/event-stream", response.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	return lines
+}
+
+// watchBriefly opens a stream and leaves.
+func (s *served) watchBriefly(path string) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	require.NoError(s.t, err)
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	_ = response.Body.Close()
+}
+
+// await reads until a line contains text.
+func await(t *testing.T, lines *bufio.Scanner, text string) {
+	t.Helper()
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return
+		}
+	}
+	require.Fail(t, "the stream ended", "without %q: %v", text, lines.Err())
+}
+
+func TestAStreamShowsWhatChanges(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	lines := s.watch("/stream?q=")
+	await(t, lines, "No semaphore is in use")
+	permit := s.hold("gate", 2)
+	await(t, lines, `1<span class="of"> / 2</span>`)
+	require.NoError(t, permit.Release(t.Context()))
+	await(t, lines, `0<span class="of"> / 2</span>`)
+}
+
+func TestAllWhoWatchANameShareOneLook(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	var looks atomic.Int64
+	s.page.details.look = func(ctx context.Context, name string) (look.Detail, error) {
+		looks.Add(1)
+		return look.Deep(ctx, s.client, name, mostTickets)
+	}
+	s.hold("gate", 1)
+	s.seen(1)
+	assert.Zero(t, looks.Load(), "nobody watches")
+	for range 5 {
+		s.watch("/semaphore/stream?name=gate")
+	}
+	lines := s.watch("/semaphore/stream?name=gate")
+	from := s.page.sampler.latest().looks
+	for s.page.sampler.latest().looks < from+10 {
+		await(t, lines, "host:1")
+	}
+	assert.LessOrEqual(t, looks.Load(), s.page.sampler.latest().looks-from+2, "one for each look at all, not six")
+}
+
+func TestAStreamThatNobodyReadsHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 1)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = conn.Write([]byte("GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+	require.NoError(t, err)
+	lines := s.watch("/stream")
+	for range 20 {
+		await(t, lines, ">gate<")
+	}
+}
+
+func TestThereIsAnEndToHowManyWatch(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	require.True(t, s.page.streams.TryAcquire(maxStreams-1))
+	s.watch("/stream")
+	answer := s.get("/stream")
+	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	assert.NotEmpty(t, answer.Header.Get("Retry-After"))
+	assert.Equal(t, http.StatusOK, s.get("/").StatusCode, "one may look all the same")
+	s.page.streams.Release(maxStreams - 1)
+	for range maxStreams / 2 {
+		s.watchBriefly("/stream")
+	}
+	require.Eventually(t, func() bool { return s.page.streams.TryAcquire(maxStreams - 1) }, soon, often, "only the first is left")
+}
+
+func TestALineOfATextIsNoLineOfTheStream(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "retry: 2000\ndata: a\ndata: \ndata: event: b\n\n", string(event([]byte("a\n\nevent: b"))))
+	assert.Equal(t, "retry: 2000\ndata: a\n\n", string(event([]byte("a\r\n"))))
+}
+
+func TestAPictureIsMadeOnceForAllAndForEachLook(t *testing.T) {
+	t.Parallel()
+	var m memo
+	made := 0
+	picture := func() []byte { made++; return nil }
+	for range 3 {
+		m.get(1, "a", picture)
+	}
+	assert.Equal(t, 1, made)
+	m.get(2, "a", picture)
+	m.get(1, "a", picture)
+	assert.Equal(t, 3, made, "who is late gets what it asked for")
+	for range 2 * mostShared {
+		m.get(2, strings.Repeat("x", made), picture)
+	}
+	assert.LessOrEqual(t, len(m.made), mostShared)
+}
+
+func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
+	t.Parallel()
+	at := noon
+	d := newDetails(soon, func(context.Context, string) (look.Detail, error) { return look.Detail{At: at}, nil })
+	for i := range 2 * mostShared {
+		_, err := d.get(t.Context(), strings.Repeat("x", i))
+		require.NoError(t, err)
+	}
+	assert.Len(t, d.last, mostShared)
+	at = at.Add(2 * forget)
+	_, err := d.get(t.Context(), "new")
+	require.NoError(t, err)
+	assert.Len(t, d.last, 1)
+}
+
+func TestWhereRedisDoesNotSayItIsWhatWasLastSeen(t *testing.T) {
+	t.Parallel()
+	var failure error
+	d := newDetails(soon, func(context.Context, string) (look.Detail, error) { return look.Detail{At: noon}, failure })
+	_, err := d.get(t.Context(), "a")
+	require.NoError(t, err)
+	failure = errors.New("away")
+	last, err := d.get(t.Context(), "a")
+	require.ErrorIs(t, err, failure)
+	assert.Equal(t, noon, last.At)
+}

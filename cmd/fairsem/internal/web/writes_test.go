@@ -1,0 +1,289 @@
+package web
+
+import (
+	"context"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+// logIn returns the header with the cookie of a new session.
+func (s *served) logIn() []string {
+	s.t.Helper()
+	answer := s.ask(http.MethodPost, "/login", url.Values{"token": {testToken}}.Encode())
+	require.Equal(s.t, http.StatusSeeOther, answer.StatusCode)
+	cookie := answer.Cookies()[0]
+	return []string{"Cookie", cookie.Name + "=" + cookie.Value}
+}
+
+// form finds where the form of a page is sent, and its seal.
+func form(t *testing.T, body string) (action, seal string) {
+	t.Helper()
+	found := regexp.MustCompile(`action="(/act/[^"]*)"><input type="hidden" name="seal" value="([0-9a-f]+)"`).FindStringSubmatch(body)
+	require.NotNil(t, found, body)
+	return html.UnescapeString(found[1]), found[2]
+}
+
+// perform asks for the confirmation and confirms it.
+func (s *served) perform(cookie []string, path string, fields ...string) answer {
+	s.t.Helper()
+	question := s.get(path, cookie...)
+	require.Equal(s.t, http.StatusOK, question.StatusCode)
+	action, seal := form(s.t, question.body)
+	return s.ask(http.MethodPost, action, "seal="+seal+"&"+strings.Join(fields, "&"), cookie...)
+}
+
+func TestWithoutATokenNothingCanBeChanged(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 1)
+	for _, path := range []string{"/login", "/logout", "/act/evict", "/act/resize", "/act/pause", "/act/resume"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			answer := s.ask(method, path+"?name=gate&limit=7", "", "Authorization", "Bearer ")
+			assert.Equal(t, http.StatusNotFound, answer.StatusCode, "%s %s", method, path)
+		}
+	}
+	for _, path := range []string{"/", "/semaphore?name=gate", "/stream", "/metrics"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+			assert.Equal(t, http.StatusMethodNotAllowed, s.ask(method, path, "").StatusCode, "%s %s", method, path)
+		}
+	}
+	assert.NotContains(t, s.get("/").body, "Log in")
+	assert.EqualValues(t, 1, s.status("gate").Limit)
+}
+
+func TestWhoIsNotLoggedInMayLookOnly(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	s.hold("gate", 1)
+	s.seen(1)
+	assert.NotContains(t, s.get("/semaphore?name=gate").body, "/act/")
+	answer := s.get("/act/pause?name=gate")
+	assert.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	assert.Equal(t, "/login?next=%2Fact%2Fpause%3Fname%3Dgate", answer.Header.Get("Location"))
+	for _, headers := range [][]string{
+		nil,
+		{"Cookie", cookieName + "="},
+		{"Cookie", cookieName + "=" + testToken},
+		{"Authorization", "Bearer "},
+		{"Authorization", "Bearer " + testToken[1:]},
+		{"Authorization", "Basic " + testToken},
+	} {
+		status := s.ask(http.MethodPost, "/act/pause?name=gate", "token="+url.QueryEscape(testToken), headers...).StatusCode
+		assert.Contains(t, []int{http.StatusForbidden, http.StatusUnauthorized}, status, headers)
+	}
+	assert.False(t, s.status("gate").Pinned)
+}
+
+func TestALoginIsACookieThatIsWorthNothingElsewhere(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	answer := s.ask(http.MethodPost, "/login", url.Values{"token": {testToken}, "next": {"/semaphore?name=%FF"}}.Encode())
+	assert.Equal(t, "/semaphore?name=%FF", answer.Header.Get("Location"))
+	cookie := answer.Cookies()[0]
+	assert.True(t, cookie.HttpOnly)
+	assert.Equal(t, http.SameSiteStrictMode, cookie.SameSite)
+	assert.Equal(t, "/", cookie.Path)
+	assert.False(t, cookie.Secure, "it would not come back without TLS")
+	assert.GreaterOrEqual(t, len(cookie.Value), 26)
+	assert.NotContains(t, cookie.Value, testToken)
+	assert.NotContains(t, answer.body, testToken)
+
+	answer = s.ask(http.MethodPost, "/login", url.Values{"token": {testToken}}.Encode(), "X-Forwarded-Proto", "https")
+	assert.True(t, answer.Cookies()[0].Secure)
+
+	again := []string{"Cookie", cookie.Name + "=" + cookie.Value}
+	assert.Contains(t, s.get("/", again...).body, "Log out")
+	s.ask(http.MethodPost, "/logout", "", again...)
+	assert.NotContains(t, s.get("/", again...).body, "Log out", "the session is over, not only the cookie")
+}
+
+func TestALoginLeadsToNoOtherSite(t *testing.T) {
+	t.Parallel()
+	for next, to := range map[string]string{
+		"/semaphore?name=a%26b":  "/semaphore?name=a%26b",
+		"":                       "/",
+		"/login":                 "/",
+		"//evil.example":         "/",
+		"https://evil.example":   "/",
+		"javascript:alert(1)":    "/",
+		"/\\evil.example":        "/%5Cevil.example",
+		"/\t/evil.example":       "/",
+		"relative":               "/",
+		"https:///evil.example":  "/",
+		"///evil.example/":       "/",
+		"/%2F/evil.example":      "/",
+		"/ok#//evil.example":     "/ok",
+		"/.//evil.example":       "/.//evil.example",
+		"http:evil.example":      "/",
+		"\x00//evil.example":     "/",
+		"/login?next=/act/evict": "/",
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/login?"+url.Values{"next": {next}}.Encode(), nil)
+		require.NoError(t, err)
+		assert.Equal(t, to, way(r), "%q", next)
+	}
+}
+
+func TestASessionEnds(t *testing.T) {
+	t.Parallel()
+	l := newLogin(testToken)
+	first := l.open(noon)
+	for i := range mostSessions {
+		l.open(noon.Add(time.Duration(i+1) * time.Minute))
+	}
+	assert.Len(t, l.sessions, mostSessions)
+	assert.NotContains(t, l.sessions, first.id, "the oldest had to go")
+	l.open(noon.Add(2 * sessionLimit))
+	assert.Len(t, l.sessions, 1)
+
+	old := l.open(time.Now().Add(-sessionLimit - time.Second))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	require.NoError(t, err)
+	r.AddCookie(&http.Cookie{Name: cookieName, Value: old.id})
+	assert.Nil(t, l.session(r))
+}
+
+func TestATokenCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	s.hold("gate", 1)
+	cookie := s.logIn()
+	wrong := func() int { return s.ask(http.MethodPost, "/login", "token=wrong").StatusCode }
+	assert.Equal(t, http.StatusForbidden, wrong())
+	require.Eventually(t, func() bool { return wrong() == http.StatusTooManyRequests }, soon, time.Millisecond)
+	right := s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", "Bearer "+testToken)
+	assert.Equal(t, http.StatusTooManyRequests, right.StatusCode, "or guessing would go on")
+	assert.Equal(t, http.StatusSeeOther, s.perform(cookie, "/act/pause?name=gate").StatusCode, "who is logged in is not hindered")
+}
+
+func TestATokenThatIsRightCanBeUsedAsOftenAsOneLikes(t *testing.T) {
+	t.Parallel()
+	l := newLogin(testToken)
+	for range 100 {
+		require.NoError(t, l.check(testToken))
+	}
+	require.ErrorIs(t, l.check(testToken+" "), errWrongToken)
+}
+
+func TestAFormDoesWhatItSays(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	name := "gate \xff<b>&"
+	permit := s.hold(name, 2)
+	s.seen(1)
+	cookie := s.logIn()
+	page := s.get("/semaphore?"+named(name), cookie...).body
+	for _, verb := range []string{"resize", "pause", "evict"} {
+		assert.Contains(t, page, "/act/"+verb)
+	}
+
+	answer := s.perform(cookie, "/act/resize?"+named(name), "limit=7")
+	assert.Equal(t, "/semaphore?"+named(name), answer.Header.Get("Location"))
+	assert.EqualValues(t, 7, s.status(name).Limit)
+	assert.Contains(t, s.get(answer.Header.Get("Location"), cookie...).body, "The limit is pinned to 7.")
+	assert.NotContains(t, s.get(answer.Header.Get("Location"), cookie...).body, "pinned to 7.", "it is told once")
+
+	s.perform(cookie, "/act/pause?"+named(name))
+	assert.EqualValues(t, 0, s.status(name).Limit)
+	s.perform(cookie, "/act/resume?"+named(name))
+	assert.False(t, s.status(name).Pinned)
+	assert.EqualValues(t, 2, s.status(name).Limit)
+
+	evict := "/act/evict?" + named(name) + "&id=" + url.QueryEscape(permit.ID())
+	assert.Contains(t, s.get(evict, cookie...).body, "host:1", "it says whom")
+	assert.Equal(t, http.StatusSeeOther, s.perform(cookie, evict).StatusCode)
+	<-permit.Context().Done()
+	require.ErrorIs(t, context.Cause(permit.Context()), fairsem.ErrEvicted)
+	assert.Equal(t, http.StatusNotFound, s.perform(cookie, evict).StatusCode, "it is gone")
+}
+
+func TestAFormIsOfOneSessionAndForOneDeed(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	s.hold("gate", 1)
+	s.hold("other", 1)
+	mine, theirs := s.logIn(), s.logIn()
+	_, seal := form(t, s.get("/act/pause?name=gate", mine...).body)
+	for path, cookie := range map[string][]string{
+		"/act/pause?name=gate":          theirs,
+		"/act/pause?name=other":         mine,
+		"/act/resume?name=gate":         mine,
+		"/act/evict?name=gate&id=x":     mine,
+		"/act/resize?name=gate&limit=0": mine,
+	} {
+		assert.Equal(t, http.StatusForbidden, s.ask(http.MethodPost, path, "seal="+seal, cookie...).StatusCode, path)
+	}
+	assert.Equal(t, http.StatusForbidden, s.ask(http.MethodPost, "/act/pause?name=gate", "", mine...).StatusCode)
+	assert.Equal(t, http.StatusForbidden, s.ask(http.MethodPost, "/act/pause?name=gate&seal="+seal, "", mine...).StatusCode, "a link is no form")
+	assert.False(t, s.status("gate").Pinned)
+	assert.False(t, s.status("other").Pinned)
+}
+
+func TestAnotherPageCannotHaveTheBrowserDoAnything(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	s.hold("gate", 1)
+	cookie := s.logIn()
+	action, seal := form(t, s.get("/act/pause?name=gate", cookie...).body)
+	for _, sent := range [][]string{
+		{"Sec-Fetch-Site", "cross-site"},
+		{"Sec-Fetch-Site", "same-site"},
+		{"Origin", "http://evil.example"},
+		{"Origin", "null"},
+		{"Origin", "http://127.0.0.1:1"},
+	} {
+		// Even with all that it can never have.
+		answer := s.ask(http.MethodPost, action, "seal="+seal, append(sent, cookie...)...)
+		assert.Equal(t, http.StatusForbidden, answer.StatusCode, sent)
+		answer = s.ask(http.MethodPost, "/act/pause", "name=gate", append(sent, "Authorization", "Bearer "+testToken)...)
+		assert.Equal(t, http.StatusForbidden, answer.StatusCode, sent)
+		answer = s.ask(http.MethodPost, "/login", url.Values{"token": {testToken}}.Encode(), sent...)
+		assert.Equal(t, http.StatusForbidden, answer.StatusCode, sent)
+	}
+	assert.False(t, s.status("gate").Pinned)
+	assert.Equal(t, http.StatusSeeOther, s.ask(http.MethodPost, action, "seal="+seal, append([]string{"Origin", s.url}, cookie...)...).StatusCode)
+}
+
+func TestAProgramNeedsTheTokenOnly(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	permit := s.hold("gate", 2)
+	do := func(verb, fields string) answer {
+		return s.ask(http.MethodPost, "/act/"+verb, fields, "Authorization", "Bearer "+testToken)
+	}
+	answer := do("resize", "name=gate&limit=5")
+	assert.Equal(t, http.StatusOK, answer.StatusCode)
+	assert.JSONEq(t, `{"did":"resize"}`, answer.body)
+	assert.Equal(t, "application/json", answer.Header.Get("Content-Type"))
+	assert.Empty(t, answer.Cookies())
+	assert.EqualValues(t, 5, s.status("gate").Limit)
+	for wrong, status := range map[string]int{
+		"resize?name=gate":              http.StatusBadRequest,
+		"resize?name=gate&limit=-1":     http.StatusBadRequest,
+		"resize?name=gate&limit=x":      http.StatusBadRequest,
+		"resize?name=gate&limit=1e3":    http.StatusBadRequest,
+		"resize?limit=1":                http.StatusBadRequest,
+		"evict?name=gate":               http.StatusBadRequest,
+		"evict?name=gate&id=nobody":     http.StatusNotFound,
+		"resize?name=nowhere&limit=1":   http.StatusNotFound,
+		"pause?name=nowhere":            http.StatusNotFound,
+		"pause?name=" + "%7Dnot-a-name": http.StatusBadRequest,
+	} {
+		answer := do(wrong, "")
+		assert.Equal(t, status, answer.StatusCode, wrong)
+		assert.Regexp(t, `^\{"error":".+"\}`, answer.body)
+	}
+	assert.Equal(t, http.StatusOK, do("evict", "name=gate&id="+url.QueryEscape(permit.ID())).StatusCode)
+	<-permit.Context().Done()
+	assert.False(t, s.status("nowhere").Known, "a slip pins nothing")
+}
