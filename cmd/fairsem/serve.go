@@ -63,6 +63,10 @@ and has at least 16 characters; people log in with it, programs send it along:
 
   curl -H "Authorization: Bearer $TOKEN" -d name=NAME -d limit=5 URL/act/resize
 
+A browser that calls the page by another name than localhost or an address needs
+--host, or pages of others could read this one. A proxy in front, for TLS say, has to
+pass on the Host header, and X-Forwarded-Proto so that cookies are sent with TLS only.
+
 Exit code: 128+n when signal n ends it; 125 if fairsem failed itself, such as
 without a server or where the port is taken; 2 for a wrong command line.`,
 		Example: `  fairsem serve --redis redis://localhost:6379

@@ -14,8 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// browserLimit is generous: other tests use the machine too.
-const browserLimit = 90 * time.Second
+// They are generous: other tests use the machine too.
+const (
+	browserLimit = 90 * time.Second // for a page to show something
+	tabLimit     = 5 * time.Minute  // for all that one test does
+)
 
 // tab is one tab of a real browser, with cookies of its own.
 type tab struct {
@@ -41,7 +44,7 @@ func openTab(t *testing.T) *tab {
 	ctx, cancel := chromedp.NewContext(startChromium(t, path), chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	require.NoError(t, chromedp.Do(ctx), "open a tab")
-	ctx, stop := context.WithTimeout(ctx, browserLimit)
+	ctx, stop := context.WithTimeout(ctx, tabLimit)
 	t.Cleanup(stop)
 	return &tab{t, ctx}
 }

@@ -18,7 +18,8 @@ type point struct {
 	used, limit, waiting int64
 }
 
-// history is what names looked like, of so many names at most.
+// history is what names looked like, of so many names at most. A name takes up to 600 points of 48 bytes, twice that
+// while its slice grows: with 1000 names that is some 60 MB at worst, however long it runs.
 type history struct {
 	names  int
 	series map[string][]point

@@ -257,6 +257,7 @@ func TestInABrowserOneIsToldThatTheServerIsGone(t *testing.T) {
 	b.await(`%s === 1 && document.getElementById("lost").hidden`, rows("Semaphores"))
 	require.NoError(t, proxy.Close())
 	b.await(`!document.getElementById("lost").hidden`)
+	assert.Contains(t, b.text(), "Not live")
 	assert.Contains(t, b.text(), "No word from fairsem serve")
 	assert.True(t, get[bool](b, fits))
 	assert.Empty(t, get[string](b, faint))

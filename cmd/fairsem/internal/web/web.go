@@ -54,7 +54,9 @@ const (
 //go:embed templates static
 var files embed.FS
 
-// Page serves what it sees until its Serve ends.
+// Page serves what it sees until its Serve ends. What goes in is looked at in one direction only: the sampler asks
+// Redis, a picture is made of what it saw, and a stream or a page sends that. Only deeds and the details of one
+// name ask Redis themselves.
 type Page struct {
 	Options
 	sampler   *sampler
@@ -109,7 +111,8 @@ func (p *Page) routes() *http.ServeMux {
 // ServeHTTP answers one request.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
 
-// Serve looks at Redis and answers until ctx ends, and returns its cause, or why it cannot listen any more.
+// Serve may be called once. It looks at Redis and answers until ctx ends, and returns its cause, or why it cannot
+// listen any more.
 // It closes the listener.
 func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)

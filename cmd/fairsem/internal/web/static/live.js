@@ -22,7 +22,9 @@
 
   const lost = (yes) => {
     const hint = document.getElementById("lost");
-    if (hint) hint.hidden = !yes;
+    if (!hint) return;
+    hint.hidden = !yes;
+    if (yes) hint.parentElement.querySelector("[role=status]").textContent = "Not live"; // what comes next says otherwise
     live.classList.toggle("lost", yes);
   };
 
