@@ -41,8 +41,8 @@ func startChild(path string, args, env []string) (*child, error) {
 	}
 	c := &child{pid: pid, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
 	// The child cannot do this itself without ignoring SIGTTOU, and what is ignored stays so in the
-	// command. One that asked for the terminal too early is stopped, and the supervisor has it go on. A
-	// SIGCONT sent here on suspicion could undo a Ctrl-Z that was faster.
+	// command. One that asked for the terminal too early is stopped, and the supervisor has it go on: only
+	// then, because a SIGCONT undoes a Ctrl-Z that was faster.
 	if c.usesTerminal {
 		c.giveTerminal()
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,15 +29,18 @@ func (s *station) hold(names ...string) {
 }
 
 // candidates are what fairsem tells a shell, and last what else the shell is to do.
-func candidates(t *testing.T, args ...string) (all []string, directive string) {
-	t.Helper()
+func (s *station) candidates(args ...string) (all []string, directive string) {
+	s.t.Helper()
+	if args[0] == "run" && !slices.Contains(args, "--redis") {
+		args = slices.Insert(args, 1, "--redis=redis://"+s.server.Addr())
+	}
 	var stdout, stderr output
 	root := newRoot()
 	root.SetArgs(append([]string{"__complete"}, args...))
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
-	require.NoError(t, root.ExecuteContext(t.Context()))
-	require.Regexp(t, `^Completion ended with directive: \w+(, \w+)*\n$`, stderr.String(), "no noise")
+	require.NoError(s.t, root.ExecuteContext(s.t.Context()))
+	require.Regexp(s.t, `^Completion ended with directive: \w+(, \w+)*\n$`, stderr.String(), "no noise")
 	all = strings.Split(strings.TrimSpace(stdout.String()), "\n")
 	return all[:len(all)-1], all[len(all)-1]
 }
@@ -48,7 +52,6 @@ const (
 
 func TestNamesAreOfferedForTheFirstArgumentOnly(t *testing.T) {
 	s := newStation(t)
-	t.Setenv("REDIS_URL", "redis://"+s.server.Addr())
 	s.hold("alpha", "alpine", "beta", "team/disk:1", "häuser")
 	for _, c := range []struct {
 		args      []string
@@ -69,7 +72,7 @@ func TestNamesAreOfferedForTheFirstArgumentOnly(t *testing.T) {
 		{[]string{"run", "alpha", "--on-lost", ""}, []string{"term\tTERM, and KILL before the units can be granted again", "kill\tKILL at once", "ignore\tonly a warning"}, noFilesNow},
 		{[]string{"completion", "z"}, []string{"zsh"}, noFilesNow},
 	} {
-		all, directive := candidates(t, c.args...)
+		all, directive := s.candidates(c.args...)
 		assert.ElementsMatch(t, c.want, all, "%q", c.args)
 		assert.Equal(t, c.directive, directive, "%q", c.args)
 	}
@@ -78,23 +81,21 @@ func TestNamesAreOfferedForTheFirstArgumentOnly(t *testing.T) {
 // Whoever can write to the server chooses names. What is completed is run with the next key.
 func TestANameThatAShellWouldNotTakeForAWordIsNotOffered(t *testing.T) {
 	s := newStation(t)
-	t.Setenv("REDIS_URL", "redis://"+s.server.Addr())
 	s.hold("fine", "a b", "new\nline", "tab\there", "esc\x1b[31m", "$(id)", "`id`", "a;b", "a&b", "a|b", "a>b", "'a", `"a`, `back\slash`,
 		"~root", "-n", "--limit=1", "=ls", "%1", "*", "?", "[a]", "{a,b}", "!1", "#x", "bidi\u202edata", "zero\u200bwidth", "nul\x00byte", "bad\xff", "^a")
-	all, _ := candidates(t, "run", "")
+	all, _ := s.candidates("run", "")
 	assert.Equal(t, []string{"fine"}, all)
 }
 
 func TestNotMoreNamesAreOfferedThanAnybodyReads(t *testing.T) {
 	s := newStation(t)
-	t.Setenv("REDIS_URL", "redis://"+s.server.Addr())
 	for i := range completeMost + 50 {
 		sem, err := s.client.Semaphore(fmt.Sprintf("n%d", i), 1)
 		require.NoError(t, err)
 		_, err = sem.TryAcquire(t.Context(), 1)
 		require.NoError(t, err)
 	}
-	all, _ := candidates(t, "run", "n")
+	all, _ := s.candidates("run", "n")
 	assert.Len(t, all, completeMost)
 }
 
@@ -105,7 +106,7 @@ func TestAServerThatIsAwayHasNoCandidatesAndSaysNothing(t *testing.T) {
 	require.NoError(t, hung.Pause())
 	began := time.Now()
 	for _, url := range []string{"redis://127.0.0.1:1", "redis://user:geheim@" + s.server.Addr(), "http://:geheim@localhost", "redis://" + hung.Addr()} {
-		all, directive := candidates(t, "run", "--redis", url, "")
+		all, directive := s.candidates("run", "--redis", url, "")
 		assert.Empty(t, all, url)
 		assert.Equal(t, noFilesNow, directive)
 	}

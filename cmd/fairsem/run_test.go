@@ -28,8 +28,10 @@ type station struct {
 	client *fairsem.Client
 }
 
+// newStation lets others run meanwhile: what happens on stations is mostly waiting.
 func newStation(t *testing.T) *station {
 	t.Helper()
+	t.Parallel()
 	s := &station{t: t, server: redistest.NewServer(t)}
 	client, err := fairsem.New(s.server.Client(), fairsem.Options{})
 	require.NoError(t, err)
@@ -298,6 +300,7 @@ func TestACommandIsDeadWhenAServerThatStoodStillGoesOn(t *testing.T) {
 }
 
 func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		how  string
 		code int
