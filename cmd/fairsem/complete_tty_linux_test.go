@@ -38,6 +38,7 @@ func (s *station) shellWith(script string, argv ...string) *screen {
 }
 
 func TestRealShellsComplete(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		script string
 		argv   []string

@@ -300,6 +300,7 @@ func TestACommandIsDeadWhenAServerThatStoodStillGoesOn(t *testing.T) {
 }
 
 func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		how  string
 		code int
