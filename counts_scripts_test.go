@@ -67,7 +67,7 @@ func TestStatusCountsWhomItLetsInItself(t *testing.T) {
 func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 	const plain = " | meta declared=3 layout=1 since=7 until=80s granted=9"
 	const rate = " | meta declared=3/60000 layout=1 since=7 until=80s granted=9"
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		seed string
 		call func(*lab, []*ticket) call // nil: none but that for the status
 		ids  []string
@@ -90,9 +90,11 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 		"who gives back":                     {seed: "owner me:1=5 | timeout me:1=20s" + plain, call: releasing(3, 0), ids: []string{"me:1"}},
 		"grants of a rate":                   {seed: "owner me:1=5 you:1=6 | timeout me:1=-9s you:1=-9s" + rate},
 		"who is put back":                    {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: restoring(3, 1, 5), ids: []string{"me:1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	}
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for name, c := range cases {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				l := newLab(t, rdb)
 				l.seed(c.seed)
 				if c.call != nil {
@@ -103,8 +105,8 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 				}
 				l.snapshot().mustExpire(t)
 			})
-		})
-	}
+		}
+	})
 }
 
 // What a server that was away holds for lapsed comes back as soon as its clients do.

@@ -545,7 +545,7 @@ func TestReadOnlyReplicaGrantsNothing(t *testing.T) {
 	replica := redistest.NewServer(t, "--replicaof", host+" "+port)
 	rdb := redis.NewClient(&redis.Options{Addr: replica.Addr()})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	s := w.of(w.clientOn(rdb, fairsem.Options{TTL: 300 * time.Millisecond}), 1)
+	s := w.of(w.clientOn(rdb, fairsem.Options{TTL: time.Second}), 1)
 	_, err = s.Acquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	assert.True(t, redis.IsReadOnlyError(err), err)

@@ -349,7 +349,7 @@ func (w *world) takeAway(id string) {
 
 func TestLossThatARenewalFindsIsTold(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 1500 * time.Millisecond
+	w.ttl = 3 * time.Second
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	w.takeAway(p.ID())
