@@ -80,9 +80,9 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 		"before a waiter":    {seed: "owner me:1=5 | queue you:1=6 | timeout me:1=-9s you:1=20s" + strings.Replace(plain, "=3", "=1", 1), call: refreshing(1), ids: []string{"me:1"}, want: 1},
 		"given back by a process that says so": {
 			seed: "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s" + plain,
-			call: releasing(3, overdue), ids: []string{"me:1", "me:2"}, want: 1,
+			call: releasing(3, overdue(0)), ids: []string{"me:1", "me:2"}, want: 1,
 		},
-		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, overdue), ids: []string{"me:1"}, want: 1},
+		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, overdue(0)), ids: []string{"me:1"}, want: 1},
 		"waiters":                            {seed: "owner you:1=4 | queue me:1=5 me:2=6 | timeout me:1=-9s me:2=-9s you:1=20s | weight me:2=2" + plain},
 		"waiters, where units are held":      {seed: "owner you:1=4 | queue me:1=5 | timeout me:1=-9s you:1=20s | weight you:1=2 extra=1" + plain},
 		"tombstones":                         {seed: "timeout me:1=-9s" + plain},
@@ -172,7 +172,7 @@ func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
 		synctest.Wait()
 		<-late.permit.Context().Done()
 		f := w.carries("release a: 1")
-		assert.Equal(t, overdue, f.lease(0))
+		assert.Equal(t, overdue(0), f.lease(0))
 		f.grantAll(0)
 
 		early := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
