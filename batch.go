@@ -39,7 +39,7 @@ type job struct {
 	script *script
 	quota  quota         // that is declared
 	terms  terms         // of an acquire
-	lease  time.Duration // of a refresh; of a release that leaves tombstones, or overdue
+	lease  time.Duration // of a refresh; of a release that leaves tombstones, or is overdue
 }
 
 // parcel is one command of a batch: a job with its tickets, or a lone command with its reply.

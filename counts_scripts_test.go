@@ -67,7 +67,7 @@ func TestStatusCountsWhomItLetsInItself(t *testing.T) {
 func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 	const plain = " | meta declared=3 layout=1 since=7 until=80s granted=9"
 	const rate = " | meta declared=3/60000 layout=1 since=7 until=80s granted=9"
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		seed string
 		call func(*lab, []*ticket) call // nil: none but that for the status
 		ids  []string
@@ -80,9 +80,9 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 		"before a waiter":    {seed: "owner me:1=5 | queue you:1=6 | timeout me:1=-9s you:1=20s" + strings.Replace(plain, "=3", "=1", 1), call: refreshing(1), ids: []string{"me:1"}, want: 1},
 		"given back by a process that says so": {
 			seed: "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s" + plain,
-			call: releasing(3, overdue), ids: []string{"me:1", "me:2"}, want: 1,
+			call: releasing(3, overdue(0)), ids: []string{"me:1", "me:2"}, want: 1,
 		},
-		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, overdue), ids: []string{"me:1"}, want: 1},
+		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, overdue(0)), ids: []string{"me:1"}, want: 1},
 		"waiters":                            {seed: "owner you:1=4 | queue me:1=5 me:2=6 | timeout me:1=-9s me:2=-9s you:1=20s | weight me:2=2" + plain},
 		"waiters, where units are held":      {seed: "owner you:1=4 | queue me:1=5 | timeout me:1=-9s you:1=20s | weight you:1=2 extra=1" + plain},
 		"tombstones":                         {seed: "timeout me:1=-9s" + plain},
@@ -90,9 +90,11 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 		"who gives back":                     {seed: "owner me:1=5 | timeout me:1=20s" + plain, call: releasing(3, 0), ids: []string{"me:1"}},
 		"grants of a rate":                   {seed: "owner me:1=5 you:1=6 | timeout me:1=-9s you:1=-9s" + rate},
 		"who is put back":                    {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: restoring(3, 1, 5), ids: []string{"me:1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	}
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for name, c := range cases {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				l := newLab(t, rdb)
 				l.seed(c.seed)
 				if c.call != nil {
@@ -103,8 +105,8 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 				}
 				l.snapshot().mustExpire(t)
 			})
-		})
-	}
+		}
+	})
 }
 
 // What a server that was away holds for lapsed comes back as soon as its clients do.
@@ -170,7 +172,7 @@ func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
 		synctest.Wait()
 		<-late.permit.Context().Done()
 		f := w.carries("release a: 1")
-		assert.Equal(t, overdue, f.lease(0))
+		assert.Equal(t, overdue(0), f.lease(0))
 		f.grantAll(0)
 
 		early := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]

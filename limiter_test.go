@@ -151,13 +151,16 @@ func TestNoWindowHasMoreThanTheLimitWhoeverAsks(t *testing.T) {
 				})
 			}
 		}
-		granted := w.watchGrants(ctx)
+		granted, all := w.watchGrants(ctx, per)
 		crowd.Wait()
 		var units int64
 		for _, g := range granted {
 			units += g.n
 		}
 		assert.LessOrEqual(t, mostInWindow(granted, per), int64(limit))
+		if !all && units < served.Load() {
+			t.Skip("on a machine as busy as this, grants come and go between two looks")
+		}
 		assert.GreaterOrEqual(t, units, served.Load(), "a grant that is not in Redis")
 		assert.Greater(t, served.Load(), int64(2*limit), "too slow to show anything")
 	})
@@ -170,17 +173,23 @@ func sleepUntil(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watchGrants reads all grants of the world's name as they come, until ctx ends.
-func (w *world) watchGrants(ctx context.Context) []taken {
+// watchGrants reads the grants of the world's name as they come, until ctx ends: all of them, if none was there for less
+// long than it took to look twice.
+func (w *world) watchGrants(ctx context.Context, per time.Duration) (list []taken, all bool) {
 	w.t.Helper()
 	seen := make(map[string]taken)
+	last := time.Now()
+	all = true
 	for done := false; !done; {
 		done = ctx.Err() != nil
+		began := time.Now()
 		pipe := w.rdb.TxPipeline() // both at the same moment
 		holders := pipe.ZRangeWithScores(context.Background(), w.key("owner"), 0, -1)
 		weights := pipe.HGetAll(context.Background(), w.key("weight"))
 		_, err := pipe.Exec(context.Background())
 		require.NoError(w.t, err)
+		all = all && time.Since(last) < per
+		last = began
 		for _, z := range holders.Val() {
 			id := z.Member.(string)
 			n, err := strconv.ParseInt(cmp.Or(weights.Val()[id], "1"), 10, 64)
@@ -189,11 +198,10 @@ func (w *world) watchGrants(ctx context.Context) []taken {
 		}
 		sleepUntil(context.Background(), 10*time.Millisecond) // often enough to see each, and no more
 	}
-	var all []taken
 	for _, g := range seen {
-		all = append(all, g)
+		list = append(list, g)
 	}
-	return all
+	return list, all
 }
 
 func TestAllowTellsWhatIsLeftAndWhenToComeAgain(t *testing.T) {

@@ -271,7 +271,7 @@ func TestFailoverWithoutWaitReplicasPutsBackWhatTheReplicaMissed(t *testing.T) {
 // S11: a grant that too few replicas have is none.
 func TestWithoutEnoughReplicasNothingIsGranted(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 600 * time.Millisecond
+	w.ttl = 1500 * time.Millisecond
 	s := w.of(w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, WaitReplicas: 1}), 1)
 	_, err := s.Acquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)

@@ -319,7 +319,7 @@ func TestServerThatIsDownIsTold(t *testing.T) {
 
 func TestLossBySilenceIsToldWithWhatTheNetworkSaid(t *testing.T) {
 	w, server := privately(t)
-	w.ttl = 600 * time.Millisecond
+	w.ttl = time.Second
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())
@@ -349,7 +349,7 @@ func (w *world) takeAway(id string) {
 
 func TestLossThatARenewalFindsIsTold(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 1500 * time.Millisecond
+	w.ttl = 3 * time.Second
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	w.takeAway(p.ID())
@@ -523,7 +523,7 @@ func TestRenewalThatFailsAndRecoversIsToldAndLosesNothing(t *testing.T) {
 
 func TestReleaseThatRedisDoesNotConfirmIsToldWithItsError(t *testing.T) {
 	w, server := privately(t)
-	w.ttl = 600 * time.Millisecond
+	w.ttl = time.Second
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())
@@ -817,7 +817,7 @@ func TestLoggerAndObserverAreToldTheSame(t *testing.T) {
 		for _, c := range clients {
 			s := w.of(c, 1)
 			w.release(w.must(s.Acquire(ctx, 1)))
-			p := w.must(s.With(fairsem.CallOptions{TTL: 300 * time.Millisecond, NoRefresh: true}).Acquire(ctx, 1))
+			p := w.must(s.With(fairsem.CallOptions{TTL: time.Second, NoRefresh: true}).Acquire(ctx, 1))
 			<-p.Context().Done()
 			w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not lapse")
 			_, err := s.Acquire(ctx, 2)

@@ -32,7 +32,7 @@ func TestObserverThatBlocksHoldsUpNobody(t *testing.T) {
 func holdsUpNobody(t *testing.T, gate chan struct{}, opts fairsem.Options) {
 	t.Helper()
 	w := onRedis(t)
-	w.ttl = 400 * time.Millisecond
+	w.ttl = time.Second
 	opts.TTL = w.ttl
 	proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 	c := w.clientOn(w.through(proxy), opts)

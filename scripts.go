@@ -205,8 +205,8 @@ func (s subject) acquire(d declaration, t terms, tickets []*ticket, back ...*tic
 	return c
 }
 
-// overdue in place of a tombstone says that the leases have ended: clients know it a little before Redis.
-const overdue = -time.Millisecond
+// overdue is that tombstone, or none, of tickets whose leases have ended: their client knows it a little before Redis.
+func overdue(tombstone time.Duration) time.Duration { return -time.Millisecond - tombstone }
 
 func (s subject) release(d declaration, tombstone time.Duration, tickets []*ticket) call {
 	c := s.newCall(releaseScript, d, tombstone, len(tickets))

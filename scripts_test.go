@@ -750,7 +750,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		name:  "a waiter whose lease has ended, which counts for nothing",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | queue me:1=8 | timeout me:1=20s you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
 		ids:   []string{"me:1"},
-		call:  releasing(3, overdue),
+		call:  releasing(3, overdue(0)),
 		reply: "waiting",
 		state: "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
 	}, {
@@ -794,6 +794,14 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		call:  releasing(3, 20*time.Second),
 		reply: "held, waiting, gone",
 		state: "owner you:1=6 | queue you:2=8 | timeout me:1=20s me:2=20s me:3=20s you:1=60s you:2=60s | counter 8 | weight extra=1 you:1=2 you:2=3" + meta,
+	}, {
+		name:  "a holder and a waiter whose leases have ended, and leaves tombstones that outlive them",
+		seed:  "owner me:1=5 you:1=6 you:2=7 you:3=8 | queue me:2=9 | timeout me:1=20s me:2=20s you:1=20s you:2=20s you:3=20s | counter 9" + meta,
+		ids:   []string{"me:1", "me:2"},
+		call:  releasing(3, overdue(time.Hour)),
+		reply: "held, waiting",
+		state: "owner you:1=6 you:2=7 you:3=8 | timeout you:1=20s you:2=20s you:3=20s me:1=3600s me:2=3600s | counter 9" +
+			" | meta declared=3 layout=1 since=7 until=3620s lapsed=1",
 	}, {
 		name:  "an id of an unused name, and leaves a tombstone that expires",
 		ids:   []string{"me:1"},

@@ -83,11 +83,11 @@ func (v *view) refreshLocked(tickets ...*ticket) {
 // way, the tombstone sees to it that it comes too late.
 func (v *view) releaseLocked(t *ticket) {
 	j := job{view: v, script: releaseScript, quota: t.quota}
-	switch {
-	case t.unsure:
+	if t.unsure {
 		j.lease = t.terms.ttl
-	case t.permit != nil && errors.Is(t.permit.ended(), ErrLost):
-		j.lease = overdue
+	}
+	if t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
+		j.lease = overdue(j.lease)
 	}
 	v.submitLocked(t, j)
 }

@@ -56,6 +56,8 @@
 -- is exact, and faster than what becomes of a Lua number on its own.
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
 local caller, wake, lease = ARGV[1], ARGV[2], tonumber(ARGV[5])
+local late = lease < 0 -- only of a release
+if late then lease = -1 - lease end
 
 local LAYOUT = 1     -- of the keys above; a script never writes to a layout from its future
 local BOUND = 500    -- most ids that one call reaps, and most that it promotes
