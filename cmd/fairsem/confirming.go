@@ -43,7 +43,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	}
 	defer s.close()
 	desk := change.Desk{
-		Client: s.client, Redis: s.rdb, Prefix: c.prefix, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
+		Client: s.client, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
 		Talk: &colorprofile.Writer{Forward: talk, Profile: text.Profile(talk)}, Width: width,
 	}
 	if !c.yes {

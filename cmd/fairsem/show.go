@@ -52,7 +52,7 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 }
 
 func (o *showOptions) complete(cmd *cobra.Command) error {
-	o.show.Name, o.show.Prefix, o.show.JSON = cmd.Flags().Arg(0), o.prefix, o.json
+	o.show.Name, o.show.JSON = cmd.Flags().Arg(0), o.json
 	if !o.watch {
 		o.show.Absent = unknown(o.show.Name)
 	}
@@ -68,7 +68,7 @@ func (o *showOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer s.close()
-	o.show.Client, o.show.Redis = s.client, s.rdb
+	o.show.Client = s.client
 	return o.watching.show(cmd, s, o.show.Name, o.show.Look)
 }
 

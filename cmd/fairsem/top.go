@@ -84,7 +84,7 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 	if len(args) > 0 && args[0] == "" {
 		return usage("PATTERN is empty: leave it out to see every name")
 	}
-	o.view.Prefix, o.view.Pattern = o.prefix, strings.Join(args, "")
+	o.view.Pattern = strings.Join(args, "")
 	if err := o.view.Check(); err != nil {
 		return usage("PATTERN %q has a [ without its ], or nothing behind a \\: write \\[ for the character", o.view.Pattern)
 	}
@@ -112,6 +112,6 @@ func (o *topOptions) run(cmd *cobra.Command) error {
 	}
 	defer s.close()
 	view := o.view
-	view.Client, view.Redis, view.Address, view.Profile = s.client, s.rdb, s.server.String(), text.Profile(view.Terminal)
+	view.Client, view.Address, view.Profile = s.client, s.server.String(), text.Profile(view.Terminal)
 	return top.Run(cmd.Context(), view)
 }

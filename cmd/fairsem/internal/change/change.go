@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
@@ -27,8 +26,6 @@ var (
 // Desk is where changes to one name are made.
 type Desk struct {
 	Client *fairsem.Client
-	Redis  redis.Scripter // of the client
-	Prefix string         // of the client
 	Name   string
 	Talk   io.Writer                           // hears what is about to be done
 	Width  int                                 // of the lines of Talk; 0: any

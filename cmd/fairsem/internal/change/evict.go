@@ -55,8 +55,7 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 	if err != nil {
 		return err
 	}
-	at := time.Now()
-	c, err := d.choose(ctx, sem, victims)
+	c, err := d.choose(ctx, sem, before.At, victims)
 	if err != nil {
 		return err
 	}
@@ -72,7 +71,7 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 		return fmt.Errorf("they were evicted, but what came of it is not known: %w", err)
 	}
 	o := c.object(gone)
-	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(at, before), look.NewSemaphore(time.Now(), after)}
+	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(before), look.NewSemaphore(after)}
 	words := fmt.Sprintf("%q: evicted %s", d.Name, crowd(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d had gone already", len(gone))
@@ -87,17 +86,15 @@ type choice struct {
 	now              time.Time // on the server
 }
 
-// choose looks for the victims. The line comes first, so that who is let in meanwhile is not overlooked.
-func (d Desk) choose(ctx context.Context, sem *fairsem.Semaphore, victims Victims) (c choice, err error) {
+// choose looks for the victims, when it is now on the server. The line comes first, so that who is let in meanwhile is not overlooked.
+func (d Desk) choose(ctx context.Context, sem *fairsem.Semaphore, now time.Time, victims Victims) (c choice, err error) {
+	c.now = now
 	waiters, err := look.Collect(sem.Waiters(ctx))
 	if err != nil {
 		return c, err
 	}
 	holders, err := look.Collect(sem.Holders(ctx))
 	if err != nil {
-		return c, err
-	}
-	if c.now, err = look.ClockOf(ctx, d.Redis, d.Prefix, d.Name); err != nil {
 		return c, err
 	}
 	chosen, err := victims.among(slices.Concat(holders, waiters))

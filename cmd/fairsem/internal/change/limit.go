@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
@@ -70,9 +69,8 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	if err != nil {
 		return err
 	}
-	at := time.Now()
 	if before.Known && change.done(before) {
-		o := look.NewSemaphore(at, before)
+		o := look.NewSemaphore(before)
 		return d.tell(result{false, o, o}, fmt.Sprintf("%q: nothing to do; %s", d.Name, state(before)))
 	}
 	now := "Redis does not know the name yet."
@@ -89,5 +87,5 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	if err != nil {
 		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
 	}
-	return d.tell(result{true, look.NewSemaphore(at, before), look.NewSemaphore(time.Now(), after)}, fmt.Sprintf("%q: %s", d.Name, state(after)))
+	return d.tell(result{true, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%q: %s", d.Name, state(after)))
 }

@@ -19,8 +19,25 @@ import (
 // patience bounds each step of the first contact.
 const patience = 3 * time.Second
 
+// ErrKind is of a server that answers, but is of another kind than the URL is about.
+var ErrKind = errors.New("another kind of server")
+
+// refusal is an error in words of our own: those of its cause may repeat a password.
+type refusal struct {
+	words string
+	cause error
+}
+
+func (r *refusal) Error() string { return r.words }
+func (r *refusal) Unwrap() error { return r.cause }
+
+func refused(cause error, format string, args ...any) error {
+	return &refusal{fmt.Sprintf(format, args...), cause}
+}
+
 // Reach asks the server for a sign of life, once, so that a wrong address is told at once. The error is one
-// line with the address and what to do; it is the cause of ctx if that ends.
+// line with the address and what to do, and wraps what the server or the network said, or ErrKind; it is the
+// cause of ctx if that ends.
 func (s *Server) Reach(ctx context.Context) error {
 	client := s.impatient().Client()
 	answer := make(chan error, 1)
@@ -39,16 +56,16 @@ func (s *Server) Reach(ctx context.Context) error {
 // greet wants an answer, of the kind of server that the URL is about.
 func (s *Server) greet(ctx context.Context, client redis.UniversalClient) error {
 	if err := client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("no Redis at %s: %s; %s", s, s.told(err), s.advice(err))
+		return refused(err, "no Redis at %s: %s; %s", s, s.told(err), s.advice(err))
 	}
 	if s.single == nil {
 		return nil
 	}
 	switch mode(ctx, client) {
 	case "cluster": // which has some of the names only
-		return fmt.Errorf("%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
+		return refused(ErrKind, "%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
 	case "sentinel":
-		return fmt.Errorf("%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
+		return refused(ErrKind, "%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
 	}
 	return nil
 }

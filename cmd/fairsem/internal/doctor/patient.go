@@ -81,6 +81,9 @@ func noCluster(err error) Finding {
 
 // speaks reports whether err is the answer of a server to somebody whom it let in.
 func speaks(err error) bool {
+	if errors.Is(err, dial.ErrKind) {
+		return true
+	}
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return false

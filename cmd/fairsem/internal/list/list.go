@@ -38,12 +38,11 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	if err != nil {
 		return frames.Frame{}, err
 	}
-	at := time.Now()
-	all, unreadable, err := look.Matching(ctx, l.Client, wanted)
+	all, unreadable, err := look.All(ctx, l.Client, wanted)
 	if err != nil {
 		return frames.Frame{}, err
 	}
-	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, at, width, height) }}
+	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
 	switch {
 	case len(all)+len(unreadable) > 0:
 	case l.Pattern != "":
@@ -62,12 +61,12 @@ func together(all []error) error {
 	return errors.Join(all...)
 }
 
-func (l List) text(all []fairsem.Status, at time.Time, width, height int) string {
+func (l List) text(all []fairsem.Status, width, height int) string {
 	switch {
 	case l.JSON:
 		var lines strings.Builder
 		for _, s := range all {
-			lines.Write(text.JSON(look.NewSemaphore(at, s)))
+			lines.Write(text.JSON(look.NewSemaphore(s)))
 		}
 		return lines.String()
 	case len(all) == 0:

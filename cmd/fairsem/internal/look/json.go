@@ -10,7 +10,7 @@ import (
 // Semaphore is a name as --json tells of it. Lengths of time are whole milliseconds. Bytes that are no UTF-8
 // are U+FFFD in all strings; of names and ids, by which others act, the exact bytes are there too.
 type Semaphore struct {
-	Time         time.Time `json:"time"` // of the look, by the clock of this machine
+	Time         time.Time `json:"time"` // of the look, by the clock of the server
 	Name         string    `json:"name"`
 	NameBase64   []byte    `json:"name_base64,omitempty"` // only if the name is no UTF-8, which JSON cannot write
 	Limit        int64     `json:"limit"`                 // in force
@@ -51,10 +51,10 @@ type Waiter struct {
 	ExpiresInMS int64     `json:"expires_in_ms"`
 }
 
-// NewSemaphore is s at a moment.
-func NewSemaphore(at time.Time, s fairsem.Status) Semaphore {
+// NewSemaphore is s.
+func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
-		Time: at.UTC(), Name: s.Name, NameBase64: unwritable(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
+		Time: s.At.UTC(), Name: s.Name, NameBase64: unwritable(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
 		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(),
 		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Lapsed: s.Lapsed,
 	}

@@ -22,18 +22,10 @@ func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
 	return client.Semaphore(name, 1)
 }
 
-// All returns what every name looks like that Redis knows, by name. The moments differ slightly.
-func All(ctx context.Context, client *fairsem.Client) ([]fairsem.Status, error) {
-	all, unreadable, err := Matching(ctx, client, func(string) bool { return true })
-	if err == nil && len(unreadable) > 0 {
-		return nil, unreadable[0]
-	}
-	return all, err
-}
-
-// Matching is All for the names that are wanted. What is wrong with a name alone, such as a key of the wrong type,
+// All returns what the names look like that are wanted and that Redis knows, by name. The moments differ
+// slightly. What is wrong with a name alone, such as a key of the wrong type,
 // is unreadable and keeps nobody from the others.
-func Matching(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (all []fairsem.Status, unreadable []error, err error) {
+func All(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (all []fairsem.Status, unreadable []error, err error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
 		return nil, nil, err
@@ -73,7 +65,6 @@ type Detail struct {
 	fairsem.Status
 	Holders, Waiters         []fairsem.Ticket // in the order of their tokens and of the line
 	MoreHolders, MoreWaiters int64            // of which there are that many more than were asked for
-	At                       time.Time        // by the clock of this machine, when it was asked
 }
 
 // Deep looks at one name, with at most so many holders and waiters each. Its parts are of slightly different
@@ -84,7 +75,6 @@ func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d
 	if err != nil {
 		return d, err
 	}
-	d.At = time.Now()
 	if d.Waiters, err = Collect(first(sem.Waiters(ctx), most)); err != nil {
 		return d, err
 	}

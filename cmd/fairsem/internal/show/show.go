@@ -10,7 +10,6 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
@@ -23,19 +22,14 @@ import (
 // Show is which name is to be shown, and how.
 type Show struct {
 	Client *fairsem.Client
-	Redis  redis.Scripter // of the client
-	Prefix string         // of the client
 	Name   string
 	Rows   int // of holders, and of waiters, at most
 	JSON   bool
 	Absent error // of a look at a name that Redis does not know; nil: that is no error
 }
 
-// detail is a name at a moment.
-type detail struct {
-	look.Detail
-	now time.Time // on the server
-}
+// detail is a name with who holds and who waits.
+type detail struct{ look.Detail }
 
 // Look takes a look at the name.
 func (s Show) Look(ctx context.Context) (f frames.Frame, err error) {
@@ -45,9 +39,6 @@ func (s Show) Look(ctx context.Context) (f frames.Frame, err error) {
 	}
 	if !d.Known {
 		return frames.Frame{Text: func(int, int) string { return "" }, Note: fmt.Sprintf("%q is not in use.", s.Name)}, s.Absent
-	}
-	if d.now, err = look.ClockOf(ctx, s.Redis, s.Prefix, s.Name); err != nil {
-		return f, err
 	}
 	f.Text = func(width, _ int) string {
 		if s.JSON {
@@ -69,14 +60,14 @@ type object struct {
 
 func (d detail) object() object {
 	o := object{
-		Semaphore: look.NewSemaphore(d.At, d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
+		Semaphore: look.NewSemaphore(d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 		HeldBy: make([]look.Holder, len(d.Holders)), Line: make([]look.Waiter, len(d.Waiters)),
 	}
 	for i, t := range d.Holders {
-		o.HeldBy[i] = look.NewHolder(d.now, t)
+		o.HeldBy[i] = look.NewHolder(d.At, t)
 	}
 	for i, t := range d.Waiters {
-		o.Line[i] = look.NewWaiter(d.now, i+1, t)
+		o.Line[i] = look.NewWaiter(d.At, i+1, t)
 	}
 	return o
 }
@@ -102,12 +93,12 @@ func (d detail) text(width int) string {
 	line(faint.Render(d.history()))
 	if len(d.Holders) > 0 {
 		line()
-		b.WriteString(Holders(d.Holders, d.now, width))
+		b.WriteString(Holders(d.Holders, d.At, width))
 		more(line, d.MoreHolders)
 	}
 	if len(d.Waiters) > 0 {
 		line()
-		b.WriteString(Waiters(d.Waiters, upTo(len(d.Waiters)), d.now, width))
+		b.WriteString(Waiters(d.Waiters, upTo(len(d.Waiters)), d.At, width))
 		more(line, d.MoreWaiters)
 	}
 	return b.String()

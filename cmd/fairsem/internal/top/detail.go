@@ -36,15 +36,15 @@ type ticket struct {
 func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 
 // take takes a look at a moment.
-func (d *detail) take(at time.Time, seen deep) {
+func (d *detail) take(at time.Time, seen look.Detail) {
 	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
 	d.more = seen.MoreHolders + seen.MoreWaiters
 	d.tickets = nil
 	for _, t := range seen.Holders {
-		d.tickets = append(d.tickets, ticket{t, 0, seen.at.Sub(t.Since)})
+		d.tickets = append(d.tickets, ticket{t, 0, seen.At.Sub(t.Since)})
 	}
 	for i, t := range seen.Waiters {
-		d.tickets = append(d.tickets, ticket{t, i + 1, seen.at.Sub(t.Since)})
+		d.tickets = append(d.tickets, ticket{t, i + 1, seen.At.Sub(t.Since)})
 	}
 	keys := make([]string, len(d.tickets))
 	d.labelWidth = labelLeast

@@ -49,8 +49,8 @@ type fake struct {
 	err   error
 }
 
-func (f *fake) All(context.Context) ([]fairsem.Status, []error, error) { return nil, nil, f.err }
-func (f *fake) Deep(context.Context, string) (d deep, err error)       { return d, f.err }
+func (f *fake) All(context.Context) ([]fairsem.Status, []error, error)  { return nil, nil, f.err }
+func (f *fake) Deep(context.Context, string) (d look.Detail, err error) { return d, f.err }
 func (f *fake) Resize(_ context.Context, name string, limit int64) error {
 	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
 	return f.err
@@ -96,7 +96,8 @@ func (b *bench) show(all ...fairsem.Status) tea.Cmd {
 // showDeep is show for one name.
 func (b *bench) showDeep(d look.Detail) tea.Cmd {
 	b.t.Helper()
-	return b.back(looked{deep: &deep{d, serverTime}})
+	d.At = serverTime
+	return b.back(looked{deep: &d})
 }
 
 func (b *bench) back(l looked) tea.Cmd {
@@ -416,7 +417,7 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	b.sees(`stale for 12s: list "fairsem": NOAUTH say who you are`)
 	b.sees("api")
 	b.press("<enter>")
-	b.back(looked{err: errors.New("gone"), deep: &deep{}})
+	b.back(looked{err: errors.New("gone"), deep: &look.Detail{}})
 	b.sees("looking…")
 	b.press("<esc>")
 	b.show(api)

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
 // panicAt makes of this test binary a program that panics.
@@ -49,7 +50,7 @@ func (b *broken) All(context.Context) ([]fairsem.Status, []error, error) {
 	return []fairsem.Status{api}, nil, nil
 }
 
-func (b *broken) Deep(context.Context, string) (deep, error) { panic("a look is broken") }
+func (b *broken) Deep(context.Context, string) (look.Detail, error) { panic("a look is broken") }
 
 type brokenModel struct{ tea.Model }
 

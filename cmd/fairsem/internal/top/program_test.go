@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
 // feed is a source whose answers come when the test sends them.
 type feed struct {
 	fake
 	names chan []fairsem.Status
-	deeps chan deep
+	deeps chan look.Detail
 
 	mu         sync.Mutex
 	asked      int // guarded by mu
@@ -27,14 +28,14 @@ type feed struct {
 	mostFlying int // guarded by mu
 }
 
-func newFeed() *feed { return &feed{names: make(chan []fairsem.Status), deeps: make(chan deep)} }
+func newFeed() *feed { return &feed{names: make(chan []fairsem.Status), deeps: make(chan look.Detail)} }
 
 func (f *feed) All(ctx context.Context) ([]fairsem.Status, []error, error) {
 	all, err := fed(ctx, f, f.names)
 	return all, nil, err
 }
 
-func (f *feed) Deep(ctx context.Context, _ string) (deep, error) { return fed(ctx, f, f.deeps) }
+func (f *feed) Deep(ctx context.Context, _ string) (look.Detail, error) { return fed(ctx, f, f.deeps) }
 
 func fed[T any](ctx context.Context, f *feed, answers chan T) (answer T, err error) {
 	f.mu.Lock()
@@ -81,7 +82,7 @@ func TestProgramShowsLooksAsTheyComeAndLeavesWithQ(t *testing.T) {
 	f.names <- []fairsem.Status{api, backup, calls}
 	await(t, p, "per 1m")
 	p.Send(tea.KeyPressMsg{Code: tea.KeyEnter})
-	f.deeps <- deep{inside, serverTime}
+	f.deeps <- inside
 	await(t, p, "carol")
 	m := leave(t, p)
 	assert.Equal(t, "api", m.detail.Name)
@@ -110,7 +111,7 @@ func TestAtMostOneLookIsOnItsWay(t *testing.T) {
 		default:
 			select {
 			case f.names <- []fairsem.Status{api, backup}:
-			case f.deeps <- deep{inside, serverTime}:
+			case f.deeps <- inside:
 			}
 		}
 	}

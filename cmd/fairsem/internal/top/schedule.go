@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
 const (
@@ -32,8 +33,8 @@ type looked struct {
 	at   time.Time
 	took time.Duration
 	all  []fairsem.Status
-	odd  []error // of names that cannot be read
-	deep *deep   // if it was at one name
+	odd  []error      // of names that cannot be read
+	deep *look.Detail // if it was at one name
 	err  error
 }
 
@@ -52,7 +53,7 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 		if name == "" {
 			l.all, l.odd, l.err = from.All(ctx)
 		} else {
-			l.deep = new(deep)
+			l.deep = new(look.Detail)
 			*l.deep, l.err = from.Deep(ctx, name)
 		}
 		l.took = time.Since(l.at)

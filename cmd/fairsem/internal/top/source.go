@@ -2,9 +2,6 @@ package top
 
 import (
 	"context"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
@@ -13,16 +10,10 @@ import (
 // source is what is looked at and changed. Each call returns when its ctx is done.
 type source interface {
 	All(ctx context.Context) (all []fairsem.Status, unreadable []error, err error)
-	Deep(ctx context.Context, name string) (deep, error)
+	Deep(ctx context.Context, name string) (look.Detail, error)
 	Resize(ctx context.Context, name string, limit int64) error
 	Unpin(ctx context.Context, name string) error
 	Evict(ctx context.Context, name, id string) error
-}
-
-// deep is a name with who holds and who waits.
-type deep struct {
-	look.Detail
-	at time.Time // by the server's clock
 }
 
 // deepMost is how many holders, and how many waiters, are asked for.
@@ -31,22 +22,15 @@ const deepMost = 1000
 // server is the source that Redis is.
 type server struct {
 	client  *fairsem.Client
-	rdb     redis.UniversalClient
-	prefix  string
 	matches func(name string) bool
 }
 
 func (s *server) All(ctx context.Context) ([]fairsem.Status, []error, error) {
-	return look.Matching(ctx, s.client, s.matches)
+	return look.All(ctx, s.client, s.matches)
 }
 
-// Deep asks for the time first: whoever came afterwards has held or waited for no time at all.
-func (s *server) Deep(ctx context.Context, name string) (d deep, err error) {
-	if d.at, err = look.ClockOf(ctx, s.rdb, s.prefix, name); err != nil {
-		return d, err
-	}
-	d.Detail, err = look.Deep(ctx, s.client, name, deepMost)
-	return d, err
+func (s *server) Deep(ctx context.Context, name string) (look.Detail, error) {
+	return look.Deep(ctx, s.client, name, deepMost)
 }
 
 func (s *server) Resize(ctx context.Context, name string, limit int64) error {

@@ -11,7 +11,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
@@ -20,8 +19,6 @@ import (
 // Options are all that Run needs.
 type Options struct {
 	Client   *fairsem.Client
-	Redis    redis.UniversalClient
-	Prefix   string               // of its keys
 	Address  string               // of the server, for people
 	Pattern  string               // that names have to match; "": any
 	Interval time.Duration        // between looks
@@ -44,7 +41,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return run(ctx, &server{o.Client, o.Redis, o.Prefix, matches}, o)
+	return run(ctx, &server{o.Client, matches}, o)
 }
 
 func run(ctx context.Context, from source, o Options) error {

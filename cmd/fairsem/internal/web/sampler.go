@@ -36,7 +36,7 @@ func surveyOf(client *fairsem.Client, most int) surveyor {
 		var s survey
 		room := most - len(known.all)
 		var err error
-		s.all, s.unreadable, err = look.Matching(ctx, client, func(name string) bool {
+		s.all, s.unreadable, err = look.All(ctx, client, func(name string) bool {
 			if _, ok := known.byName[name]; ok {
 				return true
 			}

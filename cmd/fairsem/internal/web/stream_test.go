@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
@@ -146,7 +147,9 @@ func TestAPictureIsMadeOnceForAllAndForEachLook(t *testing.T) {
 func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 	t.Parallel()
 	at := noon
-	d := newDetails(soon, func(context.Context, string) (look.Detail, error) { return look.Detail{At: at}, nil })
+	d := newDetails(soon, func(context.Context, string) (look.Detail, error) {
+		return look.Detail{Status: fairsem.Status{At: at}}, nil
+	})
 	for i := range 2 * mostShared {
 		_, err := d.get(t.Context(), strings.Repeat("x", i))
 		require.NoError(t, err)
@@ -161,7 +164,9 @@ func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 func TestWhereRedisDoesNotSayItIsWhatWasLastSeen(t *testing.T) {
 	t.Parallel()
 	var failure error
-	d := newDetails(soon, func(context.Context, string) (look.Detail, error) { return look.Detail{At: noon}, failure })
+	d := newDetails(soon, func(context.Context, string) (look.Detail, error) {
+		return look.Detail{Status: fairsem.Status{At: noon}}, failure
+	})
 	_, err := d.get(t.Context(), "a")
 	require.NoError(t, err)
 	failure = errors.New("away")
