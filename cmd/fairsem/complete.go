@@ -36,11 +36,19 @@ func completeNames(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	})
 }
 
-// completeIDs offers names for the first argument, and for the second the permits and places in line of that
+// completeMore offers names for every argument.
+func completeMore(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return completeNames(cmd, nil, typed)
+}
+
+// completeIDs offers names for the first argument, and for the others the permits and places in line of that
 // name, with their labels.
 func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) != 1 {
+	if len(args) == 0 {
 		return completeNames(cmd, args, typed)
+	}
+	fits := func(id string) bool {
+		return strings.HasPrefix(id, typed) && typeable(id) && !slices.Contains(args[1:], id)
 	}
 	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
 		sem, err := client.Semaphore(args[0], 1) // that is never declared
@@ -49,7 +57,7 @@ func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 		}
 		for _, tickets := range []iter.Seq2[fairsem.Ticket, error]{sem.Holders(ctx), sem.Waiters(ctx)} {
 			for t, err := range tickets {
-				if err != nil || strings.HasPrefix(t.ID, typed) && typeable(t.ID) && !offer(cobra.CompletionWithDesc(t.ID, text.Clean(t.Label))) {
+				if err != nil || fits(t.ID) && !offer(cobra.CompletionWithDesc(t.ID, text.Clean(t.Label))) {
 					return
 				}
 			}

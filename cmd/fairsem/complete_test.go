@@ -113,7 +113,7 @@ func TestAServerThatIsAwayHasNoCandidatesAndSaysNothing(t *testing.T) {
 	assert.Less(t, time.Since(began), 2*completeLimit, "only one of them makes anybody wait")
 }
 
-func TestIDsAreOfferedForTheSecondArgumentWithTheirLabels(t *testing.T) {
+func TestIDsAreOfferedBehindTheNameWithTheirLabels(t *testing.T) {
 	s := newStation(t)
 	client, err := fairsem.New(s.server.Client(), fairsem.Options{Label: "host\n\x1b[31m:7"})
 	require.NoError(t, err)
@@ -135,8 +135,9 @@ func TestIDsAreOfferedForTheSecondArgumentWithTheirLabels(t *testing.T) {
 	assert.Equal(t, p.ID()+"\t"+`host\n\x1b[31m:7`, all[0])
 	all, _ = completeIDs(cmd, []string{"n"}, p.ID()[:8])
 	assert.Len(t, all, 1)
-	all, _ = completeIDs(cmd, []string{"n", "x"}, "")
-	assert.Empty(t, all)
+	all, _ = completeIDs(cmd, []string{"n", p.ID()}, "")
+	require.Len(t, all, 1, "the other one")
+	assert.NotContains(t, all[0], p.ID())
 	all, _ = completeIDs(cmd, nil, "")
 	assert.Equal(t, []string{"n"}, all)
 }

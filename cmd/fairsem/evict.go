@@ -38,7 +38,8 @@ know NAME, or one of those to be evicted is not there; 2 for a wrong command lin
 		Example: `  fairsem evict staging 63bc9390:1
   fairsem evict staging --label 'build-7:*'
   fairsem evict staging --all --yes`,
-		Args: cobra.ArbitraryArgs,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completeIDs,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			if err := o.complete(cmd); err != nil {
 				return err

@@ -39,7 +39,8 @@ if signal n stopped it.`,
   fairsem ls 'deploy-*' --watch
   fairsem ls | awk '$4 > 100 { print $1 }'           # who has a long line
   fairsem ls --json | jq -r 'select(.paused) | .name'`,
-		Args: atMostOne("PATTERN", "quote it, so that the shell leaves it alone"),
+		Args:              atMostOne("PATTERN", "quote it, so that the shell leaves it alone"),
+		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			if err := o.complete(cmd); err != nil {
 				return err

@@ -30,7 +30,8 @@ NAME, which may be a typo (--new pauses it all the same); 2 for a wrong command
 line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		Example: `  fairsem pause staging
   fairsem pause staging --yes; ./migrate; fairsem resume staging --yes`,
-		Args: oneName,
+		Args:              oneName,
+		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {
 				return d.Pause(ctx, o.fresh)
@@ -60,7 +61,8 @@ does not know NAME; 2 for a wrong command line, 125 if the server did not answer
 128+n if signal n stopped it.`,
 		Example: `  fairsem resume staging
   fairsem resume staging --yes --json | jq .after.limit`,
-		Args: oneName,
+		Args:              oneName,
+		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {
 				return d.Resume(ctx)

@@ -34,7 +34,8 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 		Example: `  fairsem resize staging 5
   fairsem resize staging 5 --yes
   fairsem resume staging                     # the limit that the programs declare`,
-		Args: nameAndLimit,
+		Args:              nameAndLimit,
+		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			limit, _ := strconv.ParseInt(cmd.Flags().Arg(1), 10, 64) // it was checked
 			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {

@@ -19,11 +19,15 @@ comes back by itself. Redis holds the state.`,
 		Example: `  # watch it at work: seven processes, an embedded server, ten seconds
   fairsem demo
 
-  # the same on your own Redis
-  fairsem demo --redis redis://localhost:6379
+  # the server of all that follows
+  export REDIS_URL=redis://localhost:6379
 
   # at most two of these at once, on all machines together
-  fairsem run staging --limit 2 --redis redis://localhost:6379 -- ./integration-tests.sh`,
+  fairsem run staging --limit 2 -- ./integration-tests.sh
+
+  # who is in, who waits, and is all well?
+  fairsem show staging
+  fairsem doctor`,
 		Version:       buildInfo(),
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -31,14 +35,23 @@ comes back by itself. Redis holds the state.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
-	root.AddCommand(newDemo(), newRun(), newDemoWorker())
-	root.AddCommand(newLs(), newShow(), newResize(), newPause(), newResume(), newEvict())
-	root.AddCommand(newTop(), newServe(), newDoctor())
-	root.AddCommand(newCompletion(), newMan())
-	for _, cmd := range root.Commands() {
-		noFiles(cmd)
-	}
+	addGroup(root, "To share a limit:", newRun())
+	addGroup(root, "To look:", newLs(), newShow(), newTop(), newServe(), newDoctor())
+	addGroup(root, "To change what is shared:", newResize(), newPause(), newResume(), newEvict())
+	addGroup(root, "To get to know it:", newDemo(), newMan(), newCompletion())
+	root.SetHelpCommandGroupID("To get to know it:")
+	root.AddCommand(newDemoWorker())
 	return root
+}
+
+// addGroup adds commands that help lists under one title.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+		noFiles(cmd)
+		root.AddCommand(cmd)
+	}
 }
 
 // ownFailure gives errors that have no exit code the one for the command's own failures.

@@ -37,7 +37,8 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		Example: `  fairsem show staging
   fairsem show staging --watch
   fairsem show staging --json | jq -r '.held_by[].label'`,
-		Args: oneName,
+		Args:              oneName,
+		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			if err := o.complete(cmd); err != nil {
 				return err

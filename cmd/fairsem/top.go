@@ -46,6 +46,7 @@ stopped it.`,
 		Example: `  fairsem top
   fairsem top 'deploy-*' --sort lost --interval 5s
   fairsem top --read-only --redis rediss://observer:secret@redis.example.com:6379`,
+		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			if err := o.complete(cmd); err != nil {
 				return err
