@@ -39,9 +39,8 @@ warned of), 125 without a server, 2 for a wrong command line.`,
 		Example: `  fairsem doctor --redis redis://localhost:6379
   fairsem doctor --redis rediss://fairsem:PASSWORD@redis.example.com:6379 payments-api
   fairsem doctor --json | jq '.checks[] | select(.state == "fail")'`,
-	}
-	cmd.RunE = func(_ *cobra.Command, names []string) error {
-		return ownFailure(func(cmd *cobra.Command) error { return o.run(cmd, names) })(cmd, names)
+		ValidArgsFunction: completeMore,
+		RunE:              ownFailure(func(cmd *cobra.Command) error { return o.run(cmd, cmd.Flags().Args()) }),
 	}
 	f := cmd.Flags()
 	o.flags(f)
