@@ -191,8 +191,7 @@ func killAfterMost(ttl time.Duration) time.Duration { return ttl/10 - max(ttl/50
 
 // runCommand is the whole life of a run. It must be called on the main thread: see orphan_linux.go.
 func runCommand(ctx context.Context, o runOptions) error {
-	// Of the signals only the channel counts, so that one that comes between two phases is not lost.
-	ctx = context.WithoutCancel(ctx)
+	// The channel keeps a signal that comes between two phases. One that came before it has ended ctx.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, heeded(forwarded)...)
 	defer signal.Stop(signals)
@@ -244,7 +243,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 	return err
 }
 
-// untilSignal runs f and ends its context with the first signal, which is then the error.
+// untilSignal runs f and ends its context with the first signal, which is then the error. ctx may have
+// ended with one before.
 func (r *runner) untilSignal(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -280,9 +280,10 @@ const (
 	shutLimit    = 2 * time.Second
 )
 
-// release gives the permit back. CMD has ended, so its exit code stands whatever happens here.
+// release gives the permit back, also after a signal. CMD has ended, so its exit code stands whatever
+// happens here.
 func (r *runner) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	err := r.permit.Release(ctx)
 	switch {
