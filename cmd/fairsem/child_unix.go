@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -26,7 +27,11 @@ type child struct {
 	pid          int
 	states       chan syscall.WaitStatus // each stop, and last the end
 	usesTerminal bool
+	given        time.Time // when it got the terminal last
 }
+
+// startle is within which time of getting the terminal a stop still comes of not having had it.
+const startle = time.Second
 
 // startChild starts the command with the files of this process. It must be called on the main thread,
 // for the kernel kills the child when the thread that started it ends.
@@ -99,10 +104,17 @@ func terminal() int {
 // pipe leaves it to whoever reads from that, and gets it when it asks.
 func interactive() bool { return term.IsTerminal(0) && term.IsTerminal(1) }
 
-// giveTerminal makes the child's group that of the terminal, if this process's is, and says whether it is now.
+// giveTerminal makes the child's group that of the terminal, if this process's is, and says whether that
+// mends a stop for want of it. Who has it for longer has stopped for another reason: a run within a run stops so.
 func (c *child) giveTerminal() bool {
-	group := foreground()
-	return group == c.pid || group == syscall.Getpgrp() && setForeground(c.pid)
+	switch foreground() {
+	case c.pid:
+		return time.Since(c.given) < startle
+	case syscall.Getpgrp():
+		c.given = time.Now()
+		return setForeground(c.pid)
+	}
+	return false
 }
 
 // takeTerminal takes the terminal back, if the child has it or has left it to nobody.

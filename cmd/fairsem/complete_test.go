@@ -31,7 +31,7 @@ func (s *station) hold(names ...string) {
 // candidates are what fairsem tells a shell, and last what else the shell is to do.
 func (s *station) candidates(args ...string) (all []string, directive string) {
 	s.t.Helper()
-	if args[0] == "run" && !slices.Contains(args, "--redis") {
+	if args[0] != "completion" && !slices.Contains(args, "--redis") {
 		args = slices.Insert(args, 1, "--redis=redis://"+s.server.Addr())
 	}
 	var stdout, stderr output
@@ -70,6 +70,9 @@ func TestNamesAreOfferedForTheFirstArgumentOnly(t *testing.T) {
 		{[]string{"run", "--limit", ""}, nil, noFilesNow},
 		{[]string{"run", "--redis", ""}, nil, noFilesNow},
 		{[]string{"run", "alpha", "--on-lost", ""}, []string{"term\tTERM, and KILL before the units can be granted again", "kill\tKILL at once", "ignore\tonly a warning"}, noFilesNow},
+		{[]string{"show", "al"}, []string{"alpha", "alpine"}, noFilesNow},
+		{[]string{"show", "alpha", "al"}, nil, noFilesNow},
+		{[]string{"doctor", "alpha", "al"}, []string{"alpha", "alpine"}, noFilesNow},
 		{[]string{"completion", "z"}, []string{"zsh"}, noFilesNow},
 	} {
 		all, directive := s.candidates(c.args...)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -19,9 +21,16 @@ func TestMain(m *testing.M) {
 // sharing stops what the tests have shared.
 type sharing struct{ m *testing.M }
 
-func (s sharing) Run() int { return redistest.Main(s.m) }
+// Run has more tests run at once than there are processors: most wait for a screen or for a lease to end.
+func (s sharing) Run() int {
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err) // there is such a flag; -parallel stands above it
+	}
+	return redistest.Main(s.m)
+}
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:             "testdata/script",
 		ContinueOnError: true,

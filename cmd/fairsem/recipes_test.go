@@ -110,6 +110,7 @@ var tried = map[string]func(t *testing.T, k *kitchen, recipe string){
 		assert.Equal(t, "report report 1\nreport  \n", k.read("ran"))
 	},
 	"ci": func(t *testing.T, k *kitchen, recipe string) {
+		recipe = "set -e\n" + recipe // as runners do
 		out, code := k.cook(recipe, "CI_JOB_URL=https://ci.example.com/7", "CODE=4")
 		assert.Equal(t, "deploy.sh deploy-production 1\n", out)
 		assert.Equal(t, 4, code)

@@ -76,7 +76,13 @@ terminal is its own while it runs.
 
 A permit that is lost (Redis out of reach for nine tenths of the TTL, or somebody
 took it away) ends CMD with TERM, and with KILL so early that it is dead before
-the units can lapse and be granted to anybody else.
+the units can lapse and be granted to anybody else. Who takes it away with fairsem
+evict does not wait for that.
+
+KILL leaves fairsem no time to end anything. If it is killed so, Linux kills CMD too,
+but neither what CMD has started nor, on other systems, CMD: that goes on while the
+units lapse. Stop it with TERM, or from outside with all that it has started, as
+systemd and containers do.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
 the permit was not acquired (-E changes it), 76 if it was lost, 125 if fairsem
@@ -191,8 +197,7 @@ func killAfterMost(ttl time.Duration) time.Duration { return ttl/10 - max(ttl/50
 
 // runCommand is the whole life of a run. It must be called on the main thread: see orphan_linux.go.
 func runCommand(ctx context.Context, o runOptions) error {
-	// Of the signals only the channel counts, so that one that comes between two phases is not lost.
-	ctx = context.WithoutCancel(ctx)
+	// The channel keeps a signal that comes between two phases. One that came before it has ended ctx.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, heeded(forwarded)...)
 	defer signal.Stop(signals)
@@ -244,7 +249,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 	return err
 }
 
-// untilSignal runs f and ends its context with the first signal, which is then the error.
+// untilSignal runs f and ends its context with the first signal, which is then the error. ctx may have
+// ended with one before.
 func (r *runner) untilSignal(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -280,9 +286,10 @@ const (
 	shutLimit    = 2 * time.Second
 )
 
-// release gives the permit back. CMD has ended, so its exit code stands whatever happens here.
+// release gives the permit back, also after a signal. CMD has ended, so its exit code stands whatever
+// happens here.
 func (r *runner) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
 	err := r.permit.Release(ctx)
 	switch {

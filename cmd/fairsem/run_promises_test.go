@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -180,6 +181,20 @@ func TestJSONTellsOfALossToo(t *testing.T) {
 	s.evict()
 	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
 	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost[^\n]*}\n$`, out.String())
+}
+
+// Between the start of the program and that of the run there is one that only the context knows of.
+func TestASignalBeforeTheRunListensIsNotLost(t *testing.T) {
+	s := newStation(t)
+	ran := t.TempDir() + "/ran"
+	o := runOptions{
+		connection: connection{redis: "redis://" + s.server.Addr(), prefix: "fairsem"},
+		limit:      1, weight: 1, ttl: runTTL, onLost: lostTerm, name: "n", command: []string{"touch", ran},
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(signalled{syscall.SIGTERM})
+	assert.Equal(t, signalled{syscall.SIGTERM}, runCommand(ctx, o))
+	assert.NoFileExists(t, ran)
 }
 
 // nohup has a process ignore SIGHUP, and that is to stay so.

@@ -130,6 +130,27 @@ func TestCtrlZStopsTheJobAndFgHasItGoOn(t *testing.T) {
 	sh.await("code=6")
 }
 
+// Ctrl-Z reaches the inner command alone: each run has to stop after what it runs.
+func TestCtrlZStopsARunWithinARunToo(t *testing.T) {
+	s := newStation(t)
+	sh := s.shell()
+	sh.press(`fairsem run outer --limit 1 --ttl 1h -- fairsem run n --limit 1 --ttl 1h -c 'read a; echo "first $a"; read b; echo "second $b"; exit 6'` + "\n")
+	s.awaitLine(1, 0)
+	sh.press("one\n")
+	sh.await("first one")
+	require.Eventually(t, func() bool {
+		sh.press("\x1a") // that which comes while a run still begins is taken for a stop for want of the terminal
+		return strings.Contains(sh.String(), "Stopped")
+	}, 20*time.Second, startle/4)
+	sh.press("fg\n")
+	sh.await("fairsem run outer")
+	sh.press("two\n")
+	sh.await("second two")
+	sh.await("ready> ")
+	sh.press("echo code=$?\n")
+	sh.await("code=6")
+}
+
 func TestAJobInTheBackgroundGetsTheTerminalWithFg(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell()
