@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -124,6 +125,17 @@ func TestALineOfATextIsNoLineOfTheStream(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "retry: 2000\ndata: a\ndata: \ndata: event: b\n\n", string(event([]byte("a\n\nevent: b"))))
 	assert.Equal(t, "retry: 2000\ndata: a\n\n", string(event([]byte("a\r\n"))))
+	assert.Equal(t, "retry: 2000\ndata: a\ndata: \ndata: event: b\n\n", string(event([]byte("a\r\revent: b"))))
+}
+
+// A link to the page brings what is looked for, so that anybody may have written it.
+func TestWhatIsLookedForIsNoLineOfTheStream(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	lines := s.watch("/stream?q=" + url.QueryEscape("a\r\rretry: 7\revent: owned"))
+	await(t, lines, "event: owned")
+	assert.True(t, strings.HasPrefix(lines.Text(), "data: "), lines.Text())
+	assert.NotContains(t, lines.Text(), "\r")
 }
 
 func TestAPictureIsMadeOnceForAllAndForEachLook(t *testing.T) {
