@@ -70,6 +70,7 @@ func TestNamesAreOfferedForTheFirstArgumentOnly(t *testing.T) {
 		{[]string{"run", "--limit", ""}, nil, noFilesNow},
 		{[]string{"run", "--redis", ""}, nil, noFilesNow},
 		{[]string{"run", "alpha", "--on-lost", ""}, []string{"term\tTERM, and KILL before the units can be granted again", "kill\tKILL at once", "ignore\tonly a warning"}, noFilesNow},
+		{[]string{"doctor", "--redis=redis://" + s.server.Addr(), "beta", "al"}, []string{"alpha", "alpine"}, noFilesNow},
 		{[]string{"completion", "z"}, []string{"zsh"}, noFilesNow},
 	} {
 		all, directive := s.candidates(c.args...)

@@ -39,6 +39,7 @@ warned of), 125 without a server, 2 for a wrong command line.`,
 		Example: `  fairsem doctor --redis redis://localhost:6379
   fairsem doctor --redis rediss://fairsem:PASSWORD@redis.example.com:6379 payments-api
   fairsem doctor --json | jq '.checks[] | select(.state == "fail")'`,
+		ValidArgsFunction: completeMore,
 	}
 	cmd.RunE = func(_ *cobra.Command, names []string) error {
 		return ownFailure(func(cmd *cobra.Command) error { return o.run(cmd, names) })(cmd, names)
