@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -146,6 +147,8 @@ func (o *serveOptions) fetchToken() error {
 		return usage("--allow-writes needs a token: give --token-file FILE or set %s", tokenVariable)
 	case len(o.token) < tokenLeast:
 		return usage("the token of %s is too short: at least %d characters, such as those of `openssl rand -hex 16`", source, tokenLeast)
+	case strings.ContainsFunc(o.token, unicode.IsControl):
+		return usage("the token of %s is not one line of plain characters, which is all that can be typed and sent", source)
 	}
 	return nil
 }

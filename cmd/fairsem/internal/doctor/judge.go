@@ -175,10 +175,14 @@ func (p *patient) judgeOver(ctx context.Context, name string, before facts) ([]F
 		return nil, err // what was too much is given back
 	}
 	limit, _ := after.limit()
-	message := fmt.Sprintf("%d units are in use, the limit is %d", after.used(), limit)
+	message := fmt.Sprintf("%s in use, the limit is %d", counted(after.used(), "unit"), limit)
 	if after.sameTerms(before) && after.newest > max(before.counter, before.newest) {
 		return []Finding{fail(message+", and more were granted just now",
 			"fairsem pause NAME, and tell the makers of fairsem what fairsem show --json NAME says").with("problem", "over")}, nil
+	}
+	if after.hasPin {
+		return []Finding{warn(message+", set by hand: nobody is let in until enough are given back",
+			"nothing, if somebody wants it so; fairsem resume NAME ends it").with("problem", "over")}, nil
 	}
 	return []Finding{warn(message+": it was lowered, or permits were put back after a restart; nobody is let in until enough are given back",
 		"nothing; if it lasts for longer than permits are held, fairsem show NAME tells who has them").with("problem", "over")}, nil

@@ -53,7 +53,7 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 			b.do("HSET", b.key("weight"), "forged:1", 7, "extra", 8)
 			b.do("ZADD", b.key("owner"), b.now.UnixMicro(), "forged:1")
 			b.do("SET", b.key("counter"), b.now.UnixMicro(), "KEEPTTL")
-		}, "over", Warn, "11 units are in use, the limit is 5"},
+		}, "over", Warn, "11 units in use, the limit is 5"},
 		"a deadline too far away": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(48*time.Hour), "orphan:1")
 		}, "far", Fail, `leases that end later than any can: 1, the first of "orphan:1"`},
@@ -180,10 +180,14 @@ func TestALimitThatWasPinnedOrLoweredIsNoFailure(t *testing.T) {
 	all := p.runs(t, "semaphores")
 	require.Len(t, all, 2)
 	assert.Equal(t, Warn, all[1].State)
-	assert.Contains(t, all[1].Message, "it was lowered")
+	assert.Contains(t, all[1].Message, "4 units in use, the limit is 0, set by hand")
+	assert.Contains(t, all[1].Advice, "fairsem resume")
 	require.NoError(t, sem.Resize(t.Context(), 5))
 	require.NoError(t, sem.Unpin(t.Context()))
 	require.Len(t, p.runs(t, "semaphores"), 1)
+
+	require.NoError(t, s.Client().HSet(t.Context(), p.key("n", "meta"), "declared", "3").Err())
+	assert.Contains(t, one(t, p.runs(t, "semaphores")[1:]).Message, "4 units in use, the limit is 3: it was lowered")
 }
 
 func TestWhatIsGivenBackMeanwhileIsNotTold(t *testing.T) {

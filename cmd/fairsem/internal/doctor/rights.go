@@ -60,7 +60,7 @@ var rights = []right{
 	{word: "+time", ask: do("TIME")},
 	{word: "+hmget", ask: do("HMGET KEY f")},
 	{word: "+hset", ask: do("HSET KEY f v odd")}, // refused: a value is missing
-	{word: "+hincrby", ask: do("HINCRBY KEY f x")},
+	{word: "+hincrby", ask: do("HINCRBY KEY f x"), cost: "nobody counts what was granted and what lapsed"}, // refused: x is no number
 	{word: "+hget", ask: do("HGET KEY f")},
 	{word: "+hdel", ask: do("HDEL KEY f")},
 	{word: "+hlen", ask: do("HLEN KEY")},

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,7 +19,6 @@ import (
 )
 
 const (
-	cookieName   = "fairsem_session"
 	sessionLimit = 8 * time.Hour
 	mostSessions = 100
 )
@@ -90,7 +90,7 @@ func (l *login) open(now time.Time) *session {
 
 // session is that of the browser that asks, or nil.
 func (l *login) session(r *http.Request) *session {
-	cookie, err := r.Cookie(cookieName)
+	cookie, err := r.Cookie(cookieName(r))
 	if err != nil {
 		return nil
 	}
@@ -171,9 +171,16 @@ func (p *Page) logOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
+// cookieName has the port in it: a browser sends a cookie to every port of a host, so that the pages of two servers
+// would log each other's people out.
+func cookieName(r *http.Request) string {
+	_, port, _ := net.SplitHostPort(r.Host) // there may be none
+	return strings.TrimSuffix("fairsem_session_"+port, "_")
+}
+
 func cookie(r *http.Request, value string, age int) *http.Cookie {
 	return &http.Cookie{
-		Name: cookieName, Value: value, Path: "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: cookieName(r), Value: value, Path: "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
 	}
 }

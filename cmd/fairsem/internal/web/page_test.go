@@ -8,10 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -57,6 +62,43 @@ func TestThePageOfANameShowsWhoHoldsAndWhoWaits(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, s.get("/semaphore?"+named(strings.Repeat("x", 513))).StatusCode)
 	assert.Equal(t, http.StatusBadRequest, s.get("/semaphore/stream?name=").StatusCode)
 	assert.Equal(t, http.StatusNotFound, s.get("/nowhere").StatusCode)
+}
+
+// The clock of this machine may be any time apart.
+func TestHowLongIsByTheClockOfTheServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 1)
+	s.seen(1)
+	s.page.details.look = func(context.Context, string) (look.Detail, error) {
+		return look.Detail{
+			Status:  fairsem.Status{Name: "gate", Known: true, At: noon},
+			Holders: []fairsem.Ticket{{ID: "h", Since: noon.Add(-90 * time.Second)}},
+			Waiters: []fairsem.Ticket{{ID: "w", Since: noon.Add(-30 * time.Second)}},
+		}, nil
+	}
+	body := s.get("/semaphore?name=gate").body
+	assert.Contains(t, body, `data-label="Held">1m30s<`)
+	assert.Contains(t, body, `data-label="Waited">30s<`)
+}
+
+// Nobody is sent to look for a server that is there.
+func TestARightThatIsMissingIsNoRedisThatIsAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.SharedServer(t)
+	name := "blind-" + uuid.NewString()
+	require.NoError(t, server.Client().Do(t.Context(), "ACL", "SETUSER", name, "on", ">secret", "~*", "&*", "+@all", "-scan").Err())
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: name, Password: "secret"})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	s := serveOn(t, rdb)
+	var health answer
+	require.Eventually(t, func() bool {
+		health = s.get("/healthz")
+		return strings.Contains(health.body, "lacks a right")
+	}, soon, often)
+	assert.Equal(t, http.StatusServiceUnavailable, health.StatusCode)
+	assert.Contains(t, s.get("/").body, "fairsem doctor names it")
+	assert.NotContains(t, s.get("/").body, name)
 }
 
 // What somebody who can write to Redis may call a semaphore.

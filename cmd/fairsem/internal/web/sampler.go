@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
@@ -13,6 +15,8 @@ import (
 type snapshot struct {
 	survey                     // the last that was good
 	at      time.Time          // when it began; zero: none was
+	there   time.Time          // when it had its answers
+	refused bool               // the last of all looks: the user lacks a right
 	looks   int64              // at Redis so far
 	byName  map[string]int     // where in all
 	rates   map[string]float64 // grants a second
@@ -92,9 +96,10 @@ func (s *sampler) sample(ctx context.Context) {
 	next := *old
 	next.looks++
 	next.replace = make(chan struct{})
+	next.refused = redis.IsPermissionError(err)
 	if err == nil {
-		s.looked(time.Since(began))
-		next.at, next.survey = began, seen
+		next.at, next.there, next.survey = began, time.Now(), seen
+		s.looked(next.there.Sub(began))
 		next.rates = s.rates.Add(began, seen.all)
 		next.series = s.history.add(began, seen.all)
 		next.byName = make(map[string]int, len(seen.all))

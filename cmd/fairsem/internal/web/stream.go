@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -38,13 +39,16 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request, picture func(*snap
 	}
 }
 
-// event is a picture as one server-sent event.
+// lineEnds are what ends a line of a stream, a carriage return too: text in a picture must not.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// event is a picture as one server-sent event. HTML knows no difference between the ends of lines either.
 func event(picture []byte) []byte {
 	var b bytes.Buffer
 	b.WriteString("retry: 2000\n")
-	for line := range bytes.Lines(picture) {
+	for line := range strings.Lines(lineEnds.Replace(string(picture))) {
 		b.WriteString("data: ")
-		b.Write(bytes.TrimRight(line, "\r\n"))
+		b.WriteString(strings.TrimSuffix(line, "\n"))
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')

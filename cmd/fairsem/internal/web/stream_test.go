@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,15 +79,16 @@ func TestAllWhoWatchANameShareOneLook(t *testing.T) {
 	s.hold("gate", 1)
 	s.seen(1)
 	assert.Zero(t, looks.Load(), "nobody watches")
+	from := s.page.sampler.latest().looks
 	for range 5 {
 		s.watch("/semaphore/stream?name=gate")
 	}
 	lines := s.watch("/semaphore/stream?name=gate")
-	from := s.page.sampler.latest().looks
-	for s.page.sampler.latest().looks < from+10 {
+	for watched := s.page.sampler.latest().looks; s.page.sampler.latest().looks < watched+10; {
 		await(t, lines, "host:1")
 	}
-	assert.LessOrEqual(t, looks.Load(), s.page.sampler.latest().looks-from+2, "one for each look at all, not six")
+	most := 2 * (s.page.sampler.latest().looks - from + 1) // who is late, on a slow machine, has one of its own
+	assert.LessOrEqual(t, looks.Load(), most, "one for each look at all, not six")
 }
 
 func TestAStreamThatNobodyReadsHoldsUpNobody(t *testing.T) {
@@ -124,6 +126,17 @@ func TestALineOfATextIsNoLineOfTheStream(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "retry: 2000\ndata: a\ndata: \ndata: event: b\n\n", string(event([]byte("a\n\nevent: b"))))
 	assert.Equal(t, "retry: 2000\ndata: a\n\n", string(event([]byte("a\r\n"))))
+	assert.Equal(t, "retry: 2000\ndata: a\ndata: \ndata: event: b\n\n", string(event([]byte("a\r\revent: b"))))
+}
+
+// A link to the page brings what is looked for, so that anybody may have written it.
+func TestWhatIsLookedForIsNoLineOfTheStream(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	lines := s.watch("/stream?q=" + url.QueryEscape("a\r\rretry: 7\revent: owned"))
+	await(t, lines, "event: owned")
+	assert.True(t, strings.HasPrefix(lines.Text(), "data: "), lines.Text())
+	assert.NotContains(t, lines.Text(), "\r")
 }
 
 func TestAPictureIsMadeOnceForAllAndForEachLook(t *testing.T) {

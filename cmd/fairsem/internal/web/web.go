@@ -153,10 +153,12 @@ func end(server *http.Server) {
 	}
 }
 
-// trouble says how long Redis has been away; "" if what is seen is of now.
+// trouble says why what is seen is not of now; "" if it is. Everybody can read it, so nothing in it is what Redis said.
 func (p *Page) trouble(now *snapshot) string {
-	age := time.Since(now.at)
+	age := time.Since(now.there)
 	switch {
+	case now.refused:
+		return "Redis refuses to be looked at, the user of fairsem serve lacks a right: fairsem doctor names it"
 	case now.at.IsZero() && now.looks == 0:
 		return "Redis has not answered yet"
 	case now.at.IsZero():

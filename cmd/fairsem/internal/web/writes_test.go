@@ -70,10 +70,11 @@ func TestWhoIsNotLoggedInMayLookOnly(t *testing.T) {
 	answer := s.get("/act/pause?name=gate")
 	assert.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	assert.Equal(t, "/login?next=%2Fact%2Fpause%3Fname%3Dgate", answer.Header.Get("Location"))
+	name := cookieName(answer.Request)
 	for _, headers := range [][]string{
 		nil,
-		{"Cookie", cookieName + "="},
-		{"Cookie", cookieName + "=" + testToken},
+		{"Cookie", name + "="},
+		{"Cookie", name + "=" + testToken},
 		{"Authorization", "Bearer "},
 		{"Authorization", "Bearer " + testToken[1:]},
 		{"Authorization", "Basic " + testToken},
@@ -105,6 +106,20 @@ func TestALoginIsACookieThatIsWorthNothingElsewhere(t *testing.T) {
 	assert.Contains(t, s.get("/", again...).body, "Log out")
 	s.ask(http.MethodPost, "/logout", "", again...)
 	assert.NotContains(t, s.get("/", again...).body, "Log out", "the session is over, not only the cookie")
+}
+
+// A browser sends the cookies of a host to all its ports.
+func TestPagesOnOneHostDoNotLogEachOtherOut(t *testing.T) {
+	t.Parallel()
+	staging, production := serve(t, writable), serve(t, writable)
+	token := url.Values{"token": {testToken}}.Encode()
+	one := staging.ask(http.MethodPost, "/login", token).Cookies()[0]
+	other := production.ask(http.MethodPost, "/login", token).Cookies()[0]
+	assert.NotEqual(t, one.Name, other.Name)
+
+	behindProxy := production.ask(http.MethodPost, "/login", token, "Host", "localhost").Cookies()[0]
+	assert.Equal(t, "fairsem_session", behindProxy.Name)
+	assert.Contains(t, production.get("/", "Host", "localhost", "Cookie", behindProxy.Name+"="+behindProxy.Value).body, "Log out")
 }
 
 func TestALoginLeadsToNoOtherSite(t *testing.T) {
@@ -149,7 +164,7 @@ func TestASessionEnds(t *testing.T) {
 	old := l.open(time.Now().Add(-sessionLimit - time.Second))
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	require.NoError(t, err)
-	r.AddCookie(&http.Cookie{Name: cookieName, Value: old.id})
+	r.AddCookie(&http.Cookie{Name: cookieName(r), Value: old.id})
 	assert.Nil(t, l.session(r))
 }
 
