@@ -323,6 +323,18 @@ func TestPauseAndResumeAskFirst(t *testing.T) {
 	assert.Equal(t, []string{"resize api 0", "unpin deploy"}, b.source.asked)
 }
 
+func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, backup, paused)
+	for name, forgets := range map[string]bool{"api": false, "backup": true, "deploy": false} {
+		b.press("/" + name + "<enter>p")
+		b.sees("Pause " + name + "?")
+		assert.Equal(t, forgets, strings.Contains(b.screen(), "The limit of 9 was pinned: resume does not bring it back."), name)
+		b.press("n<esc>")
+	}
+}
+
 func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
