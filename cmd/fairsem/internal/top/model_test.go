@@ -330,7 +330,7 @@ func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
 	for name, forgets := range map[string]bool{"api": false, "backup": true, "deploy": false} {
 		b.press("/" + name + "<enter>p")
 		b.sees("Pause " + name + "?")
-		assert.Equal(t, forgets, strings.Contains(b.screen(), "The limit of 9 was pinned: resume does not bring it back."), name)
+		assert.Equal(t, forgets, strings.Contains(strings.Join(strings.Fields(b.screen()), " "), "The limit of 9 was pinned: resume does not bring it back."), name)
 		b.press("n<esc>")
 	}
 }
