@@ -118,15 +118,20 @@ func (d detail) line() string {
 }
 
 func (d detail) limit() string {
-	limit := fmt.Sprintf("limit %d", d.Limit)
+	limit, declared := fmt.Sprintf("limit %d", d.Limit), fmt.Sprintf("the declared limit is %d", d.Declared)
+	if d.Declared == 0 {
+		declared = "no limit is declared"
+	}
 	if d.Window > 0 {
 		limit = "rate " + list.Rate(d.Limit, d.Window)
 	}
 	switch {
 	case look.Paused(d.Status):
-		return fmt.Sprintf("paused: nobody gets in until it is resumed or resized; the declared limit is %d", d.Declared)
+		return "paused: nobody gets in until it is resumed or resized; " + declared
 	case d.Pinned:
-		return fmt.Sprintf("%s, pinned by hand; the declared limit is %d", limit, d.Declared)
+		return limit + ", pinned by hand; " + declared
+	case d.Declared == 0:
+		return declared
 	}
 	return limit
 }

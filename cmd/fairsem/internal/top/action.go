@@ -66,7 +66,7 @@ func (a action) question(now fairsem.Status, t ticket) string {
 			name, exact(now.Used), exact(now.Limit), now.Waiting, forgets(now))
 	case resume:
 		return fmt.Sprintf("Unpin the limit of %s? It is pinned at %s and goes back to %s; %s in use now, %d waiting.",
-			name, exact(now.Limit), exact(now.Declared), exact(now.Used), now.Waiting)
+			name, exact(now.Limit), declared(now), exact(now.Used), now.Waiting)
 	}
 	if t.place > 0 {
 		return fmt.Sprintf("Evict %s, number %d in line of %s? It wants %s and has waited for %s.\nid %s",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -50,6 +51,14 @@ func several(n int64, one, many string) string {
 
 // exact is the whole number, for questions and what is typed.
 func exact(n int64) string { return strconv.FormatInt(n, 10) }
+
+// declared is the limit that processes have declared, if one has.
+func declared(s fairsem.Status) string {
+	if s.Declared == 0 {
+		return "none"
+	}
+	return exact(s.Declared)
+}
 
 // short is a name in a sentence.
 func short(name string) string { return ansi.Truncate(text.Clean(name), 40, "…") }
