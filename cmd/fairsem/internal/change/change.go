@@ -89,7 +89,7 @@ func state(s fairsem.Status) string {
 	case s.Limit == 0:
 		limit = "no limit declared"
 	case s.Window > 0:
-		limit = "rate " + list.Rate(s.Limit, s.Window)
+		limit = "rate " + look.Rate(s.Limit, s.Window)
 	}
 	if s.Pinned && s.Limit > 0 {
 		limit += " (pinned)"

@@ -119,11 +119,11 @@ func (d detail) line() string {
 
 func (d detail) limit() string {
 	limit, declared := fmt.Sprintf("limit %d", d.Limit), fmt.Sprintf("the declared limit is %d", d.Declared)
-	if d.Declared == 0 {
+	switch {
+	case d.Window > 0:
+		limit, declared = "rate "+look.Rate(d.Limit, d.Window), "the declared rate is "+look.Rate(d.Declared, d.Window)
+	case d.Declared == 0:
 		declared = "no limit is declared"
-	}
-	if d.Window > 0 {
-		limit = "rate " + list.Rate(d.Limit, d.Window)
 	}
 	switch {
 	case look.Paused(d.Status):

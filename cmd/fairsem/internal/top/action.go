@@ -114,7 +114,7 @@ func (d done) failure(name string) notice {
 	case d.verb == evict && errors.Is(d.err, fairsem.ErrNotFound):
 		return notice{text: who(d.ticket) + " had gone already", bad: true}
 	case errors.Is(d.err, context.DeadlineExceeded):
-		return notice{text: fmt.Sprintf("no answer about %s for %s: it may have been done all the same", name, span(patience)), bad: true}
+		return notice{text: fmt.Sprintf("no answer about %s for %s: it may have been done all the same", name, text.Span(patience)), bad: true}
 	}
 	return notice{text: plainly(d.err), bad: true}
 }

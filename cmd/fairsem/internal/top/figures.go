@@ -5,7 +5,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -28,17 +27,6 @@ func count(n int64) string {
 		digits = 1
 	}
 	return strconv.FormatFloat(v, 'f', digits, 64) + "kMGTP"[unit:unit+1]
-}
-
-// span is a length of time that somebody chose: 1m, not 1m0s.
-func span(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []string{"0s", "0m"} {
-		if cut, ok := strings.CutSuffix(s, zero); ok && strings.TrimRight(cut, "hm") != cut {
-			s = cut
-		}
-	}
-	return s
 }
 
 // several is how people write how many of something there are.
