@@ -40,6 +40,7 @@ warned of), 125 without a server, 2 for a wrong command line.`,
   fairsem doctor --redis rediss://fairsem:PASSWORD@redis.example.com:6379 payments-api
   fairsem doctor --json | jq '.checks[] | select(.state == "fail")'`,
 	}
+	cmd.ValidArgsFunction = completeMore
 	cmd.RunE = func(_ *cobra.Command, names []string) error {
 		return ownFailure(func(cmd *cobra.Command) error { return o.run(cmd, names) })(cmd, names)
 	}
