@@ -50,7 +50,7 @@ const (
 	noFilesNow = ":4"
 )
 
-func TestNamesAreOfferedForTheFirstArgumentOnly(t *testing.T) {
+func TestNamesAreOfferedWhereOneIsMeant(t *testing.T) {
 	s := newStation(t)
 	s.hold("alpha", "alpine", "beta", "team/disk:1", "häuser")
 	for _, c := range []struct {
@@ -60,6 +60,7 @@ func TestNamesAreOfferedForTheFirstArgumentOnly(t *testing.T) {
 	}{
 		{[]string{"run", ""}, []string{"alpha", "alpine", "beta", "häuser", "team/disk:1"}, noFilesNow},
 		{[]string{"run", "al"}, []string{"alpha", "alpine"}, noFilesNow},
+		{[]string{"doctor", "--redis=redis://" + s.server.Addr(), "beta", "al"}, []string{"alpha", "alpine"}, noFilesNow},
 		{[]string{"run", "team/disk:"}, []string{"team/disk:1"}, noFilesNow},
 		{[]string{"run", "--limit", "3", "b"}, []string{"beta"}, noFilesNow},
 		{[]string{"run", "nowhere"}, nil, noFilesNow},

@@ -361,6 +361,20 @@ func TestANameThatRedisDoesNotKnowIsTakenForATypo(t *testing.T) {
 	assert.Equal(t, int64(4), o.status("typo").Limit)
 }
 
+func TestALimitThatNobodyDeclaredIsNotMadeUp(t *testing.T) {
+	o := newOffice(t)
+	d := o.json("resize", "n", "4", "--yes", "--new")
+	assert.Equal(t, []any{0.0, 0.0}, []any{d["before"].(object)["limit"], d["before"].(object)["declared"]})
+	assert.Equal(t, []any{4.0, 0.0}, []any{d["after"].(object)["limit"], d["after"].(object)["declared"]})
+	out, _ := o.does(0, "show", "n")
+	assert.Contains(t, out, "limit 4, pinned by hand; no limit is declared\n")
+	out, talk := o.does(0, "resume", "n", "--yes")
+	assert.Contains(t, talk, "no process has declared another.\nNow: limit 4 (pinned)")
+	assert.Equal(t, "\"n\": no limit declared, 0/0 in use, 0 waiting\n", out)
+	out, _ = o.does(0, "show", "n")
+	assert.Contains(t, out, "in use  nobody waits\nno limit is declared\n")
+}
+
 func TestEvictTakesPermitsAndPlacesInLine(t *testing.T) {
 	o := newOffice(t)
 	held, kept := o.hold("host-1:1", "n", 2, 1), o.hold("host-2:2", "n", 2, 1)

@@ -48,6 +48,9 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 	return cmd
 }
 
+// mostUnits is the largest limit there is: the largest number that Redis can count exactly.
+const mostUnits = 1<<53 - 1
+
 func nameAndLimit(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) < 2:
@@ -63,6 +66,8 @@ func nameAndLimit(_ *cobra.Command, args []string) error {
 		return usage("LIMIT 0 would let nobody in: fairsem pause does that, if it is meant")
 	case limit < 0:
 		return usage("LIMIT %d is below 1", limit)
+	case limit > mostUnits:
+		return usage("LIMIT %d is above %d, which is the most", limit, int64(mostUnits))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func newRoot() *cobra.Command {
@@ -34,6 +35,7 @@ comes back by itself. Redis holds the state.`,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	addGroup(root, "To share a limit:", newRun())
 	addGroup(root, "To look:", newLs(), newShow(), newTop(), newServe(), newDoctor())
@@ -52,6 +54,15 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 		noFiles(cmd)
 		root.AddCommand(cmd)
 	}
+}
+
+// wrongFlag says of what is no flag how it can be a name, a limit or an id.
+func wrongFlag(_ *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		return usage("%w; what is no flag but begins with - goes behind --", err)
+	}
+	return err
 }
 
 // ownFailure gives errors that have no exit code the one for the command's own failures.

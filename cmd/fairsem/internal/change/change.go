@@ -47,7 +47,7 @@ func (d Desk) known(ctx context.Context) (fairsem.Status, *fairsem.Semaphore, er
 	if err != nil {
 		return fairsem.Status{}, nil, err
 	}
-	s, err := sem.Status(ctx)
+	s, err := look.One(ctx, d.Client, d.Name)
 	if err == nil && !s.Known {
 		err = ErrUnknown
 	}
@@ -86,8 +86,10 @@ func state(s fairsem.Status) string {
 	switch {
 	case look.Paused(s):
 		limit = "paused"
+	case s.Limit == 0:
+		limit = "no limit declared"
 	case s.Window > 0:
-		limit = "rate " + list.Rate(s.Limit, s.Window)
+		limit = "rate " + look.Rate(s.Limit, s.Window)
 	}
 	if s.Pinned && s.Limit > 0 {
 		limit += " (pinned)"

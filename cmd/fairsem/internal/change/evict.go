@@ -66,7 +66,7 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 	if err != nil {
 		return fmt.Errorf("maybe not all were evicted: %w", err)
 	}
-	after, err := sem.Status(ctx)
+	after, err := look.One(ctx, d.Client, d.Name)
 	if err != nil {
 		return fmt.Errorf("they were evicted, but what came of it is not known: %w", err)
 	}

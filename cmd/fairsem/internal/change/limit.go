@@ -48,6 +48,9 @@ func (d Desk) Resume(ctx context.Context) error {
 	return d.pin(ctx, false, step{
 		done: func(s fairsem.Status) bool { return !s.Pinned },
 		what: func(s fairsem.Status) string {
+			if s.Declared == 0 {
+				return fmt.Sprintf("This takes the limit of %q away; no process has declared another.", d.Name)
+			}
 			return fmt.Sprintf("This lets the declared limit of %q hold again, which is %d%s.", d.Name, s.Declared, drain(s, s.Declared))
 		},
 		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Unpin(ctx) },
@@ -83,7 +86,7 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	if err := change.do(ctx, sem); err != nil {
 		return err
 	}
-	after, err := sem.Status(ctx)
+	after, err := look.One(ctx, d.Client, d.Name)
 	if err != nil {
 		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
 	}

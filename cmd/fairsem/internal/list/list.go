@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"charm.land/lipgloss/v2"
 
@@ -97,38 +96,13 @@ func Plain(all []fairsem.Status) string {
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		name := strings.ReplaceAll(text.Clean(s.Name), " ", `\x20`)
-		rows[i] = []string{name, count(s.Used), count(s.Limit), count(s.Waiting), text.Ago(s.OldestWait), count(s.Lapsed), strings.Join(Notes(s), ", ")}
+		rows[i] = []string{name, count(s.Used), count(s.Limit), count(s.Waiting), text.Ago(s.OldestWait), count(s.Lapsed), strings.Join(look.Notes(s), ", ")}
 	}
 	return grid.Lay(columns, rows, 0)
 }
 
 // Used is like 3/20.
 func Used(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit) }
-
-// Notes say what is special about a name.
-func Notes(s fairsem.Status) (notes []string) {
-	if look.Paused(s) {
-		notes = append(notes, "paused")
-	} else if s.Pinned {
-		notes = append(notes, "pinned")
-	}
-	if s.Window > 0 {
-		notes = append(notes, "rate "+Rate(s.Limit, s.Window))
-	}
-	return notes
-}
-
-// Rate is like 20/1s.
-func Rate(limit int64, window time.Duration) string {
-	per := window.String() // such as 1h0m0s
-	if strings.HasSuffix(per, "m0s") {
-		per = strings.TrimSuffix(per, "0s")
-	}
-	if strings.HasSuffix(per, "h0m") {
-		per = strings.TrimSuffix(per, "0m")
-	}
-	return fmt.Sprintf("%d/%s", limit, per)
-}
 
 var (
 	calm  = lipgloss.NewStyle().Foreground(lipgloss.Green)
@@ -167,7 +141,7 @@ func oldest(s fairsem.Status) string {
 }
 
 func note(s fairsem.Status) string {
-	notes := Notes(s)
+	notes := look.Notes(s)
 	if look.Paused(s) {
 		notes[0] = stuck.Render(notes[0])
 	}

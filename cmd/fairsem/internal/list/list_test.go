@@ -49,12 +49,3 @@ func TestTheBarIsGreenWithRoomYellowWithoutAndRedInAPause(t *testing.T) {
 	assert.Contains(t, list.Bar(all[0], 4), "\x1b[33m████")
 	assert.Contains(t, list.Bar(all[2], 4), "\x1b[31m████")
 }
-
-func TestARateIsSoManyInATime(t *testing.T) {
-	for per, want := range map[time.Duration]string{
-		time.Second: "5/1s", 1500 * time.Millisecond: "5/1.5s", time.Minute: "5/1m", 90 * time.Second: "5/1m30s",
-		time.Hour: "5/1h", 24 * time.Hour: "5/24h", time.Hour + time.Second: "5/1h0m1s", 50 * time.Millisecond: "5/50ms", 10 * time.Minute: "5/10m", 20 * time.Second: "5/20s",
-	} {
-		assert.Equal(t, want, list.Rate(5, per))
-	}
-}

@@ -14,7 +14,7 @@ type Semaphore struct {
 	Name         string    `json:"name"`
 	NameBase64   []byte    `json:"name_base64,omitempty"` // only if the name is no UTF-8, which JSON cannot write
 	Limit        int64     `json:"limit"`                 // in force
-	Declared     int64     `json:"declared"`              // by the latest process that declared one
+	Declared     int64     `json:"declared"`              // by the latest process that declared one; 0: none has
 	Pinned       bool      `json:"pinned"`                // whether the limit was set by hand
 	Paused       bool      `json:"paused"`                // whether it was set to 0
 	Used         int64     `json:"used"`                  // units

@@ -51,13 +51,25 @@ func All(ctx context.Context, client *fairsem.Client, wanted func(name string) b
 	return all, slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }), nil
 }
 
-// One returns what the name looks like. Status.Known says whether Redis knows it.
+// undeclared is a limit that nobody declares. Redis answers a handle with its own where it knows of none.
+const undeclared = 1<<53 - 57
+
+// One returns what the name looks like. Status.Known says whether Redis knows it. Declared is 0 if no process
+// has declared a limit, and so is Limit if none is pinned either.
 func One(ctx context.Context, client *fairsem.Client, name string) (fairsem.Status, error) {
-	sem, err := Handle(client, name)
+	sem, err := client.Semaphore(name, undeclared)
 	if err != nil {
 		return fairsem.Status{}, err
 	}
-	return sem.Status(ctx)
+	s, err := sem.Status(ctx)
+	if s.Declared != undeclared {
+		return s, err
+	}
+	s.Declared = 0
+	if !s.Pinned {
+		s.Limit = 0
+	}
+	return s, err
 }
 
 // Detail is a name with who holds and who waits.
@@ -81,7 +93,7 @@ func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d
 	if d.Holders, err = Collect(first(sem.Holders(ctx), most)); err != nil {
 		return d, err
 	}
-	if d.Status, err = sem.Status(ctx); err != nil {
+	if d.Status, err = One(ctx, client, name); err != nil {
 		return d, err
 	}
 	held := make(map[string]bool, len(d.Holders))

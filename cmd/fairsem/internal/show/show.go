@@ -118,15 +118,20 @@ func (d detail) line() string {
 }
 
 func (d detail) limit() string {
-	limit := fmt.Sprintf("limit %d", d.Limit)
-	if d.Window > 0 {
-		limit = "rate " + list.Rate(d.Limit, d.Window)
+	limit, declared := fmt.Sprintf("limit %d", d.Limit), fmt.Sprintf("the declared limit is %d", d.Declared)
+	switch {
+	case d.Window > 0:
+		limit, declared = "rate "+look.Rate(d.Limit, d.Window), "the declared rate is "+look.Rate(d.Declared, d.Window)
+	case d.Declared == 0:
+		declared = "no limit is declared"
 	}
 	switch {
 	case look.Paused(d.Status):
-		return fmt.Sprintf("paused: nobody gets in until it is resumed or resized; the declared limit is %d", d.Declared)
+		return "paused: nobody gets in until it is resumed or resized; " + declared
 	case d.Pinned:
-		return fmt.Sprintf("%s, pinned by hand; the declared limit is %d", limit, d.Declared)
+		return limit + ", pinned by hand; " + declared
+	case d.Declared == 0:
+		return declared
 	}
 	return limit
 }

@@ -64,6 +64,8 @@ func TestAPauseAndARateAreTold(t *testing.T) {
 	d := crowd()
 	d.Limit = 0
 	assert.Contains(t, d.text(0), "paused: nobody gets in until it is resumed or resized; the declared limit is 3")
+	d.Window = time.Second
+	assert.Contains(t, d.text(0), "resized; the declared rate is 3/1s")
 	d = crowd()
 	d.Window, d.Pinned, d.Waiting = time.Second, false, 0
 	assert.Contains(t, ansi.Strip(d.text(0)), "nobody waits\nrate 5/1s\n12 granted so far\n")

@@ -74,3 +74,14 @@ func Ago(d time.Duration) string {
 	}
 	return number(seconds/86400) + "d" + number(seconds/3600%24) + "h"
 }
+
+// Span is a length of time that somebody chose: 1m, not 1m0s.
+func Span(d time.Duration) string {
+	s := d.String() // such as 1h0m0s
+	for _, zero := range []string{"0s", "0m"} {
+		if cut, ok := strings.CutSuffix(s, zero); ok && strings.TrimRight(cut, "hm") != cut {
+			s = cut
+		}
+	}
+	return s
+}

@@ -57,3 +57,12 @@ func TestAgoIsReadAtAGlance(t *testing.T) {
 		assert.Equal(t, want, text.Ago(d), d)
 	}
 }
+
+func TestASpanEndsWithoutZeros(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		time.Minute: "1m", 90 * time.Second: "1m30s", 10 * time.Second: "10s", 20 * time.Minute: "20m", time.Hour: "1h",
+		100 * time.Millisecond: "100ms", time.Hour + time.Second: "1h0m1s", 24 * time.Hour: "24h", 1500 * time.Millisecond: "1.5s",
+	} {
+		assert.Equal(t, want, text.Span(d))
+	}
+}

@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -61,11 +62,11 @@ func (a action) question(now fairsem.Status, t ticket) string {
 		return fmt.Sprintf("Pin the limit of %s at %s? It is %s now, with %s in use and %d waiting.%s",
 			name, exact(a.limit), exact(now.Limit), exact(now.Used), now.Waiting, shrinks(now, a.limit))
 	case pause:
-		return fmt.Sprintf("Pause %s? Nobody new gets in until it is resumed; %s of %s in use now, %d waiting.",
-			name, exact(now.Used), exact(now.Limit), now.Waiting)
+		return fmt.Sprintf("Pause %s? Nobody new gets in until it is resumed; %s of %s in use now, %d waiting.%s",
+			name, exact(now.Used), exact(now.Limit), now.Waiting, forgets(now))
 	case resume:
 		return fmt.Sprintf("Unpin the limit of %s? It is pinned at %s and goes back to %s; %s in use now, %d waiting.",
-			name, exact(now.Limit), exact(now.Declared), exact(now.Used), now.Waiting)
+			name, exact(now.Limit), declared(now), exact(now.Used), now.Waiting)
 	}
 	if t.place > 0 {
 		return fmt.Sprintf("Evict %s, number %d in line of %s? It wants %s and has waited for %s.\nid %s",
@@ -81,6 +82,14 @@ func shrinks(now fairsem.Status, limit int64) string {
 		return ""
 	}
 	return fmt.Sprintf(" Nobody loses a permit, and nobody new gets in while %s or more are in use.", exact(limit))
+}
+
+// forgets says what a pause takes the place of.
+func forgets(now fairsem.Status) string {
+	if !now.Pinned || look.Paused(now) {
+		return ""
+	}
+	return fmt.Sprintf(" The limit of %s was pinned: resume does not bring it back.", exact(now.Limit))
 }
 
 // outcome says how it went.
@@ -105,7 +114,7 @@ func (d done) failure(name string) notice {
 	case d.verb == evict && errors.Is(d.err, fairsem.ErrNotFound):
 		return notice{text: who(d.ticket) + " had gone already", bad: true}
 	case errors.Is(d.err, context.DeadlineExceeded):
-		return notice{text: fmt.Sprintf("no answer about %s for %s: it may have been done all the same", name, span(patience)), bad: true}
+		return notice{text: fmt.Sprintf("no answer about %s for %s: it may have been done all the same", name, text.Span(patience)), bad: true}
 	}
 	return notice{text: plainly(d.err), bad: true}
 }

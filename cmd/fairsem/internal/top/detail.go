@@ -144,7 +144,7 @@ func (d *detail) summary(p paint) string {
 	parts := []string{p.strong.Render(short(d.Name)), bar(d.Status, barWidth, p) + " " + p.text.Render(inUse(d.Status))}
 	if special := notes(d.Status); special != "" {
 		if d.Pinned {
-			special += ", declared " + count(d.Declared)
+			special += ", declared " + declared(d.Status)
 		}
 		parts = append(parts, p.note.Render(special))
 	}

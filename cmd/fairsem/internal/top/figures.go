@@ -5,10 +5,10 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -29,17 +29,6 @@ func count(n int64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64) + "kMGTP"[unit:unit+1]
 }
 
-// span is a length of time that somebody chose: 1m, not 1m0s.
-func span(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []string{"0s", "0m"} {
-		if cut, ok := strings.CutSuffix(s, zero); ok && strings.TrimRight(cut, "hm") != cut {
-			s = cut
-		}
-	}
-	return s
-}
-
 // several is how people write how many of something there are.
 func several(n int64, one, many string) string {
 	if n == 1 {
@@ -50,6 +39,14 @@ func several(n int64, one, many string) string {
 
 // exact is the whole number, for questions and what is typed.
 func exact(n int64) string { return strconv.FormatInt(n, 10) }
+
+// declared is the limit that processes have declared, if one has.
+func declared(s fairsem.Status) string {
+	if s.Declared == 0 {
+		return "none"
+	}
+	return exact(s.Declared)
+}
 
 // short is a name in a sentence.
 func short(name string) string { return ansi.Truncate(text.Clean(name), 40, "…") }

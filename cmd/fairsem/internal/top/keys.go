@@ -6,6 +6,8 @@ import (
 	"charm.land/bubbles/v2/help"
 	"charm.land/bubbles/v2/key"
 	"charm.land/lipgloss/v2"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // keys are all bindings. Those that mean nothing where one is are disabled, and so are not in the help.
@@ -89,8 +91,8 @@ func (k keys) FullHelp() [][]key.Binding {
 var legend = []string{
 	"IN USE    units held, and the limit in force; the bar is yellow where nobody gets in",
 	"WAITING   calls in line; OLDEST is how long the first of them has waited",
-	"GRANTS/S  permits and calls granted a second, the mean of the last " + span(rateSpan),
-	"LOST      permits that nobody gave back or renewed in time; +1 is within the last " + span(lossSpan),
+	"GRANTS/S  permits and calls granted a second, the mean of the last " + text.Span(rateSpan),
+	"LOST      permits that nobody gave back or renewed in time; +1 is within the last " + text.Span(lossSpan),
 	"FOR       since when who holds holds, and who waits waits, by the server's clock",
 	"EXPIRES   when the lease ends if nobody renews it",
 }

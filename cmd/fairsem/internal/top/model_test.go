@@ -167,7 +167,7 @@ func TestTableShowsWhatANameIsLike(t *testing.T) {
 	b.show(busy, lossy, calls, paused)
 	assert.Regexp(t, `^ api +█+ +4/4 +1 +12s +2\.0 +0$`, strings.TrimRight(b.row("api"), " "))
 	assert.Regexp(t, `^ backup +░+ +0/9 +0 +- +0 +\+2 5  pinned$`, strings.TrimRight(b.row("backup"), " "))
-	assert.Regexp(t, `^ calls +█+░+ +20/100 +0 +- +0 +-  per 1m$`, strings.TrimRight(b.row("calls"), " "))
+	assert.Regexp(t, `^ calls +█+░+ +20/100 +0 +- +0 +-  rate 100/1m$`, strings.TrimRight(b.row("calls"), " "))
 	assert.Regexp(t, `^ deploy +█+ +1/0 +0 +- +0 +0  paused$`, strings.TrimRight(b.row("deploy"), " "))
 	b.sees("4 names   25 in use   1 waiting   2.0 grants/s   +2 5 lost")
 	b.sees("fairsem top  127.0.0.1:6379")
@@ -321,6 +321,18 @@ func TestPauseAndResumeAskFirst(t *testing.T) {
 	b.sees("Unpin the limit of deploy? It is pinned at 0 and goes back to 2")
 	b.run(b.press("y"))
 	assert.Equal(t, []string{"resize api 0", "unpin deploy"}, b.source.asked)
+}
+
+func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, backup, paused)
+	for name, forgets := range map[string]bool{"api": false, "backup": true, "deploy": false} {
+		b.press("/" + name + "<enter>p")
+		b.sees("Pause " + name + "?")
+		assert.Equal(t, forgets, strings.Contains(strings.Join(strings.Fields(b.screen()), " "), "The limit of 9 was pinned: resume does not bring it back."), name)
+		b.press("n<esc>")
+	}
 }
 
 func TestEvictAsksAboutTheSelectedOne(t *testing.T) {

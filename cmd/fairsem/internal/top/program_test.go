@@ -80,7 +80,7 @@ func TestProgramShowsLooksAsTheyComeAndLeavesWithQ(t *testing.T) {
 	f.names <- []fairsem.Status{api, backup}
 	await(t, p, "backup")
 	f.names <- []fairsem.Status{api, backup, calls}
-	await(t, p, "per 1m")
+	await(t, p, "rate 100/1m")
 	p.Send(tea.KeyPressMsg{Code: tea.KeyEnter})
 	f.deeps <- inside
 	await(t, p, "carol")

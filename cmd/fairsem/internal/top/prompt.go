@@ -98,5 +98,5 @@ func wrap(s string, width int, style lipgloss.Style) []string {
 // limitQuestion tells what a new limit would change.
 func limitQuestion(now fairsem.Status) string {
 	return fmt.Sprintf("Resize %s: the limit is %s now, with %s in use and %d waiting; %s was declared.",
-		short(now.Name), exact(now.Limit), exact(now.Used), now.Waiting, exact(now.Declared))
+		short(now.Name), exact(now.Limit), exact(now.Used), now.Waiting, declared(now))
 }

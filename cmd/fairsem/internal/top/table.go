@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -227,19 +228,7 @@ func lostCell(r row, _ int, p paint) string {
 func noteCell(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }
 
 // notes is what is special about a name.
-func notes(s fairsem.Status) string {
-	var all []string
-	switch {
-	case s.Pinned && s.Limit == 0:
-		all = append(all, "paused")
-	case s.Pinned:
-		all = append(all, "pinned")
-	}
-	if s.Window > 0 {
-		all = append(all, "per "+span(s.Window))
-	}
-	return strings.Join(all, ", ")
-}
+func notes(s fairsem.Status) string { return strings.Join(look.Notes(s), ", ") }
 
 // summary is about all names, those that the filter hides, too.
 func (n *names) summary(p paint) string {

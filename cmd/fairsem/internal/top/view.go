@@ -87,7 +87,7 @@ func (m model) clock() string {
 	if m.answered().IsZero() {
 		return ""
 	}
-	return faint.Render(m.answered().Format(time.TimeOnly) + "  every " + span(m.schedule.every()))
+	return faint.Render(m.answered().Format(time.TimeOnly) + "  every " + text.Span(m.schedule.every()))
 }
 
 // age is that of the picture.
