@@ -699,3 +699,21 @@ func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T
 	assert.False(t, transient(redis.ErrClosed), "its owner closed the client of go-redis for good")
 	assert.False(t, transient(fmt.Errorf("wrapped: %w", redis.ErrClosed)))
 }
+
+// Two batches of a process are on their way at once, and the second may be executed first.
+func TestLabelIsTakenAwayOnlyAfterItWasSet(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		c.labelDue.Store(0)
+		c.announce(time.Now())
+		set := w.carries("set")
+		taken := make(chan struct{})
+		go func() { // ends with the answers below; waited for at the end
+			defer close(taken)
+			c.withdraw(t.Context())
+		}()
+		w.isIdle()
+		set.end <- nil
+		w.carries("del").end <- nil
+		<-taken
+	})
+}

@@ -218,6 +218,8 @@ func TestNothingRawOfNamesAndLabelsIsWritten(t *testing.T) {
 	huge := hostile + strings.Repeat("x", 512-len(hostile))
 	for _, name := range []string{hostile, huge} {
 		o.hold(hostile, name, 1, 1)
+		out, _ := o.does(0, "ls")
+		assert.Contains(t, out, `\x1b[2J\x1b]0;owned\a<b>\r\n\u202e\u009b31m\xff`)
 		o.wait(hostile, name, 1, 1)
 		for _, args := range [][]string{
 			{"ls"}, {"ls", "--json"}, {"show", name}, {"show", name, "--json"},
@@ -229,8 +231,6 @@ func TestNothingRawOfNamesAndLabelsIsWritten(t *testing.T) {
 			requireHarmless(t, talk)
 		}
 	}
-	out, _ := o.does(0, "ls")
-	assert.Contains(t, out, `\x1b[2J\x1b]0;owned\a<b>\r\n\u202e\u009b31m\xff `)
 	_, talk := o.does(1, "show", "no"+hostile)
 	requireHarmless(t, talk)
 	_, talk = o.does(1, "evict", hostile, hostile, "-y")
