@@ -14,8 +14,9 @@ SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
 
 test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 
+# One package at a time: many of their tests have processes and deadlines of their own, and each runs several at once.
 unit: ## go test of every module, with the race detector
-	go test -race -shuffle=on $(PACKAGES)
+	go test -race -shuffle=on -p 1 $(PACKAGES)
 
 lint: $(LINT) ## gofmt, go vet and golangci-lint over every module
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (make fmt):"; echo "$$bad"; exit 1; }

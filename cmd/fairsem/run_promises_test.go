@@ -80,7 +80,7 @@ func TestKillAfterIsHowLongACommandHasToEnd(t *testing.T) {
 	s.evict()
 	began := time.Now()
 	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
-	assert.GreaterOrEqual(t, time.Since(began), 250*time.Millisecond) // it was told a little before this
+	assert.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond) // it was told a little before this
 	assert.Contains(t, out.String(), "term\n")
 }
 
