@@ -40,7 +40,7 @@ warned of), 125 without a server, 2 for a wrong command line.`,
   fairsem doctor --redis rediss://fairsem:PASSWORD@redis.example.com:6379 payments-api
   fairsem doctor --json | jq '.checks[] | select(.state == "fail")'`,
 		ValidArgsFunction: completeMore,
-		RunE:              ownFailure(func(cmd *cobra.Command) error { return o.run(cmd, cmd.Flags().Args()) }),
+		RunE:              ownFailure(o.run),
 	}
 	f := cmd.Flags()
 	o.flags(f)
@@ -50,7 +50,7 @@ warned of), 125 without a server, 2 for a wrong command line.`,
 	return cmd
 }
 
-func (o *doctorOptions) run(cmd *cobra.Command, names []string) error {
+func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if o.ttl <= 0 {
 		return usage("--ttl %v is not above 0", o.ttl)
 	}
@@ -61,7 +61,7 @@ func (o *doctorOptions) run(cmd *cobra.Command, names []string) error {
 	out := cmd.OutOrStdout()
 	page := newPage(out)
 	report := doctor.Report{Server: there.String()}
-	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.prefix, Names: names, TTL: o.ttl}, func(f doctor.Finding) {
+	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.prefix, Names: cmd.Flags().Args(), TTL: o.ttl}, func(f doctor.Finding) {
 		report.Add(f)
 		if !o.json {
 			page.Show(f)

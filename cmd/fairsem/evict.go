@@ -40,10 +40,7 @@ know NAME, or one of those to be evicted is not there; 2 for a wrong command lin
   fairsem evict staging --all --yes`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeIDs,
-		RunE: ownFailure(func(cmd *cobra.Command) error {
-			if err := o.complete(cmd); err != nil {
-				return err
-			}
+		RunE: ownFailure(o.complete, func(cmd *cobra.Command) error {
 			return o.change(cmd, o.name, func(ctx context.Context, d change.Desk) error {
 				return d.Evict(ctx, o.victims)
 			})

@@ -41,12 +41,7 @@ if signal n stopped it.`,
   fairsem ls --json | jq -r 'select(.paused) | .name'`,
 		Args:              atMostOne("PATTERN", "quote it, so that the shell leaves it alone"),
 		ValidArgsFunction: completeNames,
-		RunE: ownFailure(func(cmd *cobra.Command) error {
-			if err := o.complete(cmd); err != nil {
-				return err
-			}
-			return o.run(cmd)
-		}),
+		RunE:              ownFailure(o.complete, o.run),
 	}
 	o.connection.flags(cmd.Flags())
 	o.watching.flags(cmd)

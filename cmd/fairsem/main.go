@@ -84,8 +84,8 @@ func heeded(signals []os.Signal) []os.Signal {
 	return slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 }
 
-// report says on stderr what went wrong, and returns the exit code. Errors that have no code are
-// cobra's own, about the command line.
+// report says on stderr in one line what went wrong, and returns the exit code. Errors that have no
+// code are cobra's own, about the command line.
 func report(stderr io.Writer, command string, err error) int {
 	var stop signalled
 	if errors.As(err, &stop) {
@@ -94,7 +94,7 @@ func report(stderr io.Writer, command string, err error) int {
 	if err == nil {
 		return 0
 	}
-	code, hint := exitUsage, fmt.Sprintf("Run '%s --help' for usage.\n", command)
+	code, hint := exitUsage, fmt.Sprintf("; see '%s --help'", command)
 	var f *failure
 	switch {
 	case !errors.As(err, &f):
@@ -103,8 +103,20 @@ func report(stderr io.Writer, command string, err error) int {
 	case f.code != exitUsage:
 		code, hint = f.code, ""
 	}
-	_, _ = fmt.Fprintf(stderr, "fairsem: %s\n%s", strings.TrimPrefix(err.Error(), "fairsem: "), hint) // there is nobody else to tell
+	said := oneLine(strings.TrimPrefix(err.Error(), "fairsem: "))
+	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint) // there is nobody else to tell
 	return code
+}
+
+// oneLine joins the lines of a text: what cobra suggests has several.
+func oneLine(s string) string {
+	var parts []string
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" {
+			parts = append(parts, line)
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 func number(s os.Signal) int {

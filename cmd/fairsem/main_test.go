@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -38,11 +39,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exits runs a program and wants an exit code: exits CODE PROGRAM [ARG...]
+// exits runs a program and wants an exit code, and with 2 and 125 one line on stderr: exits CODE PROGRAM [ARG...]
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	err := ts.Exec(args[1], args[2:]...)
 	if got := strconv.Itoa(exitCode(err)); got != args[0] {
 		ts.Fatalf("%q exits with %s, not %s: %v", args[1:], got, args[0], err)
+	}
+	if said := ts.ReadFile("stderr"); (args[0] == "2" || args[0] == "125") && strings.Count(said, "\n") != 1 {
+		ts.Fatalf("%q says more or less than a line: %q", args[1:], said)
 	}
 }
 

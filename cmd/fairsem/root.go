@@ -30,7 +30,6 @@ comes back by itself. Redis holds the state.`,
   fairsem show staging
   fairsem doctor`,
 		Version:       buildInfo(),
-		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -65,10 +64,14 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	return err
 }
 
-// ownFailure gives errors that have no exit code the one for the command's own failures.
-func ownFailure(run func(*cobra.Command) error) func(*cobra.Command, []string) error {
+// ownFailure takes the steps one after the other, up to the first error, and gives that the exit code
+// for the command's own failures if it has none.
+func ownFailure(steps ...func(*cobra.Command) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
-		err := run(cmd)
+		var err error
+		for i := 0; i < len(steps) && err == nil; i++ {
+			err = steps[i](cmd)
+		}
 		var f *failure
 		var stop signalled
 		if err == nil || errors.As(err, &f) || errors.As(err, &stop) {

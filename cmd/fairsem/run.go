@@ -91,12 +91,7 @@ was not found, 2 for a wrong command line.`,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
   fairsem run staging --limit 2 --wait 20m -- ./integration-tests.sh
   fairsem run disk --limit 4 -w 2 -c 'tar c /srv | zstd > /backup/srv.tar.zst'`,
-		RunE: ownFailure(func(cmd *cobra.Command) error {
-			if err := o.complete(cmd); err != nil {
-				return err
-			}
-			return runCommand(cmd.Context(), o)
-		}),
+		RunE:              ownFailure(o.complete, func(cmd *cobra.Command) error { return runCommand(cmd.Context(), o) }),
 		ValidArgsFunction: completeRun,
 	}
 	o.flags(cmd)

@@ -74,12 +74,7 @@ without a server or where the port is taken; 2 for a wrong command line.`,
   fairsem serve --listen 0.0.0.0:7420 --host fairsem.internal
   fairsem serve --allow-writes --token-file /run/secrets/fairsem`,
 		Args: cobra.NoArgs,
-		RunE: ownFailure(func(cmd *cobra.Command) error {
-			if err := o.check(); err != nil {
-				return err
-			}
-			return o.serve(cmd)
-		}),
+		RunE: ownFailure(o.check, o.serve),
 	}
 	o.flags(cmd)
 	return cmd
@@ -97,7 +92,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 }
 
 // check refuses what can never work, and fetches the token.
-func (o *serveOptions) check() error {
+func (o *serveOptions) check(*cobra.Command) error {
 	if err := checkListen(o.listen); err != nil {
 		return err
 	}

@@ -39,12 +39,7 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
   fairsem show staging --json | jq -r '.held_by[].label'`,
 		Args:              oneName,
 		ValidArgsFunction: completeNames,
-		RunE: ownFailure(func(cmd *cobra.Command) error {
-			if err := o.complete(cmd); err != nil {
-				return err
-			}
-			return o.run(cmd)
-		}),
+		RunE:              ownFailure(o.complete, o.run),
 	}
 	o.connection.flags(cmd.Flags())
 	o.watching.flags(cmd)

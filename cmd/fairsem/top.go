@@ -47,12 +47,7 @@ stopped it.`,
   fairsem top 'deploy-*' --sort lost --interval 5s
   fairsem top --read-only --redis rediss://observer:secret@redis.example.com:6379`,
 		ValidArgsFunction: completeNames,
-		RunE: ownFailure(func(cmd *cobra.Command) error {
-			if err := o.complete(cmd); err != nil {
-				return err
-			}
-			return o.run(cmd)
-		}),
+		RunE:              ownFailure(o.complete, o.run),
 	}
 	o.flags(cmd)
 	return cmd
