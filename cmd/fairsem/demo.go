@@ -24,6 +24,10 @@ who waits, kills one that holds some, and checks what the library promises. It
 takes about 10 seconds and leaves nothing behind. On a terminal it is a picture in
 which places in line move up; elsewhere it is a log.
 
+With --json it is silent, and the result is one JSON object: held, whether every
+promise was; name, server, workers, limit, took_ms; events, with after_ms and text;
+promises, with promise, held, found and, of a broken one, violations.
+
 The server is an embedded one, on a free port of 127.0.0.1, unless --redis names
 another.
 
@@ -31,7 +35,8 @@ Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong command
 line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Workers, demo.Limit),
 		Example: `  fairsem demo
   fairsem demo --redis redis://user:password@localhost:6379/0
-  fairsem demo | tee log      # no terminal: one line for every change`,
+  fairsem demo | tee log      # no terminal: one line for every change
+  fairsem demo --json | jq .held`,
 		Args: cobra.NoArgs,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			if o.Length < 0 || cmd.Flags().Changed("redis") && o.Redis == "" {
@@ -46,6 +51,7 @@ line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Worker
 		}),
 	}
 	cmd.Flags().StringVar(&o.Redis, "redis", "", "`URL` of a server to use: redis, rediss, unix, cluster or sentinel")
+	cmd.Flags().BoolVar(&o.JSON, "json", false, "write nothing but the result, as JSON")
 	cmd.Flags().DurationVar(&o.Length, "for", demo.Length, "how long it takes, at least")
 	_ = cmd.Flags().MarkHidden("for") // fails only for a flag that is not there
 	return cmd

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +47,35 @@ func TestTheDemoShowsThatEveryPromiseHoldsOnARealServer(t *testing.T) {
 	}
 }
 
+func TestWithJSONTheDemoWritesItsResultAndNothingElse(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	out, err := demoCommand(t, "--for", "3s", "--json", "--redis", "redis://"+m.Addr()).CombinedOutput()
+	var got struct {
+		Held     bool
+		Server   string
+		Limit    int
+		TookMS   int `json:"took_ms"`
+		Events   []struct{ Text string }
+		Promises []struct {
+			Promise, Found string
+			Held           bool
+		}
+	}
+	line, rest, _ := strings.Cut(string(out), "\n")
+	require.NoError(t, json.Unmarshal([]byte(line), &got), "%s", out)
+	assert.Equal(t, err == nil, got.Held, "%s", out)
+	assert.Equal(t, err == nil, rest == "", rest) // a busy machine may not keep every promise
+	assert.Equal(t, "Redis at "+m.Addr(), got.Server)
+	assert.Equal(t, demo.Limit, got.Limit)
+	assert.GreaterOrEqual(t, got.TookMS, 3000)
+	assert.Contains(t, got.Events[1].Text, "kill -9")
+	require.Len(t, got.Promises, 5)
+	assert.Equal(t, "first come, first served", got.Promises[1].Promise)
+	assert.True(t, got.Promises[1].Held)
+	assert.Contains(t, got.Promises[1].Found, "0 overtakes")
+}
+
 // A password reaches the workers, and nobody else: not the output, and not the arguments and the
 // environment of any process.
 func TestThePasswordIsNeverShown(t *testing.T) {
@@ -63,7 +91,7 @@ func TestThePasswordIsNeverShown(t *testing.T) {
 	}
 	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
 	d.wait()
-	assert.NotContains(t, d.text(), "geheim")
+	assert.NotContains(t, d.out.String(), "geheim")
 }
 
 func TestCtrlCLeavesNothingBehind(t *testing.T) {
@@ -71,7 +99,7 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 	server := redistest.NewServer(t)
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
 	d.await("3 of 3 used by")
-	name := regexp.MustCompile(`demo-[0-9a-f]{12}`).FindString(d.text())
+	name := regexp.MustCompile(`demo-[0-9a-f]{12}`).FindString(d.out.String())
 	require.NotEmpty(t, name)
 	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
 	assert.Equal(t, 130, d.wait())
@@ -80,7 +108,7 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, n, key)
 	}
-	assert.NotContains(t, d.text(), "What was checked", "nothing was checked to the end")
+	assert.NotContains(t, d.out.String(), "What was checked", "nothing was checked to the end")
 }
 
 func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
@@ -90,8 +118,8 @@ func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
 	d.await("3 of 3 used")
 	require.NoError(t, server.Kill())
 	assert.Equal(t, exitFailure, d.wait())
-	assert.NotContains(t, d.text(), "What was checked")
-	assert.Regexp(t, `(?m)^fairsem: .*`, d.text())
+	assert.NotContains(t, d.out.String(), "What was checked")
+	assert.Regexp(t, `(?m)^fairsem: .*`, d.out.String())
 }
 
 // Where the kernel does not kill orphans, this is what ends them.
@@ -167,35 +195,21 @@ func demoCommand(t *testing.T, args ...string) *exec.Cmd {
 type running struct {
 	t   *testing.T
 	cmd *exec.Cmd
-
-	mu  sync.Mutex
-	out bytes.Buffer // guarded by mu
+	out output
 }
 
 // start starts a demo; the end of the test kills it if it still runs.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	d := &running{t: t, cmd: demoCommand(t, args...)}
-	d.cmd.Stdout, d.cmd.Stderr = d, d
+	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
 	require.NoError(t, d.cmd.Start())
 	return d
 }
 
-func (d *running) Write(p []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.out.Write(p)
-}
-
-func (d *running) text() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.out.String()
-}
-
 func (d *running) await(want string) {
 	d.t.Helper()
-	require.Eventually(d.t, func() bool { return strings.Contains(d.text(), want) }, 20*time.Second, 10*time.Millisecond, want)
+	require.Eventually(d.t, func() bool { return strings.Contains(d.out.String(), want) }, 20*time.Second, 10*time.Millisecond, want)
 }
 
 // wait returns the exit code.
@@ -207,7 +221,7 @@ func (d *running) wait() int {
 	case err := <-ended:
 		return exitCode(err)
 	case <-time.After(20 * time.Second):
-		require.Fail(d.t, "the demo does not end", d.text())
+		require.Fail(d.t, "the demo does not end", d.out.String())
 		return -1
 	}
 }

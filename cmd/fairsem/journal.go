@@ -1,12 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // journal is the talk of a run, which all goes to standard error: standard output is the command's.
@@ -21,7 +22,7 @@ func newJournal(out io.Writer, o runOptions) *journal { return &journal{out, o.j
 // note is what happened, for programs to read.
 type note struct {
 	Time     time.Time `json:"time"`
-	Event    string    `json:"event"` // granted, started, lost, ended, released, warning or failed
+	Event    string    `json:"event"` // granted, started, lost, ended, released, warning, stopped or failed
 	Name     string    `json:"name"`
 	ID       string    `json:"id,omitempty"`
 	Token    int64     `json:"token,omitempty"`
@@ -38,32 +39,34 @@ func (j *journal) note(n note) {
 		return
 	}
 	n.Time, n.Name = time.Now(), j.name
-	if text, err := json.Marshal(n); err == nil { // it has nothing that cannot be written
-		_, _ = j.out.Write(append(text, '\n')) // there is nobody else to tell
-	}
+	_, _ = j.out.Write(text.JSON(n)) // there is nobody else to tell
 }
 
 // warn is for people, and for programs if they want JSON.
 func (j *journal) warn(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	message := fmt.Sprintf(format, args...)
 	if j.json {
-		j.note(note{Event: "warning", Message: text})
+		j.note(note{Event: "warning", Message: message})
 		return
 	}
-	_, _ = fmt.Fprintf(j.out, "fairsem: warning: %s\n", text) // as above
+	_, _ = fmt.Fprintf(j.out, "fairsem: warning: %s\n", message) // as above
 }
 
-// conclude tells a failure as JSON if that is wanted, and leaves only its exit code to tell.
+// conclude tells as JSON, if that is wanted, what kept the command from running or from its end, and
+// leaves only the exit code to tell.
 func (j *journal) conclude(err error) error {
 	var f *failure
-	var stop signalled
-	if !j.json || err == nil || errors.As(err, &f) && f.err == nil || errors.As(err, &stop) {
+	if !j.json || err == nil || errors.As(err, &f) && f.err == nil {
 		return err
 	}
-	code := exitFailure
-	if f != nil {
+	event, code := "failed", exitFailure
+	var stop signalled
+	switch {
+	case errors.As(err, &stop):
+		event, code = "stopped", stop.code()
+	case f != nil:
 		code = f.code
 	}
-	j.note(note{Event: "failed", Exit: &code, Message: strings.TrimPrefix(err.Error(), "fairsem: ")})
+	j.note(note{Event: event, Exit: &code, Message: strings.TrimPrefix(err.Error(), "fairsem: ")})
 	return &failure{code, nil}
 }

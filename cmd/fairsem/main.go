@@ -62,6 +62,12 @@ type signalled struct{ os.Signal }
 
 func (s signalled) Error() string { return "stopped by " + s.String() }
 
+// code is the exit code that shells give to what the signal ends.
+func (s signalled) code() int {
+	n, _ := s.Signal.(syscall.Signal) // every system has only these
+	return exitSignal + int(n)
+}
+
 // untilSignal returns a context that ends with the first signal that asks the command to stop. A
 // second one is not caught and ends the process at once.
 func untilSignal() (context.Context, func()) {
@@ -89,7 +95,7 @@ func heeded(signals []os.Signal) []os.Signal {
 func report(stderr io.Writer, command string, err error) int {
 	var stop signalled
 	if errors.As(err, &stop) {
-		return exitSignal + number(stop.Signal)
+		return stop.code()
 	}
 	if err == nil {
 		return 0
@@ -117,11 +123,4 @@ func oneLine(s string) string {
 		}
 	}
 	return strings.Join(parts, " ")
-}
-
-func number(s os.Signal) int {
-	if n, ok := s.(syscall.Signal); ok {
-		return int(n)
-	}
-	return 0
 }

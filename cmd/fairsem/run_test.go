@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -52,24 +51,6 @@ func (s *station) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(s.t.Context(), "fairsem", append([]string{"run", "n"}, args...)...)
 	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
 	return cmd
-}
-
-// output is what a run writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // begin starts a run.
@@ -352,6 +333,18 @@ func TestJSONTellsWhatHappenedOnStandardError(t *testing.T) {
 	assert.Equal(t, "out\n", string(out))
 	assert.Regexp(t, `^{"time":"[^"]+","event":"granted","name":"n","id":"[^"]+","token":\d+,"weight":1.*}\n`+
 		`{.*"event":"started",.*"pid":\d+}\n{.*"event":"ended",.*"exit":3}\n{.*"event":"released".*}\n$`, stderr.String())
+}
+
+func TestJSONTellsThatASignalStoppedTheWait(t *testing.T) {
+	s := newStation(t)
+	permit, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, permit.Release(t.Context())) }()
+	cmd, out := s.begin("--limit", "1", "--json", "-c", "echo ran")
+	s.awaitLine(1, 1)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 143, exitCode(cmd.Wait()))
+	assert.Regexp(t, `^{"time":"[^"]+","event":"stopped","name":"n","exit":143,"message":"stopped by terminated"}\n$`, out.String())
 }
 
 func atoi(t *testing.T, text string) (n int) {

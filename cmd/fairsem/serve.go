@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/web"
 )
 
@@ -128,15 +128,15 @@ func checkListen(address string) error {
 
 // fetchToken never repeats what it read.
 func (o *serveOptions) fetchToken() error {
-	source, text := tokenVariable, os.Getenv(tokenVariable)
+	source, token := tokenVariable, os.Getenv(tokenVariable)
 	if o.tokenFile != "" {
 		raw, err := os.ReadFile(o.tokenFile)
 		if err != nil {
 			return usage("--token-file cannot be read: %v", err)
 		}
-		source, text = "--token-file", string(raw)
+		source, token = "--token-file", string(raw)
 	}
-	o.token = strings.TrimSpace(text)
+	o.token = strings.TrimSpace(token)
 	switch {
 	case o.token == "":
 		return usage("--allow-writes needs a token: give --token-file FILE or set %s", tokenVariable)
@@ -187,12 +187,11 @@ func cannotListen(ctx context.Context, address string, err error) error {
 // announce says where the page is, and who can see it.
 func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	url := pageURL(at)
-	line := url
+	line := url + "\n"
 	if o.json {
-		text, _ := json.Marshal(map[string]any{"url": url, "writes": o.allowWrites}) // nothing in it can fail
-		line = string(text)
+		line = string(text.JSON(map[string]any{"url": url, "writes": o.allowWrites}))
 	}
-	_, _ = fmt.Fprintln(cmd.OutOrStdout(), line) // who closed standard output knows the address
+	_, _ = fmt.Fprint(cmd.OutOrStdout(), line) // who closed standard output knows the address
 	talk := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
 	}

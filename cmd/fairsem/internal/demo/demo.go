@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // What a demo is, if nothing else is wanted.
@@ -34,6 +35,7 @@ var weights = [Workers]int64{1, 1, 2, 1, 1, 2, 1}
 type Options struct {
 	Redis     string        // URL of the server; "" is an embedded one
 	Length    time.Duration // at least
+	JSON      bool          // tell the result as JSON, and nothing else
 	Interrupt func()        // called for Ctrl-C on a terminal that sends no signal; to end the context
 }
 
@@ -92,7 +94,7 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	screen := newDisplay(out, d.options.Interrupt)
+	screen := d.display(out)
 	defer screen.close()
 	if err := d.play(ctx, screen); err != nil {
 		return err
@@ -172,8 +174,12 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 		end:      end,
 	}
 	verdicts := judge(e)
-	header := fmt.Sprintf("%d processes shared %d units for %s", Workers, Limit, seconds(d.ended.Sub(d.began)))
-	summarize(out, header, d.events, verdicts)
+	if d.options.JSON {
+		_, _ = out.Write(text.JSON(d.report(verdicts))) // there is nobody else to tell
+	} else {
+		header := fmt.Sprintf("%d processes shared %d units for %s", Workers, Limit, seconds(d.ended.Sub(d.began)))
+		summarize(out, header, d.events, verdicts)
+	}
 	return broken(verdicts)
 }
 

@@ -18,14 +18,17 @@ type display interface {
 	close()
 }
 
-// newDisplay returns one that draws in place if out is a terminal, else one that writes a line for
-// every change.
-func newDisplay(out io.Writer, interrupt func()) display {
+// display returns one that draws in place if out is a terminal, else one that writes a line for every
+// change. With JSON it is one that shows nothing.
+func (d *demo) display(out io.Writer) display {
+	if d.options.JSON {
+		return &plain{out: io.Discard}
+	}
 	file, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) || text.Profile(out) == colorprofile.NoTTY {
 		return &plain{out: out}
 	}
-	return newLive(file, interrupt)
+	return newLive(file, d.options.Interrupt)
 }
 
 // live draws on a screen of its own.

@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -57,4 +60,25 @@ func TestNoColorCountsWhateverItsValue(t *testing.T) {
 	var out bytes.Buffer
 	summarize(&out, "h", nil, []verdict{{promise: "kept"}})
 	assert.NotContains(t, out.String(), "\x1b[3", "a colour")
+}
+
+func TestTheReportOfABrokenPromiseHasItsViolations(t *testing.T) {
+	t.Parallel()
+	client, err := fairsem.New(redis.NewClient(&redis.Options{}), fairsem.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, client.Close()) }()
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	began := time.Now()
+	d := &demo{server: &server{address: "here"}, sem: sem, began: began, ended: began.Add(time.Second)}
+	r := d.report([]verdict{
+		{promise: "kept", found: "0"},
+		{promise: "not kept", found: "9", broken: true, details: make([]history.Violation, 2)},
+	})
+	assert.False(t, r.Held)
+	assert.True(t, r.Promises[0].Held)
+	assert.False(t, r.Promises[1].Held)
+	assert.Len(t, r.Promises[1].Violations, 2)
+	assert.EqualValues(t, 1000, r.TookMS)
+	assert.True(t, d.report([]verdict{{promise: "kept"}}).Held)
 }
