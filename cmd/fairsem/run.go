@@ -79,10 +79,10 @@ took it away) ends CMD with TERM, and with KILL so early that it is dead before
 the units can lapse and be granted to anybody else. Who takes it away with fairsem
 evict does not wait for that.
 
-KILL leaves fairsem no time to end anything. If it is killed so, Linux kills CMD too,
-but neither what CMD has started nor, on other systems, CMD: that goes on while the
-units lapse. Stop it with TERM, or from outside with all that it has started, as
-systemd and containers do.
+If fairsem itself dies, of KILL or for want of memory, CMD and its process group are
+killed at once, by a small /bin/sh that waits beside CMD for nothing else, and on
+Linux by the kernel. What left the group, or has no /bin/sh, goes on while the units
+lapse.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
 the permit was not acquired (-E changes it), 76 if it was lost, 125 if fairsem

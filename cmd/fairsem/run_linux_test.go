@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -8,17 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A kill -9 leaves nobody to end the group: the command itself dies by the kernel's hand, and what it
-// started lives on.
-func TestNoCommandOutlivesARunThatWasKilled(t *testing.T) {
+func TestNothingOutlivesARunThatWasKilled(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
-	cmd, _ := s.begin("--limit", "1", "--ttl", "1s", "-c", `trap "" TERM HUP INT; echo $$ >`+dir+`/pid; while :; do sleep 0.01; done`)
-	pid := atoi(t, awaitFile(t, dir+"/pid"))
-	require.True(t, exists(pid))
+	cmd, _ := s.begin("--limit", "1", "--ttl", "1s", "-c", `trap "" TERM HUP INT; (while :; do sleep 0.01; done) & echo $! >`+dir+`/pid; wait`)
+	inner := atoi(t, awaitFile(t, dir+"/pid"))
+	t.Cleanup(func() { _ = syscall.Kill(inner, syscall.SIGKILL) })
+	outer := children(t, cmd.Process.Pid)
+	require.Len(t, outer, 2, "the command and its guard")
+	require.True(t, exists(inner))
 	require.NoError(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	requireGone(t, []int{pid})
+	_, _ = cmd.Process.Wait() // cmd.Wait would wait for all that can write to the output
+	requireGone(t, append(outer, inner))
 	began := time.Now()
 	s.awaitLine(0, 0)
 	require.Less(t, time.Since(began), 5*time.Second)
@@ -46,4 +48,19 @@ func TestAZombieThatNobodyReapsDoesNotKeepARunGoing(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "the run does not end", out)
 	}
+}
+
+// The number of a group that is gone may be that of another soon.
+func TestAGuardThatWasStoppedEndsNothing(t *testing.T) {
+	t.Parallel()
+	sleep := exec.CommandContext(t.Context(), "sleep", "300")
+	sleep.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, sleep.Start())
+	g := startGuard()
+	require.NotNil(t, g)
+	g.watch(sleep.Process.Pid)
+	g.stop()
+	require.True(t, exists(sleep.Process.Pid))
+	require.NoError(t, sleep.Process.Kill())
+	require.ErrorContains(t, sleep.Wait(), "killed")
 }

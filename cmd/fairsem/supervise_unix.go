@@ -33,14 +33,18 @@ func (r *runner) hold() error {
 	jobs := make(chan os.Signal, 16)
 	signal.Notify(jobs, heeded(jobControl)...)
 	defer signal.Stop(jobs)
+	g := startGuard()
 	c, err := startChild(r.path, r.command, r.environment())
 	if err != nil {
+		g.stop()
 		return r.startError(err)
 	}
+	g.watch(c.pid)
 	r.journal.note(note{Event: "started", PID: c.pid})
 	s := &supervisor{runner: r, child: c, jobs: jobs, alive: granted}
 	code := s.supervise()
 	s.clear()
+	g.stop()
 	c.takeTerminal()
 	r.journal.note(note{Event: "ended", Exit: &code})
 	if s.lost && r.onLost != lostIgnore {

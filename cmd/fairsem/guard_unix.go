@@ -1,0 +1,49 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os/exec"
+	"syscall"
+)
+
+// guardScript ends, when its input does, the process group of the last line. An empty line is none.
+const guardScript = `trap "" HUP INT TERM; while read -r line; do group=$line; done; test -z "$group" || kill -s KILL -- "-$group"`
+
+// guard is a process that outlives a kill -9 of this one, by the system's administrator or for want of memory.
+// A nil one does nothing.
+type guard struct {
+	cmd  *exec.Cmd
+	word io.WriteCloser
+}
+
+// startGuard returns nil where there is no shell. Without a guard the kernel ends the command, on Linux, and nothing
+// ends what that has started.
+func startGuard() *guard {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "fairsem-guard")
+	cmd.Env, cmd.Dir = []string{}, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what the terminal sends is for the command
+	word, err := cmd.StdinPipe()
+	if err != nil || cmd.Start() != nil {
+		return nil
+	}
+	return &guard{cmd, word}
+}
+
+// watch has it end the group if this process ends before stop is called.
+func (g *guard) watch(group int) {
+	if g != nil {
+		_, _ = fmt.Fprintln(g.word, group) // one that was killed guards nothing
+	}
+}
+
+// stop is for when the group is gone: its number can be another's then.
+func (g *guard) stop() {
+	if g != nil {
+		_, _ = fmt.Fprintln(g.word) // as above
+		_ = g.word.Close()
+		_ = g.cmd.Wait()
+	}
+}
