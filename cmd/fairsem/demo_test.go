@@ -209,7 +209,7 @@ func start(t *testing.T, args ...string) *running {
 
 func (d *running) await(want string) {
 	d.t.Helper()
-	require.Eventually(d.t, func() bool { return strings.Contains(d.out.String(), want) }, 20*time.Second, 10*time.Millisecond, want)
+	require.Eventually(d.t, func() bool { return strings.Contains(d.out.String(), want) }, time.Minute, 10*time.Millisecond, want)
 }
 
 // wait returns the exit code.
@@ -220,7 +220,7 @@ func (d *running) wait() int {
 	select {
 	case err := <-ended:
 		return exitCode(err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(d.t, "the demo does not end", d.out.String())
 		return -1
 	}

@@ -75,12 +75,12 @@ func TestTheLabelIsWhatOperatorsSee(t *testing.T) {
 func TestKillAfterIsHowLongACommandHasToEnd(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
-	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--kill-after", "300ms", "-c", `trap 'echo term' TERM; echo up >`+dir+`/up; while :; do sleep 0.01; done`)
+	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--kill-after", "300ms", "-c", `trap 'echo term' TERM; sleep 0.3; echo up >`+dir+`/up; while :; do sleep 0.01; done`)
 	awaitFile(t, dir+"/up")
-	s.evict()
 	began := time.Now()
+	s.evict()
 	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
-	assert.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond) // it was told a little before this
+	assert.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
 	assert.Contains(t, out.String(), "term\n")
 }
 

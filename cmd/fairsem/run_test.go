@@ -69,7 +69,7 @@ func (s *station) awaitLine(holders, waiting int64) {
 	require.Eventually(s.t, func() bool {
 		status, err := sem.Status(s.t.Context())
 		return err == nil && status.Holders == holders && status.Waiting == waiting
-	}, 20*time.Second, 5*time.Millisecond, "%d holders, %d waiting", holders, waiting)
+	}, time.Minute, 5*time.Millisecond, "%d holders, %d waiting", holders, waiting)
 }
 
 func awaitFile(t *testing.T, name string) string {
@@ -79,7 +79,7 @@ func awaitFile(t *testing.T, name string) string {
 		var err error
 		text, err = os.ReadFile(name)
 		return err == nil && bytes.HasSuffix(text, []byte("\n"))
-	}, 20*time.Second, 5*time.Millisecond, name)
+	}, time.Minute, 5*time.Millisecond, name)
 	return strings.TrimSpace(string(text))
 }
 
@@ -239,7 +239,7 @@ func TestRunHoldsForTheLeastTime(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 700*time.Millisecond)
 	cmd, out := s.begin("--limit", "1", "--min-hold", "1h", "--json", "-c", "exit 6")
 	s.awaitLine(1, 0)
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"event":"ended"`) }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"event":"ended"`) }, time.Minute, 5*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 6, exitCode(cmd.Wait()))
 	s.awaitLine(0, 0)

@@ -176,9 +176,9 @@ func (s *supervisor) check() {
 }
 
 // lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
-// tenth of the TTL left at least, so that is when the time to KILL counts from, however late this is.
+// tenth of the TTL left at least, so the most that CMD may have counts from then, however late this is.
 func (s *supervisor) lose() {
-	left := time.Until(s.alive.Add(s.killAfter))
+	left := min(s.killAfter, time.Until(s.alive.Add(killAfterMost(s.ttl))))
 	switch {
 	case s.onLost == lostIgnore:
 		s.journal.warn("the permit on %q was lost; %s goes on", s.name, s.command[0])
