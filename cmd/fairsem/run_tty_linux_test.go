@@ -101,9 +101,6 @@ func TestCtrlCEndsWhoWaitsOnATerminalAndClearsTheStatusLine(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.HasSuffix(tty.String(), " \r") }, 5*time.Second, 5*time.Millisecond, "%q", tty)
 }
 
-// bash is one with job control that is the same on each machine.
-var bash = []string{"bash", "--norc", "--noprofile", "-i"}
-
 // shell is an interactive shell on a terminal.
 func (s *station) shell(argv ...string) *screen {
 	s.t.Helper()
