@@ -196,7 +196,7 @@ func (d *running) text() string {
 
 func (d *running) await(want string) {
 	d.t.Helper()
-	require.Eventually(d.t, func() bool { return strings.Contains(d.text(), want) }, 20*time.Second, 10*time.Millisecond, want)
+	require.Eventually(d.t, func() bool { return strings.Contains(d.text(), want) }, time.Minute, 10*time.Millisecond, want)
 }
 
 // wait returns the exit code.
