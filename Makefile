@@ -5,8 +5,10 @@ PACKAGES = $(addsuffix /...,$(MODULES))
 LINT_VERSION = v2.15.0
 LINT = $(CURDIR)/.bin/golangci-lint-$(LINT_VERSION)
 
-# What the tests start, and the Debian package that has it: FAIRSEM_REDIS_SERVER=valkey-server works too.
+# FAIRSEM_REDIS_SERVER=valkey-server works too.
 SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
+# What the tests start, each with the Debian package that has it.
+PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish less:less ps:procps groff:groff-base systemd-analyze:systemd
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
@@ -58,18 +60,18 @@ model: ## check the model of the protocol with spin, some minutes: docs/model/RE
 bench/node/node_modules: bench/node/package-lock.json
 	cd bench/node && { npm ci --ignore-scripts --no-audit --no-fund && touch node_modules || rm -rf node_modules; }
 
-# The race detector needs a C compiler. Debian may start the package's own service; the tests neither use nor stop it.
+# The race detector needs a C compiler. Debian may start the server's own service; the tests neither use nor stop it.
+# Nothing is removed: systemd-analyze needs no systemd that runs, but a machine with another init may refuse its package.
 setup: ## install what the tests need and the machine lacks, through apt
 	@need=; \
-	command -v $(SERVER) >/dev/null || need="$$need $(SERVER)"; \
-	command -v tmux >/dev/null || need="$$need tmux"; \
-	command -v chromium >/dev/null || need="$$need chromium"; \
+	for pair in $(PROGRAMS); do command -v $${pair%:*} >/dev/null || need="$$need $${pair#*:}"; done; \
+	test -e /usr/share/bash-completion/bash_completion || need="$$need bash-completion"; \
 	command -v $$(go env CC) >/dev/null || need="$$need gcc libc6-dev"; \
 	test -n "$$need" || exit 0; \
 	command -v apt-get >/dev/null || { echo "please install:$$need"; exit 1; }; \
 	test "$$(id -u)" = 0 || sudo=sudo; set -ex; \
 	$$sudo apt-get update -q; \
-	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$need
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends --no-remove $$need
 
 $(LINT):
 	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)

@@ -115,6 +115,7 @@ func TestARaceMeasuresEveryEntryInEveryRound(t *testing.T) {
 	assert.True(t, s.Targets[0].Reached)
 }
 
+// In CI too it may be left out: its packages come from a registry that a machine need not reach.
 func TestRedisSemaphoreSpeaksTheSameProtocol(t *testing.T) {
 	if why := nodeMissing(); why != "" {
 		t.Skip("redis-semaphore is not tested: " + why)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // The package bash-completion is where bash gets two functions from; these are enough without colons in names.
@@ -19,18 +21,12 @@ source <(fairsem completion bash)
 
 const zshCompletion = "autoload -U compinit; compinit -D -u; source <(fairsem completion zsh)\n"
 
-// shellWith is an interactive shell that has read a script; it must be there unless it may be missing.
+// shellWith is an interactive shell that has read a script.
 func (s *station) shellWith(script string, argv ...string) *screen {
 	s.t.Helper()
-	if _, err := exec.LookPath(argv[0]); err != nil {
-		s.t.Skipf("SKIPPED: there is no %s", argv[0])
-	}
 	file := s.t.TempDir() + "/script"
 	require.NoError(s.t, os.WriteFile(file, []byte(script), 0o600))
-	cmd := exec.CommandContext(s.t.Context(), argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
-	sh := onTerminal(s.t, cmd)
-	sh.await("ready> ")
+	sh := s.shell(argv...)
 	sh.press(". " + file + "; echo loa''ded\n")
 	sh.await("loaded")
 	sh.await("ready> ")
@@ -43,7 +39,7 @@ func TestRealShellsComplete(t *testing.T) {
 		script string
 		argv   []string
 	}{
-		{bashCompletion, []string{"bash", "--norc", "--noprofile", "-i"}},
+		{bashCompletion, bash},
 		{zshCompletion, []string{"zsh", "-f", "-i"}},
 	} {
 		t.Run(c.argv[0], func(t *testing.T) {
@@ -72,9 +68,7 @@ func TestRealShellsComplete(t *testing.T) {
 }
 
 func TestFishCompletes(t *testing.T) {
-	if _, err := exec.LookPath("fish"); err != nil {
-		t.Skip("SKIPPED: there is no fish")
-	}
+	redistest.Program(t, "fish")
 	s := newStation(t)
 	s.hold("alpha", "alpine", "other", "co:lon")
 	cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c",

@@ -80,15 +80,16 @@ func TestWithJSONTheDemoWritesItsResultAndNothingElse(t *testing.T) {
 // environment of any process.
 func TestThePasswordIsNeverShown(t *testing.T) {
 	t.Parallel()
+	ps := redistest.Program(t, "ps")
 	m := miniredis.RunT(t)
 	m.RequireAuth("geheim")
 	d := start(t, "--for", "1h", "--redis", "redis://:geheim@"+m.Addr())
 	d.await("3 of 3 used")
-	if processes, err := exec.Command("ps", "axeww").Output(); err == nil {
-		lines := regexp.MustCompile(`(?m)^.*demo-worker.*$`).FindAll(processes, -1)
-		assert.NotEmpty(t, lines)
-		assert.NotContains(t, string(bytes.Join(lines, nil)), "geheim")
-	}
+	processes, err := exec.CommandContext(t.Context(), ps, "axeww").Output()
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`(?m)^.*demo-worker.*$`).FindAll(processes, -1)
+	assert.NotEmpty(t, lines)
+	assert.NotContains(t, string(bytes.Join(lines, nil)), "geheim")
 	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
 	d.wait()
 	assert.NotContains(t, d.out.String(), "geheim")

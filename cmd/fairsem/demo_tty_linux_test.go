@@ -1,81 +1,22 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// theatre is a terminal that a shell script runs on, which tmux keeps the screen of.
-type theatre struct {
-	t   *testing.T
-	dir string // of tmux's socket
-}
-
-// openTheatre runs the script on a terminal of 80 by 24. The end of the test ends both.
-func openTheatre(t *testing.T, script string) *theatre {
+// onStage is a terminal of 80 by 24 on which a line of shell has begun.
+func onStage(t *testing.T, line string) *tmux {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") == "true" {
-			require.NoError(t, err)
-		}
-		t.Skip(err)
-	}
-	th := &theatre{t: t, dir: t.TempDir()}
-	t.Cleanup(func() { _ = th.command(context.Background(), "kill-server").Run() }) // fails if it is gone
-	th.tmux("-u", "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24",
-		"export LC_ALL=C.UTF-8; "+script+"; exec sleep 1h")
-	return th
-}
-
-// command names the socket from where it is: a whole path may be too long for one.
-func (th *theatre) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "tmux", append([]string{"-S", "s"}, args...)...)
-	cmd.Dir = th.dir
-	return cmd
-}
-
-func (th *theatre) tmux(args ...string) string {
-	th.t.Helper()
-	out, err := th.command(th.t.Context(), args...).CombinedOutput()
-	require.NoError(th.t, err, "%s", out)
-	return string(out)
-}
-
-func (th *theatre) screen() string { return th.tmux("capture-pane", "-p") }
-
-// await returns the first screen that matches.
-func (th *theatre) await(want string) (screen string) {
-	th.t.Helper()
-	expression := regexp.MustCompile(want)
-	require.Eventually(th.t, func() bool {
-		screen = th.screen()
-		return expression.MatchString(screen)
-	}, 60*time.Second, 10*time.Millisecond, want)
-	return screen
-}
-
-// watch returns all different screens up to and with the first that matches.
-func (th *theatre) watch(until string) (screens []string) {
-	th.t.Helper()
-	expression := regexp.MustCompile(until)
-	require.Eventually(th.t, func() bool {
-		screen := th.screen()
-		if len(screens) == 0 || screen != screens[len(screens)-1] {
-			screens = append(screens, screen)
-		}
-		return expression.MatchString(screen)
-	}, 60*time.Second, 10*time.Millisecond, until)
-	return screens
+	x := newTmux(t, 80, 24)
+	x.enter("clear; " + line)
+	return x
 }
 
 // inLine are a worker's place and the number of places that it came up, on a screen.
@@ -123,7 +64,7 @@ func TestOnATerminalTheLineMovesUpAndTheDeadWorkersUnitsComeBack(t *testing.T) {
 	t.Parallel()
 	var saw sights
 	for range 5 {
-		screens := openTheatre(t, "fairsem demo --for 4s; echo code=$?").watch(`code=\d`)
+		screens := onStage(t, "fairsem demo --for 4s; echo code=$?").watch(`code=\d`)
 		end := screens[len(screens)-1]
 		assert.Contains(t, end, "What was checked")
 		assert.Contains(t, end, " of 5 promises held.") // there may be one that a busy machine does not keep
@@ -143,12 +84,12 @@ func TestCtrlCLeavesTheTerminalAsItWasAndNoWorker(t *testing.T) {
 		"while one is dead": `✗ 1 killed`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			th := openTheatre(t, `a=$(stty -g); fairsem demo --for 10s; echo code=$?; test "$(stty -g)" = "$a" && echo same || echo other`)
-			th.await(moment)
-			workers := th.workers()
+			x := onStage(t, `a=$(stty -g); fairsem demo --for 10s; echo code=$?; test "$(stty -g)" = "$a" && echo same || echo other`)
+			x.awaitLike(moment)
+			workers := x.workers()
 			require.NotEmpty(t, workers)
-			th.tmux("send-keys", "C-c")
-			end := th.await(`code=\d+\n(same|other)`)
+			x.press("C-c")
+			end := x.awaitLike(`code=\d+\n(same|other)`)
 			assert.Contains(t, end, "code=130\nsame")
 			assert.NotContains(t, end, "▲ moved up", "the picture is gone")
 			for _, worker := range workers {
@@ -159,23 +100,23 @@ func TestCtrlCLeavesTheTerminalAsItWasAndNoWorker(t *testing.T) {
 }
 
 // workers are the processes that the demo has started.
-func (th *theatre) workers() []int {
-	th.t.Helper()
-	shell, err := strconv.Atoi(strings.TrimSpace(th.tmux("display-message", "-p", "#{pane_pid}")))
-	require.NoError(th.t, err)
-	demos := children(th.t, shell)
-	require.Len(th.t, demos, 1)
-	return children(th.t, demos[0])
+func (x *tmux) workers() []int {
+	x.t.Helper()
+	shell, err := strconv.Atoi(strings.TrimSpace(x.run("display-message", "-p", "#{pane_pid}")))
+	require.NoError(x.t, err)
+	demos := children(x.t, shell)
+	require.Len(x.t, demos, 1)
+	return children(x.t, demos[0])
 }
 
 func TestThePictureFollowsTheSizeOfTheTerminal(t *testing.T) {
 	t.Parallel()
-	th := openTheatre(t, "fairsem demo --for 1h; echo code=$?")
-	th.await(`in line: first come, first served\n`)
+	x := onStage(t, "fairsem demo --for 1h; echo code=$?")
+	x.awaitLike(`in line: first come, first served\n`)
 	for _, width := range []int{60, 40, 100} {
-		th.tmux("resize-window", "-x", strconv.Itoa(width), "-y", "20")
-		th.await(fmt.Sprintf(`(?m)^ fairsem demo.{%d} s$`, min(width-1, 87)-len(" fairsem demo s")))
+		x.resize(width, 20)
+		x.awaitLike(fmt.Sprintf(`(?m)^ fairsem demo.{%d} s$`, min(width-1, 87)-len(" fairsem demo s")))
 	}
-	th.tmux("send-keys", "C-c")
-	th.await("code=130")
+	x.press("C-c")
+	x.await("code=130")
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // recipes are the examples of docs/recipes.md, by the names that stand before them in comments.
@@ -160,7 +162,7 @@ var tried = map[string]func(t *testing.T, k *kitchen, recipe string){
 		assert.Equal(t, "report report 1\n1\n", out)
 		assert.Zero(t, code)
 	},
-	"systemd-timer":   func(_ *testing.T, k *kitchen, _ string) { k.verifyUnits() },
+	"systemd-timer":   func(t *testing.T, k *kitchen, _ string) { k.verifyUnits(t) },
 	"systemd-service": func(_ *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "report report 1\n") },
 	"systemd-leader":  func(_ *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "scheduler scheduler 1\n") },
 	"kubernetes": func(_ *testing.T, k *kitchen, recipe string) {
@@ -196,18 +198,16 @@ func TestTheRecipesWork(t *testing.T) {
 	require.Len(t, names, len(tried))
 }
 
-// verifyUnits asks systemd about the units, where there is one.
-func (k *kitchen) verifyUnits() {
-	k.t.Helper()
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		return
-	}
+// verifyUnits asks systemd about the units. It need not run.
+func (k *kitchen) verifyUnits(t *testing.T) {
+	t.Helper()
+	redistest.Program(t, "systemd-analyze")
 	for name, file := range map[string]string{"systemd-timer": "report.timer", "systemd-service": "report.service", "systemd-leader": "scheduler.service"} {
 		k.write(file, strings.ReplaceAll(k.recipes[name], "/usr/local/bin/", "/bin/true "))
 	}
-	cmd := exec.CommandContext(k.t.Context(), "systemd-analyze", "verify", "report.timer", "scheduler.service")
+	cmd := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "report.timer", "scheduler.service")
 	out, _ := k.start(cmd) // its exit code is about the machine too
-	assert.NotRegexp(k.t, `(report|scheduler)\.(timer|service):`, out)
+	assert.NotRegexp(t, `(report|scheduler)\.(timer|service):`, out)
 }
 
 // execStart runs what a unit starts.

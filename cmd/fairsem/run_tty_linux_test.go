@@ -13,6 +13,8 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // screen is a terminal and what was written to it.
@@ -99,10 +101,10 @@ func TestCtrlCEndsWhoWaitsOnATerminalAndClearsTheStatusLine(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.HasSuffix(tty.String(), " \r") }, 5*time.Second, 5*time.Millisecond, "%q", tty)
 }
 
-// shell is an interactive shell on a terminal, with job control.
-func (s *station) shell() *screen {
+// shell is an interactive shell on a terminal.
+func (s *station) shell(argv ...string) *screen {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), "bash", "--norc", "--noprofile", "-i")
+	cmd := exec.CommandContext(s.t.Context(), redistest.Program(s.t, argv[0]), argv[1:]...)
 	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
 	sh := onTerminal(s.t, cmd)
 	sh.await("ready> ")
@@ -111,7 +113,7 @@ func (s *station) shell() *screen {
 
 func TestCtrlZStopsTheJobAndFgHasItGoOn(t *testing.T) {
 	s := newStation(t)
-	sh := s.shell()
+	sh := s.shell(bash...)
 	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'read a; echo "first $a"; read b; echo "second $b"; exit 6'` + "\n")
 	s.awaitLine(1, 0)
 	sh.press("one\n")
@@ -133,7 +135,7 @@ func TestCtrlZStopsTheJobAndFgHasItGoOn(t *testing.T) {
 // Ctrl-Z reaches the inner command alone: each run has to stop after what it runs.
 func TestCtrlZStopsARunWithinARunToo(t *testing.T) {
 	s := newStation(t)
-	sh := s.shell()
+	sh := s.shell(bash...)
 	sh.press(`fairsem run outer --limit 1 --ttl 1h -- fairsem run n --limit 1 --ttl 1h -c 'read a; echo "first $a"; read b; echo "second $b"; exit 6'` + "\n")
 	s.awaitLine(1, 0)
 	sh.press("one\n")
@@ -153,7 +155,7 @@ func TestCtrlZStopsARunWithinARunToo(t *testing.T) {
 
 func TestAJobInTheBackgroundGetsTheTerminalWithFg(t *testing.T) {
 	s := newStation(t)
-	sh := s.shell()
+	sh := s.shell(bash...)
 	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'read a; echo "got $a"' &` + "\n")
 	sh.await("ready> ")
 	s.awaitLine(1, 0)
@@ -171,7 +173,7 @@ func TestAJobInTheBackgroundGetsTheTerminalWithFg(t *testing.T) {
 // Who reads from the command reads the keys too: less, for one.
 func TestACommandInAPipeLeavesTheTerminalToTheOtherUntilItAsks(t *testing.T) {
 	s := newStation(t)
-	sh := s.shell()
+	sh := s.shell(bash...)
 	dir := t.TempDir()
 	sh.press(`fairsem run n --limit 1 -c 'echo up >` + dir + `/up; until test -e ` + dir + `/go; do sleep 0.01; done; read x; echo "$x!"' | { read k </dev/tty; echo "key $k"; cat; }` + "\n")
 	awaitFile(t, dir+"/up")
@@ -188,7 +190,7 @@ func TestACommandInAPipeLeavesTheTerminalToTheOtherUntilItAsks(t *testing.T) {
 func TestAJobThatWasStoppedTooLongDoesNotGoOn(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
-	sh := s.shell()
+	sh := s.shell(bash...)
 	sh.press(`fairsem run n --limit 1 --ttl 3s -c 'trap "echo on >` + dir + `/on" CONT TERM; read x; echo up >` + dir + `/up; while :; do read x; done'` + "\n")
 	s.awaitLine(1, 0)
 	sh.press("go\n")
@@ -236,9 +238,8 @@ func TestADumbTerminalHasNoStatusLine(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `TERM=dumb exec "$@"`, "sh"}, s.command("--limit", "1", "--wait", "1500ms", "--", "true").Args...)...)
-	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
-	tty := onTerminal(t, cmd)
+	cmd := s.command("--limit", "1", "--wait", "1500ms", "--", "true")
+	tty := onTerminalOf(t, cmd, nil, "TERM=dumb")
 	assert.Equal(t, exitNotAcquired, exitCode(cmd.Wait()))
 	require.Eventually(t, func() bool { return strings.Contains(tty.String(), "was not free within 1.5s") }, 20*time.Second, 5*time.Millisecond)
 	assert.NotContains(t, tty.String(), "position")
@@ -246,13 +247,11 @@ func TestADumbTerminalHasNoStatusLine(t *testing.T) {
 
 // A pager reads keys from the terminal, in a mode of its own, and leaves it as it was.
 func TestAPagerHasTheTerminalToItself(t *testing.T) {
-	if _, err := exec.LookPath("less"); err != nil {
-		t.Skip("SKIPPED: there is no less")
-	}
+	redistest.Program(t, "less")
 	s := newStation(t)
 	file := t.TempDir() + "/text"
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("line\n", 200)+"the end\n"), 0o600))
-	sh := s.shell()
+	sh := s.shell(bash...)
 	sh.press("fairsem run n --limit 1 -- less " + file + "\n")
 	s.awaitLine(1, 0)
 	sh.await("line")

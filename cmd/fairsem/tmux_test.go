@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +12,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
+
+// bash is a shell with job control, and is the same on each machine.
+var bash = []string{"bash", "--norc", "--noprofile", "-i"}
 
 // tmux is a terminal that remembers what is on its screen.
 type tmux struct {
@@ -22,16 +28,11 @@ type tmux struct {
 // newTmux starts a private one, in which a shell runs with the environment of the test and more.
 func newTmux(t *testing.T, width, height int, more ...string) *tmux {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v; run `make setup`", err)
-	}
+	redistest.Program(t, "tmux")
 	dir, err := os.MkdirTemp("", "tmux") //nolint:usetesting // t.TempDir is too long for the path of a socket
 	require.NoError(t, err)
 	x := &tmux{t, filepath.Join(dir, "s")}
-	cmd := x.command("-f", os.DevNull, "-u", "new-session", "-d", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height), "bash", "--norc", "--noprofile", "-i")
+	cmd := x.command(append([]string{"-f", os.DevNull, "-u", "new-session", "-d", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height)}, bash...)...)
 	cmd.Env = append(append(os.Environ(), "PS1=ready> ", "LC_ALL=C.UTF-8", "COLORTERM=", "NO_COLOR="), more...)
 	t.Cleanup(func() {
 		_ = x.command("kill-server").Run() // it may have ended with its shell
@@ -68,6 +69,11 @@ func (x *tmux) enter(line string) {
 	x.press("Enter")
 }
 
+func (x *tmux) resize(width, height int) {
+	x.t.Helper()
+	x.run("resize-window", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height))
+}
+
 func (x *tmux) screen() string {
 	x.t.Helper()
 	return x.run("capture-pane", "-p")
@@ -94,6 +100,25 @@ func (x *tmux) await(wants ...string) string {
 		}
 		return true
 	})
+}
+
+// awaitLike waits for a screen that matches.
+func (x *tmux) awaitLike(pattern string) string {
+	x.t.Helper()
+	return x.until(pattern, regexp.MustCompile(pattern).MatchString)
+}
+
+// watch returns all different screens up to and with the first that matches.
+func (x *tmux) watch(pattern string) (screens []string) {
+	x.t.Helper()
+	matches := regexp.MustCompile(pattern).MatchString
+	x.until(pattern, func(screen string) bool {
+		if len(screens) == 0 || screen != screens[len(screens)-1] {
+			screens = append(screens, screen)
+		}
+		return matches(screen)
+	})
+	return screens
 }
 
 // awaitNone waits until that is not on the screen.

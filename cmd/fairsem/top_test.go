@@ -259,11 +259,11 @@ func TestTopFollowsTheSizeOfTheTerminal(t *testing.T) {
 	w.hold("\x1b[31mevil\nlabel\u202e", "\x1b[2Jevil\nname\u202e", 3)
 	w.hold("東京", "東京👍🏽❤️", 3)
 	w.await(`\x1b[2Jevil\nname`, "東京👍")
-	for _, size := range [][2]string{{"20", "5"}, {"140", "40"}, {"3", "2"}, {"60", "12"}} {
-		w.run("resize-window", "-x", size[0], "-y", size[1])
-		w.until("a name", func(screen string) bool { return size[1] == "2" || strings.Contains(screen, "東京") })
+	for _, size := range [][2]int{{20, 5}, {140, 40}, {3, 2}, {60, 12}} {
+		w.resize(size[0], size[1])
+		w.until("a name", func(screen string) bool { return size[1] == 2 || strings.Contains(screen, "東京") })
 	}
-	w.run("resize-window", "-x", "120", "-y", "20")
+	w.resize(120, 20)
 	w.await(`\x1b[2Jevil\nname`, "東京👍", "GRANTS/S", "q quit")
 	w.press("Enter")
 	w.await("LABEL", "TOKEN", "q quit")

@@ -11,5 +11,6 @@
 // say); Redis 7.0 is the oldest that can form the cluster.
 //
 // The core needs no [testing.TB], so that programs can use it. Tests find thin wrappers in testing.go: SharedServer,
-// SharedSecure, SharedCluster and SharedSentinel give what one test process has one of, NewServer and the like give a private one.
+// SharedSecure, SharedCluster and SharedSentinel give what one test process has one of, NewServer and the like give a
+// private one. Where there is no server to start they skip the test, or fail it in CI; [Program] does so for any program.
 package redistest

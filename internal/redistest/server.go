@@ -98,7 +98,7 @@ func Binary() (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNoServer, err)
+		return "", fmt.Errorf("%w: %w; FAIRSEM_REDIS_SERVER can name another", ErrNoServer, err)
 	}
 	return filepath.Abs(path)
 }

@@ -40,6 +40,20 @@ func TestMissingServerFailsInCI(t *testing.T) {
 	require.False(t, v.skipped)
 }
 
+func TestMissingProgramFailsInCIAndSkipsElsewhere(t *testing.T) {
+	for environment, inCI := range map[string]bool{"true": true, "": false} {
+		t.Setenv("CI", environment)
+		v := judge(func(t testing.TB) { t.Helper(); Program(t, "no-such-program") })
+		require.Equal(t, inCI, v.failed)
+		require.Equal(t, !inCI, v.skipped)
+	}
+}
+
+func TestProgramIsFound(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, os.Args[0], Program(t, os.Args[0]))
+}
+
 func TestMissingServerSkipsElsewhere(t *testing.T) {
 	t.Setenv("FAIRSEM_REDIS_SERVER", "/nowhere/redis-server")
 	t.Setenv("CI", "")
