@@ -231,7 +231,7 @@ func TestFilterIsTypedLetsThroughWhatHasItAndIsClearedByEsc(t *testing.T) {
 
 // names are those on the screen, from the top.
 func (b *bench) order() (names []string) {
-	for _, r := range b.names.shown {
+	for _, r := range b.names.items {
 		names = append(names, r.Name)
 	}
 	return names
@@ -543,5 +543,7 @@ func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 	assert.Equal(t, 24, strings.Count(b.screen(), "name-"))
 	b.send(tea.KeyPressMsg{Code: tea.KeyEnd})
 	b.sees("name-09999")
+	b.press("k")
+	assert.Contains(t, b.View().Content, "\x1b[7m name-09998", "it is marked where the table is scrolled")
 	assert.Less(t, testing.AllocsPerRun(5, func() { b.View() }), 20_000., "it draws what is seen")
 }

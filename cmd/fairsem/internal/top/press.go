@@ -13,14 +13,6 @@ func (m model) keys() keys {
 	return bindings.at(m.inside, m.names.filter != "", m.options.ReadOnly)
 }
 
-// list is that of the table on the screen.
-func (m *model) list() *list {
-	if m.inside {
-		return &m.detail.list
-	}
-	return &m.names.list
-}
-
 // press takes a key.
 func (m model) press(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	switch {
@@ -66,7 +58,7 @@ func (m model) command(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	case key.Matches(msg, bindings.resize, bindings.pause, bindings.resume, bindings.evict):
 		return m.change(msg), nil
 	default:
-		m.list().press(msg, bindings)
+		m.pane().press(msg, bindings)
 	}
 	return m, nil
 }
@@ -147,7 +139,7 @@ func (m model) typeIn(msg tea.Msg) (model, tea.Cmd) {
 		return m, nil
 	case key.Matches(pressed, bindings.accept):
 		return m.accept(), nil
-	case m.prompt.kind == filtering && m.names.list.press(pressed, arrows):
+	case m.prompt.kind == filtering && m.names.press(pressed, arrows):
 		return m, nil
 	}
 	m.prompt.input, _ = m.prompt.input.Update(msg)
