@@ -27,7 +27,8 @@ type bench struct {
 	at     time.Time
 }
 
-func newBench(t *testing.T, o Options) *bench {
+// newBench returns a bench that shows names, if there are any.
+func newBench(t *testing.T, o Options, all ...fairsem.Status) *bench {
 	t.Helper()
 	o.Address = "127.0.0.1:6379"
 	if o.Sort == "" {
@@ -40,6 +41,18 @@ func newBench(t *testing.T, o Options) *bench {
 	b := &bench{t: t, model: newModel(t.Context(), source, o), source: source, at: time.Unix(1_700_000_000, 0)}
 	b.send(tea.WindowSizeMsg{Width: 100, Height: 30})
 	b.send(started(b.at))
+	if len(all) > 0 {
+		b.show(all...)
+	}
+	return b
+}
+
+// openBench returns a bench on which a name is open.
+func openBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t, Options{}, api)
+	b.press("<enter>")
+	b.showDeep(inside)
 	return b
 }
 
@@ -176,8 +189,7 @@ func TestTableShowsWhatANameIsLike(t *testing.T) {
 
 func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup)
+	b := newBench(t, Options{}, api, backup)
 	b.press("<enter>")
 	b.sees("looking…")
 	b.showDeep(inside)
@@ -193,8 +205,7 @@ func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
 
 func TestDetailSaysWhatItDoesNotShow(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(backup)
+	b := newBench(t, Options{}, backup)
 	b.press("<enter>")
 	d := look.Detail{Status: backup, MoreHolders: 2000, MoreWaiters: 5}
 	b.showDeep(d)
@@ -207,8 +218,7 @@ func TestDetailSaysWhatItDoesNotShow(t *testing.T) {
 
 func TestFilterIsTypedLetsThroughWhatHasItAndIsClearedByEsc(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup, calls, paused)
+	b := newBench(t, Options{}, api, backup, calls, paused)
 	b.press("/AP")
 	b.sees("api")
 	b.seesNot("backup")
@@ -239,8 +249,7 @@ func (b *bench) order() (names []string) {
 
 func TestKeysChangeTheOrderAndTheSelectionStaysOnItsName(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup, calls, paused)
+	b := newBench(t, Options{}, api, backup, calls, paused)
 	b.press("j")
 	for _, step := range []struct {
 		keys string
@@ -263,10 +272,7 @@ func TestKeysChangeTheOrderAndTheSelectionStaysOnItsName(t *testing.T) {
 
 func TestSelectionStaysOnItsIDWhenAWaiterIsLetIn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api)
-	b.press("<enter>")
-	b.showDeep(inside)
+	b := openBench(t)
 	b.press("jj")
 	d := inside
 	d.Holders, d.Waiters = []fairsem.Ticket{holder("h2", "bob"), holder("w1", "carol")}, []fairsem.Ticket{waiter("w2", "dave")}
@@ -285,8 +291,7 @@ func (b *bench) run(cmd tea.Cmd) {
 
 func TestResizeAsksForTheLimitTellsThePresentStateAndPins(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup)
+	b := newBench(t, Options{}, api, backup)
 	b.press("R")
 	b.sees("Resize api: the limit is 4 now, with 4 in use and 1 waiting; 4 was declared.")
 	b.press("x3<enter>")
@@ -305,8 +310,7 @@ func TestResizeAsksForTheLimitTellsThePresentStateAndPins(t *testing.T) {
 
 func TestPauseAndResumeAskFirst(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, paused)
+	b := newBench(t, Options{}, api, paused)
 	b.press("p")
 	b.sees("Pause api? Nobody new gets in until it is resumed; 4 of 4 in use now, 1 waiting.")
 	b.run(b.press("y"))
@@ -325,8 +329,7 @@ func TestPauseAndResumeAskFirst(t *testing.T) {
 
 func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup, paused)
+	b := newBench(t, Options{}, api, backup, paused)
 	for name, forgets := range map[string]bool{"api": false, "backup": true, "deploy": false} {
 		b.press("/" + name + "<enter>p")
 		b.sees("Pause " + name + "?")
@@ -337,8 +340,7 @@ func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
 
 func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api)
+	b := newBench(t, Options{}, api)
 	b.press("x")
 	b.sees("open a name with enter")
 	b.press("<enter>")
@@ -357,10 +359,7 @@ func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
 // A waiter that is let in while the question is on the screen has work under way.
 func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api)
-	b.press("<enter>")
-	b.showDeep(inside)
+	b := openBench(t)
 	b.press("jjx")
 	d := inside
 	d.Holders, d.Waiters = append([]fairsem.Ticket{holder("w1", "carol")}, inside.Holders...), nil
@@ -382,11 +381,8 @@ func TestFailedChangeSaysWhy(t *testing.T) {
 		context.DeadlineExceeded:                   "it may have been done all the same",
 		errors.New("NOPERM no\x1b[31m such right"): `NOPERM no\x1b[31m such right`,
 	} {
-		b := newBench(t, Options{})
+		b := openBench(t)
 		b.source.err = err
-		b.show(api)
-		b.press("<enter>")
-		b.showDeep(inside)
 		b.press("x")
 		b.run(b.press("y"))
 		b.sees(want)
@@ -395,8 +391,7 @@ func TestFailedChangeSaysWhy(t *testing.T) {
 
 func TestReadOnlyHasNoKeysThatChangeAnything(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{ReadOnly: true})
-	b.show(api, paused)
+	b := newBench(t, Options{ReadOnly: true}, api, paused)
 	for _, place := range []string{"", "<enter>"} {
 		b.press(place)
 		if place != "" {
@@ -420,8 +415,7 @@ func TestReadOnlyHasNoKeysThatChangeAnything(t *testing.T) {
 
 func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api)
+	b := newBench(t, Options{}, api)
 	b.seesNot("stale")
 	b.back(looked{err: errors.New("list \"fairsem\": NOAUTH say who you are")})
 	b.at = b.at.Add(11 * time.Second)
@@ -472,8 +466,7 @@ func TestLooksThatTakeLongAreFewer(t *testing.T) {
 
 func TestWhatComesBackForAnotherScreenIsDropped(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup)
+	b := newBench(t, Options{}, api, backup)
 	b.send(due(b.schedule.number))
 	require.True(t, b.schedule.flying)
 	b.press("<enter>")
@@ -538,8 +531,7 @@ func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 	for i := range all {
 		all[i] = fairsem.Status{Name: fmt.Sprintf("name-%05d", i), Limit: 10, Used: int64(i % 10), Known: true}
 	}
-	b := newBench(t, Options{})
-	b.show(all...)
+	b := newBench(t, Options{}, all...)
 	assert.Equal(t, 24, strings.Count(b.screen(), "name-"))
 	b.send(tea.KeyPressMsg{Code: tea.KeyEnd})
 	b.sees("name-09999")
