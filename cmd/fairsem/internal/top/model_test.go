@@ -295,8 +295,12 @@ func TestResizeAsksForTheLimitTellsThePresentStateAndPins(t *testing.T) {
 	b.press("R")
 	b.sees("Resize api: the limit is 4 now, with 4 in use and 1 waiting; 4 was declared.")
 	b.press("x3<enter>")
-	b.sees(`"x3" is no limit`)
-	b.press("<back><back>3<enter>")
+	b.sees(`"x3" is not a number of units: type another, or esc`)
+	b.press("<back><back>9007199254740992<enter>")
+	b.sees("9007199254740992 is above 9007199254740991, which is the most: type another, or esc")
+	b.press(strings.Repeat("<back>", 16) + "9007199254740991<enter>")
+	b.sees("Pin the limit of api at 9007199254740991?")
+	b.press("nR3<enter>")
 	b.sees("Pin the limit of api at 3? It is 4 now, with 4 in use and 1 waiting. Nobody loses a permit")
 	now := api
 	now.Used = 2

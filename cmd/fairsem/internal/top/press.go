@@ -1,11 +1,14 @@
 package top
 
 import (
+	"strings"
+
 	"charm.land/bubbles/v2/key"
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 )
 
 // keys are those that mean something now.
@@ -157,9 +160,9 @@ func (m model) accept() model {
 		m.prompt = prompt{}
 		return m
 	}
-	limit, err := m.prompt.limit()
+	limit, err := change.ParseLimit(strings.TrimSpace(m.prompt.input.Value()))
 	if err != nil {
-		m.prompt.wrong = err.Error()
+		m.prompt.wrong = err.Error() + ": type another, or esc"
 		return m
 	}
 	a := m.prompt.action
