@@ -187,6 +187,14 @@ func TestTableShowsWhatANameIsLike(t *testing.T) {
 	b.sees(b.at.Format(time.TimeOnly) + "  every 1s")
 }
 
+func TestTheBarIsGreenWithRoomAndYellowWithout(t *testing.T) {
+	t.Parallel()
+	assert.Contains(t, bar(calls, 4, colourful), "\x1b[32m█")
+	for _, s := range []fairsem.Status{api, paused, {Limit: 2, Used: 3}} {
+		assert.Contains(t, bar(s, 4, colourful), "\x1b[33m████")
+	}
+}
+
 func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, backup)

@@ -142,7 +142,7 @@ func barCell(r row, width int, p paint) string { return bar(r.Status, width, p) 
 
 func bar(s fairsem.Status, width int, p paint) string {
 	style := p.bar
-	if s.Used >= s.Limit {
+	if look.Full(s) {
 		style = p.full
 	}
 	drawn := text.Bar(s.Used, s.Limit, width)
