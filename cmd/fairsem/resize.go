@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +36,7 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 		Args:              nameAndLimit,
 		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
-			limit, _ := strconv.ParseInt(cmd.Flags().Arg(1), 10, 64) // it was checked
+			limit, _ := change.ParseLimit(cmd.Flags().Arg(1)) // it was checked
 			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {
 				return d.Resize(ctx, limit, o.fresh)
 			})
@@ -48,9 +47,6 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 	return cmd
 }
 
-// mostUnits is the largest limit there is: the largest number that Redis can count exactly.
-const mostUnits = 1<<53 - 1
-
 func nameAndLimit(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) < 2:
@@ -58,16 +54,12 @@ func nameAndLimit(_ *cobra.Command, args []string) error {
 	case len(args) > 2:
 		return usage("%q is too much: give NAME and LIMIT, NAME in quotes if it has a space", args[2])
 	}
-	limit, err := strconv.ParseInt(args[1], 10, 64)
+	limit, err := change.ParseLimit(args[1])
 	switch {
 	case err != nil:
-		return usage("LIMIT %q is not a number of units", args[1])
+		return usage("LIMIT %v", err)
 	case limit == 0:
 		return usage("LIMIT 0 would let nobody in: fairsem pause does that, if it is meant")
-	case limit < 0:
-		return usage("LIMIT %d is below 1", limit)
-	case limit > mostUnits:
-		return usage("LIMIT %d is above %d, which is the most", limit, int64(mostUnits))
 	}
 	return nil
 }

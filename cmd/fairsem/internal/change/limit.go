@@ -4,10 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
+
+// mostUnits is the largest limit there is: the largest number that Redis can count exactly.
+const mostUnits = 1<<53 - 1
+
+// ParseLimit reads a limit as somebody gave it; 0 is that of a pause. Its error begins with what was given.
+func ParseLimit(given string) (int64, error) {
+	limit, err := strconv.ParseInt(given, 10, 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange), limit < 0:
+		return 0, fmt.Errorf("%q is not a number of units", given)
+	case limit > mostUnits:
+		return 0, fmt.Errorf("%s is above %d, which is the most", given, int64(mostUnits))
+	}
+	return limit, nil
+}
 
 // Resize pins the limit, which is above 0. A name that Redis does not know is refused unless fresh.
 func (d Desk) Resize(ctx context.Context, limit int64, fresh bool) error {

@@ -107,17 +107,13 @@ func Used(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit)
 var (
 	calm  = lipgloss.NewStyle().Foreground(lipgloss.Green)
 	busy  = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
-	stuck = lipgloss.NewStyle().Foreground(lipgloss.Red)
 	faint = lipgloss.NewStyle().Faint(true)
 )
 
-// Bar is used of limit in so many columns: green with room, yellow without, red while nobody is let in.
+// Bar is used of limit in so many columns: green with room, yellow without.
 func Bar(s fairsem.Status, width int) string {
 	style := calm
-	switch {
-	case look.Paused(s):
-		style = stuck
-	case s.Used >= s.Limit:
+	if look.Full(s) {
 		style = busy
 	}
 	return style.Render(text.Bar(s.Used, s.Limit, width))
@@ -143,7 +139,7 @@ func oldest(s fairsem.Status) string {
 func note(s fairsem.Status) string {
 	notes := look.Notes(s)
 	if look.Paused(s) {
-		notes[0] = stuck.Render(notes[0])
+		notes[0] = busy.Render(notes[0])
 	}
 	return strings.Join(notes, ", ")
 }

@@ -44,8 +44,9 @@ func TestWithoutATerminalEveryRowHasTheSameFields(t *testing.T) {
 	}, got)
 }
 
-func TestTheBarIsGreenWithRoomYellowWithoutAndRedInAPause(t *testing.T) {
+func TestTheBarIsGreenWithRoomAndYellowWithout(t *testing.T) {
 	assert.Contains(t, list.Bar(all[1], 4), "\x1b[32m█░░░")
-	assert.Contains(t, list.Bar(all[0], 4), "\x1b[33m████")
-	assert.Contains(t, list.Bar(all[2], 4), "\x1b[31m████")
+	for _, s := range []fairsem.Status{all[0], all[2], {Limit: 2, Used: 3}} {
+		assert.Contains(t, list.Bar(s, 4), "\x1b[33m████")
+	}
 }

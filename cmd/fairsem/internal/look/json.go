@@ -87,5 +87,9 @@ func unwritable(s string) []byte {
 // Paused says whether nobody gets in because somebody wants it so.
 func Paused(s fairsem.Status) bool { return s.Pinned && s.Limit == 0 }
 
+// Full says whether nobody gets in, be it that all is in use, that more is than the limit is now, or a pause. All three
+// are what somebody wants, so a bar is yellow then: red is for what goes wrong.
+func Full(s fairsem.Status) bool { return s.Used >= s.Limit }
+
 // Since is how long t has held or waited when it is now on the server.
 func Since(now time.Time, t fairsem.Ticket) time.Duration { return max(0, now.Sub(t.Since)) }

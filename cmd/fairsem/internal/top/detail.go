@@ -15,10 +15,9 @@ import (
 // detail is one name, with a table of who holds and who waits.
 type detail struct {
 	row
-	tickets []ticket
-	more    int64 // tickets that were not asked for
-	trend   trend
-	list    list
+	list[ticket]
+	more  int64 // tickets that were not asked for
+	trend trend
 
 	answered time.Time // the last look; zero: there was none
 
@@ -32,6 +31,8 @@ type ticket struct {
 	since time.Duration // it holds or waits, by the server's clock
 }
 
+func (t ticket) key() string { return t.ID }
+
 // open begins with what the table of all names has told.
 func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 
@@ -39,43 +40,21 @@ func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 func (d *detail) take(at time.Time, seen look.Detail) {
 	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
 	d.more = seen.MoreHolders + seen.MoreWaiters
-	d.tickets = nil
+	var tickets []ticket
 	for _, t := range seen.Holders {
-		d.tickets = append(d.tickets, ticket{t, 0, seen.At.Sub(t.Since)})
+		tickets = append(tickets, ticket{t, 0, seen.At.Sub(t.Since)})
 	}
 	for i, t := range seen.Waiters {
-		d.tickets = append(d.tickets, ticket{t, i + 1, seen.At.Sub(t.Since)})
+		tickets = append(tickets, ticket{t, i + 1, seen.At.Sub(t.Since)})
 	}
-	keys := make([]string, len(d.tickets))
 	d.labelWidth = labelLeast
-	for i, t := range d.tickets {
-		keys[i] = t.ID
+	for _, t := range tickets {
 		d.labelWidth = max(d.labelWidth, ansi.StringWidth(text.Clean(t.Label)))
 	}
-	d.list.set(keys)
+	d.set(tickets)
 }
 
-func (d *detail) selected() (ticket, bool) {
-	if d.list.cursor >= len(d.tickets) {
-		return ticket{}, false
-	}
-	return d.tickets[d.list.cursor], true
-}
-
-// find returns what the last look has told about an id.
-func (d *detail) find(id string) (ticket, bool) {
-	for _, t := range d.tickets {
-		if t.ID == id {
-			return t, true
-		}
-	}
-	return ticket{}, false
-}
-
-func (d *detail) view(width int, p paint) string {
-	from, to := d.list.visible()
-	return grid(d.columns(), d.tickets[from:to], d.list.cursor-from, width, p)
-}
+func (d *detail) view(width int, p paint) string { return d.draw(d.columns(), width, p) }
 
 const (
 	labelLeast = 8

@@ -7,31 +7,43 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// list is which of many lines are on the screen, and which one is selected. The selection stays on its key while
-// lines come, go and change places; where its line is gone, the one that moved there has it.
-type list struct {
-	keys   []string
-	cursor int // of the selected line
-	top    int // the first line on the screen
-	height int // lines on the screen; there is always one
+// keyed is what has a key that stays while the rest of it changes.
+type keyed interface{ key() string }
+
+// find returns the item that has a key, if there is one.
+func find[T keyed](items []T, wanted string) (item T, found bool) {
+	i := slices.IndexFunc(items, func(item T) bool { return item.key() == wanted })
+	if i < 0 {
+		return item, false
+	}
+	return items[i], true
 }
 
-func (l *list) set(keys []string) {
+// list is which of many items are on the screen, and which one is selected. The selection stays on its key while
+// items come, go and change places; where its item is gone, the one that moved there has it.
+type list[T keyed] struct {
+	items  []T
+	cursor int // of the selected item
+	top    int // the first item on the screen
+	height int // items on the screen; there is always room for one
+}
+
+func (l *list[T]) set(items []T) {
 	selected, ok := l.selected()
-	l.keys = keys
-	if i := slices.Index(keys, selected); ok && i >= 0 {
+	l.items = items
+	if i := slices.IndexFunc(items, func(item T) bool { return item.key() == selected.key() }); ok && i >= 0 {
 		l.cursor = i
 	}
 	l.settle()
 }
 
-func (l *list) resize(height int) {
+func (l *list[T]) resize(height int) {
 	l.height = height
 	l.settle()
 }
 
 // press takes a key that moves the selection. False: it is none.
-func (l *list) press(msg tea.KeyPressMsg, k keys) bool {
+func (l *list[T]) press(msg tea.KeyPressMsg, k keys) bool {
 	switch {
 	case key.Matches(msg, k.up):
 		l.cursor--
@@ -44,7 +56,7 @@ func (l *list) press(msg tea.KeyPressMsg, k keys) bool {
 	case key.Matches(msg, k.home):
 		l.cursor = 0
 	case key.Matches(msg, k.end):
-		l.cursor = len(l.keys) - 1
+		l.cursor = len(l.items) - 1
 	default:
 		return false
 	}
@@ -53,20 +65,24 @@ func (l *list) press(msg tea.KeyPressMsg, k keys) bool {
 }
 
 // settle scrolls no further than the selection needs.
-func (l *list) settle() {
+func (l *list[T]) settle() {
 	l.height = max(1, l.height)
-	l.cursor = max(0, min(l.cursor, len(l.keys)-1))
+	l.cursor = max(0, min(l.cursor, len(l.items)-1))
 	l.top = max(l.cursor-l.height+1, min(l.top, l.cursor))
-	l.top = max(0, min(l.top, len(l.keys)-l.height))
+	l.top = max(0, min(l.top, len(l.items)-l.height))
 }
 
-// selected returns the key of the selected line, if there is any.
-func (l *list) selected() (string, bool) {
-	if l.cursor >= len(l.keys) {
-		return "", false
+// selected returns the selected item, if there is any.
+func (l *list[T]) selected() (item T, ok bool) {
+	if l.cursor >= len(l.items) {
+		return item, false
 	}
-	return l.keys[l.cursor], true
+	return l.items[l.cursor], true
 }
 
-// visible returns the lines on the screen, from and to.
-func (l *list) visible() (int, int) { return l.top, min(l.top+l.height, len(l.keys)) }
+// visible returns the items on the screen.
+func (l *list[T]) visible() []T { return l.items[l.top:min(l.top+l.height, len(l.items))] }
+
+func (l *list[T]) draw(columns []column[T], width int, p paint) string {
+	return grid(columns, l.visible(), l.cursor-l.top, width, p)
+}

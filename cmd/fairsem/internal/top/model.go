@@ -26,6 +26,22 @@ type model struct {
 	reading       bool // the manual is on the screen
 }
 
+// pane is a table, and what is said above it.
+type pane interface {
+	summary(p paint) string
+	view(width int, p paint) string
+	resize(height int)
+	press(msg tea.KeyPressMsg, k keys) bool
+}
+
+// pane is the one on the screen.
+func (m *model) pane() pane {
+	if m.inside {
+		return &m.detail
+	}
+	return &m.names
+}
+
 // notice is shown for a while.
 type notice struct {
 	text  string
@@ -138,7 +154,7 @@ func (m model) reconsider() model {
 	if m.prompt.kind != confirms || a.verb != evict {
 		return m
 	}
-	t, there := m.detail.find(a.ticket.ID)
+	t, there := find(m.detail.items, a.ticket.ID)
 	switch {
 	case !there:
 		m.prompt = prompt{}

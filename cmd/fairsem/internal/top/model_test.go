@@ -27,7 +27,8 @@ type bench struct {
 	at     time.Time
 }
 
-func newBench(t *testing.T, o Options) *bench {
+// newBench returns a bench that shows names, if there are any.
+func newBench(t *testing.T, o Options, all ...fairsem.Status) *bench {
 	t.Helper()
 	o.Address = "127.0.0.1:6379"
 	if o.Sort == "" {
@@ -40,6 +41,18 @@ func newBench(t *testing.T, o Options) *bench {
 	b := &bench{t: t, model: newModel(t.Context(), source, o), source: source, at: time.Unix(1_700_000_000, 0)}
 	b.send(tea.WindowSizeMsg{Width: 100, Height: 30})
 	b.send(started(b.at))
+	if len(all) > 0 {
+		b.show(all...)
+	}
+	return b
+}
+
+// openBench returns a bench on which a name is open.
+func openBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t, Options{}, api)
+	b.press("<enter>")
+	b.showDeep(inside)
 	return b
 }
 
@@ -174,10 +187,17 @@ func TestTableShowsWhatANameIsLike(t *testing.T) {
 	b.sees(b.at.Format(time.TimeOnly) + "  every 1s")
 }
 
+func TestTheBarIsGreenWithRoomAndYellowWithout(t *testing.T) {
+	t.Parallel()
+	assert.Contains(t, bar(calls, 4, colourful), "\x1b[32m█")
+	for _, s := range []fairsem.Status{api, paused, {Limit: 2, Used: 3}} {
+		assert.Contains(t, bar(s, 4, colourful), "\x1b[33m████")
+	}
+}
+
 func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup)
+	b := newBench(t, Options{}, api, backup)
 	b.press("<enter>")
 	b.sees("looking…")
 	b.showDeep(inside)
@@ -193,8 +213,7 @@ func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
 
 func TestDetailSaysWhatItDoesNotShow(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(backup)
+	b := newBench(t, Options{}, backup)
 	b.press("<enter>")
 	d := look.Detail{Status: backup, MoreHolders: 2000, MoreWaiters: 5}
 	b.showDeep(d)
@@ -207,8 +226,7 @@ func TestDetailSaysWhatItDoesNotShow(t *testing.T) {
 
 func TestFilterIsTypedLetsThroughWhatHasItAndIsClearedByEsc(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup, calls, paused)
+	b := newBench(t, Options{}, api, backup, calls, paused)
 	b.press("/AP")
 	b.sees("api")
 	b.seesNot("backup")
@@ -231,7 +249,7 @@ func TestFilterIsTypedLetsThroughWhatHasItAndIsClearedByEsc(t *testing.T) {
 
 // names are those on the screen, from the top.
 func (b *bench) order() (names []string) {
-	for _, r := range b.names.shown {
+	for _, r := range b.names.items {
 		names = append(names, r.Name)
 	}
 	return names
@@ -239,8 +257,7 @@ func (b *bench) order() (names []string) {
 
 func TestKeysChangeTheOrderAndTheSelectionStaysOnItsName(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup, calls, paused)
+	b := newBench(t, Options{}, api, backup, calls, paused)
 	b.press("j")
 	for _, step := range []struct {
 		keys string
@@ -263,10 +280,7 @@ func TestKeysChangeTheOrderAndTheSelectionStaysOnItsName(t *testing.T) {
 
 func TestSelectionStaysOnItsIDWhenAWaiterIsLetIn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api)
-	b.press("<enter>")
-	b.showDeep(inside)
+	b := openBench(t)
 	b.press("jj")
 	d := inside
 	d.Holders, d.Waiters = []fairsem.Ticket{holder("h2", "bob"), holder("w1", "carol")}, []fairsem.Ticket{waiter("w2", "dave")}
@@ -285,13 +299,16 @@ func (b *bench) run(cmd tea.Cmd) {
 
 func TestResizeAsksForTheLimitTellsThePresentStateAndPins(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup)
+	b := newBench(t, Options{}, api, backup)
 	b.press("R")
 	b.sees("Resize api: the limit is 4 now, with 4 in use and 1 waiting; 4 was declared.")
 	b.press("x3<enter>")
-	b.sees(`"x3" is no limit`)
-	b.press("<back><back>3<enter>")
+	b.sees(`"x3" is not a number of units: type another, or esc`)
+	b.press("<back><back>9007199254740992<enter>")
+	b.sees("9007199254740992 is above 9007199254740991, which is the most: type another, or esc")
+	b.press(strings.Repeat("<back>", 16) + "9007199254740991<enter>")
+	b.sees("Pin the limit of api at 9007199254740991?")
+	b.press("nR3<enter>")
 	b.sees("Pin the limit of api at 3? It is 4 now, with 4 in use and 1 waiting. Nobody loses a permit")
 	now := api
 	now.Used = 2
@@ -305,8 +322,7 @@ func TestResizeAsksForTheLimitTellsThePresentStateAndPins(t *testing.T) {
 
 func TestPauseAndResumeAskFirst(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, paused)
+	b := newBench(t, Options{}, api, paused)
 	b.press("p")
 	b.sees("Pause api? Nobody new gets in until it is resumed; 4 of 4 in use now, 1 waiting.")
 	b.run(b.press("y"))
@@ -325,8 +341,7 @@ func TestPauseAndResumeAskFirst(t *testing.T) {
 
 func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup, paused)
+	b := newBench(t, Options{}, api, backup, paused)
 	for name, forgets := range map[string]bool{"api": false, "backup": true, "deploy": false} {
 		b.press("/" + name + "<enter>p")
 		b.sees("Pause " + name + "?")
@@ -337,8 +352,7 @@ func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
 
 func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api)
+	b := newBench(t, Options{}, api)
 	b.press("x")
 	b.sees("open a name with enter")
 	b.press("<enter>")
@@ -357,10 +371,7 @@ func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
 // A waiter that is let in while the question is on the screen has work under way.
 func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api)
-	b.press("<enter>")
-	b.showDeep(inside)
+	b := openBench(t)
 	b.press("jjx")
 	d := inside
 	d.Holders, d.Waiters = append([]fairsem.Ticket{holder("w1", "carol")}, inside.Holders...), nil
@@ -382,11 +393,8 @@ func TestFailedChangeSaysWhy(t *testing.T) {
 		context.DeadlineExceeded:                   "it may have been done all the same",
 		errors.New("NOPERM no\x1b[31m such right"): `NOPERM no\x1b[31m such right`,
 	} {
-		b := newBench(t, Options{})
+		b := openBench(t)
 		b.source.err = err
-		b.show(api)
-		b.press("<enter>")
-		b.showDeep(inside)
 		b.press("x")
 		b.run(b.press("y"))
 		b.sees(want)
@@ -395,8 +403,7 @@ func TestFailedChangeSaysWhy(t *testing.T) {
 
 func TestReadOnlyHasNoKeysThatChangeAnything(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{ReadOnly: true})
-	b.show(api, paused)
+	b := newBench(t, Options{ReadOnly: true}, api, paused)
 	for _, place := range []string{"", "<enter>"} {
 		b.press(place)
 		if place != "" {
@@ -420,8 +427,7 @@ func TestReadOnlyHasNoKeysThatChangeAnything(t *testing.T) {
 
 func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api)
+	b := newBench(t, Options{}, api)
 	b.seesNot("stale")
 	b.back(looked{err: errors.New("list \"fairsem\": NOAUTH say who you are")})
 	b.at = b.at.Add(11 * time.Second)
@@ -472,8 +478,7 @@ func TestLooksThatTakeLongAreFewer(t *testing.T) {
 
 func TestWhatComesBackForAnotherScreenIsDropped(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, Options{})
-	b.show(api, backup)
+	b := newBench(t, Options{}, api, backup)
 	b.send(due(b.schedule.number))
 	require.True(t, b.schedule.flying)
 	b.press("<enter>")
@@ -538,10 +543,11 @@ func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 	for i := range all {
 		all[i] = fairsem.Status{Name: fmt.Sprintf("name-%05d", i), Limit: 10, Used: int64(i % 10), Known: true}
 	}
-	b := newBench(t, Options{})
-	b.show(all...)
+	b := newBench(t, Options{}, all...)
 	assert.Equal(t, 24, strings.Count(b.screen(), "name-"))
 	b.send(tea.KeyPressMsg{Code: tea.KeyEnd})
 	b.sees("name-09999")
+	b.press("k")
+	assert.Contains(t, b.View().Content, "\x1b[7m name-09998", "it is marked where the table is scrolled")
 	assert.Less(t, testing.AllocsPerRun(5, func() { b.View() }), 20_000., "it draws what is seen")
 }

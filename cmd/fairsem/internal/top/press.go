@@ -1,24 +1,19 @@
 package top
 
 import (
+	"strings"
+
 	"charm.land/bubbles/v2/key"
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 )
 
 // keys are those that mean something now.
 func (m model) keys() keys {
 	return bindings.at(m.inside, m.names.filter != "", m.options.ReadOnly)
-}
-
-// list is that of the table on the screen.
-func (m *model) list() *list {
-	if m.inside {
-		return &m.detail.list
-	}
-	return &m.names.list
 }
 
 // press takes a key.
@@ -66,7 +61,7 @@ func (m model) command(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	case key.Matches(msg, bindings.resize, bindings.pause, bindings.resume, bindings.evict):
 		return m.change(msg), nil
 	default:
-		m.list().press(msg, bindings)
+		m.pane().press(msg, bindings)
 	}
 	return m, nil
 }
@@ -147,7 +142,7 @@ func (m model) typeIn(msg tea.Msg) (model, tea.Cmd) {
 		return m, nil
 	case key.Matches(pressed, bindings.accept):
 		return m.accept(), nil
-	case m.prompt.kind == filtering && m.names.list.press(pressed, arrows):
+	case m.prompt.kind == filtering && m.names.press(pressed, arrows):
 		return m, nil
 	}
 	m.prompt.input, _ = m.prompt.input.Update(msg)
@@ -165,9 +160,9 @@ func (m model) accept() model {
 		m.prompt = prompt{}
 		return m
 	}
-	limit, err := m.prompt.limit()
+	limit, err := change.ParseLimit(strings.TrimSpace(m.prompt.input.Value()))
 	if err != nil {
-		m.prompt.wrong = err.Error()
+		m.prompt.wrong = err.Error() + ": type another, or esc"
 		return m
 	}
 	a := m.prompt.action

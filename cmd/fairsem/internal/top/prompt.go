@@ -2,7 +2,6 @@ package top
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"charm.land/bubbles/v2/textinput"
@@ -57,16 +56,6 @@ func limitPrompt(name string) prompt {
 }
 
 func confirmPrompt(a action) prompt { return prompt{kind: confirms, action: a} }
-
-// limit is the number that was typed.
-func (p prompt) limit() (int64, error) {
-	typed := strings.TrimSpace(p.input.Value())
-	limit, err := strconv.ParseInt(typed, 10, 64)
-	if err != nil || limit < 0 {
-		return 0, fmt.Errorf("%q is no limit: type a number, or esc", typed)
-	}
-	return limit, nil
-}
 
 // lines draws the prompt in so many columns and at most so many lines. question is of its action, at present.
 func (p prompt) lines(width, height int, question string) []string {

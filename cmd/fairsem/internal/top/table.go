@@ -15,15 +15,14 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// names is the table of all names.
+// names is the table of all names that the filter lets through, in order.
 type names struct {
+	list[row]
 	all     []row // of the last look
-	shown   []row // those that the filter lets through, in order
 	trend   trend
 	filter  string
 	order   int // which one of orders
 	reverse bool
-	list    list
 
 	answered time.Time // the last look; zero: there was none
 	odd      []error   // of names that cannot be read
@@ -75,20 +74,16 @@ func share(r row) float64 {
 
 // arrange finds out anew which rows are shown, and where.
 func (n *names) arrange() {
-	n.shown = slices.DeleteFunc(slices.Clone(n.all), func(r row) bool { return !n.lets(r.Name) })
+	shown := slices.DeleteFunc(slices.Clone(n.all), func(r row) bool { return !n.lets(r.Name) })
 	compare := orders[n.order].compare
-	slices.SortFunc(n.shown, func(a, b row) int {
+	slices.SortFunc(shown, func(a, b row) int {
 		c := compare(a, b)
 		if n.reverse {
 			c = -c
 		}
 		return cmp.Or(c, strings.Compare(a.Name, b.Name))
 	})
-	keys := make([]string, len(n.shown))
-	for i, r := range n.shown {
-		keys[i] = r.Name
-	}
-	n.list.set(keys)
+	n.set(shown)
 }
 
 // lets reports whether the filter lets a name through, as it is on the screen, whatever the case.
@@ -103,27 +98,7 @@ func (n *names) sort(by int) {
 	n.arrange()
 }
 
-func (n *names) selected() (row, bool) {
-	if n.list.cursor >= len(n.shown) {
-		return row{}, false
-	}
-	return n.shown[n.list.cursor], true
-}
-
-// find returns what the last look has told about a name.
-func (n *names) find(name string) (row, bool) {
-	for _, r := range n.all {
-		if r.Name == name {
-			return r, true
-		}
-	}
-	return row{}, false
-}
-
-func (n *names) view(width int, p paint) string {
-	from, to := n.list.visible()
-	return grid(n.columns(), n.shown[from:to], n.list.cursor-from, width, p)
-}
+func (n *names) view(width int, p paint) string { return n.draw(n.columns(), width, p) }
 
 const (
 	nameLeast = 14
@@ -167,7 +142,7 @@ func barCell(r row, width int, p paint) string { return bar(r.Status, width, p) 
 
 func bar(s fairsem.Status, width int, p paint) string {
 	style := p.bar
-	if s.Used >= s.Limit {
+	if look.Full(s) {
 		style = p.full
 	}
 	drawn := text.Bar(s.Used, s.Limit, width)
@@ -250,7 +225,7 @@ func (n *names) summary(p paint) string {
 		losses(lost, sum.gain, p),
 	}
 	if n.filter != "" {
-		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.shown)))+" with "+short(n.filter)))
+		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.items)))+" with "+short(n.filter)))
 	}
 	return " " + strings.Join(parts, "   ")
 }

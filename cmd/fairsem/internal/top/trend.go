@@ -20,6 +20,8 @@ type row struct {
 	gain  int64 // permits that were lost lately
 }
 
+func (r row) key() string { return r.Name }
+
 // trend compares looks. It is a value: what was copied does not change with the copy.
 type trend struct {
 	rates look.Rates

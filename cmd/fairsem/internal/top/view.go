@@ -41,7 +41,7 @@ func (m model) View() tea.View {
 // layOut gives the table, or the help, the lines that are left.
 func (m *model) layOut() {
 	left := m.height - len(m.header()) - len(m.footer())
-	m.list().resize(left - 1) // below the titles
+	m.pane().resize(left - 1) // below the titles
 	if m.reading {
 		m.manual.SetWidth(m.width)
 		m.manual.SetHeight(max(1, left))
@@ -99,13 +99,7 @@ func (m model) age() string {
 }
 
 // summary is about all that the table below is about.
-func (m model) summary() string {
-	p := m.paint()
-	if m.inside {
-		return m.detail.summary(p)
-	}
-	return m.names.summary(p)
-}
+func (m model) summary() string { return m.pane().summary(m.paint()) }
 
 func (m model) paint() paint {
 	if _, stale := m.schedule.stale(m.now); stale {
@@ -121,20 +115,14 @@ func (m model) body() []string {
 	if empty := m.empty(); empty != "" {
 		return append([]string{""}, wrap(empty, m.width, faint)...)
 	}
-	drawn := ""
-	if m.inside {
-		drawn = m.detail.view(m.width, m.paint())
-	} else {
-		drawn = m.names.view(m.width, m.paint())
-	}
-	return strings.Split(drawn, "\n")
+	return strings.Split(m.pane().view(m.width, m.paint()), "\n")
 }
 
 // empty says why there is no table.
 func (m model) empty() string {
 	n := &m.names
 	switch {
-	case m.inside && len(m.detail.tickets) > 0, !m.inside && len(n.shown) > 0:
+	case m.inside && len(m.detail.items) > 0, !m.inside && len(n.items) > 0:
 		return ""
 	case m.answered().IsZero():
 		return "looking…"
@@ -183,7 +171,7 @@ func (m model) said() string {
 // question is that of the prompt, with the present state.
 func (m model) question() string {
 	a := m.prompt.action
-	now, ok := m.names.find(a.name)
+	now, ok := find(m.names.all, a.name)
 	if m.inside {
 		now, ok = m.detail.row, true
 	}
@@ -193,7 +181,7 @@ func (m model) question() string {
 	if m.prompt.kind == asksLimit {
 		return limitQuestion(now.Status)
 	}
-	t, ok := m.detail.find(a.ticket.ID)
+	t, ok := find(m.detail.items, a.ticket.ID)
 	if !ok {
 		t = a.ticket
 	}

@@ -105,7 +105,7 @@ func controlsOf(s fairsem.Status) []control {
 	to := func(verb string) string { return "/act/" + verb + "?" + url.Values{"name": {s.Name}}.Encode() }
 	resize, pause := control{to("resize"), "Resize"}, control{to("pause"), "Pause"}
 	switch {
-	case s.Pinned && s.Limit == 0:
+	case look.Paused(s):
 		return []control{resize, {to("resume"), "Resume"}}
 	case s.Pinned:
 		return []control{resize, pause, {to("resume"), "Take the pin away"}}

@@ -98,10 +98,7 @@ func TestInABrowserOneSeesThemComeWaitAndLeave(t *testing.T) {
 func TestInABrowserANameRunsNothingAndBreaksNothing(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for _, name := range hostile {
-		s.hold(name, 2)
-	}
-	s.seen(len(hostile))
+	s.holdAll(hostile...)
 	b := openTab(t)
 	b.look("light", 360, 780)
 	b.open(s.url + "/")

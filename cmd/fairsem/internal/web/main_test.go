@@ -87,6 +87,15 @@ func (s *served) hold(name string, limit int64) *fairsem.Permit {
 	return permit
 }
 
+// holdAll holds a permit of each name, and waits until the page has seen them.
+func (s *served) holdAll(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.hold(name, 2)
+	}
+	s.seen(len(names))
+}
+
 // wait gets in line until the test ends or the returned function is called, or until it gets in.
 func (s *served) wait(name string, limit int64) (leave func()) {
 	s.t.Helper()

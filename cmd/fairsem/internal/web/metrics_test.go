@@ -43,10 +43,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 func TestALabelIsTextWhateverANameIs(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for _, name := range append(hostile, "twin\xff", `twin\xff`) {
-		s.hold(name, 2)
-	}
-	s.seen(len(hostile) + 2)
+	s.holdAll(append(hostile, "twin\xff", `twin\xff`)...)
 	answer := s.get("/metrics")
 	assert.Equal(t, 200, answer.StatusCode)
 	assert.Contains(t, answer.body, `fairsem_waiters{name="not\\xff\\xfeutf8"} 0`)

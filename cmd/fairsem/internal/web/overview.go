@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -178,24 +179,17 @@ type gauge struct {
 	Used, Limit int64
 	Per         string  // the window of a limit in time
 	Filled      float64 // of 100
-	State       string  // "", full, over or paused
+	Full        bool
 	Pinned      bool
+	Paused      bool
 }
 
 func newGauge(s fairsem.Status) gauge {
-	g := gauge{Used: s.Used, Limit: s.Limit, Pinned: s.Pinned}
+	g := gauge{Used: s.Used, Limit: s.Limit, Full: look.Full(s), Pinned: s.Pinned, Paused: look.Paused(s)}
 	if s.Window > 0 {
 		g.Per = "per " + s.Window.String()
 	}
 	g.Filled = min(100, 100*float64(s.Used)/float64(max(s.Limit, 1)))
-	switch {
-	case s.Known && s.Limit == 0:
-		g.State = "paused"
-	case s.Used > s.Limit:
-		g.State = "over"
-	case s.Used == s.Limit:
-		g.State = "full"
-	}
 	return g
 }
 

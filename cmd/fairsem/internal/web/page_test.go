@@ -119,10 +119,7 @@ var hostile = []string{
 func TestANameIsTextWhateverItIs(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for _, name := range hostile {
-		s.hold(name, 2)
-	}
-	s.seen(len(hostile))
+	s.holdAll(hostile...)
 	body := s.get("/").body
 	links := regexp.MustCompile(`<a href="(/semaphore\?name=[^"]*)"`).FindAllStringSubmatch(body, -1)
 	require.Len(t, links, len(hostile))

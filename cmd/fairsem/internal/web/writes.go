@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
@@ -135,9 +135,9 @@ func (p *Page) read(r *http.Request, v verb) (deed, error) {
 			return d, errors.New("id is missing: say whom to evict")
 		}
 	case v.name == "resize" && r.Method == http.MethodPost: // a question comes without one
-		limit, err := strconv.ParseInt(r.FormValue("limit"), 10, 64)
-		if err != nil || limit < 0 {
-			return d, errors.New("limit is not a whole number from 0 on")
+		limit, err := change.ParseLimit(r.FormValue("limit"))
+		if err != nil {
+			return d, fmt.Errorf("limit %w", err)
 		}
 		d.limit = limit
 	}

@@ -1,0 +1,33 @@
+package web
+
+import (
+	"html/template"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fairsem/fairsem"
+)
+
+func TestABarLooksFullWhereNobodyGetsInAndPausedWhereSomebodyWantsThat(t *testing.T) {
+	t.Parallel()
+	p := &Page{templates: template.Must(template.ParseFS(files, "templates/*.html"))}
+	for _, c := range []struct {
+		status fairsem.Status
+		full   bool
+		tag    string
+	}{
+		{fairsem.Status{Used: 1, Limit: 2}, false, ""},
+		{fairsem.Status{Used: 2, Limit: 2}, true, ""},
+		{fairsem.Status{Used: 3, Limit: 2, Pinned: true}, true, "pinned"},
+		{fairsem.Status{Used: 1, Pinned: true}, true, "paused"},
+		{fairsem.Status{Used: 1, Known: true}, true, ""}, // no process declares a limit any more
+	} {
+		drawn := string(p.render("gauge", newGauge(c.status)))
+		assert.Equal(t, c.full, strings.Contains(drawn, `class="gauge full"`), drawn)
+		for _, tag := range []string{"pinned", "paused"} {
+			assert.Equal(t, tag == c.tag, strings.Contains(drawn, ">"+tag+"</span>"), drawn)
+		}
+	}
+}
