@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"context"
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -76,6 +77,22 @@ func TestDoubtAsksAboutPermitsThatAreNeverRenewed(t *testing.T) {
 		f.answers(1, -1, 0, 1, int64(stateEvicted), 0)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
 		w.isIdle()
+	})
+}
+
+func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		done := make(chan error, 1)
+		go func() {
+			_, err := (&Semaphore{client: c, name: "a", quota: quota{limit: 5}}).Status(t.Context())
+			done <- err
+		}()
+		w.carries("status a:").end <- net.ErrClosed
+		synctest.Wait()
+		began := time.Now()
+		c.crew.close()
+		assert.ErrorIs(t, <-done, ErrClosed)
+		assert.Zero(t, time.Since(began))
 	})
 }
 

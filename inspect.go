@@ -249,7 +249,7 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 		case time.Since(began) >= c.ttl:
 			return response{}, unavailable(c.ttl, r.err)
 		}
-		if err := sleep(ctx, pause/2+rand.N(pause)); err != nil {
+		if err := c.crew.sleep(ctx, pause/2+rand.N(pause)); err != nil {
 			return response{}, err
 		}
 		pause = min(2*pause, lastRetry)
@@ -260,15 +260,4 @@ func (c *Client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
