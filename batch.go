@@ -429,17 +429,21 @@ func read(c redis.Cmder) response {
 		r.list = c.Val()
 		answered = r.list != nil
 	}
-	if r.err == nil && !answered {
+	switch {
+	case r.err == nil && !answered:
 		r.err = errNoAnswer
+	case answered && errors.Is(r.err, redis.Nil):
+		r.err = nil // a label that is not there
 	}
 	return r
 }
 
 // refused reports whether Redis itself said err, so that nothing can still be on its way. A script that
-// failed at run time has let nobody in, and what it changed lapses.
+// failed at run time has let nobody in, and what it changed lapses. What Redis said before it fell silent was
+// about something else.
 func refused(err error) bool {
 	var said redis.Error
-	return errors.As(err, &said) && !mayHaveRun(err)
+	return errors.As(err, &said) && !errors.Is(err, errNoAnswer) && !mayHaveRun(err)
 }
 
 // transient reports whether trying again can help.
@@ -448,7 +452,7 @@ func transient(err error) bool {
 		return false
 	}
 	if !refused(err) {
-		return !redis.HasErrorPrefix(err, "NOPERM")
+		return !mayHaveRun(err) || !redis.HasErrorPrefix(err, "NOPERM")
 	}
 	for _, is := range []func(error) bool{
 		redis.IsLoadingError, redis.IsReadOnlyError, redis.IsClusterDownError, redis.IsTryAgainError,
