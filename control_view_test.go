@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +94,34 @@ func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
 		c.crew.close()
 		assert.ErrorIs(t, <-done, ErrClosed)
 		assert.Zero(t, time.Since(began))
+	})
+}
+
+// justEnded is a context that has ended a moment ago, which no channel has told yet.
+type justEnded struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *justEnded) Err() error {
+	if c.over.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		ctx, done := &justEnded{Context: t.Context()}, make(chan error, 1)
+		go func() {
+			_, err := (&Semaphore{client: c, name: "a", quota: quota{limit: 5}}).Status(ctx)
+			done <- err
+		}()
+		f := w.carries("status a:")
+		ctx.over.Store(true)
+		f.end <- net.ErrClosed
+		assert.ErrorIs(t, <-done, context.Canceled)
+		w.isIdle()
 	})
 }
 

@@ -241,9 +241,11 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 		}
 		r := c.lane(name).ask(ctx, parcel{lone: q.command(false), text: q})
 		switch {
-		case r.err == nil || ctx.Err() != nil:
+		case r.err == nil:
 			r.again = again
-			return r, r.err
+			return r, nil
+		case ctx.Err() != nil:
+			return response{}, ctx.Err()
 		case !transient(r.err):
 			return response{}, advise(r.err)
 		case time.Since(began) >= c.ttl:
