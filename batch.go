@@ -405,13 +405,18 @@ func (p *parcel) call() call {
 }
 
 // run sends commands in one pipeline. A command without a value and without an error of its own was
-// not reached: the pipeline's error is its error.
+// not reached: the pipeline's error is its error, which may be Redis's own word on the connection.
 func (l *lane) run(pipe redis.Pipeliner, commands []redis.Cmder) []response {
 	responses := make([]response, len(commands))
 	_ = pipe.BatchProcess(l.crew.ctx, commands...) // only queues
 	_, err := pipe.Exec(l.crew.ctx)
 	for i, c := range commands {
-		if responses[i] = read(c); errors.Is(responses[i].err, errNoAnswer) {
+		responses[i] = read(c)
+		switch {
+		case !errors.Is(responses[i].err, errNoAnswer):
+		case refused(err):
+			responses[i].err = err
+		default:
 			responses[i].err = errors.Join(errNoAnswer, err)
 		}
 	}
