@@ -29,7 +29,7 @@ fmt: ## gofmt everything
 	gofmt -w .
 
 # go test fuzzes one target at a time. What it finds it writes to testdata/fuzz, from where make test runs it too.
-FOR = 20s
+fuzz: FOR = 20s
 fuzz: ## every fuzz target for a while: make fuzz FOR=5m
 	set -e; for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) .; done
@@ -44,7 +44,7 @@ bench-smoke: setup bench/node/node_modules ## the same in seconds, for nothing b
 	cd bench && go run . -smoke -out $(CURDIR)/.bin/bench-smoke
 
 # Each run of a fault lasts FOR, and there are SEEDS of each, two at a time.
-FOR = 10s
+chaos: FOR = 10s
 SEEDS = 1
 
 chaos: setup ## break workers, servers and networks, and see what is kept: make chaos FOR=60s SEEDS=10

@@ -405,13 +405,18 @@ func (p *parcel) call() call {
 }
 
 // run sends commands in one pipeline. A command without a value and without an error of its own was
-// not reached: the pipeline's error is its error.
+// not reached: the pipeline's error is its error, which may be Redis's own word on the connection.
 func (l *lane) run(pipe redis.Pipeliner, commands []redis.Cmder) []response {
 	responses := make([]response, len(commands))
 	_ = pipe.BatchProcess(l.crew.ctx, commands...) // only queues
 	_, err := pipe.Exec(l.crew.ctx)
 	for i, c := range commands {
-		if responses[i] = read(c); errors.Is(responses[i].err, errNoAnswer) {
+		responses[i] = read(c)
+		switch {
+		case !errors.Is(responses[i].err, errNoAnswer):
+		case refused(err):
+			responses[i].err = err
+		default:
 			responses[i].err = errors.Join(errNoAnswer, err)
 		}
 	}
@@ -429,17 +434,21 @@ func read(c redis.Cmder) response {
 		r.list = c.Val()
 		answered = r.list != nil
 	}
-	if r.err == nil && !answered {
+	switch {
+	case r.err == nil && !answered:
 		r.err = errNoAnswer
+	case answered && errors.Is(r.err, redis.Nil):
+		r.err = nil // a label that is not there
 	}
 	return r
 }
 
 // refused reports whether Redis itself said err, so that nothing can still be on its way. A script that
-// failed at run time has let nobody in, and what it changed lapses.
+// failed at run time has let nobody in, and what it changed lapses. What Redis said before it fell silent was
+// about something else.
 func refused(err error) bool {
 	var said redis.Error
-	return errors.As(err, &said) && !mayHaveRun(err)
+	return errors.As(err, &said) && !errors.Is(err, errNoAnswer) && !mayHaveRun(err)
 }
 
 // transient reports whether trying again can help.
@@ -448,7 +457,7 @@ func transient(err error) bool {
 		return false
 	}
 	if !refused(err) {
-		return !redis.HasErrorPrefix(err, "NOPERM")
+		return !mayHaveRun(err) || !redis.HasErrorPrefix(err, "NOPERM")
 	}
 	for _, is := range []func(error) bool{
 		redis.IsLoadingError, redis.IsReadOnlyError, redis.IsClusterDownError, redis.IsTryAgainError,

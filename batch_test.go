@@ -481,6 +481,38 @@ func TestBatchWithoutAnAnswerIsWrittenOffAndItsPlaceIsTaken(t *testing.T) {
 	})
 }
 
+// What Redis says of one name must not pass for its answer about another, of which nobody knows how it went.
+func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		wrong := asks(c, "wrong", 1, CallOptions{})[0]
+		f := w.carries("acquire wrong: 1")
+		f.cmds[0].SetErr(said("WRONGTYPE Operation against a key holding the wrong kind of value"))
+		f.end <- f.cmds[0].Err()
+		<-wrong.settled
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 2")
+		time.Sleep(maxPatience + lastRetry)
+		w.carries("acquire a: 2")
+		a.view.leave(a)
+		time.Sleep(maxPatience + lastRetry)
+		f = w.carries("release a: 2")
+		assert.Equal(t, time.Hour, f.lease(0), "a copy of the question finds no tombstone")
+		f.grantAll(0)
+		w.isIdle()
+	})
+}
+
+func TestLabelThatIsNotThereIsNoTrouble(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		reply := c.shared.send(parcel{lone: redis.NewStringCmd(background, "get", "label")})
+		f := w.carries("get")
+		f.cmds[0].SetErr(redis.Nil)
+		f.end <- redis.Nil
+		assert.NoError(t, (<-reply).err)
+		assert.NoError(t, c.shared.failed)
+	})
+}
+
 func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
@@ -692,6 +724,9 @@ func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T
 		io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, context.DeadlineExceeded, errNoAnswer, errReply,
 		&net.OpError{Op: "dial", Err: errors.New("connection refused")}, redis.ErrPoolTimeout, errors.Join(errNoAnswer, io.EOF),
 		fmt.Errorf("%w; before that: %w", errNoAnswer, io.EOF),
+		fmt.Errorf("%w; before that: %w", errNoAnswer, said("WRONGTYPE Operation against a key holding the wrong kind of value")),
+		fmt.Errorf("%w; before that: %w", errNoAnswer, said("NOPERM User x has no permissions to run the 'evalsha' command")),
+		fmt.Errorf("%w; before that: %w", errNoAnswer, said("LOADING Redis is loading the dataset in memory")),
 	} {
 		assert.True(t, transient(err), "%v", err)
 		assert.False(t, refused(err), "%v", err)

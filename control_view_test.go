@@ -2,7 +2,9 @@ package fairsem
 
 import (
 	"context"
+	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +77,50 @@ func TestDoubtAsksAboutPermitsThatAreNeverRenewed(t *testing.T) {
 		assert.Zero(t, f.lease(0))
 		f.answers(1, -1, 0, 1, int64(stateEvicted), 0)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
+		w.isIdle()
+	})
+}
+
+func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		done := make(chan error, 1)
+		go func() {
+			_, err := (&Semaphore{client: c, name: "a", quota: quota{limit: 5}}).Status(t.Context())
+			done <- err
+		}()
+		w.carries("status a:").end <- net.ErrClosed
+		synctest.Wait()
+		began := time.Now()
+		c.crew.close()
+		assert.ErrorIs(t, <-done, ErrClosed)
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+// justEnded is a context that has ended a moment ago, which no channel has told yet.
+type justEnded struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *justEnded) Err() error {
+	if c.over.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		ctx, done := &justEnded{Context: t.Context()}, make(chan error, 1)
+		go func() {
+			_, err := (&Semaphore{client: c, name: "a", quota: quota{limit: 5}}).Status(ctx)
+			done <- err
+		}()
+		f := w.carries("status a:")
+		ctx.over.Store(true)
+		f.end <- net.ErrClosed
+		assert.ErrorIs(t, <-done, context.Canceled)
 		w.isIdle()
 	})
 }

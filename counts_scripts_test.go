@@ -67,6 +67,7 @@ func TestStatusCountsWhomItLetsInItself(t *testing.T) {
 func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 	const plain = " | meta declared=3 layout=1 since=7 until=80s granted=9"
 	const rate = " | meta declared=3/60000 layout=1 since=7 until=80s granted=9"
+	lapsed := func(l *lab, ids []*ticket) call { return l.space.about("name").release(threeAMinute, overdue(0), ids) }
 	cases := map[string]struct {
 		seed string
 		call func(*lab, []*ticket) call // nil: none but that for the status
@@ -82,6 +83,7 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 			seed: "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s" + plain,
 			call: releasing(3, overdue(0)), ids: []string{"me:1", "me:2"}, want: 1,
 		},
+		"a grant of a rate, likewise":        {seed: "owner me:1=5 | timeout me:1=20s" + rate, call: lapsed, ids: []string{"me:1"}},
 		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, overdue(0)), ids: []string{"me:1"}, want: 1},
 		"waiters":                            {seed: "owner you:1=4 | queue me:1=5 me:2=6 | timeout me:1=-9s me:2=-9s you:1=20s | weight me:2=2" + plain},
 		"waiters, where units are held":      {seed: "owner you:1=4 | queue me:1=5 | timeout me:1=-9s you:1=20s | weight you:1=2 extra=1" + plain},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // background is for what go-redis wants a context for and never looks at it.
@@ -57,6 +58,20 @@ func (c *crew) work(f func()) {
 			f, ok = <-c.tasks
 		}
 		c.idle.Add(-1)
+	}
+}
+
+// sleep waits, but for no longer than ctx, or than the crew, whose end is [ErrClosed].
+func (c *crew) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ctx.Done():
+		return ErrClosed
 	}
 }
 

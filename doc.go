@@ -60,9 +60,9 @@
 //	fairsem:{name}:timeout  zset    permit id -> deadline in ms: all of these
 //	fairsem:{name}:counter  string  the last number given out
 //	fairsem:{name}:weight   hash    permit id -> weight, where it is not 1
-//	fairsem:{name}:meta     hash    layout version, limits, when the keys expire, epoch
+//	fairsem:{name}:meta     hash    layout version, limits, when the keys expire, epoch, counts
 //
-// and one for each process, fairsem:client:<client id>, its label. They are changed by scripts only.
+// and one for each process, fairsem:client:<client id>, its label. The six are changed by scripts only.
 // Each begins by removing whose deadline has passed and ends by promoting the head of the line while it
 // fits; that is the fairness rule, the function promote in scripts/line.lua. Where nobody waits and
 // there is room, scripts skip both, for then they change nothing that matters to anybody.

@@ -57,6 +57,13 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 		reply: "held 5, waiting 6, more, next 60s",
 		state: "owner me:1=5 | queue me:2=6 | timeout me:1=60s me:2=60s | counter 11" + full,
 	}, {
+		name:  "and nobody by a late copy with more units than it has given back since, or with fewer than Redis knows of",
+		seed:  "owner me:1=10 me:2=11 | queue me:3=12 | timeout me:1=20s me:2=20s me:3=20s | counter 12 | weight extra=3 me:1=2 me:2=3 me:3=2" + full,
+		ids:   []string{"me:1*3", "me:2*2", "me:3*3"},
+		call:  restoring(1, 2, 10),
+		reply: "held 10, held 11, waiting 12, more, next 60s",
+		state: "owner me:1=10 me:2=11 | queue me:3=12 | timeout me:1=60s me:2=60s me:3=60s | counter 12 | weight extra=3 me:1=2 me:2=3 me:3=2" + full,
+	}, {
 		name:  "out of the line that an old file has, if it holds since",
 		seed:  "owner you:1=5 | queue me:1=6 you:2=7 | timeout you:1=20s me:1=20s you:2=20s | counter 7 | weight me:1=3" + meta,
 		ids:   []string{"me:1*3"},

@@ -52,7 +52,7 @@ func ExampleMutex_fencedWrite() {
 	row := &account{balance: 100}
 
 	// The first holder reads, and then stands still for longer than its lease lasts.
-	stalls := fairsem.CallOptions{TTL: 100 * time.Millisecond, NoRefresh: true}
+	stalls := fairsem.CallOptions{TTL: 500 * time.Millisecond, NoRefresh: true}
 	first, err := lock.With(stalls).Lock(ctx)
 	if err != nil {
 		fmt.Println(err)

@@ -440,7 +440,7 @@ func TestNothingIsGrantedWithoutAServerAndAllWorksAgainWithOne(t *testing.T) {
 
 func TestReleaseThatCannotReachRedisSaysSo(t *testing.T) {
 	w, server := privately(t)
-	w.ttl = 500 * time.Millisecond
+	w.ttl = time.Second
 	s := w.semaphore()
 	p := w.must(s.Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())

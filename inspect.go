@@ -241,15 +241,17 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 		}
 		r := c.lane(name).ask(ctx, parcel{lone: q.command(false), text: q})
 		switch {
-		case r.err == nil || ctx.Err() != nil:
+		case r.err == nil:
 			r.again = again
-			return r, r.err
+			return r, nil
+		case ctx.Err() != nil:
+			return response{}, ctx.Err()
 		case !transient(r.err):
 			return response{}, advise(r.err)
 		case time.Since(began) >= c.ttl:
 			return response{}, unavailable(c.ttl, r.err)
 		}
-		if err := sleep(ctx, pause/2+rand.N(pause)); err != nil {
+		if err := c.crew.sleep(ctx, pause/2+rand.N(pause)); err != nil {
 			return response{}, err
 		}
 		pause = min(2*pause, lastRetry)
@@ -260,15 +262,4 @@ func (c *Client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

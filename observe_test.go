@@ -378,7 +378,7 @@ func TestLossThatOnlyTheReleaseFindsIsToldInsteadOfTheRelease(t *testing.T) {
 func TestPermitThatIsNeverRenewedIsToldAsLost(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		c, d := w.observed(w.connect())
-		brief := w.of(c, 1).With(fairsem.CallOptions{TTL: 300 * time.Millisecond, NoRefresh: true})
+		brief := w.of(c, 1).With(fairsem.CallOptions{TTL: time.Second, NoRefresh: true})
 		p := w.must(brief.Acquire(t.Context(), 1))
 		l := awaited[fairsem.Lost](w, d, 1)
 		require.ErrorContains(t, l.Err, "never renewed")
@@ -943,7 +943,7 @@ func (b *books) use(t *testing.T, w *world, s *fairsem.Semaphore, random *rand.R
 	}
 	b.mu.Unlock()
 	time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond) // the work
-	if random.IntN(50) == 0 {
+	if random.IntN(20) == 0 {
 		w.rdb.ZAddXX(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: p.ID()}) // it lapses
 		if random.IntN(2) == 0 {
 			<-p.Context().Done()

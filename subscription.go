@@ -59,7 +59,7 @@ func (s *subscription) run() {
 			pause = firstPause
 		}
 		s.failed(err)
-		if sleep(s.client.crew.ctx, pause) != nil {
+		if s.client.crew.sleep(background, pause) != nil {
 			return
 		}
 	}

@@ -57,7 +57,7 @@ func (w *wake) doubt() {
 	sub, since := w.current, time.Now()
 	w.doubted = w.client.crew.launch(func() { // ends after a pause, or with the crew
 		_ = sub.Ping(w.client.crew.ctx) // a failure is silence
-		_ = sleep(w.client.crew.ctx, answerTime/2)
+		_ = w.client.crew.sleep(background, answerTime/2)
 		w.judge(sub, since)
 	})
 }

@@ -120,23 +120,12 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 		case n <= maxUnits && !errors.Is(err, ErrExceedsLimit):
 			return err
 		}
-		if err := w.pause(ctx); err != nil {
-			return err
+		switch err := w.sem.client.crew.sleep(ctx, w.patience()/3); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return wrap("acquire", w.sem.name, err)
 		}
-	}
-}
-
-// pause is how long a call that is too large waits before it asks again.
-func (w *Weighted) pause(ctx context.Context) error {
-	timer := time.NewTimer(w.patience() / 3)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-w.sem.client.crew.ctx.Done():
-		return wrap("acquire", w.sem.name, ErrClosed)
 	}
 }
 

@@ -9,7 +9,7 @@
 if lapsed > 0 then reap() end
 local before = holders
 give_back(7)
-if late then overdue = overdue + before - holders end
+if late and window == 0 then overdue = overdue + before - holders end
 if lease > 0 then
   local due = {}
   for i = 7, #ARGV do due[#due + 1], due[#due + 2] = text(now + lease), ARGV[i] end

@@ -42,7 +42,7 @@ if count > 0 then
     end
     if state == HELD or state == WAITING then
       due[#due + 1], due[#due + 2] = state == HELD and (window > 0 and seen[i] or lapse) or deadline, id
-      if mine > 1 then units[#units + 1], units[#units + 2] = id, text(mine) end
+      if mine > 1 and not seen[i] then units[#units + 1], units[#units + 2] = id, text(mine) end
     end
     reply[size + 1], reply[size + 2] = state, number
     size = size + 2
