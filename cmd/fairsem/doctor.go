@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"time"
 
@@ -71,7 +70,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 		return asUsage(err)
 	}
 	if o.json {
-		if err := printJSON(out, report); err != nil {
+		if _, err := out.Write(text.JSON(report)); err != nil {
 			return err
 		}
 	} else {
@@ -87,10 +86,4 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 func newPage(out io.Writer) doctor.Page {
 	p := text.Profile(out)
 	return doctor.Page{Out: &colorprofile.Writer{Forward: out, Profile: p}, Pretty: p > colorprofile.NoTTY}
-}
-
-func printJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

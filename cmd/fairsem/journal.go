@@ -1,12 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // journal is the talk of a run, which all goes to standard error: standard output is the command's.
@@ -38,19 +39,17 @@ func (j *journal) note(n note) {
 		return
 	}
 	n.Time, n.Name = time.Now(), j.name
-	if text, err := json.Marshal(n); err == nil { // it has nothing that cannot be written
-		_, _ = j.out.Write(append(text, '\n')) // there is nobody else to tell
-	}
+	_, _ = j.out.Write(text.JSON(n)) // there is nobody else to tell
 }
 
 // warn is for people, and for programs if they want JSON.
 func (j *journal) warn(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	words := fmt.Sprintf(format, args...)
 	if j.json {
-		j.note(note{Event: "warning", Message: text})
+		j.note(note{Event: "warning", Message: words})
 		return
 	}
-	_, _ = fmt.Fprintf(j.out, "fairsem: warning: %s\n", text) // as above
+	_, _ = fmt.Fprintf(j.out, "fairsem: warning: %s\n", words) // as above
 }
 
 // conclude tells a failure as JSON if that is wanted, and leaves only its exit code to tell.

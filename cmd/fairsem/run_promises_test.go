@@ -183,6 +183,18 @@ func TestJSONTellsOfALossToo(t *testing.T) {
 	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost[^\n]*}\n$`, out.String())
 }
 
+// A terminal takes U+009B for the beginning of an order, and U+202E turns the rest of a line round.
+func TestTheJSONOfARunGivesATerminalNoOrders(t *testing.T) {
+	s := newStation(t)
+	cmd := s.command("--limit", "1", "--json", "--", "true")
+	cmd.Args[2] = hostile
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err)
+	assert.Contains(t, string(out), `"event":"released"`)
+	assert.Contains(t, string(out), `\u202e\u009b31m`)
+	requireHarmless(t, strings.ReplaceAll(string(out), "\ufffd", "")) // for the byte that is no UTF-8
+}
+
 // Between the start of the program and that of the run there is one that only the context knows of.
 func TestASignalBeforeTheRunListensIsNotLost(t *testing.T) {
 	s := newStation(t)
