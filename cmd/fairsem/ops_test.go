@@ -541,3 +541,17 @@ func TestAFullDiskIsTold(t *testing.T) {
 	assert.Equal(t, 125, exitCode(err))
 	assert.Contains(t, string(talk), "no space left")
 }
+
+func TestTheHeadOfAListIsNoNameForTheAwkOfTheExample(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 1, 1)
+	for line := range strings.Lines(newLs().Example) {
+		if strings.Contains(line, "awk") {
+			out, err := o.program("bash", "-c", strings.Replace(line, "ls", "ls --prefix $PREFIX", 1)).CombinedOutput()
+			require.NoError(t, err)
+			assert.Empty(t, string(out), "nobody waits")
+			return
+		}
+	}
+	t.Fatal("there is no awk in the example any more")
+}
