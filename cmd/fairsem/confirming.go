@@ -49,7 +49,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	if !c.yes {
 		desk.Ask = ask
 	}
-	return ended(ctx, refused(name, do(ctx, desk)))
+	return ended(ctx, placed(refused(name, do(ctx, desk)), s.server))
 }
 
 // ask wants an answer on the terminal. The end of the input is a no.

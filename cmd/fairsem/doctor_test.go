@@ -60,16 +60,17 @@ func TestTheDoctorsExitCodeIsOneIfSomethingFailedAndIfWantedForWarnings(t *testi
 func TestTheDoctorsJSONIsOneObjectWithAllChecks(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewServer(t)
-	out, _, code := doctorSays(t, "--json", "--redis", "redis://"+s.Addr(), "--prefix", "p-"+uuid.NewString(), "nobody \x1b")
+	out, _, code := doctorSays(t, "--json", "--redis", "redis://"+s.Addr(), "--prefix", "p-"+uuid.NewString(), "nobody \x1b\u009b")
 	assert.Equal(t, 1, code)
+	requireHarmless(t, out)
 	var report doctor.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &report))
 	assert.Equal(t, s.Addr(), report.Server)
 	assert.EqualValues(t, 1, report.Count[doctor.Fail])
 	last := report.Checks[len(report.Checks)-1]
 	assert.Equal(t, doctor.Finding{
-		Check: "semaphores", State: doctor.Fail, Message: `"nobody \x1b": Redis knows no such name`,
-		Advice: "fairsem ls shows those that are in use", Details: map[string]any{"name": "nobody \x1b"},
+		Check: "semaphores", State: doctor.Fail, Message: `"nobody \x1b\u009b": Redis knows no such name`,
+		Advice: "fairsem ls shows those that are in use", Details: map[string]any{"name": "nobody \x1b\u009b"},
 	}, last)
 }
 

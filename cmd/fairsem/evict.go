@@ -27,14 +27,15 @@ by the loss of the permit: a command of fairsem run is ended; what does not heed
 it goes on. Nobody is kept from coming back: fairsem pause does that.
 
 Says whom it will evict and how things are now, and asks; --yes does not ask, and
-is needed where there is no terminal. With --json the result is one object:
-changed, before and after, which are what fairsem ls --json tells of a name,
-evicted_holders and evicted_waiters, which are like held_by and line of fairsem
-show --json, and gone, the ids that were given back meanwhile.
+is needed where there is no terminal. A yes is refused if one whose ID was given
+waited when it was asked about, and was let in since. With --json the result is
+one object: changed, before and after, which are what fairsem ls --json tells of a
+name, evicted_holders and evicted_waiters, which are like held_by and line of
+fairsem show --json, and gone, the ids that were given back meanwhile.
 
-Exit code: 0; 1, and nothing was changed, if the answer was no, Redis does not
-know NAME, or one of those to be evicted is not there; 2 for a wrong command line,
-125 if the server did not answer, 128+n if signal n stopped it.`,
+Exit code: 0; 1, and nothing was changed, if the answer was no or came too late,
+Redis does not know NAME, or one of those to be evicted is not there; 2 for a wrong
+command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		Example: `  fairsem evict staging 63bc9390:1
   fairsem evict staging --label 'build-7:*'
   fairsem evict staging --all --yes`,

@@ -32,17 +32,23 @@ func (r *runner) acquire(ctx context.Context) error {
 }
 
 func (r *runner) ask(ctx context.Context) (*fairsem.Permit, error) {
-	if r.noWait {
-		return r.sem.TryAcquire(ctx, r.weight)
+	if !r.noWait {
+		return r.sem.Acquire(ctx, r.weight)
 	}
-	return r.sem.Acquire(ctx, r.weight)
+	ctx, cancel := context.WithTimeout(ctx, lookTTL) // who does not wait in line does not wait for the server, however long the TTL
+	defer cancel()
+	permit, err := r.sem.TryAcquire(ctx, r.weight)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, lookTTL)
+	}
+	return permit, err
 }
 
 // refused gives the exit code to errors that say that it was somebody else's turn.
 func (r *runner) refused(err error) error {
 	switch {
 	case errors.Is(err, fairsem.ErrUnavailable): // it may wrap a time-out
-		return fmt.Errorf("%w; the server is %s", err, r.there)
+		return placed(err, r.there)
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("not acquired: %q was not free within %v", r.name, r.wait)
 	case errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull),

@@ -32,12 +32,15 @@ With --json there is a JSON object a line for each name: time, name, limit,
 declared, pinned, paused, used, holders, waiting, oldest_wait_ms, next_expiry_ms,
 window_ms (of a rate), granted and lapsed; name_base64 too if the name is no UTF-8.
 
+Once --watch has shown something, nothing that is wrong with the server ends it: it
+says so, in a pipe on standard error and once, and looks on.
+
 Exit code: 0, also if nothing is in use; 2 for a wrong command line, 125 if the
 server did not answer or some name could not be read (the others are shown), 128+n
 if signal n stopped it.`,
 		Example: `  fairsem ls
   fairsem ls 'deploy-*' --watch
-  fairsem ls | awk '$4 > 100 { print $1 }'           # who has a long line
+  fairsem ls | awk 'NR > 1 && $4 > 100 { print $1 }' # who has a long line
   fairsem ls --json | jq -r 'select(.paused) | .name'`,
 		Args:              atMostOne("PATTERN", "quote it, so that the shell leaves it alone"),
 		ValidArgsFunction: completeNames,

@@ -493,6 +493,23 @@ func TestWatchInAPipeGoesOnUntilASignal(t *testing.T) {
 	}
 }
 
+// A log of a day survives a restart of the server; what never had a server fails at once, as noserver.txt has it.
+func TestWatchInAPipeGoesOnAfterTrouble(t *testing.T) {
+	o := newOffice(t)
+	p := o.hold("h", "n", 1, 1)
+	cmd, out := o.watched("show", "n", "--watch", "--json")
+	o.await(out, `"used":1`, 1)
+	key := o.key("n", "queue")
+	require.NoError(t, o.rdb.Set(t.Context(), key, "x", 0).Err())
+	o.await(out, "WRONGTYPE", 1)
+	require.NoError(t, o.rdb.Del(t.Context(), key).Err())
+	require.NoError(t, p.Release(t.Context()))
+	o.await(out, `"used":0`, 1)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 143, exitCode(cmd.Wait()))
+	assert.Equal(t, 1, strings.Count(out.String(), "WRONGTYPE"), out)
+}
+
 func TestWatchSaysOnceThatNothingIsInUse(t *testing.T) {
 	o := newOffice(t)
 	cmd, out := o.watched("ls", "--watch")
@@ -523,4 +540,18 @@ func TestAFullDiskIsTold(t *testing.T) {
 	talk, err := cmd.CombinedOutput()
 	assert.Equal(t, 125, exitCode(err))
 	assert.Contains(t, string(talk), "no space left")
+}
+
+func TestTheHeadOfAListIsNoNameForTheAwkOfTheExample(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 1, 1)
+	for line := range strings.Lines(newLs().Example) {
+		if strings.Contains(line, "awk") {
+			out, err := o.program("bash", "-c", strings.Replace(line, "ls", "ls --prefix $PREFIX", 1)).CombinedOutput()
+			require.NoError(t, err)
+			assert.Empty(t, string(out), "nobody waits")
+			return
+		}
+	}
+	t.Fatal("there is no awk in the example any more")
 }

@@ -8,12 +8,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -123,6 +126,36 @@ func TestEveryChangeAsks(t *testing.T) {
 	assert.False(t, o.status("n").Pinned)
 	assert.True(t, o.status("pinned").Pinned)
 	assert.NoError(t, p.Context().Err())
+}
+
+// What was to be a place in line would be a permit, with work under way.
+func TestAYesToEvictAWaiterDoesNotCountOnceItIsLetIn(t *testing.T) {
+	o := newOffice(t)
+	first := o.hold("first", "n", 1, 1)
+	sem, err := o.client("second").Semaphore("n", 1)
+	require.NoError(t, err)
+	granted := make(chan *fairsem.Permit, 1)
+	go func() { // ends with the grant, which the test waits for, or with the client
+		p, _ := sem.Acquire(t.Context(), 1)
+		granted <- p
+	}()
+	require.Eventually(t, func() bool { return o.status("n").Waiting == 1 }, 20*time.Second, 5*time.Millisecond)
+	waiters, err := look.Collect(sem.Waiters(t.Context()))
+	require.NoError(t, err)
+
+	cmd, tty := o.terminal(80, nil, "evict", "n", waiters[0].ID)
+	tty.await("1 waiter")
+	tty.await("Go on? [y/N] ")
+	require.NoError(t, first.Release(t.Context()))
+	second := <-granted
+	tty.press("y\n")
+	assert.Contains(t, tty.finish(cmd, 1), `fairsem: nothing was changed: "second" was let in meanwhile and holds a permit; ask again to evict it`)
+	require.NoError(t, second.Context().Err())
+
+	cmd, tty = o.terminal(80, nil, "evict", "n", waiters[0].ID)
+	tty.await("1 holder")
+	tty.press("y\n")
+	assert.Contains(t, tty.finish(cmd, 0), "evicted 1 holder")
 }
 
 func TestCtrlCAtTheQuestionChangesNothing(t *testing.T) {

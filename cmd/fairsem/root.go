@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -61,7 +62,36 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	if errors.As(err, &unknown) {
 		return usage("%w; what is no flag but begins with - goes behind --", err)
 	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		if wants := wanted[invalid.GetFlag().Value.Type()]; wants != "" {
+			return usage("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
+		}
+	}
 	return err
+}
+
+// wanted says of the value of a flag of some type what it is not.
+var wanted = map[string]string{
+	"bool":     "neither true nor false",
+	"int":      "no whole number, or too large",
+	"int64":    "no whole number, or too large",
+	"duration": "no length of time: give a number and a unit, such as 30s or 5m",
+}
+
+// strictHelp has the command help, which is cobra's own, refuse what there is no help about.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = knownTopic
+	}
+}
+
+func knownTopic(cmd *cobra.Command, args []string) error {
+	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
+		return usage("%q is no command of fairsem", strings.Join(args, " "))
+	}
+	return nil
 }
 
 // ownFailure takes the steps one after the other, up to the first error, and gives that the exit code

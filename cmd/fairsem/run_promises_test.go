@@ -183,6 +183,18 @@ func TestJSONTellsOfALossToo(t *testing.T) {
 	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost[^\n]*}\n$`, out.String())
 }
 
+// A terminal takes U+009B for the beginning of an order, and U+202E turns the rest of a line round.
+func TestTheJSONOfARunGivesATerminalNoOrders(t *testing.T) {
+	s := newStation(t)
+	cmd := s.command("--limit", "1", "--json", "--", "true")
+	cmd.Args[2] = hostile
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err)
+	assert.Contains(t, string(out), `"event":"released"`)
+	assert.Contains(t, string(out), `\u202e\u009b31m`)
+	requireHarmless(t, strings.ReplaceAll(string(out), "\ufffd", "")) // for the byte that is no UTF-8
+}
+
 // Between the start of the program and that of the run there is one that only the context knows of.
 func TestASignalBeforeTheRunListensIsNotLost(t *testing.T) {
 	s := newStation(t)
@@ -209,4 +221,37 @@ func TestASignalThatIsIgnoredStaysIgnored(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
 	assert.Equal(t, 7, exitCode(cmd.Wait()))
+}
+
+// Whoever has -n in a crontab does not want it to hang for a long TTL. It is no answer, rather than a no.
+func TestNoWaitIsNotLongEither(t *testing.T) {
+	s := newStation(t)
+	client, err := fairsem.New(s.server.Client(), fairsem.Options{TTL: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	r := &runner{runOptions: runOptions{connection: connection{redis: "redis://" + s.server.Addr()}, name: "n", weight: 1, noWait: true}}
+	r.there, err = r.server()
+	require.NoError(t, err)
+	r.sem, err = client.Semaphore("n", 1)
+	require.NoError(t, err)
+	require.NoError(t, s.server.Pause())
+	err = r.acquire(t.Context())
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	require.ErrorContains(t, err, "the server is "+s.server.Addr())
+	var f *failure
+	assert.NotErrorAs(t, err, &f, "so that the exit code is 125")
+	require.NoError(t, s.server.Resume())
+}
+
+// The wait is over when it is over, whether the server answers or not.
+func TestAWaitEndsInTimeThoughTheServerHangs(t *testing.T) {
+	s := newStation(t)
+	_, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--wait", "2s", "-E", "9", "--", "true")
+	s.awaitLine(1, 1)
+	require.NoError(t, s.server.Pause())
+	assert.Equal(t, 9, exitCode(cmd.Wait()), out)
+	assert.Contains(t, out.String(), "was not free within 2s")
+	require.NoError(t, s.server.Resume())
 }

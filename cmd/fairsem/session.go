@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -77,6 +79,14 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 		return nil, asUsage(err)
 	}
 	return s, nil
+}
+
+// placed adds to an error of a server that does not answer any more which one that is.
+func placed(err error, there *dial.Server) error {
+	if errors.Is(err, fairsem.ErrUnavailable) {
+		return fmt.Errorf("%w; the server is %s", err, there)
+	}
+	return err
 }
 
 func (s *session) close() {

@@ -32,6 +32,9 @@ and line, of objects with id, label, token or place, weight, since, held_ms or
 waited_ms, and expires_in_ms; id_base64 too if the id is no UTF-8. More_holders
 and more_waiters tell how many --rows has left out.
 
+Once --watch has shown something, nothing that is wrong with the server ends it: it
+says so, in a pipe on standard error and once, and looks on.
+
 Exit code: 0; 1 if Redis does not know NAME, which --watch waits for; 2 for a wrong
 command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		Example: `  fairsem show staging

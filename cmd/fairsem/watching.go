@@ -45,8 +45,12 @@ func (w *watching) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// show shows what look finds, the way that is wanted.
-func (w *watching) show(cmd *cobra.Command, s *session, what string, look frames.Look) error {
+// show shows what find finds, the way that is wanted.
+func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames.Look) error {
+	look := func(ctx context.Context) (frames.Frame, error) {
+		f, err := find(ctx)
+		return f, placed(err, s.server)
+	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, terminal := frames.Width(out)
 	paper := frames.Paper{Out: &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}, Talk: cmd.ErrOrStderr(), Width: width}

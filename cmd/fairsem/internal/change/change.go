@@ -19,7 +19,7 @@ import (
 var (
 	// ErrUnknown is of a name that Redis does not know. Nothing was done.
 	ErrUnknown = errors.New("no such name")
-	// ErrDeclined is of a question that was not answered with yes. Nothing was done.
+	// ErrDeclined is of a question that was not answered with yes, or too late. Nothing was done.
 	ErrDeclined = errors.New("nothing was changed")
 )
 

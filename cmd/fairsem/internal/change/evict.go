@@ -62,6 +62,11 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 	if err := d.confirm(ctx, c.announce(d, before)); err != nil {
 		return err
 	}
+	if d.Ask != nil && len(victims.IDs) > 0 { // the other ways mean whoever is there, holder or not
+		if err := c.stillWait(ctx, sem); err != nil {
+			return err
+		}
+	}
 	gone, err := c.evict(ctx, sem)
 	if err != nil {
 		return fmt.Errorf("maybe not all were evicted: %w", err)
@@ -113,6 +118,24 @@ func (d Desk) choose(ctx context.Context, sem *fairsem.Semaphore, now time.Time,
 		}
 	}
 	return c, nil
+}
+
+// stillWait refuses a yes to a question that is not the one that was asked any more: a question can stand for long, and
+// who was let in meanwhile has work under way.
+func (c choice) stillWait(ctx context.Context, sem *fairsem.Semaphore) error {
+	if len(c.waiters) == 0 {
+		return nil
+	}
+	holders, err := look.Collect(sem.Holders(ctx))
+	if err != nil {
+		return err
+	}
+	for _, w := range c.waiters {
+		if slices.ContainsFunc(holders, func(h fairsem.Ticket) bool { return h.ID == w.ID }) {
+			return fmt.Errorf("%w: %q was let in meanwhile and holds a permit; ask again to evict it", ErrDeclined, w.Label)
+		}
+	}
+	return nil
 }
 
 // among returns the ids of the victims, of which there is one at least.

@@ -67,6 +67,9 @@ func parseCluster(u *url.URL) (*Server, error) {
 	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
 		return nil, errURL
 	}
+	if !plain(opts.Addrs) {
+		return nil, errURL
+	}
 	return &Server{cluster: opts}, nil
 }
 
@@ -90,9 +93,17 @@ func parseSentinel(u *url.URL) (*Server, error) {
 	if opts.RouteByLatency || opts.RouteRandomly || opts.ReplicaOnly {
 		return nil, errors.New("an address of sentinels that asks for replicas: leave out route_by_latency, route_randomly and replica_only, only the master can grant")
 	}
+	if !plain(opts.SentinelAddrs) {
+		return nil, errURL
+	}
 	opts.Username, opts.Password = opts.SentinelUsername, opts.SentinelPassword
 	opts.SentinelUsername, opts.SentinelPassword = user, password
 	return &Server{sentinel: opts}, nil
+}
+
+// plain says whether no address has a part of a password in it: what is before an @ is no host, and would be shown.
+func plain(addrs []string) bool {
+	return !slices.ContainsFunc(addrs, func(addr string) bool { return strings.Contains(addr, "@") })
 }
 
 // possible says whether a pool can have these sizes: go-redis panics where it cannot. -1 is none, 0 the default.

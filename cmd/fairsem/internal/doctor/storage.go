@@ -38,12 +38,12 @@ func memory(_ context.Context, _ *patient, n *node) Finding {
 	if n.info == nil {
 		return unasked(n.err, "+info")
 	}
-	used, err := strconv.ParseFloat(n.info["used_memory"], 64)
-	most, err2 := strconv.ParseFloat(n.info["maxmemory"], 64)
+	used, err := strconv.ParseUint(n.info["used_memory"], 10, 64)
+	most, err2 := strconv.ParseUint(n.info["maxmemory"], 10, 64)
 	if err != nil || err2 != nil {
 		return skip("could not ask: the server does not tell")
 	}
-	return judgeMemory(used, most).with("used", used).with("max", most)
+	return judgeMemory(float64(used), float64(most)).with("used", used).with("max", most)
 }
 
 func judgeMemory(used, most float64) Finding {

@@ -66,25 +66,32 @@ func (p Paper) Once(ctx context.Context, look Look) error {
 	return f.Err
 }
 
-// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or something goes wrong. What
-// there is to say is told when it is another than before.
+// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or it cannot write. What there is to
+// say is told when it is another than before. After a first frame a look that comes to nothing is told, once until the
+// next that does not, and looking goes on: who keeps a log wants the time after an outage in it, too.
 func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for told := ""; ; {
+	told, seen, troubled := "", false, false
+	for {
 		f, err := look(ctx)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		}
-		if err != nil {
+		case err != nil && !seen:
 			return err
-		}
-		if words := f.words(); words != told {
-			p.tell(words)
-			told = words
-		}
-		if err := p.write(f); err != nil {
-			return err
+		case err != nil && !troubled:
+			p.tell(text.Clean(err.Error()) + "; looking goes on")
+			told, troubled = "", true
+		case err == nil:
+			seen, troubled = true, false
+			if words := f.words(); words != told {
+				p.tell(words)
+				told = words
+			}
+			if err := p.write(f); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-tick.C:

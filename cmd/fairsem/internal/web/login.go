@@ -14,8 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -33,7 +31,7 @@ type login struct {
 	token [sha256.Size]byte // so that a comparison takes as long for any
 
 	mu       sync.Mutex
-	tries    *rate.Limiter       // of wrong tokens; guarded by mu
+	tries    tries               // guarded by mu
 	sessions map[string]*session // by id; guarded by mu
 }
 
@@ -48,21 +46,23 @@ type session struct {
 func newLogin(token string) *login {
 	return &login{
 		token:    sha256.Sum256([]byte(token)),
-		tries:    rate.NewLimiter(rate.Every(6*time.Second), 10),
+		tries:    newTries(),
 		sessions: make(map[string]*session),
 	}
 }
 
-// check compares a token. After some that were wrong none is right for a while, so that guessing is slow.
-func (l *login) check(token string) error {
+// check compares a token that came from an address. After some that were wrong none from there is right for a while,
+// so that guessing is slow.
+func (l *login) check(from, token string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.tries.Tokens() < 1 {
+	tries := l.tries.of(from)
+	if tries.Tokens() < 1 {
 		return errTooOften
 	}
 	sum := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(sum[:], l.token[:]) != 1 {
-		l.tries.Allow() // there is one
+		tries.Allow() // there is one
 		return errWrongToken
 	}
 	return nil
@@ -150,7 +150,7 @@ func (p *Page) askToken(w http.ResponseWriter, r *http.Request, status int, prob
 // logIn takes the token once. From then on the browser has a cookie, which is worth nothing anywhere else, later
 // than sessionLimit, or to a script.
 func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
-	switch err := p.login.check(r.PostFormValue("token")); {
+	switch err := p.login.check(r.RemoteAddr, r.PostFormValue("token")); {
 	case errors.Is(err, errTooOften):
 		p.askToken(w, r, http.StatusTooManyRequests, "Too many wrong tokens. Wait a minute.")
 		return

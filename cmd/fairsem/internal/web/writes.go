@@ -173,7 +173,7 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 
 // actForProgram answers in JSON.
 func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, token string) {
-	err := p.login.check(token)
+	err := p.login.check(r.RemoteAddr, token)
 	var d deed
 	if err == nil {
 		d, err = p.read(r, v)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"html"
 	"net/http"
 	"net/url"
@@ -178,16 +179,42 @@ func TestATokenCannotBeGuessed(t *testing.T) {
 	require.Eventually(t, func() bool { return wrong() == http.StatusTooManyRequests }, soon, time.Millisecond)
 	right := s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", "Bearer "+testToken)
 	assert.Equal(t, http.StatusTooManyRequests, right.StatusCode, "or guessing would go on")
+	right = s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", "Bearer "+testToken, "X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.1")
+	assert.Equal(t, http.StatusTooManyRequests, right.StatusCode, "anybody can write such a header")
 	assert.Equal(t, http.StatusSeeOther, s.perform(cookie, "/act/pause?name=gate").StatusCode, "who is logged in is not hindered")
+}
+
+func TestWhoGuessesHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	l := newLogin(testToken)
+	guess := func(from string) {
+		t.Helper()
+		for range mostTries {
+			require.ErrorIs(t, l.check(from, "wrong"), errWrongToken)
+		}
+	}
+	guess("192.0.2.1:1")
+	require.ErrorIs(t, l.check("192.0.2.1:2", testToken), errTooOften, "another port is the same machine")
+	require.ErrorIs(t, l.check("[::ffff:192.0.2.1]:2", testToken), errTooOften, "and so is the other way to write it")
+	free := 0
+	for i := range 255 {
+		if l.check(fmt.Sprintf("198.51.100.%d:1", i), testToken) == nil {
+			free++
+		}
+	}
+	assert.Greater(t, free, 200) // by chance one or the other has the same limit
+	l.tries = newTries()
+	guess("[2001:db8::1]:1")
+	require.ErrorIs(t, l.check("[2001:db8::2]:1", testToken), errTooOften, "one machine has them all")
 }
 
 func TestATokenThatIsRightCanBeUsedAsOftenAsOneLikes(t *testing.T) {
 	t.Parallel()
 	l := newLogin(testToken)
 	for range 100 {
-		require.NoError(t, l.check(testToken))
+		require.NoError(t, l.check("192.0.2.1:1", testToken))
 	}
-	require.ErrorIs(t, l.check(testToken+" "), errWrongToken)
+	require.ErrorIs(t, l.check("192.0.2.1:1", testToken+" "), errWrongToken)
 }
 
 func TestAFormDoesWhatItSays(t *testing.T) {
