@@ -44,6 +44,10 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	}
 	rdb := there.Client()
 	defer func() { _ = rdb.Close() }() // nothing is in flight any more
+	// Seven handshakes of TLS at once can take longer on a small machine than a lease of the demo.
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("cannot reach %s: %w", there, err)
+	}
 	client, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL, Label: o.Label})
 	if err != nil {
 		return err
