@@ -191,7 +191,7 @@ func TestTopEvictsTheSelectedOne(t *testing.T) {
 	w.press("j", "x")
 	w.await("Evict bob, number 1 in line of api?")
 	w.press("y")
-	w.await("bob was evicted from api")
+	w.await("bob was evicted from api", "0 waiting") // until then a question would be about bob
 	require.ErrorIs(t, <-ended, fairsem.ErrEvicted)
 	w.press("x")
 	w.await("Evict alice from api?", p.ID())
