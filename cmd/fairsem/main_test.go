@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairsem/fairsem/internal/redistest"
@@ -32,12 +33,21 @@ func (s sharing) Run() int {
 	return redistest.Main(s.m)
 }
 
+// The scripts have a server, one with TLS and a password, and a name of their own each.
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	server, secured := redistest.SharedServer(t), redistest.SharedSecure(t)
 	testscript.Run(t, testscript.Params{
 		Dir:             "testdata/script",
 		ContinueOnError: true,
-		Cmds:            map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("NAME", "script-"+uuid.NewString())
+			env.Setenv("SERVER", "redis://"+server.Addr())
+			env.Setenv("SECURED", secured.Addr())
+			env.Setenv("CA", secured.CAFile())
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
 }
 
