@@ -134,7 +134,7 @@ func copyFiles(from, to string, patterns ...string) error {
 
 // tries is how many runs a variant gets to show itself: a fault does not strike at the worst moment
 // every time.
-const tries = 6
+const tries = 12
 
 // expose builds the variant and plays until its checker is red. It returns what showed it.
 func (v variant) expose(ctx context.Context, s settings) (shown string, err error) {
