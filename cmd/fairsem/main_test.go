@@ -27,7 +27,7 @@ type sharing struct{ m *testing.M }
 
 // Run has more tests run at once than there are processors: most wait for a screen or for a lease to end.
 func (s sharing) Run() int {
-	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err) // there is such a flag; -parallel stands above it
 	}
 	return redistest.Main(s.m)

@@ -25,6 +25,7 @@ const (
 const (
 	ttl       = 2 * time.Second
 	lookEvery = 100 * time.Millisecond
+	patience  = 5 * ttl // after which a server that says nothing is taken for gone
 )
 
 // weights has one worker for each weight. Two that take 2 units make the line interesting, and
@@ -51,7 +52,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 	defer srv.close()
-	client, err := fairsem.New(srv.client, fairsem.Options{TTL: ttl, Label: "demo"})
+	client, err := fairsem.New(srv.client, fairsem.Options{TTL: patience, Label: "demo"})
 	if err != nil {
 		return err
 	}

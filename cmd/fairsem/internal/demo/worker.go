@@ -76,7 +76,8 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		if err := w.turn(ctx, sem); err != nil && ctx.Err() == nil {
+		err := w.turn(ctx, sem)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, fairsem.ErrUnavailable) { // the demo knows whether that lasts
 			return err
 		}
 		pause(ctx, between(minThink, maxThink))
