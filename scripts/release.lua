@@ -2,7 +2,7 @@
 --
 -- ARGV    5 lease  as a tombstone: ms for which a late acquire of these ids must find them gone; 0:
 --                  none can come. Below 0: as much below -1, and their leases have ended: who holds
---                  has lapsed
+--                  has lapsed, but for grants of a rate, which are meant to
 --         7.. ids
 -- Results: what each id was, HELD, WAITING or GONE, without a number
 -- First write: ZREM, so that it works under OOM.

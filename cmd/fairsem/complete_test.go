@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -34,7 +35,7 @@ func (s *station) candidates(args ...string) (all []string, directive string) {
 	if args[0] != "completion" && !slices.Contains(args, "--redis") {
 		args = slices.Insert(args, 1, "--redis=redis://"+s.server.Addr())
 	}
-	var stdout, stderr output
+	var stdout, stderr transcript.Transcript
 	root := newRoot()
 	root.SetArgs(append([]string{"__complete"}, args...))
 	root.SetOut(&stdout)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/history"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -196,7 +197,7 @@ func demoCommand(t *testing.T, args ...string) *exec.Cmd {
 type running struct {
 	t   *testing.T
 	cmd *exec.Cmd
-	out output
+	out transcript.Transcript
 }
 
 // start starts a demo; the end of the test kills it if it still runs.

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -60,24 +58,6 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if said := ts.ReadFile("stderr"); (args[0] == "2" || args[0] == "125") && strings.Count(said, "\n") != 1 {
 		ts.Fatalf("%q says more or less than a line: %q", args[1:], said)
 	}
-}
-
-// output is what a program writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // exitCode is that of a finished command, -1 if there is none.

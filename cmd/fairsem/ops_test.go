@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -466,15 +467,15 @@ func operate(o *office) {
 }
 
 // watched starts a command whose output can be read while it runs.
-func (o *office) watched(args ...string) (*exec.Cmd, *output) {
+func (o *office) watched(args ...string) (*exec.Cmd, *transcript.Transcript) {
 	o.t.Helper()
-	cmd, out := o.command(append(args, "--interval", "100ms")...), &output{}
+	cmd, out := o.command(append(args, "--interval", "100ms")...), &transcript.Transcript{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(o.t, cmd.Start())
 	return cmd, out
 }
 
-func (o *office) await(out *output, want string, times int) {
+func (o *office) await(out *transcript.Transcript, want string, times int) {
 	o.t.Helper()
 	require.Eventually(o.t, func() bool { return strings.Count(out.String(), want) >= times }, 20*time.Second, 5*time.Millisecond, "%q", out)
 }

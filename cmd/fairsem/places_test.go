@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -107,9 +108,9 @@ func (p place) requireOneAfterAnother(t *testing.T) {
 	s.awaitLine(0, 0)
 }
 
-func (p place) begin(t *testing.T, args ...string) (*exec.Cmd, *output) {
+func (p place) begin(t *testing.T, args ...string) (*exec.Cmd, *transcript.Transcript) {
 	t.Helper()
-	cmd, out := p.command(t, args...), &output{}
+	cmd, out := p.command(t, args...), &transcript.Transcript{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(t, cmd.Start())
 	return cmd, out

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -54,9 +55,9 @@ func (s *station) command(args ...string) *exec.Cmd {
 }
 
 // begin starts a run.
-func (s *station) begin(args ...string) (*exec.Cmd, *output) {
+func (s *station) begin(args ...string) (*exec.Cmd, *transcript.Transcript) {
 	s.t.Helper()
-	cmd, out := s.command(args...), &output{}
+	cmd, out := s.command(args...), &transcript.Transcript{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(s.t, cmd.Start())
 	return cmd, out
@@ -220,7 +221,7 @@ func TestRunsWithALimitOfOneNeverOverlap(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	var all []*exec.Cmd
-	var outs []*output
+	var outs []*transcript.Transcript
 	for range 5 {
 		cmd, out := s.begin("--limit", "1", "-c", `mkdir `+dir+`/x || exit 9; sleep 0.05; rmdir `+dir+`/x`)
 		all, outs = append(all, cmd), append(outs, out)

@@ -14,12 +14,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // screen is a terminal and what was written to it.
 type screen struct {
-	output
+	transcript.Transcript
 	t       *testing.T
 	keys    *os.File
 	drained chan struct{} // closed when nobody has the terminal any more, and all that was written is read
@@ -58,16 +59,7 @@ func (s *screen) press(keys string) {
 // await waits until the text of the screen contains want, and forgets all up to it.
 func (s *screen) await(want string) {
 	s.t.Helper()
-	ok := assert.Eventually(s.t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		_, after, found := strings.Cut(s.text.String(), want)
-		if found {
-			s.text.Reset()
-			s.text.WriteString(after)
-		}
-		return found
-	}, 20*time.Second, 5*time.Millisecond)
+	ok := assert.Eventually(s.t, func() bool { return s.Past(want) }, time.Minute, 5*time.Millisecond)
 	require.True(s.t, ok, "no %q in %q", want, s)
 }
 

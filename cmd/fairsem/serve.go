@@ -32,9 +32,8 @@ type serveOptions struct {
 
 // Bounds of what serve takes.
 const (
-	intervalLeast = 100 * time.Millisecond
-	intervalMost  = time.Minute
-	tokenLeast    = 16
+	intervalMost = time.Minute
+	tokenLeast   = 16
 )
 
 // What serve does for want of a flag for it.
@@ -102,8 +101,8 @@ func (o *serveOptions) check(*cobra.Command) error {
 		}
 	}
 	switch {
-	case o.interval < intervalLeast || o.interval > intervalMost:
-		return usage("--interval %v is not between %v and %v", o.interval, intervalLeast, intervalMost)
+	case o.interval < shortestInterval || o.interval > intervalMost:
+		return usage("--interval %v is not between %v and %v", o.interval, shortestInterval, intervalMost)
 	case o.tokenFile != "" && !o.allowWrites:
 		return usage("--token-file is of no use without --allow-writes: give both, or none")
 	case o.allowWrites:

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -27,12 +28,12 @@ import (
 type serving struct {
 	cmd *exec.Cmd
 	url string // the first line that it wrote
-	log *output
+	log *transcript.Transcript
 }
 
 func startServe(t *testing.T, redis string, args ...string) *serving {
 	t.Helper()
-	s := &serving{log: &output{}}
+	s := &serving{log: &transcript.Transcript{}}
 	s.cmd = exec.CommandContext(t.Context(), "fairsem", append([]string{"serve", "--listen", "127.0.0.1:0", "--redis", redis}, args...)...)
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()

@@ -21,9 +21,6 @@ type topOptions struct {
 	json bool
 }
 
-// topMost is how often top looks at most.
-const topMost = 100 * time.Millisecond
-
 func newTop() *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
@@ -72,8 +69,8 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 		return usage("top has no --json: use fairsem ls --json --watch")
 	case len(args) > 1:
 		return usage("%q is too much: give one PATTERN, and quote it, so that the shell leaves it alone", args[1])
-	case o.view.Interval < topMost:
-		return usage("--interval %v is below %v", o.view.Interval, topMost)
+	case o.view.Interval < shortestInterval:
+		return usage("--interval %v is below %v", o.view.Interval, shortestInterval)
 	case !slices.Contains(top.Orders(), o.view.Sort):
 		return usage("--sort %q is no column: take one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
 	}

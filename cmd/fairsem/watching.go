@@ -32,7 +32,7 @@ func (w *watching) flags(cmd *cobra.Command) {
 	f.DurationVar(&w.interval, "interval", time.Second, "how often --watch looks")
 }
 
-// shortestInterval keeps those who watch from being a load.
+// shortestInterval keeps those who watch from being a load, with top and serve, too.
 const shortestInterval = 100 * time.Millisecond
 
 func (w *watching) check(cmd *cobra.Command) error {

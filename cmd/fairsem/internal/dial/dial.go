@@ -64,10 +64,7 @@ func parseCluster(u *url.URL) (*Server, error) {
 		return nil, errors.New("an address of a cluster with a path: leave it out, a cluster has one database")
 	}
 	opts, err := redis.ParseClusterURL(u.String())
-	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
-		return nil, errURL
-	}
-	if !plain(opts.Addrs) {
+	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) || !plain(opts.Addrs) {
 		return nil, errURL
 	}
 	return &Server{cluster: opts}, nil
@@ -84,7 +81,7 @@ func parseSentinel(u *url.URL) (*Server, error) {
 		u.Host = net.JoinHostPort(cmp.Or(u.Hostname(), "localhost"), "26379")
 	}
 	opts, err := redis.ParseFailoverURL(u.String())
-	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
+	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) || !plain(opts.SentinelAddrs) {
 		return nil, errURL
 	}
 	if opts.MasterName == "" {
@@ -92,9 +89,6 @@ func parseSentinel(u *url.URL) (*Server, error) {
 	}
 	if opts.RouteByLatency || opts.RouteRandomly || opts.ReplicaOnly {
 		return nil, errors.New("an address of sentinels that asks for replicas: leave out route_by_latency, route_randomly and replica_only, only the master can grant")
-	}
-	if !plain(opts.SentinelAddrs) {
-		return nil, errURL
 	}
 	opts.Username, opts.Password = opts.SentinelUsername, opts.SentinelPassword
 	opts.SentinelUsername, opts.SentinelPassword = user, password

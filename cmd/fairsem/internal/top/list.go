@@ -12,11 +12,14 @@ type keyed interface{ key() string }
 
 // find returns the item that has a key, if there is one.
 func find[T keyed](items []T, wanted string) (item T, found bool) {
-	i := slices.IndexFunc(items, func(item T) bool { return item.key() == wanted })
-	if i < 0 {
-		return item, false
+	if i := index(items, wanted); i >= 0 {
+		return items[i], true
 	}
-	return items[i], true
+	return item, false
+}
+
+func index[T keyed](items []T, wanted string) int {
+	return slices.IndexFunc(items, func(item T) bool { return item.key() == wanted })
 }
 
 // list is which of many items are on the screen, and which one is selected. The selection stays on its key while
@@ -31,8 +34,10 @@ type list[T keyed] struct {
 func (l *list[T]) set(items []T) {
 	selected, ok := l.selected()
 	l.items = items
-	if i := slices.IndexFunc(items, func(item T) bool { return item.key() == selected.key() }); ok && i >= 0 {
-		l.cursor = i
+	if ok {
+		if i := index(items, selected.key()); i >= 0 {
+			l.cursor = i
+		}
 	}
 	l.settle()
 }

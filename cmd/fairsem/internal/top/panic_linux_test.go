@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
 // panicAt makes of this test binary a program that panics.
@@ -64,24 +64,6 @@ func (b brokenModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return brokenModel{next}, cmd
 }
 
-// transcript is what was written to a terminal.
-type transcript struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.Write(p)
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.text.String()
-}
-
 func TestAPanicLeavesTheTerminalAsItWas(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"look", "update"} {
@@ -97,7 +79,7 @@ func TestAPanicLeavesTheTerminalAsItWas(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
 			cmd.Env = append(os.Environ(), "TERM=xterm", panicAt+"="+place)
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-			var out transcript
+			var out transcript.Transcript
 			ended := make(chan struct{})
 			go func() { // ends when nobody has the terminal any more; waited for below
 				defer close(ended)
