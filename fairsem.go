@@ -113,6 +113,7 @@ type Client struct {
 	shared   *lane // for all names, but in a cluster
 	crew     *crew
 	events   *events // nil: nobody wants to be told any
+	clock    *clock
 	keeper   *keeper
 	wake     *wake
 	masters  *masters
@@ -142,10 +143,11 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		grace:    opts.Grace,
 		replicas: opts.WaitReplicas,
 		crew:     newCrew(),
-		keeper:   newKeeper(),
+		clock:    newClock(wallSinceStart, suspended),
 		declared: &declarations{began: time.Now()},
 		views:    make(map[string]*view),
 	}
+	c.keeper = newKeeper(c.clock)
 	c.cluster, _ = rdb.(cluster)
 	c.broken.Store(int64(time.Since(start) - maxTTL)) // long ago
 	c.events = newEvents(opts.Observer, opts.Logger, c.crew)
@@ -449,7 +451,7 @@ func (c *Client) lane(name string) *lane {
 }
 
 func (c *Client) newLane(name string) *lane {
-	return &lane{rdb: c.rdb, crew: c.crew, replicas: c.replicas, key: c.keyspace.keys(name)[0], failing: c.noteBreak, broke: c.doubt}
+	return &lane{rdb: c.rdb, crew: c.crew, clock: c.clock, replicas: c.replicas, key: c.keyspace.keys(name)[0], failing: c.noteBreak, broke: c.doubt}
 }
 
 // forget is called by a view that retires.
