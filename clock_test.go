@@ -269,6 +269,7 @@ func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		f := w.carries("acquire a: 1")
 		m.suspend(9 * time.Second)
+		c.clock.now() // it is noticed before the answer is
 		f.grantAll(10)
 		f = w.carries("refresh a: 1") // it may not be relied on any more
 		assert.Nil(t, a.permit)
@@ -308,7 +309,7 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 	for name, inFlight := range map[string]bool{"idle": false, "while a renewal was in flight": true} {
 		t.Run(name, func(t *testing.T) {
 			onMachine(t, 9*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
-				done := acquires(background, c, CallOptions{})
+				done := acquires(t.Context(), c, CallOptions{})
 				w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 10)
 				if inFlight {
 					time.Sleep(3 * time.Second)

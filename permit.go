@@ -45,6 +45,9 @@ func (c permitContext) Err() error {
 // released. Its cause, see [context.Cause], is then [ErrLost] or [ErrReleased]. It carries the values
 // of the context given to Acquire, but not its cancellation: a permit does not end with the request
 // that asked for it.
+//
+// When a process that was stopped continues, or a suspended machine wakes up, Err reports at its first
+// call that the permit is over. Done is closed within a second, and so are contexts derived from this one.
 func (p *Permit) Context() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
