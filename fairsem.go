@@ -213,11 +213,16 @@ func (o Options) withDefaults() Options {
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
+	return c.semaphore(name, limit, 1)
+}
+
+// semaphore is Semaphore for a limit of at least so much.
+func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	if limit < 1 || limit > maxUnits {
-		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between 1 and %d", ErrInvalid, limit, int64(maxUnits)))
+	if limit < least || limit > maxUnits {
+		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(maxUnits)))
 	}
 	return &Semaphore{client: c, name: name, quota: quota{limit: limit}}, nil
 }

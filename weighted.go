@@ -79,10 +79,11 @@ func (all stakes) best(n int64) *stake {
 }
 
 // Weighted returns a handle on the semaphore of that name with the methods of x/sync's. What stands at
-// [Client.Semaphore] of names and limits is true of it, too: n is declared for everybody. The error is
-// [ErrInvalid], also where x/sync panics or has a semaphore that nobody can get anything of, for n < 1.
+// [Client.Semaphore] of names and limits is true of it, too: n is declared for everybody. As in x/sync n may be
+// 0, which pauses the name: only zero units are granted, and calls for more wait until a later declaration or
+// [Semaphore.Resize] raises the limit. The error is [ErrInvalid], also for n < 0, where x/sync panics.
 func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
-	s, err := c.Semaphore(name, n)
+	s, err := c.semaphore(name, n, 0)
 	if err != nil {
 		return nil, err
 	}
