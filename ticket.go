@@ -103,6 +103,9 @@ func (t *ticket) renewable() bool {
 	return !t.busy && (t.phase == waiting || t.phase == holding && !t.noRefresh)
 }
 
+// isOwed reports whether a question about t has had no answer.
+func (t *ticket) isOwed() bool { return !t.silent.IsZero() }
+
 // attention returns when t needs a look at the latest.
 func (t *ticket) attention() time.Time {
 	var at time.Time
