@@ -198,7 +198,7 @@ func (l *lane) launchLocked() {
 	if l.flying == maxFlying || len(l.urgent)+len(l.queued) == 0 {
 		return
 	}
-	if l.crew.launch(l.fly) { // ends when nothing is queued
+	if l.crew.launch(scriptCalls, l.fly) { // ends when nothing is queued
 		l.flying++
 	}
 }

@@ -711,7 +711,7 @@ func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 func TestClosedCrewTakesNothingOn(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.crew.close()
-		assert.False(t, c.crew.launch(func() { t.Error("it runs") }))
+		assert.False(t, c.crew.launch(scriptCalls, func() { t.Error("it runs") }))
 		assert.ErrorIs(t, c.shared.ask(background, parcel{lone: redis.NewCmd(background, "ping")}).err, ErrClosed)
 		w.isIdle()
 	})

@@ -103,6 +103,9 @@ func (t *ticket) renewable() bool {
 	return !t.busy && (t.phase == waiting || t.phase == holding && !t.noRefresh)
 }
 
+// isOverdue reports whether t has a permit that may not be relied on any more.
+func (t *ticket) isOverdue(now time.Time) bool { return t.phase == holding && t.lease.left(now) <= 0 }
+
 // isOwed reports whether a question about t has had no answer.
 func (t *ticket) isOwed() bool { return !t.silent.IsZero() }
 

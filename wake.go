@@ -31,7 +31,7 @@ func newWake(c *Client) *wake {
 func (w *wake) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.started = w.started || w.client.crew.launch(w.run)
+	w.started = w.started || w.client.crew.launch(subscriptions, w.run)
 }
 
 func (w *wake) take(message any) {
@@ -55,7 +55,7 @@ func (w *wake) doubt() {
 		return
 	}
 	sub, since := w.current, time.Now()
-	w.doubted = w.client.crew.launch(func() { // ends after a pause, or with the crew
+	w.doubted = w.client.crew.launch(subscriptions, func() { // ends after a pause, or with the crew
 		_ = sub.Ping(w.client.crew.ctx) // a failure is silence
 		_ = w.client.crew.sleep(background, answerTime/2)
 		w.judge(sub, since)
