@@ -240,7 +240,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 		return err
 	}
 	done := make(chan error, 1)
-	if !c.crew.launch(func() { done <- f() }) {
+	if !c.crew.launch(listings, func() { done <- f() }) {
 		return ErrClosed
 	}
 	select {
