@@ -14,7 +14,7 @@ import (
 // Status is what a semaphore looks like at one moment.
 type Status struct {
 	Name       string
-	At         time.Time     // server time, by which Ticket.Since is told too
+	At         time.Time     // server time, by which Ticket.Since is told too; it goes on where the clock is stepped back
 	Limit      int64         // in force
 	Declared   int64         // by the latest process that declared one; of the handle if none is left
 	Pinned     bool          // whether Limit was set by hand

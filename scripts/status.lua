@@ -17,13 +17,13 @@ for _, number in ipairs({
   holders + extra,
   holders,
   waiting,
-  head and math.max(0, micros - head) or 0,
+  head and math.max(0, steady - head) or 0,
   first and math.max(0, first - now) or -1,
   math.max(0, window - 1),
   (known[1] or horizon > 0) and 1 or 0, -- either may be missing: a pin needs no horizon, and meta may be lost
   (tonumber(counts[1]) or 0) + permits,
   (tonumber(counts[2]) or 0) + overdue,
-  micros,
+  steady,
 }) do
   size = size + 1
   reply[size] = number
