@@ -122,3 +122,36 @@ func TestClockSteppedForwardLetsNobodyInBesideAHolderUnless(t *testing.T) {
 		})
 	}
 }
+
+// A change that was on its way for so long that a later one may be forgotten is not made, and so it is made anew.
+func TestResizeThatArrivesTooLateIsAskedForAgain(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		rdb, scripts := w.connect(), 0
+		rdb.AddHook(&afterScripts{func(calls [][]any) bool {
+			if scripts++; scripts == 1 {
+				w.step(11 * time.Second)
+			}
+			return false
+		}})
+		s := w.of(w.clientOn(rdb, fairsem.Options{}), 1)
+		w.pin(s, 3)
+		assert.Equal(t, 4, scripts, "two questions for the time, each with a change")
+		assert.Equal(t, int64(3), w.status(s).Limit)
+	})
+}
+
+func TestResizeThatAlwaysArrivesTooLateIsErrUnavailableAfterATTL(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		rdb := w.connect()
+		rdb.AddHook(&afterScripts{func([][]any) bool {
+			w.step(10 * time.Second)
+			time.Sleep(time.Second)
+			return false
+		}})
+		s := w.of(w.clientOn(rdb, fairsem.Options{TTL: 10 * time.Second}), 1)
+		began := time.Now()
+		assert.ErrorIs(t, s.Resize(t.Context(), 3), fairsem.ErrUnavailable)
+		assert.Equal(t, 10*time.Second, time.Since(began))
+		assert.False(t, w.status(s).Pinned)
+	})
+}

@@ -99,6 +99,7 @@
 // # Limits by hand
 //
 // [Semaphore.Resize] writes a limit beside the declared one, which stands above it until [Semaphore.Unpin].
+// The time of the request is stored with it, so that no late copy replaces a later limit.
 // [Semaphore.Evict] removes an id but for its deadline: its process, which a message tells to ask at once,
 // finds that it did not lapse.
 //

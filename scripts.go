@@ -270,9 +270,16 @@ func (k keyspace) status(name string, q quota) call { return k.asNobody(name, st
 // unpin is what resize pins to take the pin away.
 const unpin = -1
 
-func (k keyspace) resize(name string, q quota, pin int64) call {
-	c := k.asNobody(name, resizeScript, q, 1)
-	c.args = append(c.args, pin)
+func (k keyspace) resize(name string, q quota, pin, asked int64) call {
+	c := k.asNobody(name, resizeScript, q, 2)
+	c.args = append(c.args, pin, asked)
+	return c
+}
+
+// promote has the waiters granted what there is.
+func (k keyspace) promote(name string, q quota) call {
+	c := k.asNobody(name, refreshScript, q, 1)
+	c.args = append(c.args, false)
 	return c
 }
 
@@ -363,9 +370,20 @@ func decodeReply(raw []int64, n int) (reply, error) {
 	return r, nil
 }
 
+// statusNumbers is how many numbers status.lua returns behind the head.
+const statusNumbers = 14
+
+// decodeAsked returns what a limit is asked for with that is set by hand now, from the reply of status.lua.
+func decodeAsked(raw []int64) (int64, error) {
+	if len(raw) != head+statusNumbers {
+		return 0, errReply
+	}
+	return raw[head+statusNumbers-1], nil
+}
+
 // decodeStatus converts the reply of status.lua.
 func decodeStatus(name string, raw []int64) (Status, error) {
-	if len(raw) != head+13 {
+	if len(raw) != head+statusNumbers {
 		return Status{}, errReply
 	}
 	n := raw[head:]

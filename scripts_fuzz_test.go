@@ -245,14 +245,16 @@ func FuzzDecodeStatus(f *testing.F) {
 	for n := range 20 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99})
+	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99, 30})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		s, err := decodeStatus("a name", raw)
-		require.Equal(t, len(raw) == 18, err == nil)
+		require.Equal(t, len(raw) == 19, err == nil)
 		if err != nil {
 			require.ErrorIs(t, err, errReply)
 			require.Zero(t, s)
+			_, err = decodeAsked(raw)
+			require.ErrorIs(t, err, errReply)
 			return
 		}
 		require.Equal(t, raw[5:7], []int64{s.Limit, s.Declared})
@@ -260,7 +262,10 @@ func FuzzDecodeStatus(f *testing.F) {
 		require.Equal(t, raw[8:11], []int64{s.Used, s.Holders, s.Waiting})
 		require.GreaterOrEqual(t, max(raw[12], 0), s.NextExpiry.Milliseconds())
 		require.Equal(t, raw[14] == 1, s.Known)
-		require.Equal(t, raw[15:], []int64{s.Granted, s.Lapsed, s.At.UnixMicro()})
+		require.Equal(t, raw[15:18], []int64{s.Granted, s.Lapsed, s.At.UnixMicro()})
+		asked, err := decodeAsked(raw)
+		require.NoError(t, err)
+		require.Equal(t, raw[18], asked)
 	})
 }
 
