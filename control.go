@@ -26,7 +26,7 @@ func (s *Semaphore) Resize(ctx context.Context, limit int64) error {
 }
 
 // Unpin takes away what Resize has pinned, so that the limit declared last holds again. Where none is
-// pinned it does nothing. It is otherwise like Resize.
+// pinned the limit stays as it is. It is otherwise like Resize.
 func (s *Semaphore) Unpin(ctx context.Context) error { return wrap("unpin", s.name, s.pin(ctx, unpin)) }
 
 // pin asks the server for the time first, by which scripts know the last change. A change that arrives too late for that is
