@@ -313,6 +313,7 @@ func TestBatchAfterOneThatWasSlowCarriesOneCall(t *testing.T) {
 				for f.ids() < maxBatchIDs {
 					f.grantAll(1)
 					f = w.next()
+					require.NotNil(t, f, "batches do not grow, or not to their bound")
 				}
 				slow(f)
 				assert.LessOrEqual(t, w.next().ids(), 2*parcelIDs, "one of what is new, and one of what is asked again")

@@ -680,7 +680,6 @@ func TestReleaseDuringCloseOfAClientThatCannotReachRedisEnds(t *testing.T) {
 // go-redis without a ReadTimeout waits for a silent server for ever, and Close waited for go-redis.
 func TestCloseReturnsThoughGoRedisDoesNotAndSaysSo(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = time.Second
 	proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: -1})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
