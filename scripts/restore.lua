@@ -17,8 +17,9 @@ if count > 0 then
   if lapsed > 0 then reap() end
   local seen = redis.call("ZMSCORE", timeout, unpack(ids))
   local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
-  for i, id in ipairs(ids) do -- who lapsed, or is in line here and was granted since, comes in anew
-    if (tokens[i] or places[i]) and ((tonumber(seen[i]) or 0) <= now or i <= claimed and not tokens[i]) then
+  for i, id in ipairs(ids) do -- comes in anew: who lapsed, is in line here and was granted since, or the other way
+    local mixed = i <= claimed and not tokens[i] or i > claimed and (tonumber(tokens[i]) or epoch + 1) <= epoch
+    if (tokens[i] or places[i]) and ((tonumber(seen[i]) or 0) <= now or mixed) then
       stale[#stale + 1] = id
       seen[i], tokens[i], places[i] = nil, nil, nil
     end
