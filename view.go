@@ -225,6 +225,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 		v.leaveLocked(t) // its user was told by the clock
 	case missed:
 		v.restoreLocked(t)
+	case t.phase == holding && r.state == stateEarly:
+		v.recheckLocked(t) // expired permits were in its way, and some still are
 	case t.phase == holding && r.state == stateWaiting && sent.After(t.permit.granted()):
 		v.loseLocked(t, ErrLost, errForged)
 		v.leaveLocked(t)

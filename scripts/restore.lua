@@ -5,7 +5,8 @@
 --
 -- ARGV    7 holders  how many of the ids hold; the others, which come after them, wait
 --         8.. ids, then the token or place of each, then the weight of each
--- Results: HELD, WAITING, EVICTED (or given up), or GONE (it fits no more)
+-- Results: HELD, WAITING, EVICTED (or given up), GONE (it fits no more), or EARLY (it does not fit, but expired ids
+--         are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.
 local claimed, count = tonumber(ARGV[7]), (#ARGV - 7) / 3
 local ids, deadline = { unpack(ARGV, 8, 7 + count) }, text(now + lease)
@@ -39,7 +40,7 @@ if count > 0 then
       state, holders, extra = HELD, holders + 1, extra + mine - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
     else
-      number = 0
+      state, number = reply[3] == 1 and EARLY or GONE, 0
     end
     if state == HELD or state == WAITING then
       due[#due + 1], due[#due + 2] = state == HELD and (window > 0 and seen[i] or lapse) or deadline, id
