@@ -39,9 +39,9 @@ func TestNobodyGetsInBesideAHolderBecauseAnOperatorAsksFirst(t *testing.T) {
 			next := w.queue(t.Context(), waiter, 1)
 
 			// The worst file: the holder's lease is over when the server starts again, and the waiter's is not.
+			proxy.Hold() // nobody comes between, and nobody is restored before the operator asks
 			require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: p.ID()}).Err())
 			require.NoError(t, w.rdb.Save(t.Context()).Err())
-			proxy.Hold() // nobody is restored before the operator asks
 			restart(t, server)
 			require.NoError(t, ask(t.Context(), operator))
 			assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.holders(operator))), func(id string) bool { return id == p.ID() }),
@@ -146,7 +146,8 @@ func TestNobodyGetsInBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *te
 			idle.to(a)
 			holder := w.of(w.clientOn(busy.client(w), opts), 2)
 			other := w.of(w.clientOn(idle.client(w), opts), 2)
-			keep := w.must(holder.Acquire(t.Context(), 1)) // the name is known to both servers
+			first := w.of(w.clientOn(busy.client(w), fairsem.Options{TTL: time.Minute, Grace: time.Millisecond}), 2)
+			keep := w.must(first.Acquire(t.Context(), 1)) // the name is known to both servers, and its grace period over
 			_, err := other.TryAcquire(t.Context(), 2)     // and to both processes
 			require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 			require.NoError(t, a.Client().Do(t.Context(), "wait", 1, 0).Err())
@@ -155,7 +156,9 @@ func TestNobodyGetsInBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *te
 			p := w.must(holder.Acquire(t.Context(), 1))
 			busy.target.Store(nil)
 			for _, server := range []*redistest.Server{a, b} {
-				require.NoError(t, server.Client().ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+				for _, kind := range []string{"normal", "pubsub"} { // as Sentinel does
+					require.NoError(t, server.Client().ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err())
+				}
 			}
 			primary := failOver(t, a, b)
 			idle.to(primary)
