@@ -8,11 +8,11 @@ import (
 // commandFaults are what an operator can do to a server that keeps its data.
 func commandFaults() []fault {
 	return []fault{
-		{name: "CLIENT KILL of all connections", kind: single, strike: command("CLIENT", "KILL", "TYPE", "normal")},
-		{name: "CLIENT KILL of subscriptions", kind: single, strike: command("CLIENT", "KILL", "TYPE", "pubsub")},
+		{name: "CLIENT KILL of all connections", kind: single, spares: true, strike: command("CLIENT", "KILL", "TYPE", "normal")},
+		{name: "CLIENT KILL of subscriptions", kind: single, spares: true, strike: command("CLIENT", "KILL", "TYPE", "pubsub")},
 		{name: "CLIENT PAUSE", kind: single, strike: pauseClients},
 		{name: "DEBUG SLEEP", kind: single, strike: sleepServer},
-		{name: "SCRIPT FLUSH", kind: single, strike: command("SCRIPT", "FLUSH")},
+		{name: "SCRIPT FLUSH", kind: single, spares: true, strike: command("SCRIPT", "FLUSH")},
 		{name: "out of memory, noeviction", kind: single, smoke: true, strike: outOfMemory},
 		{name: "a right taken away for a while", kind: single, strike: takeRight},
 	}
