@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // identityFaults replace the server that granted by one that lacks the last grants, at the worst moment for the
@@ -17,6 +18,7 @@ func identityFaults() []fault {
 	old := []promise{onServer}
 	return []fault{
 		{name: "restart with an old file, the holder's lease over, the waiter's not", kind: single, onCall: 2, least: 15 * time.Second, forgets: true, not: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: restartOld},
+		{name: "failover to a replica cut off long ago, the holder's lease over, the waiter's not", kind: pair, onCall: 2, least: 15 * time.Second, forgets: true, not: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: failOverOld},
 		{name: "a second crash while the subscription pauses", kind: single, onCall: 2, least: 20 * time.Second, forgets: true, options: fairsem.Options{TTL: 9 * time.Second}, strike: crashTwice},
 		{name: "failover to a lagging twin, an idle process asks first", kind: pair, onCall: 2, least: 12 * time.Second, forgets: true, not: old, options: five, strike: failOver},
 		{name: "failover and back, an idle process asks first", kind: pair, onCall: 2, least: 12 * time.Second, forgets: true, not: old, options: five, strike: failBack},
@@ -84,40 +86,70 @@ func (a *arena) free() error {
 	return err
 }
 
-// restartOld restarts the server with a file in which the holder's lease has expired and the waiter's has not,
-// though both have renewed since. The observer reconnects first.
-func restartOld(a *arena) (string, error) {
+// freeze takes a copy of the state from which the holder's lease will expire before the waiter's, though both will
+// have renewed by then. It returns when the holder's does.
+func (a *arena) freeze(save func() error) (ends time.Time, err error) {
 	holder, waiter := a.cast()
 	ttl := a.team.order.Options.TTL
-	ends, err := a.take(holder, ttl+ttl/2)
-	if err != nil {
-		return "", err
+	if _, err := a.take(holder, ttl+ttl/2); err != nil {
+		return ends, err
 	}
 	time.Sleep(ttl / 4) // the holder renews after a third
 	if err := waiter.ask(failoverLimit, ttl/4); err != nil {
-		return "", err
+		return ends, err
 	}
 	if ends, err = a.awaitSeat(1, 1); err != nil {
-		return "", err
+		return ends, err
 	}
-	if err := a.rig.ask("SAVE"); err != nil {
+	return ends, save()
+}
+
+// thaw has the copy served from the moment at which the holder's lease in it is over. The observer is there first.
+func (a *arena) thaw(ends time.Time, from *redistest.Server, serve func() error, to *redistest.Server) error {
+	time.Sleep(time.Until(ends) - 100*time.Millisecond)
+	a.route(nowhere)
+	if err := from.Kill(); err != nil {
+		return err
+	}
+	time.Sleep(time.Until(ends) + 20*time.Millisecond)
+	if err := serve(); err != nil {
+		return err
+	}
+	a.route(to.Addr(), a.team.onCall()...)
+	time.Sleep(headStart)
+	a.route(to.Addr())
+	a.works()
+	return nil
+}
+
+// restartOld restarts the server with an old file.
+func restartOld(a *arena) (string, error) {
+	s := a.rig.server
+	ends, err := a.freeze(func() error { return a.rig.ask("SAVE") })
+	if err != nil {
 		return "", err
 	}
 	old := time.Now()
-	time.Sleep(time.Until(ends) - 100*time.Millisecond)
-	a.route(nowhere)
-	if err := a.rig.server.Kill(); err != nil {
+	if err := a.thaw(ends, s, s.Restart, s); err != nil {
 		return "", err
 	}
-	time.Sleep(time.Until(ends) + 20*time.Millisecond)
-	what := fmt.Sprintf("restart with a file of %v ago", time.Since(old))
-	if err := a.rig.server.Restart(); err != nil {
+	return fmt.Sprintf("restart with a file of %v ago", time.Since(old)), a.free()
+}
+
+// failOverOld promotes a replica that was cut off long ago.
+func failOverOld(a *arena) (string, error) {
+	old, next := a.rig.nodes[0], a.rig.nodes[1]
+	ends, err := a.freeze(func() error {
+		return errors.Join(old.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(next))
+	})
+	if err != nil {
 		return "", err
 	}
-	time.Sleep(headStart) // of the observer
-	a.route(a.rig.server.Addr())
-	a.works()
-	return what, a.free()
+	alone := time.Now()
+	if err := a.thaw(ends, old, func() error { return promote(next) }, next); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s was cut off for %v", next.Addr(), time.Since(alone)), errors.Join(a.rejoin(), a.free())
 }
 
 // crashTwice keeps the server away until the holder's subscription is in a pause of seconds, and crashes it again as
