@@ -156,13 +156,14 @@ func fencedLoses(e *evidence) []string {
 // The machine is busy with other things too; liveness gets that much more than is promised.
 const slack = 700 * time.Millisecond
 
-// deadUnits are what the server still had for a process that was killed longer ago than its TTL.
+// deadUnits are what the server still had for a process that was killed longer ago than its TTL. Where there is room
+// for everybody it may take its time.
 func deadUnits(e *evidence) []string {
 	var all []string
 	of := e.processes()
 	for id, seen := range e.monitor.holding {
 		m := e.member(of[clientOf(id)])
-		if m == nil || m.killedAt() == 0 {
+		if m == nil || m.killedAt() == 0 || e.monitor.home[id] == asideName {
 			continue
 		}
 		if after := time.Duration(seen - m.killedAt()); after > e.ttl+500*time.Millisecond+slack {
