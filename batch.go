@@ -389,7 +389,7 @@ func (b *batch) exchange() []response {
 func (p *parcel) call() call {
 	v, j := p.job.view, p.job
 	d := v.client.declared.declare(v.name, j.quota)
-	d.grace = v.client.graceNow()
+	d.knows = v.knows()
 	switch j.script {
 	case acquireScript:
 		return v.about.acquire(d, j.terms, p.tickets, p.back...)

@@ -140,7 +140,7 @@ func (f *flight) grantAll(first int64) {
 }
 
 func (f *flight) grant(i int, token int64, n int) {
-	reply := []int64{1, -1, 0, 1, 0}
+	reply := []int64{1, -1, 0, 1, 0, 0}
 	for j := range n {
 		reply = append(reply, int64(stateHeld), token+int64(j))
 	}
@@ -160,6 +160,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 		c, err := New(rdb, Options{TTL: ttl})
 		require.NoError(t, err)
 		c.labelDue.Store(math.MaxInt64) // no label comes between
+		c.wake.started.Store(true)      // nor a question because there is no subscription
 		defer func() {
 			close(w.down)
 			c.keeper.close()
@@ -329,7 +330,7 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 		ask := func(n int) { asked = append(asked, asks(c, "a", n, CallOptions{})...) }
 
 		f := w.atOnce(c, func() { leave(0); ask(2); leave(1) }, "acquire a: 8 9 -3 -4")
-		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, 0, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
+		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
 		f.end <- nil
 		<-held[0].left
 		<-held[1].left
@@ -419,7 +420,7 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 				if content == "acquire a: 4" {
 					again.grant(i, 20, 1)
 				} else {
-					again.cmds[i].(numbers).SetVal([]int64{1, -1, 0, 1, 0, int64(stateGone), 0})
+					again.cmds[i].(numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(stateGone), 0})
 				}
 			}
 			again.end <- nil
@@ -594,7 +595,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		answers := make(chan response, 1)
 		go func() { // ends with the answer
-			r, err := c.query(t.Context(), "a", c.keyspace.status("a", quota{limit: 1}))
+			r, err := c.query(t.Context(), "a", c.keyspace.status("a", quota{limit: 1}, 0, 0))
 			assert.NoError(t, err)
 			answers <- r
 		}()

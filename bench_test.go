@@ -67,7 +67,7 @@ func BenchmarkTwoEmptyScripts(b *testing.B) {
 	if err := empty.Load(b.Context(), rdb).Err(); err != nil {
 		b.Fatal(err)
 	}
-	keys := keyspace{"fairsem", uuidLike}.keys(b.Name())
+	keys := keyspace{prefix: "fairsem"}.keys(b.Name())
 	defer server(b)()
 	for b.Loop() {
 		for range 2 {

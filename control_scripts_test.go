@@ -100,7 +100,7 @@ func TestEvictScript(t *testing.T) {
 }
 
 // A rate of 3 units in 60 s, from whoever has known of it since 7.
-var threeAMinute = declaration{quota{3, time.Minute}, 7, -time.Second}
+var threeAMinute = declaration{quota{3, time.Minute}, 7, ""}
 
 func taking(wait bool) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
@@ -352,7 +352,7 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
 			l.seed("counter 8 | meta declared=1000/60000 layout=1 since=7 until=80s")
 			l.many("owner", "you", lapsed, 1, 1)
 			l.many("timeout", "you", lapsed, 1, 1)
-			d := declaration{quota{1000, time.Minute}, 7, -time.Second}
+			d := declaration{quota{1000, time.Minute}, 7, ""}
 			r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Second}, tickets("me:1")), 1)
 			assert.Equal(t, int64(999), r.room, "%d have lapsed", lapsed)
 			assert.Equal(t, left, rdb.ZCard(t.Context(), l.keys[0]).Val(), "%d have lapsed", lapsed)

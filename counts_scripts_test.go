@@ -54,14 +54,40 @@ func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
 	})
 }
 
-func TestStatusCountsWhomItLetsInItself(t *testing.T) {
+func TestStatusCountsWhatIsOverAndLetsNobodyIn(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("owner you:1=5 | queue you:2=6 | timeout you:1=-9s you:2=20s | meta declared=1 layout=1 since=7 until=80s granted=4 lapsed=2")
+		before := l.snapshot().String()
 		for range 2 {
-			assert.Equal(t, [2]int64{5, 3}, l.counts())
+			assert.Equal(t, [2]int64{4, 3}, l.counts())
 		}
+		assert.Equal(t, before, l.snapshot().String())
 	})
+}
+
+// More is expired than one call counts, and not all of it in the order of the line.
+func TestStatusCountsAllThatIsExpired(t *testing.T) {
+	t.Parallel()
+	const calls, each = 3, 1000
+	l := newLab(t, realRedis(t))
+	l.seed("counter 8 | meta declared=9000 layout=1 since=7 until=80s")
+	l.many("owner", "you", calls*each, 1, 1)
+	l.many("queue", "he", 50, 1, 1)
+	l.many("timeout", "you", calls*each, 1, 1)
+	l.many("timeout", "he", 49, 1, 1)
+	now := l.now()
+	require.NoError(t, l.rdb.ZAdd(background, l.keys[2], redis.Z{Score: float64(now.Add(time.Minute).UnixMilli()), Member: "he:50"}).Err())
+	c, err := New(l.rdb, Options{Prefix: l.space.prefix})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	s, err := c.Semaphore("name", 9000)
+	require.NoError(t, err)
+	got, err := s.Status(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, [4]int64{0, 0, 1, calls * each}, [4]int64{got.Holders, got.Used, got.Waiting, got.Lapsed})
+	assert.Positive(t, got.OldestWait)
+	assert.InDelta(t, time.Minute, got.NextExpiry, float64(30*time.Second))
 }
 
 func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {

@@ -102,13 +102,18 @@
 //
 // # Loss of state
 //
-// A name knows the server that it is on. On a server that it does not know, or that does not know it,
-// it gets a new epoch, and for [Options.Grace] nothing new is granted: who asks waits in line, also with
-// TryAcquire, until it is over. (A name that a server never had is a new one, unless the server is
-// young or whoever asks saw a connection break.) A client whose connections broke asks at once about
-// everything it has; every answer tells the epoch, and what is missing in a new one the client puts
-// back, with its token or place. In the time of grace holders come back even above the limit: what an
-// old file has too much lapses, and until then nobody is let in. Within one epoch nothing is put back:
-// what is missing there has lapsed, or was taken out. With [Options.WaitReplicas] a grant or a renewal
-// counts only when so many replicas have it.
+// Each name records which server stores it, by the replication id of INFO, which changes with every start and
+// every promotion: a failover and the failover back are three servers. Every script that can grant something
+// compares it, whoever calls; looking at a name changes nothing. On a server that the name does not know the name
+// gets a new epoch, and for [Options.Grace] nothing new is granted: calls wait in line, also with TryAcquire,
+// until it is over. So it is where the server does not know a name that the caller has used before. To a caller
+// that has not, such a name is a new one, unless the server was started within the grace period, or took over
+// from another one while the caller knew others.
+//
+// A client that saw a connection break asks at once about everything it has. It keeps a connection open only to
+// see it break, and for as long as that does not stand it asks three times in each grace period instead. Every
+// answer tells the epoch, and what is missing in a new one the client restores, with its token or place. In the
+// grace period holders come back even above the limit: what an old file has too much lapses, and until then
+// nobody is let in. Within one epoch nothing is restored: what is missing there has lapsed, or was taken out. With
+// [Options.WaitReplicas] a grant or a renewal counts only when so many replicas have it.
 package fairsem

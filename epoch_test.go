@@ -1,6 +1,9 @@
 package fairsem
 
 import (
+	"cmp"
+	"fmt"
+	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -8,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // The scripts where state may have been lost.
@@ -89,19 +94,63 @@ func (l *lab) epochOf() (epoch int64, quiet time.Duration) {
 	return epoch, time.UnixMilli(until).Sub(l.now())
 }
 
-const someGrace = 10 * time.Second
+// someServer is one that is not there.
+const someServer = "00000000000f"
 
-func TestNewNameOnAnOldServerIsServedAtOnceUnlessAConnectionBroke(t *testing.T) {
+const (
+	settled = "!"
+	recent  = "?"
+)
+
+// declaring is a declaration of somebody who knows so much of the servers.
+func declaring(knows string) declaration { return declaration{quota{limit: 1}, usedNow, knows} }
+
+func (l *lab) acquires(d declaration) result {
+	l.t.Helper()
+	return l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:1")), 1).results[0]
+}
+
+// promoted is a server that took over from another.
+func promoted(t *testing.T) *redis.Client {
+	t.Helper()
+	first, second := redistest.NewServer(t), redistest.NewServer(t)
+	host, port, err := net.SplitHostPort(first.Addr())
+	require.NoError(t, err)
+	require.NoError(t, second.Client().SlaveOf(t.Context(), host, port).Err())
+	require.Eventually(t, func() bool {
+		return second.Client().InfoMap(t.Context(), "replication").Item("Replication", "master_link_status") == "up"
+	}, time.Minute, 5*time.Millisecond)
+	require.NoError(t, second.Client().SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.NoError(t, second.AwaitAge(2))
+	return second.Client()
+}
+
+func TestNewNameIsServedAtOnceUnlessItMayBeOneThatWasLost(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, realRedis(t))
-	for want, grace := range map[state]time.Duration{stateHeld: -time.Second, stateEarly: time.Second} {
-		d := declaration{quota{limit: 1}, usedNow, grace}
-		r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:1")), 1)
-		assert.Equal(t, want, r.results[0].state)
-		epoch, quiet := l.epochOf()
-		assert.Equal(t, epoch, r.epoch)
-		assert.Equal(t, want == stateEarly, quiet > 0)
-		require.NoError(t, l.rdb.Del(background, l.keys[:]...).Err())
+	old, successor := realRedis(t), promoted(t)
+	for name, c := range map[string]struct {
+		rdb   *redis.Client
+		knows func(*lab) string
+		want  state
+	}{
+		"by who knows no server":                           {old, func(*lab) string { return "" }, stateHeld},
+		"by who knows this server":                         {old, func(l *lab) string { return someServer + recent + "," + l.identity() + settled }, stateHeld},
+		"by who knows others, if it took over from nobody": {old, func(*lab) string { return someServer + settled }, stateHeld},
+		"not by who has used it before":                    {old, func(*lab) string { return usedBefore }, stateEarly},
+		"by who knows nobody, of a successor":              {successor, func(*lab) string { return "" }, stateHeld},
+		"by who knows the successor":                       {successor, func(l *lab) string { return someServer + settled + "," + l.identity() + settled }, stateHeld},
+		"by who has met the successor, and nobody else":    {successor, func(l *lab) string { return l.identity() + recent }, stateHeld},
+		"not by who knew its predecessor":                  {successor, func(*lab) string { return someServer + settled }, stateEarly},
+		"not by who had just met its predecessor":          {successor, func(*lab) string { return someServer + recent }, stateEarly},
+		"not by who has just met both":                     {successor, func(l *lab) string { return someServer + recent + "," + l.identity() + recent }, stateEarly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, c.rdb)
+			assert.Equal(t, c.want, l.acquires(declaring(c.knows(l))).state)
+			_, quiet := l.epochOf()
+			assert.Equal(t, c.want == stateEarly, quiet > 0)
+		})
 	}
 }
 
@@ -109,15 +158,16 @@ func TestNewNameOnAnOldServerIsServedAtOnceUnlessAConnectionBroke(t *testing.T) 
 func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, realRedis(t))
-	d := declaration{quota{limit: 1}, usedNow, time.Hour}
-	r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:1")), 1)
-	assert.Equal(t, stateEarly, r.results[0].state)
+	l.space.grace = time.Hour
+	d := declaring("")
+	early := l.acquires(d)
+	assert.Equal(t, stateEarly, early.state)
 	_, quiet := l.epochOf()
-	assert.InDelta(t, quiet.Milliseconds(), r.results[0].number, 1000)
+	assert.InDelta(t, quiet.Milliseconds(), early.number, 1000)
 	assert.Greater(t, quiet, 50*time.Minute)
 	assert.LessOrEqual(t, quiet, time.Hour)
 
-	r = l.ask(l.space.about("name").acquire(d, terms{ttl: 2 * time.Hour, wait: true}, tickets("me:2", "me:3")), 2)
+	r := l.ask(l.space.about("name").acquire(d, terms{ttl: 2 * time.Hour, wait: true}, tickets("me:2", "me:3")), 2)
 	assert.Equal(t, []state{stateWaiting, stateWaiting}, []state{r.results[0].state, r.results[1].state})
 	assert.InDelta(t, quiet, r.next, float64(time.Second), "they look again when it is over")
 	r = l.ask(l.space.about("name").release(d, 0, tickets("me:9")), 1)
@@ -129,26 +179,27 @@ func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 	assert.Equal(t, int64(2), r.grants[0].seq)
 }
 
+// Whatever the caller knows of servers: the name knows another one.
 func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
 	for name, c := range map[string]struct {
 		server string // that the name knows
-		grace  time.Duration
 		begins bool
 	}{
-		"if somebody has doubts": {"another", someGrace, true},
-		"not if nobody has":      {"another", -someGrace, false},
+		"another":  {someServer, true},
+		"this one": {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, rdb)
 			l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=80s")
-			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", c.server).Err())
-			d := declaration{quota{limit: 3}, 7, c.grace}
+			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(c.server, l.identity())).Err())
+			d := declaration{quota{limit: 3}, 7, l.identity() + settled}
 			r := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
 			assert.Equal(t, stateHeld, r.results[0].state, "who is there stays")
 			assert.Equal(t, c.begins, r.epoch != seededEpoch)
+			assert.Equal(t, l.identity(), fmt.Sprintf("%012x", r.server))
 			epoch, quiet := l.epochOf()
 			assert.Equal(t, epoch, r.epoch)
 			assert.Equal(t, c.begins, quiet > 0)
@@ -158,6 +209,55 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 			r = l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:2")), 1)
 			assert.Equal(t, c.begins, r.results[0].state == stateEarly)
 		})
+	}
+}
+
+// An operator's call may come before those of the clients.
+func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	rdb := realRedis(t)
+	for name, ask := range map[string]func(*lab) call{
+		"status": func(l *lab) call { return l.space.status("name", quota{limit: 1}, 0, 0) },
+		"resize": func(l *lab) call { return l.space.resize("name", quota{limit: 1}, 3) },
+		"unpin":  func(l *lab) call { return l.space.resize("name", quota{limit: 1}, unpin) },
+		"evict":  func(l *lab) call { return l.space.evict("name", quota{limit: 1}, "me:1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, rdb)
+			l.seed("owner me:1=5 | queue you:1=6 | timeout me:1=-10s you:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s")
+			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", someServer).Err())
+			require.NoError(t, l.run(ask(l)).err)
+			got := l.snapshot()
+			require.Len(t, got.queue, 1, "a waiter was let in: %v", got)
+			_, quiet := l.epochOf()
+			assert.Equal(t, name != "status", quiet > 0)
+		})
+	}
+}
+
+// A call about a name that nobody uses leaves nothing behind.
+func TestCallsThatDeclareNothingBeginNoEpochOfANameThatIsNotUsed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, realRedis(t))
+	require.NoError(t, l.run(l.space.evict("name", quota{limit: 1}, "me:1")).err)
+	require.NoError(t, l.run(l.space.status("name", quota{limit: 1}, 0, 0)).err)
+	assert.Empty(t, l.snapshot().String())
+}
+
+// What its release finds missing was lost, or not: that depends on the server.
+func TestReleaseOfWhatIsMissingTellsTheEpochOnlyOfAServerThatTheNameKnows(t *testing.T) {
+	t.Parallel()
+	rdb := realRedis(t)
+	for _, server := range []string{someServer, ""} {
+		l := newLab(t, rdb)
+		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=30s")
+		require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(server, l.identity())).Err())
+		r := l.ask(l.space.about("name").release(known(3), 0, tickets("me:1")), 1)
+		assert.Zero(t, r.epoch, "nothing is missing, so nothing was compared")
+		r = l.ask(l.space.about("name").release(known(3), 0, tickets("me:2")), 1)
+		assert.Equal(t, stateGone, r.results[0].state)
+		assert.Equal(t, server == "", r.epoch == seededEpoch, "%d", r.epoch)
 	}
 }
 
@@ -180,23 +280,21 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 	})
 }
 
-// Whoever renews something on a name without state has proof that there was some, however old the server is.
-func TestRefreshOfALostNameBeginsTheGrace(t *testing.T) {
+// Whoever has used a name has proof that there was something, however old the server is.
+func TestQuestionAboutALostNameBeginsTheGrace(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
-	for _, grace := range []time.Duration{time.Second, -time.Second} { // whether the caller saw a connection break or not
-		d := declaration{quota{limit: 3}, 7, grace}
-		for name, ask := range map[string]func(subject) call{
-			"refresh": func(s subject) call { return s.refresh(d, time.Minute, true, tickets("me:1")) },
-			"reduce":  func(s subject) call { return s.reduce(d, tickets("me:1"), []int64{1}) },
-		} {
-			l := newLab(t, rdb)
-			r := l.ask(ask(l.space.about("name")), 1)
-			assert.Equal(t, stateGone, r.results[0].state, name)
-			_, quiet := l.epochOf()
-			assert.Greater(t, quiet, time.Duration(0), "%s with a grace of %v", name, grace)
-			r = l.ask(l.space.about("name").restore(d, time.Minute, tickets("me:1"), claims{1, []int64{3}, []int64{1}}), 1)
-			assert.Equal(t, result{stateHeld, 3}, r.results[0])
-		}
+	d := declaration{quota{limit: 3}, 7, usedBefore}
+	for name, ask := range map[string]func(subject) call{
+		"refresh": func(s subject) call { return s.refresh(d, time.Minute, true, tickets("me:1")) },
+		"reduce":  func(s subject) call { return s.reduce(d, tickets("me:1"), []int64{1}) },
+	} {
+		l := newLab(t, rdb)
+		r := l.ask(ask(l.space.about("name")), 1)
+		assert.Equal(t, stateGone, r.results[0].state, name)
+		_, quiet := l.epochOf()
+		assert.Greater(t, quiet, time.Duration(0), name)
+		r = l.ask(l.space.about("name").restore(d, time.Minute, tickets("me:1"), claims{1, []int64{3}, []int64{1}}), 1)
+		assert.Equal(t, result{stateHeld, 3}, r.results[0])
 	}
 }

@@ -94,7 +94,9 @@ type Options struct {
 	// server hangs instead of dying, finds out with its next renewal, within half a TTL, or when its lease
 	// ends: with the whole TTL nobody is let in beside it. A server that was just started counts as one
 	// that lost state, so the first calls after it wait for up to a second more than Grace, in a cluster
-	// three, with TryAcquire too, and MaxQueue counts them. All processes should have the same Grace.
+	// three, with TryAcquire too, and MaxQueue counts them. So does, for a name that it does not know, a server
+	// that took over from another, until this client has known it for so long. All processes should have the
+	// same Grace.
 	Grace time.Duration
 }
 
@@ -108,6 +110,7 @@ type Client struct {
 	label    string
 	cluster  cluster // nil: it is none
 	grace    time.Duration
+	servers  *servers
 	replicas int
 
 	shared   *lane // for all names, but in a cluster
@@ -118,7 +121,7 @@ type Client struct {
 	masters  *masters
 	declared *declarations
 	lastSeq  atomic.Int64
-	broken   atomic.Int64                    // when a connection did last, as time since start
+	unseen   atomic.Int32                    // how many servers could go away without this client seeing it
 	labelDue atomic.Int64                    // unix ns
 	labelled atomic.Pointer[<-chan response] // tells that the label was set last
 
@@ -136,10 +139,11 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	c := &Client{
 		rdb:      rdb,
-		keyspace: keyspace{prefix: opts.Prefix, clientID: uuid.NewString()},
+		keyspace: keyspace{prefix: opts.Prefix, clientID: uuid.NewString(), grace: opts.Grace},
 		ttl:      opts.TTL,
 		label:    opts.Label,
 		grace:    opts.Grace,
+		servers:  &servers{settled: opts.Grace, met: make(map[int64]time.Time)},
 		replicas: opts.WaitReplicas,
 		crew:     newCrew(),
 		keeper:   newKeeper(),
@@ -147,7 +151,6 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		views:    make(map[string]*view),
 	}
 	c.cluster, _ = rdb.(cluster)
-	c.broken.Store(int64(time.Since(start) - maxTTL)) // long ago
 	c.events = newEvents(opts.Observer, opts.Logger, c.crew)
 	c.shared = c.newLane("")
 	c.wake = newWake(c)
@@ -449,7 +452,7 @@ func (c *Client) lane(name string) *lane {
 }
 
 func (c *Client) newLane(name string) *lane {
-	return &lane{rdb: c.rdb, crew: c.crew, replicas: c.replicas, key: c.keyspace.keys(name)[0], failing: c.noteBreak, broke: c.doubt}
+	return &lane{rdb: c.rdb, crew: c.crew, replicas: c.replicas, key: c.keyspace.keys(name)[0], failing: c.reload, broke: c.doubt}
 }
 
 // forget is called by a view that retires.

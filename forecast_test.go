@@ -30,7 +30,7 @@ func newClockwork(t *testing.T, seed uint64) *clockwork {
 	w := &clockwork{Rand: rand.New(rand.NewPCG(seed, 3)), server: server, now: time.UnixMicro(1_800_000_000_000_000)}
 	w.step(time.Duration(w.IntN(1000)) * time.Microsecond)
 	w.lab = newLab(t, rdb)
-	w.d = declaration{quota{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, -time.Second}
+	w.d = declaration{quota{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, ""}
 	return w
 }
 

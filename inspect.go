@@ -40,14 +40,41 @@ type Ticket struct {
 }
 
 // Status asks Redis what the semaphore looks like. Leases that are over do not count. Asking declares
-// no limit and leaves nothing behind. A done ctx ends it; the other errors are those of Acquire.
+// no limit, changes nothing and lets nobody in. A done ctx ends it; the other errors are those of Acquire.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) {
-	r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.quota))
-	if err != nil {
-		return Status{}, wrap("status", s.name, err)
+	found, err := s.stock(ctx)
+	return found.status(s.name), wrap("status", s.name, err)
+}
+
+// stock counts as of one moment. Where more is expired than one call counts it takes several, and begins again
+// if somebody has removed any of it meanwhile.
+func (s *Semaphore) stock(ctx context.Context) (stock, error) {
+	var all stock
+	for {
+		var at int64
+		if all.counted > 0 {
+			at = all.at / 1000
+		}
+		r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.quota, at, all.counted))
+		if err != nil {
+			return stock{}, err
+		}
+		found, err := decodeStock(r.numbers)
+		if err != nil {
+			return stock{}, err
+		}
+		same := true
+		if all.counted > 0 {
+			found, same = all.with(found)
+		}
+		if same && found.counted >= found.expired {
+			return found, nil
+		}
+		all = stock{}
+		if same {
+			all = found
+		}
 	}
-	status, err := decodeStatus(s.name, r.numbers)
-	return status, wrap("status", s.name, err)
 }
 
 // Holders yields those who hold, in the order of their tokens. It reads page by page: each page is

@@ -51,7 +51,7 @@ func (m *masters) watchLocked(v *view) *redis.Client {
 		wanted:  func() bool { return m.needs(node) },
 		handle:  func(message any) { m.take(node, message) },
 	}
-	m.watched[node] = c.crew.launch(s.run)
+	m.watched[node] = s.launch()
 	return node
 }
 

@@ -66,8 +66,8 @@ func (b blocked) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// Status reaps and promotes too: who asks for it while it waits must not miss its own grant.
-func TestStatusThatPromotesTellsItsOwnWaiter(t *testing.T) {
+// An operator's call promotes too: who makes one while it waits must not miss its own grant.
+func TestResizeThatPromotesTellsItsOwnWaiter(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour
 		c := w.client()
@@ -75,7 +75,7 @@ func TestStatusThatPromotesTellsItsOwnWaiter(t *testing.T) {
 		p := w.must(s.Acquire(t.Context(), 1))
 		waiter := w.queue(t.Context(), s, 1)
 		lapse(t, w, p.ID())
-		w.status(s)
+		require.NoError(t, s.Unpin(t.Context()))
 		w.release(w.granted(waiter))
 		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
 	})

@@ -2,7 +2,10 @@ package fairsem
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -11,12 +14,13 @@ import (
 // it has, with the old tokens and places, before the server grants anything new. Three things make
 // that safe and soon enough:
 //
-//   - Scripts compare servers: at a glance always, and for certain if somebody is new or saw one break. One
-//     that the name does not know gives it a new epoch, and a grace period.
+//   - Every script that can let anybody in compares servers. One that the name does not know gives it a new
+//     epoch, and a grace period.
 //   - Every answer tells the epoch. Whoever sees another one than its tickets have asks about them
 //     at once, and puts back those that are missing.
 //   - A broken connection puts every view in doubt, and every client that has something keeps a
-//     connection open only to see it break: the subscription, in a cluster one with each master.
+//     connection open only to see it break: the subscription, in a cluster one with each master. For as
+//     long as one of these does not stand, it asks several times in each grace period instead.
 //
 // Within one epoch nothing is put back: there, an id that is missing has lapsed or was taken out.
 
@@ -27,13 +31,74 @@ func (c *Client) doubt() {
 	}
 }
 
-// noteBreak is called when a connection broke. In a cluster another node may be in the place of that
-// server by now, which go-redis finds out late by itself.
-func (c *Client) noteBreak() {
-	c.broken.Store(int64(time.Since(start)))
+// reload is called when a connection broke. In a cluster another node may be in the place of that server by now,
+// which go-redis finds out late by itself.
+func (c *Client) reload() {
 	if c.cluster != nil {
 		c.cluster.ReloadState(c.crew.ctx)
 	}
+}
+
+// servers are those that this client has had answers from, and since when. A name that such a server does not know
+// is a new one: it has lost nothing meanwhile.
+type servers struct {
+	settled time.Duration // how long one has to be known
+
+	mu     sync.Mutex
+	met    map[int64]time.Time
+	newest int64
+}
+
+// maxServers is how many are remembered.
+const maxServers = 64
+
+// meet takes who answered; 0: it does not say.
+func (s *servers) meet(server int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if server == 0 || server == s.newest {
+		return
+	}
+	s.newest = server
+	if _, known := s.met[server]; known {
+		return
+	}
+	if len(s.met) == maxServers {
+		first := server
+		for other, since := range s.met {
+			if first == server || since.Before(s.met[first]) {
+				first = other
+			}
+		}
+		delete(s.met, first)
+	}
+	s.met[server] = time.Now()
+}
+
+// known tells of them in a call.
+func (s *servers) known() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for server, since := range s.met {
+		form := newServer
+		if time.Since(since) > s.settled {
+			form = knownServer
+		}
+		all = append(all, fmt.Sprintf(form, server))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// knows is what calls about the name tell of it.
+func (v *view) knows() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.epoch != 0 {
+		return usedBefore
+	}
+	return v.client.servers.known()
 }
 
 func (v *view) doubt() {
@@ -45,16 +110,13 @@ func (v *view) doubt() {
 	}
 }
 
-// graceNow is what a call tells the server: the time of grace, negative if no connection broke of late.
-func (c *Client) graceNow() time.Duration {
-	if c.brokeLately() {
-		return c.grace
+// checkLocked plans to ask about all there is, for as long as a server could go away without this client seeing it:
+// often enough to put it back while the grace period lasts.
+func (v *view) checkLocked() {
+	if v.checkAt.IsZero() && v.client.unseen.Load() > 0 {
+		v.checkAt = time.Now().Add(v.client.grace / 3)
+		v.planLocked(v.checkAt)
 	}
-	return -c.grace
-}
-
-func (c *Client) brokeLately() bool {
-	return time.Since(start)-time.Duration(c.broken.Load()) <= c.grace
 }
 
 // heardLocked takes the epoch from an answer to a question that was sent at that time.

@@ -33,7 +33,7 @@ var (
 	restoreScript = newScript("restore", "semaphore", "limit", "epoch", "line", "enter", "restore", "finish")
 	resizeScript  = newScript("resize", "semaphore", "limit", "epoch", "line", "resize", "finish")
 	evictScript   = newScript("evict", "semaphore", "limit", "epoch", "line", "evict", "finish")
-	statusScript  = newScript("status", "semaphore", "limit", "epoch", "line", "status", "finish")
+	statusScript  = newScript("status", "semaphore", "limit", "status")
 	pageScript    = newScript("page", "semaphore", "page")
 )
 
@@ -72,6 +72,7 @@ const maxUnits = 1<<53 - 1
 type keyspace struct {
 	prefix   string // of every key and channel
 	clientID string
+	grace    time.Duration // of a server that may have lost the state
 }
 
 // keys returns the keys of a name in the order of semaphore.lua. Everything up to the first "}" is
@@ -133,10 +134,18 @@ func (q quota) arg() any {
 type declaration struct {
 	quota quota
 	since int64
-	grace time.Duration // of a server that may have lost the state; negative: no connection broke of late
+	knows string // see usedBefore
 }
 
 const declareNothing = math.MinInt64
+
+// What a caller knows. One that has had an answer about the name knows that it was lost where the server does not know
+// it. Others know servers only: for longer than the grace period, or not.
+const (
+	usedBefore  = "*"
+	knownServer = "%012x!"
+	newServer   = "%012x?"
+)
 
 func (d declaration) sinceArg() any {
 	if d.since == declareNothing {
@@ -145,16 +154,19 @@ func (d declaration) sinceArg() any {
 	return d.since
 }
 
-// subject is what all calls about a name begin with: the number of keys, the keys, and who asks.
-type subject []any
+// subject is what all calls about a name have in common.
+type subject struct {
+	begin []any         // the number of keys, the keys, and who asks
+	grace time.Duration // of a server that may have lost the state
+}
 
 func (k keyspace) about(name string) subject {
 	keys := k.keys(name)
-	s := subject{len(keys)}
+	begin := []any{len(keys)}
 	for _, key := range keys {
-		s = append(s, key)
+		begin = append(begin, key)
 	}
-	return append(s, k.clientID, k.wakePrefix())
+	return subject{append(begin, k.clientID, k.wakePrefix()), k.grace}
 }
 
 // call is one script to be run: what follows EVALSHA and the hash.
@@ -165,10 +177,18 @@ type call struct {
 
 // newCall begins the arguments that every script has, with room for more.
 func (s subject) newCall(run *script, d declaration, lease time.Duration, room int) call {
-	args := make([]any, 0, len(s)+6+room)
+	args := make([]any, 0, len(s.begin)+6+room)
 	args = append(args, "evalsha", run.hash)
-	args = append(args, s...)
-	return call{run, append(args, d.quota.arg(), d.sinceArg(), lease.Milliseconds(), d.grace.Milliseconds())}
+	args = append(args, s.begin...)
+	return call{run, append(args, d.quota.arg(), d.sinceArg(), lease.Milliseconds(), s.graceArg(d.knows))}
+}
+
+// graceArg is a number for who knows nothing, which is shorter.
+func (s subject) graceArg(knows string) any {
+	if knows == "" {
+		return s.grace.Milliseconds()
+	}
+	return strconv.FormatInt(s.grace.Milliseconds(), 10) + " " + knows
 }
 
 // command returns the call for a pipeline; withText sends the script itself, for a server that does
@@ -265,7 +285,13 @@ func (k keyspace) asNobody(name string, run *script, q quota, room int) call {
 	return k.about(name).newCall(run, declaration{quota: q, since: declareNothing}, 0, room)
 }
 
-func (k keyspace) status(name string, q quota) call { return k.asNobody(name, statusScript, q, 0) }
+// status asks what a name looks like as of a server time in ms, 0 for now, when so many of the entries that are expired
+// were counted before.
+func (k keyspace) status(name string, q quota, at, from int64) call {
+	c := k.asNobody(name, statusScript, q, 2)
+	c.args = append(c.args, at, from)
+	return c
+}
 
 // unpin is what resize pins to take the pin away.
 const unpin = -1
@@ -329,6 +355,7 @@ type reply struct {
 	more    bool          // the script stopped at its bound
 	epoch   int64         // of the name; another one than before: state may have been lost. 0: not told
 	room    int64         // of a rate: units that nobody has
+	server  int64         // which one answered; 0: it does not say
 	results []result
 	grants  []grant
 }
@@ -336,7 +363,7 @@ type reply struct {
 var errReply = errors.New("unexpected reply from a script: is another program using its keys?")
 
 // head is how many numbers a reply begins with.
-const head = 5
+const head = 6
 
 // decodeReply checks and converts the reply to a call about n ids.
 func decodeReply(raw []int64, n int) (reply, error) {
@@ -349,6 +376,7 @@ func decodeReply(raw []int64, n int) (reply, error) {
 		more:    raw[2] != 0,
 		epoch:   raw[3],
 		room:    raw[4],
+		server:  raw[5],
 		results: make([]result, n),
 	}
 	for i := range r.results {
@@ -363,23 +391,59 @@ func decodeReply(raw []int64, n int) (reply, error) {
 	return r, nil
 }
 
-// decodeStatus converts the reply of status.lua.
-func decodeStatus(name string, raw []int64) (Status, error) {
-	if len(raw) != head+13 {
-		return Status{}, errReply
+// stock is what status.lua counts in one call.
+type stock struct {
+	limit, declared, pinned      int64
+	holders, waiting, used       int64 // with what is expired
+	expired                      int64 // entries
+	counted, held, units, waited int64 // of these: how many the call has counted, and what they are
+	oldest                       int64 // us since the first waiter arrived that is not expired; negative: none was found
+	nearest                      int64 // ms until the next deadline; negative: there is none
+	window                       int64 // ms
+	exists                       int64
+	granted, lapsed              int64
+	missed                       int64 // of those held that the call has counted: how many lapsed, too
+	at                           int64 // server us
+}
+
+// decodeStock converts the reply of status.lua.
+func decodeStock(raw []int64) (s stock, err error) {
+	fields := []*int64{
+		&s.limit, &s.declared, &s.pinned, &s.holders, &s.waiting, &s.used,
+		&s.expired, &s.counted, &s.held, &s.units, &s.waited,
+		&s.oldest, &s.nearest, &s.window, &s.exists, &s.granted, &s.lapsed, &s.missed, &s.at,
 	}
-	n := raw[head:]
-	s := Status{
-		Name: name, Limit: n[0], Declared: n[1], Pinned: n[2] == 1,
-		Used: n[3], Holders: n[4], Waiting: n[5],
-		OldestWait: time.Duration(n[6]) * time.Microsecond,
+	if len(raw) != head+len(fields) {
+		return stock{}, errReply
 	}
-	if n[7] >= 0 {
-		s.NextExpiry = time.Duration(n[7]) * time.Millisecond
+	for i, field := range fields {
+		*field = raw[head+i]
 	}
-	s.Window = time.Duration(n[8]) * time.Millisecond
-	s.Known, s.Granted, s.Lapsed, s.At = n[9] == 1, n[10], n[11], time.UnixMicro(n[12])
 	return s, nil
+}
+
+// with adds what another call has counted of the same stock. False: it is another by now.
+func (s stock) with(more stock) (stock, bool) {
+	same := more.holders == s.holders && more.waiting == s.waiting && more.used == s.used && more.expired == s.expired
+	s.missed += more.missed
+	s.counted, s.held, s.units, s.waited = s.counted+more.counted, s.held+more.held, s.units+more.units, s.waited+more.waited
+	if s.oldest < 0 {
+		s.oldest = more.oldest
+	}
+	return s, same
+}
+
+// status is what the stock comes to without what is expired.
+func (s stock) status(name string) Status {
+	return Status{
+		Name: name, At: time.UnixMicro(s.at),
+		Limit: s.limit, Declared: s.declared, Pinned: s.pinned == 1,
+		Used: s.used - s.units, Holders: s.holders - s.held, Waiting: s.waiting - s.waited,
+		OldestWait: time.Duration(max(0, s.oldest)) * time.Microsecond,
+		NextExpiry: time.Duration(max(0, s.nearest)) * time.Millisecond,
+		Window:     time.Duration(s.window) * time.Millisecond,
+		Known:      s.exists == 1, Granted: s.granted, Lapsed: s.lapsed + s.missed,
+	}
 }
 
 // decodePage converts the reply of page.lua. A ticket of the owner key holds a token.

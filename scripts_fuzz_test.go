@@ -230,37 +230,40 @@ func FuzzDecodeReply(f *testing.F) {
 	})
 }
 
-// isReply says it in another way than decodeReply: five numbers, two for each id, and threes.
+// isReply says it in another way than decodeReply: six numbers, two for each id, and threes.
 func isReply(raw []int64, n int) bool {
 	for range n {
-		if len(raw) < 7 || raw[5] < int64(stateGone) || raw[5] >= int64(states) {
+		if len(raw) < 8 || raw[6] < int64(stateGone) || raw[6] >= int64(states) {
 			return false
 		}
-		raw = slices.Delete(slices.Clone(raw), 5, 7)
+		raw = slices.Delete(slices.Clone(raw), 6, 8)
 	}
-	return len(raw) >= 5 && len(raw)%3 == 2
+	return len(raw) >= 6 && len(raw)%3 == 0
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	for n := range 20 {
+	for n := range 27 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99})
+	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99, 23, 24, 21, 20, 30, 40, 26})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
-		s, err := decodeStatus("a name", raw)
-		require.Equal(t, len(raw) == 18, err == nil)
+		found, err := decodeStock(raw)
+		require.Equal(t, len(raw) == 25, err == nil)
 		if err != nil {
 			require.ErrorIs(t, err, errReply)
-			require.Zero(t, s)
+			require.Zero(t, found)
 			return
 		}
-		require.Equal(t, raw[5:7], []int64{s.Limit, s.Declared})
-		require.Equal(t, raw[7] == 1, s.Pinned)
-		require.Equal(t, raw[8:11], []int64{s.Used, s.Holders, s.Waiting})
-		require.GreaterOrEqual(t, max(raw[12], 0), s.NextExpiry.Milliseconds())
-		require.Equal(t, raw[14] == 1, s.Known)
-		require.Equal(t, raw[15:], []int64{s.Granted, s.Lapsed, s.At.UnixMicro()})
+		s, n := found.status("a name"), raw[6:]
+		require.Equal(t, n[:2], []int64{s.Limit, s.Declared})
+		require.Equal(t, n[2] == 1, s.Pinned)
+		require.Equal(t, []int64{n[3] - n[8], n[4] - n[10], n[5] - n[9]}, []int64{s.Holders, s.Waiting, s.Used})
+		require.GreaterOrEqual(t, max(n[12], 0), s.NextExpiry.Milliseconds())
+		require.Equal(t, n[14] == 1, s.Known)
+		require.Equal(t, n[15], s.Granted)
+		require.Equal(t, n[16]+n[17], s.Lapsed)
+		require.Equal(t, n[18], s.At.UnixMicro())
 	})
 }
 

@@ -127,6 +127,7 @@ func TestWhoDeclaresNothingLetsNobodyInWhereNoLimitIsKnown(t *testing.T) {
 		ids:   []string{"me:2"},
 		call:  evicting("me:2"),
 		reply: "gone",
+		wake:  "you 1:6:0", // there is a new epoch
 		state: seed + " | meta until=40s",
 	}})
 }

@@ -21,10 +21,10 @@ type subscription struct {
 	wanted  func() bool       // is asked before each connection and in silence; false: this was the last time
 	handle  func(message any) // is called with all that comes in
 
-	mu      sync.Mutex
-	current *redis.PubSub
-	heard   time.Time // when anything came in last
-	down    time.Time // when anything did before it failed; zero: it stands, or was never tried
+	mu    sync.Mutex
+	heard time.Time // when anything came in last
+	down  time.Time // when anything did before it failed; zero: it stands, or was never tried
+	blind bool      // the server could go away without this being seen; counted in Client.unseen
 }
 
 // subscriber is a go-redis client, of one server or of several.
@@ -38,23 +38,42 @@ const (
 	// A silent subscription is asked for a sign of life after this long at the latest.
 	maxSilence = 10 * time.Second
 	// A subscription that fails is tried again after the first pause, and each time after twice as
-	// long, up to the last.
-	firstPause = 100 * time.Millisecond
-	lastPause  = 10 * time.Second
+	// long, up to the last, or the longest where Redis refused it.
+	firstPause   = 100 * time.Millisecond
+	lastPause    = time.Second
+	longestPause = 10 * time.Second
 )
 
 var errDeaf = errors.New("no sign of life")
 
+// launch runs it. False: the client is closed.
+func (s *subscription) launch() bool {
+	s.setBlind(true)
+	launched := s.client.crew.launch(s.run)
+	if !launched {
+		s.setBlind(false)
+	}
+	return launched
+}
+
 // run ends when it is not wanted any more, or with the crew, whose goroutine it is.
 func (s *subscription) run() {
-	for pause := firstPause; s.wanted(); pause = min(2*pause, lastPause) {
+	defer s.setBlind(false)
+	last := lastPause
+	for pause := firstPause; s.wanted(); pause = min(2*pause, last) {
 		began := time.Now()
 		err := s.listen()
 		if err == nil {
 			return
 		}
+		last = lastPause
+		s.setBlind(true)
+		if refused(err) && !broken(err) { // a right is missing, and may be for ever: that is no reason to ask all the time
+			s.setBlind(false)
+			last = longestPause
+		}
 		if s.lastHeard().After(began) { // else it is the same trouble as before
-			s.client.noteBreak()
+			s.client.reload()
 			s.client.doubt()
 			pause = firstPause
 		}
@@ -65,6 +84,19 @@ func (s *subscription) run() {
 	}
 }
 
+// setBlind notes whether the server could go away without this being seen.
+func (s *subscription) setBlind(is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case is && !s.blind:
+		s.client.unseen.Add(1)
+	case !is && s.blind:
+		s.client.unseen.Add(-1)
+	}
+	s.blind = is
+}
+
 // listen subscribes and handles what comes in until the connection is no good any more; nil: until it is
 // not needed any more. go-redis does not notice a connection that is only half open, so silence is
 // answered with a PING, and more silence with a new connection.
@@ -73,24 +105,23 @@ func (s *subscription) listen() error {
 	sub := s.server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
-	s.use(sub)
-	pinged := false
+	owed := true                                               // an answer: to the SUBSCRIBE, or to a PING
 	for {
-		message, err := sub.ReceiveTimeout(ctx, s.patience(pinged))
+		message, err := sub.ReceiveTimeout(ctx, s.patience(owed))
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			pinged = false
+			owed = false
 			s.hear(message)
 		case !isTimeout(err):
 			return err
-		case pinged:
+		case owed:
 			return errDeaf
 		case !s.wanted():
 			return nil
 		default:
-			pinged = true
+			owed = true
 			if err := sub.Ping(ctx); err != nil {
 				return err
 			}
@@ -99,17 +130,11 @@ func (s *subscription) listen() error {
 }
 
 // patience is how long silence is normal: without end, were it not for dead connections.
-func (s *subscription) patience(pinged bool) time.Duration {
-	if pinged {
+func (s *subscription) patience(owed bool) time.Duration {
+	if owed {
 		return answerTime
 	}
 	return min(max(s.client.ttl, answerTime), maxSilence)
-}
-
-func (s *subscription) use(sub *redis.PubSub) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.current = sub
 }
 
 func (s *subscription) hear(message any) {
@@ -118,6 +143,7 @@ func (s *subscription) hear(message any) {
 	s.mu.Unlock()
 	if _, stands := message.(*redis.Subscription); stands {
 		s.stands()
+		s.setBlind(false)
 	}
 	s.handle(message)
 }

@@ -31,6 +31,7 @@ type view struct {
 	backoff  time.Duration // before the next try, while Redis does not answer
 	epoch    int64         // of the name, as Redis told it last; 0: not yet
 	doubted  time.Time     // since when there may be another one; zero: there is no doubt
+	checkAt  time.Time     // when to doubt that, if it could not be seen until then; zero: not at all
 }
 
 // retireAfter is how long a view without tickets stays, for the next ticket of its name.
@@ -186,6 +187,7 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 	}
 	v.backoff, v.quota = 0, p.job.quota
 	v.client.declared.learn(v.name, p.job.quota, rep.since)
+	v.client.servers.meet(rep.server)
 	i := 0
 	for verb, t := range p.all() {
 		t.silent, t.cause = time.Time{}, nil
@@ -238,8 +240,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent tim
 		v.recheckAgainLocked(t)
 	case r.state == stateHeld:
 		if s == refreshScript && t.token == 0 {
-			v.client.wake.doubt() // a grant, and no message told of it
-			v.gapLocked()
+			v.gapLocked() // a grant, and no message told of it: there may be more
 		}
 		v.renewLocked(t, sent)
 		v.grantLocked(t, cmp.Or(r.number, t.token), true)
@@ -283,6 +284,7 @@ func (v *view) queuedLocked(t *ticket, place int64, sent time.Time) {
 	t.place = place
 	v.renewLocked(t, sent)
 	v.client.wake.start()
+	v.checkLocked()
 	if early.seq == t.seq {
 		v.grantedLocked(early)
 	}
@@ -330,6 +332,7 @@ func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 	v.moveLocked(t, holding)
 	if !t.lapses() {
 		v.client.wake.start()
+		v.checkLocked()
 	}
 	t.recheck = false
 	t.permit = newPermit(t, now)
@@ -354,7 +357,7 @@ func (v *view) renewLocked(t *ticket, sent time.Time) {
 // before, unless an earlier try may have taken it, or Redis has lost what it knew.
 func (v *view) releasedLocked(t *ticket, r result, epoch int64) {
 	var err error
-	if r.state != stateHeld && t.permit != nil && !t.undone && t.epoch == epoch && !v.client.brokeLately() {
+	if r.state != stateHeld && t.permit != nil && !t.undone && t.epoch == epoch {
 		err = lostFor(errMissing)
 	}
 	v.dropLocked(t, err)
@@ -483,6 +486,13 @@ func (v *view) look(now time.Time) {
 	if over {
 		v.deadline = time.Time{}
 	}
+	if !v.checkAt.IsZero() && !now.Before(v.checkAt) {
+		v.checkAt = time.Time{}
+		if v.client.unseen.Load() > 0 {
+			v.doubted = now
+		}
+	}
+	v.checkLocked()
 	doubted := !v.doubted.IsZero()
 	due := over || doubted
 	for _, t := range v.tickets {

@@ -18,7 +18,7 @@ import (
 
 // answers ends a pipeline of one script call, not of a rate.
 func (f *flight) answers(reply ...int64) {
-	f.cmds[0].(numbers).SetVal(slices.Insert(reply, head-1, 0))
+	f.cmds[0].(numbers).SetVal(slices.Insert(reply, head-2, 0, 0))
 	f.end <- nil
 	synctest.Wait()
 }
@@ -33,18 +33,86 @@ func (f *flight) breaks() {
 // knows is what the i-th refresh says of its tickets.
 func (f *flight) knows(i int) any { return f.cmds[i].Args()[15] }
 
-// grace is what the i-th call tells the server: negative where no connection broke of late.
-func (f *flight) grace(i int) time.Duration {
-	return time.Duration(f.cmds[i].Args()[14].(int64)) * time.Millisecond
+// vouches is what the i-th call says of the servers.
+func (f *flight) vouches(i int) any { return f.cmds[i].Args()[14] }
+
+// by has the answers come from a server.
+func (f *flight) by(server int64) *flight {
+	for i := range f.cmds {
+		reply := f.cmds[i].(numbers).Val()
+		reply[head-1] = server
+	}
+	return f
 }
 
-// By the time that somebody answers again it may be another server, which has never heard of the name.
-func TestQuestionAfterASilenceTellsOfIt(t *testing.T) {
-	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+// Guards against a broken connection that delays every new name: a server that was the same all the time has lost
+// nothing, whatever became of connections.
+func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		meets := func(name string, server int64) any {
+			asks(c, name, 1, CallOptions{})
+			f := w.next()
+			said := f.vouches(0)
+			f.grant(0, 10, 1)
+			f.by(server).end <- nil
+			w.isIdle()
+			return said
+		}
+		assert.Equal(t, int64(1000), meets("a", 0xabc), "it knows nobody")
+		assert.Equal(t, "1000 000000000abc?", meets("b", 0xabc), "it has just met it")
+		assert.Equal(t, "1000 "+usedBefore, meets("a", 0xabc), "it has used the name")
+		time.Sleep(defaultGrace + time.Millisecond)
+		assert.Equal(t, "1000 000000000abc!", meets("c", 0xdef))
+		assert.Equal(t, "1000 000000000abc!,000000000def?", meets("d", 0xdef), "the other took over from it, maybe just now")
+		time.Sleep(defaultGrace + time.Millisecond)
+		assert.Equal(t, "1000 000000000abc!,000000000def!", meets("e", 0xdef))
+	})
+}
+
+func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &servers{settled: time.Millisecond, met: make(map[int64]time.Time)}
+		for server := range int64(2 * maxServers) {
+			s.meet(1 + server)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Millisecond)
+		known := strings.Split(s.known(), ",")
+		assert.Len(t, known, maxServers)
+		assert.Contains(t, known, "000000000080!", "the last one")
+	})
+}
+
+// Guards against a restart that a holder does not hear of, because its subscription is not there or not back yet.
+func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
-		assert.Equal(t, -defaultGrace, w.carries("acquire a: 1").grace(0))
-		time.Sleep(time.Second + lastRetry) // a third of the TTL, and the pause before the next try
-		assert.Equal(t, defaultGrace, w.carries("acquire a: 1").grace(0))
+		w.carries("acquire a: 1").grantAll(10)
+		time.Sleep(time.Minute)
+		w.isIdle()
+		c.wake.setBlind(true)
+		c.doubt()
+		for range 3 {
+			w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+			w.isIdle()
+			time.Sleep(defaultGrace/3 + time.Millisecond)
+		}
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		c.wake.setBlind(false)
+		time.Sleep(time.Minute)
+		w.isIdle()
+	})
+}
+
+// From the first permit on, until the server has confirmed the subscription.
+func TestFirstSubscriptionThatIsNotConfirmedIsMadeUpForByQuestions(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		c.wake.started.Store(false) // and a wire has no connections
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1").grantAll(10)
+		time.Sleep(defaultGrace/3 + time.Millisecond)
+		w.carries("refresh a: 1")
 	})
 }
 

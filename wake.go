@@ -1,7 +1,7 @@
 package fairsem
 
 import (
-	"time"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -12,8 +12,7 @@ import (
 type wake struct {
 	subscription
 
-	started bool // guarded by mu
-	doubted bool // somebody looks whether anything comes in; guarded by mu
+	started atomic.Bool
 }
 
 func newWake(c *Client) *wake {
@@ -29,9 +28,9 @@ func newWake(c *Client) *wake {
 
 // start subscribes, once: with the first ticket that waits or holds.
 func (w *wake) start() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.started = w.started || w.client.crew.launch(w.run)
+	if w.started.CompareAndSwap(false, true) {
+		w.started.Store(w.launch())
+	}
 }
 
 func (w *wake) take(message any) {
@@ -43,32 +42,5 @@ func (w *wake) take(message any) {
 		if name, epoch, grants, ok := w.client.keyspace.parseWake(m.Payload); ok {
 			w.client.woken(name, epoch, grants)
 		}
-	}
-}
-
-// doubt is called when a grant was found that no message told of. The message may be on its way; if
-// the connection gives no sign of life soon, it is replaced.
-func (w *wake) doubt() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.doubted || w.current == nil {
-		return
-	}
-	sub, since := w.current, time.Now()
-	w.doubted = w.client.crew.launch(func() { // ends after a pause, or with the crew
-		_ = sub.Ping(w.client.crew.ctx) // a failure is silence
-		_ = w.client.crew.sleep(background, answerTime/2)
-		w.judge(sub, since)
-	})
-}
-
-func (w *wake) judge(sub *redis.PubSub, since time.Time) {
-	w.mu.Lock()
-	deaf := w.heard.Before(since)
-	w.doubted = false
-	w.mu.Unlock()
-	if deaf {
-		w.failed(errDeaf)
-		_ = sub.Close() // listen returns, run subscribes again
 	}
 }

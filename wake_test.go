@@ -292,8 +292,8 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	require.Eventually(t, func() bool { return e.rdb.ZCard(t.Context(), queue).Val() == 1 }, 10*time.Second, time.Millisecond)
 
 	// the unit is given back by somebody else, because the listener's own replies are held back
-	space := keyspace{e.listener.keyspace.prefix, "an operator"}
-	c := space.about(e.name).release(declaration{quota{limit: 1}, declareNothing, 0}, 0, tickets(holder.ID()))
+	space := keyspace{prefix: e.listener.keyspace.prefix, clientID: "an operator"}
+	c := space.about(e.name).release(declaration{quota{limit: 1}, declareNothing, ""}, 0, tickets(holder.ID()))
 	require.NoError(t, e.rdb.Process(t.Context(), c.command(true)))
 	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.early.token != 0 })
 	calls := len(e.sluice.since(0))
@@ -328,14 +328,9 @@ func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Do(t.Context(), 2, func(context.Context) error { return nil }), ErrExceedsLimit)
-	started := func() bool {
-		c.wake.mu.Lock()
-		defer c.wake.mu.Unlock()
-		return c.wake.started
-	}
-	assert.False(t, started(), "nobody holds or waits")
+	assert.False(t, c.wake.started.Load(), "nobody holds or waits")
 	require.NoError(t, s.Do(t.Context(), 1, func(context.Context) error {
-		assert.True(t, started())
+		assert.True(t, c.wake.started.Load())
 		return nil
 	}))
 	require.NoError(t, c.Close())
@@ -343,7 +338,7 @@ func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	c.wake.start()
-	assert.False(t, started(), "it is closed")
+	assert.False(t, c.wake.started.Load(), "it is closed")
 }
 
 func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {

@@ -2,7 +2,7 @@
 if promote then promote() end
 
 if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", stands, "since", text(since)) end
-if met then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet), "saved", saved) end
+if lost then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet)) end
 if permits > 0 then redis.pcall("HINCRBY", meta, "granted", permits) end -- whoever holds or asks has keys that expire,
 if overdue > 0 then redis.pcall("HINCRBY", meta, "lapsed", overdue) end  -- so if meta was lost, it is renewed below
 if waiting > 0 and alert and (lost or window > 0 and VERB == "resize") then alert() end -- what they were told is over

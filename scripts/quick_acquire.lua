@@ -5,7 +5,7 @@ local count, back = tonumber(ARGV[10]), tonumber(ARGV[11])
 local weighed = #ARGV > 11 + count + back
 local seen = redis.call("ZMSCORE", timeout, unpack(ARGV, 12, 11 + count))
 local quick = waiting + weights == 0 and holders - back + count <= limit
-  and not (weighed or renew or declares or met or now < quiet)
+  and not (weighed or renew or declares or lost or now < quiet)
 for i = 1, count do quick = quick and not seen[i] end
 
 local over = 0 -- of a rate: how many are in the way of nobody, and do not count

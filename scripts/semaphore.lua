@@ -4,7 +4,7 @@
 --   semaphore.lua      the keys, and how many are in them
 --   quick_release.lua  of a release, all there is to do if nobody waits
 --   limit.lua          what time it is, which limit holds, and when the keys expire
---   epoch.lua          whether the state may have been lost
+--   epoch.lua          whether this server may have lost state
 --   quick_acquire.lua  of an acquire, all there is to do if nobody waits and all fit; it may give back, too
 --   quick_refresh.lua  of a refresh, all there is to do if nobody waits and all hold
 --   line.lua           who has lapsed, and who goes next
@@ -20,7 +20,7 @@
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one a holder
 --         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server,
---                            saved, granted, lapsed
+--                            granted, lapsed
 -- ARGV    1 caller   client id of the calling process: its grants go into the reply
 --         2 wake     channel prefix: any other client hears of its grants on wake .. its client id
 --         3 limit    what the caller declares: a limit, or limit/ms of a rate, whose grants are never
@@ -28,16 +28,19 @@
 --         4 since    server us at which it first did; 0 or less: minus the us since it first did, if
 --                    it does not know; empty: it declares nothing
 --         5 lease    ms from now on for which an id keeps what this call gives it; 0: it gives nothing
---         6 grace    ms for which a server that may have lost the state grants nothing new; negative: the
---                    caller has not seen a connection break of late
+--         6 grace    ms for which a server that may have lost the state grants nothing new; then, after a
+--                    space, what the caller knows, if anything: "*" if it has used this name before, else
+--                    the servers that it has met, with a "!" those that it has known for longer than that,
+--                    with a "?" the others
 -- Returns one list of numbers, unless the verb says otherwise:
 --         since    server us at which the caller first declared its limit; 0: it declared nothing
 --         next     ms until the nearest deadline: whoever waits looks again then; -1: it is not told,
 --                  because nobody waits or who waits knows it already
 --         more     1: work was left over at the bound, call again
 --         epoch    server us at which the name began here; another one than before: state may have
---                  been lost. 0: there is none, so it was
+--                  been lost. 0: it was not compared, or there is none
 --         room     of a rate, units that nobody has when the call is over; else 0
+--         server   which server this is; 0: it does not say
 --         results  state, number of each id: HELD its token, WAITING its place, else 0; 0 also
 --                  where the verb does not know the number
 --         grants   seq, place, token of each waiter of the caller that this call promoted
@@ -68,12 +71,22 @@ local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 
 
 local function text(number) return string.format("%d", number) end
 
-local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "saved")
+local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "server")
 local holders = redis.call("ZCARD", owner)
 local waiting = redis.call("ZCARD", queue)
 local weights = redis.call("HLEN", weight) -- 0: everybody weighs 1
-local reply, size = { 0, -1, 0, 0, 0 }, 5  -- since, next, more, epoch, room; the verb appends its results
+local reply, size = { 0, -1, 0, 0, 0, 0 }, 6 -- since, next, more, epoch, room, server; the verb appends its results
 
 if (tonumber(known[1]) or LAYOUT) > LAYOUT then
   return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. known[1] .. ", this client knows " .. LAYOUT)
 end
+
+-- identity returns what this server calls itself, which is another name after every start and every promotion, so
+-- a failover and the failover back are three servers. Without the right to INFO all servers are alike.
+local function identity()
+  local info = redis.pcall("INFO", "replication")
+  local at = type(info) == "string" and string.find(info, "master_replid:", 1, true)
+  if at then return string.sub(info, at + 14, at + 25), info end
+  return known[8] or "", ""
+end
+

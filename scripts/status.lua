@@ -1,31 +1,70 @@
--- status: what the name looks like now.
+-- status: what the name looks like now. It changes nothing. Entries whose deadline has passed are still in the
+-- keys, so they are counted out: some of them in each call, until the caller has all.
 --
--- Results: limit, declared, pinned (1 or 0), units in use, holders, waiters, us since the head of the
---         line arrived (0: no line), ms until the nearest deadline (-1: none), ms after which a grant
---         of a rate lapses (0: it is none), whether Redis knows the name (1 or 0), permits granted,
---         permits lapsed, what time it is in us
--- First write: PEXPIREAT or ZREM, and none on a name that is not in use.
-if lapsed > 0 then reap() end
-if promote then promote() end
-local head = waiting > 0 and redis.call("ZRANGE", queue, 0, 0, "WITHSCORES")[2]
-local first = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
+-- ARGV    7 at    server ms as of which to count; 0: now
+--         8 from  how many of the expired entries earlier calls have counted
+-- Results: limit, declared, pinned (1 or 0), holders, waiters and units held, with those that are expired;
+--         how many are expired, and how many of these this call has counted, of which so many hold, so
+--         many units, and so many wait; us since the first waiter arrived that is not expired (-1: none was
+--         found), ms until the nearest deadline (-1: none), ms after which a grant of a rate lapses (0: it is
+--         none), whether Redis knows the name (1 or 0), permits granted, permits lapsed, how
+--         many of the holders that this call has counted lapsed too, what time it is in us
+-- First write: none.
+local at, from = tonumber(ARGV[7]), tonumber(ARGV[8])
+if at == 0 then at = now end
+local extra = holders > 0 and weights > 0 and tonumber(redis.call("HGET", weight, "extra")) or 0
+local expired = redis.call("ZCOUNT", timeout, "-inf", text(at))
+local ids = expired > from and redis.call("ZRANGEBYSCORE", timeout, "-inf", text(at), "LIMIT", from, 2 * BOUND) or {}
+local held, units, waited = 0, 0, 0
+if #ids > 0 then
+  local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
+  local weighs = extra > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+  for i = 1, #ids do
+    if tokens[i] then
+      held, units = held + 1, units + (tonumber(weighs[i]) or 1)
+    elseif places[i] then
+      waited = waited + 1
+    end
+  end
+end
+
+-- Expired waiters may stand before the first that is not: at most as many as are expired.
+local arrived
+local heads = waiting > 0 and redis.call("ZRANGE", queue, from, from + 2 * BOUND, "WITHSCORES") or {}
+for i = 1, #heads, 2 do
+  local deadline = expired > 0 and tonumber(redis.call("ZSCORE", timeout, heads[i])) or at + 1
+  if deadline > at then
+    arrived = tonumber(heads[i + 1])
+    break
+  end
+end
+
+local nearest = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(at), "+inf", "WITHSCORES", "LIMIT", 0, 1)[2]
+local missed = held
+if window > 0 or now < (tonumber(known[7]) or 0) then missed = 0 end -- they are meant to lapse, or may come back
 local counts = redis.call("HMGET", meta, "granted", "lapsed")
 for _, number in ipairs({
   limit,
   declared,
   pinned and 1 or 0,
-  holders + extra,
   holders,
   waiting,
-  head and math.max(0, micros - head) or 0,
-  first and math.max(0, first - now) or -1,
+  holders + extra,
+  expired,
+  #ids,
+  held,
+  units,
+  waited,
+  arrived and math.max(0, micros - arrived) or -1,
+  nearest and math.max(0, nearest - now) or -1,
   math.max(0, window - 1),
   (known[1] or horizon > 0) and 1 or 0, -- either may be missing: a pin needs no horizon, and meta may be lost
-  (tonumber(counts[1]) or 0) + permits,
-  (tonumber(counts[2]) or 0) + overdue,
+  tonumber(counts[1]) or 0,
+  tonumber(counts[2]) or 0,
+  missed,
   micros,
 }) do
   size = size + 1
   reply[size] = number
 end
-
+return reply

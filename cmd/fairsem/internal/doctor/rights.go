@@ -55,7 +55,6 @@ var rights = []right{
 	{word: "+hello", ask: do("HELLO"), cost: "connections use the older protocol"},
 	{word: "+ping", ask: do("PING")},
 	{word: "+info", ask: do("INFO server"), cost: "nobody sees that a server was restarted or another took its place"},
-	{word: "+lastsave", ask: do("LASTSAVE"), cost: "nobody sees that a server was restarted or another took its place"},
 	{word: "+wait", ask: do("WAIT 0 0"), cost: "Options.WaitReplicas grants nothing"},
 	{word: "+time", ask: do("TIME")},
 	{word: "+hmget", ask: do("HMGET KEY f")},

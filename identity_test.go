@@ -1,0 +1,181 @@
+package fairsem_test
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// A server that may have lost state grants nothing new until the grace period is over, whatever is asked of it first.
+
+// Guards against calls that declare no limit: they expired the holder of an old file and granted its unit to the
+// waiter, before anybody could be restored. Every dashboard makes such calls.
+func TestNobodyGetsInBesideAHolderBecauseAnOperatorAsksFirst(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(ctx context.Context, s *fairsem.Semaphore) error{
+		"status": func(ctx context.Context, s *fairsem.Semaphore) error { _, err := s.Status(ctx); return err },
+		"resize": func(ctx context.Context, s *fairsem.Semaphore) error { return s.Resize(ctx, 1) },
+		"unpin":  func(ctx context.Context, s *fairsem.Semaphore) error { return s.Unpin(ctx) },
+		"evict":  func(ctx context.Context, s *fairsem.Semaphore) error { _ = s.Evict(ctx, "nobody:1"); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, server := agedServer(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			holder := w.of(w.clientOn(w.through(proxy), fairsem.Options{}), 1)
+			waiter := w.of(w.clientOn(w.through(proxy), fairsem.Options{}), 1)
+			operator := w.semaphore()
+			p := w.must(holder.Acquire(t.Context(), 1))
+			next := w.queue(t.Context(), waiter, 1)
+
+			// The worst file: the holder's lease is over when the server starts again, and the waiter's is not.
+			require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: p.ID()}).Err())
+			require.NoError(t, w.rdb.Save(t.Context()).Err())
+			proxy.Hold() // nobody is restored before the operator asks
+			restart(t, server)
+			require.NoError(t, ask(t.Context(), operator))
+			assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.holders(operator))), func(id string) bool { return id == p.ID() }),
+				"somebody was let in beside the holder")
+			proxy.Resume()
+
+			w.eventually(func() bool {
+				return !next.waits() || maps.Equal(tokens(p), w.holders(operator)) && w.status(operator).Waiting == 1
+			}, "not all is restored")
+			require.True(t, next.waits(), "two live permits for one unit")
+			require.NoError(t, p.Context().Err())
+			w.release(p)
+			w.release(w.granted(next))
+			if name == "resize" {
+				require.NoError(t, operator.Unpin(t.Context()))
+			}
+		})
+	}
+}
+
+// switched is a client whose connections go where its switch says: to the primary, for one that is told which it is.
+type switched struct {
+	target atomic.Pointer[string] // nil: nowhere
+}
+
+func (s *switched) to(server *redistest.Server) {
+	addr := server.Addr()
+	s.target.Store(&addr)
+}
+
+func (s *switched) client(w *world) redis.UniversalClient {
+	return w.open(func(testing.TB) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			addr := s.target.Load()
+			if addr == nil {
+				return nil, net.ErrClosed
+			}
+			var d net.Dialer
+			return d.DialContext(ctx, network, *addr)
+		}})
+	})
+}
+
+// pair is a primary and its replica, both started in one second: LASTSAVE tells them not apart.
+func pair(t *testing.T) (a, b *redistest.Server) {
+	t.Helper()
+	for range 20 {
+		a, b = redistest.NewServer(t), redistest.NewServer(t)
+		if a.Client().LastSave(t.Context()).Val() == b.Client().LastSave(t.Context()).Val() {
+			break
+		}
+	}
+	follow(t, b, a)
+	return a, b
+}
+
+// follow makes a server the replica of another, and returns when it has everything.
+func follow(t *testing.T, replica, primary *redistest.Server) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(primary.Addr())
+	require.NoError(t, err)
+	require.NoError(t, replica.Client().SlaveOf(t.Context(), host, port).Err())
+	inStep := func() bool {
+		info := replica.Client().InfoMap(t.Context(), "replication")
+		return info.Item("Replication", "master_link_status") == "up"
+	}
+	require.Eventually(t, inStep, time.Minute, 5*time.Millisecond)
+	n, err := primary.Client().Wait(t.Context(), 1, time.Minute).Result()
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
+}
+
+func promote(t *testing.T, server *redistest.Server) {
+	t.Helper()
+	require.NoError(t, server.Client().SlaveOf(t.Context(), "NO", "ONE").Err())
+}
+
+// Guards against a server that is taken for the one before because it was started in the same second, or because it
+// was that one once: an idle process that asked it first was let in beside a holder.
+func TestNobodyGetsInBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *testing.T) {
+	t.Parallel()
+	for name, failOver := range map[string]func(t *testing.T, a, b *redistest.Server) (primary *redistest.Server){
+		"to a replica that was started in the same second": func(t *testing.T, _, b *redistest.Server) *redistest.Server {
+			promote(t, b)
+			return b
+		},
+		"and back to the first": func(t *testing.T, a, b *redistest.Server) *redistest.Server {
+			promote(t, b)
+			follow(t, a, b)
+			promote(t, a)
+			follow(t, b, a)
+			return a
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := pair(t)
+			w := newWorld(t, func(testing.TB) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: a.Addr()}) })
+			require.NoError(t, a.AwaitAge(2))
+			opts := fairsem.Options{TTL: time.Minute, Grace: 20 * time.Second} // ends early, by hand
+			var busy, idle switched
+			busy.to(a)
+			idle.to(a)
+			holder := w.of(w.clientOn(busy.client(w), opts), 2)
+			other := w.of(w.clientOn(idle.client(w), opts), 2)
+			keep := w.must(holder.Acquire(t.Context(), 1)) // the name is known to both servers
+			_, err := other.TryAcquire(t.Context(), 2)     // and to both processes
+			require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+			require.NoError(t, a.Client().Do(t.Context(), "wait", 1, 0).Err())
+
+			promote(t, b) // the replica lacks what is granted from here on
+			p := w.must(holder.Acquire(t.Context(), 1))
+			busy.target.Store(nil)
+			for _, server := range []*redistest.Server{a, b} {
+				require.NoError(t, server.Client().ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+			}
+			primary := failOver(t, a, b)
+			idle.to(primary)
+
+			epoch := func() string { return primary.Client().HGet(t.Context(), w.key("meta"), "epoch").Val() }
+			before := epoch()
+			next := acquire(t.Context(), other, 1)
+			w.eventually(func() bool { return !next.waits() || epoch() != before }, "it was not asked")
+			require.True(t, next.waits(), "two live permits for one unit")
+			busy.to(primary)
+			w.eventually(func() bool {
+				return primary.Client().ZCard(t.Context(), w.key("owner")).Val() == 2
+			}, "the holder is not restored")
+			require.NoError(t, primary.Client().HSet(t.Context(), w.key("meta"), "quiet", 0).Err())
+			require.True(t, next.waits(), "two live permits for one unit")
+			require.NoError(t, p.Context().Err())
+			w.release(p)
+			w.release(w.granted(next))
+			w.release(keep)
+			require.NoError(t, a.Client().FlushAll(t.Context()).Err()) // where it is the old primary, nobody tells it
+		})
+	}
+}
