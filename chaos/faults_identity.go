@@ -20,7 +20,7 @@ func identityFaults() []fault {
 		{name: "restart with an old file, the holder's lease over, the waiter's not", kind: single, onCall: 2, least: 15 * time.Second, forgets: true, not: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: restartOld},
 		{name: "failover to a replica cut off long ago, the holder's lease over, the waiter's not", kind: pair, onCall: 2, least: 15 * time.Second, forgets: true, not: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: failOverOld},
 		{name: "a second crash while the subscription pauses", kind: single, onCall: 2, least: 20 * time.Second, forgets: true, options: fairsem.Options{TTL: 9 * time.Second}, strike: crashTwice},
-		{name: "failover to a lagging twin, an idle process asks first", kind: pair, onCall: 2, least: 12 * time.Second, forgets: true, not: old, options: five, strike: failOver},
+		{name: "failover to a lagging twin, an idle process asks first", kind: pair, smoke: true, onCall: 2, least: 12 * time.Second, forgets: true, not: old, options: five, strike: failOver},
 		{name: "failover and back, an idle process asks first", kind: pair, onCall: 2, least: 12 * time.Second, forgets: true, not: old, options: five, strike: failBack},
 		{name: "failover, WaitReplicas 1, NoRefresh and weights", kind: pair, least: 12 * time.Second, rest: 2 * time.Second, forgets: true, options: fairsem.Options{TTL: 3 * time.Second, WaitReplicas: 1},
 			keeping: fairsem.CallOptions{NoRefresh: true}, heavy: true, strike: failOverAll},
