@@ -68,6 +68,7 @@ type response struct {
 type lane struct {
 	rdb      redis.UniversalClient
 	crew     *crew
+	clock    *clock
 	replicas int    // that must have what is granted
 	key      string // any of those that are asked about, in a cluster
 	failing  func() // is called whenever the server seems to be gone
@@ -209,7 +210,7 @@ func (l *lane) take() *batch {
 // batch is what one pipeline carries.
 type batch struct {
 	lane     *lane
-	sent     time.Time // before sending: what a reply confirms, it confirms as of here
+	sent     instant // before sending: what a reply confirms, it confirms as of here
 	parcels  []*parcel
 	patience time.Duration
 	settled  atomic.Bool // answered or written off, whichever came first
@@ -217,9 +218,9 @@ type batch struct {
 
 // newBatch takes aboard what is still wanted of the queue.
 func newBatch(l *lane, queued []*parcel) *batch {
-	b := &batch{lane: l, sent: time.Now(), parcels: queued[:0], patience: maxPatience}
+	b := &batch{lane: l, sent: l.clock.now(), parcels: queued[:0], patience: maxPatience}
 	for _, p := range queued {
-		if p.lone == nil && !p.board(b.sent) {
+		if p.lone == nil && !p.board(b.sent.Time) {
 			continue
 		}
 		for _, t := range p.all() {

@@ -660,7 +660,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // go-redis's own idea of how often to try
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			l := &lane{rdb: rdb, crew: newCrew(), failing: func() {}, broke: func() {}}
+			l := &lane{rdb: rdb, crew: newCrew(), clock: newClock(wallSinceStart, suspended), failing: func() {}, broke: func() {}}
 			l.run(rdb.Pipeline(), []redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected
 			key := "fairsem-test-" + uuid.NewString()
 			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })

@@ -89,6 +89,24 @@ func BenchmarkPairAlone(b *testing.B) {
 	}
 }
 
+// What a holder pays that asks its context before each step of its work.
+func BenchmarkPermitContextErr(b *testing.B) {
+	p, err := benchSemaphore(b, b.Name(), ample).Acquire(b.Context(), 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := p.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := ctx.Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := p.Release(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
 func BenchmarkPair256Goroutines(b *testing.B) { parallelPairs(b, 256, ample, 1) }
 
 func BenchmarkPair1024GoroutinesOn100Names(b *testing.B) { parallelPairs(b, 1024, ample, 100) }

@@ -21,7 +21,10 @@
 // process that is paused (stopped, swapped out, its machine suspended) does not see its context end,
 // and what it does when it goes on, or what it sent before, may meet the work of the next holder.
 // Where that matters, have the store that is written to refuse a token lower than one it has seen:
-// see [Permit.Token].
+// see [Permit.Token]. When a suspended machine wakes up, [Permit.Context] says when it reports the loss.
+//
+// A virtual machine that its host pauses may notice nothing of it. One that is cloned from a live snapshot
+// shares the client id with its twin, and both rely on the same permits: make Clients after cloning.
 //
 // A server may forget what it granted: one restarted without persistence all of it, a primary that
 // fails over the last of it. The processes that are connected put it back, before the server grants
@@ -74,7 +77,9 @@
 // somebody waits, a token says since when somebody holds, and both still increase after all state was
 // lost. The client measures its own trust in a lease on its monotonic clock, from before it sent the
 // question that Redis answered, so neither a slow answer nor a clock that is wrong makes it trust too
-// long.
+// long. It counts the time in which the machine was suspended, when the monotonic clock stands still: on
+// Linux that is read from CLOCK_BOOTTIME, and elsewhere every jump of the wall clock forward counts as a
+// suspension, which can end a permit early.
 //
 // # The way of a permit
 //

@@ -116,6 +116,7 @@ type Client struct {
 	shared   *lane // for all names, but in a cluster
 	crew     *crew
 	events   *events // nil: nobody wants to be told any
+	clock    *clock
 	keeper   *keeper
 	wake     *wake
 	masters  *masters
@@ -146,10 +147,11 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		servers:  &servers{settled: opts.Grace, met: make(map[int64]time.Time)},
 		replicas: opts.WaitReplicas,
 		crew:     newCrew(),
-		keeper:   newKeeper(),
+		clock:    newClock(wallSinceStart, suspended),
 		declared: &declarations{began: time.Now()},
 		views:    make(map[string]*view),
 	}
+	c.keeper = newKeeper(c.clock)
 	c.cluster, _ = rdb.(cluster)
 	c.events = newEvents(opts.Observer, opts.Logger, c.crew)
 	c.shared = c.newLane("")
@@ -452,7 +454,7 @@ func (c *Client) lane(name string) *lane {
 }
 
 func (c *Client) newLane(name string) *lane {
-	return &lane{rdb: c.rdb, crew: c.crew, replicas: c.replicas, key: c.keyspace.keys(name)[0], failing: c.reload, broke: c.doubt}
+	return &lane{rdb: c.rdb, crew: c.crew, clock: c.clock, replicas: c.replicas, key: c.keyspace.keys(name)[0], failing: c.reload, broke: c.doubt}
 }
 
 // forget is called by a view that retires.

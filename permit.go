@@ -13,7 +13,7 @@ import (
 type Permit struct {
 	ticket *ticket
 	waited time.Duration
-	until  atomic.Int64 // end of the lease, as time since start
+	until  atomic.Int64 // end of the lease, as time since start, suspensions included
 
 	mu       sync.Mutex
 	taken    bool            // its user has it
@@ -22,9 +22,6 @@ type Permit struct {
 	cancel   context.CancelCauseFunc
 	whenLost func() // nil: nobody wants to know
 }
-
-// start is what the clock of this process is read against where a time must fit into an atomic.
-var start = time.Now()
 
 func newPermit(t *ticket, now time.Time) *Permit {
 	p := &Permit{ticket: t, waited: now.Sub(t.asked)}
@@ -48,6 +45,9 @@ func (c permitContext) Err() error {
 // released. Its cause, see [context.Cause], is then [ErrLost] or [ErrReleased]. It carries the values
 // of the context given to Acquire, but not its cancellation: a permit does not end with the request
 // that asked for it.
+//
+// When a process that was stopped continues, or a suspended machine wakes up, Err reports at its first
+// call that the permit is over. Done is closed within a second, and so are contexts derived from this one.
 func (p *Permit) Context() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,11 +169,11 @@ func (p *Permit) lost() bool {
 
 // left is how long the permit may still be relied on.
 func (p *Permit) left() time.Duration {
-	return time.Duration(p.until.Load()) - time.Since(start)
+	return time.Duration(p.until.Load()) - p.ticket.view.client.clock.now().sinceStart()
 }
 
 // renew has the context live to the end of the lease.
-func (p *Permit) renew(lease window) { p.until.Store(int64(lease.end().Sub(start))) }
+func (p *Permit) renew(lease window) { p.until.Store(int64(lease.end(0).Sub(start))) }
 
 // end ends the permit and its context. The first cause stands.
 func (p *Permit) end(cause error) {

@@ -1,9 +1,6 @@
 package fairsem
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // A permit that is given back in parts. How much of it was given back is a number that only grows, and
 // Redis is told what the holder keeps: one call can tell of many parts, and one that is late undoes none.
@@ -53,7 +50,7 @@ func (v *view) reduce(t *ticket, n int64) <-chan struct{} {
 func (v *view) reduceLocked(t *ticket) {
 	switch {
 	case t.phase != holding || t.parts.taken == t.parts.given:
-	case t.renewable() && !time.Now().Before(t.lease.due()):
+	case t.renewable() && t.lease.isDue(v.client.clock.now()):
 		v.refreshLocked(t)
 	default:
 		v.submitLocked(t, job{view: v, script: reduceScript, quota: v.quota})

@@ -224,8 +224,9 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 		{[]int64{maxUnits}, 1, fmt.Sprintf("1 of %d", int64(maxUnits))},
 	} {
 		w := &Weighted{held: make(stakes)}
+		v := &view{client: &Client{clock: newClock(wallSinceStart, suspended)}}
 		for _, n := range c.held {
-			p := &Permit{ticket: &ticket{weight: n, values: background}}
+			p := &Permit{ticket: &ticket{view: v, weight: n, values: background}}
 			p.until.Store(math.MaxInt64)
 			w.hold(p)
 		}

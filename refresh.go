@@ -8,9 +8,9 @@ import (
 
 // window is how long a permit, or a place in line, may be relied on: from before the question was
 // sent that Redis answered last, to a margin before Redis may let the next one in. Both ends are on
-// the monotonic clock of this process.
+// the monotonic clock of this process, and the time in which the machine was suspended counts.
 type window struct {
-	sent time.Time
+	sent instant
 	ttl  time.Duration
 }
 
@@ -18,18 +18,27 @@ type window struct {
 // milliseconds, and the time that a timer takes to fire and be acted on.
 func (w window) margin() time.Duration { return w.ttl / 10 }
 
+// after is when d has passed since the beginning, if the machine has been suspended for so long by then.
+func (w window) after(d, asleep time.Duration) time.Time {
+	return w.sent.Add(d - (asleep - w.sent.asleep))
+}
+
 // end is the moment from which on the lease may not be relied on.
-func (w window) end() time.Time { return w.sent.Add(w.ttl - w.margin()) }
+func (w window) end(asleep time.Duration) time.Time { return w.after(w.ttl-w.margin(), asleep) }
 
 // left is the time until the end; zero or less: it is over.
-func (w window) left(now time.Time) time.Duration { return w.end().Sub(now) }
+func (w window) left(now instant) time.Duration { return w.end(now.asleep).Sub(now.Time) }
 
 // due is when to renew. A third of the TTL leaves room for two more tries.
-func (w window) due() time.Time { return w.sent.Add(w.ttl / 3) }
+func (w window) due(asleep time.Duration) time.Time { return w.after(w.ttl/3, asleep) }
+
+func (w window) isDue(now instant) bool { return !now.Before(w.due(now.asleep)) }
 
 // keeper calls look on every view when it asked for it. Looking does no I/O, so leases end on time
 // whatever the network does.
 type keeper struct {
+	clock   *clock
+	asleep  time.Duration // what the clock knew when run looked last
 	stop    chan struct{}
 	stopped chan struct{}
 	nudge   chan struct{} // there is a new earliest time
@@ -39,8 +48,9 @@ type keeper struct {
 	running bool
 }
 
-func newKeeper() *keeper {
+func newKeeper(c *clock) *keeper {
 	return &keeper{
+		clock:   c,
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 		nudge:   make(chan struct{}, 1),
@@ -91,19 +101,24 @@ func (k *keeper) run() {
 	}
 }
 
-// lookAtDue looks at every view that is due, and returns how long to sleep.
+// lookAtDue looks at every view that is due, and returns how long to sleep. Timers stand still while the
+// machine is suspended, so it never sleeps for long: after a suspension every view is due.
 func (k *keeper) lookAtDue() time.Duration {
 	for {
+		now := k.clock.now()
 		k.mu.Lock()
 		if len(k.agenda) == 0 {
 			k.mu.Unlock()
 			return maxTTL
 		}
-		now := time.Now()
+		if now.asleep != k.asleep {
+			k.asleep = now.asleep
+			k.agenda.allDue(now.Time)
+		}
 		first := k.agenda[0]
-		if wait := first.at.Sub(now); wait > 0 {
+		if wait := first.at.Sub(now.Time); wait > 0 {
 			k.mu.Unlock()
-			return wait
+			return min(wait, clockPeriod)
 		}
 		k.agenda.remove(first)
 		k.mu.Unlock()
@@ -133,6 +148,15 @@ func (a *agenda) add(v *view, at time.Time) bool {
 		heap.Fix(a, p.index)
 	}
 	return (*a)[0] == p
+}
+
+// allDue has no appointment later than now.
+func (a agenda) allDue(now time.Time) {
+	for _, p := range a {
+		if p.at.After(now) {
+			p.at = now
+		}
+	}
 }
 
 func (a *agenda) remove(p *appointment) { heap.Remove(a, p.index) }

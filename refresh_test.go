@@ -15,7 +15,7 @@ import (
 
 func TestWindowEndsAMarginBeforeTheLease(t *testing.T) {
 	t.Parallel()
-	sent := time.Now()
+	sent := instant{time.Now(), time.Minute}
 	for _, c := range []struct{ ttl, margin, due time.Duration }{
 		{minTTL, 10 * time.Millisecond, 33333333 * time.Nanosecond},
 		{900 * time.Millisecond, 90 * time.Millisecond, 300 * time.Millisecond},
@@ -24,30 +24,32 @@ func TestWindowEndsAMarginBeforeTheLease(t *testing.T) {
 	} {
 		w := window{sent: sent, ttl: c.ttl}
 		assert.Equal(t, c.margin, w.margin(), "margin of %v", c.ttl)
-		assert.Equal(t, c.ttl-c.margin, w.end().Sub(sent), "end of %v", c.ttl)
-		assert.Equal(t, c.due, w.due().Sub(sent), "due of %v", c.ttl)
+		assert.Equal(t, c.ttl-c.margin, w.end(time.Minute).Sub(sent.Time), "end of %v", c.ttl)
+		assert.Equal(t, c.due, w.due(time.Minute).Sub(sent.Time), "due of %v", c.ttl)
 	}
 }
 
 func TestWindowLeavesTimeForThreeTriesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
-	sent := time.Now()
+	sent := instant{time.Now(), 0}
 	for range 1000 {
 		w := window{sent: sent, ttl: minTTL + rand.N(maxTTL-minTTL+1)}
-		first := w.due().Sub(sent)
-		third := w.due().Add(first).Add(first / 2)
-		require.True(t, third.Before(w.end()), "due %v, end %v", first, w.end().Sub(sent))
-		require.True(t, w.end().Before(sent.Add(w.ttl)), "it ends with the lease of %v", w.ttl)
+		first := w.due(0).Sub(sent.Time)
+		third := w.due(0).Add(first).Add(first / 2)
+		require.True(t, third.Before(w.end(0)), "due %v, end %v", first, w.end(0).Sub(sent.Time))
+		require.True(t, w.end(0).Before(sent.Add(w.ttl)), "it ends with the lease of %v", w.ttl)
 	}
 }
 
 func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
 	t.Parallel()
-	w := window{sent: time.Now(), ttl: time.Second}
+	w := window{sent: instant{time.Now(), time.Minute}, ttl: time.Second}
+	end := w.end(time.Minute)
 	assert.Equal(t, 900*time.Millisecond, w.left(w.sent))
-	assert.Equal(t, time.Nanosecond, w.left(w.end().Add(-1)))
-	assert.Zero(t, w.left(w.end()))
-	assert.Negative(t, w.left(w.end().Add(1)))
+	assert.Equal(t, time.Nanosecond, w.left(instant{end.Add(-1), time.Minute}))
+	assert.Zero(t, w.left(instant{end, time.Minute}))
+	assert.Negative(t, w.left(instant{end.Add(1), time.Minute}))
+	assert.Equal(t, 100*time.Millisecond, w.left(instant{w.sent.Time, time.Minute + 800*time.Millisecond}), "it was suspended")
 	assert.Negative(t, window{}.left(w.sent), "what was never confirmed is over")
 }
 
@@ -99,7 +101,7 @@ func TestAgendaKeepsTheEarliestFirst(t *testing.T) {
 func TestKeeperLooksAtEachViewWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeeper()
+		k := newKeeper(newClock(wallSinceStart, suspended))
 		defer k.close()
 		began := time.Now()
 		views := make([]*view, 5)
@@ -122,7 +124,7 @@ func TestKeeperLooksAtTheEarlierOfTwoTimes(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]time.Duration{{time.Hour, time.Second}, {time.Second, time.Hour}, {time.Hour, 0, time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			k := newKeeper()
+			k := newKeeper(newClock(wallSinceStart, suspended))
 			defer k.close()
 			v := idleView()
 			began, first := time.Now(), slices.Min(order)
@@ -139,7 +141,7 @@ func TestKeeperLooksAtTheEarlierOfTwoTimes(t *testing.T) {
 func TestKeeperLooksAtOnceAtWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeeper()
+		k := newKeeper(newClock(wallSinceStart, suspended))
 		defer k.close()
 		v, late := idleView(), idleView()
 		k.schedule(late, time.Now().Add(time.Hour))
@@ -154,7 +156,7 @@ func TestKeeperLooksAtOnceAtWhatIsOverdue(t *testing.T) {
 func TestKeeperThatWasNeverNeededCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeeper()
+		k := newKeeper(newClock(wallSinceStart, suspended))
 		k.close()
 		k.schedule(idleView(), time.Now())
 		synctest.Wait()
@@ -168,7 +170,7 @@ func TestKeeperThatWasNeverNeededCloses(t *testing.T) {
 
 func TestKeeperCloseWaitsForTheLookUnderWay(t *testing.T) {
 	t.Parallel()
-	k, v := newKeeper(), idleView()
+	k, v := newKeeper(newClock(wallSinceStart, suspended)), idleView()
 	v.mu.Lock() // the look cannot end
 	k.schedule(v, time.Now())
 	require.Eventually(t, func() bool {

@@ -143,7 +143,7 @@ func (t *ticket) outdated(epoch int64) bool {
 // missedBy reports whether t is to be put back: whether Redis has less of it in this epoch than it had.
 func (t *ticket) missedBy(s state, epoch int64) bool {
 	less := s == stateGone || s == stateWaiting && t.phase == holding
-	return less && t.outdated(epoch) && t.lease.left(time.Now()) > 0
+	return less && t.outdated(epoch) && t.lease.left(t.view.client.clock.now()) > 0
 }
 
 // confirmed: Redis has t in this epoch. What it has in another one may be older than what it had.
@@ -158,7 +158,8 @@ func (t *ticket) confirmed(epoch int64) {
 func (v *view) restoreLocked(t *ticket) {
 	lease := t.terms.ttl
 	if t.noRefresh && t.phase == holding {
-		lease = time.Until(t.lease.sent.Add(lease))
+		now := v.client.clock.now()
+		lease = t.lease.after(lease, now.asleep).Sub(now.Time)
 	}
 	v.submitLocked(t, job{view: v, script: restoreScript, quota: t.quota, lease: lease})
 }

@@ -109,7 +109,7 @@ func newLobby(t *testing.T) *lobby {
 			values: background, settled: make(chan struct{}), left: make(chan struct{}), phase: phase(i), busy: true,
 			epoch: lobbyTime,
 		}
-		one.lease = window{sent: time.Now(), ttl: time.Hour}
+		one.lease = window{sent: instant{Time: time.Now()}, ttl: time.Hour}
 		v.tickets[one.seq], l.all[i] = one, one
 	}
 	v.moveLocked(l.all[waiting], waiting)

@@ -106,6 +106,7 @@ func (e *events) record(ev Event) {
 var (
 	errMissing = errors.New("it is not in Redis any more: it lapsed, or was taken out")
 	errForged  = errors.New("it is still in line: the message that told of its grant was forged")
+	errAsleep  = errors.New("the machine was suspended")
 	errTooLate = errors.New("it was not renewed in time")
 	errNotToBe = errors.New("its TTL is over, and it is never renewed")
 )
@@ -118,6 +119,8 @@ func (t *ticket) lapse() error {
 	switch {
 	case t.noRefresh:
 		return errNotToBe
+	case t.view.client.clock.known() > t.lease.sent.asleep:
+		return errAsleep
 	case t.cause != nil:
 		return t.cause
 	case t.busy:
@@ -239,11 +242,12 @@ func (t *ticket) context() context.Context { return context.WithoutCancel(t.valu
 
 // held is for how long the user of t could rely on its permit, until it was given back.
 func (t *ticket) held() time.Duration {
-	end := time.Now()
+	now := t.view.client.clock.now()
+	end := now.Time
 	if !t.quit.IsZero() {
 		end = t.quit.Add(-t.terms.ttl)
 	}
-	if over := t.lease.end(); over.Before(end) {
+	if over := t.lease.end(now.asleep); over.Before(end) {
 		end = over
 	}
 	return end.Sub(t.permit.granted())

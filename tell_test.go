@@ -285,10 +285,10 @@ func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 	for name, e := range map[string]*events{
 		"nobody to tell": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
 	} {
-		v := &view{client: &Client{events: e}, name: "a"}
+		v := &view{client: &Client{events: e, clock: newClock(wallSinceStart, suspended)}, name: "a"}
 		a := &ticket{view: v, id: "id", weight: 1, values: background, watched: e.wants(background)}
 		a.permit = newPermit(a, time.Now())
-		a.permit.renew(window{sent: time.Now(), ttl: time.Hour})
+		a.permit.renew(window{sent: instant{Time: time.Now()}, ttl: time.Hour})
 		failure := errors.New("failure")
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			if e.begin() {

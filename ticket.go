@@ -114,14 +114,15 @@ func (t *ticket) attention() time.Time {
 	if t.phase == leaving {
 		sooner(t.quit)
 	}
+	asleep := t.view.client.clock.known()
 	if t.phase == holding {
-		sooner(t.lease.end())
+		sooner(t.lease.end(asleep))
 	}
 	if !t.silent.IsZero() && t.phase != holding && t.phase != leaving {
 		sooner(t.silent.Add(t.terms.ttl))
 	}
 	if t.renewable() {
-		sooner(t.lease.due())
+		sooner(t.lease.due(asleep))
 	}
 	return at
 }

@@ -168,7 +168,7 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) (still []*tick
 }
 
 // answered takes what became of an operation: reply or error, to what was sent at the time sent.
-func (v *view) answered(p *parcel, r response, sent time.Time) {
+func (v *view) answered(p *parcel, r response, sent instant) {
 	var rep reply
 	if r.err == nil {
 		rep, r.err = decodeReply(r.numbers, len(p.back)+len(p.tickets))
@@ -201,12 +201,12 @@ func (v *view) answered(p *parcel, r response, sent time.Time) {
 	for _, g := range rep.grants {
 		v.grantedLocked(news{g, rep.epoch, ByReply})
 	}
-	v.hintLocked(rep, sent)
-	v.heardLocked(rep.epoch, sent)
+	v.hintLocked(rep, sent.Time)
+	v.heardLocked(rep.epoch, sent.Time)
 }
 
 // learnLocked takes the answer to one ticket's operation.
-func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent time.Time) {
+func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent instant) {
 	missed := (s == refreshScript || s == reduceScript) && t.missedBy(r.state, epoch)
 	if !missed && (r.state == stateHeld || r.state == stateWaiting) {
 		t.confirmed(epoch)
@@ -276,7 +276,7 @@ var refusals = map[state]error{
 }
 
 // queuedLocked: t has a place in line.
-func (v *view) queuedLocked(t *ticket, place int64, sent time.Time) {
+func (v *view) queuedLocked(t *ticket, place int64, sent instant) {
 	early := t.early
 	t.early = news{}
 	v.moveLocked(t, waiting)
@@ -323,7 +323,7 @@ func (v *view) grantedLocked(g news) {
 // that its lease begins with the grant, in an exchange of our own.
 func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 	t.token = token
-	now := time.Now()
+	now := v.client.clock.now()
 	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.client.replicas > 0) && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
@@ -335,7 +335,7 @@ func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 		v.checkLocked()
 	}
 	t.recheck = false
-	t.permit = newPermit(t, now)
+	t.permit = newPermit(t, now.Time)
 	v.settleLocked(t, nil)
 	v.planLocked(t.attention())
 	if early := t.early; early.seq == t.seq {
@@ -345,7 +345,7 @@ func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 }
 
 // renewLocked: Redis confirmed t to a question sent at that time.
-func (v *view) renewLocked(t *ticket, sent time.Time) {
+func (v *view) renewLocked(t *ticket, sent instant) {
 	t.lease = window{sent: sent, ttl: t.terms.ttl}
 	if t.permit != nil {
 		t.permit.renew(t.lease)
@@ -472,7 +472,7 @@ func (q quota) pause(turn time.Duration) time.Duration {
 
 // look does what is due for the tickets of the name, and plans the next look. A view that has
 // nothing left to look after retires.
-func (v *view) look(now time.Time) {
+func (v *view) look(now instant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.next = time.Time{}
@@ -481,7 +481,7 @@ func (v *view) look(now time.Time) {
 		v.client.forget(v)
 		return
 	}
-	v.client.announce(now)
+	v.client.announce(now.Time)
 	over := !v.deadline.IsZero() && !now.Before(v.deadline)
 	if over {
 		v.deadline = time.Time{}
@@ -489,7 +489,7 @@ func (v *view) look(now time.Time) {
 	if !v.checkAt.IsZero() && !now.Before(v.checkAt) {
 		v.checkAt = time.Time{}
 		if v.client.unseen.Load() > 0 {
-			v.doubted = now
+			v.doubted = now.Time
 		}
 	}
 	v.checkLocked()
@@ -497,7 +497,7 @@ func (v *view) look(now time.Time) {
 	due := over || doubted
 	for _, t := range v.tickets {
 		v.tendLocked(t, now)
-		due = due || t.renewable() && !now.Before(t.lease.due())
+		due = due || t.renewable() && t.lease.isDue(now)
 	}
 	if due && !v.refreshAllLocked(now, doubted) && over {
 		v.lookAgainLocked()
@@ -511,10 +511,10 @@ func (v *view) look(now time.Time) {
 // refreshAllLocked renews every lease that is not quite new, so that they are due together from then on,
 // and in doubt asks about all that is there. It reports whether there was any: a refresh reaps and
 // promotes, too.
-func (v *view) refreshAllLocked(now time.Time, doubted bool) bool {
+func (v *view) refreshAllLocked(now instant, doubted bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && now.Sub(t.lease.sent) >= t.terms.ttl/6 || doubted && !t.busy && (t.phase == waiting || t.phase == holding) {
+		if t.renewable() && !now.Before(t.lease.after(t.terms.ttl/6, now.asleep)) || doubted && !t.busy && (t.phase == waiting || t.phase == holding) {
 			old = append(old, t)
 		}
 	}
@@ -523,7 +523,7 @@ func (v *view) refreshAllLocked(now time.Time, doubted bool) bool {
 }
 
 // tendLocked does for one ticket what time or an earlier failure asks for.
-func (v *view) tendLocked(t *ticket, now time.Time) {
+func (v *view) tendLocked(t *ticket, now instant) {
 	silence := !t.silent.IsZero() && now.Sub(t.silent) >= t.terms.ttl
 	switch {
 	case t.phase == holding && t.lease.left(now) <= 0:

@@ -1,0 +1,361 @@
+package fairsem
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// machine is a machine that the test suspends, and whose wall clock the test sets. Its monotonic clock is that
+// of the test, so it stands still meanwhile.
+type machine struct {
+	steps  atomic.Int64 // by how much the wall clock was set forward
+	slept  atomic.Int64
+	silent atomic.Bool  // it does not say how long it was suspended
+	asked  atomic.Int64 // how often it was asked
+}
+
+func (m *machine) suspend(d time.Duration) { m.slept.Add(int64(d)) }
+func (m *machine) step(d time.Duration)    { m.steps.Add(int64(d)) }
+
+func (m *machine) wall(now time.Time) time.Duration {
+	return now.Sub(start) + time.Duration(m.steps.Load()+m.slept.Load())
+}
+
+func (m *machine) suspended() (time.Duration, bool) {
+	m.asked.Add(1)
+	if m.silent.Load() {
+		return 0, false
+	}
+	return time.Hour + time.Duration(m.slept.Load()), true // one hour of it before the clock was made
+}
+
+func (m *machine) clock() *clock { return newClock(m.wall, m.suspended) }
+
+// on has a client that has done nothing yet run on m.
+func (m *machine) on(c *Client) {
+	c.clock = m.clock()
+	c.keeper.clock, c.shared.clock = c.clock, c.clock
+}
+
+// onMachine is onWire on a machine of the test.
+func onMachine(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, w *wire, m *machine)) {
+	t.Helper()
+	onWire(t, ttl, func(t *testing.T, c *Client, w *wire) {
+		m := &machine{}
+		m.on(c)
+		test(t, c, w, m)
+	})
+}
+
+// holder is a permit that its user has.
+func holder(t *testing.T, c *Client, w *wire, o CallOptions) *Permit {
+	t.Helper()
+	a := asks(c, "a", 1, o)[0]
+	w.carries("acquire a: 1").grantAll(10)
+	require.NoError(t, a.await(background))
+	return a.permit
+}
+
+func TestClockCountsSuspensionsOnly(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		do   func(m *machine)
+		want time.Duration
+	}{
+		{"nothing happens", func(*machine) {}, 0},
+		{"a suspension", func(m *machine) { m.suspend(time.Minute) }, time.Minute},
+		{"the wall clock is set forward", func(m *machine) { m.step(time.Hour) }, 0},
+		{"the wall clock is set back", func(m *machine) { m.step(-time.Hour) }, 0},
+		{"a suspension, and the wall clock is set back", func(m *machine) { m.suspend(time.Minute); m.step(-time.Hour) }, time.Minute},
+		{"a suspension that the wall clock does not show, for a while", func(m *machine) {
+			m.suspend(time.Minute)
+			m.step(-time.Minute)
+			time.Sleep(clockPeriod)
+		}, time.Minute},
+		{"no answer, a suspension", func(m *machine) { m.silent.Store(true); m.suspend(time.Minute) }, time.Minute},
+		{"no answer, the wall clock is set forward", func(m *machine) { m.silent.Store(true); m.step(time.Minute) }, time.Minute},
+		{"no answer, the wall clock is set back", func(m *machine) { m.silent.Store(true); m.step(-time.Minute) }, 0},
+		{"no answer, the wall clock gains 500 ppm", func(m *machine) {
+			m.silent.Store(true)
+			time.Sleep(time.Minute)
+			m.step(30 * time.Millisecond)
+		}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &machine{}
+				c := m.clock()
+				before := c.now()
+				test.do(m)
+				assert.Equal(t, test.want, c.now().asleep)
+				assert.Equal(t, test.want+time.Since(before.Time), c.now().sinceStart()-before.sinceStart())
+			})
+		})
+	}
+}
+
+func TestClockFollowsManySuspensionsAndSteps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{}
+		c := m.clock()
+		var want time.Duration
+		for range 1000 {
+			switch d := clockJitter + 1 + rand.N(time.Hour); rand.IntN(4) {
+			case 0:
+				m.step(d)
+			case 1:
+				m.step(-d)
+			case 2:
+				m.suspend(d)
+				want += d
+			default:
+				time.Sleep(d)
+			}
+			require.Equal(t, want, c.now().asleep)
+		}
+	})
+}
+
+// A holder may look at its context before every step of its work.
+func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
+	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *machine) {
+		p := holder(t, c, w, CallOptions{})
+		ctx := p.Context()
+		asked := m.asked.Load()
+		look := func() {
+			for range 100_000 {
+				require.NoError(t, ctx.Err())
+			}
+		}
+		look()
+		assert.Equal(t, asked, m.asked.Load())
+		m.step(time.Hour) // once more, and no more than that
+		look()
+		assert.Equal(t, asked+1, m.asked.Load())
+	})
+}
+
+func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
+	c := &Client{clock: newClock(wallSinceStart, suspended)}
+	a := &ticket{view: &view{client: c}, values: background, lease: window{c.clock.now(), time.Hour}}
+	ctx := newPermit(a, time.Now()).Context()
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { assert.NoError(t, ctx.Err()) }))
+}
+
+// The wall clock that gains moves away from where it was ever more.
+func TestWallClockThatIsSlewedMakesNoSystemCallForEachLook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{}
+		c := m.clock()
+		asked := m.asked.Load()
+		const looks = 100_000
+		for range looks {
+			time.Sleep(time.Millisecond)
+			m.step(500 * time.Nanosecond)
+			require.Zero(t, c.now().asleep)
+		}
+		assert.LessOrEqual(t, m.asked.Load()-asked, int64(looks*time.Millisecond/clockPeriod))
+	})
+}
+
+// The monotonic clock stands still in a suspension, and so a permit was believed for the rest of its window.
+func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testing.T) {
+	t.Parallel()
+	for name, look := range map[string]func(t *testing.T, p *Permit){
+		"Context.Err": func(t *testing.T, p *Permit) {
+			require.ErrorIs(t, p.Context().Err(), context.Canceled)
+			require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
+		},
+		"Release": func(t *testing.T, p *Permit) {
+			require.ErrorIs(t, p.Release(background), ErrLost)
+		},
+		"take": func(t *testing.T, p *Permit) { assert.False(t, p.take()) },
+		"Weighted.Err": func(t *testing.T, p *Permit) {
+			sem := &Weighted{sem: &Semaphore{client: p.ticket.view.client, name: "a"}, held: make(stakes)}
+			sem.hold(p)
+			require.ErrorIs(t, sem.Err(), ErrLost)
+		},
+		"Weighted.Release": func(t *testing.T, p *Permit) {
+			sem := &Weighted{sem: &Semaphore{client: p.ticket.view.client, name: "a"}, held: make(stakes)}
+			sem.hold(p)
+			sem.Release(1)
+			assert.ErrorIs(t, p.ended(), ErrLost)
+		},
+	} {
+		for _, o := range []CallOptions{{}, {NoRefresh: true}} {
+			t.Run(name, func(t *testing.T) {
+				onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
+					p := holder(t, c, w, o)
+					m.suspend(9 * time.Second)
+					look(t, p)
+				})
+			})
+		}
+	}
+}
+
+func TestPermitOutlivesASuspensionShorterThanItsWindow(t *testing.T) {
+	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
+		p := holder(t, c, w, CallOptions{})
+		m.suspend(9*time.Second - 1)
+		require.NoError(t, p.Context().Err())
+		assert.Equal(t, time.Duration(1), p.left())
+	})
+}
+
+// Within a second of the wake-up, however long the TTL: timers stand still with the machine.
+func TestSchedulerRenewsAfterASuspensionWithinTheWindow(t *testing.T) {
+	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *machine) {
+		p := holder(t, c, w, CallOptions{})
+		m.suspend(50 * time.Minute)
+		time.Sleep(clockPeriod)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		m.suspend(53 * time.Minute)
+		require.NoError(t, p.Context().Err())
+		time.Sleep(clockPeriod)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		require.NoError(t, p.Context().Err())
+		w.isIdle()
+	})
+}
+
+func TestSchedulerEndsWhatIsOverSoonAfterASuspension(t *testing.T) {
+	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *machine) {
+		told := overhear(c)
+		p := holder(t, c, w, CallOptions{})
+		done := p.Context().Done()
+		m.suspend(time.Hour)
+		time.Sleep(clockPeriod)
+		synctest.Wait()
+		select {
+		case <-done:
+		default:
+			t.Fatal("it is not over")
+		}
+		assert.ErrorIs(t, context.Cause(p.Context()), ErrLost)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+		assert.Equal(t, "Lost "+lostFor(errAsleep).Error(), told()[1])
+	})
+}
+
+// What is left of a permit that is never renewed is less by each suspension, also for the timer that ends it.
+func TestPermitThatIsNeverRenewedEndsOnTimeAfterASuspension(t *testing.T) {
+	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *machine) {
+		p := holder(t, c, w, CallOptions{NoRefresh: true})
+		m.suspend(50 * time.Minute)
+		time.Sleep(4*time.Minute - 1)
+		synctest.Wait()
+		require.NoError(t, p.ended())
+		time.Sleep(1)
+		synctest.Wait()
+		require.ErrorIs(t, p.ended(), ErrLost)
+	})
+}
+
+// A lease begins before the question was sent, and so does what counts as suspended.
+func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
+	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		f := w.carries("acquire a: 1")
+		m.suspend(9 * time.Second)
+		c.clock.now() // it is noticed before the answer is
+		f.grantAll(10)
+		f = w.carries("refresh a: 1") // it may not be relied on any more
+		assert.Nil(t, a.permit)
+		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
+		require.NoError(t, a.await(background))
+		assert.Equal(t, 9*time.Second, a.permit.left())
+	})
+}
+
+// A step that NTP or an operator makes is no suspension, where the system can tell.
+func TestStepOfTheWallClockEndsNoPermit(t *testing.T) {
+	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
+		p := holder(t, c, w, CallOptions{})
+		for _, d := range []time.Duration{time.Hour, -2 * time.Hour, 24 * time.Hour} {
+			m.step(d)
+			require.NoError(t, p.Context().Err())
+			assert.Equal(t, 9*time.Second, p.left())
+		}
+		time.Sleep(clockPeriod)
+		w.isIdle()
+	})
+}
+
+func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotTellItFromASuspension(t *testing.T) {
+	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
+		m.silent.Store(true)
+		p := holder(t, c, w, CallOptions{})
+		m.step(-time.Hour)
+		require.NoError(t, p.Context().Err())
+		m.step(9 * time.Second)
+		require.Error(t, p.Context().Err())
+	})
+}
+
+// It neither fails nor keeps the place that Redis has given away.
+func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
+	for name, inFlight := range map[string]bool{"idle": false, "while a renewal was in flight": true} {
+		t.Run(name, func(t *testing.T) {
+			onMachine(t, 9*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
+				done := acquires(t.Context(), c, CallOptions{})
+				w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 10)
+				if inFlight {
+					time.Sleep(3 * time.Second)
+					f := w.carries("refresh a: 1")
+					m.suspend(time.Hour)
+					f.breaks()
+				} else {
+					m.suspend(time.Hour)
+				}
+				time.Sleep(clockPeriod)
+				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+				f := w.next()
+				if inFlight { // the tombstone of a question that may still be on its way
+					require.Contains(t, f.contents(), "release a: 1")
+				}
+				for f != nil && f.contents()[0] != "acquire a: 2" {
+					f.answers(1, -1, 0, 1, int64(stateGone), 0)
+					f = w.next()
+				}
+				require.NotNil(t, f, "it does not ask again")
+				f.grantAll(20)
+				require.NoError(t, (<-done).err)
+			})
+		})
+	}
+}
+
+// Many goroutines look at their permits when the machine wakes up.
+func TestClockIsReadByManyAtATime(t *testing.T) {
+	t.Parallel()
+	m := &machine{}
+	c := m.clock()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			var last time.Duration
+			for range 1000 {
+				want := time.Duration(m.slept.Load())
+				now := c.now()
+				assert.GreaterOrEqual(t, now.asleep, want, "a suspension that was over is not counted")
+				assert.GreaterOrEqual(t, now.asleep, last, "it goes back")
+				last = now.asleep
+				m.suspend(time.Second)
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, 8000*time.Second, c.now().asleep)
+}
