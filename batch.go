@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,8 +22,15 @@ import (
 // client reads; beyond two, batches only get smaller.
 const maxFlying = 2
 
-// maxParcels bounds a batch, so that its last command is answered while its patience lasts.
-const maxParcels = 500
+// A batch is bounded, so that its last command is answered while its patience lasts, also behind another one and
+// with the shortest TTL: what is late is late as a whole, and has to be asked for again. How many ids that are
+// depends on the machines and the network, so a lane starts with one call's worth, and goes by how long its
+// batches take. More than maxBatchIDs would not be faster.
+const (
+	maxParcels  = 500
+	maxBatchIDs = 2000
+	parcelIDs   = min(maxIDs, 500) // of a call
+)
 
 // A batch without an answer is written off after a third of the shortest TTL in it, within these
 // bounds: soon enough to try again while the leases last, late enough for a slow network.
@@ -48,6 +56,7 @@ type parcel struct {
 	tickets []*ticket
 	back    []*ticket // of an acquire: to be released first, by the same call
 	holds   bool      // all of the tickets do, as it is sent
+	urgent  bool      // it goes first
 	closed  bool      // it is full, or on its way; guarded by lane.mu
 
 	lone  redis.Cmder
@@ -74,10 +83,13 @@ type lane struct {
 	failing  func() // is called whenever the server seems to be gone
 	broke    func() // is called when that begins
 
-	mu     sync.Mutex
-	queued []*parcel // in the order in which they were begun
-	flying int
-	failed error // of the last exchange, nil if it worked: it tells what is behind a silence
+	mu      sync.Mutex
+	urgent  []*parcel // these go first, or leases would expire behind a crowd of new calls
+	queued  []*parcel // either in the order in which they were begun
+	backlog int       // ids in queued
+	room    int       // ids that a batch may carry; less than parcelIDs: one call
+	flying  int
+	failed  error // of the last exchange, nil if it worked: it tells what is behind a silence
 }
 
 // add puts tickets into the parcel for their job; without tickets it makes a parcel that asks for
@@ -85,29 +97,38 @@ type lane struct {
 func (l *lane) add(j job, tickets ...*ticket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.openLocked(j)
+	urgent := j.renews() || slices.ContainsFunc(tickets, (*ticket).isOwed)
+	p := l.openLocked(j, urgent)
 	for _, t := range tickets {
 		if p.closed {
-			p = l.openLocked(j)
+			p = l.openLocked(j, urgent)
 		}
 		if p.job == j {
 			p.tickets = append(p.tickets, t)
 		} else {
 			p.back = append(p.back, t)
 		}
-		p.closed = len(p.tickets)+len(p.back) == maxIDs
+		if !p.urgent {
+			l.backlog++
+		}
+		p.closed = p.ids() >= parcelIDs
 	}
 	l.launchLocked()
 }
+
+func (p *parcel) ids() int { return len(p.tickets) + len(p.back) }
 
 // takes reports whether the call for j, an acquire, can release what other is to release.
 func (j job) takes(other job) bool {
 	return j.script == acquireScript && other.script == releaseScript && other.lease == 0 && j.quota == other.quota
 }
 
-// openLocked returns the parcel for a job that has room, a new one if need be.
-func (l *lane) openLocked(j job) *parcel {
+// openLocked returns the parcel for a job that has room, a new one if need be. What is urgent goes alone: it would
+// be late with what is not, and that would be ahead of its turn. Behind a crowd of acquires everything else is.
+func (l *lane) openLocked(j job, urgent bool) *parcel {
 	v := j.view
+	crowded := l.backlog >= max(l.room, parcelIDs) // an acquire does not leave with the next batch
+	urgent = urgent || crowded && j.script != acquireScript
 	var found *parcel
 	open := v.filling[:0]
 	for _, p := range v.filling {
@@ -117,6 +138,7 @@ func (l *lane) openLocked(j job) *parcel {
 		open = append(open, p)
 		switch {
 		case found != nil:
+		case p.urgent != urgent:
 		case p.job == j || p.job.takes(j):
 			found = p
 		case j.takes(p.job):
@@ -128,11 +150,18 @@ func (l *lane) openLocked(j job) *parcel {
 	if found != nil {
 		return found
 	}
-	p := &parcel{job: j}
+	p := &parcel{job: j, urgent: urgent}
 	v.filling = append(v.filling, p)
-	l.queued = append(l.queued, p)
+	if p.urgent {
+		l.urgent = append(l.urgent, p)
+	} else {
+		l.queued = append(l.queued, p)
+	}
 	return p
 }
+
+// renews reports whether j is about leases that end unless it is done in time.
+func (j job) renews() bool { return j.script == refreshScript || j.script == restoreScript }
 
 // addLone queues a command that shares nothing but the round trip.
 func (l *lane) addLone(p *parcel) {
@@ -167,10 +196,10 @@ func (l *lane) await(ctx context.Context, reply <-chan response) response {
 }
 
 func (l *lane) launchLocked() {
-	if l.flying == maxFlying || len(l.queued) == 0 {
+	if l.flying == maxFlying || len(l.urgent)+len(l.queued) == 0 {
 		return
 	}
-	if l.crew.launch(l.fly) { // ends when nothing is queued
+	if l.crew.launch(scriptCalls, l.fly) { // ends when nothing is queued
 		l.flying++
 	}
 }
@@ -185,26 +214,44 @@ func (l *lane) fly() {
 	}
 }
 
-// take empties the queue into a batch. Nil: there is nothing to send, and the place is given up.
+// take makes a batch of what is queued. Nil: there is nothing to send, and the place is given up.
 func (l *lane) take() *batch {
 	for {
 		l.mu.Lock()
-		queued := l.queued
-		if len(queued) == 0 {
+		parcels := l.nextLocked()
+		if len(parcels) == 0 {
 			l.flying--
 			l.mu.Unlock()
 			return nil
 		}
-		n := min(len(queued), maxParcels)
-		queued, l.queued = queued[:n:n], queued[n:]
-		for _, p := range queued {
-			p.closed = true
-		}
 		l.mu.Unlock()
-		if b := newBatch(l, queued); len(b.parcels) > 0 {
+		if b := newBatch(l, parcels); len(b.parcels) > 0 {
 			return b
 		}
 	}
+}
+
+// nextLocked takes as many parcels from the queues as go into a batch, the urgent ones first, and at least one
+// of each queue: a client that has more to renew than it can must still release.
+func (l *lane) nextLocked() (parcels []*parcel) {
+	ids := 0
+	for _, queue := range []*[]*parcel{&l.urgent, &l.queued} {
+		n := 0
+		for _, p := range *queue {
+			if n > 0 && (len(parcels) >= maxParcels || ids+p.ids() > max(l.room, parcelIDs)) {
+				break
+			}
+			n++
+			ids += p.ids()
+			p.closed = true
+			parcels = append(parcels, p)
+			if !p.urgent {
+				l.backlog -= p.ids()
+			}
+		}
+		*queue = (*queue)[n:]
+	}
+	return parcels
 }
 
 // batch is what one pipeline carries.
@@ -273,12 +320,27 @@ func (b *batch) deliver() bool {
 	broke := b.lane.note(worst(responses))
 	inTime := b.settled.CompareAndSwap(false, true)
 	if inTime {
+		b.lane.pace(time.Since(b.sent.Time), b.patience)
 		b.handOut(responses)
 	}
 	if broke {
 		b.lane.broke()
 	}
 	return inTime
+}
+
+// pace has batches grow that are answered in a fraction of their patience, and shrink before they need all of it.
+func (l *lane) pace(took, patience time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case took > patience/2:
+		l.room = 0
+	case took > patience/4:
+		l.room /= 2
+	case took < patience/8:
+		l.room = min(max(2*l.room, parcelIDs), maxBatchIDs)
+	}
 }
 
 // writeOff gives up waiting for a batch: go-redis cannot be made to return from a read in time.
@@ -288,6 +350,7 @@ func (b *batch) writeOff() {
 	}
 	l := b.lane
 	l.failing() // whoever answers next may be another server
+	l.pace(b.patience, b.patience)
 	l.mu.Lock()
 	err := errNoAnswer
 	if l.failed != nil {

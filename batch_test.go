@@ -233,34 +233,113 @@ func TestWhatComesWhileTwoBatchesFlyGoesIntoOneNext(t *testing.T) {
 	})
 }
 
-func TestOneCallCarriesAsManyIdsAsLuaCanTake(t *testing.T) {
+// ids counts the ids that a pipeline carries.
+func (f *flight) ids() (n int) {
+	for _, content := range f.contents() {
+		n += len(strings.Fields(content)) - 2
+	}
+	return n
+}
+
+func TestOneCallCarriesABoundedNumberOfIds(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
 		asks(c, "b", 1, CallOptions{})
 		second := w.carries("acquire b: 2")
-		all := asks(c, "c", maxIDs+1, CallOptions{})
+		all := asks(c, "c", parcelIDs+1, CallOptions{})
 		first.grantAll(10)
 		next := w.next()
-		require.Equal(t, 2, len(next.cmds))
-		assert.Equal(t, maxIDs, len(strings.Fields(next.contents()[0]))-2)
-		assert.Equal(t, fmt.Sprintf("acquire c: %d", maxIDs+3), next.contents()[1])
+		require.Len(t, next.cmds, 1)
+		require.Equal(t, parcelIDs, next.ids())
 		next.grantAll(5000)
+		w.carries(fmt.Sprintf("acquire c: %d", parcelIDs+3)).grantAll(9000)
 		synctest.Wait()
-		assert.Equal(t, int64(5000+maxIDs-1), all[maxIDs-1].tokenNow())
-		assert.NotZero(t, all[maxIDs].tokenNow())
+		assert.Equal(t, int64(5000+parcelIDs-1), all[parcelIDs-1].tokenNow())
+		assert.NotZero(t, all[parcelIDs].tokenNow())
 
 		d := asks(c, "d", 1, CallOptions{})[0]
 		w.carries(fmt.Sprintf("acquire d: %d", d.seq)) // with the second, both places are taken
-		for _, ticket := range all[:maxIDs/2] {
+		for _, ticket := range all[:parcelIDs/2] {
 			ticket.view.leave(ticket)
 		}
-		more := asks(c, "c", maxIDs/2+1, CallOptions{})
+		more := asks(c, "c", parcelIDs/2+1, CallOptions{})
 		second.grantAll(2)
 		next = w.next()
-		require.Equal(t, 2, len(next.cmds))
-		assert.Equal(t, maxIDs, len(strings.Fields(next.contents()[0]))-2, "what is given back counts, too")
-		assert.Equal(t, fmt.Sprintf("acquire c: %d", more[maxIDs/2].seq), next.contents()[1])
+		require.Len(t, next.cmds, 2)
+		assert.Equal(t, parcelIDs, len(strings.Fields(next.contents()[0]))-2, "what is given back counts, too")
+		assert.Equal(t, fmt.Sprintf("acquire c: %d", more[parcelIDs/2].seq), next.contents()[1])
+	})
+}
+
+// crowd takes one place of the lane for good, so that batches come one after another, and has that many calls wait for
+// the batch that it returns.
+func (w *wire) crowd(c *Client, n int) (before *flight, all []*ticket) {
+	w.t.Helper()
+	asks(c, "blocked", 1, CallOptions{TTL: time.Hour})
+	require.NotNil(w.t, w.next())
+	asks(c, "before", 1, CallOptions{TTL: time.Hour})
+	before = w.next()
+	return before, asks(c, "a", n, CallOptions{})
+}
+
+// 40,000 callers at once at a short TTL: batches that carried as many as there were came too late as a whole.
+func TestCrowdIsCarriedInBatchesThatGrowToABoundWhileTheyAreFast(t *testing.T) {
+	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
+		before, all := w.crowd(c, 10*maxBatchIDs)
+		before.grantAll(1)
+		batches, largest := 0, 0
+		for f := w.next(); f != nil; f = w.next() {
+			batches, largest = batches+1, max(largest, f.ids())
+			f.grantAll(100)
+		}
+		assert.Equal(t, maxBatchIDs, largest)
+		assert.LessOrEqual(t, batches, 13, "they do not grow")
+		for _, ticket := range all {
+			require.NotZero(t, ticket.tokenNow())
+		}
+	})
+}
+
+func TestBatchAfterOneThatWasSlowCarriesOneCall(t *testing.T) {
+	for name, slow := range map[string]func(f *flight){
+		"more than half of its patience": func(f *flight) { time.Sleep(51 * time.Millisecond); f.grantAll(1) },
+		"no answer":                      func(*flight) { time.Sleep(100 * time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWire(t, 300*time.Millisecond, func(t *testing.T, c *Client, w *wire) {
+				before, _ := w.crowd(c, 10*maxBatchIDs)
+				f := before
+				for f.ids() < maxBatchIDs {
+					f.grantAll(1)
+					f = w.next()
+					require.NotNil(t, f, "batches do not grow, or not to their bound")
+				}
+				slow(f)
+				assert.LessOrEqual(t, w.next().ids(), 2*parcelIDs, "one of what is new, and one of what is asked again")
+			})
+		})
+	}
+}
+
+// Permits were lost behind thousands of calls that had not even begun to wait.
+func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "lost", 1, CallOptions{})
+		w.carries("acquire lost: 1").breaks()
+		held := asks(c, "held", 1, CallOptions{TTL: time.Hour})[0]
+		w.carries("acquire held: 2").grantAll(10)
+		asks(c, "due", 1, CallOptions{})
+		w.carries("acquire due: 3").grantAll(20)
+		before, _ := w.crowd(c, 4*maxBatchIDs)
+		held.view.leave(held)
+		time.Sleep(time.Second + time.Millisecond)
+		before.grantAll(30)
+		f := w.next()
+		first := f.contents()[:3]
+		slices.Sort(first)
+		assert.Equal(t, []string{"acquire lost: 1", "refresh due: 3", "release held: 2"}, first)
+		assert.LessOrEqual(t, f.ids(), maxBatchIDs)
 	})
 }
 
@@ -634,7 +713,7 @@ func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 func TestClosedCrewTakesNothingOn(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.crew.close()
-		assert.False(t, c.crew.launch(func() { t.Error("it runs") }))
+		assert.False(t, c.crew.launch(scriptCalls, func() { t.Error("it runs") }))
 		assert.ErrorIs(t, c.shared.ask(background, parcel{lone: redis.NewCmd(background, "ping")}).err, ErrClosed)
 		w.isIdle()
 	})

@@ -1,61 +1,153 @@
 package fairsem
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-func resizing(pin int64) func(*lab, []*ticket) call {
-	return func(l *lab, _ []*ticket) call { return l.space.resize("name", quota{limit: 3}, pin) }
+func resizing(pin int64) func(*lab, []*ticket) call { return resizingLate(pin, 0) }
+
+// resizingLate is one that was on its way for so long.
+func resizingLate(pin int64, late time.Duration) func(*lab, []*ticket) call {
+	return func(l *lab, _ []*ticket) call {
+		return l.space.resize("name", quota{limit: 3}, pin, l.now().Add(-late).UnixMicro())
+	}
 }
 
 func evicting(id string) func(*lab, []*ticket) call {
 	return func(l *lab, _ []*ticket) call { return l.space.evict("name", quota{limit: 3}, id) }
 }
 
+// TestResizeScript: what a change says of itself comes where others have what they say of an id.
 func TestResizeScript(t *testing.T) {
 	const line = "owner me:1=5 | queue you:1=6 me:2=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8"
 	const meta = " | meta declared=1 layout=1 since=7 until=80s"
+	change := []string{"itself"}
 	checkAll(t, []contract{{
 		name:  "pins a limit on a name that nobody uses",
+		ids:   change,
 		call:  resizing(4),
-		state: "meta layout=1 pinned=4",
+		reply: "held",
+		state: "meta layout=1 pinned=4 pinned_at=#1",
 	}, {
 		name:  "lets those in who fit now, and tells them",
 		seed:  line + meta,
+		ids:   change,
 		call:  resizing(3),
-		wake:  "me 2:7:#2, you 1:6:#1",
-		state: "owner me:1=5 you:1=#1 me:2=#2 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #2 | meta declared=1 layout=1 pinned=3 since=7 until=80s granted=2",
+		reply: "held",
+		wake:  "me 2:7:#3, you 1:6:#2",
+		state: "owner me:1=5 you:1=#2 me:2=#3 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #3 | meta declared=1 layout=1 pinned=3 pinned_at=#1 since=7 until=80s granted=2",
 	}, {
 		name:  "lets nobody in under 0",
 		seed:  "queue you:1=6 | timeout you:1=20s | counter 8" + meta,
+		ids:   change,
 		call:  resizing(0),
-		state: "queue you:1=6 | timeout you:1=20s | counter 8 | meta declared=1 layout=1 pinned=0 since=7 until=80s",
+		reply: "held",
+		state: "queue you:1=6 | timeout you:1=20s | counter 8 | meta declared=1 layout=1 pinned=0 pinned_at=#1 since=7 until=80s",
 	}, {
 		name:  "puts out who can never fit, also while nothing is free",
 		seed:  "owner me:1=5 me:2=6 | queue you:1=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8 | weight you:1=3" + meta,
+		ids:   change,
 		call:  resizing(2),
+		reply: "held",
 		wake:  "you 1:7:0",
-		state: "owner me:1=5 me:2=6 | queue you:2=8 | timeout me:1=20s me:2=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=2 since=7 until=80s",
+		state: "owner me:1=5 me:2=6 | queue you:2=8 | timeout me:1=20s me:2=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=2 pinned_at=#1 since=7 until=80s",
 	}, {
 		name:  "takes the pin away, and lets those in who fit the declared limit",
-		seed:  "queue you:1=6 you:2=7 | timeout you:1=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=0 since=7 until=80s",
+		seed:  "queue you:1=6 you:2=7 | timeout you:1=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=0 pinned_at=5 since=7 until=80s",
+		ids:   change,
 		call:  resizing(unpin),
-		wake:  "you 1:6:#1",
-		state: "owner you:1=#1 | queue you:2=7 | timeout you:1=20s you:2=20s | counter #1" + meta + " granted=1",
+		reply: "held",
+		wake:  "you 1:6:#2",
+		state: "owner you:1=#2 | queue you:2=7 | timeout you:1=20s you:2=20s | counter #2 | meta declared=1 layout=1 pinned_at=#1 since=7 until=80s granted=1",
 	}, {
 		name:  "gives a name that nobody uses an end again",
 		seed:  "meta layout=1 pinned=0",
+		ids:   change,
 		call:  resizing(unpin),
-		state: "meta layout=1 until=20s",
+		reply: "held",
+		state: "meta layout=1 pinned_at=#1 until=20s",
 	}, {
-		name: "takes away no pin where there is none, and leaves nothing",
-		call: resizing(unpin),
+		name:  "takes away no pin where there is none, and leaves for a while when that was",
+		ids:   change,
+		call:  resizing(unpin),
+		reply: "held",
+		state: "meta layout=1 pinned_at=#1 until=20s",
 	}})
+}
+
+func TestResizeScriptThatComesLate(t *testing.T) {
+	const later = "meta layout=1 pinned=4 pinned_at=20000000000000000"
+	const meta = " | meta declared=1 layout=1 pinned=1 pinned_at=5 since=7 until=80s"
+	change := []string{"itself"}
+	checkAll(t, []contract{{
+		name:  "replaces none that was asked for later",
+		seed:  later,
+		ids:   change,
+		call:  resizing(0),
+		reply: "held",
+	}, {
+		name:  "and takes none of them away",
+		seed:  later,
+		ids:   change,
+		call:  resizing(unpin),
+		reply: "held",
+	}, {
+		name:  "nor brings back what was taken away since",
+		seed:  "meta layout=1 pinned_at=20000000000000000 until=20s",
+		ids:   change,
+		call:  resizing(3),
+		reply: "held",
+	}, {
+		name:  "also if it is old",
+		seed:  later,
+		ids:   change,
+		call:  resizingLate(0, time.Minute),
+		reply: "held",
+	}, {
+		name:  "but stands if it was on its way for some seconds",
+		ids:   change,
+		call:  resizingLate(3, 8*time.Second),
+		reply: "held",
+		state: "meta layout=1 pinned=3 pinned_at=#1",
+	}, {
+		name:  "and is refused when it may have been replaced and nobody knows",
+		ids:   change,
+		call:  resizingLate(3, 10*time.Second),
+		reply: "gone",
+	}, {
+		name:  "as is one that takes a pin away",
+		seed:  "queue you:1=6 | timeout you:1=20s | counter 8" + strings.Replace(meta, "pinned=1", "pinned=0", 1),
+		ids:   change,
+		call:  resizingLate(unpin, 10*time.Second),
+		reply: "gone",
+	}})
+}
+
+// What a limit is asked for with is later than all that were, whatever the clock says.
+func TestStatusGivesOutATimeForTheNextChangeOfTheLimit(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		asked := func(l *lab) int64 {
+			r := l.run(l.space.status("name", quota{limit: 3}, 0, 0))
+			require.NoError(t, r.err)
+			found, err := decodeStock(r.numbers)
+			require.NoError(t, err)
+			return found.asks
+		}
+		l := newLab(t, rdb)
+		began := l.now().UnixMicro()
+		assert.LessOrEqual(t, began, asked(l))
+		assert.LessOrEqual(t, asked(l), l.now().UnixMicro())
+		ahead := began + time.Hour.Microseconds()
+		l.seed(fmt.Sprint("meta layout=1 pinned=4 pinned_at=", ahead))
+		assert.Equal(t, ahead+1, asked(l))
+	})
 }
 
 func TestEvictScript(t *testing.T) {
@@ -183,14 +275,18 @@ func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
 	checkAll(t, []contract{{
 		name:  "the first of each process, after those who are let in",
 		seed:  before,
+		ids:   []string{"itself"},
 		call:  resizing(2),
-		wake:  "me 3:6:0, you 2:5:#1,4:7:0",
-		state: "owner you:1=1 you:2=#1 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #1 | meta declared=3/60000 layout=1 pinned=2 since=7 until=80s granted=1",
+		reply: "held",
+		wake:  "me 3:6:0, you 2:5:#2,4:7:0",
+		state: "owner you:1=1 you:2=#2 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #2 | meta declared=3/60000 layout=1 pinned=2 pinned_at=#1 since=7 until=80s granted=1",
 	}, {
 		name:  "but for those of a semaphore, who are woken when their turn comes",
 		seed:  "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=2 since=7 until=80s",
+		ids:   []string{"itself"},
 		call:  resizing(1),
-		state: "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=1 since=7 until=80s",
+		reply: "held",
+		state: "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=1 pinned_at=#1 since=7 until=80s",
 	}})
 }
 

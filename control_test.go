@@ -39,6 +39,7 @@ func TestResizeLetsInMoreThanOneCallCan(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Hour
 	s := w.semaphore()
+	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace of a new name is over
 	w.pin(s, 0)
 	const crowd = 1200 // two bounds and a bit
 	var calls []*call
@@ -49,6 +50,87 @@ func TestResizeLetsInMoreThanOneCallCan(t *testing.T) {
 	w.pin(w.semaphore(), crowd)
 	for _, c := range calls {
 		w.release(w.granted(c))
+	}
+}
+
+// A Resize that has more waiters to let in than one call does asks again: for them, and not for its limit.
+func TestLaterPauseStandsWhileAResizeStillLetsWaitersIn(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = time.Hour
+	s := w.semaphore()
+	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace of a new name is over
+	w.pin(s, 0)
+	const crowd = 1200 // two bounds and a bit
+	var calls []*call
+	for range crowd {
+		calls = append(calls, acquire(t.Context(), s, 1))
+	}
+	w.eventually(func() bool { return w.status(s).Waiting == crowd }, "not all wait")
+	rdb, other := w.connect(), w.semaphore()
+	rdb.AddHook(&afterScripts{func([][]any) bool {
+		if w.status(other).Limit != crowd {
+			return false
+		}
+		require.NoError(t, other.Resize(t.Context(), 0))
+		return true
+	}})
+	require.NoError(t, w.of(w.clientOn(rdb, fairsem.Options{}), 1).Resize(t.Context(), crowd))
+	assert.Zero(t, w.status(s).Limit, "the pause was confirmed after the Resize")
+	require.NoError(t, other.Resize(t.Context(), crowd))
+	for _, c := range calls {
+		w.release(w.granted(c))
+	}
+}
+
+// Commands that sat in the socket of a server that hung are executed when it goes on, whatever came meanwhile.
+func TestLateCopyOfAChangeReplacesNoLaterOne(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		rdb := w.connect()
+		var sent [][]any
+		rdb.AddHook(&afterScripts{func(calls [][]any) bool { sent = append(sent, calls...); return false }})
+		s, later := w.of(w.clientOn(rdb, fairsem.Options{}), 1), w.semaphore()
+		arrive := func() {
+			t.Helper()
+			for _, args := range sent {
+				require.NoError(t, w.rdb.Do(t.Context(), args...).Err())
+			}
+		}
+		w.pin(s, 3)
+		w.pin(later, 5)
+		arrive()
+		assert.Equal(t, int64(5), w.status(later).Limit)
+		require.NoError(t, later.Unpin(t.Context()))
+		arrive()
+		assert.False(t, w.status(later).Pinned)
+		require.NoError(t, s.Unpin(t.Context())) // there is nothing to unpin
+		w.pin(later, 0)
+		arrive()
+		st := w.status(later)
+		assert.True(t, st.Pinned && st.Limit == 0)
+	})
+}
+
+// afterScripts is a go-redis hook that tells of scripts that were run, until it need not any more.
+type afterScripts struct {
+	then func(calls [][]any) (done bool)
+}
+
+func (h *afterScripts) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *afterScripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *afterScripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		var calls [][]any
+		for _, c := range cmds {
+			if (c.Name() == "evalsha" || c.Name() == "eval") && c.Err() == nil {
+				calls = append(calls, c.Args())
+			}
+		}
+		if len(calls) > 0 && h.then != nil && h.then(calls) {
+			h.then = nil
+		}
+		return err
 	}
 }
 

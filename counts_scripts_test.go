@@ -161,7 +161,7 @@ func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
 		assert.True(t, l.status(3).Known, "it was in use")
 		require.NoError(t, rdb.Del(background, l.keys[:]...).Err()) // as time does
 		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 3}, l.status(3))
-		l.run(l.space.resize("name", quota{limit: 3}, 2))
+		l.run(l.space.resize("name", quota{limit: 3}, 2, l.now().UnixMicro()))
 		assert.Equal(t, Status{Name: "name", Limit: 2, Declared: 3, Pinned: true, Known: true}, l.status(3))
 	})
 }

@@ -2,6 +2,9 @@ package fairsem
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,47 +20,89 @@ var background = context.Background()
 type crew struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	tasks  chan func() // to those who stayed
+	tasks  chan task // to those who stayed
 	idle   atomic.Int32
 
-	mu     sync.Mutex
-	closed bool
-	busy   sync.WaitGroup
+	mu       sync.Mutex
+	closed   bool
+	workers  int           // goroutines
+	underWay map[work]int  // how many tasks of a kind
+	gone     chan struct{} // closed when the crew is, and no goroutine is left
 }
+
+// task is what one goroutine does.
+type task struct {
+	work work
+	do   func()
+}
+
+// work is a kind of task, by a name for people.
+type work string
+
+const (
+	scriptCalls   work = "script calls"
+	subscriptions work = "subscriptions"
+	listings      work = "lists of names"
+	lossReports   work = "functions given to OnLost"
+	observers     work = "the observer"
+)
+
+// crewGrace is how long close waits.
+const crewGrace = 5 * time.Second
 
 // maxIdle is how many stay at the most.
 const maxIdle = 2 * maxFlying
 
 func newCrew() *crew {
 	ctx, cancel := context.WithCancel(background)
-	return &crew{ctx: ctx, cancel: cancel, tasks: make(chan func())}
+	return &crew{ctx: ctx, cancel: cancel, tasks: make(chan task), underWay: make(map[work]int), gone: make(chan struct{})}
 }
 
 // launch runs f in a goroutine that close waits for. False: it came too late.
-func (c *crew) launch(f func()) bool {
+func (c *crew) launch(what work, f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return false
 	}
+	c.underWay[what]++
+	t := task{what, f}
 	select {
-	case c.tasks <- f:
+	case c.tasks <- t:
 	default:
-		c.busy.Go(func() { c.work(f) })
+		c.workers++
+		go c.work(t) // ends when nothing is left to do, or at close, which waits for it
 	}
 	return true
 }
 
-// work runs f, and then what comes, unless enough others stay for that.
-func (c *crew) work(f func()) {
+// work runs t, and then what comes, unless enough others stay for that.
+func (c *crew) work(t task) {
 	for ok := true; ok; {
-		f()
+		t.do()
+		c.finished(t)
 		if c.idle.Add(1) > maxIdle {
 			ok = false
 		} else {
-			f, ok = <-c.tasks
+			t, ok = <-c.tasks
 		}
 		c.idle.Add(-1)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.workers--
+	c.noteGoneLocked()
+}
+
+func (c *crew) finished(t task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.underWay[t.work]--
+}
+
+func (c *crew) noteGoneLocked() {
+	if c.closed && c.workers == 0 {
+		close(c.gone)
 	}
 }
 
@@ -75,13 +120,39 @@ func (c *crew) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// close ends the crew, and waits for it, but not without end: go-redis may be reading from a server that is silent,
+// and cannot be made to return.
 func (c *crew) close() {
 	c.mu.Lock()
 	if !c.closed {
 		c.closed = true
 		close(c.tasks)
+		c.noteGoneLocked()
 	}
 	c.mu.Unlock()
 	c.cancel()
-	c.busy.Wait()
+	timer := time.NewTimer(crewGrace)
+	defer timer.Stop()
+	select {
+	case <-c.gone:
+	case <-timer.C:
+	}
+}
+
+// hanging is ErrUnavailable with what close did not see the end of; nil: there is nothing.
+func (c *crew) hanging() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []string
+	for what, n := range c.underWay {
+		if n > 0 && what != observers { // which Close waits for by itself
+			all = append(all, string(what))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.Sort(all)
+	return fmt.Errorf("%w: close: after %v these have not ended: %s (go-redis without a ReadTimeout waits for Redis without end)",
+		ErrUnavailable, crewGrace, strings.Join(all, ", "))
 }

@@ -34,9 +34,10 @@
 // accept writes in two places at once are not supported, and neither is an eviction policy that may
 // drop the keys: use noeviction.
 //
-// Leases are counted on the clock of the Redis server. Stepping it forward by more than a TTL ends
-// leases that their holders still rely on. Tokens come from it too: after all state was lost they
-// increase only if the clock is not behind the one that the last tokens came from.
+// Leases are counted on the clock of the Redis server. A step forward by more than a tenth of a TTL ends
+// leases that their holders still rely on, unless they renew them first: a holder that renews in time
+// survives a step of two thirds of its TTL, less what a renewal takes. Tokens come from that clock too:
+// after all state was lost they increase only if it is not behind the one that the last tokens came from.
 //
 // # What is promised
 //
@@ -52,7 +53,8 @@
 // however many dead waiters stand at the head of the line. Waiters are woken by a message, and with
 // all messages lost by their next refresh, a third of a TTL later at most. Acquire returns within
 // 50 ms of the end of its context, whatever the network does. A flushed script cache is not noticed.
-// Nothing but a pin stays in Redis for long when a name is idle, and no goroutine stays after Close.
+// Nothing but a pin stays in Redis for long when a name is idle. Close returns within 10 s and the time that the
+// observer takes; no goroutine stays after it unless its error says that go-redis has not returned.
 //
 // # What is in Redis
 //
@@ -75,7 +77,8 @@
 // Only the server's clock counts for deadlines and for numbers. A number is the server's time in
 // microseconds, or one more than the last number if that is larger: a place in line says since when
 // somebody waits, a token says since when somebody holds, and both still increase after all state was
-// lost. The client measures its own trust in a lease on its monotonic clock, from before it sent the
+// lost. After a step back of more than a second numbers go on with time from the last one: by how much they
+// are ahead of the clock is stored with the name. The client measures its own trust in a lease on its monotonic clock, from before it sent the
 // question that Redis answered, so neither a slow answer nor a clock that is wrong makes it trust too
 // long. It counts the time in which the machine was suspended, when the monotonic clock stands still: on
 // Linux that is read from CLOCK_BOOTTIME, and elsewhere every jump of the wall clock forward counts as a
@@ -102,6 +105,7 @@
 // # Limits by hand
 //
 // [Semaphore.Resize] writes a limit beside the declared one, which stands above it until [Semaphore.Unpin].
+// The time of the request is stored with it, so that no late copy replaces a later limit.
 // [Semaphore.Evict] removes an id but for its deadline: its process, which a message tells to ask at once,
 // finds that it did not lapse.
 //

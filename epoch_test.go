@@ -218,8 +218,8 @@ func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *te
 	rdb := realRedis(t)
 	for name, ask := range map[string]func(*lab) call{
 		"status": func(l *lab) call { return l.space.status("name", quota{limit: 1}, 0, 0) },
-		"resize": func(l *lab) call { return l.space.resize("name", quota{limit: 1}, 3) },
-		"unpin":  func(l *lab) call { return l.space.resize("name", quota{limit: 1}, unpin) },
+		"resize": func(l *lab) call { return l.space.resize("name", quota{limit: 1}, 3, l.now().UnixMicro()) },
+		"unpin":  func(l *lab) call { return l.space.resize("name", quota{limit: 1}, unpin, l.now().UnixMicro()) },
 		"evict":  func(l *lab) call { return l.space.evict("name", quota{limit: 1}, "me:1") },
 	} {
 		t.Run(name, func(t *testing.T) {

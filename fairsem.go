@@ -218,11 +218,16 @@ func (o Options) withDefaults() Options {
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
+	return c.semaphore(name, limit, 1)
+}
+
+// semaphore is Semaphore for a limit of at least so much.
+func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	if limit < 1 || limit > maxUnits {
-		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between 1 and %d", ErrInvalid, limit, int64(maxUnits)))
+	if limit < least || limit > maxUnits {
+		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(maxUnits)))
 	}
 	return &Semaphore{client: c, name: name, quota: quota{limit: limit}}, nil
 }
@@ -526,9 +531,11 @@ const closeGrace = 5 * time.Second
 // [ErrReleased]. The go-redis client stays open.
 //
 // The error is [ErrUnavailable] if Redis has not confirmed all of it within 5 s; the rest comes back
-// by itself when it lapses. Close returns when go-redis does too: where Redis is silent, that can take
-// as long as its read timeout beyond the 5 s. It waits for the observer and the logger, which are told
-// everything before it returns. Later calls do nothing and return nil.
+// by itself when its lease ends. Close then waits for up to 5 s more until go-redis has returned from every
+// call. If it has not, because Redis is silent and its ReadTimeout is longer or disabled, the error is
+// ErrUnavailable too and names what still runs, which ends when go-redis returns. Close also waits for the
+// observer and the logger, however long they take: both get everything before it returns. Later calls do nothing and
+// return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -546,7 +553,7 @@ func (c *Client) Close() error {
 		v.abandon()
 	}
 	c.events.close()
-	return err
+	return errors.Join(err, c.crew.hanging())
 }
 
 // giveBackAll has all tickets leave, takes the label away, and waits until Redis has confirmed it.

@@ -676,3 +676,27 @@ func TestReleaseDuringCloseOfAClientThatCannotReachRedisEnds(t *testing.T) {
 	require.NoError(t, server.Resume())
 	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
 }
+
+// go-redis without a ReadTimeout waits for a silent server for ever, and Close waited for go-redis.
+func TestCloseReturnsThoughGoRedisDoesNotAndSaysSo(t *testing.T) {
+	w := onRedis(t)
+	proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: -1})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	c, err := fairsem.New(rdb, fairsem.Options{TTL: w.ttl})
+	require.NoError(t, err)
+	w.must(w.of(c, 1).Acquire(t.Context(), 1))
+	proxy.Hold()
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }() // ends with Close
+	select {
+	case err := <-closed:
+		require.ErrorIs(t, err, fairsem.ErrUnavailable)
+		assert.ErrorContains(t, err, "script calls")
+	case <-time.After(time.Minute):
+		t.Error("Close hangs")
+	}
+	proxy.Resume() // and go-redis returns
+	other := w.semaphore()
+	w.eventually(func() bool { return w.status(other).Used == 0 }, "it is not given back")
+}

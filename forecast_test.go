@@ -7,36 +7,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
 // clockwork is a rate on a server whose clock moves with the test only.
 type clockwork struct {
 	*rand.Rand
-	*lab
-	server *miniredis.Miniredis
-	now    time.Time
-	d      declaration
-	ids    int
+	*clockLab
+	d   declaration
+	ids int
 }
 
 func newClockwork(t *testing.T, seed uint64) *clockwork {
 	t.Helper()
-	server := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	w := &clockwork{Rand: rand.New(rand.NewPCG(seed, 3)), server: server, now: time.UnixMicro(1_800_000_000_000_000)}
+	w := &clockwork{Rand: rand.New(rand.NewPCG(seed, 3)), clockLab: newClockLab(t)}
 	w.step(time.Duration(w.IntN(1000)) * time.Microsecond)
-	w.lab = newLab(t, rdb)
 	w.d = declaration{quota{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, ""}
 	return w
-}
-
-func (w *clockwork) step(d time.Duration) {
-	w.now = w.now.Add(d)
-	w.server.SetTime(w.now)
 }
 
 // take asks for units, for a client.
@@ -47,12 +34,6 @@ func (w *clockwork) take(client string, wait bool, units ...int64) reply {
 		ids = append(ids, fmt.Sprintf("%s:%d*%d", client, w.ids, n))
 	}
 	return w.ask(w.as(client).acquire(w.d, terms{ttl: time.Hour, wait: wait}, tickets(ids...)), len(ids))
-}
-
-func (w *clockwork) as(client string) subject {
-	space := w.space
-	space.clientID = client
-	return space.about("name")
 }
 
 // some are units for one to three calls, mostly of 1.
@@ -97,7 +78,7 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 			w.take("he", false, 1)
 		}
 		what := fmt.Sprintf("seed %d, %d in %v", seed, w.d.quota.limit, w.d.quota.window)
-		began, mine := w.now.UnixMilli(), 1+w.Int64N(w.d.quota.limit)
+		began, mine := w.time.UnixMilli(), 1+w.Int64N(w.d.quota.limit)
 		refused := w.take("late", false, mine).results[0]
 		first, told := w.look(), make(map[string]int64)
 		for client := range first {
@@ -109,25 +90,25 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 			now := w.look()
 			for client, id := range first {
 				if now[client] == id {
-					require.Less(t, w.now.UnixMilli()-began, told[client], "%s: the turn of %s comes later", what, id)
+					require.Less(t, w.time.UnixMilli()-began, told[client], "%s: the turn of %s comes later", what, id)
 					continue
 				}
 				if w.rdb.ZScore(background, w.keys[0], id).Err() == nil { // else it only left the line, with the one before or after it
-					require.Equal(t, told[client], w.now.UnixMilli()-began, "%s: the turn of %s", what, id)
+					require.Equal(t, told[client], w.time.UnixMilli()-began, "%s: the turn of %s", what, id)
 					turns++
 				}
 				delete(first, client)
 			}
 			if refused.state == stateRefused {
 				late := w.take("late", false, mine).results[0]
-				require.Equal(t, late.state == stateHeld, w.now.UnixMilli()-began == refused.number, "%s: %d that were refused for %d ms, after %d",
-					what, mine, refused.number, w.now.UnixMilli()-began)
+				require.Equal(t, late.state == stateHeld, w.time.UnixMilli()-began == refused.number, "%s: %d that were refused for %d ms, after %d",
+					what, mine, refused.number, w.time.UnixMilli()-began)
 				if late.state == stateHeld {
 					refused.state = stateHeld
 					refusals++
 				}
 			}
-			require.Less(t, w.now.UnixMilli()-began, int64(10_000), what)
+			require.Less(t, w.time.UnixMilli()-began, int64(10_000), what)
 		}
 	}
 	require.Greater(t, turns, 20)

@@ -14,7 +14,7 @@ import (
 // Status is what a semaphore looks like at one moment.
 type Status struct {
 	Name       string
-	At         time.Time     // server time, by which Ticket.Since is told too
+	At         time.Time     // server time, by which Ticket.Since is told too; it goes on where the clock is stepped back
 	Limit      int64         // in force
 	Declared   int64         // by the latest process that declared one; of the handle if none is left
 	Pinned     bool          // whether Limit was set by hand
@@ -51,11 +51,7 @@ func (s *Semaphore) Status(ctx context.Context) (Status, error) {
 func (s *Semaphore) stock(ctx context.Context) (stock, error) {
 	var all stock
 	for {
-		var at int64
-		if all.counted > 0 {
-			at = all.at / 1000
-		}
-		r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.quota, at, all.counted))
+		r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.quota, all.asOf, all.counted))
 		if err != nil {
 			return stock{}, err
 		}
@@ -240,7 +236,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 		return err
 	}
 	done := make(chan error, 1)
-	if !c.crew.launch(func() { done <- f() }) {
+	if !c.crew.launch(listings, func() { done <- f() }) {
 		return ErrClosed
 	}
 	select {

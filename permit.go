@@ -189,8 +189,8 @@ func (p *Permit) end(cause error) {
 	p.tellLocked()
 }
 
-// onLoss has f called when the permit is lost, or now if it was, in a goroutine of its own. It costs less
-// than a context that somebody looks at.
+// onLoss has f called when the permit is lost, or now if it was: under any lock, so it must only make a note. It costs
+// less than a context that somebody looks at.
 func (p *Permit) onLoss(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,6 +200,6 @@ func (p *Permit) onLoss(f func()) {
 
 func (p *Permit) tellLocked() {
 	if p.whenLost != nil && errors.Is(p.over, ErrLost) {
-		go p.whenLost() // ends with the function of a user, so nobody waits for it
+		p.whenLost()
 	}
 }

@@ -2,9 +2,12 @@ package fairsem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -288,5 +291,139 @@ func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 		assert.NoError(t, sem.Err())
 		synctest.Wait()
 		assert.Empty(t, told)
+	})
+}
+
+// holdsMany has a handle hold that many permits of one unit each, which are not renewed.
+func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
+	w.t.Helper()
+	sem = &Weighted{sem: &Semaphore{client: c, name: "a", quota: quota{limit: 5}}, held: make(stakes)}
+	w.atOnce(c, func() { held = asks(c, "a", n, CallOptions{NoRefresh: true}) }, w.acquires("a", 3, n)).grantAll(10)
+	synctest.Wait()
+	for _, t := range held {
+		sem.hold(t.permit)
+	}
+	return sem, held
+}
+
+// acquires is what flight.contents says of one acquire of n tickets.
+func (*wire) acquires(name string, first, n int) string {
+	text := "acquire " + name + ":"
+	for i := range n {
+		text += fmt.Sprint(" ", first+i)
+	}
+	return text
+}
+
+// A loss of 30,000 permits was as many goroutines, which took half a second to say so.
+func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		sem, held := holdsMany(c, w, parcelIDs)
+		var inside, calls, units int64
+		sem.OnLost(func(n int64, err error) {
+			inside++ // the race detector sees a second goroutine, too
+			assert.Equal(t, int64(1), inside)
+			calls, units = calls+1, units+n
+			assert.ErrorContains(t, err, fmt.Sprintf("%d units", n))
+			time.Sleep(time.Millisecond)
+			inside--
+		})
+		for _, t := range held {
+			t.permit.end(ErrLost)
+			synctest.Wait() // the function has been called, and has not returned
+		}
+		time.Sleep(time.Second)
+		assert.Equal(t, int64(parcelIDs), units)
+		assert.LessOrEqual(t, calls, int64(2), "what was lost while it was called comes in the next call")
+		assert.ErrorContains(t, sem.Err(), fmt.Sprintf("%d of %d units", parcelIDs, parcelIDs))
+		sem.Release(parcelIDs)
+		assert.NoError(t, sem.Err())
+	})
+}
+
+func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		sem, held := holdsMany(c, w, parcelIDs)
+		var reported atomic.Int64
+		sem.OnLost(func(n int64, _ error) { reported.Add(n) })
+		var all sync.WaitGroup
+		all.Go(func() {
+			for i, t := range held {
+				if i%3 > 0 {
+					t.permit.renew(window{})
+					t.permit.lost()
+				}
+			}
+		})
+		for range 2 {
+			all.Go(func() {
+				for range parcelIDs / 2 {
+					sem.Release(1)
+				}
+			})
+		}
+		over := make(chan struct{})
+		go func() { all.Wait(); close(over) }() // ends with the releases
+		for running := true; running; {
+			if f := w.next(); f != nil {
+				f.grantAll(0)
+			}
+			select {
+			case <-over:
+				running = false
+			default:
+			}
+		}
+		synctest.Wait()
+		lost := int64(0)
+		for _, t := range held {
+			if errors.Is(t.permit.ended(), ErrLost) {
+				lost++
+			}
+		}
+		assert.Equal(t, lost, reported.Load())
+		assert.Positive(t, lost)
+		assert.NoError(t, sem.Err())
+		assert.Panics(t, func() { sem.Release(1) })
+	})
+}
+
+func TestClosedCrewHasReportedEveryLoss(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		sem, held := holdsMany(c, w, 2)
+		gate, entered, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var reported int64
+		sem.OnLost(func(n int64, _ error) {
+			reported += n
+			if reported == 1 {
+				close(entered)
+				<-gate
+			}
+		})
+		held[0].permit.end(ErrLost)
+		<-entered
+		held[1].permit.end(ErrLost)
+		go func() { c.crew.close(); close(closed) }() // ends with the gate
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("the function is left behind")
+		default:
+		}
+		close(gate)
+		<-closed
+		assert.Equal(t, int64(2), reported)
+		assert.NoError(t, c.crew.hanging())
+	})
+}
+
+func TestCrewThatDoesNotEndIsNamed(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1") // and never returns
+		c.crew.close()
+		err := c.crew.hanging()
+		require.ErrorIs(t, err, ErrUnavailable)
+		assert.ErrorContains(t, err, "after 5s these have not ended: script calls (go-redis")
 	})
 }

@@ -296,9 +296,16 @@ func (k keyspace) status(name string, q quota, at, from int64) call {
 // unpin is what resize pins to take the pin away.
 const unpin = -1
 
-func (k keyspace) resize(name string, q quota, pin int64) call {
-	c := k.asNobody(name, resizeScript, q, 1)
-	c.args = append(c.args, pin)
+func (k keyspace) resize(name string, q quota, pin, asked int64) call {
+	c := k.asNobody(name, resizeScript, q, 2)
+	c.args = append(c.args, pin, asked)
+	return c
+}
+
+// promote has the waiters granted what there is.
+func (k keyspace) promote(name string, q quota) call {
+	c := k.asNobody(name, refreshScript, q, 1)
+	c.args = append(c.args, false)
 	return c
 }
 
@@ -403,7 +410,9 @@ type stock struct {
 	exists                       int64
 	granted, lapsed              int64
 	missed                       int64 // of those held that the call has counted: how many lapsed, too
-	at                           int64 // server us
+	asOf                         int64 // server ms at which an entry was expired, or not
+	at                           int64 // server us, by which waiters and holders are numbered
+	asks                         int64 // what a limit is asked for with that is set by hand now
 }
 
 // decodeStock converts the reply of status.lua.
@@ -411,7 +420,7 @@ func decodeStock(raw []int64) (s stock, err error) {
 	fields := []*int64{
 		&s.limit, &s.declared, &s.pinned, &s.holders, &s.waiting, &s.used,
 		&s.expired, &s.counted, &s.held, &s.units, &s.waited,
-		&s.oldest, &s.nearest, &s.window, &s.exists, &s.granted, &s.lapsed, &s.missed, &s.at,
+		&s.oldest, &s.nearest, &s.window, &s.exists, &s.granted, &s.lapsed, &s.missed, &s.asOf, &s.at, &s.asks,
 	}
 	if len(raw) != head+len(fields) {
 		return stock{}, errReply

@@ -242,14 +242,14 @@ func isReply(raw []int64, n int) bool {
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	for n := range 27 {
+	for n := range 29 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99, 23, 24, 21, 20, 30, 40, 26})
+	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99, 23, 24, 21, 20, 30, 40, 26, 31, 32})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		found, err := decodeStock(raw)
-		require.Equal(t, len(raw) == 25, err == nil)
+		require.Equal(t, len(raw) == 27, err == nil)
 		if err != nil {
 			require.ErrorIs(t, err, errReply)
 			require.Zero(t, found)
@@ -263,7 +263,7 @@ func FuzzDecodeStatus(f *testing.F) {
 		require.Equal(t, n[14] == 1, s.Known)
 		require.Equal(t, n[15], s.Granted)
 		require.Equal(t, n[16]+n[17], s.Lapsed)
-		require.Equal(t, n[18], s.At.UnixMicro())
+		require.Equal(t, n[19], s.At.UnixMicro())
 	})
 }
 

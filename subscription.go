@@ -49,7 +49,7 @@ var errDeaf = errors.New("no sign of life")
 // launch runs it. False: the client is closed.
 func (s *subscription) launch() bool {
 	s.setBlind(true)
-	launched := s.client.crew.launch(s.run)
+	launched := s.client.crew.launch(subscriptions, s.run)
 	if !launched {
 		s.setBlind(false)
 	}

@@ -21,7 +21,8 @@ type events struct {
 
 	mu      sync.Mutex
 	queue   []Event
-	telling bool // somebody empties the queue
+	telling bool       // somebody empties the queue
+	told    *sync.Cond // nobody does any more
 	closed  bool
 }
 
@@ -29,7 +30,9 @@ func newEvents(observer Observer, log *slog.Logger, crew *crew) *events {
 	if observer == nil && log == nil {
 		return nil
 	}
-	return &events{observer: observer, log: log, crew: crew}
+	e := &events{observer: observer, log: log, crew: crew}
+	e.told = sync.NewCond(&e.mu)
+	return e
 }
 
 // wants reports whether anybody wants the events that are told at the level Debug. Who logs in
@@ -50,10 +53,20 @@ func (e *events) close() {
 		return
 	}
 	e.calls.Lock()
+	e.await()
 	e.tell()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
+}
+
+// await returns when the observer has, which may take longer than the crew waits.
+func (e *events) await() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.telling {
+		e.told.Wait()
+	}
 }
 
 // add has ev told soon. It waits for nobody, so any lock may be held.
@@ -65,7 +78,7 @@ func (e *events) add(ev Event) {
 	}
 	e.queue = append(e.queue, ev)
 	if !e.telling {
-		e.telling = e.crew.launch(e.tell) // ends when the queue is empty
+		e.telling = e.crew.launch(observers, e.tell) // ends when the queue is empty
 	}
 }
 
@@ -84,7 +97,9 @@ func (e *events) take() (batch []Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	batch, e.queue = e.queue, nil
-	e.telling = len(batch) > 0
+	if e.telling = len(batch) > 0; !e.telling {
+		e.told.Broadcast()
+	}
 	return batch
 }
 

@@ -103,6 +103,12 @@ func (t *ticket) renewable() bool {
 	return !t.busy && (t.phase == waiting || t.phase == holding && !t.noRefresh)
 }
 
+// isOverdue reports whether t has a permit that may not be relied on any more.
+func (t *ticket) isOverdue(now instant) bool { return t.phase == holding && t.lease.left(now) <= 0 }
+
+// isOwed reports whether a question about t has had no answer.
+func (t *ticket) isOwed() bool { return !t.silent.IsZero() }
+
 // attention returns when t needs a look at the latest.
 func (t *ticket) attention() time.Time {
 	var at time.Time

@@ -495,6 +495,7 @@ func (v *view) look(now instant) {
 	v.checkLocked()
 	doubted := !v.doubted.IsZero()
 	due := over || doubted
+	v.loseOverdueLocked(now)
 	for _, t := range v.tickets {
 		v.tendLocked(t, now)
 		due = due || t.renewable() && t.lease.isDue(now)
@@ -522,12 +523,21 @@ func (v *view) refreshAllLocked(now instant, doubted bool) bool {
 	return len(old) > 0
 }
 
+// loseOverdueLocked ends the permits whose leases are over, all of them before anything else is done about any: until
+// the margin is over everybody has to know.
+func (v *view) loseOverdueLocked(now instant) {
+	for _, t := range v.tickets {
+		if t.isOverdue(now) {
+			v.loseLocked(t, ErrLost, t.lapse())
+		}
+	}
+}
+
 // tendLocked does for one ticket what time or an earlier failure asks for.
 func (v *view) tendLocked(t *ticket, now instant) {
 	silence := !t.silent.IsZero() && now.Sub(t.silent) >= t.terms.ttl
 	switch {
-	case t.phase == holding && t.lease.left(now) <= 0:
-		v.loseLocked(t, ErrLost, t.lapse())
+	case t.isOverdue(now):
 		v.leaveLocked(t) // Redis may not know yet
 	case t.phase == leaving && !now.Before(t.quit):
 		v.dropLocked(t, unavailable(t.terms.ttl, t.cause))

@@ -30,6 +30,10 @@ type Weighted struct {
 	total  int64  // units that the caller has, with those that were lost
 	lost   int64  // of these
 	onLost func(n int64, err error)
+
+	lossMu    sync.Mutex // is locked with any other lock held, and none after it
+	endings   []*stake   // that were lost, and are not reported
+	reporting bool       // a goroutine of the client reports them
 }
 
 // stake is what the caller has of one permit.
@@ -37,23 +41,27 @@ type stake struct {
 	permit *Permit
 	units  int64 // 0: it was given back
 	lost   bool
+	index  int // among those of as many units
 }
 
 // stakes are what the caller has, by how many units each has.
 type stakes map[int64][]*stake
 
-func (all stakes) add(s *stake) { all[s.units] = append(all[s.units], s) }
+func (all stakes) add(s *stake) {
+	s.index = len(all[s.units])
+	all[s.units] = append(all[s.units], s)
+}
 
 func (all stakes) remove(s *stake) {
 	alike := all[s.units]
-	i := len(alike) - 1 // which it mostly is
-	for alike[i] != s {
-		i--
-	}
-	all[s.units] = slices.Delete(alike, i, i+1)
-	if len(alike) == 1 {
+	last := len(alike) - 1
+	if last == 0 {
 		delete(all, s.units)
+		return
 	}
+	alike[s.index] = alike[last]
+	alike[s.index].index = s.index
+	all[s.units] = slices.Delete(alike, last, last+1)
 }
 
 // best is the stake to give n units back of: one of as many, or else the largest that can go as a
@@ -79,10 +87,11 @@ func (all stakes) best(n int64) *stake {
 }
 
 // Weighted returns a handle on the semaphore of that name with the methods of x/sync's. What stands at
-// [Client.Semaphore] of names and limits is true of it, too: n is declared for everybody. The error is
-// [ErrInvalid], also where x/sync panics or has a semaphore that nobody can get anything of, for n < 1.
+// [Client.Semaphore] of names and limits is true of it, too: n is declared for everybody. As in x/sync n may be
+// 0, which pauses the name: only zero units are granted, and calls for more wait until a later declaration or
+// [Semaphore.Resize] raises the limit. The error is [ErrInvalid], also for n < 0, where x/sync panics.
 func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
-	s, err := c.Semaphore(name, n)
+	s, err := c.semaphore(name, n, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +170,7 @@ func (w *Weighted) hold(p *Permit) {
 	s := &stake{permit: p, units: p.ticket.weight}
 	w.total += s.units
 	w.held.add(s)
-	p.onLoss(func() { w.ended(s) })
+	p.onLoss(func() { w.noteLoss(s) })
 }
 
 // Release gives n units back. It panics if the caller does not have so many, or if n is negative.
@@ -265,17 +274,45 @@ func (w *Weighted) loseLocked(s *stake) {
 	w.lost += s.units
 }
 
-// ended is called when the permit of a stake was lost, of which the caller may have had nothing any more.
-func (w *Weighted) ended(s *stake) {
+// noteLoss is called when the permit of a stake was lost. Any lock may be held.
+func (w *Weighted) noteLoss(s *stake) {
+	w.lossMu.Lock()
+	defer w.lossMu.Unlock()
+	w.endings = append(w.endings, s)
+	if !w.reporting {
+		w.reporting = w.sem.client.crew.launch(lossReports, w.report) // ends when all is reported
+	}
+}
+
+// report tells the user of everything that was lost, in one call what came together.
+func (w *Weighted) report() {
+	for lost := w.takeEndings(); len(lost) > 0; lost = w.takeEndings() {
+		if n := w.lose(lost); n > 0 {
+			w.tell(n)
+		}
+	}
+}
+
+func (w *Weighted) takeEndings() (lost []*stake) {
+	w.lossMu.Lock()
+	defer w.lossMu.Unlock()
+	lost, w.endings = w.endings, nil
+	w.reporting = len(lost) > 0
+	return lost
+}
+
+// lose counts what the caller has of these stakes among the lost, if it is not yet, and returns how much that is: of what
+// a Release has taken before, that Release tells.
+func (w *Weighted) lose(stakes []*stake) (n int64) {
 	w.mu.Lock()
-	if s.units > 0 && !s.lost {
-		w.loseLocked(s)
+	defer w.mu.Unlock()
+	for _, s := range stakes {
+		if s.units > 0 && !s.lost {
+			w.loseLocked(s)
+		}
+		n += s.units
 	}
-	n := s.units
-	w.mu.Unlock()
-	if n > 0 {
-		w.tell(n)
-	}
+	return n
 }
 
 // Err returns an error that is [ErrLost] as long as the caller has units that were lost and that it has
@@ -300,8 +337,10 @@ func (w *Weighted) Err() error {
 
 // OnLost has f called whenever units are lost that the caller has: with how many, and with an error
 // that is [ErrLost]. It comes before Redis can let the next one in, or after an eviction at once, as the
-// end of [Permit.Context] does, from another goroutine; or from the Release that found out, which then gave nothing back. f
-// replaces the function that was there before. What was lost until then it is not told.
+// end of [Permit.Context] does, from one goroutine of the Client, which reports in one call what is lost at the same
+// time or while f runs: an f that takes long is late for what is lost next. It may also come from the Release that found
+// out, which then gave nothing back. f replaces the function that was there before. What was lost until then it is not
+// told. [Client.Close] waits for f, so f must not call it.
 func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -109,6 +109,31 @@ func TestWeightedGivesZeroUnitsToEverybody(t *testing.T) {
 	})
 }
 
+func TestWeightedOfSizeZeroGivesNothingButZeroUnits(t *testing.T) {
+	asInXSync(t, 0, func(t *testing.T, sem weighted) {
+		assert.True(t, sem.TryAcquire(0))
+		assert.NoError(t, sem.Acquire(t.Context(), 0))
+		assert.False(t, sem.TryAcquire(1))
+		assert.False(t, acquires(t, sem, 1, soon))
+		assert.Panics(t, func() { sem.Release(1) })
+	})
+}
+
+func TestWeightedOfSizeZeroServesItsWaitersWhenTheLimitIsRaised(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		sem, s := w.weightedOn(w.client(), 0), w.semaphore()
+		got := make(chan error, 1)
+		go func() { got <- sem.Acquire(t.Context(), 2) }() // ends when it is served
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the call does not queue")
+		assert.Zero(t, w.status(s).Limit)
+		require.NoError(t, s.Resize(t.Context(), 2))
+		require.NoError(t, <-got)
+		require.NoError(t, s.Unpin(t.Context()))
+		assert.False(t, sem.TryAcquire(1), "the declared limit holds again")
+		sem.Release(2)
+	})
+}
+
 func TestWeightedTryAcquireTakesWhatIsFreeAndNoMore(t *testing.T) {
 	asInXSync(t, 2, func(t *testing.T, sem weighted) {
 		require.NoError(t, sem.Acquire(t.Context(), 1))
@@ -596,7 +621,7 @@ func TestCloseEndsEveryCallOfAWeightedAndItsReleasesDoNothing(t *testing.T) {
 func TestWeightedThatCanNeverWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	c := offlineClient(t)
-	for _, n := range []int64{0, -1, math.MinInt64, maxUnits + 1} {
+	for _, n := range []int64{-1, math.MinInt64, maxUnits + 1} {
 		sem, err := c.Weighted("a\nname", n)
 		assert.Nil(t, sem)
 		invalid(t, err, `"a\nname"`)

@@ -38,7 +38,7 @@ for i = 12, 11 + count do
   elseif limit > 0 and mine > limit then
     state = TOO_BIG
   elseif waiting == 0 and now >= quiet and holders + extra + mine <= limit then
-    last = last < micros and micros or last + 1
+    last = last < steady and steady or last + 1
     state, number = HELD, last
     holders, extra, permits = holders + 1, extra + mine - 1, permits + 1
     granted[grantees + 1], granted[grantees + 2] = text(last), id
@@ -48,7 +48,7 @@ for i = 12, 11 + count do
   elseif max_queue > 0 and waiting >= max_queue then
     state = FULL
   else
-    last = last < micros and micros or last + 1
+    last = last < steady and steady or last + 1
     state, number = WAITING, last - head_start
     waiting = waiting + 1
     queued[newcomers + 1], queued[newcomers + 2] = text(number), id

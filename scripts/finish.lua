@@ -20,6 +20,7 @@ if extra ~= stored then store_extra() end
 if renew then
   for i = 1, 5 do redis.call("PEXPIREAT", KEYS[i], text(horizon)) end
   redis.call("HSET", meta, "until", text(horizon))
+  if stepped then redis.call("HSET", meta, "ahead", text(ahead)) end
   if not pinned then redis.call("PEXPIREAT", meta, text(horizon)) end
 end
 

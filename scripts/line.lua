@@ -117,7 +117,7 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
           oversized[#oversized + 1] = id
           tell(id, place, 0)
         else
-          room, last = room - mine, math.max(last + 1, micros)
+          room, last = room - mine, math.max(last + 1, steady)
           fitting[#fitting + 1] = id
           granted[#granted + 1], granted[#granted + 2] = text(last), id
           tell(id, place, last)

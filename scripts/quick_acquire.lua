@@ -26,7 +26,7 @@ if quick then
   size = size + 2 * back
   local due, granted, deadline = {}, {}, text(now + (window > 0 and window or lease))
   for i = 1, count do
-    last = last < micros and micros or last + 1
+    last = last < steady and steady or last + 1
     due[2 * i - 1], due[2 * i] = deadline, ARGV[11 + i]
     granted[2 * i - 1], granted[2 * i] = text(last), ARGV[11 + i]
     reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, last

@@ -20,7 +20,7 @@
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one a holder
 --         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server,
---                            granted, lapsed
+--                            granted, lapsed, ahead, pinned_at
 -- ARGV    1 caller   client id of the calling process: its grants go into the reply
 --         2 wake     channel prefix: any other client hears of its grants on wake .. its client id
 --         3 limit    what the caller declares: a limit, or limit/ms of a rate, whose grants are never
@@ -71,7 +71,7 @@ local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 
 
 local function text(number) return string.format("%d", number) end
 
-local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "server")
+local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "server", "ahead")
 local holders = redis.call("ZCARD", owner)
 local waiting = redis.call("ZCARD", queue)
 local weights = redis.call("HLEN", weight) -- 0: everybody weighs 1

@@ -8,7 +8,9 @@
 --         many units, and so many wait; us since the first waiter arrived that is not expired (-1: none was
 --         found), ms until the nearest deadline (-1: none), ms after which a grant of a rate lapses (0: it is
 --         none), whether Redis knows the name (1 or 0), permits granted, permits lapsed, how
---         many of the holders that this call has counted lapsed too, what time it is in us
+--         many of the holders that this call has counted lapsed too, the ms as of which it has counted, what time
+--         it is in us, and what a limit is asked for with that is set by hand now: the time, or more than
+--         that of the last one
 -- First write: none.
 local at, from = tonumber(ARGV[7]), tonumber(ARGV[8])
 if at == 0 then at = now end
@@ -55,14 +57,16 @@ for _, number in ipairs({
   held,
   units,
   waited,
-  arrived and math.max(0, micros - arrived) or -1,
+  arrived and math.max(0, steady - arrived) or -1,
   nearest and math.max(0, nearest - now) or -1,
   math.max(0, window - 1),
   (known[1] or horizon > 0) and 1 or 0, -- either may be missing: a pin needs no horizon, and meta may be lost
   tonumber(counts[1]) or 0,
   tonumber(counts[2]) or 0,
   missed,
-  micros,
+  at,
+  steady,
+  math.max(micros, (tonumber(redis.call("HGET", meta, "pinned_at")) or 0) + 1),
 }) do
   size = size + 1
   reply[size] = number

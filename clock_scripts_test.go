@@ -1,0 +1,209 @@
+package fairsem
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// clockLab is a lab on a server whose clock moves with the test only.
+type clockLab struct {
+	*lab
+	server *miniredis.Miniredis
+	time   time.Time
+}
+
+func newClockLab(t *testing.T) *clockLab {
+	t.Helper()
+	server := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	l := &clockLab{server: server, time: time.UnixMicro(1_800_000_000_000_000)}
+	l.step(0)
+	l.lab = newLab(t, rdb)
+	return l
+}
+
+func (l *clockLab) step(d time.Duration) {
+	l.time = l.time.Add(d)
+	l.server.SetTime(l.time)
+}
+
+func (l *lab) as(client string) subject {
+	space := l.space
+	space.clientID = client
+	return space.about("name")
+}
+
+// asks is an acquire of one id by a client that declares a limit.
+func (l *lab) asks(id string, d declaration, t terms) result {
+	l.t.Helper()
+	t.ttl = 3 * time.Hour
+	return l.ask(l.as(clientOf(id)).acquire(d, t, tickets(id)), 1).results[0]
+}
+
+func (l *lab) meta(field string) string { return l.rdb.HGet(background, l.keys[5], field).Val() }
+
+// Numbers that only count up after the clock was stepped back make every head start larger than any wait.
+func TestNumbersGoOnWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
+	t.Parallel()
+	l := newClockLab(t)
+	var first int64
+	for i, number := range []func(id string) int64{
+		func(id string) int64 { return l.asks(id, declares(3, 7), terms{}).number }, // the first finds that it was stepped
+		func(id string) int64 { return l.asks(id, declares(3, 7), terms{}).number }, // the short way
+		func(id string) int64 { return l.asks(id, declares(3, 7), terms{wait: true}).number },
+		func(string) int64 { // by a promotion
+			l.ask(l.as("you").release(known(3), 0, tickets("you:1")), 1)
+			return int64(l.rdb.ZRevRangeWithScores(background, l.keys[0], 0, 0).Val()[0].Score)
+		},
+		func(id string) int64 { // the head start is on top
+			n := l.asks(id, declares(3, 7), terms{wait: true, headStart: time.Minute}).number
+			return n + time.Minute.Microseconds()
+		},
+	} {
+		if i == 0 {
+			assert.Equal(t, l.time.UnixMicro(), l.asks("you:1", declares(3, usedNow), terms{}).number)
+			l.step(-time.Hour)
+		}
+		n := number([]string{"me:1", "me:2", "me:3", "", "me:5"}[i])
+		if i == 0 {
+			first = n
+		}
+		assert.Equal(t, first+int64(i)*10_000_000, n, "call %d", i)
+		l.step(10 * time.Second)
+	}
+	assert.Greater(t, first, l.time.UnixMicro())
+}
+
+func TestEveryStepBackIsMadeUpForAndNoneForward(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		steps []time.Duration
+		min   time.Duration // how far the last number is ahead of the first
+		max   time.Duration
+	}{
+		{"forward", []time.Duration{time.Hour}, time.Hour, time.Hour},
+		{"back by less than a second, where one more than the last is as good", []time.Duration{-900 * time.Millisecond}, 0, time.Second},
+		{"back", []time.Duration{-time.Hour}, 0, time.Second},
+		{"back, and back again", []time.Duration{-time.Hour, -time.Hour}, 0, 2 * time.Second},
+		{"forward, and to where it was", []time.Duration{time.Hour, -time.Hour}, time.Hour, time.Hour + time.Second},
+		{"back, and to where it was", []time.Duration{-time.Hour, time.Hour}, time.Hour, time.Hour + time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newClockLab(t)
+			first := l.asks("me:1", declares(9, usedNow), terms{}).number
+			last := first
+			for i, d := range c.steps {
+				l.step(d)
+				n := l.asks("me:"+string(rune('2'+i)), declares(9, 7), terms{}).number
+				require.Greater(t, n, last)
+				last = n
+			}
+			ahead := time.Duration(last-first) * time.Microsecond
+			assert.GreaterOrEqual(t, ahead, c.min)
+			assert.LessOrEqual(t, ahead, c.max)
+			l.step(time.Minute)
+			assert.Equal(t, last+time.Minute.Microseconds(), l.asks("me:9", declares(9, 7), terms{}).number+lag(c.steps))
+		})
+	}
+}
+
+// lag is what a small step back leaves of it: no clock is kept for that.
+func lag(steps []time.Duration) int64 {
+	if len(steps) == 1 && steps[0] > -time.Second && steps[0] < 0 {
+		return 1 - steps[0].Microseconds()
+	}
+	return 0
+}
+
+// Who declares a limit after the clock was stepped back does so later than all who did before.
+func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]func(l *clockLab){
+		"with a number given out since": func(l *clockLab) { l.asks("old:1", declares(2, usedNow), terms{}) },
+		"with none": func(l *clockLab) {
+			l.asks("old:1*5", declares(2, usedNow), terms{})
+			l.step(time.Minute)
+			l.asks("older:1*5", declares(3, usedNow), terms{}) // is refused, so that no number is given out
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newClockLab(t)
+			before(l)
+			l.step(-time.Hour)
+			l.asks("new:1", declares(7, -2000), terms{}) // 2 ms ago, as it was on its way for so long
+			assert.Equal(t, "7", l.meta("declared"))
+		})
+	}
+}
+
+// A client tells when it first used its limit by the clock of the server that was there then.
+func TestDeclarationOfAnotherServersTimeIsReplacedByTheNextOne(t *testing.T) {
+	t.Parallel()
+	l := newClockLab(t)
+	l.asks("old:1", declares(2, l.time.Add(time.Hour).UnixMicro()), terms{})
+	assert.Equal(t, "2", l.meta("declared"))
+	l.asks("new:1", declares(7, usedNow), terms{})
+	assert.Equal(t, "7", l.meta("declared"))
+}
+
+func TestNumbersPutBackFromAServerAheadGoOnWithTime(t *testing.T) {
+	t.Parallel()
+	l := newClockLab(t)
+	had := claims{holders: 1, numbers: []int64{l.time.Add(time.Hour).UnixMicro()}, units: []int64{1}}
+	l.ask(l.as("me").restore(declares(5, usedNow), time.Hour, tickets("me:1"), had), 1)
+	l.step(2 * time.Second) // the grace
+	first := l.asks("me:2", declares(5, 7), terms{}).number
+	assert.Greater(t, first, had.numbers[0])
+	l.step(time.Minute)
+	assert.Equal(t, first+time.Minute.Microseconds(), l.asks("me:3", declares(5, 7), terms{}).number)
+}
+
+func TestStatusTellsHowLongSomebodyHasWaitedSinceTheClockWasSteppedBack(t *testing.T) {
+	t.Parallel()
+	l := newClockLab(t)
+	look := func() Status {
+		r := l.run(l.space.status("name", quota{limit: 1}, 0, 0))
+		require.NoError(t, r.err)
+		found, err := decodeStock(r.numbers)
+		require.NoError(t, err)
+		return found.status("name")
+	}
+	token := l.asks("me:1", declares(1, usedNow), terms{}).number
+	l.step(-time.Hour)
+	place := l.asks("me:2", declares(1, 7), terms{wait: true}).number
+	l.step(time.Minute)
+	s := look()
+	assert.Equal(t, time.Minute, s.OldestWait)
+	assert.Equal(t, time.Minute, s.At.Sub(time.UnixMicro(place)))
+	assert.InDelta(t, time.Minute, s.At.Sub(time.UnixMicro(token)), float64(time.Second))
+}
+
+// The same on a real server, whose clock does not stand still: where the last number is an hour ahead of it.
+func TestNumbersAheadOfTheClockGoOnWithTime(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed(fmt.Sprint("counter ", l.now().Add(time.Hour).UnixMicro()) + " | meta declared=9 layout=1 since=7 until=80s")
+		var numbers, times []int64
+		for _, id := range []string{"me:1", "me:2", "me:3"} {
+			times = append(times, l.now().UnixMicro())
+			numbers = append(numbers, l.asks(id, declares(9, 7), terms{}).number)
+			times = append(times, l.now().UnixMicro())
+		}
+		for i := range 2 {
+			passed := numbers[i+1] - numbers[i]
+			assert.GreaterOrEqual(t, passed, times[2*i+2]-times[2*i+1])
+			assert.LessOrEqual(t, passed, times[2*i+3]-times[2*i])
+		}
+		l.snapshot().mustExpire(t)
+	})
+}

@@ -1,0 +1,603 @@
+/*
+ * identity.pml: what fairsem does when its server is another one than before, for spin. fairsem.pml has
+ * the protocol on one server; README.md beside this file says what is left out and why that is sound;
+ * check.sh runs every variant.
+ *
+ * N clients share one name whose limit is LIMIT. Each acquires once. The server is restarted with an older
+ * state or with none, or a replica that lags takes its place; a second failover brings back the first
+ * server, with the state that it had. Somebody else only looks: status, resize, evict of an unknown id.
+ *
+ * The rule: a server has an identity, which every restart and every promotion changes. A script that can
+ * grant anything compares it with the one in the name's meta. Where they differ, or meta is missing, the
+ * name gets a new epoch, and while its grace period lasts nothing new is granted. Holders restore what
+ * they have in that time, even above the limit.
+ *
+ * Variants, by -D:
+ *   CLIENTS=n     how many clients there are (2)
+ *   MISHAPS=n     how many times the server changes (2)
+ *   SUBSCRIBE     the subscription of a client comes and goes; else it stands, or the client polls
+ *   EVICT         an operator evicts, and copies of a restore arrive late
+ *   REDUCE        client 0 asks for 3 units of 3 and gives them back one by one; copies of a reduce and of
+ *                 a restore arrive late
+ *
+ * Negative controls, each of which must fail. Some need a claim out of the way that they break first: UNKEPT
+ * is without the claim "kept", UNWEIGHED without "weight".
+ *   NO_IDENTITY      the script believes what it finds stored                          S2
+ *   LOOK_SKIPS       resize and evict do not compare                                   S2
+ *   STATUS_WRITES    status reaps and grants, and does not compare                     S2
+ *   RELEASE_SKIPS    release does not compare                                          S2
+ *   GRANT_IN_GRACE   the grace holds up callers, but not waiters                       S2
+ *   ACQUIRE_IN_GRACE the grace holds up waiters, but not callers                       S2
+ *   NEW_AT_ONCE      a name without meta has no grace                                  S2
+ *   KNOWN_TOO_SOON   the caller knows the server, but not for a grace period           S2
+ *   BY_UPTIME        the uptime of a server counts that was promoted just now          S2
+ *   NOT_DEMOTED      the first server was a primary all the time, and comes back       S2
+ *   HELD_IN_GRACE    a waiter that is found among the holders of an older state holds  S2
+ *   CUT_OFF          the grace ends before every client has restored                   S2
+ *   STALE_ANSWER     an answer from before the break ends the doubt                    S2
+ *   NO_POLL          SUBSCRIBE: without a subscription a client does not poll          S2
+ *   NO_ASK           SUBSCRIBE: after it has subscribed a client does not ask          S2
+ *   MUST_FIT         a restore has to fit, in the grace too                            kept
+ *   SAME_EPOCH       clients take what is missing for lost, also in a new epoch        kept
+ *   NO_TOMBSTONE     EVICT: an eviction leaves no trace                                S4
+ *   EVICT_OLD        EVICT: S4 is claimed also where the lease is of an older state    S4
+ *   RESTORE_RAISES   REDUCE: a restore sets the weight of a holder that is there       S1
+ *   REDUCE_RAISES    REDUCE: a reduce sets the weight, instead of lowering it          S1
+ *   RESTORE_ALL      REDUCE: a restore has the weight that was acquired, and the
+ *                    reduce is not repeated                                            weight
+ *   REDUCE_ONCE      REDUCE: in a new epoch a reduce is not repeated                   weight
+ *   REDUCE_CONFIRMS  REDUCE: the answer to a reduce, which renews nothing, ends doubt  S2
+ */
+
+#ifndef CLIENTS
+#define CLIENTS 2
+#endif
+#define N CLIENTS
+#ifndef MISHAPS
+#define MISHAPS 2
+#endif
+
+#ifdef REDUCE
+#define LIMIT 3
+#define weight(i) ((i) == 0 -> 3 : 2)
+#else
+#define LIMIT 1
+#define weight(i) 1
+#endif
+#if defined(EVICT) || defined(REDUCE)
+#define COPIES
+#endif
+
+mtype = { none, held, waiting, tombstone, gone, evicted };  /* ids on the server, and answers */
+mtype = { idle, asking, holding, out };                     /* clients; and waiting */
+mtype = { acquire, refresh, restore, requeue, reduce, release }; /* verbs; requeue: a restore of a waiter */
+
+/* ---- The server. Ids are clients. ---- */
+
+mtype srv[N] = none; /* what the server has the id down for */
+byte  units[N];      /* its weight there */
+bool  old[N];        /* its deadline is of an older state: it may be over at any moment */
+byte  meta;          /* identity of the server that began the epoch, which also names it; 0: missing */
+bool  grace;         /* of the name: nothing new is granted */
+byte  ident = 1;     /* identity of this server */
+bool  ripe = true;   /* it has been the same for a grace period */
+bool  promoted;      /* it was a replica, so its uptime says nothing */
+
+/* ---- The older state: a file, or the other server's. ---- */
+
+mtype was[N] = none;
+byte  wasunits[N];
+byte  wasmeta;
+byte  mishaps;
+
+/* ---- The client. ---- */
+
+mtype phase[N] = idle;
+bool  trust[N];        /* the window of the last answer is open */
+byte  epoch[N];        /* in which its ticket was confirmed */
+bool  missing[N];      /* it is to be restored */
+byte  doubt[N];        /* 1: it will ask about what it has, as it does at intervals; 2: as soon as it can */
+mtype ans[N] = none;   /* the answer on its way */
+byte  ansepoch[N];
+bool  timely[N];       /* the window that it will open is not over yet */
+bool  before[N];       /* it was asked for before the server changed */
+#ifdef SUBSCRIBE
+bool  subscribed[N];
+#endif
+#ifdef REDUCE
+byte  keeps[N];        /* units */
+byte  told[N];         /* what the server has confirmed that it keeps */
+byte  telling[N];      /* what the operation under way says; 0: it says nothing */
+#define mine(i) keeps[i]
+#else
+#define mine(i) weight(i)
+#endif
+
+#ifdef COPIES
+mtype copy[N] = none;  /* a request that was written off, and can still run */
+byte  copyunits[N];
+#define copied(i) (copy[i] != none)
+#else
+#define copied(i) false
+#endif
+#ifdef EVICT
+bool  put_out[N];      /* evicted, and not told so: not counted by S2 */
+bool  stays_out[N];    /* for S4: evicted in this epoch */
+#define counted(i) (phase[i] == holding && !put_out[i])
+#else
+#define counted(i) (phase[i] == holding)
+#endif
+
+hidden byte j, more, heard, window, stale; /* scratch of the inlines below, no part of the state */
+hidden mtype got;
+
+#define on_server(i) (srv[i] == held || srv[i] == waiting)
+#if N == 3
+#define in_use       ((srv[0] == held) * units[0] + (srv[1] == held) * units[1] + (srv[2] == held) * units[2])
+#define relied_upon  (counted(0) * mine(0) + counted(1) * mine(1) + counted(2) * mine(2))
+#define nobody_waits (srv[0] != waiting && srv[1] != waiting && srv[2] != waiting)
+#define no_copy      (copy[0] == none && copy[1] == none && copy[2] == none)
+#define all(what)    (what(0) && what(1) && what(2))
+#define each(what)   what(0); what(1); what(2)
+#else
+#define in_use       ((srv[0] == held) * units[0] + (srv[1] == held) * units[1])
+#define relied_upon  (counted(0) * mine(0) + counted(1) * mine(1))
+#define nobody_waits (srv[0] != waiting && srv[1] != waiting)
+#define no_copy      (copy[0] == none && copy[1] == none)
+#define all(what)    (what(0) && what(1))
+#define each(what)   what(0); what(1)
+#endif
+
+/* ================================ the server's scripts ================================ */
+
+/* The identity is compared. A name without meta is new, if the caller knew the server a grace period ago,
+   or if the server has been up for as long; who has something has seen the name before. */
+inline compare(verb, knew) {
+#ifndef NO_IDENTITY
+	if
+	:: meta == 0 ->
+#ifdef NEW_AT_ONCE
+		grace = false
+#else
+		if
+		:: verb != acquire && verb != release -> grace = true
+		:: knew -> grace = false
+#ifdef BY_UPTIME
+		:: else -> grace = !ripe && !promoted
+#else
+		:: else -> grace = !ripe || promoted
+#endif
+		fi
+#endif
+	:: meta != 0 && meta != ident -> grace = true
+	:: else
+	fi;
+#endif
+	if
+#ifdef NO_IDENTITY
+	:: meta == 0 -> meta = ident
+#else
+	:: meta != ident -> meta = ident
+#endif
+	:: else
+	fi
+}
+
+/* The first waiter goes next, or nobody does. Places are not modelled: the order is that of the ids. */
+inline promote() {
+	j = 0;
+	do
+#ifdef GRANT_IN_GRACE
+	:: j < N ->
+#else
+	:: j < N && !grace ->
+#endif
+		if
+		:: srv[j] == waiting && in_use + units[j] <= LIMIT -> srv[j] = held; j++
+		:: srv[j] == waiting && in_use + units[j] > LIMIT -> j = N
+		:: else -> j++
+		fi
+	:: else -> break
+	od;
+	skip
+}
+
+#ifdef ACQUIRE_IN_GRACE
+#define may_grant true
+#else
+#define may_grant !grace
+#endif
+
+inline take_out(who, now) { srv[who] = now; units[who] = 0; old[who] = false }
+
+inline expire(who) { take_out(who, none); was[who] = none; wasunits[who] = 0 }
+
+inline script(who, verb, n, knew) {
+	more = in_use;
+	if
+	:: verb == release && nobody_waits -> skip /* quick_release.lua: it lets nobody in */
+#ifdef RELEASE_SKIPS
+	:: verb == release -> skip
+#endif
+	:: else -> compare(verb, knew)
+	fi;
+	if
+	:: verb == acquire && srv[who] == none ->
+		units[who] = n;
+		if
+		:: nobody_waits && may_grant && in_use + n <= LIMIT -> srv[who] = held
+		:: else -> srv[who] = waiting
+		fi
+	:: (verb == acquire || verb == refresh || verb == requeue) && on_server(who) ->
+		old[who] = false;
+#ifndef HELD_IN_GRACE
+		/* A grant in an older state, of which nobody has heard, is as new as any. */
+		if :: srv[who] == held && grace && phase[who] != holding -> srv[who] = waiting :: else fi
+#endif
+	:: verb == requeue && srv[who] == none -> srv[who] = waiting; units[who] = n
+	:: verb == restore ->
+		if
+		:: srv[who] == held -> /* only renewed */
+			old[who] = false;
+#ifdef RESTORE_RAISES
+			units[who] = n
+#endif
+		:: srv[who] == none || srv[who] == waiting ->
+			take_out(who, none);
+			if
+#ifdef MUST_FIT
+			:: in_use + n <= LIMIT -> srv[who] = held; units[who] = n
+#else
+			:: grace || in_use + n <= LIMIT -> srv[who] = held; units[who] = n
+#endif
+			:: else
+			fi
+		:: else
+		fi
+#ifdef REDUCE
+	:: verb == reduce && srv[who] == held ->
+#ifdef REDUCE_RAISES
+		units[who] = n
+#else
+		if :: n < units[who] -> units[who] = n :: else fi
+#endif
+#endif
+	:: verb == release && copied(who) -> take_out(who, tombstone) /* a copy may put it back */
+	:: verb == release && !copied(who) -> take_out(who, none)
+	:: else
+	fi;
+	promote();
+#ifdef EVICT
+	assert(!stays_out[who] || !on_server(who)); /* S4 */
+#endif
+	assert(grace || in_use <= more || in_use <= LIMIT) /* S1 */
+}
+
+/* ==================================== the clients ==================================== */
+
+inline no_answer(i) { ans[i] = none; ansepoch[i] = 0; timely[i] = false; before[i] = false }
+
+inline drop(i) {
+	phase[i] = out; trust[i] = false; missing[i] = false; doubt[i] = 0; epoch[i] = 0;
+	no_answer(i);
+#ifdef SUBSCRIBE
+	subscribed[i] = false;
+#endif
+#ifdef REDUCE
+	keeps[i] = 0; told[i] = 0; telling[i] = 0;
+#endif
+#ifdef EVICT
+	put_out[i] = false;
+#endif
+	skip
+}
+
+inline ask(i, verb, n, knew) {
+	script(i, verb, n, knew);
+	ans[i] = (on_server(i) -> srv[i] : (srv[i] == tombstone -> evicted : gone));
+	ansepoch[i] = meta;
+	timely[i] = on_server(i) && verb != reduce
+}
+
+/* A permit is handed out, and S2 is checked where alone it could come to be wrong. */
+inline believe(i) {
+	phase[i] = holding;
+	assert(relied_upon <= LIMIT) /* S2 */
+}
+
+/* Redis has the ticket in this epoch. What it has in another one may be older than what it had. */
+inline confirm(i) {
+#ifdef REDUCE
+#ifdef REDUCE_ONCE
+	if :: telling[i] -> told[i] = telling[i] :: else fi;
+#elif defined(RESTORE_ALL)
+	if :: missing[i] -> told[i] = keeps[i] :: else fi;
+	if :: telling[i] -> told[i] = telling[i] :: else fi;
+#else
+	if :: epoch[i] != heard -> told[i] = weight(i) :: else fi;
+	if :: telling[i] -> told[i] = telling[i] :: else fi;
+#endif
+#endif
+	missing[i] = false;
+	epoch[i] = heard
+}
+
+#ifdef REDUCE
+#define reducing(i) (telling[i] != 0)
+#ifdef REDUCE_CONFIRMS
+#define renewed(i) true
+#else
+#define renewed(i) (telling[i] == 0)
+#endif
+#else
+#define reducing(i) false
+#define renewed(i)  true
+#endif
+
+#ifdef SAME_EPOCH
+#define may_be_lost(i) false
+#else
+#define may_be_lost(i) (!missing[i] && phase[i] != asking && epoch[i] != heard && trust[i])
+#endif
+
+/* What became of a question. Only an answer to what was asked since the server changed ends the doubt. */
+inline hear(i) {
+	got = ans[i]; heard = ansepoch[i]; window = timely[i]; stale = before[i];
+	no_answer(i);
+	if
+#ifdef STALE_ANSWER
+	:: renewed(i) -> doubt[i] = 0
+#else
+	:: renewed(i) && !stale -> doubt[i] = 0
+#endif
+	:: else
+	fi;
+	if
+	:: (got == gone || got == waiting && phase[i] == holding && !missing[i]) && may_be_lost(i) -> missing[i] = true
+	:: got == evicted -> drop(i)
+	:: (got == gone || got == waiting && phase[i] == holding) && !may_be_lost(i) ->
+#ifndef UNKEPT
+		assert(phase[i] != holding || !trust[i]); /* kept */
+#endif
+		drop(i)
+	:: got == held && reducing(i) ->
+		if :: epoch[i] == heard || renewed(i) -> confirm(i) :: else -> skip fi
+	:: got == held && !reducing(i) ->
+		confirm(i);
+		trust[i] = trust[i] || window;
+		if
+		:: phase[i] != holding && window -> believe(i)
+		:: phase[i] != holding && !window -> phase[i] = waiting
+		:: else
+		fi
+	:: got == waiting && phase[i] != holding ->
+		confirm(i);
+		phase[i] = waiting;
+		trust[i] = trust[i] || window
+	:: else
+	fi;
+#ifdef REDUCE
+	telling[i] = 0;
+#ifndef UNWEIGHED
+	assert(!(phase[i] == holding && !missing[i] && told[i] == keeps[i] && srv[i] == held && epoch[i] == ident && meta == ident)
+		|| units[i] == keeps[i]); /* weight */
+#endif
+#endif
+	skip
+}
+
+#ifdef REDUCE
+#define quiet(i) telling[i] = 0
+#define join(i)  phase[i] = asking; keeps[i] = weight(i); told[i] = weight(i)
+#else
+#define quiet(i) skip
+#define join(i)  phase[i] = asking
+#endif
+
+/* Each acquires once: another ticket of the same process is like another client. */
+#define may_ask(i) ((phase[i] == idle || phase[i] == asking) && ans[i] == none)
+#define has(i)     ((phase[i] == waiting || phase[i] == holding) && ans[i] == none)
+#ifdef KNOWN_TOO_SOON
+#define may_know true
+#else
+#define may_know ripe
+#endif
+
+proctype client(byte i) {
+end:
+	do
+	/* It acquires, and repeats that while it has no answer. To a name that is there it is all the same
+	   whether it has known the server for long. */
+	:: d_step { may_ask(i) -> join(i); ask(i, acquire, weight(i), false) }
+	:: d_step { may_ask(i) && may_know && meta == 0 -> join(i); ask(i, acquire, weight(i), true) }
+
+	/* It renews what it has, at any time; and restores what is missing. */
+	:: d_step { has(i) && !missing[i] -> ask(i, refresh, 0, false) }
+	:: d_step { has(i) && missing[i] && phase[i] == waiting -> ask(i, requeue, mine(i), false) }
+#ifdef RESTORE_ALL
+	:: d_step { has(i) && missing[i] && phase[i] == holding -> ask(i, restore, weight(i), false) }
+#else
+	:: d_step { has(i) && missing[i] && phase[i] == holding -> ask(i, restore, mine(i), false) }
+#endif
+
+#ifdef REDUCE
+	/* It gives back a unit, and reports that afterwards. */
+	:: d_step { phase[i] == holding && keeps[i] > 1 && i == 0 -> keeps[i]-- }
+	:: d_step { has(i) && phase[i] == holding && !missing[i] && told[i] != keeps[i] ->
+		telling[i] = keeps[i]; ask(i, reduce, keeps[i], false) }
+#endif
+
+	/* The answer is read, or lost. */
+	:: d_step { ans[i] != none -> hear(i) }
+	:: d_step { ans[i] != none -> no_answer(i); quiet(i) }
+
+	/* It releases what it has, or gives up. The server takes that in, or never hears of it. */
+	:: d_step { phase[i] != idle && phase[i] != out && ans[i] == none -> drop(i); script(i, release, 0, false) }
+	:: d_step { phase[i] != idle && phase[i] != out && ans[i] == none -> drop(i) }
+#ifdef SUBSCRIBE
+	:: d_step { phase[i] != idle && phase[i] != out && !subscribed[i] ->
+		subscribed[i] = true;
+#ifdef NO_ASK
+		if :: doubt[i] == 1 -> doubt[i] = 0 :: else fi
+#else
+		doubt[i] = 2
+#endif
+	}
+#endif
+	od
+}
+
+/* ============================ the network, and time, of one client ============================ */
+
+proctype world(byte i) {
+end:
+	do
+#ifdef COPIES
+	/* A request was sent, and is written off or sent again underneath the client. Nobody hears what
+	   becomes of the copy. */
+	:: d_step { phase[i] == holding && missing[i] && no_copy -> copy[i] = restore; copyunits[i] = mine(i) }
+	:: d_step { phase[i] == waiting && missing[i] && no_copy -> copy[i] = requeue; copyunits[i] = mine(i) }
+#ifdef REDUCE
+	:: d_step { phase[i] == holding && told[i] != keeps[i] && no_copy -> copy[i] = reduce; copyunits[i] = mine(i) }
+#endif
+	:: d_step { copied(i) -> script(i, copy[i], copyunits[i], false); copy[i] = none; copyunits[i] = 0 }
+	:: d_step { copied(i) -> copy[i] = none; copyunits[i] = 0 }
+#endif
+
+	/* Time passes. The deadline on the server is later than the end of every window that an answer has
+	   opened or will open, but for one from an older state; and when it is over, so is each earlier one.
+	   Who asks gives up before, for its silence began earlier. What has expired is reaped at once here. */
+	:: d_step { trust[i] -> drop(i) }
+	:: d_step { !trust[i] && timely[i] -> timely[i] = false }
+	:: d_step { on_server(i) && !old[i] && !trust[i] && !timely[i] && phase[i] != asking -> expire(i) }
+	:: d_step { on_server(i) && old[i] -> take_out(i, none) }
+	/* A tombstone outlives whoever may still ask, and every copy; one of an older state need not. */
+	:: d_step { srv[i] == tombstone && !old[i] && !trust[i] && !timely[i] && phase[i] != asking && !copied(i) -> expire(i) }
+	:: d_step { srv[i] == tombstone && old[i] -> take_out(i, none) }
+
+#ifdef EVICT
+	:: d_step { on_server(i) ->
+		put_out[i] = phase[i] != out;
+#ifdef EVICT_OLD
+		stays_out[i] = true;
+#else
+		stays_out[i] = !old[i];
+#endif
+		compare(acquire, false);
+#ifdef NO_TOMBSTONE
+		take_out(i, none);
+#else
+		srv[i] = tombstone; units[i] = 0;
+#endif
+		promote() }
+#endif
+	od
+}
+
+/* ================================ the servers, and who only looks ================================ */
+
+#define unknown(i) (srv[i] == none)
+
+/* Everybody who lives and has something, and knows that it has to ask, has asked since the server changed,
+   and restored what was missing. Whoever does not know cannot be waited for. */
+#ifdef CUT_OFF
+#define ready(i) true
+#else
+#define ready(i) (doubt[i] == 0 && !missing[i] && !(timely[i] && before[i]))
+#endif
+
+inline notice(i) {
+	before[i] = ans[i] != none;
+	if
+	:: phase[i] == idle || phase[i] == out -> skip
+#ifdef SUBSCRIBE
+	:: phase[i] != idle && phase[i] != out && subscribed[i] -> doubt[i] = 2; subscribed[i] = false
+#ifndef NO_POLL
+	:: phase[i] != idle && phase[i] != out && !subscribed[i] && doubt[i] == 0 -> doubt[i] = 1
+#endif
+#else
+	:: phase[i] != idle && phase[i] != out -> doubt[i] = 2
+#endif
+	:: else
+	fi
+}
+
+inline load(i) {
+	old[i] = was[i] != none;
+	srv[i] = was[i]; units[i] = wasunits[i]
+}
+
+inline forget_file() {
+	j = 0;
+	do :: j < N -> was[j] = none; wasunits[j] = 0; j++ :: else -> break od;
+	wasmeta = 0
+}
+
+inline swap(i) {
+	got = srv[i]; more = units[i];
+	load(i);
+	was[i] = got; wasunits[i] = more
+}
+
+inline changed() {
+	grace = false; ripe = false;
+	mishaps++;
+#ifdef NOT_DEMOTED
+	ident = 3 - ident;
+#else
+	ident++;
+#endif
+	each(notice);
+#ifdef EVICT
+	j = 0;
+	do :: j < N -> stays_out[j] = false; j++ :: else -> break od;
+#endif
+	if :: mishaps == MISHAPS -> forget_file() :: else fi
+}
+
+proctype servers() {
+end:
+	do
+	/* A file is written, or a replica catches up. */
+	:: d_step { mishaps < MISHAPS -> j = 0;
+		do :: j < N -> was[j] = srv[j]; wasunits[j] = units[j]; j++ :: else -> break od;
+		wasmeta = meta }
+#ifndef NOT_DEMOTED
+	/* A restart, with what is in the file; or with nothing. */
+	:: d_step { mishaps < MISHAPS -> each(load); meta = wasmeta; promoted = false; changed() }
+	:: d_step { mishaps < MISHAPS -> forget_file(); each(load); meta = 0; promoted = false; changed() }
+#endif
+	/* A replica takes over; later the one that was there before, with what it had. */
+	:: d_step { mishaps < MISHAPS ->
+		each(swap);
+		heard = meta; meta = wasmeta; wasmeta = heard;
+		promoted = true; changed() }
+
+	/* A grace period is over: that of the name, or one since the server changed. */
+	:: d_step { grace && all(ready) -> grace = false }
+	:: d_step { !ripe && all(ready) -> ripe = true }
+	/* Nothing is left of the name. */
+	:: d_step { meta != 0 && all(unknown) -> meta = 0; grace = false }
+
+	/* Somebody looks: resize, or evict of an id that is not there. Status changes nothing. */
+#ifdef LOOK_SKIPS
+	:: d_step { promote() }
+#else
+	:: d_step { compare(acquire, false); promote() }
+#endif
+#ifdef STATUS_WRITES
+	:: d_step { promote() }
+#endif
+	od
+}
+
+init {
+	atomic {
+		run servers();
+		run client(0); run client(1);
+		run world(0); run world(1)
+#if N == 3
+		; run client(2); run world(2)
+#endif
+	}
+}

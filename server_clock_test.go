@@ -1,0 +1,157 @@
+package fairsem_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+// clockWorld is a world in a bubble, on a server whose clock can be stepped.
+type clockWorld struct {
+	*world
+	ahead *atomic.Int64 // of the clock of the processes
+}
+
+func withAClock(t *testing.T, test func(t *testing.T, w clockWorld)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true)
+		first, err := m.Dial() // starts it
+		require.NoError(t, err)
+		require.NoError(t, first.Close())
+		t.Cleanup(m.Close)
+		ahead := new(atomic.Int64)
+		m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+			if cmd == "EVAL" || cmd == "EVALSHA" { // not what they call
+				m.SetTime(time.Now().Add(time.Duration(ahead.Load())))
+			}
+			return false
+		})
+		w := newWorld(t, func(testing.TB) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{
+				Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+				PoolSize:                 100, // whoever waits for a connection does so on a timer from outside of the bubble
+				DisableIdentity:          true,
+				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			})
+		})
+		test(t, clockWorld{w, ahead})
+	})
+}
+
+func (w clockWorld) step(d time.Duration) { w.ahead.Add(int64(d)) }
+
+// A head start is a time: that of one who comes an hour after the clock went back an hour is no hour longer.
+func TestHeadStartIsNoLongerAfterTheClockWasSteppedBack(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		holder := w.must(w.semaphore().Acquire(t.Context(), 1))
+		w.step(-time.Hour)
+		plain := w.queue(t.Context(), w.semaphore(), 1)
+		time.Sleep(time.Minute)
+		hurried := w.queue(t.Context(), w.semaphore().With(fairsem.CallOptions{HeadStart: 10 * time.Second}), 1)
+		first := w.queue(t.Context(), w.semaphore().With(fairsem.CallOptions{HeadStart: 2 * time.Minute}), 1)
+		w.release(holder)
+		for _, c := range []*call{first, plain, hurried} {
+			w.release(w.granted(c))
+		}
+	})
+}
+
+func TestNewestLimitStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		w.release(w.must(w.of(w.client(), 2).Acquire(t.Context(), 1)))
+		w.step(-time.Hour)
+		newer := w.of(w.client(), 7)
+		w.release(w.must(newer.Acquire(t.Context(), 1)))
+		assert.Equal(t, int64(7), w.status(newer).Limit)
+	})
+}
+
+// What of a step forward a lease survives. A tenth of a TTL is the margin; two thirds are what is left when a renewal is due.
+func TestClockSteppedForwardLetsNobodyInBesideAHolderUnless(t *testing.T) {
+	const ttl = time.Second
+	for name, c := range map[string]struct {
+		step    time.Duration
+		renews  bool
+		beside  bool // whether somebody is let in while the context of the holder lives
+		outlast bool // whether the holder keeps its permit
+	}{
+		"it does not renew, and the step is a tenth of its TTL":           {step: ttl/10 - time.Millisecond},
+		"it does not renew, and the step is more than that":               {step: ttl/10 + 5*time.Millisecond, beside: true},
+		"it renews, and the step is nearly two thirds of its TTL":         {step: 2*ttl/3 - 5*time.Millisecond, renews: true, outlast: true},
+		"it renews, and the step is more than two thirds of its TTL":      {step: 2*ttl/3 + 5*time.Millisecond, renews: true, beside: true},
+		"it does not renew, and the step is nearly two thirds of its TTL": {step: 2*ttl/3 - 5*time.Millisecond, beside: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withAClock(t, func(t *testing.T, w clockWorld) {
+				w.ttl = ttl
+				rival := w.semaphore()
+				p := w.must(w.semaphore().With(fairsem.CallOptions{NoRefresh: !c.renews}).Acquire(t.Context(), 1))
+				time.Sleep(ttl/3 - 3*time.Millisecond) // a renewal is about to be due
+				w.step(c.step)
+				for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(time.Millisecond) {
+					got, err := rival.TryAcquire(t.Context(), 1)
+					if err != nil {
+						require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+						continue
+					}
+					assert.Equal(t, c.beside, p.Context().Err() == nil)
+					w.release(got)
+					break
+				}
+				time.Sleep(ttl)
+				assert.Equal(t, c.outlast, p.Context().Err() == nil)
+				if c.outlast {
+					w.release(p)
+				}
+			})
+		})
+	}
+}
+
+// A change that was on its way for so long that a later one may be forgotten is not made, and so it is made anew.
+func TestResizeThatArrivesTooLateIsAskedForAgain(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		rdb, scripts := w.connect(), 0
+		rdb.AddHook(&afterScripts{func(calls [][]any) bool {
+			if scripts++; scripts == 1 {
+				w.step(11 * time.Second)
+			}
+			return false
+		}})
+		s := w.of(w.clientOn(rdb, fairsem.Options{}), 1)
+		w.pin(s, 3)
+		assert.Equal(t, 4, scripts, "two questions for the time, each with a change")
+		assert.Equal(t, int64(3), w.status(s).Limit)
+	})
+}
+
+func TestResizeThatAlwaysArrivesTooLateIsErrUnavailableAfterATTL(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		rdb := w.connect()
+		rdb.AddHook(&afterScripts{func([][]any) bool {
+			w.step(10 * time.Second)
+			time.Sleep(time.Second)
+			return false
+		}})
+		s := w.of(w.clientOn(rdb, fairsem.Options{TTL: 10 * time.Second}), 1)
+		began := time.Now()
+		assert.ErrorIs(t, s.Resize(t.Context(), 3), fairsem.ErrUnavailable)
+		assert.Equal(t, 10*time.Second, time.Since(began))
+		assert.False(t, w.status(s).Pinned)
+	})
+}
