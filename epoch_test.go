@@ -76,6 +76,13 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 		reply: "held 8, more, next 60s",
 		state: "owner you:1=5 me:1=8 | queue you:2=7 | timeout you:1=20s you:2=20s me:1=60s | counter 8 | weight extra=2 me:1=3" + meta,
 	}, {
+		name:  "back into the line whom an old file has among the holders, if it never heard of that",
+		seed:  "owner me:1=3 you:1=5 | timeout me:1=20s you:1=20s | counter 7 | weight extra=1 me:1=2" + meta,
+		ids:   []string{"me:1*2", "you:1"},
+		call:  restoring(4, 0, 8),
+		reply: "waiting 8, held 5, more, next 60s",
+		state: "owner you:1=5 | queue me:1=8 | timeout me:1=60s you:1=60s | counter 9 | weight me:1=2" + meta,
+	}, {
 		name:  "nor who lapsed meanwhile",
 		seed:  "owner me:1=5 | timeout me:1=-10s | counter 6" + meta,
 		ids:   []string{"me:1"},
@@ -83,6 +90,20 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 		reply: "held 10",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10" + meta,
 	}})
+}
+
+// Guards against an old file whose lease is over before the holder has asked: the holder would put itself back.
+func TestEvictionInTheGraceLastsUntilItIsOver(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("owner me:1=5 | timeout me:1=1s | counter 6 | meta declared=1 layout=1 since=7 until=80s")
+		quiet := l.now().Add(time.Minute).UnixMilli()
+		require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", quiet).Err())
+		l.ask(evicting("me:1")(l, nil), 1)
+		score, err := l.rdb.ZScore(background, l.keys[2], "me:1").Result()
+		require.NoError(t, err)
+		assert.Equal(t, float64(quiet), score)
+	})
 }
 
 // epochOf is what meta says of the epoch: which it is, and for how many ms on nothing new is granted.

@@ -114,3 +114,48 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 	require.Greater(t, turns, 20)
 	require.Greater(t, refusals, 10)
 }
+
+// Beyond the bound a turn is told too early. Whoever asks again then must not do so again and again.
+func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
+	t.Parallel()
+	w := newClockwork(t, 1)
+	w.d.quota = quota{1500, 100 * time.Millisecond}
+	mixed := func(n int) (units []int64) {
+		for range n {
+			units = append(units, 1+w.Int64N(4))
+		}
+		return units
+	}
+	for range 50 {
+		w.take("you", false, mixed(12)...)
+		w.step(time.Millisecond)
+	}
+	for range 8 {
+		w.take("he", true, mixed(100)...)
+	}
+	w.take("me", true, 3)
+	me := fmt.Sprintf("me:%d*3", w.ids)
+	now := func() int64 { return w.now.UnixMilli() }
+	var waits, tries int
+	var turn, retry int64 // when who waits, and who was refused, have been told to ask
+	for began, held, allowed := now(), false, false; !held || !allowed; w.step(time.Millisecond) {
+		require.Less(t, now()-began, int64(2000), "it is never served")
+		w.look() // as somebody else does
+		if !held && now() < turn {
+			require.Error(t, w.rdb.ZScore(background, w.keys[0], strings.TrimSuffix(me, "*3")).Err(), "its turn came %d ms before it was told", turn-now())
+		}
+		if !held && now() >= turn {
+			waits++
+			r := w.ask(w.as("me").refresh(w.d, time.Hour, false, tickets(me)), 1)
+			held, turn = r.results[0].state == stateHeld, now()+r.next.Milliseconds()
+		}
+		if !allowed && now() >= retry {
+			tries++
+			late := w.take("late", false, 2).results[0]
+			allowed, retry = late.state == stateHeld, now()+late.number
+		}
+	}
+	t.Logf("%d calls of who waits behind 800, %d of who is refused", waits, tries)
+	require.LessOrEqual(t, waits, 12)
+	require.LessOrEqual(t, tries, 12)
+}

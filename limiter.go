@@ -21,8 +21,8 @@ type Limiter struct {
 // Decision is the answer of Allow.
 type Decision struct {
 	Allowed    bool
-	Remaining  int64         // units that nobody has, after this call and those of this process beside it
-	RetryAfter time.Duration // not allowed: until the same call would be, if nobody else came; else 0
+	Remaining  int64         // units that nobody has, after this call and those of this process beside it; fewer while much has just expired
+	RetryAfter time.Duration // not allowed: until the same call would be, if nobody else came, or a lower bound, see Allow; else 0
 }
 
 // Limiter returns a handle on the rate limit of that name: at most limit units in any window of length
@@ -62,8 +62,8 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 
 // Allow asks for n units, and takes them if they are there and nobody waits for some. A refusal is not an
 // error, and counts for nothing. As TryAcquire does it waits for Redis to say so, also for the end of
-// [Options.Grace]. While more is in line than a window has room for, RetryAfter is the
-// least that it can be. The errors are those of TryAcquire but for [ErrNotAcquired].
+// [Options.Grace]. With more than 250 waiters or holders, some of which weigh more than 1, RetryAfter is a lower bound:
+// the call can be refused again then, and is told more. It is never too long. The errors are those of TryAcquire but for [ErrNotAcquired].
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	quoted, err := l.take(ctx, "allow", n, false)
 	switch {

@@ -45,12 +45,12 @@ func (v *view) reduce(t *ticket, n int64) <-chan struct{} {
 	return p.taken
 }
 
-// reduceLocked tells Redis what was given back of t. A renewal that is due goes first: a reduce renews
+// reduceLocked tells Redis what was given back of t. A renewal that is due, also in a new epoch, goes first: a reduce renews
 // nothing, and many parts, one after the other, would keep the renewal from its turn.
 func (v *view) reduceLocked(t *ticket) {
 	switch {
 	case t.phase != holding || t.parts.taken == t.parts.given:
-	case t.renewable() && t.lease.isDue(v.client.clock.now()):
+	case t.outdated(v.epoch) || t.renewable() && t.lease.isDue(v.client.clock.now()):
 		v.refreshLocked(t)
 	default:
 		v.submitLocked(t, job{view: v, script: reduceScript, quota: v.quota})

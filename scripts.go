@@ -61,9 +61,9 @@ type (
 func (numbers) NoRetry() bool { return true }
 func (values) NoRetry() bool  { return true }
 
-// maxIDs is how many ids one call carries at the most. Lua can unpack 7999 values, and ZADD needs
-// two an id. It also bounds how long a call keeps the server from others: to 2 or 3 ms.
-const maxIDs = 2000
+// maxIDs is how many ids one call carries at most. With BOUND in semaphore.lua it bounds how long a call keeps the
+// server from others, which is what docs/performance.md measures, in "The longest calls".
+const maxIDs = 250
 
 // maxUnits bounds limits and weights: Lua counts in doubles, which are exact up to here.
 const maxUnits = 1<<53 - 1

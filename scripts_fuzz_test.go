@@ -178,6 +178,24 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 	})
 }
 
+// "Not yet" was taken for a yes: the permit would have been relied on, and Redis did not have it.
+func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
+	t.Parallel()
+	l := newLobby(t)
+	holder := l.all[holding]
+	v := holder.view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	holder.permit = newPermit(holder, time.Now())
+	before := holder.lease
+	v.learnLocked(restoreScript, holder, result{stateEarly, 0}, lobbyTime+1, time.Now())
+	require.Equal(t, before, holder.lease, "it was renewed")
+	require.Equal(t, int64(lobbyTime), holder.epoch, "it was confirmed")
+	require.Equal(t, holding, holder.phase)
+	require.NoError(t, holder.permit.ended())
+	require.True(t, holder.recheck, "nobody asks again")
+}
+
 // someNumbers makes a reply out of bytes: most of the numbers are small, as states are.
 func someNumbers(data []byte) []int64 {
 	list := make([]int64, len(data))

@@ -1248,8 +1248,8 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=1 since=7 until=80s")
-		l.many("owner", "you", 500, 10, 1)
-		l.many("timeout", "you", 500, 10, 1)
+		l.many("owner", "you", 250, 10, 1)
+		l.many("timeout", "you", 250, 10, 1)
 		refresh := l.space.about("name").refresh(known(9), time.Minute, false, tickets("me:1"))
 
 		r := l.ask(refresh, 1)
@@ -1263,11 +1263,44 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 		assert.Empty(t, cutMeta(l.snapshot()))
 
 		l.seed("timeout me:1=-1s | owner me:1=5 | meta declared=1 layout=1 since=7 until=80s")
-		l.many("owner", "you", 500, 10, 1)
-		l.many("timeout", "you", 500, 10, 1)
+		l.many("owner", "you", 250, 10, 1)
+		l.many("timeout", "you", 250, 10, 1)
 		r = l.ask(acquiring(known(1), nil)(l, tickets("me:1")), 1)
 		assert.Equal(t, "gone, more", r.String(), "nor by an acquire")
 	})
+}
+
+// What is left over at the bound may be all that is in the way: no such answer is a no.
+func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
+	restored := func(l *lab, ids []*ticket) call {
+		return l.space.about("name").restore(known(300), time.Minute, ids, claims{1, []int64{1000}, []int64{1}})
+	}
+	full := func(t *terms) { t.maxQueue = 1 }
+	for name, c := range map[string]struct {
+		call         func(*lab, []*ticket) call
+		holders      int
+		waiters      int
+		before, then string
+	}{
+		"who will not wait":               {acquiring(known(300), noWait), 0, 300, "early, more", "held #1"},
+		"who finds the line full":         {acquiring(known(300), full), 0, 300, "early, more", "held #1"},
+		"a holder that does not fit back": {restored, 600, 0, "early, more", "held 1000, more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, rdb *redis.Client) {
+				l := newLab(t, rdb)
+				l.seed("counter 900 | meta declared=300 layout=1 since=7 until=80s")
+				if c.holders > 0 {
+					l.many("owner", "you", c.holders, 1, 1)
+				} else {
+					l.many("queue", "you", c.waiters, 1, 1)
+				}
+				l.many("timeout", "you", max(c.holders, c.waiters), 1, 1)
+				assert.Equal(t, c.before, ranked(l.ask(c.call(l, tickets("me:1")), 1).String()))
+				assert.Equal(t, c.then, ranked(l.ask(c.call(l, tickets("me:1")), 1).String()))
+			})
+		})
+	}
 }
 
 func cutMeta(s snapshot) string {
@@ -1292,7 +1325,7 @@ func TestPromotionStopsAtItsBoundAndSaysSo(t *testing.T) {
 			more = r.more
 			l.snapshot().mustExpire(t)
 		}
-		assert.Equal(t, []int{500, 500, 203}, lines)
+		assert.Equal(t, []int{250, 250, 250, 250, 203}, lines)
 		assert.Equal(t, int64(1203), l.status(1).Used)
 	})
 }

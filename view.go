@@ -188,6 +188,7 @@ func (v *view) answered(p *parcel, r response, sent instant) {
 	v.backoff, v.quota = 0, p.job.quota
 	v.client.declared.learn(v.name, p.job.quota, rep.since)
 	v.client.servers.meet(rep.server)
+	v.heardLocked(rep.epoch, sent.Time)
 	i := 0
 	for verb, t := range p.all() {
 		t.silent, t.cause = time.Time{}, nil
@@ -202,14 +203,13 @@ func (v *view) answered(p *parcel, r response, sent instant) {
 		v.grantedLocked(news{g, rep.epoch, ByReply})
 	}
 	v.hintLocked(rep, sent.Time)
-	v.heardLocked(rep.epoch, sent.Time)
 }
 
 // learnLocked takes the answer to one ticket's operation.
 func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent instant) {
 	missed := (s == refreshScript || s == reduceScript) && t.missedBy(r.state, epoch)
-	if !missed && (r.state == stateHeld || r.state == stateWaiting) {
-		t.confirmed(epoch)
+	if !missed && s != reduceScript && (r.state == stateHeld || r.state == stateWaiting) {
+		t.confirmed(epoch) // a reduce renews nothing: what an old file has of t may be over soon
 	}
 	switch {
 	case t.phase == gone: // Redis has answered too late
@@ -225,6 +225,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 		v.leaveLocked(t) // its user was told by the clock
 	case missed:
 		v.restoreLocked(t)
+	case t.phase == holding && r.state == stateEarly:
+		v.recheckLocked(t) // expired permits were in its way, and some still are
 	case t.phase == holding && r.state == stateWaiting && sent.After(t.permit.granted()):
 		v.loseLocked(t, ErrLost, errForged)
 		v.leaveLocked(t)
@@ -238,6 +240,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
 		v.recheckAgainLocked(t)
+	case r.state == stateHeld && r.number != 0 && r.number <= epoch:
+		v.disbelieveLocked(t)
 	case r.state == stateHeld:
 		if s == refreshScript && t.token == 0 {
 			v.gapLocked() // a grant, and no message told of it: there may be more
@@ -255,6 +259,17 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 		v.settleLocked(t, refusals[r.state])
 		v.outLocked(t)
 	}
+}
+
+// disbelieveLocked: Redis has t among the holders since before the epoch began, and t has never heard of that. It may
+// be from an old file, and the units somebody else's since.
+func (v *view) disbelieveLocked(t *ticket) {
+	if t.phase == waiting {
+		v.restoreLocked(t) // to its place in line
+		return
+	}
+	v.settleLocked(t, errGone)
+	v.leaveLocked(t)
 }
 
 // outLocked: Redis does not know t. A copy of an earlier question about it may still be on its way.

@@ -69,6 +69,52 @@ func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T
 	})
 }
 
+// Guards against a grant that an old file has and its waiter never heard of: the units may be somebody else's since.
+func TestGrantFromBeforeTheEpochIsNotBelieved(t *testing.T) {
+	const epoch = 100
+	t.Run("of a waiter, which goes back to its place", func(t *testing.T) {
+		onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+			a := asks(c, "a", 1, CallOptions{})[0]
+			w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
+			c.doubt()
+			w.carries("refresh a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch)
+			assert.Zero(t, a.tokenNow())
+			f := w.carries("restore a: 1")
+			assert.Equal(t, []any{0, a.id, int64(50), int64(1)}, f.cmds[0].Args()[15:])
+			f.answers(1, -1, 0, epoch, int64(stateWaiting), 50)
+			c.doubt()
+			w.carries("refresh a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch+1)
+			assert.Equal(t, int64(epoch+1), a.tokenNow())
+		})
+	})
+	t.Run("of a call that asks again, which gives it back", func(t *testing.T) {
+		onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+			a := asks(c, "a", 1, CallOptions{})[0]
+			w.carries("acquire a: 1").breaks()
+			time.Sleep(lastRetry)
+			w.carries("acquire a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch)
+			<-a.settled
+			require.ErrorIs(t, a.err, errGone)
+			w.carries("release a: 1").answers(1, -1, 0, epoch, int64(stateHeld), 0)
+		})
+	})
+}
+
+// Guards against a permit that a new epoch has with the lease of an old file: to lower its weight does not renew it.
+func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		a.weight = 3
+		w.carries("acquire a: 1").grantAll(10)
+		w.isIdle()
+		a.view.reduce(a, 1)
+		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10)
+		w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(stateHeld), 0)
+		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10) // what an old file has may weigh more
+		w.isIdle()
+	})
+}
+
 func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

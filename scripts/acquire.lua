@@ -11,8 +11,9 @@
 --         12.. ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back
 -- Results: of what it gives back, as release.lua has them; then HELD, WAITING, REFUSED (of a rate, with the
 --         ms until it would not be, if nobody else came), FULL, TOO_BIG (weight above the limit), EARLY
---         (with the ms until a server that may have lost the state grants something: who would wait joins
---         the line), EVICTED (also if it was given up before this call arrived), or GONE
+--         (instead of REFUSED, with the ms until a server that may have lost the state grants something; or,
+--         also instead of FULL and with 0, if expired ids are left over at the bound: they may be all that is
+--         in the way, so it asks again), EVICTED (also if it was given up before this call arrived), or GONE
 -- First write: SET, so that it is refused under OOM.
 local wait, max_queue, head_start = ARGV[7] == "1", tonumber(ARGV[8]), tonumber(ARGV[9])
 
@@ -26,14 +27,19 @@ local deadline = text(now + lease)
 local lapse = window > 0 and text(now + window) or deadline -- of a grant
 local due, granted, queued, units = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
 local dues, grantees, newcomers = 0, 0, 0          -- how many values are in them
-local told, used = {}, -1                          -- of a rate: what was said to those who want as much, while so many are in use
+-- Of a rate: the most units that anybody wants who is to be told when to come again.
+local most = weighed and window > 0 and not wait and math.max(unpack(ARGV, 12 + count, 11 + 2 * count)) or 1
+local again = false -- whether any of them was asked for before
+for i = 1, count do again = again or seen[i] end
+local tokens = again and redis.call("ZMSCORE", owner, unpack(ARGV, 12, 11 + count))
+local places = again and waiting > 0 and redis.call("ZMSCORE", queue, unpack(ARGV, 12, 11 + count)) or {}
 
 for i = 12, 11 + count do
   local id, mine = ARGV[i], weighed and tonumber(ARGV[i + count]) or 1
   local state, number = GONE, nil
   if seen[i - 11] then
-    if tonumber(seen[i - 11]) > now then state, number = HELD, redis.call("ZSCORE", owner, id) end
-    if state == HELD and not number then state, number = WAITING, redis.call("ZSCORE", queue, id) end
+    if tonumber(seen[i - 11]) > now then state, number = HELD, tokens[i - 11] end
+    if state == HELD and not number then state, number = WAITING, places[i - 11] end
     if state == WAITING and not number then state = EVICTED end
   elseif limit > 0 and mine > limit then
     state = TOO_BIG
@@ -44,9 +50,9 @@ for i = 12, 11 + count do
     granted[grantees + 1], granted[grantees + 2] = text(last), id
     grantees = grantees + 2
   elseif not wait then
-    state = now < quiet and EARLY or REFUSED
+    state = (now < quiet or reply[3] == 1) and EARLY or REFUSED
   elseif max_queue > 0 and waiting >= max_queue then
-    state = FULL
+    state = reply[3] == 1 and EARLY or FULL
   else
     last = last < steady and steady or last + 1
     state, number = WAITING, last - head_start
@@ -60,11 +66,9 @@ for i = 12, 11 + count do
     if mine > 1 and not seen[i - 11] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
   end
   number = tonumber(number) or 0
-  if state == EARLY then number = quiet - now end
-  if window > 0 and (state == EARLY or state == REFUSED) then
-    if used ~= holders + extra then told, used = {}, holders + extra end
-    told[mine] = told[mine] or turn(waiting, mine)
-    number = math.max(number, told[mine])
+  if state == EARLY then number = reply[3] == 1 and 0 or quiet - now end
+  if window > 0 and (state == REFUSED or state == EARLY and reply[3] == 0) then
+    number = math.max(number, turn(waiting, mine, most))
   end
   reply[size + 1], reply[size + 2] = state, number
   size = size + 2

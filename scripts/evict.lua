@@ -12,6 +12,7 @@ reply[size + 1], reply[size + 2] = (tonumber(deadline) or 0) > now and EVICTED o
 if number then
   reply[size + 1] = remove({ id }, 1)[1]
   if deadline then
+    if now < quiet then deadline = text(math.max(deadline, quiet)) end -- it may be that of an old file
     redis.call("ZADD", timeout, deadline, id)
     redis.call("PEXPIREAT", timeout, text(horizon)) -- it may be new
   end

@@ -28,10 +28,14 @@ if waiting > 0 and forecast and now >= quiet then reply[2] = forecast() end
 if waiting > 0 and now < quiet then -- whoever waits looks again when the grace is over
   reply[2] = math.min(reply[2] < 0 and lease or reply[2], quiet - now)
 end
-for client, message in pairs(messages) do
-  redis.pcall("PUBLISH", wake .. client, message .. " " .. text(epoch or 0) .. " " .. owner)
+for client, notes in pairs(messages) do
+  redis.pcall("PUBLISH", wake .. client, table.concat(notes, ",") .. " " .. text(epoch or 0) .. " " .. owner)
 end
 
-if window > 0 then reply[5] = math.max(0, limit - holders - extra) end
+if window > 0 then
+  local free = limit - holders - extra
+  if left > 0 and weights + waiting == 0 and redis.call("ZCARD", timeout) == holders then free = free + left end
+  reply[5] = math.max(0, free)
+end
 for i, number in ipairs(grants) do reply[size + i] = number end
 return reply

@@ -3,6 +3,7 @@ local lapsed = redis.call("ZCOUNT", timeout, "-inf", text(now))
 local stored = weights > 0 and tonumber(redis.call("HGET", weight, "extra")) or 0
 local extra = holders > 0 and stored or 0 -- nobody holds, so nothing can be held
 local permits, overdue = 0, 0             -- how many this call grants, and how many it finds lapsed
+local budget, left = BOUND, 0             -- how many ids it may still reap or take out of the line; how many of the lapsed it left
 
 local function store_extra()
   stored = extra
@@ -18,19 +19,30 @@ local function hold(granted)
   if 2 * holders == #granted then redis.call("PEXPIREAT", owner, text(horizon)) end -- it is new
 end
 
+-- taken takes ids, from the first-th on, out of a key, and returns which of them were in it. One at a time would
+-- take several times as long.
+local function taken(key, ids, first)
+  if #ids == first then return { redis.call("ZREM", key, ids[first]) == 1 } end
+  local scores = redis.call("ZMSCORE", key, unpack(ids, first))
+  redis.call("ZREM", key, unpack(ids, first))
+  return scores
+end
+
 -- remove takes ids, from the first-th on, out of every key. It returns the state of each until now.
 local function remove(ids, first)
   local units = extra > 0 and redis.call("HMGET", weight, unpack(ids, first))
-  local states = {}
+  local held = holders > 0 and taken(owner, ids, first) or {}
+  local waited = waiting > 0 and taken(queue, ids, first) or {}
+  local states, gone = {}, {}
   for i = first, #ids do
     local n, state = i - first + 1, GONE
-    if redis.call("ZREM", owner, ids[i]) == 1 then
+    if held[n] and not gone[ids[i]] then
       state, holders = HELD, holders - 1
       if units then extra = extra + 1 - (units[n] or 1) end
-    elseif waiting > 0 and redis.call("ZREM", queue, ids[i]) == 1 then
+    elseif waited[n] and not gone[ids[i]] then
       state, waiting = WAITING, waiting - 1
     end
-    states[n] = state
+    states[n], gone[ids[i]] = state, true
   end
   redis.call("ZREM", timeout, unpack(ids, first))
   if weights > 0 then redis.call("HDEL", weight, unpack(ids, first)) end
@@ -56,18 +68,13 @@ local function drop(ids)
   if weights > 0 then redis.call("HDEL", weight, unpack(ids)) end
 end
 
--- reap removes ids whose deadline has passed: of a rate, of which many lapse in silence, more at once.
+-- reap removes ids whose deadline has passed.
 local function reap()
   local before = holders
-  reply[3] = 1
-  for _ = 1, window > 0 and 20 or 1 do
-    local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)
-    if #ids > 0 then drop(ids) end
-    if #ids < BOUND then
-      reply[3] = 0
-      break
-    end
-  end
+  local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, budget)
+  if #ids > 0 then drop(ids) end
+  budget, left = budget - #ids, lapsed - #ids
+  if left > 0 then reply[3] = 1 end
   if window > 0 or now < quiet or VERB == "restore" then return end -- they are meant to lapse, or may come back
   overdue = before - holders
 end
@@ -83,8 +90,9 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
     if client == caller then
       grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = tonumber(seq), place, token
     elseif client then
-      local note = seq .. ":" .. text(place) .. ":" .. text(token)
-      messages[client] = messages[client] and messages[client] .. "," .. note or note
+      local notes = messages[client] or {}
+      notes[#notes + 1] = seq .. ":" .. text(place) .. ":" .. text(token)
+      messages[client] = notes
     end
   end
 
@@ -98,6 +106,13 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
     end
   end
 
+  -- weigh returns the weights in a list of id, place, id, ...
+  local function weigh(heads)
+    local ids = {}
+    for i = 1, #heads, 2 do ids[#ids + 1] = heads[i] end
+    return #ids > 0 and redis.call("HMGET", weight, unpack(ids))
+  end
+
   -- promote is the fairness rule: the head of the line goes first, or nobody does. A head that does
   -- not fit holds up everyone behind it; only one that can never fit leaves the line. It looks at as
   -- many heads as can fit; where weights differ at few, and at more the more of them fit.
@@ -106,11 +121,12 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
     blocked = blocked or not (since or pinned or known[3]) -- meta was lost: the limit of who only looks may be any
     local chunk = weights == 0 and math.max(room, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
-    while seen < math.min(waiting, BOUND) and (room > 0 or declares or VERB == "resize") and not blocked do
-      local heads = redis.call("ZRANGE", queue, seen, math.min(seen + chunk, BOUND) - 1, "WITHSCORES")
+    while seen < math.min(waiting, budget) and (room > 0 or declares or VERB == "resize") and not blocked do
+      local heads = redis.call("ZRANGE", queue, seen, math.min(seen + chunk, budget) - 1, "WITHSCORES")
+      local units = weights > 0 and weigh(heads)
       for i = 1, #heads, 2 do
         local id, place = heads[i], tonumber(heads[i + 1])
-        local mine = weights > 0 and tonumber(redis.call("HGET", weight, id)) or 1
+        local mine = units and tonumber(units[(i + 1) / 2]) or 1
         blocked = mine <= limit and mine > room
         if blocked then break end
         if mine > limit then
@@ -142,7 +158,8 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
       end
       hold(granted)
     end
-    if seen == BOUND and waiting > 0 and room > 0 and not blocked then reply[3] = 1 end
+    if seen >= budget and waiting > 0 and room > 0 and not blocked then reply[3] = 1 end
+    budget = budget - #fitting - #oversized
   end
 end
 

@@ -13,6 +13,7 @@ if count > 0 then
   local tokens = redis.call("ZMSCORE", owner, unpack(ids))
   local places = waiting > 0 and redis.call("ZMSCORE", queue, unpack(ids)) or {}
   local units = extra > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+  local deadlines
   for i, id in ipairs(ids) do
     local state = tokens[i] and HELD or places[i] and WAITING or GONE
     local mine, keeps = tonumber(units[i] or 1), tonumber(ARGV[6 + count + i])
@@ -20,7 +21,10 @@ if count > 0 then
       extra = extra - mine + keeps
       if keeps > 1 then fewer[#fewer + 1], fewer[#fewer + 2] = id, text(keeps) else alone[#alone + 1] = id end
     end
-    if state == GONE and (tonumber(redis.call("ZSCORE", timeout, id)) or 0) > now then state = EVICTED end
+    if state == GONE then
+      deadlines = deadlines or redis.call("ZMSCORE", timeout, unpack(ids))
+      if (tonumber(deadlines[i]) or 0) > now then state = EVICTED end
+    end
     reply[size + 1], reply[size + 2] = state, tonumber(tokens[i] or places[i] or 0)
     size = size + 2
   end

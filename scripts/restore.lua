@@ -5,7 +5,8 @@
 --
 -- ARGV    7 holders  how many of the ids hold; the others, which come after them, wait
 --         8.. ids, then the token or place of each, then the weight of each
--- Results: HELD, WAITING, EVICTED (or given up), or GONE (it fits no more)
+-- Results: HELD, WAITING, EVICTED (or given up), GONE (it fits no more), or EARLY (it does not fit, but expired ids
+--         are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.
 local claimed, count = tonumber(ARGV[7]), (#ARGV - 7) / 3
 local ids, deadline = { unpack(ARGV, 8, 7 + count) }, text(now + lease)
@@ -17,8 +18,9 @@ if count > 0 then
   if lapsed > 0 then reap() end
   local seen = redis.call("ZMSCORE", timeout, unpack(ids))
   local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
-  for i, id in ipairs(ids) do -- who lapsed, or is in line here and was granted since, comes in anew
-    if (tokens[i] or places[i]) and ((tonumber(seen[i]) or 0) <= now or i <= claimed and not tokens[i]) then
+  for i, id in ipairs(ids) do -- comes in anew: who lapsed, is in line here and was granted since, or the other way
+    local mixed = i <= claimed and not tokens[i] or i > claimed and (tonumber(tokens[i]) or epoch + 1) <= epoch
+    if (tokens[i] or places[i]) and ((tonumber(seen[i]) or 0) <= now or mixed) then
       stale[#stale + 1] = id
       seen[i], tokens[i], places[i] = nil, nil, nil
     end
@@ -38,7 +40,7 @@ if count > 0 then
       state, holders, extra = HELD, holders + 1, extra + mine - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
     else
-      number = 0
+      state, number = reply[3] == 1 and EARLY or GONE, 0
     end
     if state == HELD or state == WAITING then
       due[#due + 1], due[#due + 2] = state == HELD and (window > 0 and seen[i] or lapse) or deadline, id

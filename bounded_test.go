@@ -1,0 +1,402 @@
+package fairsem
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	lua "github.com/yuin/gopher-lua"
+)
+
+// No script call may keep Redis from others for long, whatever is stored and asked: every stored state of hostileStates
+// meets every call of hostileCalls. The test counts the work; BenchmarkHostile measures the time.
+
+// hostileState is what a name looks like that costs more than others. Counts are fractions of a size.
+type hostileState struct {
+	name             string
+	quota            quota
+	holders, waiters int
+	expired          int // of the holders, and as many of the waiters
+	tombstones       int // all of them expired
+	weight           func(i int) int64
+	longIDs          bool
+	renew            bool // the keys have to be renewed
+}
+
+func distinct(i int) int64 { return int64(i + 2) }
+
+// hostileStates are for so many ids of a kind; no more than size/2 units are free or due at once where weights are 1.
+func hostileStates(size int) []hostileState {
+	ample, used := quota{limit: ample}, quota{limit: int64(size)}
+	rate := func(limit int64) quota { return quota{limit, time.Hour} }
+	one := func(int) int64 { return 1 }
+	sum := int64(size) * int64(size+3) / 2 // of the distinct weights
+	oversized := func(i int) int64 { return int64(size) + 1 + int64(i) }
+	return []hostileState{
+		{name: "nobody waits", quota: ample, holders: size, weight: one},
+		{name: "nobody waits, weights", quota: ample, holders: size, weight: distinct},
+		{name: "a long line", quota: used, holders: size, waiters: size, weight: one, renew: true},
+		{name: "a long line, weights", quota: quota{limit: sum}, holders: size, waiters: size, weight: distinct},
+		{name: "all expired", quota: used, holders: size, waiters: size, expired: size, weight: one, renew: true},
+		{name: "all expired, weights", quota: quota{limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
+		{name: "some expired", quota: quota{limit: sum}, holders: size, waiters: size, expired: 499, weight: distinct, renew: true},
+		{name: "room for the line", quota: ample, waiters: size, weight: one, renew: true},
+		{name: "room for the line, weights", quota: ample, waiters: size, weight: distinct, renew: true},
+		{name: "some expired, room for the line", quota: ample, holders: 400, expired: 400, waiters: size, weight: distinct, renew: true},
+		{name: "a line that can never fit", quota: used, waiters: size, weight: oversized, renew: true},
+		{name: "tombstones", quota: ample, holders: size / 2, waiters: size / 2, tombstones: size, weight: distinct},
+		{name: "long ids", quota: quota{limit: sum}, holders: size / 10, waiters: size / 10, expired: 600, weight: distinct, longIDs: true, renew: true},
+		{name: "rate, used up", quota: rate(int64(size)), holders: size, weight: one},
+		{name: "rate, used up, weights", quota: rate(sum), holders: size, weight: distinct},
+		{name: "rate, a long line", quota: rate(int64(size)), holders: size, waiters: size, weight: one},
+		{name: "rate, a long line, weights", quota: rate(sum), holders: size, waiters: size, weight: distinct},
+		{name: "rate, a line of one heavy and many light", quota: rate(int64(size)), holders: size, waiters: size, weight: func(i int) int64 {
+			if i == size {
+				return int64(size)
+			}
+			return 1
+		}},
+		{name: "rate, all expired, weights", quota: rate(sum), holders: size, waiters: size, expired: size, weight: distinct, renew: true},
+		{name: "rate, some expired, weights", quota: rate(sum), holders: size, waiters: size, expired: 499, weight: distinct, renew: true},
+	}
+}
+
+// id is that of the i-th ticket of a state; each is of another client.
+func (s hostileState) id(i int) string {
+	if s.longIDs {
+		return strings.Repeat("x:", 400) + strconv.Itoa(i) + ":" + strconv.Itoa(i)
+	}
+	return fmt.Sprintf("6ba7b810-9dad-11d1-80b4-%012x:%d", i, i)
+}
+
+// seed stores the state: holders first, then waiters, with the weights of their numbers.
+func (s hostileState) seed(l *lab) {
+	until := "300000s"
+	if s.renew {
+		until = "1s"
+	}
+	l.seed(fmt.Sprintf("counter 9999999 | meta declared=%v layout=1 since=7 until=%s", s.quota.arg(), until))
+	now := l.now()
+	alive, dead := float64(now.Add(2*time.Hour).UnixMilli()), float64(now.Add(-time.Minute).UnixMilli())
+	all := make([]redis.Z, 0, s.holders+s.waiters+s.tombstones)
+	for i := range s.holders + s.waiters + s.tombstones {
+		all = append(all, redis.Z{Score: float64(10 + i), Member: s.id(i)})
+	}
+	put := func(key string, entries []redis.Z) {
+		for some := range slices.Chunk(entries, 5000) {
+			require.NoError(l.t, l.rdb.ZAdd(background, key, some...).Err())
+		}
+	}
+	put(l.keys[0], all[:s.holders])
+	put(l.keys[1], all[s.holders:s.holders+s.waiters])
+	var weights []any
+	extra := int64(0)
+	for i := range s.holders + s.waiters {
+		if units := s.weight(i); units > 1 {
+			weights = append(weights, s.id(i), units)
+			if i < s.holders {
+				extra += units - 1
+			}
+		}
+	}
+	if extra > 0 {
+		weights = append(weights, "extra", extra)
+	}
+	for some := range slices.Chunk(weights, 10_000) {
+		require.NoError(l.t, l.rdb.HSet(background, l.keys[4], some...).Err())
+	}
+	for i := range all {
+		all[i].Score = alive + float64(i)
+		if i < s.expired || i >= s.holders && i < s.holders+s.expired || i >= s.holders+s.waiters {
+			all[i].Score = dead + float64(i%1000)
+		}
+	}
+	put(l.keys[2], all)
+}
+
+// hostileCall is a call about n ids.
+type hostileCall struct {
+	name string
+	call func(s hostileState, about subject, d declaration, n int) call
+}
+
+// of are tickets of those that are stored, from the first-th of a kind on, with distinct weights.
+func (s hostileState) tickets(from, n int) (all []*ticket) {
+	for i := from; i < from+n; i++ {
+		all = append(all, &ticket{id: s.id(i), weight: int64(i%n) + 1, terms: terms{ttl: time.Minute}})
+	}
+	return all
+}
+
+// some are n tickets that are stored, half of which hold, if there are as many.
+func (s hostileState) some(n int) []*ticket {
+	return append(s.tickets(s.expired, n/2), s.tickets(s.holders, n-n/2)...)
+}
+
+// strange are tickets that nobody has heard of.
+func (s hostileState) strange(n int) []*ticket { return s.tickets(9_000_000, n) }
+
+func lightened(all []*ticket) []*ticket {
+	for _, t := range all {
+		t.weight = 1
+	}
+	return all
+}
+
+func ones(n int) (all []int64) { return slices.Repeat([]int64{1}, n) }
+
+func hostileCalls() []hostileCall {
+	wait, try := terms{ttl: time.Minute, wait: true}, terms{ttl: time.Minute}
+	early := terms{ttl: time.Minute, wait: true, headStart: time.Hour}
+	return []hostileCall{
+		{"acquire: all wait", func(s hostileState, a subject, d declaration, n int) call {
+			return a.acquire(d, wait, lightened(s.strange(n)))
+		}},
+		{"acquire: distinct weights wait, with a head start", func(s hostileState, a subject, d declaration, n int) call { return a.acquire(d, early, s.strange(n)) }},
+		{"acquire: try", func(s hostileState, a subject, d declaration, n int) call {
+			return a.acquire(d, try, lightened(s.strange(n)))
+		}},
+		{"acquire: try distinct weights", func(s hostileState, a subject, d declaration, n int) call { return a.acquire(d, try, s.strange(n)) }},
+		{"acquire: sent again", func(s hostileState, a subject, d declaration, n int) call { return a.acquire(d, wait, s.some(n)) }},
+		{"acquire: gives back as many", func(s hostileState, a subject, d declaration, n int) call {
+			return a.acquire(d, wait, s.strange(n/2), s.some(n-n/2)...)
+		}},
+		{"acquire: gives back all for one", func(s hostileState, a subject, d declaration, n int) call {
+			return a.acquire(d, wait, s.strange(1), s.some(n-1)...)
+		}},
+		{"release", func(s hostileState, a subject, d declaration, n int) call { return a.release(d, 0, s.some(n)) }},
+		{"release: holders", func(s hostileState, a subject, d declaration, n int) call {
+			return a.release(d, 0, s.tickets(s.expired, n))
+		}},
+		{"release: tombstones", func(s hostileState, a subject, d declaration, n int) call {
+			return a.release(d, time.Minute, s.some(n))
+		}},
+		{"refresh", func(s hostileState, a subject, d declaration, n int) call {
+			return a.refresh(d, time.Minute, false, s.some(n))
+		}},
+		{"refresh: who holds", func(s hostileState, a subject, d declaration, n int) call {
+			return a.refresh(d, time.Minute, true, s.tickets(s.expired, n))
+		}},
+		{"refresh: nobody", func(_ hostileState, a subject, d declaration, _ int) call {
+			return a.refresh(d, time.Minute, false, nil)
+		}},
+		{"reduce", func(s hostileState, a subject, d declaration, n int) call { return a.reduce(d, s.some(n), ones(n)) }},
+		{"restore: strangers hold", func(s hostileState, a subject, d declaration, n int) call {
+			return a.restore(d, time.Minute, s.strange(n), claims{n, ones(n), ones(n)})
+		}},
+		{"restore: strangers of weight wait", func(s hostileState, a subject, d declaration, n int) call {
+			return a.restore(d, time.Minute, s.strange(n), claims{0, ones(n), slices.Repeat([]int64{7}, n)})
+		}},
+		{"restore: all wait here and held", func(s hostileState, a subject, d declaration, n int) call {
+			return a.restore(d, time.Minute, s.tickets(s.holders, n), claims{n, ones(n), ones(n)})
+		}},
+		{"resize", func(s hostileState, a subject, _ declaration, _ int) call {
+			return call{resizeScript, append(asked(resizeScript, a, s), ample)}
+		}},
+		{"resize: less", func(s hostileState, a subject, _ declaration, _ int) call {
+			return call{resizeScript, append(asked(resizeScript, a, s), 1)}
+		}},
+		{"evict", func(s hostileState, a subject, _ declaration, _ int) call {
+			return call{evictScript, append(asked(evictScript, a, s), s.id(s.holders))}
+		}},
+		{"status", func(s hostileState, a subject, _ declaration, _ int) call {
+			return call{statusScript, asked(statusScript, a, s)}
+		}},
+		{"page", func(_ hostileState, a subject, _ declaration, _ int) call { return a.page("queue", 0, pageSize) }},
+	}
+}
+
+// asked are the arguments of a call that declares nothing.
+func asked(run *script, a subject, s hostileState) []any {
+	return a.newCall(run, declaration{quota: s.quota, since: declareNothing}, 0, 1).args
+}
+
+// work is what a call did.
+type work struct {
+	commands int // that the script ran
+	elements int // that went into these, and came out
+	steps    int // of Lua
+}
+
+// most is what a call may do at most: docs/performance.md, "The longest calls", says how long that takes.
+var most = work{commands: 1100, elements: 9000, steps: 70_000}
+
+// meter is a context that counts: Lua asks it before each of its steps whether it is over.
+type meter struct {
+	context.Context
+	work
+}
+
+func (m *meter) Done() <-chan struct{} {
+	m.steps++
+	return nil
+}
+
+// measure runs a script here, with the commands on the server, and counts what it does.
+func (l *lab) measure(c call) work {
+	l.t.Helper()
+	m := &meter{Context: background}
+	vm := lua.NewState(lua.Options{RegistrySize: 64 << 10, RegistryMaxSize: 1 << 20})
+	defer vm.Close()
+	do := func(vm *lua.LState) (lua.LValue, error) {
+		var args []any
+		for i := range vm.GetTop() {
+			args = append(args, vm.Get(i+1).String())
+		}
+		out, err := l.rdb.Do(background, args...).Result()
+		m.commands++
+		m.elements += len(args) + 1
+		return m.value(vm, out), err
+	}
+	table := vm.NewTable()
+	vm.SetFuncs(table, map[string]lua.LGFunction{
+		"call": func(vm *lua.LState) int {
+			out, err := do(vm)
+			if err != nil && err != redis.Nil {
+				vm.RaiseError("%v", err)
+			}
+			vm.Push(out)
+			return 1
+		},
+		"pcall": func(vm *lua.LState) int {
+			out, _ := do(vm)
+			vm.Push(out)
+			return 1
+		},
+		"error_reply": func(vm *lua.LState) int { vm.RaiseError("%s", vm.CheckString(1)); return 0 },
+	})
+	vm.SetGlobal("redis", table)
+	keys := c.args[2].(int)
+	list := func(name string, args []any) {
+		t := vm.NewTable()
+		for _, arg := range args {
+			t.Append(lua.LString(argument(arg)))
+		}
+		vm.SetGlobal(name, t)
+	}
+	list("KEYS", c.args[3:3+keys])
+	list("ARGV", c.args[3+keys:])
+	run, err := vm.LoadString(c.script.text)
+	require.NoError(l.t, err)
+	vm.SetContext(m)
+	vm.Push(run)
+	vm.Call(0, 0)
+	return m.work
+}
+
+// argument is how go-redis sends a value.
+func argument(v any) string {
+	if v == true {
+		return "1"
+	}
+	if v == false {
+		return "0"
+	}
+	return fmt.Sprint(v)
+}
+
+// value makes what Redis says a value of Lua.
+func (m *meter) value(vm *lua.LState, out any) lua.LValue {
+	switch out := out.(type) {
+	case int64:
+		return lua.LNumber(out)
+	case string:
+		return lua.LString(out)
+	case []any:
+		t := vm.NewTable()
+		for _, v := range out {
+			m.elements++
+			t.Append(m.value(vm, v))
+		}
+		return t
+	}
+	return lua.LFalse
+}
+
+// A call that takes long keeps everybody's from Redis: 2000 weights that a used-up Limiter was asked for took 0.8 s.
+func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
+	t.Parallel()
+	const size = 2 * maxIDs // beyond every bound
+	rdb := redis.NewClient(&redis.Options{Addr: realRedis(t).Options().Addr, Protocol: 2})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	worst := make(map[string]work)
+	for _, state := range hostileStates(size) {
+		template := newLab(t, rdb)
+		state.seed(template)
+		for _, hostile := range hostileCalls() {
+			l := newLab(t, rdb)
+			l.copy(template)
+			c := hostile.call(state, l.space.about("name"), declaration{state.quota, 7, -time.Second}, maxIDs)
+			did := l.measure(c)
+			if did.commands > most.commands || did.elements > most.elements || did.steps > most.steps {
+				t.Errorf("%s, %s: %+v", state.name, hostile.name, did)
+			}
+			w := worst[hostile.name]
+			worst[hostile.name] = work{max(w.commands, did.commands), max(w.elements, did.elements), max(w.steps, did.steps)}
+		}
+	}
+	for _, hostile := range hostileCalls() {
+		t.Logf("%-50s %+v", hostile.name, worst[hostile.name])
+	}
+}
+
+// copy gives a lab what another one has.
+func (l *lab) copy(from *lab) {
+	l.t.Helper()
+	for i, key := range from.keys {
+		require.NoError(l.t, l.rdb.Copy(background, key, l.keys[i], 0, true).Err())
+	}
+}
+
+// BenchmarkHostile measures the table: the median of a few calls of each kind.
+//
+//	go test -run '^$' -bench Hostile -benchtime 5x .
+func BenchmarkHostile(b *testing.B) {
+	const size = 100_000
+	rdb := benchRedis(b)
+	for _, state := range hostileStates(size) {
+		template := newLab(b, rdb)
+		state.seed(template)
+		for _, hostile := range hostileCalls() {
+			b.Run(state.name+"/"+hostile.name, func(b *testing.B) {
+				var all []float64
+				for b.Loop() {
+					l := newLab(b, rdb)
+					l.copy(template)
+					all = append(all, l.cost(hostile.call(state, l.space.about("name"), declaration{state.quota, 7, -time.Second}, maxIDs)))
+					require.NoError(b, rdb.Unlink(background, l.keys[:]...).Err())
+				}
+				slices.Sort(all)
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(all[len(all)/2], "redis-us/op")
+			})
+		}
+		require.NoError(b, rdb.Unlink(background, template.keys[:]...).Err())
+	}
+}
+
+// cost is how many us of its processor's time a call took Redis, with the reading and the answering.
+func (l *lab) cost(c call) float64 {
+	l.t.Helper()
+	require.NoError(l.t, l.rdb.ScriptLoad(background, c.script.text).Err())
+	before := l.spent()
+	require.NoError(l.t, l.run(c).err)
+	return l.spent() - before
+}
+
+func (l *lab) spent() (usec float64) {
+	for line := range strings.Lines(l.rdb.Info(background, "cpu").Val()) {
+		_, seconds, found := strings.Cut(line, "_main_thread:")
+		if n, err := strconv.ParseFloat(strings.TrimSpace(seconds), 64); found && err == nil {
+			usec += 1e6 * n
+		}
+	}
+	return usec
+}

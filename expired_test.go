@@ -1,0 +1,75 @@
+package fairsem_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+// bury stores so many ids that hold or wait and whose leases are over, as a crowd leaves them that died.
+func (w *world) bury(holders, waiters int) {
+	w.t.Helper()
+	ctx := context.Background()
+	put := func(key, who string, n int) {
+		var all []redis.Z
+		for i := range n {
+			all = append(all, redis.Z{Score: float64(i + 1), Member: who + ":" + strconv.Itoa(i)})
+		}
+		require.NoError(w.t, w.rdb.ZAdd(ctx, w.key(key), all...).Err())
+		require.NoError(w.t, w.rdb.Expire(ctx, w.key(key), time.Minute).Err())
+	}
+	put("owner", "held", holders)
+	put("queue", "waited", waiters)
+	put("timeout", "waited", waiters) // they are reaped first
+	put("timeout", "held", holders)
+}
+
+// released gives back a permit.
+func released(p *fairsem.Permit, err error) error {
+	if err != nil {
+		return err
+	}
+	return p.Release(context.Background())
+}
+
+// More expired ids than one call removes made the answer no for a tenth of a second.
+func TestExpiredLeasesRefuseNobody(t *testing.T) {
+	const holders, waiters = 600, 1200
+	refusals := map[string]func(*world, *fairsem.Client) error{
+		"TryAcquire": func(w *world, c *fairsem.Client) error {
+			p, err := w.of(c, 1).TryAcquire(t.Context(), 1)
+			return released(p, err)
+		},
+		"MaxQueue": func(w *world, c *fairsem.Client) error {
+			p, err := w.of(c, 1).With(fairsem.CallOptions{MaxQueue: 1}).Acquire(t.Context(), 1)
+			return released(p, err)
+		},
+		"Allow": func(w *world, c *fairsem.Client) error {
+			l := w.limiterOf(c, 2, time.Hour) // of which the first call has one
+			d, err := l.Allow(t.Context(), 1)
+			assert.True(t, d.Allowed)
+			return err
+		},
+	}
+	for name, ask := range refusals {
+		t.Run(name, func(t *testing.T) {
+			w := onRedis(t)
+			calls := &countedCalls{}
+			rdb := w.connect()
+			rdb.AddHook(calls)
+			c := w.clientOn(rdb, fairsem.Options{})
+			require.NoError(t, ask(w, c)) // the name is known from here on
+			calls.n.Store(0)
+			w.bury(holders, waiters)
+			require.NoError(t, ask(w, c))
+			assert.Less(t, calls.n.Load(), int64(3*(holders+waiters)/250), "it asks more often than there is something to remove")
+		})
+	}
+}
