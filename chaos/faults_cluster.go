@@ -160,10 +160,34 @@ func moveSlotBack(a *arena) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		// A node that knows no newer epoch claims the slot with an old one, and nobody has it.
+		if err := await(a.oneEpoch); err != nil {
+			return "", err
+		}
 		all = append(all, what)
 		from, to = to, from
 	}
 	return strings.Join(all, ", "), nil
+}
+
+// oneEpoch returns nil when all nodes know the same latest epoch.
+func (a *arena) oneEpoch() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	epochs := make(map[string]bool)
+	for _, n := range a.rig.cluster.Nodes {
+		info, err := n.Client().ClusterInfo(ctx).Result()
+		if err != nil {
+			return err
+		}
+		_, rest, _ := strings.Cut(info, "cluster_current_epoch:")
+		epoch, _, _ := strings.Cut(rest, "\r\n")
+		epochs[epoch] = true
+	}
+	if len(epochs) != 1 {
+		return fmt.Errorf("the nodes know the epochs %v", epochs)
+	}
+	return nil
 }
 
 // neighbours are the master that has the pool, and any.
