@@ -198,16 +198,16 @@ func hostileCalls() []hostileCall {
 			return a.restore(d, time.Minute, s.tickets(s.holders, n), claims{n, ones(n), ones(n)})
 		}},
 		{"resize", func(s hostileState, a subject, _ declaration, _ int) call {
-			return call{resizeScript, append(asked(resizeScript, a, s), ample)}
+			return call{resizeScript, append(asked(resizeScript, a, s), ample, time.Now().UnixMicro())}
 		}},
 		{"resize: less", func(s hostileState, a subject, _ declaration, _ int) call {
-			return call{resizeScript, append(asked(resizeScript, a, s), 1)}
+			return call{resizeScript, append(asked(resizeScript, a, s), 1, time.Now().UnixMicro())}
 		}},
 		{"evict", func(s hostileState, a subject, _ declaration, _ int) call {
 			return call{evictScript, append(asked(evictScript, a, s), s.id(s.holders))}
 		}},
 		{"status", func(s hostileState, a subject, _ declaration, _ int) call {
-			return call{statusScript, asked(statusScript, a, s)}
+			return call{statusScript, append(asked(statusScript, a, s), 0, 0)}
 		}},
 		{"page", func(_ hostileState, a subject, _ declaration, _ int) call { return a.page("queue", 0, pageSize) }},
 	}
@@ -218,20 +218,20 @@ func asked(run *script, a subject, s hostileState) []any {
 	return a.newCall(run, declaration{quota: s.quota, since: declareNothing}, 0, 1).args
 }
 
-// work is what a call did.
-type work struct {
+// scriptWork is what a call did.
+type scriptWork struct {
 	commands int // that the script ran
 	elements int // that went into these, and came out
 	steps    int // of Lua
 }
 
 // most is what a call may do at most: docs/performance.md, "The longest calls", says how long that takes.
-var most = work{commands: 1100, elements: 9000, steps: 70_000}
+var most = scriptWork{commands: 1100, elements: 9000, steps: 70_000}
 
 // meter is a context that counts: Lua asks it before each of its steps whether it is over.
 type meter struct {
 	context.Context
-	work
+	scriptWork
 }
 
 func (m *meter) Done() <-chan struct{} {
@@ -240,7 +240,7 @@ func (m *meter) Done() <-chan struct{} {
 }
 
 // measure runs a script here, with the commands on the server, and counts what it does.
-func (l *lab) measure(c call) work {
+func (l *lab) measure(c call) scriptWork {
 	l.t.Helper()
 	m := &meter{Context: background}
 	vm := lua.NewState(lua.Options{RegistrySize: 64 << 10, RegistryMaxSize: 1 << 20})
@@ -288,7 +288,7 @@ func (l *lab) measure(c call) work {
 	vm.SetContext(m)
 	vm.Push(run)
 	vm.Call(0, 0)
-	return m.work
+	return m.scriptWork
 }
 
 // argument is how go-redis sends a value.
@@ -326,20 +326,20 @@ func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
 	const size = 2 * maxIDs // beyond every bound
 	rdb := redis.NewClient(&redis.Options{Addr: realRedis(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	worst := make(map[string]work)
+	worst := make(map[string]scriptWork)
 	for _, state := range hostileStates(size) {
 		template := newLab(t, rdb)
 		state.seed(template)
 		for _, hostile := range hostileCalls() {
 			l := newLab(t, rdb)
 			l.copy(template)
-			c := hostile.call(state, l.space.about("name"), declaration{state.quota, 7, -time.Second}, maxIDs)
+			c := hostile.call(state, l.space.about("name"), declaration{state.quota, 7, ""}, maxIDs)
 			did := l.measure(c)
 			if did.commands > most.commands || did.elements > most.elements || did.steps > most.steps {
 				t.Errorf("%s, %s: %+v", state.name, hostile.name, did)
 			}
 			w := worst[hostile.name]
-			worst[hostile.name] = work{max(w.commands, did.commands), max(w.elements, did.elements), max(w.steps, did.steps)}
+			worst[hostile.name] = scriptWork{max(w.commands, did.commands), max(w.elements, did.elements), max(w.steps, did.steps)}
 		}
 	}
 	for _, hostile := range hostileCalls() {
@@ -370,7 +370,7 @@ func BenchmarkHostile(b *testing.B) {
 				for b.Loop() {
 					l := newLab(b, rdb)
 					l.copy(template)
-					all = append(all, l.cost(hostile.call(state, l.space.about("name"), declaration{state.quota, 7, -time.Second}, maxIDs)))
+					all = append(all, l.cost(hostile.call(state, l.space.about("name"), declaration{state.quota, 7, ""}, maxIDs)))
 					require.NoError(b, rdb.Unlink(background, l.keys[:]...).Err())
 				}
 				slices.Sort(all)

@@ -135,7 +135,7 @@ func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
 	}
 	w.take("me", true, 3)
 	me := fmt.Sprintf("me:%d*3", w.ids)
-	now := func() int64 { return w.now.UnixMilli() }
+	now := func() int64 { return w.time.UnixMilli() }
 	var waits, tries int
 	var turn, retry int64 // when who waits, and who was refused, have been told to ask
 	for began, held, allowed := now(), false, false; !held || !allowed; w.step(time.Millisecond) {

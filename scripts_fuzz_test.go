@@ -188,7 +188,7 @@ func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 	defer v.mu.Unlock()
 	holder.permit = newPermit(holder, time.Now())
 	before := holder.lease
-	v.learnLocked(restoreScript, holder, result{stateEarly, 0}, lobbyTime+1, time.Now())
+	v.learnLocked(restoreScript, holder, result{stateEarly, 0}, lobbyTime+1, v.client.clock.now())
 	require.Equal(t, before, holder.lease, "it was renewed")
 	require.Equal(t, int64(lobbyTime), holder.epoch, "it was confirmed")
 	require.Equal(t, holding, holder.phase)

@@ -240,7 +240,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
 		v.recheckAgainLocked(t)
-	case r.state == stateHeld && r.number != 0 && r.number <= epoch:
+	case r.state == stateHeld && r.number != 0 && r.number < epoch:
 		v.disbelieveLocked(t)
 	case r.state == stateHeld:
 		if s == refreshScript && t.token == 0 {

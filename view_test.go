@@ -77,14 +77,14 @@ func TestGrantFromBeforeTheEpochIsNotBelieved(t *testing.T) {
 			a := asks(c, "a", 1, CallOptions{})[0]
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
 			c.doubt()
-			w.carries("refresh a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch)
+			w.carries("refresh a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch-1)
 			assert.Zero(t, a.tokenNow())
 			f := w.carries("restore a: 1")
 			assert.Equal(t, []any{0, a.id, int64(50), int64(1)}, f.cmds[0].Args()[15:])
 			f.answers(1, -1, 0, epoch, int64(stateWaiting), 50)
 			c.doubt()
-			w.carries("refresh a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch+1)
-			assert.Equal(t, int64(epoch+1), a.tokenNow())
+			w.carries("refresh a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch)
+			assert.Equal(t, int64(epoch), a.tokenNow())
 		})
 	})
 	t.Run("of a call that asks again, which gives it back", func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestGrantFromBeforeTheEpochIsNotBelieved(t *testing.T) {
 			a := asks(c, "a", 1, CallOptions{})[0]
 			w.carries("acquire a: 1").breaks()
 			time.Sleep(lastRetry)
-			w.carries("acquire a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch)
+			w.carries("acquire a: 1").answers(1, -1, 0, epoch, int64(stateHeld), epoch-1)
 			<-a.settled
 			require.ErrorIs(t, a.err, errGone)
 			w.carries("release a: 1").answers(1, -1, 0, epoch, int64(stateHeld), 0)

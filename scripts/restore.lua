@@ -19,7 +19,7 @@ if count > 0 then
   local seen = redis.call("ZMSCORE", timeout, unpack(ids))
   local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
   for i, id in ipairs(ids) do -- comes in anew: who lapsed, is in line here and was granted since, or the other way
-    local mixed = i <= claimed and not tokens[i] or i > claimed and (tonumber(tokens[i]) or epoch + 1) <= epoch
+    local mixed = i <= claimed and not tokens[i] or i > claimed and (tonumber(tokens[i]) or epoch) < epoch
     if (tokens[i] or places[i]) and ((tonumber(seen[i]) or 0) <= now or mixed) then
       stale[#stale + 1] = id
       seen[i], tokens[i], places[i] = nil, nil, nil
