@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -27,6 +29,7 @@ var checks = map[promise]func(*evidence) []string{
 	tokens:   tokensOutOfOrder,
 	alive:    deadOnArrival,
 	told:     toldWrong,
+	apart:    interferences,
 	fenced:   fencedLoses,
 	deadBack: deadUnits,
 	returns:  lateReturns,
@@ -49,7 +52,7 @@ func judge(e *evidence) []finding {
 func (e *evidence) each(check func([]history.Grant, int64) []history.Violation) []string {
 	var all []string
 	for name, grants := range e.grants {
-		for _, v := range check(grants, limits[name]) {
+		for _, v := range check(grants, limitOf(name)) {
 			all = append(all, name+": "+v.String())
 		}
 	}
@@ -97,6 +100,47 @@ func deadOnArrival(e *evidence) []string {
 	return all
 }
 
+// interferences are what a name has of another one: an id, a limit or, where a fault is about the one, trouble.
+func interferences(e *evidence) []string {
+	all := slices.Clone(e.monitor.mixed)
+	for _, c := range e.calls {
+		if seen := e.monitor.home[c.ID]; seen != "" && seen != c.Name {
+			all = append(all, fmt.Sprintf("%s: seen at %s: %s", c.Name, seen, c.Grant))
+		}
+	}
+	all = append(all, e.looks...)
+	if e.run.fault.spares {
+		all = append(all, e.disturbed(func(name string) bool { return name == asideName })...)
+	}
+	return all
+}
+
+// youth is how long a new server may take to grant at once: until it has been there for longer than a restart goes
+// unseen, and for the grace after that.
+const youth = 4 * time.Second
+
+// disturbed are the calls for names of which nobody else has all units that did not get in at once, or lost
+// what they had, though their process ran all the time.
+func (e *evidence) disturbed(at func(name string) bool) []string {
+	var all []string
+	for _, c := range e.calls {
+		m := e.member(c.Process)
+		if !at(c.Name) || c.Returned == 0 || c.Asked < e.began+int64(youth) || m.killedAt() > 0 || c.Failure == context.Canceled.Error() {
+			continue
+		}
+		took := time.Duration(c.Returned - c.Asked)
+		switch {
+		case took > slack+m.stoodStill(c.Asked, c.Returned):
+			all = append(all, fmt.Sprintf("%s: it took %v: %s", c.Name, took, c.Grant))
+		case c.Failure != "":
+			all = append(all, fmt.Sprintf("%s: %s: %s", c.Name, c.Failure, c.Grant))
+		case c.Lost && m.stoodStill(c.Granted, c.Over) == 0:
+			all = append(all, fmt.Sprintf("%s: it was lost: %s", c.Name, c.Grant))
+		}
+	}
+	return all
+}
+
 // fencedLoses also looks whether the unfenced twin loses what it should, or the fault was none.
 func fencedLoses(e *evidence) []string {
 	var all []string
@@ -112,13 +156,14 @@ func fencedLoses(e *evidence) []string {
 // The machine is busy with other things too; liveness gets that much more than is promised.
 const slack = 700 * time.Millisecond
 
-// deadUnits are what the server still had for a process that was killed longer ago than its TTL.
+// deadUnits are what the server still had for a process that was killed longer ago than its TTL. Where there is room
+// for everybody it may take its time.
 func deadUnits(e *evidence) []string {
 	var all []string
 	of := e.processes()
 	for id, seen := range e.monitor.holding {
 		m := e.member(of[clientOf(id)])
-		if m == nil || m.killedAt() == 0 {
+		if m == nil || m.killedAt() == 0 || e.monitor.home[id] == asideName {
 			continue
 		}
 		if after := time.Duration(seen - m.killedAt()); after > e.ttl+500*time.Millisecond+slack {
@@ -175,11 +220,14 @@ func (f fault) recovery(o fairsem.Options) time.Duration {
 	return 2*time.Second + max(o.Grace, time.Second) + o.TTL + slack
 }
 
-// standstill is when nobody got in for too long after a strike.
+// standstill is when nobody got in for too long after a strike, or one who should have noticed nothing.
 func standstill(e *evidence) []string {
 	var all []string
+	if e.run.fault.spares {
+		all = e.disturbed(func(name string) bool { return strings.HasPrefix(name, ownPrefix) })
+	}
 	allowed := e.run.fault.recovery(fairsem.Options{TTL: e.ttl, Grace: e.run.fault.options.Grace})
-	for name := range limits {
+	for _, name := range busy {
 		if took := e.recovery(name); took > allowed {
 			all = append(all, fmt.Sprintf("%s: no grant for %v after the trouble was over, %v are allowed", name, took, allowed))
 		}
@@ -191,8 +239,8 @@ func standstill(e *evidence) []string {
 // noOrder asks porcupine for one order of everything that explains what everybody saw.
 func noOrder(e *evidence) []string {
 	var all []string
-	for name, limit := range limits {
-		switch porcupine.CheckOperationsTimeout(permits(limit), operations(e.calls, name), porcupinePatience) {
+	for _, name := range []string{poolName, soloName, asideName, seatName} {
+		switch porcupine.CheckOperationsTimeout(permits(limitOf(name)), operations(e.calls, name), porcupinePatience) {
 		case porcupine.Illegal:
 			all = append(all, name+": no order of grants and releases explains the history")
 		case porcupine.Unknown:

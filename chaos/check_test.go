@@ -29,6 +29,14 @@ func seen(calls ...*call) *evidence {
 	return e
 }
 
+// spared is evidence of a call for that name, under a fault that is about others.
+func spared(c *call, name string) *evidence {
+	c.Name = name
+	e := seen(c)
+	e.run.fault.spares = true
+	return e
+}
+
 func TestNothingIsFoundInAnOrderlyHistory(t *testing.T) {
 	assert.Empty(t, judge(seen(permit("a", "x:1", 10, 1, 2, 3), permit("b", "y:1", 20, 1, 5, 6))))
 }
@@ -74,6 +82,34 @@ func TestEveryPromiseHasACheckerThatCanTurnRed(t *testing.T) {
 		}},
 		"told what is not true": {told, func() *evidence { return seen(wrong) }},
 		"told too late":         {told, func() *evidence { return seen(lost, permit("b", "y:1", 20, 1, 5, 6)) }},
+		"an id at two names": {apart, func() *evidence {
+			e := seen()
+			e.monitor.note(soloName, 1, 1, []string{"x:1"}, nil, 5)
+			e.monitor.note(poolName, poolLimit, 1, nil, []string{"x:1"}, 6)
+			return e
+		}},
+		"a grant at another name": {apart, func() *evidence {
+			e := seen(permit("a", "x:1", 10, 1, 2, 3))
+			e.monitor.note(poolName, poolLimit, 1, []string{"x:1"}, nil, 5)
+			return e
+		}},
+		"another limit": {apart, func() *evidence { return seen(&call{Name: lookName, Wrong: "pool has a limit of 1"}) }},
+		"a bystander has to wait": {apart, func() *evidence {
+			return spared(permit("a", "x:1", 10, 5000, 5900, 5901), asideName)
+		}},
+		"a bystander is refused": {apart, func() *evidence {
+			refused := permit("a", "", 0, 5000, 5001, 5002)
+			refused.Failure = "no"
+			return spared(refused, asideName)
+		}},
+		"a bystander loses what it has": {apart, func() *evidence {
+			gone := permit("a", "x:1", 10, 5000, 5001, 5002)
+			gone.Lost = true
+			return spared(gone, asideName)
+		}},
+		"a new name has to wait though nothing was lost": {works, func() *evidence {
+			return spared(permit("a", "x:1", 10, 5000, 5900, 5901), ownPrefix+"a-1")
+		}},
 		"a fenced write is lost": {fenced, func() *evidence {
 			e := seen()
 			e.fenced = register{value: 4, writes: 5}
@@ -123,6 +159,18 @@ func TestAProcessThatStoodStillIsExcused(t *testing.T) {
 	require.NotEmpty(t, deadOnArrival(e))
 	e.members[0].pauses = []span{{brief.Granted + 1, brief.Over}}
 	assert.Empty(t, deadOnArrival(e))
+}
+
+func TestWhoUsesAnotherNameIsExcusedWhereTheFaultIsAboutAll(t *testing.T) {
+	late := permit("a", "x:1", 10, 5000, 5900, 5901)
+	e := spared(late, asideName)
+	require.NotEmpty(t, interferences(e))
+	e.members[0].pauses = []span{{late.Asked, late.Granted}}
+	assert.Empty(t, interferences(e), "its process stood still")
+	e.members[0].pauses, e.run.fault.spares = nil, false
+	assert.Empty(t, interferences(e))
+	e.run.fault.spares, e.began = true, late.Asked-int64(time.Second)
+	assert.Empty(t, interferences(e), "the server was new")
 }
 
 func TestPermitThatWasGoodForATenthOfItsTTLWasNotDeadOnArrival(t *testing.T) {

@@ -20,6 +20,7 @@ const (
 	tokens   promise = "S6" // tokens increase, and no two are the same
 	alive    promise = "S7" // a permit is good for a tenth of its TTL when Acquire returns it
 	told     promise = "S8" // the loss of a permit is told as documented, before the next is let in
+	apart    promise = "S9" // names never interfere
 	fenced   promise = "FE" // a store that refuses old tokens loses no write
 	deadBack promise = "V1" // what a killed process held is free a TTL and half a second later
 	returns  promise = "V4" // Acquire returns soon after the end of its context
@@ -28,20 +29,24 @@ const (
 )
 
 // promises has all of them, in the order of the documentation.
-var promises = []promise{onServer, held, linear, once, inOrder, tokens, alive, told, fenced, deadBack, returns, works, tidy}
+var promises = []promise{onServer, held, linear, once, inOrder, tokens, alive, told, apart, fenced, deadBack, returns, works, tidy}
 
 // fault is one kind of trouble.
 type fault struct {
 	name    string
 	kind    string // of the servers
 	options fairsem.Options
-	deaf    bool          // no wake message arrives all the time
-	not     []promise     // that do not hold under it, and why is said in the README
-	control bool          // the unfenced store has to lose a write, or the run proves nothing
-	forgets bool          // the server may forget what it has not confirmed yet
-	least   time.Duration // that a run has to last, for strikes that take their time
-	rest    time.Duration // the longest additional pause between strikes
-	smoke   bool          // part of the selection for make test
+	deaf    bool                // no wake message arrives all the time
+	not     []promise           // that do not hold under it, and why is said in the README
+	control bool                // the unfenced store has to lose a write, or the run proves nothing
+	forgets bool                // the server may forget what it has not confirmed yet
+	least   time.Duration       // that a run has to last, for strikes that take their time
+	rest    time.Duration       // the longest additional pause between strikes
+	onCall  int                 // so many processes ask for the seat when the fault says so
+	spares  bool                // whoever uses another name than the pool and solo should notice nothing
+	keeping fairsem.CallOptions // of those who hold for long
+	heavy   bool                // those who hold for long have weights
+	smoke   bool                // part of the selection for make test
 	strike  func(*arena) (string, error)
 }
 
@@ -61,5 +66,5 @@ func (f fault) slug() string {
 // faults has all of them, in the order of the table.
 func faults() []fault {
 	return slices.Concat(workerFaults(), serverFaults(), networkFaults(), commandFaults(), dataFaults(), wakeFaults(), clockFaults(),
-		clusterFaults(), sentinelFaults())
+		clusterFaults(), sentinelFaults(), identityFaults())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,7 +24,8 @@ func clusterFaults() []fault {
 		{name: "kill -9 of the master, WaitReplicas 1", kind: cluster, least: 30 * time.Second, rest: 4 * time.Second, forgets: true, options: wait, strike: killMaster},
 		{name: "kill -9 of the master", kind: cluster, least: 30 * time.Second, rest: 4 * time.Second, forgets: true, options: fairsem.Options{TTL: 5 * time.Second}, not: forgets, strike: killMaster},
 		{name: "CLUSTER FAILOVER", kind: cluster, forgets: true, least: 10 * time.Second, strike: clusterFailover},
-		{name: "slot migration", kind: cluster, least: 10 * time.Second, strike: moveSlot},
+		{name: "slot migration", kind: cluster, spares: true, least: 10 * time.Second, strike: moveSlot},
+		{name: "slot moved there and back within a TTL", kind: cluster, spares: true, least: 10 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: moveSlotBack},
 	}
 }
 
@@ -139,32 +141,80 @@ func takeOver(next, old *redistest.Server) error {
 
 // moveSlot moves the slot of the pool to another master, key by key, while all use it.
 func moveSlot(a *arena) (string, error) {
-	ctx := context.Background()
-	key := keyOf(poolName, "owner")
-	from, err := a.rig.cluster.Owner(key)
-	if err != nil {
-		return "", err
+	from, to, err := a.neighbours()
+	if err != nil || from == to {
+		return "it stays", err
 	}
+	return a.move(from, to, 50*time.Millisecond)
+}
+
+// moveSlotBack moves it to and fro, in less time than a lease has left that was renewed in time.
+func moveSlotBack(a *arena) (string, error) {
+	from, to, err := a.neighbours()
+	if err != nil || from == to {
+		return "it stays", err
+	}
+	var all []string
+	for range 4 {
+		what, err := a.move(from, to, 5*time.Millisecond)
+		if err != nil {
+			return "", err
+		}
+		// A node that knows no newer epoch claims the slot with an old one, and nobody has it.
+		if err := await(a.oneEpoch); err != nil {
+			return "", err
+		}
+		all = append(all, what)
+		from, to = to, from
+	}
+	return strings.Join(all, ", "), nil
+}
+
+// oneEpoch returns nil when all nodes know the same latest epoch.
+func (a *arena) oneEpoch() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	epochs := make(map[string]bool)
+	for _, n := range a.rig.cluster.Nodes {
+		info, err := n.Client().ClusterInfo(ctx).Result()
+		if err != nil {
+			return err
+		}
+		_, rest, _ := strings.Cut(info, "cluster_current_epoch:")
+		epoch, _, _ := strings.Cut(rest, "\r\n")
+		epochs[epoch] = true
+	}
+	if len(epochs) != 1 {
+		return fmt.Errorf("the nodes know the epochs %v", epochs)
+	}
+	return nil
+}
+
+// neighbours are the master that has the pool, and any.
+func (a *arena) neighbours() (from, to *redistest.Server, err error) {
+	from, err = a.rig.cluster.Owner(keyOf(poolName, "owner"))
 	masters := a.rig.cluster.Masters()
-	to := masters[a.random.IntN(len(masters))]
-	if to == from {
-		return "it stays", nil
-	}
-	slot := from.Client().ClusterKeySlot(ctx, key).Val()
+	return from, masters[a.random.IntN(len(masters))], err
+}
+
+// move takes the slot of the pool from one master to another, with pauses between its keys.
+func (a *arena) move(from, to *redistest.Server, pause time.Duration) (string, error) {
+	ctx := context.Background()
+	slot := from.Client().ClusterKeySlot(ctx, keyOf(poolName, "owner")).Val()
 	fromID, toID := from.Client().Do(ctx, "CLUSTER", "MYID").Val(), to.Client().Do(ctx, "CLUSTER", "MYID").Val()
-	err = errors.Join(
+	err := errors.Join(
 		to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err(),
 		from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err(),
-		moveKeys(ctx, a, from.Client(), to.Addr(), slot),
+		moveKeys(ctx, a, from.Client(), to.Addr(), slot, pause),
 	)
-	for _, n := range append([]*redistest.Server{to, from}, masters...) {
+	for _, n := range append([]*redistest.Server{to, from}, a.rig.cluster.Masters()...) {
 		err = errors.Join(err, n.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 	}
 	return fmt.Sprintf("slot %d from %s to %s", slot, from.Addr(), to.Addr()), err
 }
 
 // moveKeys moves one key at a time, so that others meet the slot with some keys here and some there.
-func moveKeys(ctx context.Context, a *arena, from *redis.Client, to string, slot int64) error {
+func moveKeys(ctx context.Context, a *arena, from *redis.Client, to string, slot int64, pause time.Duration) error {
 	for {
 		keys, err := from.ClusterGetKeysInSlot(ctx, int(slot), 1).Result()
 		if err != nil || len(keys) == 0 {
@@ -174,6 +224,6 @@ func moveKeys(ctx context.Context, a *arena, from *redis.Client, to string, slot
 		if err := from.Do(ctx, "MIGRATE", host, port, keys[0], 0, 1000).Err(); err != nil {
 			return err
 		}
-		a.last(time.Millisecond, 50*time.Millisecond)
+		a.last(time.Millisecond, pause)
 	}
 }

@@ -8,13 +8,14 @@ import (
 // commandFaults are what an operator can do to a server that keeps its data.
 func commandFaults() []fault {
 	return []fault{
-		{name: "CLIENT KILL of all connections", kind: single, strike: command("CLIENT", "KILL", "TYPE", "normal")},
-		{name: "CLIENT KILL of subscriptions", kind: single, strike: command("CLIENT", "KILL", "TYPE", "pubsub")},
+		{name: "CLIENT KILL of all connections", kind: single, spares: true, strike: command("CLIENT", "KILL", "TYPE", "normal")},
+		{name: "CLIENT KILL of subscriptions", kind: single, spares: true, strike: command("CLIENT", "KILL", "TYPE", "pubsub")},
 		{name: "CLIENT PAUSE", kind: single, strike: pauseClients},
 		{name: "DEBUG SLEEP", kind: single, strike: sleepServer},
-		{name: "SCRIPT FLUSH", kind: single, strike: command("SCRIPT", "FLUSH")},
+		{name: "SCRIPT FLUSH", kind: single, spares: true, strike: command("SCRIPT", "FLUSH")},
 		{name: "out of memory, noeviction", kind: single, smoke: true, strike: outOfMemory},
-		{name: "a right taken away for a while", kind: single, strike: takeRight},
+		{name: "a right taken away for a while", kind: single, strike: takeRight("zadd", "zrem", "set", "hset", "hget", "publish", "evalsha", "zrange", "zmscore")},
+		{name: "the right to PEXPIREAT taken away for a while", kind: single, not: []promise{tidy}, strike: takeRight("pexpireat")},
 	}
 }
 
@@ -46,12 +47,13 @@ func outOfMemory(a *arena) (string, error) {
 }
 
 // takeRight makes scripts fail half-way.
-func takeRight(a *arena) (string, error) {
-	rights := []string{"zadd", "zrem", "set", "hset", "hget", "pexpireat", "publish", "evalsha", "zrange", "zmscore"}
-	right := rights[a.random.IntN(len(rights))]
-	if err := a.rig.ask("ACL", "SETUSER", workerUser, "-"+right); err != nil {
-		return "", err
+func takeRight(rights ...string) func(*arena) (string, error) {
+	return func(a *arena) (string, error) {
+		right := rights[a.random.IntN(len(rights))]
+		if err := a.rig.ask("ACL", "SETUSER", workerUser, "-"+right); err != nil {
+			return "", err
+		}
+		d := a.last(50*time.Millisecond, 1500*time.Millisecond)
+		return fmt.Sprintf("no %s for %v", right, d), a.rig.ask("ACL", "SETUSER", workerUser, "+"+right)
 	}
-	d := a.last(50*time.Millisecond, 1500*time.Millisecond)
-	return fmt.Sprintf("no %s for %v", right, d), a.rig.ask("ACL", "SETUSER", workerUser, "+"+right)
 }

@@ -13,11 +13,11 @@ var deletes = []promise{onServer, held, linear, once, inOrder, alive, told, dead
 func dataFaults() []fault {
 	all := []fault{{name: "FLUSHALL", kind: single, not: deletes, strike: command("FLUSHALL")}}
 	for _, key := range []string{"owner", "queue", "timeout", "weight", "meta"} {
-		all = append(all, fault{name: "DEL of " + key, kind: single, not: deletes, strike: deleteKey(key)})
+		all = append(all, fault{name: "DEL of " + key, kind: single, spares: true, not: deletes, strike: deleteKey(key)})
 	}
 	return append(all,
-		fault{name: "DEL of counter", kind: single, strike: deleteKey("counter")},
-		fault{name: "a key of the wrong type", kind: single, not: deletes, strike: wrongType})
+		fault{name: "DEL of counter", kind: single, spares: true, strike: deleteKey("counter")},
+		fault{name: "a key of the wrong type", kind: single, spares: true, not: deletes, strike: wrongType})
 }
 
 func keyOf(name, key string) string { return "fairsem:{" + name + "}:" + key }

@@ -25,7 +25,7 @@ func networkFaults() []fault {
 
 // someProxy is the way of one worker.
 func (a *arena) someProxy() (int, *redistest.Proxy) {
-	n := a.random.IntN(len(a.rig.proxies))
+	n := 1 + a.random.IntN(processes)
 	return n, a.rig.proxies[n]
 }
 

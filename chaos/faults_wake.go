@@ -13,7 +13,7 @@ func wakeFaults() []fault {
 		{name: "all wake messages lost", kind: single, smoke: true, deaf: true, strike: nothing},
 		{name: "all wake messages lost, and kill -9", kind: single, deaf: true, strike: killWorker},
 		{name: "no right to the channels for a while", kind: single, strike: takeChannels},
-		{name: "forged wake messages", kind: single, smoke: true, strike: forge},
+		{name: "forged wake messages", kind: single, spares: true, smoke: true, strike: forge},
 		{name: "a flood of wake messages", kind: single, strike: flood},
 	}
 }

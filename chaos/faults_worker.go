@@ -8,7 +8,7 @@ import (
 // workerFaults are what happens to processes.
 func workerFaults() []fault {
 	return []fault{
-		{name: "nothing", kind: single, smoke: true, strike: nothing},
+		{name: "nothing", kind: single, spares: true, smoke: true, strike: nothing},
 		{name: "kill -9 of workers", kind: single, smoke: true, strike: killWorker},
 		{name: "SIGSTOP of workers", kind: single, smoke: true, strike: stopWorker},
 		{name: "SIGSTOP of all workers", kind: single, strike: stopAllWorkers},

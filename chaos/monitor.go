@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,12 +20,14 @@ type monitor struct {
 	done sync.WaitGroup
 
 	mu      sync.Mutex
-	looks   int              // guarded by mu
-	over    []string         // looks that found more than the limit in use; guarded by mu
-	twice   []string         // ids that held and waited at the same time; guarded by mu
-	inLine  map[string]int64 // id -> when it was seen in line first; guarded by mu
-	granted map[string]int64 // name -> when a holder was seen there that was new; guarded by mu
-	holding map[string]int64 // id -> when it was seen among the holders last; guarded by mu
+	looks   int               // guarded by mu
+	over    []string          // looks that found more than the limit in use; guarded by mu
+	twice   []string          // ids that held and waited at the same time; guarded by mu
+	inLine  map[string]int64  // id -> when it was seen in line first; guarded by mu
+	granted map[string]int64  // name -> when a holder was seen there that was new; guarded by mu
+	holding map[string]int64  // id -> when it was seen among the holders last; guarded by mu
+	home    map[string]string // id -> the name at which it was seen first; guarded by mu
+	mixed   []string          // ids that were seen at another one; guarded by mu
 }
 
 // lookEvery is a compromise: what happens between two looks the monitor does not see.
@@ -43,6 +46,7 @@ func newMonitor(rdb redis.UniversalClient) *monitor {
 	return &monitor{
 		rdb: rdb, stop: make(chan struct{}),
 		inLine: make(map[string]int64), holding: make(map[string]int64), granted: make(map[string]int64),
+		home: make(map[string]string),
 	}
 }
 
@@ -60,8 +64,9 @@ func (m *monitor) end() {
 
 func (m *monitor) run() {
 	for {
-		m.look(poolName, poolLimit)
-		m.look(soloName, 1)
+		for _, name := range []string{poolName, soloName, asideName, seatName} {
+			m.look(name, limitOf(name))
+		}
 		select {
 		case <-m.stop:
 			return
@@ -107,6 +112,13 @@ func (m *monitor) note(name string, limit, units int64, holders, waiters []strin
 	if units > limit {
 		m.over = append(m.over, fmt.Sprintf("%s at %d: %d units of %d are in use, by %s", name, now, units, limit, strings.Join(holders, " ")))
 	}
+	for _, id := range slices.Concat(holders, waiters) {
+		if m.home[id] == "" {
+			m.home[id] = name
+		} else if m.home[id] != name {
+			m.mixed = append(m.mixed, fmt.Sprintf("%s at %d: %s is there, which was at %s", name, now, id, m.home[id]))
+		}
+	}
 	// Of what the dead have, the start of the look counts, which is sure to be no later than what it shows.
 	for _, id := range holders {
 		if m.holding[id] == 0 {
@@ -128,7 +140,7 @@ func (m *monitor) note(name string, limit, units int64, holders, waiters []strin
 func (m *monitor) grantedSince(at int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name := range limits {
+	for _, name := range busy {
 		if m.granted[name] <= at {
 			return false
 		}

@@ -47,7 +47,7 @@ func newRow(e *evidence) row {
 		Fault: f.name, Kind: f.kind, Seeds: []uint64{e.run.seed}, Strikes: len(e.strikes), Calls: len(e.calls), Exempt: f.not,
 		Unfenced: e.naive.lost(), Refused: e.fenced.refused, Counted: make(map[string]int), Failures: make(map[string]int),
 	}
-	for name := range limits {
+	for _, name := range busy {
 		r.Recovery = max(r.Recovery, e.recovery(name))
 	}
 	for _, c := range e.calls {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,13 +22,15 @@ const (
 	skewed   = "single, own clock"
 	cluster  = "cluster 3+3"
 	sentinel = "sentinel 1+2"
+	pair     = "primary + replica" // at addresses that follow the primary
 )
 
 // rig is the servers of one run and the network before them. Only the fields of its kind are set.
 type rig struct {
 	kind     string
 	server   *redistest.Server
-	proxies  []*redistest.Proxy // one for each place in the team, so that what one suffers spares the others
+	proxies  []*redistest.Proxy  // one for each place in the team, so that what one suffers spares the others
+	nodes    []*redistest.Server // of a pair, the primary first
 	clock    *clock
 	cluster  *redistest.Cluster
 	sentinel *redistest.Sentinel
@@ -54,6 +57,8 @@ func (r *rig) start(folder string) (err error) {
 			r.monitor = r.sentinel.Client()
 		}
 		return err
+	case pair:
+		return r.launchPair()
 	case durable:
 		return r.launch(nil, "--appendonly", "yes", "--appendfsync", "everysec")
 	case skewed:
@@ -72,16 +77,29 @@ const (
 	workerPassword = "chaos"
 )
 
+var userArgs = []string{"--user", workerUser, "on", ">" + workerPassword, "~*", "&*", "+@all"}
+
 // launch starts the one server with what args say beside that.
 func (r *rig) launch(env []string, args ...string) (err error) {
-	user := []string{"--user", workerUser, "on", ">" + workerPassword, "~*", "&*", "+@all"}
-	if r.server, err = redistest.StartWith(env, append(user, args...)...); err != nil {
+	if r.server, err = redistest.StartWith(env, append(slices.Clone(userArgs), args...)...); err != nil {
 		return err
 	}
-	// A client of its own, that does not wait long for a server that has just been killed.
-	r.monitor = redis.NewClient(&redis.Options{Addr: r.server.Addr(), MaxRetries: -1, DialTimeout: time.Second})
-	for range processes {
-		proxy, err := redistest.StartProxy(r.server.Addr())
+	r.monitor = impatient(r.server.Addr())
+	return r.bridge(r.server.Addr())
+}
+
+// impatient is a client that does not wait long for a server that has just been killed.
+func impatient(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second})
+}
+
+// ways are one for the monitor of a pair, and one each for the workers, the observer and those on call.
+const ways = 1 + processes + 1 + 2
+
+// bridge starts a proxy for each of the ways to a server.
+func (r *rig) bridge(addr string) error {
+	for range ways {
+		proxy, err := redistest.StartProxy(addr)
 		if err != nil {
 			return err
 		}
@@ -97,8 +115,8 @@ func (r *rig) ask(args ...any) error {
 	return r.monitor.Do(ctx, args...).Err()
 }
 
-// address is how the nth worker gets there.
-func (r *rig) address(n int) address {
+// address is how the nth process gets there, the first of which has number 1.
+func (r *rig) address(n int, role string) address {
 	switch r.kind {
 	case cluster:
 		var all []string
@@ -109,7 +127,14 @@ func (r *rig) address(n int) address {
 	case sentinel:
 		return address{Kind: "sentinel", Addrs: r.sentinel.Addrs(), Master: redistest.PrimaryName}
 	}
-	return address{Kind: "single", Addrs: []string{r.proxies[n%len(r.proxies)].Addr()}, User: workerUser, Password: workerPassword}
+	if role == atWork {
+		n = 1 + (n-1)%processes // who replaces somebody, too
+	}
+	addr := r.proxies[n].Addr()
+	if role == looks && r.kind != pair {
+		addr = r.server.Addr()
+	}
+	return address{Kind: "single", Addrs: []string{addr}, User: workerUser, Password: workerPassword}
 }
 
 // stop stops what was started.
@@ -123,6 +148,9 @@ func (r *rig) stop() error {
 	}
 	for _, proxy := range r.proxies {
 		errs = append(errs, proxy.Close())
+	}
+	for _, n := range r.nodes {
+		errs = append(errs, n.Stop())
 	}
 	if r.monitor != nil {
 		errs = append(errs, r.monitor.Close())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,9 +55,11 @@ type evidence struct {
 	monitor *monitor
 	strikes []strike
 	litter  []string // what stays in Redis
+	looks   []string // what the observer saw that should not be
 	fenced  register
 	naive   register // the unfenced twin
-	ended   int64    // when the load did
+	began   int64    // when the load did
+	ended   int64    // when it did
 }
 
 // The load of a run.
@@ -87,6 +90,7 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 	t := &team{binary: r.binary, folder: folder, order: r.order(s), address: servers.address}
 	watch := startMonitor(servers.monitor)
 	a := &arena{fault: r.fault, rig: servers, team: t, monitor: watch, store: s, random: rand.New(rand.NewPCG(r.seed, 1))}
+	began := history.Now()
 	broken := a.fight(ctx, r)
 	ended := history.Now()
 	broken = errors.Join(broken, t.dismiss())
@@ -94,7 +98,7 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 	if broken != nil {
 		return nil, broken
 	}
-	e = &evidence{run: r, ttl: t.order.Options.TTL, monitor: watch, members: t.all(), strikes: a.strikes, ended: ended}
+	e = &evidence{run: r, ttl: t.order.Options.TTL, monitor: watch, members: t.all(), strikes: a.strikes, began: began, ended: ended}
 	e.fenced, e.naive = s.result()
 	if e.litter, err = servers.litter(e.ttl); err != nil {
 		return nil, err
@@ -111,6 +115,7 @@ func (r run) order(s *store) order {
 	o := order{
 		Seed: r.seed, Callers: callers, Keepers: keepers, Writers: writers,
 		Store: s.addr(), Options: r.fault.options, Deaf: r.fault.deaf,
+		Keeping: r.fault.keeping, Heavy: r.fault.heavy,
 	}
 	if o.Options.TTL == 0 {
 		o.Options.TTL = time.Second
@@ -127,8 +132,8 @@ func (a *arena) fight(ctx context.Context, r run) error {
 	storm, end := context.WithTimeout(ctx, max(length-calm, length/2))
 	defer end()
 	a.Context = storm
-	for range processes {
-		if err := a.team.hire(); err != nil {
+	for _, role := range slices.Concat(slices.Repeat([]string{atWork}, processes), []string{looks}, slices.Repeat([]string{onCall}, a.fault.onCall)) {
+		if err := a.team.hireFor(role); err != nil {
 			return err
 		}
 	}
@@ -181,6 +186,12 @@ func (a *arena) last(least, most time.Duration) time.Duration {
 // at which the monitor saw it there, and a caller asked when its clock said so: one clock for both.
 func (e *evidence) join() {
 	e.grants = make(map[string][]history.Grant)
+	e.calls = slices.DeleteFunc(e.calls, func(c *call) bool {
+		if c.Name == lookName {
+			e.looks = append(e.looks, fmt.Sprintf("%s at %d: %s", c.Process, c.Asked, c.Wrong))
+		}
+		return c.Name == lookName
+	})
 	for _, c := range e.calls {
 		g := c.Grant
 		g.AskedWall = g.Asked
@@ -211,8 +222,8 @@ func (r run) save(folder string) error {
 	return os.CopyFS(fmt.Sprintf("%s/%s-%d", r.keep, r.fault.slug(), r.seed), os.DirFS(folder))
 }
 
-// limits are those of the semaphores that every run has.
-var limits = map[string]int64{poolName: poolLimit, soloName: 1}
+// busy are the semaphores at which somebody gets in all the time, when all is well.
+var busy = []string{poolName, soloName}
 
 // member is the worker of that name.
 func (e *evidence) member(name string) *member {

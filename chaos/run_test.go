@@ -39,6 +39,8 @@ func TestARunOnASoundServerSeesGrantsAndPlacesInLine(t *testing.T) {
 		}
 	}
 	assert.Positive(t, placed, "no grant of somebody who was seen in line: overtakes cannot be seen either")
+	assert.NotEmpty(t, e.grants[asideName], "nobody who could be disturbed")
+	assert.Empty(t, e.grants[seatName], "nobody was called")
 	assert.Empty(t, judge(e))
 }
 
@@ -51,6 +53,19 @@ func TestKilledWorkersAreReplacedAndWhatTheyHeldIsAccountedFor(t *testing.T) {
 		}
 	}
 	assert.Empty(t, judge(e))
+}
+
+func TestAPairCannotBeToldApartByItsAgeAndItsAddressesFollowThePrimary(t *testing.T) {
+	r, err := startRig(pair, t.TempDir())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, r.stop()) }()
+	assert.True(t, sameAge(r.nodes))
+	require.NoError(t, r.nodes[0].Kill())
+	require.NoError(t, promote(r.nodes[1]))
+	a := &arena{rig: r}
+	a.route(r.nodes[1].Addr())
+	// The first command may meet the connection that was cut.
+	assert.NoError(t, await(func() error { return r.monitor.Ping(t.Context()).Err() }))
 }
 
 func TestClockOfAServerCanBeStepped(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,9 +22,9 @@ import (
 // team are the worker processes of a run.
 type team struct {
 	binary  string
-	folder  string            // for the journals
-	order   order             // what all of them have in common
-	address func(int) address // of the nth
+	folder  string                    // for the journals
+	order   order                     // what all of them have in common
+	address func(int, string) address // of the nth, in that role
 
 	mu      sync.Mutex
 	members []*member // the living and the dead; guarded by mu
@@ -32,10 +33,12 @@ type team struct {
 // member is one worker process, seen from the nemesis.
 type member struct {
 	name    string
+	role    string
 	journal string
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	stderr  bytes.Buffer // to be read once it has ended
+	orders  *json.Encoder // to stdin
+	stderr  bytes.Buffer  // to be read once it has ended
 	exited  chan struct{}
 	result  error // of the process; set before exited is closed
 
@@ -49,10 +52,13 @@ type member struct {
 type span struct{ from, to int64 }
 
 // hire starts a worker.
-func (t *team) hire() error {
+func (t *team) hire() error { return t.hireFor(atWork) }
+
+// hireFor starts a process with a role.
+func (t *team) hireFor(role string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m := &member{name: fmt.Sprintf("w%d", len(t.members)+1), exited: make(chan struct{})}
+	m := &member{name: fmt.Sprintf("w%d", len(t.members)+1), role: role, exited: make(chan struct{})}
 	m.journal = filepath.Join(t.folder, m.name+".jsonl")
 	m.cmd = exec.Command(t.binary, workerArg)
 	m.cmd.SysProcAttr = dieWithParent()
@@ -68,9 +74,15 @@ func (t *team) hire() error {
 	}
 	t.members = append(t.members, m)
 	o := t.order
-	o.Process, o.Journal, o.Address = m.name, m.journal, t.address(len(t.members))
+	o.Process, o.Role, o.Journal, o.Address = m.name, role, m.journal, t.address(len(t.members), role)
 	o.Seed += uint64(len(t.members))
-	return json.NewEncoder(m.stdin).Encode(o)
+	m.orders = json.NewEncoder(m.stdin)
+	return m.orders.Encode(o)
+}
+
+// ask has a process on call ask for the seat.
+func (m *member) ask(patience, hold time.Duration) error {
+	return m.orders.Encode(request{patience, hold})
 }
 
 // run holds its thread as long as the process lives: it is the thread whose death kills the child.
@@ -85,13 +97,18 @@ func (m *member) run(started chan<- error) {
 	}
 }
 
-// living returns those who have not been killed.
+// onCall returns the processes that wait for orders. No fault kills them.
+func (t *team) onCall() []*member {
+	return slices.DeleteFunc(t.all(), func(m *member) bool { return m.role != onCall })
+}
+
+// living returns the workers that have not been killed.
 func (t *team) living() []*member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []*member
 	for _, m := range t.members {
-		if m.killedAt() == 0 {
+		if m.role == atWork && m.killedAt() == 0 {
 			all = append(all, m)
 		}
 	}

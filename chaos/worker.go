@@ -26,16 +26,43 @@ import (
 // workerArg makes the binary a worker. It is not for people.
 const workerArg = "worker"
 
-// The semaphores of every run: one that many share, and one for the fenced store.
+// The semaphores of every run: one that many share, one for the fenced store, one that no fault is about
+// and that has room for everybody, and one for those who come when the nemesis says so.
 const (
-	poolName  = "pool"
-	poolLimit = 6
-	soloName  = "solo"
+	poolName   = "pool"
+	poolLimit  = 6
+	soloName   = "solo"
+	asideName  = "aside"
+	asideLimit = 64
+	seatName   = "seat"
+	ownPrefix  = "own-" // of names that are used once, by one caller
 )
+
+// limitOf is the limit of a semaphore.
+func limitOf(name string) int64 {
+	switch name {
+	case poolName:
+		return poolLimit
+	case asideName:
+		return asideLimit
+	}
+	return 1
+}
+
+// The roles of processes.
+const (
+	atWork = "at work"
+	looks  = "looks"   // at everything, again and again, and holds nothing
+	onCall = "on call" // asks for the seat when it is told to, and is silent otherwise
+)
+
+// request tells a process on call to ask for the seat.
+type request struct{ Patience, Hold time.Duration }
 
 // order is what a worker process is told, on its standard input. It works until that closes.
 type order struct {
 	Process string // its name in the histories
+	Role    string
 	Journal string // the file to write
 	Seed    uint64
 	Callers int // of the pool, who come and go
@@ -44,7 +71,9 @@ type order struct {
 	Address address
 	Store   string // of the fenced store
 	Options fairsem.Options
-	Deaf    bool // no wake message arrives
+	Keeping fairsem.CallOptions // of keepers
+	Heavy   bool                // keepers have weights of up to 3
+	Deaf    bool                // no wake message arrives
 }
 
 // address is how to reach Redis.
@@ -56,14 +85,23 @@ type address struct {
 	Password string
 }
 
-func (a address) connect() redis.UniversalClient {
+// eager is a size of a pool whose connections it never has. After as many failures as connections fit in, go-redis
+// tries only once a second, and who looks first has to be there at once.
+const eager = 10_000
+
+// connect makes a client with the defaults, or an eager one.
+func (a address) connect(first bool) redis.UniversalClient {
+	size := 0
+	if first {
+		size = eager
+	}
 	switch a.Kind {
 	case "cluster":
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.Addrs, Username: a.User, Password: a.Password})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.Addrs, Username: a.User, Password: a.Password, PoolSize: size})
 	case "sentinel":
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: a.Master, SentinelAddrs: a.Addrs, Username: a.User, Password: a.Password})
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: a.Master, SentinelAddrs: a.Addrs, Username: a.User, Password: a.Password, PoolSize: size})
 	}
-	return redis.NewClient(&redis.Options{Addr: a.Addrs[0], Username: a.User, Password: a.Password})
+	return redis.NewClient(&redis.Options{Addr: a.Addrs[0], Username: a.User, Password: a.Password, PoolSize: size})
 }
 
 // deaf subscribes to a channel on which nobody speaks.
@@ -82,24 +120,36 @@ func serve(in io.Reader) error {
 		return fmt.Errorf("%w; %q is not meant to be run by hand", err, workerArg)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	requests := make(chan request)
 	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in))
-		cancel()
+		defer cancel()
+		for {
+			var q request
+			if decoder.Decode(&q) != nil {
+				return
+			}
+			requests <- q
+		}
 	}()
-	return o.work(ctx)
+	return o.work(ctx, requests)
 }
 
 // worker is one process that uses the library as its users do.
 type worker struct {
-	order   order
-	journal journal
-	store   *rpc.Client
-	pool    *fairsem.Semaphore
-	solo    *fairsem.Semaphore
-	calls   atomic.Int64
+	order    order
+	journal  journal
+	store    *rpc.Client
+	client   *fairsem.Client
+	pool     *fairsem.Semaphore
+	solo     *fairsem.Semaphore
+	aside    *fairsem.Semaphore
+	seat     *fairsem.Semaphore
+	requests <-chan request
+	pinned   map[*fairsem.Semaphore]bool // by the observer, perhaps
+	calls    atomic.Int64
 }
 
-func (o order) work(ctx context.Context) (err error) {
+func (o order) work(ctx context.Context, requests <-chan request) (err error) {
 	file, err := os.OpenFile(o.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -110,7 +160,7 @@ func (o order) work(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = store.Close() }() // the process ends
-	rdb := o.Address.connect()
+	rdb := o.Address.connect(o.Role == looks)
 	defer func() { _ = rdb.Close() }() // the process ends
 	if single, ok := rdb.(*redis.Client); ok && o.Deaf {
 		rdb = deaf{single}
@@ -120,16 +170,14 @@ func (o order) work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w := &worker{order: o, journal: journal{out: file}, store: store}
-	w.pool, err = client.Semaphore(poolName, poolLimit)
-	if err != nil {
-		return err
-	}
-	w.solo, err = client.Semaphore(soloName, 1)
-	if err != nil {
-		return err
+	w := &worker{order: o, journal: journal{out: file}, store: store, client: client, requests: requests, pinned: make(map[*fairsem.Semaphore]bool)}
+	for name, s := range map[string]**fairsem.Semaphore{poolName: &w.pool, soloName: &w.solo, asideName: &w.aside, seatName: &w.seat} {
+		if *s, err = client.Semaphore(name, limitOf(name)); err != nil {
+			return err
+		}
 	}
 	err = w.all(ctx)
+	w.tidy()
 	_ = client.Close() // what is left then lapses, and a dead server is no failure of the worker
 	return err
 }
@@ -157,13 +205,25 @@ func (w *worker) watch(ctx context.Context) error {
 // turn is what a goroutine does again and again. An error is a failure of the worker, not of the library.
 type turn func(context.Context, *rand.Rand) error
 
-// all runs everybody until ctx ends.
-func (w *worker) all(ctx context.Context) error {
-	turns := slices.Concat(
+// turns are what the goroutines of the process do.
+func (w *worker) turns() []turn {
+	switch w.order.Role {
+	case looks:
+		return []turn{w.observe}
+	case onCall:
+		return []turn{w.answer}
+	}
+	return slices.Concat(
 		slices.Repeat([]turn{w.share}, w.order.Callers),
 		slices.Repeat([]turn{w.keep}, w.order.Keepers),
 		slices.Repeat([]turn{w.update}, w.order.Writers),
+		[]turn{w.stayAside, w.ownName},
 	)
+}
+
+// all runs everybody until ctx ends.
+func (w *worker) all(ctx context.Context) error {
+	turns := w.turns()
 	failures := make(chan error, len(turns)+1)
 	var all sync.WaitGroup
 	all.Go(func() { // ends with ctx
@@ -197,17 +257,58 @@ func (w *worker) share(ctx context.Context, random *rand.Rand) error {
 	case 1, 2, 3:
 		c.Weight += random.Int64N(3)
 	}
-	return w.visit(ctx, c, time.Duration((0.2+random.ExpFloat64())*float64(time.Second)), time.Duration(random.Int64N(int64(20*time.Millisecond))), random)
+	return w.visit(ctx, w.pool, c, time.Duration((0.2+random.ExpFloat64())*float64(time.Second)), time.Duration(random.Int64N(int64(20*time.Millisecond))), random)
 }
 
 // keep is the turn of a keeper: at most times it has something to lose.
 func (w *worker) keep(ctx context.Context, random *rand.Rand) error {
 	c := &call{Name: poolName, Grant: history.Grant{Weight: 1}}
-	return w.visit(ctx, c, 3*time.Second, time.Duration((0.2+2.3*random.Float64())*float64(w.order.Options.TTL)), random)
+	if w.order.Heavy {
+		c.Weight += random.Int64N(3)
+	}
+	return w.visit(ctx, w.pool.With(w.order.Keeping), c, 3*time.Second, w.long(random), random)
 }
 
-func (w *worker) visit(ctx context.Context, c *call, patience, hold time.Duration, random *rand.Rand) error {
-	p, err := w.ask(ctx, w.pool, c, patience)
+// long is a time that is mostly more than a TTL.
+func (w *worker) long(random *rand.Rand) time.Duration {
+	return time.Duration((0.2 + 2.3*random.Float64()) * float64(w.order.Options.TTL))
+}
+
+// stayAside is the turn of a keeper that no trouble is about.
+func (w *worker) stayAside(ctx context.Context, random *rand.Rand) error {
+	c := &call{Name: asideName, Grant: history.Grant{Weight: 1}}
+	return w.visit(ctx, w.aside, c, 3*time.Second, w.long(random), random)
+}
+
+// ownName is the turn of a caller that takes a name that nobody else has, like a lock for each order.
+func (w *worker) ownName(ctx context.Context, random *rand.Rand) error {
+	c := &call{Name: fmt.Sprintf("%s%s-%d", ownPrefix, w.order.Process, w.calls.Add(1)), Grant: history.Grant{Weight: 1}}
+	s, err := w.client.Semaphore(c.Name, limitOf(c.Name))
+	if err != nil {
+		return err
+	}
+	rest(ctx, time.Duration(random.Int64N(int64(200*time.Millisecond))))
+	return w.visit(ctx, s, c, 3*time.Second, time.Millisecond, random)
+}
+
+// answer is the turn of a process on call. It asks for the seat as often as it is told to.
+func (w *worker) answer(ctx context.Context, _ *rand.Rand) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case q := <-w.requests:
+		c := &call{Name: seatName, Grant: history.Grant{Weight: 1}}
+		p, err := w.ask(ctx, w.seat, c, q.Patience)
+		if p == nil {
+			return err
+		}
+		w.hold(ctx, c, p, q.Hold)
+		return w.giveBack(ctx, c, p)
+	}
+}
+
+func (w *worker) visit(ctx context.Context, s *fairsem.Semaphore, c *call, patience, hold time.Duration, random *rand.Rand) error {
+	p, err := w.ask(ctx, s, c, patience)
 	if p == nil {
 		return err
 	}

@@ -12,13 +12,13 @@ import (
 
 // Proxy is a TCP proxy on 127.0.0.1 that can play a bad network. Its methods may be called from any goroutine.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	requests gate // towards the target
 	replies  gate // back to the clients
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
+	target string          // guarded by mu
 	links  context.Context // ends one generation of connections, replaced by Cut; guarded by mu
 	cut    func()          // guarded by mu
 	closed bool            // guarded by mu
@@ -110,6 +110,15 @@ func (p *Proxy) Cut() {
 	}
 }
 
+// Redirect cuts all present connections and has new ones go to another target, as an address does that follows the
+// primary.
+func (p *Proxy) Redirect(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.Cut()
+}
+
 // Close cuts all connections, accepts no more and returns when all goroutines have ended. The second call does nothing.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
@@ -132,20 +141,20 @@ func (p *Proxy) accept() {
 			return
 		}
 		p.mu.Lock()
-		links := p.links
+		links, target := p.links, p.target
 		p.mu.Unlock()
 		// Cut and Close stop it by ending links; Close waits for it.
-		p.running.Go(func() { p.serve(links, client) })
+		p.running.Go(func() { p.serve(links, client, target) })
 	}
 }
 
 // serve lives as long as one connection.
-func (p *Proxy) serve(links context.Context, client net.Conn) {
+func (p *Proxy) serve(links context.Context, client net.Conn, target string) {
 	defer func() { _ = client.Close() }()
 	if !p.requests.pass(links) {
 		return
 	}
-	server, err := new(net.Dialer).DialContext(links, "tcp", p.target)
+	server, err := new(net.Dialer).DialContext(links, "tcp", target)
 	if err != nil {
 		return
 	}

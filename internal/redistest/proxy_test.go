@@ -86,6 +86,21 @@ func TestProxyHoldsAndResumes(t *testing.T) {
 	require.ElementsMatch(t, []string{":1\r\n", ":2\r\n"}, []string{old.hear(t), fresh.hear(t)})
 }
 
+func TestRedirectEndsConnectionsAndLeadsNewOnesElsewhere(t *testing.T) {
+	t.Parallel()
+	old, next := NewServer(t), NewServer(t)
+	require.NoError(t, next.Client().Set(t.Context(), "k", "next", 0).Err())
+	p := NewProxy(t, old.Addr())
+	c := dial(t, p.Addr())
+	c.send(t, "EXISTS k")
+	require.Equal(t, ":0\r\n", c.hear(t))
+	p.Redirect(next.Addr())
+	c.requireClosed(t)
+	c = dial(t, p.Addr())
+	c.send(t, "EXISTS k")
+	require.Equal(t, ":1\r\n", c.hear(t))
+}
+
 func TestHoldKeepsBackWhatTheServerSendsByItself(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
