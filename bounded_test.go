@@ -189,13 +189,13 @@ func hostileCalls() []hostileCall {
 		}},
 		{"reduce", func(s hostileState, a subject, d declaration, n int) call { return a.reduce(d, s.some(n), ones(n)) }},
 		{"restore: strangers hold", func(s hostileState, a subject, d declaration, n int) call {
-			return a.restore(d, time.Minute, s.strange(n), claims{n, ones(n), ones(n)})
+			return a.restore(d, time.Minute, s.strange(n), claims{n, seededEpoch, ones(n), ones(n)})
 		}},
 		{"restore: strangers of weight wait", func(s hostileState, a subject, d declaration, n int) call {
-			return a.restore(d, time.Minute, s.strange(n), claims{0, ones(n), slices.Repeat([]int64{7}, n)})
+			return a.restore(d, time.Minute, s.strange(n), claims{0, seededEpoch, ones(n), slices.Repeat([]int64{7}, n)})
 		}},
 		{"restore: all wait here and held", func(s hostileState, a subject, d declaration, n int) call {
-			return a.restore(d, time.Minute, s.tickets(s.holders, n), claims{n, ones(n), ones(n)})
+			return a.restore(d, time.Minute, s.tickets(s.holders, n), claims{n, seededEpoch, ones(n), ones(n)})
 		}},
 		{"resize", func(s hostileState, a subject, _ declaration, _ int) call {
 			return call{resizeScript, append(asked(resizeScript, a, s), ample, time.Now().UnixMicro())}

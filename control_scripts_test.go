@@ -311,7 +311,7 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 		seed: "counter 8" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) call {
-			return l.space.about("name").restore(threeAMinute, 10*time.Second, ids, claims{1, []int64{5}, []int64{1}})
+			return l.space.about("name").restore(threeAMinute, 10*time.Second, ids, claims{1, seededEpoch, []int64{5}, []int64{1}})
 		},
 		reply: "held 5, room 2",
 		state: "owner me:1=5 | timeout me:1=60s | counter 8" + meta,
@@ -320,7 +320,7 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 		seed: "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) call {
-			return l.space.about("name").restore(threeAMinute, 10*time.Second, ids, claims{1, []int64{5}, []int64{1}})
+			return l.space.about("name").restore(threeAMinute, 10*time.Second, ids, claims{1, seededEpoch, []int64{5}, []int64{1}})
 		},
 		reply: "held 5, room 2",
 	}})

@@ -20,7 +20,7 @@ import (
 // restoring is a put-back by "me": the first of the ids hold, with the numbers 1, 2, ... from first on.
 func restoring(limit int64, holders int, first int64) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
-		had := claims{holders: holders, units: weightsOf(ids)}
+		had := claims{holders: holders, epoch: seededEpoch, units: weightsOf(ids)}
 		for i := range ids {
 			had.numbers = append(had.numbers, first+int64(i))
 		}
@@ -82,6 +82,15 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 		call:  restoring(4, 0, 8),
 		reply: "waiting 8, held 5, more, next 60s",
 		state: "owner you:1=5 | queue me:1=8 | timeout me:1=60s you:1=60s | counter 9 | weight me:1=2" + meta,
+	}, {
+		name: "but not by a late copy from another epoch",
+		seed: "owner me:1=3 | timeout me:1=20s | counter 7" + meta,
+		ids:  []string{"me:1"},
+		call: func(l *lab, ids []*ticket) call {
+			return l.space.about("name").restore(known(4), time.Minute, ids, claims{0, seededEpoch - 1, []int64{8}, []int64{1}})
+		},
+		reply: "held 3",
+		state: "owner me:1=3 | timeout me:1=60s | counter 8" + meta,
 	}, {
 		name:  "nor who lapsed meanwhile",
 		seed:  "owner me:1=5 | timeout me:1=-10s | counter 6" + meta,
@@ -315,7 +324,7 @@ func TestQuestionAboutALostNameBeginsTheGrace(t *testing.T) {
 		assert.Equal(t, stateGone, r.results[0].state, name)
 		_, quiet := l.epochOf()
 		assert.Greater(t, quiet, time.Duration(0), name)
-		r = l.ask(l.space.about("name").restore(d, time.Minute, tickets("me:1"), claims{1, []int64{3}, []int64{1}}), 1)
+		r = l.ask(l.space.about("name").restore(d, time.Minute, tickets("me:1"), claims{1, seededEpoch, []int64{3}, []int64{1}}), 1)
 		assert.Equal(t, result{stateHeld, 3}, r.results[0])
 	}
 }

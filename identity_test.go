@@ -148,7 +148,7 @@ func TestNobodyGetsInBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *te
 			other := w.of(w.clientOn(idle.client(w), opts), 2)
 			first := w.of(w.clientOn(busy.client(w), fairsem.Options{TTL: time.Minute, Grace: time.Millisecond}), 2)
 			keep := w.must(first.Acquire(t.Context(), 1)) // the name is known to both servers, and its grace period over
-			_, err := other.TryAcquire(t.Context(), 2)     // and to both processes
+			_, err := other.TryAcquire(t.Context(), 2)    // and to both processes
 			require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 			require.NoError(t, a.Client().Do(t.Context(), "wait", 1, 0).Err())
 

@@ -167,6 +167,7 @@ func (v *view) restoreLocked(t *ticket) {
 // claims are what tickets had that are to be put back, those who hold before those who wait.
 type claims struct {
 	holders int     // how many they are
+	epoch   int64   // in which they are missing
 	numbers []int64 // of each ticket, its token or its place
 	units   []int64 // of each ticket
 }
@@ -178,6 +179,7 @@ func (v *view) claims(tickets []*ticket) (had claims) {
 	slices.SortStableFunc(tickets, func(a, b *ticket) int {
 		return cmp.Compare(min(b.token, 1), min(a.token, 1))
 	})
+	had.epoch = v.epoch
 	for _, t := range tickets {
 		if t.token != 0 {
 			had.holders++

@@ -252,8 +252,8 @@ func (s subject) reduce(d declaration, tickets []*ticket, keeps []int64) call {
 
 // restore puts tickets back, holders first: with the numbers and the units that they had.
 func (s subject) restore(d declaration, lease time.Duration, tickets []*ticket, had claims) call {
-	c := s.newCall(restoreScript, d, lease, 1+3*len(tickets))
-	c.args = append(c.args, had.holders)
+	c := s.newCall(restoreScript, d, lease, 2+3*len(tickets))
+	c.args = append(c.args, had.holders, had.epoch)
 	c.addIDs(tickets)
 	c.addNumbers(had.numbers)
 	c.addNumbers(had.units)

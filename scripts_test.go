@@ -1273,7 +1273,7 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 // What is left over at the bound may be all that is in the way: no such answer is a no.
 func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
 	restored := func(l *lab, ids []*ticket) call {
-		return l.space.about("name").restore(known(300), time.Minute, ids, claims{1, []int64{1000}, []int64{1}})
+		return l.space.about("name").restore(known(300), time.Minute, ids, claims{1, seededEpoch, []int64{1000}, []int64{1}})
 	}
 	full := func(t *terms) { t.maxQueue = 1 }
 	for name, c := range map[string]struct {
@@ -1428,7 +1428,7 @@ func (l *lab) everyCall() []call {
 		l.space.about("name").release(d, time.Hour, tickets("me:1", "me:2")),
 		l.space.about("name").refresh(d, time.Hour, false, tickets("me:1", "me:2")),
 		l.space.about("name").reduce(d, tickets("me:1", "me:2"), []int64{1, 1}),
-		l.space.about("name").restore(d, time.Hour, tickets("me:8*2", "me:9"), claims{1, []int64{1, 2}, []int64{2, 1}}),
+		l.space.about("name").restore(d, time.Hour, tickets("me:8*2", "me:9"), claims{1, seededEpoch, []int64{1, 2}, []int64{2, 1}}),
 		l.space.resize("name", quota{limit: 9}, 2, l.now().UnixMicro()),
 		l.space.evict("name", quota{limit: 9}, "you:1"),
 		l.space.status("name", quota{limit: 9}, 0, 0),
@@ -1986,8 +1986,8 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			[]any{"a", "b", int64(114), int64(115)},
 		},
 		{
-			space.about("name").restore(d, 111*time.Millisecond, heavy, claims{1, []int64{112, 113}, []int64{201, 1}}),
-			map[string]any{"lease": int64(111), "holders": 1},
+			space.about("name").restore(d, 111*time.Millisecond, heavy, claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}}),
+			map[string]any{"lease": int64(111), "holders": 1, "epoch": int64(seededEpoch)},
 			"ids, then the token or place of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},

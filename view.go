@@ -207,6 +207,7 @@ func (v *view) answered(p *parcel, r response, sent instant) {
 
 // learnLocked takes the answer to one ticket's operation.
 func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent instant) {
+	stale := t.phase == waiting && r.state == stateHeld && r.number != 0 && r.number < t.epoch
 	missed := (s == refreshScript || s == reduceScript) && t.missedBy(r.state, epoch)
 	if !missed && s != reduceScript && (r.state == stateHeld || r.state == stateWaiting) {
 		t.confirmed(epoch) // a reduce renews nothing: what an old file has of t may be over soon
@@ -240,8 +241,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
 		v.recheckAgainLocked(t)
-	case r.state == stateHeld && r.number != 0 && r.number < epoch:
-		v.disbelieveLocked(t)
+	case stale: // it waited after this grant, so that is from an old file, and the units may be somebody else's since
+		v.restoreLocked(t)
 	case r.state == stateHeld:
 		if s == refreshScript && t.token == 0 {
 			v.gapLocked() // a grant, and no message told of it: there may be more
@@ -259,17 +260,6 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 		v.settleLocked(t, refusals[r.state])
 		v.outLocked(t)
 	}
-}
-
-// disbelieveLocked: Redis has t among the holders since before the epoch began, and t has never heard of that. It may
-// be from an old file, and the units somebody else's since.
-func (v *view) disbelieveLocked(t *ticket) {
-	if t.phase == waiting {
-		v.restoreLocked(t) // to its place in line
-		return
-	}
-	v.settleLocked(t, errGone)
-	v.leaveLocked(t)
 }
 
 // outLocked: Redis does not know t. A copy of an earlier question about it may still be on its way.

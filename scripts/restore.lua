@@ -4,22 +4,24 @@
 -- only renewed.
 --
 -- ARGV    7 holders  how many of the ids hold; the others, which come after them, wait
---         8.. ids, then the token or place of each, then the weight of each
+--         8 epoch    in which the caller missed them: a late copy from another one takes no grant back
+--         9.. ids, then the token or place of each, then the weight of each
 -- Results: HELD, WAITING, EVICTED (or given up), GONE (it fits no more), or EARLY (it does not fit, but expired ids
 --         are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.
-local claimed, count = tonumber(ARGV[7]), (#ARGV - 7) / 3
-local ids, deadline = { unpack(ARGV, 8, 7 + count) }, text(now + lease)
+local claimed, missed, count = tonumber(ARGV[7]), tonumber(ARGV[8]), (#ARGV - 8) / 3
+local ids, deadline = { unpack(ARGV, 9, 8 + count) }, text(now + lease)
 local lapse = window > 0 and text(now + window) or deadline -- of who holds
 local due, granted, queued, units, stale = {}, {}, {}, {}, {}
 if count > 0 then
-  for i = 1, count do last = math.max(last, tonumber(ARGV[7 + count + i])) end
+  for i = 1, count do last = math.max(last, tonumber(ARGV[8 + count + i])) end
   redis.call("SET", counter, text(last), "PXAT", text(horizon))
   if lapsed > 0 then reap() end
   local seen = redis.call("ZMSCORE", timeout, unpack(ids))
   local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
   for i, id in ipairs(ids) do -- comes in anew: who lapsed, is in line here and was granted since, or the other way
-    local mixed = i <= claimed and not tokens[i] or i > claimed and (tonumber(tokens[i]) or epoch) < epoch
+    local mixed = i <= claimed and not tokens[i]
+    if i > claimed and tokens[i] then mixed = missed == epoch and tonumber(tokens[i]) < epoch end
     if (tokens[i] or places[i]) and ((tonumber(seen[i]) or 0) <= now or mixed) then
       stale[#stale + 1] = id
       seen[i], tokens[i], places[i] = nil, nil, nil
@@ -27,7 +29,7 @@ if count > 0 then
   end
   if #stale > 0 then remove(stale, 1) end
   for i, id in ipairs(ids) do
-    local number, mine = tonumber(ARGV[7 + count + i]), tonumber(ARGV[7 + 2 * count + i])
+    local number, mine = tonumber(ARGV[8 + count + i]), tonumber(ARGV[8 + 2 * count + i])
     local state = tokens[i] and HELD or places[i] and WAITING or GONE
     if state ~= GONE then
       number = tonumber(tokens[i] or places[i])
