@@ -156,8 +156,9 @@ func (d declaration) sinceArg() any {
 
 // subject is what all calls about a name have in common.
 type subject struct {
-	begin []any         // the number of keys, the keys, and who asks
-	grace time.Duration // of a server that may have lost the state
+	begin      []any         // the number of keys, the keys, and who asks
+	grace      time.Duration // of a server that may have lost the state
+	usedBefore any           // the grace, and that the name was used before: of most calls
 }
 
 func (k keyspace) about(name string) subject {
@@ -166,7 +167,7 @@ func (k keyspace) about(name string) subject {
 	for _, key := range keys {
 		begin = append(begin, key)
 	}
-	return subject{append(begin, k.clientID, k.wakePrefix()), k.grace}
+	return subject{append(begin, k.clientID, k.wakePrefix()), k.grace, graceArg(k.grace, usedBefore)}
 }
 
 // call is one script to be run: what follows EVALSHA and the hash.
@@ -183,12 +184,18 @@ func (s subject) newCall(run *script, d declaration, lease time.Duration, room i
 	return call{run, append(args, d.quota.arg(), d.sinceArg(), lease.Milliseconds(), s.graceArg(d.knows))}
 }
 
-// graceArg is a number for who knows nothing, which is shorter.
 func (s subject) graceArg(knows string) any {
-	if knows == "" {
+	switch knows {
+	case "":
 		return s.grace.Milliseconds()
+	case usedBefore:
+		return s.usedBefore
 	}
-	return strconv.FormatInt(s.grace.Milliseconds(), 10) + " " + knows
+	return graceArg(s.grace, knows)
+}
+
+func graceArg(grace time.Duration, knows string) string {
+	return strconv.FormatInt(grace.Milliseconds(), 10) + " " + knows
 }
 
 // command returns the call for a pipeline; withText sends the script itself, for a server that does
