@@ -302,6 +302,7 @@ func TestCrowdIsCarriedInBatchesThatGrowToABoundWhileTheyAreFast(t *testing.T) {
 }
 
 func TestBatchAfterOneThatWasSlowCarriesOneCall(t *testing.T) {
+	t.Parallel()
 	for name, slow := range map[string]func(f *flight){
 		"more than half of its patience": func(f *flight) { time.Sleep(51 * time.Millisecond); f.grantAll(1) },
 		"no answer":                      func(*flight) { time.Sleep(100 * time.Millisecond) },

@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -259,7 +260,7 @@ func (l *lab) measure(c call) scriptWork {
 	vm.SetFuncs(table, map[string]lua.LGFunction{
 		"call": func(vm *lua.LState) int {
 			out, err := do(vm)
-			if err != nil && err != redis.Nil {
+			if err != nil && !errors.Is(err, redis.Nil) {
 				vm.RaiseError("%v", err)
 			}
 			vm.Push(out)

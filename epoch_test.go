@@ -146,11 +146,11 @@ func promoted(t *testing.T) *redis.Client {
 	first, second := redistest.NewServer(t), redistest.NewServer(t)
 	host, port, err := net.SplitHostPort(first.Addr())
 	require.NoError(t, err)
-	require.NoError(t, second.Client().SlaveOf(t.Context(), host, port).Err())
+	require.NoError(t, second.Client().ReplicaOf(t.Context(), host, port).Err())
 	require.Eventually(t, func() bool {
 		return second.Client().InfoMap(t.Context(), "replication").Item("Replication", "master_link_status") == "up"
 	}, time.Minute, 5*time.Millisecond)
-	require.NoError(t, second.Client().SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.NoError(t, second.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
 	require.NoError(t, second.AwaitAge(2))
 	return second.Client()
 }

@@ -41,6 +41,7 @@ func released(p *fairsem.Permit, err error) error {
 
 // More expired ids than one call removes made the answer no for a tenth of a second.
 func TestExpiredLeasesRefuseNobody(t *testing.T) {
+	t.Parallel()
 	const holders, waiters = 600, 1200
 	refusals := map[string]func(*world, *fairsem.Client) error{
 		"TryAcquire": func(w *world, c *fairsem.Client) error {

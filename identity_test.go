@@ -30,7 +30,8 @@ func TestNobodyGetsInBesideAHolderBecauseAnOperatorAsksFirst(t *testing.T) {
 		"evict":  func(ctx context.Context, s *fairsem.Semaphore) error { _ = s.Evict(ctx, "nobody:1"); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, server := agedServer(t)
+			w, server := privately(t)
+			require.NoError(t, server.AwaitAge(2))
 			proxy := redistest.NewProxy(t, server.Addr())
 			holder := w.of(w.clientOn(w.through(proxy), fairsem.Options{}), 1)
 			waiter := w.of(w.clientOn(w.through(proxy), fairsem.Options{}), 1)
@@ -103,7 +104,7 @@ func follow(t *testing.T, replica, primary *redistest.Server) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(primary.Addr())
 	require.NoError(t, err)
-	require.NoError(t, replica.Client().SlaveOf(t.Context(), host, port).Err())
+	require.NoError(t, replica.Client().ReplicaOf(t.Context(), host, port).Err())
 	inStep := func() bool {
 		info := replica.Client().InfoMap(t.Context(), "replication")
 		return info.Item("Replication", "master_link_status") == "up"
@@ -116,7 +117,7 @@ func follow(t *testing.T, replica, primary *redistest.Server) {
 
 func promote(t *testing.T, server *redistest.Server) {
 	t.Helper()
-	require.NoError(t, server.Client().SlaveOf(t.Context(), "NO", "ONE").Err())
+	require.NoError(t, server.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
 // Guards against a server that is taken for the one before because it was started in the same second, or because it
@@ -137,6 +138,7 @@ func TestNobodyGetsInBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *te
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a, b := pair(t)
 			w := newWorld(t, func(testing.TB) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: a.Addr()}) })
 			require.NoError(t, a.AwaitAge(2))

@@ -1272,6 +1272,7 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 
 // What is left over at the bound may be all that is in the way: no such answer is a no.
 func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
+	t.Parallel()
 	restored := func(l *lab, ids []*ticket) call {
 		return l.space.about("name").restore(known(300), time.Minute, ids, claims{1, seededEpoch, []int64{1000}, []int64{1}})
 	}

@@ -83,6 +83,7 @@ func TestNewestLimitStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
 
 // What of a step forward a lease survives. A tenth of a TTL is the margin; two thirds are what is left when a renewal is due.
 func TestClockSteppedForwardLetsNobodyInBesideAHolderUnless(t *testing.T) {
+	t.Parallel()
 	const ttl = time.Second
 	for name, c := range map[string]struct {
 		step    time.Duration
@@ -127,7 +128,7 @@ func TestClockSteppedForwardLetsNobodyInBesideAHolderUnless(t *testing.T) {
 func TestResizeThatArrivesTooLateIsAskedForAgain(t *testing.T) {
 	withAClock(t, func(t *testing.T, w clockWorld) {
 		rdb, scripts := w.connect(), 0
-		rdb.AddHook(&afterScripts{func(calls [][]any) bool {
+		rdb.AddHook(&afterScripts{func([][]any) bool {
 			if scripts++; scripts == 1 {
 				w.step(11 * time.Second)
 			}

@@ -59,19 +59,17 @@ func (s *subscription) launch() bool {
 // run ends when it is not wanted any more, or with the crew, whose goroutine it is.
 func (s *subscription) run() {
 	defer s.setBlind(false)
-	last := lastPause
-	for pause := firstPause; s.wanted(); pause = min(2*pause, last) {
+	for pause := firstPause; s.wanted(); {
 		began := time.Now()
 		err := s.listen()
 		if err == nil {
 			return
 		}
-		last = lastPause
-		s.setBlind(true)
-		if refused(err) && !broken(err) { // a right is missing, and may be for ever: that is no reason to ask all the time
-			s.setBlind(false)
+		last, forbidden := lastPause, refused(err) && !broken(err)
+		if forbidden {
 			last = longestPause
 		}
+		s.setBlind(!forbidden)          // a right may be missing for ever, which is no reason to ask all the time
 		if s.lastHeard().After(began) { // else it is the same trouble as before
 			s.client.reload()
 			s.client.doubt()
@@ -81,6 +79,7 @@ func (s *subscription) run() {
 		if s.client.crew.sleep(background, pause) != nil {
 			return
 		}
+		pause = min(2*pause, last)
 	}
 }
 

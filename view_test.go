@@ -91,7 +91,7 @@ func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 
 // Guards against a permit that a new epoch has with the lease of an old file: to lower its weight does not renew it.
 func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		a.weight = 3
 		w.carries("acquire a: 1").grantAll(10)
@@ -121,7 +121,7 @@ func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
 
 // Guards against a restart that a holder does not hear of, because its subscription is not there or not back yet.
 func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		time.Sleep(time.Minute)
@@ -142,7 +142,7 @@ func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 
 // From the first permit on, until the server has confirmed the subscription.
 func TestFirstSubscriptionThatIsNotConfirmedIsMadeUpForByQuestions(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		c.wake.started.Store(false) // and a wire has no connections
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)

@@ -69,15 +69,16 @@ func (a *arena) cast() (holder, other *member) {
 	return all[n], all[1-n]
 }
 
-// take has a process acquire the free seat and hold it for so long. It returns when its lease expires.
-func (a *arena) take(m *member, hold time.Duration) (ends time.Time, err error) {
-	if _, err := a.awaitSeat(0, 0); err != nil {
-		return ends, err
+// take has a process acquire the free seat and hold it for so long.
+func (a *arena) take(m *member, hold time.Duration) error {
+	if err := a.free(); err != nil {
+		return err
 	}
 	if err := m.ask(failoverLimit, hold); err != nil {
-		return ends, err
+		return err
 	}
-	return a.awaitSeat(1, 0)
+	_, err := a.awaitSeat(1, 0)
+	return err
 }
 
 // free waits until the seat is free, so that strikes do not overlap.
@@ -91,7 +92,7 @@ func (a *arena) free() error {
 func (a *arena) freeze(save func() error) (ends time.Time, err error) {
 	holder, waiter := a.cast()
 	ttl := a.team.order.Options.TTL
-	if _, err := a.take(holder, ttl+ttl/2); err != nil {
+	if err := a.take(holder, ttl+ttl/2); err != nil {
 		return ends, err
 	}
 	time.Sleep(ttl / 4) // the holder renews after a third
@@ -156,7 +157,7 @@ func failOverOld(a *arena) (string, error) {
 // soon as the holder has restored its permit.
 func crashTwice(a *arena) (string, error) {
 	holder, other := a.cast()
-	if _, err := a.take(holder, 8*time.Second); err != nil {
+	if err := a.take(holder, 8*time.Second); err != nil {
 		return "", err
 	}
 	a.last(200*time.Millisecond, 300*time.Millisecond) // until the subscription stands
@@ -189,13 +190,13 @@ func crashTwice(a *arena) (string, error) {
 func (a *arena) prepare(hold time.Duration) (idle *member, err error) {
 	holder, idle := a.cast()
 	primary, replica := a.rig.nodes[0], a.rig.nodes[1]
-	if _, err := a.take(idle, 50*time.Millisecond); err != nil {
+	if err := a.take(idle, 50*time.Millisecond); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(a.free(), primary.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(replica)); err != nil {
 		return nil, err
 	}
-	_, err = a.take(holder, hold)
+	err = a.take(holder, hold)
 	return idle, err
 }
 
