@@ -333,6 +333,7 @@ func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 			synctest.Wait() // the function has been called, and has not returned
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		assert.Equal(t, int64(parcelIDs), units)
 		assert.LessOrEqual(t, calls, int64(2), "what was lost while it was called comes in the next call")
 		assert.ErrorContains(t, sem.Err(), fmt.Sprintf("%d of %d units", parcelIDs, parcelIDs))
