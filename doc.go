@@ -68,7 +68,7 @@
 //	fairsem:{name}:meta     hash    layout version, limits, when the keys expire, epoch, counts
 //
 // and one for each process, fairsem:client:<client id>, its label. The six are changed by scripts only.
-// Each begins by removing whose deadline has passed and ends by promoting the head of the line while it
+// Each that changes something begins by removing whose deadline has passed and ends by promoting the head of the line while it
 // fits; that is the fairness rule, the function promote in scripts/line.lua. Where nobody waits and
 // there is room, scripts skip both, for then they change nothing that matters to anybody.
 //
@@ -115,12 +115,12 @@
 // every promotion: a failover and the failover back are three servers. Every script that can grant something
 // compares it, whoever calls; looking at a name changes nothing. On a server that the name does not know the name
 // gets a new epoch, and for [Options.Grace] nothing new is granted: calls wait in line, also with TryAcquire,
-// until it is over. So it is where the server does not know a name that the caller has used before. To a caller
-// that has not, such a name is a new one, unless the server was started within the grace period, or took over
-// from another one while the caller knew others.
+// until it is over. So it is where the server does not know a name that the caller has used before, or has taken
+// the place of one that the caller knew. To other callers such a name is a new one, unless the server was started
+// within the grace period; a file that takes it longer to load than that counts as time since the start.
 //
 // A client that saw a connection break asks at once about everything it has. It keeps a connection open only to
-// see it break, and for as long as that does not stand it asks three times in each grace period instead. Every
+// see it break, and for as long as that does not stand, unless a right is missing, it asks three times in each grace period. Every
 // answer tells the epoch, and what is missing in a new one the client restores, with its token or place. In the
 // grace period holders come back even above the limit: what an old file has too much lapses, and until then
 // nobody is let in. Within one epoch nothing is restored: what is missing there has lapsed, or was taken out. With

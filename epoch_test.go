@@ -163,16 +163,16 @@ func TestNewNameIsServedAtOnceUnlessItMayBeOneThatWasLost(t *testing.T) {
 		knows func(*lab) string
 		want  state
 	}{
-		"by who knows no server":                           {old, func(*lab) string { return "" }, stateHeld},
-		"by who knows this server":                         {old, func(l *lab) string { return someServer + recent + "," + l.identity() + settled }, stateHeld},
-		"by who knows others, if it took over from nobody": {old, func(*lab) string { return someServer + settled }, stateHeld},
-		"not by who has used it before":                    {old, func(*lab) string { return usedBefore }, stateEarly},
-		"by who knows nobody, of a successor":              {successor, func(*lab) string { return "" }, stateHeld},
-		"by who knows the successor":                       {successor, func(l *lab) string { return someServer + settled + "," + l.identity() + settled }, stateHeld},
-		"by who has met the successor, and nobody else":    {successor, func(l *lab) string { return l.identity() + recent }, stateHeld},
-		"not by who knew its predecessor":                  {successor, func(*lab) string { return someServer + settled }, stateEarly},
-		"not by who had just met its predecessor":          {successor, func(*lab) string { return someServer + recent }, stateEarly},
-		"not by who has just met both":                     {successor, func(l *lab) string { return someServer + recent + "," + l.identity() + recent }, stateEarly},
+		"by who knows no server":                        {old, func(*lab) string { return "" }, stateHeld},
+		"by who knows this server":                      {old, func(l *lab) string { return someServer + recent + "," + l.identity() + settled }, stateHeld},
+		"not by who knows another one only":             {old, func(*lab) string { return someServer + settled }, stateEarly},
+		"not by who has used it before":                 {old, func(*lab) string { return usedBefore }, stateEarly},
+		"by who knows nobody, of a successor":           {successor, func(*lab) string { return "" }, stateHeld},
+		"by who knows the successor":                    {successor, func(l *lab) string { return someServer + settled + "," + l.identity() + settled }, stateHeld},
+		"by who has met the successor, and nobody else": {successor, func(l *lab) string { return l.identity() + recent }, stateHeld},
+		"not by who knew its predecessor":               {successor, func(*lab) string { return someServer + settled }, stateEarly},
+		"not by who had just met its predecessor":       {successor, func(*lab) string { return someServer + recent }, stateEarly},
+		"not by who has just met both":                  {successor, func(l *lab) string { return someServer + recent + "," + l.identity() + recent }, stateEarly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -295,8 +295,8 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, c := range map[string]struct {
 			begun time.Duration // from now
-			want  state
-		}{"begun": {-time.Second, stateEarly}, "in the future": {time.Minute, stateHeld}} {
+			most  time.Duration // that the grace goes on for
+		}{"begun": {-time.Second, time.Minute}, "in the future": {time.Minute, time.Second}} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				l := newLab(t, rdb)
@@ -304,7 +304,9 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 				begun := l.now().Add(c.begun)
 				require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", begun.UnixMicro(), "quiet", begun.Add(time.Minute).UnixMilli()).Err())
 				r := l.ask(l.space.about("name").acquire(known(3), terms{ttl: time.Minute}, tickets("me:1")), 1)
-				assert.Equal(t, c.want, r.results[0].state)
+				assert.Equal(t, stateEarly, r.results[0].state, "holders may not be back yet")
+				assert.LessOrEqual(t, r.results[0].number, c.most.Milliseconds())
+				assert.Equal(t, c.begun > 0, r.epoch != begun.UnixMicro(), "it begins anew")
 			})
 		}
 	})

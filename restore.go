@@ -105,8 +105,10 @@ func (v *view) doubt() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.doubted = time.Now()
-	if v.backoff == 0 { // else it tries again soon as it is
+	if v.backoff == 0 {
 		v.planLocked(v.doubted)
+	} else {
+		v.planLocked(v.doubted.Add(lastRetry)) // at the latest: the next try may be planned already
 	}
 }
 
@@ -114,16 +116,17 @@ func (v *view) doubt() {
 // often enough to put it back while the grace period lasts.
 func (v *view) checkLocked() {
 	if v.checkAt.IsZero() && v.client.unseen.Load() > 0 {
-		v.checkAt = time.Now().Add(v.client.grace / 3)
+		v.checkAt = time.Now().Add(max(v.client.grace/3, firstRetry))
 		v.planLocked(v.checkAt)
 	}
 }
 
 // heardLocked takes the epoch from an answer to a question that was sent at that time.
 func (v *view) heardLocked(epoch int64, sent time.Time) {
-	if epoch == 0 {
-		return // it was not asked
+	if epoch == 0 || sent.Before(v.told) {
+		return // it was not asked, or before the one that is known
 	}
+	v.told = sent
 	if !sent.Before(v.doubted) {
 		v.doubted = time.Time{}
 	} else {
@@ -172,19 +175,27 @@ type claims struct {
 	units   []int64 // of each ticket
 }
 
+// number is the token of a holder, or the place of a waiter.
+func (t *ticket) number() int64 {
+	if t.phase == holding {
+		return t.token
+	}
+	return t.place
+}
+
 // claims puts those of the tickets first that hold.
 func (v *view) claims(tickets []*ticket) (had claims) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	slices.SortStableFunc(tickets, func(a, b *ticket) int {
-		return cmp.Compare(min(b.token, 1), min(a.token, 1))
+		return cmp.Compare(b.phase, a.phase) // those who wait have not got so far
 	})
 	had.epoch = v.epoch
 	for _, t := range tickets {
-		if t.token != 0 {
+		if t.phase == holding {
 			had.holders++
 		}
-		had.numbers = append(had.numbers, cmp.Or(t.token, t.place))
+		had.numbers = append(had.numbers, t.number())
 		had.units = append(had.units, t.keeps())
 	}
 	return had

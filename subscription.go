@@ -65,12 +65,12 @@ func (s *subscription) run() {
 		if err == nil {
 			return
 		}
-		last, forbidden := lastPause, refused(err) && !broken(err)
+		last, forbidden := lastPause, forbids(err)
 		if forbidden {
 			last = longestPause
 		}
-		s.setBlind(!forbidden)          // a right may be missing for ever, which is no reason to ask all the time
-		if s.lastHeard().After(began) { // else it is the same trouble as before
+		blinded := s.setBlind(!forbidden)          // a right may be missing for ever, which is no reason to ask all the time
+		if blinded || s.lastHeard().After(began) { // else it is the same trouble as before
 			s.client.reload()
 			s.client.doubt()
 			pause = firstPause
@@ -83,17 +83,22 @@ func (s *subscription) run() {
 	}
 }
 
-// setBlind notes whether the server could go away without this being seen.
-func (s *subscription) setBlind(is bool) {
+// forbids reports whether err is what Redis says to a user who lacks a right.
+func forbids(err error) bool { return refused(err) && !transient(err) }
+
+// setBlind notes whether the server could go away without this being seen, and reports whether that is new.
+func (s *subscription) setBlind(is bool) (begins bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	begins = is && !s.blind
 	switch {
-	case is && !s.blind:
+	case begins:
 		s.client.unseen.Add(1)
 	case !is && s.blind:
 		s.client.unseen.Add(-1)
 	}
 	s.blind = is
+	return begins
 }
 
 // listen subscribes and handles what comes in until the connection is no good any more; nil: until it is

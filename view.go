@@ -30,6 +30,7 @@ type view struct {
 	waiters  int           // tickets in the phase waiting
 	backoff  time.Duration // before the next try, while Redis does not answer
 	epoch    int64         // of the name, as Redis told it last; 0: not yet
+	told     time.Time     // when the question was sent whose answer told it
 	doubted  time.Time     // since when there may be another one; zero: there is no doubt
 	checkAt  time.Time     // when to doubt that, if it could not be seen until then; zero: not at all
 }
@@ -286,7 +287,7 @@ func (v *view) queuedLocked(t *ticket, place int64, sent instant) {
 	t.early = news{}
 	v.moveLocked(t, waiting)
 	v.client.events.waiting(t)
-	t.place = place
+	t.place, t.token = place, 0
 	v.renewLocked(t, sent)
 	v.client.wake.start()
 	v.checkLocked()
@@ -436,7 +437,7 @@ func (v *view) failedLocked(p *parcel, err error) {
 			t.unsure = true // and so it is released alone
 			t.undone = t.undone || verb == releaseScript
 		}
-		if !transient(err) && verb != refreshScript && verb != reduceScript && !tookAlong {
+		if !transient(err) && !t.goesOnWithout(verb) && !tookAlong {
 			v.settleLocked(t, advise(err))
 			if mayHaveRun(err) {
 				v.leaveLocked(t)
@@ -449,6 +450,12 @@ func (v *view) failedLocked(p *parcel, err error) {
 		t.recheck = t.recheck || t.phase == waiting // the reply may have had its grant
 	}
 	v.planLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
+}
+
+// goesOnWithout reports whether the user of t need not hear of a refusal: a renewal can be tried again, and what a
+// holder cannot renew or put back ends with its lease.
+func (t *ticket) goesOnWithout(s *script) bool {
+	return s == refreshScript || s == reduceScript || s == restoreScript && t.phase == holding
 }
 
 // hintLocked plans the next look: at once if work was left over, and soon after the nearest deadline

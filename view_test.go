@@ -104,6 +104,105 @@ func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 	})
 }
 
+// Guards against a doubt that nobody looks at: a call that failed for good had left its backoff behind.
+func TestDoubtIsLookedIntoAfterACallThatFailedForGood(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1").grantAll(10)
+		b := asks(c, "a", 1, CallOptions{})[0]
+		f := w.carries("acquire a: 2")
+		f.cmds[0].SetErr(said("FAIRSEMKIND the name is that of a semaphore"))
+		f.end <- f.cmds[0].Err()
+		<-b.settled
+		time.Sleep(time.Minute)
+		w.isIdle()
+		c.doubt()
+		time.Sleep(lastRetry)
+		w.carries("refresh a: 1")
+	})
+}
+
+// Guards against a waiter that is put back among the holders, because it had heard of a grant that was lost since.
+func TestWaiterWhoseGrantWasLostIsPutBackAsAWaiter(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{NoRefresh: true})
+		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
+		c.woken("a", 10, []grant{{1, 5, 50}}) // which it asks about, for its lease begins with the answer
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
+		c.doubt()
+		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(stateGone), 0)
+		f := w.carries("restore a: 1")
+		assert.Equal(t, []any{0, int64(200)}, f.cmds[0].Args()[15:17], "nobody holds")
+	})
+}
+
+// Guards against a permit that goes on without its holder hearing that it could not be put back.
+func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
+	onWire(t, 10*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		ctx := a.permit.Context()
+		c.doubt()
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateGone), 0)
+		f := w.carries("restore a: 1")
+		for range 12 * time.Second / lastRetry { // it does not look at its context, which would find out by itself
+			if f != nil {
+				f.cmds[0].SetErr(said("NOPERM this user has no permissions"))
+				f.end <- f.cmds[0].Err()
+			}
+			time.Sleep(lastRetry)
+			f = w.next()
+		}
+		select {
+		case <-ctx.Done():
+			assert.ErrorIs(t, context.Cause(ctx), ErrLost)
+		default:
+			t.Error("nobody is told")
+		}
+	})
+}
+
+// Two batches fly at once: the answer to the earlier question can be the later one.
+func TestLateAnswerDoesNotBringAnOldEpochBack(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		asks(c, "a", 1, CallOptions{})
+		early := w.carries("acquire a: 2")
+		time.Sleep(time.Millisecond)
+		c.doubt()
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateHeld), 0)
+		early.answers(1, -1, 0, 1, int64(stateWaiting), 20)
+		a.view.mu.Lock()
+		defer a.view.mu.Unlock()
+		assert.Equal(t, int64(100), a.view.epoch)
+	})
+}
+
+func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		c.grace = 1
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1").grantAll(10)
+		w.isIdle()
+		c.wake.setBlind(true)
+		c.doubt()
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		w.isIdle()
+		time.Sleep(firstRetry)
+		w.carries("refresh a: 1")
+	})
+}
+
+// A script that hangs refuses a subscription too, and the next thing that happens is that somebody kills the server.
+func TestSubscriptionThatIsRefusedForAWhileLeavesNobodyBlind(t *testing.T) {
+	t.Parallel()
+	for err, lasting := range map[error]bool{said("BUSY Redis is busy running a script"): false, said("LOADING Redis is loading the dataset in memory"): false, io.EOF: false, said("NOPERM"): true} {
+		assert.Equal(t, lasting, forbids(err), "%v", err)
+	}
+}
+
 func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

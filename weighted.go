@@ -340,7 +340,7 @@ func (w *Weighted) Err() error {
 // end of [Permit.Context] does, from one goroutine of the Client, which reports in one call what is lost at the same
 // time or while f runs: an f that takes long is late for what is lost next. It may also come from the Release that found
 // out, which then gave nothing back. f replaces the function that was there before. What was lost until then it is not
-// told. [Client.Close] waits for f, so f must not call it.
+// told. [Client.Close] waits some seconds for f, so f must not call it.
 func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

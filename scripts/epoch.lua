@@ -4,24 +4,25 @@
 -- they can, nothing new is granted to anybody.
 local server, replication = identity()
 local epoch, quiet = tonumber(known[6]), tonumber(known[7]) or 0 -- server us; server ms: until then, nothing new
-if epoch and micros < epoch then quiet = 0 end -- the clock was stepped back: it could last for long
 
--- A caller that declares nothing may be the first to ask. Where the name is not in use there is nothing to lose.
-local lost = (not epoch or server ~= (known[8] or "")) and (since or holders + waiting > 0)
+-- A caller that declares nothing may be the first to ask. Where the name is not in use there is nothing to lose. A clock
+-- that was stepped back behind the epoch ends neither it nor its grace: both begin anew.
+local lost = (not epoch or server ~= (known[8] or "") or micros < epoch) and (since or holders + waiting > 0)
 if lost then
   local grace, knows = string.match(ARGV[6], "^(%d+) ?(.*)$")
   quiet = now + grace
-  if not epoch and knows ~= "*" then -- as far as the caller knows the name is new, unless the server is
+  if not epoch and string.find(knows, server .. "!", 1, true) then
+    quiet = 0 -- a new name: the server has lost nothing since the caller met it
+  elseif not epoch and knows ~= "*" then -- as far as the caller knows it is new, unless the server is
+    local info = redis.pcall("INFO", "server")
+    if type(info) ~= "string" then info = "" end
+    local clustered = string.match(info, "_mode:cluster")
     local others = string.gsub(knows, server .. "[!?],?", "") ~= ""
     local successor = string.find(replication, "master_replid2:%x*[^0%s]")
-    if string.find(knows, server .. "!", 1, true) then
-      quiet = 0
-    elseif not (others and successor) then
-      local info = redis.pcall("INFO", "server")
-      if type(info) ~= "string" then info = "" end
+    if not others or clustered and not successor then -- the caller knew no server in the place of this one
       local age = string.match(info, "uptime_in_seconds:(%d+)") -- s, whole ones
       local started = age and clock[1] - age + 1 or 0
-      if string.match(info, "_mode:cluster") then started = started + 2 end -- until a restarted node takes part
+      if clustered then started = started + 2 end -- until a restarted node takes part
       quiet = math.min(quiet, 1000 * started + grace)
     end
   end
