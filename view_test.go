@@ -106,7 +106,7 @@ func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 
 // Guards against a doubt that nobody looks at: a call that failed for good had left its backoff behind.
 func TestDoubtIsLookedIntoAfterACallThatFailedForGood(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		b := asks(c, "a", 1, CallOptions{})[0]
