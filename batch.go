@@ -29,7 +29,7 @@ const maxFlying = 2
 const (
 	maxParcels  = 500
 	maxBatchIDs = 2000
-	parcelIDs   = min(maxIDs, 500) // of a call
+	parcelIDs   = maxIDs // of a call
 )
 
 // A batch without an answer is written off after a third of the shortest TTL in it, within these

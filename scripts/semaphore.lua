@@ -12,7 +12,7 @@
 --   forecast.lua       of acquire and refresh, when those who wait for a rate get their units
 --   the verb           acquire.lua, release.lua, refresh.lua, reduce.lua, restore.lua, resize.lua,
 --                      evict.lua or status.lua
---   finish.lua         who goes next now, messages, reply
+--   finish.lua         who goes next now, messages, reply; not of status.lua, which changes nothing
 --
 -- KEYS    1 owner    zset    id -> token: who holds
 --         2 queue    zset    id -> place in line: who waits
