@@ -28,7 +28,7 @@ const maxFlying = 2
 // batches take. More than maxBatchIDs would not be faster.
 const (
 	maxParcels  = 500
-	maxBatchIDs = 2000
+	maxBatchIDs = 12 * parcelIDs
 	parcelIDs   = maxIDs // of a call
 )
 

@@ -47,13 +47,13 @@ func hostileStates(size int) []hostileState {
 		{name: "a long line, weights", quota: quota{limit: sum}, holders: size, waiters: size, weight: distinct},
 		{name: "all expired", quota: used, holders: size, waiters: size, expired: size, weight: one, renew: true},
 		{name: "all expired, weights", quota: quota{limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
-		{name: "some expired", quota: quota{limit: sum}, holders: size, waiters: size, expired: 499, weight: distinct, renew: true},
+		{name: "some expired", quota: quota{limit: sum}, holders: size, waiters: size, expired: 2*maxIDs - 1, weight: distinct, renew: true},
 		{name: "room for the line", quota: ample, waiters: size, weight: one, renew: true},
 		{name: "room for the line, weights", quota: ample, waiters: size, weight: distinct, renew: true},
-		{name: "some expired, room for the line", quota: ample, holders: 400, expired: 400, waiters: size, weight: distinct, renew: true},
+		{name: "some expired, room for the line", quota: ample, holders: 3 * maxIDs / 2, expired: 3 * maxIDs / 2, waiters: size, weight: distinct, renew: true},
 		{name: "a line that can never fit", quota: used, waiters: size, weight: oversized, renew: true},
 		{name: "tombstones", quota: ample, holders: size / 2, waiters: size / 2, tombstones: size, weight: distinct},
-		{name: "long ids", quota: quota{limit: sum}, holders: size / 10, waiters: size / 10, expired: 600, weight: distinct, longIDs: true, renew: true},
+		{name: "long ids", quota: quota{limit: sum}, holders: size / 10, waiters: size / 10, expired: 2*maxIDs + 100, weight: distinct, longIDs: true, renew: true},
 		{name: "rate, used up", quota: rate(int64(size)), holders: size, weight: one},
 		{name: "rate, used up, weights", quota: rate(sum), holders: size, weight: distinct},
 		{name: "rate, a long line", quota: rate(int64(size)), holders: size, waiters: size, weight: one},
@@ -65,7 +65,7 @@ func hostileStates(size int) []hostileState {
 			return 1
 		}},
 		{name: "rate, all expired, weights", quota: rate(sum), holders: size, waiters: size, expired: size, weight: distinct, renew: true},
-		{name: "rate, some expired, weights", quota: rate(sum), holders: size, waiters: size, expired: 499, weight: distinct, renew: true},
+		{name: "rate, some expired, weights", quota: rate(sum), holders: size, waiters: size, expired: 2*maxIDs - 1, weight: distinct, renew: true},
 	}
 }
 
@@ -227,7 +227,7 @@ type scriptWork struct {
 }
 
 // most is what a call may do at most: docs/performance.md, "The longest calls", says how long that takes.
-var most = scriptWork{commands: 1100, elements: 9000, steps: 70_000}
+var most = scriptWork{commands: 700, elements: 5500, steps: 42_000}
 
 // meter is a context that counts: Lua asks it before each of its steps whether it is over.
 type meter struct {

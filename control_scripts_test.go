@@ -443,7 +443,7 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 
 func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
-		for lapsed, left := range map[int]int64{249: 250, 250: 1} {
+		for lapsed, left := range map[int]int64{maxIDs - 1: maxIDs, maxIDs: 1} {
 			l := newLab(t, rdb)
 			l.seed("counter 8 | meta declared=1000/60000 layout=1 since=7 until=80s")
 			l.many("owner", "you", lapsed, 1, 1)

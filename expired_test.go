@@ -70,7 +70,7 @@ func TestExpiredLeasesRefuseNobody(t *testing.T) {
 			calls.n.Store(0)
 			w.bury(holders, waiters)
 			require.NoError(t, ask(w, c))
-			assert.Less(t, calls.n.Load(), int64(3*(holders+waiters)/250), "it asks more often than there is something to remove")
+			assert.Less(t, calls.n.Load(), int64((holders+waiters)/50), "it asks more often than there is something to remove")
 		})
 	}
 }

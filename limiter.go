@@ -62,7 +62,7 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 
 // Allow asks for n units, and takes them if they are there and nobody waits for some. A refusal is not an
 // error, and counts for nothing. As TryAcquire does it waits for Redis to say so, also for the end of
-// [Options.Grace]. With more than 250 waiters or holders, some of which weigh more than 1, RetryAfter is a lower bound:
+// [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a lower bound:
 // the call can be refused again then, and is told more. It is never too long. The errors are those of TryAcquire but for [ErrNotAcquired].
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	quoted, err := l.take(ctx, "allow", n, false)

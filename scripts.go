@@ -63,7 +63,7 @@ func (values) NoRetry() bool  { return true }
 
 // maxIDs is how many ids one call carries at most. With BOUND in semaphore.lua it bounds how long a call keeps the
 // server from others, which is what docs/performance.md measures, in "The longest calls".
-const maxIDs = 250
+const maxIDs = 150
 
 // maxUnits bounds limits and weights: Lua counts in doubles, which are exact up to here.
 const maxUnits = 1<<53 - 1

@@ -1248,8 +1248,8 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=1 since=7 until=80s")
-		l.many("owner", "you", 250, 10, 1)
-		l.many("timeout", "you", 250, 10, 1)
+		l.many("owner", "you", maxIDs, 10, 1)
+		l.many("timeout", "you", maxIDs, 10, 1)
 		refresh := l.space.about("name").refresh(known(9), time.Minute, false, tickets("me:1"))
 
 		r := l.ask(refresh, 1)
@@ -1263,8 +1263,8 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 		assert.Empty(t, cutMeta(l.snapshot()))
 
 		l.seed("timeout me:1=-1s | owner me:1=5 | meta declared=1 layout=1 since=7 until=80s")
-		l.many("owner", "you", 250, 10, 1)
-		l.many("timeout", "you", 250, 10, 1)
+		l.many("owner", "you", maxIDs, 10, 1)
+		l.many("timeout", "you", maxIDs, 10, 1)
 		r = l.ask(acquiring(known(1), nil)(l, tickets("me:1")), 1)
 		assert.Equal(t, "gone, more", r.String(), "nor by an acquire")
 	})
@@ -1273,8 +1273,9 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 // What is left over at the bound may be all that is in the way: no such answer is a no.
 func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
 	t.Parallel()
+	const limit = maxIDs + 50
 	restored := func(l *lab, ids []*ticket) call {
-		return l.space.about("name").restore(known(300), time.Minute, ids, claims{1, seededEpoch, []int64{1000}, []int64{1}})
+		return l.space.about("name").restore(known(limit), time.Minute, ids, claims{1, seededEpoch, []int64{1000}, []int64{1}})
 	}
 	full := func(t *terms) { t.maxQueue = 1 }
 	for name, c := range map[string]struct {
@@ -1283,14 +1284,14 @@ func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
 		waiters      int
 		before, then string
 	}{
-		"who will not wait":               {acquiring(known(300), noWait), 0, 300, "early, more", "held #1"},
-		"who finds the line full":         {acquiring(known(300), full), 0, 300, "early, more", "held #1"},
-		"a holder that does not fit back": {restored, 600, 0, "early, more", "held 1000, more"},
+		"who will not wait":               {acquiring(known(limit), noWait), 0, limit, "early, more", "held #1"},
+		"who finds the line full":         {acquiring(known(limit), full), 0, limit, "early, more", "held #1"},
+		"a holder that does not fit back": {restored, 2 * limit, 0, "early, more", "held 1000, more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, rdb *redis.Client) {
 				l := newLab(t, rdb)
-				l.seed("counter 900 | meta declared=300 layout=1 since=7 until=80s")
+				l.seed(fmt.Sprintf("counter 900 | meta declared=%d layout=1 since=7 until=80s", limit))
 				if c.holders > 0 {
 					l.many("owner", "you", c.holders, 1, 1)
 				} else {
@@ -1313,8 +1314,8 @@ func TestPromotionStopsAtItsBoundAndSaysSo(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("queue me:1=10 | timeout me:1=60s | meta declared=5000 layout=1 since=7 until=80s")
-		l.many("queue", "me", 1203, 10, 1)
-		l.many("timeout", "me", 1203, float64(l.now().Add(time.Minute).UnixMilli()), 0)
+		l.many("queue", "me", 3*maxIDs+103, 10, 1)
+		l.many("timeout", "me", 3*maxIDs+103, float64(l.now().Add(time.Minute).UnixMilli()), 0)
 		var lines []int
 		for more := true; more; {
 			r := l.ask(l.space.about("name").refresh(known(5000), 0, false, nil), 0)
@@ -1326,8 +1327,8 @@ func TestPromotionStopsAtItsBoundAndSaysSo(t *testing.T) {
 			more = r.more
 			l.snapshot().mustExpire(t)
 		}
-		assert.Equal(t, []int{250, 250, 250, 250, 203}, lines)
-		assert.Equal(t, int64(1203), l.status(1).Used)
+		assert.Equal(t, []int{maxIDs, maxIDs, maxIDs, 103}, lines)
+		assert.Equal(t, int64(3*maxIDs+103), l.status(1).Used)
 	})
 }
 

@@ -114,9 +114,11 @@ func (v *view) recheckLocked(tickets ...*ticket) {
 // lookAgainLocked has the script reap and promote, whoever needs it. Of a rate, where looks wake those who
 // wait, it asks about its own first waiter, too: another's look may have let it in, and its message be lost.
 func (v *view) lookAgainLocked() {
-	if first := v.firstLocked(); first != nil && first.lapses() {
-		v.refreshLocked(first)
-		return
+	if v.quota.window > 0 {
+		if first := v.firstLocked(); first != nil {
+			v.refreshLocked(first)
+			return
+		}
 	}
 	v.lane.add(job{view: v, script: refreshScript, quota: v.quota})
 }

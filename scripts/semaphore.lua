@@ -63,7 +63,7 @@ local late = lease < 0 -- only of a release
 if late then lease = -1 - lease end
 
 local LAYOUT = 1     -- of the keys above; a script never writes to a layout from its future
-local BOUND = 250    -- most ids that one call reaps and takes out of the line, together
+local BOUND = 150    -- most ids that one call reaps and takes out of the line, together
 local LINGER = 10000 -- ms that keys outlive the last deadline in them
 
 -- States, as replies tell them; scripts.go has the same list.
