@@ -15,6 +15,7 @@ func serverFaults() []fault {
 		{name: "restart, nothing kept, Grace = TTL, a holder stopped", kind: single, forgets: true,
 			options: fairsem.Options{TTL: 1500 * time.Millisecond, Grace: 1500 * time.Millisecond}, strike: restartPastStopped},
 		{name: "restart", kind: durable, rest: 2 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
+		{name: "restart", kind: lagging, forgets: true, rest: 2 * time.Second, not: []promise{onServer}, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
 	}
 }
 

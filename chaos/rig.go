@@ -18,7 +18,8 @@ import (
 // The kinds of server.
 const (
 	single   = "single"
-	durable  = "AOF everysec" // a single one that writes down what it did a second ago at the latest
+	durable  = "AOF always"   // a single one that writes down what it does before it says so
+	lagging  = "AOF everysec" // one that may put off for two seconds what it writes down, while the disk is busy
 	skewed   = "single, own clock"
 	cluster  = "cluster 3+3"
 	sentinel = "sentinel 1+2"
@@ -60,6 +61,8 @@ func (r *rig) start(folder string) (err error) {
 	case pair:
 		return r.launchPair()
 	case durable:
+		return r.launch(nil, "--appendonly", "yes", "--appendfsync", "always")
+	case lagging:
 		return r.launch(nil, "--appendonly", "yes", "--appendfsync", "everysec")
 	case skewed:
 		if r.clock, err = newClock(folder); err != nil {

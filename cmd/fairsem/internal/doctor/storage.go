@@ -81,8 +81,8 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 	if info["aof_enabled"] == "1" {
 		lost := map[string]string{
 			"always":   "a restart costs nothing",
-			"everysec": "a restart costs nothing, a power failure the last second or two of " + cut,
-			"no":       "a restart costs nothing, a power failure the last half minute of " + cut,
+			"everysec": "a shutdown costs nothing, a crash or a power failure the last second or two of " + cut,
+			"no":       "a shutdown costs nothing, a power failure the last half minute of " + cut,
 		}[set["appendfsync"]]
 		if lost == "" {
 			return ok("append-only file; the server does not tell how often it is synced").with("aof", true)
