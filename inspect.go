@@ -90,36 +90,32 @@ const pageSize = 200
 
 func (s *Semaphore) list(ctx context.Context, key string) iter.Seq2[Ticket, error] {
 	return func(yield func(Ticket, error) bool) {
-		for after := int64(0); ; {
-			page, err := s.page(ctx, key, after)
-			if err != nil {
+		for p := (page{more: true}); p.more; {
+			var err error
+			if p, err = s.page(ctx, key, p.last); err != nil {
 				yield(Ticket{}, wrap("list", s.name, err))
 				return
 			}
-			for _, t := range page {
+			for _, t := range p.tickets {
 				if !yield(t, nil) {
 					return
 				}
-				after = t.Since.UnixMicro()
-			}
-			if len(page) < pageSize {
-				return
 			}
 		}
 	}
 }
 
-func (s *Semaphore) page(ctx context.Context, key string, after int64) ([]Ticket, error) {
+func (s *Semaphore) page(ctx context.Context, key string, after bookmark) (page, error) {
 	r, err := s.client.query(ctx, s.name, s.client.keyspace.about(s.name).page(key, after, pageSize))
 	if err != nil {
-		return nil, err
+		return page{}, err
 	}
-	page, err := decodePage(r.list, key)
+	p, err := decodePage(r.list, key)
 	if err != nil {
-		return nil, err
+		return page{}, err
 	}
-	s.client.readLabels(ctx, page)
-	return page, nil
+	s.client.readLabels(ctx, p.tickets)
+	return p, nil
 }
 
 // readLabels fills in the labels of a page. They are in other slots than the semaphore, and one that

@@ -322,10 +322,13 @@ func (k keyspace) evict(name string, q quota, id string) call {
 	return c
 }
 
-// page asks for entries of the owner or queue key whose number is above after.
-func (s subject) page(key string, after int64, count int) call {
-	c := s.newCall(pageScript, declaration{since: declareNothing}, 0, 3)
-	c.args = append(c.args, key, after, count)
+// bookmark is an entry after which a page begins; the zero one is before the first.
+type bookmark struct{ number, id string }
+
+// page asks for entries of the owner or queue key.
+func (s subject) page(key string, after bookmark, count int) call {
+	c := s.newCall(pageScript, declaration{since: declareNothing}, 0, 4)
+	c.args = append(c.args, key, after.number, after.id, count)
 	return c
 }
 
@@ -350,6 +353,14 @@ const (
 type result struct {
 	state  state
 	number int64
+}
+
+// wait is the number of who has to wait for so many milliseconds.
+func (r result) wait() int64 {
+	if r.state == stateEarly || r.state == stateRefused {
+		return r.number
+	}
+	return 0
 }
 
 // grant says that the waiter at place holds token. Token 0: it has to look again.
@@ -379,9 +390,12 @@ var errReply = errors.New("unexpected reply from a script: is another program us
 // head is how many numbers a reply begins with.
 const head = 6
 
+// maxWait is how many milliseconds a reply tells to wait at most. No Duration holds much more.
+const maxWait = 1 << 43
+
 // decodeReply checks and converts the reply to a call about n ids.
 func decodeReply(raw []int64, n int) (reply, error) {
-	if len(raw) < head+2*n || (len(raw)-head-2*n)%3 != 0 {
+	if len(raw) < head+2*n || (len(raw)-head-2*n)%3 != 0 || raw[1] > maxWait {
 		return reply{}, errReply
 	}
 	r := reply{
@@ -394,10 +408,11 @@ func decodeReply(raw []int64, n int) (reply, error) {
 		results: make([]result, n),
 	}
 	for i := range r.results {
-		r.results[i] = result{state(raw[head+2*i]), raw[head+2*i+1]}
-		if s := r.results[i].state; s < 0 || s >= states {
+		one := result{state(raw[head+2*i]), raw[head+2*i+1]}
+		if one.state < 0 || one.state >= states || one.number < 0 || one.wait() > maxWait {
 			return reply{}, errReply
 		}
+		r.results[i] = one
 	}
 	for g := raw[head+2*n:]; len(g) > 0; g = g[3:] {
 		r.grants = append(r.grants, grant{g[0], g[1], g[2]})
@@ -462,43 +477,51 @@ func (s stock) status(name string) Status {
 	}
 }
 
+// page is what page.lua tells: some tickets, and after which entry the next page begins, if there is more.
+type page struct {
+	tickets []Ticket
+	last    bookmark
+	more    bool
+}
+
 // decodePage converts the reply of page.lua. A ticket of the owner key holds a token.
-func decodePage(list []any, key string) ([]Ticket, error) {
-	if len(list)%4 != 0 {
-		return nil, errReply
+func decodePage(list []any, key string) (p page, err error) {
+	if len(list)%4 != 1 || list[0] != int64(0) && list[0] != int64(1) {
+		return page{}, errReply
 	}
-	page := make([]Ticket, 0, len(list)/4)
-	for ; len(list) > 0; list = list[4:] {
-		id, ok := list[0].(string)
-		n, err := integers(list[1:4])
-		if !ok || err != nil {
-			return nil, errReply
+	p.more = list[0] == int64(1)
+	for list = list[1:]; len(list) > 0; list = list[4:] {
+		id, isID := list[0].(string)
+		number, isNumber := list[1].(string)
+		weight, isWeight := list[2].(int64)
+		left, isLeft := list[3].(int64)
+		if !isID || !isNumber || !isWeight || !isLeft {
+			return page{}, errReply
 		}
-		t := Ticket{ID: id, Weight: n[1], Since: time.UnixMicro(n[0])}
+		p.last = bookmark{number, id}
+		n, _ := strconv.ParseInt(number, 10, 64) // what is none of ours has no number
+		n = max(0, min(n, maxUnits))
+		t := Ticket{ID: id, Weight: weight, Since: time.UnixMicro(n)}
 		if key == "owner" {
-			t.Token = n[0]
+			t.Token = n
 		}
-		if n[2] > 0 {
-			t.ExpiresIn = time.Duration(n[2]) * time.Millisecond
+		if left > 0 {
+			t.ExpiresIn = time.Duration(left) * time.Millisecond
 		}
-		page = append(page, t)
+		p.tickets = append(p.tickets, t)
 	}
-	return page, nil
+	return p, nil
 }
 
-func integers(list []any) ([]int64, error) {
-	out := make([]int64, len(list))
-	for i, v := range list {
-		var ok bool
-		if out[i], ok = v.(int64); !ok {
-			return nil, errReply
-		}
-	}
-	return out, nil
-}
+// maxWake is how many bytes a wake message has at most: the grants of one call, of three numbers each, and a key.
+const maxWake = 2*maxIDs*3*20 + 1024 + maxName
 
-// parseWake takes a wake message apart: "seq:place:token,seq:place:token,... epoch ownerkey".
+// parseWake takes a wake message apart: "seq:place:token,seq:place:token,... epoch ownerkey". One that is longer than any
+// of ours is forged, and not looked at: it could be of any size.
 func (k keyspace) parseWake(payload string) (name string, epoch int64, grants []grant, ok bool) {
+	if len(payload) > maxWake+len(k.prefix) {
+		return "", 0, nil, false
+	}
 	list, rest, _ := strings.Cut(payload, " ")
 	number, key, _ := strings.Cut(rest, " ")
 	name, ok = k.nameOf(key, "owner")

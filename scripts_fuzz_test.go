@@ -304,7 +304,7 @@ func someValues(data []byte) []any {
 }
 
 func FuzzDecodePage(f *testing.F) {
-	for _, seed := range [][]byte{nil, {106, 30, 31, 32}, {106, 30, 31, 32, 106, 33, 34, 35}, {30, 106, 31, 32}, {106, 30, 31}, {106, 30, 210, 32}, {250, 30, 31, 32}} {
+	for _, seed := range [][]byte{nil, {20}, {21}, {22}, {20, 106, 130, 31, 32}, {21, 106, 130, 31, 32, 106, 133, 34, 35}, {20, 30, 106, 31, 32}, {20, 106, 130, 31}, {20, 106, 30, 31, 32}, {20, 106, 130, 210, 32}, {250, 106, 130, 31, 32}} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -313,9 +313,13 @@ func FuzzDecodePage(f *testing.F) {
 			page, err := decodePage(raw, key)
 			require.Equal(t, isPage(raw), err == nil)
 			if err == nil {
-				require.Len(t, raw, 4*len(page))
-				for i, ticket := range page {
-					require.Equal(t, raw[4*i:4*i+3], []any{ticket.ID, ticket.Since.UnixMicro(), ticket.Weight})
+				require.Len(t, raw, 1+4*len(page.tickets))
+				require.Equal(t, raw[0] == int64(1), page.more)
+				if n := len(raw); n > 1 {
+					require.Equal(t, []any{raw[n-3], raw[n-4]}, []any{page.last.number, page.last.id})
+				}
+				for i, ticket := range page.tickets {
+					require.Equal(t, []any{raw[1+4*i], raw[3+4*i]}, []any{ticket.ID, ticket.Weight})
 				}
 			} else {
 				require.ErrorIs(t, err, errReply)
@@ -326,16 +330,19 @@ func FuzzDecodePage(f *testing.F) {
 }
 
 func isPage(raw []any) bool {
-	for i, v := range raw {
+	if len(raw) == 0 || raw[0] != int64(0) && raw[0] != int64(1) {
+		return false
+	}
+	for i, v := range raw[1:] {
 		kind := reflect.Int64
-		if i%4 == 0 {
+		if i%4 < 2 {
 			kind = reflect.String
 		}
 		if v == nil || reflect.TypeOf(v).Kind() != kind {
 			return false
 		}
 	}
-	return len(raw)%4 == 0
+	return len(raw)%4 == 1
 }
 
 // Acquire has neither a permit nor an error for a state that it does not know.

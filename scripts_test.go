@@ -1209,27 +1209,33 @@ func TestStatusDeclaresNothingAndCountsWhoIsThere(t *testing.T) {
 	})
 }
 
-func TestPagesListInOrderAndNeverSplitAPlace(t *testing.T) {
+func TestPagesListInOrderAlsoWhereSeveralHaveOnePlace(t *testing.T) {
 	const seed = "owner me:1=5 | queue me:2=6 me:3=7 me:4=8 you:4=8 me:5=9" +
 		" | timeout me:2=-10s me:3=20s me:4=20s me:5=20s you:4=20s me:1=60s | counter 9 | weight extra=1 me:1=2 me:3=3 | meta declared=2 layout=1 since=7 until=80s"
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(seed)
-		page := func(key string, after int64, count int) (out []string) {
-			got := l.run(l.space.about("name").page(key, after, count))
+		page := func(key, after, id string, count int) (out []string) {
+			got := l.run(l.space.about("name").page(key, bookmark{after, id}, count))
 			require.NoError(t, got.err)
 			list, err := decodePage(got.list, key)
 			require.NoError(t, err)
-			for _, e := range list {
+			for _, e := range list.tickets {
 				out = append(out, fmt.Sprintf("%s %d since %d token %d for %s", e.ID, e.Weight, e.Since.UnixMicro(), e.Token, seconds(e.ExpiresIn)))
 			}
 			return out
 		}
-		assert.Equal(t, []string{"me:1 2 since 5 token 5 for 60s"}, page("owner", 0, 10))
-		assert.Equal(t, []string{"me:2 1 since 6 token 0 for 0s", "me:3 3 since 7 token 0 for 20s"}, page("queue", 0, 2))
-		assert.Equal(t, []string{"me:4 1 since 8 token 0 for 20s", "you:4 1 since 8 token 0 for 20s"}, page("queue", 7, 1))
-		assert.Equal(t, []string{"me:5 1 since 9 token 0 for 20s"}, page("queue", 8, 10))
-		assert.Empty(t, page("queue", 9, 10))
+		assert.Equal(t, []string{"me:1 2 since 5 token 5 for 60s"}, page("owner", "", "", 10))
+		assert.Equal(t, []string{"me:2 1 since 6 token 0 for 0s", "me:3 3 since 7 token 0 for 20s"}, page("queue", "", "", 2))
+		assert.Equal(t, []string{"me:4 1 since 8 token 0 for 20s"}, page("queue", "7", "me:3", 1))
+		assert.Equal(t, []string{"you:4 1 since 8 token 0 for 20s"}, page("queue", "8", "me:4", 1))
+		for _, gone := range []string{"me:41", "me:5", "you", "me:4x"} {
+			assert.Equal(t, []string{"you:4 1 since 8 token 0 for 20s"}, page("queue", "8", gone, 1), "after %s, which is gone", gone)
+		}
+		assert.Equal(t, []string{"me:4 1 since 8 token 0 for 20s"}, page("queue", "8", "me:1", 1), "before all of its place")
+		assert.Equal(t, []string{"me:5 1 since 9 token 0 for 20s"}, page("queue", "8", "zoo", 1), "behind them")
+		assert.Equal(t, []string{"me:5 1 since 9 token 0 for 20s"}, page("queue", "8", "you:4", 10))
+		assert.Empty(t, page("queue", "9", "me:5", 10))
 		assert.Equal(t, seed, l.snapshot().String(), "looking changes nothing")
 	})
 }
@@ -1365,7 +1371,7 @@ func TestLargestCallsWork(t *testing.T) {
 
 // Lua prints numbers with 14 digits where it can, and a token has 16.
 func TestNumbersNear2To53TravelExactly(t *testing.T) {
-	const top = 1<<53 - 1
+	const top = 1<<53 - 1000 // and one call more
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
@@ -1386,12 +1392,12 @@ func TestNumbersNear2To53TravelExactly(t *testing.T) {
 			assert.Equal(t, want, int64(score), id)
 		}
 		assert.Equal(t, strconv.Itoa(top), rdb.Get(background, l.keys[3]).Val())
-		got := l.run(l.space.about("name").page("owner", top-1, 5))
+		got := l.run(l.space.about("name").page("owner", bookmark{strconv.Itoa(top - 1), "me:3"}, 5))
 		require.NoError(t, got.err)
 		page, err := decodePage(got.list, "owner")
 		require.NoError(t, err)
-		require.Len(t, page, 1)
-		assert.Equal(t, int64(top), page[0].Token)
+		require.Len(t, page.tickets, 1)
+		assert.Equal(t, int64(top), page.tickets[0].Token)
 	})
 }
 
@@ -1434,7 +1440,7 @@ func (l *lab) everyCall() []call {
 		l.space.resize("name", quota{limit: 9}, 2, l.now().UnixMicro()),
 		l.space.evict("name", quota{limit: 9}, "you:1"),
 		l.space.status("name", quota{limit: 9}, 0, 0),
-		l.space.about("name").page("owner", 0, 10),
+		l.space.about("name").page("owner", bookmark{}, 10),
 	}
 }
 
@@ -1996,7 +2002,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		{space.resize("name", quota{limit: 101}, 114, 116), looks(101, map[string]any{"caller": "", "pin": int64(114), "asked": int64(116)}), "", nil},
 		{space.evict("name", quota{limit: 101}, "an id"), looks(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
 		{space.status("name", quota{limit: 101}, 117, 118), looks(101, map[string]any{"caller": "", "at": int64(117), "from": int64(118)}), "", nil},
-		{space.about("name").page("owner", 108, 109), looks(0, map[string]any{"key": "owner", "after": int64(108), "count": 109}), "", nil},
+		{space.about("name").page("owner", bookmark{"108", "an id"}, 109), looks(0, map[string]any{"key": "owner", "after": "108", "id": "an id", "count": 109}), "", nil},
 	} {
 		t.Run(c.call.script.verb, func(t *testing.T) {
 			t.Parallel()

@@ -258,7 +258,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 		v.loseLocked(t, ErrLost, errMissing)
 		v.outLocked(t)
 	case r.state == stateEarly:
-		v.planLocked(time.Now().Add(time.Duration(r.number+1) * time.Millisecond)) // and ask again
+		v.planLocked(time.Now().Add(early(r.number))) // and ask again
 	default:
 		v.settleLocked(t, refusals[r.state])
 		v.outLocked(t)
@@ -314,7 +314,7 @@ func (v *view) grantedLocked(g news) {
 	switch {
 	case t == nil:
 	case t.phase == asking || t.phase == waiting && g.token == 0 && g.place == t.token:
-		t.early = g // the answer that is on its way may be older
+		v.earlyLocked(t, g) // the answer that is on its way may be older
 	case t.phase == holding && g.token == 0 && g.place == t.token:
 		v.recheckLocked(t) // it was evicted
 	case t.phase != waiting || t.place != g.place || g.token != 0 && t.epoch != g.epoch:
@@ -324,6 +324,24 @@ func (v *view) grantedLocked(g news) {
 		t.by = g.by
 		v.grantLocked(t, g.token, false)
 	}
+}
+
+// earlyLocked keeps news until the answer says whether they are true. A forged message can come before the true one, or
+// after it: of two that differ the first is kept, and Redis is asked.
+func (v *view) earlyLocked(t *ticket, g news) {
+	if t.early.seq != t.seq {
+		t.early = g
+	} else if t.early.grant != g.grant || t.early.epoch != g.epoch {
+		t.recheck = true
+	}
+}
+
+// early is how long to wait for a server to grant something again. At 0 ms it cleans up, and is asked at once to go on.
+func early(ms int64) time.Duration {
+	if ms == 0 {
+		return time.Millisecond
+	}
+	return max(time.Duration(ms+1)*time.Millisecond, firstRetry)
 }
 
 // grantLocked gives t to its user, if its lease has enough left to be worth it. A permit that is

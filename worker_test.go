@@ -214,7 +214,7 @@ func TestProcessesUnderRandomLoadKeepEveryPromise(t *testing.T) {
 	all.Wait()
 
 	t.Logf("%d grants, at most %d units of %d at once", len(grants), history.MostAtOnce(grants), w.limit)
-	assert.Greater(t, len(grants), 100)
+	assert.Greater(t, len(grants), int(w.limit), "nobody was granted what another had given back")
 	assert.Equal(t, w.limit, history.MostAtOnce(grants), "the load never fills the limit")
 	assert.Empty(t, history.OverLimit(grants, w.limit))
 	assert.Empty(t, history.Overtakes(grants))

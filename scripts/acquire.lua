@@ -38,8 +38,8 @@ for i = 12, 11 + count do
   local id, mine = ARGV[i], weighed and tonumber(ARGV[i + count]) or 1
   local state, number = GONE, nil
   if seen[i - 11] then
-    if tonumber(seen[i - 11]) > now then state, number = HELD, tokens[i - 11] end
-    if state == HELD and not number then state, number = WAITING, places[i - 11] end
+    if tonumber(seen[i - 11]) > now then state, number = HELD, whole(tokens[i - 11]) end
+    if state == HELD and not number then state, number = WAITING, whole(places[i - 11]) end
     if state == WAITING and not number then state = EVICTED end
   elseif limit > 0 and mine > limit then
     state = TOO_BIG
@@ -65,7 +65,7 @@ for i = 12, 11 + count do
     dues = dues + 2
     if mine > 1 and not seen[i - 11] then units[#units + 1], units[#units + 2] = id, ARGV[i + count] end
   end
-  number = tonumber(number) or 0
+  number = number or 0
   if state == EARLY then number = reply[3] == 1 and 0 or quiet - now end
   if window > 0 and (state == REFUSED or state == EARLY and reply[3] == 0) then
     number = math.max(number, turn(waiting, mine, most))
@@ -77,7 +77,7 @@ end
 -- hint tells the caller, if somebody waits, when the nearest deadline is. If that is now before all
 -- that other processes know of, the first waiters of those who are next in line are told to look again.
 local function hint()
-  local nearest = tonumber(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
+  local nearest = whole(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
   reply[2] = math.max(0, math.min(lease, nearest and nearest - now or lease))
   if not lined or nearest and nearest <= now + lease then return end
   alert()

@@ -3,7 +3,7 @@
 -- a new epoch, by which clients see that they have to put back what they have; and for the time of grace, so that
 -- they can, nothing new is granted to anybody.
 local server, replication = identity()
-local epoch, quiet = tonumber(known[6]), tonumber(known[7]) or 0 -- server us; server ms: until then, nothing new
+local epoch, quiet = whole(known[6]), whole(known[7], now + DAY) or 0 -- server us; server ms: until then, nothing new
 
 -- A caller that declares nothing may be the first to ask. Where the name is not in use there is nothing to lose. A clock
 -- that was stepped back behind the epoch ends neither it nor its grace: both begin anew.

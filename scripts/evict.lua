@@ -16,7 +16,7 @@ if number then
     redis.call("ZADD", timeout, deadline, id)
     redis.call("PEXPIREAT", timeout, text(horizon)) -- it may be new
   end
-  tell(id, tonumber(number), 0)
+  tell(id, whole(number) or 0, 0)
 end
 size = size + 2
 

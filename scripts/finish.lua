@@ -13,7 +13,7 @@ if holders == 0 then extra = 0 end
 if renew and extra > 0 and holders <= BOUND then -- count again, should a script have been stopped half-way
   extra = 0
   for _, units in ipairs(redis.call("HMGET", weight, unpack(redis.call("ZRANGE", owner, 0, -1)))) do
-    extra = extra + (tonumber(units) or 1) - 1
+    extra = extra + weighs(units) - 1
   end
 end
 if extra ~= stored then store_extra() end

@@ -21,7 +21,7 @@ if window > 0 then
     if nth > 0 then
       if not lapses_at[nth] then
         local id = redis.call("ZRANGE", lapsing(), nth - 1, nth - 1)[1]
-        lapses_at[nth] = id and redis.call("ZSCORE", timeout, id) or now + window -- of what this very call grants
+        lapses_at[nth] = id and whole(redis.call("ZSCORE", timeout, id)) or now + window -- of what this very call grants
       end
       at = lapses_at[nth]
     end
@@ -39,7 +39,7 @@ if window > 0 then
     if ahead > 0 then
       line = redis.call("HMGET", weight, unpack(redis.call("ZRANGE", queue, 0, math.min(ahead, BOUND) - 1)))
       for i, wanted in ipairs(line) do
-        line[i] = tonumber(wanted) or 1
+        line[i] = weighs(wanted)
         short = short + line[i]
       end
     end
@@ -50,7 +50,7 @@ if window > 0 then
     local units, lapses, unread, latest = {}, {}, holders + extra, now
     if #ids > 0 then units, lapses = redis.call("HMGET", weight, unpack(ids)), redis.call("ZMSCORE", timeout, unpack(ids)) end
     for i = 1, #ids do
-      units[i], latest = tonumber(units[i]) or 1, math.max(latest, tonumber(lapses[i]) or 0)
+      units[i], latest = weighs(units[i]), math.max(latest, whole(lapses[i]) or 0)
       lapses[i], unread = latest, unread - units[i]
     end
     if all and unread > 0 then units[#ids + 1], lapses[#ids + 1] = unread, now + window end -- of this very call
@@ -104,15 +104,17 @@ if window > 0 then
   function forecast()
     local ahead, chunk, mine = 0, 16, nil
     while ahead < math.min(waiting, BOUND) and not mine do
-      for _, id in ipairs(redis.call("ZRANGE", queue, ahead, ahead + chunk - 1)) do
-        mine = string.find(id, caller, 1, true) == 1 and (weights > 0 and redis.call("HGET", weight, id) or 1)
+      local ids = redis.call("ZRANGE", queue, ahead, ahead + chunk - 1)
+      if #ids == 0 then break end
+      for _, id in ipairs(ids) do
+        mine = string.sub(id, 1, #caller) == caller and (weights > 0 and weighs(redis.call("HGET", weight, id)) or 1)
         if mine then break end
         ahead = ahead + 1
       end
       chunk = 4 * chunk
     end
     if not mine and waiting <= BOUND then return -1 end
-    mine = tonumber(mine) or 1
+    mine = mine or 1
     return turn(ahead, mine, mine)
   end
 end

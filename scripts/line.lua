@@ -1,9 +1,15 @@
 -- line.lua: who holds, who has lapsed, and who goes next.
 local lapsed = redis.call("ZCOUNT", timeout, "-inf", text(now))
-local stored = weights > 0 and tonumber(redis.call("HGET", weight, "extra")) or 0
+local stored = weights > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local extra = holders > 0 and stored or 0 -- nobody holds, so nothing can be held
 local permits, overdue = 0, 0             -- how many this call grants, and how many it finds lapsed
 local budget, left = BOUND, 0             -- how many ids it may still reap or take out of the line; how many of the lapsed it left
+
+-- weighs returns a weight that is stored, as it is if it is not 1.
+local function weighs(stored)
+  local units = whole(stored)
+  return units and units > 0 and units or 1
+end
 
 local function store_extra()
   stored = extra
@@ -38,7 +44,7 @@ local function remove(ids, first)
     local n, state = i - first + 1, GONE
     if held[n] and not gone[ids[i]] then
       state, holders = HELD, holders - 1
-      if units then extra = extra + 1 - (units[n] or 1) end
+      if units then extra = extra + 1 - weighs(units[n]) end
     elseif waited[n] and not gone[ids[i]] then
       state, waiting = WAITING, waiting - 1
     end
@@ -101,7 +107,7 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
     local heads, told = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES"), { [caller] = true }
     for i = 1, #heads, 2 do
       local client = string.match(heads[i], "^(.*):") or caller
-      if not told[client] then tell(heads[i], tonumber(heads[i + 1]), 0) end
+      if not told[client] then tell(heads[i], whole(heads[i + 1]) or 0, 0) end
       told[client] = true
     end
   end
@@ -123,10 +129,11 @@ if waiting > 0 or VERB == "evict" then -- else nothing that this call can do mak
     local granted, fitting, oversized = {}, {}, {}
     while seen < math.min(waiting, budget) and (room > 0 or declares or VERB == "resize") and not blocked do
       local heads = redis.call("ZRANGE", queue, seen, math.min(seen + chunk, budget) - 1, "WITHSCORES")
+      if #heads == 0 then break end
       local units = weights > 0 and weigh(heads)
       for i = 1, #heads, 2 do
-        local id, place = heads[i], tonumber(heads[i + 1])
-        local mine = units and tonumber(units[(i + 1) / 2]) or 1
+        local id, place = heads[i], whole(heads[i + 1]) or 0
+        local mine = units and weighs(units[(i + 1) / 2]) or 1
         blocked = mine <= limit and mine > room
         if blocked then break end
         if mine > limit then

@@ -2,7 +2,10 @@
 -- no line, and neither does what it gives back, if all of that holds. Nor does it reap: who has lapsed
 -- takes room that is not needed, until the keys have to be renewed or somebody does not fit.
 local count, back = tonumber(ARGV[10]), tonumber(ARGV[11])
-local weighed = #ARGV > 11 + count + back
+local weighed = #ARGV == 11 + 2 * count + back and count > 0
+if not weighed and #ARGV ~= 11 + count + back or not distinct(12, count) then
+  return redis.error_reply("FAIRSEMIDS the ids are not as many as the call says, or one comes twice")
+end
 local seen = redis.call("ZMSCORE", timeout, unpack(ARGV, 12, 11 + count))
 local quick = waiting + weights == 0 and holders - back + count <= limit
   and not (weighed or renew or declares or lost or now < quiet)
@@ -31,7 +34,7 @@ if quick then
     granted[2 * i - 1], granted[2 * i] = text(last), ARGV[11 + i]
     reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, last
   end
-  redis.call("SET", counter, text(last), "PXAT", known[5])
+  redis.call("SET", counter, text(last), "PXAT", text(horizon))
   redis.pcall("HINCRBY", meta, "granted", count)
   if back > 0 then
     redis.call("ZREM", owner, unpack(ARGV, 12 + count))
@@ -40,8 +43,8 @@ if quick then
   redis.call("ZADD", timeout, unpack(due))
   redis.call("ZADD", owner, unpack(granted))
   if holders == back then -- both are new
-    redis.call("PEXPIREAT", timeout, known[5])
-    redis.call("PEXPIREAT", owner, known[5])
+    redis.call("PEXPIREAT", timeout, text(horizon))
+    redis.call("PEXPIREAT", owner, text(horizon))
   end
   if window > 0 then reply[5] = limit - holders + over - count end
   return reply

@@ -9,7 +9,7 @@ if ARGV[7] == "1" and lease > 0 and window + waiting == 0 and count > 0 and redi
     due[2 * i - 1], due[2 * i] = deadline, ARGV[7 + i]
     reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, 0
   end
-  redis.call("PEXPIREAT", timeout, known[5]) -- survives a full server, and so does what follows it
+  redis.call("PEXPIREAT", timeout, text(horizon)) -- survives a full server, and so does what follows it
   if redis.call("ZADD", timeout, "XX", "CH", unpack(due)) == count then return reply end
   reply = { since or 0, -1, 0, epoch, 0, reply[6] } -- somebody is gone, or was renewed in this very millisecond
 end

@@ -11,7 +11,7 @@ if waiting + weights + lease == 0 and not late and redis.call("PTTL", counter) <
     reply[size + 1], reply[size + 2] = held and HELD or GONE, 0
     size = size + 2
   end
-  if missing and identity() == known[8] then reply[4] = tonumber(known[6]) or 0 end
+  if missing and identity() == known[8] then reply[4] = whole(known[6]) or 0 end
   return reply
 end
 

@@ -5,6 +5,7 @@
 -- Results: HELD, WAITING, EVICTED or GONE; only who holds weighs less now
 -- First write: PEXPIREAT, so that it works under OOM.
 local count = (#ARGV - 6) / 2
+if not distinct(7, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
 local ids = { unpack(ARGV, 7, 6 + count) }
 local fewer, alone = {}, {} -- for HSET: id, weight, ...; for HDEL: who keeps one
 redis.call("PEXPIREAT", timeout, text(horizon))
@@ -16,7 +17,7 @@ if count > 0 then
   local deadlines
   for i, id in ipairs(ids) do
     local state = tokens[i] and HELD or places[i] and WAITING or GONE
-    local mine, keeps = tonumber(units[i] or 1), tonumber(ARGV[6 + count + i])
+    local mine, keeps = weighs(units[i]), tonumber(ARGV[6 + count + i])
     if state == HELD and keeps < mine then
       extra = extra - mine + keeps
       if keeps > 1 then fewer[#fewer + 1], fewer[#fewer + 2] = id, text(keeps) else alone[#alone + 1] = id end
@@ -25,7 +26,7 @@ if count > 0 then
       deadlines = deadlines or redis.call("ZMSCORE", timeout, unpack(ids))
       if (tonumber(deadlines[i]) or 0) > now then state = EVICTED end
     end
-    reply[size + 1], reply[size + 2] = state, tonumber(tokens[i] or places[i] or 0)
+    reply[size + 1], reply[size + 2] = state, whole(tokens[i] or places[i]) or 0
     size = size + 2
   end
 end

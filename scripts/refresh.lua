@@ -18,9 +18,9 @@ if #ids > 0 then
     local state, number = GONE, 0
     if (tonumber(deadlines[i]) or 0) > now then -- who lapsed may still be there, beyond the bound
       if tokens[i] then
-        state, number = HELD, tonumber(tokens[i])
+        state, number = HELD, whole(tokens[i]) or 0
       elseif places[i] then
-        state, number = WAITING, tonumber(places[i])
+        state, number = WAITING, whole(places[i]) or 0
       else
         state = EVICTED
       end

@@ -7,7 +7,7 @@
 -- Results: HELD, also if a later one stands; GONE if it came too late, and changed nothing
 -- First write: HSET, so that a pin is refused under OOM, or HDEL, so that taking it away is not.
 local pin, asked = tonumber(ARGV[7]), tonumber(ARGV[8])
-local newer = asked > (tonumber(redis.call("HGET", meta, "pinned_at")) or 0)
+local newer = asked > (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0)
 local expired = newer and micros - asked > 1000 * LINGER
 if newer and not expired then
   if pin >= 0 then

@@ -10,6 +10,7 @@
 --         are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.
 local claimed, missed, count = tonumber(ARGV[7]), tonumber(ARGV[8]), (#ARGV - 8) / 3
+if not distinct(9, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
 local ids, deadline = { unpack(ARGV, 9, 8 + count) }, text(now + lease)
 local lapse = window > 0 and text(now + window) or deadline -- of who holds
 local due, granted, queued, units, stale = {}, {}, {}, {}, {}
@@ -32,7 +33,7 @@ if count > 0 then
     local number, mine = tonumber(ARGV[8 + count + i]), tonumber(ARGV[8 + 2 * count + i])
     local state = tokens[i] and HELD or places[i] and WAITING or GONE
     if state ~= GONE then
-      number = tonumber(tokens[i] or places[i])
+      number = whole(tokens[i] or places[i]) or 0
     elseif seen[i] then
       state, number = EVICTED, 0 -- a tombstone
     elseif i > claimed then

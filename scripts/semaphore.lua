@@ -65,11 +65,21 @@ if late then lease = -1 - lease end
 local LAYOUT = 1     -- of the keys above; a script never writes to a layout from its future
 local BOUND = 150    -- most ids that one call reaps and takes out of the line, together
 local LINGER = 10000 -- ms that keys outlive the last deadline in them
+local DAY = 86400000 -- ms: the longest lease and grace
+local MONTH = 31 * DAY -- ms: the longest window of a rate
 
 -- States, as replies tell them; scripts.go has the same list.
 local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
 
 local function text(number) return string.format("%d", number) end
+
+-- whole returns a number that is stored. Anybody who may write to the keys may have stored anything there: what is not
+-- whole, below 0, or above most, counts as missing, so that it can neither stop the name for ever nor reach a client.
+local TOP = 2 ^ 53 - 1
+local function whole(stored, most)
+  local number = tonumber(stored)
+  if number and number >= 0 and number <= (most or TOP) and number % 1 == 0 then return number end
+end
 
 local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "server", "ahead")
 local holders = redis.call("ZCARD", owner)
@@ -77,8 +87,20 @@ local waiting = redis.call("ZCARD", queue)
 local weights = redis.call("HLEN", weight) -- 0: everybody weighs 1
 local reply, size = { 0, -1, 0, 0, 0, 0 }, 6 -- since, next, more, epoch, room, server; the verb appends its results
 
-if (tonumber(known[1]) or LAYOUT) > LAYOUT then
+if (whole(known[1]) or LAYOUT) > LAYOUT then
   return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. known[1] .. ", this client knows " .. LAYOUT)
+end
+
+-- distinct reports whether so many ids in ARGV, from the first-th on, are as many different ones. What is counted as it
+-- is written must not be counted twice.
+local function distinct(first, count)
+  if count < 2 then return true end
+  local seen = {}
+  for i = first, first + count - 1 do
+    if seen[ARGV[i]] then return false end
+    seen[ARGV[i]] = true
+  end
+  return true
 end
 
 -- identity returns what this server calls itself, which is another name after every start and every promotion, so
@@ -87,6 +109,6 @@ local function identity()
   local info = redis.pcall("INFO", "replication")
   local at = type(info) == "string" and string.find(info, "master_replid:", 1, true)
   if at then return string.sub(info, at + 14, at + 25), info end
-  return known[8] or "", ""
+  return string.match(known[8] or "", "^%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?$") or "", ""
 end
 

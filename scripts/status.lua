@@ -14,7 +14,7 @@
 -- First write: none.
 local at, from = tonumber(ARGV[7]), tonumber(ARGV[8])
 if at == 0 then at = now end
-local extra = holders > 0 and weights > 0 and tonumber(redis.call("HGET", weight, "extra")) or 0
+local extra = holders > 0 and weights > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local expired = redis.call("ZCOUNT", timeout, "-inf", text(at))
 local ids = expired > from and redis.call("ZRANGEBYSCORE", timeout, "-inf", text(at), "LIMIT", from, 2 * BOUND) or {}
 local held, units, waited = 0, 0, 0
@@ -23,7 +23,7 @@ if #ids > 0 then
   local weighs = extra > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
   for i = 1, #ids do
     if tokens[i] then
-      held, units = held + 1, units + (tonumber(weighs[i]) or 1)
+      held, units = held + 1, units + math.max(1, whole(weighs[i]) or 1)
     elseif places[i] then
       waited = waited + 1
     end
@@ -36,14 +36,14 @@ local heads = waiting > 0 and redis.call("ZRANGE", queue, from, from + 2 * BOUND
 for i = 1, #heads, 2 do
   local deadline = expired > 0 and tonumber(redis.call("ZSCORE", timeout, heads[i])) or at + 1
   if deadline > at then
-    arrived = tonumber(heads[i + 1])
+    arrived = whole(heads[i + 1]) or 0
     break
   end
 end
 
 local nearest = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(at), "+inf", "WITHSCORES", "LIMIT", 0, 1)[2]
 local missed = held
-if window > 0 or now < (tonumber(known[7]) or 0) then missed = 0 end -- they are meant to lapse, or may come back
+if window > 0 or now < (whole(known[7], now + DAY) or 0) then missed = 0 end -- they are meant to lapse, or may come back
 local counts = redis.call("HMGET", meta, "granted", "lapsed")
 for _, number in ipairs({
   limit,
@@ -58,15 +58,15 @@ for _, number in ipairs({
   units,
   waited,
   arrived and math.max(0, steady - arrived) or -1,
-  nearest and math.max(0, nearest - now) or -1,
+  nearest and math.max(0, math.min(nearest - now, MONTH + DAY)) or -1,
   math.max(0, window - 1),
   (known[1] or horizon > 0) and 1 or 0, -- either may be missing: a pin needs no horizon, and meta may be lost
-  tonumber(counts[1]) or 0,
-  tonumber(counts[2]) or 0,
+  whole(counts[1]) or 0,
+  whole(counts[2]) or 0,
   missed,
   at,
   steady,
-  math.max(micros, (tonumber(redis.call("HGET", meta, "pinned_at")) or 0) + 1),
+  math.max(micros, (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0) + 1),
 }) do
   size = size + 1
   reply[size] = number
