@@ -76,14 +76,15 @@ func TestOnATerminalTheLineMovesUpAndTheDeadWorkersUnitsComeBack(t *testing.T) {
 	assert.Fail(t, "not all was seen", "%+v", saw)
 }
 
-// It runs alone, for a demo on a machine that is too busy to answer it ends by itself.
 func TestCtrlCLeavesTheTerminalAsItWasAndNoWorker(t *testing.T) {
+	t.Parallel()
 	for name, moment := range map[string]string{
 		"at the start":      `fairsem demo  7 processes`,
 		"while a line is":   `2\. worker \d`,
 		"while one is dead": `✗ 1 killed`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			x := onStage(t, `a=$(stty -g); fairsem demo --for 10s; echo code=$?; test "$(stty -g)" = "$a" && echo same || echo other`)
 			x.awaitLike(moment)
 			workers := x.workers()

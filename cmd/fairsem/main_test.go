@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -28,6 +29,8 @@ func (s sharing) Run() int {
 	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err) // there is such a flag; -parallel stands above it
 	}
+	// A process that was built with the race detector otherwise takes a second to end.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	return redistest.Main(s.m)
 }
 
@@ -39,6 +42,7 @@ func TestScripts(t *testing.T) {
 		Dir:             "testdata/script",
 		ContinueOnError: true,
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("NAME", "script-"+uuid.NewString())
 			env.Setenv("SERVER", "redis://"+server.Addr())
 			env.Setenv("SECURED", secured.Addr())

@@ -68,19 +68,6 @@ func TestRunWorksOnEveryKindOfServer(t *testing.T) {
 	}
 }
 
-// They run alone, for seven processes with leases of two seconds keep no promise where nobody gets a turn for as long.
-func TestTheDemoWorksOnEveryKindOfServer(t *testing.T) {
-	for kind, start := range places {
-		t.Run(kind, func(t *testing.T) {
-			p := start(t)
-			out, err := p.command(t, "demo", "--for", "3s", "--redis", p.url).CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			requireDemo(t, string(out))
-			p.requireNothingForEver(t)
-		})
-	}
-}
-
 // requireOneAfterAnother has one wait for another, and be granted when that ends.
 func (p place) requireOneAfterAnother(t *testing.T) {
 	t.Helper()
