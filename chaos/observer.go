@@ -31,7 +31,7 @@ func (w *worker) observe(ctx context.Context, random *rand.Rand) error {
 			}
 		})
 	}
-	for _, s := range []*fairsem.Semaphore{w.seat, w.pool, w.solo, w.aside} {
+	for _, s := range w.inView() {
 		if there, err := w.lookAt(ctx, s); err != nil || !there {
 			return err // and the seat is first again, at which others are about to ask
 		}
@@ -46,6 +46,11 @@ func (w *worker) observe(ctx context.Context, random *rand.Rand) error {
 	w.unpin(ctx)
 	rest(ctx, lookPause)
 	return nil
+}
+
+// inView is what the observer looks at, and pins.
+func (w *worker) inView() []*fairsem.Semaphore {
+	return []*fairsem.Semaphore{w.seat, w.pool, w.solo, w.aside}
 }
 
 // brief has f end soon.
@@ -89,8 +94,12 @@ func (w *worker) unpin(ctx context.Context) {
 	}
 }
 
-// tidy unpins when the load has ended. A server that was down a moment ago may take a while.
+// tidy unpins when the load has ended, all there is: a server with an old state may have a pin that was taken back since.
+// One that was down a moment ago may take a while.
 func (w *worker) tidy() {
+	for _, s := range w.inView() {
+		w.pinned[s] = true
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
 	defer cancel()
 	for len(w.pinned) > 0 && ctx.Err() == nil {
