@@ -384,6 +384,13 @@ func (l *lane) note(err error) (broke bool) {
 	return broke
 }
 
+// failure is what came of the last exchange: nil if it worked.
+func (l *lane) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
 // worst is the error that tells most of the server, nil if all went well.
 func worst(responses []response) (err error) {
 	for _, r := range responses {

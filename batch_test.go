@@ -837,3 +837,35 @@ func TestLabelIsTakenAwayOnlyAfterItWasSet(t *testing.T) {
 		<-taken
 	})
 }
+
+// A deferred Release held a handler up for a whole TTL.
+func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		require.NoError(t, a.await(background, time.Time{}))
+		began := time.Now()
+		err := a.permit.Release(background)
+		assert.Equal(t, releaseWait, time.Since(began))
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorContains(t, err, "in the background")
+		w.carries("release a: 1")
+		time.Sleep(maxPatience) // it is written off, and sent again
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		require.NoError(t, a.permit.Release(background))
+	})
+}
+
+// A call that ends while it stands in line, and all was answered, says nothing of Redis.
+func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 5)
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		err := a.await(ctx, time.Time{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, ErrUnavailable)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 0)
+	})
+}

@@ -60,7 +60,7 @@ func holder(t *testing.T, c *Client, w *wire, o CallOptions) *Permit {
 	t.Helper()
 	a := asks(c, "a", 1, o)[0]
 	w.carries("acquire a: 1").grantAll(10)
-	require.NoError(t, a.await(background))
+	require.NoError(t, a.await(background, time.Time{}))
 	return a.permit
 }
 
@@ -274,7 +274,7 @@ func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
 		f = w.carries("refresh a: 1") // it may not be relied on any more
 		assert.Nil(t, a.permit)
 		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
-		require.NoError(t, a.await(background))
+		require.NoError(t, a.await(background, time.Time{}))
 		assert.Equal(t, 9*time.Second, a.permit.left())
 	})
 }
@@ -358,4 +358,21 @@ func TestClockIsReadByManyAtATime(t *testing.T) {
 	}
 	all.Wait()
 	assert.Equal(t, 8000*time.Second, c.now().asleep)
+}
+
+// Do's context said that all was well, until a timer fired.
+func TestContextOfDoIsOverInTheFirstLookAfterASuspension(t *testing.T) {
+	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
+		s := &Semaphore{client: c, name: "a", quota: quota{limit: 5}}
+		done := make(chan error)
+		go func() { // ends with fn
+			done <- s.Do(background, 1, func(ctx context.Context) error {
+				m.suspend(9 * time.Second)
+				assert.ErrorIs(t, ctx.Err(), context.Canceled)
+				return context.Cause(ctx)
+			})
+		}()
+		w.carries("acquire a: 1").grantAll(10)
+		require.ErrorIs(t, <-done, ErrLost)
+	})
 }

@@ -83,7 +83,7 @@ func TestResizeScript(t *testing.T) {
 }
 
 func TestResizeScriptThatComesLate(t *testing.T) {
-	const later = "meta layout=1 pinned=4 pinned_at=20000000000000000"
+	const later, same = "meta layout=1 pinned=4 pinned_at=4000000000000000", "meta layout=1 pinned=4 pinned_at=#1"
 	const meta = " | meta declared=1 layout=1 pinned=1 pinned_at=5 since=7 until=80s"
 	change := []string{"itself"}
 	checkAll(t, []contract{{
@@ -92,24 +92,28 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 		ids:   change,
 		call:  resizing(0),
 		reply: "held",
+		state: same,
 	}, {
 		name:  "and takes none of them away",
 		seed:  later,
 		ids:   change,
 		call:  resizing(unpin),
 		reply: "held",
+		state: same,
 	}, {
 		name:  "nor brings back what was taken away since",
-		seed:  "meta layout=1 pinned_at=20000000000000000 until=20s",
+		seed:  "meta layout=1 pinned_at=4000000000000000 until=20s",
 		ids:   change,
 		call:  resizing(3),
 		reply: "held",
+		state: "meta layout=1 pinned_at=#1 until=20s",
 	}, {
 		name:  "also if it is old",
 		seed:  later,
 		ids:   change,
 		call:  resizingLate(0, time.Minute),
 		reply: "held",
+		state: same,
 	}, {
 		name:  "but stands if it was on its way for some seconds",
 		ids:   change,

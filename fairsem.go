@@ -262,6 +262,10 @@ type CallOptions struct {
 	// MaxQueue+1.
 	MaxQueue int64
 
+	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. So the context of a call can be
+	// that of the work that comes after it, as for Do. If Redis has not answered by then the error is ErrUnavailable, too.
+	MaxWait time.Duration
+
 	// TTL replaces Options.TTL. Zero: it does not.
 	TTL time.Duration
 
@@ -275,6 +279,9 @@ func (o CallOptions) check() error {
 	}
 	if o.MaxQueue < 0 || o.MaxQueue > maxUnits {
 		return fmt.Errorf("%w: MaxQueue %d is not between 0 and %d", ErrInvalid, o.MaxQueue, int64(maxUnits))
+	}
+	if o.MaxWait < 0 {
+		return fmt.Errorf("%w: MaxWait %v is below 0", ErrInvalid, o.MaxWait)
 	}
 	if o.TTL != 0 {
 		if err := checkTTL(o.TTL); err != nil {
@@ -300,11 +307,11 @@ func (s *Semaphore) Name() string { return s.name }
 // head of the line holds up the small ones behind it. The caller must release the permit.
 //
 // A done ctx fails at once and sends nothing. If ctx ends while waiting, Acquire returns within
-// milliseconds, with an error that wraps ctx.Err(); the place in line, or a permit that was granted
-// meanwhile, is given back in the background. A process that stood still for so long that its
+// milliseconds, with an error that wraps ctx.Err() and [context.Cause], and is [ErrUnavailable], too, if Redis had not
+// answered what was asked last; the place in line, or a permit that was granted meanwhile, is given back in the background. A process that stood still for so long that its
 // place in line lapsed goes to the end of the line.
 //
-// Other errors are [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted], [ErrInvalid], [ErrClosed],
+// Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted], [ErrInvalid], [ErrClosed],
 // [ErrUnavailable], or what Redis said that trying again cannot heal, such as a missing right. After any error the
 // caller has nothing, and what Redis may still have lapses within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
@@ -318,7 +325,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
 }
 
 // Do runs fn while it holds n units. The context of fn has the values of ctx, and ends with ctx or
-// with the permit, whichever is first; see [context.Cause] for which. The units are given back when
+// with the permit, whichever is first; see [context.Cause] for which. As with [Permit.Context] its Err reports a loss at the
+// first call, and contexts derived from it follow within a second. The units are given back when
 // fn returns or panics. The result joins the errors of fn and of the release, so it is [ErrLost]
 // when the permit was lost while fn ran.
 func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) error) error {
@@ -339,7 +347,7 @@ func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.
 	defer cancel(nil)
 	stop := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
 	defer stop()
-	return fn(inner)
+	return fn(permitContext{inner, p, cancel})
 }
 
 // acquire is Acquire, or without wait TryAcquire, for a caller that calls it op.
@@ -361,10 +369,19 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 		defer s.client.events.end()
 	}
 	asked := time.Now()
+	cutShort := s.opts.cutShort(ctx, asked)
+	inLine := wait && (s.quota.window == 0 || cutShort.IsZero()) // a rate can tell beforehand that the wait would be in vain
 	for {
-		t, err := s.client.ask(ctx, s, n, wait, asked)
+		t, err := s.client.ask(ctx, s, n, inLine, asked)
 		if err == nil {
-			err = t.await(ctx)
+			err = t.await(ctx, s.opts.latest(asked))
+		}
+		if wait && !inLine && errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable) {
+			if time.Now().Add(t.quoted.retry).Before(cutShort) {
+				inLine = true
+				continue
+			}
+			err = &WaitError{t.quoted.retry}
 		}
 		switch {
 		case err == nil:
@@ -390,7 +407,7 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	if err := s.opts.check(); err != nil {
 		return wrap(op, s.name, err)
 	}
-	return wrap(op, s.name, ctx.Err())
+	return wrap(op, s.name, ended(ctx))
 }
 
 // ask opens a ticket. The error is [ErrClosed]; there is a ticket all the same, which nobody has heard of.

@@ -1,7 +1,9 @@
 package fairsem
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -250,31 +252,62 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 	if ctx == nil {
 		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
 	}
-	if err := ctx.Err(); err != nil {
-		return response{}, err
+	if ctx.Err() != nil {
+		return response{}, ended(ctx)
 	}
 	began, pause := time.Now(), firstRetry
+	var failed error // of the last try
+	lane := c.lane(name)
 	for again := false; ; again = true {
 		if c.isClosed() {
 			return response{}, ErrClosed
 		}
-		r := c.lane(name).ask(ctx, parcel{lone: q.command(false), text: q})
+		r := lane.ask(ctx, parcel{lone: q.command(false), text: q})
 		switch {
 		case r.err == nil:
 			r.again = again
 			return r, nil
 		case ctx.Err() != nil:
-			return response{}, ctx.Err()
+			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), cmp.Or(failed, lane.failure())))
 		case !transient(r.err):
 			return response{}, advise(r.err)
 		case time.Since(began) >= c.ttl:
 			return response{}, unavailable(c.ttl, r.err)
 		}
-		if err := c.crew.sleep(ctx, pause/2+rand.N(pause)); err != nil {
+		failed = r.err
+		switch err := c.crew.sleep(ctx, pause/2+rand.N(pause)); {
+		case ctx.Err() != nil:
+			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), failed))
+		case err != nil:
 			return response{}, err
 		}
 		pause = min(2*pause, lastRetry)
 	}
+}
+
+// Ping asks Redis for a sign of life, once: nil if it gave one. Without one until ctx ends the error is [ErrUnavailable], and
+// wraps that of ctx and what go-redis said. In a cluster any node answers.
+func (c *Client) Ping(ctx context.Context) error {
+	const op = "ping"
+	if ctx == nil {
+		return nilContext(op, c.keyspace.prefix)
+	}
+	if ctx.Err() != nil {
+		return wrap(op, c.keyspace.prefix, ended(ctx))
+	}
+	if c.isClosed() {
+		return wrap(op, c.keyspace.prefix, ErrClosed)
+	}
+	began := time.Now()
+	err := c.shared.ask(ctx, parcel{lone: redis.NewStatusCmd(background, "ping")}).err
+	switch {
+	case err == nil || errors.Is(err, ErrClosed):
+	case ctx.Err() != nil:
+		err = withDoubt(ended(ctx), unavailable(time.Since(began), c.shared.failure()))
+	case !refused(err) || transient(err):
+		err = unavailable(time.Since(began), err)
+	}
+	return wrap(op, c.keyspace.prefix, err)
 }
 
 func (c *Client) isClosed() bool {

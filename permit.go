@@ -3,6 +3,7 @@ package fairsem
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,10 +35,13 @@ func newPermit(t *ticket, now time.Time) *Permit {
 type permitContext struct {
 	context.Context
 	permit *Permit
+	cancel context.CancelCauseFunc // of Context
 }
 
 func (c permitContext) Err() error {
-	c.permit.lost()
+	if c.permit.lost() {
+		c.cancel(c.permit.ended())
+	}
 	return c.Context.Err()
 }
 
@@ -53,7 +57,7 @@ func (p *Permit) Context() context.Context {
 	defer p.mu.Unlock()
 	if p.ctx == nil {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.ticket.values))
-		p.ctx, p.cancel = permitContext{ctx, p}, cancel
+		p.ctx, p.cancel = permitContext{ctx, p, cancel}, cancel
 		if p.over != nil {
 			cancel(p.over)
 		}
@@ -83,11 +87,10 @@ func (p *Permit) Waited() time.Duration { return p.waited }
 // Release gives the units back. Renewal stops and the context ends before anything is sent. It may
 // be called any number of times, also at once; all calls report the same.
 //
-// It returns nil when Redis has confirmed it, and [ErrLost] when the permit was lost before. A done
-// ctx does not keep it from trying, because Release is usually deferred: it then waits for up to a
-// second. If ctx ends first the error wraps its error, if Redis does not answer for a whole TTL it is
-// [ErrUnavailable]; the attempt goes on in the background in the first case, and in both cases the
-// units come back one TTL after the last renewal at the latest.
+// It returns nil when Redis has confirmed it, and [ErrLost] when the permit was lost before. Release is usually deferred, so
+// a done ctx does not keep it from trying, and it waits for a second at most, whatever ctx allows. Without an answer by then
+// the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt goes on in the background, for up to a
+// TTL, and the units come back one TTL after the last renewal at the latest.
 func (p *Permit) Release(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext("release", p.ticket.view.name)
@@ -104,32 +107,38 @@ func (p *Permit) leave() {
 	p.ticket.view.leave(p.ticket)
 }
 
-// releaseGrace is how long a Release with a done context waits for its confirmation.
-const releaseGrace = time.Second
+// releaseWait is how long a Release waits for its confirmation: nobody wants to be held up by a deferred call.
+const releaseWait = time.Second
 
-// awaitLeft waits until the ticket is gone, or until ctx ends, unless the permit was lost before.
+// awaitLeft waits until the ticket is gone, for a while, or until ctx ends that was not done before; unless the permit
+// was lost before.
 func (p *Permit) awaitLeft(ctx context.Context) error {
 	if errors.Is(p.ended(), ErrLost) {
 		return ErrLost
 	}
-	waiting := ctx
+	timer := time.NewTimer(releaseWait)
+	defer timer.Stop()
+	done := ctx.Done()
 	if ctx.Err() != nil {
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseGrace)
-		defer cancel()
-		waiting = grace
+		done = nil
 	}
-	t := p.ticket
+	t, began := p.ticket, time.Now()
 	select {
 	case <-t.left:
 		return t.leftErr
-	case <-waiting.Done():
+	case <-done:
+	case <-timer.C:
 	}
 	select {
 	case <-t.left: // both have happened
 		return t.leftErr
 	default:
-		return ctx.Err()
 	}
+	unanswered := fmt.Errorf("%w, and it goes on in the background", unavailable(time.Since(began), t.view.lane.failure()))
+	if err := ended(ctx); err != nil {
+		return withDoubt(err, unanswered)
+	}
+	return unanswered
 }
 
 // take gives the permit to its user. False: it has ended, or nearly so, before anybody saw it.

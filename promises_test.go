@@ -88,11 +88,11 @@ func lapse(t *testing.T, w *world, id string) {
 }
 
 // The context of fn ends before the release, which must not use it.
-func TestDoWaitsForItsReleaseAsLongAsTheCallerDoes(t *testing.T) {
+func TestDoWaitsForItsReleaseThoughTheContextOfItsFunctionIsOver(t *testing.T) {
 	w, server := privately(t)
 	err := w.semaphore().Do(t.Context(), 1, func(context.Context) error {
 		require.NoError(t, server.Pause())
-		time.AfterFunc(1500*time.Millisecond, func() { assert.NoError(t, server.Resume()) })
+		time.AfterFunc(200*time.Millisecond, func() { assert.NoError(t, server.Resume()) })
 		return nil
 	})
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
 		w.carries("release a: 1").grantAll(0)
 		<-a.left
 		require.NoError(t, a.permit.ended(), "nothing else tells of it")
-		require.ErrorIs(t, a.await(background), errGone)
+		require.ErrorIs(t, a.await(background, time.Time{}), errGone)
 	})
 }
 
@@ -41,7 +41,7 @@ func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
 		w.carries("acquire a: 1").grantAll(10)
-		require.NoError(t, a.await(background))
+		require.NoError(t, a.await(background, time.Time{}))
 		<-a.left
 		time.Sleep(maxTTL)
 		w.isIdle()
@@ -60,7 +60,7 @@ func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 		f := w.carries("acquire a: 2")
 		f.cmds[0].SetErr(said("FAIRSEMKIND the name is that of a semaphore"))
 		f.end <- f.cmds[0].Err()
-		require.ErrorContains(t, mistake.await(background), "FAIRSEMKIND")
+		require.ErrorContains(t, mistake.await(background, time.Time{}), "FAIRSEMKIND")
 		time.Sleep(time.Second + time.Millisecond)
 		f = w.carries("refresh a: 1")
 		assert.Equal(t, int64(5), f.declares(0), "as its own handle does")

@@ -71,16 +71,27 @@ type quote struct {
 // lapses reports whether what t is granted is never given back, because it is that of a rate.
 func (t *ticket) lapses() bool { return t.quota.window > 0 }
 
-// await waits for the outcome of a ticket. It gives the ticket up when ctx ends first, and when the
-// permit was lost before its user could see it.
-func (t *ticket) await(ctx context.Context) error {
+// await waits for the outcome of a ticket. It gives the ticket up when ctx ends first, or it is later than latest, and
+// when the permit was lost before its user could see it.
+func (t *ticket) await(ctx context.Context, latest time.Time) error {
+	var late <-chan time.Time
+	if !latest.IsZero() {
+		timer := time.NewTimer(time.Until(latest))
+		defer timer.Stop()
+		late = timer.C
+	}
+	isLate := false
 	select {
 	case <-t.settled:
 	case <-ctx.Done():
+	case <-late:
+		isLate = !t.isSettled()
 	}
-	if err := ctx.Err(); err != nil {
-		t.view.leave(t)
-		return err
+	if err := ended(ctx); err != nil {
+		return withDoubt(err, t.view.giveUp(t))
+	}
+	if isLate {
+		return withDoubt(ErrNotAcquired, t.view.giveUp(t))
 	}
 	if t.err != nil {
 		return t.err
@@ -96,6 +107,15 @@ func (t *ticket) await(ctx context.Context) error {
 		return errGone
 	}
 	return nil
+}
+
+func (t *ticket) isSettled() bool {
+	select {
+	case <-t.settled:
+		return true
+	default:
+		return false
+	}
 }
 
 // renewable reports whether a refresh may name t now.

@@ -421,10 +421,8 @@ func (v *view) loseLocked(t *ticket, lost, why error) {
 
 // settleLocked ends the wait of whoever asked for t.
 func (v *view) settleLocked(t *ticket, err error) {
-	select {
-	case <-t.settled:
+	if t.isSettled() {
 		return
-	default:
 	}
 	t.err = err
 	close(t.settled)
@@ -659,6 +657,22 @@ func (v *view) leave(t *ticket) {
 	v.leaveLocked(t)
 }
 
+// giveUp is leave for who has not heard of a grant. It returns what is known of Redis if that has not answered what was
+// asked about t last.
+func (v *view) giveUp(t *ticket) (unanswered error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	since, cause := t.silent, t.cause
+	if since.IsZero() && t.phase == asking && t.busy { // it is queued behind what was not answered
+		since = t.asked
+	}
+	if !since.IsZero() && (t.phase == asking || t.phase == waiting) {
+		unanswered = unavailable(time.Since(since), cmp.Or(cause, v.lane.failure()))
+	}
+	v.leaveLocked(t)
+	return unanswered
+}
+
 // woken takes the grants of a wake message.
 func (v *view) woken(epoch int64, grants []grant) {
 	v.mu.Lock()
@@ -668,10 +682,10 @@ func (v *view) woken(epoch int64, grants []grant) {
 	}
 }
 
-// unavailable is the error of whoever got no answer for a whole TTL.
-func unavailable(ttl time.Duration, cause error) error {
+// unavailable is the error of whoever got no answer for so long.
+func unavailable(silence time.Duration, cause error) error {
 	if cause == nil {
 		cause = errNoAnswer
 	}
-	return fmt.Errorf("%w: no answer from Redis for %v: %w", ErrUnavailable, ttl, cause)
+	return fmt.Errorf("%w: no answer from Redis for %v: %w", ErrUnavailable, silence.Round(time.Millisecond), cause)
 }

@@ -1,0 +1,57 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// WaitError is the error of a call that was not let in, and knows when it would have been. It is also [ErrNotAcquired].
+type WaitError struct {
+	RetryAfter time.Duration // until the same call would be let in, if nobody else came; or a lower bound, as of [Limiter.Allow]
+}
+
+func (e *WaitError) Error() string {
+	return fmt.Sprintf("%v: its turn would come in %v", ErrNotAcquired, e.RetryAfter)
+}
+
+// Unwrap makes it an [ErrNotAcquired].
+func (e *WaitError) Unwrap() error { return ErrNotAcquired }
+
+// latest is when the wait of a call that came then is over; zero: never.
+func (o CallOptions) latest(asked time.Time) time.Time {
+	if o.MaxWait == 0 {
+		return time.Time{}
+	}
+	return asked.Add(o.MaxWait)
+}
+
+// cutShort is latest, or the deadline of ctx if that comes first.
+func (o CallOptions) cutShort(ctx context.Context, asked time.Time) time.Time {
+	latest := o.latest(asked)
+	if deadline, ok := ctx.Deadline(); ok && (latest.IsZero() || deadline.Before(latest)) {
+		return deadline
+	}
+	return latest
+}
+
+// ended is the error of a call that ended with its context: the context's, and its cause where that says more.
+func ended(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// withDoubt adds to the end of a call that it never heard from Redis what it asked last; nil: it did.
+func withDoubt(err, unanswered error) error {
+	if unanswered == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, unanswered)
+}
