@@ -54,7 +54,8 @@ chaos: setup ## break workers, servers and networks, and see what is kept: make 
 chaos-smoke: setup ## the same with a few faults, in a minute and a half at most
 	cd chaos && go run . -smoke -for 8s -out $(CURDIR)/.bin/chaos-smoke
 
-model: ## check the model of the protocol with spin, some minutes: docs/model/README.md
+model: PROGRAMS = spin:spin timeout:coreutils
+model: setup ## check the model of the protocol with spin, some minutes: docs/model/README.md
 	docs/model/check.sh
 
 # One of the peers is written for node. The bench says so when it leaves it out, for want of node or of a registry.

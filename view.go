@@ -210,7 +210,7 @@ func (v *view) answered(p *parcel, r response, sent instant) {
 
 // learnLocked takes the answer to one ticket's operation.
 func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent instant) {
-	stale := t.phase == waiting && r.state == stateHeld && r.number != 0 && r.number < t.epoch
+	stale := t.phase == waiting && r.state == stateHeld && r.number != 0 && r.number != t.token && r.number < t.epoch
 	missed := (s == refreshScript || s == reduceScript) && t.missedBy(r.state, epoch)
 	if !missed && s != reduceScript && (r.state == stateHeld || r.state == stateWaiting) {
 		t.confirmed(epoch) // a reduce renews nothing: what an old file has of t may be over soon

@@ -492,3 +492,19 @@ func TestNewSubscriptionWithAMasterAsksAboutItsNamesAndNoOthers(t *testing.T) {
 		w.carries("refresh a: 1")
 	})
 }
+
+// Guards against a waiter that gives its grant up because it heard of it once before, too late to use it: those behind
+// it have theirs.
+func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
+	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
+		c.doubt()
+		f := w.carries("refresh a: 1")
+		time.Sleep(9 * minTTL / 10)
+		f.answers(1, -1, 0, 100, int64(stateHeld), 50)
+		assert.Zero(t, a.tokenNow(), "its lease is nearly over")
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateHeld), 50)
+		assert.Equal(t, int64(50), a.tokenNow())
+	})
+}

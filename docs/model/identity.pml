@@ -15,6 +15,8 @@
  * Variants, by -D:
  *   CLIENTS=n     how many clients there are (2)
  *   MISHAPS=n     how many times the server changes (2)
+ *   LATE          a waiter may hear an answer when the window that it would open is over; else it gives up
+ *   REPLICAS      only failovers, and what a client hears of is on the replica (WaitReplicas); the limit is 2
  *   SUBSCRIBE     the subscription of a client comes and goes; else it stands, or the client polls
  *   EVICT         an operator evicts, and copies of a restore arrive late
  *   REDUCE        client 0 asks for 3 units of 3 and gives them back one by one; copies of a reduce and of
@@ -32,7 +34,13 @@
  *   KNOWN_TOO_SOON   the caller knows the server, but not for a grace period           S2
  *   BY_UPTIME        the uptime of a server counts that was promoted just now          S2
  *   NOT_DEMOTED      the first server was a primary all the time, and comes back       S2
- *   HELD_IN_GRACE    a waiter that is found among the holders of an older state holds  S2
+ *   BELIEVE_ALL      a waiter that is found among the holders of an older state holds  S2
+ *   CLOCK_BEHIND     a new epoch is no later than the tokens of older states           S2
+ *   DISBELIEVE_ALL   REPLICAS: a waiter believes no grant from before the epoch        S5
+ *   LATE_COUNTS      REPLICAS, LATE: a grant that a waiter was told too late is older than the
+ *                    epoch in which it was told so                                     S5
+ *   LATE_RESTORE     EVICT, LATE: a waiter that disbelieves is put back to its place,
+ *                    however late it was told                                          S4
  *   CUT_OFF          the grace ends before every client has restored                   S2
  *   STALE_ANSWER     an answer from before the break ends the doubt                    S2
  *   NO_POLL          SUBSCRIBE: without a subscription a client does not poll          S2
@@ -60,6 +68,9 @@
 #ifdef REDUCE
 #define LIMIT 3
 #define weight(i) ((i) == 0 -> 3 : 2)
+#elif defined(REPLICAS)
+#define LIMIT 2
+#define weight(i) 1
 #else
 #define LIMIT 1
 #define weight(i) 1
@@ -76,6 +87,7 @@ mtype = { acquire, refresh, restore, requeue, reduce, release }; /* verbs; reque
 
 mtype srv[N] = none; /* what the server has the id down for */
 byte  units[N];      /* its weight there */
+byte  token[N];      /* of a holder: the epoch in which it was granted */
 bool  old[N];        /* its deadline is of an older state: it may be over at any moment */
 byte  meta;          /* identity of the server that began the epoch, which also names it; 0: missing */
 bool  grace;         /* of the name: nothing new is granted */
@@ -87,6 +99,7 @@ bool  promoted;      /* it was a replica, so its uptime says nothing */
 
 mtype was[N] = none;
 byte  wasunits[N];
+byte  wastoken[N];
 byte  wasmeta;
 byte  mishaps;
 
@@ -95,10 +108,12 @@ byte  mishaps;
 mtype phase[N] = idle;
 bool  trust[N];        /* the window of the last answer is open */
 byte  epoch[N];        /* in which its ticket was confirmed */
-bool  missing[N];      /* it is to be restored */
+byte  late[N];         /* of a waiter: the token of a grant that it was told too late to use it */
+byte  missing[N];      /* it is to be restored, because it was not there in this epoch; 0: it is not */
 byte  doubt[N];        /* 1: it will ask about what it has, as it does at intervals; 2: as soon as it can */
 mtype ans[N] = none;   /* the answer on its way */
 byte  ansepoch[N];
+byte  anstoken[N];
 bool  timely[N];       /* the window that it will open is not over yet */
 bool  before[N];       /* it was asked for before the server changed */
 #ifdef SUBSCRIBE
@@ -116,6 +131,7 @@ byte  telling[N];      /* what the operation under way says; 0: it says nothing 
 #ifdef COPIES
 mtype copy[N] = none;  /* a request that was written off, and can still run */
 byte  copyunits[N];
+byte  copymissing[N];
 #define copied(i) (copy[i] != none)
 #else
 #define copied(i) false
@@ -128,9 +144,18 @@ bool  stays_out[N];    /* for S4: evicted in this epoch */
 #define counted(i) (phase[i] == holding)
 #endif
 
-hidden byte j, more, heard, window, stale; /* scratch of the inlines below, no part of the state */
+#ifdef REPLICAS
+bool  safe[N];         /* a replica has what its answer is about */
+bool  placed;          /* client 0 was told its place in line */
+bool  behind;          /* client 1 asked after that */
+#endif
+
+hidden byte j, more, heard, window, stale, number; /* scratch of the inlines below, no part of the state */
 hidden mtype got;
 
+#ifdef REPLICAS
+#define lined_up(i)  (placed && phase[i] == waiting && (srv[i] == waiting || srv[i] == none && trust[i]))
+#endif
 #define on_server(i) (srv[i] == held || srv[i] == waiting)
 #if N == 3
 #define in_use       ((srv[0] == held) * units[0] + (srv[1] == held) * units[1] + (srv[2] == held) * units[2])
@@ -183,6 +208,22 @@ inline compare(verb, knew) {
 	fi
 }
 
+/* Tokens are an order: what is granted in an epoch has one that is no smaller than the epoch, and smaller than every
+   later one. A grant that was made without a comparison comes before the epoch that is due. */
+#ifdef CLOCK_BEHIND
+#define next_token (MISHAPS + 1)
+#else
+#define next_token (meta == ident -> ident : ident - 1)
+#endif
+
+inline grant(who) {
+	srv[who] = held; token[who] = next_token;
+#ifdef REPLICAS
+	assert(who != 1 || !behind || !lined_up(0)); /* S5 */
+#endif
+	skip
+}
+
 /* The first waiter goes next, or nobody does. Places are not modelled: the order is that of the ids. */
 inline promote() {
 	j = 0;
@@ -193,7 +234,7 @@ inline promote() {
 	:: j < N && !grace ->
 #endif
 		if
-		:: srv[j] == waiting && in_use + units[j] <= LIMIT -> srv[j] = held; j++
+		:: srv[j] == waiting && in_use + units[j] <= LIMIT -> grant(j); j++
 		:: srv[j] == waiting && in_use + units[j] > LIMIT -> j = N
 		:: else -> j++
 		fi
@@ -208,11 +249,12 @@ inline promote() {
 #define may_grant !grace
 #endif
 
-inline take_out(who, now) { srv[who] = now; units[who] = 0; old[who] = false }
+inline take_out(who, now) { srv[who] = now; units[who] = 0; token[who] = 0; old[who] = false }
 
-inline expire(who) { take_out(who, none); was[who] = none; wasunits[who] = 0 }
+inline expire(who) { take_out(who, none); was[who] = none; wasunits[who] = 0; wastoken[who] = 0 }
 
-inline script(who, verb, n, knew) {
+/* missed: the epoch in which a restore is due. */
+inline script(who, verb, n, knew, missed) {
 	more = in_use;
 	if
 	:: verb == release && nobody_waits -> skip /* quick_release.lua: it lets nobody in */
@@ -225,14 +267,17 @@ inline script(who, verb, n, knew) {
 	:: verb == acquire && srv[who] == none ->
 		units[who] = n;
 		if
-		:: nobody_waits && may_grant && in_use + n <= LIMIT -> srv[who] = held
+		:: nobody_waits && may_grant && in_use + n <= LIMIT -> grant(who)
 		:: else -> srv[who] = waiting
 		fi
 	:: (verb == acquire || verb == refresh || verb == requeue) && on_server(who) ->
 		old[who] = false;
-#ifndef HELD_IN_GRACE
-		/* A grant in an older state, of which nobody has heard, is as new as any. */
-		if :: srv[who] == held && grace && phase[who] != holding -> srv[who] = waiting :: else fi
+#ifndef BELIEVE_ALL
+		/* A waiter that does not believe its grant goes back to its place, but not for a late copy. */
+		if
+		:: verb == requeue && srv[who] == held && missed == meta && token[who] < meta -> srv[who] = waiting; token[who] = 0
+		:: else
+		fi
 #endif
 	:: verb == requeue && srv[who] == none -> srv[who] = waiting; units[who] = n
 	:: verb == restore ->
@@ -243,7 +288,7 @@ inline script(who, verb, n, knew) {
 			units[who] = n
 #endif
 		:: srv[who] == none || srv[who] == waiting ->
-			take_out(who, none);
+			take_out(who, none); /* nobody compares the token of who is known to hold: it is left out */
 			if
 #ifdef MUST_FIT
 			:: in_use + n <= LIMIT -> srv[who] = held; units[who] = n
@@ -270,15 +315,24 @@ inline script(who, verb, n, knew) {
 #ifdef EVICT
 	assert(!stays_out[who] || !on_server(who)); /* S4 */
 #endif
+#ifdef REPLICAS
+	assert(phase[1] != holding || !behind || !lined_up(0)); /* S5 */
+#endif
 	assert(grace || in_use <= more || in_use <= LIMIT) /* S1 */
 }
 
 /* ==================================== the clients ==================================== */
 
-inline no_answer(i) { ans[i] = none; ansepoch[i] = 0; timely[i] = false; before[i] = false }
+inline no_answer(i) {
+	ans[i] = none; ansepoch[i] = 0; anstoken[i] = 0; timely[i] = false; before[i] = false;
+#ifdef REPLICAS
+	safe[i] = false;
+#endif
+	skip
+}
 
 inline drop(i) {
-	phase[i] = out; trust[i] = false; missing[i] = false; doubt[i] = 0; epoch[i] = 0;
+	phase[i] = out; trust[i] = false; missing[i] = 0; doubt[i] = 0; epoch[i] = 0; late[i] = 0;
 	no_answer(i);
 #ifdef SUBSCRIBE
 	subscribed[i] = false;
@@ -289,13 +343,17 @@ inline drop(i) {
 #ifdef EVICT
 	put_out[i] = false;
 #endif
+#ifdef REPLICAS
+	placed = placed && i != 0; behind = behind && placed && i != 1;
+#endif
 	skip
 }
 
 inline ask(i, verb, n, knew) {
-	script(i, verb, n, knew);
+	script(i, verb, n, knew, missing[i]);
 	ans[i] = (on_server(i) -> srv[i] : (srv[i] == tombstone -> evicted : gone));
 	ansepoch[i] = meta;
+	anstoken[i] = (phase[i] != holding -> token[i] : 0);
 	timely[i] = on_server(i) && verb != reduce
 }
 
@@ -318,7 +376,7 @@ inline confirm(i) {
 	if :: telling[i] -> told[i] = telling[i] :: else fi;
 #endif
 #endif
-	missing[i] = false;
+	missing[i] = 0;
 	epoch[i] = heard
 }
 
@@ -334,6 +392,25 @@ inline confirm(i) {
 #define renewed(i)  true
 #endif
 
+/* A waiter disbelieves a grant that is older than the epoch in which it was confirmed: that it waited was true after
+   it, so the grant is of an older state, and the units may be somebody else's since. */
+#ifdef BELIEVE_ALL
+#define outlived(i) false
+#elif defined(DISBELIEVE_ALL)
+#define outlived(i) (phase[i] == waiting && number < heard)
+#elif defined(LATE_COUNTS)
+#define outlived(i) (phase[i] == waiting && number < epoch[i])
+#else
+#define outlived(i) (phase[i] == waiting && number < epoch[i] && number != late[i])
+#endif
+
+/* What it was told too late may be over on the server, so it asks again. */
+#ifdef LATE_RESTORE
+#define may_restore true
+#else
+#define may_restore window
+#endif
+
 #ifdef SAME_EPOCH
 #define may_be_lost(i) false
 #else
@@ -342,7 +419,7 @@ inline confirm(i) {
 
 /* What became of a question. Only an answer to what was asked since the server changed ends the doubt. */
 inline hear(i) {
-	got = ans[i]; heard = ansepoch[i]; window = timely[i]; stale = before[i];
+	got = ans[i]; heard = ansepoch[i]; number = anstoken[i]; window = timely[i]; stale = before[i];
 	no_answer(i);
 	if
 #ifdef STALE_ANSWER
@@ -353,7 +430,7 @@ inline hear(i) {
 	:: else
 	fi;
 	if
-	:: (got == gone || got == waiting && phase[i] == holding && !missing[i]) && may_be_lost(i) -> missing[i] = true
+	:: (got == gone || got == waiting && phase[i] == holding && !missing[i]) && may_be_lost(i) -> missing[i] = heard
 	:: got == evicted -> drop(i)
 	:: (got == gone || got == waiting && phase[i] == holding) && !may_be_lost(i) ->
 #ifndef UNKEPT
@@ -362,17 +439,23 @@ inline hear(i) {
 		drop(i)
 	:: got == held && reducing(i) ->
 		if :: epoch[i] == heard || renewed(i) -> confirm(i) :: else -> skip fi
-	:: got == held && !reducing(i) ->
+	:: got == held && !reducing(i) && outlived(i) ->
+		confirm(i);
+		if :: may_restore -> missing[i] = heard :: else fi
+	:: got == held && !reducing(i) && !outlived(i) ->
 		confirm(i);
 		trust[i] = trust[i] || window;
 		if
-		:: phase[i] != holding && window -> believe(i)
-		:: phase[i] != holding && !window -> phase[i] = waiting
+		:: phase[i] != holding && window -> late[i] = 0; believe(i)
+		:: phase[i] != holding && !window -> late[i] = number; phase[i] = waiting
 		:: else
 		fi
 	:: got == waiting && phase[i] != holding ->
 		confirm(i);
-		phase[i] = waiting;
+		phase[i] = waiting; late[i] = 0;
+#ifdef REPLICAS
+		placed = placed || i == 0;
+#endif
 		trust[i] = trust[i] || window
 	:: else
 	fi;
@@ -391,11 +474,25 @@ inline hear(i) {
 #define join(i)  phase[i] = asking; keeps[i] = weight(i); told[i] = weight(i)
 #else
 #define quiet(i) skip
+#ifdef REPLICAS
+#define join(i)  behind = behind || i == 1 && phase[1] == idle && placed && phase[0] == waiting; phase[i] = asking
+#else
 #define join(i)  phase[i] = asking
 #endif
+#endif
+
+/* A waiter that does not know what became of its restore asks what it is, before it restores anything. */
+inline ask_again(i) {
+	if :: phase[i] == waiting -> missing[i] = 0 :: else fi
+}
 
 /* Each acquires once: another ticket of the same process is like another client. */
 #define may_ask(i) ((phase[i] == idle || phase[i] == asking) && ans[i] == none)
+#ifdef REPLICAS
+#define lasts(i)   (safe[i] || mishaps == MISHAPS && !before[i])
+#else
+#define lasts(i)   true
+#endif
 #define has(i)     ((phase[i] == waiting || phase[i] == holding) && ans[i] == none)
 #ifdef KNOWN_TOO_SOON
 #define may_know true
@@ -428,11 +525,11 @@ end:
 #endif
 
 	/* The answer is read, or lost. */
-	:: d_step { ans[i] != none -> hear(i) }
-	:: d_step { ans[i] != none -> no_answer(i); quiet(i) }
+	:: d_step { ans[i] != none && lasts(i) -> hear(i) }
+	:: d_step { ans[i] != none -> no_answer(i); quiet(i); ask_again(i) }
 
 	/* It releases what it has, or gives up. The server takes that in, or never hears of it. */
-	:: d_step { phase[i] != idle && phase[i] != out && ans[i] == none -> drop(i); script(i, release, 0, false) }
+	:: d_step { phase[i] != idle && phase[i] != out && ans[i] == none -> drop(i); script(i, release, 0, false, 0) }
 	:: d_step { phase[i] != idle && phase[i] != out && ans[i] == none -> drop(i) }
 #ifdef SUBSCRIBE
 	:: d_step { phase[i] != idle && phase[i] != out && !subscribed[i] ->
@@ -449,6 +546,8 @@ end:
 
 /* ============================ the network, and time, of one client ============================ */
 
+inline no_more_copy(i) { copy[i] = none; copyunits[i] = 0; copymissing[i] = 0 }
+
 proctype world(byte i) {
 end:
 	do
@@ -456,23 +555,29 @@ end:
 	/* A request was sent, and is written off or sent again underneath the client. Nobody hears what
 	   becomes of the copy. */
 	:: d_step { phase[i] == holding && missing[i] && no_copy -> copy[i] = restore; copyunits[i] = mine(i) }
-	:: d_step { phase[i] == waiting && missing[i] && no_copy -> copy[i] = requeue; copyunits[i] = mine(i) }
+	:: d_step { phase[i] == waiting && missing[i] && no_copy -> copy[i] = requeue; copyunits[i] = mine(i); copymissing[i] = missing[i] }
 #ifdef REDUCE
 	:: d_step { phase[i] == holding && told[i] != keeps[i] && no_copy -> copy[i] = reduce; copyunits[i] = mine(i) }
 #endif
-	:: d_step { copied(i) -> script(i, copy[i], copyunits[i], false); copy[i] = none; copyunits[i] = 0 }
-	:: d_step { copied(i) -> copy[i] = none; copyunits[i] = 0 }
+	:: d_step { copied(i) -> script(i, copy[i], copyunits[i], false, copymissing[i]); no_more_copy(i) }
+	:: d_step { copied(i) -> no_more_copy(i) }
 #endif
 
 	/* Time passes. The deadline on the server is later than the end of every window that an answer has
 	   opened or will open, but for one from an older state; and when it is over, so is each earlier one.
 	   Who asks gives up before, for its silence began earlier. What has expired is reaped at once here. */
+#ifdef LATE
+	:: d_step { trust[i] && phase[i] != waiting -> drop(i) }
+	:: d_step { trust[i] && phase[i] == waiting -> trust[i] = false }
+#else
 	:: d_step { trust[i] -> drop(i) }
+#endif
 	:: d_step { !trust[i] && timely[i] -> timely[i] = false }
 	:: d_step { on_server(i) && !old[i] && !trust[i] && !timely[i] && phase[i] != asking -> expire(i) }
 	:: d_step { on_server(i) && old[i] -> take_out(i, none) }
-	/* A tombstone outlives whoever may still ask, and every copy; one of an older state need not. */
-	:: d_step { srv[i] == tombstone && !old[i] && !trust[i] && !timely[i] && phase[i] != asking && !copied(i) -> expire(i) }
+	/* A tombstone outlives whoever may still ask, and every restore and copy; one of an older state need not. */
+	:: d_step { srv[i] == tombstone && !old[i] && !trust[i] && !timely[i] && !missing[i] && phase[i] != asking && !copied(i) ->
+		expire(i) }
 	:: d_step { srv[i] == tombstone && old[i] -> take_out(i, none) }
 
 #ifdef EVICT
@@ -487,7 +592,7 @@ end:
 #ifdef NO_TOMBSTONE
 		take_out(i, none);
 #else
-		srv[i] = tombstone; units[i] = 0;
+		srv[i] = tombstone; units[i] = 0; token[i] = 0;
 #endif
 		promote() }
 #endif
@@ -523,20 +628,30 @@ inline notice(i) {
 }
 
 inline load(i) {
+#ifndef REPLICAS
 	old[i] = was[i] != none;
-	srv[i] = was[i]; units[i] = wasunits[i]
+#endif
+	srv[i] = was[i]; units[i] = wasunits[i]; token[i] = wastoken[i]
+}
+
+inline save(i) {
+	was[i] = srv[i]; wasunits[i] = units[i]; wastoken[i] = token[i];
+#ifdef REPLICAS
+	safe[i] = safe[i] || ans[i] != none && !before[i];
+#endif
+	skip
 }
 
 inline forget_file() {
 	j = 0;
-	do :: j < N -> was[j] = none; wasunits[j] = 0; j++ :: else -> break od;
+	do :: j < N -> was[j] = none; wasunits[j] = 0; wastoken[j] = 0; j++ :: else -> break od;
 	wasmeta = 0
 }
 
 inline swap(i) {
-	got = srv[i]; more = units[i];
+	got = srv[i]; more = units[i]; number = token[i];
 	load(i);
-	was[i] = got; wasunits[i] = more
+	was[i] = got; wasunits[i] = more; wastoken[i] = number
 }
 
 inline changed() {
@@ -560,9 +675,9 @@ end:
 	do
 	/* A file is written, or a replica catches up. */
 	:: d_step { mishaps < MISHAPS -> j = 0;
-		do :: j < N -> was[j] = srv[j]; wasunits[j] = units[j]; j++ :: else -> break od;
+		do :: j < N -> save(j); j++ :: else -> break od;
 		wasmeta = meta }
-#ifndef NOT_DEMOTED
+#if !defined(NOT_DEMOTED) && !defined(REPLICAS)
 	/* A restart, with what is in the file; or with nothing. */
 	:: d_step { mishaps < MISHAPS -> each(load); meta = wasmeta; promoted = false; changed() }
 	:: d_step { mishaps < MISHAPS -> forget_file(); each(load); meta = 0; promoted = false; changed() }
