@@ -244,6 +244,8 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
 		v.recheckAgainLocked(t)
+	case stale && (window{sent, t.terms.ttl}).left(v.client.clock.now()) <= 0:
+		v.recheckLocked(t) // an answer so old that t may have been evicted since, and the trace of that be gone
 	case stale: // it waited after this grant, so that is from an old file, and the units may be somebody else's since
 		v.restoreLocked(t)
 	case r.state == stateHeld:

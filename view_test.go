@@ -508,3 +508,19 @@ func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 		assert.Equal(t, int64(50), a.tokenNow())
 	})
 }
+
+// Guards against putting an evicted waiter back: the answer says where it was a TTL ago, and tombstones last no longer.
+func TestGrantOfAnOldFileThatIsToldLateIsAskedAboutAgain(t *testing.T) {
+	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
+		c.doubt()
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
+		c.doubt()
+		late := w.carries("refresh a: 1")
+		time.Sleep(minTTL * 95 / 100)
+		late.answers(1, -1, 0, 200, int64(stateHeld), 50)
+		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(stateHeld), 50)
+		w.carries("restore a: 1")
+	})
+}
