@@ -3,6 +3,7 @@ package fairsem
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -321,16 +322,14 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 				}
 				time.Sleep(clockPeriod)
 				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
-				f := w.next()
-				if inFlight { // the tombstone of a question that may still be on its way
-					require.Contains(t, f.contents(), "release a: 1")
+				again, buried := false, !inFlight // a question that may still be on its way needs a tombstone
+				for !again || !buried {
+					f := w.next()
+					require.NotNil(t, f, "it does not ask again, or buries nobody")
+					again = again || slices.Contains(f.contents(), "acquire a: 2")
+					buried = buried || slices.Contains(f.contents(), "release a: 1")
+					f.grantAll(20)
 				}
-				for f != nil && f.contents()[0] != "acquire a: 2" {
-					f.answers(1, -1, 0, 1, int64(stateGone), 0)
-					f = w.next()
-				}
-				require.NotNil(t, f, "it does not ask again")
-				f.grantAll(20)
 				require.NoError(t, (<-done).err)
 			})
 		})

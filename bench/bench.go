@@ -40,7 +40,7 @@ func (s settings) scale() scale {
 	if s.Smoke {
 		return scale{
 			waiters: []int{10, 100, 1000}, handOffs: 100,
-			idlers: 100, idleTTL: 300 * time.Millisecond,
+			idlers: 100, idleTTL: time.Second,
 			permits: 1000, permitTTL: time.Second, permitFor: time.Second,
 			processes: 10, processHold: 20 * time.Millisecond, releases: 5,
 			memoryWaiters: 1000,
