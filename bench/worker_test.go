@@ -170,7 +170,7 @@ func TestSmallWorkloadsRunAndJudge(t *testing.T) {
 			process := redistest.NewServer(t)
 			b := onServer(t)
 			b.server = &server{process: process, rdb: process.Client()}
-			b.waiters, b.handOffs, b.idleTTL, b.processes, b.memoryWaiters = []int{2, 20}, 10, 100*time.Millisecond, 3, 100
+			b.waiters, b.handOffs, b.idleTTL, b.processes, b.memoryWaiters = []int{2, 20}, 10, time.Second, 3, 100
 
 			s, err := study.run(t.Context(), b)
 
