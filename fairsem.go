@@ -20,7 +20,7 @@ import (
 // Errors, to be tested for with [errors.Is]. What is returned names the semaphore and the cause.
 var (
 	// ErrNotAcquired: a call that does not wait, such as TryAcquire or TryLock, found no room, or somebody
-	// waiting. Nothing is left in Redis.
+	// waiting; or CallOptions.MaxWait is over. Nothing is left in Redis.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
 	// ErrQueueFull: as many as CallOptions.MaxQueue allows wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")
@@ -36,7 +36,8 @@ var (
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
 	ErrClosed = errors.New("fairsem: client closed")
-	// ErrUnavailable: Redis has not answered for a whole TTL. It wraps what happened last.
+	// ErrUnavailable: Redis has not answered for a whole TTL, or until the context of the call ended. It wraps what
+	// happened last. In Release: for a second.
 	ErrUnavailable = errors.New("fairsem: Redis unavailable")
 	// ErrInvalid: an argument that can never work. Nothing was sent.
 	ErrInvalid = errors.New("fairsem: invalid argument")

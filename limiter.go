@@ -53,8 +53,10 @@ func (l *Limiter) With(o CallOptions) *Limiter { return &Limiter{l.semaphore.Wit
 // Name returns the name that the handle was made with.
 func (l *Limiter) Name() string { return l.semaphore.name }
 
-// Wait waits until n units are granted. It is told when that will be, and asks for nothing until then. After
-// an error, which is one of Acquire's, nothing counts; what Redis may have granted meanwhile is given back.
+// Wait waits until n units are granted. It is told when that will be, and asks for nothing until then. If its turn comes
+// after CallOptions.MaxWait or the deadline of ctx, it says so at once: the error is a [*WaitError]. Of a paused name it
+// supposes that it goes on in a TTL. After an error, the others of which are Acquire's, nothing counts; what Redis may have
+// granted meanwhile is given back.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	_, err := l.take(ctx, "wait", n, true)
 	return err
