@@ -79,10 +79,14 @@ took it away) ends CMD with TERM, and with KILL so early that it is dead before
 the units can lapse and be granted to anybody else. Who takes it away with fairsem
 evict does not wait for that.
 
+What runs as another user in its process group, by sudo say, gets no signals from
+fairsem. It is not ended: the permit is held and renewed until it has ended by itself,
+a warning says so, and after a loss the units may be granted while it runs.
+
 If fairsem itself dies, of KILL or for want of memory, CMD and its process group are
 killed at once, by a small /bin/sh that waits beside CMD for nothing else, and on
-Linux by the kernel. What left the group, or has no /bin/sh, goes on while the units
-lapse.
+Linux by the kernel. What left the group, is another user's or has no /bin/sh, goes on
+while the units lapse.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
 the permit was not acquired (-E changes it), 76 if it was lost, 125 if fairsem

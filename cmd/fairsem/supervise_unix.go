@@ -22,13 +22,14 @@ type supervisor struct {
 	alive  time.Time        // when the permit was last seen to live
 	lost   bool             // and it was told
 	killAt <-chan time.Time // nil: nobody is to be killed
+	told   string           // what a group that cannot be ended means for the permit
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
 func (r *runner) hold() error {
 	granted := time.Now()
 	if r.permit.Context().Err() != nil {
-		return r.lostError()
+		return r.lostError("so " + r.command[0] + " was not started")
 	}
 	jobs := make(chan os.Signal, 16)
 	signal.Notify(jobs, heeded(jobControl)...)
@@ -48,7 +49,10 @@ func (r *runner) hold() error {
 	c.takeTerminal()
 	r.journal.note(note{Event: "ended", Exit: &code})
 	if s.lost && r.onLost != lostIgnore {
-		return r.lostError()
+		if s.told == lastedOn {
+			return r.lostError("and " + r.command[0] + " could not be ended")
+		}
+		return r.lostError("so " + r.command[0] + " was ended")
 	}
 	s.linger(granted)
 	if code == 0 {
@@ -57,8 +61,8 @@ func (r *runner) hold() error {
 	return &failure{code, nil}
 }
 
-func (r *runner) lostError() error {
-	return &failure{exitLost, fmt.Errorf("the permit on %q was lost, so %s was ended", r.name, r.command[0])}
+func (r *runner) lostError(fate string) error {
+	return &failure{exitLost, fmt.Errorf("the permit on %q was lost, %s", r.name, fate)}
 }
 
 func (r *runner) startError(err error) error {
@@ -111,14 +115,14 @@ func (s *supervisor) supervise() int {
 			}
 			s.stopped(state.StopSignal())
 		case sig := <-s.signals:
-			s.child.signal(sig)
+			s.send(sig)
 		case sig := <-s.jobs:
 			s.job(sig)
 		case <-tick.C:
 		case <-lost:
 			lost = nil
 		case <-s.killAt:
-			s.child.signal(syscall.SIGKILL)
+			s.send(syscall.SIGKILL)
 			s.killAt = nil // it fires once, and clear waits for one
 		}
 	}
@@ -183,11 +187,36 @@ func (s *supervisor) lose() {
 	case s.onLost == lostIgnore:
 		s.journal.warn("the permit on %q was lost; %s goes on", s.name, s.command[0])
 	case s.onLost == lostKill || left <= 0:
-		s.child.signal(syscall.SIGKILL)
+		s.send(syscall.SIGKILL)
 	default:
-		s.child.signal(syscall.SIGTERM)
+		s.send(syscall.SIGTERM)
 		s.child.signal(syscall.SIGCONT) // else one that is stopped does not hear of it
 		s.killAt = time.After(left)
+	}
+}
+
+// What a group that cannot be ended means for the permit.
+const (
+	holdsOn  = "the permit is held until that has ended"
+	lastedOn = "the units can be granted to others while that runs"
+)
+
+// send sends a signal to the group, and tells if nobody there can be reached: what sudo starts is another user's.
+func (s *supervisor) send(sig os.Signal) {
+	if !s.child.signal(sig) {
+		s.unended()
+	}
+}
+
+// unended tells that something runs on, once while the permit is held and once when it is lost.
+func (s *supervisor) unended() {
+	means := holdsOn
+	if s.lost {
+		means = lastedOn
+	}
+	if s.told != means {
+		s.told = means
+		s.journal.warn("something of the process group %d cannot be ended, for it is another user's or hangs in the kernel; %s", s.child.pid, means)
 	}
 }
 
@@ -196,14 +225,14 @@ const (
 	groupLimit = 2 * time.Second // for the kernel to end what was killed
 )
 
-// clear ends what the command has left in its group.
+// clear ends what the command has left in its group, and waits for what it cannot end for as long as the permit lives.
 func (s *supervisor) clear() {
 	s.check()
 	if !s.child.groupLives() {
 		return
 	}
 	if s.killAt == nil {
-		s.child.signal(syscall.SIGTERM)
+		s.send(syscall.SIGTERM)
 		s.child.signal(syscall.SIGCONT)
 		s.killAt = time.After(s.killAfter)
 	}
@@ -211,17 +240,30 @@ func (s *supervisor) clear() {
 	for s.child.groupLives() {
 		select {
 		case <-s.killAt:
-			s.child.signal(syscall.SIGKILL)
+			s.send(syscall.SIGKILL)
 			giveUp = time.After(groupLimit)
 		case <-giveUp:
-			s.journal.warn("something of the process group %d cannot be ended", s.child.pid)
-			return
+			if s.leave() {
+				return
+			}
+			giveUp = time.After(groupLimit)
 		case sig := <-s.signals:
-			s.child.signal(sig)
+			s.send(sig)
 		case <-time.After(groupPoll):
 		}
 		s.check()
 	}
+}
+
+// leave tells what is left of a group that was killed, and says whether it is to be left there: if nothing of it runs,
+// or there is no permit any more to hold for it.
+func (s *supervisor) leave() bool {
+	if groupRuns(s.child.pid) {
+		s.unended()
+		return s.lost
+	}
+	s.journal.warn("something of the process group %d cannot be ended, but does not run any more either: nobody asks for its exit code", s.child.pid)
+	return true
 }
 
 // linger holds for the least time, unless a signal or a loss ends it.
