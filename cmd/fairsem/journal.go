@@ -10,14 +10,46 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// journal is the talk of a run, which all goes to standard error: standard output is the command's.
+// journal is the talk of a run, which all goes to standard error: standard output is the command's. Nobody waits for who
+// reads it, but for close: the command must end in time though its terminal stands still.
 type journal struct {
-	out  io.Writer
 	json bool
 	name string
+
+	lines   chan []byte
+	written chan struct{} // closed when all lines are
 }
 
-func newJournal(out io.Writer, o runOptions) *journal { return &journal{out, o.json, o.name} }
+// journalLines is how many can be unread. A run has a dozen.
+const journalLines = 64
+
+func newJournal(out io.Writer, o runOptions) *journal {
+	j := &journal{json: o.json, name: o.name, lines: make(chan []byte, journalLines), written: make(chan struct{})}
+	go func() { // ends after close; close waits
+		defer close(j.written)
+		for line := range j.lines {
+			_, _ = out.Write(line) // there is nobody else to tell
+		}
+	}()
+	return j
+}
+
+// write leaves a line out if there are too many that nobody reads.
+func (j *journal) write(line []byte) {
+	select {
+	case j.lines <- line:
+	default:
+	}
+}
+
+// close waits until all is written, for as long as that is worth waiting for.
+func (j *journal) close() {
+	close(j.lines)
+	select {
+	case <-j.written:
+	case <-time.After(shutLimit):
+	}
+}
 
 // note is what happened, for programs to read.
 type note struct {
@@ -39,7 +71,7 @@ func (j *journal) note(n note) {
 		return
 	}
 	n.Time, n.Name = time.Now(), j.name
-	_, _ = j.out.Write(text.JSON(n)) // there is nobody else to tell
+	j.write(text.JSON(n))
 }
 
 // warn is for people, and for programs if they want JSON.
@@ -49,7 +81,7 @@ func (j *journal) warn(format string, args ...any) {
 		j.note(note{Event: "warning", Message: message})
 		return
 	}
-	_, _ = fmt.Fprintf(j.out, "fairsem: warning: %s\n", message) // as above
+	j.write(fmt.Appendf(nil, "fairsem: warning: %s\n", message))
 }
 
 // conclude tells as JSON, if that is wanted, what kept the command from running or from its end, and

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -74,7 +73,7 @@ func (s signalled) code() int {
 func untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, heeded([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP})...)
+	notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() { // ends with a signal or with the returned stop; nobody waits for it
 		defer signal.Stop(signals)
 		select {
@@ -86,9 +85,13 @@ func untilSignal() (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// heeded are those of the signals that whoever started this process did not have it ignore, like nohup.
-func heeded(signals []os.Signal) []os.Signal {
-	return slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
+// notify has those of the signals sent to c that whoever started this process did not have it ignore, like nohup.
+func notify(c chan<- os.Signal, signals ...os.Signal) {
+	for _, s := range signals { // for want of any, signal.Notify would take all there are
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
 }
 
 // report says on stderr in one line what went wrong, and returns the exit code. Errors that have no
@@ -111,7 +114,7 @@ func report(stderr io.Writer, command string, err error) int {
 		code, hint = f.code, ""
 	}
 	said := oneLine(strings.TrimPrefix(err.Error(), "fairsem: "))
-	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint) // there is nobody else to tell
+	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint)                 // there is nobody else to tell
 	return code
 }
 

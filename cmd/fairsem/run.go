@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -198,10 +199,13 @@ func killAfterMost(ttl time.Duration) time.Duration { return ttl/10 - max(ttl/50
 func runCommand(ctx context.Context, o runOptions) error {
 	// The channel keeps a signal that comes between two phases. One that came before it has ended ctx.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, heeded(forwarded)...)
+	notify(signals, forwarded...)
 	defer signal.Stop(signals)
+	// Words that nobody reads must not end this process, and with it CMD. This is for good, for the last are after this.
+	notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	r := &runner{runOptions: o, signals: signals, journal: newJournal(os.Stderr, o)}
+	defer r.journal.close()
 	return r.journal.conclude(r.run(ctx))
 }
 

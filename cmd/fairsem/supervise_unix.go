@@ -32,7 +32,7 @@ func (r *runner) hold() error {
 		return r.lostError("so " + r.command[0] + " was not started")
 	}
 	jobs := make(chan os.Signal, 16)
-	signal.Notify(jobs, heeded(jobControl)...)
+	notify(jobs, jobControl...)
 	defer signal.Stop(jobs)
 	g := startGuard()
 	c, err := startChild(r.path, r.command, r.environment())
@@ -175,8 +175,8 @@ func (s *supervisor) check() {
 		return
 	}
 	s.lost = true
-	s.journal.note(note{Event: "lost"})
 	s.lose()
+	s.journal.note(note{Event: "lost"})
 }
 
 // lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
