@@ -81,7 +81,7 @@ func (j *journal) warn(format string, args ...any) {
 		j.note(note{Event: "warning", Message: message})
 		return
 	}
-	j.write(fmt.Appendf(nil, "fairsem: warning: %s\n", message))
+	j.write(fmt.Appendf(nil, "fairsem: warning: %s\n", text.Clean(message)))
 }
 
 // conclude tells as JSON, if that is wanted, what kept the command from running or from its end, and

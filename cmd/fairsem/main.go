@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Exit codes. A signal that stops the command adds its number to exitSignal.
@@ -113,7 +115,7 @@ func report(stderr io.Writer, command string, err error) int {
 	case f.code != exitUsage:
 		code, hint = f.code, ""
 	}
-	said := oneLine(strings.TrimPrefix(err.Error(), "fairsem: "))
+	said := text.Clean(oneLine(strings.TrimPrefix(err.Error(), "fairsem: "))) // servers choose their words themselves
 	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint)                 // there is nobody else to tell
 	return code
 }

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -128,6 +130,26 @@ func requireHarmless(t *testing.T, s string) {
 		if r != '\n' && (r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == '\u202e' || r == '\ufffd') {
 			require.Fail(t, "not harmless", "%q in %q", r, s)
 		}
+	}
+}
+
+// What a server answers is its own choice, and so is that of whoever sits between.
+func TestTheWordsOfAServerGiveATerminalNoOrders(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+		if !slices.Contains([]string{"EVALSHA", "EVAL", "SCAN"}, strings.ToUpper(cmd)) {
+			return false
+		}
+		c.WriteError("ERR \x1b[2J\x1b]0;owned\a\u202e\u009b31m")
+		return true
+	})
+	for _, args := range []string{"ls", "show n", "evict n --all --yes", "resize n 1 --yes", "pause n --yes", "resume n --yes",
+		"run n --limit 1 -- true", "run n --limit 1 --json -- true", "demo"} {
+		out, err := exec.CommandContext(t.Context(), "fairsem", slices.Insert(strings.Fields(args), 1, "--redis", "redis://"+m.Addr())...).CombinedOutput()
+		assert.Equal(t, exitFailure, exitCode(err), "%s: %s", args, out)
+		assert.Contains(t, string(out), "owned", args)
+		requireHarmless(t, string(out))
 	}
 }
 

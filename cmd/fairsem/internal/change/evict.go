@@ -15,6 +15,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Victims are those who are to lose what they have: exactly one of the fields is set.
@@ -77,7 +78,7 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 	}
 	o := c.object(gone)
 	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(before), look.NewSemaphore(after)}
-	words := fmt.Sprintf("%q: evicted %s", d.Name, crowd(len(o.Holders), len(o.Waiters)))
+	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), crowd(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d had gone already", len(gone))
 	}
@@ -192,7 +193,7 @@ const shown = 20
 
 func (c choice) announce(d Desk, s fairsem.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "This evicts %s from %q:\n\n", crowd(len(c.holders), len(c.waiters)), d.Name)
+	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", crowd(len(c.holders), len(c.waiters)), text.Quote(d.Name))
 	if len(c.holders) > 0 {
 		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // mostUnits is the largest limit there is: the largest number that Redis can count exactly.
@@ -30,7 +31,7 @@ func (d Desk) Resize(ctx context.Context, limit int64, fresh bool) error {
 	return d.pin(ctx, fresh, step{
 		done: func(s fairsem.Status) bool { return s.Pinned && s.Limit == limit },
 		what: func(s fairsem.Status) string {
-			return fmt.Sprintf("This pins the limit of %q to %d for everybody%s.", d.Name, limit, drain(s, limit))
+			return fmt.Sprintf("This pins the limit of %s to %d for everybody%s.", text.Quote(d.Name), limit, drain(s, limit))
 		},
 		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Resize(ctx, limit) },
 	})
@@ -49,7 +50,7 @@ func (d Desk) Pause(ctx context.Context, fresh bool) error {
 	return d.pin(ctx, fresh, step{
 		done: look.Paused,
 		what: func(s fairsem.Status) string {
-			what := fmt.Sprintf("This pauses %q: nobody gets in until it is resumed; who holds keeps what it has.", d.Name)
+			what := fmt.Sprintf("This pauses %s: nobody gets in until it is resumed; who holds keeps what it has.", text.Quote(d.Name))
 			if s.Pinned {
 				what += fmt.Sprintf(" The limit of %d that was pinned is forgotten, so `fairsem resize` rather than `fairsem resume` brings it back.", s.Limit)
 			}
@@ -65,9 +66,9 @@ func (d Desk) Resume(ctx context.Context) error {
 		done: func(s fairsem.Status) bool { return !s.Pinned },
 		what: func(s fairsem.Status) string {
 			if s.Declared == 0 {
-				return fmt.Sprintf("This takes the limit of %q away; no process has declared another.", d.Name)
+				return fmt.Sprintf("This takes the limit of %s away; no process has declared another.", text.Quote(d.Name))
 			}
-			return fmt.Sprintf("This lets the declared limit of %q hold again, which is %d%s.", d.Name, s.Declared, drain(s, s.Declared))
+			return fmt.Sprintf("This lets the declared limit of %s hold again, which is %d%s.", text.Quote(d.Name), s.Declared, drain(s, s.Declared))
 		},
 		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Unpin(ctx) },
 	})
@@ -90,7 +91,7 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	}
 	if before.Known && change.done(before) {
 		o := look.NewSemaphore(before)
-		return d.tell(result{false, o, o}, fmt.Sprintf("%q: nothing to do; %s", d.Name, state(before)))
+		return d.tell(result{false, o, o}, fmt.Sprintf("%s: nothing to do; %s", text.Quote(d.Name), state(before)))
 	}
 	now := "Redis does not know the name yet."
 	if before.Known {
@@ -106,5 +107,5 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	if err != nil {
 		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
 	}
-	return d.tell(result{true, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%q: %s", d.Name, state(after)))
+	return d.tell(result{true, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%s: %s", text.Quote(d.Name), state(after)))
 }
