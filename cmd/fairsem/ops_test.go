@@ -356,6 +356,27 @@ func TestResizePinsUntilResume(t *testing.T) {
 	assert.False(t, o.status("n").Pinned)
 }
 
+// What came behind a pause ran beside those who held.
+func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
+	o := newOffice(t)
+	p := o.hold("h", "n", 3, 2)
+	_, talk := o.does(exitNotAcquired, "pause", "n", "--yes", "--wait=10ms")
+	assert.Contains(t, talk, `fairsem: "n" is still in use after 10ms, by 1 holder; it stays paused`)
+	assert.Zero(t, o.status("n").Limit)
+	cmd, out := o.begin("pause", "n", "--yes", "--wait")
+	o.await(out, "Waiting for 1 holder.", 1)
+	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, cmd.Wait(), out)
+	assert.Contains(t, out.String(), "\"n\": nothing to do; paused, 0/0 in use, 0 waiting\n")
+	o.does(0, "resume", "n", "--yes")
+	o.hold("h", "n", 3, 2)
+	cmd, out = o.begin("pause", "n", "--yes", "--wait")
+	o.await(out, "Waiting for 1 holder.", 1)
+	o.does(0, "resume", "n", "--yes")
+	assert.Equal(t, exitNo, exitCode(cmd.Wait()), out)
+	assert.Contains(t, out.String(), "somebody has ended the pause")
+}
+
 func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 1)
@@ -491,7 +512,13 @@ func operate(o *office) {
 // watched starts a command whose output can be read while it runs.
 func (o *office) watched(args ...string) (*exec.Cmd, *transcript.Transcript) {
 	o.t.Helper()
-	cmd, out := o.command(append(args, "--interval", "100ms")...), &transcript.Transcript{}
+	return o.begin(append(args, "--interval", "100ms")...)
+}
+
+// begin starts a command.
+func (o *office) begin(args ...string) (*exec.Cmd, *transcript.Transcript) {
+	o.t.Helper()
+	cmd, out := o.command(args...), &transcript.Transcript{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(o.t, cmd.Start())
 	return cmd, out

@@ -44,6 +44,7 @@ type runOptions struct {
 	minHold   time.Duration
 	shell     string
 	json      bool
+	quiet     bool
 
 	name    string
 	command []string
@@ -90,7 +91,7 @@ Linux by the kernel. What left the group, is another user's or has no /bin/sh, g
 while the units lapse.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
-the permit was not acquired (-E changes it), 76 if it was lost, 125 if fairsem
+the permit was not acquired (-E changes it; with -E 0 nothing is said of it), 76 if it was lost, 125 if fairsem
 failed itself, such as without a server, 126 if CMD cannot be executed, 127 if it
 was not found, 2 for a wrong command line.`,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
@@ -120,6 +121,7 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.killAfter, "kill-after", 0, "from TERM to KILL (default the most that --ttl allows)")
 	f.DurationVar(&o.minHold, "min-hold", 0, "hold at least that long, for clocks that are apart")
 	f.StringVarP(&o.shell, "command", "c", "", "run `STRING` with /bin/sh instead of CMD")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "tell nothing but what fairsem failed at itself: the exit code has the rest")
 	f.BoolVar(&o.json, "json", false, "tell what happens as JSON lines on standard error")
 }
 
@@ -177,6 +179,8 @@ func (o *runOptions) check(limited bool) error {
 		return usage("--wait, --head-start, --max-queue, --min-hold and --kill-after cannot be negative")
 	case o.noWait && (o.wait > 0 || o.maxQueue > 0 || o.headStart > 0):
 		return usage("--no-wait goes with none of --wait, --max-queue and --head-start: leave it out, or them")
+	case o.quiet && o.json:
+		return usage("--quiet and --json are opposites: give one of them")
 	case o.conflict < 0 || o.conflict > 255:
 		return usage("--conflict-exit-code %d is not between 0 and 255", o.conflict)
 	case o.onLost != lostTerm && o.onLost != lostKill && o.onLost != lostIgnore:
@@ -277,7 +281,7 @@ func (r *runner) untilSignal(ctx context.Context, f func(context.Context) error)
 func (r *runner) labelled() string {
 	host, _ := os.Hostname() // a machine without a name is ":pid"
 	label := cmp.Or(r.label, fmt.Sprintf("%s:%d", host, os.Getpid()))
-	if !r.journal.json && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
+	if !r.journal.json && !r.quiet && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
 		r.mark = label + "#" + uuid.NewString()[:8]
 		return r.mark
 	}

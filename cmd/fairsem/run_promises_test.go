@@ -181,7 +181,7 @@ func TestJSONTellsOfALossToo(t *testing.T) {
 	awaitFile(t, dir+"/up")
 	s.evict()
 	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
-	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost[^\n]*}\n$`, out.String())
+	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*"reason":"evicted"}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost \(evicted\)[^\n]*}\n$`, out.String())
 }
 
 // The first word about it was SIGPIPE, which killed the run and its command, and left the permit until its TTL.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairsem/fairsem"
 )
 
 // supervisor looks after the command from its start to the end of its process group.
@@ -62,7 +65,15 @@ func (r *runner) hold() error {
 }
 
 func (r *runner) lostError(fate string) error {
-	return &failure{exitLost, fmt.Errorf("the permit on %q was lost, %s", r.name, fate)}
+	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, r.reason(), fate)}
+}
+
+// reason is why the permit was lost. Redis does not keep who evicts one.
+func (r *runner) reason() string {
+	if errors.Is(context.Cause(r.permit.Context()), fairsem.ErrEvicted) {
+		return reasonEvicted
+	}
+	return reasonExpired
 }
 
 func (r *runner) startError(err error) error {
@@ -176,7 +187,7 @@ func (s *supervisor) check() {
 	}
 	s.lost = true
 	s.lose()
-	s.journal.note(note{Event: "lost"})
+	s.journal.note(note{Event: "lost", Reason: s.reason()})
 }
 
 // lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
@@ -185,7 +196,7 @@ func (s *supervisor) lose() {
 	left := min(s.killAfter, time.Until(s.alive.Add(killAfterMost(s.ttl))))
 	switch {
 	case s.onLost == lostIgnore:
-		s.journal.warn("the permit on %q was lost; %s goes on", s.name, s.command[0])
+		s.journal.warn("the permit on %q was lost (%s); %s goes on", s.name, s.reason(), s.command[0])
 	case s.onLost == lostKill || left <= 0:
 		s.send(syscall.SIGKILL)
 	default:

@@ -45,10 +45,12 @@ func drain(s fairsem.Status, limit int64) string {
 	return fmt.Sprintf("; %d of the units in use must be given back before anybody gets in", s.Used-limit)
 }
 
-// Pause pins the limit to 0. A name that Redis does not know is refused unless fresh.
-func (d Desk) Pause(ctx context.Context, fresh bool) error {
+// Pause pins the limit to 0. A name that Redis does not know is refused unless fresh. settle is for what is to come true
+// before the result is told; nil: nothing.
+func (d Desk) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
 	return d.pin(ctx, fresh, step{
-		done: look.Paused,
+		settle: settle,
+		done:   look.Paused,
 		what: func(s fairsem.Status) string {
 			what := fmt.Sprintf("This pauses %s: nobody gets in until it is resumed; who holds keeps what it has.", text.Quote(d.Name))
 			if s.Pinned {
@@ -79,6 +81,8 @@ type step struct {
 	done func(fairsem.Status) bool // whether there is nothing to do
 	what func(fairsem.Status) string
 	do   func(context.Context, *fairsem.Semaphore) error
+
+	settle func(context.Context) error // nil: there is nothing to wait for
 }
 
 func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
@@ -89,10 +93,28 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	if err != nil {
 		return err
 	}
-	if before.Known && change.done(before) {
-		o := look.NewSemaphore(before)
-		return d.tell(result{false, o, o}, fmt.Sprintf("%s: nothing to do; %s", text.Quote(d.Name), state(before)))
+	words := "nothing to do; "
+	changed := !before.Known || !change.done(before)
+	if changed {
+		words = ""
+		if err := d.make(ctx, sem, change, before); err != nil {
+			return err
+		}
 	}
+	if change.settle != nil {
+		if err := change.settle(ctx); err != nil {
+			return err
+		}
+	}
+	after, err := look.One(ctx, d.Client, d.Name)
+	if err != nil {
+		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
+	}
+	return d.tell(result{changed, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
+}
+
+// make asks, and makes the change.
+func (d Desk) make(ctx context.Context, sem *fairsem.Semaphore, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Known {
 		now = "Now: " + state(before) + "."
@@ -100,12 +122,5 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	if err := d.confirm(ctx, change.what(before)+"\n"+now); err != nil {
 		return err
 	}
-	if err := change.do(ctx, sem); err != nil {
-		return err
-	}
-	after, err := look.One(ctx, d.Client, d.Name)
-	if err != nil {
-		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
-	}
-	return d.tell(result{true, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%s: %s", text.Quote(d.Name), state(after)))
+	return change.do(ctx, sem)
 }
