@@ -45,6 +45,7 @@ type runOptions struct {
 	shell     string
 	json      bool
 	quiet     bool
+	passURL   bool
 
 	name    string
 	command []string
@@ -73,7 +74,8 @@ func newRun() *cobra.Command {
 		Long: `Waits in line for NAME, runs CMD while it holds a permit, and gives it back when CMD
 and its process group have ended. CMD is executed without a shell, with standard
 input and output untouched, and finds FAIRSEM_NAME, FAIRSEM_ID, FAIRSEM_TOKEN and
-FAIRSEM_WEIGHT in its environment. Signals are passed on to its process group; a
+FAIRSEM_WEIGHT in its environment, but neither REDIS_URL, which may hold a password,
+without --pass-redis-url, nor FAIRSEM_SERVE_TOKEN. Signals are passed on to its process group; a
 terminal is its own while it runs.
 
 A permit that is lost (Redis out of reach for nine tenths of the TTL, or somebody
@@ -121,6 +123,7 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.killAfter, "kill-after", 0, "from TERM to KILL (default the most that --ttl allows)")
 	f.DurationVar(&o.minHold, "min-hold", 0, "hold at least that long, for clocks that are apart")
 	f.StringVarP(&o.shell, "command", "c", "", "run `STRING` with /bin/sh instead of CMD")
+	f.BoolVar(&o.passURL, "pass-redis-url", false, "leave $REDIS_URL in the environment of CMD, which needs it for fairsem, say")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "tell nothing but what fairsem failed at itself: the exit code has the rest")
 	f.BoolVar(&o.json, "json", false, "tell what happens as JSON lines on standard error")
 }

@@ -191,7 +191,7 @@ func TestARunDoesItsWorkThoughNobodyReadsWhatItSays(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, reader.Close())
 	for args, want := range map[string]int{"exit 3": 3, "kill -PIPE $$": 128 + int(syscall.SIGPIPE), "fairsem evict n --all --yes >/dev/null 2>&1; while :; do sleep 0.01; done": exitLost} {
-		cmd := s.command("--limit", "1", "--json", "-c", args)
+		cmd := s.command("--limit", "1", "--pass-redis-url", "--json", "-c", args)
 		cmd.Stderr = writer
 		assert.Equal(t, want, exitCode(cmd.Run()), args)
 		s.awaitLine(0, 0)

@@ -128,6 +128,18 @@ func TestRunTellsTheCommandWhatItHolds(t *testing.T) {
 	assert.Regexp(t, `^n 2 [0-9a-f-]{36}:\d+ [1-9]\d*\n$`, string(out))
 }
 
+// Who starts CMD need not trust it with the password of the server.
+func TestTheCommandDoesNotGetThePasswordsOfFairsem(t *testing.T) {
+	s := newStation(t)
+	for flag, want := range map[string]string{"--quiet": "//kept\n", "--pass-redis-url": "redis://" + s.server.Addr() + "//kept\n"} {
+		cmd := s.command("--limit", "1", flag, "-c", `echo "$REDIS_URL/$FAIRSEM_SERVE_TOKEN/$OTHER"`)
+		cmd.Env = append(cmd.Env, "FAIRSEM_SERVE_TOKEN=geheim", "OTHER=kept")
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		assert.Equal(t, want, string(out))
+	}
+}
+
 func TestRunPassesStandardInputAndOutputUntouched(t *testing.T) {
 	s := newStation(t)
 	data := make([]byte, 1<<20)

@@ -26,13 +26,16 @@ func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.prefix, "prefix", "fairsem", "what every key begins with")
 }
 
+// urlVariable is the environment variable that names the server, with its password.
+const urlVariable = "REDIS_URL"
+
 // server is the one that is named, or an error of usage.
 func (c *connection) server() (*dial.Server, error) {
-	source := "REDIS_URL"
+	source := urlVariable
 	if c.redis != "" {
 		source = "--redis"
 	}
-	rawURL := cmp.Or(c.redis, os.Getenv("REDIS_URL"))
+	rawURL := cmp.Or(c.redis, os.Getenv(urlVariable))
 	if rawURL == "" {
 		return nil, usage("no server is named: give --redis URL or set REDIS_URL")
 	}

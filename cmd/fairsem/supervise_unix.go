@@ -83,7 +83,7 @@ func (r *runner) startError(err error) error {
 	return cannotStart(r.command[0], err)
 }
 
-// environment is that of this process and what there is to know of the permit.
+// environment is that of this process, less what is for fairsem alone, and what there is to know of the permit.
 func (r *runner) environment() []string {
 	own := [][2]string{
 		{"FAIRSEM_NAME", r.name},
@@ -93,7 +93,7 @@ func (r *runner) environment() []string {
 	}
 	var env []string
 	for _, e := range os.Environ() {
-		if !isOneOf(own, e) {
+		if !isOneOf(own, e) && !r.secret(e) {
 			env = append(env, e)
 		}
 	}
@@ -101,6 +101,11 @@ func (r *runner) environment() []string {
 		env = append(env, v[0]+"="+v[1])
 	}
 	return env
+}
+
+// secret says whether a variable has a password that CMD has no need of.
+func (r *runner) secret(entry string) bool {
+	return strings.HasPrefix(entry, tokenVariable+"=") || !r.passURL && strings.HasPrefix(entry, urlVariable+"=")
 }
 
 func isOneOf(vars [][2]string, entry string) bool {
