@@ -153,6 +153,32 @@ func TestTheWordsOfAServerGiveATerminalNoOrders(t *testing.T) {
 	}
 }
 
+func TestLsLeavesOutWhatIsIdleIfItIsToldSo(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "held", 1, 1)
+	require.NoError(t, o.hold("h", "idle", 1, 1).Release(t.Context()))
+	out, _ := o.does(0, "ls", "--busy")
+	assert.Contains(t, out, "held")
+	assert.NotContains(t, out, "idle")
+	all, _ := o.does(0, "ls")
+	assert.Contains(t, all, "idle")
+	_, talk := o.does(0, "ls", "--busy", "id*")
+	assert.Contains(t, talk, "Nobody holds or waits.")
+}
+
+func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 1, 1)
+	cmd := exec.CommandContext(t.Context(), "fairsem", "ls")
+	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "\nn ")
+	cmd = exec.CommandContext(t.Context(), "fairsem", "run", "n", "--limit", "1", "-n", "--", "true")
+	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
+	assert.Equal(t, exitNotAcquired, exitCode(cmd.Run()))
+}
+
 func TestLsWhereNothingIsInUseSaysSoAndNothingOnStandardOutput(t *testing.T) {
 	o := newOffice(t)
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "x*"}} {
@@ -442,6 +468,25 @@ func TestEvictTakesShortIDs(t *testing.T) {
 	assert.Equal(t, "\"n\": evicted 1 holder; limit 2, 1/2 in use, 0 waiting\n", out)
 	<-p.Context().Done()
 	assert.NoError(t, kept.Context().Err())
+	o.hold("h2", "n", 2, 1)
+	client, _, _ = strings.Cut(kept.ID(), ":")
+	o.does(0, "evict", "n", client[:30], "--yes")
+	<-kept.Context().Done()
+	assert.Equal(t, int64(1), o.status("n").Holders)
+}
+
+func TestAnIDThatIsTooShortEvictsNobody(t *testing.T) {
+	o := newOffice(t)
+	sem, err := o.client("h").Semaphore("n", 2)
+	require.NoError(t, err)
+	for range 2 {
+		_, err := sem.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	id := o.json("show", "n")["held_by"].([]any)[0].(object)["id"].(string)
+	_, talk := o.does(exitNo, "evict", "n", id[:20], "--yes")
+	assert.Contains(t, talk, "is short for 2 ids")
+	assert.Equal(t, int64(2), o.status("n").Holders)
 }
 
 // Who is let in by the eviction of another and evicted then would be told of a permit that never was.

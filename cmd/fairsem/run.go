@@ -238,7 +238,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 	rdb := r.there.Client()
 	defer func() { _ = rdb.Close() }() // the process ends
-	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.prefix, TTL: r.ttl, Label: r.labelled()})
+	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.keys(), TTL: r.ttl, Label: r.labelled()})
 	if err != nil {
 		return asUsage(err)
 	}

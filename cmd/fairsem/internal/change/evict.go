@@ -165,27 +165,32 @@ func (v Victims) among(all []fairsem.Ticket) (map[string]bool, error) {
 
 // named wants one ticket for each id.
 func (v Victims) named(all []fairsem.Ticket) (map[string]bool, error) {
-	full, short := make(map[string]bool), make(map[string][]string)
-	for _, t := range all {
-		if !full[t.ID] {
-			full[t.ID] = true
-			short[look.ShortID(t.ID)] = append(short[look.ShortID(t.ID)], t.ID)
-		}
-	}
 	chosen := make(map[string]bool)
-	for _, id := range v.IDs {
-		switch meant := short[id]; {
-		case full[id]:
-			chosen[id] = true
-		case len(meant) == 1:
+	for _, given := range v.IDs {
+		meant := meantBy(given, all)
+		switch len(meant) {
+		case 0:
+			return nil, fmt.Errorf("%w: nobody holds or waits with the id %q", ErrNobody, given)
+		case 1:
 			chosen[meant[0]] = true
-		case len(meant) > 1:
-			return nil, fmt.Errorf("%w: %q is short for %d ids: give the whole one, which fairsem show --json has", ErrNobody, id, len(meant))
 		default:
-			return nil, fmt.Errorf("%w: nobody holds or waits with the id %q", ErrNobody, id)
+			return nil, fmt.Errorf("%w: %q is short for %d ids: give more of it, fairsem show --json has the whole", ErrNobody, given, len(meant))
 		}
 	}
 	return chosen, nil
+}
+
+// meantBy returns the ids that given stands for. Who is let in while it is looked for is there twice.
+func meantBy(given string, all []fairsem.Ticket) (ids []string) {
+	for _, t := range all {
+		if t.ID == given {
+			return []string{given}
+		}
+		if look.Abbreviates(given, t.ID) && !slices.Contains(ids, t.ID) {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
 }
 
 // shown is how many victims of each kind are shown before the question.
