@@ -3,6 +3,7 @@ MODULES = $(or $(shell go list -m -f '{{.Dir}}'),$(error go list found no module
 PACKAGES = $(addsuffix /...,$(MODULES))
 
 LINT_VERSION = v2.15.0
+VULN_VERSION = v1.9.0
 LINT = $(CURDIR)/.bin/golangci-lint-$(LINT_VERSION)
 
 # FAIRSEM_REDIS_SERVER=valkey-server works too.
@@ -12,7 +13,7 @@ PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish les
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit lint fmt fuzz compat bench bench-smoke chaos chaos-smoke model setup clean help
+.PHONY: test unit lint fmt vuln fuzz compat bench bench-smoke chaos chaos-smoke model setup clean help
 
 test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 
@@ -28,6 +29,9 @@ lint: $(LINT) ## gofmt, go vet and golangci-lint over every module
 
 fmt: ## gofmt everything
 	gofmt -w .
+
+vuln: ## govulncheck: known vulnerabilities in what any module calls
+	set -e; for dir in $(MODULES); do cd "$$dir"; go run golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION) ./...; done
 
 # go test fuzzes one target at a time. What it finds it writes to testdata/fuzz, from where make test runs it too.
 fuzz: FOR = 20s

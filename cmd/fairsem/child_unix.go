@@ -74,12 +74,12 @@ func (c *child) wait() {
 	}
 }
 
-// signal sends it to the whole group. A group that is gone needs none.
-func (c *child) signal(s os.Signal) {
-	_ = syscall.Kill(-c.pid, s.(syscall.Signal))
+// signal sends it to the whole group, and says whether it reaches anybody there. A group that is gone needs none.
+func (c *child) signal(s os.Signal) (reached bool) {
+	return syscall.Kill(-c.pid, s.(syscall.Signal)) != syscall.EPERM
 }
 
-// groupLives says whether anything of the group runs. It reaps orphans that were handed to this process.
+// groupLives says whether anything is left of the group. It reaps orphans that were handed to this process.
 func (c *child) groupLives() bool {
 	for {
 		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
@@ -87,7 +87,13 @@ func (c *child) groupLives() bool {
 			break
 		}
 	}
-	return syscall.Kill(-c.pid, 0) == nil
+	return lives(c.pid)
+}
+
+// lives says whether anything is left of a group. EPERM is of one that is all another user's: of sudo, say.
+func lives(group int) bool {
+	err := syscall.Kill(-group, 0)
+	return err == nil || err == syscall.EPERM
 }
 
 // terminal is the first of the standard files that is one; -1: none is.
@@ -120,7 +126,7 @@ func (c *child) giveTerminal() bool {
 // takeTerminal takes the terminal back, if the child has it or has left it to nobody.
 func (c *child) takeTerminal() bool {
 	group := foreground()
-	if group != c.pid && (group <= 0 || syscall.Kill(-group, 0) == nil) {
+	if group != c.pid && (group <= 0 || lives(group)) {
 		return false
 	}
 	signal.Ignore(syscall.SIGTTOU) // this process is in the background, and may do it all the same

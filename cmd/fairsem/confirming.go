@@ -80,6 +80,8 @@ func refused(name string, err error) error {
 		return unknown(name)
 	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNobody):
 		return &failure{exitNo, err}
+	case errors.Is(err, change.ErrInUse):
+		return &failure{exitNotAcquired, err}
 	}
 	return err
 }

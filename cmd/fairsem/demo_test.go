@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -208,6 +209,20 @@ func demoCommand(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), "fairsem", append([]string{"demo"}, args...)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	return cmd
+}
+
+// The server of the demo is open to whoever is on this machine.
+func TestNobodyElseGetsInAtTheServerOfTheDemo(t *testing.T) {
+	t.Parallel()
+	d := start(t, "--for", "1h")
+	d.await("3 of 3 used")
+	addr := regexp.MustCompile(`the embedded server at (\S+:\d+)`).FindStringSubmatch(d.out.String())
+	require.NotNil(t, addr, d.out.String())
+	rdb := redis.NewClient(&redis.Options{Addr: addr[1]})
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	require.ErrorContains(t, rdb.Ping(t.Context()).Err(), "NOAUTH")
+	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
+	assert.Equal(t, 130, d.wait())
 }
 
 // running is a demo under way.

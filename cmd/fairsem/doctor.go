@@ -60,7 +60,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 	out := cmd.OutOrStdout()
 	page := newPage(out)
 	report := doctor.Report{Server: there.String()}
-	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.prefix, Names: cmd.Flags().Args(), TTL: o.ttl}, func(f doctor.Finding) {
+	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.keys(), Names: cmd.Flags().Args(), TTL: o.ttl}, func(f doctor.Finding) {
 		report.Add(f)
 		if !o.json {
 			page.Show(f)

@@ -20,7 +20,8 @@ func newEvict() *cobra.Command {
 		Use:   "evict NAME {ID... | --label PATTERN | --all}",
 		Short: "Take permits or places in line away",
 		Long: `Takes permits of NAME, or places in its line, away from whoever has them: those
-with an ID that fairsem show tells, those of the processes whose label PATTERN
+with an ID that fairsem show tells, of which any beginning will do that means no
+other, those of the processes whose label PATTERN
 matches (* is any text, ? a character, [a-z] one of some), or all that are there
 now. Their units are granted to others at once. Who held them is told in moments,
 by the loss of the permit: a command of fairsem run is ended; what does not heed
@@ -36,7 +37,7 @@ fairsem show --json, and gone, the ids that were given back meanwhile.
 Exit code: 0; 1, and nothing was changed, if the answer was no or came too late,
 Redis does not know NAME, or one of those to be evicted is not there; 2 for a wrong
 command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
-		Example: `  fairsem evict staging 63bc9390:1
+		Example: `  fairsem evict staging 63bc9390:1    # or 63b, if no other begins so
   fairsem evict staging --label 'build-7:*'
   fairsem evict staging --all --yes`,
 		Args:              cobra.ArbitraryArgs,

@@ -7,17 +7,52 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// journal is the talk of a run, which all goes to standard error: standard output is the command's.
+// journal is the talk of a run, which all goes to standard error: standard output is the command's. Nobody waits for who
+// reads it, but for close: the command must end in time though its terminal stands still.
 type journal struct {
-	out  io.Writer
-	json bool
-	name string
+	json     bool
+	quiet    bool
+	conflict int
+	name     string
+
+	lines   chan []byte
+	written chan struct{} // closed when all lines are
 }
 
-func newJournal(out io.Writer, o runOptions) *journal { return &journal{out, o.json, o.name} }
+// journalLines is how many can be unread. A run has a dozen.
+const journalLines = 64
+
+func newJournal(out io.Writer, o runOptions) *journal {
+	j := &journal{json: o.json, quiet: o.quiet, conflict: o.conflict, name: o.name, lines: make(chan []byte, journalLines), written: make(chan struct{})}
+	go func() { // ends after close; close waits
+		defer close(j.written)
+		for line := range j.lines {
+			_, _ = out.Write(line) // there is nobody else to tell
+		}
+	}()
+	return j
+}
+
+// write leaves a line out if there are too many that nobody reads.
+func (j *journal) write(line []byte) {
+	select {
+	case j.lines <- line:
+	default:
+	}
+}
+
+// close waits until all is written, for as long as that is worth waiting for.
+func (j *journal) close() {
+	close(j.lines)
+	select {
+	case <-j.written:
+	case <-time.After(shutLimit):
+	}
+}
 
 // note is what happened, for programs to read.
 type note struct {
@@ -30,8 +65,15 @@ type note struct {
 	WaitedMS int64     `json:"waited_ms,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Exit     *int      `json:"exit,omitempty"`
+	Reason   string    `json:"reason,omitempty"` // of a loss, and of a wait that was ended: evicted or expired
 	Message  string    `json:"message,omitempty"`
 }
+
+// Why a permit was lost.
+const (
+	reasonEvicted = "evicted" // by somebody
+	reasonExpired = "expired" // for want of an answer of Redis, or of this process
+)
 
 // note is silent unless JSON is wanted.
 func (j *journal) note(n note) {
@@ -39,25 +81,31 @@ func (j *journal) note(n note) {
 		return
 	}
 	n.Time, n.Name = time.Now(), j.name
-	_, _ = j.out.Write(text.JSON(n)) // there is nobody else to tell
+	j.write(text.JSON(n))
 }
 
-// warn is for people, and for programs if they want JSON.
+// warn is for people, unless they want it quiet, and for programs if they want JSON.
 func (j *journal) warn(format string, args ...any) {
+	if j.quiet {
+		return
+	}
 	message := fmt.Sprintf(format, args...)
 	if j.json {
 		j.note(note{Event: "warning", Message: message})
 		return
 	}
-	_, _ = fmt.Fprintf(j.out, "fairsem: warning: %s\n", message) // as above
+	j.write(fmt.Appendf(nil, "fairsem: warning: %s\n", text.Clean(message)))
 }
 
 // conclude tells as JSON, if that is wanted, what kept the command from running or from its end, and
 // leaves only the exit code to tell.
 func (j *journal) conclude(err error) error {
 	var f *failure
-	if !j.json || err == nil || errors.As(err, &f) && f.err == nil {
+	if err == nil || errors.As(err, &f) && f.err == nil {
 		return err
+	}
+	if !j.json {
+		return j.hushed(err, f)
 	}
 	event, code := "failed", exitFailure
 	var stop signalled
@@ -67,6 +115,19 @@ func (j *journal) conclude(err error) error {
 	case f != nil:
 		code = f.code
 	}
-	j.note(note{Event: event, Exit: &code, Message: strings.TrimPrefix(err.Error(), "fairsem: ")})
+	reason := ""
+	if errors.Is(err, fairsem.ErrEvicted) {
+		reason = reasonEvicted
+	}
+	j.note(note{Event: event, Exit: &code, Reason: reason, Message: strings.TrimPrefix(err.Error(), "fairsem: ")})
 	return &failure{code, nil}
+}
+
+// hushed leaves only the exit code of an error f that is to tell no more: of what is a success, since cron would send a mail,
+// and of what went as it may where that is to be quiet.
+func (j *journal) hushed(err error, f *failure) error {
+	if f != nil && (f.code == 0 || j.quiet && (f.code == j.conflict || f.code == exitLost)) {
+		return &failure{f.code, nil}
+	}
+	return err
 }

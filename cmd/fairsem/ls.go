@@ -9,6 +9,7 @@ import (
 type lsOptions struct {
 	connection
 	watching
+	busy bool
 	list list.List
 }
 
@@ -48,11 +49,12 @@ if signal n stopped it.`,
 	}
 	o.connection.flags(cmd.Flags())
 	o.watching.flags(cmd)
+	cmd.Flags().BoolVar(&o.busy, "busy", false, "only what somebody holds or waits for")
 	return cmd
 }
 
 func (o *lsOptions) complete(cmd *cobra.Command) error {
-	o.list = list.List{Pattern: cmd.Flags().Arg(0), JSON: o.json}
+	o.list = list.List{Pattern: cmd.Flags().Arg(0), Busy: o.busy, JSON: o.json}
 	if err := o.list.Check(); err != nil {
 		return usage("PATTERN %w", err)
 	}

@@ -8,11 +8,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Exit codes. A signal that stops the command adds its number to exitSignal.
@@ -74,7 +75,7 @@ func (s signalled) code() int {
 func untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, heeded([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP})...)
+	notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() { // ends with a signal or with the returned stop; nobody waits for it
 		defer signal.Stop(signals)
 		select {
@@ -86,9 +87,13 @@ func untilSignal() (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// heeded are those of the signals that whoever started this process did not have it ignore, like nohup.
-func heeded(signals []os.Signal) []os.Signal {
-	return slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
+// notify has those of the signals sent to c that whoever started this process did not have it ignore, like nohup.
+func notify(c chan<- os.Signal, signals ...os.Signal) {
+	for _, s := range signals { // for want of any, signal.Notify would take all there are
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
 }
 
 // report says on stderr in one line what went wrong, and returns the exit code. Errors that have no
@@ -110,8 +115,8 @@ func report(stderr io.Writer, command string, err error) int {
 	case f.code != exitUsage:
 		code, hint = f.code, ""
 	}
-	said := oneLine(strings.TrimPrefix(err.Error(), "fairsem: "))
-	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint) // there is nobody else to tell
+	said := text.Clean(oneLine(strings.TrimPrefix(err.Error(), "fairsem: "))) // servers choose their words themselves
+	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint)                 // there is nobody else to tell
 	return code
 }
 

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -129,6 +131,52 @@ func requireHarmless(t *testing.T, s string) {
 			require.Fail(t, "not harmless", "%q in %q", r, s)
 		}
 	}
+}
+
+// What a server answers is its own choice, and so is that of whoever sits between.
+func TestTheWordsOfAServerGiveATerminalNoOrders(t *testing.T) {
+	t.Parallel()
+	m := miniredis.RunT(t)
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+		if !slices.Contains([]string{"EVALSHA", "EVAL", "SCAN"}, strings.ToUpper(cmd)) {
+			return false
+		}
+		c.WriteError("ERR \x1b[2J\x1b]0;owned\a\u202e\u009b31m")
+		return true
+	})
+	for _, args := range []string{"ls", "show n", "evict n --all --yes", "resize n 1 --yes", "pause n --yes", "resume n --yes",
+		"run n --limit 1 -- true", "run n --limit 1 --json -- true", "demo"} {
+		out, err := exec.CommandContext(t.Context(), "fairsem", slices.Insert(strings.Fields(args), 1, "--redis", "redis://"+m.Addr())...).CombinedOutput()
+		assert.Equal(t, exitFailure, exitCode(err), "%s: %s", args, out)
+		assert.Contains(t, string(out), "owned", args)
+		requireHarmless(t, string(out))
+	}
+}
+
+func TestLsLeavesOutWhatIsIdleIfItIsToldSo(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "held", 1, 1)
+	require.NoError(t, o.hold("h", "idle", 1, 1).Release(t.Context()))
+	out, _ := o.does(0, "ls", "--busy")
+	assert.Contains(t, out, "held")
+	assert.NotContains(t, out, "idle")
+	all, _ := o.does(0, "ls")
+	assert.Contains(t, all, "idle")
+	_, talk := o.does(0, "ls", "--busy", "id*")
+	assert.Contains(t, talk, "Nobody holds or waits.")
+}
+
+func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 1, 1)
+	cmd := exec.CommandContext(t.Context(), "fairsem", "ls")
+	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "\nn ")
+	cmd = exec.CommandContext(t.Context(), "fairsem", "run", "n", "--limit", "1", "-n", "--", "true")
+	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
+	assert.Equal(t, exitNotAcquired, exitCode(cmd.Run()))
 }
 
 func TestLsWhereNothingIsInUseSaysSoAndNothingOnStandardOutput(t *testing.T) {
@@ -334,6 +382,27 @@ func TestResizePinsUntilResume(t *testing.T) {
 	assert.False(t, o.status("n").Pinned)
 }
 
+// What came behind a pause ran beside those who held.
+func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
+	o := newOffice(t)
+	p := o.hold("h", "n", 3, 2)
+	_, talk := o.does(exitNotAcquired, "pause", "n", "--yes", "--wait=10ms")
+	assert.Contains(t, talk, `fairsem: "n" is still in use after 10ms, by 1 holder; it stays paused`)
+	assert.Zero(t, o.status("n").Limit)
+	cmd, out := o.begin("pause", "n", "--yes", "--wait")
+	o.await(out, "Waiting for 1 holder.", 1)
+	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, cmd.Wait(), out)
+	assert.Contains(t, out.String(), "\"n\": nothing to do; paused, 0/0 in use, 0 waiting\n")
+	o.does(0, "resume", "n", "--yes")
+	o.hold("h", "n", 3, 2)
+	cmd, out = o.begin("pause", "n", "--yes", "--wait")
+	o.await(out, "Waiting for 1 holder.", 1)
+	o.does(0, "resume", "n", "--yes")
+	assert.Equal(t, exitNo, exitCode(cmd.Wait()), out)
+	assert.Contains(t, out.String(), "somebody has ended the pause")
+}
+
 func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 1)
@@ -399,6 +468,25 @@ func TestEvictTakesShortIDs(t *testing.T) {
 	assert.Equal(t, "\"n\": evicted 1 holder; limit 2, 1/2 in use, 0 waiting\n", out)
 	<-p.Context().Done()
 	assert.NoError(t, kept.Context().Err())
+	o.hold("h2", "n", 2, 1)
+	client, _, _ = strings.Cut(kept.ID(), ":")
+	o.does(0, "evict", "n", client[:30], "--yes")
+	<-kept.Context().Done()
+	assert.Equal(t, int64(1), o.status("n").Holders)
+}
+
+func TestAnIDThatIsTooShortEvictsNobody(t *testing.T) {
+	o := newOffice(t)
+	sem, err := o.client("h").Semaphore("n", 2)
+	require.NoError(t, err)
+	for range 2 {
+		_, err := sem.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	id := o.json("show", "n")["held_by"].([]any)[0].(object)["id"].(string)
+	_, talk := o.does(exitNo, "evict", "n", id[:20], "--yes")
+	assert.Contains(t, talk, "is short for 2 ids")
+	assert.Equal(t, int64(2), o.status("n").Holders)
 }
 
 // Who is let in by the eviction of another and evicted then would be told of a permit that never was.
@@ -469,7 +557,13 @@ func operate(o *office) {
 // watched starts a command whose output can be read while it runs.
 func (o *office) watched(args ...string) (*exec.Cmd, *transcript.Transcript) {
 	o.t.Helper()
-	cmd, out := o.command(append(args, "--interval", "100ms")...), &transcript.Transcript{}
+	return o.begin(append(args, "--interval", "100ms")...)
+}
+
+// begin starts a command.
+func (o *office) begin(args ...string) (*exec.Cmd, *transcript.Transcript) {
+	o.t.Helper()
+	cmd, out := o.command(args...), &transcript.Transcript{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(o.t, cmd.Start())
 	return cmd, out

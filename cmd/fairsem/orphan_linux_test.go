@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,8 +46,8 @@ func requireGone(t *testing.T, pids []int) {
 
 // exists says whether a process runs. One that ended and was not waited for does not.
 func exists(pid int) bool {
-	_, state, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && state != "Z" && state != "X"
+	p, err := readStat(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && p.runs()
 }
 
 // children are the processes that a process has started.
@@ -57,8 +56,8 @@ func children(t *testing.T, parent int) (pids []int) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)
 	for _, file := range files {
-		ppid, _, err := stat(file)
-		if err != nil || ppid != parent { // an error: ended meanwhile
+		p, err := readStat(file)
+		if err != nil || p.parent != parent { // an error: ended meanwhile
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
@@ -66,14 +65,4 @@ func children(t *testing.T, parent int) (pids []int) {
 		pids = append(pids, pid)
 	}
 	return pids
-}
-
-// stat reads "pid (name) state ppid …". A name may hold anything.
-func stat(file string) (ppid int, state string, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, "", err
-	}
-	_, err = fmt.Sscan(string(text[bytes.LastIndexByte(text, ')')+1:]), &state, &ppid)
-	return ppid, state, err
 }

@@ -106,7 +106,7 @@ func (p place) begin(t *testing.T, args ...string) (*exec.Cmd, *transcript.Trans
 // requirePrefixesApart holds the same name with two prefixes at once.
 func (p place) requirePrefixesApart(t *testing.T) {
 	t.Helper()
-	out, err := p.command(t, "run", "n", "--limit", "1", "--prefix", "here", "--", "fairsem", "run", "n", "--limit", "1", "--prefix", "there", "-n", "--", "echo", "both").CombinedOutput()
+	out, err := p.command(t, "run", "n", "--limit", "1", "--prefix", "here", "--pass-redis-url", "--", "fairsem", "run", "n", "--limit", "1", "--prefix", "there", "-n", "--", "echo", "both").CombinedOutput()
 	assert.NoError(t, err, "%s", out)
 	assert.Equal(t, "both\n", string(out))
 	for _, prefix := range []string{"here", "there"} {

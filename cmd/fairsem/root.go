@@ -40,7 +40,7 @@ comes back by itself. Redis holds the state.`,
 	addGroup(root, "To share a limit:", newRun())
 	addGroup(root, "To look:", newLs(), newShow(), newTop(), newServe(), newDoctor())
 	addGroup(root, "To change what is shared:", newResize(), newPause(), newResume(), newEvict())
-	addGroup(root, "To get to know it:", newDemo(), newMan(), newCompletion())
+	addGroup(root, "To get to know it:", newDemo(), newMan(), newCompletion(), newVersion())
 	root.SetHelpCommandGroupID("To get to know it:")
 	root.AddCommand(newDemoWorker())
 	return root

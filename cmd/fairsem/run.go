@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -43,6 +44,8 @@ type runOptions struct {
 	minHold   time.Duration
 	shell     string
 	json      bool
+	quiet     bool
+	passURL   bool
 
 	name    string
 	command []string
@@ -71,7 +74,8 @@ func newRun() *cobra.Command {
 		Long: `Waits in line for NAME, runs CMD while it holds a permit, and gives it back when CMD
 and its process group have ended. CMD is executed without a shell, with standard
 input and output untouched, and finds FAIRSEM_NAME, FAIRSEM_ID, FAIRSEM_TOKEN and
-FAIRSEM_WEIGHT in its environment. Signals are passed on to its process group; a
+FAIRSEM_WEIGHT in its environment, but neither REDIS_URL, which may hold a password,
+without --pass-redis-url, nor FAIRSEM_SERVE_TOKEN. Signals are passed on to its process group; a
 terminal is its own while it runs.
 
 A permit that is lost (Redis out of reach for nine tenths of the TTL, or somebody
@@ -79,13 +83,17 @@ took it away) ends CMD with TERM, and with KILL so early that it is dead before
 the units can lapse and be granted to anybody else. Who takes it away with fairsem
 evict does not wait for that.
 
+What runs as another user in its process group, by sudo say, gets no signals from
+fairsem. It is not ended: the permit is held and renewed until it has ended by itself,
+a warning says so, and after a loss the units may be granted while it runs.
+
 If fairsem itself dies, of KILL or for want of memory, CMD and its process group are
 killed at once, by a small /bin/sh that waits beside CMD for nothing else, and on
-Linux by the kernel. What left the group, or has no /bin/sh, goes on while the units
-lapse.
+Linux by the kernel. What left the group, is another user's or has no /bin/sh, goes on
+while the units lapse.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
-the permit was not acquired (-E changes it), 76 if it was lost, 125 if fairsem
+the permit was not acquired (-E changes it; with -E 0 nothing is said of it), 76 if it was lost, 125 if fairsem
 failed itself, such as without a server, 126 if CMD cannot be executed, 127 if it
 was not found, 2 for a wrong command line.`,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
@@ -115,6 +123,8 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.killAfter, "kill-after", 0, "from TERM to KILL (default the most that --ttl allows)")
 	f.DurationVar(&o.minHold, "min-hold", 0, "hold at least that long, for clocks that are apart")
 	f.StringVarP(&o.shell, "command", "c", "", "run `STRING` with /bin/sh instead of CMD")
+	f.BoolVar(&o.passURL, "pass-redis-url", false, "leave $REDIS_URL in the environment of CMD, which needs it for fairsem, say")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "tell nothing but what fairsem failed at itself: the exit code has the rest")
 	f.BoolVar(&o.json, "json", false, "tell what happens as JSON lines on standard error")
 }
 
@@ -172,6 +182,8 @@ func (o *runOptions) check(limited bool) error {
 		return usage("--wait, --head-start, --max-queue, --min-hold and --kill-after cannot be negative")
 	case o.noWait && (o.wait > 0 || o.maxQueue > 0 || o.headStart > 0):
 		return usage("--no-wait goes with none of --wait, --max-queue and --head-start: leave it out, or them")
+	case o.quiet && o.json:
+		return usage("--quiet and --json are opposites: give one of them")
 	case o.conflict < 0 || o.conflict > 255:
 		return usage("--conflict-exit-code %d is not between 0 and 255", o.conflict)
 	case o.onLost != lostTerm && o.onLost != lostKill && o.onLost != lostIgnore:
@@ -194,10 +206,13 @@ func killAfterMost(ttl time.Duration) time.Duration { return ttl/10 - max(ttl/50
 func runCommand(ctx context.Context, o runOptions) error {
 	// The channel keeps a signal that comes between two phases. One that came before it has ended ctx.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, heeded(forwarded)...)
+	notify(signals, forwarded...)
 	defer signal.Stop(signals)
+	// Words that nobody reads must not end this process, and with it CMD. This is for good, for the last are after this.
+	notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	r := &runner{runOptions: o, signals: signals, journal: newJournal(os.Stderr, o)}
+	defer r.journal.close()
 	return r.journal.conclude(r.run(ctx))
 }
 
@@ -223,7 +238,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 	rdb := r.there.Client()
 	defer func() { _ = rdb.Close() }() // the process ends
-	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.prefix, TTL: r.ttl, Label: r.labelled()})
+	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.keys(), TTL: r.ttl, Label: r.labelled()})
 	if err != nil {
 		return asUsage(err)
 	}
@@ -269,7 +284,7 @@ func (r *runner) untilSignal(ctx context.Context, f func(context.Context) error)
 func (r *runner) labelled() string {
 	host, _ := os.Hostname() // a machine without a name is ":pid"
 	label := cmp.Or(r.label, fmt.Sprintf("%s:%d", host, os.Getpid()))
-	if !r.journal.json && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
+	if !r.journal.json && !r.quiet && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
 		r.mark = label + "#" + uuid.NewString()[:8]
 		return r.mark
 	}

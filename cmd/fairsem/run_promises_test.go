@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -180,7 +181,52 @@ func TestJSONTellsOfALossToo(t *testing.T) {
 	awaitFile(t, dir+"/up")
 	s.evict()
 	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
-	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost[^\n]*}\n$`, out.String())
+	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*"reason":"evicted"}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost \(evicted\)[^\n]*}\n$`, out.String())
+}
+
+// The first word about it was SIGPIPE, which killed the run and its command, and left the permit until its TTL.
+func TestARunDoesItsWorkThoughNobodyReadsWhatItSays(t *testing.T) {
+	s := newStation(t)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Close())
+	for args, want := range map[string]int{"exit 3": 3, "kill -PIPE $$": 128 + int(syscall.SIGPIPE), "fairsem evict n --all --yes >/dev/null 2>&1; while :; do sleep 0.01; done": exitLost} {
+		cmd := s.command("--limit", "1", "--pass-redis-url", "--json", "-c", args)
+		cmd.Stderr = writer
+		assert.Equal(t, want, exitCode(cmd.Run()), args)
+		s.awaitLine(0, 0)
+	}
+	assert.NoError(t, writer.Close())
+}
+
+// A terminal that was stopped with Ctrl-S, or a pipe whose reader sleeps, must not keep CMD alive.
+func TestACommandIsEndedThoughWhatIsSaidOfItIsNotRead(t *testing.T) {
+	s := newStation(t)
+	reader, writer, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, writer.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = writer.Write(make([]byte, 1<<20))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it is full")
+	dir := t.TempDir()
+	cmd := s.command("--limit", "1", "--json", "-c", `exec 2>/dev/null; trap 'echo term >`+dir+`/term; exit' TERM; echo $$ >`+dir+`/pid; while :; do sleep 0.01; done`)
+	cmd.Stderr = writer
+	require.NoError(t, cmd.Start())
+	awaitFile(t, dir+"/pid")
+	s.evict()
+	assert.Equal(t, "term", awaitFile(t, dir+"/term"))
+	go func() { _, _ = io.Copy(io.Discard, reader) }() // ends with the pipe
+	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.NoError(t, writer.Close())
+}
+
+// Where all signals that a run listens for are ignored it listened for every other: for those of the Go runtime too.
+func TestARunThatIsToIgnoreAllSignalsHeedsNoOther(t *testing.T) {
+	s := newStation(t)
+	inner := s.command("--limit", "1", "-c", `kill -CHLD $PPID; kill -URG $PPID; kill -WINCH $PPID; exit 7`)
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `trap "" HUP INT TERM QUIT USR1 USR2; exec "$@"`, "sh"}, inner.Args...)...)
+	cmd.Env = inner.Env
+	out, err := cmd.CombinedOutput()
+	assert.Equal(t, 7, exitCode(err), "%s", out)
 }
 
 // A terminal takes U+009B for the beginning of an order, and U+202E turns the rest of a line round.

@@ -128,6 +128,18 @@ func TestRunTellsTheCommandWhatItHolds(t *testing.T) {
 	assert.Regexp(t, `^n 2 [0-9a-f-]{36}:\d+ [1-9]\d*\n$`, string(out))
 }
 
+// Who starts CMD need not trust it with the password of the server.
+func TestTheCommandDoesNotGetThePasswordsOfFairsem(t *testing.T) {
+	s := newStation(t)
+	for flag, want := range map[string]string{"--quiet": "//kept\n", "--pass-redis-url": "redis://" + s.server.Addr() + "//kept\n"} {
+		cmd := s.command("--limit", "1", flag, "-c", `echo "$REDIS_URL/$FAIRSEM_SERVE_TOKEN/$OTHER"`)
+		cmd.Env = append(cmd.Env, "FAIRSEM_SERVE_TOKEN=geheim", "OTHER=kept")
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		assert.Equal(t, want, string(out))
+	}
+}
+
 func TestRunPassesStandardInputAndOutputUntouched(t *testing.T) {
 	s := newStation(t)
 	data := make([]byte, 1<<20)
@@ -149,18 +161,20 @@ func TestRunGivesUpWhenItIsNotItsTurn(t *testing.T) {
 	p, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	for _, c := range []struct {
-		code int
-		args []string
+		code  int
+		lines int
+		args  []string
 	}{
-		{75, []string{"-n"}},
-		{0, []string{"-n", "-E", "0"}},
-		{99, []string{"--wait", "50ms", "--conflict-exit-code", "99"}},
-		{75, []string{"--wait", "50ms"}},
+		{75, 1, []string{"-n"}},
+		{0, 0, []string{"-n", "-E", "0"}}, // cron sends a mail of every line
+		{75, 0, []string{"-n", "--quiet"}},
+		{99, 1, []string{"--wait", "50ms", "--conflict-exit-code", "99"}},
+		{75, 1, []string{"--wait", "50ms"}},
 	} {
 		out, err := s.command(append(c.args, "--limit", "1", "--", "echo", "ran")...).CombinedOutput()
 		assert.Equal(t, c.code, exitCode(err), "%q: %s", c.args, out)
 		assert.NotContains(t, string(out), "ran")
-		assert.Equal(t, 1, strings.Count(string(out), "\n"), "one line: %s", out)
+		assert.Equal(t, c.lines, strings.Count(string(out), "\n"), "%q: %s", c.args, out)
 	}
 	s.awaitLine(1, 0)
 	require.NoError(t, p.Release(t.Context()))
@@ -264,7 +278,7 @@ func TestACommandIsDeadBeforeItsLostPermitIsGrantedAgain(t *testing.T) {
 	assert.Equal(t, "dead", awaitFile(t, dir+"/seen"))
 	assert.NoError(t, next.Wait())
 	assert.Equal(t, exitLost, exitCode(cmd.Wait()), out)
-	assert.Contains(t, out.String(), `fairsem: the permit on "n" was lost`)
+	assert.Contains(t, out.String(), `fairsem: the permit on "n" was lost (expired), so /bin/sh was ended`)
 }
 
 func TestACommandIsDeadWhenAServerThatStoodStillGoesOn(t *testing.T) {
@@ -290,7 +304,7 @@ func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
 	}{
 		{lostTerm, exitLost, "term\nfairsem: the permit"},
 		{lostKill, exitLost, "fairsem: the permit"},
-		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost`},
+		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh goes on`},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			s := newStation(t)

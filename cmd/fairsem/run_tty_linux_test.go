@@ -128,7 +128,7 @@ func TestCtrlZStopsTheJobAndFgHasItGoOn(t *testing.T) {
 func TestCtrlZStopsARunWithinARunToo(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)
-	sh.press(`fairsem run outer --limit 1 --ttl 1h -- fairsem run n --limit 1 --ttl 1h -c 'read a; echo "first $a"; read b; echo "second $b"; exit 6'` + "\n")
+	sh.press(`fairsem run outer --limit 1 --ttl 1h --pass-redis-url -- fairsem run n --limit 1 --ttl 1h -c 'read a; echo "first $a"; read b; echo "second $b"; exit 6'` + "\n")
 	s.awaitLine(1, 0)
 	sh.press("one\n")
 	sh.await("first one")

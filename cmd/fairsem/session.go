@@ -23,16 +23,25 @@ type connection struct {
 
 func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.redis, "redis", "", "`URL` of the server: redis, rediss, unix, cluster or sentinel (default $REDIS_URL)")
-	f.StringVar(&c.prefix, "prefix", "fairsem", "what every key begins with")
+	f.StringVar(&c.prefix, "prefix", "", "what every key begins with (default $FAIRSEM_PREFIX, or fairsem)")
 }
+
+// prefixVariable is the environment variable for --prefix.
+const prefixVariable = "FAIRSEM_PREFIX"
+
+// keys is what every key begins with.
+func (c *connection) keys() string { return cmp.Or(c.prefix, os.Getenv(prefixVariable), "fairsem") }
+
+// urlVariable is the environment variable that names the server, with its password.
+const urlVariable = "REDIS_URL"
 
 // server is the one that is named, or an error of usage.
 func (c *connection) server() (*dial.Server, error) {
-	source := "REDIS_URL"
+	source := urlVariable
 	if c.redis != "" {
 		source = "--redis"
 	}
-	rawURL := cmp.Or(c.redis, os.Getenv("REDIS_URL"))
+	rawURL := cmp.Or(c.redis, os.Getenv(urlVariable))
 	if rawURL == "" {
 		return nil, usage("no server is named: give --redis URL or set REDIS_URL")
 	}
@@ -65,7 +74,7 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 		return nil, err
 	}
 	s := &session{server: there, rdb: there.Client()}
-	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.prefix, TTL: lookTTL})
+	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.keys(), TTL: lookTTL})
 	for _, name := range names {
 		if err == nil {
 			_, err = s.client.Semaphore(name, 1)

@@ -24,8 +24,8 @@ func newShow() *cobra.Command {
 		Long: `Shows the limit of NAME, how much of it is in use, and who holds and who waits: the
 label of the process (host:pid unless it chose another), the units, since when by
 the clock of the server, how soon the lease ends if nobody renews it, and the id
-of the permit, by which fairsem evict takes it away. On a narrow terminal the id
-is short, which evict takes as well; elsewhere nothing is cut.
+of the permit, by which fairsem evict takes it away. On a terminal the id is short,
+which evict takes as well; elsewhere nothing is cut.
 
 With --json it is one JSON object: what fairsem ls tells of the name, and held_by
 and line, of objects with id, label, token or place, weight, since, held_ms or

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairsem/fairsem"
 )
 
 // supervisor looks after the command from its start to the end of its process group.
@@ -22,16 +25,17 @@ type supervisor struct {
 	alive  time.Time        // when the permit was last seen to live
 	lost   bool             // and it was told
 	killAt <-chan time.Time // nil: nobody is to be killed
+	told   string           // what a group that cannot be ended means for the permit
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
 func (r *runner) hold() error {
 	granted := time.Now()
 	if r.permit.Context().Err() != nil {
-		return r.lostError()
+		return r.lostError("so " + r.command[0] + " was not started")
 	}
 	jobs := make(chan os.Signal, 16)
-	signal.Notify(jobs, heeded(jobControl)...)
+	notify(jobs, jobControl...)
 	defer signal.Stop(jobs)
 	g := startGuard()
 	c, err := startChild(r.path, r.command, r.environment())
@@ -48,7 +52,10 @@ func (r *runner) hold() error {
 	c.takeTerminal()
 	r.journal.note(note{Event: "ended", Exit: &code})
 	if s.lost && r.onLost != lostIgnore {
-		return r.lostError()
+		if s.told == lastedOn {
+			return r.lostError("and " + r.command[0] + " could not be ended")
+		}
+		return r.lostError("so " + r.command[0] + " was ended")
 	}
 	s.linger(granted)
 	if code == 0 {
@@ -57,8 +64,16 @@ func (r *runner) hold() error {
 	return &failure{code, nil}
 }
 
-func (r *runner) lostError() error {
-	return &failure{exitLost, fmt.Errorf("the permit on %q was lost, so %s was ended", r.name, r.command[0])}
+func (r *runner) lostError(fate string) error {
+	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, r.reason(), fate)}
+}
+
+// reason is why the permit was lost. Redis does not keep who evicts one.
+func (r *runner) reason() string {
+	if errors.Is(context.Cause(r.permit.Context()), fairsem.ErrEvicted) {
+		return reasonEvicted
+	}
+	return reasonExpired
 }
 
 func (r *runner) startError(err error) error {
@@ -68,7 +83,7 @@ func (r *runner) startError(err error) error {
 	return cannotStart(r.command[0], err)
 }
 
-// environment is that of this process and what there is to know of the permit.
+// environment is that of this process, less what is for fairsem alone, and what there is to know of the permit.
 func (r *runner) environment() []string {
 	own := [][2]string{
 		{"FAIRSEM_NAME", r.name},
@@ -78,7 +93,7 @@ func (r *runner) environment() []string {
 	}
 	var env []string
 	for _, e := range os.Environ() {
-		if !isOneOf(own, e) {
+		if !isOneOf(own, e) && !r.secret(e) {
 			env = append(env, e)
 		}
 	}
@@ -86,6 +101,11 @@ func (r *runner) environment() []string {
 		env = append(env, v[0]+"="+v[1])
 	}
 	return env
+}
+
+// secret says whether a variable has a password that CMD has no need of.
+func (r *runner) secret(entry string) bool {
+	return strings.HasPrefix(entry, tokenVariable+"=") || !r.passURL && strings.HasPrefix(entry, urlVariable+"=")
 }
 
 func isOneOf(vars [][2]string, entry string) bool {
@@ -111,14 +131,14 @@ func (s *supervisor) supervise() int {
 			}
 			s.stopped(state.StopSignal())
 		case sig := <-s.signals:
-			s.child.signal(sig)
+			s.send(sig)
 		case sig := <-s.jobs:
 			s.job(sig)
 		case <-tick.C:
 		case <-lost:
 			lost = nil
 		case <-s.killAt:
-			s.child.signal(syscall.SIGKILL)
+			s.send(syscall.SIGKILL)
 			s.killAt = nil // it fires once, and clear waits for one
 		}
 	}
@@ -171,8 +191,8 @@ func (s *supervisor) check() {
 		return
 	}
 	s.lost = true
-	s.journal.note(note{Event: "lost"})
 	s.lose()
+	s.journal.note(note{Event: "lost", Reason: s.reason()})
 }
 
 // lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
@@ -181,13 +201,38 @@ func (s *supervisor) lose() {
 	left := min(s.killAfter, time.Until(s.alive.Add(killAfterMost(s.ttl))))
 	switch {
 	case s.onLost == lostIgnore:
-		s.journal.warn("the permit on %q was lost; %s goes on", s.name, s.command[0])
+		s.journal.warn("the permit on %q was lost (%s); %s goes on", s.name, s.reason(), s.command[0])
 	case s.onLost == lostKill || left <= 0:
-		s.child.signal(syscall.SIGKILL)
+		s.send(syscall.SIGKILL)
 	default:
-		s.child.signal(syscall.SIGTERM)
+		s.send(syscall.SIGTERM)
 		s.child.signal(syscall.SIGCONT) // else one that is stopped does not hear of it
 		s.killAt = time.After(left)
+	}
+}
+
+// What a group that cannot be ended means for the permit.
+const (
+	holdsOn  = "the permit is held until that has ended"
+	lastedOn = "the units can be granted to others while that runs"
+)
+
+// send sends a signal to the group, and tells if nobody there can be reached: what sudo starts is another user's.
+func (s *supervisor) send(sig os.Signal) {
+	if !s.child.signal(sig) {
+		s.unended()
+	}
+}
+
+// unended tells that something runs on, once while the permit is held and once when it is lost.
+func (s *supervisor) unended() {
+	means := holdsOn
+	if s.lost {
+		means = lastedOn
+	}
+	if s.told != means {
+		s.told = means
+		s.journal.warn("something of the process group %d cannot be ended, for it is another user's or hangs in the kernel; %s", s.child.pid, means)
 	}
 }
 
@@ -196,14 +241,14 @@ const (
 	groupLimit = 2 * time.Second // for the kernel to end what was killed
 )
 
-// clear ends what the command has left in its group.
+// clear ends what the command has left in its group, and waits for what it cannot end for as long as the permit lives.
 func (s *supervisor) clear() {
 	s.check()
 	if !s.child.groupLives() {
 		return
 	}
 	if s.killAt == nil {
-		s.child.signal(syscall.SIGTERM)
+		s.send(syscall.SIGTERM)
 		s.child.signal(syscall.SIGCONT)
 		s.killAt = time.After(s.killAfter)
 	}
@@ -211,17 +256,30 @@ func (s *supervisor) clear() {
 	for s.child.groupLives() {
 		select {
 		case <-s.killAt:
-			s.child.signal(syscall.SIGKILL)
+			s.send(syscall.SIGKILL)
 			giveUp = time.After(groupLimit)
 		case <-giveUp:
-			s.journal.warn("something of the process group %d cannot be ended", s.child.pid)
-			return
+			if s.leave() {
+				return
+			}
+			giveUp = time.After(groupLimit)
 		case sig := <-s.signals:
-			s.child.signal(sig)
+			s.send(sig)
 		case <-time.After(groupPoll):
 		}
 		s.check()
 	}
+}
+
+// leave tells what is left of a group that was killed, and says whether it is to be left there: if nothing of it runs,
+// or there is no permit any more to hold for it.
+func (s *supervisor) leave() bool {
+	if groupRuns(s.child.pid) {
+		s.unended()
+		return s.lost
+	}
+	s.journal.warn("something of the process group %d cannot be ended, but does not run any more either: nobody asks for its exit code", s.child.pid)
+	return true
 }
 
 // linger holds for the least time, unless a signal or a loss ends it.

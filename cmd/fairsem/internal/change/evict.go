@@ -15,6 +15,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Victims are those who are to lose what they have: exactly one of the fields is set.
@@ -77,7 +78,7 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 	}
 	o := c.object(gone)
 	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(before), look.NewSemaphore(after)}
-	words := fmt.Sprintf("%q: evicted %s", d.Name, crowd(len(o.Holders), len(o.Waiters)))
+	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), crowd(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d had gone already", len(gone))
 	}
@@ -164,27 +165,32 @@ func (v Victims) among(all []fairsem.Ticket) (map[string]bool, error) {
 
 // named wants one ticket for each id.
 func (v Victims) named(all []fairsem.Ticket) (map[string]bool, error) {
-	full, short := make(map[string]bool), make(map[string][]string)
-	for _, t := range all {
-		if !full[t.ID] {
-			full[t.ID] = true
-			short[look.ShortID(t.ID)] = append(short[look.ShortID(t.ID)], t.ID)
-		}
-	}
 	chosen := make(map[string]bool)
-	for _, id := range v.IDs {
-		switch meant := short[id]; {
-		case full[id]:
-			chosen[id] = true
-		case len(meant) == 1:
+	for _, given := range v.IDs {
+		meant := meantBy(given, all)
+		switch len(meant) {
+		case 0:
+			return nil, fmt.Errorf("%w: nobody holds or waits with the id %q", ErrNobody, given)
+		case 1:
 			chosen[meant[0]] = true
-		case len(meant) > 1:
-			return nil, fmt.Errorf("%w: %q is short for %d ids: give the whole one, which fairsem show --json has", ErrNobody, id, len(meant))
 		default:
-			return nil, fmt.Errorf("%w: nobody holds or waits with the id %q", ErrNobody, id)
+			return nil, fmt.Errorf("%w: %q is short for %d ids: give more of it, fairsem show --json has the whole", ErrNobody, given, len(meant))
 		}
 	}
 	return chosen, nil
+}
+
+// meantBy returns the ids that given stands for. Who is let in while it is looked for is there twice.
+func meantBy(given string, all []fairsem.Ticket) (ids []string) {
+	for _, t := range all {
+		if t.ID == given {
+			return []string{given}
+		}
+		if look.Abbreviates(given, t.ID) && !slices.Contains(ids, t.ID) {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
 }
 
 // shown is how many victims of each kind are shown before the question.
@@ -192,7 +198,7 @@ const shown = 20
 
 func (c choice) announce(d Desk, s fairsem.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "This evicts %s from %q:\n\n", crowd(len(c.holders), len(c.waiters)), d.Name)
+	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", crowd(len(c.holders), len(c.waiters)), text.Quote(d.Name))
 	if len(c.holders) > 0 {
 		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // mostUnits is the largest limit there is: the largest number that Redis can count exactly.
@@ -30,7 +31,7 @@ func (d Desk) Resize(ctx context.Context, limit int64, fresh bool) error {
 	return d.pin(ctx, fresh, step{
 		done: func(s fairsem.Status) bool { return s.Pinned && s.Limit == limit },
 		what: func(s fairsem.Status) string {
-			return fmt.Sprintf("This pins the limit of %q to %d for everybody%s.", d.Name, limit, drain(s, limit))
+			return fmt.Sprintf("This pins the limit of %s to %d for everybody%s.", text.Quote(d.Name), limit, drain(s, limit))
 		},
 		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Resize(ctx, limit) },
 	})
@@ -44,12 +45,14 @@ func drain(s fairsem.Status, limit int64) string {
 	return fmt.Sprintf("; %d of the units in use must be given back before anybody gets in", s.Used-limit)
 }
 
-// Pause pins the limit to 0. A name that Redis does not know is refused unless fresh.
-func (d Desk) Pause(ctx context.Context, fresh bool) error {
+// Pause pins the limit to 0. A name that Redis does not know is refused unless fresh. settle is for what is to come true
+// before the result is told; nil: nothing.
+func (d Desk) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
 	return d.pin(ctx, fresh, step{
-		done: look.Paused,
+		settle: settle,
+		done:   look.Paused,
 		what: func(s fairsem.Status) string {
-			what := fmt.Sprintf("This pauses %q: nobody gets in until it is resumed; who holds keeps what it has.", d.Name)
+			what := fmt.Sprintf("This pauses %s: nobody gets in until it is resumed; who holds keeps what it has.", text.Quote(d.Name))
 			if s.Pinned {
 				what += fmt.Sprintf(" The limit of %d that was pinned is forgotten, so `fairsem resize` rather than `fairsem resume` brings it back.", s.Limit)
 			}
@@ -65,9 +68,9 @@ func (d Desk) Resume(ctx context.Context) error {
 		done: func(s fairsem.Status) bool { return !s.Pinned },
 		what: func(s fairsem.Status) string {
 			if s.Declared == 0 {
-				return fmt.Sprintf("This takes the limit of %q away; no process has declared another.", d.Name)
+				return fmt.Sprintf("This takes the limit of %s away; no process has declared another.", text.Quote(d.Name))
 			}
-			return fmt.Sprintf("This lets the declared limit of %q hold again, which is %d%s.", d.Name, s.Declared, drain(s, s.Declared))
+			return fmt.Sprintf("This lets the declared limit of %s hold again, which is %d%s.", text.Quote(d.Name), s.Declared, drain(s, s.Declared))
 		},
 		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Unpin(ctx) },
 	})
@@ -78,6 +81,8 @@ type step struct {
 	done func(fairsem.Status) bool // whether there is nothing to do
 	what func(fairsem.Status) string
 	do   func(context.Context, *fairsem.Semaphore) error
+
+	settle func(context.Context) error // nil: there is nothing to wait for
 }
 
 func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
@@ -88,10 +93,28 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	if err != nil {
 		return err
 	}
-	if before.Known && change.done(before) {
-		o := look.NewSemaphore(before)
-		return d.tell(result{false, o, o}, fmt.Sprintf("%q: nothing to do; %s", d.Name, state(before)))
+	words := "nothing to do; "
+	changed := !before.Known || !change.done(before)
+	if changed {
+		words = ""
+		if err := d.make(ctx, sem, change, before); err != nil {
+			return err
+		}
 	}
+	if change.settle != nil {
+		if err := change.settle(ctx); err != nil {
+			return err
+		}
+	}
+	after, err := look.One(ctx, d.Client, d.Name)
+	if err != nil {
+		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
+	}
+	return d.tell(result{changed, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
+}
+
+// make asks, and makes the change.
+func (d Desk) make(ctx context.Context, sem *fairsem.Semaphore, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Known {
 		now = "Now: " + state(before) + "."
@@ -99,12 +122,5 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	if err := d.confirm(ctx, change.what(before)+"\n"+now); err != nil {
 		return err
 	}
-	if err := change.do(ctx, sem); err != nil {
-		return err
-	}
-	after, err := look.One(ctx, d.Client, d.Name)
-	if err != nil {
-		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
-	}
-	return d.tell(result{true, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%q: %s", d.Name, state(after)))
+	return change.do(ctx, sem)
 }

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 
 	"github.com/alicebob/miniredis/v2"
@@ -36,11 +37,13 @@ func openServer(ctx context.Context, rawURL string) (*server, error) {
 func startEmbedded() (*server, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true) // else nothing ever expires
+	password := rand.Text()
+	m.RequireAuth(password) // other users of this machine reach it too
 	if err := m.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the embedded server on 127.0.0.1: %w; allow listening there, or name a server with --redis", err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	return &server{client: client, url: "redis://" + m.Addr(), address: "the embedded server at " + m.Addr(), embedded: m}, nil
+	client := redis.NewClient(&redis.Options{Addr: m.Addr(), Password: password})
+	return &server{client: client, url: "redis://:" + password + "@" + m.Addr(), address: "the embedded server at " + m.Addr(), embedded: m}, nil
 }
 
 // close closes the connections, and stops the server if it is the embedded one.

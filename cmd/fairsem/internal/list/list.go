@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,7 @@ import (
 type List struct {
 	Client  *fairsem.Client
 	Pattern string // "": all
+	Busy    bool   // leave out what nobody holds or waits for
 	JSON    bool
 }
 
@@ -41,9 +43,14 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	if err != nil {
 		return frames.Frame{}, err
 	}
+	if l.Busy {
+		all = slices.DeleteFunc(all, func(s fairsem.Status) bool { return s.Used == 0 && s.Waiting == 0 })
+	}
 	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
 	switch {
 	case len(all)+len(unreadable) > 0:
+	case l.Busy:
+		f.Note = "Nobody holds or waits."
 	case l.Pattern != "":
 		f.Note = fmt.Sprintf("No name in use matches %q.", l.Pattern)
 	default:

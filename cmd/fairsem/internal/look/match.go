@@ -35,6 +35,17 @@ func ShortID(id string) string {
 	return client[:shortClient] + ":" + seq
 }
 
+// Abbreviates says whether given stands for an id: it is the id, or a beginning of the client's, of any length, maybe with the
+// number of the permit behind it as ShortID has it. An id that is not of this library's making has no other form.
+func Abbreviates(given, id string) bool {
+	client, seq, ok := splitID(id)
+	if !ok || given == "" {
+		return given == id
+	}
+	head, number, numbered := strings.Cut(given, ":")
+	return head != "" && strings.HasPrefix(client, head) && (!numbered || number == seq)
+}
+
 func splitID(id string) (client, seq string, ok bool) {
 	client, seq, ok = strings.Cut(id, ":")
 	return client, seq, ok && len(client) == 36 && uuid.Validate(client) == nil && seq != "" && strings.Trim(seq, "0123456789") == ""

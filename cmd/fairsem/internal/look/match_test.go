@@ -35,3 +35,15 @@ func TestAShortIDIsForThoseOfThisLibraryAlone(t *testing.T) {
 		assert.Equal(t, id, look.ShortID(id))
 	}
 }
+
+func TestAnIDIsMeantByAnyBeginning(t *testing.T) {
+	const id = "63bc9390-8b2f-4f3e-9c39-0d2b7a1f4d10:12"
+	for given, want := range map[string]bool{
+		id: true, "63bc9390:12": true, "6:12": true, "63bc9390": true, "63bc9390-8b2f-4": true,
+		"63bc9390:1": false, "63bc9390:": false, "63bc9390:120": false, ":12": false, "": false, "bc9390:12": false,
+	} {
+		assert.Equal(t, want, look.Abbreviates(given, id), given)
+	}
+	assert.True(t, look.Abbreviates("else", "else"))
+	assert.False(t, look.Abbreviates("el", "else"))
+}

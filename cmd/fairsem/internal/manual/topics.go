@@ -32,7 +32,8 @@ down. User and password are those of the servers; sentinels that want some too g
 		{"128+n", "Signal n ended it, or what `run` ran."},
 	}, "Otherwise `run` exits with the code of the command that it ran."},
 	{"Environment", []entry{
-		{"REDIS_URL", "The server, where no `--redis` names one. Other users of the machine can read arguments, but not this."},
+		{"REDIS_URL", "The server, where no `--redis` names one. Other users of the machine can read arguments, but not this. `run` keeps it from its command, unless `--pass-redis-url` is given."},
+		{"FAIRSEM_PREFIX", "What every key begins with, where no `--prefix` says so; `fairsem` without either."},
 		{"SSL_CERT_FILE", "A file with the certificates of authorities to trust, for a server whose certificate no public one signed."},
 		{"NO_COLOR", "If it is not empty, nothing is coloured."},
 		{"TERM", "On a `dumb` terminal nothing is drawn: lines are written instead."},

@@ -152,7 +152,7 @@ func Count(n int64, what string) string {
 	return strconv.FormatInt(n, 10) + " " + what
 }
 
-// Holders is a table of them when it is now on the server. Where the full ids do not fit width they are short.
+// Holders is a table of them when it is now on the server. On a terminal, which has a width, the ids are short.
 func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 	columns := []grid.Column{{Head: "HOLDER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "HELD", Right: true},
 		{Head: "EXPIRES", Right: true}, {Head: "TOKEN", Right: true}, {Head: "ID", Cut: true}}
@@ -185,7 +185,7 @@ func upTo(n int) []int {
 
 // withIDs lays out rows whose last column is the id.
 func withIDs(columns []grid.Column, rows [][]string, tickets []fairsem.Ticket, width int) string {
-	if width > 0 && grid.Width(columns, rows) > width {
+	if width > 0 {
 		for i, t := range tickets {
 			rows[i][len(columns)-1] = text.Clean(look.ShortID(t.ID))
 		}

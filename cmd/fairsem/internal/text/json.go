@@ -20,9 +20,10 @@ func JSON(v any) []byte {
 	}
 	line := bytes.TrimSuffix(raw.Bytes(), []byte("\n"))
 	var b bytes.Buffer
+	var plain eye
 	for len(line) > 0 {
 		r, size := utf8.DecodeRune(line)
-		if hidden(r) { // inside of a string: the rest of JSON is visible ASCII
+		if plain.misses(r) { // inside of a string: the rest of JSON is visible ASCII
 			escape(&b, r)
 		} else {
 			b.Write(line[:size])

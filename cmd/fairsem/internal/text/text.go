@@ -13,16 +13,18 @@ import (
 )
 
 // Clean returns s with everything escaped that is not plainly a visible character or a space: control
-// characters, bytes that are no UTF-8, what changes the direction of text or has no width, and what changes the
-// width of the emoji before it: terminals do not agree by how much.
+// characters, bytes that are no UTF-8, what changes the direction of text, shows as nothing or has no width, piles of
+// marks on one character, and what changes the width of the emoji before it: terminals do not agree by how much.
 func Clean(s string) string {
-	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
+	e := eye{marks: mostMarks} // the first character has none before it that could bear one
+	if strings.IndexFunc(s, e.misses) < 0 && utf8.ValidString(s) {
 		return s
 	}
+	e = eye{marks: mostMarks}
 	var b strings.Builder
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)
-		if r == utf8.RuneError && size == 1 || hidden(r) {
+		if e.misses(r) || r == utf8.RuneError && size == 1 {
 			quoted := strconv.QuoteToASCII(s[:size])
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
@@ -33,8 +35,33 @@ func Clean(s string) string {
 	return b.String()
 }
 
+// Quote returns s in quotes, cleaned.
+func Quote(s string) string { return Clean(strconv.Quote(s)) }
+
+// mostMarks is how many marks a character plainly bears. Of more, nobody sees which they are.
+const mostMarks = 2
+
+// eye reads a text, a character at a time.
+type eye struct {
+	marks int // in a row so far
+}
+
+// misses says whether the next character is not plainly visible where it stands.
+func (e *eye) misses(r rune) bool {
+	if !unicode.In(r, unicode.Mn, unicode.Me) {
+		e.marks = 0
+		return hidden(r)
+	}
+	e.marks++
+	return e.marks > mostMarks || hidden(r)
+}
+
+// brailleBlank is printed as a symbol, of no dots.
+const brailleBlank = '\u2800'
+
 func hidden(r rune) bool {
-	return !unicode.IsPrint(r) || unicode.Is(unicode.Variation_Selector, r) || r >= '\U0001F3FB' && r <= '\U0001F3FF'
+	return !unicode.IsPrint(r) || r == brailleBlank || r >= '\U0001F3FB' && r <= '\U0001F3FF' ||
+		unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // Fit returns s, cleaned, in exactly so many columns: cut, or filled with spaces.

@@ -13,20 +13,29 @@ import (
 
 func TestCleanTextHasNothingThatATerminalObeys(t *testing.T) {
 	for raw, want := range map[string]string{
-		"api:anthropic":           "api:anthropic",
-		"größe 東京 🚦":              "größe 東京 🚦",
-		"\x1b[2J\x1b]0;title\x07": `\x1b[2J\x1b]0;title\a`,
-		"one\ntwo\r\tthree":       `one\ntwo\r\tthree`,
-		"\u202egnp.exe":           `\u202egnp.exe`,
-		"zero\u200bwidth":         `zero\u200bwidth`,
-		"\u009b31m":               `\u009b31m`,
-		"\xff\xfe":                `\xff\xfe`,
-		"\u2028":                  `\u2028`,
-		"\ufffd":                  "\ufffd", // it stands for itself
-		`C:\dir "quoted"`:         `C:\dir "quoted"`,
+		"api:anthropic":             "api:anthropic",
+		"größe 東京 🚦":                "größe 東京 🚦",
+		"\x1b[2J\x1b]0;title\x07":   `\x1b[2J\x1b]0;title\a`,
+		"one\ntwo\r\tthree":         `one\ntwo\r\tthree`,
+		"\u202egnp.exe":             `\u202egnp.exe`,
+		"zero\u200bwidth":           `zero\u200bwidth`,
+		"\u009b31m":                 `\u009b31m`,
+		"\xff\xfe":                  `\xff\xfe`,
+		"\u2028":                    `\u2028`,
+		"deploy\u2800\u3164":        `deploy\u2800\u3164`, // two blanks that count as visible
+		"a\u034f\u115f\uffa0b":      `a\u034f\u115f\uffa0b`,
+		"o\u0302\u0301":             "o\u0302\u0301", // as Vietnamese is written
+		"o\u0302\u0301\u0316\u20dd": "o\u0302\u0301" + `\u0316\u20dd`,
+		"\u0301a":                   `\u0301a`,
+		"\ufffd":                    "\ufffd", // it stands for itself
+		`C:\dir "quoted"`:           `C:\dir "quoted"`,
 	} {
 		assert.Equal(t, want, text.Clean(raw), "%q", raw)
 	}
+}
+
+func TestQuotedTextIsCleanToo(t *testing.T) {
+	assert.Equal(t, `"a\u2800\n\"b"`, text.Quote("a\u2800\n\"b"))
 }
 
 func TestFittedTextHasTheColumnsThatWereAskedFor(t *testing.T) {

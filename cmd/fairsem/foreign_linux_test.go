@@ -1,0 +1,102 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
+)
+
+// nobody is a user who may not send signals to root.
+const nobody = 65534
+
+// beginAsNobody starts a run that cannot end all of its group: it is nobody's, and a process of root joins it. The command
+// exits with 3 once the file go is there.
+func (s *station) beginAsNobody(args ...string) (run *exec.Cmd, out *transcript.Transcript, member *exec.Cmd, goOn func()) {
+	s.t.Helper()
+	if os.Geteuid() != 0 && os.Getenv("CI") != "true" {
+		s.t.Skip("SKIPPED, NOTHING WAS TESTED: only root can start the processes of two users")
+	}
+	dir := openDir(s.t)
+	run, out = s.command(append(args, "-c", `echo $$ >`+dir+`/pid; until test -e `+dir+`/go; do sleep 0.01; done; exit 3`)...), &transcript.Transcript{}
+	run.Path = copyOf(s.t, run.Path, dir)
+	run.Stdout, run.Stderr = out, out
+	run.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	require.NoError(s.t, run.Start())
+	group := atoi(s.t, awaitFile(s.t, dir+"/pid"))
+	member = exec.CommandContext(s.t.Context(), "sleep", "300")
+	member.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+	require.NoError(s.t, member.Start())
+	return run, out, member, func() { require.NoError(s.t, os.WriteFile(dir+"/go", nil, 0o644)) }
+}
+
+// openDir is a directory for every user.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	return dir
+}
+
+// copyOf puts the program where every user finds it.
+func copyOf(t *testing.T, program, dir string) string {
+	t.Helper()
+	binary, err := os.ReadFile(program)
+	require.NoError(t, err)
+	file := filepath.Join(dir, "fairsem")
+	require.NoError(t, os.WriteFile(file, binary, 0o755))
+	return file
+}
+
+// end has the member of the group end.
+func end(t *testing.T, member *exec.Cmd) {
+	t.Helper()
+	require.NoError(t, member.Process.Kill())
+	require.ErrorContains(t, member.Wait(), "killed")
+}
+
+// A group of which nothing can be sent a signal was taken for one that is gone: the permit was given back while sudo's
+// command ran.
+func TestAPermitIsHeldWhileAProcessOfAnotherUserRunsInTheGroup(t *testing.T) {
+	s := newStation(t)
+	run, out, member, goOn := s.beginAsNobody("--limit", "1", "--ttl", "1s")
+	goOn()
+	s.awaitHeldFor(groupLimit + 2*time.Second)
+	assert.Contains(t, out.String(), "cannot be ended, for it is another user's or hangs in the kernel; the permit is held until that has ended")
+	assert.Regexp(t, `^[^\n]*\n$`, out.String(), "told once")
+	end(t, member)
+	assert.Equal(t, 3, exitCode(run.Wait()), out)
+	s.awaitLine(0, 0)
+}
+
+// awaitHeldFor waits until the one who holds has done so for so long, by the clock of the server.
+func (s *station) awaitHeldFor(least time.Duration) {
+	s.t.Helper()
+	for held := time.Duration(0); held < least; pause(s.t.Context(), 10*time.Millisecond) {
+		holders := s.tickets(s.sem(1).Holders(s.t.Context()))
+		require.Len(s.t, holders, 1, "after %v", held)
+		status, err := s.sem(1).Status(s.t.Context())
+		require.NoError(s.t, err)
+		held = look.Since(status.At, holders[0])
+	}
+}
+
+// The error said that it had been ended.
+func TestALossThatCannotEndAllOfTheGroupIsToldAsThat(t *testing.T) {
+	s := newStation(t)
+	run, out, member, _ := s.beginAsNobody("--limit", "1", "--ttl", "1s")
+	s.evict()
+	assert.Equal(t, exitLost, exitCode(run.Wait()))
+	assert.Contains(t, out.String(), "cannot be ended, for it is another user's or hangs in the kernel; the units can be granted to others while that runs")
+	assert.Contains(t, out.String(), `the permit on "n" was lost (evicted), and /bin/sh could not be ended`)
+	end(t, member)
+}

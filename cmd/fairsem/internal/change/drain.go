@@ -1,0 +1,47 @@
+package change
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// ErrInUse is of a paused name that is still in use when the time is over.
+var ErrInUse = errors.New("still in use")
+
+// drainPoll is between looks at who still holds.
+const drainPoll = 100 * time.Millisecond
+
+// Drained waits until nobody holds anything of the paused name, for at most that long; 0: for ever. It is an error if
+// somebody ends the pause meanwhile.
+func (d Desk) Drained(ctx context.Context, most time.Duration) error {
+	var over <-chan time.Time
+	if most > 0 {
+		over = time.After(most)
+	}
+	for told := false; ; told = true {
+		s, err := look.One(ctx, d.Client, d.Name)
+		switch {
+		case err != nil:
+			return fmt.Errorf("it is paused, but who holds is not known: %w", err)
+		case !look.Paused(s):
+			return fmt.Errorf("%w: somebody has ended the pause of %s meanwhile", ErrDeclined, text.Quote(d.Name))
+		case s.Used == 0:
+			return nil
+		case !told:
+			_, _ = fmt.Fprintf(d.Talk, "Paused. Waiting for %s.\n", show.Count(s.Holders, "holder")) // as confirm
+		}
+		select {
+		case <-over:
+			return fmt.Errorf("%s is %w after %v, by %s; it stays paused", text.Quote(d.Name), ErrInUse, text.Span(most), show.Count(s.Holders, "holder"))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(drainPoll):
+		}
+	}
+}
