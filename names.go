@@ -20,12 +20,20 @@ const listShare = 0.1
 // are millions of keys, of whomever, the walk takes minutes: a caller that has enough stops, or ends ctx. It
 // ends with the first error, which comes with an empty name.
 func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
-	return c.ListAt(ctx, listShare)
+	return func(yield func(string, error) bool) {
+		seen := make(map[string]bool)
+		for name, err := range c.ListAt(ctx, listShare) {
+			if !seen[name] && !yield(name, err) {
+				return
+			}
+			seen[name] = true
+		}
+	}
 }
 
 // ListAt is [Client.List] at another pace: it takes at most that share of a server's time, above 0 and up to 1.
 // Redis's own clock says how much each step took; the walk pauses in between. Without the right to ask for the
-// time, what a step took is how long its answer took.
+// time, what a step took is how long its answer took. It keeps no name in memory, and may yield one twice.
 func (c *Client) ListAt(ctx context.Context, share float64) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := c.walk(ctx, share, func(name string) bool { return yield(name, nil) }); err != nil {
@@ -34,7 +42,7 @@ func (c *Client) ListAt(ctx context.Context, share float64) iter.Seq2[string, er
 	}
 }
 
-// walk calls found with each name once, until that says false.
+// walk calls found with each name until that says false.
 func (c *Client) walk(ctx context.Context, share float64, found func(name string) bool) error {
 	switch {
 	case ctx == nil:
@@ -42,7 +50,6 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 	case !(share > 0 && share <= 1): // NaN is neither
 		return fmt.Errorf("%w: share %v is not above 0 and up to 1", ErrInvalid, share)
 	}
-	seen := make(map[string]bool)
 	nodes, err := c.scans(ctx, share)
 	for err == nil && len(nodes) > 0 {
 		var page []string
@@ -50,10 +57,9 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 			break
 		}
 		for _, name := range page {
-			if !seen[name] && !found(name) {
+			if !found(name) {
 				return nil
 			}
-			seen[name] = true
 		}
 		if nodes[0].cursor == 0 {
 			nodes = nodes[1:]
