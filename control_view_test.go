@@ -128,7 +128,7 @@ func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
 // twice is a go-redis hook that answers SCAN with every key twice, as Redis may.
 type twice struct{}
 
-func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (twice) DialHook(next redis.DialHook) redis.DialHook          { return next }
 func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (twice) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {

@@ -49,7 +49,7 @@ func TestListTakesNoMoreThanItsShareOfTheServer(t *testing.T) {
 	c, err := fairsem.New(server.Client(), fairsem.Options{})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
-	const share = 0.05
+	const share = 0.01
 	began := time.Now()
 	for _, err := range c.ListAt(t.Context(), share) {
 		require.NoError(t, err)

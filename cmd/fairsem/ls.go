@@ -33,7 +33,7 @@ a column for the limit; a space in a name is \x20, as what a terminal would not
 show is an escape, so that each row has the same columns for awk.
 
 A name without *, ? or [ is asked for at once. Else all keys of the server are walked
-over, in a tenth of its time: 10 s or so where there are a million keys, of whomever.
+over, in a tenth of its time: 10 to 20 s where there are a million keys, of whomever.
 With --watch that is once; new names are then found in 2 % of it.
 
 With --json there is a JSON object a line for each name: time, name, limit,

@@ -65,6 +65,19 @@ func TestNamesAreFoundInTheBackgroundAndDroppedWhenTheyAreGone(t *testing.T) {
 	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[b]" }, soon, often)
 }
 
+func TestANameThatIsGoneMakesRoomForAnother(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	sem, err := client.Semaphore("a", 1)
+	require.NoError(t, err)
+	require.NoError(t, sem.Resize(t.Context(), 1))
+	names := watch(t, client, 1)
+	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[a]" }, soon, often)
+	require.NoError(t, sem.Unpin(t.Context()))
+	acquire(t, client, "b", 1, 1)
+	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[b]" }, soon, often)
+}
+
 // A flood of names hides none that was there, and is said to be one.
 func TestThoseThatAreKnownStayWhereThereAreTooMany(t *testing.T) {
 	t.Parallel()
