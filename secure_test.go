@@ -211,6 +211,9 @@ func TestSecurityGuideNamesTestsThatExist(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)
+	ofTheCommand, err := filepath.Glob("cmd/fairsem/internal/*/*_test.go")
+	require.NoError(t, err)
+	files = append(files, ofTheCommand...)
 	var source strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
