@@ -128,15 +128,17 @@ func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
 // twice is a go-redis hook that answers SCAN with every key twice, as Redis may.
 type twice struct{}
 
-func (twice) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
+func (twice) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (twice) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
+func (twice) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
 		keys := []string{"fairsem:{a}:meta", "fairsem:{b}:meta", "fairsem:{a}:meta", "fairsem:{}:meta", "other:{c}:meta"}
-		cmd.(*redis.ScanCmd).SetVal(slices.Concat(keys, keys), 0)
+		for _, cmd := range cmds {
+			if scan, ok := cmd.(*redis.ScanCmd); ok {
+				scan.SetVal(slices.Concat(keys, keys), 0)
+			}
+		}
 		return nil
 	}
 }

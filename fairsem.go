@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,6 +58,7 @@ const (
 	maxTTL        = 24 * time.Hour
 	defaultGrace  = time.Second
 	maxName       = 512                  // bytes
+	maxLabel      = 256                  // bytes
 	maxHeadStart  = 366 * 24 * time.Hour // keeps places in line positive
 )
 
@@ -71,7 +73,7 @@ type Options struct {
 	// reach Redis loses its permits after nine tenths of it.
 	TTL time.Duration
 
-	// Label is what operators see beside a permit, "<hostname>:<pid>" if empty.
+	// Label is what operators see beside a permit, at most 256 bytes; "<hostname>:<pid>" if empty.
 	Label string
 
 	// Logger gets a record of each [Event], which see for messages and levels: what cannot be returned
@@ -171,6 +173,9 @@ func (o Options) check(rdb redis.UniversalClient) error {
 	if strings.ContainsAny(o.Prefix, "{}") {
 		return fmt.Errorf("prefix %q contains a brace", o.Prefix)
 	}
+	if len(o.Label) > maxLabel {
+		return fmt.Errorf("label of %d bytes is longer than %d", len(o.Label), maxLabel)
+	}
 	if o.TTL != 0 {
 		if err := checkTTL(o.TTL); err != nil {
 			return err
@@ -204,7 +209,8 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Label == "" {
 		host, _ := os.Hostname() // a machine without a name is ":pid"
-		o.Label = fmt.Sprintf("%s:%d", host, os.Getpid())
+		pid := ":" + strconv.Itoa(os.Getpid())
+		o.Label = host[:min(len(host), maxLabel-len(pid))] + pid
 	}
 	return o
 }

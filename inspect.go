@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -121,14 +120,15 @@ func (s *Semaphore) page(ctx context.Context, key string, after bookmark) (page,
 }
 
 // readLabels fills in the labels of a page. They are in other slots than the semaphore, and one that
-// cannot be read is missing: it is only for people to read.
+// cannot be read is missing: it is only for people to read. Who else can write to Redis can write a label of
+// any length, so no more of one is fetched than New accepts.
 func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	labels := make(map[string]*redis.StringCmd)
 	var answers []<-chan response
 	for _, t := range page {
 		id := clientOf(t.ID)
 		if labels[id] == nil {
-			labels[id] = redis.NewStringCmd(background, "get", c.keyspace.labelKey(id))
+			labels[id] = redis.NewStringCmd(background, "getrange", c.keyspace.labelKey(id), 0, maxLabel-1)
 			answers = append(answers, c.shared.send(parcel{lone: labels[id]}))
 		}
 	}
@@ -138,94 +138,8 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 		}
 	}
 	for i, t := range page {
-		page[i].Label = labels[clientOf(t.ID)].Val()
+		page[i].Label = wholeRunes(labels[clientOf(t.ID)].Val())
 	}
-}
-
-// List yields the names that are in use, or were within half a minute or so, and those with a limit that
-// was pinned, each once, in no certain order. It walks over all keys of the server, or of every master of a
-// cluster, some at a time, so it is for people rather than for programs. It ends with the first error,
-// which comes with an empty name.
-func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		if ctx == nil {
-			yield("", nilContext("list", c.keyspace.prefix))
-			return
-		}
-		seen := make(map[string]bool)
-		nodes, err := c.scans(ctx)
-		for len(nodes) > 0 && err == nil {
-			var page []string
-			if page, err = nodes[0].next(ctx, c); err != nil {
-				break
-			}
-			for _, name := range page {
-				if !seen[name] && !yield(name, nil) {
-					return
-				}
-				seen[name] = true
-			}
-			if nodes[0].cursor == 0 {
-				nodes = nodes[1:]
-			}
-		}
-		if err != nil {
-			yield("", wrap("list", c.keyspace.prefix, advise(err)))
-		}
-	}
-}
-
-// scan is the walk over the keys of one server.
-type scan struct {
-	rdb    redis.Cmdable
-	cursor uint64
-}
-
-// scans begins a walk over each server that has keys of its own.
-func (c *Client) scans(ctx context.Context) ([]*scan, error) {
-	cluster, ok := c.rdb.(interface {
-		ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
-	})
-	if !ok {
-		return []*scan{{rdb: c.rdb}}, ctx.Err()
-	}
-	var mu sync.Mutex
-	var all []*scan
-	err := c.during(ctx, func() error {
-		return cluster.ForEachMaster(c.crew.ctx, func(_ context.Context, node *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, &scan{rdb: node})
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, err // the walk may go on, and write to what it found
-	}
-	return all, nil
-}
-
-// scanCount is about how many keys Redis looks at for one page.
-const scanCount = 1000
-
-// next returns the names of the next page. The walk is over when the cursor is 0 again.
-func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) {
-	var keys []string
-	cursor := s.cursor
-	err = c.during(ctx, func() (err error) {
-		keys, cursor, err = s.rdb.Scan(c.crew.ctx, s.cursor, c.keyspace.everyName(), scanCount).Result()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.cursor = cursor
-	for _, key := range keys {
-		if name, ok := c.keyspace.nameOf(key, "meta"); ok {
-			names = append(names, name)
-		}
-	}
-	return names, nil
 }
 
 // during runs f, which does I/O, until ctx ends: go-redis would not return then.

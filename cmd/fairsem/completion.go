@@ -10,8 +10,8 @@ func newCompletion() *cobra.Command {
 		Short: "Write what makes a shell complete commands, flags and names",
 		Long: `Writes a script to standard output. A shell that has read it completes commands and
 flags, and asks the server of --redis or REDIS_URL for names and ids: for two
-seconds at most, and silently if there is none. Names that a shell would take for
-something else are left out.
+seconds at most, in a tenth of its time, and silently if there is none. What was found
+by then is offered. Names that a shell would take for something else are left out.
 
 The script for bash needs the package bash-completion, that for zsh a compinit.
 

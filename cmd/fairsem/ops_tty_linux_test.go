@@ -49,7 +49,7 @@ func requireShown(t *testing.T, text string, width int) {
 
 func TestOnATerminalThereAreColoursAndEveryLineFits(t *testing.T) {
 	o := newOffice(t)
-	long := strings.Repeat("long ", 50)
+	long := strings.Repeat("long ", 40)
 	for _, name := range []string{long, "日本語" + long, hostile} {
 		o.hold(hostile+name, name, 2, 1)
 	}

@@ -118,7 +118,7 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.ttl, "ttl", runTTL, "after which silence the permit comes back; longer than any outage to sit out")
 	f.DurationVar(&o.headStart, "head-start", 0, "queue as if it had come that much earlier")
 	f.Int64Var(&o.maxQueue, "max-queue", 0, "do not become waiter number `N`+1; 0: any")
-	f.StringVar(&o.label, "label", "", "what operators see beside the permit (default host:pid)")
+	f.StringVar(&o.label, "label", "", "what operators see beside the permit, at most 256 bytes (default host:pid)")
 	f.StringVar(&o.onLost, "on-lost", lostTerm, "what a lost permit does to CMD: term, kill or ignore")
 	f.DurationVar(&o.killAfter, "kill-after", 0, "from TERM to KILL (default the most that --ttl allows)")
 	f.DurationVar(&o.minHold, "min-hold", 0, "hold at least that long, for clocks that are apart")
@@ -280,12 +280,16 @@ func (r *runner) untilSignal(ctx context.Context, f func(context.Context) error)
 	}
 }
 
+// longestLabel is what Options.Label takes.
+const longestLabel = 256
+
 // labelled is the label for the client. Where the place in line is shown it needs one of its own kind.
 func (r *runner) labelled() string {
 	host, _ := os.Hostname() // a machine without a name is ":pid"
 	label := cmp.Or(r.label, fmt.Sprintf("%s:%d", host, os.Getpid()))
 	if !r.journal.json && !r.quiet && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
-		r.mark = label + "#" + uuid.NewString()[:8]
+		mark := "#" + uuid.NewString()[:8]
+		r.mark = label[:min(len(label), longestLabel-len(mark))] + mark
 		return r.mark
 	}
 	return label

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -25,9 +26,13 @@ type serveOptions struct {
 	hosts       []string
 	allowWrites bool
 	tokenFile   string
+	insecure    bool
+	tlsCert     string
+	tlsKey      string
 	json        bool
 
 	token string
+	tls   *tls.Config // nil: without
 }
 
 // Bounds of what serve takes.
@@ -52,14 +57,25 @@ func newServe() *cobra.Command {
 		Short: "Serve a page about all semaphores, and metrics",
 		Long: `Serves a page that shows all semaphores as they are now and were in the last ten
 minutes, with who holds and who waits; /metrics for Prometheus; and /healthz, which
-is 200 while Redis answers and 503 while it does not. One look at Redis a second
-is made, however many watch. The address of the page is written to standard output.
+is 200 while Redis answers PING and 503 while it does not. The address of the page
+is written to standard output.
 
-The page is not encrypted and everybody who can reach it can read it, so it is
-served to this machine only unless --listen says otherwise. Nobody can change
-anything, unless --allow-writes says so: then whoever knows the token can evict,
-resize, pause and resume. The token comes from --token-file or FAIRSEM_SERVE_TOKEN
-and has at least 16 characters; people log in with it, programs send it along:
+What is asked of Redis does not depend on how many look, or at what. One look a second
+asks about the names that are known, at most 1000. New ones are found by a walk over
+all keys of the server, in at most 2 % of its time: a minute or so for a million keys.
+A name that is asked for as a whole is shown at once, also beyond the 1000, if no more
+than 8 a second are. One address gets half of what there is for all: 96 requests and
+96 streams at a time, 8 names a second. Other sites cannot have a browser load the page.
+
+Everybody who can reach the page can read it, so it is served to this machine only
+unless --listen says otherwise. --tls-cert and --tls-key encrypt it. They are read
+once: restart it after a renewal. Nobody can change anything, unless --allow-writes
+says so: then whoever knows the token can evict, resize, pause and resume, and each
+change, and each wrong token, is written to standard error with where it came from.
+Beyond this machine that needs TLS, or --insecure where a proxy in front has it. The
+token comes from --token-file or FAIRSEM_SERVE_TOKEN and has at least 16 characters;
+take a random one, for a right one is taken however many wrong ones came before.
+People log in with it, programs send it along:
 
   curl -H "Authorization: Bearer $TOKEN" -d name=NAME -d limit=5 URL/act/resize
 
@@ -71,7 +87,8 @@ Exit code: 128+n when signal n ends it; 125 if fairsem failed itself, such as
 without a server or where the port is taken; 2 for a wrong command line.`,
 		Example: `  fairsem serve --redis redis://localhost:6379
   fairsem serve --listen 0.0.0.0:7420 --host fairsem.internal
-  fairsem serve --allow-writes --token-file /run/secrets/fairsem`,
+  fairsem serve --allow-writes --token-file /run/secrets/fairsem
+  fairsem serve --listen 0.0.0.0:7420 --tls-cert page.crt --tls-key page.key`,
 		Args: cobra.NoArgs,
 		RunE: ownFailure(o.check, o.serve),
 	}
@@ -87,6 +104,9 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.hosts, "host", nil, "`NAME` by which browsers may call the page, beside localhost and addresses")
 	f.BoolVar(&o.allowWrites, "allow-writes", false, "let those who know the token evict, resize, pause and resume")
 	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default $"+tokenVariable+")")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` with the certificate of the page, and those between it and the authority")
+	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` with the key of the certificate")
+	f.BoolVar(&o.insecure, "insecure", false, "allow changes from beyond this machine without TLS")
 	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
 }
 
@@ -105,13 +125,43 @@ func (o *serveOptions) check(*cobra.Command) error {
 		return usage("--interval %v is not between %v and %v", o.interval, shortestInterval, intervalMost)
 	case o.tokenFile != "" && !o.allowWrites:
 		return usage("--token-file is of no use without --allow-writes: give both, or none")
+	case o.insecure && (!o.allowWrites || o.tlsCert != ""):
+		return usage("--insecure is for --allow-writes without TLS: leave it out")
+	case o.allowWrites && o.tlsCert == "" && !o.insecure && !staysHere(o.listen):
+		return usage("--allow-writes beyond this machine without TLS shows the token to whoever is on the way: give --tls-cert and --tls-key, or --insecure if a proxy in front has TLS")
 	case o.allowWrites:
 		if err := o.fetchToken(); err != nil {
 			return err
 		}
 	}
+	if err := o.loadCertificate(); err != nil {
+		return err
+	}
 	_, err := o.server()
 	return err
+}
+
+// staysHere says whether only this machine can reach an address. A name that is none of this machine's own may mean any.
+func staysHere(address string) bool {
+	host, _, _ := net.SplitHostPort(address) // it was checked
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// loadCertificate refuses files that do not belong together.
+func (o *serveOptions) loadCertificate() error {
+	if (o.tlsCert == "") != (o.tlsKey == "") {
+		return usage("--tls-cert and --tls-key are of no use without each other: give both, or none")
+	}
+	if o.tlsCert == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
+	if err != nil {
+		return usage("--tls-cert and --tls-key are no certificate with its key: %v", err)
+	}
+	o.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	return nil
 }
 
 func checkListen(address string) error {
@@ -159,6 +209,9 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		return cannotListen(ctx, o.listen, err)
 	}
 	o.announce(cmd, listener.Addr(), s.server.String())
+	if o.tls != nil {
+		listener = tls.NewListener(listener, o.tls)
+	}
 	page := web.New(web.Options{
 		Client:   s.client,
 		Redis:    s.server.String(),
@@ -168,6 +221,7 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		Hosts:    o.hosts,
 		Token:    o.token,
 		Log:      cmd.ErrOrStderr(),
+		Ping:     s.ping,
 	})
 	return page.Serve(ctx, listener)
 }
@@ -185,7 +239,7 @@ func cannotListen(ctx context.Context, address string, err error) error {
 
 // announce says where the page is, and who can see it.
 func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
-	url := pageURL(at)
+	url := o.pageURL(at)
 	line := url + "\n"
 	if o.json {
 		line = string(text.JSON(map[string]any{"url": url, "writes": o.allowWrites}))
@@ -195,16 +249,24 @@ func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
 	}
 	talk("the semaphores on %s are at %s until a signal ends this, such as Ctrl-C", redis, url)
-	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+	switch tcp, ok := at.(*net.TCPAddr); {
+	case !ok || tcp.IP.IsLoopback():
+	case o.tls != nil:
+		talk("warning: whoever reaches %s can read the page", at)
+	default:
 		talk("warning: the page is not encrypted, and whoever reaches %s can read it", at)
 	}
 }
 
 // pageURL is how to reach the page from this machine.
-func pageURL(at net.Addr) string {
+func (o *serveOptions) pageURL(at net.Addr) string {
 	host, port, _ := net.SplitHostPort(at.String()) // it is one
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	return "http://" + net.JoinHostPort(cmp.Or(host, "localhost"), port) + "/"
+	scheme := "http://"
+	if o.tls != nil {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(cmp.Or(host, "localhost"), port) + "/"
 }

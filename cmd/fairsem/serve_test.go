@@ -5,8 +5,15 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +22,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -103,6 +111,82 @@ func TestServeSaysThatThePortIsTaken(t *testing.T) {
 	cmd.Stderr = &stderr
 	assert.Equal(t, 125, exitCode(cmd.Run()))
 	assert.Regexp(t, `^fairsem: cannot listen on 127\.0\.0\.1:\d+: .*address already in use; stop what is there, or give another address with --listen\n$`, stderr.String())
+}
+
+// A token that anybody on the way can read keeps nobody out.
+func TestChangesFromBeyondThisMachineNeedTLS(t *testing.T) {
+	t.Parallel()
+	cert, key, _ := certificate(t)
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("a token of some length\n"), 0o600))
+	for line, want := range map[string]string{
+		"--listen 0.0.0.0:0":            "--insecure",
+		"--listen :0":                   "--insecure",
+		"--listen somewhere.example:0":  "--insecure",
+		"--listen [::]:0":               "--insecure",
+		"--listen 0.0.0.0:0 --insecure": "",
+		"--listen 0.0.0.0:0 --tls-cert " + cert + " --tls-key " + key: "",
+		"--listen 127.0.0.2:0":                                "",
+		"--listen [::1]:0":                                    "",
+		"--listen localhost:0":                                "",
+		"--tls-cert " + cert:                                  "give both, or none",
+		"--tls-cert " + key + " --tls-key " + cert:            "no certificate with its key",
+		"--insecure --tls-cert " + cert + " --tls-key " + key: "leave it out",
+	} {
+		var o serveOptions
+		cmd := &cobra.Command{}
+		o.flags(cmd)
+		args := append(strings.Fields(line), "--allow-writes", "--token-file", token, "--redis", "redis://127.0.0.1:1")
+		require.NoError(t, cmd.ParseFlags(args))
+		err := o.check(cmd)
+		if want == "" {
+			assert.NoError(t, err, line)
+		} else {
+			assert.ErrorContains(t, err, want, line)
+		}
+	}
+}
+
+func TestServeEncryptsThePage(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	cert, key, trusted := certificate(t)
+	s := startServe(t, "redis://"+server.Addr(), "--tls-cert", cert, "--tls-key", key)
+	assert.Regexp(t, `^https://127\.0\.0\.1:\d+/$`, s.url)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
+	t.Cleanup(transport.CloseIdleConnections)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url, nil)
+	require.NoError(t, err)
+	response, err := (&http.Client{Transport: transport}).Do(r)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+	assert.NotEqual(t, http.StatusOK, fetch(t, strings.Replace(s.url, "https", "http", 1)).StatusCode)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 143, exitCode(s.cmd.Wait()))
+}
+
+// certificate makes one for this machine that is its own authority, and the files of it and its key.
+func certificate(t *testing.T) (cert, key string, trusted *x509.CertPool) {
+	t.Helper()
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, about, about, secret.Public(), secret)
+	require.NoError(t, err)
+	rawKey, err := x509.MarshalPKCS8PrivateKey(secret)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "page.crt"), filepath.Join(dir, "page.key")
+	pemCert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
+	require.NoError(t, os.WriteFile(cert, pemCert, 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: rawKey}), 0o600))
+	trusted = x509.NewCertPool()
+	require.True(t, trusted.AppendCertsFromPEM(pemCert))
+	return cert, key, trusted
 }
 
 func TestServeWarnsWhereOthersCanReadThePage(t *testing.T) {

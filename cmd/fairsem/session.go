@@ -90,6 +90,15 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 	return s, nil
 }
 
+// ping asks for a sign of life, in a cluster of every master.
+func (s *session) ping(ctx context.Context) error {
+	cluster, ok := s.rdb.(*redis.ClusterClient)
+	if !ok {
+		return s.rdb.Ping(ctx).Err()
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
+}
+
 // placed adds to an error of a server that does not answer any more which one that is.
 func placed(err error, there *dial.Server) error {
 	if errors.Is(err, fairsem.ErrUnavailable) {

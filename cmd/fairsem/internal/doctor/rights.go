@@ -66,6 +66,7 @@ var rights = []right{
 	{word: "+zcard", ask: do("ZCARD KEY")},
 	{word: "+zcount", ask: do("ZCOUNT KEY 0 1")},
 	{word: "+get", ask: do("GET KEY")},
+	{word: "+getrange", ask: do("GETRANGE KEY 0 0"), cost: "nobody sees the labels of processes"},
 	{word: "+set", ask: do("SET KEY v XX")}, // only what is there
 	{word: "+del", ask: do("DEL KEY"), cost: "labels of processes outlive them, by a TTL"},
 	{word: "+zrange", ask: do("ZRANGE KEY 0 0")},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"charm.land/lipgloss/v2"
 
@@ -22,8 +23,9 @@ import (
 // List is which names are to be shown, and how.
 type List struct {
 	Client  *fairsem.Client
-	Pattern string // "": all
-	Busy    bool   // leave out what nobody holds or waits for
+	Names   *look.Names // those that match, if they are looked at again and again; nil: they are looked for now
+	Pattern string      // "": all
+	Busy    bool        // leave out what nobody holds or waits for
 	JSON    bool
 }
 
@@ -35,16 +37,13 @@ func (l List) Check() error {
 
 // Look takes a look at the names.
 func (l List) Look(ctx context.Context) (frames.Frame, error) {
-	wanted, err := look.Glob(cmp.Or(l.Pattern, "*"))
+	seen, err := l.find(ctx)
 	if err != nil {
 		return frames.Frame{}, err
 	}
-	all, unreadable, err := look.All(ctx, l.Client, wanted)
-	if err != nil {
-		return frames.Frame{}, err
-	}
+	all, unreadable := seen.All, seen.Unreadable
 	if l.Busy {
-		all = slices.DeleteFunc(all, func(s fairsem.Status) bool { return s.Used == 0 && s.Waiting == 0 })
+		all = slices.DeleteFunc(slices.Clone(all), func(s fairsem.Status) bool { return s.Used == 0 && s.Waiting == 0 })
 	}
 	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
 	switch {
@@ -58,6 +57,65 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	}
 	return f, nil
 }
+
+// Follow has the names found in the background, for who looks again and again, until the returned function is called.
+func (l *List) Follow(ctx context.Context, pause time.Duration) (stop func(), err error) {
+	wanted, err := l.Wanted()
+	if err != nil {
+		return nil, err
+	}
+	l.Names = look.Watch(l.Client, wanted, 0, pause)
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { // ends with ctx; stop waits
+		defer close(ended)
+		l.Names.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}, nil
+}
+
+// find looks for all names that match. A pattern that can match one name only needs no walk over all keys.
+func (l List) find(ctx context.Context) (look.Survey, error) {
+	if look.Exact(l.Pattern) {
+		if _, err := look.Handle(l.Client, l.Pattern); err != nil {
+			return look.Survey{}, nil // there can be no such name
+		}
+		return look.Some(ctx, l.Client, []string{l.Pattern})
+	}
+	if l.Names != nil {
+		return l.settled(ctx)
+	}
+	wanted, err := l.Wanted()
+	if err != nil {
+		return look.Survey{}, err
+	}
+	return look.All(ctx, l.Client, wanted)
+}
+
+// again is how often there is a look while the first walk goes on.
+const again = time.Second
+
+// settled waits until all that was there at the start is known.
+func (l List) settled(ctx context.Context) (look.Survey, error) {
+	for {
+		seen, err := l.Names.Look(ctx)
+		if err != nil || !seen.Partial {
+			return seen, err
+		}
+		select {
+		case <-l.Names.Walked():
+		case <-time.After(again): // Redis may have gone away
+		case <-ctx.Done():
+			return seen, context.Cause(ctx)
+		}
+	}
+}
+
+// Wanted returns what the pattern matches.
+func (l List) Wanted() (func(name string) bool, error) { return look.Glob(cmp.Or(l.Pattern, "*")) }
 
 // together is one line whatever their number.
 func together(all []error) error {

@@ -22,16 +22,43 @@ func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
 	return client.Semaphore(name, 1)
 }
 
-// All returns what the names look like that are wanted and that Redis knows, by name. The moments differ
-// slightly. What is wrong with a name alone, such as a key of the wrong type,
-// is unreadable and keeps nobody from the others.
-func All(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (all []fairsem.Status, unreadable []error, err error) {
+// Survey is what a look at many names saw. The moments differ slightly.
+type Survey struct {
+	All        []fairsem.Status // of those that Redis knows, by name
+	Unreadable []error          // what is wrong with a name alone, such as a key of the wrong type
+	More       bool             // there are more names than are looked at
+	Partial    bool             // not all keys were walked over yet, so that there may be more
+}
+
+// All walks over all keys and looks at the names that are wanted.
+func All(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (Survey, error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
-		return nil, nil, err
+		return Survey{}, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
+	return Some(ctx, client, slices.DeleteFunc(names, func(name string) bool { return !wanted(name) }))
+}
+
+// Some looks at those names, without a walk.
+func Some(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
 	slices.Sort(names)
+	all, unreadable, err := figures(ctx, client, names)
+	if err != nil {
+		return Survey{}, err
+	}
+	return surveyOf(all, unreadable), nil
+}
+
+// surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither.
+func surveyOf(all []fairsem.Status, unreadable []error) Survey {
+	return Survey{
+		All:        slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }),
+		Unreadable: slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }),
+	}
+}
+
+// figures asks about each name. What is wrong with one alone keeps nobody from the others.
+func figures(ctx context.Context, client *fairsem.Client, names []string) (all []fairsem.Status, unreadable []error, err error) {
 	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -44,11 +71,7 @@ func All(ctx context.Context, client *fairsem.Client, wanted func(name string) b
 			return within.Err()
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, nil, err
-	}
-	all = slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }) // gone meanwhile, or unreadable
-	return all, slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }), nil
+	return all, unreadable, group.Wait()
 }
 
 // undeclared is a limit that nobody declares. Redis answers a handle with its own where it knows of none.

@@ -37,11 +37,11 @@ func TestAllNamesAreThereInOrderWithTheirLimits(t *testing.T) {
 	for i := range 100 { // more than are asked about at once
 		acquire(t, client, fmt.Sprintf("n%03d", 99-i), int64(i+1), 1)
 	}
-	all, unreadable, err := look.All(t.Context(), client, func(string) bool { return true })
+	seen, err := look.All(t.Context(), client, func(string) bool { return true })
 	require.NoError(t, err)
-	require.Empty(t, unreadable)
-	require.Len(t, all, 100)
-	for i, s := range all {
+	require.Empty(t, seen.Unreadable)
+	require.Len(t, seen.All, 100)
+	for i, s := range seen.All {
 		assert.Equal(t, fmt.Sprintf("n%03d", i), s.Name)
 		assert.Equal(t, int64(100-i), s.Limit)
 		assert.Equal(t, int64(1), s.Used)
@@ -54,10 +54,10 @@ func TestLookingDeclaresNoLimitAndLeavesNothing(t *testing.T) {
 	s, err := look.One(t.Context(), client, "nobody")
 	require.NoError(t, err)
 	assert.False(t, s.Known)
-	all, unreadable, err := look.All(t.Context(), client, func(string) bool { return true })
+	seen, err := look.All(t.Context(), client, func(string) bool { return true })
 	require.NoError(t, err)
-	assert.Empty(t, all)
-	assert.Empty(t, unreadable)
+	assert.Empty(t, seen.All)
+	assert.Empty(t, seen.Unreadable)
 
 	acquire(t, client, "n", 7, 1)
 	s, err = look.One(t.Context(), client, "n")

@@ -22,6 +22,9 @@ func Glob(given string) (func(string) bool, error) {
 	}, nil
 }
 
+// Exact says whether a pattern matches that one name and no other.
+func Exact(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
+
 // shortClient is how much of a client id tells it from the others of a screen.
 const shortClient = 8
 

@@ -139,8 +139,8 @@ func (m model) take(l looked) (model, tea.Cmd) {
 	switch {
 	case l.err != nil:
 	case l.deep == nil:
-		m.names.take(l.at, l.all)
-		m.names.odd, m.names.answered = l.odd, answered
+		m.names.take(l.at, l.all.All)
+		m.names.odd, m.names.partial, m.names.answered = l.all.Unreadable, l.all.Partial, answered
 	case m.inside:
 		m.detail.take(l.at, *l.deep)
 		m.detail.answered = answered

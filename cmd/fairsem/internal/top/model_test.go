@@ -62,7 +62,7 @@ type fake struct {
 	err   error
 }
 
-func (f *fake) All(context.Context) ([]fairsem.Status, []error, error)  { return nil, nil, f.err }
+func (f *fake) All(context.Context) (look.Survey, error)                { return look.Survey{}, f.err }
 func (f *fake) Deep(context.Context, string) (d look.Detail, err error) { return d, f.err }
 func (f *fake) Resize(_ context.Context, name string, limit int64) error {
 	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
@@ -103,7 +103,7 @@ func (b *bench) press(keys string) (cmd tea.Cmd) {
 // show has a look at all names come back a second later.
 func (b *bench) show(all ...fairsem.Status) tea.Cmd {
 	b.t.Helper()
-	return b.back(looked{all: all})
+	return b.back(looked{all: look.Survey{All: all}})
 }
 
 // showDeep is show for one name.
@@ -459,7 +459,7 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(looked{all: []fairsem.Status{api}, odd: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}})
+	b.back(looked{all: look.Survey{All: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
 	b.sees(`2 names cannot be read: status "odd": WRONGTYPE`)
 	b.sees("4/4")
 	b.show(api)
@@ -469,9 +469,9 @@ func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 func TestLooksThatTakeLongAreFewer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{Interval: time.Second})
-	b.back(looked{all: []fairsem.Status{api}, took: 400 * time.Millisecond})
+	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}, took: 400 * time.Millisecond})
 	assert.Equal(t, time.Second, b.schedule.every())
-	b.back(looked{all: []fairsem.Status{api}, took: 1500 * time.Millisecond})
+	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
 	assert.Equal(t, 3*time.Second, b.schedule.every())
 	b.sees("every 3s")
 }
@@ -482,7 +482,7 @@ func TestWhatComesBackForAnotherScreenIsDropped(t *testing.T) {
 	b.send(due(b.schedule.number))
 	require.True(t, b.schedule.flying)
 	b.press("<enter>")
-	b.send(looked{all: []fairsem.Status{calls}, at: b.at})
+	b.send(looked{all: look.Survey{All: []fairsem.Status{calls}}, at: b.at})
 	assert.Equal(t, []string{"api", "backup"}, b.order())
 	assert.True(t, b.schedule.flying, "the look at the name begins")
 	b.send(due(b.schedule.number - 1))
@@ -550,4 +550,16 @@ func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 	b.press("k")
 	assert.Contains(t, b.View().Content, "\x1b[7m name-09998", "it is marked where the table is scrolled")
 	assert.Less(t, testing.AllocsPerRun(5, func() { b.View() }), 20_000., "it draws what is seen")
+}
+
+// A picture of some names does not look like one of all.
+func TestThereMayBeMoreNamesUntilAllKeysWereWalkedOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.back(looked{all: look.Survey{Partial: true}})
+	b.sees("No name was found yet; still walking over the keys of the server")
+	b.back(looked{all: look.Survey{All: []fairsem.Status{api}, Partial: true}})
+	b.sees("still walking over the keys of the server: there may be more names")
+	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}})
+	assert.NotContains(t, b.screen(), "still walking")
 }

@@ -48,8 +48,8 @@ func panicking(place string) {
 // broken panics in a look at one name.
 type broken struct{ fake }
 
-func (b *broken) All(context.Context) ([]fairsem.Status, []error, error) {
-	return []fairsem.Status{api}, nil, nil
+func (b *broken) All(context.Context) (look.Survey, error) {
+	return look.Survey{All: []fairsem.Status{api}}, nil
 }
 
 func (b *broken) Deep(context.Context, string) (look.Detail, error) { panic("a look is broken") }

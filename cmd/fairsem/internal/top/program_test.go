@@ -30,9 +30,9 @@ type feed struct {
 
 func newFeed() *feed { return &feed{names: make(chan []fairsem.Status), deeps: make(chan look.Detail)} }
 
-func (f *feed) All(ctx context.Context) ([]fairsem.Status, []error, error) {
+func (f *feed) All(ctx context.Context) (look.Survey, error) {
 	all, err := fed(ctx, f, f.names)
-	return all, nil, err
+	return look.Survey{All: all}, err
 }
 
 func (f *feed) Deep(ctx context.Context, _ string) (look.Detail, error) { return fed(ctx, f, f.deeps) }

@@ -7,7 +7,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
@@ -32,8 +31,7 @@ type schedule struct {
 type looked struct {
 	at   time.Time
 	took time.Duration
-	all  []fairsem.Status
-	odd  []error      // of names that cannot be read
+	all  look.Survey
 	deep *look.Detail // if it was at one name
 	err  error
 }
@@ -51,7 +49,7 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 		defer cancel()
 		l := looked{at: time.Now()}
 		if name == "" {
-			l.all, l.odd, l.err = from.All(ctx)
+			l.all, l.err = from.All(ctx)
 		} else {
 			l.deep = new(look.Detail)
 			*l.deep, l.err = from.Deep(ctx, name)

@@ -9,7 +9,7 @@ import (
 
 // source is what is looked at and changed. Each call returns when its ctx is done.
 type source interface {
-	All(ctx context.Context) (all []fairsem.Status, unreadable []error, err error)
+	All(ctx context.Context) (look.Survey, error)
 	Deep(ctx context.Context, name string) (look.Detail, error)
 	Resize(ctx context.Context, name string, limit int64) error
 	Unpin(ctx context.Context, name string) error
@@ -21,13 +21,11 @@ const deepMost = 1000
 
 // server is the source that Redis is.
 type server struct {
-	client  *fairsem.Client
-	matches func(name string) bool
+	client *fairsem.Client
+	names  *look.Names
 }
 
-func (s *server) All(ctx context.Context) ([]fairsem.Status, []error, error) {
-	return look.All(ctx, s.client, s.matches)
-}
+func (s *server) All(ctx context.Context) (look.Survey, error) { return s.names.Look(ctx) }
 
 func (s *server) Deep(ctx context.Context, name string) (look.Detail, error) {
 	return look.Deep(ctx, s.client, name, deepMost)

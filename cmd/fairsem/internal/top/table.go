@@ -26,6 +26,7 @@ type names struct {
 
 	answered time.Time // the last look; zero: there was none
 	odd      []error   // of names that cannot be read
+	partial  bool      // there may be more than were found so far
 
 	nameWidth, usedWidth int // of the widest
 }
@@ -230,9 +231,15 @@ func (n *names) summary(p paint) string {
 	return " " + strings.Join(parts, "   ")
 }
 
+// stillWalking is said until the names that were there at the start are found.
+const stillWalking = "still walking over the keys of the server: there may be more names"
+
 // warning says which names are missing.
 func (n *names) warning(p paint) string {
-	if len(n.odd) == 0 {
+	switch {
+	case len(n.odd) == 0 && n.partial:
+		return p.note.Render(" " + stillWalking)
+	case len(n.odd) == 0:
 		return ""
 	}
 	return p.note.Render(" " + several(int64(len(n.odd)), "name", "names") + " cannot be read: " + plainly(n.odd[0]))

@@ -41,7 +41,18 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return run(ctx, &server{o.Client, matches}, o)
+	names := look.Watch(o.Client, matches, 0, o.Interval)
+	walking, stop := context.WithCancel(ctx)
+	walked := make(chan struct{})
+	go func() { // ends with walking; waited for below
+		defer close(walked)
+		names.Run(walking)
+	}()
+	defer func() {
+		stop()
+		<-walked
+	}()
+	return run(ctx, &server{o.Client, names}, o)
 }
 
 func run(ctx context.Context, from source, o Options) error {

@@ -132,6 +132,8 @@ func (m model) empty() string {
 		return "Nobody holds, nobody waits."
 	case len(n.all) > 0:
 		return "No name has this in it: esc shows all again."
+	case n.partial:
+		return "No name was found yet; " + stillWalking + "."
 	case m.options.Pattern != "":
 		return "No name that is in use matches " + text.Clean(m.options.Pattern) + "."
 	}

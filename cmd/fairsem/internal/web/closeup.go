@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strconv"
 	"time"
@@ -28,6 +29,7 @@ type closeUp struct {
 	gauge
 	Title, Trouble           string
 	Known, Seen              bool // by Redis; and who holds and who waits
+	Busy                     bool // Redis was not asked: other names are being looked at
 	Total                    []tile
 	Use, Line                plot
 	Holders, Waiters         []ticket
@@ -39,14 +41,19 @@ type closeUp struct {
 // control is a link to what may be done.
 type control struct{ Link, Text string }
 
-func (p *Page) closeUp(ctx context.Context, now *snapshot, name string, in bool) closeUp {
-	d, seen := p.detail(ctx, now, name)
+// detail is who holds and who waits.
+type detail struct {
+	look.Detail
+	seen, busy bool // it is known; it is not, because other names are being looked at
+}
+
+func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 	s := now.one(name)
-	if seen {
+	if d.seen {
 		s = d.Status
 	}
 	c := closeUp{
-		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Known, Seen: seen, Declared: s.Declared,
+		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Known, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
 		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Line: p.plotLine(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 	}
@@ -64,13 +71,19 @@ func (p *Page) closeUp(ctx context.Context, now *snapshot, name string, in bool)
 	return c
 }
 
-// detail is who holds and who waits, if that is known. While Redis is away it is what was last seen.
-func (p *Page) detail(ctx context.Context, now *snapshot, name string) (look.Detail, bool) {
-	if p.trouble(now) != "" {
-		return p.details.kept(name)
+// detail is for who asks from a remote address. While Redis is away it is what was last seen. A name that is there, but
+// was not found by itself yet, is looked at from now on, if there is room.
+func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) detail {
+	if p.away(now) != "" {
+		d, ok := p.details.kept(name)
+		return detail{d, ok, false}
 	}
-	d, _ := p.details.get(ctx, name) // the next look tells what is wrong
-	return d, !d.At.IsZero()
+	d, err := p.details.get(ctx, from, name) // if it is another error the next look tells what is wrong
+	if _, ok := now.byName[name]; !ok && d.Known {
+		p.names.Add(name)
+	}
+	seen := !d.At.IsZero()
+	return detail{d, seen, !seen && errors.Is(err, errBusy)}
 }
 
 func (p *Page) plotLine(now *snapshot, name string, most int) plot {

@@ -18,6 +18,7 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	// Of what other pages have a browser send, only reading comes through.
 	next = http.NewCrossOriginProtection().Handler(next)
 	next = http.MaxBytesHandler(next, maxRequest)
+	next = p.admit(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -30,8 +31,22 @@ func (p *Page) guard(next http.Handler) http.Handler {
 			http.Error(w, "this page does not go by that name: start fairsem serve with --host to allow it", http.StatusMisdirectedRequest)
 			return
 		}
+		if foreign(r) {
+			http.Error(w, "this page is not for other sites to load", http.StatusForbidden)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// foreign tells whether a page of another site has the browser ask. Following a link is not that: then people see where
+// they go, and the other site sees nothing.
+func foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return false
+	}
+	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // knows tells whether a browser that asks for host means this page. A foreign page can have its own name lead here,

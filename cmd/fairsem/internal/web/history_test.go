@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -86,8 +88,8 @@ func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context, *snapshot) (survey, error) {
-			return survey{all: one("a", 3)}, nil
+		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (look.Survey, error) {
+			return look.Survey{All: one("a", 3)}, nil
 		})
 		go s.run(ctx) // ends with ctx; synctest waits for it
 		time.Sleep(9500 * time.Millisecond)
@@ -97,61 +99,93 @@ func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
 	})
 }
 
+// alive is a page of a sampler, about a Redis that answers PING unless it is away, until it is stopped.
+func alive(s *sampler, away *atomic.Bool) (p *Page, stop func()) {
+	p = &Page{Options: Options{Interval: time.Second, Patience: 3 * time.Second}, sampler: s}
+	p.pulse = newPulse(p.Interval, func(context.Context) error {
+		if away.Load() {
+			return errors.New("away")
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var asking sync.WaitGroup
+	for _, run := range []func(context.Context){p.pulse.run, s.run} {
+		asking.Go(func() { run(ctx) }) // ends with ctx; stop waits
+	}
+	return p, func() {
+		cancel()
+		asking.Wait()
+	}
+}
+
 // A probe that restarts what serves the page makes nothing faster.
 func TestARedisThatIsSlowIsNotAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context, *snapshot) (survey, error) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (look.Survey, error) {
 			time.Sleep(2900 * time.Millisecond)
-			return survey{all: one("a", 3)}, nil
+			return look.Survey{All: one("a", 3)}, nil
 		})
-		p := &Page{Options: Options{Interval: time.Second, Patience: 3 * time.Second}, sampler: s}
-		ended := make(chan struct{})
-		go func() { // ends with ctx; waited for below
-			defer close(ended)
-			s.run(ctx)
-		}()
+		p, stop := alive(s, new(atomic.Bool))
+		defer stop()
 		<-s.latest().replace
 		for s.latest().looks < 5 {
 			assert.Empty(t, p.trouble(s.latest()))
 			time.Sleep(100 * time.Millisecond)
 		}
-		cancel()
-		<-ended
+	})
+}
+
+// With millions of keys on the server every look failed, and the page said that Redis was away.
+func TestALookThatNeverEndsIsNoRedisThatIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (look.Survey, error) {
+			<-ctx.Done()
+			return look.Survey{}, ctx.Err()
+		})
+		p, stop := alive(s, new(atomic.Bool))
+		defer stop()
+		time.Sleep(time.Minute)
+		assert.Empty(t, p.away(s.latest()))
+		assert.Equal(t, "Nothing was seen yet", p.trouble(s.latest()))
 	})
 }
 
 func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var away atomic.Bool
-		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context, _ *snapshot) (survey, error) {
+		var away, gone atomic.Bool
+		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (look.Survey, error) {
 			if away.Load() { // a server that does not answer
 				<-ctx.Done()
-				return survey{}, errors.New("away")
+				return look.Survey{}, errors.New("away")
 			}
-			return survey{all: one("a", 3)}, nil
+			return look.Survey{All: one("a", 3)}, nil
 		})
-		p := &Page{Options: Options{Interval: time.Second, Patience: 3 * time.Second}, sampler: s}
+		p, stop := alive(s, &gone)
+		defer stop()
 		assert.Equal(t, "Redis has not answered yet", p.trouble(s.latest()))
-		go s.run(ctx) // ends with ctx; synctest waits for it
 		synctest.Wait()
 		seen := s.latest()
 		assert.Empty(t, p.trouble(seen))
 		away.Store(true)
 		<-seen.replace
 		now := s.latest()
-		assert.Equal(t, seen.all, now.all)
+		assert.Equal(t, seen.All, now.All)
 		assert.Equal(t, seen.at, now.at)
-		assert.Equal(t, "Redis has not answered for 5.0s", p.trouble(now), "a second to the look, four for it")
+		assert.Equal(t, "Redis answers, but the last look at all names that was good is 5.0s old", p.trouble(now), "a second to the look, four for it")
+		assert.Empty(t, p.away(now))
+		gone.Store(true)
+		time.Sleep(10 * time.Second)
+		assert.Contains(t, p.trouble(s.latest()), "Redis has not answered for ")
 		away.Store(false)
-		for range 2 { // the first may have begun before
+		gone.Store(false)
+		for range 3 { // the first may have begun before
 			<-s.latest().replace
 		}
 		assert.Empty(t, p.trouble(s.latest()))
-		cancel()
 	})
 }
 

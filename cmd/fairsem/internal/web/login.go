@@ -19,6 +19,8 @@ import (
 const (
 	sessionLimit = 8 * time.Hour
 	mostSessions = 100
+	mostTries    = 10 // wrong tokens that are answered and logged as such, and then one every triesEvery
+	triesEvery   = 6 * time.Second
 )
 
 var (
@@ -30,8 +32,9 @@ var (
 type login struct {
 	token [sha256.Size]byte // so that a comparison takes as long for any
 
+	tries *rates // wrong tokens
+
 	mu       sync.Mutex
-	tries    tries               // guarded by mu
 	sessions map[string]*session // by id; guarded by mu
 }
 
@@ -46,26 +49,22 @@ type session struct {
 func newLogin(token string) *login {
 	return &login{
 		token:    sha256.Sum256([]byte(token)),
-		tries:    newTries(),
+		tries:    newRates(triesEvery, mostTries),
 		sessions: make(map[string]*session),
 	}
 }
 
-// check compares a token that came from an address. After some that were wrong none from there is right for a while,
-// so that guessing is slow.
+// check compares a token that came from an address. The right one is right whatever came before: behind a proxy all
+// have one address, and who guesses must not lock out who knows. What keeps a token from being guessed is its length.
 func (l *login) check(from, token string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	tries := l.tries.of(from)
-	if tries.Tokens() < 1 {
-		return errTooOften
-	}
 	sum := sha256.Sum256([]byte(token))
-	if subtle.ConstantTimeCompare(sum[:], l.token[:]) != 1 {
-		tries.Allow() // there is one
+	switch {
+	case subtle.ConstantTimeCompare(sum[:], l.token[:]) == 1:
+		return nil
+	case l.tries.of(from).Allow():
 		return errWrongToken
 	}
-	return nil
+	return errTooOften
 }
 
 // open makes a session. Where there are too many the oldest ends.
@@ -144,13 +143,13 @@ func (p *Page) askToken(w http.ResponseWriter, r *http.Request, status int, prob
 	f := p.frame(r, "Log in")
 	f.Again = way(r)
 	f.Content = problem
-	p.show(w, status, "login.html", f)
+	p.show(w, r, status, "login.html", f)
 }
 
 // logIn takes the token once. From then on the browser has a cookie, which is worth nothing anywhere else, later
 // than sessionLimit, or to a script.
 func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
-	switch err := p.login.check(r.RemoteAddr, r.PostFormValue("token")); {
+	switch err := p.checkToken(r, r.PostFormValue("token")); {
 	case errors.Is(err, errTooOften):
 		p.askToken(w, r, http.StatusTooManyRequests, "Too many wrong tokens. Wait a minute.")
 		return
@@ -159,6 +158,7 @@ func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := p.login.open(time.Now())
+	p.journal.Printf("login of %s from %s", s.who(), origin(r))
 	http.SetCookie(w, cookie(r, s.id, int(sessionLimit/time.Second)))
 	http.Redirect(w, r, way(r), http.StatusSeeOther)
 }

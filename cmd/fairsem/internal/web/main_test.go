@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -58,6 +59,7 @@ func serveOn(t *testing.T, rdb redis.UniversalClient, change ...func(*Options)) 
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	o := Options{
 		Client: client, Redis: "redis.example:6379", Interval: 50 * time.Millisecond, Patience: 10 * time.Second, Names: 100, Log: t.Output(),
+		Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 	}
 	for _, c := range change {
 		c(&o)
@@ -76,6 +78,9 @@ func serveOn(t *testing.T, rdb redis.UniversalClient, change ...func(*Options)) 
 }
 
 func writable(o *Options) { o.Token = testToken }
+
+// logged has a page keep its log.
+func logged(log *transcript.Transcript) func(*Options) { return func(o *Options) { o.Log = log } }
 
 // hold holds a permit until the test ends, or until it is released.
 func (s *served) hold(name string, limit int64) *fairsem.Permit {
@@ -124,7 +129,7 @@ func (s *served) seen(names int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		now := s.page.sampler.latest()
-		return !now.at.IsZero() && len(now.all) == names
+		return !now.at.IsZero() && len(now.All) == names
 	}, soon, often)
 }
 

@@ -1,12 +1,14 @@
 package web
 
 import (
+	"bytes"
 	"net/http"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
@@ -17,7 +19,7 @@ func about(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	upDesc   = about("fairsem_up", "Whether Redis answers: 1 or 0. If it does not, there are no figures of names.")
+	upDesc   = about("fairsem_up", "Whether Redis answers PING: 1 or 0. If it does not, there are no figures of names.")
 	ageDesc  = about("fairsem_last_look_age_seconds", "How old the figures are.")
 	badDesc  = about("fairsem_names_unreadable", "How many names have keys that are not as they should be.")
 	moreDesc = about("fairsem_names_truncated", "Whether there are more names than are looked at: 1 or 0.")
@@ -45,7 +47,7 @@ var families = []family{
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Lapsed) }},
 }
 
-// newRegistry has what is told of Redis, and nothing of this process.
+// newRegistry has what is told of Redis as a whole, and nothing of this process.
 func newRegistry(p *Page) *prometheus.Registry {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fairsem_look_duration_seconds",
@@ -54,31 +56,71 @@ func newRegistry(p *Page) *prometheus.Registry {
 	})
 	p.sampler.looked = func(d time.Duration) { took.Observe(d.Seconds()) }
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(took, collector{p})
+	registry.MustRegister(took, server{p})
 	return registry
 }
 
-// metrics serves the figures of the latest look. Asking for them asks Redis nothing.
-func (p *Page) metrics() http.Handler {
-	return promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+// newNames has the figures of every name.
+func newNames(p *Page) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(names{p})
+	return registry
 }
 
-// collector makes metrics of the latest look.
-type collector struct{ page *Page }
+// figuresText is what /metrics says of names, which can be long: it is made once for each look.
+type figuresText struct {
+	names *prometheus.Registry
+
+	mu    sync.Mutex
+	looks int64  // guarded by mu
+	text  []byte // guarded by mu
+}
+
+func (f *figuresText) of(looks int64) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if looks != f.looks {
+		f.looks, f.text = looks, encode(f.names)
+	}
+	return f.text
+}
+
+// encode writes figures as Prometheus reads them. They come from here, so that it cannot fail.
+func encode(registry *prometheus.Registry) []byte {
+	families, err := registry.Gather()
+	if err != nil {
+		panic(err)
+	}
+	var b bytes.Buffer
+	for _, family := range families {
+		_, _ = expfmt.MetricFamilyToText(&b, family) // a buffer takes everything
+	}
+	return b.Bytes()
+}
+
+// metrics serves the figures of the latest look. Asking for them asks Redis nothing.
+func (p *Page) metrics(w http.ResponseWriter, _ *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pictureLimit)) // where there is none it ends later
+	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	_, _ = w.Write(encode(p.registry)) // whoever asked is gone
+	if now := p.sampler.latest(); p.trouble(now) == "" {
+		_, _ = w.Write(p.figures.of(now.looks)) // as above
+	}
+}
+
+// server makes metrics of Redis as a whole.
+type server struct{ page *Page }
 
 // Describe is what a prometheus.Collector needs.
-func (collector) Describe(ch chan<- *prometheus.Desc) {
+func (server) Describe(ch chan<- *prometheus.Desc) {
 	ch <- upDesc
 	ch <- ageDesc
 	ch <- moreDesc
 	ch <- badDesc
-	for _, f := range families {
-		ch <- f.desc
-	}
 }
 
-// Collect leaves names out if they are too old to be true, and one that reads like another.
-func (c collector) Collect(ch chan<- prometheus.Metric) {
+// Collect leaves out what is too old to be true.
+func (c server) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}
@@ -86,15 +128,28 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	if !now.at.IsZero() {
 		gauge(ageDesc, time.Since(now.at).Seconds())
 	}
-	if c.page.trouble(now) != "" {
-		gauge(upDesc, 0)
-		return
+	gauge(upDesc, truth(c.page.away(now) == ""))
+	if c.page.trouble(now) == "" {
+		gauge(moreDesc, truth(now.More))
+		gauge(badDesc, float64(len(now.Unreadable)))
 	}
-	gauge(upDesc, 1)
-	gauge(moreDesc, truth(now.more))
-	gauge(badDesc, float64(len(now.unreadable)))
-	told := make(map[string]bool, len(now.all))
-	for _, s := range now.all {
+}
+
+// names makes metrics of each name of the latest look.
+type names struct{ page *Page }
+
+// Describe is what a prometheus.Collector needs.
+func (names) Describe(ch chan<- *prometheus.Desc) {
+	for _, f := range families {
+		ch <- f.desc
+	}
+}
+
+// Collect leaves out a name that reads like another.
+func (c names) Collect(ch chan<- prometheus.Metric) {
+	all := c.page.sampler.latest().All
+	told := make(map[string]bool, len(all))
+	for _, s := range all {
 		name := label(s.Name)
 		if told[name] {
 			continue

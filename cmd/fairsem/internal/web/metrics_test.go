@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,7 +36,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	s := serve(t)
 	s.hold("gate", 2)
 	s.seen(1)
-	problems, err := testutil.GatherAndLint(s.page.registry)
+	problems, err := testutil.GatherAndLint(prometheus.Gatherers{s.page.registry, s.page.figures.names})
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 }
@@ -49,4 +50,17 @@ func TestALabelIsTextWhateverANameIs(t *testing.T) {
 	assert.Contains(t, answer.body, `fairsem_waiters{name="not\\xff\\xfeutf8"} 0`)
 	assert.Contains(t, answer.body, `lines\n\ndata: owned\n`)
 	assert.Equal(t, len(hostile)+1, strings.Count(answer.body, "\nfairsem_waiters{"), "two that read alike are one")
+}
+
+// Four who read slowly used to shut Prometheus out, and each had figures of its own made.
+func TestFiguresOfNamesAreMadeOnceForEachLook(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 1)
+	s.seen(1)
+	f := &s.page.figures
+	first := f.of(1)
+	require.Contains(t, string(first), `fairsem_permits_limit{name="gate"} 1`)
+	assert.Same(t, &first[0], &f.of(1)[0])
+	assert.NotSame(t, &first[0], &f.of(2)[0])
 }

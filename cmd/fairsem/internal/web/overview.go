@@ -105,15 +105,17 @@ type row struct {
 
 // overview is the picture of all names.
 type overview struct {
-	Trouble         string
-	Filter          filter
-	Total           []tile
-	Headings        []heading
-	Rows            []row
-	Hidden          int // rows, by their number
-	More, Connected bool
-	Names           int // that are looked at, at most
-	Unreadable      []string
+	Trouble       string
+	Filter        filter
+	Total         []tile
+	Headings      []heading
+	Rows          []row
+	Hidden        int    // rows, by their number
+	More, Partial bool   // as of a look.Survey
+	Connected     bool   // there was a look
+	Exact         string // where the name is that was looked for, if there is one of just that name
+	Names         int    // that are looked at, at most
+	Unreadable    []string
 }
 
 // tile is a figure that stands out.
@@ -122,13 +124,16 @@ type tile struct{ Name, Value string }
 func (p *Page) overview(now *snapshot, f filter) overview {
 	o := overview{
 		Trouble: p.trouble(now), Filter: f, Connected: !now.at.IsZero(), Headings: f.headings(),
-		More: now.more, Names: p.Names, Total: total(now.all),
+		More: now.More, Partial: now.Partial, Names: p.Names, Total: total(now.All),
 	}
-	for _, err := range now.unreadable[:min(len(now.unreadable), mostUnreadable)] {
+	for _, err := range now.Unreadable[:min(len(now.Unreadable), mostUnreadable)] {
 		o.Unreadable = append(o.Unreadable, sentence(err))
 	}
+	if _, known := now.byName[f.Query]; !known && f.Query != "" {
+		o.Exact = p.exact(f.Query)
+	}
 	query := strings.ToLower(f.Query)
-	for _, s := range now.all {
+	for _, s := range now.All {
 		if strings.Contains(strings.ToLower(s.Name), query) {
 			o.Rows = append(o.Rows, p.row(now, s))
 		}
@@ -141,6 +146,14 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 		o.Rows[i].Plot = p.plotUse(now, o.Rows[i].name, 120)
 	}
 	return o
+}
+
+// exact is the page of a name that is none of those that are looked at; "" if there can be no such name.
+func (p *Page) exact(name string) string {
+	if _, err := look.Handle(p.Client, name); err != nil {
+		return ""
+	}
+	return link(name)
 }
 
 func total(all []fairsem.Status) []tile {

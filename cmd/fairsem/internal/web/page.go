@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"context"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -33,9 +32,37 @@ func (p *Page) frame(r *http.Request, title string) frame {
 	return f
 }
 
+// picture is what is on a page as of a look: first what may have to wait for Redis, then what only takes memory and
+// time of this machine.
+type picture func(*snapshot) (draw func() []byte)
+
+// draw makes something that can be large. Only so many are made at a time.
+func (p *Page) draw(make func() []byte) []byte {
+	p.drawing <- struct{}{}
+	defer func() { <-p.drawing }()
+	return make()
+}
+
 // show writes a page.
-func (p *Page) show(w http.ResponseWriter, status int, name string, f frame) {
-	text := p.render(name, f)
+func (p *Page) show(w http.ResponseWriter, r *http.Request, status int, name string, f frame) {
+	p.showLive(w, r, status, name, f, nil)
+}
+
+// showLive writes a page with a picture. Those that are being sent take no more memory than there is room for.
+func (p *Page) showLive(w http.ResponseWriter, r *http.Request, status int, name string, f frame, live picture) {
+	paint := func() []byte { return nil }
+	if live != nil {
+		paint = live(p.sampler.latest())
+	}
+	text := p.draw(func() []byte {
+		f.Live = template.HTML(paint()) // made by a template
+		return p.render(name, f)
+	})
+	if !p.sending.take(r.RemoteAddr, len(text)) {
+		tooMany(w)
+		return
+	}
+	defer p.sending.leave(r.RemoteAddr, len(text))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // whoever asked is gone
@@ -54,26 +81,27 @@ func (p *Page) render(name string, data any) []byte {
 func (p *Page) problem(w http.ResponseWriter, r *http.Request, status int, text string) {
 	f := p.frame(r, http.StatusText(status))
 	f.Content = text
-	p.show(w, status, "problem.html", f)
+	p.show(w, r, status, "problem.html", f)
 }
 
 func (p *Page) index(w http.ResponseWriter, r *http.Request) {
 	filter := readFilter(r)
 	f := p.frame(r, "Semaphores")
 	f.Stream = filter.path("/stream")
-	f.Live = template.HTML(p.indexPicture(filter)(p.sampler.latest())) // made by a template
-	p.show(w, http.StatusOK, "live.html", f)
+	p.showLive(w, r, http.StatusOK, "live.html", f, p.indexPicture(filter))
 }
 
 func (p *Page) indexStream(w http.ResponseWriter, r *http.Request) {
 	p.stream(w, r, p.indexPicture(readFilter(r)))
 }
 
-func (p *Page) indexPicture(filter filter) func(*snapshot) []byte {
-	return func(now *snapshot) []byte {
-		return p.fragments.get(now.looks, filter.path("/"), func() []byte {
-			return p.render("index-live", p.overview(now, filter))
-		})
+func (p *Page) indexPicture(filter filter) picture {
+	return func(now *snapshot) func() []byte {
+		return func() []byte {
+			return p.fragments.get(now.looks, filter.path("/"), func() []byte {
+				return p.render("index-live", p.overview(now, filter))
+			})
+		}
 	}
 }
 
@@ -85,8 +113,7 @@ func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 	}
 	f := p.frame(r, shown(name))
 	f.Stream = "/semaphore/stream?" + url.Values{"name": {name}}.Encode()
-	f.Live = template.HTML(p.semaphorePicture(r.Context(), name, f.In)(p.sampler.latest())) // made by a template
-	p.show(w, http.StatusOK, "live.html", f)
+	p.showLive(w, r, http.StatusOK, "live.html", f, p.semaphorePicture(r, name, f.In))
 }
 
 func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
@@ -96,18 +123,21 @@ func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	in := p.login != nil && p.login.session(r) != nil
-	p.stream(w, r, p.semaphorePicture(r.Context(), name, in))
+	p.stream(w, r, p.semaphorePicture(r, name, in))
 }
 
 // semaphorePicture has links to what may be changed only for those who logged in.
-func (p *Page) semaphorePicture(ctx context.Context, name string, in bool) func(*snapshot) []byte {
+func (p *Page) semaphorePicture(r *http.Request, name string, in bool) picture {
 	key := "/semaphore?" + name
 	if in {
 		key = "in:" + key
 	}
-	return func(now *snapshot) []byte {
-		return p.fragments.get(now.looks, key, func() []byte {
-			return p.render("semaphore-live", p.closeUp(ctx, now, name, in))
-		})
+	return func(now *snapshot) func() []byte {
+		d := p.detail(r.Context(), now, r.RemoteAddr, name)
+		return func() []byte {
+			return p.fragments.get(now.looks, key, func() []byte {
+				return p.render("semaphore-live", p.closeUp(now, d, name, in))
+			})
+		}
 	}
 }

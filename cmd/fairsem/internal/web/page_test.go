@@ -199,14 +199,20 @@ func TestOnlySoManyNamesAreLookedAt(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		s.hold(name, 1)
 	}
-	require.Eventually(t, func() bool { return s.page.sampler.latest().more }, soon, often)
+	require.Eventually(t, func() bool { return s.page.sampler.latest().More }, soon, often)
 	before := s.page.sampler.latest()
-	assert.Len(t, before.all, 3)
+	assert.Len(t, before.All, 3)
 	for i := range 50 {
 		s.hold(fmt.Sprint("flood ", i), 1)
 	}
 	require.Eventually(t, func() bool { return s.page.sampler.latest().looks > before.looks+3 }, soon, often)
 	assert.Equal(t, before.byName, s.page.sampler.latest().byName, "those that are shown stay")
-	assert.Contains(t, s.get("/").body, "more names on the server than the 3")
+	assert.Contains(t, s.get("/").body, "Not all are shown: there are more names on the server than the 3")
 	assert.Contains(t, s.get("/metrics").body, "fairsem_names_truncated 1")
+
+	// A name beyond those is no name that does not exist.
+	body := s.get("/?q=flood+49").body
+	assert.Contains(t, body, "None of the 3 names that are looked at contains that, and there are more.")
+	assert.Contains(t, body, `<a href="/semaphore?name=flood&#43;49">`)
+	assert.Contains(t, s.get("/semaphore?name=flood+49").body, "host:1")
 }

@@ -13,44 +13,19 @@ import (
 
 // snapshot is what is known after a look. It never changes.
 type snapshot struct {
-	survey                     // the last that was good
-	at      time.Time          // when it began; zero: none was
-	there   time.Time          // when it had its answers
-	refused bool               // the last of all looks: the user lacks a right
-	looks   int64              // at Redis so far
-	byName  map[string]int     // where in all
-	rates   map[string]float64 // grants a second
-	series  map[string][]point
-	replace chan struct{} // closed when there is a newer one
+	look.Survey                    // the last that was good
+	at          time.Time          // when it began; zero: none was
+	there       time.Time          // when it had its answers
+	refused     bool               // the last of all looks: the user lacks a right
+	looks       int64              // at Redis so far
+	byName      map[string]int     // where in all
+	rates       map[string]float64 // grants a second
+	series      map[string][]point
+	replace     chan struct{} // closed when there is a newer one
 }
 
-// survey is what a look at all names saw.
-type survey struct {
-	all        []fairsem.Status // by name
-	more       bool             // there are more names than are looked at
-	unreadable []error          // of names whose keys are not as they should be
-}
-
-// surveyor looks at all names, at some first. It has an error if Redis does not answer.
-type surveyor func(ctx context.Context, first *snapshot) (survey, error)
-
-// surveyOf looks at so many names at most. Those that it knows come first, so that no flood of names hides them.
-func surveyOf(client *fairsem.Client, most int) surveyor {
-	return func(ctx context.Context, known *snapshot) (survey, error) {
-		var s survey
-		room := most - len(known.all)
-		var err error
-		s.all, s.unreadable, err = look.All(ctx, client, func(name string) bool {
-			if _, ok := known.byName[name]; ok {
-				return true
-			}
-			room--
-			s.more = s.more || room < 0
-			return room >= 0
-		})
-		return s, err
-	}
-}
+// surveyor looks at all names. It has an error if Redis does not answer.
+type surveyor func(context.Context) (look.Survey, error)
 
 // sampler looks at Redis again and again, whether anybody watches or not: a plot wants a past.
 type sampler struct {
@@ -92,18 +67,18 @@ func (s *sampler) sample(ctx context.Context) {
 	defer cancel()
 	began := time.Now()
 	old := s.latest()
-	seen, err := s.survey(ctx, old)
+	seen, err := s.survey(ctx)
 	next := *old
 	next.looks++
 	next.replace = make(chan struct{})
 	next.refused = redis.IsPermissionError(err)
 	if err == nil {
-		next.at, next.there, next.survey = began, time.Now(), seen
+		next.at, next.there, next.Survey = began, time.Now(), seen
 		s.looked(next.there.Sub(began))
-		next.rates = s.rates.Add(began, seen.all)
-		next.series = s.history.add(began, seen.all)
-		next.byName = make(map[string]int, len(seen.all))
-		for i, status := range seen.all {
+		next.rates = s.rates.Add(began, seen.All)
+		next.series = s.history.add(began, seen.All)
+		next.byName = make(map[string]int, len(seen.All))
+		for i, status := range seen.All {
 			next.byName[status.Name] = i
 		}
 	}
@@ -114,7 +89,7 @@ func (s *sampler) sample(ctx context.Context) {
 // one returns what a name looks like; the zero value if Redis does not know it.
 func (s *snapshot) one(name string) fairsem.Status {
 	if i, ok := s.byName[name]; ok {
-		return s.all[i]
+		return s.All[i]
 	}
 	return fairsem.Status{Name: name}
 }

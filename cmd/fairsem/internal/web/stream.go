@@ -11,21 +11,16 @@ import (
 const pictureLimit = 10 * time.Second
 
 // stream sends a picture after each look, for as long as the client takes them. One that is slow misses some.
-func (p *Page) stream(w http.ResponseWriter, r *http.Request, picture func(*snapshot) []byte) {
-	if !p.streams.TryAcquire(1) {
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "too many are watching", http.StatusServiceUnavailable)
-		return
-	}
-	defer p.streams.Release(1)
+func (p *Page) stream(w http.ResponseWriter, r *http.Request, picture picture) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // or nginx would keep pictures back
 	out := http.NewResponseController(w)
 	_ = out.SetReadDeadline(time.Time{}) // where there is none to set it ends later, that is all
 	for {
 		now := p.sampler.latest()
+		paint := picture(now)
 		_ = out.SetWriteDeadline(time.Now().Add(pictureLimit)) // likewise
-		if _, err := w.Write(event(picture(now))); err != nil {
+		if err := p.send(w, r, p.draw(func() []byte { return event(paint()) })); err != nil {
 			return
 		}
 		if err := out.Flush(); err != nil {
@@ -37,6 +32,16 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request, picture func(*snap
 			return
 		}
 	}
+}
+
+// send sends a picture, or the client misses one if too many are being sent.
+func (p *Page) send(w http.ResponseWriter, r *http.Request, event []byte) error {
+	if !p.sending.take(r.RemoteAddr, len(event)) {
+		return nil
+	}
+	defer p.sending.leave(r.RemoteAddr, len(event))
+	_, err := w.Write(event)
+	return err
 }
 
 // lineEnds are what ends a line of a stream, a carriage return too: text in a picture must not.

@@ -109,17 +109,22 @@ func TestAStreamThatNobodyReadsHoldsUpNobody(t *testing.T) {
 func TestThereIsAnEndToHowManyWatch(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	require.True(t, s.page.streams.TryAcquire(maxStreams-1))
+	const mine = maxStreams / 2 // of one address
+	require.True(t, s.page.streams.take("127.0.0.1:1", mine-1))
 	s.watch("/stream")
 	answer := s.get("/stream")
 	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
 	assert.NotEmpty(t, answer.Header.Get("Retry-After"))
 	assert.Equal(t, http.StatusOK, s.get("/").StatusCode, "one may look all the same")
-	s.page.streams.Release(maxStreams - 1)
-	for range maxStreams / 2 {
+	assert.Equal(t, http.StatusOK, s.get("/metrics").StatusCode)
+	require.Eventually(t, func() bool { return s.get("/healthz").StatusCode == http.StatusOK }, soon, often)
+	assert.True(t, s.page.streams.take("192.0.2.1:1", mine), "another address has room")
+	s.page.streams.leave("192.0.2.1:1", mine)
+	s.page.streams.leave("127.0.0.1:1", mine-1)
+	for range mine / 2 {
 		s.watchBriefly("/stream")
 	}
-	require.Eventually(t, func() bool { return s.page.streams.TryAcquire(maxStreams - 1) }, soon, often, "only the first is left")
+	require.Eventually(t, func() bool { return s.page.streams.take("127.0.0.1:1", mine-1) }, soon, often, "only the first is left")
 }
 
 func TestALineOfATextIsNoLineOfTheStream(t *testing.T) {
@@ -157,19 +162,21 @@ func TestAPictureIsMadeOnceForAllAndForEachLook(t *testing.T) {
 	assert.LessOrEqual(t, len(m.made), mostShared)
 }
 
+const here = "127.0.0.1:1"
+
 func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 	t.Parallel()
 	at := noon
-	d := newDetails(soon, func(context.Context, string) (look.Detail, error) {
+	d := newDetails(soon, 0, func(context.Context, string) (look.Detail, error) {
 		return look.Detail{Status: fairsem.Status{At: at}}, nil
 	})
-	for i := range 2 * mostShared {
-		_, err := d.get(t.Context(), strings.Repeat("x", i))
-		require.NoError(t, err)
+	for i := range 2 * mostDetails {
+		d.keep(strings.Repeat("x", i), look.Detail{Status: fairsem.Status{At: at}})
 	}
-	assert.Len(t, d.last, mostShared)
+	assert.Len(t, d.last, mostDetails)
+	assert.Contains(t, d.last, strings.Repeat("x", 2*mostDetails-1), "what was seen last stays")
 	at = at.Add(2 * forget)
-	_, err := d.get(t.Context(), "new")
+	_, err := d.get(t.Context(), here, "new")
 	require.NoError(t, err)
 	assert.Len(t, d.last, 1)
 }
@@ -177,13 +184,13 @@ func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 func TestWhereRedisDoesNotSayItIsWhatWasLastSeen(t *testing.T) {
 	t.Parallel()
 	var failure error
-	d := newDetails(soon, func(context.Context, string) (look.Detail, error) {
+	d := newDetails(soon, 0, func(context.Context, string) (look.Detail, error) {
 		return look.Detail{Status: fairsem.Status{At: noon}}, failure
 	})
-	_, err := d.get(t.Context(), "a")
+	_, err := d.get(t.Context(), here, "a")
 	require.NoError(t, err)
 	failure = errors.New("away")
-	last, err := d.get(t.Context(), "a")
+	last, err := d.get(t.Context(), here, "a")
 	require.ErrorIs(t, err, failure)
 	assert.Equal(t, noon, last.At)
 }

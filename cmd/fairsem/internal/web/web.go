@@ -12,11 +12,11 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/net/netutil"
-	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
@@ -32,14 +32,16 @@ type Options struct {
 	Names    int           // how many names are looked at, at most
 	Hosts    []string      // by which browsers may call the page, beside localhost and addresses
 	Token    string        // whoever knows it may change something; "": nobody may
-	Log      io.Writer     // for what is wrong with the program
+	Log      io.Writer     // for what is changed, by whom, and for what is wrong with the program
+
+	Ping func(context.Context) error // asks Redis for a sign of life
 }
 
-// Bounds on what all clients together can take.
+// Bounds on the memory that all clients together can take.
 const (
-	maxConnections = 256
-	maxStreams     = 96 // fewer, so that there is room for pages beside them
-	maxRequest     = 16 << 10
+	maxRequest = 16 << 10
+	maxSending = 32 << 20 // of pages and pictures that clients have not taken yet
+	maxDrawing = 2        // pages and pictures at a time
 )
 
 // Time limits on what one client can take. A stream has its own.
@@ -56,17 +58,24 @@ var files embed.FS
 
 // Page serves what it sees until its Serve ends. What goes in is looked at in one direction only: the sampler asks
 // Redis, a picture is made of what it saw, and a stream or a page sends that. Only deeds and the details of one
-// name ask Redis themselves.
+// name ask Redis themselves, and of details no more than so many a second.
 type Page struct {
 	Options
+	pulse     *pulse
+	names     *look.Names
 	sampler   *sampler
 	details   *details
 	fragments memo
 	templates *template.Template
+	figures   figuresText
 	registry  *prometheus.Registry
-	streams   *semaphore.Weighted
 	login     *login // nil: nobody may change anything
+	journal   *log.Logger
 	handler   http.Handler
+
+	pages, streams, scrapes *room // requests
+	sending                 *room // bytes
+	drawing                 chan struct{}
 }
 
 // New makes a page. It does no I/O.
@@ -74,13 +83,20 @@ func New(o Options) *Page {
 	p := &Page{
 		Options:   o,
 		templates: template.Must(template.ParseFS(files, "templates/*.html")),
-		streams:   semaphore.NewWeighted(maxStreams),
+		pulse:     newPulse(o.Interval, o.Ping),
+		names:     look.Watch(o.Client, func(string) bool { return true }, o.Names, o.Interval),
+		journal:   newJournal(o.Log),
+		pages:     newRoom(maxPages),
+		streams:   newRoom(maxStreams),
+		scrapes:   newRoom(maxScrapes),
+		sending:   newRoom(maxSending),
+		drawing:   make(chan struct{}, maxDrawing),
 	}
-	p.sampler = newSampler(o.Interval, o.Patience, o.Names, surveyOf(o.Client, o.Names))
-	p.details = newDetails(p.patience(), func(ctx context.Context, name string) (look.Detail, error) {
+	p.sampler = newSampler(o.Interval, o.Patience, o.Names, p.names.Look)
+	p.details = newDetails(p.patience(), o.Interval/2, func(ctx context.Context, name string) (look.Detail, error) {
 		return look.Deep(ctx, o.Client, name, mostTickets)
 	})
-	p.registry = newRegistry(p)
+	p.registry, p.figures.names = newRegistry(p), newNames(p)
 	if o.Token != "" {
 		p.login = newLogin(o.Token)
 	}
@@ -99,7 +115,7 @@ func (p *Page) routes() *http.ServeMux {
 	mux.HandleFunc("GET /semaphore", p.semaphore)
 	mux.HandleFunc("GET /semaphore/stream", p.semaphoreStream)
 	mux.HandleFunc("GET /healthz", p.health)
-	mux.Handle("GET /metrics", p.metrics())
+	mux.HandleFunc("GET /metrics", p.metrics)
 	static, _ := fs.Sub(files, "static") // it is embedded
 	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
 	if p.login != nil {
@@ -117,11 +133,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.Ser
 func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sampled := make(chan struct{})
-	go func() { // ends with ctx; waited for below
-		defer close(sampled)
-		p.sampler.run(ctx)
-	}()
+	var asking sync.WaitGroup
+	for _, run := range []func(context.Context){p.pulse.run, p.names.Run, p.sampler.run} {
+		asking.Go(func() { run(ctx) }) // ends with ctx; waited for below
+	}
 	server := &http.Server{
 		Handler:           p,
 		ReadHeaderTimeout: headerLimit,
@@ -129,18 +144,19 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 		WriteTimeout:      writeLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    maxRequest,
-		ErrorLog:          log.New(p.Log, "fairsem: ", 0),
+		ErrorLog:          log.New(sparing{p.Log, rate.NewLimiter(1, 20)}, "fairsem: ", 0),
+		ConnState:         newCrowd(maxConnections).changed,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	served := make(chan struct{})
 	go func() { // ends when the server is closed; waited for below
 		defer close(served)
-		cancel(server.Serve(netutil.LimitListener(listener, maxConnections)))
+		cancel(server.Serve(listener))
 	}()
 	<-ctx.Done()
 	end(server)
 	<-served
-	<-sampled
+	asking.Wait()
 	return context.Cause(ctx)
 }
 
@@ -153,15 +169,16 @@ func end(server *http.Server) {
 	}
 }
 
-// trouble says why what is seen is not of now; "" if it is. Everybody can read it, so nothing in it is what Redis said.
-func (p *Page) trouble(now *snapshot) string {
-	age := time.Since(now.there)
+// away says why nothing can be learned of Redis now; "" if it can. Everybody can read it, so nothing in it is what
+// Redis said.
+func (p *Page) away(now *snapshot) string {
+	age, ever := p.pulse.age()
 	switch {
 	case now.refused:
 		return "Redis refuses to be looked at, the user of fairsem serve lacks a right: fairsem doctor names it"
-	case now.at.IsZero() && now.looks == 0:
+	case !ever && !p.pulse.asked.Load():
 		return "Redis has not answered yet"
-	case now.at.IsZero():
+	case !ever:
 		return "Redis does not answer"
 	case age > p.patience():
 		return "Redis has not answered for " + text.Ago(age)
@@ -169,10 +186,24 @@ func (p *Page) trouble(now *snapshot) string {
 	return ""
 }
 
-// health says whether what is seen is of now.
+// trouble says why what is seen is not of now; "" if it is.
+func (p *Page) trouble(now *snapshot) string {
+	if away := p.away(now); away != "" {
+		return away
+	}
+	switch age := time.Since(now.there); {
+	case now.at.IsZero():
+		return "Nothing was seen yet"
+	case age > p.patience():
+		return "Redis answers, but the last look at all names that was good is " + text.Ago(age) + " old"
+	}
+	return ""
+}
+
+// health says whether Redis answers, whatever else takes long.
 func (p *Page) health(w http.ResponseWriter, _ *http.Request) {
-	if trouble := p.trouble(p.sampler.latest()); trouble != "" {
-		http.Error(w, trouble, http.StatusServiceUnavailable)
+	if away := p.away(p.sampler.latest()); away != "" {
+		http.Error(w, away, http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = io.WriteString(w, "ok\n") // whoever asked is gone

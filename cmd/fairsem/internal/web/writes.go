@@ -93,19 +93,19 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	}
 	f := p.frame(r, v.button)
 	f.Content = confirmation{
-		Name: shown(d.name), ID: shown(d.id), Whose: p.whose(r.Context(), d), Ask: v.ask, Button: v.button, Danger: v.danger,
+		Name: shown(d.name), ID: shown(d.id), Whose: p.whose(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
 		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
 		Sized: v.name == "resize", Limit: p.sampler.latest().one(d.name).Limit,
 	}
-	p.show(w, http.StatusOK, "confirm.html", f)
+	p.show(w, r, http.StatusOK, "confirm.html", f)
 }
 
 // whose is the label of who would be evicted; "" if it cannot be found.
-func (p *Page) whose(ctx context.Context, d deed) string {
+func (p *Page) whose(r *http.Request, d deed) string {
 	if d.id == "" {
 		return ""
 	}
-	seen, _ := p.detail(ctx, p.sampler.latest(), d.name)
+	seen := p.detail(r.Context(), p.sampler.latest(), r.RemoteAddr, d.name)
 	for _, t := range append(seen.Holders, seen.Waiters...) {
 		if t.ID == d.id {
 			return shown(t.Label)
@@ -163,7 +163,7 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 		p.problem(w, r, http.StatusForbidden, "This form is not of this session. Go back, load the page again and try once more.")
 		return
 	}
-	if err := p.do(r.Context(), v, d); err != nil {
+	if err := p.do(r, v, d, s.who()); err != nil {
 		p.problem(w, r, statusOf(err), sentence(err))
 		return
 	}
@@ -173,7 +173,7 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 
 // actForProgram answers in JSON.
 func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, token string) {
-	err := p.login.check(r.RemoteAddr, token)
+	err := p.checkToken(r, token)
 	var d deed
 	if err == nil {
 		d, err = p.read(r, v)
@@ -182,7 +182,7 @@ func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, tok
 		}
 	}
 	if err == nil {
-		err = p.do(r.Context(), v, d)
+		err = p.do(r, v, d, "token")
 	}
 	answer := map[string]string{"did": v.name}
 	status := http.StatusOK
@@ -197,8 +197,19 @@ func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, tok
 
 var errNoName = errors.New("there is no semaphore of that name")
 
-// do does it, if there is such a name: a limit that is pinned to a name by mistake would stay for ever.
-func (p *Page) do(ctx context.Context, v verb, d deed) error {
+// do does it for somebody, and keeps a record of that, whatever comes of it.
+func (p *Page) do(r *http.Request, v verb, d deed, who string) error {
+	err := p.try(r.Context(), v, d)
+	outcome := "done"
+	if err != nil {
+		outcome = "not done: " + shown(err.Error())
+	}
+	p.journal.Printf("%s by %s from %s: %s", d, who, origin(r), outcome)
+	return err
+}
+
+// try does it, if there is such a name: a limit that is pinned to a name by mistake would stay for ever.
+func (p *Page) try(ctx context.Context, v verb, d deed) error {
 	ctx, cancel := context.WithTimeout(ctx, p.patience())
 	defer cancel()
 	status, err := look.One(ctx, p.Client, d.name)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
 // logIn returns the header with the cookie of a new session.
@@ -177,11 +179,44 @@ func TestATokenCannotBeGuessed(t *testing.T) {
 	wrong := func() int { return s.ask(http.MethodPost, "/login", "token=wrong").StatusCode }
 	assert.Equal(t, http.StatusForbidden, wrong())
 	require.Eventually(t, func() bool { return wrong() == http.StatusTooManyRequests }, soon, time.Millisecond)
-	right := s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", "Bearer "+testToken)
-	assert.Equal(t, http.StatusTooManyRequests, right.StatusCode, "or guessing would go on")
-	right = s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", "Bearer "+testToken, "X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.1")
-	assert.Equal(t, http.StatusTooManyRequests, right.StatusCode, "anybody can write such a header")
+	other := s.ask(http.MethodPost, "/login", "token=wrong", "X-Forwarded-For", "192.0.2.1", "Forwarded", "for=192.0.2.1")
+	assert.Equal(t, http.StatusTooManyRequests, other.StatusCode, "anybody can write such a header")
 	assert.Equal(t, http.StatusSeeOther, s.perform(cookie, "/act/pause?name=gate").StatusCode, "who is logged in is not hindered")
+}
+
+// Ten wrong tokens used to lock out all who knew the right one, behind a proxy everybody.
+func TestWrongTokensDoNotLockOutTheRightOne(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	s.hold("gate", 1)
+	for range 2 * mostTries {
+		s.ask(http.MethodPost, "/login", "token=wrong")
+	}
+	s.logIn()
+	right := s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", "Bearer "+testToken)
+	assert.Equal(t, http.StatusOK, right.StatusCode)
+}
+
+func TestWhoChangedWhatAndWhoTriedToIsInTheLog(t *testing.T) {
+	t.Parallel()
+	log := &transcript.Transcript{}
+	s := serve(t, writable, logged(log))
+	s.hold("gate", 1)
+	s.perform(s.logIn(), "/act/pause?name=gate")
+	s.ask(http.MethodPost, "/act/resize", "name=gate&limit=5", "Authorization", "Bearer "+testToken, "X-Forwarded-For", "192.0.2.7")
+	s.ask(http.MethodPost, "/act/evict", "name=gate&id=no\u202Ebody", "Authorization", "Bearer "+testToken)
+	for range 3 * mostTries {
+		s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", "Bearer wrong-"+testToken)
+	}
+	text := log.String()
+	assert.Regexp(t, `(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d fairsem: login of session [0-9a-f]{8} from 127\.0\.0\.1:\d+$`, text)
+	assert.Regexp(t, `(?m) fairsem: pause "gate" by session [0-9a-f]{8} from 127\.0\.0\.1:\d+: done$`, text)
+	assert.Regexp(t, `(?m) fairsem: resize "gate" to 5 by token from 127\.0\.0\.1:\d+ \(X-Forwarded-For: "[^"]*192\.0\.2\.7[^"]*"\): done$`, text)
+	assert.Regexp(t, `(?m) fairsem: evict "[^"]+" of "gate" by token from 127\.0\.0\.1:\d+: not done: `, text)
+	assert.Regexp(t, `(?m) fairsem: wrong token from 127\.0\.0\.1:\d+$`, text)
+	assert.Less(t, strings.Count(text, "wrong token"), 2*mostTries, "who guesses fills no disk")
+	assert.NotContains(t, text, testToken)
+	assert.NotContains(t, text, "\u202E")
 }
 
 func TestWhoGuessesHoldsUpNobodyElse(t *testing.T) {
@@ -194,18 +229,18 @@ func TestWhoGuessesHoldsUpNobodyElse(t *testing.T) {
 		}
 	}
 	guess("192.0.2.1:1")
-	require.ErrorIs(t, l.check("192.0.2.1:2", testToken), errTooOften, "another port is the same machine")
-	require.ErrorIs(t, l.check("[::ffff:192.0.2.1]:2", testToken), errTooOften, "and so is the other way to write it")
+	require.ErrorIs(t, l.check("192.0.2.1:2", "wrong"), errTooOften, "another port is the same machine")
+	require.ErrorIs(t, l.check("[::ffff:192.0.2.1]:2", "wrong"), errTooOften, "and so is the other way to write it")
 	free := 0
 	for i := range 255 {
-		if l.check(fmt.Sprintf("198.51.100.%d:1", i), testToken) == nil {
+		if errors.Is(l.check(fmt.Sprintf("198.51.100.%d:1", i), "wrong"), errWrongToken) {
 			free++
 		}
 	}
 	assert.Greater(t, free, 200) // by chance one or the other has the same limit
-	l.tries = newTries()
+	l.tries = newRates(triesEvery, mostTries)
 	guess("[2001:db8::1]:1")
-	require.ErrorIs(t, l.check("[2001:db8::2]:1", testToken), errTooOften, "one machine has them all")
+	require.ErrorIs(t, l.check("[2001:db8::2]:1", "wrong"), errTooOften, "one machine has them all")
 }
 
 func TestATokenThatIsRightCanBeUsedAsOftenAsOneLikes(t *testing.T) {

@@ -1,0 +1,44 @@
+package web
+
+import "net/http"
+
+// Bounds on what is answered at a time. There is one for each kind, so that who takes all of one leaves the others.
+const (
+	maxPages   = 96
+	maxStreams = 96
+	maxScrapes = 32
+)
+
+// admit answers no more at a time than there is room for. /healthz is never refused: it is answered at once.
+func (p *Page) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		place := p.roomFor(r.URL.Path)
+		if !place.take(r.RemoteAddr, 1) {
+			tooMany(w)
+			return
+		}
+		defer place.leave(r.RemoteAddr, 1)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (p *Page) roomFor(path string) *room {
+	switch path {
+	case "/metrics":
+		return p.scrapes
+	case "/stream", "/semaphore/stream":
+		return p.streams
+	}
+	return p.pages
+}
+
+// tooMany refuses a request, and its connection.
+func tooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	w.Header().Set("Connection", "close")
+	http.Error(w, "too many requests are being answered", http.StatusServiceUnavailable)
+}

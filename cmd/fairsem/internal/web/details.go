@@ -1,0 +1,125 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// How often one name is looked at, all names together. A network gets half of it.
+const (
+	detailEvery = time.Second / 8
+	detailBurst = 16
+	detailWait  = 2 * time.Second // for a turn
+)
+
+// mostDetails bounds what is kept.
+const mostDetails = 64
+
+// errBusy is of a name that had no turn: others are looked at.
+var errBusy = errors.New("too many names are being looked at")
+
+// details are who holds and who waits, of the names that somebody looks at. What they ask of Redis is bounded, however
+// many look and at whatever.
+type details struct {
+	patience time.Duration
+	fresh    time.Duration // for so long what was seen is as good as new
+	look     func(context.Context, string) (look.Detail, error)
+	each     *rates
+	all      *rate.Limiter
+	flying   singleflight.Group
+
+	mu   sync.Mutex
+	last map[string]seen // good ones; guarded by mu
+}
+
+type seen struct {
+	look.Detail
+	at time.Time // by the clock of this machine
+}
+
+func newDetails(patience, fresh time.Duration, ask func(context.Context, string) (look.Detail, error)) *details {
+	return &details{
+		patience: patience, fresh: fresh, look: ask, last: make(map[string]seen),
+		each: newRates(2*detailEvery, detailBurst/2), all: rate.NewLimiter(rate.Every(detailEvery), detailBurst),
+	}
+}
+
+// get returns what the name looks like now, for who asks from a remote address. If Redis does not say, or there is no
+// turn, it is what was last seen, with the error.
+func (d *details) get(ctx context.Context, from, name string) (look.Detail, error) {
+	if now, ok := d.current(name); ok {
+		return now, nil
+	}
+	// Others share the answer, so that it is not for the one who asks to end the question.
+	ctx = context.WithoutCancel(ctx)
+	answer, err, _ := d.flying.Do(network(from).String()+" "+name, func() (any, error) { return d.ask(ctx, from, name) })
+	if err != nil {
+		old, _ := d.kept(name)
+		return old, err
+	}
+	return answer.(look.Detail), nil
+}
+
+// ask waits for a turn, and asks Redis, unless another network's turn has brought the answer meanwhile.
+func (d *details) ask(ctx context.Context, from, name string) (look.Detail, error) {
+	turn, cancel := context.WithTimeout(ctx, detailWait)
+	defer cancel()
+	for _, limit := range []*rate.Limiter{d.each.of(from), d.all} {
+		if limit.Wait(turn) != nil {
+			return look.Detail{}, errBusy
+		}
+		if now, ok := d.current(name); ok {
+			return now, nil
+		}
+	}
+	ctx, cancel = context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	fresh, err := d.look(ctx, name)
+	if err == nil {
+		d.keep(name, fresh)
+	}
+	return fresh, err
+}
+
+// current is what was seen just now.
+func (d *details) current(name string) (look.Detail, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, ok := d.last[name]
+	return s.Detail, ok && time.Since(s.at) < d.fresh
+}
+
+func (d *details) kept(name string) (look.Detail, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, ok := d.last[name]
+	return s.Detail, ok
+}
+
+// forget is after how long nobody can have watched a name.
+const forget = 2 * time.Minute
+
+// keep drops what nobody watches any more, and where there is no room what was seen longest ago.
+func (d *details) keep(name string, s look.Detail) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	oldest := name
+	d.last[name] = seen{s, time.Now()}
+	for other, old := range d.last {
+		if s.At.Sub(old.At) > forget {
+			delete(d.last, other)
+		} else if old.at.Before(d.last[oldest].at) {
+			oldest = other
+		}
+	}
+	if len(d.last) > mostDetails {
+		delete(d.last, oldest)
+	}
+}

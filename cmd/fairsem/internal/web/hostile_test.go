@@ -1,0 +1,212 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// These tests are about readers who are not logged in and mean harm.
+
+// from is a client whose connections come from an address of this machine.
+func from(t *testing.T, address string) *http.Client {
+	t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// fetches says what comes of a request.
+func (s *served) fetches(client *http.Client, path string) int {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
+	require.NoError(s.t, err)
+	response, err := client.Do(r)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// dial opens a connection and sends something.
+func (s *served) dial(sent string) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = conn.Close() })
+	_, err = conn.Write([]byte(sent))
+	require.NoError(s.t, err)
+}
+
+// A reader used to cause more than a hundred thousand commands a second.
+func TestWhatIsAskedOfRedisDoesNotDependOnWhatIsLookedAt(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	var looks atomic.Int64
+	s.page.details.look = func(ctx context.Context, name string) (look.Detail, error) {
+		looks.Add(1)
+		return look.Deep(ctx, s.client, name, mostTickets)
+	}
+	s.seen(0)
+	began := time.Now()
+	var readers sync.WaitGroup
+	for reader := range 8 {
+		readers.Go(func() {
+			for i := range 10 {
+				s.get(fmt.Sprintf("/semaphore?name=random-%d-%d", reader, i))
+			}
+		})
+	}
+	readers.Wait()
+	most := detailBurst + float64(time.Since(began))/float64(detailEvery)
+	assert.LessOrEqual(t, float64(looks.Load()), most)
+	assert.Positive(t, looks.Load())
+}
+
+func TestANameThatWasNotAskedAboutIsNotSaidToBeUnknown(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.page.details.look = func(context.Context, string) (look.Detail, error) { return look.Detail{}, errBusy }
+	s.seen(0)
+	body := s.get("/semaphore?name=gate").body
+	assert.Contains(t, body, "too many other names are being looked at")
+	assert.NotContains(t, body, "Redis knows nothing of that name")
+}
+
+func TestOneAddressDoesNotTakeTheRoomOfOthers(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 1)
+	s.seen(1)
+	for range maxStreams {
+		s.dial("GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	}
+	mine, other := from(t, "127.0.0.1"), from(t, "127.0.0.2")
+	require.Eventually(t, func() bool { return s.fetches(mine, "/stream") == http.StatusServiceUnavailable }, soon, often)
+	for _, path := range []string{"/", "/semaphore?name=gate", "/healthz", "/metrics"} {
+		require.Eventually(t, func() bool { return s.fetches(mine, path) == http.StatusOK }, soon, often, path)
+		require.Eventually(t, func() bool { return s.fetches(other, path) == http.StatusOK }, soon, often, path)
+	}
+	require.Eventually(t, func() bool { return s.fetches(other, "/stream") == http.StatusOK }, soon, often)
+}
+
+func TestConnectionsThatAreOnlyKeptShutNobodyOut(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.seen(0)
+	for range maxConnections {
+		s.dial("")
+	}
+	for range maxConnections {
+		s.dial("GET / HTTP/1.1\r\n") // the rest never comes
+	}
+	for _, path := range []string{"/", "/healthz", "/metrics"} {
+		assert.Equal(t, http.StatusOK, s.fetches(from(t, "127.0.0.2"), path), path)
+		assert.Equal(t, http.StatusOK, s.fetches(from(t, "127.0.0.1"), path), path)
+	}
+}
+
+func TestOfManyConnectionsTheOldestIdleOneIsClosedOfTheNetworkThatHasTheMost(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(4)
+	conn := func(from string) *fakeConn { return &fakeConn{from: from} }
+	quiet, busy := conn("192.0.2.1:1"), conn("192.0.2.2:1")
+	first, second := conn("192.0.2.2:2"), conn("192.0.2.2:3")
+	for _, one := range []*fakeConn{quiet, busy, first, second} {
+		c.changed(one, http.StateNew)
+	}
+	c.changed(busy, http.StateActive)
+	third := conn("192.0.2.3:1")
+	c.changed(third, http.StateNew)
+	assert.Equal(t, []bool{false, false, true, false, false}, shut(quiet, busy, first, second, third))
+	for _, one := range []*fakeConn{quiet, second, third} {
+		c.changed(one, http.StateActive)
+	}
+	fourth := conn("192.0.2.4:1")
+	c.changed(fourth, http.StateNew)
+	assert.Equal(t, []bool{false, false, false, false, true}, shut(quiet, busy, second, third, fourth), "none is idle")
+	c.changed(busy, http.StateClosed)
+	c.changed(conn("192.0.2.4:2"), http.StateNew)
+	assert.Len(t, c.there, 4)
+	assert.Equal(t, 4, len(c.of))
+}
+
+type fakeConn struct {
+	net.Conn
+	from string
+	shut bool
+}
+
+func (c *fakeConn) RemoteAddr() net.Addr {
+	addr, _ := net.ResolveTCPAddr("tcp", c.from) // it is one
+	return addr
+}
+
+func (c *fakeConn) Close() error {
+	c.shut = true
+	return nil
+}
+
+func shut(all ...*fakeConn) (which []bool) {
+	for _, c := range all {
+		which = append(which, c.shut)
+	}
+	return which
+}
+
+func TestARoomHasSpaceForSecondsAndIsEmptyAfterwards(t *testing.T) {
+	t.Parallel()
+	r := newRoom(4)
+	assert.True(t, r.take("192.0.2.1:1", 2))
+	assert.False(t, r.take("192.0.2.1:2", 1), "one network has half of it")
+	assert.True(t, r.take("192.0.2.2:1", 2))
+	assert.False(t, r.take("192.0.2.3:1", 1), "it is full")
+	r.leave("192.0.2.1:9", 2)
+	r.leave("192.0.2.2:9", 2)
+	assert.Zero(t, r.taken)
+	assert.Empty(t, r.by)
+}
+
+// What is made for one reader is not kept for all of them: 300 MB of searches were.
+func TestSearchesAreNotKept(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(o *Options) { o.Interval = time.Minute }) // one look for all
+	s.seen(0)
+	for i := range 4 * mostShared {
+		s.get(fmt.Sprint("/?q=", i))
+	}
+	s.page.fragments.mu.Lock()
+	defer s.page.fragments.mu.Unlock()
+	assert.LessOrEqual(t, len(s.page.fragments.made), mostShared)
+	assert.Zero(t, s.page.sending.taken)
+}
+
+func TestAPageOfAnotherSiteCannotHaveTheBrowserLoadAnything(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	for _, path := range []string{"/", "/semaphore?name=x", "/stream", "/metrics", "/login", "/static/live.js"} {
+		for _, site := range []string{"cross-site", "same-site"} {
+			for _, sent := range [][]string{{}, {"Sec-Fetch-Mode", "no-cors"}, {"Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"}} {
+				answer := s.get(path, append(sent, "Sec-Fetch-Site", site)...)
+				assert.Equal(t, http.StatusForbidden, answer.StatusCode, "%s %s %s", path, site, sent)
+			}
+		}
+	}
+	assert.Equal(t, http.StatusOK, s.get("/", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors").StatusCode)
+	assert.Equal(t, http.StatusOK, s.get("/", "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate").StatusCode)
+	link := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
+	assert.Equal(t, http.StatusOK, s.get("/", link...).StatusCode, "a link to the page may stand anywhere")
+}

@@ -1,0 +1,60 @@
+package web
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// pulse knows when Redis answered last. It asks nothing but PING, so that what takes long to look at does not count as
+// a Redis that is away.
+type pulse struct {
+	ping  func(context.Context) error
+	every time.Duration
+	last  atomic.Pointer[time.Time] // nil: never
+	asked atomic.Bool
+}
+
+// pulseMost is between two PINGs at most.
+const pulseMost = time.Second
+
+func newPulse(interval time.Duration, ping func(context.Context) error) *pulse {
+	return &pulse{ping: ping, every: min(interval, pulseMost) / 2}
+}
+
+// run asks until ctx ends.
+func (p *pulse) run(ctx context.Context) {
+	tick := time.NewTicker(p.every)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		p.beat(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// beat asks once. It does not wait for go-redis, which may read from a silent server, once ctx has ended.
+func (p *pulse) beat(ctx context.Context) {
+	answer := make(chan error, 1)
+	go func() { answer <- p.ping(ctx) }() // ends with go-redis's time-outs; waited for unless ctx ends
+	select {
+	case err := <-answer:
+		if err == nil {
+			now := time.Now()
+			p.last.Store(&now)
+		}
+		p.asked.Store(true)
+	case <-ctx.Done():
+	}
+}
+
+// age is how long ago the last answer was.
+func (p *pulse) age() (age time.Duration, ever bool) {
+	last := p.last.Load()
+	if last == nil {
+		return 0, false
+	}
+	return time.Since(*last), true
+}

@@ -1,0 +1,147 @@
+package fairsem_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// crowd writes so many keys of somebody else.
+func crowd(t *testing.T, rdb redis.UniversalClient, keys int) {
+	t.Helper()
+	pipe := rdb.Pipeline()
+	for i := range keys {
+		pipe.Set(t.Context(), "foreign:"+strconv.Itoa(i), "", 0)
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+}
+
+// spentOn is what the server says that it spent on a command since it started.
+func spentOn(t *testing.T, rdb redis.UniversalClient, command string) time.Duration {
+	t.Helper()
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	found := regexp.MustCompile(`cmdstat_` + command + `:calls=\d+,usec=(\d+)`).FindStringSubmatch(stats)
+	require.NotNil(t, found, stats)
+	usec, err := strconv.Atoi(found[1])
+	require.NoError(t, err)
+	return time.Duration(usec) * time.Microsecond
+}
+
+// A walk over millions of keys of others used to take four fifths of the server from them.
+func TestListTakesNoMoreThanItsShareOfTheServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	crowd(t, server.Client(), 30_000)
+	c, err := fairsem.New(server.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	const share = 0.01
+	began := time.Now()
+	for _, err := range c.ListAt(t.Context(), share) {
+		require.NoError(t, err)
+	}
+	// What a walk may take at once, and its last page, are beyond the share; twice as much is far from all of it.
+	most := 2 * share * float64(time.Since(began)+100*time.Millisecond)
+	assert.LessOrEqual(t, float64(spentOn(t, server.Client(), "scan")), most)
+}
+
+func TestListBetweenManyKeysFindsAllThatIsThere(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	crowd(t, server.Client(), 5000)
+	c, err := fairsem.New(server.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	var want, got []string
+	for i := range 100 {
+		s, err := c.Semaphore(fmt.Sprint("name ", i), 1)
+		require.NoError(t, err)
+		_, err = s.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		want = append(want, s.Name())
+	}
+	for name, err := range c.List(t.Context()) {
+		require.NoError(t, err)
+		got = append(got, name)
+	}
+	assert.ElementsMatch(t, want, got)
+}
+
+func TestListThatPausesEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	crowd(t, server.Client(), 5000)
+	c, err := fairsem.New(server.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	for _, err := range c.ListAt(ctx, 1e-9) { // it would take a day
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+}
+
+func TestShareThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	c, err := fairsem.New(offline(t), fairsem.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, c.Close()) }()
+	for _, share := range []float64{0, -1, 1.1, math.NaN(), math.Inf(1)} {
+		told := 0
+		for _, err := range c.ListAt(t.Context(), share) {
+			assert.ErrorIs(t, err, fairsem.ErrInvalid)
+			told++
+		}
+		assert.Equal(t, 1, told)
+	}
+}
+
+func TestLabelHasAtMost256Bytes(t *testing.T) {
+	t.Parallel()
+	rdb := offline(t)
+	c, err := fairsem.New(rdb, fairsem.Options{Label: strings.Repeat("é", 128)})
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	_, err = fairsem.New(rdb, fairsem.Options{Label: strings.Repeat("x", 257)})
+	wrong(t, err, fairsem.ErrInvalid, "label of 257 bytes")
+}
+
+// Whoever can write to Redis can write labels of any length: 20 of 20 MiB took more than a GB to show.
+func TestNoMoreOfALabelIsReadThanOneMayHave(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour // no renewal writes the right label in between
+		s := w.semaphore()
+		p := w.must(s.Acquire(t.Context(), 1))
+		defer w.release(p)
+		id, _, _ := strings.Cut(p.ID(), ":")
+		for written, want := range map[string]string{
+			strings.Repeat("x", 1<<20):              strings.Repeat("x", 256),
+			strings.Repeat("x", 255) + "é and more": strings.Repeat("x", 255),
+			strings.Repeat("x", 253) + "💥💥":         strings.Repeat("x", 253),
+			strings.Repeat("x", 252) + "💥":          strings.Repeat("x", 252) + "💥",
+			strings.Repeat("x", 254) + "é":          strings.Repeat("x", 254) + "é",
+			strings.Repeat("\x80", 300):             strings.Repeat("\x80", 256),
+			"short\xff":                             "short\xff",
+		} {
+			require.NoError(t, w.rdb.Set(t.Context(), "fairsem:client:"+id, written, time.Minute).Err())
+			for ticket, err := range s.Holders(t.Context()) {
+				require.NoError(t, err)
+				assert.Equal(t, want, ticket.Label)
+			}
+		}
+	})
+}
