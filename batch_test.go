@@ -869,3 +869,21 @@ func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 0)
 	})
 }
+
+// A renewal that is on its way when a call ends is no sign that Redis is away.
+func TestCallThatEndsBesideAQuestionDoesNotBlameRedis(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		for silence, blames := range map[time.Duration]bool{minPatience - 1: false, minPatience: true} {
+			a := asks(c, fmt.Sprint(silence), 1, CallOptions{})[0]
+			w.next().answers(1, -1, 0, 1, int64(stateWaiting), 5)
+			ctx, cancel := context.WithTimeout(background, time.Second+silence)
+			err := a.await(ctx, time.Time{}) // a third of the TTL comes first
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Equal(t, blames, errors.Is(err, ErrUnavailable), "after a silence of %v", silence)
+			for f := w.next(); f != nil; f = w.next() {
+				f.answers(1, -1, 0, 1, int64(stateGone), 0)
+			}
+		}
+	})
+}

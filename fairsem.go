@@ -315,7 +315,7 @@ func (s *Semaphore) Name() string { return s.name }
 //
 // A done ctx fails at once and sends nothing. If ctx ends while waiting, Acquire returns within
 // milliseconds, with an error that wraps ctx.Err() and [context.Cause], and is [ErrUnavailable], too, if Redis had not
-// answered what was asked last; the place in line, or a permit that was granted meanwhile, is given back in the background. A process that stood still for so long that its
+// answered what was asked last for a tenth of a second, or for half of the call; the place in line, or a permit that was granted meanwhile, is given back in the background. A process that stood still for so long that its
 // place in line lapsed goes to the end of the line.
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted], [ErrInvalid], [ErrClosed],

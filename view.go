@@ -664,15 +664,20 @@ func (v *view) leave(t *ticket) {
 func (v *view) giveUp(t *ticket) (unanswered error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	since, cause := t.silent, t.cause
+	since := t.silent
 	if since.IsZero() && t.phase == asking && t.busy { // it is queued behind what was not answered
 		since = t.asked
 	}
-	if !since.IsZero() && (t.phase == asking || t.phase == waiting) {
-		unanswered = unavailable(time.Since(since), cmp.Or(cause, v.lane.failure()))
+	if !since.IsZero() && (t.phase == asking || t.phase == waiting) && (t.cause != nil || tooLong(t.asked, since)) {
+		unanswered = unavailable(time.Since(since), cmp.Or(t.cause, v.lane.failure()))
 	}
 	v.leaveLocked(t)
 	return unanswered
+}
+
+// tooLong reports whether silence since then is more than an answer that is on its way as usual.
+func tooLong(asked, since time.Time) bool {
+	return time.Since(since) >= min(minPatience, time.Since(asked)/2)
 }
 
 // woken takes the grants of a wake message.

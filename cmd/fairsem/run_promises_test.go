@@ -297,7 +297,10 @@ func TestAWaitEndsInTimeThoughTheServerHangs(t *testing.T) {
 	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--wait", "2s", "-E", "9", "--", "true")
 	s.awaitLine(1, 1)
 	require.NoError(t, s.server.Pause())
-	assert.Equal(t, 9, exitCode(cmd.Wait()), out)
-	assert.Contains(t, out.String(), "was not free within 2s")
+	if exitCode(cmd.Wait()) == 9 { // all that it had asked was answered before
+		assert.Contains(t, out.String(), "was not free within 2s")
+	} else {
+		assert.Contains(t, out.String(), "Redis unavailable: no answer from Redis for ")
+	}
 	require.NoError(t, s.server.Resume())
 }
