@@ -222,13 +222,24 @@ func failOver(a *arena) (string, error) {
 	return fmt.Sprintf("%s died, %s took over %v later", old.Addr(), next.Addr(), away), errors.Join(a.rejoin(), a.free())
 }
 
-// rejoin restarts the dead primary as the replica of its successor.
+// rejoin restarts the dead primary as the replica of its successor. Before that acknowledges, nothing is confirmed to who
+// waits for replicas, and so nothing that is seen on the primary counts: the strike is not over.
 func (a *arena) rejoin() error {
 	a.rig.nodes[0], a.rig.nodes[1] = a.rig.nodes[1], a.rig.nodes[0]
 	if err := a.rig.nodes[1].Restart(); err != nil {
 		return err
 	}
-	return await(func() error { return follows(a.rig.nodes[1], a.rig.nodes[0]) })
+	return await(func() error {
+		return errors.Join(follows(a.rig.nodes[1], a.rig.nodes[0]), acknowledged(a.rig.nodes[0]))
+	})
+}
+
+func acknowledged(primary *redistest.Server) error {
+	replicas, err := primary.Client().Wait(context.Background(), 1, 100*time.Millisecond).Result()
+	if err == nil && replicas == 0 {
+		err = errors.New("no replica acknowledges")
+	}
+	return err
 }
 
 // failBack promotes the lagging replica, makes the primary its replica, and promotes the primary again, before any
