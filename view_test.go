@@ -511,7 +511,7 @@ func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 
 // Guards against putting an evicted waiter back: the answer says where it was a TTL ago, and tombstones last no longer.
 func TestGrantOfAnOldFileThatIsToldLateIsAskedAboutAgain(t *testing.T) {
-	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, minTTL, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
 		c.doubt()

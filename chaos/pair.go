@@ -30,7 +30,7 @@ func (r *rig) launchPair() error {
 		return err
 	}
 	r.monitor = impatient(r.proxies[0].Addr())
-	return await(func() error { return follows(r.nodes[1], r.nodes[0]) })
+	return await(func() error { return errors.Join(follows(r.nodes[1], r.nodes[0]), acknowledged(r.nodes[0])) })
 }
 
 func startTwins() ([]*redistest.Server, error) {
