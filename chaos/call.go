@@ -35,6 +35,9 @@ type call struct {
 // though nobody stopped it. A busy machine does that.
 const stallName = "stall"
 
+// queuedName is the name of a call that is none: the library told at Asked that the call with this ID stands in line.
+const queuedName = "queued"
+
 // journal is the file of one process. A line is written before and after each step, unbuffered, so what
 // a process saw survives its death.
 type journal struct {

@@ -220,16 +220,16 @@ func TestWhatIsNotPromisedIsCountedAndFailsNothing(t *testing.T) {
 	require.Error(t, report{Rows: []row{r}}.verdict())
 }
 
-// A monitor sees a place before the one who waits there is told of it.
-func TestAPlaceThatWasSeenOnADyingServerCountsForNothing(t *testing.T) {
-	e := seen()
-	e.strikes = []strike{{"kill", int64(10 * time.Second), int64(11 * time.Second), int64(12 * time.Second)}}
-	for _, at := range []time.Duration{5 * time.Second, 9900 * time.Millisecond, 11500 * time.Millisecond, 13 * time.Second} {
-		assert.Equal(t, int64(at), e.confirmed(int64(at)), "the state survives")
+// A monitor sees a place before the one who waits there is told of it, and the server may not live to tell.
+func TestAPlaceOnAServerThatMayForgetItCountsFromWhenItWasTold(t *testing.T) {
+	for forgets, want := range map[bool]int64{false: 3, true: 5} {
+		told := &call{Name: queuedName}
+		told.ID, told.Asked = "x:1", 5
+		e := seen(permit("a", "x:1", 20, 1, 8, 9), told)
+		e.run.fault.forgets = forgets
+		e.monitor.inLine["x:1"] = 3
+		e.join()
+		assert.Len(t, e.calls, 1, "it is no call")
+		assert.Equal(t, want, e.grants[soloName][0].Place)
 	}
-	e.run.fault.forgets = true
-	assert.Equal(t, int64(5*time.Second), e.confirmed(int64(5*time.Second)))
-	assert.Zero(t, e.confirmed(int64(9900*time.Millisecond)))
-	assert.Zero(t, e.confirmed(int64(11500*time.Millisecond)))
-	assert.Equal(t, int64(13*time.Second), e.confirmed(int64(13*time.Second)))
 }

@@ -54,8 +54,9 @@ type evidence struct {
 	members []*member
 	monitor *monitor
 	strikes []strike
-	litter  []string // what stays in Redis
-	looks   []string // what the observer saw that should not be
+	litter  []string         // what stays in Redis
+	looks   []string         // what the observer saw that should not be
+	queued  map[string]int64 // id -> when its process was told that it stands in line
 	fenced  register
 	naive   register // the unfenced twin
 	began   int64    // when the load did
@@ -183,35 +184,36 @@ func (a *arena) last(least, most time.Duration) time.Duration {
 }
 
 // join puts together what the workers and the monitor saw. The place in line of a grant becomes the time
-// at which the monitor saw it there, and a caller asked when its clock said so: one clock for both.
+// at which it was confirmed, and a caller asked when its clock said so: one clock for both.
 func (e *evidence) join() {
 	e.grants = make(map[string][]history.Grant)
+	if e.queued == nil {
+		e.queued = make(map[string]int64)
+	}
 	e.calls = slices.DeleteFunc(e.calls, func(c *call) bool {
-		if c.Name == lookName {
+		switch c.Name {
+		case lookName:
 			e.looks = append(e.looks, fmt.Sprintf("%s at %d: %s", c.Process, c.Asked, c.Wrong))
+		case queuedName:
+			e.queued[c.ID] = c.Asked
 		}
-		return c.Name == lookName
+		return c.Name == lookName || c.Name == queuedName
 	})
 	for _, c := range e.calls {
 		g := c.Grant
 		g.AskedWall = g.Asked
-		g.Place = e.confirmed(e.monitor.inLine[g.ID])
+		g.Place = e.confirmed(g.ID)
 		e.grants[c.Name] = append(e.grants[c.Name], g)
 	}
 }
 
-// confirmation is how long a healthy server takes at most to confirm what can be seen on it.
-const confirmation = 500 * time.Millisecond
-
-// confirmed returns when a place in line counts that was seen at that time; 0: never. What is seen on a
-// server that is about to die nobody may ever have been told of.
-func (e *evidence) confirmed(seen int64) int64 {
-	for _, s := range e.strikes {
-		if e.run.fault.forgets && seen > s.began-int64(confirmation) && seen < s.ended {
-			return 0
-		}
+// confirmed returns since when a place in line counts; 0: never. That is when the monitor saw it, which needs no word of
+// the library's; but what is seen on a server that may forget it counts from when its process was told of it.
+func (e *evidence) confirmed(id string) int64 {
+	if e.run.fault.forgets {
+		return e.queued[id]
 	}
-	return seen
+	return e.monitor.inLine[id]
 }
 
 // save keeps the histories for a look at them.

@@ -165,12 +165,13 @@ func (o order) work(ctx context.Context, requests <-chan request) (err error) {
 	if single, ok := rdb.(*redis.Client); ok && o.Deaf {
 		rdb = deaf{single}
 	}
-	o.Options.Label = o.Process
+	w := &worker{order: o, journal: journal{out: file}, store: store, requests: requests, pinned: make(map[*fairsem.Semaphore]bool)}
+	o.Options.Label, o.Options.Observer = o.Process, w.notes
 	client, err := fairsem.New(rdb, o.Options)
 	if err != nil {
 		return err
 	}
-	w := &worker{order: o, journal: journal{out: file}, store: store, client: client, requests: requests, pinned: make(map[*fairsem.Semaphore]bool)}
+	w.client = client
 	for name, s := range map[string]**fairsem.Semaphore{poolName: &w.pool, soloName: &w.solo, asideName: &w.aside, seatName: &w.seat} {
 		if *s, err = client.Semaphore(name, limitOf(name)); err != nil {
 			return err
@@ -180,6 +181,17 @@ func (o order) work(ctx context.Context, requests <-chan request) (err error) {
 	w.tidy()
 	_ = client.Close() // what is left then lapses, and a dead server is no failure of the worker
 	return err
+}
+
+// notes writes down which places in line were confirmed, and when.
+func (w *worker) notes(e fairsem.Event) {
+	started, ok := e.(fairsem.WaitStarted)
+	if !ok {
+		return
+	}
+	queued := &call{Name: queuedName, Number: w.calls.Add(1)}
+	queued.Process, queued.ID, queued.Asked = w.order.Process, started.ID, history.Now()-int64(time.Since(started.At))
+	_ = w.journal.write(queued) // a place that is not written down counts for nothing
 }
 
 // unnoticed is for how long a process may stand still without writing it down.
