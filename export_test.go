@@ -1,5 +1,12 @@
 package fairsem
 
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
 // PlaceOf returns the place in line from which a permit was granted: its token if it never waited.
 func PlaceOf(p *Permit) int64 {
 	p.ticket.view.mu.Lock()
@@ -16,4 +23,25 @@ func ScriptTexts() (all []string) {
 		all = append(all, s.text)
 	}
 	return all
+}
+
+// CountedCalls is a hook that counts the script calls.
+type CountedCalls struct{ atomic.Int64 }
+
+// DialHook changes nothing.
+func (h *CountedCalls) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook changes nothing: scripts are sent in pipelines.
+func (h *CountedCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook counts.
+func (h *CountedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, c := range cmds {
+			if c.Name() == "evalsha" {
+				h.Add(1)
+			}
+		}
+		return next(ctx, cmds)
+	}
 }
