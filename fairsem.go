@@ -405,6 +405,9 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 
 // check is everything that fails before any I/O.
 func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
+	if s == nil || s.client == nil {
+		return fmt.Errorf("%w: %s: the semaphore is of no Client: use Client.Semaphore", ErrInvalid, op)
+	}
 	if ctx == nil {
 		return nilContext(op, s.name)
 	}

@@ -380,3 +380,18 @@ func chain(err error) []error {
 	}
 	return all
 }
+
+// `defer permit.Release(ctx)` before the look at the error is a mistake that everybody makes once.
+func TestWhatNoCallReturnedIsRefusedAndDoesNotCrash(t *testing.T) {
+	t.Parallel()
+	var none *fairsem.Permit
+	require.ErrorIs(t, none.Release(t.Context()), fairsem.ErrInvalid)
+	require.ErrorIs(t, new(fairsem.Permit).Release(t.Context()), fairsem.ErrInvalid)
+	for _, s := range []*fairsem.Semaphore{nil, {}} {
+		_, err := s.Acquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		_, err = s.TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		require.ErrorIs(t, s.Do(t.Context(), 1, nothing), fairsem.ErrInvalid)
+	}
+}

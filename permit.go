@@ -85,13 +85,17 @@ func (p *Permit) Weight() int64 {
 func (p *Permit) Waited() time.Duration { return p.waited }
 
 // Release gives the units back. Renewal stops and the context ends before anything is sent. It may
-// be called any number of times, also at once; all calls report the same.
+// be called any number of times, also at once; all calls report the same. Where there is no permit, because Acquire
+// returned an error, Release returns [ErrInvalid].
 //
 // It returns nil when Redis has confirmed it, and [ErrLost] when the permit was lost before. Release is usually deferred, so
 // a done ctx does not keep it from trying, and it waits for a second at most, whatever ctx allows. Without an answer by then
 // the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt goes on in the background, for up to a
 // TTL, and the units come back one TTL after the last renewal at the latest.
 func (p *Permit) Release(ctx context.Context) error {
+	if p == nil || p.ticket == nil {
+		return fmt.Errorf("%w: release: there is no permit: look at the error of the call that should have returned one", ErrInvalid)
+	}
 	if ctx == nil {
 		return nilContext("release", p.ticket.view.name)
 	}
