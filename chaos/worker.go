@@ -189,8 +189,9 @@ func (w *worker) notes(e fairsem.Event) {
 	if !ok {
 		return
 	}
+	ago := time.Since(started.At) // before the clock is read: too late is late, too early would blame who asked meanwhile
 	queued := &call{Name: queuedName, Number: w.calls.Add(1)}
-	queued.Process, queued.ID, queued.Asked = w.order.Process, started.ID, history.Now()-int64(time.Since(started.At))
+	queued.Process, queued.ID, queued.Asked = w.order.Process, started.ID, history.Now()-int64(ago)
 	_ = w.journal.write(queued) // a place that is not written down counts for nothing
 }
 
