@@ -383,7 +383,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 		if err == nil {
 			err = t.await(ctx, s.opts.latest(asked))
 		}
-		if wait && !inLine && errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable) {
+		if wait && !inLine && errors.Is(err, ErrNotAcquired) && t.isSettled() { // or MaxWait was over before an answer
 			if time.Now().Add(t.quoted.retry).Before(cutShort) {
 				inLine = true
 				continue
