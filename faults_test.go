@@ -600,7 +600,7 @@ func TestConnectionsKilledByTheServerLoseNothing(t *testing.T) {
 			for range 10 {
 				p, err := []*fairsem.Semaphore{a, b}[i%2].Acquire(t.Context(), int64(1+i%3))
 				if assert.NoError(t, err) {
-					assert.NoError(t, p.Release(t.Context()))
+					assert.NoError(t, w.givenBack(p))
 				}
 			}
 		})
