@@ -68,8 +68,8 @@
 //	fairsem:{name}:meta     hash    layout version, limits, when the keys expire, epoch, counts
 //
 // and one for each process, fairsem:client:<client id>, its label. The six are changed by scripts only.
-// Each that changes something begins by removing whose deadline has passed and ends by promoting the head of the line while it
-// fits; that is the fairness rule, the function promote in scripts/line.lua. Where nobody waits and
+// Each that changes something first removes expired entries, then grants from the head of the queue for as long as
+// the head fits; that is the fairness rule, the function promote in scripts/line.lua. Where nobody waits and
 // there is room, scripts skip both, for then they change nothing that matters to anybody.
 //
 // # Time
@@ -120,8 +120,8 @@
 // within the grace period; a file that takes it longer to load than that counts as time since the start.
 //
 // A client that saw a connection break asks at once about everything it has. It keeps a connection open only to
-// see it break, and for as long as that does not stand, unless a right is missing, it asks three times in each grace period. Every
-// answer tells the epoch, and what is missing in a new one the client restores, with its token or place. In the
+// see it break. For as long as that does not stand, unless a right is missing, it asks three times in each grace
+// period. Every answer tells the epoch, and what is missing in a new one the client restores, with its token or place. In the
 // grace period holders come back even above the limit: what an old file has too much lapses, and until then
 // nobody is let in. Within one epoch nothing is restored: what is missing there has lapsed, or was taken out. With
 // [Options.WaitReplicas] a grant or a renewal counts only when so many replicas have it.

@@ -314,12 +314,13 @@ func (s *Semaphore) Name() string { return s.name }
 // head of the line holds up the small ones behind it. The caller must release the permit.
 //
 // A done ctx fails at once and sends nothing. If ctx ends while waiting, Acquire returns within
-// milliseconds, with an error that wraps ctx.Err() and [context.Cause], and is [ErrUnavailable], too, if Redis had not
-// answered what was asked last for a tenth of a second, or for half of the call; the place in line, or a permit that was granted meanwhile, is given back in the background. A process that stood still for so long that its
-// place in line lapsed goes to the end of the line.
+// milliseconds, with an error that wraps ctx.Err() and [context.Cause]. It is [ErrUnavailable], too, if Redis had not
+// answered the last question for a tenth of a second, or for half of the call. The position in the queue, or a permit
+// that was granted meanwhile, is released in the background. A process that stood still for so long that its
+// position expired goes to the end of the queue.
 //
-// Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted], [ErrInvalid], [ErrClosed],
-// [ErrUnavailable], or what Redis said that trying again cannot heal, such as a missing right. After any error the
+// Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
+// [ErrInvalid], [ErrClosed], [ErrUnavailable], or what Redis said that trying again cannot heal, such as a missing right. After any error the
 // caller has nothing, and what Redis may still have lapses within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, true)

@@ -5,12 +5,6 @@ local extra = holders > 0 and stored or 0 -- nobody holds, so nothing can be hel
 local permits, overdue = 0, 0             -- how many this call grants, and how many it finds lapsed
 local budget, left = BOUND, 0             -- how many ids it may still reap or take out of the line; how many of the lapsed it left
 
--- weighs returns a weight that is stored, as it is if it is not 1.
-local function weighs(stored)
-  local units = whole(stored)
-  return units and units > 0 and units or 1
-end
-
 local function store_extra()
   stored = extra
   if extra == 0 then return redis.call("HDEL", weight, "extra") end

@@ -42,7 +42,7 @@ repeat
   local units = #ids > 0 and redis.call("HMGET", weight, unpack(ids))
   for i, id in ipairs(ids) do
     local left = (tonumber(deadlines[i]) or 0) - now
-    page[#page + 1], page[#page + 2], page[#page + 3] = id, found[2 * i], whole(units[i]) or 1
+    page[#page + 1], page[#page + 2], page[#page + 3] = id, found[2 * i], weighs(units[i])
     page[#page + 1] = left > 0 and math.min(left, MONTH + DAY) or -1
     bytes = bytes + #id
   end

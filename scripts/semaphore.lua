@@ -81,6 +81,12 @@ local function whole(stored, most)
   if number and number >= 0 and number <= (most or TOP) and number % 1 == 0 then return number end
 end
 
+-- weighs returns a weight that is stored, as it is if it is not 1.
+local function weighs(stored)
+  local units = whole(stored)
+  return units and units > 0 and units or 1
+end
+
 local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "server", "ahead")
 local holders = redis.call("ZCARD", owner)
 local waiting = redis.call("ZCARD", queue)

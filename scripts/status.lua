@@ -20,10 +20,10 @@ local ids = expired > from and redis.call("ZRANGEBYSCORE", timeout, "-inf", text
 local held, units, waited = 0, 0, 0
 if #ids > 0 then
   local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
-  local weighs = extra > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+  local of_each = extra > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
   for i = 1, #ids do
     if tokens[i] then
-      held, units = held + 1, units + math.max(1, whole(weighs[i]) or 1)
+      held, units = held + 1, units + weighs(of_each[i])
     elseif places[i] then
       waited = waited + 1
     end
