@@ -144,7 +144,7 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 
 // during runs f, which does I/O, until ctx ends: go-redis would not return then.
 func (c *Client) during(ctx context.Context, f func() error) error {
-	if err := ctx.Err(); err != nil {
+	if err := ended(ctx); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
@@ -155,7 +155,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return ended(ctx)
 	case <-c.crew.ctx.Done():
 		return ErrClosed
 	}

@@ -41,14 +41,21 @@ func spentOn(t *testing.T, rdb redis.UniversalClient, command string) time.Durat
 	return time.Duration(usec) * time.Microsecond
 }
 
+// among is a client of a server that has as many keys of others.
+func among(t *testing.T, n int) (*fairsem.Client, redis.UniversalClient) {
+	t.Helper()
+	rdb := redistest.NewServer(t).Client()
+	crowd(t, rdb, n)
+	c, err := fairsem.New(rdb, fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c, rdb
+}
+
 // A walk over millions of keys of others used to take four fifths of the server from them.
 func TestListTakesNoMoreThanItsShareOfTheServer(t *testing.T) {
 	t.Parallel()
-	server := redistest.NewServer(t)
-	crowd(t, server.Client(), 30_000)
-	c, err := fairsem.New(server.Client(), fairsem.Options{})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, c.Close()) }()
+	c, rdb := among(t, 30_000)
 	const share = 0.01
 	began := time.Now()
 	for _, err := range c.ListAt(t.Context(), share) {
@@ -56,16 +63,12 @@ func TestListTakesNoMoreThanItsShareOfTheServer(t *testing.T) {
 	}
 	// What a walk may take at once, and its last page, are beyond the share; twice as much is far from all of it.
 	most := 2 * share * float64(time.Since(began)+100*time.Millisecond)
-	assert.LessOrEqual(t, float64(spentOn(t, server.Client(), "scan")), most)
+	assert.LessOrEqual(t, float64(spentOn(t, rdb, "scan")), most)
 }
 
 func TestListBetweenManyKeysFindsAllThatIsThere(t *testing.T) {
 	t.Parallel()
-	server := redistest.NewServer(t)
-	crowd(t, server.Client(), 5000)
-	c, err := fairsem.New(server.Client(), fairsem.Options{})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, c.Close()) }()
+	c, _ := among(t, 5000)
 	var want, got []string
 	for i := range 100 {
 		s, err := c.Semaphore(fmt.Sprint("name ", i), 1)
@@ -83,16 +86,14 @@ func TestListBetweenManyKeysFindsAllThatIsThere(t *testing.T) {
 
 func TestListThatPausesEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	server := redistest.NewServer(t)
-	crowd(t, server.Client(), 5000)
-	c, err := fairsem.New(server.Client(), fairsem.Options{})
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, c.Close()) }()
+	c, _ := among(t, 5000)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
+	var ended error
 	for _, err := range c.ListAt(ctx, 1e-9) { // it would take a day
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		ended = err
 	}
+	require.ErrorIs(t, ended, context.DeadlineExceeded)
 }
 
 func TestShareThatIsNoneIsRefused(t *testing.T) {
