@@ -105,7 +105,7 @@ func (n *Names) Walked() <-chan struct{} { return n.walked }
 // Look looks at the names that are known.
 func (n *Names) Look(ctx context.Context) (Survey, error) {
 	n.await(ctx)
-	names, err := n.names()
+	names, more, err := n.names()
 	if err != nil {
 		return Survey{}, err
 	}
@@ -113,9 +113,8 @@ func (n *Names) Look(ctx context.Context) (Survey, error) {
 	if err != nil {
 		return Survey{}, err
 	}
-	more, partial := n.settle(names, all, unreadable)
 	s := surveyOf(all, unreadable)
-	s.More, s.Partial = more, partial
+	s.More, s.Partial = more, n.settle(names, all, unreadable, more)
 	return s, nil
 }
 
@@ -130,17 +129,19 @@ func (n *Names) await(ctx context.Context) {
 	}
 }
 
-func (n *Names) names() ([]string, error) {
+// names returns the names that are known, and whether there are more. Both are of one moment: the walk goes on
+// during a look, and a survey with few names that says "more" would be wrong about both.
+func (n *Names) names() (names []string, more bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Sorted(maps.Keys(n.known)), n.err
+	return slices.Sorted(maps.Keys(n.known)), n.more >= max(0, n.walk-1), n.err
 }
 
-// settle drops names that are gone: where there is no room for others at once, else after a walk without them.
-func (n *Names) settle(names []string, all []fairsem.Status, unreadable []error) (more, partial bool) {
+// settle drops names that are gone: where there is no room for others at once, else after a walk without them. It
+// returns whether the first walk has yet to end.
+func (n *Names) settle(names []string, all []fairsem.Status, unreadable []error, more bool) (partial bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	more = n.more >= max(0, n.walk-1)
 	for i, name := range names {
 		switch {
 		case all[i].Known || unreadable[i] != nil:
@@ -149,5 +150,5 @@ func (n *Names) settle(names []string, all []fairsem.Status, unreadable []error)
 			delete(n.known, name)
 		}
 	}
-	return more, n.walk == 0
+	return n.walk == 0
 }

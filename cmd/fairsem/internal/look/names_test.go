@@ -102,6 +102,51 @@ func TestThoseThatAreKnownStayWhereThereAreTooMany(t *testing.T) {
 	assert.Subset(t, found, []string{"a", "b"})
 }
 
+// whileAsked calls f once, before the first command of a client leaves.
+type whileAsked struct {
+	redis.Hook // for the methods that nobody calls
+	once       sync.Once
+	f          func()
+}
+
+func (w *whileAsked) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *whileAsked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		w.once.Do(w.f)
+		return next(ctx, cmd)
+	}
+}
+
+func (w *whileAsked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		w.once.Do(w.f)
+		return next(ctx, cmds)
+	}
+}
+
+func TestALookSaysMoreOnlyOfAFullTable(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t).Client()
+	client, err := fairsem.New(rdb, fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	acquire(t, client, "a", 1, 1)
+	names := look.Watch(client, everyName, 2, 0)
+	names.Add("a")
+	rdb.AddHook(&whileAsked{f: func() { // the walk goes on
+		names.Add("b")
+		names.Add("c")
+	}})
+	survey, err := names.Look(t.Context())
+	require.NoError(t, err)
+	require.Len(t, survey.All, 1)
+	assert.False(t, survey.More)
+	survey, err = names.Look(t.Context())
+	require.NoError(t, err)
+	assert.True(t, survey.More)
+}
+
 // Looking every second used to take four fifths of a server with a million keys of others.
 func TestWhoWatchesTakesAFiftiethOfTheServerForFindingNames(t *testing.T) {
 	t.Parallel()
