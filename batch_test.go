@@ -174,7 +174,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 // asks opens tickets on a name.
 func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 	for range n {
-		s := &Semaphore{client: c, name: name, quota: quota{limit: 5}, opts: o}
+		s := &Semaphore{Inspector: &Inspector{c, name, quota{limit: 5}}, opts: o}
 		t, err := c.ask(background, s, 1, true, time.Now())
 		if err != nil {
 			panic(err) // the client is open
@@ -381,9 +381,9 @@ func TestOnlyEqualJobsShareACall(t *testing.T) {
 		for _, o := range []CallOptions{{}, {TTL: time.Minute, NoRefresh: true}, {MaxQueue: 1}, {MaxQueue: 2}, {HeadStart: time.Second}} {
 			asks(c, "c", 1, o)
 		}
-		other, err := c.ask(background, &Semaphore{client: c, name: "c", quota: quota{limit: 6}}, 1, true, time.Now())
+		other, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", quota{limit: 6}}}, 1, true, time.Now())
 		require.NoError(t, err)
-		try, err := c.ask(background, &Semaphore{client: c, name: "c", quota: quota{limit: 5}}, 1, false, time.Now())
+		try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", quota{limit: 5}}}, 1, false, time.Now())
 		require.NoError(t, err)
 		want = append(want, fmt.Sprintf("acquire c: %d", other.seq), fmt.Sprintf("acquire c: %d", try.seq))
 		first.grantAll(10)
@@ -435,7 +435,7 @@ func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
-		other := &Semaphore{client: c, name: "a", quota: quota{limit: 6}}
+		other := &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 6}}}
 		f := w.atOnce(c, func() {
 			asks(c, "b", 1, CallOptions{})
 			held.view.leave(held)

@@ -183,12 +183,12 @@ func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testin
 		},
 		"take": func(t *testing.T, p *Permit) { assert.False(t, p.take()) },
 		"Weighted.Err": func(t *testing.T, p *Permit) {
-			sem := &Weighted{sem: &Semaphore{client: p.ticket.view.client, name: "a"}, held: make(stakes)}
+			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: p.ticket.view.client, name: "a"}}, held: make(stakes)}
 			sem.hold(p)
 			require.ErrorIs(t, sem.Err(), ErrLost)
 		},
 		"Weighted.Release": func(t *testing.T, p *Permit) {
-			sem := &Weighted{sem: &Semaphore{client: p.ticket.view.client, name: "a"}, held: make(stakes)}
+			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: p.ticket.view.client, name: "a"}}, held: make(stakes)}
 			sem.hold(p)
 			sem.Release(1)
 			assert.ErrorIs(t, p.ended(), ErrLost)
@@ -362,7 +362,7 @@ func TestClockIsReadByManyAtATime(t *testing.T) {
 // Do's context said that all was well, until a timer fired.
 func TestContextOfDoIsOverInTheFirstLookAfterASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
-		s := &Semaphore{client: c, name: "a", quota: quota{limit: 5}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}
 		done := make(chan error)
 		go func() { // ends with fn
 			done <- s.Do(background, 1, func(ctx context.Context) error {

@@ -18,8 +18,8 @@ import (
 // pin resizes, and takes the pin away at the end, so that nothing stays.
 func (w *world) pin(s *fairsem.Semaphore, limit int64) {
 	w.t.Helper()
-	require.NoError(w.t, s.Resize(w.t.Context(), limit))
-	w.t.Cleanup(func() { assert.NoError(w.t, w.of(w.client(), 1).Unpin(context.Background())) })
+	require.NoError(w.t, s.SetLimit(w.t.Context(), limit))
+	w.t.Cleanup(func() { assert.NoError(w.t, w.of(w.client(), 1).ResetLimit(context.Background())) })
 }
 
 func TestResizeWakesWaitersAtOnce(t *testing.T) {
@@ -53,7 +53,7 @@ func TestResizeLetsInMoreThanOneCallCan(t *testing.T) {
 	}
 }
 
-// A Resize that has more waiters to let in than one call does asks again: for them, and not for its limit.
+// A SetLimit that has more waiters to let in than one call does asks again: for them, and not for its limit.
 func TestLaterPauseStandsWhileAResizeStillLetsWaitersIn(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Hour
@@ -71,12 +71,12 @@ func TestLaterPauseStandsWhileAResizeStillLetsWaitersIn(t *testing.T) {
 		if w.status(other).Limit != crowd {
 			return false
 		}
-		require.NoError(t, other.Resize(t.Context(), 0))
+		require.NoError(t, other.SetLimit(t.Context(), 0))
 		return true
 	}})
-	require.NoError(t, w.of(w.clientOn(rdb, fairsem.Options{}), 1).Resize(t.Context(), crowd))
-	assert.Zero(t, w.status(s).Limit, "the pause was confirmed after the Resize")
-	require.NoError(t, other.Resize(t.Context(), crowd))
+	require.NoError(t, w.of(w.clientOn(rdb, fairsem.Options{}), 1).SetLimit(t.Context(), crowd))
+	assert.Zero(t, w.status(s).Limit, "the pause was confirmed after the SetLimit")
+	require.NoError(t, other.SetLimit(t.Context(), crowd))
 	for _, c := range calls {
 		w.release(w.granted(c))
 	}
@@ -99,10 +99,10 @@ func TestLateCopyOfAChangeReplacesNoLaterOne(t *testing.T) {
 		w.pin(later, 5)
 		arrive()
 		assert.Equal(t, int64(5), w.status(later).Limit)
-		require.NoError(t, later.Unpin(t.Context()))
+		require.NoError(t, later.ResetLimit(t.Context()))
 		arrive()
 		assert.False(t, w.status(later).Pinned)
-		require.NoError(t, s.Unpin(t.Context())) // there is nothing to unpin
+		require.NoError(t, s.ResetLimit(t.Context())) // there is nothing to unpin
 		w.pin(later, 0)
 		arrive()
 		st := w.status(later)
@@ -163,7 +163,7 @@ func TestLimitOfZeroIsAPauseForAllProcesses(t *testing.T) {
 		assert.NoError(t, held.Context().Err())
 		w.release(held)
 		assert.True(t, waits.waits() && large.waits(), "let in during a pause")
-		require.NoError(t, w.semaphore().Unpin(t.Context()))
+		require.NoError(t, w.semaphore().ResetLimit(t.Context()))
 		w.release(w.granted(waits))
 		w.release(w.granted(large))
 	})
@@ -177,7 +177,7 @@ func TestPinStandsAboveDeclarationsUntilUnpin(t *testing.T) {
 		w.release(w.must(newer.Acquire(t.Context(), 1)))
 		st := w.status(s)
 		assert.Equal(t, []any{int64(3), int64(7), true}, []any{st.Limit, st.Declared, st.Pinned})
-		require.NoError(t, newer.Unpin(t.Context()))
+		require.NoError(t, newer.ResetLimit(t.Context()))
 		st = w.status(s)
 		assert.Equal(t, []any{int64(7), int64(7), false}, []any{st.Limit, st.Declared, st.Pinned})
 	})
@@ -192,7 +192,7 @@ func TestPinOutlivesAllProcesses(t *testing.T) {
 	for _, kind := range []string{"counter", "timeout"} {
 		assert.NotEqual(t, time.Duration(-1), w.rdb.PTTL(t.Context(), w.key(kind)).Val(), kind)
 	}
-	require.NoError(t, s.Unpin(t.Context()))
+	require.NoError(t, s.ResetLimit(t.Context()))
 	assert.Positive(t, w.rdb.PTTL(t.Context(), w.key("meta")).Val())
 }
 
@@ -227,16 +227,16 @@ func TestRollingDeploymentEndsOnTheNewLimitAndDoesNotFlap(t *testing.T) {
 
 func TestResizeRefusesWhatCanNeverWorkBeforeAnyIO(t *testing.T) {
 	t.Parallel()
-	s := offlineSemaphore(t, "name")
-	assert.ErrorIs(t, s.Resize(t.Context(), -1), fairsem.ErrInvalid)
-	assert.ErrorIs(t, s.Resize(t.Context(), 1<<53), fairsem.ErrInvalid)
-	assert.ErrorIs(t, s.Resize(none, 1), fairsem.ErrInvalid)
-	assert.ErrorIs(t, s.Unpin(none), fairsem.ErrInvalid)
+	s := offlineSemaphore(t, "name").Inspector
+	assert.ErrorIs(t, s.SetLimit(t.Context(), -1), fairsem.ErrInvalid)
+	assert.ErrorIs(t, s.SetLimit(t.Context(), 1<<53), fairsem.ErrInvalid)
+	assert.ErrorIs(t, s.SetLimit(none, 1), fairsem.ErrInvalid)
+	assert.ErrorIs(t, s.ResetLimit(none), fairsem.ErrInvalid)
 	assert.ErrorIs(t, s.Evict(t.Context(), ""), fairsem.ErrInvalid)
 	assert.ErrorIs(t, s.Evict(none, "a:1"), fairsem.ErrInvalid)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.ErrorIs(t, s.Resize(done, 1), context.Canceled)
+	assert.ErrorIs(t, s.SetLimit(done, 1), context.Canceled)
 	assert.ErrorIs(t, s.Evict(done, "a:1"), context.Canceled)
 }
 
@@ -366,8 +366,8 @@ func TestListYieldsEachNameInUseOnceAndThoseWithAPin(t *testing.T) {
 		w.release(w.must(unused.Acquire(t.Context(), 1)))
 		pinned, err := c.Semaphore("pinned", 1)
 		require.NoError(t, err)
-		require.NoError(t, pinned.Resize(t.Context(), 4))
-		defer func() { assert.NoError(t, pinned.Unpin(context.Background())) }()
+		require.NoError(t, pinned.SetLimit(t.Context(), 4))
+		defer func() { assert.NoError(t, pinned.ResetLimit(context.Background())) }()
 		var got []string
 		for name, err := range c.List(t.Context()) {
 			require.NoError(t, err)

@@ -85,7 +85,7 @@ func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		done := make(chan error, 1)
 		go func() {
-			_, err := (&Semaphore{client: c, name: "a", quota: quota{limit: 5}}).Status(t.Context())
+			_, err := (&Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}).Status(t.Context())
 			done <- err
 		}()
 		w.carries("status a:").end <- net.ErrClosed
@@ -114,7 +114,7 @@ func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		ctx, done := &justEnded{Context: t.Context()}, make(chan error, 1)
 		go func() {
-			_, err := (&Semaphore{client: c, name: "a", quota: quota{limit: 5}}).Status(ctx)
+			_, err := (&Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}).Status(ctx)
 			done <- err
 		}()
 		f := w.carries("status a:")

@@ -17,7 +17,7 @@ import (
 func (l *lab) counts() [2]int64 {
 	l.t.Helper()
 	s := l.status(3)
-	return [2]int64{s.Granted, s.Lapsed}
+	return [2]int64{s.Granted, s.Expired}
 }
 
 func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
@@ -85,7 +85,7 @@ func TestStatusCountsAllThatIsExpired(t *testing.T) {
 	require.NoError(t, err)
 	got, err := s.Status(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, [4]int64{0, 0, 1, calls * each}, [4]int64{got.Holders, got.Used, got.Waiting, got.Lapsed})
+	assert.Equal(t, [4]int64{0, 0, 1, calls * each}, [4]int64{got.Holders, got.Used, got.Waiting, got.Expired})
 	assert.Positive(t, got.OldestWait)
 	assert.InDelta(t, time.Minute, got.NextExpiry, float64(30*time.Second))
 }
@@ -144,25 +144,25 @@ func TestNobodyLapsesDuringTheGrace(t *testing.T) {
 		l.seed("owner me:1=5 | timeout me:1=-9s | meta declared=3 layout=1 since=7 until=80s")
 		require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", l.now().Add(time.Minute).UnixMilli()).Err())
 		s := l.status(3)
-		assert.Equal(t, [2]int64{0, 0}, [2]int64{s.Holders, s.Lapsed})
+		assert.Equal(t, [2]int64{0, 0}, [2]int64{s.Holders, s.Expired})
 	})
 }
 
 func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		assert.False(t, l.status(3).Known, "nobody has used it")
+		assert.False(t, l.status(3).Exists, "nobody has used it")
 		l.ask(acquiring(declares(3, usedNow), nil)(l, tickets("me:1")), 1)
-		assert.True(t, l.status(3).Known, "it is in use")
+		assert.True(t, l.status(3).Exists, "it is in use")
 		require.NoError(t, rdb.Del(background, l.keys[5]).Err())
-		assert.True(t, l.status(3).Known, "somebody holds, whatever was lost")
-		assert.True(t, l.status(3).Known, "of what is lost the question before has made something")
+		assert.True(t, l.status(3).Exists, "somebody holds, whatever was lost")
+		assert.True(t, l.status(3).Exists, "of what is lost the question before has made something")
 		l.ask(releasing(3, 0)(l, tickets("me:1")), 1)
-		assert.True(t, l.status(3).Known, "it was in use")
+		assert.True(t, l.status(3).Exists, "it was in use")
 		require.NoError(t, rdb.Del(background, l.keys[:]...).Err()) // as time does
 		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 3}, l.status(3))
 		l.run(l.space.resize("name", quota{limit: 3}, 2, l.now().UnixMicro()))
-		assert.Equal(t, Status{Name: "name", Limit: 2, Declared: 3, Pinned: true, Known: true}, l.status(3))
+		assert.Equal(t, Status{Name: "name", Limit: 2, Declared: 3, Pinned: true, Exists: true}, l.status(3))
 	})
 }
 

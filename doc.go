@@ -46,7 +46,7 @@
 // is delivered several times counts once. If one call's place in line was confirmed before another
 // call began, it is served first, whatever the weights. Tokens increase with every grant on a name.
 // A permit is good for at least a tenth of its TTL when Acquire returns it. Its loss is told before
-// the server lets the next one in, but for [Semaphore.Evict], of which it is told at once. No two names interfere. A script that fails lets
+// the server lets the next one in, but for [Inspector.Evict], of which it is told at once. No two names interfere. A script that fails lets
 // nobody in, and what it left half-done lapses. Without an answer from Redis nothing is granted.
 //
 // Liveness. The units of a process that was killed are granted again within a TTL and half a second,
@@ -104,9 +104,9 @@
 //
 // # Limits by hand
 //
-// [Semaphore.Resize] writes a limit beside the declared one, which stands above it until [Semaphore.Unpin].
+// [Inspector.SetLimit] writes a limit beside the declared one, which stands above it until [Inspector.ResetLimit].
 // The time of the request is stored with it, so that no late copy replaces a later limit.
-// [Semaphore.Evict] removes an id but for its deadline: its process, which a message tells to ask at once,
+// [Inspector.Evict] removes an id but for its deadline: its process, which a message tells to ask at once,
 // finds that it did not lapse.
 //
 // # Loss of state

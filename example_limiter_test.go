@@ -59,7 +59,7 @@ func ExampleLimiter_Allow() {
 }
 
 // Set a limit by hand while something is wrong, and go back to what the programs declare.
-func ExampleSemaphore_Resize() {
+func ExampleInspector_SetLimit() {
 	client, stop := newClient()
 	defer stop()
 	ctx := context.Background()
@@ -68,10 +68,11 @@ func ExampleSemaphore_Resize() {
 		fmt.Println(err)
 		return
 	}
+	// All pods have this limit. A process that does not know it can use client.Inspect("imports").
 	for _, change := range []func() error{
-		func() error { return imports.Resize(ctx, 0) }, // a pause: who holds finishes, nobody gets in
-		func() error { return imports.Resize(ctx, 5) },
-		func() error { return imports.Unpin(ctx) },
+		func() error { return imports.SetLimit(ctx, 0) }, // a pause: who holds finishes, nobody gets in
+		func() error { return imports.SetLimit(ctx, 5) },
+		func() error { return imports.ResetLimit(ctx) },
 	} {
 		if err := change(); err != nil {
 			fmt.Println(err)

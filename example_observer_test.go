@@ -19,25 +19,25 @@ type metrics struct {
 
 func (m *metrics) observe(event fairsem.Event) {
 	switch e := event.(type) {
-	case fairsem.WaitStarted:
+	case fairsem.WaitStartedEvent:
 		m.waiting.Add(1)
-	case fairsem.PlaceLost:
+	case fairsem.PositionLostEvent:
 		m.leaveLine(e.Queued)
-	case fairsem.Granted:
+	case fairsem.GrantedEvent:
 		m.leaveLine(e.Queued)
 		m.holding.Add(1)
 		m.granted.Add(1)
 		m.waited.Add(int64(e.Waited))
-	case fairsem.Allowed:
+	case fairsem.AllowedEvent:
 		m.leaveLine(e.Queued)
-	case fairsem.NotAcquired:
+	case fairsem.NotAcquiredEvent:
 		m.leaveLine(e.Queued)
 		if errors.Is(e.Err, fairsem.ErrNotAcquired) {
 			m.refused.Add(1)
 		}
-	case fairsem.Released:
+	case fairsem.ReleasedEvent:
 		m.holding.Add(-1)
-	case fairsem.Lost:
+	case fairsem.LostEvent:
 		m.holding.Add(-1)
 		m.lost.Add(1)
 	}

@@ -29,7 +29,7 @@ var (
 	ErrExceedsLimit = errors.New("fairsem: weight exceeds the limit")
 	// ErrLost: the permit lapsed, or could not be confirmed in time. Somebody else may have its units.
 	ErrLost = errors.New("fairsem: permit lost")
-	// ErrEvicted: somebody took the permit, or the place in line, away: see [Semaphore.Evict].
+	// ErrEvicted: somebody took the permit, or the place in line, away: see [Inspector.Evict].
 	ErrEvicted = errors.New("fairsem: evicted")
 	// ErrNotFound: there is no permit and no place in line of that id.
 	ErrNotFound = errors.New("fairsem: not found")
@@ -236,7 +236,7 @@ func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) 
 	if limit < least || limit > maxUnits {
 		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(maxUnits)))
 	}
-	return &Semaphore{client: c, name: name, quota: quota{limit: limit}}, nil
+	return &Semaphore{Inspector: &Inspector{c, name, quota{limit: limit}}}, nil
 }
 
 func checkName(name string) error {
@@ -251,12 +251,11 @@ func checkName(name string) error {
 	return nil
 }
 
-// Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use.
+// Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use. Its [Inspector] shows what is held and who
+// waits, sets the limit by hand and evicts; where no process has declared a limit, Status says that of the handle.
 type Semaphore struct {
-	client *Client
-	name   string
-	quota  quota
-	opts   CallOptions
+	*Inspector
+	opts CallOptions
 }
 
 // CallOptions change what a call does. The zero value changes nothing.
@@ -305,9 +304,6 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 	other.opts = o
 	return &other
 }
-
-// Name returns the name that the handle was made with.
-func (s *Semaphore) Name() string { return s.name }
 
 // Acquire waits until n units are free and everybody who asked before has been served, and returns
 // the permit for them. First come, first served holds whatever the weights: a large request at the
@@ -406,8 +402,8 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 
 // check is everything that fails before any I/O.
 func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
-	if s == nil || s.client == nil {
-		return fmt.Errorf("%w: %s: the semaphore is of no Client: use Client.Semaphore", ErrInvalid, op)
+	if s == nil || s.Inspector == nil {
+		return wrap(op, "", errNoClient)
 	}
 	if ctx == nil {
 		return nilContext(op, s.name)

@@ -715,7 +715,7 @@ func TestStatusTellsWhoHoldsAndWaits(t *testing.T) {
 		assert.Positive(t, st.OldestWait)
 		assert.InDelta(t, w.ttl, st.NextExpiry, float64(w.ttl))
 		st.OldestWait, st.NextExpiry = 0, 0
-		assert.Equal(t, fairsem.Status{Name: w.name, At: st.At, Limit: 5, Declared: 5, Used: 3, Holders: 2, Waiting: 1, Known: true, Granted: 2}, st)
+		assert.Equal(t, fairsem.Status{Name: w.name, At: st.At, Limit: 5, Declared: 5, Used: 3, Holders: 2, Waiting: 1, Exists: true, Granted: 2}, st)
 		w.release(a)
 		w.release(b)
 		w.release(w.granted(waiter))
@@ -737,7 +737,7 @@ func TestStatusCountsWhatWasGranted(t *testing.T) {
 		w.release(second)
 		w.release(third)
 		st := w.status(a)
-		assert.Equal(t, []any{true, int64(3), int64(0)}, []any{st.Known, st.Granted, st.Lapsed})
+		assert.Equal(t, []any{true, int64(3), int64(0)}, []any{st.Exists, st.Granted, st.Expired})
 	})
 }
 
@@ -747,10 +747,10 @@ func TestStatusCountsPermitsWhoseLeaseEnded(t *testing.T) {
 		s := w.semaphore()
 		once := s.With(fairsem.CallOptions{NoRefresh: true, TTL: 500 * time.Millisecond})
 		kept, late := w.must(s.Acquire(t.Context(), 1)), w.must(once.Acquire(t.Context(), 1))
-		w.eventually(func() bool { return w.status(s).Lapsed == 1 }, "it is not counted")
+		w.eventually(func() bool { return w.status(s).Expired == 1 }, "it is not counted")
 		assert.ErrorIs(t, late.Release(t.Context()), fairsem.ErrLost)
 		w.release(kept)
-		assert.Equal(t, int64(1), w.status(s).Lapsed, "what was given back")
+		assert.Equal(t, int64(1), w.status(s).Expired, "what was given back")
 	})
 }
 

@@ -25,8 +25,8 @@ func TestNobodyGetsInBesideAHolderBecauseAnOperatorAsksFirst(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(ctx context.Context, s *fairsem.Semaphore) error{
 		"status": func(ctx context.Context, s *fairsem.Semaphore) error { _, err := s.Status(ctx); return err },
-		"resize": func(ctx context.Context, s *fairsem.Semaphore) error { return s.Resize(ctx, 1) },
-		"unpin":  func(ctx context.Context, s *fairsem.Semaphore) error { return s.Unpin(ctx) },
+		"resize": func(ctx context.Context, s *fairsem.Semaphore) error { return s.SetLimit(ctx, 1) },
+		"unpin":  func(ctx context.Context, s *fairsem.Semaphore) error { return s.ResetLimit(ctx) },
 		"evict":  func(ctx context.Context, s *fairsem.Semaphore) error { _ = s.Evict(ctx, "nobody:1"); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestNobodyGetsInBesideAHolderBecauseAnOperatorAsksFirst(t *testing.T) {
 			w.release(p)
 			w.release(w.granted(next))
 			if name == "resize" {
-				require.NoError(t, operator.Unpin(t.Context()))
+				require.NoError(t, operator.ResetLimit(t.Context()))
 			}
 		})
 	}

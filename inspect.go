@@ -1,12 +1,9 @@
 package fairsem
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +14,7 @@ type Status struct {
 	Name       string
 	At         time.Time     // server time, by which Ticket.Since is told too; it goes on where the clock is stepped back
 	Limit      int64         // in force
-	Declared   int64         // by the latest process that declared one; of the handle if none is left
+	Declared   int64         // by the latest process that declared one; else that of the handle, or 0
 	Pinned     bool          // whether Limit was set by hand
 	Used       int64         // units held
 	Holders    int64         // permits held
@@ -25,9 +22,9 @@ type Status struct {
 	OldestWait time.Duration // how long the head of the line has waited; 0: there is no line
 	NextExpiry time.Duration // until the next lease ends if nobody renews it; 0: there is none
 	Window     time.Duration // after which a grant of a Limiter lapses; 0: it is none
-	Known      bool          // whether Redis knows the name: it is in use, was within half a minute or so, or is pinned
+	Exists     bool          // whether Redis knows the name: it is in use, was within half a minute or so, or is pinned
 	Granted    int64         // permits and calls granted since Redis got to know the name
-	Lapsed     int64         // permits since then whose lease ended before they were given back; none of a Limiter
+	Expired    int64         // permits since then whose lease ended before they were given back; none of a Limiter
 }
 
 // Ticket is a permit that is held, or a place in line.
@@ -40,19 +37,61 @@ type Ticket struct {
 	ExpiresIn time.Duration // until the lease ends if nobody renews it; 0: it has ended
 }
 
-// Status asks Redis what the semaphore looks like. Leases that are over do not count. Asking declares
-// no limit, changes nothing and lets nobody in. A done ctx ends it; the other errors are those of Acquire.
-func (s *Semaphore) Status(ctx context.Context) (Status, error) {
-	found, err := s.stock(ctx)
-	return found.status(s.name), wrap("status", s.name, err)
+// Inspector shows what is in Redis under one name, and changes it: what a dashboard or an operator needs. The name may be
+// that of a Semaphore, a Mutex, an RWMutex, a Limiter or a Weighted, of this process or of another. An Inspector declares no
+// limit and holds nothing. It is safe for concurrent use.
+type Inspector struct {
+	client *Client
+	name   string
+	quota  quota // of the Semaphore or the like that it is part of: what Status says where no process has declared a limit
+}
+
+// Inspect returns an Inspector of that name. It does no I/O. With a name that [Client.Semaphore] refuses, each of its methods
+// returns [ErrInvalid].
+func (c *Client) Inspect(name string) *Inspector { return &Inspector{client: c, name: name} }
+
+// Name returns the name that the Inspector was made with.
+func (i *Inspector) Name() string { return i.name }
+
+// errNoClient is the error of zero values.
+var errNoClient = fmt.Errorf("%w: this is a zero value: make it with Client.Semaphore, Client.Inspect or the like", ErrInvalid)
+
+// check is everything that fails before any I/O.
+func (i *Inspector) check(ctx context.Context) error {
+	switch {
+	case i == nil || i.client == nil:
+		return errNoClient
+	case ctx == nil:
+		return fmt.Errorf("%w: the context is nil", ErrInvalid)
+	}
+	return checkName(i.name)
+}
+
+// wrap says which method failed, of which name.
+func (i *Inspector) wrap(op string, err error) error {
+	if i == nil {
+		return wrap(op, "", err)
+	}
+	return wrap(op, i.name, err)
+}
+
+// Status returns what the name looks like now. Expired leases do not count. Where no process has declared a limit,
+// Declared is 0, and so is Limit if none was set by hand. It declares no limit, changes nothing and grants nothing. A done
+// ctx ends it; the other errors are those of Acquire.
+func (i *Inspector) Status(ctx context.Context) (Status, error) {
+	if err := i.check(ctx); err != nil {
+		return Status{}, i.wrap("status", err)
+	}
+	found, err := i.stock(ctx)
+	return found.status(i.name), i.wrap("status", err)
 }
 
 // stock counts as of one moment. Where more is expired than one call counts it takes several, and begins again
 // if somebody has removed any of it meanwhile.
-func (s *Semaphore) stock(ctx context.Context) (stock, error) {
+func (i *Inspector) stock(ctx context.Context) (stock, error) {
 	var all stock
 	for {
-		r, err := s.client.query(ctx, s.name, s.client.keyspace.status(s.name, s.quota, all.asOf, all.counted))
+		r, err := i.client.query(ctx, i.name, i.client.keyspace.status(i.name, i.quota, all.asOf, all.counted))
 		if err != nil {
 			return stock{}, err
 		}
@@ -74,27 +113,31 @@ func (s *Semaphore) stock(ctx context.Context) (stock, error) {
 	}
 }
 
-// Holders yields those who hold, in the order of their tokens. It reads page by page: each page is
-// of one moment, and what changes behind it is not seen. It ends with the first error, which comes
+// Holders yields the permits that are held, in the order of their tokens. It reads page by page: each page is
+// of one moment, and changes behind it are not seen. It ends with the first error, which comes
 // with an empty Ticket.
-func (s *Semaphore) Holders(ctx context.Context) iter.Seq2[Ticket, error] {
-	return s.list(ctx, "owner")
+func (i *Inspector) Holders(ctx context.Context) iter.Seq2[Ticket, error] {
+	return i.list(ctx, "owner")
 }
 
-// Waiters is [Semaphore.Holders] for those who wait, in the order of the line.
-func (s *Semaphore) Waiters(ctx context.Context) iter.Seq2[Ticket, error] {
-	return s.list(ctx, "queue")
+// Waiters is [Inspector.Holders] for the calls that wait, in the order of the queue.
+func (i *Inspector) Waiters(ctx context.Context) iter.Seq2[Ticket, error] {
+	return i.list(ctx, "queue")
 }
 
 // pageSize keeps a line of any length from holding up the server.
 const pageSize = 200
 
-func (s *Semaphore) list(ctx context.Context, key string) iter.Seq2[Ticket, error] {
+func (i *Inspector) list(ctx context.Context, key string) iter.Seq2[Ticket, error] {
 	return func(yield func(Ticket, error) bool) {
+		if err := i.check(ctx); err != nil {
+			yield(Ticket{}, i.wrap("list", err))
+			return
+		}
 		for p := (page{more: true}); p.more; {
 			var err error
-			if p, err = s.page(ctx, key, p.last); err != nil {
-				yield(Ticket{}, wrap("list", s.name, err))
+			if p, err = i.page(ctx, key, p.last); err != nil {
+				yield(Ticket{}, i.wrap("list", err))
 				return
 			}
 			for _, t := range p.tickets {
@@ -106,8 +149,8 @@ func (s *Semaphore) list(ctx context.Context, key string) iter.Seq2[Ticket, erro
 	}
 }
 
-func (s *Semaphore) page(ctx context.Context, key string, after bookmark) (page, error) {
-	r, err := s.client.query(ctx, s.name, s.client.keyspace.about(s.name).page(key, after, pageSize))
+func (i *Inspector) page(ctx context.Context, key string, after bookmark) (page, error) {
+	r, err := i.client.query(ctx, i.name, i.client.keyspace.about(i.name).page(key, after, pageSize))
 	if err != nil {
 		return page{}, err
 	}
@@ -115,7 +158,7 @@ func (s *Semaphore) page(ctx context.Context, key string, after bookmark) (page,
 	if err != nil {
 		return page{}, err
 	}
-	s.client.readLabels(ctx, p.tickets)
+	i.client.readLabels(ctx, p.tickets)
 	return p, nil
 }
 
@@ -137,95 +180,7 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 			return // the others will not come either
 		}
 	}
-	for i, t := range page {
-		page[i].Label = wholeRunes(labels[clientOf(t.ID)].Val())
+	for n, t := range page {
+		page[n].Label = wholeRunes(labels[clientOf(t.ID)].Val())
 	}
-}
-
-// during runs f, which does I/O, until ctx ends: go-redis would not return then.
-func (c *Client) during(ctx context.Context, f func() error) error {
-	if err := ended(ctx); err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	if !c.crew.launch(listings, func() { done <- f() }) {
-		return ErrClosed
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ended(ctx)
-	case <-c.crew.ctx.Done():
-		return ErrClosed
-	}
-}
-
-// query runs a script of no view's, and again while trouble may pass, for up to a TTL.
-func (c *Client) query(ctx context.Context, name string, q call) (response, error) {
-	if ctx == nil {
-		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
-	}
-	if ctx.Err() != nil {
-		return response{}, ended(ctx)
-	}
-	began, pause := time.Now(), firstRetry
-	var failed error // of the last try
-	lane := c.lane(name)
-	for again := false; ; again = true {
-		if c.isClosed() {
-			return response{}, ErrClosed
-		}
-		r := lane.ask(ctx, parcel{lone: q.command(false), text: q})
-		switch {
-		case r.err == nil:
-			r.again = again
-			return r, nil
-		case ctx.Err() != nil:
-			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), cmp.Or(failed, lane.failure())))
-		case !transient(r.err):
-			return response{}, advise(r.err)
-		case time.Since(began) >= c.ttl:
-			return response{}, unavailable(c.ttl, r.err)
-		}
-		failed = r.err
-		switch err := c.crew.sleep(ctx, pause/2+rand.N(pause)); {
-		case ctx.Err() != nil:
-			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), failed))
-		case err != nil:
-			return response{}, err
-		}
-		pause = min(2*pause, lastRetry)
-	}
-}
-
-// Ping asks Redis for a sign of life, once: nil if it gave one. Without one until ctx ends the error is [ErrUnavailable], and
-// wraps that of ctx and what go-redis said. In a cluster any node answers.
-func (c *Client) Ping(ctx context.Context) error {
-	const op = "ping"
-	if ctx == nil {
-		return nilContext(op, c.keyspace.prefix)
-	}
-	if ctx.Err() != nil {
-		return wrap(op, c.keyspace.prefix, ended(ctx))
-	}
-	if c.isClosed() {
-		return wrap(op, c.keyspace.prefix, ErrClosed)
-	}
-	began := time.Now()
-	err := c.shared.ask(ctx, parcel{lone: redis.NewStatusCmd(background, "ping")}).err
-	switch {
-	case err == nil || errors.Is(err, ErrClosed):
-	case ctx.Err() != nil:
-		err = withDoubt(ended(ctx), unavailable(time.Since(began), c.shared.failure()))
-	case !refused(err) || transient(err):
-		err = unavailable(time.Since(began), err)
-	}
-	return wrap(op, c.keyspace.prefix, err)
-}
-
-func (c *Client) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
 }

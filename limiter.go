@@ -13,8 +13,9 @@ const maxWindow = 31 * 24 * time.Hour
 // the window begins, in all processes together, and whoever asks first gets in first. It is a semaphore
 // whose permits nobody gives back: they lapse so long after their grant, by the clock of the Redis server.
 // So each grant is kept in Redis for as long, in some 300 bytes, whatever its weight. It is safe for
-// concurrent use.
+// concurrent use. For its [Inspector] the holders are the grants of the last window.
 type Limiter struct {
+	*Inspector
 	semaphore *Semaphore
 }
 
@@ -28,9 +29,7 @@ type Decision struct {
 // Limiter returns a handle on the rate limit of that name: at most limit units in any window of length
 // per, which is rounded up to milliseconds and may be up to 31 days. Names and limits are as for
 // [Client.Semaphore], and a window is declared together with its limit. Calls fail while the name is in
-// use by a semaphore, and for the time of a window and some 20 s after. [Semaphore.Status],
-// [Semaphore.Resize] and the like work on the name of a Limiter, too: Client.Semaphore(name, 1) makes the
-// handle for them.
+// use by a semaphore, and for the time of a window and some 20 s after.
 //
 // State that Redis loses is not put back: a window longer than [Options.Grace] may have up to limit units
 // too many once, after it. The error is [ErrInvalid].
@@ -43,15 +42,14 @@ func (c *Client) Limiter(name string, limit int64, per time.Duration) (*Limiter,
 		return nil, wrap("limiter", name, fmt.Errorf("%w: window %v is not between 1ms and %v", ErrInvalid, per, maxWindow))
 	}
 	s.quota.window = (per + time.Millisecond - 1).Truncate(time.Millisecond)
-	return &Limiter{s}, nil
+	return newLimiter(s), nil
 }
 
 // With returns a handle on the same limiter whose calls have these options, instead of those that l has.
 // The TTL is of the place in line; NoRefresh is for permits, and with it calls return [ErrInvalid].
-func (l *Limiter) With(o CallOptions) *Limiter { return &Limiter{l.semaphore.With(o)} }
+func (l *Limiter) With(o CallOptions) *Limiter { return newLimiter(l.semaphore.With(o)) }
 
-// Name returns the name that the handle was made with.
-func (l *Limiter) Name() string { return l.semaphore.name }
+func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 
 // Wait waits until n units are granted. It is told when that will be, and asks for nothing until then. If its turn comes
 // after CallOptions.MaxWait or the deadline of ctx, it says so at once: the error is a [*WaitError]. Of a paused name it

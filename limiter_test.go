@@ -259,7 +259,7 @@ func TestWaitIsFirstComeFirstServed(t *testing.T) {
 			})
 			w.eventually(func() bool { return w.status(s).Waiting == int64(i+1) }, "the call does not queue")
 		}
-		require.NoError(t, s.Unpin(t.Context()))
+		require.NoError(t, s.ResetLimit(t.Context()))
 		crowd.Wait()
 		assert.Equal(t, []int{0, 1, 2, 3}, order)
 	})
@@ -304,7 +304,7 @@ func TestStatusCountsCallsOfALimiterAndNoneAsLapsed(t *testing.T) {
 		s := w.of(w.client(), 1)
 		w.eventually(func() bool { return w.status(s).Holders == 0 }, "nothing lapses")
 		st := w.status(s)
-		assert.Equal(t, []int64{4, 0}, []int64{st.Granted, st.Lapsed})
+		assert.Equal(t, []int64{4, 0}, []int64{st.Granted, st.Expired})
 	})
 }
 
@@ -390,10 +390,10 @@ func TestLimiterCanBePausedAndResized(t *testing.T) {
 		waits := make(chan error)
 		go func() { waits <- l.Wait(t.Context(), 1) }() // ends with the pause
 		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
-		require.NoError(t, s.Resize(t.Context(), 1))
+		require.NoError(t, s.SetLimit(t.Context(), 1))
 		require.NoError(t, <-waits)
 		assert.False(t, w.allow(l, 1).Allowed)
-		require.NoError(t, s.Unpin(t.Context()))
+		require.NoError(t, s.ResetLimit(t.Context()))
 		w.take(l, 1)
 	})
 }

@@ -12,20 +12,22 @@ import "context"
 // What a holder has is a lease, as every [Permit] is. Its token fences: a store that refuses tokens
 // lower than one it has seen is safe from a holder that was paused while its lease ended. A holder that
 // locks again waits for itself.
-type Mutex struct{ sem *Semaphore }
+type Mutex struct {
+	*Inspector
+	sem *Semaphore
+}
 
-// Mutex returns a handle on the lock of that name: the [Semaphore] of that name with a limit of 1, which
-// is also how to look at it. Names, cost and error are as with [Client.Semaphore].
+// Mutex returns a handle on the lock of that name: the [Semaphore] of that name with a limit of 1. Names, cost and error are as with [Client.Semaphore].
 //
 // A name belongs to one kind of thing. A Mutex, an [RWMutex] and a [Semaphore] of the same name share
 // holders, line and limit, and the limit that was declared last stands: a Semaphore of limit 5 under the
-// name of a Mutex lets five callers have the lock, and so does [Semaphore.Resize]. Looking at it declares nothing.
+// name of a Mutex lets five callers have the lock, and so does [Inspector.SetLimit]. Looking at it declares nothing.
 func (c *Client) Mutex(name string) (*Mutex, error) {
 	s, err := c.Semaphore(name, 1)
 	if err != nil {
 		return nil, err
 	}
-	return &Mutex{s}, nil
+	return newMutex(s), nil
 }
 
 // Lock waits until nobody holds the lock and everybody who asked before has been served. The caller
@@ -47,10 +49,9 @@ func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 }
 
 // With returns a handle on the same lock whose calls have these options, as [Semaphore.With] does.
-func (m *Mutex) With(o CallOptions) *Mutex { return &Mutex{m.sem.With(o)} }
+func (m *Mutex) With(o CallOptions) *Mutex { return newMutex(m.sem.With(o)) }
 
-// Name returns the name that the handle was made with.
-func (m *Mutex) Name() string { return m.sem.Name() }
+func newMutex(s *Semaphore) *Mutex { return &Mutex{s.Inspector, s} }
 
 // allUnits is the limit of an RWMutex, and what its writer weighs: more than there will ever be readers,
 // and a number that is read at a glance. It can never change: a writer of another version that took less
@@ -74,7 +75,10 @@ const allUnits = 1_000_000_000
 // To who looks at it, it is a semaphore of 1,000,000,000 units, of which a reader has one and a writer
 // has all: [Status].Used is the number of readers, or the whole limit while a writer holds, and
 // [Ticket].Weight tells readers and writers in line apart.
-type RWMutex struct{ sem *Semaphore }
+type RWMutex struct {
+	*Inspector
+	sem *Semaphore
+}
 
 // RWMutex returns a handle on the lock of that name. Names, cost and error are as with
 // [Client.Semaphore], and a name belongs to one kind of thing, see [Client.Mutex]: where a lower limit
@@ -85,7 +89,7 @@ func (c *Client) RWMutex(name string) (*RWMutex, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &RWMutex{s}, nil
+	return newRWMutex(s), nil
 }
 
 // Lock waits until nobody holds the lock, reader or writer, and everybody who asked before has been
@@ -124,7 +128,6 @@ func (m *RWMutex) RDo(ctx context.Context, fn func(context.Context) error) error
 }
 
 // With returns a handle on the same lock whose calls have these options, as [Semaphore.With] does.
-func (m *RWMutex) With(o CallOptions) *RWMutex { return &RWMutex{m.sem.With(o)} }
+func (m *RWMutex) With(o CallOptions) *RWMutex { return newRWMutex(m.sem.With(o)) }
 
-// Name returns the name that the handle was made with.
-func (m *RWMutex) Name() string { return m.sem.Name() }
+func newRWMutex(s *Semaphore) *RWMutex { return &RWMutex{s.Inspector, s} }

@@ -17,31 +17,31 @@ import (
 // still to be told. A panic in it is not caught: the process ends.
 type Observer func(Event)
 
-// Event is one of the structs that this package tells an [Observer], by value: [WaitStarted],
-// [PlaceLost], [Granted], [Allowed], [NotAcquired], [Released], [Lost], [CallFailed], [Disconnected],
-// [Reconnected] and [Unreturned]. Later versions may have more of them, and more fields.
+// Event is one of the structs that this package sends to an [Observer], by value: [WaitStartedEvent], [PositionLostEvent],
+// [GrantedEvent], [AllowedEvent], [NotAcquiredEvent], [ReleasedEvent], [LostEvent], [CallFailedEvent], [DisconnectedEvent],
+// [ReconnectedEvent] and [UnreturnedEvent]. Later versions may have more of them, and more fields.
 //
 // Each call that asks a semaphore or a lock for a permit before Close, with arguments that are in order
-// and a context that has not ended, ends with exactly one Granted or NotAcquired: with what it returns.
-// Each Granted is followed by exactly one Released or Lost with the same ID, at Close at the latest:
-// Lost if that is what Release says, or would. A call of a [Limiter], which gives no permits, ends with
-// one Allowed or NotAcquired. What concerns one ID is told in the order in which it happened.
+// and a context that has not ended, ends with exactly one GrantedEvent or NotAcquiredEvent: with what it returns.
+// Each GrantedEvent is followed by exactly one ReleasedEvent or LostEvent with the same ID, at Close at the latest:
+// LostEvent if that is what Release says, or would. A call of a [Limiter], which gives no permits, ends with
+// one AllowedEvent or NotAcquiredEvent. Events with one ID come in the order in which they happened.
 //
 // [Options.Logger] gets the same, as records with the time and the context of the event. The
 // attributes are the fields, in lower case, and error for Err.
 //
-//	WaitStarted    Debug  fairsem: waiting
-//	PlaceLost      Warn   fairsem: place in line lost
-//	Granted        Debug  fairsem: permit granted
-//	Allowed        Debug  fairsem: allowed
-//	NotAcquired    Debug  fairsem: not acquired
-//	Released       Debug  fairsem: permit released
-//	  with an Err  Warn   fairsem: permit released
-//	Lost           Warn   fairsem: permit lost
-//	CallFailed     Debug  fairsem: operation failed
-//	Disconnected   Warn   fairsem: subscription lost
-//	Reconnected    Info   fairsem: subscription restored
-//	Unreturned     Warn   fairsem: error not returned
+//	WaitStartedEvent   Debug  fairsem: waiting
+//	PositionLostEvent  Warn   fairsem: position in the queue lost
+//	GrantedEvent       Debug  fairsem: permit granted
+//	AllowedEvent       Debug  fairsem: allowed
+//	NotAcquiredEvent   Debug  fairsem: not acquired
+//	ReleasedEvent      Debug  fairsem: permit released
+//	  with an Err      Warn   fairsem: permit released
+//	LostEvent          Warn   fairsem: permit lost
+//	CallFailedEvent    Debug  fairsem: operation failed
+//	DisconnectedEvent  Warn   fairsem: subscription lost
+//	ReconnectedEvent   Info   fairsem: subscription restored
+//	UnreturnedEvent    Warn   fairsem: error not returned
 type Event interface {
 	headline() headline
 }
@@ -54,20 +54,21 @@ type headline struct {
 	message string
 }
 
-// By is how a process learned of a grant.
-type By string
+// GrantedBy is how a process learned of a grant.
+type GrantedBy string
 
-// A grant that was not there at once is pushed. Many ByRefresh mean that messages get lost.
+// A grant that was not there at once is pushed. Many GrantedByRefresh mean that messages get lost.
 const (
-	AtOnce    By = "at once" // by the answer to the call's own question: it never stood in line
-	ByMessage By = "message" // by a message, after a release in another process
-	ByReply   By = "reply"   // by the reply to a call of the same process, such as a release
-	ByRefresh By = "refresh" // by asking, as with a renewal: no message has told it
+	GrantedAtOnce    GrantedBy = "at once" // by the answer to the call's own question: it never stood in line
+	GrantedByMessage GrantedBy = "message" // by a message, after a release in another process
+	GrantedByReply   GrantedBy = "reply"   // by the reply to a call of the same process, such as a release
+	GrantedByRefresh GrantedBy = "refresh" // by asking, as with a renewal: no message has told it
 )
 
-// WaitStarted is told when a call stands in line. Who is served at once, or refused, never does. Those who
-// wait now are the WaitStarted less the Granted, Allowed, NotAcquired and PlaceLost that are Queued.
-type WaitStarted struct {
+// WaitStartedEvent is sent when a call joins the queue. A call that is granted or refused at once never does. The number of
+// waiters now is that of WaitStartedEvents less the GrantedEvents, AllowedEvents, NotAcquiredEvents and PositionLostEvents
+// whose Queued is set.
+type WaitStartedEvent struct {
 	At      time.Time
 	Context context.Context // has the values of the one given to Acquire, not its end
 	Name    string          // of the semaphore
@@ -75,21 +76,21 @@ type WaitStarted struct {
 	Weight  int64           // units that are asked for
 }
 
-// PlaceLost is told when what a call had in Redis has lapsed, its place in line or a permit that it had
-// not seen yet, because this process or Redis stood still for too long. The call asks again, at the end of
-// the line and with another ID.
-type PlaceLost struct {
+// PositionLostEvent is sent when what a call had in Redis has expired, its position in the queue or a permit that it had
+// not seen yet, because this process or Redis stood still for too long. The call joins the queue again, at the end
+// and with another ID.
+type PositionLostEvent struct {
 	At      time.Time
 	Context context.Context
 	Name    string
 	ID      string
 	Weight  int64
-	Queued  bool          // whether there was a WaitStarted
+	Queued  bool          // whether there was a WaitStartedEvent
 	Waited  time.Duration // since the call began
 }
 
-// Granted is told when a call returns its permit.
-type Granted struct {
+// GrantedEvent is told when a call returns its permit.
+type GrantedEvent struct {
 	At      time.Time
 	Context context.Context
 	Name    string
@@ -98,11 +99,11 @@ type Granted struct {
 	Queued  bool
 	Waited  time.Duration // as [Permit.Waited] tells it
 	Token   int64
-	By      By
+	By      GrantedBy
 }
 
-// Allowed is told when a [Limiter] lets a call through. Its units count for the length of the window.
-type Allowed struct {
+// AllowedEvent is told when a [Limiter] lets a call through. Its units count for the length of the window.
+type AllowedEvent struct {
 	At      time.Time
 	Context context.Context
 	Name    string
@@ -110,11 +111,11 @@ type Allowed struct {
 	Weight  int64
 	Queued  bool
 	Waited  time.Duration
-	By      By
+	By      GrantedBy
 }
 
-// NotAcquired is told when a call returns an error instead, or a [Limiter.Allow] its no.
-type NotAcquired struct {
+// NotAcquiredEvent is told when a call returns an error instead, or a [Limiter.Allow] its no.
+type NotAcquiredEvent struct {
 	At      time.Time
 	Context context.Context
 	Name    string
@@ -125,9 +126,9 @@ type NotAcquired struct {
 	Err     error // as it is returned; from Allow, ErrNotAcquired
 }
 
-// Released is told when a permit was given back, by its holder or by Close, and there is nothing more
+// ReleasedEvent is told when a permit was given back, by its holder or by Close, and there is nothing more
 // to do for it.
-type Released struct {
+type ReleasedEvent struct {
 	At      time.Time
 	Context context.Context
 	Name    string
@@ -138,8 +139,8 @@ type Released struct {
 	Err     error         // nil: Redis has confirmed it. Else the units come back when the lease lapses
 }
 
-// Lost is told when a permit is over that its holder has not given back, or gave back too late.
-type Lost struct {
+// LostEvent is told when a permit is over that its holder has not given back, or gave back too late.
+type LostEvent struct {
 	At      time.Time
 	Context context.Context
 	Name    string
@@ -150,37 +151,37 @@ type Lost struct {
 	Err     error         // wraps ErrLost and the cause, where it is known, as what Redis or the network said last
 }
 
-// CallFailed is told when a script call for some of the calls and permits of a semaphore got no answer,
+// CallFailedEvent is told when a script call for some of the calls and permits of a semaphore got no answer,
 // or a refusal. It is tried again where that can help, so mostly there is no consequence but delay.
-type CallFailed struct {
+type CallFailedEvent struct {
 	At   time.Time
 	Name string
 	Verb string // acquire, release, reduce, refresh or restore
 	Err  error
 }
 
-// Disconnected is told when a subscription has ended, or cannot be made. With no Node it is the one by which a
-// Client hears of its grants: waiters find theirs by their renewals until it is there again, and a
-// Reconnected comes before the next such Disconnected. With a Node it only shows whether that node of a
-// cluster goes away; where the node is not needed any more, no Reconnected comes.
-type Disconnected struct {
+// DisconnectedEvent is sent when a subscription has ended, or cannot be made. Without a Node it is the one by which a
+// Client hears of its grants: until it is there again waiters find theirs by their renewals, and a ReconnectedEvent comes
+// before the next such DisconnectedEvent. With a Node it only shows whether that node of a
+// cluster goes away; where the node is not needed any more, no ReconnectedEvent comes.
+type DisconnectedEvent struct {
 	At      time.Time
 	Channel string
 	Node    string // address of a node of a cluster
 	Err     error
 }
 
-// Reconnected is told when a subscription is there again. What was missed is asked for.
-type Reconnected struct {
+// ReconnectedEvent is told when a subscription is there again. What was missed is asked for.
+type ReconnectedEvent struct {
 	At      time.Time
 	Channel string
 	Node    string
 	Silent  time.Duration // since the last sign of life before
 }
 
-// Unreturned is told when a method of a [Weighted] that returns no error has one. There each Acquire that
+// UnreturnedEvent is told when a method of a [Weighted] that returns no error has one. There each Acquire that
 // takes something is a permit with events of its own, which ends when the last part of it is given back.
-type Unreturned struct {
+type UnreturnedEvent struct {
 	At    time.Time
 	Name  string
 	Verb  string // try-acquire or release
@@ -188,27 +189,27 @@ type Unreturned struct {
 	Err   error
 }
 
-func (e WaitStarted) headline() headline {
+func (e WaitStartedEvent) headline() headline {
 	return headline{e.Context, e.At, slog.LevelDebug, "fairsem: waiting"}
 }
 
-func (e PlaceLost) headline() headline {
-	return headline{e.Context, e.At, slog.LevelWarn, "fairsem: place in line lost"}
+func (e PositionLostEvent) headline() headline {
+	return headline{e.Context, e.At, slog.LevelWarn, "fairsem: position in the queue lost"}
 }
 
-func (e Granted) headline() headline {
+func (e GrantedEvent) headline() headline {
 	return headline{e.Context, e.At, slog.LevelDebug, "fairsem: permit granted"}
 }
 
-func (e Allowed) headline() headline {
+func (e AllowedEvent) headline() headline {
 	return headline{e.Context, e.At, slog.LevelDebug, "fairsem: allowed"}
 }
 
-func (e NotAcquired) headline() headline {
+func (e NotAcquiredEvent) headline() headline {
 	return headline{e.Context, e.At, slog.LevelDebug, "fairsem: not acquired"}
 }
 
-func (e Released) headline() headline {
+func (e ReleasedEvent) headline() headline {
 	level := slog.LevelDebug
 	if e.Err != nil {
 		level = slog.LevelWarn
@@ -216,23 +217,23 @@ func (e Released) headline() headline {
 	return headline{e.Context, e.At, level, "fairsem: permit released"}
 }
 
-func (e Lost) headline() headline {
+func (e LostEvent) headline() headline {
 	return headline{e.Context, e.At, slog.LevelWarn, "fairsem: permit lost"}
 }
 
-func (e CallFailed) headline() headline {
+func (e CallFailedEvent) headline() headline {
 	return headline{background, e.At, slog.LevelDebug, "fairsem: operation failed"}
 }
 
-func (e Disconnected) headline() headline {
+func (e DisconnectedEvent) headline() headline {
 	return headline{background, e.At, slog.LevelWarn, "fairsem: subscription lost"}
 }
 
-func (e Reconnected) headline() headline {
+func (e ReconnectedEvent) headline() headline {
 	return headline{background, e.At, slog.LevelInfo, "fairsem: subscription restored"}
 }
 
-func (e Unreturned) headline() headline {
+func (e UnreturnedEvent) headline() headline {
 	return headline{background, e.At, slog.LevelWarn, "fairsem: error not returned"}
 }
 

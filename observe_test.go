@@ -64,10 +64,15 @@ func awaited[E fairsem.Event](w *world, d *diary, n int) E {
 func (d *diary) kinds(ids ...string) (all []string) {
 	for _, ev := range d.events() {
 		if len(ids) == 0 || slices.Contains(ids, field[string](ev, "ID")) {
-			all = append(all, strings.TrimPrefix(fmt.Sprintf("%T", ev), "fairsem."))
+			all = append(all, kind(ev))
 		}
 	}
 	return all
+}
+
+// kind is the name of its type, without what all of them have in common.
+func kind(ev fairsem.Event) string {
+	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", ev), "fairsem."), "Event")
 }
 
 // field is a field that not every event has.
@@ -117,11 +122,11 @@ func TestGrantAtOnceAndItsReleaseAreTold(t *testing.T) {
 		after := time.Now()
 		all := w.finish(c, d)
 		require.Equal(t, []string{"Granted", "Released"}, d.kinds())
-		g, r := all[0].(fairsem.Granted), all[1].(fairsem.Released)
-		assert.Equal(t, fairsem.Granted{
-			At: g.At, Context: g.Context, Name: w.name, ID: p.ID(), Weight: 2, Waited: p.Waited(), Token: p.Token(), By: fairsem.AtOnce,
+		g, r := all[0].(fairsem.GrantedEvent), all[1].(fairsem.ReleasedEvent)
+		assert.Equal(t, fairsem.GrantedEvent{
+			At: g.At, Context: g.Context, Name: w.name, ID: p.ID(), Weight: 2, Waited: p.Waited(), Token: p.Token(), By: fairsem.GrantedAtOnce,
 		}, g)
-		assert.Equal(t, fairsem.Released{
+		assert.Equal(t, fairsem.ReleasedEvent{
 			At: r.At, Context: r.Context, Name: w.name, ID: p.ID(), Weight: 2, Token: p.Token(), Held: r.Held,
 		}, r)
 		assert.True(t, before.Before(g.At) && g.At.Before(r.At) && r.At.Before(after))
@@ -137,7 +142,7 @@ func TestGrantAtOnceAndItsReleaseAreTold(t *testing.T) {
 
 // handOff has one semaphore wait while another holds, and checks what is told to the observer of the one that waits. It
 // returns how the grant was heard of.
-func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.By {
+func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.GrantedBy {
 	w.t.Helper()
 	first := w.must(from.Acquire(w.t.Context(), 1))
 	waiter := w.queue(w.t.Context(), to, 1)
@@ -147,10 +152,10 @@ func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.By {
 	w.eventually(func() bool { return len(d.kinds(p.ID())) == 3 }, "not all is told")
 	require.Equal(w.t, []string{"WaitStarted", "Granted", "Released"}, d.kinds(p.ID()))
 	i := slices.IndexFunc(d.events(), func(ev fairsem.Event) bool { return field[string](ev, "ID") == p.ID() })
-	s := d.events()[i].(fairsem.WaitStarted)
-	assert.Equal(w.t, fairsem.WaitStarted{At: s.At, Context: s.Context, Name: w.name, ID: p.ID(), Weight: 1}, s)
-	grants := told[fairsem.Granted](d)
-	g := grants[slices.IndexFunc(grants, func(g fairsem.Granted) bool { return g.ID == p.ID() })]
+	s := d.events()[i].(fairsem.WaitStartedEvent)
+	assert.Equal(w.t, fairsem.WaitStartedEvent{At: s.At, Context: s.Context, Name: w.name, ID: p.ID(), Weight: 1}, s)
+	grants := told[fairsem.GrantedEvent](d)
+	g := grants[slices.IndexFunc(grants, func(g fairsem.GrantedEvent) bool { return g.ID == p.ID() })]
 	assert.True(w.t, g.Queued)
 	assert.Equal(w.t, p.Waited(), g.Waited)
 	assert.False(w.t, g.At.Before(s.At))
@@ -158,15 +163,15 @@ func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.By {
 }
 
 // A new subscription asks for what was missed, so the first grants may be found that way.
-func (w *world) handsOffBy(want fairsem.By, from, to *fairsem.Semaphore, d *diary) {
+func (w *world) handsOffBy(want fairsem.GrantedBy, from, to *fairsem.Semaphore, d *diary) {
 	w.t.Helper()
-	var seen []fairsem.By
+	var seen []fairsem.GrantedBy
 	for range 100 {
 		by := w.handOff(from, to, d)
 		if by == want {
 			return
 		}
-		require.Equal(w.t, fairsem.ByRefresh, by)
+		require.Equal(w.t, fairsem.GrantedByRefresh, by)
 		seen = append(seen, by)
 	}
 	w.t.Errorf("want a grant by %s, not %v", want, seen)
@@ -176,7 +181,7 @@ func TestWaiterServedByItsOwnProcessIsToldByReply(t *testing.T) {
 	everywhere(t, func(_ *testing.T, w *world) {
 		w.ttl = time.Hour
 		c, d := w.observed(w.connect())
-		w.handsOffBy(fairsem.ByReply, w.of(c, 1), w.of(c, 1), d)
+		w.handsOffBy(fairsem.GrantedByReply, w.of(c, 1), w.of(c, 1), d)
 	})
 }
 
@@ -184,7 +189,7 @@ func TestWaiterServedByAnotherProcessIsToldByMessage(t *testing.T) {
 	everywhere(t, func(_ *testing.T, w *world) {
 		w.ttl = time.Hour
 		c, d := w.observed(w.connect())
-		w.handsOffBy(fairsem.ByMessage, w.semaphore(), w.of(c, 1), d)
+		w.handsOffBy(fairsem.GrantedByMessage, w.semaphore(), w.of(c, 1), d)
 	})
 }
 
@@ -192,7 +197,7 @@ func TestGrantOfWhichNoMessageToldIsToldByRefresh(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = 900 * time.Millisecond
 	c, d := w.observed(deaf{w.connect().(*redis.Client)})
-	assert.Equal(t, fairsem.ByRefresh, w.handOff(w.semaphore(), w.of(c, 1), d))
+	assert.Equal(t, fairsem.GrantedByRefresh, w.handOff(w.semaphore(), w.of(c, 1), d))
 }
 
 func TestWhoIsNotServedIsToldAsItIsReturned(t *testing.T) {
@@ -216,7 +221,7 @@ func TestWhoIsNotServedIsToldAsItIsReturned(t *testing.T) {
 			}, fairsem.ErrQueueFull},
 			{func() error {
 				waiter := w.queue(ctx, s, 1)
-				awaited[fairsem.WaitStarted](w, d, 1)
+				awaited[fairsem.WaitStartedEvent](w, d, 1)
 				cancel()
 				<-waiter.done
 				return waiter.err
@@ -224,7 +229,7 @@ func TestWhoIsNotServedIsToldAsItIsReturned(t *testing.T) {
 		} {
 			err := refused.call()
 			require.ErrorIs(t, err, refused.want)
-			n := awaited[fairsem.NotAcquired](w, d, i+1)
+			n := awaited[fairsem.NotAcquiredEvent](w, d, i+1)
 			assert.Equal(t, err, n.Err)
 			assert.Equal(t, w.name, n.Name)
 			assert.Equal(t, i == 3, n.Queued)
@@ -270,11 +275,11 @@ func TestWhatCloseEndsIsToldBeforeItReturns(t *testing.T) {
 		for range 20 {
 			calls = append(calls, w.queue(ctx, s, 1))
 		}
-		awaited[fairsem.WaitStarted](w, d, len(calls)) // they know that they stand in line
+		awaited[fairsem.WaitStartedEvent](w, d, len(calls)) // they know that they stand in line
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
-		assert.NoError(t, told[fairsem.Released](d)[0].Err)
-		refused := told[fairsem.NotAcquired](d)
+		assert.NoError(t, told[fairsem.ReleasedEvent](d)[0].Err)
+		refused := told[fairsem.NotAcquiredEvent](d)
 		require.Len(t, refused, len(calls))
 		for _, n := range refused {
 			require.ErrorIs(t, n.Err, fairsem.ErrClosed)
@@ -295,7 +300,7 @@ func TestErrorThatTryingAgainCannotHealIsTold(t *testing.T) {
 	require.ErrorContains(t, err, "WRONGTYPE")
 	w.finish(c, d)
 	assert.Equal(t, []string{"CallFailed", "NotAcquired"}, d.kinds())
-	assert.ErrorIs(t, told[fairsem.NotAcquired](d)[0].Err, told[fairsem.CallFailed](d)[0].Err)
+	assert.ErrorIs(t, told[fairsem.NotAcquiredEvent](d)[0].Err, told[fairsem.CallFailedEvent](d)[0].Err)
 	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner")).Err())
 }
 
@@ -306,11 +311,11 @@ func TestServerThatIsDownIsTold(t *testing.T) {
 	require.NoError(t, server.Kill())
 	_, err := w.of(c, 1).Acquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
-	n := awaited[fairsem.NotAcquired](w, d, 1)
+	n := awaited[fairsem.NotAcquiredEvent](w, d, 1)
 	assert.Equal(t, err, n.Err)
 	assert.Greater(t, n.Waited, w.ttl/2)
-	f := awaited[fairsem.CallFailed](w, d, 1)
-	assert.Equal(t, fairsem.CallFailed{At: f.At, Name: w.name, Verb: "acquire", Err: f.Err}, f)
+	f := awaited[fairsem.CallFailedEvent](w, d, 1)
+	assert.Equal(t, fairsem.CallFailedEvent{At: f.At, Name: w.name, Verb: "acquire", Err: f.Err}, f)
 	assert.Error(t, f.Err)
 	require.NoError(t, server.Restart())
 	w.finish(c, d)
@@ -323,16 +328,16 @@ func TestLossBySilenceIsToldWithWhatTheNetworkSaid(t *testing.T) {
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())
-	l := awaited[fairsem.Lost](w, d, 1)
+	l := awaited[fairsem.LostEvent](w, d, 1)
 	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
-	assert.Equal(t, fairsem.Lost{
+	assert.Equal(t, fairsem.LostEvent{
 		At: l.At, Context: l.Context, Name: w.name, ID: p.ID(), Weight: 1, Token: p.Token(), Held: l.Held, Err: l.Err,
 	}, l)
 	require.ErrorIs(t, l.Err, fairsem.ErrLost)
 	require.ErrorContains(t, l.Err, "no answer in time")
 	assert.Positive(t, l.Held)
 	assert.LessOrEqual(t, l.Held, w.ttl*9/10)
-	assert.Equal(t, "refresh", awaited[fairsem.CallFailed](w, d, 1).Verb)
+	assert.Equal(t, "refresh", awaited[fairsem.CallFailedEvent](w, d, 1).Verb)
 	require.NoError(t, server.Resume())
 	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
 	w.finish(c, d)
@@ -353,7 +358,7 @@ func TestLossThatARenewalFindsIsTold(t *testing.T) {
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	w.takeAway(p.ID())
-	l := awaited[fairsem.Lost](w, d, 1)
+	l := awaited[fairsem.LostEvent](w, d, 1)
 	require.ErrorIs(t, l.Err, fairsem.ErrLost)
 	require.ErrorContains(t, l.Err, "it is not in Redis any more")
 	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
@@ -371,7 +376,7 @@ func TestLossThatOnlyTheReleaseFindsIsToldInsteadOfTheRelease(t *testing.T) {
 		require.ErrorIs(t, err, fairsem.ErrLost)
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds())
-		assert.ErrorIs(t, told[fairsem.Lost](d)[0].Err, fairsem.ErrLost)
+		assert.ErrorIs(t, told[fairsem.LostEvent](d)[0].Err, fairsem.ErrLost)
 	})
 }
 
@@ -380,7 +385,7 @@ func TestPermitThatIsNeverRenewedIsToldAsLost(t *testing.T) {
 		c, d := w.observed(w.connect())
 		brief := w.of(c, 1).With(fairsem.CallOptions{TTL: time.Second, NoRefresh: true})
 		p := w.must(brief.Acquire(t.Context(), 1))
-		l := awaited[fairsem.Lost](w, d, 1)
+		l := awaited[fairsem.LostEvent](w, d, 1)
 		require.ErrorContains(t, l.Err, "never renewed")
 		w.eventually(func() bool { return w.status(brief).Used == 0 }, "it does not lapse")
 		w.finish(c, d)
@@ -395,15 +400,15 @@ func TestEvictionIsTold(t *testing.T) {
 		s := w.of(c, 1)
 		p := w.must(s.Acquire(t.Context(), 1))
 		waiter := w.queue(t.Context(), s, 1)
-		id := awaited[fairsem.WaitStarted](w, d, 1).ID
+		id := awaited[fairsem.WaitStartedEvent](w, d, 1).ID
 		operator := w.semaphore()
 		require.NoError(t, operator.Evict(t.Context(), id))
-		n := awaited[fairsem.NotAcquired](w, d, 1)
+		n := awaited[fairsem.NotAcquiredEvent](w, d, 1)
 		<-waiter.done
 		assert.Equal(t, waiter.err, n.Err)
 		require.ErrorIs(t, n.Err, fairsem.ErrEvicted)
 		require.NoError(t, operator.Evict(t.Context(), p.ID()))
-		l := awaited[fairsem.Lost](w, d, 1)
+		l := awaited[fairsem.LostEvent](w, d, 1)
 		require.ErrorIs(t, l.Err, fairsem.ErrLost)
 		require.ErrorIs(t, l.Err, fairsem.ErrEvicted)
 		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
@@ -432,11 +437,11 @@ func TestCallsOfALimiterAreTold(t *testing.T) {
 		require.NoError(t, l.Wait(t.Context(), 1))
 		all := w.finish(c, d)
 		require.Equal(t, []string{"Allowed", "NotAcquired", "WaitStarted", "Allowed"}, d.kinds())
-		first, last := all[0].(fairsem.Allowed), all[3].(fairsem.Allowed)
-		assert.Equal(t, fairsem.Allowed{
-			At: first.At, Context: first.Context, Name: w.name, ID: first.ID, Weight: 2, Waited: first.Waited, By: fairsem.AtOnce,
+		first, last := all[0].(fairsem.AllowedEvent), all[3].(fairsem.AllowedEvent)
+		assert.Equal(t, fairsem.AllowedEvent{
+			At: first.At, Context: first.Context, Name: w.name, ID: first.ID, Weight: 2, Waited: first.Waited, By: fairsem.GrantedAtOnce,
 		}, first)
-		require.ErrorIs(t, all[1].(fairsem.NotAcquired).Err, fairsem.ErrNotAcquired)
+		require.ErrorIs(t, all[1].(fairsem.NotAcquiredEvent).Err, fairsem.ErrNotAcquired)
 		assert.True(t, last.Queued)
 		assert.Greater(t, last.Waited, 100*time.Millisecond)
 		s := w.semaphore()
@@ -453,18 +458,18 @@ func TestErrorThatAWeightedCannotReturnIsTold(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, units.TryAcquire(1))
 	require.False(t, units.TryAcquire(1))
-	require.Empty(t, told[fairsem.Unreturned](d), "that is an answer")
+	require.Empty(t, told[fairsem.UnreturnedEvent](d), "that is an answer")
 	require.NoError(t, server.Pause())
 	units.Release(1)
-	u := awaited[fairsem.Unreturned](w, d, 1)
-	assert.Equal(t, fairsem.Unreturned{At: u.At, Name: w.name, Verb: "release", Units: 1, Err: u.Err}, u)
+	u := awaited[fairsem.UnreturnedEvent](w, d, 1)
+	assert.Equal(t, fairsem.UnreturnedEvent{At: u.At, Name: w.name, Verb: "release", Units: 1, Err: u.Err}, u)
 	require.Error(t, u.Err)
 	require.False(t, units.TryAcquire(1))
-	assert.Equal(t, "try-acquire", awaited[fairsem.Unreturned](w, d, 2).Verb)
+	assert.Equal(t, "try-acquire", awaited[fairsem.UnreturnedEvent](w, d, 2).Verb)
 	require.NoError(t, server.Resume())
 	w.finish(c, d)
-	assert.Len(t, told[fairsem.Unreturned](d), 2)
-	assert.Len(t, told[fairsem.Released](d), len(told[fairsem.Granted](d)))
+	assert.Len(t, told[fairsem.UnreturnedEvent](d), 2)
+	assert.Len(t, told[fairsem.ReleasedEvent](d), len(told[fairsem.GrantedEvent](d)))
 }
 
 func TestPermitThatIsGivenBackInPartsIsToldOnce(t *testing.T) {
@@ -475,12 +480,12 @@ func TestPermitThatIsGivenBackInPartsIsToldOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, units.TryAcquire(5))
 		for _, n := range []int64{2, 2, 1} {
-			require.Empty(t, told[fairsem.Released](d))
+			require.Empty(t, told[fairsem.ReleasedEvent](d))
 			units.Release(n)
 		}
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Released"}, d.kinds())
-		assert.Equal(t, int64(5), told[fairsem.Released](d)[0].Weight)
+		assert.Equal(t, int64(5), told[fairsem.ReleasedEvent](d)[0].Weight)
 	})
 }
 
@@ -511,9 +516,9 @@ func TestRenewalThatFailsAndRecoversIsToldAndLosesNothing(t *testing.T) {
 	c, d := w.observed(rdb)
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	outage.on.Store(true)
-	f := awaited[fairsem.CallFailed](w, d, 1)
+	f := awaited[fairsem.CallFailedEvent](w, d, 1)
 	outage.on.Store(false)
-	assert.Equal(t, fairsem.CallFailed{At: f.At, Name: w.name, Verb: "refresh", Err: f.Err}, f)
+	assert.Equal(t, fairsem.CallFailedEvent{At: f.At, Name: w.name, Verb: "refresh", Err: f.Err}, f)
 	require.ErrorIs(t, f.Err, io.EOF)
 	w.eventually(func() bool { return time.Since(f.At) > w.ttl }, "time stands still")
 	require.NoError(t, p.Context().Err())
@@ -529,7 +534,7 @@ func TestReleaseThatRedisDoesNotConfirmIsToldWithItsError(t *testing.T) {
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())
 	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrUnavailable)
-	r := awaited[fairsem.Released](w, d, 1)
+	r := awaited[fairsem.ReleasedEvent](w, d, 1)
 	require.ErrorIs(t, r.Err, fairsem.ErrUnavailable)
 	assert.Less(t, r.Held, w.ttl/2, "the time without an answer counts")
 	require.NoError(t, server.Resume())
@@ -549,7 +554,7 @@ func TestCloseThatCannotReachRedisTellsWhatItGaveUp(t *testing.T) {
 	require.NoError(t, server.Pause())
 	require.ErrorIs(t, c.Close(), fairsem.ErrUnavailable)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
-	assert.ErrorIs(t, told[fairsem.Released](d)[0].Err, fairsem.ErrUnavailable)
+	assert.ErrorIs(t, told[fairsem.ReleasedEvent](d)[0].Err, fairsem.ErrUnavailable)
 	require.NoError(t, server.Resume())
 	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
 }
@@ -561,20 +566,20 @@ func TestLostPlaceInLineIsToldAndTheCallGoesOn(t *testing.T) {
 	other := w.semaphore()
 	holder := w.must(other.Acquire(t.Context(), 1))
 	waiter := w.queue(t.Context(), w.of(c, 1), 1)
-	s := awaited[fairsem.WaitStarted](w, d, 1)
+	s := awaited[fairsem.WaitStartedEvent](w, d, 1)
 	lapse(t, w, s.ID)
-	l := awaited[fairsem.PlaceLost](w, d, 1)
-	assert.Equal(t, fairsem.PlaceLost{
+	l := awaited[fairsem.PositionLostEvent](w, d, 1)
+	assert.Equal(t, fairsem.PositionLostEvent{
 		At: l.At, Context: l.Context, Name: w.name, ID: s.ID, Weight: 1, Queued: true, Waited: l.Waited,
 	}, l)
-	awaited[fairsem.WaitStarted](w, d, 2)
+	awaited[fairsem.WaitStartedEvent](w, d, 2)
 	w.release(holder)
 	p := w.granted(waiter)
 	w.release(p)
 	w.finish(c, d)
-	assert.Equal(t, []string{"WaitStarted", "PlaceLost"}, d.kinds(s.ID))
+	assert.Equal(t, []string{"WaitStarted", "PositionLost"}, d.kinds(s.ID))
 	assert.Equal(t, []string{"WaitStarted", "Granted", "Released"}, d.kinds(p.ID()))
-	assert.Greater(t, told[fairsem.Granted](d)[0].Waited, l.Waited, "it counts from the call")
+	assert.Greater(t, told[fairsem.GrantedEvent](d)[0].Waited, l.Waited, "it counts from the call")
 }
 
 func TestSubscriptionThatEndsAndComesBackIsTold(t *testing.T) {
@@ -586,19 +591,19 @@ func TestSubscriptionThatEndsAndComesBackIsTold(t *testing.T) {
 		w.eventually(func() bool {
 			return w.rdb.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 		}, "it does not subscribe")
-		require.Len(t, told[fairsem.Disconnected](d), i)
+		require.Len(t, told[fairsem.DisconnectedEvent](d), i)
 		require.NoError(t, w.rdb.ClientKillByFilter(t.Context(), "type", "pubsub").Err())
-		lost := awaited[fairsem.Disconnected](w, d, i+1)
-		back := awaited[fairsem.Reconnected](w, d, i+1)
-		assert.Equal(t, fairsem.Disconnected{At: lost.At, Channel: channel, Err: lost.Err}, lost)
+		lost := awaited[fairsem.DisconnectedEvent](w, d, i+1)
+		back := awaited[fairsem.ReconnectedEvent](w, d, i+1)
+		assert.Equal(t, fairsem.DisconnectedEvent{At: lost.At, Channel: channel, Err: lost.Err}, lost)
 		require.Error(t, lost.Err)
-		assert.Equal(t, fairsem.Reconnected{At: back.At, Channel: channel, Silent: back.Silent}, back)
+		assert.Equal(t, fairsem.ReconnectedEvent{At: back.At, Channel: channel, Silent: back.Silent}, back)
 		assert.GreaterOrEqual(t, back.Silent, back.At.Sub(lost.At))
 	}
 	w.release(p)
 	w.finish(c, d)
-	assert.Len(t, told[fairsem.Disconnected](d), 3, "the end at Close is none")
-	assert.Len(t, told[fairsem.Reconnected](d), 3)
+	assert.Len(t, told[fairsem.DisconnectedEvent](d), 3, "the end at Close is none")
+	assert.Len(t, told[fairsem.ReconnectedEvent](d), 3)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
 }
 
@@ -618,9 +623,9 @@ func TestNodeOfAClusterThatBreaksTheConnectionIsToldByItsAddress(t *testing.T) {
 		return slices.ContainsFunc(d.events(), isNode)
 	}, "its end is not told")
 	first := d.events()[slices.IndexFunc(d.events(), isNode)]
-	require.IsType(t, fairsem.Disconnected{}, first)
+	require.IsType(t, fairsem.DisconnectedEvent{}, first)
 	w.eventually(func() bool {
-		return slices.ContainsFunc(told[fairsem.Reconnected](d), func(r fairsem.Reconnected) bool { return isNode(r) })
+		return slices.ContainsFunc(told[fairsem.ReconnectedEvent](d), func(r fairsem.ReconnectedEvent) bool { return isNode(r) })
 	}, "that it is back is not told")
 	w.release(p)
 	w.finish(c, d)
@@ -633,7 +638,7 @@ func TestSubscriptionThatIsNotAllowedIsToldOnce(t *testing.T) {
 	require.NoError(t, w.rdb.Do(t.Context(), rights...).Err())
 	c, d := w.observed(w.as("mute", "x"))
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
-	lost := awaited[fairsem.Disconnected](w, d, 1)
+	lost := awaited[fairsem.DisconnectedEvent](w, d, 1)
 	require.ErrorContains(t, lost.Err, "NOPERM")
 	w.eventually(func() bool { // it goes on trying
 		log, err := w.rdb.ACLLog(t.Context(), 1).Result()
@@ -642,8 +647,8 @@ func TestSubscriptionThatIsNotAllowedIsToldOnce(t *testing.T) {
 	w.release(p)
 	w.finish(c, d)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
-	assert.Len(t, told[fairsem.Disconnected](d), 1)
-	assert.Empty(t, told[fairsem.Reconnected](d))
+	assert.Len(t, told[fairsem.DisconnectedEvent](d), 1)
+	assert.Empty(t, told[fairsem.ReconnectedEvent](d))
 }
 
 // closing is a Close in a goroutine.
@@ -698,8 +703,8 @@ func TestObserverThatIsSlowIsToldEverythingBeforeCloseReturns(t *testing.T) {
 	close(gate)
 	<-closed.done
 	require.NoError(t, closed.err)
-	assert.Len(t, told[fairsem.Granted](d), 1000)
-	assert.Len(t, told[fairsem.Released](d), 1000)
+	assert.Len(t, told[fairsem.GrantedEvent](d), 1000)
+	assert.Len(t, told[fairsem.ReleasedEvent](d), 1000)
 }
 
 // slowEnd is a context that has ended, which it takes its time to say to who asks for the second time.
@@ -765,7 +770,7 @@ func TestObserverMayUseItsClient(t *testing.T) {
 		assert.True(t, err == nil || errors.Is(err, fairsem.ErrClosed), err)
 	}
 	assert.Len(t, inside, 5)
-	assert.Len(t, told[fairsem.Released](d), len(told[fairsem.Granted](d)))
+	assert.Len(t, told[fairsem.ReleasedEvent](d), len(told[fairsem.GrantedEvent](d)))
 }
 
 // logbook is a slog handler that keeps what is of a level.
@@ -963,31 +968,31 @@ func (b *books) compare(t *testing.T, d *diary) {
 		id := field[string](ev, "ID")
 		said, queued := b.permits[id], slices.Contains(stories[id], "WaitStarted")
 		switch ev := ev.(type) {
-		case fairsem.Granted:
+		case fairsem.GrantedEvent:
 			assert.Contains(t, b.permits, id)
 			assert.Equal(t, queued, ev.Queued)
-			assert.Equal(t, queued, ev.By != fairsem.AtOnce)
+			assert.Equal(t, queued, ev.By != fairsem.GrantedAtOnce)
 			assert.GreaterOrEqual(t, ev.Waited, time.Duration(0))
-		case fairsem.NotAcquired:
+		case fairsem.NotAcquiredEvent:
 			errs = append(errs, ev.Err)
 			assert.Equal(t, queued, ev.Queued)
-		case fairsem.PlaceLost:
+		case fairsem.PositionLostEvent:
 			assert.Equal(t, queued, ev.Queued)
-		case fairsem.Released:
+		case fairsem.ReleasedEvent:
 			assert.NotErrorIs(t, said, fairsem.ErrLost)
 			assert.GreaterOrEqual(t, ev.Held, time.Duration(0))
-		case fairsem.Lost:
+		case fairsem.LostEvent:
 			assert.True(t, said == nil || errors.Is(said, fairsem.ErrLost), said)
 			assert.GreaterOrEqual(t, ev.Held, time.Duration(0))
-		case fairsem.Disconnected:
+		case fairsem.DisconnectedEvent:
 			assert.False(t, down)
 			down = true
-		case fairsem.Reconnected:
+		case fairsem.ReconnectedEvent:
 			assert.True(t, down)
 			down = false
 		}
 		if id != "" {
-			stories[id] = append(stories[id], fmt.Sprintf("%T", ev)[len("fairsem."):])
+			stories[id] = append(stories[id], kind(ev))
 		}
 	}
 	assert.ElementsMatch(t, b.errs, errs, "what calls returned")
@@ -999,8 +1004,8 @@ func (b *books) compare(t *testing.T, d *diary) {
 		}
 	}
 	t.Logf("%d permits, %d errors, %v", len(b.permits), len(b.errs), counts)
-	for _, end := range []string{"NotAcquired", "Granted Released", "Granted Lost", "PlaceLost"} {
-		if n := counts[end] + counts["WaitStarted "+end]; end != "PlaceLost" {
+	for _, end := range []string{"NotAcquired", "Granted Released", "Granted Lost", "PositionLost"} {
+		if n := counts[end] + counts["WaitStarted "+end]; end != "PositionLost" {
 			assert.Positive(t, n, "the load makes nobody end with %s", end)
 		}
 		delete(counts, end)

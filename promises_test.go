@@ -75,7 +75,7 @@ func TestResizeThatPromotesTellsItsOwnWaiter(t *testing.T) {
 		p := w.must(s.Acquire(t.Context(), 1))
 		waiter := w.queue(t.Context(), s, 1)
 		lapse(t, w, p.ID())
-		require.NoError(t, s.Unpin(t.Context()))
+		require.NoError(t, s.ResetLimit(t.Context()))
 		w.release(w.granted(waiter))
 		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
 	})

@@ -13,7 +13,7 @@ import (
 // asksRate opens tickets on a name that is a rate of 5.
 func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) {
 	for range n {
-		s := &Semaphore{client: c, name: name, quota: quota{5, per}}
+		s := &Semaphore{Inspector: &Inspector{c, name, quota{5, per}}}
 		t, err := c.ask(background, s, 1, true, time.Now())
 		if err != nil {
 			panic(err) // the client is open

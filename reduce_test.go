@@ -21,7 +21,7 @@ import (
 // holds has a ticket of so many units granted.
 func holds(c *Client, w *wire, units int64) *ticket {
 	w.t.Helper()
-	t, err := c.ask(background, &Semaphore{client: c, name: "a", quota: quota{limit: 9}}, units, true, time.Now())
+	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 9}}}, units, true, time.Now())
 	require.NoError(w.t, err)
 	w.carries("acquire a: 1").grantAll(10)
 	<-t.settled
@@ -70,7 +70,7 @@ func TestPartsThatComeWhileACallFliesGoTogetherInTheNext(t *testing.T) {
 func TestPartsOfManyPermitsShareACall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		b, err := c.ask(background, &Semaphore{client: c, name: "a", quota: quota{limit: 9}}, 4, true, time.Now())
+		b, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 9}}}, 4, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 2").grantAll(20)
 		<-b.settled
@@ -248,7 +248,7 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 // A process that was stopped and goes on is told the truth, though nobody has got round to noticing it.
 func TestWeightedLooksAtTheClock(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem := &Weighted{sem: &Semaphore{client: c, name: "a", quota: quota{limit: 9}}, held: make(stakes)}
+		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 9}}}, held: make(stakes)}
 		told := make(chan int64, 2)
 		sem.OnLost(func(n int64, err error) {
 			assert.ErrorIs(t, err, ErrLost)
@@ -278,7 +278,7 @@ func TestWeightedLooksAtTheClock(t *testing.T) {
 // Between the grant and the accounts a goroutine may stand still for as long as it likes.
 func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem := &Weighted{sem: &Semaphore{client: c, name: "a", quota: quota{limit: 9}}, held: make(stakes)}
+		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 9}}}, held: make(stakes)}
 		told := make(chan int64, 2)
 		sem.OnLost(func(n int64, _ error) { told <- n })
 		a := holds(c, w, 5)
@@ -297,7 +297,7 @@ func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 // holdsMany has a handle hold that many permits of one unit each, which are not renewed.
 func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
 	w.t.Helper()
-	sem = &Weighted{sem: &Semaphore{client: c, name: "a", quota: quota{limit: 5}}, held: make(stakes)}
+	sem = &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}, held: make(stakes)}
 	w.atOnce(c, func() { held = asks(c, "a", n, CallOptions{NoRefresh: true}) }, w.acquires("a", 3, n)).grantAll(10)
 	synctest.Wait()
 	for _, t := range held {

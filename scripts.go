@@ -370,7 +370,7 @@ type grant struct{ seq, place, token int64 }
 type news struct {
 	grant
 	epoch int64
-	by    By
+	by    GrantedBy
 }
 
 // reply is what finish.lua returns, as one list of numbers.
@@ -473,7 +473,7 @@ func (s stock) status(name string) Status {
 		OldestWait: time.Duration(max(0, s.oldest)) * time.Microsecond,
 		NextExpiry: time.Duration(max(0, s.nearest)) * time.Millisecond,
 		Window:     time.Duration(s.window) * time.Millisecond,
-		Known:      s.exists == 1, Granted: s.granted, Lapsed: s.lapsed + s.missed,
+		Exists:     s.exists == 1, Granted: s.granted, Expired: s.lapsed + s.missed,
 	}
 }
 

@@ -278,9 +278,9 @@ func FuzzDecodeStatus(f *testing.F) {
 		require.Equal(t, n[2] == 1, s.Pinned)
 		require.Equal(t, []int64{n[3] - n[8], n[4] - n[10], n[5] - n[9]}, []int64{s.Holders, s.Waiting, s.Used})
 		require.GreaterOrEqual(t, max(n[12], 0), s.NextExpiry.Milliseconds())
-		require.Equal(t, n[14] == 1, s.Known)
+		require.Equal(t, n[14] == 1, s.Exists)
 		require.Equal(t, n[15], s.Granted)
-		require.Equal(t, n[16]+n[17], s.Lapsed)
+		require.Equal(t, n[16]+n[17], s.Expired)
 		require.Equal(t, n[19], s.At.UnixMicro())
 	})
 }

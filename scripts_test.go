@@ -1204,7 +1204,7 @@ func TestStatusDeclaresNothingAndCountsWhoIsThere(t *testing.T) {
 		s := l.status(9)
 		assert.InDelta(t, 20*time.Second, s.NextExpiry, float64(5*time.Second))
 		s.NextExpiry = 0
-		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 2, Pinned: true, Used: 3, Holders: 2, Known: true, Granted: 9, Lapsed: 8}, s)
+		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 2, Pinned: true, Used: 3, Holders: 2, Exists: true, Granted: 9, Expired: 8}, s)
 		assert.Equal(t, before, l.snapshot().String(), "looking has changed something")
 	})
 }

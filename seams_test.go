@@ -51,7 +51,7 @@ func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) 
 
 func TestEvictThatIsSentAgainFindsThatItWorked(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		s := &Semaphore{client: c, name: "a", quota: quota{limit: 5}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}
 		done := make(chan error, 1)
 		evict := func() { done <- s.Evict(t.Context(), "x:1") }
 		go evict()
@@ -107,7 +107,7 @@ func TestEvictWhoseAnswerIsLostReportsThatItWorked(t *testing.T) {
 func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		told := overhear(c)
-		s := &Semaphore{client: c, name: "a", quota: quota{5, time.Minute}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", quota{5, time.Minute}}}
 		a, err := c.ask(t.Context(), s, 1, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)

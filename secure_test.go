@@ -247,7 +247,7 @@ func TestRightToCountCanBeLeftOut(t *testing.T) {
 		w.release(w.must(s.Acquire(t.Context(), 1)))
 	}
 	st := w.status(s)
-	assert.Equal(t, []any{true, int64(0)}, []any{st.Known, st.Granted})
+	assert.Equal(t, []any{true, int64(0)}, []any{st.Exists, st.Granted})
 }
 
 func TestMissingRightIsSeenInTheServersLog(t *testing.T) {

@@ -151,7 +151,7 @@ func TestResizeThatAlwaysArrivesTooLateIsErrUnavailableAfterATTL(t *testing.T) {
 		}})
 		s := w.of(w.clientOn(rdb, fairsem.Options{TTL: 10 * time.Second}), 1)
 		began := time.Now()
-		assert.ErrorIs(t, s.Resize(t.Context(), 3), fairsem.ErrUnavailable)
+		assert.ErrorIs(t, s.SetLimit(t.Context(), 3), fairsem.ErrUnavailable)
 		assert.Equal(t, 10*time.Second, time.Since(began))
 		assert.False(t, w.status(s).Pinned)
 	})

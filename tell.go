@@ -150,7 +150,7 @@ func (t *ticket) lapse() error {
 // waiting: t has a place in line. The place itself is told nobody: it vouches for wake messages.
 func (e *events) waiting(t *ticket) {
 	if t.watched && t.place == 0 {
-		e.add(WaitStarted{At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight})
+		e.add(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight})
 	}
 }
 
@@ -159,18 +159,18 @@ func (e *events) granted(t *ticket) {
 	if !t.watched {
 		return
 	}
-	by := AtOnce
+	by := GrantedAtOnce
 	if t.place != 0 {
-		by = cmp.Or(t.by, ByRefresh)
+		by = cmp.Or(t.by, GrantedByRefresh)
 	}
 	if t.lapses() {
-		e.add(Allowed{
+		e.add(AllowedEvent{
 			At: t.permit.granted(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
 			Queued: t.place != 0, Waited: t.permit.waited, By: by,
 		})
 		return
 	}
-	e.add(Granted{
+	e.add(GrantedEvent{
 		At: t.permit.granted(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
 		Queued: t.place != 0, Waited: t.permit.waited, Token: t.token, By: by,
 	})
@@ -182,7 +182,7 @@ func (e *events) notAcquired(name string, t *ticket, err error) {
 		return
 	}
 	now := time.Now()
-	e.add(NotAcquired{
+	e.add(NotAcquiredEvent{
 		At: now, Context: t.context(), Name: name, ID: t.id, Weight: t.weight,
 		Queued: t.place != 0, Waited: now.Sub(t.asked), Err: err,
 	})
@@ -194,7 +194,7 @@ func (e *events) placeLost(t *ticket) {
 		return
 	}
 	now := time.Now()
-	e.add(PlaceLost{
+	e.add(PositionLostEvent{
 		At: now, Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
 		Queued: t.place != 0, Waited: now.Sub(t.asked),
 	})
@@ -216,12 +216,12 @@ func (e *events) over(t *ticket, err error) {
 	t.told = true
 	switch {
 	case errors.Is(err, ErrLost):
-		e.add(Lost{
+		e.add(LostEvent{
 			At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
 			Token: t.token, Held: t.held(), Err: err,
 		})
 	case t.watched || err != nil:
-		e.add(Released{
+		e.add(ReleasedEvent{
 			At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
 			Token: t.token, Held: t.held(), Err: err,
 		})
@@ -230,25 +230,25 @@ func (e *events) over(t *ticket, err error) {
 
 func (e *events) callFailed(name, verb string, err error) {
 	if e != nil {
-		e.add(CallFailed{At: time.Now(), Name: name, Verb: verb, Err: err})
+		e.add(CallFailedEvent{At: time.Now(), Name: name, Verb: verb, Err: err})
 	}
 }
 
 func (e *events) unreturned(name, verb string, units int64, err error) {
 	if e != nil {
-		e.add(Unreturned{At: time.Now(), Name: name, Verb: verb, Units: units, Err: err})
+		e.add(UnreturnedEvent{At: time.Now(), Name: name, Verb: verb, Units: units, Err: err})
 	}
 }
 
 func (e *events) disconnected(channel, node string, err error) {
 	if e != nil {
-		e.add(Disconnected{At: time.Now(), Channel: channel, Node: node, Err: err})
+		e.add(DisconnectedEvent{At: time.Now(), Channel: channel, Node: node, Err: err})
 	}
 }
 
 func (e *events) reconnected(channel, node string, silent time.Duration) {
 	if e != nil {
-		e.add(Reconnected{At: time.Now(), Channel: channel, Node: node, Silent: silent})
+		e.add(ReconnectedEvent{At: time.Now(), Channel: channel, Node: node, Silent: silent})
 	}
 }
 

@@ -28,10 +28,10 @@ func overhear(c *Client) (told func() []string) {
 	var mu sync.Mutex
 	var all []string
 	c.events = newEvents(func(ev Event) {
-		if _, ok := ev.(Disconnected); ok {
+		if _, ok := ev.(DisconnectedEvent); ok {
 			return // a wire has no subscriptions
 		}
-		text := fmt.Sprintf("%T", ev)[len("fairsem."):]
+		text := strings.TrimSuffix(fmt.Sprintf("%T", ev)[len("fairsem."):], "Event")
 		for _, name := range []string{"By", "Verb", "Err"} {
 			if f := reflect.ValueOf(ev).FieldByName(name); f.IsValid() && !f.IsZero() {
 				text += fmt.Sprintf(" %v", f)
@@ -52,7 +52,7 @@ func overhear(c *Client) (told func() []string) {
 
 // acquires is an Acquire in the background.
 func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
-	s := &Semaphore{client: c, name: "a", quota: quota{limit: 5}, opts: o}
+	s := &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}, opts: o}
 	done := make(chan outcome, 1)
 	go func() { // ends with Acquire
 		p, err := s.Acquire(ctx, 1)
@@ -98,7 +98,7 @@ func TestPermitThatIsNearlyOverBeforeItsUserSeesItIsToldAsAPlaceLost(t *testing.
 		w.carries("acquire a: 1").grantAll(10)
 		assert.Empty(t, told())
 		time.Sleep(2500 * time.Millisecond)
-		assert.Equal(t, []string{"PlaceLost"}, told())
+		assert.Equal(t, []string{"PositionLost"}, told())
 		for f := w.next(); f != nil; f = w.next() { // the one is given back, the other asked for: in one call or in two
 			f.grantAll(20)
 		}
@@ -112,40 +112,40 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 	const held, waits = int64(stateHeld), int64(stateWaiting)
 	for name, heard := range map[string]struct {
 		options CallOptions
-		by      By
+		by      GrantedBy
 		comes   func(c *Client, w *wire)
 	}{
-		"at once, asked again": {by: AtOnce, comes: func(_ *Client, w *wire) {
+		"at once, asked again": {by: GrantedAtOnce, comes: func(_ *Client, w *wire) {
 			w.carries("acquire a: 1").breaks()
 			time.Sleep(lastRetry)
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, held, 60)
 		}},
-		"message": {by: ByMessage, comes: func(c *Client, w *wire) {
+		"message": {by: GrantedByMessage, comes: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
 			c.woken("a", 1, []grant{{1, 50, 60}})
 		}},
-		"message before the answer": {by: ByMessage, comes: func(c *Client, w *wire) {
+		"message before the answer": {by: GrantedByMessage, comes: func(c *Client, w *wire) {
 			f := w.carries("acquire a: 1")
 			c.woken("a", 1, []grant{{1, 50, 60}})
 			f.answers(1, -1, 0, 1, waits, 50)
 		}},
-		"message, then confirmed": {options: CallOptions{NoRefresh: true}, by: ByMessage, comes: func(c *Client, w *wire) {
+		"message, then confirmed": {options: CallOptions{NoRefresh: true}, by: GrantedByMessage, comes: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
 			c.woken("a", 1, []grant{{1, 50, 60}})
 			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
 		}},
-		"reply": {by: ByReply, comes: func(c *Client, w *wire) {
+		"reply": {by: GrantedByReply, comes: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
-			try, err := c.ask(background, &Semaphore{client: c, name: "a", quota: quota{limit: 5}}, 1, false, time.Now())
+			try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}, 1, false, time.Now())
 			assert.NoError(w.t, err)
 			w.carries(fmt.Sprintf("acquire a: %d", try.seq)).answers(1, -1, 0, 1, int64(stateRefused), 0, 1, 50, 60)
 		}},
-		"refresh": {by: ByRefresh, comes: func(_ *Client, w *wire) {
+		"refresh": {by: GrantedByRefresh, comes: func(_ *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
 			time.Sleep(time.Second + time.Millisecond)
 			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
 		}},
-		"refresh, after a forgery": {by: ByRefresh, comes: func(c *Client, w *wire) {
+		"refresh, after a forgery": {by: GrantedByRefresh, comes: func(c *Client, w *wire) {
 			f := w.carries("acquire a: 1")
 			c.woken("a", 1, []grant{{1, 666, 667}})
 			f.answers(1, -1, 0, 1, waits, 50)
@@ -161,7 +161,7 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 				require.NoError(t, (<-done).err)
 				all := told()
 				assert.Equal(t, "Granted "+string(heard.by), all[len(all)-1])
-				assert.Equal(t, heard.by != AtOnce, all[0] == "WaitStarted", all)
+				assert.Equal(t, heard.by != GrantedAtOnce, all[0] == "WaitStarted", all)
 			})
 		})
 	}
@@ -329,12 +329,12 @@ func TestTableOfEventsIsTrue(t *testing.T) {
 	t.Parallel()
 	want := make(map[string][2]string)
 	for _, ev := range []Event{
-		WaitStarted{}, PlaceLost{}, Granted{}, Allowed{}, NotAcquired{}, Released{}, Lost{}, CallFailed{}, Disconnected{}, Reconnected{}, Unreturned{},
+		WaitStartedEvent{}, PositionLostEvent{}, GrantedEvent{}, AllowedEvent{}, NotAcquiredEvent{}, ReleasedEvent{}, LostEvent{}, CallFailedEvent{}, DisconnectedEvent{}, ReconnectedEvent{}, UnreturnedEvent{},
 	} {
 		h := ev.headline()
 		want[fmt.Sprintf("%T", ev)[len("fairsem."):]] = [2]string{h.level.String(), h.message}
 	}
-	failed := Released{Err: io.EOF}.headline()
+	failed := ReleasedEvent{Err: io.EOF}.headline()
 	want["  with an Err"] = [2]string{failed.level.String(), failed.message}
 
 	source, err := os.ReadFile("observe.go")

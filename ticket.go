@@ -48,7 +48,7 @@ type ticket struct {
 	place   int64     // in line; only Redis and this client know it, so it vouches for a wake message
 	token   int64     // of the grant, as soon as it is heard of
 	early   news      // that overtook the answer to the acquire
-	by      By        // how it was heard of
+	by      GrantedBy // how it was heard of
 	epoch   int64     // in which Redis confirmed it last
 	recheck bool      // ask Redis about it as soon as no operation is under way
 	parts   parts     // that its user has given back

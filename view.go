@@ -203,7 +203,7 @@ func (v *view) answered(p *parcel, r response, sent instant) {
 		i++
 	}
 	for _, g := range rep.grants {
-		v.grantedLocked(news{g, rep.epoch, ByReply})
+		v.grantedLocked(news{g, rep.epoch, GrantedByReply})
 	}
 	v.hintLocked(rep, sent.Time)
 }
@@ -685,7 +685,7 @@ func (v *view) woken(epoch int64, grants []grant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, g := range grants {
-		v.grantedLocked(news{g, epoch, ByMessage})
+		v.grantedLocked(news{g, epoch, GrantedByMessage})
 	}
 }
 

@@ -92,7 +92,7 @@ func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 // Guards against a permit that a new epoch has with the lease of an old file: to lower its weight does not renew it.
 func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		a, err := c.ask(background, &Semaphore{client: c, name: "a", quota: quota{limit: 5}}, 3, true, time.Now())
+		a, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}, 3, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()

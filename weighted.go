@@ -23,6 +23,7 @@ import (
 // to a network that is down, see [ErrLost]. These methods have no way to say so; [Weighted.Err] and
 // [Weighted.OnLost] do. Who needs a context that ends with the loss, or a token, uses [Semaphore].
 type Weighted struct {
+	*Inspector
 	sem *Semaphore
 
 	mu     sync.Mutex
@@ -89,13 +90,13 @@ func (all stakes) best(n int64) *stake {
 // Weighted returns a handle on the semaphore of that name with the methods of x/sync's. What stands at
 // [Client.Semaphore] of names and limits is true of it, too: n is declared for everybody. As in x/sync n may be
 // 0, which pauses the name: only zero units are granted, and calls for more wait until a later declaration or
-// [Semaphore.Resize] raises the limit. The error is [ErrInvalid], also for n < 0, where x/sync panics.
+// [Inspector.SetLimit] raises the limit. The error is [ErrInvalid], also for n < 0, where x/sync panics.
 func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 	s, err := c.semaphore(name, n, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Weighted{sem: s, held: make(stakes)}, nil
+	return &Weighted{Inspector: s.Inspector, sem: s, held: make(stakes)}, nil
 }
 
 // Acquire waits until n units are free and everybody who asked before has been served. Zero units are
@@ -143,7 +144,7 @@ func (w *Weighted) patience() time.Duration { return min(w.sem.client.ttl, defau
 
 // TryAcquire takes n units, without waiting in line, and reports whether it has them. It is false if
 // they are not free, if anybody waits for some, and if Redis has not said otherwise within a TTL, or
-// within 10 s if that is shorter. What it cannot return is told as [Unreturned]. Zero units are had
+// within 10 s if that is shorter. What it cannot return is told as [UnreturnedEvent]. Zero units are had
 // always; fewer panic.
 func (w *Weighted) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)

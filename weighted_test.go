@@ -126,9 +126,9 @@ func TestWeightedOfSizeZeroServesItsWaitersWhenTheLimitIsRaised(t *testing.T) {
 		go func() { got <- sem.Acquire(t.Context(), 2) }() // ends when it is served
 		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the call does not queue")
 		assert.Zero(t, w.status(s).Limit)
-		require.NoError(t, s.Resize(t.Context(), 2))
+		require.NoError(t, s.SetLimit(t.Context(), 2))
 		require.NoError(t, <-got)
-		require.NoError(t, s.Unpin(t.Context()))
+		require.NoError(t, s.ResetLimit(t.Context()))
 		assert.False(t, sem.TryAcquire(1), "the declared limit holds again")
 		sem.Release(2)
 	})

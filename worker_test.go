@@ -178,7 +178,7 @@ func TestKilledProcessGivesEverythingBackWithinATTL(t *testing.T) {
 			p := w.granted(waiter)
 			assert.Less(t, time.Since(began), w.ttl+500*time.Millisecond)
 			w.release(p)
-			assert.Equal(t, int64(1), w.status(s).Lapsed, "the crowd waited, and only one held")
+			assert.Equal(t, int64(1), w.status(s).Expired, "the crowd waited, and only one held")
 		})
 	}
 }

@@ -40,7 +40,7 @@ func (w *worker) observe(ctx context.Context, random *rand.Rand) error {
 			w.brief(ctx, func(ctx context.Context) { _ = s.Evict(ctx, "nobody:0") }) // it never finds anybody
 		case 1:
 			w.pinned[s] = true // whatever becomes of it
-			w.brief(ctx, func(ctx context.Context) { _ = s.Resize(ctx, limitOf(s.Name())) })
+			w.brief(ctx, func(ctx context.Context) { _ = s.SetLimit(ctx, limitOf(s.Name())) })
 		}
 	}
 	w.unpin(ctx)
@@ -87,7 +87,7 @@ func (w *worker) lookAt(ctx context.Context, s *fairsem.Semaphore) (there bool, 
 func (w *worker) unpin(ctx context.Context) {
 	for s := range w.pinned {
 		w.brief(ctx, func(ctx context.Context) {
-			if s.Unpin(ctx) == nil {
+			if s.ResetLimit(ctx) == nil {
 				delete(w.pinned, s)
 			}
 		})

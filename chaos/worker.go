@@ -185,7 +185,7 @@ func (o order) work(ctx context.Context, requests <-chan request) (err error) {
 
 // notes writes down which places in line were confirmed, and when.
 func (w *worker) notes(e fairsem.Event) {
-	started, ok := e.(fairsem.WaitStarted)
+	started, ok := e.(fairsem.WaitStartedEvent)
 	if !ok {
 		return
 	}

@@ -51,11 +51,8 @@ func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 		return strings.HasPrefix(id, typed) && typeable(id) && !slices.Contains(args[1:], id)
 	}
 	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
-		sem, err := client.Semaphore(args[0], 1) // that is never declared
-		if err != nil {
-			return
-		}
-		for _, tickets := range []iter.Seq2[fairsem.Ticket, error]{sem.Holders(ctx), sem.Waiters(ctx)} {
+		there := client.Inspect(args[0])
+		for _, tickets := range []iter.Seq2[fairsem.Ticket, error]{there.Holders(ctx), there.Waiters(ctx)} {
 			for t, err := range tickets {
 				if err != nil || fits(t.ID) && !offer(cobra.CompletionWithDesc(t.ID, text.Clean(t.Label))) {
 					return

@@ -424,7 +424,7 @@ func TestANameThatRedisDoesNotKnowIsTakenForATypo(t *testing.T) {
 		assert.Empty(t, out)
 		assert.Equal(t, "fairsem: no semaphore \"typo\": fairsem ls lists those in use\n", talk, args)
 	}
-	assert.False(t, o.status("typo").Known)
+	assert.False(t, o.status("typo").Exists)
 	o.does(0, "pause", "typo", "--yes", "--new")
 	assert.True(t, o.status("typo").Pinned)
 	o.does(0, "resize", "typo", "4", "--yes", "--new")

@@ -121,17 +121,17 @@ func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
 			require.NoError(t, s.sem(2).Evict(t.Context(), waiter.ID))
 		}
 	})
-	refused(func() { require.NoError(t, s.sem(2).Resize(t.Context(), 1)) })
+	refused(func() { require.NoError(t, s.sem(2).SetLimit(t.Context(), 1)) })
 	require.NoError(t, p.Release(t.Context()))
 }
 
 func TestAPausedNameHoldsRunsBackUntilItIsNot(t *testing.T) {
 	s := newStation(t)
-	require.NoError(t, s.sem(1).Resize(t.Context(), 0))
+	require.NoError(t, s.sem(1).SetLimit(t.Context(), 0))
 	cmd, out := s.begin("--limit", "1", "--", "echo", "ran")
 	s.awaitLine(0, 1)
 	assert.Empty(t, out.String())
-	require.NoError(t, s.sem(1).Unpin(t.Context()))
+	require.NoError(t, s.sem(1).ResetLimit(t.Context()))
 	require.NoError(t, cmd.Wait())
 	assert.Equal(t, "ran\n", out.String())
 }

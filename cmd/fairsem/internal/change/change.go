@@ -41,17 +41,15 @@ type result struct {
 	After   look.Semaphore `json:"after"`
 }
 
-// known returns what the name looks like, and its handle.
-func (d Desk) known(ctx context.Context) (fairsem.Status, *fairsem.Semaphore, error) {
-	sem, err := look.Handle(d.Client, d.Name)
-	if err != nil {
-		return fairsem.Status{}, nil, err
-	}
-	s, err := look.One(ctx, d.Client, d.Name)
-	if err == nil && !s.Known {
+func (d Desk) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
+
+// known returns what the name looks like.
+func (d Desk) known(ctx context.Context) (fairsem.Status, error) {
+	s, err := d.there().Status(ctx)
+	if err == nil && !s.Exists {
 		err = ErrUnknown
 	}
-	return s, sem, err
+	return s, err
 }
 
 // confirm says what is about to be done, and asks.

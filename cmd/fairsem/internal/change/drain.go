@@ -25,7 +25,7 @@ func (d Desk) Drained(ctx context.Context, most time.Duration) error {
 		over = time.After(most)
 	}
 	for told := false; ; told = true {
-		s, err := look.One(ctx, d.Client, d.Name)
+		s, err := d.there().Status(ctx)
 		switch {
 		case err != nil:
 			return fmt.Errorf("it is paused, but who holds is not known: %w", err)

@@ -52,11 +52,11 @@ type evicted struct {
 
 // Evict takes permits and places in line away.
 func (d Desk) Evict(ctx context.Context, victims Victims) error {
-	before, sem, err := d.known(ctx)
+	before, err := d.known(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := d.choose(ctx, sem, before.At, victims)
+	c, err := d.choose(ctx, before.At, victims)
 	if err != nil {
 		return err
 	}
@@ -64,15 +64,15 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 		return err
 	}
 	if d.Ask != nil && len(victims.IDs) > 0 { // the other ways mean whoever is there, holder or not
-		if err := c.stillWait(ctx, sem); err != nil {
+		if err := c.stillWait(ctx, d.there()); err != nil {
 			return err
 		}
 	}
-	gone, err := c.evict(ctx, sem)
+	gone, err := c.evict(ctx, d.there())
 	if err != nil {
 		return fmt.Errorf("maybe not all were evicted: %w", err)
 	}
-	after, err := look.One(ctx, d.Client, d.Name)
+	after, err := d.there().Status(ctx)
 	if err != nil {
 		return fmt.Errorf("they were evicted, but what came of it is not known: %w", err)
 	}
@@ -93,13 +93,14 @@ type choice struct {
 }
 
 // choose looks for the victims, when it is now on the server. The line comes first, so that who is let in meanwhile is not overlooked.
-func (d Desk) choose(ctx context.Context, sem *fairsem.Semaphore, now time.Time, victims Victims) (c choice, err error) {
+func (d Desk) choose(ctx context.Context, now time.Time, victims Victims) (c choice, err error) {
+	there := d.there()
 	c.now = now
-	waiters, err := look.Collect(sem.Waiters(ctx))
+	waiters, err := look.Collect(there.Waiters(ctx))
 	if err != nil {
 		return c, err
 	}
-	holders, err := look.Collect(sem.Holders(ctx))
+	holders, err := look.Collect(there.Holders(ctx))
 	if err != nil {
 		return c, err
 	}
@@ -123,11 +124,11 @@ func (d Desk) choose(ctx context.Context, sem *fairsem.Semaphore, now time.Time,
 
 // stillWait refuses a yes to a question that is not the one that was asked any more: a question can stand for long, and
 // who was let in meanwhile has work under way.
-func (c choice) stillWait(ctx context.Context, sem *fairsem.Semaphore) error {
+func (c choice) stillWait(ctx context.Context, there *fairsem.Inspector) error {
 	if len(c.waiters) == 0 {
 		return nil
 	}
-	holders, err := look.Collect(sem.Holders(ctx))
+	holders, err := look.Collect(there.Holders(ctx))
 	if err != nil {
 		return err
 	}
@@ -232,7 +233,7 @@ const evictAtOnce = 64
 
 // evict begins with those who wait, so that none of them is let in by what the others lose. It returns the
 // ids that are not there any more.
-func (c choice) evict(ctx context.Context, sem *fairsem.Semaphore) (gone map[string]bool, err error) {
+func (c choice) evict(ctx context.Context, there *fairsem.Inspector) (gone map[string]bool, err error) {
 	gone = make(map[string]bool)
 	var mu sync.Mutex // guards gone
 	for _, tickets := range [][]fairsem.Ticket{c.waiters, c.holders} {
@@ -240,7 +241,7 @@ func (c choice) evict(ctx context.Context, sem *fairsem.Semaphore) (gone map[str
 		group.SetLimit(evictAtOnce)
 		for _, t := range tickets {
 			group.Go(func() error {
-				err := sem.Evict(ctx, t.ID)
+				err := there.Evict(ctx, t.ID)
 				if !errors.Is(err, fairsem.ErrNotFound) {
 					return err
 				}

@@ -33,7 +33,7 @@ func (d Desk) Resize(ctx context.Context, limit int64, fresh bool) error {
 		what: func(s fairsem.Status) string {
 			return fmt.Sprintf("This pins the limit of %s to %d for everybody%s.", text.Quote(d.Name), limit, drain(s, limit))
 		},
-		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Resize(ctx, limit) },
+		do: func(ctx context.Context) error { return d.there().SetLimit(ctx, limit) },
 	})
 }
 
@@ -58,7 +58,7 @@ func (d Desk) Pause(ctx context.Context, fresh bool, settle func(context.Context
 			}
 			return what
 		},
-		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Resize(ctx, 0) },
+		do: func(ctx context.Context) error { return d.there().SetLimit(ctx, 0) },
 	})
 }
 
@@ -72,7 +72,7 @@ func (d Desk) Resume(ctx context.Context) error {
 			}
 			return fmt.Sprintf("This lets the declared limit of %s hold again, which is %d%s.", text.Quote(d.Name), s.Declared, drain(s, s.Declared))
 		},
-		do: func(ctx context.Context, sem *fairsem.Semaphore) error { return sem.Unpin(ctx) },
+		do: func(ctx context.Context) error { return d.there().ResetLimit(ctx) },
 	})
 }
 
@@ -80,13 +80,13 @@ func (d Desk) Resume(ctx context.Context) error {
 type step struct {
 	done func(fairsem.Status) bool // whether there is nothing to do
 	what func(fairsem.Status) string
-	do   func(context.Context, *fairsem.Semaphore) error
+	do   func(context.Context) error
 
 	settle func(context.Context) error // nil: there is nothing to wait for
 }
 
 func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
-	before, sem, err := d.known(ctx)
+	before, err := d.known(ctx)
 	if fresh && errors.Is(err, ErrUnknown) {
 		err = nil
 	}
@@ -94,10 +94,10 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 		return err
 	}
 	words := "nothing to do; "
-	changed := !before.Known || !change.done(before)
+	changed := !before.Exists || !change.done(before)
 	if changed {
 		words = ""
-		if err := d.make(ctx, sem, change, before); err != nil {
+		if err := d.make(ctx, change, before); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 			return err
 		}
 	}
-	after, err := look.One(ctx, d.Client, d.Name)
+	after, err := d.there().Status(ctx)
 	if err != nil {
 		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
 	}
@@ -114,13 +114,13 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 }
 
 // make asks, and makes the change.
-func (d Desk) make(ctx context.Context, sem *fairsem.Semaphore, change step, before fairsem.Status) error {
+func (d Desk) make(ctx context.Context, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
-	if before.Known {
+	if before.Exists {
 		now = "Now: " + state(before) + "."
 	}
 	if err := d.confirm(ctx, change.what(before)+"\n"+now); err != nil {
 		return err
 	}
-	return change.do(ctx, sem)
+	return change.do(ctx)
 }

@@ -34,7 +34,7 @@ type trial struct {
 	grace bool          // which had to wait, though nobody was there
 	round time.Duration // of another permit, and back
 	wake  time.Duration // from a release to the permit of who waits
-	by    fairsem.By
+	by    fairsem.GrantedBy
 	err   error
 }
 
@@ -63,7 +63,7 @@ func library(ctx context.Context, p *patient) []Finding {
 		if t.first > worst.first {
 			worst = t
 		}
-		if deafest.by == fairsem.ByMessage && (t.by != fairsem.ByMessage || t.wake > deafest.wake) {
+		if deafest.by == fairsem.GrantedByMessage && (t.by != fairsem.GrantedByMessage || t.wake > deafest.wake) {
 			deafest = t
 		}
 	}
@@ -87,7 +87,7 @@ func judgeTrial(t trial) Finding {
 
 func judgeWake(t trial) Finding {
 	found := ok("a release wakes who waits after %v", short(t.wake))
-	if t.by != fairsem.ByMessage {
+	if t.by != fairsem.GrantedByMessage {
 		found = warn(fmt.Sprintf("a release on %s wakes nobody: who waits found its permit by asking, after %v", t.addr, short(t.wake)),
 			"the lines optional and channel above tell which right is missing, or where messages are lost")
 	}
@@ -141,7 +141,7 @@ func (p *patient) try(ctx context.Context, name string) (t trial) {
 		_, err = holder.turn(ctx)
 		t.round = time.Since(began)
 	}
-	for turns, deaf := 0, 0; turns < trialTurns && deaf < trialDeaf && err == nil && t.by != fairsem.ByMessage; turns++ {
+	for turns, deaf := 0, 0; turns < trialTurns && deaf < trialDeaf && err == nil && t.by != fairsem.GrantedByMessage; turns++ {
 		if t.wake, t.by, err = wake(ctx, holder, waiter); t.wake > trialLate {
 			deaf++
 		}
@@ -163,11 +163,11 @@ type guest struct {
 	sem     *fairsem.Semaphore
 	id      string // of its process; of the observer, until the client is closed
 	waiting chan struct{}
-	granted chan fairsem.Granted
+	granted chan fairsem.GrantedEvent
 }
 
 func (p *patient) enter(name string) (*guest, error) {
-	g := &guest{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.Granted, 2+trialTurns)}
+	g := &guest{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.GrantedEvent, 2+trialTurns)}
 	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: ourLabel, Observer: g.observe})
 	if err != nil {
 		return nil, err
@@ -180,13 +180,13 @@ func (p *patient) enter(name string) (*guest, error) {
 // observe notes as many events as there can be, so that none holds the client up.
 func (g *guest) observe(e fairsem.Event) {
 	switch e := e.(type) {
-	case fairsem.WaitStarted:
+	case fairsem.WaitStartedEvent:
 		g.id, _, _ = strings.Cut(e.ID, ":")
 		select {
 		case g.waiting <- struct{}{}:
 		default: // a place that was lost and taken again
 		}
-	case fairsem.Granted:
+	case fairsem.GrantedEvent:
 		g.id, _, _ = strings.Cut(e.ID, ":")
 		g.granted <- e
 	}
@@ -199,21 +199,21 @@ func (p *patient) leave(ctx context.Context, g *guest) {
 }
 
 // hold returns a permit, and how it came.
-func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.Granted, error) {
+func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.GrantedEvent, error) {
 	permit, err := g.sem.Acquire(ctx, 1)
 	if err != nil {
-		return nil, fairsem.Granted{}, err
+		return nil, fairsem.GrantedEvent{}, err
 	}
 	select {
 	case e := <-g.granted:
 		return permit, e, nil
 	case <-ctx.Done():
-		return permit, fairsem.Granted{}, ctx.Err()
+		return permit, fairsem.GrantedEvent{}, ctx.Err()
 	}
 }
 
 // turn holds, and gives back.
-func (g *guest) turn(ctx context.Context) (fairsem.Granted, error) {
+func (g *guest) turn(ctx context.Context) (fairsem.GrantedEvent, error) {
 	permit, e, err := g.hold(ctx)
 	if permit != nil {
 		err = errors.Join(err, permit.Release(ctx))
@@ -222,13 +222,13 @@ func (g *guest) turn(ctx context.Context) (fairsem.Granted, error) {
 }
 
 // wake has one wait for what the other gives back. It returns how long that took, and how the news came.
-func wake(ctx context.Context, holder, waiter *guest) (time.Duration, fairsem.By, error) {
+func wake(ctx context.Context, holder, waiter *guest) (time.Duration, fairsem.GrantedBy, error) {
 	permit, _, err := holder.hold(ctx)
 	if err != nil {
 		return 0, "", err
 	}
 	type outcome struct {
-		granted fairsem.Granted
+		granted fairsem.GrantedEvent
 		err     error
 	}
 	done := make(chan outcome, 1)

@@ -174,16 +174,16 @@ func TestALimitThatWasPinnedOrLoweredIsNoFailure(t *testing.T) {
 	defer func() { require.NoError(t, client.Close()) }()
 	sem, err := client.Semaphore("n", 1)
 	require.NoError(t, err)
-	require.NoError(t, sem.Resize(t.Context(), 4)) // what is in use
+	require.NoError(t, sem.SetLimit(t.Context(), 4)) // what is in use
 	require.Len(t, p.runs(t, "semaphores"), 1, "meta may be for ever now")
-	require.NoError(t, sem.Resize(t.Context(), 0))
+	require.NoError(t, sem.SetLimit(t.Context(), 0))
 	all := p.runs(t, "semaphores")
 	require.Len(t, all, 2)
 	assert.Equal(t, Warn, all[1].State)
 	assert.Contains(t, all[1].Message, "4 units in use, the limit is 0, set by hand")
 	assert.Contains(t, all[1].Advice, "fairsem resume")
-	require.NoError(t, sem.Resize(t.Context(), 5))
-	require.NoError(t, sem.Unpin(t.Context()))
+	require.NoError(t, sem.SetLimit(t.Context(), 5))
+	require.NoError(t, sem.ResetLimit(t.Context()))
 	require.Len(t, p.runs(t, "semaphores"), 1)
 
 	require.NoError(t, s.Client().HSet(t.Context(), p.key("n", "meta"), "declared", "3").Err())
@@ -342,7 +342,7 @@ func use(ctx context.Context, client *fairsem.Client, name int) {
 			_, _ = limiter.Allow(ctx, 1+rand.N(int64(3))) // whatever it says
 		}
 	case n == 1:
-		_ = sem.Resize(ctx, 9) // up: down is a reason for an alarm
+		_ = sem.SetLimit(ctx, 9) // up: down is a reason for an alarm
 	case n == 2:
 		for holder, err := range sem.Holders(ctx) {
 			if err == nil {

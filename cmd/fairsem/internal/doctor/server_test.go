@@ -221,7 +221,7 @@ func TestTheGraceOfAYoungServerIsTold(t *testing.T) {
 	assert.Contains(t, f.Message, "grace period")
 	assert.Equal(t, Fail, judgeTrial(trial{err: fairsem.ErrUnavailable}).State)
 	assert.Equal(t, Fail, judgeTrial(trial{err: errors.New("NOREPLICAS")}).State)
-	assert.Equal(t, Warn, judgeWake(trial{by: fairsem.ByRefresh}).State)
+	assert.Equal(t, Warn, judgeWake(trial{by: fairsem.GrantedByRefresh}).State)
 }
 
 func TestAMasterWithoutSlotsIsLeftOut(t *testing.T) {

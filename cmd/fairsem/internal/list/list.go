@@ -80,7 +80,7 @@ func (l *List) Follow(ctx context.Context, pause time.Duration) (stop func(), er
 // find looks for all names that match. A pattern that can match one name only needs no walk over all keys.
 func (l List) find(ctx context.Context) (look.Survey, error) {
 	if look.Exact(l.Pattern) {
-		if _, err := look.Handle(l.Client, l.Pattern); err != nil {
+		if err := look.CheckName(l.Client, l.Pattern); err != nil {
 			return look.Survey{}, nil // there can be no such name
 		}
 		return look.Some(ctx, l.Client, []string{l.Pattern})
@@ -149,7 +149,7 @@ func Table(all []fairsem.Status, width int) string {
 		{Head: "OLDEST", Right: true}, {Head: "LAPSED", Right: true}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
-		rows[i] = []string{text.Clean(s.Name), Bar(s, barWidth(width)), Used(s), warn(s.Waiting), oldest(s), warn(s.Lapsed), note(s)}
+		rows[i] = []string{text.Clean(s.Name), Bar(s, barWidth(width)), Used(s), warn(s.Waiting), oldest(s), warn(s.Expired), note(s)}
 	}
 	return grid.Lay(columns, rows, width)
 }
@@ -161,7 +161,7 @@ func Plain(all []fairsem.Status) string {
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		name := strings.ReplaceAll(text.Clean(s.Name), " ", `\x20`)
-		rows[i] = []string{name, count(s.Used), count(s.Limit), count(s.Waiting), text.Ago(s.OldestWait), count(s.Lapsed), strings.Join(look.Notes(s), ", ")}
+		rows[i] = []string{name, count(s.Used), count(s.Limit), count(s.Waiting), text.Ago(s.OldestWait), count(s.Expired), strings.Join(look.Notes(s), ", ")}
 	}
 	return grid.Lay(columns, rows, 0)
 }

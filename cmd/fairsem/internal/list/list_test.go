@@ -13,7 +13,7 @@ import (
 )
 
 var all = []fairsem.Status{
-	{Name: "staging", Limit: 20, Used: 20, Waiting: 7, OldestWait: 185 * time.Second, Lapsed: 3},
+	{Name: "staging", Limit: 20, Used: 20, Waiting: 7, OldestWait: 185 * time.Second, Expired: 3},
 	{Name: "a name with spaces \x1b[2J that is rather long for a terminal", Limit: 4, Used: 1},
 	{Name: "stopped", Pinned: true, Used: 2, Waiting: 1},
 	{Name: "calls", Limit: 100, Window: time.Minute, Pinned: true},

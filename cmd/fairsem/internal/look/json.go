@@ -56,7 +56,7 @@ func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
 		Time: s.At.UTC(), Name: s.Name, NameBase64: unwritable(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
 		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(),
-		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Lapsed: s.Lapsed,
+		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Lapsed: s.Expired,
 	}
 }
 

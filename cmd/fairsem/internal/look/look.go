@@ -17,9 +17,10 @@ import (
 // atOnce is how many names are asked about at the same time; the client sends them together.
 const atOnce = 64
 
-// Handle is for a name whose limit nobody here knows. The 1 is never declared.
-func Handle(client *fairsem.Client, name string) (*fairsem.Semaphore, error) {
-	return client.Semaphore(name, 1)
+// CheckName refuses a name that can never be one, before anything is asked.
+func CheckName(client *fairsem.Client, name string) error {
+	_, err := client.Semaphore(name, 1) // the 1 is never declared
+	return err
 }
 
 // Survey is what a look at many names saw. The moments differ slightly.
@@ -52,7 +53,7 @@ func Some(ctx context.Context, client *fairsem.Client, names []string) (Survey, 
 // surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither.
 func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 	return Survey{
-		All:        slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Known }),
+		All:        slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Exists }),
 		Unreadable: slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }),
 	}
 }
@@ -64,7 +65,7 @@ func figures(ctx context.Context, client *fairsem.Client, names []string) (all [
 	group.SetLimit(atOnce)
 	for i, name := range names {
 		group.Go(func() error {
-			all[i], unreadable[i] = One(within, client, name)
+			all[i], unreadable[i] = client.Inspect(name).Status(within)
 			if errors.Is(unreadable[i], fairsem.ErrUnavailable) {
 				return unreadable[i]
 			}
@@ -72,27 +73,6 @@ func figures(ctx context.Context, client *fairsem.Client, names []string) (all [
 		})
 	}
 	return all, unreadable, group.Wait()
-}
-
-// undeclared is a limit that nobody declares. Redis answers a handle with its own where it knows of none.
-const undeclared = 1<<53 - 57
-
-// One returns what the name looks like. Status.Known says whether Redis knows it. Declared is 0 if no process
-// has declared a limit, and so is Limit if none is pinned either.
-func One(ctx context.Context, client *fairsem.Client, name string) (fairsem.Status, error) {
-	sem, err := client.Semaphore(name, undeclared)
-	if err != nil {
-		return fairsem.Status{}, err
-	}
-	s, err := sem.Status(ctx)
-	if s.Declared != undeclared {
-		return s, err
-	}
-	s.Declared = 0
-	if !s.Pinned {
-		s.Limit = 0
-	}
-	return s, err
 }
 
 // Detail is a name with who holds and who waits.
@@ -106,17 +86,14 @@ type Detail struct {
 // moments: the line comes first, so that who is let in meanwhile is seen twice, not never, and counts as a
 // holder.
 func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
-	sem, err := Handle(client, name)
-	if err != nil {
+	there := client.Inspect(name)
+	if d.Waiters, err = Collect(first(there.Waiters(ctx), most)); err != nil {
 		return d, err
 	}
-	if d.Waiters, err = Collect(first(sem.Waiters(ctx), most)); err != nil {
+	if d.Holders, err = Collect(first(there.Holders(ctx), most)); err != nil {
 		return d, err
 	}
-	if d.Holders, err = Collect(first(sem.Holders(ctx), most)); err != nil {
-		return d, err
-	}
-	if d.Status, err = One(ctx, client, name); err != nil {
+	if d.Status, err = there.Status(ctx); err != nil {
 		return d, err
 	}
 	held := make(map[string]bool, len(d.Holders))

@@ -51,18 +51,18 @@ func TestAllNamesAreThereInOrderWithTheirLimits(t *testing.T) {
 func TestLookingDeclaresNoLimitAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	s, err := look.One(t.Context(), client, "nobody")
+	s, err := client.Inspect("nobody").Status(t.Context())
 	require.NoError(t, err)
-	assert.False(t, s.Known)
+	assert.False(t, s.Exists)
 	seen, err := look.All(t.Context(), client, func(string) bool { return true })
 	require.NoError(t, err)
 	assert.Empty(t, seen.All)
 	assert.Empty(t, seen.Unreadable)
 
 	acquire(t, client, "n", 7, 1)
-	s, err = look.One(t.Context(), client, "n")
+	s, err = client.Inspect("n").Status(t.Context())
 	require.NoError(t, err)
-	assert.True(t, s.Known)
+	assert.True(t, s.Exists)
 	assert.Equal(t, int64(7), s.Limit)
 }
 

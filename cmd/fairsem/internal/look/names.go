@@ -144,7 +144,7 @@ func (n *Names) settle(names []string, all []fairsem.Status, unreadable []error,
 	defer n.mu.Unlock()
 	for i, name := range names {
 		switch {
-		case all[i].Known || unreadable[i] != nil:
+		case all[i].Exists || unreadable[i] != nil:
 			n.known[name] = n.walk
 		case more || n.walk-n.known[name] > 1:
 			delete(n.known, name)

@@ -59,9 +59,9 @@ func TestNamesAreFoundInTheBackgroundAndDroppedWhenTheyAreGone(t *testing.T) {
 	acquire(t, client, "b", 1, 1)
 	sem, err := client.Semaphore("a", 1)
 	require.NoError(t, err)
-	require.NoError(t, sem.Resize(t.Context(), 1)) // known without an end
+	require.NoError(t, sem.SetLimit(t.Context(), 1)) // known without an end
 	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[a b]" }, soon, often)
-	require.NoError(t, sem.Unpin(t.Context()))
+	require.NoError(t, sem.ResetLimit(t.Context()))
 	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[b]" }, soon, often)
 }
 
@@ -70,10 +70,10 @@ func TestANameThatIsGoneMakesRoomForAnother(t *testing.T) {
 	client := newClient(t)
 	sem, err := client.Semaphore("a", 1)
 	require.NoError(t, err)
-	require.NoError(t, sem.Resize(t.Context(), 1))
+	require.NoError(t, sem.SetLimit(t.Context(), 1))
 	names := watch(t, client, 1)
 	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[a]" }, soon, often)
-	require.NoError(t, sem.Unpin(t.Context()))
+	require.NoError(t, sem.ResetLimit(t.Context()))
 	acquire(t, client, "b", 1, 1)
 	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[b]" }, soon, often)
 }

@@ -37,7 +37,7 @@ func (s Show) Look(ctx context.Context) (f frames.Frame, err error) {
 	if d.Detail, err = look.Deep(ctx, s.Client, s.Name, s.Rows); err != nil {
 		return f, err
 	}
-	if !d.Known {
+	if !d.Exists {
 		return frames.Frame{Text: func(int, int) string { return "" }, Note: fmt.Sprintf("%q is not in use.", s.Name)}, s.Absent
 	}
 	f.Text = func(width, _ int) string {
@@ -139,7 +139,7 @@ func (d detail) limit() string {
 func (d detail) history() string {
 	s := fmt.Sprintf("%d granted so far", d.Granted)
 	if d.Window == 0 {
-		s += fmt.Sprintf(", %d lapsed", d.Lapsed)
+		s += fmt.Sprintf(", %d lapsed", d.Expired)
 	}
 	return s
 }

@@ -18,7 +18,7 @@ func crowd() detail {
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	id := "7c9e6679-7425-40de-944b-e07fc1f90ae7:"
 	return detail{look.Detail{
-		Status: fairsem.Status{Name: "stag\ting", At: now, Limit: 5, Declared: 3, Pinned: true, Used: 5, Waiting: 9, OldestWait: 65 * time.Second, Granted: 12, Lapsed: 1},
+		Status: fairsem.Status{Name: "stag\ting", At: now, Limit: 5, Declared: 3, Pinned: true, Used: 5, Waiting: 9, OldestWait: 65 * time.Second, Granted: 12, Expired: 1},
 		Holders: []fairsem.Ticket{
 			{ID: id + "1", Label: "host-1:77", Token: now.UnixMicro() - 12e6, Weight: 3, Since: ago(12 * time.Second), ExpiresIn: 8 * time.Second},
 			{ID: "other \x1b[2J", Token: now.UnixMicro() + 1, Weight: 2, Since: ago(-time.Second)},

@@ -160,10 +160,10 @@ func waiter(id, label string) fairsem.Ticket {
 }
 
 var (
-	api    = fairsem.Status{Name: "api", Limit: 4, Declared: 4, Used: 4, Holders: 2, Waiting: 1, OldestWait: 12 * time.Second, Known: true, Granted: 40}
-	backup = fairsem.Status{Name: "backup", Limit: 9, Declared: 1, Pinned: true, Known: true, Lapsed: 3}
-	calls  = fairsem.Status{Name: "calls", Limit: 100, Declared: 100, Used: 20, Window: time.Minute, Known: true}
-	paused = fairsem.Status{Name: "deploy", Declared: 2, Pinned: true, Used: 1, Known: true}
+	api    = fairsem.Status{Name: "api", Limit: 4, Declared: 4, Used: 4, Holders: 2, Waiting: 1, OldestWait: 12 * time.Second, Exists: true, Granted: 40}
+	backup = fairsem.Status{Name: "backup", Limit: 9, Declared: 1, Pinned: true, Exists: true, Expired: 3}
+	calls  = fairsem.Status{Name: "calls", Limit: 100, Declared: 100, Used: 20, Window: time.Minute, Exists: true}
+	paused = fairsem.Status{Name: "deploy", Declared: 2, Pinned: true, Used: 1, Exists: true}
 
 	inside = look.Detail{Status: api, Holders: []fairsem.Ticket{holder("h1", "alice"), holder("h2", "bob")}, Waiters: []fairsem.Ticket{waiter("w1", "carol")}}
 )
@@ -176,7 +176,7 @@ func TestTableShowsWhatANameIsLike(t *testing.T) {
 	busy := api
 	busy.Granted = 42
 	lossy := backup
-	lossy.Lapsed = 5
+	lossy.Expired = 5
 	b.show(busy, lossy, calls, paused)
 	assert.Regexp(t, `^ api +█+ +4/4 +1 +12s +2\.0 +0$`, strings.TrimRight(b.row("api"), " "))
 	assert.Regexp(t, `^ backup +░+ +0/9 +0 +- +0 +\+2 5  pinned$`, strings.TrimRight(b.row("backup"), " "))
@@ -496,7 +496,7 @@ func TestNoScreenIsTooSmallAndNoTextTooBad(t *testing.T) {
 	var all []fairsem.Status
 	var d look.Detail
 	for i, name := range names {
-		all = append(all, fairsem.Status{Name: name, Limit: 1 << 52, Used: rand.Int64N(1 << 53), Waiting: 1 << 40, OldestWait: 1 << 55, Lapsed: 1 << 50, Pinned: i%2 == 0, Window: time.Duration(i%3) * time.Minute, Known: true})
+		all = append(all, fairsem.Status{Name: name, Limit: 1 << 52, Used: rand.Int64N(1 << 53), Waiting: 1 << 40, OldestWait: 1 << 55, Expired: 1 << 50, Pinned: i%2 == 0, Window: time.Duration(i%3) * time.Minute, Exists: true})
 		d.Holders = append(d.Holders, fairsem.Ticket{ID: name, Label: name, Token: 1 << 52, Weight: 1 << 52})
 		d.Waiters = append(d.Waiters, fairsem.Ticket{ID: name + "w", Label: name, Weight: 1})
 	}
@@ -541,7 +541,7 @@ func TestAQuestionOnATinyScreenShowsHowToAnswer(t *testing.T) {
 func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 	all := make([]fairsem.Status, 10_000)
 	for i := range all {
-		all[i] = fairsem.Status{Name: fmt.Sprintf("name-%05d", i), Limit: 10, Used: int64(i % 10), Known: true}
+		all[i] = fairsem.Status{Name: fmt.Sprintf("name-%05d", i), Limit: 10, Used: int64(i % 10), Exists: true}
 	}
 	b := newBench(t, Options{}, all...)
 	assert.Equal(t, 24, strings.Count(b.screen(), "name-"))

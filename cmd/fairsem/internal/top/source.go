@@ -32,21 +32,13 @@ func (s *server) Deep(ctx context.Context, name string) (look.Detail, error) {
 }
 
 func (s *server) Resize(ctx context.Context, name string, limit int64) error {
-	return s.change(name, func(sem *fairsem.Semaphore) error { return sem.Resize(ctx, limit) })
+	return s.client.Inspect(name).SetLimit(ctx, limit)
 }
 
 func (s *server) Unpin(ctx context.Context, name string) error {
-	return s.change(name, func(sem *fairsem.Semaphore) error { return sem.Unpin(ctx) })
+	return s.client.Inspect(name).ResetLimit(ctx)
 }
 
 func (s *server) Evict(ctx context.Context, name, id string) error {
-	return s.change(name, func(sem *fairsem.Semaphore) error { return sem.Evict(ctx, id) })
-}
-
-func (s *server) change(name string, f func(*fairsem.Semaphore) error) error {
-	sem, err := look.Handle(s.client, name)
-	if err != nil {
-		return err
-	}
-	return f(sem)
+	return s.client.Inspect(name).Evict(ctx, id)
 }

@@ -54,7 +54,7 @@ var orders = []order{
 	{"waiting", func(a, b row) int { return cmp.Compare(b.Waiting, a.Waiting) }},
 	{"oldest", func(a, b row) int { return cmp.Compare(b.OldestWait, a.OldestWait) }},
 	{"rate", func(a, b row) int { return cmp.Compare(b.rate, a.rate) }},
-	{"lost", func(a, b row) int { return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(b.Lapsed, a.Lapsed)) }},
+	{"lost", func(a, b row) int { return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(b.Expired, a.Expired)) }},
 }
 
 // Orders are those in which the table can be, by name.
@@ -194,11 +194,11 @@ func lostCell(r row, _ int, p paint) string {
 	case r.Window > 0:
 		return p.title.Render("-") // grants of a limit in time lapse by design
 	case r.gain > 0:
-		return p.bad.Render("+" + count(r.gain) + " " + count(r.Lapsed))
-	case r.Lapsed == 0:
+		return p.bad.Render("+" + count(r.gain) + " " + count(r.Expired))
+	case r.Expired == 0:
 		return p.title.Render("0")
 	}
-	return p.text.Render(count(r.Lapsed))
+	return p.text.Render(count(r.Expired))
 }
 
 func noteCell(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }
@@ -213,7 +213,7 @@ func (n *names) summary(p paint) string {
 	for _, r := range n.all {
 		used += r.Used
 		waiting += r.Waiting
-		lost += r.Lapsed
+		lost += r.Expired
 		sum.gain += r.gain
 		sum.rate += r.rate
 		sum.rated = sum.rated || r.rated

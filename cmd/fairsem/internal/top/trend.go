@@ -49,7 +49,7 @@ func (t *trend) add(at time.Time, all []fairsem.Status) []row {
 		if rate, ok := rates[s.Name]; ok {
 			m.samples = recent(m.samples, sample{rate * seconds, seconds})
 		}
-		m.lose(at, s.Lapsed, known)
+		m.lose(at, s.Expired, known)
 		names[s.Name] = m
 		rows[i] = row{Status: s, gain: m.gain}
 		rows[i].rate, rows[i].rated = m.rate()

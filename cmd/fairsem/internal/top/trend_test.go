@@ -14,7 +14,7 @@ func seen(granted, lapsed []int64) (rows []row) {
 	var tr trend
 	at := time.Unix(1000, 0)
 	for i := range granted {
-		rows = append(rows, tr.add(at.Add(time.Duration(i)*time.Second), []fairsem.Status{{Name: "n", Granted: granted[i], Lapsed: lapsed[i]}})[0])
+		rows = append(rows, tr.add(at.Add(time.Duration(i)*time.Second), []fairsem.Status{{Name: "n", Granted: granted[i], Expired: lapsed[i]}})[0])
 	}
 	return rows
 }

@@ -126,7 +126,7 @@ func (m model) empty() string {
 		return ""
 	case m.answered().IsZero():
 		return "looking…"
-	case m.inside && !m.detail.Known:
+	case m.inside && !m.detail.Exists:
 		return "Redis does not know this name any more."
 	case m.inside:
 		return "Nobody holds, nobody waits."

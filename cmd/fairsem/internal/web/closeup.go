@@ -53,7 +53,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 		s = d.Status
 	}
 	c := closeUp{
-		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Known, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
+		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
 		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Line: p.plotLine(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 	}
@@ -65,7 +65,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 		w.Place = i + 1
 		c.Waiters = append(c.Waiters, w)
 	}
-	if in && s.Known {
+	if in && s.Exists {
 		c.Controls = controlsOf(s)
 	}
 	return c
@@ -79,7 +79,7 @@ func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) det
 		return detail{d, ok, false}
 	}
 	d, err := p.details.get(ctx, from, name) // if it is another error the next look tells what is wrong
-	if _, ok := now.byName[name]; !ok && d.Known {
+	if _, ok := now.byName[name]; !ok && d.Exists {
 		p.names.Add(name)
 	}
 	seen := !d.At.IsZero()
@@ -98,7 +98,7 @@ func figures(s fairsem.Status, rate float64) []tile {
 		{"Next lease ends", age(s.NextExpiry)},
 		{"Grants/s", perSecond(rate)},
 		{"Granted", strconv.FormatInt(s.Granted, 10)},
-		{"Lapsed", strconv.FormatInt(s.Lapsed, 10)},
+		{"Lapsed", strconv.FormatInt(s.Expired, 10)},
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func one(name string, used int64) []fairsem.Status {
-	return []fairsem.Status{{Name: name, Used: used, Limit: 5, Known: true}}
+	return []fairsem.Status{{Name: name, Used: used, Limit: 5, Exists: true}}
 }
 
 func TestTheLastTenMinutesOfANameAreKept(t *testing.T) {

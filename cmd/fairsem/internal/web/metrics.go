@@ -44,7 +44,7 @@ var families = []family{
 	{about("fairsem_permits_granted_total", "Permits granted since Redis got to know the name.", "name"),
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Granted) }},
 	{about("fairsem_permits_lapsed_total", "Permits that nobody gave back or renewed in time.", "name"),
-		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Lapsed) }},
+		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Expired) }},
 }
 
 // newRegistry has what is told of Redis as a whole, and nothing of this process.

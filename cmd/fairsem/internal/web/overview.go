@@ -150,7 +150,7 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 
 // exact is the page of a name that is none of those that are looked at; "" if there can be no such name.
 func (p *Page) exact(name string) string {
-	if _, err := look.Handle(p.Client, name); err != nil {
+	if err := look.CheckName(p.Client, name); err != nil {
 		return ""
 	}
 	return link(name)
@@ -174,7 +174,7 @@ func (p *Page) row(now *snapshot, s fairsem.Status) row {
 	rate := now.rates[s.Name]
 	return row{
 		gauge: newGauge(s), Key: key("n", s.Name), Link: link(s.Name), Title: shown(s.Name),
-		Waiting: s.Waiting, Lapsed: s.Lapsed, Oldest: age(s.OldestWait), Rate: perSecond(rate),
+		Waiting: s.Waiting, Lapsed: s.Expired, Oldest: age(s.OldestWait), Rate: perSecond(rate),
 		name: s.Name, oldest: s.OldestWait, rate: rate,
 	}
 }

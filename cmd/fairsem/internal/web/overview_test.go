@@ -22,7 +22,7 @@ func TestABarLooksFullWhereNobodyGetsInAndPausedWhereSomebodyWantsThat(t *testin
 		{fairsem.Status{Used: 2, Limit: 2}, true, ""},
 		{fairsem.Status{Used: 3, Limit: 2, Pinned: true}, true, "pinned"},
 		{fairsem.Status{Used: 1, Pinned: true}, true, "paused"},
-		{fairsem.Status{Used: 1, Known: true}, true, ""}, // no process declares a limit any more
+		{fairsem.Status{Used: 1, Exists: true}, true, ""}, // no process declares a limit any more
 	} {
 		drawn := string(p.render("gauge", newGauge(c.status)))
 		assert.Equal(t, c.full, strings.Contains(drawn, `class="gauge full"`), drawn)

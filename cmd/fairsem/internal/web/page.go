@@ -107,7 +107,7 @@ func (p *Page) indexPicture(filter filter) picture {
 
 func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
-	if _, err := look.Handle(p.Client, name); err != nil {
+	if err := look.CheckName(p.Client, name); err != nil {
 		p.problem(w, r, http.StatusBadRequest, "There can be no semaphore of that name.")
 		return
 	}
@@ -118,7 +118,7 @@ func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 
 func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
-	if _, err := look.Handle(p.Client, name); err != nil {
+	if err := look.CheckName(p.Client, name); err != nil {
 		http.Error(w, "there can be no semaphore of that name", http.StatusBadRequest)
 		return
 	}

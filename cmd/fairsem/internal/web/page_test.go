@@ -72,7 +72,7 @@ func TestHowLongIsByTheClockOfTheServer(t *testing.T) {
 	s.seen(1)
 	s.page.details.look = func(context.Context, string) (look.Detail, error) {
 		return look.Detail{
-			Status:  fairsem.Status{Name: "gate", Known: true, At: noon},
+			Status:  fairsem.Status{Name: "gate", Exists: true, At: noon},
 			Holders: []fairsem.Ticket{{ID: "h", Since: noon.Add(-90 * time.Second)}},
 			Waiters: []fairsem.Ticket{{ID: "w", Since: noon.Add(-30 * time.Second)}},
 		}, nil

@@ -26,7 +26,7 @@ type verb struct {
 	danger       bool
 	ask          string
 	did          func(deed) string
-	do           func(context.Context, *fairsem.Semaphore, deed) error
+	do           func(context.Context, *fairsem.Inspector, deed) error
 }
 
 var verbs = []verb{
@@ -35,27 +35,27 @@ var verbs = []verb{
 		ask: "This takes the permit, or the place in line, away from whoever has it. The units are free at once; " +
 			"their holder may go on using them for a moment, until it hears of it.",
 		did: func(d deed) string { return "Evicted " + shown(d.id) + "." },
-		do:  func(ctx context.Context, s *fairsem.Semaphore, d deed) error { return s.Evict(ctx, d.id) },
+		do:  func(ctx context.Context, s *fairsem.Inspector, d deed) error { return s.Evict(ctx, d.id) },
 	},
 	{
 		name: "resize", button: "Pin the limit",
 		ask: "This sets the limit for everybody, whatever processes declare, until the pin is taken away. " +
 			"Nobody loses a permit by it.",
 		did: func(d deed) string { return fmt.Sprintf("The limit is pinned to %d.", d.limit) },
-		do:  func(ctx context.Context, s *fairsem.Semaphore, d deed) error { return s.Resize(ctx, d.limit) },
+		do:  func(ctx context.Context, s *fairsem.Inspector, d deed) error { return s.SetLimit(ctx, d.limit) },
 	},
 	{
 		name: "pause", button: "Pause", danger: true,
 		ask: "This pins the limit to 0: nobody gets in until it is resumed, and who waits or comes waits on. " +
 			"Who holds a permit keeps it.",
 		did: func(deed) string { return "Paused." },
-		do:  func(ctx context.Context, s *fairsem.Semaphore, _ deed) error { return s.Resize(ctx, 0) },
+		do:  func(ctx context.Context, s *fairsem.Inspector, _ deed) error { return s.SetLimit(ctx, 0) },
 	},
 	{
 		name: "resume", button: "Take the pin away",
 		ask: "This takes the pin away: the limit that processes declare holds again.",
 		did: func(deed) string { return "The limit is what processes declare." },
-		do:  func(ctx context.Context, s *fairsem.Semaphore, _ deed) error { return s.Unpin(ctx) },
+		do:  func(ctx context.Context, s *fairsem.Inspector, _ deed) error { return s.ResetLimit(ctx) },
 	},
 }
 
@@ -126,7 +126,7 @@ func (d deed) path() string {
 // read takes a deed from a request, and refuses what can never work.
 func (p *Page) read(r *http.Request, v verb) (deed, error) {
 	d := deed{verb: v.name, name: r.FormValue("name")}
-	if _, err := look.Handle(p.Client, d.name); err != nil {
+	if err := look.CheckName(p.Client, d.name); err != nil {
 		return d, errors.New("there can be no semaphore of that name")
 	}
 	switch {
@@ -212,18 +212,15 @@ func (p *Page) do(r *http.Request, v verb, d deed, who string) error {
 func (p *Page) try(ctx context.Context, v verb, d deed) error {
 	ctx, cancel := context.WithTimeout(ctx, p.patience())
 	defer cancel()
-	status, err := look.One(ctx, p.Client, d.name)
+	there := p.Client.Inspect(d.name)
+	status, err := there.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if !status.Known {
+	if !status.Exists {
 		return errNoName
 	}
-	sem, err := look.Handle(p.Client, d.name)
-	if err != nil {
-		return err
-	}
-	return v.do(ctx, sem, d)
+	return v.do(ctx, there, d)
 }
 
 // statusOf is what HTTP calls it.

@@ -362,5 +362,5 @@ func TestAProgramNeedsTheTokenOnly(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusOK, do("evict", "name=gate&id="+url.QueryEscape(permit.ID())).StatusCode)
 	<-permit.Context().Done()
-	assert.False(t, s.status("nowhere").Known, "a slip pins nothing")
+	assert.False(t, s.status("nowhere").Exists, "a slip pins nothing")
 }

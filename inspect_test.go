@@ -1,0 +1,119 @@
+package fairsem_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+)
+
+// inspects is what every handle can do beside its own.
+type inspects interface {
+	Name() string
+	Status(ctx context.Context) (fairsem.Status, error)
+	SetLimit(ctx context.Context, limit int64) error
+	ResetLimit(ctx context.Context) error
+	Evict(ctx context.Context, id string) error
+}
+
+func TestEveryHandleShowsAndSetsItsOwnLimit(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		c := w.client()
+		lock, err := c.Mutex(w.name + "m")
+		require.NoError(t, err)
+		shared, err := c.RWMutex(w.name + "rw")
+		require.NoError(t, err)
+		rate, err := c.Limiter(w.name+"l", 7, time.Minute)
+		require.NoError(t, err)
+		weighted, err := c.Weighted(w.name+"w", 5)
+		require.NoError(t, err)
+		sem, err := c.Semaphore(w.name+"s", 3)
+		require.NoError(t, err)
+		for _, one := range []struct {
+			inspects
+			limit, window int64
+		}{
+			{lock, 1, 0}, {shared, 1_000_000_000, 0}, {rate, 7, 60}, {weighted, 5, 0}, {sem, 3, 0},
+			{lock.With(fairsem.CallOptions{MaxQueue: 1}), 1, 0}, {rate.With(fairsem.CallOptions{MaxQueue: 1}), 7, 60},
+		} {
+			s, err := one.Status(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, []any{one.limit, one.limit, time.Duration(one.window) * time.Second}, []any{s.Limit, s.Declared, s.Window})
+			require.NoError(t, one.SetLimit(t.Context(), 2))
+			s, err = c.Inspect(one.Name()).Status(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, []any{int64(2), int64(0), true}, []any{s.Limit, s.Declared, s.Pinned}, "who only looks declares nothing")
+			require.NoError(t, one.ResetLimit(t.Context()))
+			assert.ErrorIs(t, one.Evict(t.Context(), "nobody:1"), fairsem.ErrNotFound)
+		}
+	})
+}
+
+func TestInspectorShowsALockThatAnotherProcessHolds(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		lock, err := w.client().Mutex(w.name)
+		require.NoError(t, err)
+		held, err := lock.Lock(t.Context())
+		require.NoError(t, err)
+		there := w.client().Inspect(w.name)
+		s, err := there.Status(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []int64{1, 1, 1}, []int64{s.Limit, s.Declared, s.Used})
+		for h, err := range there.Holders(t.Context()) {
+			require.NoError(t, err)
+			assert.Equal(t, held.ID(), h.ID)
+		}
+		require.NoError(t, there.SetLimit(t.Context(), 0))
+		w.release(held)
+		_, err = lock.TryLock(t.Context())
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired, "it is paused")
+		require.NoError(t, there.ResetLimit(t.Context()))
+		held, err = lock.Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, there.Evict(t.Context(), held.ID()))
+		<-held.Context().Done()
+		assert.ErrorIs(t, context.Cause(held.Context()), fairsem.ErrEvicted)
+	})
+}
+
+// What only looks at a name cannot know its limit, so it must not let anybody in under a wrong one, and leaves nothing behind.
+func TestInspectorOfANameThatIsNotInUseShowsNothingAndLeavesNothing(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		there := w.client().Inspect(w.name)
+		s, err := there.Status(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, fairsem.Status{Name: w.name, At: s.At}, s)
+		for _, err := range there.Holders(t.Context()) {
+			t.Error("there is a holder", err)
+		}
+		for _, err := range there.Waiters(t.Context()) {
+			t.Error("there is a waiter", err)
+		}
+		assert.ErrorIs(t, there.Evict(t.Context(), "nobody:1"), fairsem.ErrNotFound)
+		keys, err := w.rdb.Keys(t.Context(), "*{"+w.name+"}*").Result()
+		require.NoError(t, err)
+		assert.Empty(t, keys)
+	})
+}
+
+func TestInspectorOfABadNameOrOfNoClientIsErrInvalidBeforeAnyIO(t *testing.T) {
+	t.Parallel()
+	client := offlineClient(t)
+	for _, there := range []*fairsem.Inspector{nil, {}, client.Inspect(""), client.Inspect("}"), new(fairsem.Semaphore).Inspector, new(fairsem.Mutex).Inspector} {
+		_, err := there.Status(t.Context())
+		assert.ErrorIs(t, err, fairsem.ErrInvalid)
+		assert.ErrorIs(t, there.SetLimit(t.Context(), 1), fairsem.ErrInvalid)
+		assert.ErrorIs(t, there.ResetLimit(t.Context()), fairsem.ErrInvalid)
+		assert.ErrorIs(t, there.Evict(t.Context(), "a:1"), fairsem.ErrInvalid)
+		for _, err := range there.Holders(t.Context()) {
+			assert.ErrorIs(t, err, fairsem.ErrInvalid)
+		}
+		for _, err := range there.Waiters(t.Context()) {
+			assert.ErrorIs(t, err, fairsem.ErrInvalid)
+		}
+	}
+}

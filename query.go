@@ -1,0 +1,100 @@
+package fairsem
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// during runs f, which does I/O, until ctx ends: go-redis would not return then.
+func (c *Client) during(ctx context.Context, f func() error) error {
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	if !c.crew.launch(listings, func() { done <- f() }) {
+		return ErrClosed
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ended(ctx)
+	case <-c.crew.ctx.Done():
+		return ErrClosed
+	}
+}
+
+// query runs a script of no view's, and again while trouble may pass, for up to a TTL.
+func (c *Client) query(ctx context.Context, name string, q call) (response, error) {
+	if ctx == nil {
+		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
+	}
+	if ctx.Err() != nil {
+		return response{}, ended(ctx)
+	}
+	began, pause := time.Now(), firstRetry
+	var failed error // of the last try
+	lane := c.lane(name)
+	for again := false; ; again = true {
+		if c.isClosed() {
+			return response{}, ErrClosed
+		}
+		r := lane.ask(ctx, parcel{lone: q.command(false), text: q})
+		switch {
+		case r.err == nil:
+			r.again = again
+			return r, nil
+		case ctx.Err() != nil:
+			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), cmp.Or(failed, lane.failure())))
+		case !transient(r.err):
+			return response{}, advise(r.err)
+		case time.Since(began) >= c.ttl:
+			return response{}, unavailable(c.ttl, r.err)
+		}
+		failed = r.err
+		switch err := c.crew.sleep(ctx, pause/2+rand.N(pause)); {
+		case ctx.Err() != nil:
+			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), failed))
+		case err != nil:
+			return response{}, err
+		}
+		pause = min(2*pause, lastRetry)
+	}
+}
+
+// Ping asks Redis for a sign of life, once: nil if it gave one. Without one until ctx ends the error is [ErrUnavailable], and
+// wraps that of ctx and what go-redis said. In a cluster any node answers.
+func (c *Client) Ping(ctx context.Context) error {
+	const op = "ping"
+	if ctx == nil {
+		return nilContext(op, c.keyspace.prefix)
+	}
+	if ctx.Err() != nil {
+		return wrap(op, c.keyspace.prefix, ended(ctx))
+	}
+	if c.isClosed() {
+		return wrap(op, c.keyspace.prefix, ErrClosed)
+	}
+	began := time.Now()
+	err := c.shared.ask(ctx, parcel{lone: redis.NewStatusCmd(background, "ping")}).err
+	switch {
+	case err == nil || errors.Is(err, ErrClosed):
+	case ctx.Err() != nil:
+		err = withDoubt(ended(ctx), unavailable(time.Since(began), c.shared.failure()))
+	case !refused(err) || transient(err):
+		err = unavailable(time.Since(began), err)
+	}
+	return wrap(op, c.keyspace.prefix, err)
+}
+
+func (c *Client) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
