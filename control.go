@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // SetLimit sets the limit by hand: it holds for all processes, whatever they declare, until ResetLimit or another SetLimit. A
@@ -88,17 +90,17 @@ func (i *Inspector) promote(ctx context.Context, rep reply) error {
 //
 // The error is [ErrNotFound] if nothing of that id is held or waits under this name, so that a second call returns it, too; the
 // others are those of SetLimit. After another error it may have been evicted all the same.
+//
+// The label of this Client, [Options.Label], is stored for some seconds: see [Inspector.EvictedBy].
 func (i *Inspector) Evict(ctx context.Context, id string) error {
 	return i.wrap("evict", i.evict(ctx, id))
 }
 
 func (i *Inspector) evict(ctx context.Context, id string) error {
-	if err := i.check(ctx); err != nil {
+	if err := i.checkID(ctx, id); err != nil {
 		return err
 	}
-	if id == "" {
-		return fmt.Errorf("%w: the id is empty", ErrInvalid)
-	}
+	i.sign(ctx, id)
 	r, err := i.client.query(ctx, i.name, i.client.keyspace.evict(i.name, i.quota, id))
 	if err != nil {
 		return err
@@ -112,4 +114,50 @@ func (i *Inspector) evict(ctx context.Context, id string) error {
 		return fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
 	return nil
+}
+
+func (i *Inspector) checkID(ctx context.Context, id string) error {
+	if err := i.check(ctx); err != nil {
+		return err
+	}
+	if id == "" {
+		return fmt.Errorf("%w: the id is empty", ErrInvalid)
+	}
+	return ended(ctx)
+}
+
+// signatureLife is for how long Redis keeps who evicted an id: a process that misses the message notices at its next renewal.
+const signatureLife = 20 * time.Second
+
+// sign stores who evicts an id, before that happens: its process may ask at once. It is only for people to read, so where it
+// cannot be stored the id is evicted all the same. An id that is none of ours, which may be of any length, is not signed.
+func (i *Inspector) sign(ctx context.Context, id string) {
+	if len(id) > maxName {
+		return
+	}
+	c := i.client
+	set := redis.NewStatusCmd(background, "set", c.keyspace.evictedKey(id), c.label, "px", signatureLife.Milliseconds())
+	c.shared.ask(ctx, parcel{lone: set})
+}
+
+// EvictedBy returns the label of the Client that evicted the permit or waiter of that id, within the last 20 s. It is "" if
+// that is not known. It is for messages to people: whoever may write to Redis may have stored any label. A done ctx ends the
+// call; the other errors are [ErrInvalid], [ErrClosed] and what Redis said.
+func (i *Inspector) EvictedBy(ctx context.Context, id string) (label string, err error) {
+	label, err = i.signature(ctx, id)
+	return label, i.wrap("evicted-by", err)
+}
+
+func (i *Inspector) signature(ctx context.Context, id string) (string, error) {
+	if err := i.checkID(ctx, id); err != nil {
+		return "", err
+	}
+	if i.client.isClosed() {
+		return "", ErrClosed
+	}
+	get := redis.NewStringCmd(background, "getrange", i.client.keyspace.evictedKey(id), 0, maxLabel-1)
+	if err := i.client.shared.ask(ctx, parcel{lone: get}).err; err != nil {
+		return "", err
+	}
+	return wholeRunes(get.Val()), nil
 }

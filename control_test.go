@@ -276,6 +276,37 @@ func TestEvictedWaiterGetsAnErrorOfItsOwnAndTheLineMovesUp(t *testing.T) {
 	})
 }
 
+func TestWhoEvictedAPermitIsKnownForAShortWhile(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		s := w.semaphore()
+		p := w.must(s.Acquire(t.Context(), 1))
+		by, err := s.EvictedBy(t.Context(), p.ID())
+		require.NoError(t, err)
+		assert.Empty(t, by)
+		long := strings.Repeat("é", 128)
+		operator, err := fairsem.New(w.rdb, fairsem.Options{Label: long})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, operator.Close()) })
+		require.NoError(t, operator.Inspect(w.name).Evict(t.Context(), p.ID()))
+		<-p.Context().Done()
+		by, err = s.EvictedBy(t.Context(), p.ID())
+		require.NoError(t, err)
+		assert.Equal(t, long, by)
+		assert.LessOrEqual(t, w.rdb.PTTL(t.Context(), "fairsem:evicted:"+p.ID()).Val(), 20*time.Second)
+		assert.Positive(t, w.rdb.PTTL(t.Context(), "fairsem:evicted:"+p.ID()).Val())
+	})
+}
+
+func TestNoMoreOfWhoEvictedIsReadThanALabelMayHave(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		require.NoError(t, w.rdb.Set(t.Context(), "fairsem:evicted:a:1", strings.Repeat("x", 1<<20), time.Minute).Err())
+		t.Cleanup(func() { assert.NoError(t, w.rdb.Del(context.Background(), "fairsem:evicted:a:1").Err()) })
+		by, err := w.semaphore().EvictedBy(t.Context(), "a:1")
+		require.NoError(t, err)
+		assert.Equal(t, strings.Repeat("x", 256), by)
+	})
+}
+
 func TestNoRefreshPermitHearsOfItsEviction(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore().With(fairsem.CallOptions{NoRefresh: true, TTL: time.Hour})

@@ -67,7 +67,8 @@
 //	fairsem:{name}:weight   hash    permit id -> weight, where it is not 1
 //	fairsem:{name}:meta     hash    layout version, limits, when the keys expire, epoch, counts
 //
-// and one for each process, fairsem:client:<client id>, its label. The six are changed by scripts only.
+// and one for each process, fairsem:client:<client id>, its label, and for 20 s after an eviction
+// fairsem:evicted:<permit id>, the label of who did it. The six are changed by scripts only.
 // Each that changes something first removes expired entries, then grants from the head of the queue for as long as
 // the head fits; that is the fairness rule, the function promote in scripts/line.lua. Where nobody waits and
 // there is room, scripts skip both, for then they change nothing that matters to anybody.

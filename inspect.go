@@ -25,7 +25,26 @@ type Status struct {
 	Exists     bool          // whether Redis knows the name: it is in use, was within half a minute or so, or is pinned
 	Granted    int64         // permits and calls granted since Redis got to know the name
 	Expired    int64         // permits since then whose lease ended before they were given back; none of a Limiter
+	Pace       float64       // permits and calls granted a second, lately, while calls wait; 0: none wait, or none was granted since then
 }
+
+// ExpectedWait estimates how long a call that joins the queue now would wait: until the calls that wait and it itself are
+// granted, at the present Pace. It is not known where calls wait and none was granted since then, or where nobody may be let
+// in. A call that weighs more than others waits longer. It is for a Retry-After, or to choose where to send work; for a
+// Limiter, [*WaitError] and [Decision] are exact.
+func (s Status) ExpectedWait() (wait time.Duration, known bool) {
+	switch {
+	case s.Waiting == 0 && s.Used < s.Limit:
+		return 0, true
+	case s.Pace <= 0 || s.Limit == 0:
+		return 0, false
+	}
+	seconds := float64(s.Waiting+1) / s.Pace
+	return time.Duration(min(seconds, maxExpected.Seconds()) * float64(time.Second)), true
+}
+
+// maxExpected keeps a wait that is as good as endless in what a Duration can hold.
+const maxExpected = 1000 * time.Hour
 
 // Ticket is a permit that is held, or a place in line.
 type Ticket struct {

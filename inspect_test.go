@@ -117,3 +117,26 @@ func TestInspectorOfABadNameOrOfNoClientIsErrInvalidBeforeAnyIO(t *testing.T) {
 		}
 	}
 }
+
+func TestPaceOfAQueueIsKnownOnceAWaiterWasGranted(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 1
+		s := w.semaphore()
+		held := w.must(s.Acquire(t.Context(), 1))
+		began := time.Now()
+		next, last := w.queue(t.Context(), s, 1), w.queue(t.Context(), s, 1)
+		assert.Zero(t, w.status(s).Pace)
+		_, known := w.status(s).ExpectedWait()
+		assert.False(t, known)
+		w.release(held)
+		held = w.granted(next)
+		st := w.status(s)
+		assert.Greater(t, st.Pace, 0.9/time.Since(began).Seconds(), "one was granted in less time than that")
+		wait, known := st.ExpectedWait()
+		assert.True(t, known)
+		assert.InEpsilon(t, 2/st.Pace, wait.Seconds(), 0.01, "there are one before it and itself")
+		w.release(held)
+		w.release(w.granted(last))
+		assert.Zero(t, w.status(s).Pace, "nobody waits")
+	})
+}

@@ -104,6 +104,9 @@ func (k keyspace) watchChannel() string { return k.prefix + ":watch" }
 // labelKey holds what operators see beside the permits of a client.
 func (k keyspace) labelKey(clientID string) string { return k.prefix + ":client:" + clientID }
 
+// evictedKey holds the label of the client that evicted a permit or waiter.
+func (k keyspace) evictedKey(id string) string { return k.prefix + ":evicted:" + id }
+
 // ticketID is the permit id of the client's seq-th ticket.
 func (k keyspace) ticketID(seq int64) string { return k.clientID + ":" + strconv.FormatInt(seq, 10) }
 
@@ -435,6 +438,7 @@ type stock struct {
 	asOf                         int64 // server ms at which an entry was expired, or not
 	at                           int64 // server us, by which waiters and holders are numbered
 	asks                         int64 // what a limit is asked for with that is set by hand now
+	paced, pacing                int64 // grants lately while calls waited, and in how many us
 }
 
 // decodeStock converts the reply of status.lua.
@@ -442,7 +446,7 @@ func decodeStock(raw []int64) (s stock, err error) {
 	fields := []*int64{
 		&s.limit, &s.declared, &s.pinned, &s.holders, &s.waiting, &s.used,
 		&s.expired, &s.counted, &s.held, &s.units, &s.waited,
-		&s.oldest, &s.nearest, &s.window, &s.exists, &s.granted, &s.lapsed, &s.missed, &s.asOf, &s.at, &s.asks,
+		&s.oldest, &s.nearest, &s.window, &s.exists, &s.granted, &s.lapsed, &s.missed, &s.asOf, &s.at, &s.asks, &s.paced, &s.pacing,
 	}
 	if len(raw) != head+len(fields) {
 		return stock{}, errReply
@@ -474,7 +478,16 @@ func (s stock) status(name string) Status {
 		NextExpiry: time.Duration(max(0, s.nearest)) * time.Millisecond,
 		Window:     time.Duration(s.window) * time.Millisecond,
 		Exists:     s.exists == 1, Granted: s.granted, Expired: s.lapsed + s.missed,
+		Pace: s.pace(),
 	}
+}
+
+// pace is in grants a second.
+func (s stock) pace() float64 {
+	if s.waiting == s.waited || s.pacing <= 0 {
+		return 0
+	}
+	return max(0, float64(s.paced)*1e6/float64(s.pacing))
 }
 
 // page is what page.lua tells: some tickets, and after which entry the next page begins, if there is more.

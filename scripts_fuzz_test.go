@@ -260,14 +260,14 @@ func isReply(raw []int64, n int) bool {
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	for n := range 29 {
+	for n := range 31 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99, 23, 24, 21, 20, 30, 40, 26, 31, 32})
+	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99, 23, 24, 21, 20, 30, 40, 26, 31, 32, 33, 34})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		found, err := decodeStock(raw)
-		require.Equal(t, len(raw) == 27, err == nil)
+		require.Equal(t, len(raw) == 29, err == nil)
 		if err != nil {
 			require.ErrorIs(t, err, errReply)
 			require.Zero(t, found)
@@ -282,6 +282,8 @@ func FuzzDecodeStatus(f *testing.F) {
 		require.Equal(t, n[15], s.Granted)
 		require.Equal(t, n[16]+n[17], s.Expired)
 		require.Equal(t, n[19], s.At.UnixMicro())
+		require.GreaterOrEqual(t, s.Pace, 0.0)
+		require.Equal(t, s.Waiting != 0 && n[21] > 0 && n[22] > 0, s.Pace > 0)
 	})
 }
 

@@ -192,7 +192,7 @@ func (l *lab) seed(state string) {
 // seededEpoch is the epoch of every seed with a meta.
 const seededEpoch = 4
 
-// String leaves out what belongs to the epoch: epoch_test.go looks at that.
+// String leaves out what belongs to the epoch, and the marks of the pace: epoch_test.go and pace_test.go check these.
 func (s snapshot) String() string {
 	var out []string
 	for i, zset := range [][]redis.Z{s.owner, s.queue, s.timeout} {
@@ -211,7 +211,7 @@ func (s snapshot) String() string {
 		line := keyNames[4+i]
 		for _, field := range sorted(hash) {
 			value := hash[field]
-			if i == 1 && slices.Contains([]string{"epoch", "quiet", "server"}, field) {
+			if i == 1 && slices.Contains([]string{"epoch", "quiet", "server", "marked_at", "marked", "before_at", "before"}, field) {
 				continue
 			}
 			if field == "until" {

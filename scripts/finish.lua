@@ -1,10 +1,25 @@
 -- finish.lua: what every script ends with: who goes next now, the expiry of the keys, and the reply.
+
+-- mark notes how many were granted until now, and keeps the mark before if calls have waited since then. Status has the
+-- pace of the queue from the older one, so that is never over less than a second.
+local SECOND = 1000000 -- us
+local function mark()
+  local noted = redis.call("HMGET", meta, "marked", "granted")
+  if had_queue and whole(known[10], steady) then
+    redis.pcall("HSET", meta, "before_at", known[10], "before", noted[1] or "0")
+  else
+    redis.call("HDEL", meta, "before_at", "before")
+  end
+  redis.pcall("HSET", meta, "marked_at", text(steady), "marked", noted[2] or "0")
+end
+
 if promote then promote() end
 
 if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", stands, "since", text(since)) end
 if lost then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet)) end
 if permits > 0 then redis.pcall("HINCRBY", meta, "granted", permits) end -- whoever holds or asks has keys that expire,
 if overdue > 0 then redis.pcall("HINCRBY", meta, "lapsed", overdue) end  -- so if meta was lost, it is renewed below
+if waiting > 0 and steady - (whole(known[10], steady) or 0) >= SECOND and (permits > 0 or not had_queue) then mark() end
 if waiting > 0 and alert and (lost or window > 0 and VERB == "resize") then alert() end -- what they were told is over
 if holders + waiting == 0 and horizon > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
   horizon, renew = now + 2 * LINGER, true -- idle again: a long lease is over

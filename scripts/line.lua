@@ -2,6 +2,7 @@
 local lapsed = redis.call("ZCOUNT", timeout, "-inf", text(now))
 local stored = weights > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local extra = holders > 0 and stored or 0 -- nobody holds, so nothing can be held
+local had_queue = waiting > 0 -- before this call
 local permits, overdue = 0, 0             -- how many this call grants, and how many it finds lapsed
 local budget, left = BOUND, 0             -- how many ids it may still reap or take out of the line; how many of the lapsed it left
 

@@ -20,7 +20,7 @@
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one a holder
 --         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server,
---                            granted, lapsed, ahead, pinned_at
+--                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
 -- ARGV    1 caller   client id of the calling process: its grants go into the reply
 --         2 wake     channel prefix: any other client hears of its grants on wake .. its client id
 --         3 limit    what the caller declares: a limit, or limit/ms of a rate, whose grants are never
@@ -51,8 +51,8 @@
 -- behind lapses. Every key is read before the first write to it or to what belongs to it, so one of
 -- the wrong type fails with nothing changed.
 --
--- What meta counts, granted and lapsed, is for people: nothing hangs on it, so the right to HINCRBY may
--- be missing.
+-- What meta counts, granted and lapsed, is for people: no grant depends on it, so the right to HINCRBY may
+-- be missing. The other four say how many were granted at two moments since calls wait, for the pace of the queue.
 --
 -- Most calls are of one id and meet no line, so what they do not need is behind a condition: a
 -- function or a table that is not made, a key that is not read. Numbers go to Redis as text(), which
@@ -87,7 +87,7 @@ local function weighs(stored)
   return units and units > 0 and units or 1
 end
 
-local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "server", "ahead")
+local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "server", "ahead", "marked_at")
 local holders = redis.call("ZCARD", owner)
 local waiting = redis.call("ZCARD", queue)
 local weights = redis.call("HLEN", weight) -- 0: everybody weighs 1

@@ -10,7 +10,7 @@
 --         none), whether Redis knows the name (1 or 0), permits granted, permits lapsed, how
 --         many of the holders that this call has counted lapsed too, the ms as of which it has counted, what time
 --         it is in us, and what a limit is asked for with that is set by hand now: the time, or more than
---         that of the last one
+--         that of the last one; permits granted while calls waited, lately, and in how many us; 0, 0: no calls wait
 -- First write: none.
 local at, from = tonumber(ARGV[7]), tonumber(ARGV[8])
 if at == 0 then at = now end
@@ -44,7 +44,10 @@ end
 local nearest = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(at), "+inf", "WITHSCORES", "LIMIT", 0, 1)[2]
 local missed = held
 if window > 0 or now < (whole(known[7], now + DAY) or 0) then missed = 0 end -- they are meant to lapse, or may come back
-local counts = redis.call("HMGET", meta, "granted", "lapsed")
+local counts = redis.call("HMGET", meta, "granted", "lapsed", "before_at", "before", "marked_at", "marked")
+local from_time, from_count = whole(counts[3], steady), whole(counts[4])
+if not (from_time and from_count) then from_time, from_count = whole(counts[5], steady), whole(counts[6]) end
+local paced = waiting > 0 and from_time and from_count
 for _, number in ipairs({
   limit,
   declared,
@@ -67,6 +70,8 @@ for _, number in ipairs({
   at,
   steady,
   math.max(micros, (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0) + 1),
+  paced and math.max(0, (whole(counts[1]) or 0) - from_count) or 0,
+  paced and steady - from_time or 0,
 }) do
   size = size + 1
   reply[size] = number

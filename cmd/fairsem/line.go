@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // acquire waits in line until r has its permit, a signal comes, or the time to wait is over.
@@ -51,12 +52,35 @@ func (r *runner) refused(err error) error {
 		return placed(err, r.there)
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("not acquired: %q was not free within %v", r.name, r.wait)
-	case errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull),
-		errors.Is(err, fairsem.ErrExceedsLimit), errors.Is(err, fairsem.ErrEvicted):
+	case errors.Is(err, fairsem.ErrEvicted):
+		err = fmt.Errorf("%w%s", err, r.evictedBy(r.waiting()))
+	case errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull), errors.Is(err, fairsem.ErrExceedsLimit):
 	default:
 		return err
 	}
 	return &failure{r.conflict, err}
+}
+
+// waiting is the id under which the run waits; "" if no event has told it yet.
+func (r *runner) waiting() string {
+	if id := r.waits.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// signatureLimit bounds the question who evicted a run that has nothing left to do.
+const signatureLimit = time.Second
+
+// evictedBy is " by" and who evicted that id; "" if that is not known.
+func (r *runner) evictedBy(id string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), signatureLimit)
+	defer cancel()
+	label, err := r.sem.EvictedBy(ctx, id)
+	if err != nil || label == "" {
+		return ""
+	}
+	return " by " + text.Clean(label)
 }
 
 const (
@@ -93,13 +117,13 @@ func (r *runner) drawPlace(ctx context.Context, out io.Writer) {
 		if inBackground() {
 			continue
 		}
-		text, err := r.place(ctx)
+		place, err := r.place(ctx)
 		if err != nil {
 			continue // the call that waits says what there is to say
 		}
-		text = fmt.Sprintf("%s, %d s", text, int(time.Since(began).Seconds()))
-		_, _ = fmt.Fprintf(out, "\r%s%s", text, strings.Repeat(" ", max(0, drawn-len(text)))) // only for people to read
-		drawn = len(text)
+		place = fmt.Sprintf("%s, %d s", place, int(time.Since(began).Seconds()))
+		_, _ = fmt.Fprintf(out, "\r%s%s", place, strings.Repeat(" ", max(0, drawn-len(place)))) // only for people to read
+		drawn = len(place)
 	}
 	if drawn > 0 {
 		_, _ = fmt.Fprintf(out, "\r%s\r", strings.Repeat(" ", drawn)) // as above

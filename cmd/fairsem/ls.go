@@ -38,8 +38,9 @@ over, in a tenth of its time: 10 to 20 s where there are a million keys, of whom
 With --watch that is once; new names are then found in 2 % of it.
 
 With --json there is a JSON object a line for each name: time, name, limit,
-declared, pinned, paused, used, holders, waiting, oldest_wait_ms, next_expiry_ms,
-window_ms (of a rate), granted and lapsed; name_base64 too if the name is no UTF-8.
+declared, pinned, paused, used, holders, waiting, oldest_wait_ms, expected_wait_ms
+(of a call that comes now; null if not known), next_expiry_ms, window_ms (of a rate),
+granted and lapsed; name_base64 too if the name is no UTF-8.
 
 Once --watch has shown something, nothing that is wrong with the server ends it: it
 says so, in a pipe on standard error and once, and looks on.

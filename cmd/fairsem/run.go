@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -227,6 +228,14 @@ type runner struct {
 	sem    *fairsem.Semaphore
 	mark   string // the label, if it is the only one of its kind
 	permit *fairsem.Permit
+	waits  atomic.Pointer[string] // the id under which it waits
+}
+
+// observe notes the id of a call that waits, which only events tell.
+func (r *runner) observe(e fairsem.Event) {
+	if e, ok := e.(fairsem.WaitStartedEvent); ok {
+		r.waits.Store(&e.ID)
+	}
 }
 
 func (r *runner) run(ctx context.Context) (err error) {
@@ -238,7 +247,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 	rdb := r.there.Client()
 	defer func() { _ = rdb.Close() }() // the process ends
-	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.keys(), TTL: r.ttl, Label: r.labelled()})
+	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.keys(), TTL: r.ttl, Label: r.labelled(), Observer: r.observe})
 	if err != nil {
 		return asUsage(err)
 	}

@@ -107,7 +107,7 @@ func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(2).Acquire(t.Context(), 2)
 	require.NoError(t, err)
-	refused := func(do func()) {
+	refused := func(do func()) string {
 		t.Helper()
 		cmd, out := s.begin("--limit", "2", "-w", "2", "--", "echo", "ran")
 		s.awaitLine(1, 1)
@@ -115,12 +115,14 @@ func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
 		assert.Equal(t, exitNotAcquired, exitCode(cmd.Wait()))
 		assert.Equal(t, 1, strings.Count(out.String(), "\n"), "one line: %s", out)
 		assert.NotContains(t, out.String(), "ran\n")
+		return out.String()
 	}
-	refused(func() {
+	out := refused(func() {
 		for _, waiter := range s.tickets(s.sem(2).Waiters(t.Context())) {
 			require.NoError(t, s.sem(2).Evict(t.Context(), waiter.ID))
 		}
 	})
+	assert.Regexp(t, `evicted by [^ ]+:\d+\n$`, out)
 	refused(func() { require.NoError(t, s.sem(2).SetLimit(t.Context(), 1)) })
 	require.NoError(t, p.Release(t.Context()))
 }
@@ -181,7 +183,7 @@ func TestJSONTellsOfALossToo(t *testing.T) {
 	awaitFile(t, dir+"/up")
 	s.evict()
 	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
-	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*"reason":"evicted"}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost \(evicted\)[^\n]*}\n$`, out.String())
+	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*"reason":"evicted"}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost \(evicted by [^ )]+:\d+\)[^\n]*}\n$`, out.String())
 }
 
 // The first word about it was SIGPIPE, which killed the run and its command, and left the permit until its TTL.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -74,7 +75,7 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 		return nil, err
 	}
 	s := &session{server: there, rdb: there.Client()}
-	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.keys(), TTL: lookTTL})
+	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.keys(), TTL: lookTTL, Label: operator()})
 	for _, name := range names {
 		if err == nil {
 			_, err = s.client.Semaphore(name, 1)
@@ -88,6 +89,17 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 		return nil, asUsage(err)
 	}
 	return s, nil
+}
+
+// operator is what others read of who has evicted them: user@host, as far as it is known.
+func operator() string {
+	host, _ := os.Hostname() // "" if the machine has no name
+	name := "?"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	label := name + "@" + host
+	return label[:min(len(label), longestLabel)]
 }
 
 // ping asks for a sign of life, in a cluster of every master.

@@ -65,10 +65,14 @@ func (r *runner) hold() error {
 }
 
 func (r *runner) lostError(fate string) error {
-	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, r.reason(), fate)}
+	reason := r.reason()
+	if reason == reasonEvicted {
+		reason += r.evictedBy(r.permit.ID())
+	}
+	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, reason, fate)}
 }
 
-// reason is why the permit was lost. Redis does not keep who evicts one.
+// reason is why the permit was lost.
 func (r *runner) reason() string {
 	if errors.Is(context.Cause(r.permit.Context()), fairsem.ErrEvicted) {
 		return reasonEvicted

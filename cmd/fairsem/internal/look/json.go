@@ -21,10 +21,11 @@ type Semaphore struct {
 	Holders      int64     `json:"holders"`               // permits
 	Waiting      int64     `json:"waiting"`               // calls in line
 	OldestWaitMS int64     `json:"oldest_wait_ms"`
-	NextExpiryMS int64     `json:"next_expiry_ms"` // until the next lease ends if nobody renews it; 0: there is none
-	WindowMS     int64     `json:"window_ms"`      // after which a grant of a rate lapses; 0: it is no rate
-	Granted      int64     `json:"granted"`        // since Redis got to know the name
-	Lapsed       int64     `json:"lapsed"`         // neither given back nor renewed in time, since then
+	ExpectedMS   *int64    `json:"expected_wait_ms"` // of a call that joins the queue now; null: not known
+	NextExpiryMS int64     `json:"next_expiry_ms"`   // until the next lease ends if nobody renews it; 0: there is none
+	WindowMS     int64     `json:"window_ms"`        // after which a grant of a rate lapses; 0: it is no rate
+	Granted      int64     `json:"granted"`          // since Redis got to know the name
+	Lapsed       int64     `json:"lapsed"`           // neither given back nor renewed in time, since then
 }
 
 // Holder is who holds, as --json tells of it.
@@ -55,9 +56,18 @@ type Waiter struct {
 func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
 		Time: s.At.UTC(), Name: s.Name, NameBase64: unwritable(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
-		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(),
+		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: expected(s),
 		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Lapsed: s.Expired,
 	}
+}
+
+func expected(s fairsem.Status) *int64 {
+	wait, known := s.ExpectedWait()
+	if !known {
+		return nil
+	}
+	ms := wait.Milliseconds()
+	return &ms
 }
 
 // NewHolder is t when it is now on the server.

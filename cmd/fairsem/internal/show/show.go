@@ -114,7 +114,11 @@ func (d detail) line() string {
 	if d.Waiting == 0 {
 		return "nobody waits"
 	}
-	return fmt.Sprintf("%d waiting, the oldest for %s", d.Waiting, text.Ago(d.OldestWait))
+	s := fmt.Sprintf("%d waiting, the oldest for %s", d.Waiting, text.Ago(d.OldestWait))
+	if wait, known := d.ExpectedWait(); known {
+		s += fmt.Sprintf("; a new call would wait for about %s", text.Ago(wait))
+	}
+	return s
 }
 
 func (d detail) limit() string {
