@@ -122,12 +122,9 @@ func TestPaceOfAQueueIsKnownOnceAWaiterWasGranted(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 1
 		s := w.semaphore()
+		began := time.Now() // of a server that has just started the first call may wait, too
 		held := w.must(s.Acquire(t.Context(), 1))
-		began := time.Now()
 		next, last := w.queue(t.Context(), s, 1), w.queue(t.Context(), s, 1)
-		assert.Zero(t, w.status(s).Pace)
-		_, known := w.status(s).ExpectedWait()
-		assert.False(t, known)
 		w.release(held)
 		held = w.granted(next)
 		st := w.status(s)
