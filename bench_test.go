@@ -215,7 +215,7 @@ func BenchmarkRefreshOf10000Permits(b *testing.B) {
 			}
 		}
 	}
-	run(calls(func(t ...*ticket) call { return about.acquire(d, terms{ttl: time.Hour}, t) }))
+	run(calls(func(t ...*ticket) call { return about.acquire(d, acquireParams{ttl: time.Hour}, t) }))
 	refreshes := calls(func(t ...*ticket) call { return about.refresh(d, time.Hour, true, t) })
 	defer server(b)()
 	for b.Loop() {

@@ -22,7 +22,7 @@ import (
 // hostileState is what a name looks like that costs more than others. Counts are fractions of a size.
 type hostileState struct {
 	name             string
-	quota            quota
+	quota            limitSpec
 	holders, waiters int
 	expired          int // of the holders, and as many of the waiters
 	tombstones       int // all of them expired
@@ -35,8 +35,8 @@ func distinct(i int) int64 { return int64(i + 2) }
 
 // hostileStates are for so many ids of a kind; no more than size/2 units are free or due at once where weights are 1.
 func hostileStates(size int) []hostileState {
-	ample, used := quota{limit: ample}, quota{limit: int64(size)}
-	rate := func(limit int64) quota { return quota{limit, time.Hour} }
+	ample, used := limitSpec{limit: ample}, limitSpec{limit: int64(size)}
+	rate := func(limit int64) limitSpec { return limitSpec{limit, time.Hour} }
 	one := func(int) int64 { return 1 }
 	sum := int64(size) * int64(size+3) / 2 // of the distinct weights
 	oversized := func(i int) int64 { return int64(size) + 1 + int64(i) }
@@ -44,16 +44,16 @@ func hostileStates(size int) []hostileState {
 		{name: "nobody waits", quota: ample, holders: size, weight: one},
 		{name: "nobody waits, weights", quota: ample, holders: size, weight: distinct},
 		{name: "a long line", quota: used, holders: size, waiters: size, weight: one, renew: true},
-		{name: "a long line, weights", quota: quota{limit: sum}, holders: size, waiters: size, weight: distinct},
+		{name: "a long line, weights", quota: limitSpec{limit: sum}, holders: size, waiters: size, weight: distinct},
 		{name: "all expired", quota: used, holders: size, waiters: size, expired: size, weight: one, renew: true},
-		{name: "all expired, weights", quota: quota{limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
-		{name: "some expired", quota: quota{limit: sum}, holders: size, waiters: size, expired: 2*maxIDs - 1, weight: distinct, renew: true},
+		{name: "all expired, weights", quota: limitSpec{limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
+		{name: "some expired", quota: limitSpec{limit: sum}, holders: size, waiters: size, expired: 2*maxIDs - 1, weight: distinct, renew: true},
 		{name: "room for the line", quota: ample, waiters: size, weight: one, renew: true},
 		{name: "room for the line, weights", quota: ample, waiters: size, weight: distinct, renew: true},
 		{name: "some expired, room for the line", quota: ample, holders: 3 * maxIDs / 2, expired: 3 * maxIDs / 2, waiters: size, weight: distinct, renew: true},
 		{name: "a line that can never fit", quota: used, waiters: size, weight: oversized, renew: true},
 		{name: "tombstones", quota: ample, holders: size / 2, waiters: size / 2, tombstones: size, weight: distinct},
-		{name: "long ids", quota: quota{limit: sum}, holders: size / 10, waiters: size / 10, expired: 2*maxIDs + 100, weight: distinct, longIDs: true, renew: true},
+		{name: "long ids", quota: limitSpec{limit: sum}, holders: size / 10, waiters: size / 10, expired: 2*maxIDs + 100, weight: distinct, longIDs: true, renew: true},
 		{name: "rate, used up", quota: rate(int64(size)), holders: size, weight: one},
 		{name: "rate, used up, weights", quota: rate(sum), holders: size, weight: distinct},
 		{name: "rate, a long line", quota: rate(int64(size)), holders: size, waiters: size, weight: one},
@@ -125,13 +125,13 @@ func (s hostileState) seed(l *lab) {
 // hostileCall is a call about n ids.
 type hostileCall struct {
 	name string
-	call func(s hostileState, about subject, d declaration, n int) call
+	call func(s hostileState, about callPrefix, d declaration, n int) call
 }
 
 // of are tickets of those that are stored, from the first-th of a kind on, with distinct weights.
 func (s hostileState) tickets(from, n int) (all []*ticket) {
 	for i := from; i < from+n; i++ {
-		all = append(all, &ticket{id: s.id(i), weight: int64(i%n) + 1, terms: terms{ttl: time.Minute}})
+		all = append(all, &ticket{id: s.id(i), weight: int64(i%n) + 1, params: acquireParams{ttl: time.Minute}})
 	}
 	return all
 }
@@ -154,71 +154,73 @@ func lightened(all []*ticket) []*ticket {
 func ones(n int) (all []int64) { return slices.Repeat([]int64{1}, n) }
 
 func hostileCalls() []hostileCall {
-	wait, try := terms{ttl: time.Minute, wait: true}, terms{ttl: time.Minute}
-	early := terms{ttl: time.Minute, wait: true, headStart: time.Hour}
+	wait, try := acquireParams{ttl: time.Minute, wait: true}, acquireParams{ttl: time.Minute}
+	early := acquireParams{ttl: time.Minute, wait: true, headStart: time.Hour}
 	return []hostileCall{
-		{"acquire: all wait", func(s hostileState, a subject, d declaration, n int) call {
+		{"acquire: all wait", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.acquire(d, wait, lightened(s.strange(n)))
 		}},
-		{"acquire: distinct weights wait, with a head start", func(s hostileState, a subject, d declaration, n int) call { return a.acquire(d, early, s.strange(n)) }},
-		{"acquire: try", func(s hostileState, a subject, d declaration, n int) call {
+		{"acquire: distinct weights wait, with a head start", func(s hostileState, a callPrefix, d declaration, n int) call {
+			return a.acquire(d, early, s.strange(n))
+		}},
+		{"acquire: try", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.acquire(d, try, lightened(s.strange(n)))
 		}},
-		{"acquire: try distinct weights", func(s hostileState, a subject, d declaration, n int) call { return a.acquire(d, try, s.strange(n)) }},
-		{"acquire: sent again", func(s hostileState, a subject, d declaration, n int) call { return a.acquire(d, wait, s.some(n)) }},
-		{"acquire: gives back as many", func(s hostileState, a subject, d declaration, n int) call {
+		{"acquire: try distinct weights", func(s hostileState, a callPrefix, d declaration, n int) call { return a.acquire(d, try, s.strange(n)) }},
+		{"acquire: sent again", func(s hostileState, a callPrefix, d declaration, n int) call { return a.acquire(d, wait, s.some(n)) }},
+		{"acquire: gives back as many", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.acquire(d, wait, s.strange(n/2), s.some(n-n/2)...)
 		}},
-		{"acquire: gives back all for one", func(s hostileState, a subject, d declaration, n int) call {
+		{"acquire: gives back all for one", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.acquire(d, wait, s.strange(1), s.some(n-1)...)
 		}},
-		{"release", func(s hostileState, a subject, d declaration, n int) call { return a.release(d, 0, s.some(n)) }},
-		{"release: holders", func(s hostileState, a subject, d declaration, n int) call {
+		{"release", func(s hostileState, a callPrefix, d declaration, n int) call { return a.release(d, 0, s.some(n)) }},
+		{"release: holders", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.release(d, 0, s.tickets(s.expired, n))
 		}},
-		{"release: tombstones", func(s hostileState, a subject, d declaration, n int) call {
+		{"release: tombstones", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.release(d, time.Minute, s.some(n))
 		}},
-		{"refresh", func(s hostileState, a subject, d declaration, n int) call {
+		{"refresh", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.refresh(d, time.Minute, false, s.some(n))
 		}},
-		{"refresh: who holds", func(s hostileState, a subject, d declaration, n int) call {
+		{"refresh: who holds", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.refresh(d, time.Minute, true, s.tickets(s.expired, n))
 		}},
-		{"refresh: nobody", func(_ hostileState, a subject, d declaration, _ int) call {
+		{"refresh: nobody", func(_ hostileState, a callPrefix, d declaration, _ int) call {
 			return a.refresh(d, time.Minute, false, nil)
 		}},
-		{"reduce", func(s hostileState, a subject, d declaration, n int) call { return a.reduce(d, s.some(n), ones(n)) }},
-		{"restore: strangers hold", func(s hostileState, a subject, d declaration, n int) call {
+		{"reduce", func(s hostileState, a callPrefix, d declaration, n int) call { return a.reduce(d, s.some(n), ones(n)) }},
+		{"restore: strangers hold", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.restore(d, time.Minute, s.strange(n), claims{n, seededEpoch, ones(n), ones(n)})
 		}},
-		{"restore: strangers of weight wait", func(s hostileState, a subject, d declaration, n int) call {
+		{"restore: strangers of weight wait", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.restore(d, time.Minute, s.strange(n), claims{0, seededEpoch, ones(n), slices.Repeat([]int64{7}, n)})
 		}},
-		{"restore: all wait here and held", func(s hostileState, a subject, d declaration, n int) call {
+		{"restore: all wait here and held", func(s hostileState, a callPrefix, d declaration, n int) call {
 			return a.restore(d, time.Minute, s.tickets(s.holders, n), claims{n, seededEpoch, ones(n), ones(n)})
 		}},
-		{"resize", func(s hostileState, a subject, _ declaration, _ int) call {
+		{"resize", func(s hostileState, a callPrefix, _ declaration, _ int) call {
 			return call{resizeScript, append(asked(resizeScript, a, s), ample, time.Now().UnixMicro())}
 		}},
-		{"resize: less", func(s hostileState, a subject, _ declaration, _ int) call {
+		{"resize: less", func(s hostileState, a callPrefix, _ declaration, _ int) call {
 			return call{resizeScript, append(asked(resizeScript, a, s), 1, time.Now().UnixMicro())}
 		}},
-		{"evict", func(s hostileState, a subject, _ declaration, _ int) call {
+		{"evict", func(s hostileState, a callPrefix, _ declaration, _ int) call {
 			return call{evictScript, append(asked(evictScript, a, s), s.id(s.holders))}
 		}},
-		{"status", func(s hostileState, a subject, _ declaration, _ int) call {
+		{"status", func(s hostileState, a callPrefix, _ declaration, _ int) call {
 			return call{statusScript, append(asked(statusScript, a, s), 0, 0)}
 		}},
-		{"page", func(_ hostileState, a subject, _ declaration, _ int) call {
+		{"page", func(_ hostileState, a callPrefix, _ declaration, _ int) call {
 			return a.page("queue", bookmark{}, pageSize)
 		}},
 	}
 }
 
 // asked are the arguments of a call that declares nothing.
-func asked(run *script, a subject, s hostileState) []any {
-	return a.newCall(run, declaration{quota: s.quota, since: declareNothing}, 0, 1).args
+func asked(run *script, a callPrefix, s hostileState) []any {
+	return a.newCall(run, declaration{spec: s.quota, since: declareNothing}, 0, 1).args
 }
 
 // scriptWork is what a call did.

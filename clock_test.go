@@ -43,7 +43,7 @@ func (m *machine) clock() *clock { return newClock(m.wall, m.suspended) }
 // on has a client that has done nothing yet run on m.
 func (m *machine) on(c *Client) {
 	c.clock = m.clock()
-	c.keeper.clock, c.shared.clock = c.clock, c.clock
+	c.scheduler.clock, c.shared.clock = c.clock, c.clock
 }
 
 // onMachine is onWire on a machine of the test.
@@ -149,7 +149,7 @@ func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
 
 func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
 	c := &Client{clock: newClock(wallSinceStart, suspended)}
-	a := &ticket{view: &view{client: c}, values: background, lease: window{c.clock.now(), time.Hour}}
+	a := &ticket{state: &nameState{client: c}, values: background, lease: window{c.clock.now(), time.Hour}}
 	ctx := newPermit(a, time.Now()).Context()
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { assert.NoError(t, ctx.Err()) }))
 }
@@ -183,12 +183,12 @@ func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testin
 		},
 		"take": func(t *testing.T, p *Permit) { assert.False(t, p.take()) },
 		"Weighted.Err": func(t *testing.T, p *Permit) {
-			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: p.ticket.view.client, name: "a"}}, held: make(stakes)}
+			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: p.ticket.state.client, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)
 			require.ErrorIs(t, sem.Err(), ErrLost)
 		},
 		"Weighted.Release": func(t *testing.T, p *Permit) {
-			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: p.ticket.view.client, name: "a"}}, held: make(stakes)}
+			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: p.ticket.state.client, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)
 			sem.Release(1)
 			assert.ErrorIs(t, p.ended(), ErrLost)
@@ -362,7 +362,7 @@ func TestClockIsReadByManyAtATime(t *testing.T) {
 // Do's context said that all was well, until a timer fired.
 func TestContextOfDoIsOverInTheFirstLookAfterASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
-		s := &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}
 		done := make(chan error)
 		go func() { // ends with fn
 			done <- s.Do(background, 1, func(ctx context.Context) error {

@@ -54,7 +54,7 @@ func (i *Inspector) pin(ctx context.Context, limit int64) error {
 
 func (i *Inspector) tryPin(ctx context.Context, limit int64) (reply, error) {
 	space := i.client.keyspace
-	r, err := i.client.query(ctx, i.name, space.status(i.name, i.quota, 0, 0))
+	r, err := i.client.query(ctx, i.name, space.status(i.name, i.spec, 0, 0))
 	if err != nil {
 		return reply{}, err
 	}
@@ -62,7 +62,7 @@ func (i *Inspector) tryPin(ctx context.Context, limit int64) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	r, err = i.client.query(ctx, i.name, space.resize(i.name, i.quota, limit, found.asks))
+	r, err = i.client.query(ctx, i.name, space.resize(i.name, i.spec, limit, found.asks))
 	if err != nil {
 		return reply{}, err
 	}
@@ -72,7 +72,7 @@ func (i *Inspector) tryPin(ctx context.Context, limit int64) (reply, error) {
 // promote grants to more waiters than the call before did, as long as its reply says so.
 func (i *Inspector) promote(ctx context.Context, rep reply) error {
 	for rep.more {
-		r, err := i.client.query(ctx, i.name, i.client.keyspace.promote(i.name, i.quota))
+		r, err := i.client.query(ctx, i.name, i.client.keyspace.promote(i.name, i.spec))
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (i *Inspector) evict(ctx context.Context, id string) error {
 		return err
 	}
 	i.sign(ctx, id)
-	r, err := i.client.query(ctx, i.name, i.client.keyspace.evict(i.name, i.quota, id))
+	r, err := i.client.query(ctx, i.name, i.client.keyspace.evict(i.name, i.spec, id))
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (i *Inspector) sign(ctx context.Context, id string) {
 	}
 	c := i.client
 	set := redis.NewStatusCmd(background, "set", c.keyspace.evictedKey(id), c.label, "px", signatureLife.Milliseconds())
-	c.shared.ask(ctx, parcel{lone: set})
+	c.shared.ask(ctx, request{single: set})
 }
 
 // EvictedBy returns the label of the Client that evicted the permit or waiter of that id, within the last 20 s. It is "" if
@@ -156,7 +156,7 @@ func (i *Inspector) signature(ctx context.Context, id string) (string, error) {
 		return "", ErrClosed
 	}
 	get := redis.NewStringCmd(background, "getrange", i.client.keyspace.evictedKey(id), 0, maxLabel-1)
-	if err := i.client.shared.ask(ctx, parcel{lone: get}).err; err != nil {
+	if err := i.client.shared.ask(ctx, request{single: get}).err; err != nil {
 		return "", err
 	}
 	return wholeRunes(get.Val()), nil

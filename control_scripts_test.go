@@ -16,12 +16,12 @@ func resizing(pin int64) func(*lab, []*ticket) call { return resizingLate(pin, 0
 // resizingLate is one that was on its way for so long.
 func resizingLate(pin int64, late time.Duration) func(*lab, []*ticket) call {
 	return func(l *lab, _ []*ticket) call {
-		return l.space.resize("name", quota{limit: 3}, pin, l.now().Add(-late).UnixMicro())
+		return l.space.resize("name", limitSpec{limit: 3}, pin, l.now().Add(-late).UnixMicro())
 	}
 }
 
 func evicting(id string) func(*lab, []*ticket) call {
-	return func(l *lab, _ []*ticket) call { return l.space.evict("name", quota{limit: 3}, id) }
+	return func(l *lab, _ []*ticket) call { return l.space.evict("name", limitSpec{limit: 3}, id) }
 }
 
 // TestResizeScript: what a change says of itself comes where others have what they say of an id.
@@ -138,7 +138,7 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 func TestStatusGivesOutATimeForTheNextChangeOfTheLimit(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		asked := func(l *lab) int64 {
-			r := l.run(l.space.status("name", quota{limit: 3}, 0, 0))
+			r := l.run(l.space.status("name", limitSpec{limit: 3}, 0, 0))
 			require.NoError(t, r.err)
 			found, err := decodeStock(r.numbers)
 			require.NoError(t, err)
@@ -196,11 +196,11 @@ func TestEvictScript(t *testing.T) {
 }
 
 // A rate of 3 units in 60 s, from whoever has known of it since 7.
-var threeAMinute = declaration{quota{3, time.Minute}, 7, ""}
+var threeAMinute = declaration{limitSpec{3, time.Minute}, 7, ""}
 
 func taking(wait bool) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
-		return l.space.about("name").acquire(threeAMinute, terms{ttl: 10 * time.Second, wait: wait}, ids)
+		return l.space.about("name").acquire(threeAMinute, acquireParams{ttl: 10 * time.Second, wait: wait}, ids)
 	}
 }
 
@@ -452,8 +452,8 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
 			l.seed("counter 8 | meta declared=1000/60000 layout=1 since=7 until=80s")
 			l.many("owner", "you", lapsed, 1, 1)
 			l.many("timeout", "you", lapsed, 1, 1)
-			d := declaration{quota{1000, time.Minute}, 7, ""}
-			r := l.ask(l.space.about("name").acquire(d, terms{ttl: time.Second}, tickets("me:1")), 1)
+			d := declaration{limitSpec{1000, time.Minute}, 7, ""}
+			r := l.ask(l.space.about("name").acquire(d, acquireParams{ttl: time.Second}, tickets("me:1")), 1)
 			assert.Equal(t, int64(999), r.room, "%d have lapsed", lapsed)
 			assert.Equal(t, left, rdb.ZCard(t.Context(), l.keys[0]).Val(), "%d have lapsed", lapsed)
 		}
@@ -464,7 +464,7 @@ func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	giving := func(l *lab, ids []*ticket) call {
-		return l.space.about("name").acquire(threeAMinute, terms{ttl: 10 * time.Second}, ids[1:], ids[0])
+		return l.space.about("name").acquire(threeAMinute, acquireParams{ttl: 10 * time.Second}, ids[1:], ids[0])
 	}
 	checkShortCut(t, acquireTheLongWay(t), map[string]contract{
 		"of one":                      {seed: held + meta, call: taking(false), ids: []string{"me:1"}},

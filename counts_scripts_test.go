@@ -161,7 +161,7 @@ func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
 		assert.True(t, l.status(3).Exists, "it was in use")
 		require.NoError(t, rdb.Del(background, l.keys[:]...).Err()) // as time does
 		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 3}, l.status(3))
-		l.run(l.space.resize("name", quota{limit: 3}, 2, l.now().UnixMicro()))
+		l.run(l.space.resize("name", limitSpec{limit: 3}, 2, l.now().UnixMicro()))
 		assert.Equal(t, Status{Name: "name", Limit: 2, Declared: 3, Pinned: true, Exists: true}, l.status(3))
 	})
 }
@@ -206,7 +206,7 @@ func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
 		early := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
 		w.carries("acquire a: 2").grantAll(20)
 		synctest.Wait()
-		early.view.leave(early)
+		early.state.leave(early)
 		f = w.carries("release a: 2")
 		assert.Zero(t, f.lease(0))
 		f.grantAll(0)

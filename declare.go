@@ -18,8 +18,8 @@ type declarations struct {
 
 // handle is what a Semaphore is made with.
 type handle struct {
-	name  string
-	quota quota
+	name string
+	spec limitSpec
 }
 
 // firstUse is when a handle was first used: on the clock of this process, and, as soon as Redis has
@@ -33,7 +33,7 @@ type firstUse struct {
 const rememberedDeclarations = 1 << 14
 
 // declare returns what to send of a handle.
-func (d *declarations) declare(name string, q quota) declaration {
+func (d *declarations) declare(name string, q limitSpec) declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := handle{name, q}
@@ -46,13 +46,13 @@ func (d *declarations) declare(name string, q quota) declaration {
 		d.rememberLocked(h, use)
 	}
 	if use.server != 0 {
-		return declaration{quota: q, since: use.server}
+		return declaration{spec: q, since: use.server}
 	}
-	return declaration{quota: q, since: -time.Since(use.here).Microseconds()}
+	return declaration{spec: q, since: -time.Since(use.here).Microseconds()}
 }
 
 // learn takes the server's time of a first use.
-func (d *declarations) learn(name string, q quota, server int64) {
+func (d *declarations) learn(name string, q limitSpec, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := handle{name, q}

@@ -133,11 +133,11 @@ const (
 )
 
 // declaring is a declaration of somebody who knows so much of the servers.
-func declaring(knows string) declaration { return declaration{quota{limit: 1}, usedNow, knows} }
+func declaring(knows string) declaration { return declaration{limitSpec{limit: 1}, usedNow, knows} }
 
 func (l *lab) acquires(d declaration) result {
 	l.t.Helper()
-	return l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:1")), 1).results[0]
+	return l.ask(l.space.about("name").acquire(d, acquireParams{ttl: time.Minute}, tickets("me:1")), 1).results[0]
 }
 
 // promoted is a server that took over from another.
@@ -197,7 +197,7 @@ func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 	assert.Greater(t, quiet, 50*time.Minute)
 	assert.LessOrEqual(t, quiet, time.Hour)
 
-	r := l.ask(l.space.about("name").acquire(d, terms{ttl: 2 * time.Hour, wait: true}, tickets("me:2", "me:3")), 2)
+	r := l.ask(l.space.about("name").acquire(d, acquireParams{ttl: 2 * time.Hour, wait: true}, tickets("me:2", "me:3")), 2)
 	assert.Equal(t, []state{stateWaiting, stateWaiting}, []state{r.results[0].state, r.results[1].state})
 	assert.InDelta(t, quiet, r.next, float64(time.Second), "they look again when it is over")
 	r = l.ask(l.space.about("name").release(d, 0, tickets("me:9")), 1)
@@ -225,7 +225,7 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 			l := newLab(t, rdb)
 			l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=80s")
 			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(c.server, l.identity())).Err())
-			d := declaration{quota{limit: 3}, 7, l.identity() + settled}
+			d := declaration{limitSpec{limit: 3}, 7, l.identity() + settled}
 			r := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
 			assert.Equal(t, stateHeld, r.results[0].state, "who is there stays")
 			assert.Equal(t, c.begins, r.epoch != seededEpoch)
@@ -236,7 +236,7 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 			known := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
 			assert.Equal(t, epoch, known.epoch, "now it is known")
 
-			r = l.ask(l.space.about("name").acquire(d, terms{ttl: time.Minute}, tickets("me:2")), 1)
+			r = l.ask(l.space.about("name").acquire(d, acquireParams{ttl: time.Minute}, tickets("me:2")), 1)
 			assert.Equal(t, c.begins, r.results[0].state == stateEarly)
 		})
 	}
@@ -247,10 +247,10 @@ func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *te
 	t.Parallel()
 	rdb := realRedis(t)
 	for name, ask := range map[string]func(*lab) call{
-		"status": func(l *lab) call { return l.space.status("name", quota{limit: 1}, 0, 0) },
-		"resize": func(l *lab) call { return l.space.resize("name", quota{limit: 1}, 3, l.now().UnixMicro()) },
-		"unpin":  func(l *lab) call { return l.space.resize("name", quota{limit: 1}, unpin, l.now().UnixMicro()) },
-		"evict":  func(l *lab) call { return l.space.evict("name", quota{limit: 1}, "me:1") },
+		"status": func(l *lab) call { return l.space.status("name", limitSpec{limit: 1}, 0, 0) },
+		"resize": func(l *lab) call { return l.space.resize("name", limitSpec{limit: 1}, 3, l.now().UnixMicro()) },
+		"unpin":  func(l *lab) call { return l.space.resize("name", limitSpec{limit: 1}, unpin, l.now().UnixMicro()) },
+		"evict":  func(l *lab) call { return l.space.evict("name", limitSpec{limit: 1}, "me:1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -270,8 +270,8 @@ func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *te
 func TestCallsThatDeclareNothingBeginNoEpochOfANameThatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, realRedis(t))
-	require.NoError(t, l.run(l.space.evict("name", quota{limit: 1}, "me:1")).err)
-	require.NoError(t, l.run(l.space.status("name", quota{limit: 1}, 0, 0)).err)
+	require.NoError(t, l.run(l.space.evict("name", limitSpec{limit: 1}, "me:1")).err)
+	require.NoError(t, l.run(l.space.status("name", limitSpec{limit: 1}, 0, 0)).err)
 	assert.Empty(t, l.snapshot().String())
 }
 
@@ -303,7 +303,7 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 				l.seed("meta declared=3 layout=1 since=7 until=80s")
 				begun := l.now().Add(c.begun)
 				require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", begun.UnixMicro(), "quiet", begun.Add(time.Minute).UnixMilli()).Err())
-				r := l.ask(l.space.about("name").acquire(known(3), terms{ttl: time.Minute}, tickets("me:1")), 1)
+				r := l.ask(l.space.about("name").acquire(known(3), acquireParams{ttl: time.Minute}, tickets("me:1")), 1)
 				assert.Equal(t, stateEarly, r.results[0].state, "holders may not be back yet")
 				assert.LessOrEqual(t, r.results[0].number, c.most.Milliseconds())
 				assert.Equal(t, c.begun > 0, r.epoch != begun.UnixMicro(), "it begins anew")
@@ -316,10 +316,10 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 func TestQuestionAboutALostNameBeginsTheGrace(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
-	d := declaration{quota{limit: 3}, 7, usedBefore}
-	for name, ask := range map[string]func(subject) call{
-		"refresh": func(s subject) call { return s.refresh(d, time.Minute, true, tickets("me:1")) },
-		"reduce":  func(s subject) call { return s.reduce(d, tickets("me:1"), []int64{1}) },
+	d := declaration{limitSpec{limit: 3}, 7, usedBefore}
+	for name, ask := range map[string]func(callPrefix) call{
+		"refresh": func(s callPrefix) call { return s.refresh(d, time.Minute, true, tickets("me:1")) },
+		"reduce":  func(s callPrefix) call { return s.reduce(d, tickets("me:1"), []int64{1}) },
 	} {
 		l := newLab(t, rdb)
 		r := l.ask(ask(l.space.about("name")), 1)

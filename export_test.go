@@ -9,12 +9,12 @@ import (
 
 // PlaceOf returns the place in line from which a permit was granted: its token if it never waited.
 func PlaceOf(p *Permit) int64 {
-	p.ticket.view.mu.Lock()
-	defer p.ticket.view.mu.Unlock()
-	if p.ticket.place == 0 {
+	p.ticket.state.mu.Lock()
+	defer p.ticket.state.mu.Unlock()
+	if p.ticket.position == 0 {
 		return p.ticket.token
 	}
-	return p.ticket.place
+	return p.ticket.position
 }
 
 // ScriptTexts returns every script as it is sent.

@@ -45,11 +45,11 @@ var (
 )
 
 // errTaken is how the permit of an evicted holder ends.
-var errTaken = fmt.Errorf("%w: %w", ErrLost, ErrEvicted)
+var errHolderEvicted = fmt.Errorf("%w: %w", ErrLost, ErrEvicted)
 
 // errGone: Redis knows nothing of a ticket that was not released; its lease lapsed while this
 // process or Redis stood still. Acquire asks again.
-var errGone = errors.New("fairsem: place in line lost")
+var errPositionLost = errors.New("fairsem: place in line lost")
 
 const (
 	defaultPrefix = "fairsem"
@@ -116,21 +116,21 @@ type Client struct {
 	servers  *servers
 	replicas int
 
-	shared   *lane // for all names, but in a cluster
-	crew     *crew
-	events   *events // nil: nobody wants to be told any
-	clock    *clock
-	keeper   *keeper
-	wake     *wake
-	masters  *masters
-	declared *declarations
-	lastSeq  atomic.Int64
-	unseen   atomic.Int32                    // how many servers could go away without this client seeing it
-	labelDue atomic.Int64                    // unix ns
-	labelled atomic.Pointer[<-chan response] // tells that the label was set last
+	shared     *pipeline // for all names, but in a cluster
+	goroutines *goroutines
+	events     *events // nil: nobody wants to be told any
+	clock      *clock
+	scheduler  *scheduler
+	wake       *wake
+	masters    *masters
+	declared   *declarations
+	lastSeq    atomic.Int64
+	unseen     atomic.Int32                    // how many servers could go away without this client seeing it
+	labelDue   atomic.Int64                    // unix ns
+	labelled   atomic.Pointer[<-chan response] // tells that the label was set last
 
 	mu     sync.Mutex
-	views  map[string]*view
+	states map[string]*nameState
 	closed bool
 }
 
@@ -142,22 +142,22 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	}
 	opts = opts.withDefaults()
 	c := &Client{
-		rdb:      rdb,
-		keyspace: keyspace{prefix: opts.Prefix, clientID: uuid.NewString(), grace: opts.Grace},
-		ttl:      opts.TTL,
-		label:    opts.Label,
-		grace:    opts.Grace,
-		servers:  &servers{settled: opts.Grace, met: make(map[int64]time.Time)},
-		replicas: opts.WaitReplicas,
-		crew:     newCrew(),
-		clock:    newClock(wallSinceStart, suspended),
-		declared: &declarations{began: time.Now()},
-		views:    make(map[string]*view),
+		rdb:        rdb,
+		keyspace:   keyspace{prefix: opts.Prefix, clientID: uuid.NewString(), grace: opts.Grace},
+		ttl:        opts.TTL,
+		label:      opts.Label,
+		grace:      opts.Grace,
+		servers:    &servers{settled: opts.Grace, met: make(map[int64]time.Time)},
+		replicas:   opts.WaitReplicas,
+		goroutines: newGoroutines(),
+		clock:      newClock(wallSinceStart, suspended),
+		declared:   &declarations{began: time.Now()},
+		states:     make(map[string]*nameState),
 	}
-	c.keeper = newKeeper(c.clock)
+	c.scheduler = newScheduler(c.clock)
 	c.cluster, _ = rdb.(cluster)
-	c.events = newEvents(opts.Observer, opts.Logger, c.crew)
-	c.shared = c.newLane("")
+	c.events = newEvents(opts.Observer, opts.Logger, c.goroutines)
+	c.shared = c.newPipeline("")
 	c.wake = newWake(c)
 	c.masters = newMasters(c)
 	return c, nil
@@ -236,7 +236,7 @@ func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) 
 	if limit < least || limit > maxUnits {
 		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(maxUnits)))
 	}
-	return &Semaphore{Inspector: &Inspector{c, name, quota{limit: limit}}}, nil
+	return &Semaphore{Inspector: &Inspector{c, name, limitSpec{limit: limit}}}, nil
 }
 
 func checkName(name string) error {
@@ -374,13 +374,13 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 	}
 	asked := time.Now()
 	cutShort := s.opts.cutShort(ctx, asked)
-	inLine := wait && (s.quota.window == 0 || cutShort.IsZero()) // a rate can tell beforehand that the wait would be in vain
+	inLine := wait && (s.spec.window == 0 || cutShort.IsZero()) // a rate can tell beforehand that the wait would be in vain
 	for {
 		t, err := s.client.ask(ctx, s, n, inLine, asked)
 		if err == nil {
 			err = t.await(ctx, s.opts.latest(asked))
 		}
-		if wait && !inLine && errors.Is(err, ErrNotAcquired) && t.isSettled() { // or MaxWait was over before an answer
+		if wait && !inLine && errors.Is(err, ErrNotAcquired) && t.isDone() { // or MaxWait was over before an answer
 			if time.Now().Add(t.quoted.retry).Before(cutShort) {
 				inLine = true
 				continue
@@ -390,8 +390,8 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 		switch {
 		case err == nil:
 			return t, nil
-		case errors.Is(err, errGone):
-			s.client.events.placeLost(t)
+		case errors.Is(err, errPositionLost):
+			s.client.events.positionLost(t)
 		default:
 			err = wrap(op, s.name, err)
 			s.client.events.notAcquired(s.name, t, err)
@@ -422,21 +422,21 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 	t := &ticket{
 		seq:       c.lastSeq.Add(1),
 		weight:    n,
-		terms:     terms{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
-		quota:     s.quota,
+		params:    acquireParams{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
+		spec:      s.spec,
 		noRefresh: s.opts.NoRefresh,
-		watched:   c.events.wants(ctx),
+		observed:  c.events.wants(ctx),
 		asked:     asked,
 		values:    ctx,
-		settled:   make(chan struct{}),
-		left:      make(chan struct{}),
+		done:      make(chan struct{}),
+		released:  make(chan struct{}),
 	}
 	t.id = c.keyspace.ticketID(t.seq)
-	if t.terms.ttl == 0 {
-		t.terms.ttl = c.ttl
+	if t.params.ttl == 0 {
+		t.params.ttl = c.ttl
 	}
 	for {
-		v, err := c.view(s.name)
+		v, err := c.stateOf(s.name)
 		if err != nil {
 			return t, err
 		}
@@ -448,59 +448,59 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 }
 
 // view returns the view of a name, a new one if need be.
-func (c *Client) view(name string) (*view, error) {
+func (c *Client) stateOf(name string) (*nameState, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, ErrClosed
 	}
-	v := c.views[name]
+	v := c.states[name]
 	if v == nil {
-		v = c.newView(name)
-		c.views[name] = v
+		v = c.newState(name)
+		c.states[name] = v
 	}
 	return v, nil
 }
 
-func (c *Client) newView(name string) *view {
-	v := &view{
-		client:  c,
-		name:    name,
-		about:   c.keyspace.about(name),
-		lane:    c.lane(name),
-		tickets: make(map[int64]*ticket),
+func (c *Client) newState(name string) *nameState {
+	v := &nameState{
+		client:   c,
+		name:     name,
+		about:    c.keyspace.about(name),
+		pipeline: c.pipelineOf(name),
+		tickets:  make(map[int64]*ticket),
 	}
-	v.appointment = appointment{view: v, index: -1}
+	v.timer = timer{state: v, index: -1}
 	return v
 }
 
 // lane returns the lane for a name that has none yet.
-func (c *Client) lane(name string) *lane {
+func (c *Client) pipelineOf(name string) *pipeline {
 	if c.cluster != nil {
-		return c.newLane(name)
+		return c.newPipeline(name)
 	}
 	return c.shared
 }
 
-func (c *Client) newLane(name string) *lane {
-	return &lane{rdb: c.rdb, crew: c.crew, clock: c.clock, replicas: c.replicas, key: c.keyspace.keys(name)[0], failing: c.reload, broke: c.doubt}
+func (c *Client) newPipeline(name string) *pipeline {
+	return &pipeline{rdb: c.rdb, goroutines: c.goroutines, clock: c.clock, replicas: c.replicas, key: c.keyspace.keys(name)[0], suspect: c.reload, disconnected: c.verifyAll}
 }
 
 // forget is called by a view that retires.
-func (c *Client) forget(v *view) {
+func (c *Client) forget(v *nameState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.views[v.name] == v {
-		delete(c.views, v.name)
+	if c.states[v.name] == v {
+		delete(c.states, v.name)
 	}
 }
 
 // everyView returns the views that there are now.
-func (c *Client) everyView() []*view {
+func (c *Client) everyState() []*nameState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]*view, 0, len(c.views))
-	for _, v := range c.views {
+	all := make([]*nameState, 0, len(c.states))
+	for _, v := range c.states {
 		all = append(all, v)
 	}
 	return all
@@ -508,7 +508,7 @@ func (c *Client) everyView() []*view {
 
 // gap is called when wake messages may have been lost.
 func (c *Client) gap() {
-	for _, v := range c.everyView() {
+	for _, v := range c.everyState() {
 		v.gap()
 	}
 }
@@ -516,7 +516,7 @@ func (c *Client) gap() {
 // woken hands the grants of a wake message to whom they concern.
 func (c *Client) woken(name string, epoch int64, grants []grant) {
 	c.mu.Lock()
-	v := c.views[name]
+	v := c.states[name]
 	c.mu.Unlock()
 	if v != nil {
 		v.woken(epoch, grants)
@@ -532,7 +532,7 @@ func (c *Client) announce(now time.Time) {
 	}
 	key := c.keyspace.labelKey(c.keyspace.clientID)
 	set := redis.NewStatusCmd(background, "set", key, c.label, "px", (3 * c.ttl).Milliseconds())
-	answer := c.shared.send(parcel{lone: set})
+	answer := c.shared.send(request{single: set})
 	c.labelled.Store(&answer)
 }
 
@@ -544,7 +544,7 @@ func (c *Client) withdraw(ctx context.Context) {
 	}
 	c.shared.await(ctx, *answer)
 	del := redis.NewIntCmd(background, "del", c.keyspace.labelKey(c.keyspace.clientID))
-	c.shared.ask(ctx, parcel{lone: del})
+	c.shared.ask(ctx, request{single: del})
 }
 
 // closeGrace bounds how long Close waits for Redis to confirm that everything was given back.
@@ -569,19 +569,19 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 
-	views := c.everyView()
+	views := c.everyState()
 	err := c.giveBackAll(views)
-	c.keeper.close()
-	c.crew.close()
+	c.scheduler.close()
+	c.goroutines.close()
 	for _, v := range views {
 		v.abandon()
 	}
 	c.events.close()
-	return errors.Join(err, c.crew.hanging())
+	return errors.Join(err, c.goroutines.hanging())
 }
 
 // giveBackAll has all tickets leave, takes the label away, and waits until Redis has confirmed it.
-func (c *Client) giveBackAll(views []*view) error {
+func (c *Client) giveBackAll(views []*nameState) error {
 	ctx, cancel := context.WithTimeout(background, closeGrace)
 	defer cancel()
 	var tickets []*ticket
@@ -591,7 +591,7 @@ func (c *Client) giveBackAll(views []*view) error {
 	missing := 0
 	for _, t := range tickets {
 		select {
-		case <-t.left:
+		case <-t.released:
 		case <-ctx.Done():
 		}
 		if !t.isGone() {

@@ -22,7 +22,7 @@ func newClockwork(t *testing.T, seed uint64) *clockwork {
 	t.Helper()
 	w := &clockwork{Rand: rand.New(rand.NewPCG(seed, 3)), clockLab: newClockLab(t)}
 	w.step(time.Duration(w.IntN(1000)) * time.Microsecond)
-	w.d = declaration{quota{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, ""}
+	w.d = declaration{limitSpec{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, ""}
 	return w
 }
 
@@ -33,7 +33,7 @@ func (w *clockwork) take(client string, wait bool, units ...int64) reply {
 		w.ids++
 		ids = append(ids, fmt.Sprintf("%s:%d*%d", client, w.ids, n))
 	}
-	return w.ask(w.as(client).acquire(w.d, terms{ttl: time.Hour, wait: wait}, tickets(ids...)), len(ids))
+	return w.ask(w.as(client).acquire(w.d, acquireParams{ttl: time.Hour, wait: wait}, tickets(ids...)), len(ids))
 }
 
 // some are units for one to three calls, mostly of 1.
@@ -42,9 +42,9 @@ func (w *clockwork) some() []int64 {
 	for i := range units {
 		units[i] = 1
 		if w.ids%2 == 0 || w.IntN(4) == 0 {
-			units[i] += w.Int64N(min(w.d.quota.limit, 3))
+			units[i] += w.Int64N(min(w.d.spec.limit, 3))
 		}
-		units[i] = min(units[i], w.d.quota.limit)
+		units[i] = min(units[i], w.d.spec.limit)
 	}
 	return units
 }
@@ -71,14 +71,14 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 		clients := []string{"me", "you", "he"}
 		for range 5 + w.IntN(15) {
 			w.take(clients[w.IntN(3)], w.IntN(3) > 0, w.some()...)
-			w.step(time.Duration(w.Int64N(int64(w.d.quota.window) / 4)))
+			w.step(time.Duration(w.Int64N(int64(w.d.spec.window) / 4)))
 		}
 		if w.IntN(3) == 0 { // a limit that more than it have, and some can never have
-			w.d.quota.limit, w.d.since = 1+w.Int64N(w.d.quota.limit), w.d.since+1
+			w.d.spec.limit, w.d.since = 1+w.Int64N(w.d.spec.limit), w.d.since+1
 			w.take("he", false, 1)
 		}
-		what := fmt.Sprintf("seed %d, %d in %v", seed, w.d.quota.limit, w.d.quota.window)
-		began, mine := w.time.UnixMilli(), 1+w.Int64N(w.d.quota.limit)
+		what := fmt.Sprintf("seed %d, %d in %v", seed, w.d.spec.limit, w.d.spec.window)
+		began, mine := w.time.UnixMilli(), 1+w.Int64N(w.d.spec.limit)
 		refused := w.take("late", false, mine).results[0]
 		first, told := w.look(), make(map[string]int64)
 		for client := range first {
@@ -119,7 +119,7 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
 	t.Parallel()
 	w := newClockwork(t, 1)
-	w.d.quota = quota{1500, 100 * time.Millisecond}
+	w.d.spec = limitSpec{1500, 100 * time.Millisecond}
 	mixed := func(n int) (units []int64) {
 		for range n {
 			units = append(units, 1+w.Int64N(4))

@@ -32,9 +32,9 @@ func TestScriptsEndOnIDsThatComeTwiceAreUnknownOrAnothers(t *testing.T) {
 	} {
 		for _, ids := range [][]string{{"me:1", "me:1"}, {"me:2", "me:2"}, {"me:9", "me:9"}, {"me:9*2", "me:8", "me:9*2"}, {"you:1", "you:2"}, {"", "x"}} {
 			for _, waits := range []bool{true, false} {
-				for _, c := range namingCalls(tickets(ids...), quota{limit: 3}, waits) {
+				for _, c := range namingCalls(tickets(ids...), limitSpec{limit: 3}, waits) {
 					if strings.Contains(seed, "/") {
-						c = namingCalls(tickets(ids...), quota{2, time.Minute}, waits)[slices.Index(namingVerbs, c.verb)]
+						c = namingCalls(tickets(ids...), limitSpec{2, time.Minute}, waits)[slices.Index(namingVerbs, c.verb)]
 					}
 					l := newLab(t, rdb)
 					l.seed(seed)
@@ -78,19 +78,23 @@ type namingCall struct {
 
 var namingVerbs = []string{"acquire", "acquire that gives back", "release", "tombstone", "refresh", "reduce", "restore holders", "restore waiters"}
 
-func namingCalls(all []*ticket, q quota, waits bool) (calls []namingCall) {
+func namingCalls(all []*ticket, q limitSpec, waits bool) (calls []namingCall) {
 	d := declaration{q, usedNow, usedBefore}
 	n := len(all)
-	t := terms{ttl: time.Minute, wait: waits}
-	for i, c := range []func(subject) call{
-		func(s subject) call { return s.acquire(d, t, all) },
-		func(s subject) call { return s.acquire(d, t, all, all...) },
-		func(s subject) call { return s.release(d, 0, all) },
-		func(s subject) call { return s.release(d, time.Minute, all) },
-		func(s subject) call { return s.refresh(d, time.Minute, waits, all) },
-		func(s subject) call { return s.reduce(d, all, ones(n)) },
-		func(s subject) call { return s.restore(d, time.Minute, all, claims{n, seededEpoch, ones(n), ones(n)}) },
-		func(s subject) call { return s.restore(d, time.Minute, all, claims{0, seededEpoch, ones(n), ones(n)}) },
+	t := acquireParams{ttl: time.Minute, wait: waits}
+	for i, c := range []func(callPrefix) call{
+		func(s callPrefix) call { return s.acquire(d, t, all) },
+		func(s callPrefix) call { return s.acquire(d, t, all, all...) },
+		func(s callPrefix) call { return s.release(d, 0, all) },
+		func(s callPrefix) call { return s.release(d, time.Minute, all) },
+		func(s callPrefix) call { return s.refresh(d, time.Minute, waits, all) },
+		func(s callPrefix) call { return s.reduce(d, all, ones(n)) },
+		func(s callPrefix) call {
+			return s.restore(d, time.Minute, all, claims{n, seededEpoch, ones(n), ones(n)})
+		},
+		func(s callPrefix) call {
+			return s.restore(d, time.Minute, all, claims{0, seededEpoch, ones(n), ones(n)})
+		},
 	} {
 		calls = append(calls, namingCall{namingVerbs[i], func(l *lab) call { return c(l.space.about("name")) }})
 	}
@@ -109,9 +113,9 @@ func TestScriptsEndWhateverIsStored(t *testing.T) {
 		l := newLab(t, rdb)
 		l.storeAnything(dice)
 		ids := tickets("me:1", "me:2*3", "you:1")
-		calls := namingCalls(ids, quota{limit: 3}, dice.IntN(2) == 0)
+		calls := namingCalls(ids, limitSpec{limit: 3}, dice.IntN(2) == 0)
 		if dice.IntN(3) == 0 {
-			calls = namingCalls(ids, quota{3, time.Minute}, dice.IntN(2) == 0)
+			calls = namingCalls(ids, limitSpec{3, time.Minute}, dice.IntN(2) == 0)
 		}
 		all := l.everyCall()
 		for _, c := range calls {

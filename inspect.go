@@ -62,7 +62,7 @@ type Ticket struct {
 type Inspector struct {
 	client *Client
 	name   string
-	quota  quota // of the Semaphore or the like that it is part of: what Status says where no process has declared a limit
+	spec   limitSpec // of the Semaphore or the like that it is part of: what Status says where no process has declared a limit
 }
 
 // Inspect returns an Inspector of that name. It does no I/O. With a name that [Client.Semaphore] refuses, each of its methods
@@ -110,7 +110,7 @@ func (i *Inspector) Status(ctx context.Context) (Status, error) {
 func (i *Inspector) stock(ctx context.Context) (stock, error) {
 	var all stock
 	for {
-		r, err := i.client.query(ctx, i.name, i.client.keyspace.status(i.name, i.quota, all.asOf, all.counted))
+		r, err := i.client.query(ctx, i.name, i.client.keyspace.status(i.name, i.spec, all.asOf, all.counted))
 		if err != nil {
 			return stock{}, err
 		}
@@ -191,7 +191,7 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 		id := clientOf(t.ID)
 		if labels[id] == nil {
 			labels[id] = redis.NewStringCmd(background, "getrange", c.keyspace.labelKey(id), 0, maxLabel-1)
-			answers = append(answers, c.shared.send(parcel{lone: labels[id]}))
+			answers = append(answers, c.shared.send(request{single: labels[id]}))
 		}
 	}
 	for _, answer := range answers {

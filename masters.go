@@ -28,7 +28,7 @@ func newMasters(c *Client) *masters {
 
 // watch sees to it that the master of a name is watched, and returns it; nil: none is known, as where
 // there is no cluster.
-func (m *masters) watch(v *view) *redis.Client {
+func (m *masters) watch(v *nameState) *redis.Client {
 	if m.client.cluster == nil {
 		return nil
 	}
@@ -37,9 +37,9 @@ func (m *masters) watch(v *view) *redis.Client {
 	return m.watchLocked(v)
 }
 
-func (m *masters) watchLocked(v *view) *redis.Client {
+func (m *masters) watchLocked(v *nameState) *redis.Client {
 	c := m.client
-	node, err := c.cluster.MasterForKey(c.crew.ctx, v.lane.key)
+	node, err := c.cluster.MasterForKey(c.goroutines.ctx, v.pipeline.key)
 	if err != nil || m.watched[node] {
 		return node
 	}
@@ -60,7 +60,7 @@ func (m *masters) watchLocked(v *view) *redis.Client {
 func (m *masters) needs(node *redis.Client) (is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, v := range m.client.everyView() {
+	for _, v := range m.client.everyState() {
 		is = m.watchLocked(v) == node || is
 	}
 	if !is {
@@ -75,9 +75,9 @@ func (m *masters) take(node *redis.Client, message any) {
 	if _, stands := message.(*redis.Subscription); !stands {
 		return
 	}
-	for _, v := range m.client.everyView() {
+	for _, v := range m.client.everyState() {
 		if m.watch(v) == node {
-			v.doubt()
+			v.verify()
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (c *Client) scans(ctx context.Context, share float64) ([]*scan, error) {
 	var mu sync.Mutex
 	var all []*scan
 	err := c.during(ctx, func() error {
-		return cluster.ForEachMaster(c.crew.ctx, func(_ context.Context, node *redis.Client) error {
+		return cluster.ForEachMaster(c.goroutines.ctx, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, &scan{rdb: node, pace: pace{share: share}})
@@ -104,14 +104,14 @@ const scanCount = 1000
 
 // next returns the names of the next page, when the pace allows it. The walk is over when the cursor is 0 again.
 func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) {
-	if err := c.crew.sleep(ctx, s.pace.due()); err != nil {
+	if err := c.goroutines.sleep(ctx, s.pace.due()); err != nil {
 		return nil, err
 	}
 	var keys []string
 	var took time.Duration
 	cursor := s.cursor
 	err = c.during(ctx, func() (err error) {
-		keys, cursor, took, err = s.page(c.crew.ctx, c.keyspace.everyName())
+		keys, cursor, took, err = s.page(c.goroutines.ctx, c.keyspace.everyName())
 		return err
 	})
 	if err != nil {

@@ -76,8 +76,8 @@ func (p *Permit) Token() int64 { return p.ticket.token }
 
 // Weight is how many units the permit holds.
 func (p *Permit) Weight() int64 {
-	p.ticket.view.mu.Lock()
-	defer p.ticket.view.mu.Unlock()
+	p.ticket.state.mu.Lock()
+	defer p.ticket.state.mu.Unlock()
 	return p.ticket.keeps()
 }
 
@@ -97,10 +97,10 @@ func (p *Permit) Release(ctx context.Context) error {
 		return fmt.Errorf("%w: release: there is no permit: look at the error of the call that should have returned one", ErrInvalid)
 	}
 	if ctx == nil {
-		return nilContext("release", p.ticket.view.name)
+		return nilContext("release", p.ticket.state.name)
 	}
 	p.leave()
-	return wrap("release", p.ticket.view.name, p.awaitLeft(ctx))
+	return wrap("release", p.ticket.state.name, p.awaitLeft(ctx))
 }
 
 // leave is the half of Release that does not wait, awaitLeft the other.
@@ -108,7 +108,7 @@ func (p *Permit) leave() {
 	if !p.lost() {
 		p.end(ErrReleased)
 	}
-	p.ticket.view.leave(p.ticket)
+	p.ticket.state.leave(p.ticket)
 }
 
 // releaseWait is how long a Release waits for its confirmation: nobody wants to be held up by a deferred call.
@@ -128,17 +128,17 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 	}
 	t, began := p.ticket, time.Now()
 	select {
-	case <-t.left:
-		return t.leftErr
+	case <-t.released:
+		return t.releaseErr
 	case <-done:
 	case <-timer.C:
 	}
 	select {
-	case <-t.left: // both have happened
-		return t.leftErr
+	case <-t.released: // both have happened
+		return t.releaseErr
 	default:
 	}
-	unanswered := fmt.Errorf("%w, and it goes on in the background", unavailable(time.Since(began), t.view.lane.failure()))
+	unanswered := fmt.Errorf("%w, and it goes on in the background", unavailable(time.Since(began), t.state.pipeline.failure()))
 	if err := ended(ctx); err != nil {
 		return withDoubt(err, unanswered)
 	}
@@ -149,9 +149,9 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 func (p *Permit) take() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken = p.over == nil && p.left() >= (window{ttl: p.ticket.terms.ttl}).margin()
+	p.taken = p.over == nil && p.left() >= (window{ttl: p.ticket.params.ttl}).margin()
 	if p.taken && !p.ticket.lapses() {
-		p.ticket.view.client.events.granted(p.ticket)
+		p.ticket.state.client.events.granted(p.ticket)
 	}
 	return p.taken
 }
@@ -182,7 +182,7 @@ func (p *Permit) lost() bool {
 
 // left is how long the permit may still be relied on.
 func (p *Permit) left() time.Duration {
-	return time.Duration(p.until.Load()) - p.ticket.view.client.clock.now().sinceStart()
+	return time.Duration(p.until.Load()) - p.ticket.state.client.clock.now().sinceStart()
 }
 
 // renew has the context live to the end of the lease.

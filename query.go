@@ -17,7 +17,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 		return err
 	}
 	done := make(chan error, 1)
-	if !c.crew.launch(listings, func() { done <- f() }) {
+	if !c.goroutines.start(listings, func() { done <- f() }) {
 		return ErrClosed
 	}
 	select {
@@ -25,7 +25,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 		return err
 	case <-ctx.Done():
 		return ended(ctx)
-	case <-c.crew.ctx.Done():
+	case <-c.goroutines.ctx.Done():
 		return ErrClosed
 	}
 }
@@ -40,25 +40,25 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 	}
 	began, pause := time.Now(), firstRetry
 	var failed error // of the last try
-	lane := c.lane(name)
+	pipeline := c.pipelineOf(name)
 	for again := false; ; again = true {
 		if c.isClosed() {
 			return response{}, ErrClosed
 		}
-		r := lane.ask(ctx, parcel{lone: q.command(false), text: q})
+		r := pipeline.ask(ctx, request{single: q.command(false), text: q})
 		switch {
 		case r.err == nil:
 			r.again = again
 			return r, nil
 		case ctx.Err() != nil:
-			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), cmp.Or(failed, lane.failure())))
+			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), cmp.Or(failed, pipeline.failure())))
 		case !transient(r.err):
 			return response{}, advise(r.err)
 		case time.Since(began) >= c.ttl:
 			return response{}, unavailable(c.ttl, r.err)
 		}
 		failed = r.err
-		switch err := c.crew.sleep(ctx, pause/2+rand.N(pause)); {
+		switch err := c.goroutines.sleep(ctx, pause/2+rand.N(pause)); {
 		case ctx.Err() != nil:
 			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), failed))
 		case err != nil:
@@ -82,7 +82,7 @@ func (c *Client) Ping(ctx context.Context) error {
 		return wrap(op, c.keyspace.prefix, ErrClosed)
 	}
 	began := time.Now()
-	err := c.shared.ask(ctx, parcel{lone: redis.NewStatusCmd(background, "ping")}).err
+	err := c.shared.ask(ctx, request{single: redis.NewStatusCmd(background, "ping")}).err
 	switch {
 	case err == nil || errors.Is(err, ErrClosed):
 	case ctx.Err() != nil:

@@ -13,7 +13,7 @@ import (
 // asksRate opens tickets on a name that is a rate of 5.
 func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) {
 	for range n {
-		s := &Semaphore{Inspector: &Inspector{c, name, quota{5, per}}}
+		s := &Semaphore{Inspector: &Inspector{c, name, limitSpec{5, per}}}
 		t, err := c.ask(background, s, 1, true, time.Now())
 		if err != nil {
 			panic(err) // the client is open
@@ -28,12 +28,12 @@ func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
 		w.carries("acquire a: 1").grantAll(10)
-		<-a.settled
-		a.view.leave(a) // as Close does
+		<-a.done
+		a.state.leave(a) // as Close does
 		w.carries("release a: 1").grantAll(0)
-		<-a.left
+		<-a.released
 		require.NoError(t, a.permit.ended(), "nothing else tells of it")
-		require.ErrorIs(t, a.await(background, time.Time{}), errGone)
+		require.ErrorIs(t, a.await(background, time.Time{}), errPositionLost)
 	})
 }
 
@@ -42,7 +42,7 @@ func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
 		w.carries("acquire a: 1").grantAll(10)
 		require.NoError(t, a.await(background, time.Time{}))
-		<-a.left
+		<-a.released
 		time.Sleep(maxTTL)
 		w.isIdle()
 	})
@@ -65,11 +65,11 @@ func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 		f = w.carries("refresh a: 1")
 		assert.Equal(t, int64(5), f.declares(0), "as its own handle does")
 		f.answers(1, -1, 0, 1, int64(stateHeld), 0)
-		a.view.leave(a)
+		a.state.leave(a)
 		f = w.carries("release a: 1")
 		assert.Equal(t, int64(5), f.declares(0))
 		f.answers(1, -1, 0, 1, int64(stateHeld), 0)
-		<-a.left
+		<-a.released
 	})
 }
 

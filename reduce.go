@@ -23,7 +23,7 @@ type part struct {
 func (t *ticket) keeps() int64 { return t.weight - t.parts.given }
 
 // keeps returns how many units each of the tickets should still have.
-func (v *view) keeps(tickets []*ticket) []int64 {
+func (v *nameState) keeps(tickets []*ticket) []int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all := make([]int64, len(tickets))
@@ -35,7 +35,7 @@ func (v *view) keeps(tickets []*ticket) []int64 {
 
 // reduce gives back n units of t, which keeps some. The channel is closed when Redis has taken them; if
 // t ends before that, it never is.
-func (v *view) reduce(t *ticket, n int64) <-chan struct{} {
+func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	t.parts.given += n
@@ -47,18 +47,18 @@ func (v *view) reduce(t *ticket, n int64) <-chan struct{} {
 
 // reduceLocked tells Redis what was given back of t. A renewal that is due, also in a new epoch, goes first: a reduce renews
 // nothing, and many parts, one after the other, would keep the renewal from its turn.
-func (v *view) reduceLocked(t *ticket) {
+func (v *nameState) reduceLocked(t *ticket) {
 	switch {
 	case t.phase != holding || t.parts.taken == t.parts.given:
 	case t.outdated(v.epoch) || t.renewable() && t.lease.isDue(v.client.clock.now()):
 		v.refreshLocked(t)
 	default:
-		v.submitLocked(t, job{view: v, script: reduceScript, quota: v.quota})
+		v.submitLocked(t, batchKey{state: v, script: reduceScript, spec: v.spec})
 	}
 }
 
 // takenLocked: Redis has taken back what it was told.
-func (v *view) takenLocked(t *ticket) {
+func (v *nameState) takenLocked(t *ticket) {
 	t.parts.taken = t.parts.told
 	t.parts.waits = slices.DeleteFunc(t.parts.waits, func(p part) bool {
 		over := p.units <= t.parts.taken
@@ -67,5 +67,5 @@ func (v *view) takenLocked(t *ticket) {
 		}
 		return over
 	})
-	v.planLocked(t.attention())
+	v.scheduleLocked(t.nextDeadline())
 }

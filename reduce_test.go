@@ -21,10 +21,10 @@ import (
 // holds has a ticket of so many units granted.
 func holds(c *Client, w *wire, units int64) *ticket {
 	w.t.Helper()
-	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 9}}}, units, true, time.Now())
+	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, units, true, time.Now())
 	require.NoError(w.t, err)
 	w.carries("acquire a: 1").grantAll(10)
-	<-t.settled
+	<-t.done
 	return t
 }
 
@@ -49,10 +49,10 @@ func over(c <-chan struct{}) bool {
 func TestPartsThatComeWhileACallFliesGoTogetherInTheNext(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
-		first := a.view.reduce(a, 1)
+		first := a.state.reduce(a, 1)
 		f := w.carries("reduce a: 1")
 		assert.Equal(t, int64(8), f.left())
-		second, third := a.view.reduce(a, 2), a.view.reduce(a, 3)
+		second, third := a.state.reduce(a, 2), a.state.reduce(a, 3)
 		w.isIdle()
 		assert.False(t, over(first))
 		f.isHeld(1)
@@ -70,13 +70,13 @@ func TestPartsThatComeWhileACallFliesGoTogetherInTheNext(t *testing.T) {
 func TestPartsOfManyPermitsShareACall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		b, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 9}}}, 4, true, time.Now())
+		b, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, 4, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 2").grantAll(20)
-		<-b.settled
+		<-b.done
 		w.atOnce(c, func() {
-			a.view.reduce(a, 1)
-			b.view.reduce(b, 1)
+			a.state.reduce(a, 1)
+			b.state.reduce(b, 1)
 		}, "reduce a: 1 2")
 	})
 }
@@ -87,7 +87,7 @@ func TestReduceDoesNotProlongTheTrust(t *testing.T) {
 		a := holds(c, w, 5)
 		time.Sleep(900 * time.Millisecond)
 		before := a.permit.left()
-		a.view.reduce(a, 1)
+		a.state.reduce(a, 1)
 		w.carries("reduce a: 1").isHeld(1)
 		assert.Equal(t, before, a.permit.left())
 		time.Sleep(100*time.Millisecond + 1)
@@ -101,9 +101,9 @@ func TestRenewalThatIsDueGoesBeforeMoreParts(t *testing.T) {
 	onWire(t, 9*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
 		time.Sleep(2500 * time.Millisecond)
-		a.view.reduce(a, 1)
+		a.state.reduce(a, 1)
 		f := w.carries("reduce a: 1")
-		a.view.reduce(a, 1)
+		a.state.reduce(a, 1)
 		time.Sleep(501 * time.Millisecond)
 		w.isIdle()
 		f.isHeld(1)
@@ -118,7 +118,7 @@ func TestRenewalThatIsDueGoesBeforeMoreParts(t *testing.T) {
 func TestReduceWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		taken := a.view.reduce(a, 2)
+		taken := a.state.reduce(a, 2)
 		for range 3 {
 			f := w.carries("reduce a: 1")
 			assert.Equal(t, int64(3), f.left())
@@ -136,7 +136,7 @@ func TestReduceWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		a.view.reduce(a, 2)
+		a.state.reduce(a, 2)
 		f := w.carries("reduce a: 1")
 		f.cmds[0].SetErr(said("NOPERM this user has no permissions"))
 		f.end <- f.cmds[0].Err()
@@ -150,12 +150,12 @@ func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
 func TestReduceOfAPermitThatRedisDoesNotKnowTellsItsLoss(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		taken := a.view.reduce(a, 2)
+		taken := a.state.reduce(a, 2)
 		w.carries("reduce a: 1").isGone(1)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
-		assert.True(t, over(a.left))
+		assert.True(t, over(a.released))
 		assert.False(t, over(taken))
-		a.view.reduce(a, 1)
+		a.state.reduce(a, 1)
 		w.isIdle()
 	})
 }
@@ -164,10 +164,10 @@ func TestPartOfAPermitThatIsGivenBackIsNotSent(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		w.atOnce(c, func() {
-			a.view.reduce(a, 2)
+			a.state.reduce(a, 2)
 			a.permit.leave()
 		}, "release a: 1").isHeld(1)
-		assert.True(t, over(a.left))
+		assert.True(t, over(a.released))
 	})
 }
 
@@ -176,10 +176,10 @@ func TestPutBackHasTheUnitsThatAreLeft(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		for name, asked := range map[string]func(a *ticket) string{
 			"by a renewal": func(*ticket) string { time.Sleep(time.Second + time.Millisecond); return "refresh a: 1" },
-			"by a reduce":  func(a *ticket) string { a.view.reduce(a, 1); return "reduce a: 1" },
+			"by a reduce":  func(a *ticket) string { a.state.reduce(a, 1); return "reduce a: 1" },
 		} {
 			a := holds(c, w, 9)
-			a.view.reduce(a, 2)
+			a.state.reduce(a, 2)
 			w.carries("reduce a: 1").isHeld(1)
 			w.carries(asked(a)).isGone(2)
 			f := w.carries("restore a: 1")
@@ -190,7 +190,7 @@ func TestPutBackHasTheUnitsThatAreLeft(t *testing.T) {
 			a.permit.leave()
 			w.carries("release a: 1").isHeld(2)
 			c.lastSeq.Store(0)
-			a.view.epoch = 0
+			a.state.epoch = 0
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestPutBackHasTheUnitsThatAreLeft(t *testing.T) {
 func TestPartsAreToldAgainToAServerWithAnotherEpoch(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
-		a.view.reduce(a, 2)
+		a.state.reduce(a, 2)
 		w.carries("reduce a: 1").isHeld(1)
 		time.Sleep(time.Second + time.Millisecond)
 		w.carries("refresh a: 1").isHeld(2)
@@ -226,10 +226,10 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 		{[]int64{4, 4, 9}, 10, "9, 1 of 4"},
 		{[]int64{maxUnits}, 1, fmt.Sprintf("1 of %d", int64(maxUnits))},
 	} {
-		w := &Weighted{held: make(stakes)}
-		v := &view{client: &Client{clock: newClock(wallSinceStart, suspended)}}
+		w := &Weighted{held: make(heldPermits)}
+		v := &nameState{client: &Client{clock: newClock(wallSinceStart, suspended)}}
 		for _, n := range c.held {
-			p := &Permit{ticket: &ticket{view: v, weight: n, values: background}}
+			p := &Permit{ticket: &ticket{state: v, weight: n, values: background}}
 			p.until.Store(math.MaxInt64)
 			w.hold(p)
 		}
@@ -248,7 +248,7 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 // A process that was stopped and goes on is told the truth, though nobody has got round to noticing it.
 func TestWeightedLooksAtTheClock(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 9}}}, held: make(stakes)}
+		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, held: make(heldPermits)}
 		told := make(chan int64, 2)
 		sem.OnLost(func(n int64, err error) {
 			assert.ErrorIs(t, err, ErrLost)
@@ -278,7 +278,7 @@ func TestWeightedLooksAtTheClock(t *testing.T) {
 // Between the grant and the accounts a goroutine may stand still for as long as it likes.
 func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 9}}}, held: make(stakes)}
+		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, held: make(heldPermits)}
 		told := make(chan int64, 2)
 		sem.OnLost(func(n int64, _ error) { told <- n })
 		a := holds(c, w, 5)
@@ -297,7 +297,7 @@ func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 // holdsMany has a handle hold that many permits of one unit each, which are not renewed.
 func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
 	w.t.Helper()
-	sem = &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}, held: make(stakes)}
+	sem = &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}, held: make(heldPermits)}
 	w.atOnce(c, func() { held = asks(c, "a", n, CallOptions{NoRefresh: true}) }, w.acquires("a", 3, n)).grantAll(10)
 	synctest.Wait()
 	for _, t := range held {
@@ -318,7 +318,7 @@ func (*wire) acquires(name string, first, n int) string {
 // A loss of 30,000 permits was as many goroutines, which took half a second to say so.
 func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem, held := holdsMany(c, w, parcelIDs)
+		sem, held := holdsMany(c, w, requestIDs)
 		var inside, calls, units int64
 		sem.OnLost(func(n int64, err error) {
 			inside++ // the race detector sees a second goroutine, too
@@ -334,17 +334,17 @@ func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, int64(parcelIDs), units)
+		assert.Equal(t, int64(requestIDs), units)
 		assert.LessOrEqual(t, calls, int64(2), "what was lost while it was called comes in the next call")
-		assert.ErrorContains(t, sem.Err(), fmt.Sprintf("%d of %d units", parcelIDs, parcelIDs))
-		sem.Release(parcelIDs)
+		assert.ErrorContains(t, sem.Err(), fmt.Sprintf("%d of %d units", requestIDs, requestIDs))
+		sem.Release(requestIDs)
 		assert.NoError(t, sem.Err())
 	})
 }
 
 func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem, held := holdsMany(c, w, parcelIDs)
+		sem, held := holdsMany(c, w, requestIDs)
 		var reported atomic.Int64
 		sem.OnLost(func(n int64, _ error) { reported.Add(n) })
 		var all sync.WaitGroup
@@ -358,7 +358,7 @@ func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *te
 		})
 		for range 2 {
 			all.Go(func() {
-				for range parcelIDs / 2 {
+				for range requestIDs / 2 {
 					sem.Release(1)
 				}
 			})
@@ -404,7 +404,7 @@ func TestClosedCrewHasReportedEveryLoss(t *testing.T) {
 		held[0].permit.end(ErrLost)
 		<-entered
 		held[1].permit.end(ErrLost)
-		go func() { c.crew.close(); close(closed) }() // ends with the gate
+		go func() { c.goroutines.close(); close(closed) }() // ends with the gate
 		synctest.Wait()
 		select {
 		case <-closed:
@@ -414,7 +414,7 @@ func TestClosedCrewHasReportedEveryLoss(t *testing.T) {
 		close(gate)
 		<-closed
 		assert.Equal(t, int64(2), reported)
-		assert.NoError(t, c.crew.hanging())
+		assert.NoError(t, c.goroutines.hanging())
 	})
 }
 
@@ -422,8 +422,8 @@ func TestCrewThatDoesNotEndIsNamed(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1") // and never returns
-		c.crew.close()
-		err := c.crew.hanging()
+		c.goroutines.close()
+		err := c.goroutines.hanging()
 		require.ErrorIs(t, err, ErrUnavailable)
 		assert.ErrorContains(t, err, "after 5s these have not ended: script calls (go-redis")
 	})

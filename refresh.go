@@ -36,7 +36,7 @@ func (w window) isDue(now instant) bool { return !now.Before(w.due(now.asleep)) 
 
 // keeper calls look on every view when it asked for it. Looking does no I/O, so leases end on time
 // whatever the network does.
-type keeper struct {
+type scheduler struct {
 	clock   *clock
 	asleep  time.Duration // what the clock knew when run looked last
 	stop    chan struct{}
@@ -44,12 +44,12 @@ type keeper struct {
 	nudge   chan struct{} // there is a new earliest time
 
 	mu      sync.Mutex
-	agenda  agenda
+	timers  timerHeap
 	running bool
 }
 
-func newKeeper(c *clock) *keeper {
-	return &keeper{
+func newScheduler(c *clock) *scheduler {
+	return &scheduler{
 		clock:   c,
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
@@ -58,14 +58,14 @@ func newKeeper(c *clock) *keeper {
 }
 
 // schedule has v looked after at the time at the latest. The first call starts the keeper.
-func (k *keeper) schedule(v *view, at time.Time) {
+func (k *scheduler) schedule(v *nameState, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.running {
 		k.running = true
 		go k.run() // ends at close, which waits for stopped
 	}
-	if !k.agenda.add(v, at) {
+	if !k.timers.add(v, at) {
 		return
 	}
 	select {
@@ -75,7 +75,7 @@ func (k *keeper) schedule(v *view, at time.Time) {
 }
 
 // close ends the keeper. No view may be scheduled any more.
-func (k *keeper) close() {
+func (k *scheduler) close() {
 	k.mu.Lock()
 	running := k.running
 	k.running = true // a late schedule starts nothing
@@ -86,7 +86,7 @@ func (k *keeper) close() {
 	}
 }
 
-func (k *keeper) run() {
+func (k *scheduler) run() {
 	defer close(k.stopped)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -97,48 +97,48 @@ func (k *keeper) run() {
 		case <-k.nudge:
 		case <-timer.C:
 		}
-		timer.Reset(k.lookAtDue())
+		timer.Reset(k.tickDue())
 	}
 }
 
 // lookAtDue looks at every view that is due, and returns how long to sleep. Timers stand still while the
 // machine is suspended, so it never sleeps for long: after a suspension every view is due.
-func (k *keeper) lookAtDue() time.Duration {
+func (k *scheduler) tickDue() time.Duration {
 	for {
 		now := k.clock.now()
 		k.mu.Lock()
-		if len(k.agenda) == 0 {
+		if len(k.timers) == 0 {
 			k.mu.Unlock()
 			return maxTTL
 		}
 		if now.asleep != k.asleep {
 			k.asleep = now.asleep
-			k.agenda.allDue(now.Time)
+			k.timers.allDue(now.Time)
 		}
-		first := k.agenda[0]
+		first := k.timers[0]
 		if wait := first.at.Sub(now.Time); wait > 0 {
 			k.mu.Unlock()
 			return min(wait, clockPeriod)
 		}
-		k.agenda.remove(first)
+		k.timers.remove(first)
 		k.mu.Unlock()
-		first.view.look(now)
+		first.state.tick(now)
 	}
 }
 
 // appointment is the place of a view in the agenda.
-type appointment struct {
-	view  *view
+type timer struct {
+	state *nameState
 	at    time.Time
 	index int // in the agenda; -1: not in it
 }
 
 // agenda is a heap of appointments, the earliest first. Guarded by keeper.mu.
-type agenda []*appointment
+type timerHeap []*timer
 
 // add moves the appointment of v to at if that is earlier, and reports whether it is now the first.
-func (a *agenda) add(v *view, at time.Time) bool {
-	p := &v.appointment
+func (a *timerHeap) add(v *nameState, at time.Time) bool {
+	p := &v.timer
 	switch {
 	case p.index < 0:
 		p.at = at
@@ -151,7 +151,7 @@ func (a *agenda) add(v *view, at time.Time) bool {
 }
 
 // allDue has no appointment later than now.
-func (a agenda) allDue(now time.Time) {
+func (a timerHeap) allDue(now time.Time) {
 	for _, p := range a {
 		if p.at.After(now) {
 			p.at = now
@@ -159,23 +159,23 @@ func (a agenda) allDue(now time.Time) {
 	}
 }
 
-func (a *agenda) remove(p *appointment) { heap.Remove(a, p.index) }
+func (a *timerHeap) remove(p *timer) { heap.Remove(a, p.index) }
 
-func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
+func (a timerHeap) Len() int           { return len(a) }
+func (a timerHeap) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
 
-func (a agenda) Swap(i, j int) {
+func (a timerHeap) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
 	a[i].index, a[j].index = i, j
 }
 
-func (a *agenda) Push(x any) {
-	p := x.(*appointment)
+func (a *timerHeap) Push(x any) {
+	p := x.(*timer)
 	p.index = len(*a)
 	*a = append(*a, p)
 }
 
-func (a *agenda) Pop() any {
+func (a *timerHeap) Pop() any {
 	last := len(*a) - 1
 	p := (*a)[last]
 	(*a)[last] = nil

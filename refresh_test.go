@@ -54,13 +54,13 @@ func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
 }
 
 // idleView is a view with nothing to look after: it retires when it is looked at.
-func idleView() *view {
-	v := &view{client: &Client{views: make(map[string]*view)}}
-	v.appointment = appointment{view: v, index: -1}
+func idleView() *nameState {
+	v := &nameState{client: &Client{states: make(map[string]*nameState)}}
+	v.timer = timer{state: v, index: -1}
 	return v
 }
 
-func (v *view) looked() bool {
+func (v *nameState) looked() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.retired
@@ -70,22 +70,22 @@ func (v *view) looked() bool {
 func TestAgendaKeepsTheEarliestFirst(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	var a agenda
-	views := make([]*view, 20)
+	var a timerHeap
+	views := make([]*nameState, 20)
 	for i := range views {
 		views[i] = idleView()
 	}
-	at := make(map[*view]time.Time) // what the agenda should hold
+	at := make(map[*nameState]time.Time) // what the agenda should hold
 	for range 2000 {
 		if rand.IntN(3) == 0 && len(a) > 0 {
 			first := a[0]
 			for _, other := range at {
 				require.False(t, other.Before(first.at), "somebody is due before the first")
 			}
-			require.Equal(t, at[first.view], first.at)
+			require.Equal(t, at[first.state], first.at)
 			a.remove(first)
 			require.Negative(t, first.index)
-			delete(at, first.view)
+			delete(at, first.state)
 			continue
 		}
 		v, when := views[rand.IntN(len(views))], began.Add(rand.N(time.Hour))
@@ -101,10 +101,10 @@ func TestAgendaKeepsTheEarliestFirst(t *testing.T) {
 func TestKeeperLooksAtEachViewWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeeper(newClock(wallSinceStart, suspended))
+		k := newScheduler(newClock(wallSinceStart, suspended))
 		defer k.close()
 		began := time.Now()
-		views := make([]*view, 5)
+		views := make([]*nameState, 5)
 		for _, i := range []int{3, 0, 4, 1, 2} {
 			views[i] = idleView()
 			k.schedule(views[i], began.Add(time.Duration(i+1)*time.Minute))
@@ -124,7 +124,7 @@ func TestKeeperLooksAtTheEarlierOfTwoTimes(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]time.Duration{{time.Hour, time.Second}, {time.Second, time.Hour}, {time.Hour, 0, time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			k := newKeeper(newClock(wallSinceStart, suspended))
+			k := newScheduler(newClock(wallSinceStart, suspended))
 			defer k.close()
 			v := idleView()
 			began, first := time.Now(), slices.Min(order)
@@ -141,7 +141,7 @@ func TestKeeperLooksAtTheEarlierOfTwoTimes(t *testing.T) {
 func TestKeeperLooksAtOnceAtWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeeper(newClock(wallSinceStart, suspended))
+		k := newScheduler(newClock(wallSinceStart, suspended))
 		defer k.close()
 		v, late := idleView(), idleView()
 		k.schedule(late, time.Now().Add(time.Hour))
@@ -156,7 +156,7 @@ func TestKeeperLooksAtOnceAtWhatIsOverdue(t *testing.T) {
 func TestKeeperThatWasNeverNeededCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeeper(newClock(wallSinceStart, suspended))
+		k := newScheduler(newClock(wallSinceStart, suspended))
 		k.close()
 		k.schedule(idleView(), time.Now())
 		synctest.Wait()
@@ -170,13 +170,13 @@ func TestKeeperThatWasNeverNeededCloses(t *testing.T) {
 
 func TestKeeperCloseWaitsForTheLookUnderWay(t *testing.T) {
 	t.Parallel()
-	k, v := newKeeper(newClock(wallSinceStart, suspended)), idleView()
+	k, v := newScheduler(newClock(wallSinceStart, suspended)), idleView()
 	v.mu.Lock() // the look cannot end
 	k.schedule(v, time.Now())
 	require.Eventually(t, func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		return len(k.agenda) == 0
+		return len(k.timers) == 0
 	}, 10*time.Second, time.Millisecond, "it does not look")
 	ended := make(chan bool, 1)
 	go func() { // ends with close

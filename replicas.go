@@ -18,7 +18,9 @@ import (
 var errFewReplicas = errors.New("too few replicas have acknowledged it")
 
 // mustLast reports whether what a script did has to survive a failover.
-func mustLast(s *script) bool { return s == acquireScript || s == refreshScript || s == restoreScript }
+func needsReplicas(s *script) bool {
+	return s == acquireScript || s == refreshScript || s == restoreScript
+}
 
 // waitFor is a WAIT with its answer.
 type waitFor struct {
@@ -26,8 +28,8 @@ type waitFor struct {
 	replicas int
 }
 
-func (l *lane) newWait(patience time.Duration) waitFor {
-	return waitFor{redis.NewIntCmd(background, "wait", l.replicas, (patience / 2).Milliseconds()), l.replicas}
+func (l *pipeline) newWait(timeout time.Duration) waitFor {
+	return waitFor{redis.NewIntCmd(background, "wait", l.replicas, (timeout / 2).Milliseconds()), l.replicas}
 }
 
 // failed is why what stood before the WAIT may not count; nil: it may.
@@ -42,16 +44,16 @@ func (w waitFor) failed() error {
 }
 
 // mayHaveRun reports whether err says that what was asked for was done, and only its WAIT was not.
-func mayHaveRun(err error) bool { return errors.Is(err, errFewReplicas) }
+func isUnreplicated(err error) bool { return errors.Is(err, errFewReplicas) }
 
 // pipeline returns one that goes to a single server, which a WAIT must: it has no key to tell a cluster
 // where to.
-func (l *lane) pipeline() (redis.Pipeliner, error) {
+func (l *pipeline) redisPipeline() (redis.Pipeliner, error) {
 	cluster, ok := l.rdb.(cluster)
 	if !ok {
 		return l.rdb.Pipeline(), nil
 	}
-	node, err := cluster.MasterForKey(l.crew.ctx, l.key)
+	node, err := cluster.MasterForKey(l.goroutines.ctx, l.key)
 	if err != nil {
 		return nil, fmt.Errorf("no node for %q: %w", l.key, err)
 	}
@@ -59,18 +61,18 @@ func (l *lane) pipeline() (redis.Pipeliner, error) {
 }
 
 // runSurely is run for calls that must last: those that may not have count as not answered.
-func (l *lane) runSurely(calls []call, commands []redis.Cmder, patience time.Duration) []response {
-	if l.replicas == 0 || !slices.ContainsFunc(calls, func(c call) bool { return mustLast(c.script) }) {
+func (l *pipeline) runDurable(calls []call, commands []redis.Cmder, timeout time.Duration) []response {
+	if l.replicas == 0 || !slices.ContainsFunc(calls, func(c call) bool { return needsReplicas(c.script) }) {
 		return l.run(l.rdb.Pipeline(), commands)
 	}
-	pipe, err := l.pipeline()
+	pipe, err := l.redisPipeline()
 	if err != nil {
 		return slices.Repeat([]response{{err: err}}, len(calls))
 	}
-	wait := l.newWait(patience)
+	wait := l.newWait(timeout)
 	responses := l.run(pipe, append(slices.Clip(commands), wait))
 	for i, c := range calls {
-		if err := wait.failed(); err != nil && responses[i].err == nil && mustLast(c.script) {
+		if err := wait.failed(); err != nil && responses[i].err == nil && needsReplicas(c.script) {
 			responses[i] = response{err: err}
 		}
 	}

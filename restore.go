@@ -25,9 +25,9 @@ import (
 // Within one epoch nothing is put back: there, an id that is missing has lapsed or was taken out.
 
 // doubt is called when the server may have changed: every view asks about all it has.
-func (c *Client) doubt() {
-	for _, v := range c.everyView() {
-		v.doubt()
+func (c *Client) verifyAll() {
+	for _, v := range c.everyState() {
+		v.verify()
 	}
 }
 
@@ -35,7 +35,7 @@ func (c *Client) doubt() {
 // which go-redis finds out late by itself.
 func (c *Client) reload() {
 	if c.cluster != nil {
-		c.cluster.ReloadState(c.crew.ctx)
+		c.cluster.ReloadState(c.goroutines.ctx)
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *servers) known() string {
 }
 
 // knows is what calls about the name tell of it.
-func (v *view) knows() string {
+func (v *nameState) knows() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.epoch != 0 {
@@ -101,39 +101,39 @@ func (v *view) knows() string {
 	return v.client.servers.known()
 }
 
-func (v *view) doubt() {
+func (v *nameState) verify() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.doubted = time.Now()
+	v.verifySince = time.Now()
 	if v.backoff == 0 {
-		v.planLocked(v.doubted)
+		v.scheduleLocked(v.verifySince)
 	} else {
-		v.planLocked(v.doubted.Add(lastRetry)) // at the latest: the next try may be planned already
+		v.scheduleLocked(v.verifySince.Add(lastRetry)) // at the latest: the next try may be planned already
 	}
 }
 
 // checkLocked plans to ask about all there is, for as long as a server could go away without this client seeing it:
 // often enough to put it back while the grace period lasts.
-func (v *view) checkLocked() {
+func (v *nameState) checkLocked() {
 	if v.checkAt.IsZero() && v.client.unseen.Load() > 0 {
 		v.checkAt = time.Now().Add(max(v.client.grace/3, firstRetry))
-		v.planLocked(v.checkAt)
+		v.scheduleLocked(v.checkAt)
 	}
 }
 
 // heardLocked takes the epoch from an answer to a question that was sent at that time.
-func (v *view) heardLocked(epoch int64, sent time.Time) {
+func (v *nameState) heardLocked(epoch int64, sent time.Time) {
 	if epoch == 0 || sent.Before(v.told) {
 		return // it was not asked, or before the one that is known
 	}
 	v.told = sent
-	if !sent.Before(v.doubted) {
-		v.doubted = time.Time{}
+	if !sent.Before(v.verifySince) {
+		v.verifySince = time.Time{}
 	} else {
-		v.planLocked(time.Now())
+		v.scheduleLocked(time.Now())
 	}
 	if v.epoch != epoch && v.epoch != 0 {
-		v.planLocked(time.Now())
+		v.scheduleLocked(time.Now())
 	}
 	v.epoch = epoch
 }
@@ -146,7 +146,7 @@ func (t *ticket) outdated(epoch int64) bool {
 // missedBy reports whether t is to be put back: whether Redis has less of it in this epoch than it had.
 func (t *ticket) missedBy(s state, epoch int64) bool {
 	less := s == stateGone || s == stateWaiting && t.phase == holding
-	return less && t.outdated(epoch) && t.lease.left(t.view.client.clock.now()) > 0
+	return less && t.outdated(epoch) && t.lease.left(t.state.client.clock.now()) > 0
 }
 
 // confirmed: Redis has t in this epoch. What it has in another one may be older than what it had.
@@ -158,13 +158,13 @@ func (t *ticket) confirmed(epoch int64) {
 }
 
 // restoreLocked puts t back. A permit that is never renewed gets what is left of its lease.
-func (v *view) restoreLocked(t *ticket) {
-	lease := t.terms.ttl
+func (v *nameState) restoreLocked(t *ticket) {
+	lease := t.params.ttl
 	if t.noRefresh && t.phase == holding {
 		now := v.client.clock.now()
 		lease = t.lease.after(lease, now.asleep).Sub(now.Time)
 	}
-	v.submitLocked(t, job{view: v, script: restoreScript, quota: t.quota, lease: lease})
+	v.submitLocked(t, batchKey{state: v, script: restoreScript, spec: t.spec, lease: lease})
 }
 
 // claims are what tickets had that are to be put back, those who hold before those who wait.
@@ -180,11 +180,11 @@ func (t *ticket) number() int64 {
 	if t.phase == holding {
 		return t.token
 	}
-	return t.place
+	return t.position
 }
 
 // claims puts those of the tickets first that hold.
-func (v *view) claims(tickets []*ticket) (had claims) {
+func (v *nameState) claims(tickets []*ticket) (had claims) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	slices.SortStableFunc(tickets, func(a, b *ticket) int {

@@ -119,12 +119,12 @@ func clientOf(id string) string {
 }
 
 // quota is what a handle declares: a limit, and of a rate how long a grant counts.
-type quota struct {
+type limitSpec struct {
 	limit  int64
 	window time.Duration // in whole milliseconds; 0: until it is given back
 }
 
-func (q quota) arg() any {
+func (q limitSpec) arg() any {
 	if q.window == 0 {
 		return q.limit
 	}
@@ -135,7 +135,7 @@ func (q quota) arg() any {
 // where that is not known yet, minus the microseconds that have passed since; declareNothing from a
 // call that only looks.
 type declaration struct {
-	quota quota
+	spec  limitSpec
 	since int64
 	knows string // see usedBefore
 }
@@ -158,19 +158,19 @@ func (d declaration) sinceArg() any {
 }
 
 // subject is what all calls about a name have in common.
-type subject struct {
+type callPrefix struct {
 	begin      []any         // the number of keys, the keys, and who asks
 	grace      time.Duration // of a server that may have lost the state
 	usedBefore any           // the grace, and that the name was used before: of most calls
 }
 
-func (k keyspace) about(name string) subject {
+func (k keyspace) about(name string) callPrefix {
 	keys := k.keys(name)
 	begin := []any{len(keys)}
 	for _, key := range keys {
 		begin = append(begin, key)
 	}
-	return subject{append(begin, k.clientID, k.wakePrefix()), k.grace, graceArg(k.grace, usedBefore)}
+	return callPrefix{append(begin, k.clientID, k.wakePrefix()), k.grace, graceArg(k.grace, usedBefore)}
 }
 
 // call is one script to be run: what follows EVALSHA and the hash.
@@ -180,14 +180,14 @@ type call struct {
 }
 
 // newCall begins the arguments that every script has, with room for more.
-func (s subject) newCall(run *script, d declaration, lease time.Duration, room int) call {
+func (s callPrefix) newCall(run *script, d declaration, lease time.Duration, room int) call {
 	args := make([]any, 0, len(s.begin)+6+room)
 	args = append(args, "evalsha", run.hash)
 	args = append(args, s.begin...)
-	return call{run, append(args, d.quota.arg(), d.sinceArg(), lease.Milliseconds(), s.graceArg(d.knows))}
+	return call{run, append(args, d.spec.arg(), d.sinceArg(), lease.Milliseconds(), s.graceArg(d.knows))}
 }
 
-func (s subject) graceArg(knows string) any {
+func (s callPrefix) graceArg(knows string) any {
 	switch knows {
 	case "":
 		return s.grace.Milliseconds()
@@ -216,7 +216,7 @@ func (c call) command(withText bool) redis.Cmder {
 }
 
 // terms are what the callers of one acquire have in common.
-type terms struct {
+type acquireParams struct {
 	ttl       time.Duration
 	wait      bool
 	maxQueue  int64
@@ -224,7 +224,7 @@ type terms struct {
 }
 
 // acquire asks for tickets, after giving others back.
-func (s subject) acquire(d declaration, t terms, tickets []*ticket, back ...*ticket) call {
+func (s callPrefix) acquire(d declaration, t acquireParams, tickets []*ticket, back ...*ticket) call {
 	c := s.newCall(acquireScript, d, t.ttl, 5+2*len(tickets)+len(back))
 	c.args = append(c.args, t.wait, t.maxQueue, t.headStart.Microseconds(), len(tickets), len(back))
 	c.addIDs(tickets)
@@ -238,14 +238,14 @@ func (s subject) acquire(d declaration, t terms, tickets []*ticket, back ...*tic
 // overdue is that tombstone, or none, of tickets whose leases have ended: their client knows it a little before Redis.
 func overdue(tombstone time.Duration) time.Duration { return -time.Millisecond - tombstone }
 
-func (s subject) release(d declaration, tombstone time.Duration, tickets []*ticket) call {
+func (s callPrefix) release(d declaration, tombstone time.Duration, tickets []*ticket) call {
 	c := s.newCall(releaseScript, d, tombstone, len(tickets))
 	c.addIDs(tickets)
 	return c
 }
 
 // refresh renews tickets. The answer need not tell the tokens of those of which they are known.
-func (s subject) refresh(d declaration, ttl time.Duration, known bool, tickets []*ticket) call {
+func (s callPrefix) refresh(d declaration, ttl time.Duration, known bool, tickets []*ticket) call {
 	c := s.newCall(refreshScript, d, ttl, 1+len(tickets))
 	c.args = append(c.args, known)
 	c.addIDs(tickets)
@@ -253,7 +253,7 @@ func (s subject) refresh(d declaration, ttl time.Duration, known bool, tickets [
 }
 
 // reduce lowers the weights of tickets to the units that each keeps.
-func (s subject) reduce(d declaration, tickets []*ticket, keeps []int64) call {
+func (s callPrefix) reduce(d declaration, tickets []*ticket, keeps []int64) call {
 	c := s.newCall(reduceScript, d, 0, 2*len(tickets))
 	c.addIDs(tickets)
 	c.addNumbers(keeps)
@@ -261,7 +261,7 @@ func (s subject) reduce(d declaration, tickets []*ticket, keeps []int64) call {
 }
 
 // restore puts tickets back, holders first: with the numbers and the units that they had.
-func (s subject) restore(d declaration, lease time.Duration, tickets []*ticket, had claims) call {
+func (s callPrefix) restore(d declaration, lease time.Duration, tickets []*ticket, had claims) call {
 	c := s.newCall(restoreScript, d, lease, 2+3*len(tickets))
 	c.args = append(c.args, had.holders, had.epoch)
 	c.addIDs(tickets)
@@ -290,15 +290,15 @@ func (c *call) addIDs(tickets []*ticket) {
 
 // asNobody begins a call of no view's: should it promote somebody, the news goes out by message to all
 // alike.
-func (k keyspace) asNobody(name string, run *script, q quota, room int) call {
+func (k keyspace) anonymous(name string, run *script, q limitSpec, room int) call {
 	k.clientID = ""
-	return k.about(name).newCall(run, declaration{quota: q, since: declareNothing}, 0, room)
+	return k.about(name).newCall(run, declaration{spec: q, since: declareNothing}, 0, room)
 }
 
 // status asks what a name looks like as of a server time in ms, 0 for now, when so many of the entries that are expired
 // were counted before.
-func (k keyspace) status(name string, q quota, at, from int64) call {
-	c := k.asNobody(name, statusScript, q, 2)
+func (k keyspace) status(name string, q limitSpec, at, from int64) call {
+	c := k.anonymous(name, statusScript, q, 2)
 	c.args = append(c.args, at, from)
 	return c
 }
@@ -306,21 +306,21 @@ func (k keyspace) status(name string, q quota, at, from int64) call {
 // unpin is what resize pins to take the pin away.
 const unpin = -1
 
-func (k keyspace) resize(name string, q quota, pin, asked int64) call {
-	c := k.asNobody(name, resizeScript, q, 2)
+func (k keyspace) resize(name string, q limitSpec, pin, asked int64) call {
+	c := k.anonymous(name, resizeScript, q, 2)
 	c.args = append(c.args, pin, asked)
 	return c
 }
 
 // promote has the waiters granted what there is.
-func (k keyspace) promote(name string, q quota) call {
-	c := k.asNobody(name, refreshScript, q, 1)
+func (k keyspace) promote(name string, q limitSpec) call {
+	c := k.anonymous(name, refreshScript, q, 1)
 	c.args = append(c.args, false)
 	return c
 }
 
-func (k keyspace) evict(name string, q quota, id string) call {
-	c := k.asNobody(name, evictScript, q, 1)
+func (k keyspace) evict(name string, q limitSpec, id string) call {
+	c := k.anonymous(name, evictScript, q, 1)
 	c.args = append(c.args, id)
 	return c
 }
@@ -329,7 +329,7 @@ func (k keyspace) evict(name string, q quota, id string) call {
 type bookmark struct{ number, id string }
 
 // page asks for entries of the owner or queue key.
-func (s subject) page(key string, after bookmark, count int) call {
+func (s callPrefix) page(key string, after bookmark, count int) call {
 	c := s.newCall(pageScript, declaration{since: declareNothing}, 0, 4)
 	c.args = append(c.args, key, after.number, after.id, count)
 	return c
@@ -370,7 +370,7 @@ func (r result) wait() int64 {
 type grant struct{ seq, place, token int64 }
 
 // news is a grant that a message or an answer told of, with the epoch of the name at that time.
-type news struct {
+type grantNotice struct {
 	grant
 	epoch int64
 	by    GrantedBy

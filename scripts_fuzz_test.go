@@ -94,26 +94,26 @@ func newLobby(t *testing.T) *lobby {
 	c, err := New(rdb, Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		c.keeper.close()
-		c.crew.close()
+		c.scheduler.close()
+		c.goroutines.close()
 		require.NoError(t, rdb.Close())
 	})
-	v, err := c.view(lobbyName)
+	v, err := c.stateOf(lobbyName)
 	require.NoError(t, err)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	l := &lobby{client: c}
 	for i := range l.all {
 		one := &ticket{
-			view: v, seq: lobbySeq + int64(i), id: c.keyspace.ticketID(lobbySeq + int64(i)), weight: 1, terms: terms{ttl: time.Hour},
-			values: background, settled: make(chan struct{}), left: make(chan struct{}), phase: phase(i), busy: true,
+			state: v, seq: lobbySeq + int64(i), id: c.keyspace.ticketID(lobbySeq + int64(i)), weight: 1, params: acquireParams{ttl: time.Hour},
+			values: background, done: make(chan struct{}), released: make(chan struct{}), phase: phase(i), busy: true,
 			epoch: lobbyTime,
 		}
 		one.lease = window{sent: instant{Time: time.Now()}, ttl: time.Hour}
 		v.tickets[one.seq], l.all[i] = one, one
 	}
 	v.moveLocked(l.all[waiting], waiting)
-	l.all[waiting].place = lobbyAt
+	l.all[waiting].position = lobbyAt
 	l.all[holding].token = 1
 	return l
 }
@@ -126,13 +126,13 @@ type seen struct {
 }
 
 func (l *lobby) look() (now [phases]seen) {
-	v := l.all[0].view
+	v := l.all[0].state
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i, t := range l.all {
-		now[i] = seen{t.phase, t.place, t.token, t.recheck, false}
+		now[i] = seen{t.phase, t.position, t.token, t.recheck, false}
 		select {
-		case <-t.settled:
+		case <-t.done:
 			now[i].done = true
 		default:
 		}
@@ -183,7 +183,7 @@ func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t)
 	holder := l.all[holding]
-	v := holder.view
+	v := holder.state
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	holder.permit = newPermit(holder, time.Now())

@@ -342,7 +342,7 @@ func tickets(ids ...string) []*ticket {
 		if err != nil {
 			weight = 1
 		}
-		all = append(all, &ticket{id: id, weight: weight, terms: terms{ttl: time.Minute}})
+		all = append(all, &ticket{id: id, weight: weight, params: acquireParams{ttl: time.Minute}})
 	}
 	return all
 }
@@ -362,7 +362,7 @@ func known(limit int64) declaration { return declares(limit, 7) }
 
 // declares is what a client sends that has no doubt of the server.
 func declares(limit, since int64) declaration {
-	return declaration{quota{limit: limit}, since, ""}
+	return declaration{limitSpec{limit: limit}, since, ""}
 }
 
 type contract struct {
@@ -401,8 +401,8 @@ func checkAll(t *testing.T, contracts []contract) {
 }
 
 // acquiring is an acquire by "me" with a ttl of 60 s. It gives back the ids with a minus, which come first.
-func acquiring(d declaration, change func(*terms)) func(*lab, []*ticket) call {
-	t := terms{ttl: time.Minute, wait: true}
+func acquiring(d declaration, change func(*acquireParams)) func(*lab, []*ticket) call {
+	t := acquireParams{ttl: time.Minute, wait: true}
 	if change != nil {
 		change(&t)
 	}
@@ -444,7 +444,7 @@ func reducing(limit int64) func(*lab, []*ticket) call {
 	}
 }
 
-func noWait(t *terms) { t.wait = false }
+func noWait(t *acquireParams) { t.wait = false }
 
 func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
@@ -483,14 +483,14 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		name:  "counts the line before it calls it full",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
 		ids:   []string{"me:1", "me:2"},
-		call:  acquiring(known(3), func(t *terms) { t.maxQueue = 2 }),
+		call:  acquiring(known(3), func(t *acquireParams) { t.maxQueue = 2 }),
 		reply: "waiting #1, full, next 20s",
 		state: "owner you:1=5 | queue you:2=6 me:1=#1 | timeout you:1=20s you:2=20s me:1=60s | counter #1 | weight you:2=3" + meta,
 	}, {
 		name:  "grants what fits although the line may have no length",
 		seed:  "counter 6" + meta,
 		ids:   []string{"me:1*3", "me:2", "me:3"},
-		call:  acquiring(known(3), func(t *terms) { t.maxQueue = 1 }),
+		call:  acquiring(known(3), func(t *acquireParams) { t.maxQueue = 1 }),
 		reply: "held #1, waiting #2, full, next 60s",
 		state: "owner me:1=#1 | queue me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=2 me:1=3" + meta + " granted=1",
 	}, {
@@ -510,7 +510,7 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		name:  "keeps a pinned limit for ever, and the rest longer than the longest ttl",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 5 | meta declared=3 layout=1 pinned=4 since=7 until=80s",
 		ids:   []string{"me:1*3"},
-		call:  acquiring(known(3), func(t *terms) { t.ttl = 100 * time.Second }),
+		call:  acquiring(known(3), func(t *acquireParams) { t.ttl = 100 * time.Second }),
 		reply: "held #1",
 		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | weight extra=2 me:1=3 | meta declared=3 layout=1 pinned=4 since=7 until=120s granted=1",
 	}, {
@@ -524,14 +524,14 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		name:  "queues with a head start, which its token does not have",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s",
 		ids:   []string{"me:1"},
-		call:  acquiring(known(1), func(t *terms) { t.headStart = time.Hour }),
+		call:  acquiring(known(1), func(t *acquireParams) { t.headStart = time.Hour }),
 		reply: "waiting #1, next 20s",
 		state: "owner you:1=5 | queue me:1=#1 | timeout you:1=20s me:1=60s | counter #2 | meta declared=1 layout=1 since=7 until=80s",
 	}, {
 		name:  "keeps the keys longer than the longest ttl",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 5" + meta,
 		ids:   []string{"me:1"},
-		call:  acquiring(known(3), func(t *terms) { t.ttl = 100 * time.Second }),
+		call:  acquiring(known(3), func(t *acquireParams) { t.ttl = 100 * time.Second }),
 		reply: "held #1",
 		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | meta declared=3 layout=1 since=7 until=120s granted=1",
 	}})
@@ -1185,7 +1185,7 @@ func TestAskingAClientForTheStatusDeclaresNothing(t *testing.T) {
 func (l *lab) status(limit int64) Status {
 	l.t.Helper()
 	before := l.rdb.Time(background).Val()
-	got := l.run(l.space.status("name", quota{limit: limit}, 0, 0))
+	got := l.run(l.space.status("name", limitSpec{limit: limit}, 0, 0))
 	require.NoError(l.t, got.err)
 	found, err := decodeStock(got.numbers)
 	require.NoError(l.t, err)
@@ -1283,7 +1283,7 @@ func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
 	restored := func(l *lab, ids []*ticket) call {
 		return l.space.about("name").restore(known(limit), time.Minute, ids, claims{1, seededEpoch, []int64{1000}, []int64{1}})
 	}
-	full := func(t *terms) { t.maxQueue = 1 }
+	full := func(t *acquireParams) { t.maxQueue = 1 }
 	for name, c := range map[string]struct {
 		call         func(*lab, []*ticket) call
 		holders      int
@@ -1347,7 +1347,7 @@ func TestLargestCallsWork(t *testing.T) {
 			ids = append(ids, fmt.Sprintf("me:%d*2", i+1))
 		}
 		all := tickets(ids...)
-		t1 := terms{ttl: time.Minute, wait: true}
+		t1 := acquireParams{ttl: time.Minute, wait: true}
 		d := declares(maxIDs, usedNow)
 		for _, c := range []struct {
 			call call
@@ -1383,7 +1383,7 @@ func TestNumbersNear2To53TravelExactly(t *testing.T) {
 
 		r = l.ask(l.space.about("name").release(declares(3, top), 0, tickets("you:1")), 1)
 		assert.Equal(t, []result{{stateHeld, 0}}, r.results)
-		r = l.ask(l.space.about("name").acquire(declares(3, top), terms{ttl: time.Minute}, tickets("me:4")), 1)
+		r = l.ask(l.space.about("name").acquire(declares(3, top), acquireParams{ttl: time.Minute}, tickets("me:4")), 1)
 		assert.Equal(t, []result{{stateHeld, top}}, r.results)
 		assert.Equal(t, int64(top), r.since)
 		for id, want := range map[string]int64{"me:2": top - 2, "me:3": top - 1, "me:4": top} {
@@ -1405,7 +1405,7 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		d := declares(maxUnits, usedNow)
-		t1 := terms{ttl: time.Minute, wait: true}
+		t1 := acquireParams{ttl: time.Minute, wait: true}
 		largest := &ticket{id: "me:1", weight: maxUnits}
 		r := l.ask(l.space.about("name").acquire(d, t1, append([]*ticket{largest}, tickets("me:2", "me:3")...)), 3)
 		assert.Equal(t, "held #1, waiting #2, waiting #3, next 60s", ranked(r.String()))
@@ -1432,14 +1432,14 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 func (l *lab) everyCall() []call {
 	d := declares(9, usedNow)
 	return []call{
-		l.space.about("name").acquire(d, terms{ttl: time.Hour, wait: true}, tickets("me:1", "me:9*3")),
+		l.space.about("name").acquire(d, acquireParams{ttl: time.Hour, wait: true}, tickets("me:1", "me:9*3")),
 		l.space.about("name").release(d, time.Hour, tickets("me:1", "me:2")),
 		l.space.about("name").refresh(d, time.Hour, false, tickets("me:1", "me:2")),
 		l.space.about("name").reduce(d, tickets("me:1", "me:2"), []int64{1, 1}),
 		l.space.about("name").restore(d, time.Hour, tickets("me:8*2", "me:9"), claims{1, seededEpoch, []int64{1, 2}, []int64{2, 1}}),
-		l.space.resize("name", quota{limit: 9}, 2, l.now().UnixMicro()),
-		l.space.evict("name", quota{limit: 9}, "you:1"),
-		l.space.status("name", quota{limit: 9}, 0, 0),
+		l.space.resize("name", limitSpec{limit: 9}, 2, l.now().UnixMicro()),
+		l.space.evict("name", limitSpec{limit: 9}, "you:1"),
+		l.space.status("name", limitSpec{limit: 9}, 0, 0),
 		l.space.about("name").page("owner", bookmark{}, 10),
 	}
 }
@@ -1594,7 +1594,7 @@ func (w *walk) step() {
 			w.limit = 1 + w.Int64N(6)
 			d = declares(w.limit, usedNow)
 		}
-		t := terms{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour}
+		t := acquireParams{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour}
 		var back []string
 		if w.IntN(2) == 0 {
 			back = slices.DeleteFunc(w.oldIDs(), func(id string) bool { return slices.Contains(ids, id) })
@@ -1617,7 +1617,7 @@ func (w *walk) step() {
 		}
 	case verb < 10:
 		build = func(_ *lab, s keyspace, _ []*ticket) call {
-			return s.status("name", quota{limit: w.limit}, 0, 0)
+			return s.status("name", limitSpec{limit: w.limit}, 0, 0)
 		}
 	default:
 		ids = w.oldIDs()
@@ -1665,7 +1665,7 @@ func (w *walk) oldIDs() []string {
 
 func (w *walk) tickets(ids []string) (all []*ticket) {
 	for _, id := range ids {
-		all = append(all, &ticket{id: id, weight: w.weights[id], terms: terms{ttl: time.Minute}})
+		all = append(all, &ticket{id: id, weight: w.weights[id], params: acquireParams{ttl: time.Minute}})
 	}
 	return all
 }
@@ -1962,11 +1962,11 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	t.Parallel()
 	space := keyspace{"prefix", "caller-id", 110 * time.Millisecond}
 	keys := space.keys("name")
-	d := declaration{quota{limit: 101}, 102, "116"}
+	d := declaration{limitSpec{limit: 101}, 102, "116"}
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
 	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back"
-	terms := terms{103 * time.Millisecond, true, 104, 105 * time.Microsecond}
+	params := acquireParams{103 * time.Millisecond, true, 104, 105 * time.Microsecond}
 	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "back": 0}
 	exchange := maps.Clone(acquire)
 	exchange["back"] = 1
@@ -1981,10 +1981,10 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		says   string
 		values []any
 	}{
-		{space.about("name").acquire(d, terms, light), acquire, weightsToo, []any{"a", "b"}},
-		{space.about("name").acquire(d, terms, heavy), acquire, weightsToo, []any{"a", "b", int64(201), int64(1)}},
-		{space.about("name").acquire(d, terms, light, &ticket{id: "c", weight: 1}), exchange, weightsToo, []any{"a", "b", "c"}},
-		{space.about("name").acquire(d, terms, heavy, &ticket{id: "c", weight: 3}), exchange, weightsToo, []any{"a", "b", int64(201), int64(1), "c"}},
+		{space.about("name").acquire(d, params, light), acquire, weightsToo, []any{"a", "b"}},
+		{space.about("name").acquire(d, params, heavy), acquire, weightsToo, []any{"a", "b", int64(201), int64(1)}},
+		{space.about("name").acquire(d, params, light, &ticket{id: "c", weight: 1}), exchange, weightsToo, []any{"a", "b", "c"}},
+		{space.about("name").acquire(d, params, heavy, &ticket{id: "c", weight: 3}), exchange, weightsToo, []any{"a", "b", int64(201), int64(1), "c"}},
 		{space.about("name").release(d, 106*time.Millisecond, light), map[string]any{"lease": int64(106)}, onlyIDs, []any{"a", "b"}},
 		{space.about("name").refresh(d, 107*time.Millisecond, true, light), map[string]any{"lease": int64(107), "knows": true}, onlyIDs, []any{"a", "b"}},
 		{
@@ -1999,9 +1999,9 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			"ids, then the token or place of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},
-		{space.resize("name", quota{limit: 101}, 114, 116), looks(101, map[string]any{"caller": "", "pin": int64(114), "asked": int64(116)}), "", nil},
-		{space.evict("name", quota{limit: 101}, "an id"), looks(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
-		{space.status("name", quota{limit: 101}, 117, 118), looks(101, map[string]any{"caller": "", "at": int64(117), "from": int64(118)}), "", nil},
+		{space.resize("name", limitSpec{limit: 101}, 114, 116), looks(101, map[string]any{"caller": "", "pin": int64(114), "asked": int64(116)}), "", nil},
+		{space.evict("name", limitSpec{limit: 101}, "an id"), looks(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
+		{space.status("name", limitSpec{limit: 101}, 117, 118), looks(101, map[string]any{"caller": "", "at": int64(117), "from": int64(118)}), "", nil},
 		{space.about("name").page("owner", bookmark{"108", "an id"}, 109), looks(0, map[string]any{"key": "owner", "after": "108", "id": "an id", "count": 109}), "", nil},
 	} {
 		t.Run(c.call.script.verb, func(t *testing.T) {
@@ -2048,7 +2048,7 @@ func TestHeaderOfTheKeysIsTrue(t *testing.T) {
 	listed, _, _ = strings.Cut(listed, "-- ARGV")
 	found := regexp.MustCompile(`(?m)^(?:--)?\s+(\d) (\w+)\s+(\w+)`).FindAllStringSubmatch(listed, -1)
 	l := newLab(t, realRedis(t))
-	l.ask(l.space.about("name").acquire(declares(3, usedNow), terms{ttl: time.Minute, wait: true}, tickets("me:1*2", "me:2*2")), 2)
+	l.ask(l.space.about("name").acquire(declares(3, usedNow), acquireParams{ttl: time.Minute, wait: true}, tickets("me:1*2", "me:2*2")), 2)
 	require.Len(t, found, len(l.keys))
 	for i, m := range found {
 		assert.Equal(t, strconv.Itoa(i+1), m[1])

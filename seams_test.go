@@ -51,7 +51,7 @@ func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) 
 
 func TestEvictThatIsSentAgainFindsThatItWorked(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		s := &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}
 		done := make(chan error, 1)
 		evict := func() { done <- s.Evict(t.Context(), "x:1") }
 		go evict()
@@ -109,14 +109,14 @@ func TestEvictWhoseAnswerIsLostReportsThatItWorked(t *testing.T) {
 func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		told := overhear(c)
-		s := &Semaphore{Inspector: &Inspector{c, "a", quota{5, time.Minute}}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{5, time.Minute}}}
 		a, err := c.ask(t.Context(), s, 1, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
 		require.True(t, a.permit.take())
-		a.view.close() // between the two steps of await
-		assert.False(t, a.view.spend(a))
+		a.state.close() // between the two steps of await
+		assert.False(t, a.state.spend(a))
 		assert.Empty(t, told())
 	})
 }

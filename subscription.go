@@ -44,12 +44,12 @@ const (
 	longestPause = 10 * time.Second
 )
 
-var errDeaf = errors.New("no sign of life")
+var errSubscriptionSilent = errors.New("no sign of life")
 
 // launch runs it. False: the client is closed.
 func (s *subscription) launch() bool {
 	s.setBlind(true)
-	launched := s.client.crew.launch(subscriptions, s.run)
+	launched := s.client.goroutines.start(subscriptions, s.run)
 	if !launched {
 		s.setBlind(false)
 	}
@@ -72,11 +72,11 @@ func (s *subscription) run() {
 		blinded := s.setBlind(!forbidden)          // a right may be missing for ever, which is no reason to ask all the time
 		if blinded || s.lastHeard().After(began) { // else it is the same trouble as before
 			s.client.reload()
-			s.client.doubt()
+			s.client.verifyAll()
 			pause = firstPause
 		}
 		s.failed(err)
-		if s.client.crew.sleep(background, pause) != nil {
+		if s.client.goroutines.sleep(background, pause) != nil {
 			return
 		}
 		pause = min(2*pause, last)
@@ -105,13 +105,13 @@ func (s *subscription) setBlind(is bool) (begins bool) {
 // not needed any more. go-redis does not notice a connection that is only half open, so silence is
 // answered with a PING, and more silence with a new connection.
 func (s *subscription) listen() error {
-	ctx := s.client.crew.ctx
+	ctx := s.client.goroutines.ctx
 	sub := s.server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
 	owed := true                                               // an answer: to the SUBSCRIBE, or to a PING
 	for {
-		message, err := sub.ReceiveTimeout(ctx, s.patience(owed))
+		message, err := sub.ReceiveTimeout(ctx, s.timeout(owed))
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -121,7 +121,7 @@ func (s *subscription) listen() error {
 		case !isTimeout(err):
 			return err
 		case owed:
-			return errDeaf
+			return errSubscriptionSilent
 		case !s.wanted():
 			return nil
 		default:
@@ -134,7 +134,7 @@ func (s *subscription) listen() error {
 }
 
 // patience is how long silence is normal: without end, were it not for dead connections.
-func (s *subscription) patience(owed bool) time.Duration {
+func (s *subscription) timeout(owed bool) time.Duration {
 	if owed {
 		return answerTime
 	}
@@ -156,7 +156,7 @@ func (s *subscription) hear(message any) {
 func (s *subscription) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down.IsZero() || s.client.crew.ctx.Err() != nil {
+	if !s.down.IsZero() || s.client.goroutines.ctx.Err() != nil {
 		return
 	}
 	if s.down = s.heard; s.heard.IsZero() {

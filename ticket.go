@@ -24,42 +24,42 @@ const (
 
 // ticket is one try to get a permit, from the question to the giving back. Its id is never used again.
 type ticket struct {
-	view      *view
+	state     *nameState
 	seq       int64
 	id        string
 	weight    int64 // that it asks for
-	terms     terms
-	quota     quota // that its caller declares
+	params    acquireParams
+	spec      limitSpec // that its caller declares
 	noRefresh bool
-	watched   bool            // somebody wants to be told what happens to it
+	observed  bool            // somebody wants to be told what happens to it
 	asked     time.Time       // when its caller came
 	values    context.Context // for the permit: only its values are used
 
-	settled chan struct{} // closed when permit or err is there
-	left    chan struct{} // closed when it is gone
+	done     chan struct{} // closed when permit or err is there
+	released chan struct{} // closed when it is gone
 
 	// Guarded by view.mu.
-	phase   phase
-	busy    bool      // an operation is queued or on its way; the next one comes after its end
-	unsure  bool      // some operation may have been executed, or may still be
-	undone  bool      // one of them was a release
-	silent  time.Time // since when Redis owes an answer; zero: it owes none
-	cause   error     // of the silence
-	place   int64     // in line; only Redis and this client know it, so it vouches for a wake message
-	token   int64     // of the grant, as soon as it is heard of
-	early   news      // that overtook the answer to the acquire
-	by      GrantedBy // how it was heard of
-	epoch   int64     // in which Redis confirmed it last
-	recheck bool      // ask Redis about it as soon as no operation is under way
-	parts   parts     // that its user has given back
-	lease   window    // what Redis confirmed last
-	known   bool      // leaving: Redis had taken it in
-	quit    time.Time // leaving: when Redis has forgotten it anyway
-	leftErr error     // set before left is closed: how the release went
-	told    bool      // how the permit ended
-	permit  *Permit   // set before settled is closed
-	err     error     // likewise
-	quoted  quote     // likewise, of a rate
+	phase               phase
+	busy                bool        // an operation is queued or on its way; the next one comes after its end
+	maybeApplied        bool        // some operation may have been executed, or may still be
+	releaseMaybeApplied bool        // one of them was a release
+	unansweredSince     time.Time   // since when Redis owes an answer; zero: it owes none
+	cause               error       // of the silence
+	position            int64       // in line; only Redis and this client know it, so it vouches for a wake message
+	token               int64       // of the grant, as soon as it is heard of
+	earlyGrant          grantNotice // that overtook the answer to the acquire
+	by                  GrantedBy   // how it was heard of
+	epoch               int64       // in which Redis confirmed it last
+	recheck             bool        // ask Redis about it as soon as no operation is under way
+	parts               parts       // that its user has given back
+	lease               window      // what Redis confirmed last
+	known               bool        // leaving: Redis had taken it in
+	forgottenAt         time.Time   // leaving: when Redis has forgotten it anyway
+	releaseErr          error       // set before left is closed: how the release went
+	reported            bool        // how the permit ended
+	permit              *Permit     // set before settled is closed
+	err                 error       // likewise
+	quoted              quote       // likewise, of a rate
 }
 
 // quote is what a rate says beside yes or no.
@@ -69,7 +69,7 @@ type quote struct {
 }
 
 // lapses reports whether what t is granted is never given back, because it is that of a rate.
-func (t *ticket) lapses() bool { return t.quota.window > 0 }
+func (t *ticket) lapses() bool { return t.spec.window > 0 }
 
 // await waits for the outcome of a ticket. It gives the ticket up when ctx ends first, or it is later than latest, and
 // when the permit was lost before its user could see it.
@@ -82,36 +82,36 @@ func (t *ticket) await(ctx context.Context, latest time.Time) error {
 	}
 	isLate := false
 	select {
-	case <-t.settled:
+	case <-t.done:
 	case <-ctx.Done():
 	case <-late:
-		isLate = !t.isSettled()
+		isLate = !t.isDone()
 	}
 	if err := ended(ctx); err != nil {
-		return withDoubt(err, t.view.giveUp(t))
+		return withDoubt(err, t.state.giveUp(t))
 	}
 	if isLate {
-		return withDoubt(ErrNotAcquired, t.view.giveUp(t))
+		return withDoubt(ErrNotAcquired, t.state.giveUp(t))
 	}
 	if t.err != nil {
 		return t.err
 	}
 	if !t.permit.take() {
-		t.view.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
+		t.state.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
 		if errors.Is(t.permit.ended(), ErrEvicted) {
 			return ErrEvicted // who evicts it does not want it back
 		}
-		return errGone
+		return errPositionLost
 	}
-	if t.lapses() && !t.view.spend(t) {
-		return errGone
+	if t.lapses() && !t.state.spend(t) {
+		return errPositionLost
 	}
 	return nil
 }
 
-func (t *ticket) isSettled() bool {
+func (t *ticket) isDone() bool {
 	select {
-	case <-t.settled:
+	case <-t.done:
 		return true
 	default:
 		return false
@@ -127,10 +127,10 @@ func (t *ticket) renewable() bool {
 func (t *ticket) isOverdue(now instant) bool { return t.phase == holding && t.lease.left(now) <= 0 }
 
 // isOwed reports whether a question about t has had no answer.
-func (t *ticket) isOwed() bool { return !t.silent.IsZero() }
+func (t *ticket) isUnanswered() bool { return !t.unansweredSince.IsZero() }
 
 // attention returns when t needs a look at the latest.
-func (t *ticket) attention() time.Time {
+func (t *ticket) nextDeadline() time.Time {
 	var at time.Time
 	sooner := func(other time.Time) {
 		if at.IsZero() || other.Before(at) {
@@ -138,14 +138,14 @@ func (t *ticket) attention() time.Time {
 		}
 	}
 	if t.phase == leaving {
-		sooner(t.quit)
+		sooner(t.forgottenAt)
 	}
-	asleep := t.view.client.clock.known()
+	asleep := t.state.client.clock.known()
 	if t.phase == holding {
 		sooner(t.lease.end(asleep))
 	}
-	if !t.silent.IsZero() && t.phase != holding && t.phase != leaving {
-		sooner(t.silent.Add(t.terms.ttl))
+	if !t.unansweredSince.IsZero() && t.phase != holding && t.phase != leaving {
+		sooner(t.unansweredSince.Add(t.params.ttl))
 	}
 	if t.renewable() {
 		sooner(t.lease.due(asleep))
@@ -156,8 +156,8 @@ func (t *ticket) attention() time.Time {
 // isGone reports whether t is gone, and Redis has confirmed it.
 func (t *ticket) isGone() bool {
 	select {
-	case <-t.left:
-		return t.leftErr == nil || errors.Is(t.leftErr, ErrLost)
+	case <-t.released:
+		return t.releaseErr == nil || errors.Is(t.releaseErr, ErrLost)
 	default:
 		return false
 	}

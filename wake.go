@@ -36,8 +36,8 @@ func (w *wake) start() {
 func (w *wake) take(message any) {
 	switch m := message.(type) {
 	case *redis.Subscription:
-		w.client.gap()   // what was published before it, nobody has heard
-		w.client.doubt() // nor was it to be seen whether the server stayed the same
+		w.client.gap()       // what was published before it, nobody has heard
+		w.client.verifyAll() // nor was it to be seen whether the server stayed the same
 	case *redis.Message:
 		if name, epoch, grants, ok := w.client.keyspace.parseWake(m.Payload); ok {
 			w.client.woken(name, epoch, grants)

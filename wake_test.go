@@ -147,7 +147,7 @@ func (e *ears) queue() (<-chan outcome, *ticket) {
 // settle waits until nothing of the listener is on its way: a new subscription looks once at everybody.
 func (e *ears) settle() {
 	e.t.Helper()
-	v, err := e.listener.view(e.name)
+	v, err := e.listener.stateOf(e.name)
 	require.NoError(e.t, err)
 	require.Eventually(e.t, func() bool {
 		v.mu.Lock()
@@ -157,14 +157,14 @@ func (e *ears) settle() {
 				return false
 			}
 		}
-		return v.doubted.IsZero()
+		return v.verifySince.IsZero()
 	}, 10*time.Second, time.Millisecond, "the client does not come to rest")
 }
 
 // ticket waits until a ticket of the listener is as it should be.
 func (e *ears) ticket(seq int64, is func(*ticket) bool) (found *ticket) {
 	e.t.Helper()
-	v, err := e.listener.view(e.name)
+	v, err := e.listener.stateOf(e.name)
 	require.NoError(e.t, err)
 	require.Eventually(e.t, func() bool {
 		v.mu.Lock()
@@ -205,7 +205,7 @@ func TestForgedMessageWithoutThePlaceInLineGrantsNothing(t *testing.T) {
 	e := newEars(t)
 	done, ticket := e.queue()
 	calls := len(e.sluice.since(0))
-	seq, place := ticket.seq, ticket.place
+	seq, place := ticket.seq, ticket.position
 	for _, g := range []grant{
 		{seq, place + 1, 666}, {seq, place - 1, 666}, {seq, 0, 666}, {seq, -place, 666}, {seq, 666, place}, {seq, place + 1, 0},
 		{seq + 1, place, 666}, {-seq, place, 666}, {0, 0, 0},
@@ -226,7 +226,7 @@ func TestForgedMessageChangesNothingForWhoHolds(t *testing.T) {
 	p := e.await(done).permit
 	token := p.Token()
 	calls := len(e.sluice.since(0))
-	for _, g := range []grant{{ticket.seq, ticket.place, 666}, {ticket.seq, ticket.place, 0}, {ticket.seq, 0, 666}} {
+	for _, g := range []grant{{ticket.seq, ticket.position, 666}, {ticket.seq, ticket.position, 0}, {ticket.seq, 0, 666}} {
 		e.listener.wake.take(&redis.Message{Payload: wakeMessage(e.ownerKey(), ticket.epoch, []grant{g})})
 	}
 	assert.Equal(t, token, p.Token())
@@ -240,7 +240,7 @@ func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
 	e := newEars(t)
 	done, ticket := e.queue()
 	calls := len(e.sluice.since(0))
-	real, key := fmt.Sprintf("%d:%d:", ticket.seq, ticket.place), fmt.Sprintf("%d %s", ticket.epoch, e.ownerKey())
+	real, key := fmt.Sprintf("%d:%d:", ticket.seq, ticket.position), fmt.Sprintf("%d %s", ticket.epoch, e.ownerKey())
 	e.publish("", " ", "\x00", "\r\n", "*3\r\n$7\r\nmessage\r\n", key, " "+key, real, real+"666",
 		real+"666 ", real+" "+key, real+"666: "+key, real+"6e6 "+key, real+"666, "+key,
 		real+"99999999999999999999 "+key, real+"666 "+key+" ", real+"666  "+key,
@@ -260,7 +260,7 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	// Half of them name the true place and say that it is lost, which only Redis should know and which it is asked about.
 	flood := make([]string, 10_000)
 	for i := range flood {
-		g := grant{target.seq, target.place + int64(i%2), 0}
+		g := grant{target.seq, target.position + int64(i%2), 0}
 		flood[i] = wakeMessage(e.ownerKey(), target.epoch, []grant{g})
 	}
 	e.publish(flood...)
@@ -293,9 +293,9 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 
 	// the unit is given back by somebody else, because the listener's own replies are held back
 	space := keyspace{prefix: e.listener.keyspace.prefix, clientID: "an operator"}
-	c := space.about(e.name).release(declaration{quota{limit: 1}, declareNothing, ""}, 0, tickets(holder.ID()))
+	c := space.about(e.name).release(declaration{limitSpec{limit: 1}, declareNothing, ""}, 0, tickets(holder.ID()))
 	require.NoError(t, e.rdb.Process(t.Context(), c.command(true)))
-	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.early.token != 0 })
+	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.earlyGrant.token != 0 })
 	calls := len(e.sluice.since(0))
 	release()
 	o := e.await(done)

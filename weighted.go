@@ -27,18 +27,18 @@ type Weighted struct {
 	sem *Semaphore
 
 	mu     sync.Mutex
-	held   stakes // none that is known to be lost
-	total  int64  // units that the caller has, with those that were lost
-	lost   int64  // of these
+	held   heldPermits // none that is known to be lost
+	total  int64       // units that the caller has, with those that were lost
+	lost   int64       // of these
 	onLost func(n int64, err error)
 
-	lossMu    sync.Mutex // is locked with any other lock held, and none after it
-	endings   []*stake   // that were lost, and are not reported
-	reporting bool       // a goroutine of the client reports them
+	lossMu    sync.Mutex    // is locked with any other lock held, and none after it
+	endings   []*heldPermit // that were lost, and are not reported
+	reporting bool          // a goroutine of the client reports them
 }
 
 // stake is what the caller has of one permit.
-type stake struct {
+type heldPermit struct {
 	permit *Permit
 	units  int64 // 0: it was given back
 	lost   bool
@@ -46,14 +46,14 @@ type stake struct {
 }
 
 // stakes are what the caller has, by how many units each has.
-type stakes map[int64][]*stake
+type heldPermits map[int64][]*heldPermit
 
-func (all stakes) add(s *stake) {
+func (all heldPermits) add(s *heldPermit) {
 	s.index = len(all[s.units])
 	all[s.units] = append(all[s.units], s)
 }
 
-func (all stakes) remove(s *stake) {
+func (all heldPermits) remove(s *heldPermit) {
 	alike := all[s.units]
 	last := len(alike) - 1
 	if last == 0 {
@@ -67,7 +67,7 @@ func (all stakes) remove(s *stake) {
 
 // best is the stake to give n units back of: one of as many, or else the largest that can go as a
 // whole, or else the smallest, of which some is kept. There has to be one.
-func (all stakes) best(n int64) *stake {
+func (all heldPermits) best(n int64) *heldPermit {
 	below, above := int64(0), int64(math.MaxInt64)
 	if len(all[n]) > 0 {
 		below = n
@@ -96,7 +96,7 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Weighted{Inspector: s.Inspector, sem: s, held: make(stakes)}, nil
+	return &Weighted{Inspector: s.Inspector, sem: s, held: make(heldPermits)}, nil
 }
 
 // Acquire waits until n units are free and everybody who asked before has been served. Zero units are
@@ -130,7 +130,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 		case n <= maxUnits && !errors.Is(err, ErrExceedsLimit):
 			return err
 		}
-		switch err := w.sem.client.crew.sleep(ctx, w.patience()/3); {
+		switch err := w.sem.client.goroutines.sleep(ctx, w.timeout()/3); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
@@ -140,7 +140,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 }
 
 // patience is how long calls without a context wait for Redis at the most.
-func (w *Weighted) patience() time.Duration { return min(w.sem.client.ttl, defaultTTL) }
+func (w *Weighted) timeout() time.Duration { return min(w.sem.client.ttl, defaultTTL) }
 
 // TryAcquire takes n units, without waiting in line, and reports whether it has them. It is false if
 // they are not free, if anybody waits for some, and if Redis has not said otherwise within a TTL, or
@@ -151,7 +151,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	if n == 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(background, w.patience())
+	ctx, cancel := context.WithTimeout(background, w.timeout())
 	defer cancel()
 	p, err := w.sem.TryAcquire(ctx, n)
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 func (w *Weighted) hold(p *Permit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := &stake{permit: p, units: p.ticket.weight}
+	s := &heldPermit{permit: p, units: p.ticket.weight}
 	w.total += s.units
 	w.held.add(s)
 	p.onLoss(func() { w.noteLoss(s) })
@@ -190,7 +190,7 @@ func (w *Weighted) Release(n int64) {
 		parts[i].send()
 	}
 	enough := make(chan struct{})
-	timer := time.AfterFunc(w.patience(), func() { close(enough) })
+	timer := time.AfterFunc(w.timeout(), func() { close(enough) })
 	defer timer.Stop()
 	for _, p := range parts {
 		switch err := p.await(enough); {
@@ -212,7 +212,7 @@ type givingBack struct {
 
 func (g *givingBack) send() {
 	if g.part {
-		g.taken = g.permit.ticket.view.reduce(g.permit.ticket, g.units)
+		g.taken = g.permit.ticket.state.reduce(g.permit.ticket, g.units)
 	} else {
 		g.permit.leave()
 	}
@@ -228,11 +228,11 @@ func (g *givingBack) await(enough <-chan struct{}) error {
 	select {
 	case <-g.taken:
 		return nil
-	case <-t.left:
+	case <-t.released:
 		if g.part {
 			return nil // the rest was lost, or given back
 		}
-		return t.leftErr
+		return t.releaseErr
 	case <-enough:
 		return errNoAnswer
 	}
@@ -269,19 +269,19 @@ func (w *Weighted) take(n int64) (all []givingBack) {
 }
 
 // loseLocked counts the units of a stake among the lost.
-func (w *Weighted) loseLocked(s *stake) {
+func (w *Weighted) loseLocked(s *heldPermit) {
 	w.held.remove(s)
 	s.lost = true
 	w.lost += s.units
 }
 
 // noteLoss is called when the permit of a stake was lost. Any lock may be held.
-func (w *Weighted) noteLoss(s *stake) {
+func (w *Weighted) noteLoss(s *heldPermit) {
 	w.lossMu.Lock()
 	defer w.lossMu.Unlock()
 	w.endings = append(w.endings, s)
 	if !w.reporting {
-		w.reporting = w.sem.client.crew.launch(lossReports, w.report) // ends when all is reported
+		w.reporting = w.sem.client.goroutines.start(lossReports, w.report) // ends when all is reported
 	}
 }
 
@@ -294,7 +294,7 @@ func (w *Weighted) report() {
 	}
 }
 
-func (w *Weighted) takeEndings() (lost []*stake) {
+func (w *Weighted) takeEndings() (lost []*heldPermit) {
 	w.lossMu.Lock()
 	defer w.lossMu.Unlock()
 	lost, w.endings = w.endings, nil
@@ -304,10 +304,10 @@ func (w *Weighted) takeEndings() (lost []*stake) {
 
 // lose counts what the caller has of these stakes among the lost, if it is not yet, and returns how much that is: of what
 // a Release has taken before, that Release tells.
-func (w *Weighted) lose(stakes []*stake) (n int64) {
+func (w *Weighted) lose(all []*heldPermit) (n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range stakes {
+	for _, s := range all {
 		if s.units > 0 && !s.lost {
 			w.loseLocked(s)
 		}
@@ -323,8 +323,8 @@ func (w *Weighted) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lost := w.lost
-	for units, stakes := range w.held {
-		for _, s := range stakes {
+	for units, all := range w.held {
+		for _, s := range all {
 			if s.permit.lost() {
 				lost += units
 			}

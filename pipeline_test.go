@@ -163,8 +163,8 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 		c.wake.started.Store(true)      // nor a question because there is no subscription
 		defer func() {
 			close(w.down)
-			c.keeper.close()
-			c.crew.close()
+			c.scheduler.close()
+			c.goroutines.close()
 			assert.NoError(t, rdb.Close())
 		}()
 		test(t, c, w)
@@ -174,7 +174,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 // asks opens tickets on a name.
 func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 	for range n {
-		s := &Semaphore{Inspector: &Inspector{c, name, quota{limit: 5}}, opts: o}
+		s := &Semaphore{Inspector: &Inspector{c, name, limitSpec{limit: 5}}, opts: o}
 		t, err := c.ask(background, s, 1, true, time.Now())
 		if err != nil {
 			panic(err) // the client is open
@@ -187,7 +187,7 @@ func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 // token is what a ticket was granted; 0: it is not settled.
 func (t *ticket) tokenNow() int64 {
 	select {
-	case <-t.settled:
+	case <-t.done:
 		return t.permit.Token()
 	default:
 		return 0
@@ -247,28 +247,28 @@ func TestOneCallCarriesABoundedNumberOfIds(t *testing.T) {
 		first := w.carries("acquire a: 1")
 		asks(c, "b", 1, CallOptions{})
 		second := w.carries("acquire b: 2")
-		all := asks(c, "c", parcelIDs+1, CallOptions{})
+		all := asks(c, "c", requestIDs+1, CallOptions{})
 		first.grantAll(10)
 		next := w.next()
 		require.Len(t, next.cmds, 1)
-		require.Equal(t, parcelIDs, next.ids())
+		require.Equal(t, requestIDs, next.ids())
 		next.grantAll(5000)
-		w.carries(fmt.Sprintf("acquire c: %d", parcelIDs+3)).grantAll(9000)
+		w.carries(fmt.Sprintf("acquire c: %d", requestIDs+3)).grantAll(9000)
 		synctest.Wait()
-		assert.Equal(t, int64(5000+parcelIDs-1), all[parcelIDs-1].tokenNow())
-		assert.NotZero(t, all[parcelIDs].tokenNow())
+		assert.Equal(t, int64(5000+requestIDs-1), all[requestIDs-1].tokenNow())
+		assert.NotZero(t, all[requestIDs].tokenNow())
 
 		d := asks(c, "d", 1, CallOptions{})[0]
 		w.carries(fmt.Sprintf("acquire d: %d", d.seq)) // with the second, both places are taken
-		for _, ticket := range all[:parcelIDs/2] {
-			ticket.view.leave(ticket)
+		for _, ticket := range all[:requestIDs/2] {
+			ticket.state.leave(ticket)
 		}
-		more := asks(c, "c", parcelIDs/2+1, CallOptions{})
+		more := asks(c, "c", requestIDs/2+1, CallOptions{})
 		second.grantAll(2)
 		next = w.next()
 		require.Len(t, next.cmds, 2)
-		assert.Equal(t, parcelIDs, len(strings.Fields(next.contents()[0]))-2, "what is given back counts, too")
-		assert.Equal(t, fmt.Sprintf("acquire c: %d", more[parcelIDs/2].seq), next.contents()[1])
+		assert.Equal(t, requestIDs, len(strings.Fields(next.contents()[0]))-2, "what is given back counts, too")
+		assert.Equal(t, fmt.Sprintf("acquire c: %d", more[requestIDs/2].seq), next.contents()[1])
 	})
 }
 
@@ -317,7 +317,7 @@ func TestBatchAfterOneThatWasSlowCarriesOneCall(t *testing.T) {
 					require.NotNil(t, f, "batches do not grow, or not to their bound")
 				}
 				slow(f)
-				assert.LessOrEqual(t, w.next().ids(), 2*parcelIDs, "one of what is new, and one of what is asked again")
+				assert.LessOrEqual(t, w.next().ids(), 2*requestIDs, "one of what is new, and one of what is asked again")
 			})
 		})
 	}
@@ -333,7 +333,7 @@ func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
 		asks(c, "due", 1, CallOptions{})
 		w.carries("acquire due: 3").grantAll(20)
 		before, _ := w.crowd(c, 4*maxBatchIDs)
-		held.view.leave(held)
+		held.state.leave(held)
 		time.Sleep(time.Second + time.Millisecond)
 		before.grantAll(30)
 		f := w.next()
@@ -381,9 +381,9 @@ func TestOnlyEqualJobsShareACall(t *testing.T) {
 		for _, o := range []CallOptions{{}, {TTL: time.Minute, NoRefresh: true}, {MaxQueue: 1}, {MaxQueue: 2}, {HeadStart: time.Second}} {
 			asks(c, "c", 1, o)
 		}
-		other, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", quota{limit: 6}}}, 1, true, time.Now())
+		other, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", limitSpec{limit: 6}}}, 1, true, time.Now())
 		require.NoError(t, err)
-		try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", quota{limit: 5}}}, 1, false, time.Now())
+		try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", limitSpec{limit: 5}}}, 1, false, time.Now())
 		require.NoError(t, err)
 		want = append(want, fmt.Sprintf("acquire c: %d", other.seq), fmt.Sprintf("acquire c: %d", try.seq))
 		first.grantAll(10)
@@ -410,23 +410,23 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		var held, asked []*ticket
 		w.atOnce(c, func() { held = asks(c, "a", 3, CallOptions{}) }, "acquire a: 3 4 5").grantAll(10)
-		leave := func(i int) { held[i].view.leave(held[i]) }
+		leave := func(i int) { held[i].state.leave(held[i]) }
 		ask := func(n int) { asked = append(asked, asks(c, "a", n, CallOptions{})...) }
 
 		f := w.atOnce(c, func() { leave(0); ask(2); leave(1) }, "acquire a: 8 9 -3 -4")
 		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
 		f.end <- nil
-		<-held[0].left
-		<-held[1].left
-		assert.NoError(t, held[0].leftErr)
-		assert.ErrorIs(t, held[1].leftErr, ErrLost)
+		<-held[0].released
+		<-held[1].released
+		assert.NoError(t, held[0].releaseErr)
+		assert.ErrorIs(t, held[1].releaseErr, ErrLost)
 		synctest.Wait()
 		assert.Equal(t, int64(20), asked[0].tokenNow())
 		assert.Equal(t, int64(21), asked[1].tokenNow())
 
 		f = w.atOnce(c, func() { ask(1); leave(2) }, "acquire a: 12 -5")
 		f.grantAll(0)
-		<-held[2].left
+		<-held[2].released
 		w.isIdle()
 	})
 }
@@ -435,15 +435,15 @@ func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
-		other := &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 6}}}
+		other := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 6}}}
 		f := w.atOnce(c, func() {
 			asks(c, "b", 1, CallOptions{})
-			held.view.leave(held)
+			held.state.leave(held)
 			_, err := c.ask(background, other, 1, true, time.Now())
 			require.NoError(t, err)
 		}, "acquire b: 4", "release a: 1", "acquire a: 5")
 		f.grantAll(0)
-		<-held.left
+		<-held.released
 	})
 }
 
@@ -453,9 +453,9 @@ func TestReleaseThatLeavesATombstoneGoesAlone(t *testing.T) {
 		unsure := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").breaks()
 		w.isIdle()
-		f := w.atOnce(c, func() { unsure.view.leave(unsure); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
+		f := w.atOnce(c, func() { unsure.state.leave(unsure); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
 		f.grantAll(0)
-		<-unsure.left
+		<-unsure.released
 	})
 }
 
@@ -464,12 +464,12 @@ func TestReleaseIsSentWhenTheAcquireThatTookItAlongIsGivenUp(t *testing.T) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
 		f := w.atOnce(c, func() {
-			held.view.leave(held)
+			held.state.leave(held)
 			asked := asks(c, "a", 1, CallOptions{})[0]
-			asked.view.leave(asked)
+			asked.state.leave(asked)
 		}, "release a: 1")
 		f.grantAll(0)
-		<-held.left
+		<-held.released
 		w.isIdle()
 	})
 }
@@ -480,7 +480,7 @@ func (w *wire) exchanges(c *Client) (held, asked *ticket, f *flight) {
 	held = asks(c, "a", 1, CallOptions{})[0]
 	w.carries("acquire a: 1").grantAll(10)
 	f = w.atOnce(c, func() {
-		held.view.leave(held)
+		held.state.leave(held)
 		asked = asks(c, "a", 1, CallOptions{})[0]
 	}, "acquire a: 4 -1")
 	return held, asked, f
@@ -510,8 +510,8 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 			again.end <- nil
 		}
 		require.ElementsMatch(t, []string{"acquire a: 4", "release a: 1"}, tried)
-		<-held.left
-		assert.NoError(t, held.leftErr, "the first try has given it back")
+		<-held.released
+		assert.NoError(t, held.releaseErr, "the first try has given it back")
 		synctest.Wait()
 		assert.Equal(t, int64(20), asked.tokenNow())
 	})
@@ -525,18 +525,18 @@ func TestTicketGivenUpBeforeItsBatchLeftIsNotSent(t *testing.T) {
 		second := w.carries("acquire b: 2")
 		alone, among := asks(c, "c", 1, CallOptions{})[0], asks(c, "d", 3, CallOptions{})
 		for _, ticket := range []*ticket{alone, among[1]} {
-			ticket.view.leave(ticket)
+			ticket.state.leave(ticket)
 		}
 		first.grantAll(10)
 		third := w.carries("acquire d: 4 6")
-		<-alone.left
-		<-among[1].left
-		among[0].view.leave(among[0])
-		among[2].view.leave(among[2])
+		<-alone.released
+		<-among[1].released
+		among[0].state.leave(among[0])
+		among[2].state.leave(among[2])
 		third.grantAll(20)
 		fourth := w.carries("release d: 4 6") // what was sent is given back
 		fourth.grantAll(0)
-		<-among[0].left
+		<-among[0].released
 		second.grantAll(30)
 		w.isIdle()
 	})
@@ -573,13 +573,13 @@ func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
 		f := w.carries("acquire wrong: 1")
 		f.cmds[0].SetErr(said("WRONGTYPE Operation against a key holding the wrong kind of value"))
 		f.end <- f.cmds[0].Err()
-		<-wrong.settled
+		<-wrong.done
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 2")
-		time.Sleep(maxPatience + lastRetry)
+		time.Sleep(maxTimeout + lastRetry)
 		w.carries("acquire a: 2")
-		a.view.leave(a)
-		time.Sleep(maxPatience + lastRetry)
+		a.state.leave(a)
+		time.Sleep(maxTimeout + lastRetry)
 		f = w.carries("release a: 2")
 		assert.Equal(t, time.Hour, f.lease(0), "a copy of the question finds no tombstone")
 		f.grantAll(0)
@@ -589,7 +589,7 @@ func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
 
 func TestLabelThatIsNotThereIsNoTrouble(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		reply := c.shared.send(parcel{lone: redis.NewStringCmd(background, "get", "label")})
+		reply := c.shared.send(request{single: redis.NewStringCmd(background, "get", "label")})
 		f := w.carries("get")
 		f.cmds[0].SetErr(redis.Nil)
 		f.end <- redis.Nil
@@ -604,7 +604,7 @@ func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
 		for range 5 { // nobody ever answers
 			w.carries("acquire a: 1")
 			w.isIdle()
-			time.Sleep(maxPatience + lastRetry)
+			time.Sleep(maxTimeout + lastRetry)
 		}
 		asks(c, "b", 1, CallOptions{})
 		asks(c, "c", 1, CallOptions{})
@@ -612,11 +612,11 @@ func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
 		for f := w.next(); f != nil; f = w.next() {
 			flying++
 		}
-		assert.LessOrEqual(t, flying, maxFlying)
+		assert.LessOrEqual(t, flying, maxInFlight)
 		c.shared.mu.Lock()
 		defer c.shared.mu.Unlock()
-		assert.LessOrEqual(t, c.shared.flying, maxFlying)
-		assert.GreaterOrEqual(t, c.shared.flying, 0)
+		assert.LessOrEqual(t, c.shared.inFlight, maxInFlight)
+		assert.GreaterOrEqual(t, c.shared.inFlight, 0)
 	})
 }
 
@@ -633,12 +633,12 @@ func TestPatienceIsAThirdOfTheShortestTTLWithinItsBounds(t *testing.T) {
 			{[]time.Duration{maxTTL}, 2 * time.Second},
 			{[]time.Duration{maxTTL, 900 * time.Millisecond, 10 * time.Second}, 300 * time.Millisecond},
 		} {
-			queued := []*parcel{{lone: redis.NewCmd(background, "ping")}}
+			queued := []*request{{single: redis.NewCmd(background, "ping")}}
 			for _, ttl := range test.ttls {
-				tickets := []*ticket{{terms: terms{ttl: ttl}}}
-				queued = append(queued, &parcel{job: job{view: c.newView("a"), script: refreshScript}, tickets: tickets})
+				tickets := []*ticket{{params: acquireParams{ttl: ttl}}}
+				queued = append(queued, &request{key: batchKey{state: c.newState("a"), script: refreshScript}, tickets: tickets})
 			}
-			assert.Equal(t, test.want, newBatch(c.shared, queued).patience, "%v", test.ttls)
+			assert.Equal(t, test.want, newBatch(c.shared, queued).timeout, "%v", test.ttls)
 		}
 	})
 }
@@ -679,7 +679,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		answers := make(chan response, 1)
 		go func() { // ends with the answer
-			r, err := c.query(t.Context(), "a", c.keyspace.status("a", quota{limit: 1}, 0, 0))
+			r, err := c.query(t.Context(), "a", c.keyspace.status("a", limitSpec{limit: 1}, 0, 0))
 			assert.NoError(t, err)
 			answers <- r
 		}()
@@ -717,9 +717,9 @@ func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 
 func TestClosedCrewTakesNothingOn(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		c.crew.close()
-		assert.False(t, c.crew.launch(scriptCalls, func() { t.Error("it runs") }))
-		assert.ErrorIs(t, c.shared.ask(background, parcel{lone: redis.NewCmd(background, "ping")}).err, ErrClosed)
+		c.goroutines.close()
+		assert.False(t, c.goroutines.start(scriptCalls, func() { t.Error("it runs") }))
+		assert.ErrorIs(t, c.shared.ask(background, request{single: redis.NewCmd(background, "ping")}).err, ErrClosed)
 		w.isIdle()
 	})
 }
@@ -733,7 +733,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 	label := func(key string) redis.Cmder {
 		return redis.NewStatusCmd(background, "set", key+":label", "x", "px", 1000)
 	}
-	for name, pipeline := range map[string][]func(string) redis.Cmder{
+	for name, commandsOf := range map[string][]func(string) redis.Cmder{
 		"alone":          {count},
 		"after a label":  {label, count},
 		"before a label": {count, label},
@@ -744,12 +744,12 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // go-redis's own idea of how often to try
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			l := &lane{rdb: rdb, crew: newCrew(), clock: newClock(wallSinceStart, suspended), failing: func() {}, broke: func() {}}
+			l := &pipeline{rdb: rdb, goroutines: newGoroutines(), clock: newClock(wallSinceStart, suspended), suspect: func() {}, disconnected: func() {}}
 			l.run(rdb.Pipeline(), []redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected
 			key := "fairsem-test-" + uuid.NewString()
 			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })
 			var commands []redis.Cmder
-			for _, make := range pipeline {
+			for _, make := range commandsOf {
 				commands = append(commands, make(key))
 			}
 			got := make(chan []response, 1)
@@ -850,7 +850,7 @@ func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, "in the background")
 		w.carries("release a: 1")
-		time.Sleep(maxPatience) // it is written off, and sent again
+		time.Sleep(maxTimeout) // it is written off, and sent again
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
 		require.NoError(t, a.permit.Release(background))
 	})
@@ -873,7 +873,7 @@ func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
 // A renewal that is on its way when a call ends is no sign that Redis is away.
 func TestCallThatEndsBesideAQuestionDoesNotBlameRedis(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		for silence, blames := range map[time.Duration]bool{minPatience - 1: false, minPatience: true} {
+		for silence, blames := range map[time.Duration]bool{minTimeout - 1: false, minTimeout: true} {
 			a := asks(c, fmt.Sprint(silence), 1, CallOptions{})[0]
 			w.next().answers(1, -1, 0, 1, int64(stateWaiting), 5)
 			ctx, cancel := context.WithTimeout(background, time.Second+silence)

@@ -40,7 +40,7 @@ func overhear(c *Client) (told func() []string) {
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, text)
-	}, nil, c.crew)
+	}, nil, c.goroutines)
 	return func() (since []string) {
 		synctest.Wait()
 		mu.Lock()
@@ -52,7 +52,7 @@ func overhear(c *Client) (told func() []string) {
 
 // acquires is an Acquire in the background.
 func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
-	s := &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}, opts: o}
+	s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}, opts: o}
 	done := make(chan outcome, 1)
 	go func() { // ends with Acquire
 		p, err := s.Acquire(ctx, 1)
@@ -136,7 +136,7 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 		}},
 		"reply": {by: GrantedByReply, comes: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
-			try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}, 1, false, time.Now())
+			try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}, 1, false, time.Now())
 			assert.NoError(w.t, err)
 			w.carries(fmt.Sprintf("acquire a: %d", try.seq)).answers(1, -1, 0, 1, int64(stateRefused), 0, 1, 50, 60)
 		}},
@@ -217,7 +217,7 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 				time.Sleep(time.Second + time.Millisecond)
 				f := w.carries("refresh a: 1")
 				a.permit.end(ErrReleased)
-				a.view.leave(a)
+				a.state.leave(a)
 				f.answers(1, -1, 0, 1, int64(stateGone), 0)
 			},
 			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
@@ -268,11 +268,11 @@ func TestEndOfTheSubscriptionAtCloseIsNotTold(t *testing.T) {
 		c, err := New(realRedis(t), Options{Observer: func(ev Event) { all = append(all, ev) }})
 		require.NoError(t, err)
 		if closed {
-			c.crew.close()
+			c.goroutines.close()
 		}
-		c.wake.failed(errDeaf)
-		c.wake.failed(errDeaf)
-		c.crew.close()
+		c.wake.failed(errSubscriptionSilent)
+		c.wake.failed(errSubscriptionSilent)
+		c.goroutines.close()
 		c.events.close()
 		assert.Equal(t, closed, len(all) == 0, all)
 		assert.LessOrEqual(t, len(all), 1)
@@ -285,8 +285,8 @@ func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 	for name, e := range map[string]*events{
 		"nobody to tell": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
 	} {
-		v := &view{client: &Client{events: e, clock: newClock(wallSinceStart, suspended)}, name: "a"}
-		a := &ticket{view: v, id: "id", weight: 1, values: background, watched: e.wants(background)}
+		v := &nameState{client: &Client{events: e, clock: newClock(wallSinceStart, suspended)}, name: "a"}
+		a := &ticket{state: v, id: "id", weight: 1, values: background, observed: e.wants(background)}
 		a.permit = newPermit(a, time.Now())
 		a.permit.renew(window{sent: instant{Time: time.Now()}, ttl: time.Hour})
 		failure := errors.New("failure")
@@ -299,8 +299,8 @@ func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 			a.permit.take()
 			e.notAcquired("a", a, failure)
 			e.lost(a, a.lapse())
-			a.told = false
-			e.over(a, nil)
+			a.reported = false
+			e.finished(a, nil)
 		}), name)
 		assert.True(t, a.permit.isTaken())
 	}

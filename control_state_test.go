@@ -72,7 +72,7 @@ func TestDoubtAsksAboutPermitsThatAreNeverRenewed(t *testing.T) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
-		c.doubt()
+		c.verifyAll()
 		f := w.carries("refresh a: 1")
 		assert.Zero(t, f.lease(0))
 		f.answers(1, -1, 0, 1, int64(stateEvicted), 0)
@@ -85,13 +85,13 @@ func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		done := make(chan error, 1)
 		go func() {
-			_, err := (&Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}).Status(t.Context())
+			_, err := (&Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}).Status(t.Context())
 			done <- err
 		}()
 		w.carries("status a:").end <- net.ErrClosed
 		synctest.Wait()
 		began := time.Now()
-		c.crew.close()
+		c.goroutines.close()
 		assert.ErrorIs(t, <-done, ErrClosed)
 		assert.Zero(t, time.Since(began))
 	})
@@ -114,7 +114,7 @@ func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		ctx, done := &justEnded{Context: t.Context()}, make(chan error, 1)
 		go func() {
-			_, err := (&Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}).Status(ctx)
+			_, err := (&Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}).Status(ctx)
 			done <- err
 		}()
 		f := w.carries("status a:")

@@ -75,15 +75,15 @@ func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
-		c.doubt()
+		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
-		c.doubt()
+		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(stateHeld), 50)
 		assert.Zero(t, a.tokenNow())
 		f := w.carries("restore a: 1")
 		assert.Equal(t, []any{0, int64(200), a.id, int64(5), int64(1)}, f.cmds[0].Args()[15:])
 		f.answers(1, -1, 0, 200, int64(stateWaiting), 5)
-		c.doubt()
+		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 300, int64(stateHeld), 250)
 		assert.Equal(t, int64(250), a.tokenNow())
 	})
@@ -92,11 +92,11 @@ func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 // Guards against a permit that a new epoch has with the lease of an old file: to lower its weight does not renew it.
 func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		a, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", quota{limit: 5}}}, 3, true, time.Now())
+		a, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}, 3, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()
-		a.view.reduce(a, 1)
+		a.state.reduce(a, 1)
 		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10)
 		w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(stateHeld), 0)
 		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10) // what an old file has may weigh more
@@ -113,10 +113,10 @@ func TestDoubtIsLookedIntoAfterACallThatFailedForGood(t *testing.T) {
 		f := w.carries("acquire a: 2")
 		f.cmds[0].SetErr(said("FAIRSEMKIND the name is that of a semaphore"))
 		f.end <- f.cmds[0].Err()
-		<-b.settled
+		<-b.done
 		time.Sleep(time.Minute)
 		w.isIdle()
-		c.doubt()
+		c.verifyAll()
 		time.Sleep(lastRetry)
 		w.carries("refresh a: 1")
 	})
@@ -129,7 +129,7 @@ func TestWaiterWhoseGrantWasLostIsPutBackAsAWaiter(t *testing.T) {
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
 		c.woken("a", 10, []grant{{1, 5, 50}}) // which it asks about, for its lease begins with the answer
 		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
-		c.doubt()
+		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(stateGone), 0)
 		f := w.carries("restore a: 1")
 		assert.Equal(t, []any{0, int64(200)}, f.cmds[0].Args()[15:17], "nobody holds")
@@ -143,7 +143,7 @@ func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
 		ctx := a.permit.Context()
-		c.doubt()
+		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateGone), 0)
 		f := w.carries("restore a: 1")
 		for range 12 * time.Second / lastRetry { // it does not look at its context, which would find out by itself
@@ -171,12 +171,12 @@ func TestLateAnswerDoesNotBringAnOldEpochBack(t *testing.T) {
 		asks(c, "a", 1, CallOptions{})
 		early := w.carries("acquire a: 2")
 		time.Sleep(time.Millisecond)
-		c.doubt()
+		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateHeld), 0)
 		early.answers(1, -1, 0, 1, int64(stateWaiting), 20)
-		a.view.mu.Lock()
-		defer a.view.mu.Unlock()
-		assert.Equal(t, int64(100), a.view.epoch)
+		a.state.mu.Lock()
+		defer a.state.mu.Unlock()
+		assert.Equal(t, int64(100), a.state.epoch)
 	})
 }
 
@@ -187,7 +187,7 @@ func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()
 		c.wake.setBlind(true)
-		c.doubt()
+		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
 		w.isIdle()
 		time.Sleep(firstRetry)
@@ -226,7 +226,7 @@ func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.isIdle()
 		c.wake.setBlind(true)
-		c.doubt()
+		c.verifyAll()
 		for range 3 {
 			w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
 			w.isIdle()
@@ -306,12 +306,12 @@ func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T)
 		held, asked, f := w.exchanges(c)
 		f.cmds[0].SetErr(said("WRONGTYPE of the counter"))
 		f.end <- f.cmds[0].Err()
-		<-asked.settled
+		<-asked.done
 		assert.ErrorContains(t, asked.err, "WRONGTYPE")
 		time.Sleep(lastRetry)
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
-		<-held.left
-		assert.NoError(t, held.leftErr, "the call that was refused may have given it back")
+		<-held.released
+		assert.NoError(t, held.releaseErr, "the call that was refused may have given it back")
 		w.isIdle()
 	})
 }
@@ -330,7 +330,7 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 			w.carries("acquire a: 1").breaks()
 			time.Sleep(lastRetry)
 			f := w.carries("acquire a: 1")
-			a.view.leave(a)
+			a.state.leave(a)
 			f.answers(1, -1, 0, 1, int64(stateRefused), 0)
 			return a
 		},
@@ -354,7 +354,7 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 				}
 				assert.Equal(t, tombstone, f.lease(0))
 				f.answers(1, -1, 0, 1, int64(stateGone), 0)
-				<-a.left
+				<-a.released
 			})
 		})
 	}
@@ -366,13 +366,13 @@ func TestGrantThatRedisDoesNotConfirmEndsWithTheNextRenewal(t *testing.T) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
 		c.woken("a", 1, []grant{{a.seq, 50, 60}})
-		<-a.settled
+		<-a.done
 		require.NoError(t, a.permit.Context().Err())
 		time.Sleep(time.Second + time.Millisecond)
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 0)
-		<-a.left
+		<-a.released
 	})
 }
 
@@ -393,7 +393,7 @@ func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 		assert.Nil(t, a.permit, "no replica has it")
 		time.Sleep(lastRetry)
 		acked("refresh a: 1", 1, 1, -1, 0, 1, int64(stateHeld), 60)
-		<-a.settled
+		<-a.done
 		assert.NoError(t, a.err)
 		assert.Equal(t, int64(60), a.permit.Token())
 	})
@@ -402,10 +402,10 @@ func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	t.Parallel()
 	d := declarations{began: time.Now()}
-	d.learn("a", quota{limit: 5}, 0)
-	d.learn("a", quota{limit: 6}, 1234)
+	d.learn("a", limitSpec{limit: 5}, 0)
+	d.learn("a", limitSpec{limit: 6}, 1234)
 	for _, limit := range []int64{5, 6} {
-		since := d.declare("a", quota{limit: limit}).since
+		since := d.declare("a", limitSpec{limit: limit}).since
 		assert.True(t, since <= 0 && since > -time.Minute.Microseconds(), "limit %d is declared since %d", limit, since)
 	}
 }
@@ -433,7 +433,7 @@ func (w *wire) lapsing(c *Client) (*Permit, *flight) {
 	w.carries("acquire a: 1").grantAll(10)
 	synctest.Wait()
 	time.Sleep(time.Second)
-	c.doubt()
+	c.verifyAll()
 	w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(stateGone), 0) // in a new epoch
 	return a.permit, w.carries("restore a: 1")
 }
@@ -499,7 +499,7 @@ func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
-		c.doubt()
+		c.verifyAll()
 		f := w.carries("refresh a: 1")
 		time.Sleep(9 * minTTL / 10)
 		f.answers(1, -1, 0, 100, int64(stateHeld), 50)
@@ -514,9 +514,9 @@ func TestGrantOfAnOldFileThatIsToldLateIsAskedAboutAgain(t *testing.T) {
 	onWire(t, minTTL, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
-		c.doubt()
+		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
-		c.doubt()
+		c.verifyAll()
 		late := w.carries("refresh a: 1")
 		time.Sleep(minTTL * 95 / 100)
 		late.answers(1, -1, 0, 200, int64(stateHeld), 50)

@@ -11,28 +11,28 @@ import (
 
 // view is what a client knows of one name: its own tickets. The limit, the line and everybody
 // else's permits are in Redis only.
-type view struct {
-	client *Client
-	name   string
-	about  subject
-	lane   *lane
+type nameState struct {
+	client   *Client
+	name     string
+	about    callPrefix
+	pipeline *pipeline
 
-	appointment appointment // guarded by keeper.mu
-	filling     []*parcel   // in the lane, with room for tickets of this view; guarded by lane.mu
+	timer   timer      // guarded by keeper.mu
+	filling []*request // in the lane, with room for tickets of this view; guarded by lane.mu
 
-	mu       sync.Mutex
-	tickets  map[int64]*ticket
-	quota    quota         // of the call that Redis answered last; a call about tickets has theirs
-	retired  bool          // out of Client.views: a new ticket needs a new view
-	next     time.Time     // when the keeper looks; zero: not at all
-	deadline time.Time     // the nearest one of anybody, while somebody waits; zero: unknown
-	hinted   time.Time     // when the question was sent that told it
-	waiters  int           // tickets in the phase waiting
-	backoff  time.Duration // before the next try, while Redis does not answer
-	epoch    int64         // of the name, as Redis told it last; 0: not yet
-	told     time.Time     // when the question was sent whose answer told it
-	doubted  time.Time     // since when there may be another one; zero: there is no doubt
-	checkAt  time.Time     // when to doubt that, if it could not be seen until then; zero: not at all
+	mu          sync.Mutex
+	tickets     map[int64]*ticket
+	spec        limitSpec     // of the call that Redis answered last; a call about tickets has theirs
+	retired     bool          // out of Client.views: a new ticket needs a new view
+	next        time.Time     // when the keeper looks; zero: not at all
+	deadline    time.Time     // the nearest one of anybody, while somebody waits; zero: unknown
+	hinted      time.Time     // when the question was sent that told it
+	waiters     int           // tickets in the phase waiting
+	backoff     time.Duration // before the next try, while Redis does not answer
+	epoch       int64         // of the name, as Redis told it last; 0: not yet
+	told        time.Time     // when the question was sent whose answer told it
+	verifySince time.Time     // since when there may be another one; zero: there is no doubt
+	checkAt     time.Time     // when to doubt that, if it could not be seen until then; zero: not at all
 }
 
 // retireAfter is how long a view without tickets stays, for the next ticket of its name.
@@ -45,48 +45,48 @@ const (
 )
 
 // open lets t ask. False: the view has retired, and t needs a new one.
-func (v *view) open(t *ticket) bool {
+func (v *nameState) open(t *ticket) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.retired {
 		return false
 	}
-	t.view = v
+	t.state = v
 	v.tickets[t.seq] = t
 	v.askLocked(t)
 	return true
 }
 
-func (v *view) askLocked(t *ticket) {
-	v.submitLocked(t, job{view: v, script: acquireScript, quota: t.quota, terms: t.terms})
+func (v *nameState) askLocked(t *ticket) {
+	v.submitLocked(t, batchKey{state: v, script: acquireScript, spec: t.spec, params: t.params})
 }
 
 // refreshLocked asks about tickets, and renews them if they are, in as few calls as can be. It leaves out
 // those of which an operation has not ended.
-func (v *view) refreshLocked(tickets ...*ticket) {
-	calls := make(map[job][]*ticket, 1)
+func (v *nameState) refreshLocked(tickets ...*ticket) {
+	calls := make(map[batchKey][]*ticket, 1)
 	for _, t := range tickets {
 		if t.busy {
 			continue
 		}
 		t.busy, t.recheck = true, false
-		j := job{view: v, script: refreshScript, quota: t.quota, lease: t.terms.ttl}
+		j := batchKey{state: v, script: refreshScript, spec: t.spec, lease: t.params.ttl}
 		if t.phase == holding && t.noRefresh {
 			j.lease = 0
 		}
 		calls[j] = append(calls[j], t)
 	}
 	for j, together := range calls {
-		v.lane.add(j, together...)
+		v.pipeline.add(j, together...)
 	}
 }
 
 // releaseLocked sends the release of a leaving ticket. Where an acquire of it may still be on its
 // way, the tombstone sees to it that it comes too late.
-func (v *view) releaseLocked(t *ticket) {
-	j := job{view: v, script: releaseScript, quota: t.quota}
-	if t.unsure {
-		j.lease = t.terms.ttl
+func (v *nameState) releaseLocked(t *ticket) {
+	j := batchKey{state: v, script: releaseScript, spec: t.spec}
+	if t.maybeApplied {
+		j.lease = t.params.ttl
 	}
 	if t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
 		j.lease = overdue(j.lease)
@@ -95,16 +95,16 @@ func (v *view) releaseLocked(t *ticket) {
 }
 
 // submitLocked queues an operation, unless the one before has not ended. Its end then goes on.
-func (v *view) submitLocked(t *ticket, j job) {
+func (v *nameState) submitLocked(t *ticket, j batchKey) {
 	if t.busy {
 		return
 	}
 	t.busy = true
-	v.lane.add(j, t)
+	v.pipeline.add(j, t)
 }
 
 // recheckLocked asks about tickets, and does so again if the answer that is on its way may be too old.
-func (v *view) recheckLocked(tickets ...*ticket) {
+func (v *nameState) recheckLocked(tickets ...*ticket) {
 	for _, t := range tickets {
 		t.recheck = true
 	}
@@ -113,27 +113,27 @@ func (v *view) recheckLocked(tickets ...*ticket) {
 
 // lookAgainLocked has the script reap and promote, whoever needs it. Of a rate, where looks wake those who
 // wait, it asks about its own first waiter, too: another's look may have let it in, and its message be lost.
-func (v *view) lookAgainLocked() {
-	if v.quota.window > 0 {
+func (v *nameState) lookAgainLocked() {
+	if v.spec.window > 0 {
 		if first := v.firstLocked(); first != nil {
 			v.refreshLocked(first)
 			return
 		}
 	}
-	v.lane.add(job{view: v, script: refreshScript, quota: v.quota})
+	v.pipeline.add(batchKey{state: v, script: refreshScript, spec: v.spec})
 }
 
 // firstLocked is who of those that wait here is first in line; nil: nobody waits.
-func (v *view) firstLocked() (first *ticket) {
+func (v *nameState) firstLocked() (first *ticket) {
 	for _, t := range v.tickets {
-		if t.phase == waiting && (first == nil || t.place < first.place) {
+		if t.phase == waiting && (first == nil || t.position < first.position) {
 			first = t
 		}
 	}
 	return first
 }
 
-func (v *view) moveLocked(t *ticket, to phase) {
+func (v *nameState) moveLocked(t *ticket, to phase) {
 	if t.phase == waiting {
 		v.waiters--
 	}
@@ -145,7 +145,7 @@ func (v *view) moveLocked(t *ticket, to phase) {
 
 // board is called when an operation is about to be sent. It returns the tickets that still want it,
 // and whether all of them hold.
-func (v *view) board(s *script, tickets []*ticket, now time.Time) (still []*ticket, hold bool) {
+func (v *nameState) prepare(s *script, tickets []*ticket, now time.Time) (still []*ticket, hold bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	still, hold = tickets[:0], true
@@ -157,13 +157,13 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) (still []*tick
 			}
 			continue
 		}
-		if t.silent.IsZero() {
-			t.silent = now
+		if t.unansweredSince.IsZero() {
+			t.unansweredSince = now
 		}
 		if s == reduceScript {
 			t.parts.told = t.parts.given
 		}
-		v.planLocked(t.silent.Add(t.terms.ttl))
+		v.scheduleLocked(t.unansweredSince.Add(t.params.ttl))
 		still = append(still, t)
 		hold = hold && t.phase == holding
 	}
@@ -171,10 +171,10 @@ func (v *view) board(s *script, tickets []*ticket, now time.Time) (still []*tick
 }
 
 // answered takes what became of an operation: reply or error, to what was sent at the time sent.
-func (v *view) answered(p *parcel, r response, sent instant) {
+func (v *nameState) answered(p *request, r response, sent instant) {
 	var rep reply
 	if r.err == nil {
-		rep, r.err = decodeReply(r.numbers, len(p.back)+len(p.tickets))
+		rep, r.err = decodeReply(r.numbers, len(p.released)+len(p.tickets))
 	}
 	if r.err == nil {
 		v.client.masters.watch(v)
@@ -188,13 +188,13 @@ func (v *view) answered(p *parcel, r response, sent instant) {
 		v.failedLocked(p, r.err)
 		return
 	}
-	v.backoff, v.quota = 0, p.job.quota
-	v.client.declared.learn(v.name, p.job.quota, rep.since)
+	v.backoff, v.spec = 0, p.key.spec
+	v.client.declared.learn(v.name, p.key.spec, rep.since)
 	v.client.servers.meet(rep.server)
 	v.heardLocked(rep.epoch, sent.Time)
 	i := 0
 	for verb, t := range p.all() {
-		t.silent, t.cause = time.Time{}, nil
+		t.unansweredSince, t.cause = time.Time{}, nil
 		if t.phase == asking {
 			t.quoted = quote{rep.room, time.Duration(rep.results[i].number) * time.Millisecond}
 		}
@@ -203,13 +203,13 @@ func (v *view) answered(p *parcel, r response, sent instant) {
 		i++
 	}
 	for _, g := range rep.grants {
-		v.grantedLocked(news{g, rep.epoch, GrantedByReply})
+		v.grantedLocked(grantNotice{g, rep.epoch, GrantedByReply})
 	}
 	v.hintLocked(rep, sent.Time)
 }
 
 // learnLocked takes the answer to one ticket's operation.
-func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent instant) {
+func (v *nameState) learnLocked(s *script, t *ticket, r result, epoch int64, sent instant) {
 	stale := t.phase == waiting && r.state == stateHeld && r.number != 0 && r.number != t.token && r.number < t.epoch
 	missed := (s == refreshScript || s == reduceScript) && t.missedBy(r.state, epoch)
 	if !missed && s != reduceScript && (r.state == stateHeld || r.state == stateWaiting) {
@@ -221,7 +221,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 		v.releasedLocked(t, r, epoch)
 	case t.phase == leaving && (r.state == stateHeld || r.state == stateWaiting):
 		v.releaseLocked(t) // what was on its way when its user gave it up
-	case t.phase == leaving && t.unsure:
+	case t.phase == leaving && t.maybeApplied:
 		v.releaseLocked(t) // a copy of what was sent before may still be on its way
 	case t.phase == leaving:
 		v.releasedLocked(t, r, epoch) // it was out before its release was sent
@@ -235,7 +235,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 		v.loseLocked(t, ErrLost, errForged)
 		v.leaveLocked(t)
 	case t.phase == holding && r.state == stateEvicted:
-		v.loseLocked(t, errTaken, ErrEvicted)
+		v.loseLocked(t, errHolderEvicted, ErrEvicted)
 		v.outLocked(t)
 	case t.phase == holding && s == reduceScript && r.state == stateHeld:
 		v.takenLocked(t)
@@ -244,7 +244,7 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 	case t.phase == holding && r.state != stateGone:
 		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
 		v.recheckAgainLocked(t)
-	case stale && (window{sent, t.terms.ttl}).left(v.client.clock.now()) <= 0:
+	case stale && (window{sent, t.params.ttl}).left(v.client.clock.now()) <= 0:
 		v.recheckLocked(t) // an answer so old that t may have been evicted since, and the trace of that be gone
 	case stale: // it waited after this grant, so that is from an old file, and the units may be somebody else's since
 		v.restoreLocked(t)
@@ -260,16 +260,16 @@ func (v *view) learnLocked(s *script, t *ticket, r result, epoch int64, sent ins
 		v.loseLocked(t, ErrLost, errMissing)
 		v.outLocked(t)
 	case r.state == stateEarly:
-		v.planLocked(time.Now().Add(early(r.number))) // and ask again
+		v.scheduleLocked(time.Now().Add(early(r.number))) // and ask again
 	default:
-		v.settleLocked(t, refusals[r.state])
+		v.finishLocked(t, refusals[r.state])
 		v.outLocked(t)
 	}
 }
 
 // outLocked: Redis does not know t. A copy of an earlier question about it may still be on its way.
-func (v *view) outLocked(t *ticket) {
-	if t.unsure {
+func (v *nameState) outLocked(t *ticket) {
+	if t.maybeApplied {
 		v.leaveLocked(t)
 	} else {
 		v.dropLocked(t, nil)
@@ -278,7 +278,7 @@ func (v *view) outLocked(t *ticket) {
 
 // refusals are the errors of those who neither hold nor wait. Acquire asks again after errGone.
 var refusals = map[state]error{
-	stateGone:    errGone,
+	stateGone:    errPositionLost,
 	stateRefused: ErrNotAcquired,
 	stateFull:    ErrQueueFull,
 	stateTooBig:  ErrExceedsLimit,
@@ -286,12 +286,12 @@ var refusals = map[state]error{
 }
 
 // queuedLocked: t has a place in line.
-func (v *view) queuedLocked(t *ticket, place int64, sent instant) {
-	early := t.early
-	t.early = news{}
+func (v *nameState) queuedLocked(t *ticket, place int64, sent instant) {
+	early := t.earlyGrant
+	t.earlyGrant = grantNotice{}
 	v.moveLocked(t, waiting)
 	v.client.events.waiting(t)
-	t.place, t.token = place, 0
+	t.position, t.token = place, 0
 	v.renewLocked(t, sent)
 	v.client.wake.start()
 	v.checkLocked()
@@ -302,7 +302,7 @@ func (v *view) queuedLocked(t *ticket, place int64, sent instant) {
 }
 
 // recheckAgainLocked asks about t if news came while the last question about it was under way.
-func (v *view) recheckAgainLocked(t *ticket) {
+func (v *nameState) recheckAgainLocked(t *ticket) {
 	if t.recheck {
 		v.refreshLocked(t)
 	}
@@ -311,7 +311,7 @@ func (v *view) recheckAgainLocked(t *ticket) {
 // grantedLocked takes the news of a promotion, from a reply or from a wake message. It does nothing
 // unless the news names the place that only Redis can have told: forged and late ones come here too.
 // News of another epoch is of a grant that was lost since, for places are put back as they were.
-func (v *view) grantedLocked(g news) {
+func (v *nameState) grantedLocked(g grantNotice) {
 	t := v.tickets[g.seq]
 	switch {
 	case t == nil:
@@ -319,7 +319,7 @@ func (v *view) grantedLocked(g news) {
 		v.earlyLocked(t, g) // the answer that is on its way may be older
 	case t.phase == holding && g.token == 0 && g.place == t.token:
 		v.recheckLocked(t) // it was evicted
-	case t.phase != waiting || t.place != g.place || g.token != 0 && t.epoch != g.epoch:
+	case t.phase != waiting || t.position != g.place || g.token != 0 && t.epoch != g.epoch:
 	case g.token == 0:
 		v.recheckLocked(t) // out of the line, and Acquire asks again; or a nearer deadline, which the answer tells
 	default:
@@ -330,10 +330,10 @@ func (v *view) grantedLocked(g news) {
 
 // earlyLocked keeps news until the answer says whether they are true. A forged message can come before the true one, or
 // after it: of two that differ the first is kept, and Redis is asked.
-func (v *view) earlyLocked(t *ticket, g news) {
-	if t.early.seq != t.seq {
-		t.early = g
-	} else if t.early.grant != g.grant || t.early.epoch != g.epoch {
+func (v *nameState) earlyLocked(t *ticket, g grantNotice) {
+	if t.earlyGrant.seq != t.seq {
+		t.earlyGrant = g
+	} else if t.earlyGrant.grant != g.grant || t.earlyGrant.epoch != g.epoch {
 		t.recheck = true
 	}
 }
@@ -349,7 +349,7 @@ func early(ms int64) time.Duration {
 // grantLocked gives t to its user, if its lease has enough left to be worth it. A permit that is
 // never renewed gets its whole TTL from here on, and one that must be on replicas has to be: fresh says
 // that its lease begins with the grant, in an exchange of our own.
-func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
+func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 	t.token = token
 	now := v.client.clock.now()
 	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.client.replicas > 0) && !fresh {
@@ -364,51 +364,51 @@ func (v *view) grantLocked(t *ticket, token int64, fresh bool) {
 	}
 	t.recheck = false
 	t.permit = newPermit(t, now.Time)
-	v.settleLocked(t, nil)
-	v.planLocked(t.attention())
-	if early := t.early; early.seq == t.seq {
-		t.early = news{}
+	v.finishLocked(t, nil)
+	v.scheduleLocked(t.nextDeadline())
+	if early := t.earlyGrant; early.seq == t.seq {
+		t.earlyGrant = grantNotice{}
 		v.grantedLocked(early)
 	}
 }
 
 // renewLocked: Redis confirmed t to a question sent at that time.
-func (v *view) renewLocked(t *ticket, sent instant) {
-	t.lease = window{sent: sent, ttl: t.terms.ttl}
+func (v *nameState) renewLocked(t *ticket, sent instant) {
+	t.lease = window{sent: sent, ttl: t.params.ttl}
 	if t.permit != nil {
 		t.permit.renew(t.lease)
 	}
-	v.planLocked(t.attention())
+	v.scheduleLocked(t.nextDeadline())
 }
 
 // releasedLocked: Redis has taken t out. Finding nothing to take out means that the permit was lost
 // before, unless an earlier try may have taken it, or Redis has lost what it knew.
-func (v *view) releasedLocked(t *ticket, r result, epoch int64) {
+func (v *nameState) releasedLocked(t *ticket, r result, epoch int64) {
 	var err error
-	if r.state != stateHeld && t.permit != nil && !t.undone && t.epoch == epoch {
+	if r.state != stateHeld && t.permit != nil && !t.releaseMaybeApplied && t.epoch == epoch {
 		err = lostFor(errMissing)
 	}
 	v.dropLocked(t, err)
 }
 
 // leaveLocked gives t up: at once if Redis cannot know of it, else as soon as Redis says so.
-func (v *view) leaveLocked(t *ticket) {
+func (v *nameState) leaveLocked(t *ticket) {
 	if t.phase == leaving || t.phase == gone {
 		return
 	}
 	v.client.events.lost(t, t.lapse())
 	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
-	t.quit = time.Now().Add(t.terms.ttl)
-	v.planLocked(t.quit)
+	t.forgottenAt = time.Now().Add(t.params.ttl)
+	v.scheduleLocked(t.forgottenAt)
 	v.departLocked(t)
 }
 
 // departLocked has a leaving ticket released, if Redis can know of it.
-func (v *view) departLocked(t *ticket) {
+func (v *nameState) departLocked(t *ticket) {
 	switch {
 	case t.busy:
-	case t.known || t.unsure:
+	case t.known || t.maybeApplied:
 		v.releaseLocked(t)
 	default:
 		v.dropLocked(t, nil) // nothing was sent, or Redis refused it
@@ -416,50 +416,50 @@ func (v *view) departLocked(t *ticket) {
 }
 
 // loseLocked tells the user of a permit that it is over: lost is how its context ends.
-func (v *view) loseLocked(t *ticket, lost, why error) {
+func (v *nameState) loseLocked(t *ticket, lost, why error) {
 	t.permit.end(lost)
 	v.client.events.lost(t, why)
 }
 
 // settleLocked ends the wait of whoever asked for t.
-func (v *view) settleLocked(t *ticket, err error) {
-	if t.isSettled() {
+func (v *nameState) finishLocked(t *ticket, err error) {
+	if t.isDone() {
 		return
 	}
 	t.err = err
-	close(t.settled)
+	close(t.done)
 }
 
 // dropLocked forgets t. err is what its release reports.
-func (v *view) dropLocked(t *ticket, err error) {
+func (v *nameState) dropLocked(t *ticket, err error) {
 	v.moveLocked(t, gone)
 	delete(v.tickets, t.seq)
-	t.leftErr = err
-	v.client.events.over(t, err)
-	close(t.left)
+	t.releaseErr = err
+	v.client.events.finished(t, err)
+	close(t.released)
 	if len(v.tickets) == 0 {
-		v.planLocked(time.Now().Add(retireAfter))
+		v.scheduleLocked(time.Now().Add(retireAfter))
 	}
 }
 
 // failedLocked takes an operation that got no answer, or a refusal. Every ticket goes on where it
 // was after a while; only an acquire or a release that can never succeed ends here.
-func (v *view) failedLocked(p *parcel, err error) {
+func (v *nameState) failedLocked(p *request, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
-	v.client.events.callFailed(v.name, p.job.script.verb, err)
+	v.client.events.callFailed(v.name, p.key.script.verb, err)
 	for verb, t := range p.all() {
 		if t.phase == gone {
 			continue
 		}
 		t.cause = err
-		tookAlong := verb != p.job.script // which may have failed for a reason of the acquire's
+		tookAlong := verb != p.key.script // which may have failed for a reason of the acquire's
 		if !refused(err) || tookAlong {
-			t.unsure = true // and so it is released alone
-			t.undone = t.undone || verb == releaseScript
+			t.maybeApplied = true // and so it is released alone
+			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == releaseScript
 		}
 		if !transient(err) && !t.goesOnWithout(verb) && !tookAlong {
-			v.settleLocked(t, advise(err))
-			if mayHaveRun(err) {
+			v.finishLocked(t, advise(err))
+			if isUnreplicated(err) {
 				v.leaveLocked(t)
 			} else {
 				v.dropLocked(t, advise(err))
@@ -469,7 +469,7 @@ func (v *view) failedLocked(p *parcel, err error) {
 	for _, t := range v.tickets {
 		t.recheck = t.recheck || t.phase == waiting // the reply may have had its grant
 	}
-	v.planLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
+	v.scheduleLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
 }
 
 // goesOnWithout reports whether the user of t need not hear of a refusal: a renewal can be tried again, and what a
@@ -481,7 +481,7 @@ func (t *ticket) goesOnWithout(s *script) bool {
 // hintLocked plans the next look: at once if work was left over, and soon after the nearest deadline
 // if somebody here waits: whoever died then makes room. The jitter keeps many waiters apart. Of two
 // hints the one from the later question counts, for what it tells is newer.
-func (v *view) hintLocked(r reply, sent time.Time) {
+func (v *nameState) hintLocked(r reply, sent time.Time) {
 	if r.more {
 		v.lookAgainLocked()
 	}
@@ -489,22 +489,22 @@ func (v *view) hintLocked(r reply, sent time.Time) {
 		return
 	}
 	pause := r.next + time.Millisecond + rand.N(min(v.client.ttl/20, 100*time.Millisecond))
-	if v.quota.window > 0 {
-		pause = v.quota.pause(r.next)
+	if v.spec.window > 0 {
+		pause = v.spec.pause(r.next)
 	}
 	v.deadline, v.hinted = time.Now().Add(pause), sent
-	v.planLocked(v.deadline)
+	v.scheduleLocked(v.deadline)
 }
 
 // pause is how long to wait for the turn of a rate that comes so soon. Many may follow closely, and are
 // served by one look; a turn that is far off may come sooner, when others leave the line.
-func (q quota) pause(turn time.Duration) time.Duration {
+func (q limitSpec) pause(turn time.Duration) time.Duration {
 	return min(max(turn, min(q.window/250, 5*time.Millisecond)), max(q.window, time.Second))
 }
 
 // look does what is due for the tickets of the name, and plans the next look. A view that has
 // nothing left to look after retires.
-func (v *view) look(now instant) {
+func (v *nameState) tick(now instant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.next = time.Time{}
@@ -521,11 +521,11 @@ func (v *view) look(now instant) {
 	if !v.checkAt.IsZero() && !now.Before(v.checkAt) {
 		v.checkAt = time.Time{}
 		if v.client.unseen.Load() > 0 {
-			v.doubted = now.Time
+			v.verifySince = now.Time
 		}
 	}
 	v.checkLocked()
-	doubted := !v.doubted.IsZero()
+	doubted := !v.verifySince.IsZero()
 	due := over || doubted
 	v.loseOverdueLocked(now)
 	for _, t := range v.tickets {
@@ -536,18 +536,18 @@ func (v *view) look(now instant) {
 		v.lookAgainLocked()
 	}
 	for _, t := range v.tickets {
-		v.planLocked(t.attention())
+		v.scheduleLocked(t.nextDeadline())
 	}
-	v.planLocked(v.deadline)
+	v.scheduleLocked(v.deadline)
 }
 
 // refreshAllLocked renews every lease that is not quite new, so that they are due together from then on,
 // and in doubt asks about all that is there. It reports whether there was any: a refresh reaps and
 // promotes, too.
-func (v *view) refreshAllLocked(now instant, doubted bool) bool {
+func (v *nameState) refreshAllLocked(now instant, doubted bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && !now.Before(t.lease.after(t.terms.ttl/6, now.asleep)) || doubted && !t.busy && (t.phase == waiting || t.phase == holding) {
+		if t.renewable() && !now.Before(t.lease.after(t.params.ttl/6, now.asleep)) || doubted && !t.busy && (t.phase == waiting || t.phase == holding) {
 			old = append(old, t)
 		}
 	}
@@ -557,7 +557,7 @@ func (v *view) refreshAllLocked(now instant, doubted bool) bool {
 
 // loseOverdueLocked ends the permits whose leases are over, all of them before anything else is done about any: until
 // the margin is over everybody has to know.
-func (v *view) loseOverdueLocked(now instant) {
+func (v *nameState) loseOverdueLocked(now instant) {
 	for _, t := range v.tickets {
 		if t.isOverdue(now) {
 			v.loseLocked(t, ErrLost, t.lapse())
@@ -566,17 +566,17 @@ func (v *view) loseOverdueLocked(now instant) {
 }
 
 // tendLocked does for one ticket what time or an earlier failure asks for.
-func (v *view) tendLocked(t *ticket, now instant) {
-	silence := !t.silent.IsZero() && now.Sub(t.silent) >= t.terms.ttl
+func (v *nameState) tendLocked(t *ticket, now instant) {
+	silence := !t.unansweredSince.IsZero() && now.Sub(t.unansweredSince) >= t.params.ttl
 	switch {
 	case t.isOverdue(now):
 		v.leaveLocked(t) // Redis may not know yet
-	case t.phase == leaving && !now.Before(t.quit):
-		v.dropLocked(t, unavailable(t.terms.ttl, t.cause))
+	case t.phase == leaving && !now.Before(t.forgottenAt):
+		v.dropLocked(t, unavailable(t.params.ttl, t.cause))
 	case t.phase == leaving:
 		v.departLocked(t)
 	case silence && t.phase != holding:
-		v.settleLocked(t, unavailable(t.terms.ttl, t.cause))
+		v.finishLocked(t, unavailable(t.params.ttl, t.cause))
 		v.leaveLocked(t)
 	case t.phase == asking:
 		v.askLocked(t)
@@ -588,22 +588,22 @@ func (v *view) tendLocked(t *ticket, now instant) {
 }
 
 // planLocked has the keeper look at the time at the latest.
-func (v *view) planLocked(at time.Time) {
+func (v *nameState) scheduleLocked(at time.Time) {
 	if at.IsZero() || !v.next.IsZero() && !at.Before(v.next) {
 		return
 	}
 	v.next = at
-	v.client.keeper.schedule(v, at)
+	v.client.scheduler.schedule(v, at)
 }
 
 // gap is called when wake messages may have been lost.
-func (v *view) gap() {
+func (v *nameState) gap() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.gapLocked()
 }
 
-func (v *view) gapLocked() {
+func (v *nameState) gapLocked() {
 	var all []*ticket
 	for _, t := range v.tickets {
 		if t.phase == waiting || t.phase == asking && t.busy {
@@ -615,7 +615,7 @@ func (v *view) gapLocked() {
 
 // close gives up all tickets and takes no more. It returns them, for the caller to wait until they
 // are gone.
-func (v *view) close() []*ticket {
+func (v *nameState) close() []*ticket {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.retired = true
@@ -624,7 +624,7 @@ func (v *view) close() []*ticket {
 		if t.phase == holding {
 			t.permit.end(ErrReleased)
 		}
-		v.settleLocked(t, ErrClosed)
+		v.finishLocked(t, ErrClosed)
 		v.leaveLocked(t)
 		all = append(all, t)
 	}
@@ -632,7 +632,7 @@ func (v *view) close() []*ticket {
 }
 
 // abandon forgets the tickets that close could not get out.
-func (v *view) abandon() {
+func (v *nameState) abandon() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, t := range v.tickets {
@@ -641,7 +641,7 @@ func (v *view) abandon() {
 }
 
 // spend forgets a grant that lapses by itself. False: it is being given back, and counts for nothing.
-func (v *view) spend(t *ticket) bool {
+func (v *nameState) spend(t *ticket) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if t.phase != holding {
@@ -653,7 +653,7 @@ func (v *view) spend(t *ticket) bool {
 }
 
 // leave is leaveLocked for callers without the lock.
-func (v *view) leave(t *ticket) {
+func (v *nameState) leave(t *ticket) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.leaveLocked(t)
@@ -661,15 +661,15 @@ func (v *view) leave(t *ticket) {
 
 // giveUp is leave for who has not heard of a grant. It returns what is known of Redis if that has not answered what was
 // asked about t last.
-func (v *view) giveUp(t *ticket) (unanswered error) {
+func (v *nameState) giveUp(t *ticket) (unanswered error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	since := t.silent
+	since := t.unansweredSince
 	if since.IsZero() && t.phase == asking && t.busy { // it is queued behind what was not answered
 		since = t.asked
 	}
 	if !since.IsZero() && (t.phase == asking || t.phase == waiting) && (t.cause != nil || tooLong(t.asked, since)) {
-		unanswered = unavailable(time.Since(since), cmp.Or(t.cause, v.lane.failure()))
+		unanswered = unavailable(time.Since(since), cmp.Or(t.cause, v.pipeline.failure()))
 	}
 	v.leaveLocked(t)
 	return unanswered
@@ -677,15 +677,15 @@ func (v *view) giveUp(t *ticket) (unanswered error) {
 
 // tooLong reports whether silence since then is more than an answer that is on its way as usual.
 func tooLong(asked, since time.Time) bool {
-	return time.Since(since) >= min(minPatience, time.Since(asked)/2)
+	return time.Since(since) >= min(minTimeout, time.Since(asked)/2)
 }
 
 // woken takes the grants of a wake message.
-func (v *view) woken(epoch int64, grants []grant) {
+func (v *nameState) woken(epoch int64, grants []grant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, g := range grants {
-		v.grantedLocked(news{g, epoch, GrantedByMessage})
+		v.grantedLocked(grantNotice{g, epoch, GrantedByMessage})
 	}
 }
 

@@ -13,24 +13,24 @@ import (
 // events has the logger and the observer told, in the order in which it was added and by one goroutine
 // of the crew at a time. Nil: there is nobody to tell, and nothing is made up to be told.
 type events struct {
-	observer Observer     // nil: none
-	log      *slog.Logger // nil: none
-	crew     *crew
+	observer   Observer     // nil: none
+	log        *slog.Logger // nil: none
+	goroutines *goroutines
 
 	calls sync.RWMutex // locked for reading by each call under way, and by close for good
 
-	mu      sync.Mutex
-	queue   []Event
-	telling bool       // somebody empties the queue
-	told    *sync.Cond // nobody does any more
-	closed  bool
+	mu          sync.Mutex
+	queue       []Event
+	dispatching bool       // somebody empties the queue
+	told        *sync.Cond // nobody does any more
+	closed      bool
 }
 
-func newEvents(observer Observer, log *slog.Logger, crew *crew) *events {
+func newEvents(observer Observer, log *slog.Logger, goroutines *goroutines) *events {
 	if observer == nil && log == nil {
 		return nil
 	}
-	e := &events{observer: observer, log: log, crew: crew}
+	e := &events{observer: observer, log: log, goroutines: goroutines}
 	e.told = sync.NewCond(&e.mu)
 	return e
 }
@@ -54,7 +54,7 @@ func (e *events) close() {
 	}
 	e.calls.Lock()
 	e.await()
-	e.tell()
+	e.dispatch()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
@@ -64,26 +64,26 @@ func (e *events) close() {
 func (e *events) await() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.telling {
+	for e.dispatching {
 		e.told.Wait()
 	}
 }
 
 // add has ev told soon. It waits for nobody, so any lock may be held.
-func (e *events) add(ev Event) {
+func (e *events) emit(ev Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return
 	}
 	e.queue = append(e.queue, ev)
-	if !e.telling {
-		e.telling = e.crew.launch(observers, e.tell) // ends when the queue is empty
+	if !e.dispatching {
+		e.dispatching = e.goroutines.start(observers, e.dispatch) // ends when the queue is empty
 	}
 }
 
-func (e *events) tell() {
-	for batch := e.take(); len(batch) > 0; batch = e.take() {
+func (e *events) dispatch() {
+	for batch := e.nextBatch(); len(batch) > 0; batch = e.nextBatch() {
 		for _, ev := range batch {
 			e.record(ev)
 			if e.observer != nil {
@@ -93,11 +93,11 @@ func (e *events) tell() {
 	}
 }
 
-func (e *events) take() (batch []Event) {
+func (e *events) nextBatch() (batch []Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	batch, e.queue = e.queue, nil
-	if e.telling = len(batch) > 0; !e.telling {
+	if e.dispatching = len(batch) > 0; !e.dispatching {
 		e.told.Broadcast()
 	}
 	return batch
@@ -119,11 +119,11 @@ func (e *events) record(ev Event) {
 
 // Why a permit was lost.
 var (
-	errMissing = errors.New("it is not in Redis any more: it lapsed, or was taken out")
-	errForged  = errors.New("it is still in line: the message that told of its grant was forged")
-	errAsleep  = errors.New("the machine was suspended")
-	errTooLate = errors.New("it was not renewed in time")
-	errNotToBe = errors.New("its TTL is over, and it is never renewed")
+	errMissing          = errors.New("it is not in Redis any more: it lapsed, or was taken out")
+	errForged           = errors.New("it is still in line: the message that told of its grant was forged")
+	errAsleep           = errors.New("the machine was suspended")
+	errTooLate          = errors.New("it was not renewed in time")
+	errNoRefreshExpired = errors.New("its TTL is over, and it is never renewed")
 )
 
 // lostFor is ErrLost with the reason.
@@ -133,8 +133,8 @@ func lostFor(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
 func (t *ticket) lapse() error {
 	switch {
 	case t.noRefresh:
-		return errNotToBe
-	case t.view.client.clock.known() > t.lease.sent.asleep:
+		return errNoRefreshExpired
+	case t.state.client.clock.known() > t.lease.sent.asleep:
 		return errAsleep
 	case t.cause != nil:
 		return t.cause
@@ -149,80 +149,80 @@ func (t *ticket) lapse() error {
 
 // waiting: t has a place in line. The place itself is told nobody: it vouches for wake messages.
 func (e *events) waiting(t *ticket) {
-	if t.watched && t.place == 0 {
-		e.add(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight})
+	if t.observed && t.position == 0 {
+		e.emit(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight})
 	}
 }
 
 // granted: the user of t gets what it asked for.
 func (e *events) granted(t *ticket) {
-	if !t.watched {
+	if !t.observed {
 		return
 	}
 	by := GrantedAtOnce
-	if t.place != 0 {
+	if t.position != 0 {
 		by = cmp.Or(t.by, GrantedByRefresh)
 	}
 	if t.lapses() {
-		e.add(AllowedEvent{
-			At: t.permit.granted(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
-			Queued: t.place != 0, Waited: t.permit.waited, By: by,
+		e.emit(AllowedEvent{
+			At: t.permit.granted(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
+			Queued: t.position != 0, Waited: t.permit.waited, By: by,
 		})
 		return
 	}
-	e.add(GrantedEvent{
-		At: t.permit.granted(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
-		Queued: t.place != 0, Waited: t.permit.waited, Token: t.token, By: by,
+	e.emit(GrantedEvent{
+		At: t.permit.granted(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
+		Queued: t.position != 0, Waited: t.permit.waited, Token: t.token, By: by,
 	})
 }
 
 // notAcquired: the call that asked for t returns err. Nothing happens to t that its user hears of any more.
 func (e *events) notAcquired(name string, t *ticket, err error) {
-	if !t.watched {
+	if !t.observed {
 		return
 	}
 	now := time.Now()
-	e.add(NotAcquiredEvent{
+	e.emit(NotAcquiredEvent{
 		At: now, Context: t.context(), Name: name, ID: t.id, Weight: t.weight,
-		Queued: t.place != 0, Waited: now.Sub(t.asked), Err: err,
+		Queued: t.position != 0, Waited: now.Sub(t.asked), Err: err,
 	})
 }
 
 // placeLost: the call that asked for t asks again.
-func (e *events) placeLost(t *ticket) {
+func (e *events) positionLost(t *ticket) {
 	if e == nil {
 		return
 	}
 	now := time.Now()
-	e.add(PositionLostEvent{
-		At: now, Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
-		Queued: t.place != 0, Waited: now.Sub(t.asked),
+	e.emit(PositionLostEvent{
+		At: now, Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
+		Queued: t.position != 0, Waited: now.Sub(t.asked),
 	})
 }
 
 // lost: if the permit of t has ended for its user by a loss, that was why.
 func (e *events) lost(t *ticket, why error) {
 	if e != nil && t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
-		e.over(t, lostFor(why))
+		e.finished(t, lostFor(why))
 	}
 }
 
 // over: t is over. Whose permit nobody has seen had no user to lose it, or to give it back; nor has who
 // asked for no permit. err is what its release reports.
-func (e *events) over(t *ticket, err error) {
-	if e == nil || t.told || t.permit == nil || t.lapses() || !t.permit.isTaken() {
+func (e *events) finished(t *ticket, err error) {
+	if e == nil || t.reported || t.permit == nil || t.lapses() || !t.permit.isTaken() {
 		return
 	}
-	t.told = true
+	t.reported = true
 	switch {
 	case errors.Is(err, ErrLost):
-		e.add(LostEvent{
-			At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
+		e.emit(LostEvent{
+			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
 			Token: t.token, Held: t.held(), Err: err,
 		})
-	case t.watched || err != nil:
-		e.add(ReleasedEvent{
-			At: time.Now(), Context: t.context(), Name: t.view.name, ID: t.id, Weight: t.weight,
+	case t.observed || err != nil:
+		e.emit(ReleasedEvent{
+			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
 			Token: t.token, Held: t.held(), Err: err,
 		})
 	}
@@ -230,25 +230,25 @@ func (e *events) over(t *ticket, err error) {
 
 func (e *events) callFailed(name, verb string, err error) {
 	if e != nil {
-		e.add(CallFailedEvent{At: time.Now(), Name: name, Verb: verb, Err: err})
+		e.emit(CallFailedEvent{At: time.Now(), Name: name, Verb: verb, Err: err})
 	}
 }
 
 func (e *events) unreturned(name, verb string, units int64, err error) {
 	if e != nil {
-		e.add(UnreturnedEvent{At: time.Now(), Name: name, Verb: verb, Units: units, Err: err})
+		e.emit(UnreturnedEvent{At: time.Now(), Name: name, Verb: verb, Units: units, Err: err})
 	}
 }
 
 func (e *events) disconnected(channel, node string, err error) {
 	if e != nil {
-		e.add(DisconnectedEvent{At: time.Now(), Channel: channel, Node: node, Err: err})
+		e.emit(DisconnectedEvent{At: time.Now(), Channel: channel, Node: node, Err: err})
 	}
 }
 
 func (e *events) reconnected(channel, node string, silent time.Duration) {
 	if e != nil {
-		e.add(ReconnectedEvent{At: time.Now(), Channel: channel, Node: node, Silent: silent})
+		e.emit(ReconnectedEvent{At: time.Now(), Channel: channel, Node: node, Silent: silent})
 	}
 }
 
@@ -257,10 +257,10 @@ func (t *ticket) context() context.Context { return context.WithoutCancel(t.valu
 
 // held is for how long the user of t could rely on its permit, until it was given back.
 func (t *ticket) held() time.Duration {
-	now := t.view.client.clock.now()
+	now := t.state.client.clock.now()
 	end := now.Time
-	if !t.quit.IsZero() {
-		end = t.quit.Add(-t.terms.ttl)
+	if !t.forgottenAt.IsZero() {
+		end = t.forgottenAt.Add(-t.params.ttl)
 	}
 	if over := t.lease.end(now.asleep); over.Before(end) {
 		end = over

@@ -17,7 +17,7 @@ var background = context.Background()
 // nothing to do: a new one would first have to grow a stack that is deep enough for go-redis. ctx ends
 // with them: go-redis honours it while it waits for a connection, though not while it reads, so what
 // bounds a batch is its patience.
-type crew struct {
+type goroutines struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  chan task // to those who stayed
@@ -27,7 +27,7 @@ type crew struct {
 	closed   bool
 	workers  int           // goroutines
 	underWay map[work]int  // how many tasks of a kind
-	gone     chan struct{} // closed when the crew is, and no goroutine is left
+	ended    chan struct{} // closed when the crew is, and no goroutine is left
 }
 
 // task is what one goroutine does.
@@ -48,18 +48,18 @@ const (
 )
 
 // crewGrace is how long close waits.
-const crewGrace = 5 * time.Second
+const goroutinesGrace = 5 * time.Second
 
 // maxIdle is how many stay at the most.
-const maxIdle = 2 * maxFlying
+const maxIdle = 2 * maxInFlight
 
-func newCrew() *crew {
+func newGoroutines() *goroutines {
 	ctx, cancel := context.WithCancel(background)
-	return &crew{ctx: ctx, cancel: cancel, tasks: make(chan task), underWay: make(map[work]int), gone: make(chan struct{})}
+	return &goroutines{ctx: ctx, cancel: cancel, tasks: make(chan task), underWay: make(map[work]int), ended: make(chan struct{})}
 }
 
 // launch runs f in a goroutine that close waits for. False: it came too late.
-func (c *crew) launch(what work, f func()) bool {
+func (c *goroutines) start(what work, f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -77,7 +77,7 @@ func (c *crew) launch(what work, f func()) bool {
 }
 
 // work runs t, and then what comes, unless enough others stay for that.
-func (c *crew) work(t task) {
+func (c *goroutines) work(t task) {
 	for ok := true; ok; {
 		t.do()
 		c.finished(t)
@@ -91,23 +91,23 @@ func (c *crew) work(t task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.workers--
-	c.noteGoneLocked()
+	c.endedLocked()
 }
 
-func (c *crew) finished(t task) {
+func (c *goroutines) finished(t task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.underWay[t.work]--
 }
 
-func (c *crew) noteGoneLocked() {
+func (c *goroutines) endedLocked() {
 	if c.closed && c.workers == 0 {
-		close(c.gone)
+		close(c.ended)
 	}
 }
 
 // sleep waits, but for no longer than ctx, or than the crew, whose end is [ErrClosed].
-func (c *crew) sleep(ctx context.Context, d time.Duration) error {
+func (c *goroutines) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -122,25 +122,25 @@ func (c *crew) sleep(ctx context.Context, d time.Duration) error {
 
 // close ends the crew, and waits for it, but not without end: go-redis may be reading from a server that is silent,
 // and cannot be made to return.
-func (c *crew) close() {
+func (c *goroutines) close() {
 	c.mu.Lock()
 	if !c.closed {
 		c.closed = true
 		close(c.tasks)
-		c.noteGoneLocked()
+		c.endedLocked()
 	}
 	c.mu.Unlock()
 	c.cancel()
-	timer := time.NewTimer(crewGrace)
+	timer := time.NewTimer(goroutinesGrace)
 	defer timer.Stop()
 	select {
-	case <-c.gone:
+	case <-c.ended:
 	case <-timer.C:
 	}
 }
 
 // hanging is ErrUnavailable with what close did not see the end of; nil: there is nothing.
-func (c *crew) hanging() error {
+func (c *goroutines) hanging() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []string
@@ -154,5 +154,5 @@ func (c *crew) hanging() error {
 	}
 	slices.Sort(all)
 	return fmt.Errorf("%w: close: after %v these have not ended: %s (go-redis without a ReadTimeout waits for Redis without end)",
-		ErrUnavailable, crewGrace, strings.Join(all, ", "))
+		ErrUnavailable, goroutinesGrace, strings.Join(all, ", "))
 }
