@@ -8,18 +8,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SetLimit sets the limit by hand: it holds for all processes, whatever they declare, until ResetLimit or another SetLimit. A
-// higher limit is granted from at once. A lower one revokes nothing: no new permit is granted until enough units are
-// released, and a waiter that weighs more than the new limit gets [ErrExceedsLimit] when its turn comes.
-// With a limit of 0 nothing is granted and calls wait: a pause.
+// SetLimit sets the limit by hand. It holds for all processes, whatever they declare, until ResetLimit or another SetLimit. Units of a
+// higher limit are granted at once. A lower limit revokes nothing: no new permit is granted until enough units are
+// released, and a waiter that weighs more than the new limit gets [ErrExceedsLimit] when its turn comes. With a limit of 0
+// nothing is granted and calls wait: a pause.
 //
-// A limit set by hand outlives all processes, but not the loss of all state in Redis. A done ctx ends the call; the other
+// A limit set by hand outlives all processes, but not a loss of all state in Redis. A done ctx ends the call; the other
 // errors are [ErrInvalid], for a limit below 0, and those of Acquire. After an error the limit may have been
 // set all the same, or be set within the next 10 s; calling again does no harm.
 //
-// The change that began last stands. One that began after an earlier call returned replaces it, and no copy of the
-// earlier one that arrives late undoes that. Of two that overlap one may be replaced at once; it returns nil all the same,
-// as if it had come first: [Inspector.Status] has the limit that stands.
+// The change that began last stands. A change that began after an earlier call returned replaces the earlier one, and no late copy of
+// that undoes it. Of two changes that overlap one may be replaced at once; it returns nil all the same, as if it had
+// come first. [Inspector.Status] has the limit that stands.
 func (i *Inspector) SetLimit(ctx context.Context, limit int64) error {
 	if limit < 0 || limit > maxUnits {
 		return i.wrap("set-limit", fmt.Errorf("%w: limit %d is not between 0 and %d", ErrInvalid, limit, int64(maxUnits)))
@@ -33,8 +33,8 @@ func (i *Inspector) ResetLimit(ctx context.Context) error {
 	return i.wrap("reset-limit", i.pin(ctx, unpin))
 }
 
-// pin asks the server for the time first, by which scripts know the last change. A change that arrives too late for that is
-// made anew.
+// pin asks the server for its time first, by which scripts recognize the latest change. A change that arrives too late for that is
+// repeated with a new time.
 func (i *Inspector) pin(ctx context.Context, limit int64) error {
 	if err := i.check(ctx); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (i *Inspector) tryPin(ctx context.Context, limit int64) (reply, error) {
 	return decodeReply(r.numbers, 1)
 }
 
-// promote grants to more waiters than the call before did, as long as its reply says so.
+// promote continues a call that could not grant to all waiters at once, for as long as the reply says so.
 func (i *Inspector) promote(ctx context.Context, rep reply) error {
 	for rep.more {
 		r, err := i.client.query(ctx, i.name, i.client.keyspace.promote(i.name, i.spec))
@@ -83,12 +83,12 @@ func (i *Inspector) promote(ctx context.Context, rep reply) error {
 	return nil
 }
 
-// Evict revokes a permit, or removes a waiter; id is [Ticket.ID] or [Permit.ID].
-// The units are free at once, and their holder is notified right after, so for the time that a message takes it may still use
-// them; where the message is lost until the next renewal: a third of a TTL, or with NoRefresh all of it. The context of the
-// permit then ends with [ErrLost] and [ErrEvicted]; the Acquire of a waiter returns ErrEvicted.
+// Evict revokes a permit, or removes a waiter; id is [Ticket.ID] or [Permit.ID]. The units are free immediately, and the holder is
+// notified right after. It may still use them for as long as the message takes; if the message is lost, until its next
+// renewal, a third of a TTL later at most, or with NoRefresh until the lease ends. The context of the permit then ends with [ErrLost]
+// and [ErrEvicted]. The Acquire of a waiter returns ErrEvicted.
 //
-// The error is [ErrNotFound] if nothing of that id is held or waits under this name, so that a second call returns it, too; the
+// The error is [ErrNotFound] if no permit and no waiter of this name has that id, so a second call returns it, too. The
 // others are those of SetLimit. After another error it may have been evicted all the same.
 //
 // The label of this Client, [Options.Label], is stored for some seconds: see [Inspector.EvictedBy].
@@ -126,11 +126,11 @@ func (i *Inspector) checkID(ctx context.Context, id string) error {
 	return ended(ctx)
 }
 
-// signatureLife is for how long Redis keeps who evicted an id: a process that misses the message notices at its next renewal.
+// signatureLife is how long Redis stores who evicted an id. A process that misses the message notices at its next renewal.
 const signatureLife = 20 * time.Second
 
-// sign stores who evicts an id, before that happens: its process may ask at once. It is only for people to read, so where it
-// cannot be stored the id is evicted all the same. An id that is none of ours, which may be of any length, is not signed.
+// sign stores who evicts an id before that happens, because the evicted process may ask at once. It is only for people to read, so
+// if it fails the id is evicted all the same. An id that is not one of ours may be of any length and is not signed.
 func (i *Inspector) sign(ctx context.Context, id string) {
 	if len(id) > maxName {
 		return
@@ -140,9 +140,9 @@ func (i *Inspector) sign(ctx context.Context, id string) {
 	c.shared.ask(ctx, request{single: set})
 }
 
-// EvictedBy returns the label of the Client that evicted the permit or waiter of that id, within the last 20 s. It is "" if
-// that is not known. It is for messages to people: whoever may write to Redis may have stored any label. A done ctx ends the
-// call; the other errors are [ErrInvalid], [ErrClosed] and what Redis said.
+// EvictedBy returns the label of the Client that evicted the permit or waiter of that id within the last 20 s, or "" if that is not
+// known. It is for messages to people: any user with write access to Redis may have stored any label. A done ctx ends the
+// call; the other errors are [ErrInvalid], [ErrClosed] and errors of Redis.
 func (i *Inspector) EvictedBy(ctx context.Context, id string) (label string, err error) {
 	label, err = i.signature(ctx, id)
 	return label, i.wrap("evicted-by", err)

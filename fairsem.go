@@ -18,37 +18,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Errors, to be tested for with [errors.Is]. What is returned names the semaphore and the cause.
+// Errors, to be tested for with [errors.Is]. A returned error names the semaphore and the cause.
 var (
-	// ErrNotAcquired: a call that does not wait, such as TryAcquire or TryLock, found no room, or somebody
-	// waiting; or CallOptions.MaxWait is over. Nothing is left in Redis.
+	// ErrNotAcquired: the units were not free, or other calls waited for some, and this call does not wait, such as
+	// TryAcquire or TryLock; or CallOptions.MaxWait has passed. Nothing is left in Redis.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
-	// ErrQueueFull: as many as CallOptions.MaxQueue allows wait already. Nothing is left in Redis.
+	// ErrQueueFull: CallOptions.MaxQueue calls wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")
-	// ErrExceedsLimit: the weight is above the limit in force, so waiting would never end.
+	// ErrExceedsLimit: the weight exceeds the limit in force, so the call would wait forever.
 	ErrExceedsLimit = errors.New("fairsem: weight exceeds the limit")
-	// ErrLost: the permit lapsed, or could not be confirmed in time. Somebody else may have its units.
+	// ErrLost: the permit expired, or could not be confirmed in time. Its units may have been granted to another caller.
 	ErrLost = errors.New("fairsem: permit lost")
-	// ErrEvicted: somebody took the permit, or the place in line, away: see [Inspector.Evict].
+	// ErrEvicted: the permit was revoked, or the waiter removed, by hand: see [Inspector.Evict].
 	ErrEvicted = errors.New("fairsem: evicted")
-	// ErrNotFound: there is no permit and no place in line of that id.
+	// ErrNotFound: no permit and no waiter has that id.
 	ErrNotFound = errors.New("fairsem: not found")
 	// ErrReleased is the cause of a permit's context after Release.
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
 	ErrClosed = errors.New("fairsem: client closed")
-	// ErrUnavailable: Redis has not answered for a whole TTL, or until the context of the call ended. It wraps what
-	// happened last. In Release: for a second.
+	// ErrUnavailable: Redis did not answer for a whole TTL, or until the context of the call ended; in Release, for a second.
+	// It wraps the last error.
 	ErrUnavailable = errors.New("fairsem: Redis unavailable")
 	// ErrInvalid: an argument that can never work. Nothing was sent.
 	ErrInvalid = errors.New("fairsem: invalid argument")
 )
 
-// errTaken is how the permit of an evicted holder ends.
+// errHolderEvicted is how the permit of an evicted holder ends.
 var errHolderEvicted = fmt.Errorf("%w: %w", ErrLost, ErrEvicted)
 
-// errGone: Redis knows nothing of a ticket that was not released; its lease lapsed while this
-// process or Redis stood still. Acquire asks again.
+// errPositionLost: Redis does not know a ticket that was not released. Its lease expired while this process or Redis stood
+// still. Acquire asks again.
 var errPositionLost = errors.New("fairsem: place in line lost")
 
 const (
@@ -59,83 +59,82 @@ const (
 	defaultGrace  = time.Second
 	maxName       = 512                  // bytes
 	maxLabel      = 256                  // bytes
-	maxHeadStart  = 366 * 24 * time.Hour // keeps places in line positive
+	maxHeadStart  = 366 * 24 * time.Hour // keeps position numbers positive
 )
 
-// Options are what a Client can be told. The zero value is the documented default.
+// Options configure a Client. The zero value is the documented default.
 type Options struct {
-	// Prefix begins every key and channel, "fairsem" if empty. It may not contain "{" or "}".
-	// Clients with different prefixes know nothing of each other.
+	// Prefix begins every key and channel; "fairsem" if empty. It must not contain "{" or "}". Clients with different prefixes
+	// are independent of each other.
 	Prefix string
 
-	// TTL is how long a silent process keeps what it has: 10 s if zero, else 100 ms to 24 h. The
-	// units of a process that was killed come back after at most this time; a process that cannot
-	// reach Redis loses its permits after nine tenths of it.
+	// TTL is the length of a lease: 10 s if zero, else 100 ms to 24 h. The units of a process that was killed are free
+	// again after at most one TTL. A process that cannot reach Redis loses its permits after nine tenths of it.
 	TTL time.Duration
 
 	// Label is what operators see beside a permit, at most 256 bytes; "<hostname>:<pid>" if empty.
 	Label string
 
-	// Logger gets a record of each [Event], which see for messages and levels: what cannot be returned
-	// from a call at Warn and Info, the rest at Debug. Its handler is called as an [Observer] is, and
-	// before it; only Enabled is called by everybody who asks for a permit. Nil: nobody is told.
+	// Logger receives a record for every Event; see [Event] for messages and levels. What a call cannot return is at Warn or
+	// Info, the rest at Debug. Its handler is called like an [Observer] and before it; only Enabled is called by every
+	// caller. If nil, nothing is logged.
 	Logger *slog.Logger `json:"-"`
 
-	// Observer gets each [Event] itself. Nil: nobody does, and it costs nothing.
+	// Observer receives every [Event] itself. If nil, events cost nothing.
 	Observer Observer `json:"-"`
 
-	// WaitReplicas is how many replicas must have acknowledged a grant, or a renewal, before it counts
-	// here: permits then survive the failover to such a replica. While fewer answer, nothing is granted.
-	// It costs a round trip between Redis servers. In a cluster it counts the replicas of the master.
+	// WaitReplicas is how many replicas must acknowledge a grant or a renewal before it counts. Permits then survive
+	// the failover to such a replica. While fewer replicas answer, nothing is granted. It costs a round trip between
+	// Redis servers. In a cluster it counts the replicas of the primary.
 	WaitReplicas int
 
-	// Grace is how long a server that may have lost state, by a restart or a failover, only takes back
-	// what its clients tell it that they have, before it grants anything new. 1 s if zero, or the TTL
-	// where that is shorter; at most the TTL. One second is enough for a holder that sees its connection
-	// to that server break; 5 s where in a cluster a replica takes over, for go-redis may look for its
-	// master for that long. One that does not see it, because it is stopped or cut off, or because the
-	// server hangs instead of dying, finds out with its next renewal, within half a TTL, or when its lease
-	// ends: with the whole TTL nobody is let in beside it. A server that was just started counts as one
-	// that lost state, so the first calls after it wait for up to a second more than Grace, in a cluster
-	// three, with TryAcquire too, and MaxQueue counts them. So does, for a name that it does not know, a server
-	// that took over from another, until this client has known it for so long. All processes should have the
-	// same Grace.
+	// Grace is how long a server that may have lost state, by a restart or a failover, grants nothing new, so that clients
+	// can restore what they have. If zero it is 1 s, or the TTL where that is shorter; at most the TTL.
+	//
+	// One second is enough for a holder that sees its connection to that server break. It takes 5 s where a replica takes over
+	// in a cluster, because go-redis may search for the new primary for that long. A holder that does not see the break, because it
+	// is stopped or disconnected, or because the server hangs instead of dying, notices at its next renewal, within half a
+	// TTL, or when its lease ends. With a grace period of a whole TTL no units are granted beside it.
+	//
+	// A server that was just started counts as one that lost state, so the first calls after its start wait for up to a second more
+	// than Grace, in a cluster three. That holds for TryAcquire, too, and such calls count for MaxQueue. It also holds, for
+	// a name that it does not have, for a server that took over from another, until this client has known it for that long.
+	// All processes should have the same Grace.
 	Grace time.Duration
 }
 
-// Client shares one subscription, one refresh loop and one batcher between all semaphores of a
-// process; in a cluster there is one more subscription for each master that has something of it. It is
-// safe for concurrent use. It owns no connection: they are the go-redis client's.
+// Client shares one subscription, one scheduler of renewals and one pipeline between all semaphores of a process; in a
+// cluster there is one more subscription for each primary that stores something of the client. It is safe for concurrent
+// use. The connections belong to the go-redis client.
 type Client struct {
 	rdb      redis.UniversalClient
 	keyspace keyspace
 	ttl      time.Duration
 	label    string
-	cluster  cluster // nil: it is none
+	cluster  cluster // nil: not a cluster
 	grace    time.Duration
 	servers  *servers
 	replicas int
 
-	shared     *pipeline // for all names, but in a cluster
+	shared     *pipeline // for all names, except in a cluster
 	goroutines *goroutines
-	events     *events // nil: nobody wants to be told any
+	events     *events // nil: neither an observer nor a logger
 	clock      *clock
 	scheduler  *scheduler
 	wake       *wake
 	masters    *masters
 	declared   *declarations
 	lastSeq    atomic.Int64
-	unseen     atomic.Int32                    // how many servers could go away without this client seeing it
+	unseen     atomic.Int32                    // how many servers could go away unnoticed
 	labelDue   atomic.Int64                    // unix ns
-	labelled   atomic.Pointer[<-chan response] // tells that the label was set last
+	labelled   atomic.Pointer[<-chan response] // receives the answer to the last command that set the label
 
 	mu     sync.Mutex
 	states map[string]*nameState
 	closed bool
 }
 
-// New makes a Client on a go-redis client, which stays the caller's to close, after this one. It
-// does no I/O. The error is [ErrInvalid].
+// New creates a Client on a go-redis client, which the caller closes after this one. It does no I/O. The error is [ErrInvalid].
 func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	if err := opts.check(rdb); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -215,20 +214,19 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Semaphore returns a handle on the semaphore of that name, at most limit units of which are in use
-// at once. Handles are cheap: it does no I/O, and thousands are fine. The name may be any bytes, 1
-// to 512 of them, and may not start with "}".
+// Semaphore returns a handle on the semaphore of that name, of which at most limit units are in use at once. It does no
+// I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
 //
-// The limit belongs to the semaphore: what this client declares with its first operation replaces
-// what others declared before, and stays until a later client declares another. A lower limit takes
-// no permit away; nobody gets a new one until enough are released.
+// The limit belongs to the semaphore: what this client declares with its first operation replaces what other clients
+// declared before, and stays until a later client declares another limit. A lower limit revokes no permit; no new permit is
+// granted until enough units are released.
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
 	return c.semaphore(name, limit, 1)
 }
 
-// semaphore is Semaphore for a limit of at least so much.
+// semaphore is Semaphore for a limit of at least least.
 func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -251,31 +249,30 @@ func checkName(name string) error {
 	return nil
 }
 
-// Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use. Its [Inspector] shows what is held and who
-// waits, sets the limit by hand and evicts; where no process has declared a limit, Status says that of the handle.
+// Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use. Its [Inspector] shows holders and waiters,
+// sets the limit by hand and evicts. Where no process has declared a limit, Status has that of the handle.
 type Semaphore struct {
 	*Inspector
 	opts CallOptions
 }
 
-// CallOptions change what a call does. The zero value changes nothing.
+// CallOptions change how a call behaves. The zero value changes nothing.
 type CallOptions struct {
-	// HeadStart queues the call as if it had come this much earlier: priority that starves nobody,
-	// because whoever waits longer than that goes first all the same.
+	// HeadStart adds the call to the queue as if it had come this much earlier. It is a priority that starves no other call:
+	// a call that has waited longer than that is granted first all the same.
 	HeadStart time.Duration
 
-	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number
-	// MaxQueue+1.
+	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number MaxQueue+1.
 	MaxQueue int64
 
-	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. So the context of a call can be
-	// that of the work that comes after it, as for Do. If Redis has not answered by then the error is ErrUnavailable, too.
+	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. The context of the call can then be that
+	// of the work that follows, as in Do. If Redis has not answered by then, the error is ErrUnavailable, too.
 	MaxWait time.Duration
 
-	// TTL replaces Options.TTL. Zero: it does not.
+	// TTL replaces Options.TTL, unless it is zero.
 	TTL time.Duration
 
-	// NoRefresh ends the permit at most TTL after the grant: it is never renewed.
+	// NoRefresh leaves the permit without renewals, so that it ends at most TTL after the grant.
 	NoRefresh bool
 }
 
@@ -297,47 +294,46 @@ func (o CallOptions) check() error {
 	return nil
 }
 
-// With returns a handle on the same semaphore whose calls have these options, instead of those that
-// s has. With options that can never work Acquire, TryAcquire and Do return [ErrInvalid].
+// With returns a handle on the same semaphore whose calls have these options instead of those of s. With options that can
+// never work, Acquire, TryAcquire and Do return [ErrInvalid].
 func (s *Semaphore) With(o CallOptions) *Semaphore {
 	other := *s
 	other.opts = o
 	return &other
 }
 
-// Acquire waits until n units are free and everybody who asked before has been served, and returns
-// the permit for them. First come, first served holds whatever the weights: a large request at the
-// head of the line holds up the small ones behind it. The caller must release the permit.
+// Acquire waits until n units are free and all earlier calls have been granted, and returns the permit for them. The order is first
+// come, first served, whatever the weights: a large request at the head of the queue blocks the small ones behind it. The
+// caller must release the permit.
 //
-// A done ctx fails at once and sends nothing. If ctx ends while waiting, Acquire returns within
-// milliseconds, with an error that wraps ctx.Err() and [context.Cause]. It is [ErrUnavailable], too, if Redis had not
+// With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within
+// milliseconds, with an error that wraps ctx.Err() and [context.Cause]. The error is [ErrUnavailable], too, if Redis had not
 // answered the last question for a tenth of a second, or for half of the call. The position in the queue, or a permit
-// that was granted meanwhile, is released in the background. A process that stood still for so long that its
-// position expired goes to the end of the queue.
+// that was granted meanwhile, is released in the background. If the process stood still for so long that its position
+// expired, the call joins the end of the queue.
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
-// [ErrInvalid], [ErrClosed], [ErrUnavailable], or what Redis said that trying again cannot heal, such as a missing right. After any error the
-// caller has nothing, and what Redis may still have lapses within a TTL.
+// [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any
+// error the caller holds nothing, and what is left in Redis expires within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, true)
 }
 
-// TryAcquire is Acquire without waiting in line: if n units are not free, or if anybody waits for
-// some, it returns [ErrNotAcquired]. It waits for Redis to say so, for as long as ctx allows.
+// TryAcquire is Acquire without waiting in the queue: if n units are not free, or if other calls wait, it returns
+// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "try-acquire", n, false)
 }
 
-// Do runs fn while it holds n units. The context of fn has the values of ctx, and ends with ctx or
-// with the permit, whichever is first; see [context.Cause] for which. As with [Permit.Context] its Err reports a loss at the
-// first call, and contexts derived from it follow within a second. The units are given back when
-// fn returns or panics. The result joins the errors of fn and of the release, so it is [ErrLost]
-// when the permit was lost while fn ran.
+// Do runs fn while it holds n units, which it releases when fn returns or panics. The context of fn has the values of ctx
+// and ends with ctx or with the permit, whichever comes first; [context.Cause] says which. As with [Permit.Context], its Err
+// reports a loss at the first call, and contexts derived from it follow within a second. The result joins the errors of fn and
+// of the release, so it is [ErrLost] if the permit was lost while fn ran.
 func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) error) error {
 	return s.do(ctx, "do", n, fn)
 }
 
-// do is Do for a caller that calls it op.
+// do is Do; op is how its caller is named in errors.
 func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.Context) error) (err error) {
 	if fn == nil {
 		return wrap(op, s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
@@ -354,7 +350,7 @@ func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.
 	return fn(permitContext{inner, p, cancel})
 }
 
-// acquire is Acquire, or without wait TryAcquire, for a caller that calls it op.
+// acquire is Acquire, or TryAcquire if wait is false; op is how its caller is named in errors.
 func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) (*Permit, error) {
 	t, err := s.obtain(ctx, op, n, wait)
 	if err != nil {
@@ -363,8 +359,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) 
 	return t.permit, nil
 }
 
-// obtain returns a ticket that has its permit or, beside the error, the one that was not granted, if
-// there was any.
+// obtain returns a ticket that has its permit. Beside an error it returns the ticket that was not granted, if there was one.
 func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (*ticket, error) {
 	if err := s.check(ctx, n, op); err != nil {
 		return nil, err
@@ -374,15 +369,15 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 	}
 	asked := time.Now()
 	cutShort := s.opts.cutShort(ctx, asked)
-	inLine := wait && (s.spec.window == 0 || cutShort.IsZero()) // a rate can tell beforehand that the wait would be in vain
+	queued := wait && (s.spec.window == 0 || cutShort.IsZero()) // a rate limit knows beforehand that the wait would be in vain
 	for {
-		t, err := s.client.ask(ctx, s, n, inLine, asked)
+		t, err := s.client.ask(ctx, s, n, queued, asked)
 		if err == nil {
 			err = t.await(ctx, s.opts.latest(asked))
 		}
-		if wait && !inLine && errors.Is(err, ErrNotAcquired) && t.isDone() { // or MaxWait was over before an answer
+		if wait && !queued && errors.Is(err, ErrNotAcquired) && t.isDone() { // else MaxWait passed before there was an answer
 			if time.Now().Add(t.quoted.retry).Before(cutShort) {
-				inLine = true
+				queued = true
 				continue
 			}
 			err = &WaitError{t.quoted.retry}
@@ -400,7 +395,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 	}
 }
 
-// check is everything that fails before any I/O.
+// check does all checks that need no I/O.
 func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	if s == nil || s.Inspector == nil {
 		return wrap(op, "", errNoClient)
@@ -417,7 +412,7 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	return wrap(op, s.name, ended(ctx))
 }
 
-// ask opens a ticket. The error is [ErrClosed]; there is a ticket all the same, which nobody has heard of.
+// ask opens a ticket. The error is [ErrClosed]; the ticket that comes with it was never sent.
 func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, asked time.Time) (*ticket, error) {
 	t := &ticket{
 		seq:       c.lastSeq.Add(1),
@@ -447,7 +442,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 	}
 }
 
-// view returns the view of a name, a new one if need be.
+// stateOf returns the state of a name, a new one if there is none.
 func (c *Client) stateOf(name string) (*nameState, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -474,7 +469,7 @@ func (c *Client) newState(name string) *nameState {
 	return v
 }
 
-// lane returns the lane for a name that has none yet.
+// pipelineOf returns the pipeline for a name that has no state yet.
 func (c *Client) pipelineOf(name string) *pipeline {
 	if c.cluster != nil {
 		return c.newPipeline(name)
@@ -486,7 +481,7 @@ func (c *Client) newPipeline(name string) *pipeline {
 	return &pipeline{rdb: c.rdb, goroutines: c.goroutines, clock: c.clock, replicas: c.replicas, key: c.keyspace.keys(name)[0], suspect: c.reload, disconnected: c.verifyAll}
 }
 
-// forget is called by a view that retires.
+// forget is called by a state that retires.
 func (c *Client) forget(v *nameState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -495,7 +490,7 @@ func (c *Client) forget(v *nameState) {
 	}
 }
 
-// everyView returns the views that there are now.
+// everyState returns the states of all names that this client uses now.
 func (c *Client) everyState() []*nameState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -513,7 +508,7 @@ func (c *Client) gap() {
 	}
 }
 
-// woken hands the grants of a wake message to whom they concern.
+// woken passes the grants of a wake message to the state of their name.
 func (c *Client) woken(name string, epoch int64, grants []grant) {
 	c.mu.Lock()
 	v := c.states[name]
@@ -523,8 +518,8 @@ func (c *Client) woken(name string, epoch int64, grants []grant) {
 	}
 }
 
-// announce keeps the label of this process in Redis while it has tickets. It is sent along with
-// something else, and nobody waits for it: a label is only for people to read.
+// announce keeps the label of this process in Redis while it has tickets. The label is sent along with other commands, and
+// no call waits for it: it is only for people to read.
 func (c *Client) announce(now time.Time) {
 	due := c.labelDue.Load()
 	if now.UnixNano() < due || !c.labelDue.CompareAndSwap(due, now.Add(c.ttl).UnixNano()) {
@@ -536,7 +531,7 @@ func (c *Client) announce(now time.Time) {
 	c.labelled.Store(&answer)
 }
 
-// withdraw takes the label away, after it was set: batches overtake each other. If that fails it expires.
+// withdraw deletes the label once it has been set, because batches overtake each other. If that fails, the label expires.
 func (c *Client) withdraw(ctx context.Context) {
 	answer := c.labelled.Load()
 	if answer == nil {
@@ -547,19 +542,17 @@ func (c *Client) withdraw(ctx context.Context) {
 	c.shared.ask(ctx, request{single: del})
 }
 
-// closeGrace bounds how long Close waits for Redis to confirm that everything was given back.
+// closeGrace bounds how long Close waits for Redis to confirm all releases.
 const closeGrace = 5 * time.Second
 
-// Close gives back every permit, leaves every line, and ends every goroutine of the Client. Calls
-// that wait return [ErrClosed], and so do calls that come later; contexts of permits end with
-// [ErrReleased]. The go-redis client stays open.
+// Close releases every permit, removes every waiter, and ends every goroutine of the Client. Waiting calls and later calls return
+// [ErrClosed]. Contexts of permits end with [ErrReleased]. The go-redis client stays open.
 //
-// The error is [ErrUnavailable] if Redis has not confirmed all of it within 5 s; the rest comes back
-// by itself when its lease ends. Close then waits for up to 5 s more until go-redis has returned from every
-// call. If it has not, because Redis is silent and its ReadTimeout is longer or disabled, the error is
-// ErrUnavailable too and names what still runs, which ends when go-redis returns. Close also waits for the
-// observer and the logger, however long they take: both get everything before it returns. Later calls do nothing and
-// return nil.
+// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s; the remaining units are free when their
+// leases end. Close then waits for up to 5 s more for all calls of go-redis to return. If one has not, because Redis is
+// silent and its ReadTimeout is longer or disabled, the error is ErrUnavailable, too, and names what still runs; that ends
+// when go-redis returns. Close also waits for the observer and the logger, however long they take: both receive every event before it
+// returns. Further calls of Close do nothing and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -569,23 +562,23 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 
-	views := c.everyState()
-	err := c.giveBackAll(views)
+	states := c.everyState()
+	err := c.releaseAll(states)
 	c.scheduler.close()
 	c.goroutines.close()
-	for _, v := range views {
+	for _, v := range states {
 		v.abandon()
 	}
 	c.events.close()
 	return errors.Join(err, c.goroutines.hanging())
 }
 
-// giveBackAll has all tickets leave, takes the label away, and waits until Redis has confirmed it.
-func (c *Client) giveBackAll(views []*nameState) error {
+// releaseAll releases all tickets, deletes the label, and waits until Redis has confirmed it.
+func (c *Client) releaseAll(states []*nameState) error {
 	ctx, cancel := context.WithTimeout(background, closeGrace)
 	defer cancel()
 	var tickets []*ticket
-	for _, v := range views {
+	for _, v := range states {
 		tickets = append(tickets, v.close()...)
 	}
 	missing := 0
@@ -599,13 +592,13 @@ func (c *Client) giveBackAll(views []*nameState) error {
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%w: close: %d permits or places in line were not given back and lapse within their TTL", ErrUnavailable, missing)
+		return fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL", ErrUnavailable, missing)
 	}
 	c.withdraw(ctx)
 	return nil
 }
 
-// opError says which operation on which name went wrong.
+// opError says which operation failed on which name.
 type opError struct {
 	op, name string
 	err      error
@@ -629,7 +622,7 @@ func (e *opError) Error() string {
 
 func (e *opError) Unwrap() error { return e.err }
 
-// advice is what to do about errors of Redis that trying again cannot heal, by how they begin.
+// advice is what to do about errors of Redis that a retry cannot heal, by their first words.
 var advice = map[string]string{
 	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
 	"FAIRSEMKIND":                         "a Limiter and a Semaphore need names of their own",
@@ -641,7 +634,7 @@ var advice = map[string]string{
 
 const rightsAdvice = "give this Redis user the rights that the README lists"
 
-// advise adds what to do to err.
+// advise adds advice to err.
 func advise(err error) error {
 	for begin, what := range advice {
 		if redis.HasErrorPrefix(err, begin) {

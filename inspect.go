@@ -9,28 +9,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Status is what a semaphore looks like at one moment.
+// Status is the state of a semaphore at one moment.
 type Status struct {
 	Name       string
-	At         time.Time     // server time, by which Ticket.Since is told too; it goes on where the clock is stepped back
+	At         time.Time     // server time, as in Ticket.Since; never goes back
 	Limit      int64         // in force
 	Declared   int64         // by the latest process that declared one; else that of the handle, or 0
 	Pinned     bool          // whether Limit was set by hand
 	Used       int64         // units held
 	Holders    int64         // permits held
-	Waiting    int64         // calls in line
-	OldestWait time.Duration // how long the head of the line has waited; 0: there is no line
-	NextExpiry time.Duration // until the next lease ends if nobody renews it; 0: there is none
-	Window     time.Duration // after which a grant of a Limiter lapses; 0: it is none
-	Exists     bool          // whether Redis knows the name: it is in use, was within half a minute or so, or is pinned
-	Granted    int64         // permits and calls granted since Redis got to know the name
-	Expired    int64         // permits since then whose lease ended before they were given back; none of a Limiter
-	Pace       float64       // permits and calls granted a second, lately, while calls wait; 0: none wait, or none was granted since then
+	Waiting    int64         // waiters
+	OldestWait time.Duration // how long the head of the queue has waited; 0: no queue
+	NextExpiry time.Duration // until the next lease ends unless it is renewed; 0: none
+	Window     time.Duration // after which a grant of a Limiter expires; 0: not a Limiter
+	Exists     bool          // in use, or was within the last half minute or so, or has a limit set by hand
+	Granted    int64         // permits and calls granted since the name exists
+	Expired    int64         // permits since then whose lease ended before their release; none for a Limiter
+	Pace       float64       // recent grants per second while calls wait; 0: no queue, or no grant since it formed
 }
 
-// ExpectedWait estimates how long a call that joins the queue now would wait: until the calls that wait and it itself are
-// granted, at the present Pace. It is not known where calls wait and none was granted since then, or where nobody may be let
-// in. A call that weighs more than others waits longer. It is for a Retry-After, or to choose where to send work; for a
+// ExpectedWait estimates how long a call that joins the queue now would wait: until the present waiters and the call itself are
+// granted, at the present Pace. It is not known where calls wait and none was granted since the queue formed, or where the name is paused.
+// A call that weighs more than others waits longer. It is meant for a Retry-After, or to choose where to send work. For a
 // Limiter, [*WaitError] and [Decision] are exact.
 func (s Status) ExpectedWait() (wait time.Duration, known bool) {
 	switch {
@@ -43,22 +43,22 @@ func (s Status) ExpectedWait() (wait time.Duration, known bool) {
 	return time.Duration(min(seconds, maxExpected.Seconds()) * float64(time.Second)), true
 }
 
-// maxExpected keeps a wait that is as good as endless in what a Duration can hold.
+// maxExpected keeps an endless wait within the range of a Duration.
 const maxExpected = 1000 * time.Hour
 
-// Ticket is a permit that is held, or a place in line.
+// Ticket is a permit or a waiter.
 type Ticket struct {
 	ID        string        // the permit id
-	Label     string        // of the process, see Options.Label; "" if it has shown no sign of life for long
+	Label     string        // of the process, see Options.Label; "" if the process has been silent for long
 	Token     int64         // the fencing token; 0 while waiting
 	Weight    int64         // units
 	Since     time.Time     // server time of the grant, or of the arrival less the head start
-	ExpiresIn time.Duration // until the lease ends if nobody renews it; 0: it has ended
+	ExpiresIn time.Duration // until the lease ends unless it is renewed; 0: it has ended
 }
 
-// Inspector shows what is in Redis under one name, and changes it: what a dashboard or an operator needs. The name may be
-// that of a Semaphore, a Mutex, an RWMutex, a Limiter or a Weighted, of this process or of another. An Inspector declares no
-// limit and holds nothing. It is safe for concurrent use.
+// Inspector shows what is in Redis under one name, and changes it, for dashboards and operators. The name may be that of a
+// Semaphore, a Mutex, an RWMutex, a Limiter or a Weighted, of this process or of another. An Inspector declares no limit and
+// holds nothing. It is safe for concurrent use.
 type Inspector struct {
 	client *Client
 	name   string
@@ -75,7 +75,7 @@ func (i *Inspector) Name() string { return i.name }
 // errNoClient is the error of zero values.
 var errNoClient = fmt.Errorf("%w: this is a zero value: make it with Client.Semaphore, Client.Inspect or the like", ErrInvalid)
 
-// check is everything that fails before any I/O.
+// check does all checks that need no I/O.
 func (i *Inspector) check(ctx context.Context) error {
 	switch {
 	case i == nil || i.client == nil:
@@ -86,7 +86,7 @@ func (i *Inspector) check(ctx context.Context) error {
 	return checkName(i.name)
 }
 
-// wrap says which method failed, of which name.
+// wrap adds the method and the name to an error.
 func (i *Inspector) wrap(op string, err error) error {
 	if i == nil {
 		return wrap(op, "", err)
@@ -94,8 +94,8 @@ func (i *Inspector) wrap(op string, err error) error {
 	return wrap(op, i.name, err)
 }
 
-// Status returns what the name looks like now. Expired leases do not count. Where no process has declared a limit,
-// Declared is 0, and so is Limit if none was set by hand. It declares no limit, changes nothing and grants nothing. A done
+// Status returns the present state of the name. Expired leases do not count. Where no process has declared a limit,
+// Declared is 0, and so is Limit unless one was set by hand. It declares no limit, changes nothing and grants nothing. A done
 // ctx ends it; the other errors are those of Acquire.
 func (i *Inspector) Status(ctx context.Context) (Status, error) {
 	if err := i.check(ctx); err != nil {
@@ -105,8 +105,8 @@ func (i *Inspector) Status(ctx context.Context) (Status, error) {
 	return found.status(i.name), i.wrap("status", err)
 }
 
-// stock counts as of one moment. Where more is expired than one call counts it takes several, and begins again
-// if somebody has removed any of it meanwhile.
+// stock counts as of one moment. Where more entries have expired than one call counts, it makes several calls, and starts again
+// if any of them was removed meanwhile.
 func (i *Inspector) stock(ctx context.Context) (stock, error) {
 	var all stock
 	for {
@@ -144,7 +144,7 @@ func (i *Inspector) Waiters(ctx context.Context) iter.Seq2[Ticket, error] {
 	return i.list(ctx, "queue")
 }
 
-// pageSize keeps a line of any length from holding up the server.
+// pageSize bounds how long a call about a long queue keeps the server busy.
 const pageSize = 200
 
 func (i *Inspector) list(ctx context.Context, key string) iter.Seq2[Ticket, error] {
@@ -181,9 +181,9 @@ func (i *Inspector) page(ctx context.Context, key string, after bookmark) (page,
 	return p, nil
 }
 
-// readLabels fills in the labels of a page. They are in other slots than the semaphore, and one that
-// cannot be read is missing: it is only for people to read. Who else can write to Redis can write a label of
-// any length, so no more of one is fetched than New accepts.
+// readLabels fills in the labels of a page. They are in other slots than the semaphore. A label that cannot be read is left empty,
+// because it is only for people to read. Another user of Redis can store a label of any length, so no more of one is fetched
+// than New accepts.
 func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	labels := make(map[string]*redis.StringCmd)
 	var answers []<-chan response

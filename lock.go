@@ -2,26 +2,24 @@ package fairsem
 
 import "context"
 
-// Locks are semaphores with another name for what they do: a [Mutex] has a limit of 1, and the writer
-// of an [RWMutex] takes all the units that there are. There is no second mechanism, so what this
-// package promises of permits it promises of locks.
+// Locks are semaphores under another name: a [Mutex] has a limit of 1, and the writer of an [RWMutex] acquires all units.
+// There is no second mechanism, so what this package promises about permits holds for locks.
 
-// Mutex is a lock that processes share: one holder at a time, first come, first served. It is safe for
-// concurrent use.
+// Mutex is a distributed lock: one holder at a time, first come, first served. It is safe for concurrent use.
 //
-// What a holder has is a lease, as every [Permit] is. Its token fences: a store that refuses tokens
-// lower than one it has seen is safe from a holder that was paused while its lease ended. A holder that
-// locks again waits for itself.
+// A holder has a lease, as with every [Permit]. Its token fences: a store that refuses tokens lower than one it has seen is safe
+// from a holder that was paused while its lease ended. A holder that locks again waits for itself.
 type Mutex struct {
 	*Inspector
 	sem *Semaphore
 }
 
-// Mutex returns a handle on the lock of that name: the [Semaphore] of that name with a limit of 1. Names, cost and error are as with [Client.Semaphore].
+// Mutex returns a handle on the lock of that name, which is the [Semaphore] of that name with a limit of 1. Names, cost
+// and error are those of [Client.Semaphore].
 //
-// A name belongs to one kind of thing. A Mutex, an [RWMutex] and a [Semaphore] of the same name share
-// holders, line and limit, and the limit that was declared last stands: a Semaphore of limit 5 under the
-// name of a Mutex lets five callers have the lock, and so does [Inspector.SetLimit]. Looking at it declares nothing.
+// A name should have one kind of handle. A Mutex, an [RWMutex] and a [Semaphore] of the same name share holders, queue and
+// limit, and the limit that was declared last stands: with a Semaphore of limit 5 under the name of a Mutex five callers can
+// hold the lock. The same happens with [Inspector.SetLimit].
 func (c *Client) Mutex(name string) (*Mutex, error) {
 	s, err := c.Semaphore(name, 1)
 	if err != nil {
@@ -30,20 +28,20 @@ func (c *Client) Mutex(name string) (*Mutex, error) {
 	return newMutex(s), nil
 }
 
-// Lock waits until nobody holds the lock and everybody who asked before has been served. The caller
-// must release the permit. Otherwise it is [Semaphore.Acquire], with its errors.
+// Lock waits until the lock is free and all earlier calls have been granted. The caller must release the permit. Otherwise
+// it is like [Semaphore.Acquire], with its errors.
 func (m *Mutex) Lock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "lock", 1, true)
 }
 
-// TryLock is Lock without waiting in line: if anybody holds the lock or waits for it, it returns
-// [ErrNotAcquired]. It waits for Redis to say so, for as long as ctx allows.
+// TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
+// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
 func (m *Mutex) TryLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "try-lock", 1, false)
 }
 
-// Do runs fn while it holds the lock, and gives it back when fn returns or panics. See [Semaphore.Do]
-// for the context of fn and for the result.
+// Do runs fn while it holds the lock, which it releases when fn returns or panics. See [Semaphore.Do] for the context of fn
+// and for the result.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return m.sem.do(ctx, "do", 1, fn)
 }
@@ -53,37 +51,32 @@ func (m *Mutex) With(o CallOptions) *Mutex { return newMutex(m.sem.With(o)) }
 
 func newMutex(s *Semaphore) *Mutex { return &Mutex{s.Inspector, s} }
 
-// allUnits is the limit of an RWMutex, and what its writer weighs: more than there will ever be readers,
-// and a number that is read at a glance. It can never change: a writer of another version that took less
-// than all would let readers in.
+// allUnits is the limit of an RWMutex, and the weight of its writer: more than there will ever be readers, and easy to recognize.
+// It can never change: a writer of another version that acquired fewer units would let readers in.
 const allUnits = 1_000_000_000
 
-// RWMutex is a lock that processes share, held by any number of readers or by one writer. It is safe
-// for concurrent use.
+// RWMutex is a distributed lock that is held by any number of readers or by one writer. It is safe for concurrent use.
 //
-// Readers and writers stand in one line, first come, first served. A writer that waits holds up the
-// readers that come after it, and readers that stand next to each other get in together, so neither
-// kind starves the other. Whoever holds the lock and asks again can wait for itself, a reader too, when
-// a writer has come in between; and a reader cannot become a writer without releasing first.
+// Readers and writers wait in one queue, first come, first served. A waiting writer blocks the readers that come after it, and
+// readers that are next to each other in the queue are granted together, so neither kind starves the other. A holder that
+// asks again can wait for itself. That holds for readers, too, when a writer has come in between. A reader cannot become a writer
+// without releasing first.
 //
-// Tokens increase with every grant, to whichever kind, and a writer is alone: its token is larger than
-// those of all who held before it, and lower than those of all who come after. A store that is to be
-// safe from holders that were paused keeps the largest token that it has seen of anybody, and the largest
-// of a writer. It refuses a write with a token lower than the first, and a read with a token lower than
-// the second, so readers that hold together never shut each other out.
+// Tokens increase with every grant of either kind, and a writer is alone. So its token is larger than those of all earlier
+// holders and smaller than those of all later ones. A store that is to be safe from holders that were paused keeps the
+// largest token it has seen, and the largest token of a writer. It refuses a write with a token lower than the first, and a
+// read with a token lower than the second, so readers that hold together never exclude each other.
 //
-// To who looks at it, it is a semaphore of 1,000,000,000 units, of which a reader has one and a writer
-// has all: [Status].Used is the number of readers, or the whole limit while a writer holds, and
-// [Ticket].Weight tells readers and writers in line apart.
+// An [Inspector] shows a semaphore of 1,000,000,000 units, of which a reader has one and a writer all. [Status].Used is the
+// number of readers, or the whole limit while a writer holds the lock. [Ticket].Weight tells readers from writers.
 type RWMutex struct {
 	*Inspector
 	sem *Semaphore
 }
 
-// RWMutex returns a handle on the lock of that name. Names, cost and error are as with
-// [Client.Semaphore], and a name belongs to one kind of thing, see [Client.Mutex]: where a lower limit
-// was declared for it, or pinned, Lock returns [ErrExceedsLimit], and where a larger one, a writer is not
-// alone.
+// RWMutex returns a handle on the lock of that name. Names, cost and error are those of [Client.Semaphore]. A name should
+// have one kind of handle, see [Client.Mutex]: with a lower limit, declared or set by hand, Lock returns [ErrExceedsLimit],
+// and with a larger one a writer is not alone.
 func (c *Client) RWMutex(name string) (*RWMutex, error) {
 	s, err := c.Semaphore(name, allUnits)
 	if err != nil {
@@ -92,32 +85,32 @@ func (c *Client) RWMutex(name string) (*RWMutex, error) {
 	return newRWMutex(s), nil
 }
 
-// Lock waits until nobody holds the lock, reader or writer, and everybody who asked before has been
-// served. The caller must release the permit. Otherwise it is [Semaphore.Acquire], with its errors.
+// Lock waits until the lock is free of readers and writers and all earlier calls have been granted. The caller must
+// release the permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *RWMutex) Lock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "lock", allUnits, true)
 }
 
-// TryLock is Lock without waiting in line: if anybody holds the lock or waits for it, it returns
-// [ErrNotAcquired]. It waits for Redis to say so, for as long as ctx allows.
+// TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
+// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
 func (m *RWMutex) TryLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "try-lock", allUnits, false)
 }
 
-// RLock waits until no writer holds the lock and everybody who asked before has been served. The caller
-// must release the permit. Otherwise it is [Semaphore.Acquire], with its errors.
+// RLock waits until no writer holds the lock and all earlier calls have been granted. The caller must release the permit.
+// Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *RWMutex) RLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "rlock", 1, true)
 }
 
-// TryRLock is RLock without waiting in line: if a writer holds the lock, or anybody waits for it, it
-// returns [ErrNotAcquired]. It waits for Redis to say so, for as long as ctx allows.
+// TryRLock is RLock without waiting in the queue: if a writer holds the lock, or other calls wait for it, it returns
+// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "try-rlock", 1, false)
 }
 
-// Do runs fn while it holds the lock as a writer, and gives it back when fn returns or panics. See
-// [Semaphore.Do] for the context of fn and for the result.
+// Do runs fn while it holds the lock as a writer, and releases it when fn returns or panics. See [Semaphore.Do] for the
+// context of fn and for the result.
 func (m *RWMutex) Do(ctx context.Context, fn func(context.Context) error) error {
 	return m.sem.do(ctx, "do", allUnits, fn)
 }

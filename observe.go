@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Observer is told what happens to the calls and permits of a Client, for metrics and traces.
+// Observer receives what happens to the calls and permits of a Client, for metrics and traces.
 //
-// It is called by one goroutine at a time, some time after the fact: the At of an event says when it
-// happened. It holds nobody up. What it has not taken yet queues up in memory and is never dropped, so an
-// observer that is slower than what happens, for ever, takes memory without end. [Client.Close] returns
-// when it has taken everything. It may call anything but Close, and should not wait for what it is
-// still to be told. A panic in it is not caught: the process ends.
+// It is called by one goroutine at a time, some time after the fact: the At of an event says when it happened. It delays no
+// call. Events wait in memory and are never dropped, so an observer that is permanently slower than its events
+// uses ever more memory. [Client.Close] returns after it has received everything. It may call anything except Close, and should not
+// wait for later events. A panic in it is not recovered: the process ends.
 type Observer func(Event)
 
 // Event is one of the structs that this package sends to an [Observer], by value: [WaitStartedEvent], [PositionLostEvent],
@@ -57,12 +56,12 @@ type headline struct {
 // GrantedBy is how a process learned of a grant.
 type GrantedBy string
 
-// A grant that was not there at once is pushed. Many GrantedByRefresh mean that messages get lost.
+// A grant to a waiter is pushed. Many GrantedByRefresh mean that messages get lost.
 const (
-	GrantedAtOnce    GrantedBy = "at once" // by the answer to the call's own question: it never stood in line
+	GrantedAtOnce    GrantedBy = "at once" // by the answer to the call itself: it never waited in the queue
 	GrantedByMessage GrantedBy = "message" // by a message, after a release in another process
 	GrantedByReply   GrantedBy = "reply"   // by the reply to a call of the same process, such as a release
-	GrantedByRefresh GrantedBy = "refresh" // by asking, as with a renewal: no message has told it
+	GrantedByRefresh GrantedBy = "refresh" // by a renewal or another query: no message arrived
 )
 
 // WaitStartedEvent is sent when a call joins the queue. A call that is granted or refused at once never does. The number of
@@ -70,10 +69,10 @@ const (
 // whose Queued is set.
 type WaitStartedEvent struct {
 	At      time.Time
-	Context context.Context // has the values of the one given to Acquire, not its end
+	Context context.Context // has the values of the context given to Acquire, not its cancellation
 	Name    string          // of the semaphore
-	ID      string          // that the permit will have
-	Weight  int64           // units that are asked for
+	ID      string          // of the permit to be
+	Weight  int64           // units requested
 }
 
 // PositionLostEvent is sent when what a call had in Redis has expired, its position in the queue or a permit that it had
@@ -89,7 +88,7 @@ type PositionLostEvent struct {
 	Waited  time.Duration // since the call began
 }
 
-// GrantedEvent is told when a call returns its permit.
+// GrantedEvent is sent when a call returns its permit.
 type GrantedEvent struct {
 	At      time.Time
 	Context context.Context
@@ -97,12 +96,12 @@ type GrantedEvent struct {
 	ID      string
 	Weight  int64
 	Queued  bool
-	Waited  time.Duration // as [Permit.Waited] tells it
+	Waited  time.Duration // as [Permit.Waited]
 	Token   int64
 	By      GrantedBy
 }
 
-// AllowedEvent is told when a [Limiter] lets a call through. Its units count for the length of the window.
+// AllowedEvent is sent when a [Limiter] allows a call. Its units count for the length of the window.
 type AllowedEvent struct {
 	At      time.Time
 	Context context.Context
@@ -114,7 +113,7 @@ type AllowedEvent struct {
 	By      GrantedBy
 }
 
-// NotAcquiredEvent is told when a call returns an error instead, or a [Limiter.Allow] its no.
+// NotAcquiredEvent is sent when a call returns an error instead, or [Limiter.Allow] refuses.
 type NotAcquiredEvent struct {
 	At      time.Time
 	Context context.Context
@@ -126,8 +125,7 @@ type NotAcquiredEvent struct {
 	Err     error // as it is returned; from Allow, ErrNotAcquired
 }
 
-// ReleasedEvent is told when a permit was given back, by its holder or by Close, and there is nothing more
-// to do for it.
+// ReleasedEvent is sent when the release of a permit, by its holder or by Close, is complete.
 type ReleasedEvent struct {
 	At      time.Time
 	Context context.Context
@@ -136,10 +134,10 @@ type ReleasedEvent struct {
 	Weight  int64
 	Token   int64
 	Held    time.Duration // from the grant to the call of Release
-	Err     error         // nil: Redis has confirmed it. Else the units come back when the lease lapses
+	Err     error         // nil: Redis has confirmed it; else the units are free when the lease expires
 }
 
-// LostEvent is told when a permit is over that its holder has not given back, or gave back too late.
+// LostEvent is sent when a permit has ended that its holder did not release, or released too late.
 type LostEvent struct {
 	At      time.Time
 	Context context.Context
@@ -148,11 +146,11 @@ type LostEvent struct {
 	Weight  int64
 	Token   int64
 	Held    time.Duration // from the grant, for as long as the permit could be relied on
-	Err     error         // wraps ErrLost and the cause, where it is known, as what Redis or the network said last
+	Err     error         // wraps ErrLost and the cause if known, such as the last error of Redis or the network
 }
 
-// CallFailedEvent is told when a script call for some of the calls and permits of a semaphore got no answer,
-// or a refusal. It is tried again where that can help, so mostly there is no consequence but delay.
+// CallFailedEvent is sent when a script call for some calls and permits of a semaphore got no answer, or an error. It is tried
+// again where that can help, so in most cases the only consequence is delay.
 type CallFailedEvent struct {
 	At   time.Time
 	Name string
@@ -171,16 +169,16 @@ type DisconnectedEvent struct {
 	Err     error
 }
 
-// ReconnectedEvent is told when a subscription is there again. What was missed is asked for.
+// ReconnectedEvent is sent when a subscription is there again. The client asks for what it missed.
 type ReconnectedEvent struct {
 	At      time.Time
 	Channel string
 	Node    string
-	Silent  time.Duration // since the last sign of life before
+	Silent  time.Duration // since the last sign of life
 }
 
-// UnreturnedEvent is told when a method of a [Weighted] that returns no error has one. There each Acquire that
-// takes something is a permit with events of its own, which ends when the last part of it is given back.
+// UnreturnedEvent is sent when a method of a [Weighted] that returns no error has one. Each Acquire of a Weighted is
+// a permit with events of its own, which ends when its last unit is released.
 type UnreturnedEvent struct {
 	At    time.Time
 	Name  string

@@ -9,19 +9,18 @@ import (
 	"time"
 )
 
-// Permit is what a holder has: some units of a semaphore, for as long as its context lives. Its
-// methods may be called from any goroutine.
+// Permit is a number of units of a semaphore, held for as long as its context lives. Its methods may be called from any goroutine.
 type Permit struct {
 	ticket *ticket
 	waited time.Duration
 	until  atomic.Int64 // end of the lease, as time since start, suspensions included
 
 	mu       sync.Mutex
-	taken    bool            // its user has it
-	over     error           // why the permit has ended; nil: it has not
-	ctx      context.Context // nil until somebody asks for it
+	taken    bool            // the caller has received it
+	over     error           // why the permit has ended, or nil
+	ctx      context.Context // nil until Context is called
 	cancel   context.CancelCauseFunc
-	whenLost func() // nil: nobody wants to know
+	whenLost func() // may be nil
 }
 
 func newPermit(t *ticket, now time.Time) *Permit {
@@ -30,8 +29,8 @@ func newPermit(t *ticket, now time.Time) *Permit {
 	return p
 }
 
-// permitContext ends by the clock even where no timer has fired yet: a process that was stopped and
-// goes on sees the truth in the first Err it asks for.
+// permitContext also ends by the clock, in case no timer has fired yet: when a process that was stopped continues, its
+// first call of Err tells the truth.
 type permitContext struct {
 	context.Context
 	permit *Permit
@@ -45,13 +44,12 @@ func (c permitContext) Err() error {
 	return c.Context.Err()
 }
 
-// Context is done the moment the permit may no longer be relied on, and at the latest when it is
-// released. Its cause, see [context.Cause], is then [ErrLost] or [ErrReleased]. It carries the values
-// of the context given to Acquire, but not its cancellation: a permit does not end with the request
-// that asked for it.
+// Context is done the moment the permit may no longer be relied on, and at the latest when it is released. Its cause, see
+// [context.Cause], is then [ErrLost] or [ErrReleased]. It has the values of the context given to Acquire, but not its
+// cancellation: a permit does not end with the request that asked for it.
 //
-// When a process that was stopped continues, or a suspended machine wakes up, Err reports at its first
-// call that the permit is over. Done is closed within a second, and so are contexts derived from this one.
+// When a process that was stopped continues, or a suspended machine wakes up, the first call of Err reports that the permit
+// is over. Done is closed within a second, and so are contexts derived from this one.
 func (p *Permit) Context() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,16 +63,16 @@ func (p *Permit) Context() context.Context {
 	return p.ctx
 }
 
-// ID identifies the permit in Redis. No other permit ever has the same.
+// ID identifies the permit in Redis. No other permit ever has the same id.
 func (p *Permit) ID() string { return p.ticket.id }
 
-// Token is a fencing token: larger than the token of every permit granted before on the same name,
-// also after all state in Redis was lost. Where at most one permit is held at a time, a store that
-// refuses writes with a token lower than one it has seen is safe from holders that were paused. With
-// several holders at a time tokens tell in which order they were granted, and fence nobody.
+// Token is a fencing token. It is larger than the token of every permit granted before on the same name, even after a loss of all
+// state in Redis. Where at most one permit is held at a time, a store that refuses writes with a token lower than
+// one it has seen is safe from holders that were paused. With several holders at a time, tokens show the order of the
+// grants and fence no holder.
 func (p *Permit) Token() int64 { return p.ticket.token }
 
-// Weight is how many units the permit holds.
+// Weight is the number of units that the permit holds.
 func (p *Permit) Weight() int64 {
 	p.ticket.state.mu.Lock()
 	defer p.ticket.state.mu.Unlock()
@@ -84,17 +82,17 @@ func (p *Permit) Weight() int64 {
 // Waited is the time from the call of Acquire to the grant.
 func (p *Permit) Waited() time.Duration { return p.waited }
 
-// Release gives the units back. Renewal stops and the context ends before anything is sent. It may
-// be called any number of times, also at once; all calls report the same. Where there is no permit, because Acquire
-// returned an error, Release returns [ErrInvalid].
+// Release releases the units. Renewal stops and the context ends before anything is sent. It may be called any number of
+// times, also concurrently; all calls report the same. Without a permit, because Acquire returned an error, it returns
+// [ErrInvalid].
 //
-// It returns nil when Redis has confirmed it, and [ErrLost] when the permit was lost before. Release is usually deferred, so
-// a done ctx does not keep it from trying, and it waits for a second at most, whatever ctx allows. Without an answer by then
-// the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt goes on in the background, for up to a
-// TTL, and the units come back one TTL after the last renewal at the latest.
+// It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before. Release is usually deferred,
+// so a done ctx does not keep it from trying, and it waits for at most a second, whatever ctx allows. Without an answer by then
+// the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt continues in the background, for up to a
+// TTL, and the units are free one TTL after the last renewal at the latest.
 func (p *Permit) Release(ctx context.Context) error {
 	if p == nil || p.ticket == nil {
-		return fmt.Errorf("%w: release: there is no permit: look at the error of the call that should have returned one", ErrInvalid)
+		return fmt.Errorf("%w: release: there is no permit: check the error of the call that should have returned one", ErrInvalid)
 	}
 	if ctx == nil {
 		return nilContext("release", p.ticket.state.name)
@@ -103,7 +101,7 @@ func (p *Permit) Release(ctx context.Context) error {
 	return wrap("release", p.ticket.state.name, p.awaitLeft(ctx))
 }
 
-// leave is the half of Release that does not wait, awaitLeft the other.
+// leave is the half of Release that does not wait; awaitLeft is the other half.
 func (p *Permit) leave() {
 	if !p.lost() {
 		p.end(ErrReleased)
@@ -111,11 +109,11 @@ func (p *Permit) leave() {
 	p.ticket.state.leave(p.ticket)
 }
 
-// releaseWait is how long a Release waits for its confirmation: nobody wants to be held up by a deferred call.
+// releaseWait is how long Release waits for its confirmation: a deferred call must not delay its function for long.
 const releaseWait = time.Second
 
-// awaitLeft waits until the ticket is gone, for a while, or until ctx ends that was not done before; unless the permit
-// was lost before.
+// awaitLeft waits until the ticket is released, for at most releaseWait, or until ctx ends unless it was done before. If the
+// permit was lost it does not wait.
 func (p *Permit) awaitLeft(ctx context.Context) error {
 	if errors.Is(p.ended(), ErrLost) {
 		return ErrLost
@@ -134,7 +132,7 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 	case <-timer.C:
 	}
 	select {
-	case <-t.released: // both have happened
+	case <-t.released: // both channels were ready
 		return t.releaseErr
 	default:
 	}
@@ -145,7 +143,7 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 	return unanswered
 }
 
-// take gives the permit to its user. False: it has ended, or nearly so, before anybody saw it.
+// take passes the permit to its caller. It returns false if the permit has ended, or nearly so, before the caller saw it.
 func (p *Permit) take() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,17 +160,17 @@ func (p *Permit) isTaken() bool {
 	return p.taken
 }
 
-// granted is when the client took the permit for granted.
+// granted is when the client learned of the grant.
 func (p *Permit) granted() time.Time { return p.ticket.asked.Add(p.waited) }
 
-// ended returns why the permit has ended, whatever the clock says; nil: it has not.
+// ended returns why the permit has ended, regardless of the clock, or nil.
 func (p *Permit) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over
 }
 
-// lost reports whether the permit was lost. The clock counts, whoever has looked at it so far.
+// lost reports whether the permit was lost. It checks the clock, so no timer needs to have fired.
 func (p *Permit) lost() bool {
 	if p.left() <= 0 {
 		p.end(ErrLost)
@@ -185,7 +183,7 @@ func (p *Permit) left() time.Duration {
 	return time.Duration(p.until.Load()) - p.ticket.state.client.clock.now().sinceStart()
 }
 
-// renew has the context live to the end of the lease.
+// renew extends the life of the context to the end of the lease.
 func (p *Permit) renew(lease window) { p.until.Store(int64(lease.end(0).Sub(start))) }
 
 // end ends the permit and its context. The first cause stands.
@@ -199,19 +197,19 @@ func (p *Permit) end(cause error) {
 	if p.cancel != nil {
 		p.cancel(cause)
 	}
-	p.tellLocked()
+	p.notifyLocked()
 }
 
-// onLoss has f called when the permit is lost, or now if it was: under any lock, so it must only make a note. It costs
-// less than a context that somebody looks at.
+// onLoss has f called when the permit is lost, or now if it was. f runs under a lock, so it must do nothing but take a note. It costs
+// less than a context that a goroutine watches.
 func (p *Permit) onLoss(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.whenLost = f
-	p.tellLocked()
+	p.notifyLocked()
 }
 
-func (p *Permit) tellLocked() {
+func (p *Permit) notifyLocked() {
 	if p.whenLost != nil && errors.Is(p.over, ErrLost) {
 		p.whenLost()
 	}

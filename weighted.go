@@ -10,42 +10,42 @@ import (
 	"time"
 )
 
-// Weighted has the methods of the type of this name in golang.org/x/sync/semaphore, on a limit that
-// processes share: code that uses the one goes over to the other where it makes it.
+// Weighted has the methods of the type of the same name in golang.org/x/sync/semaphore, for a limit that processes share. Code
+// that uses that type needs to change one line, where it is created:
 //
 //	sem := semaphore.NewWeighted(10)           // at most 10 in this process
 //	sem, err := client.Weighted("uploads", 10) // at most 10 in all processes together
 //
-// Units are given back in any split, whatever they were acquired in. What a handle has acquired is to
-// be released with that handle. Its methods may be called from any goroutine.
+// Units may be released in any split, however they were acquired. What was acquired with a handle must be released with the
+// same handle. Its methods may be called from any goroutine.
 //
-// One thing changes for the caller: units are held on a lease, and a lease can be lost, to a pause or
-// to a network that is down, see [ErrLost]. These methods have no way to say so; [Weighted.Err] and
-// [Weighted.OnLost] do. Who needs a context that ends with the loss, or a token, uses [Semaphore].
+// One thing differs: units are held on a lease, and a lease can be lost to a pause or a network outage, see [ErrLost]. These
+// methods cannot return that; [Weighted.Err] and [Weighted.OnLost] report it. For a context that ends with the loss, or a
+// fencing token, use [Semaphore].
 type Weighted struct {
 	*Inspector
 	sem *Semaphore
 
 	mu     sync.Mutex
-	held   heldPermits // none that is known to be lost
-	total  int64       // units that the caller has, with those that were lost
-	lost   int64       // of these
+	held   heldPermits // without those that are known to be lost
+	total  int64       // units of the caller, including lost ones
+	lost   int64       // units that were lost
 	onLost func(n int64, err error)
 
-	lossMu    sync.Mutex    // is locked with any other lock held, and none after it
-	endings   []*heldPermit // that were lost, and are not reported
+	lossMu    sync.Mutex    // the innermost lock
+	endings   []*heldPermit // lost and not yet reported
 	reporting bool          // a goroutine of the client reports them
 }
 
-// stake is what the caller has of one permit.
+// heldPermit is what the caller holds of one permit.
 type heldPermit struct {
 	permit *Permit
-	units  int64 // 0: it was given back
+	units  int64 // 0: released
 	lost   bool
-	index  int // among those of as many units
+	index  int // among those with as many units
 }
 
-// stakes are what the caller has, by how many units each has.
+// heldPermits are all that the caller holds, by their number of units.
 type heldPermits map[int64][]*heldPermit
 
 func (all heldPermits) add(s *heldPermit) {
@@ -65,8 +65,8 @@ func (all heldPermits) remove(s *heldPermit) {
 	all[s.units] = slices.Delete(alike, last, last+1)
 }
 
-// best is the stake to give n units back of: one of as many, or else the largest that can go as a
-// whole, or else the smallest, of which some is kept. There has to be one.
+// best returns the permit from which to release n units: one with exactly n units, else the largest that is released as a
+// whole, else the smallest, of which a part is released. There must be one.
 func (all heldPermits) best(n int64) *heldPermit {
 	below, above := int64(0), int64(math.MaxInt64)
 	if len(all[n]) > 0 {
@@ -87,10 +87,10 @@ func (all heldPermits) best(n int64) *heldPermit {
 	return alike[len(alike)-1]
 }
 
-// Weighted returns a handle on the semaphore of that name with the methods of x/sync's. What stands at
-// [Client.Semaphore] of names and limits is true of it, too: n is declared for everybody. As in x/sync n may be
-// 0, which pauses the name: only zero units are granted, and calls for more wait until a later declaration or
-// [Inspector.SetLimit] raises the limit. The error is [ErrInvalid], also for n < 0, where x/sync panics.
+// Weighted returns a handle on the semaphore of that name with the methods of x/sync's. Names and limits are as for
+// [Client.Semaphore]: n is declared for all processes. As in x/sync n may be 0, which pauses the name: only zero units are
+// granted, and calls for more wait until a later declaration or [Inspector.SetLimit] raises the limit. The error is
+// [ErrInvalid], also for n < 0, where x/sync panics.
 func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 	s, err := c.semaphore(name, n, 0)
 	if err != nil {
@@ -99,18 +99,17 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 	return &Weighted{Inspector: s.Inspector, sem: s, held: make(heldPermits)}, nil
 }
 
-// Acquire waits until n units are free and everybody who asked before has been served. Zero units are
-// had at once, without asking Redis; fewer panic.
+// Acquire waits until n units are free and all earlier calls have been granted. Zero units are granted at once, without asking
+// Redis; a negative n panics.
 //
-// When ctx ends the error is ctx.Err(), a done ctx wins over free units, and nothing is held: what was
-// in line, or granted meanwhile, is given back in the background, so a TryAcquire right after it
-// may still find it in its way. Other errors, which x/sync does not have, are [ErrEvicted], [ErrClosed],
-// [ErrUnavailable], [ErrInvalid] for a ctx that is nil, or what Redis said that trying again cannot heal.
+// When ctx ends the error is ctx.Err(), and nothing is held. A done ctx wins over free units. The position in the queue, or what was
+// granted meanwhile, is released in the background, so a TryAcquire right after it may still be refused because of it.
+// Other errors, which x/sync does not have, are [ErrEvicted], [ErrClosed], [ErrUnavailable], [ErrInvalid] for a nil ctx, or
+// an error of Redis that a retry cannot heal.
 //
-// A call for more than the limit waits for the end of ctx and holds up nobody. It stands in no line. A
-// limit can grow, though, so it asks again every third of a TTL, or of 10 s if that is shorter, and once
-// it can be served goes to the end of the line. The same happens to a call in line that becomes too
-// large for a limit that was lowered.
+// A call for more than the limit waits for the end of ctx and blocks no other call, because it is not in the queue. But a limit can
+// grow, so it asks again every third of a TTL, or of 10 s if that is shorter, and joins the end of the queue once it can be
+// granted. The same happens to a waiter that becomes too large for a limit that was lowered.
 func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	mustNotBeNegative(n)
 	switch {
@@ -139,13 +138,12 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	}
 }
 
-// patience is how long calls without a context wait for Redis at the most.
+// timeout is how long calls without a context wait for Redis.
 func (w *Weighted) timeout() time.Duration { return min(w.sem.client.ttl, defaultTTL) }
 
-// TryAcquire takes n units, without waiting in line, and reports whether it has them. It is false if
-// they are not free, if anybody waits for some, and if Redis has not said otherwise within a TTL, or
-// within 10 s if that is shorter. What it cannot return is told as [UnreturnedEvent]. Zero units are had
-// always; fewer panic.
+// TryAcquire acquires n units without waiting in the queue, and reports whether it did. It returns false if they are not free, if
+// other calls wait, and if Redis does not answer within a TTL, or within 10 s if that is shorter. An error
+// that it cannot return is reported as an [UnreturnedEvent]. Zero units are always granted; a negative n panics.
 func (w *Weighted) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
 	if n == 0 {
@@ -164,7 +162,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	return true
 }
 
-// hold gives the units of a permit to the caller.
+// hold adds the units of a permit to those of the caller.
 func (w *Weighted) hold(p *Permit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,12 +172,11 @@ func (w *Weighted) hold(p *Permit) {
 	p.onLoss(func() { w.noteLoss(s) })
 }
 
-// Release gives n units back. It panics if the caller does not have so many, or if n is negative.
+// Release releases n units. It panics if the caller does not hold that many, or if n is negative.
 //
-// Units that were lost go first, for they are nobody's to give back. For the others it returns when
-// Redis has confirmed it, so that whoever asks next finds them free, or after a TTL, or 10 s if that is
-// shorter: then it goes on in the background, and what does not get through comes back one TTL
-// after the last renewal of the permit that the units are of.
+// Units that were lost count first, because they are no longer the caller's to release. For the others it returns once Redis
+// has confirmed the release, so that the next caller finds them free, or after a TTL, or 10 s if that is shorter. It then
+// continues in the background, and what does not get through is free one TTL after the last renewal of its permit.
 func (w *Weighted) Release(n int64) {
 	mustNotBeNegative(n)
 	parts := w.take(n)
@@ -195,22 +192,22 @@ func (w *Weighted) Release(n int64) {
 	for _, p := range parts {
 		switch err := p.await(enough); {
 		case errors.Is(err, ErrLost):
-			w.tell(p.units)
+			w.notify(p.units)
 		case err != nil:
 			w.sem.client.events.unreturned(w.sem.name, "release", p.units, err)
 		}
 	}
 }
 
-// givingBack is what one Release gives back of one permit.
-type givingBack struct {
+// partialRelease is what one Release releases of one permit.
+type partialRelease struct {
 	permit *Permit
 	units  int64
-	part   bool            // the caller keeps some
-	taken  <-chan struct{} // of a part: closed when Redis has taken it
+	part   bool            // the caller keeps some of its units
+	taken  <-chan struct{} // of a part: closed when Redis has confirmed it
 }
 
-func (g *givingBack) send() {
+func (g *partialRelease) send() {
 	if g.part {
 		g.taken = g.permit.ticket.state.reduce(g.permit.ticket, g.units)
 	} else {
@@ -218,9 +215,9 @@ func (g *givingBack) send() {
 	}
 }
 
-// await waits until Redis has taken the units, or until enough is closed. It is ErrLost if they were lost
+// await waits until Redis has confirmed the release, or until enough is closed. It returns ErrLost if the units were lost
 // before.
-func (g *givingBack) await(enough <-chan struct{}) error {
+func (g *partialRelease) await(enough <-chan struct{}) error {
 	t := g.permit.ticket
 	if !g.part && errors.Is(g.permit.ended(), ErrLost) {
 		return ErrLost
@@ -230,7 +227,7 @@ func (g *givingBack) await(enough <-chan struct{}) error {
 		return nil
 	case <-t.released:
 		if g.part {
-			return nil // the rest was lost, or given back
+			return nil // the rest was lost, or released
 		}
 		return t.releaseErr
 	case <-enough:
@@ -238,8 +235,8 @@ func (g *givingBack) await(enough <-chan struct{}) error {
 	}
 }
 
-// take takes n units from the caller and returns what is to be given back for them.
-func (w *Weighted) take(n int64) (all []givingBack) {
+// take deducts n units from those of the caller and returns what is to be released for them.
+func (w *Weighted) take(n int64) (all []partialRelease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n > w.total {
@@ -263,33 +260,33 @@ func (w *Weighted) take(n int64) (all []givingBack) {
 		if s.units -= some; s.units > 0 {
 			w.held.add(s)
 		}
-		all = append(all, givingBack{permit: s.permit, units: some, part: s.units > 0})
+		all = append(all, partialRelease{permit: s.permit, units: some, part: s.units > 0})
 	}
 	return all
 }
 
-// loseLocked counts the units of a stake among the lost.
+// loseLocked counts the units of s among the lost.
 func (w *Weighted) loseLocked(s *heldPermit) {
 	w.held.remove(s)
 	s.lost = true
 	w.lost += s.units
 }
 
-// noteLoss is called when the permit of a stake was lost. Any lock may be held.
+// noteLoss is called when the permit of s was lost. Any lock may be held.
 func (w *Weighted) noteLoss(s *heldPermit) {
 	w.lossMu.Lock()
 	defer w.lossMu.Unlock()
 	w.endings = append(w.endings, s)
 	if !w.reporting {
-		w.reporting = w.sem.client.goroutines.start(lossReports, w.report) // ends when all is reported
+		w.reporting = w.sem.client.goroutines.start(lossReports, w.report) // ends when all losses are reported
 	}
 }
 
-// report tells the user of everything that was lost, in one call what came together.
+// report notifies the caller of everything that was lost; losses that come together are reported in one call.
 func (w *Weighted) report() {
 	for lost := w.takeEndings(); len(lost) > 0; lost = w.takeEndings() {
 		if n := w.lose(lost); n > 0 {
-			w.tell(n)
+			w.notify(n)
 		}
 	}
 }
@@ -302,8 +299,8 @@ func (w *Weighted) takeEndings() (lost []*heldPermit) {
 	return lost
 }
 
-// lose counts what the caller has of these stakes among the lost, if it is not yet, and returns how much that is: of what
-// a Release has taken before, that Release tells.
+// lose counts what the caller still holds of these permits among the lost, and returns how many units that is. What a Release
+// has deducted before is reported by that Release.
 func (w *Weighted) lose(all []*heldPermit) (n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -316,9 +313,9 @@ func (w *Weighted) lose(all []*heldPermit) (n int64) {
 	return n
 }
 
-// Err returns an error that is [ErrLost] as long as the caller has units that were lost and that it has
-// not released: somebody else may have them by now. Else it is nil. It looks at the clock, so it tells a
-// process that was stopped and goes on the truth at once.
+// Err returns an error that is [ErrLost] as long as the caller has units that were lost and that it has not released: they may
+// have been granted to another caller. Else it returns nil. It checks the clock, so a process that was stopped learns the
+// truth at once when it continues.
 func (w *Weighted) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -348,7 +345,7 @@ func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.onLost = f
 }
 
-func (w *Weighted) tell(n int64) {
+func (w *Weighted) notify(n int64) {
 	w.mu.Lock()
 	f := w.onLost
 	w.mu.Unlock()
