@@ -72,9 +72,6 @@ func (c *Client) Inspect(name string) *Inspector { return &Inspector{client: c, 
 // Name returns the name that the Inspector was made with.
 func (i *Inspector) Name() string { return i.name }
 
-// errNoClient is the error of zero values.
-var errNoClient = fmt.Errorf("%w: this is a zero value: make it with Client.Semaphore, Client.Inspect or the like", ErrInvalid)
-
 // check does all checks that need no I/O.
 func (i *Inspector) check(ctx context.Context) error {
 	switch {

@@ -1,0 +1,91 @@
+package fairsem
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Errors, to be tested for with [errors.Is]. A returned error names the semaphore and the cause.
+var (
+	// ErrNotAcquired: the units were not free, or other calls waited for some, and this call does not wait, such as
+	// TryAcquire or TryLock; or CallOptions.MaxWait has passed. Nothing is left in Redis.
+	ErrNotAcquired = errors.New("fairsem: not acquired")
+	// ErrQueueFull: CallOptions.MaxQueue calls wait already. Nothing is left in Redis.
+	ErrQueueFull = errors.New("fairsem: queue full")
+	// ErrExceedsLimit: the weight exceeds the limit in force, so the call would wait forever.
+	ErrExceedsLimit = errors.New("fairsem: weight exceeds the limit")
+	// ErrLost: the permit expired, or could not be confirmed in time. Its units may have been granted to another caller.
+	ErrLost = errors.New("fairsem: permit lost")
+	// ErrEvicted: the permit was revoked, or the waiter removed, by hand: see [Inspector.Evict].
+	ErrEvicted = errors.New("fairsem: evicted")
+	// ErrNotFound: no permit and no waiter has that id.
+	ErrNotFound = errors.New("fairsem: not found")
+	// ErrReleased is the cause of a permit's context after Release.
+	ErrReleased = errors.New("fairsem: permit released")
+	// ErrClosed: the Client was closed.
+	ErrClosed = errors.New("fairsem: client closed")
+	// ErrUnavailable: Redis did not answer for a whole TTL, or until the context of the call ended; in Release, for a second.
+	// It wraps the last error.
+	ErrUnavailable = errors.New("fairsem: Redis unavailable")
+	// ErrInvalid: an argument that can never work. Nothing was sent.
+	ErrInvalid = errors.New("fairsem: invalid argument")
+)
+
+// errNoClient is the error of zero values.
+var errNoClient = fmt.Errorf("%w: this is a zero value: make it with Client.Semaphore, Client.Inspect or the like", ErrInvalid)
+
+// errHolderEvicted is how the permit of an evicted holder ends.
+var errHolderEvicted = fmt.Errorf("%w: %w", ErrLost, ErrEvicted)
+
+// errPositionLost: Redis does not know a ticket that was not released. Its lease expired while this process or Redis stood
+// still. Acquire asks again.
+var errPositionLost = errors.New("fairsem: place in line lost")
+
+// opError says which operation failed on which name.
+type opError struct {
+	op, name string
+	err      error
+}
+
+// wrap returns err with the operation and the name; nil stays nil.
+func wrap(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &opError{op, name, err}
+}
+
+func nilContext(op, name string) error {
+	return wrap(op, name, fmt.Errorf("%w: the context is nil", ErrInvalid))
+}
+
+func (e *opError) Error() string {
+	return fmt.Sprintf("fairsem: %s %q: %s", e.op, e.name, strings.TrimPrefix(e.err.Error(), "fairsem: "))
+}
+
+func (e *opError) Unwrap() error { return e.err }
+
+// advice is what to do about errors of Redis that a retry cannot heal, by their first words.
+var advice = map[string]string{
+	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
+	"FAIRSEMKIND":                         "a Limiter and a Semaphore need names of their own",
+	"FAIRSEMLAYOUT":                       "another process uses a later version of this package: upgrade this one",
+	"NOPERM":                              rightsAdvice,
+	"ACL failure in script":               rightsAdvice,
+	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
+}
+
+const rightsAdvice = "give this Redis user the rights that the README lists"
+
+// advise adds advice to err.
+func advise(err error) error {
+	for begin, what := range advice {
+		if redis.HasErrorPrefix(err, begin) {
+			return fmt.Errorf("%w (%s)", err, what)
+		}
+	}
+	return err
+}

@@ -1,0 +1,201 @@
+package fairsem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use. Its [Inspector] shows holders and waiters,
+// sets the limit by hand and evicts. Where no process has declared a limit, Status has that of the handle.
+type Semaphore struct {
+	*Inspector
+	opts CallOptions
+}
+
+// CallOptions change how a call behaves. The zero value changes nothing.
+type CallOptions struct {
+	// HeadStart adds the call to the queue as if it had come this much earlier. It is a priority that starves no other call:
+	// a call that has waited longer than that is granted first all the same.
+	HeadStart time.Duration
+
+	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number MaxQueue+1.
+	MaxQueue int64
+
+	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. The context of the call can then be that
+	// of the work that follows, as in Do. If Redis has not answered by then, the error is ErrUnavailable, too.
+	MaxWait time.Duration
+
+	// TTL replaces Options.TTL, unless it is zero.
+	TTL time.Duration
+
+	// NoRefresh leaves the permit without renewals, so that it ends at most TTL after the grant.
+	NoRefresh bool
+}
+
+func (o CallOptions) check() error {
+	if o.HeadStart < 0 || o.HeadStart > maxHeadStart {
+		return fmt.Errorf("%w: HeadStart %v is not between 0 and %v", ErrInvalid, o.HeadStart, maxHeadStart)
+	}
+	if o.MaxQueue < 0 || o.MaxQueue > maxUnits {
+		return fmt.Errorf("%w: MaxQueue %d is not between 0 and %d", ErrInvalid, o.MaxQueue, int64(maxUnits))
+	}
+	if o.MaxWait < 0 {
+		return fmt.Errorf("%w: MaxWait %v is below 0", ErrInvalid, o.MaxWait)
+	}
+	if o.TTL != 0 {
+		if err := checkTTL(o.TTL); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	return nil
+}
+
+// With returns a handle on the same semaphore whose calls have these options instead of those of s. With options that can
+// never work, Acquire, TryAcquire and Do return [ErrInvalid].
+func (s *Semaphore) With(o CallOptions) *Semaphore {
+	other := *s
+	other.opts = o
+	return &other
+}
+
+// Acquire waits until n units are free and all earlier calls have been granted, and returns the permit for them. The order is first
+// come, first served, whatever the weights: a large request at the head of the queue blocks the small ones behind it. The
+// caller must release the permit.
+//
+// With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within
+// milliseconds, with an error that wraps ctx.Err() and [context.Cause]. The error is [ErrUnavailable], too, if Redis had not
+// answered the last question for a tenth of a second, or for half of the call. The position in the queue, or a permit
+// that was granted meanwhile, is released in the background. If the process stood still for so long that its position
+// expired, the call joins the end of the queue.
+//
+// Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
+// [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any
+// error the caller holds nothing, and what is left in Redis expires within a TTL.
+func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
+	return s.acquire(ctx, "acquire", n, true)
+}
+
+// TryAcquire is Acquire without waiting in the queue: if n units are not free, or if other calls wait, it returns
+// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
+func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
+	return s.acquire(ctx, "try-acquire", n, false)
+}
+
+// Do runs fn while it holds n units, which it releases when fn returns or panics. The context of fn has the values of ctx
+// and ends with ctx or with the permit, whichever comes first; [context.Cause] says which. As with [Permit.Context], its Err
+// reports a loss at the first call, and contexts derived from it follow within a second. The result joins the errors of fn and
+// of the release, so it is [ErrLost] if the permit was lost while fn ran.
+func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) error) error {
+	return s.do(ctx, "do", n, fn)
+}
+
+// do is Do; op is how its caller is named in errors.
+func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.Context) error) (err error) {
+	if fn == nil {
+		return wrap(op, s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
+	}
+	p, err := s.acquire(ctx, op, n, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Release(ctx)) }()
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
+	defer stop()
+	return fn(permitContext{inner, p, cancel})
+}
+
+// acquire is Acquire, or TryAcquire if wait is false; op is how its caller is named in errors.
+func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) (*Permit, error) {
+	t, err := s.obtain(ctx, op, n, wait)
+	if err != nil {
+		return nil, err
+	}
+	return t.permit, nil
+}
+
+// obtain returns a ticket that has its permit. Beside an error it returns the ticket that was not granted, if there was one.
+func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (*ticket, error) {
+	if err := s.check(ctx, n, op); err != nil {
+		return nil, err
+	}
+	if s.client.events.begin() {
+		defer s.client.events.end()
+	}
+	asked := time.Now()
+	cutShort := s.opts.cutShort(ctx, asked)
+	queued := wait && (s.spec.window == 0 || cutShort.IsZero()) // a rate limit knows beforehand that the wait would be in vain
+	for {
+		t, err := s.client.ask(ctx, s, n, queued, asked)
+		if err == nil {
+			err = t.await(ctx, s.opts.latest(asked))
+		}
+		if wait && !queued && errors.Is(err, ErrNotAcquired) && t.isDone() { // else MaxWait passed before there was an answer
+			if time.Now().Add(t.quoted.retry).Before(cutShort) {
+				queued = true
+				continue
+			}
+			err = &WaitError{t.quoted.retry}
+		}
+		switch {
+		case err == nil:
+			return t, nil
+		case errors.Is(err, errPositionLost):
+			s.client.events.positionLost(t)
+		default:
+			err = wrap(op, s.name, err)
+			s.client.events.notAcquired(s.name, t, err)
+			return t, err
+		}
+	}
+}
+
+// check does all checks that need no I/O.
+func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
+	if s == nil || s.Inspector == nil {
+		return wrap(op, "", errNoClient)
+	}
+	if ctx == nil {
+		return nilContext(op, s.name)
+	}
+	if n < 1 || n > maxUnits {
+		return wrap(op, s.name, fmt.Errorf("%w: weight %d is not between 1 and %d", ErrInvalid, n, int64(maxUnits)))
+	}
+	if err := s.opts.check(); err != nil {
+		return wrap(op, s.name, err)
+	}
+	return wrap(op, s.name, ended(ctx))
+}
+
+// ask opens a ticket. The error is [ErrClosed]; the ticket that comes with it was never sent.
+func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, asked time.Time) (*ticket, error) {
+	t := &ticket{
+		seq:       c.lastSeq.Add(1),
+		weight:    n,
+		params:    acquireParams{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
+		spec:      s.spec,
+		noRefresh: s.opts.NoRefresh,
+		observed:  c.events.wants(ctx),
+		asked:     asked,
+		values:    ctx,
+		done:      make(chan struct{}),
+		released:  make(chan struct{}),
+	}
+	t.id = c.keyspace.ticketID(t.seq)
+	if t.params.ttl == 0 {
+		t.params.ttl = c.ttl
+	}
+	for {
+		v, err := c.stateOf(s.name)
+		if err != nil {
+			return t, err
+		}
+		if v.open(t) {
+			c.announce(asked)
+			return t, nil
+		}
+	}
+}
