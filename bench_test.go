@@ -17,15 +17,15 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// The paths that the bench module compares with other libraries, alone, for benchstat:
+// The paths that the bench module compares with other libraries, on their own, for benchstat:
 //
 //	go test -run '^$' -bench . -count 6 . | tee new.txt && benchstat old.txt new.txt
 //
-// Each pair is an Acquire and a Release. BenchmarkTwoPings is the floor: two round trips, nothing done.
-// Beside the time: redis-us/op is all the processor time that the server used, script-us/op the part of
-// it inside scripts, and calls/op the number of them. These are steadier than the time on a noisy machine.
+// A pair is an Acquire and a Release. BenchmarkTwoPings is the floor: two round trips without any work. Besides the time,
+// redis-us/op is all processor time of the server, script-us/op the part inside scripts, and calls/op the number of
+// script calls. On a noisy machine these are steadier than the time.
 
-// server begins to watch the server. What it returns reports what an operation cost there.
+// server starts to measure the server. The returned function reports the cost of an operation there.
 func server(b *testing.B) (report func()) {
 	rdb := benchRedis(b)
 	look := func() (cpu, calls, inside float64) {
@@ -60,7 +60,7 @@ func BenchmarkTwoPings(b *testing.B) {
 	}
 }
 
-// Two scripts that do nothing: what of a pair is the price of scripts as such.
+// Two scripts that do nothing: the cost of script calls as such.
 func BenchmarkTwoEmptyScripts(b *testing.B) {
 	rdb := benchRedis(b)
 	empty := redis.NewScript("return {1, 2, 3}")
@@ -78,7 +78,7 @@ func BenchmarkTwoEmptyScripts(b *testing.B) {
 	}
 }
 
-const ample = 1 << 40 // a limit that nobody meets
+const ample = 1 << 40 // a limit that is never reached
 
 func BenchmarkPairAlone(b *testing.B) {
 	s := benchSemaphore(b, b.Name(), ample)
@@ -89,7 +89,7 @@ func BenchmarkPairAlone(b *testing.B) {
 	}
 }
 
-// What a holder pays that asks its context before each step of its work.
+// The cost for a holder that checks its context before each step of its work.
 func BenchmarkPermitContextErr(b *testing.B) {
 	p, err := benchSemaphore(b, b.Name(), ample).Acquire(b.Context(), 1)
 	if err != nil {
@@ -115,7 +115,7 @@ func BenchmarkPairContendedLimit4(b *testing.B) { parallelPairs(b, 64, 4, 1) }
 
 func BenchmarkPairContendedLimit1(b *testing.B) { parallelPairs(b, 64, 1, 1) }
 
-// parallelPairs has goroutines share a client, and as many names.
+// parallelPairs runs pairs in that many goroutines of one client, on that many names.
 func parallelPairs(b *testing.B, goroutines int, limit int64, names int) {
 	semaphores := make([]*Semaphore, names)
 	c := benchClient(b)
@@ -126,7 +126,7 @@ func parallelPairs(b *testing.B, goroutines int, limit int64, names int) {
 	share(b, goroutines, func(worker int) { pair(b, semaphores[worker%names]) })
 }
 
-// share has workers do b.N things between them.
+// share divides b.N operations between workers.
 func share(b *testing.B, workers int, do func(worker int)) {
 	var all sync.WaitGroup
 	report := server(b)
@@ -150,7 +150,7 @@ func BenchmarkHandOffBetweenClients(b *testing.B) {
 	share(b, len(semaphores), func(worker int) { pair(b, semaphores[worker]) })
 }
 
-// What a grant costs must not depend on how many wait for it.
+// The cost of a grant must not depend on the number of waiters.
 func BenchmarkHandOffInALine(b *testing.B) {
 	for _, waiters := range []int{10, 1000, 100_000} {
 		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) {
@@ -194,7 +194,7 @@ func awaitLine(b *testing.B, s *Semaphore, n int) {
 	}
 }
 
-// One renewal of 10 000 permits: at a TTL of 10 s a client does that 0.3 times a second.
+// One renewal of 10,000 permits: with a TTL of 10 s a client does that 0.3 times a second.
 func BenchmarkRefreshOf10000Permits(b *testing.B) {
 	l := newLab(b, benchRedis(b))
 	var ids []string
@@ -219,12 +219,12 @@ func BenchmarkRefreshOf10000Permits(b *testing.B) {
 	refreshes := calls(func(t ...*ticket) call { return about.refresh(d, time.Hour, true, t) })
 	defer server(b)()
 	for b.Loop() {
-		time.Sleep(time.Millisecond) // a lease is renewed in another millisecond, or the short cut is not taken
+		time.Sleep(time.Millisecond) // the fast path needs a lease that is renewed in another millisecond
 		run(refreshes)
 	}
 }
 
-// A grant of a rate, which lapses by itself: one call makes it, and what lapsed before it is taken out.
+// A grant of a rate limit, which expires by itself: one call grants it and removes expired grants.
 func BenchmarkAllowAlone(b *testing.B) {
 	l := benchLimiter(b, b.Name(), ample, 100*time.Millisecond)
 	defer server(b)()
@@ -236,7 +236,7 @@ func BenchmarkAllowAlone(b *testing.B) {
 }
 
 func BenchmarkAllowRefused(b *testing.B) {
-	l := benchLimiter(b, b.Name()+uuid.NewString(), 1, time.Hour) // taken
+	l := benchLimiter(b, b.Name()+uuid.NewString(), 1, time.Hour) // used up
 	defer server(b)()
 	for b.Loop() {
 		if d, err := l.Allow(b.Context(), 1); err != nil || d.Allowed {
@@ -245,7 +245,7 @@ func BenchmarkAllowRefused(b *testing.B) {
 	}
 }
 
-// What a grant costs that 32 callers of 4 clients wait for: what is interesting is not the time.
+// The cost of a grant that 32 callers of 4 clients wait for: the time itself is not the point.
 func BenchmarkWaitInALine(b *testing.B) {
 	var limiters []*Limiter
 	for range 4 {
@@ -258,7 +258,7 @@ func BenchmarkWaitInALine(b *testing.B) {
 	})
 }
 
-// benchLimiter is a limiter of a client of its own, of which one unit is taken.
+// benchLimiter returns a limiter of a client of its own, with one unit used.
 func benchLimiter(b *testing.B, name string, limit int64, per time.Duration) *Limiter {
 	l, err := benchClient(b).Limiter(name, limit, per)
 	if err != nil {
@@ -272,7 +272,7 @@ func benchLimiter(b *testing.B, name string, limit int64, per time.Duration) *Li
 
 const uuidLike = "01234567-89ab-cdef-0123-456789abcdef:"
 
-// What a waiter takes in Redis, and in its process beside its goroutine's stack.
+// The memory of a waiter in Redis, and in its process besides the stack of its goroutine.
 func BenchmarkMemoryOfAWaiter(b *testing.B) {
 	const waiters = 20_000
 	rdb := benchRedis(b)
@@ -321,7 +321,7 @@ func pair(b *testing.B, s *Semaphore) {
 	}
 }
 
-// benchSemaphore is a semaphore of a client of its own.
+// benchSemaphore returns a semaphore of a client of its own.
 func benchSemaphore(b *testing.B, name string, limit int64) *Semaphore {
 	return onClient(b, benchClient(b), name, limit)
 }
@@ -343,7 +343,7 @@ func benchClient(b *testing.B) *Client {
 	return c
 }
 
-// benchRedis is a client of a server that is so old that it grants at once.
+// benchRedis returns a client of a server that is old enough to grant at once.
 func benchRedis(b *testing.B) *redis.Client {
 	shared := redistest.SharedServer(b)
 	if err := shared.AwaitAge(2); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,12 +15,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
 )
 
-// No script call may keep Redis from others for long, whatever is stored and asked: every stored state of hostileStates
-// meets every call of hostileCalls. The test counts the work; BenchmarkHostile measures the time.
+// No script call may occupy Redis for long, whatever is stored and requested: every state of hostileStates meets every
+// call of hostileCalls. The test counts the work; BenchmarkHostile measures the time.
 
-// hostileState is what a name looks like that costs more than others. Counts are fractions of a size.
+// hostileState is a stored state that costs more than others.
 type hostileState struct {
 	name             string
 	quota            limitSpec
@@ -28,12 +30,12 @@ type hostileState struct {
 	tombstones       int // all of them expired
 	weight           func(i int) int64
 	longIDs          bool
-	renew            bool // the keys have to be renewed
+	renew            bool // the keys are due for renewal
 }
 
 func distinct(i int) int64 { return int64(i + 2) }
 
-// hostileStates are for so many ids of a kind; no more than size/2 units are free or due at once where weights are 1.
+// hostileStates returns states with size ids of a kind. Where weights are 1, at most size/2 units are free or due at once.
 func hostileStates(size int) []hostileState {
 	ample, used := limitSpec{limit: ample}, limitSpec{limit: int64(size)}
 	rate := func(limit int64) limitSpec { return limitSpec{limit, time.Hour} }
@@ -69,7 +71,7 @@ func hostileStates(size int) []hostileState {
 	}
 }
 
-// id is that of the i-th ticket of a state; each is of another client.
+// id returns the id of the i-th ticket of a state; each belongs to another client.
 func (s hostileState) id(i int) string {
 	if s.longIDs {
 		return strings.Repeat("x:", 400) + strconv.Itoa(i) + ":" + strconv.Itoa(i)
@@ -77,7 +79,7 @@ func (s hostileState) id(i int) string {
 	return fmt.Sprintf("6ba7b810-9dad-11d1-80b4-%012x:%d", i, i)
 }
 
-// seed stores the state: holders first, then waiters, with the weights of their numbers.
+// seed stores the state: holders first, then waiters, with weights by their index.
 func (s hostileState) seed(l *lab) {
 	until := "300000s"
 	if s.renew {
@@ -128,7 +130,7 @@ type hostileCall struct {
 	call func(s hostileState, about callPrefix, d declaration, n int) call
 }
 
-// of are tickets of those that are stored, from the first-th of a kind on, with distinct weights.
+// tickets returns stored tickets, from an index on, with distinct weights.
 func (s hostileState) tickets(from, n int) (all []*ticket) {
 	for i := from; i < from+n; i++ {
 		all = append(all, &ticket{id: s.id(i), weight: int64(i%n) + 1, params: acquireParams{ttl: time.Minute}})
@@ -136,12 +138,12 @@ func (s hostileState) tickets(from, n int) (all []*ticket) {
 	return all
 }
 
-// some are n tickets that are stored, half of which hold, if there are as many.
+// some returns n stored tickets, half of them holders if there are that many.
 func (s hostileState) some(n int) []*ticket {
 	return append(s.tickets(s.expired, n/2), s.tickets(max(s.holders, s.expired+n/2), n-n/2)...)
 }
 
-// strange are tickets that nobody has heard of.
+// strange returns tickets that are not stored.
 func (s hostileState) strange(n int) []*ticket { return s.tickets(9_000_000, n) }
 
 func lightened(all []*ticket) []*ticket {
@@ -218,23 +220,22 @@ func hostileCalls() []hostileCall {
 	}
 }
 
-// asked are the arguments of a call that declares nothing.
+// asked returns the arguments of a call that declares nothing.
 func asked(run *script, a callPrefix, s hostileState) []any {
 	return a.newCall(run, declaration{spec: s.quota, since: declareNothing}, 0, 1).args
 }
 
-// scriptWork is what a call did.
+// scriptWork is the work of a call.
 type scriptWork struct {
-	commands int // that the script ran
-	elements int // that went into these, and came out
+	commands int // run by the script
+	elements int // sent to these commands and returned by them
 	steps    int // of Lua
 }
 
-// most is what a call may do at most: docs/performance.md, "The longest calls", says how long that takes.
+// most is the upper bound for a call: docs/performance.md, "The longest calls", says how long that takes.
 var most = scriptWork{commands: 700, elements: 5500, steps: 56_000}
 
-// meter is a context that counts: Lua asks it before each of its steps whether it is over, which it is when the call
-// does much more than it may.
+// meter is a context that counts: Lua checks it before each step. It is done when a call does much more than allowed.
 type meter struct {
 	context.Context
 	scriptWork
@@ -252,11 +253,11 @@ func (m *meter) Done() <-chan struct{} {
 
 func (m *meter) Err() error { return errEndless }
 
-// measure runs a script here, with the commands on the server, and counts what it does. The error is the script's.
+// measure runs a script here, with the commands on the server, and counts its work. The error is the script's.
 func (l *lab) measure(c call) (scriptWork, error) {
 	l.t.Helper()
 	m := &meter{Context: background, over: make(chan struct{})}
-	vm := lua.NewState(lua.Options{RegistrySize: 64 << 10, RegistryMaxSize: 1 << 20})
+	vm := lua.NewState(lua.Options{RegistryMaxSize: 1 << 20, RegistryGrowStep: 4 << 10})
 	defer vm.Close()
 	do := func(vm *lua.LState) (lua.LValue, error) {
 		var args []any
@@ -296,15 +297,29 @@ func (l *lab) measure(c call) (scriptWork, error) {
 	}
 	list("KEYS", c.args[3:3+keys])
 	list("ARGV", c.args[3+keys:])
-	run, err := vm.LoadString(c.script.text)
-	require.NoError(l.t, err)
 	vm.SetContext(m)
-	vm.Push(run)
-	err = vm.PCall(0, 0, nil)
+	vm.Push(vm.NewFunctionFromProto(compiled(l.t, c.script)))
+	err := vm.PCall(0, 0, nil)
 	return m.scriptWork, err
 }
 
-// argument is how go-redis sends a value.
+var compiledScripts sync.Map // of *script: *lua.FunctionProto
+
+// compiled compiles a script once for all tests: that takes longer than most runs of it.
+func compiled(t testing.TB, s *script) *lua.FunctionProto {
+	t.Helper()
+	if proto, ok := compiledScripts.Load(s); ok {
+		return proto.(*lua.FunctionProto)
+	}
+	chunk, err := parse.Parse(strings.NewReader(s.text), s.verb)
+	require.NoError(t, err)
+	proto, err := lua.Compile(chunk, s.verb)
+	require.NoError(t, err)
+	compiledScripts.Store(s, proto)
+	return proto
+}
+
+// argument converts a value as go-redis does.
 func argument(v any) string {
 	if v == true {
 		return "1"
@@ -315,7 +330,7 @@ func argument(v any) string {
 	return fmt.Sprint(v)
 }
 
-// value makes what Redis says a value of Lua.
+// value converts a reply of Redis to a Lua value.
 func (m *meter) value(vm *lua.LState, out any) lua.LValue {
 	switch out := out.(type) {
 	case int64:
@@ -333,7 +348,7 @@ func (m *meter) value(vm *lua.LState, out any) lua.LValue {
 	return lua.LFalse
 }
 
-// A call that takes long keeps everybody's from Redis: 2000 weights that a used-up Limiter was asked for took 0.8 s.
+// A long call delays every other client: 2000 weights requested from a used-up Limiter took 0.8 s.
 func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
 	t.Parallel()
 	const size = 2 * maxIDs // beyond every bound
@@ -361,7 +376,7 @@ func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
 	}
 }
 
-// copy gives a lab what another one has.
+// copy copies the keys of another lab.
 func (l *lab) copy(from *lab) {
 	l.t.Helper()
 	for i, key := range from.keys {
@@ -396,7 +411,7 @@ func BenchmarkHostile(b *testing.B) {
 	}
 }
 
-// cost is how many us of its processor's time a call took Redis, with the reading and the answering.
+// cost returns the processor time of a call on the server in us, including reading and replying.
 func (l *lab) cost(c call) float64 {
 	l.t.Helper()
 	require.NoError(l.t, l.rdb.ScriptLoad(background, c.script.text).Err())

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// start is what the clock of this process is read against where a time must fit into an atomic.
+// start is the zero of this process's clock where a time must fit into an atomic.
 var start = time.Now()
 
-// instant is a moment on the monotonic clock, which on most systems stands still while the machine is
-// suspended, and beside it for how long the machine was suspended until then, as far as it was noticed.
+// instant is a moment on the monotonic clock, with how long the machine had been suspended by then, as far as it was
+// noticed. On most systems the monotonic clock stands still while the machine is suspended.
 type instant struct {
 	time.Time
 	asleep time.Duration // since the clock was made
@@ -19,16 +19,16 @@ type instant struct {
 // sinceStart is the time since start, suspensions included.
 func (i instant) sinceStart() time.Duration { return i.Sub(start) + i.asleep }
 
-// clock reads the time and notices that the machine was suspended. The wall clock, which goes on, and the
-// monotonic clock are read together without a system call. Only when they have moved against each other,
-// and once in a while, the system is asked whether that was a suspension or a step of the wall clock.
+// clock reads the time and notices suspensions of the machine. It reads the monotonic clock and the wall clock, which
+// continues during a suspension, together without a system call. Only when they have moved against each other, and once
+// in a while, it asks the system whether that was a suspension or a step of the wall clock.
 type clock struct {
-	wall      func(now time.Time) time.Duration // what the wall clock shows at now, as time since start
-	suspended func() (time.Duration, bool)      // since the machine started; false: the system does not say
+	wall      func(now time.Time) time.Duration // the wall clock at now, as time since start
+	suspended func() (time.Duration, bool)      // since the machine started; false: unknown
 	before    time.Duration                     // what suspended returned when the clock was made
 
 	mu      sync.Mutex   // held while the system is asked
-	checked atomic.Int64 // when it was asked last, as time since start
+	checked atomic.Int64 // when the system was asked last, as time since start
 	ahead   atomic.Int64 // by how much the wall clock was ahead of the monotonic one then
 	asleep  atomic.Int64 // how long the machine was suspended since the clock was made
 }
@@ -36,10 +36,10 @@ type clock struct {
 const (
 	// The two clocks are not read at exactly the same time.
 	clockJitter = time.Millisecond
-	// The system is asked this often, whatever the wall clock shows: it may have been set back meanwhile.
+	// The system is asked this often even if the clocks agree: the wall clock may have been set back during a suspension.
 	clockPeriod = time.Second
-	// A wall clock that is slewed moves against the monotonic one by less than this part of the time. The
-	// margin of a window covers as much.
+	// A slewed wall clock moves against the monotonic one by less than this part of the time. The margin of a window covers as
+	// much.
 	clockSlew = 100
 )
 
@@ -60,7 +60,7 @@ func (c *clock) now() instant {
 	now := time.Now()
 	since := now.Sub(start)
 	ahead := c.wall(now) - since
-	moved := ahead - time.Duration(c.ahead.Load()) // before asleep: check stores them in the other order
+	moved := ahead - time.Duration(c.ahead.Load()) // read before asleep: check stores them in the other order
 	if max(moved, -moved) > clockJitter || since-time.Duration(c.checked.Load()) >= clockPeriod {
 		return c.check(ahead)
 	}
@@ -70,14 +70,14 @@ func (c *clock) now() instant {
 // known is how long the machine was suspended, as far as it was noticed.
 func (c *clock) known() time.Duration { return time.Duration(c.asleep.Load()) }
 
-// check asks the system for how long the machine was suspended. Where it does not say, the wall clock
-// counts: a jump forward may have been a suspension.
+// check asks the system how long the machine was suspended. If the system does not know, the wall clock counts: a jump
+// forward may have been a suspension.
 func (c *clock) check(ahead time.Duration) instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	since := now.Sub(start)
-	ahead = max(ahead, c.wall(now)-since) // whoever is interrupted between the two clocks reads too little
+	ahead = max(ahead, c.wall(now)-since) // a goroutine interrupted between the two clocks reads too little
 	slept, atLeast := ahead-time.Duration(c.ahead.Load()), clockJitter+(since-time.Duration(c.checked.Load()))/clockSlew
 	if total, known := c.suspended(); known {
 		slept, atLeast = total-c.before-c.known(), clockJitter

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The uptime of the kernel counts suspensions, too.
+// The uptime of the kernel includes suspensions.
 func TestSuspendedIsTheUptimeBeyondTheMonotonicClock(t *testing.T) {
 	t.Parallel()
 	uptime := func() time.Duration {
@@ -34,12 +34,12 @@ func TestSuspendedIsTheUptimeBeyondTheMonotonicClock(t *testing.T) {
 	assert.LessOrEqual(t, booted, after+rounding)
 }
 
-// The clocks of this machine, of which nobody suspends it here.
+// The clocks of this machine, which is not suspended during the test.
 func TestClockOfThisMachineFindsNoSuspension(t *testing.T) {
 	t.Parallel()
 	c := newClock(wallSinceStart, suspended)
 	for range 10 {
-		c.checked.Store(0) // it has to ask
+		c.checked.Store(0) // force a check
 		assert.Zero(t, c.now().asleep)
 	}
 }

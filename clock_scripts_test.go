@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clockLab is a lab on a server whose clock moves with the test only.
+// clockLab is a lab on a server whose clock only the test moves.
 type clockLab struct {
 	*lab
 	server *miniredis.Miniredis
@@ -40,7 +40,7 @@ func (l *lab) as(client string) callPrefix {
 	return space.about("name")
 }
 
-// asks is an acquire of one id by a client that declares a limit.
+// asks sends an acquire of one id from a client that declares a limit.
 func (l *lab) asks(id string, d declaration, t acquireParams) result {
 	l.t.Helper()
 	t.ttl = 3 * time.Hour
@@ -49,20 +49,20 @@ func (l *lab) asks(id string, d declaration, t acquireParams) result {
 
 func (l *lab) meta(field string) string { return l.rdb.HGet(background, l.keys[5], field).Val() }
 
-// Numbers that only count up after the clock was stepped back make every head start larger than any wait.
+// If numbers only counted up after the clock was stepped back, every head start would be larger than any wait.
 func TestNumbersGoOnWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
 	var first int64
 	for i, number := range []func(id string) int64{
 		func(id string) int64 { return l.asks(id, declares(3, 7), acquireParams{}).number },
-		func(id string) int64 { return l.asks(id, declares(3, 7), acquireParams{}).number }, // the short way
+		func(id string) int64 { return l.asks(id, declares(3, 7), acquireParams{}).number }, // the fast path
 		func(id string) int64 { return l.asks(id, declares(3, 7), acquireParams{wait: true}).number },
 		func(string) int64 { // by a promotion
 			l.ask(l.as("you").release(known(3), 0, tickets("you:1")), 1)
 			return int64(l.rdb.ZRevRangeWithScores(background, l.keys[0], 0, 0).Val()[0].Score)
 		},
-		func(id string) int64 { // the head start is on top
+		func(id string) int64 { // with a head start
 			n := l.asks(id, declares(3, 7), acquireParams{wait: true, headStart: time.Minute}).number
 			return n + time.Minute.Microseconds()
 		},
@@ -102,7 +102,7 @@ func TestEveryStepBackIsMadeUpForAndNoneForward(t *testing.T) {
 			t.Parallel()
 			l := newClockLab(t)
 			first := l.asks("me:1", declares(9, usedNow), acquireParams{}).number
-			require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", 1).Err()) // which no step goes behind
+			require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", 1).Err()) // no step goes behind this epoch
 			last := first
 			for i, d := range c.steps {
 				l.step(d)
@@ -119,7 +119,7 @@ func TestEveryStepBackIsMadeUpForAndNoneForward(t *testing.T) {
 	}
 }
 
-// lag is what a small step back leaves of it: no clock is kept for that.
+// lag is the part of a small step back that remains: no offset is stored for it.
 func lag(steps []time.Duration) int64 {
 	if len(steps) == 1 && steps[0] > -time.Second && steps[0] < 0 {
 		return 1 - steps[0].Microseconds()
@@ -127,7 +127,7 @@ func lag(steps []time.Duration) int64 {
 	return 0
 }
 
-// Who declares a limit after the clock was stepped back does so later than all who did before.
+// A declaration made after the clock was stepped back is newer than all earlier ones.
 func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(l *clockLab){
@@ -135,7 +135,7 @@ func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) 
 		"with none": func(l *clockLab) {
 			l.asks("old:1*5", declares(2, usedNow), acquireParams{})
 			l.step(time.Minute)
-			l.asks("older:1*5", declares(3, usedNow), acquireParams{}) // is refused, so that no number is given out
+			l.asks("older:1*5", declares(3, usedNow), acquireParams{}) // refused, so no number is used
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,13 +143,13 @@ func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) 
 			l := newClockLab(t)
 			before(l)
 			l.step(-time.Hour)
-			l.asks("new:1", declares(7, -2000), acquireParams{}) // 2 ms ago, as it was on its way for so long
+			l.asks("new:1", declares(7, -2000), acquireParams{}) // 2 ms ago, after that much time in flight
 			assert.Equal(t, "7", l.meta("declared"))
 		})
 	}
 }
 
-// A client tells when it first used its limit by the clock of the server that was there then.
+// A client sends the time of its first use by the clock of the server that it used then.
 func TestDeclarationOfAnotherServersTimeIsReplacedByTheNextOne(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
@@ -159,12 +159,12 @@ func TestDeclarationOfAnotherServersTimeIsReplacedByTheNextOne(t *testing.T) {
 	assert.Equal(t, "7", l.meta("declared"))
 }
 
-func TestNumbersPutBackFromAServerAheadGoOnWithTime(t *testing.T) {
+func TestNumbersRestoredFromAServerAheadGoOnWithTime(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
 	had := claims{holders: 1, numbers: []int64{l.time.Add(time.Hour).UnixMicro()}, units: []int64{1}}
 	l.ask(l.as("me").restore(declares(5, usedNow), time.Hour, tickets("me:1"), had), 1)
-	l.step(2 * time.Second) // the grace
+	l.step(2 * time.Second) // the grace period
 	first := l.asks("me:2", declares(5, 7), acquireParams{}).number
 	assert.Greater(t, first, had.numbers[0])
 	l.step(time.Minute)
@@ -191,7 +191,7 @@ func TestStatusTellsHowLongSomebodyHasWaitedSinceTheClockWasSteppedBack(t *testi
 	assert.InDelta(t, time.Minute, s.At.Sub(time.UnixMicro(token)), float64(time.Second))
 }
 
-// The same on a real server, whose clock does not stand still: where the last number is an hour ahead of it.
+// The same on a real server, whose clock moves: the last number is an hour ahead of it.
 func TestNumbersAheadOfTheClockGoOnWithTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)

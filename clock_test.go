@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machine is a machine that the test suspends, and whose wall clock the test sets. Its monotonic clock is that
-// of the test, so it stands still meanwhile.
+// machine is a machine that the test suspends, with a wall clock that the test sets. Its monotonic clock is that of the
+// test, so it stands still during a suspension.
 type machine struct {
 	steps  atomic.Int64 // by how much the wall clock was set forward
 	slept  atomic.Int64
-	silent atomic.Bool  // it does not say how long it was suspended
-	asked  atomic.Int64 // how often it was asked
+	silent atomic.Bool  // it does not report suspensions
+	asked  atomic.Int64 // how often suspended was called
 }
 
 func (m *machine) suspend(d time.Duration) { m.slept.Add(int64(d)) }
@@ -40,7 +40,7 @@ func (m *machine) suspended() (time.Duration, bool) {
 
 func (m *machine) clock() *clock { return newClock(m.wall, m.suspended) }
 
-// on has a client that has done nothing yet run on m.
+// on makes a client that has done nothing yet run on m.
 func (m *machine) on(c *Client) {
 	c.clock = m.clock()
 	c.scheduler.clock, c.shared.clock = c.clock, c.clock
@@ -56,7 +56,7 @@ func onMachine(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Clien
 	})
 }
 
-// holder is a permit that its user has.
+// holder returns a permit that its caller has received.
 func holder(t *testing.T, c *Client, w *wire, o CallOptions) *Permit {
 	t.Helper()
 	a := asks(c, "a", 1, o)[0]
@@ -128,7 +128,7 @@ func TestClockFollowsManySuspensionsAndSteps(t *testing.T) {
 	})
 }
 
-// A holder may look at its context before every step of its work.
+// A holder may check its context before every step of its work.
 func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *machine) {
 		p := holder(t, c, w, CallOptions{})
@@ -141,7 +141,7 @@ func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
 		}
 		look()
 		assert.Equal(t, asked, m.asked.Load())
-		m.step(time.Hour) // once more, and no more than that
+		m.step(time.Hour) // one more system call, and only one
 		look()
 		assert.Equal(t, asked+1, m.asked.Load())
 	})
@@ -154,7 +154,7 @@ func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { assert.NoError(t, ctx.Err()) }))
 }
 
-// The wall clock that gains moves away from where it was ever more.
+// A wall clock that gains drifts further and further.
 func TestWallClockThatIsSlewedMakesNoSystemCallForEachLook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestWallClockThatIsSlewedMakesNoSystemCallForEachLook(t *testing.T) {
 	})
 }
 
-// The monotonic clock stands still in a suspension, and so a permit was believed for the rest of its window.
+// The monotonic clock stands still in a suspension, so a permit was trusted for the rest of its window.
 func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testing.T) {
 	for name, look := range map[string]func(t *testing.T, p *Permit){
 		"Context.Err": func(t *testing.T, p *Permit) {
@@ -215,7 +215,7 @@ func TestPermitOutlivesASuspensionShorterThanItsWindow(t *testing.T) {
 	})
 }
 
-// Within a second of the wake-up, however long the TTL: timers stand still with the machine.
+// The renewal comes within a second of the wake-up, however long the TTL: timers stand still during a suspension.
 func TestSchedulerRenewsAfterASuspensionWithinTheWindow(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *machine) {
 		p := holder(t, c, w, CallOptions{})
@@ -250,7 +250,7 @@ func TestSchedulerEndsWhatIsOverSoonAfterASuspension(t *testing.T) {
 	})
 }
 
-// What is left of a permit that is never renewed is less by each suspension, also for the timer that ends it.
+// A suspension shortens the rest of a permit that is never renewed, and the timer that ends it must follow.
 func TestPermitThatIsNeverRenewedEndsOnTimeAfterASuspension(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *machine) {
 		p := holder(t, c, w, CallOptions{NoRefresh: true})
@@ -264,15 +264,15 @@ func TestPermitThatIsNeverRenewedEndsOnTimeAfterASuspension(t *testing.T) {
 	})
 }
 
-// A lease begins before the question was sent, and so does what counts as suspended.
+// A lease begins before the call is sent, and so does the time that counts as suspended.
 func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		f := w.carries("acquire a: 1")
 		m.suspend(9 * time.Second)
-		c.clock.now() // it is noticed before the answer is
+		c.clock.now() // the suspension is noticed before the answer
 		f.grantAll(10)
-		f = w.carries("refresh a: 1") // it may not be relied on any more
+		f = w.carries("refresh a: 1") // the permit may no longer be relied on
 		assert.Nil(t, a.permit)
 		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
 		require.NoError(t, a.await(background, time.Time{}))
@@ -280,7 +280,7 @@ func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
 	})
 }
 
-// A step that NTP or an operator makes is no suspension, where the system can tell.
+// A step of the wall clock by NTP or an operator is not a suspension, if the system can tell.
 func TestStepOfTheWallClockEndsNoPermit(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
 		p := holder(t, c, w, CallOptions{})
@@ -305,7 +305,7 @@ func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotTellItFromASuspension(
 	})
 }
 
-// It neither fails nor keeps the place that Redis has given away.
+// The waiter must neither fail nor keep the position that Redis has removed.
 func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 	for name, inFlight := range map[string]bool{"idle": false, "while a renewal was in flight": true} {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +322,7 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 				}
 				time.Sleep(clockPeriod)
 				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
-				again, buried := false, !inFlight // a question that may still be on its way needs a tombstone
+				again, buried := false, !inFlight // an operation that may still be in flight needs a tombstone
 				for !again || !buried {
 					f := w.next()
 					require.NotNil(t, f, "it does not ask again, or buries nobody")
@@ -336,7 +336,7 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 	}
 }
 
-// Many goroutines look at their permits when the machine wakes up.
+// Many goroutines check their permits when the machine wakes up.
 func TestClockIsReadByManyAtATime(t *testing.T) {
 	t.Parallel()
 	m := &machine{}
@@ -359,7 +359,7 @@ func TestClockIsReadByManyAtATime(t *testing.T) {
 	assert.Equal(t, 8000*time.Second, c.now().asleep)
 }
 
-// Do's context said that all was well, until a timer fired.
+// The context of Do reported no error until a timer fired.
 func TestContextOfDoIsOverInTheFirstLookAfterASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
 		s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}

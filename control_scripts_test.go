@@ -13,7 +13,7 @@ import (
 
 func resizing(pin int64) func(*lab, []*ticket) call { return resizingLate(pin, 0) }
 
-// resizingLate is one that was on its way for so long.
+// resizingLate is a resize that was in flight for so long.
 func resizingLate(pin int64, late time.Duration) func(*lab, []*ticket) call {
 	return func(l *lab, _ []*ticket) call {
 		return l.space.resize("name", limitSpec{limit: 3}, pin, l.now().Add(-late).UnixMicro())
@@ -24,7 +24,7 @@ func evicting(id string) func(*lab, []*ticket) call {
 	return func(l *lab, _ []*ticket) call { return l.space.evict("name", limitSpec{limit: 3}, id) }
 }
 
-// TestResizeScript: what a change says of itself comes where others have what they say of an id.
+// TestResizeScript: the outcome of a resize stands where other calls have the state of an id.
 func TestResizeScript(t *testing.T) {
 	const line = "owner me:1=5 | queue you:1=6 me:2=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8"
 	const meta = " | meta declared=1 layout=1 since=7 until=80s"
@@ -134,7 +134,7 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 	}})
 }
 
-// What a limit is asked for with is later than all that were, whatever the clock says.
+// The time given out for a change of the limit is later than all earlier ones, whatever the clock says.
 func TestStatusGivesOutATimeForTheNextChangeOfTheLimit(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		asked := func(l *lab) int64 {
@@ -195,7 +195,7 @@ func TestEvictScript(t *testing.T) {
 	}})
 }
 
-// A rate of 3 units in 60 s, from whoever has known of it since 7.
+// A rate limit of 3 units in 60 s, from a client that declared it at 7.
 var threeAMinute = declaration{limitSpec{3, time.Minute}, 7, ""}
 
 func taking(wait bool) func(*lab, []*ticket) call {
@@ -273,7 +273,7 @@ func TestScriptsOfARate(t *testing.T) {
 	}})
 }
 
-// What those were told who wait for a rate came of another limit.
+// The turns that waiters of a rate limit had been sent were computed for another limit.
 func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
 	const before = "owner you:1=1 | queue you:2=5 me:3=6 you:4=7 | timeout you:1=20s you:2=70s me:3=70s you:4=70s | counter 8 | meta declared=3/60000 layout=1 pinned=1 since=7 until=80s"
 	checkAll(t, []contract{{
@@ -294,14 +294,14 @@ func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
 	}})
 }
 
-// asRate is a refresh by "me" of a rate of 3 units in 60 s, with a lease of 10 s.
+// asRate is a refresh by "me" of a rate limit of 3 units in 60 s, with a lease of 10 s.
 func asRate(knows bool) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
 		return l.space.about("name").refresh(threeAMinute, 10*time.Second, knows, ids)
 	}
 }
 
-// What no renewal, no copy and no loss of state may do: have a grant lapse before its window is over, or after.
+// No renewal, copy or loss of state may make a grant expire before its window is over, or after.
 func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
@@ -418,7 +418,7 @@ func TestForecastOfARate(t *testing.T) {
 	}})
 }
 
-// Of a rate, too, who has lapsed may stay where there is room. It takes none.
+// With a rate limit, too, expired entries may stay while there is room: they use none.
 func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a client makes of the news that something of its was taken away.
+// How a client handles the message that one of its permits or positions was revoked.
 
-// evicted is the message to the holder of a token, or to the waiter at a place.
+// evicted delivers the message about the holder of a token, or about the waiter at a position.
 func evicted(c *Client, seq, number int64) { c.woken("a", 1, []grant{{seq, number, 0}}) }
 
 func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
@@ -41,7 +41,7 @@ func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
 		evicted(c, 1, 10)
 		f := w.carries("refresh a: 1")
 		assert.Zero(t, f.lease(0))
-		evicted(c, 1, 10) // while the first question is on its way
+		evicted(c, 1, 10) // while the first query is in flight
 		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
 		f = w.carries("refresh a: 1")
 		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
@@ -58,7 +58,7 @@ func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		f := w.carries("refresh a: 1")
 		evicted(c, 1, 10)
-		f.answers(1, -1, 0, 1, int64(stateHeld), 0) // it was still there then
+		f.answers(1, -1, 0, 1, int64(stateHeld), 0) // it was still held then
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
 		assert.ErrorIs(t, a.permit.Release(t.Context()), ErrLost)
@@ -66,8 +66,8 @@ func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
 	})
 }
 
-// A message that nobody heard is made up for when the subscription stands again.
-func TestDoubtAsksAboutPermitsThatAreNeverRenewed(t *testing.T) {
+// A lost message is made up for when the subscription is established again.
+func TestVerifyingChecksPermitsThatAreNeverRenewed(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -97,7 +97,7 @@ func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
 	})
 }
 
-// justEnded is a context that has ended a moment ago, which no channel has told yet.
+// justEnded is a context that has just ended, before its Done channel is closed.
 type justEnded struct {
 	context.Context
 	over atomic.Bool

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What meta counts: grants, and holders whose lease ended.
+// The counts in meta: grants, and holders whose lease ended.
 
-// counts are the two numbers as Status tells them.
+// counts returns the two numbers as Status reports them.
 func (l *lab) counts() [2]int64 {
 	l.t.Helper()
 	s := l.status(3)
@@ -66,7 +66,7 @@ func TestStatusCountsWhatIsOverAndLetsNobodyIn(t *testing.T) {
 	})
 }
 
-// More is expired than one call counts, and not all of it in the order of the line.
+// More is expired than one call counts, and not all of it in the order of the queue.
 func TestStatusCountsAllThatIsExpired(t *testing.T) {
 	t.Parallel()
 	const calls, each = 3, 1000
@@ -96,7 +96,7 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 	lapsed := func(l *lab, ids []*ticket) call { return l.space.about("name").release(threeAMinute, overdue(0), ids) }
 	cases := map[string]struct {
 		seed string
-		call func(*lab, []*ticket) call // nil: none but that for the status
+		call func(*lab, []*ticket) call // nil: only the call for the status
 		ids  []string
 		want int64
 	}{
@@ -128,7 +128,7 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 				if c.call != nil {
 					l.ask(c.call(l, tickets(c.ids...)), len(c.ids))
 				}
-				for range 2 { // the first of which may be what finds them
+				for range 2 { // the first may be the call that finds them
 					assert.Equal(t, c.want, l.counts()[1])
 				}
 				l.snapshot().mustExpire(t)
@@ -137,7 +137,7 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 	})
 }
 
-// What a server that was away holds for lapsed comes back as soon as its clients do.
+// Holders that a server took for expired while it was away are restored as soon as their clients reconnect.
 func TestNobodyLapsesDuringTheGrace(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -159,18 +159,18 @@ func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
 		assert.True(t, l.status(3).Exists, "of what is lost the question before has made something")
 		l.ask(releasing(3, 0)(l, tickets("me:1")), 1)
 		assert.True(t, l.status(3).Exists, "it was in use")
-		require.NoError(t, rdb.Del(background, l.keys[:]...).Err()) // as time does
+		require.NoError(t, rdb.Del(background, l.keys[:]...).Err()) // as when they expire
 		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 3}, l.status(3))
 		l.run(l.space.resize("name", limitSpec{limit: 3}, 2, l.now().UnixMicro()))
 		assert.Equal(t, Status{Name: "name", Limit: 2, Declared: 3, Pinned: true, Exists: true}, l.status(3))
 	})
 }
 
-// A number for people must not be why a name is there for ever: a name that is pinned is, and one that lost its meta, in
-// which the numbers are, gets a new one that expires.
+// A number for people must not keep a name in Redis for ever. A pinned name stays; a name that lost its meta, which has the
+// numbers, gets a new one that expires.
 func TestCountsKeepNoNameForEver(t *testing.T) {
 	lapsed := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
-	lined := strings.Replace(fullState, "declared=3", "declared=9", 1) // the next call of anybody lets in who waits
+	lined := strings.Replace(fullState, "declared=3", "declared=9", 1) // the next call grants to the waiters
 	cutMeta := func(seed string) string { return strings.Split(seed, " | meta")[0] }
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, seed := range map[string]string{
@@ -192,7 +192,7 @@ func TestCountsKeepNoNameForEver(t *testing.T) {
 	})
 }
 
-// The process that overran its lease gives it back before Redis finds out, and says why.
+// A process whose lease ended by its own clock releases it before Redis notices, and the release says so.
 func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		late := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]

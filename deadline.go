@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// WaitError is the error of a call that was not let in, and knows when it would have been. It is also [ErrNotAcquired].
+// WaitError is the error of a call that was not granted, with the time until it would be. It is also [ErrNotAcquired].
 type WaitError struct {
-	RetryAfter time.Duration // until the same call would be let in, if nobody else came; or a lower bound, as of [Limiter.Allow]
+	RetryAfter time.Duration // until the same call would be granted, if no other came; or a lower bound, as from [Limiter.Allow]
 }
 
 func (e *WaitError) Error() string {
 	return fmt.Sprintf("%v: its turn would come in %v", ErrNotAcquired, e.RetryAfter)
 }
 
-// Unwrap makes it an [ErrNotAcquired].
+// Unwrap returns [ErrNotAcquired].
 func (e *WaitError) Unwrap() error { return ErrNotAcquired }
 
-// latest is when the wait of a call that came then is over; zero: never.
+// latest is when the wait of a call that began at asked is over; zero: never.
 func (o CallOptions) latest(asked time.Time) time.Time {
 	if o.MaxWait == 0 {
 		return time.Time{}
@@ -36,7 +36,7 @@ func (o CallOptions) cutShort(ctx context.Context, asked time.Time) time.Time {
 	return latest
 }
 
-// ended is the error of a call that ended with its context: the context's, and its cause where that says more.
+// ended returns the error of a call whose context has ended: that of the context, and its cause if that says more.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
@@ -48,7 +48,7 @@ func ended(ctx context.Context) error {
 	return err
 }
 
-// withDoubt adds to the end of a call that it never heard from Redis what it asked last; nil: it did.
+// withDoubt adds to the error of a call that Redis had not answered it; nil: Redis had.
 func withDoubt(err, unanswered error) error {
 	if unanswered == nil {
 		return err

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// declarations remembers when this client first used which limits, so that the newest of all clients
-// stands. It forgets those that were not used for long: names that come and go cost no memory for
-// ever. Having forgotten some, it takes any that it does not know for as old as the client, so that a
-// forgotten limit cannot replace what was declared since.
+// declarations remembers when this client first used which limits, so that the newest limit of all clients is in force.
+// It forgets limits that were not used for long, so that names that come and go do not cost memory for ever. Once it has
+// forgotten some, it treats any limit that it does not know as one that is as old as the client: a forgotten limit cannot
+// replace one that was declared later.
 type declarations struct {
 	began time.Time
 
@@ -22,8 +22,8 @@ type handle struct {
 	spec limitSpec
 }
 
-// firstUse is when a handle was first used: on the clock of this process, and, as soon as Redis has
-// answered, on the server's, in microseconds.
+// firstUse is when a handle was first used: on the clock of this process and, once Redis has answered, on the server's, in
+// microseconds.
 type firstUse struct {
 	here   time.Time
 	server int64
@@ -32,7 +32,7 @@ type firstUse struct {
 // rememberedDeclarations is how many at least are remembered, and half of how many at most.
 const rememberedDeclarations = 1 << 14
 
-// declare returns what to send of a handle.
+// declare returns what to send about a handle.
 func (d *declarations) declare(name string, q limitSpec) declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,7 +51,7 @@ func (d *declarations) declare(name string, q limitSpec) declaration {
 	return declaration{spec: q, since: -time.Since(use.here).Microseconds()}
 }
 
-// learn takes the server's time of a first use.
+// learn records the server's time of a first use.
 func (d *declarations) learn(name string, q limitSpec, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

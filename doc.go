@@ -91,7 +91,7 @@
 // Each call of Acquire creates an id that is used once. It asks under that id, and Redis adds the id to the holders or to the queue.
 // While the id waits or holds, its process renews it every third of a TTL, all ids of a name in one call. A release
 // that frees units grants them to the head of the queue and publishes a message on the channel of the process concerned.
-// The message contains the position number, which only Redis and that process know. When an answer is lost, the outcome
+// The message contains the position number, which is known to that process and to those who may read the queue. When an answer is lost, the outcome
 // is unknown, and the process asks again under the same id: scripts are idempotent. When it gives such an id up, a
 // tombstone stays for a TTL, so that a late copy of the question is refused. When part of a permit is released, Redis is
 // told how many units the id keeps, which can only decrease.

@@ -17,7 +17,7 @@ import (
 
 // The scripts where state may have been lost.
 
-// restoring is a put-back by "me": the first of the ids hold, with the numbers 1, 2, ... from first on.
+// restoring is a restore by "me": the first of the ids are holders, with the numbers 1, 2, ... from first on.
 func restoring(limit int64, holders int, first int64) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
 		had := claims{holders: holders, epoch: seededEpoch, units: weightsOf(ids)}
@@ -101,7 +101,7 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 	}})
 }
 
-// Guards against an old file whose lease is over before the holder has asked: the holder would put itself back.
+// Guards against an old file in which the lease ends before the holder queries: the holder would restore itself.
 func TestEvictionInTheGraceLastsUntilItIsOver(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -115,7 +115,7 @@ func TestEvictionInTheGraceLastsUntilItIsOver(t *testing.T) {
 	})
 }
 
-// epochOf is what meta says of the epoch: which it is, and for how many ms on nothing new is granted.
+// epochOf returns the epoch in meta, and for how long from now nothing new is granted.
 func (l *lab) epochOf() (epoch int64, quiet time.Duration) {
 	l.t.Helper()
 	meta := l.rdb.HGetAll(background, l.keys[5]).Val()
@@ -124,7 +124,7 @@ func (l *lab) epochOf() (epoch int64, quiet time.Duration) {
 	return epoch, time.UnixMilli(until).Sub(l.now())
 }
 
-// someServer is one that is not there.
+// someServer is the identity of a server that does not exist.
 const someServer = "00000000000f"
 
 const (
@@ -132,7 +132,7 @@ const (
 	recent  = "?"
 )
 
-// declaring is a declaration of somebody who knows so much of the servers.
+// declaring is a declaration by a client that knows these servers.
 func declaring(knows string) declaration { return declaration{limitSpec{limit: 1}, usedNow, knows} }
 
 func (l *lab) acquires(d declaration) result {
@@ -140,7 +140,7 @@ func (l *lab) acquires(d declaration) result {
 	return l.ask(l.space.about("name").acquire(d, acquireParams{ttl: time.Minute}, tickets("me:1")), 1).results[0]
 }
 
-// promoted is a server that took over from another.
+// promoted returns a server that took over from another.
 func promoted(t *testing.T) *redis.Client {
 	t.Helper()
 	first, second := redistest.NewServer(t), redistest.NewServer(t)
@@ -184,7 +184,7 @@ func TestNewNameIsServedAtOnceUnlessItMayBeOneThatWasLost(t *testing.T) {
 	}
 }
 
-// Here the server is as young as the grace is long.
+// Here the grace period is longer than the age of the server.
 func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, realRedis(t))
@@ -209,12 +209,12 @@ func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 	assert.Equal(t, int64(2), r.grants[0].seq)
 }
 
-// Whatever the caller knows of servers: the name knows another one.
+// Whatever servers the caller knows: the name records another one.
 func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
 	for name, c := range map[string]struct {
-		server string // that the name knows
+		server string // recorded with the name
 		begins bool
 	}{
 		"another":  {someServer, true},
@@ -242,7 +242,7 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 	}
 }
 
-// An operator's call may come before those of the clients.
+// The call of an operator may come before those of the clients.
 func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
@@ -266,7 +266,7 @@ func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *te
 	}
 }
 
-// A call about a name that nobody uses leaves nothing behind.
+// A call about an unused name leaves nothing behind.
 func TestCallsThatDeclareNothingBeginNoEpochOfANameThatIsNotUsed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, realRedis(t))
@@ -275,7 +275,7 @@ func TestCallsThatDeclareNothingBeginNoEpochOfANameThatIsNotUsed(t *testing.T) {
 	assert.Empty(t, l.snapshot().String())
 }
 
-// What its release finds missing was lost, or not: that depends on the server.
+// An id that a release does not find was lost, or not: that depends on the server.
 func TestReleaseOfWhatIsMissingTellsTheEpochOnlyOfAServerThatTheNameKnows(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
@@ -295,7 +295,7 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, c := range map[string]struct {
 			begun time.Duration // from now
-			most  time.Duration // that the grace goes on for
+			most  time.Duration // of the grace period that remains
 		}{"begun": {-time.Second, time.Minute}, "in the future": {time.Minute, time.Second}} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -312,7 +312,7 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 	})
 }
 
-// Whoever has used a name has proof that there was something, however old the server is.
+// A client that has used a name has proof that it existed, however old the server is.
 func TestQuestionAboutALostNameBeginsTheGrace(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)

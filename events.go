@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// events has the logger and the observer told, in the order in which it was added and by one goroutine
-// of the crew at a time. Nil: there is nobody to tell, and nothing is made up to be told.
+// events sends each Event to the logger and the observer, in order and from one goroutine at a time. A nil events has
+// neither, and no Event is made for it.
 type events struct {
 	observer   Observer     // nil: none
 	log        *slog.Logger // nil: none
 	goroutines *goroutines
 
-	calls sync.RWMutex // locked for reading by each call under way, and by close for good
+	calls sync.RWMutex // read-locked by each call under way; locked by close for good
 
 	mu          sync.Mutex
 	queue       []Event
-	dispatching bool       // somebody empties the queue
-	told        *sync.Cond // nobody does any more
+	dispatching bool       // a goroutine is emptying the queue
+	drained     *sync.Cond // that goroutine has ended
 	closed      bool
 }
 
@@ -31,23 +31,22 @@ func newEvents(observer Observer, log *slog.Logger, goroutines *goroutines) *eve
 		return nil
 	}
 	e := &events{observer: observer, log: log, goroutines: goroutines}
-	e.told = sync.NewCond(&e.mu)
+	e.drained = sync.NewCond(&e.mu)
 	return e
 }
 
-// wants reports whether anybody wants the events that are told at the level Debug. Who logs in
-// production mostly does not, and then they cost as little as this. A handler is code of the user's, so
-// it is not asked later on, under a lock.
+// wants reports whether the events of level Debug are wanted. In production a logger mostly does not want them, and then
+// they cost only this check. A handler is user code, so it is not called later, under a lock.
 func (e *events) wants(ctx context.Context) bool {
 	return e != nil && (e.observer != nil || e.log.Enabled(ctx, slog.LevelDebug))
 }
 
-// begin keeps close waiting until end. False: close waits or has ended, and end must not be called.
+// begin keeps close waiting until end is called. It reports false if close has been called: then end must not be called.
 func (e *events) begin() bool { return e != nil && e.calls.TryRLock() }
 
 func (e *events) end() { e.calls.RUnlock() }
 
-// close returns when everything is told of everything that began before. The crew must be closed.
+// close returns when everything that began before has been reported. The goroutines must be closed.
 func (e *events) close() {
 	if e == nil {
 		return
@@ -60,16 +59,16 @@ func (e *events) close() {
 	e.closed = true
 }
 
-// await returns when the observer has, which may take longer than the crew waits.
+// await returns when the observer has returned, which may take longer than goroutines.close waits.
 func (e *events) await() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for e.dispatching {
-		e.told.Wait()
+		e.drained.Wait()
 	}
 }
 
-// add has ev told soon. It waits for nobody, so any lock may be held.
+// emit queues ev. It never waits, so any lock may be held.
 func (e *events) emit(ev Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,12 +97,12 @@ func (e *events) nextBatch() (batch []Event) {
 	defer e.mu.Unlock()
 	batch, e.queue = e.queue, nil
 	if e.dispatching = len(batch) > 0; !e.dispatching {
-		e.told.Broadcast()
+		e.drained.Broadcast()
 	}
 	return batch
 }
 
-// record is what slog.Logger does, with the time of the event.
+// record does what slog.Logger does, with the time of the event.
 func (e *events) record(ev Event) {
 	if e.log == nil {
 		return
@@ -114,22 +113,22 @@ func (e *events) record(ev Event) {
 	}
 	r := slog.NewRecord(h.at, h.level, h.message, 0)
 	r.AddAttrs(details(ev)...)
-	_ = e.log.Handler().Handle(h.ctx, r) // there is nobody else to tell
+	_ = e.log.Handler().Handle(h.ctx, r) // there is nowhere to report the error
 }
 
 // Why a permit was lost.
 var (
-	errMissing          = errors.New("it is not in Redis any more: it lapsed, or was taken out")
-	errForged           = errors.New("it is still in line: the message that told of its grant was forged")
+	errMissing          = errors.New("it is not in Redis any more: it expired, or was removed")
+	errForged           = errors.New("it is still in the queue: the message about its grant was forged")
 	errAsleep           = errors.New("the machine was suspended")
 	errTooLate          = errors.New("it was not renewed in time")
 	errNoRefreshExpired = errors.New("its TTL is over, and it is never renewed")
 )
 
-// lostFor is ErrLost with the reason.
+// lostFor returns ErrLost with the reason.
 func lostFor(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
 
-// lapse is why a lease is over by the clock.
+// lapse returns why a lease is over by the clock.
 func (t *ticket) lapse() error {
 	switch {
 	case t.noRefresh:
@@ -145,16 +144,16 @@ func (t *ticket) lapse() error {
 	}
 }
 
-// The rest is what is told, when. A ticket that is not watched costs nothing but the look.
+// The methods below emit the events. For a ticket that is not observed they cost only the check.
 
-// waiting: t has a place in line. The place itself is told nobody: it vouches for wake messages.
+// waiting reports that t is in the queue. The position itself is reported to no one: it authenticates wake messages.
 func (e *events) waiting(t *ticket) {
 	if t.observed && t.position == 0 {
 		e.emit(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight})
 	}
 }
 
-// granted: the user of t gets what it asked for.
+// granted reports that the caller of t gets what it asked for.
 func (e *events) granted(t *ticket) {
 	if !t.observed {
 		return
@@ -176,7 +175,7 @@ func (e *events) granted(t *ticket) {
 	})
 }
 
-// notAcquired: the call that asked for t returns err. Nothing happens to t that its user hears of any more.
+// notAcquired reports that the call that asked for t returns err. No later event of t is reported.
 func (e *events) notAcquired(name string, t *ticket, err error) {
 	if !t.observed {
 		return
@@ -188,7 +187,7 @@ func (e *events) notAcquired(name string, t *ticket, err error) {
 	})
 }
 
-// placeLost: the call that asked for t asks again.
+// positionLost reports that the call that asked for t tries again.
 func (e *events) positionLost(t *ticket) {
 	if e == nil {
 		return
@@ -200,15 +199,15 @@ func (e *events) positionLost(t *ticket) {
 	})
 }
 
-// lost: if the permit of t has ended for its user by a loss, that was why.
+// lost reports the loss of t's permit, with its reason, if it was lost while its holder had it.
 func (e *events) lost(t *ticket, why error) {
 	if e != nil && t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
 		e.finished(t, lostFor(why))
 	}
 }
 
-// over: t is over. Whose permit nobody has seen had no user to lose it, or to give it back; nor has who
-// asked for no permit. err is what its release reports.
+// finished reports, once, the end of a permit that its caller had received. A grant of a rate limit has no end to report.
+// err is what the release reports.
 func (e *events) finished(t *ticket, err error) {
 	if e == nil || t.reported || t.permit == nil || t.lapses() || !t.permit.isTaken() {
 		return
@@ -252,10 +251,10 @@ func (e *events) reconnected(channel, node string, silent time.Duration) {
 	}
 }
 
-// context is what is told beside t: for who looks for a trace in it.
+// context is the Context of t's events, for handlers that find a trace in it.
 func (t *ticket) context() context.Context { return context.WithoutCancel(t.values) }
 
-// held is for how long the user of t could rely on its permit, until it was given back.
+// held is how long the holder of t could rely on its permit, until it was released.
 func (t *ticket) held() time.Duration {
 	now := t.state.client.clock.now()
 	end := now.Time

@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Events at a moment, or in an order, that one does not expect; and what they cost.
+// Events at unexpected moments or in unexpected orders, and their cost.
 
-// overhear has the client of a wire tell its events. It returns a function for what was told since it was asked last.
+// overhear records the events of a client on a wire. The returned function returns those since its last call.
 func overhear(c *Client) (told func() []string) {
 	var mu sync.Mutex
 	var all []string
@@ -50,7 +50,7 @@ func overhear(c *Client) (told func() []string) {
 	}
 }
 
-// acquires is an Acquire in the background.
+// acquires calls Acquire in the background.
 func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
 	s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}, opts: o}
 	done := make(chan outcome, 1)
@@ -61,7 +61,7 @@ func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
 	return done
 }
 
-// slowCaller is the context of a call that takes its time between the outcome and a look at it.
+// slowCaller is the context of a call that is delayed between the outcome and the check of the context.
 type slowCaller struct {
 	context.Context
 	asked     atomic.Int64
@@ -69,13 +69,13 @@ type slowCaller struct {
 }
 
 func (s *slowCaller) Err() error {
-	if s.asked.Add(1) == 2 { // the first time is before anything is sent
+	if s.asked.Add(1) == 2 { // the first check is before anything is sent
 		return s.meanwhile()
 	}
 	return nil
 }
 
-// What its user never saw was neither granted to it nor given back by it.
+// A permit that its caller never received was neither granted to it nor released by it.
 func TestGrantThatComesWithTheEndOfTheContextIsNotTold(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		told := overhear(c)
@@ -99,7 +99,7 @@ func TestPermitThatIsNearlyOverBeforeItsUserSeesItIsToldAsAPlaceLost(t *testing.
 		assert.Empty(t, told())
 		time.Sleep(2500 * time.Millisecond)
 		assert.Equal(t, []string{"PositionLost"}, told())
-		for f := w.next(); f != nil; f = w.next() { // the one is given back, the other asked for: in one call or in two
+		for f := w.next(); f != nil; f = w.next() { // the release and the new acquire: in one call or in two
 			f.grantAll(20)
 		}
 		require.NoError(t, (<-done).err)
@@ -244,7 +244,7 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 					step(t, a, w)
 				}
 				synctest.Wait()
-				for f := w.next(); f != nil; f = w.next() { // whatever there is to be given back
+				for f := w.next(); f != nil; f = w.next() { // whatever is to be released
 					f.grantAll(0)
 				}
 				time.Sleep(4 * time.Second)
@@ -260,7 +260,7 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 	}
 }
 
-// Whoever looks whether a subscription is dead may do so while Close ends it.
+// The check whether a subscription is dead may run while Close ends it.
 func TestEndOfTheSubscriptionAtCloseIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, closed := range []bool{false, true} {
@@ -279,7 +279,7 @@ func TestEndOfTheSubscriptionAtCloseIsNotTold(t *testing.T) {
 	}
 }
 
-// Who is neither observed nor logged at this level pays for nothing.
+// A client without an observer, and without a logger at this level, pays nothing.
 func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 	info := slog.New(slog.NewTextHandler(io.Discard, nil))
 	for name, e := range map[string]*events{
@@ -314,7 +314,7 @@ func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 	nobody.close()
 }
 
-// A function in a struct keeps all of it from being written as JSON, which configurations are.
+// A struct with a function cannot be written as JSON, but configurations are.
 func TestOptionsWithAnObserverCanBeWrittenAsJSON(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(Options{TTL: 3, Observer: func(Event) {}, Logger: slog.Default()})
@@ -324,7 +324,7 @@ func TestOptionsWithAnObserverCanBeWrittenAsJSON(t *testing.T) {
 	assert.Equal(t, Options{TTL: 3}, back)
 }
 
-// The table in the comment of Event is what records say.
+// The table in the comment of Event matches the records.
 func TestTableOfEventsIsTrue(t *testing.T) {
 	t.Parallel()
 	want := make(map[string][2]string)

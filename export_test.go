@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// PlaceOf returns the place in line from which a permit was granted: its token if it never waited.
+// PlaceOf returns the position in the queue from which a permit was granted: its token if it never waited.
 func PlaceOf(p *Permit) int64 {
 	p.ticket.state.mu.Lock()
 	defer p.ticket.state.mu.Unlock()
@@ -34,7 +34,7 @@ func (h *CountedCalls) DialHook(next redis.DialHook) redis.DialHook { return nex
 // ProcessHook changes nothing: scripts are sent in pipelines.
 func (h *CountedCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook counts.
+// ProcessPipelineHook counts script calls.
 func (h *CountedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, c := range cmds {

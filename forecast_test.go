@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clockwork is a rate on a server whose clock moves with the test only.
+// clockwork is a rate limit on a server whose clock only the test moves.
 type clockwork struct {
 	*rand.Rand
 	*clockLab
@@ -26,7 +26,7 @@ func newClockwork(t *testing.T, seed uint64) *clockwork {
 	return w
 }
 
-// take asks for units, for a client.
+// take requests units for a client.
 func (w *clockwork) take(client string, wait bool, units ...int64) reply {
 	var ids []string
 	for _, n := range units {
@@ -36,7 +36,7 @@ func (w *clockwork) take(client string, wait bool, units ...int64) reply {
 	return w.ask(w.as(client).acquire(w.d, acquireParams{ttl: time.Hour, wait: wait}, tickets(ids...)), len(ids))
 }
 
-// some are units for one to three calls, mostly of 1.
+// some returns units for one to three calls, mostly 1.
 func (w *clockwork) some() []int64 {
 	units := make([]int64, 1+w.IntN(3))
 	for i := range units {
@@ -49,7 +49,7 @@ func (w *clockwork) some() []int64 {
 	return units
 }
 
-// look has whoever is due let in, and returns who waits first of each client.
+// look grants everything that is due, and returns the first waiter of each client.
 func (w *clockwork) look() map[string]string {
 	w.ask(w.as("nobody").refresh(w.d, time.Hour, false, nil), 0)
 	first := make(map[string]string)
@@ -62,7 +62,7 @@ func (w *clockwork) look() map[string]string {
 	return first
 }
 
-// Units lapse in an order, and the line takes them in one: a forecast is no guess.
+// Units expire in a fixed order, and the queue uses them in order: a forecast is exact.
 func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 	t.Parallel()
 	turns, refusals := 0, 0
@@ -73,7 +73,7 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 			w.take(clients[w.IntN(3)], w.IntN(3) > 0, w.some()...)
 			w.step(time.Duration(w.Int64N(int64(w.d.spec.window) / 4)))
 		}
-		if w.IntN(3) == 0 { // a limit that more than it have, and some can never have
+		if w.IntN(3) == 0 { // a limit below what is granted, and below the weight of some waiters
 			w.d.spec.limit, w.d.since = 1+w.Int64N(w.d.spec.limit), w.d.since+1
 			w.take("he", false, 1)
 		}
@@ -93,7 +93,7 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 					require.Less(t, w.time.UnixMilli()-began, told[client], "%s: the turn of %s comes later", what, id)
 					continue
 				}
-				if w.rdb.ZScore(background, w.keys[0], id).Err() == nil { // else it only left the line, with the one before or after it
+				if w.rdb.ZScore(background, w.keys[0], id).Err() == nil { // else it only left the queue, with a neighbour
 					require.Equal(t, told[client], w.time.UnixMilli()-began, "%s: the turn of %s", what, id)
 					turns++
 				}
@@ -115,7 +115,7 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 	require.Greater(t, refusals, 10)
 }
 
-// Beyond the bound a turn is told too early. Whoever asks again then must not do so again and again.
+// Beyond the bound a turn is forecast too early. A waiter that polls then must not have to poll again and again.
 func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
 	t.Parallel()
 	w := newClockwork(t, 1)
@@ -137,10 +137,10 @@ func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
 	me := fmt.Sprintf("me:%d*3", w.ids)
 	now := func() int64 { return w.time.UnixMilli() }
 	var waits, tries int
-	var turn, retry int64 // when who waits, and who was refused, have been told to ask
+	var turn, retry int64 // when the waiter and the refused caller may try again
 	for began, held, allowed := now(), false, false; !held || !allowed; w.step(time.Millisecond) {
 		require.Less(t, now()-began, int64(2000), "it is never served")
-		w.look() // as somebody else does
+		w.look() // as another client does
 		if !held && now() < turn {
 			require.Error(t, w.rdb.ZScore(background, w.keys[0], strings.TrimSuffix(me, "*3")).Err(), "its turn came %d ms before it was told", turn-now())
 		}

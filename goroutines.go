@@ -10,33 +10,32 @@ import (
 	"time"
 )
 
-// background is for what go-redis wants a context for and never looks at it.
+// background is the root context, also for go-redis calls that require a context and never use it.
 var background = context.Background()
 
-// crew are the goroutines of a client that do one thing after another. Some stay when there is
-// nothing to do: a new one would first have to grow a stack that is deep enough for go-redis. ctx ends
-// with them: go-redis honours it while it waits for a connection, though not while it reads, so what
-// bounds a batch is its patience.
+// goroutines runs the tasks of a client. Some goroutines stay when they are idle: a new one would first have to grow a
+// stack that is deep enough for go-redis. close cancels ctx. go-redis honours ctx while it waits for a connection, but not
+// while it reads, so the timeout of a batch bounds it.
 type goroutines struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	tasks  chan task // to those who stayed
+	tasks  chan task // for idle goroutines
 	idle   atomic.Int32
 
 	mu       sync.Mutex
 	closed   bool
-	workers  int           // goroutines
-	underWay map[work]int  // how many tasks of a kind
-	ended    chan struct{} // closed when the crew is, and no goroutine is left
+	workers  int           // running goroutines, idle ones included
+	underWay map[work]int  // how many tasks of each kind are running
+	ended    chan struct{} // closed after close, when no goroutine is left
 }
 
-// task is what one goroutine does.
+// task is one function to run.
 type task struct {
 	work work
 	do   func()
 }
 
-// work is a kind of task, by a name for people.
+// work is a kind of task, named for people.
 type work string
 
 const (
@@ -47,10 +46,10 @@ const (
 	observers     work = "the observer"
 )
 
-// crewGrace is how long close waits.
+// goroutinesGrace is how long close waits.
 const goroutinesGrace = 5 * time.Second
 
-// maxIdle is how many stay at the most.
+// maxIdle is how many idle goroutines stay.
 const maxIdle = 2 * maxInFlight
 
 func newGoroutines() *goroutines {
@@ -58,7 +57,7 @@ func newGoroutines() *goroutines {
 	return &goroutines{ctx: ctx, cancel: cancel, tasks: make(chan task), underWay: make(map[work]int), ended: make(chan struct{})}
 }
 
-// launch runs f in a goroutine that close waits for. False: it came too late.
+// start runs f in a goroutine that close waits for. After close it reports false.
 func (c *goroutines) start(what work, f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +75,7 @@ func (c *goroutines) start(what work, f func()) bool {
 	return true
 }
 
-// work runs t, and then what comes, unless enough others stay for that.
+// work runs t and then further tasks, until enough others are idle.
 func (c *goroutines) work(t task) {
 	for ok := true; ok; {
 		t.do()
@@ -106,7 +105,7 @@ func (c *goroutines) endedLocked() {
 	}
 }
 
-// sleep waits, but for no longer than ctx, or than the crew, whose end is [ErrClosed].
+// sleep waits for d. It returns early when ctx ends, or with [ErrClosed] when close is called.
 func (c *goroutines) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -120,8 +119,8 @@ func (c *goroutines) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// close ends the crew, and waits for it, but not without end: go-redis may be reading from a server that is silent,
-// and cannot be made to return.
+// close stops the goroutines and waits for them for a limited time: go-redis may be reading from a silent server, and
+// cannot be made to return.
 func (c *goroutines) close() {
 	c.mu.Lock()
 	if !c.closed {
@@ -139,13 +138,13 @@ func (c *goroutines) close() {
 	}
 }
 
-// hanging is ErrUnavailable with what close did not see the end of; nil: there is nothing.
+// hanging returns ErrUnavailable with the tasks that did not end before close returned, nil if there are none.
 func (c *goroutines) hanging() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []string
 	for what, n := range c.underWay {
-		if n > 0 && what != observers { // which Close waits for by itself
+		if n > 0 && what != observers { // Close waits for them separately
 			all = append(all, string(what))
 		}
 	}

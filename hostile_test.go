@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever may write to the keys, or call the scripts, may do so in any way. That can cost the permits of the names, but
-// no script runs without end, which would be the end of the server for everybody, and no name stays broken.
+// A program that may write to the keys or call the scripts may do so in any way. That can cost permits, but no script runs
+// for ever, which would block the server for everything else, and no name stays broken.
 
-// Guards against counting an id twice that is stored once: the script then looked for the second one for ever.
+// Guards against counting an id twice that is stored once: the script then searched for the second one for ever.
 func TestScriptsEndOnIDsThatComeTwiceAreUnknownOrAnothers(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: realRedis(t).Options().Addr, Protocol: 2})
@@ -101,7 +101,7 @@ func namingCalls(all []*ticket, q limitSpec, waits bool) (calls []namingCall) {
 	return calls
 }
 
-// What a neighbour may have stored where a number belongs.
+// Values that another program may have stored where a number belongs.
 var strange = []string{"nan", "-nan", "inf", "-inf", "1e300", "-1", "0", "1.5", "9e15", "9007199254740992", "99999999999999999999", "text", "", "0x10", " 7", "3/0", "3/99999999999999", "0/5", "7", "[[%a.-.-.-x"}
 
 func TestScriptsEndWhateverIsStored(t *testing.T) {
@@ -131,7 +131,7 @@ func TestScriptsEndWhateverIsStored(t *testing.T) {
 	}
 }
 
-// mistaken is a call of which, now and then, an argument is not what it should be.
+// mistaken sometimes replaces an argument of the call by a wrong one.
 func (l *lab) mistaken(dice *rand.Rand, c call) call {
 	if dice.IntN(3) > 0 {
 		return c
@@ -142,7 +142,7 @@ func (l *lab) mistaken(dice *rand.Rand, c call) call {
 	return c
 }
 
-// storeAnything fills the keys with members that are ours, others', or nobody's, and numbers that are none.
+// storeAnything fills the keys with members of this client, of others and of no client, and with invalid numbers.
 func (l *lab) storeAnything(dice *rand.Rand) {
 	l.t.Helper()
 	now := float64(l.now().UnixMilli())
@@ -168,7 +168,7 @@ func (l *lab) storeAnything(dice *rand.Rand) {
 
 var metaFields = []string{"declared", "since", "pinned", "until", "epoch", "quiet", "server", "granted", "lapsed", "ahead", "pinned_at"}
 
-// A name was out of order for ever, or asked about 6,000 times a second.
+// Such a name failed for ever, or its client polled about 6,000 times a second.
 func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
@@ -194,7 +194,7 @@ func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 				require.NoError(t, rdb.HSet(background, key, field, value).Err())
 				require.NoError(t, rdb.Expire(background, key, time.Minute).Err())
 				calls.Store(0)
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // that only a name misses that is out of order
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // exceeded only if the name is broken
 				defer cancel()
 				p, err := s.Acquire(ctx, 1)
 				require.NoError(t, err, "%q", value)
@@ -210,7 +210,7 @@ func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 	}
 }
 
-// Whoever may PUBLISH can send messages before the true one, and after it.
+// A program that may PUBLISH can send messages before the true one, and after it.
 func TestForgedMessageDoesNotDisplaceATrueOneThatCameEarly(t *testing.T) {
 	forged, genuine := grant{1, 99, 60}, grant{1, 5, 50}
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
@@ -234,7 +234,7 @@ func TestMessageBehindAForgedOneIsMadeUpForByAQuestion(t *testing.T) {
 	})
 }
 
-// 24 MiB of forged grants took 380 MiB to read. The largest message of ours is read, whatever the name.
+// 24 MiB of forged grants took 380 MiB to read. The largest message of this package is read, whatever the name.
 func TestMessageLongerThanAnyOfOursIsNotRead(t *testing.T) {
 	t.Parallel()
 	space := keyspace{prefix: "fairsem"}
@@ -248,7 +248,7 @@ func TestMessageLongerThanAnyOfOursIsNotRead(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// A walk over entries whose numbers no int64 holds never ended, and those below 1 were in no list.
+// Listing never ended with numbers beyond an int64, and left out entries with numbers below 1.
 func TestEverythingThatIsStoredIsListed(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
@@ -280,7 +280,7 @@ func TestEverythingThatIsStoredIsListed(t *testing.T) {
 	assert.Equal(t, stored, listed)
 }
 
-// Pages of entries of one number took half a second each.
+// Pages of entries with the same number took half a second each.
 func TestPageCostsAsMuchAmongManyOfOnePlace(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: realRedis(t).Options().Addr, Protocol: 2})

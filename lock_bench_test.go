@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// What readers gain from sharing: 64 goroutines of a client, of whose calls nine in ten only read, and
-// the same calls on a Mutex. Each holds the lock for a while, of which 0 shows the price of the lock.
+// The gain of shared reading: 64 goroutines of a client, nine in ten calls only read, and the same calls on a Mutex. Each
+// call holds the lock for a while; 0 shows the cost of the lock itself.
 func BenchmarkRWMutex90PercentReaders(b *testing.B) {
-	pair(b, benchSemaphore(b, b.Name(), 1)) // a server that was just started makes the first one wait
+	pair(b, benchSemaphore(b, b.Name(), 1)) // a server that was just started delays the first call
 	type get func(context.Context) (*Permit, error)
 	for _, hold := range []time.Duration{0, time.Millisecond} {
 		compare := func(lock string, read, write get) {

@@ -129,7 +129,7 @@ func TestFlushedServerIsRefilledByItsClients(t *testing.T) {
 	}
 }
 
-func TestPutBackThatFitsNoMoreIsToldAsLost(t *testing.T) {
+func TestRestoreThatNoLongerFitsIsReportedAsLost(t *testing.T) {
 	w, server := agedServer(t)
 	w.ttl = 3 * time.Second
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -146,7 +146,7 @@ func TestPutBackThatFitsNoMoreIsToldAsLost(t *testing.T) {
 }
 
 // Whoever was given up while the server was away is not put back.
-func TestWhatEndedDuringTheOutageIsNotPutBack(t *testing.T) {
+func TestWhatEndedDuringTheOutageIsNotRestored(t *testing.T) {
 	w, server := agedServer(t)
 	w.limit = 2
 	s := w.semaphore()

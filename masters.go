@@ -7,14 +7,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// cluster is a client of one, however it is wrapped.
+// cluster is a client of a cluster, however it is wrapped.
 type cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
 }
 
-// masters are the nodes of a cluster that have something of this client. Messages come by one of them
-// only, so each has a subscription on which nobody speaks: it shows when that node goes away.
+// masters are the primaries of a cluster that store something of this client. Messages come from only one of them, so each
+// has a subscription to a channel without messages: it shows when that node goes away.
 type masters struct {
 	client *Client
 
@@ -26,8 +26,8 @@ func newMasters(c *Client) *masters {
 	return &masters{client: c, watched: make(map[*redis.Client]bool)}
 }
 
-// watch sees to it that the master of a name is watched, and returns it; nil: none is known, as where
-// there is no cluster.
+// watch makes sure that the primary of a name is watched, and returns it. It returns nil if none is known, as without a
+// cluster.
 func (m *masters) watch(v *nameState) *redis.Client {
 	if m.client.cluster == nil {
 		return nil
@@ -49,14 +49,14 @@ func (m *masters) watchLocked(v *nameState) *redis.Client {
 		channel: c.keyspace.watchChannel(),
 		node:    node.Options().Addr,
 		wanted:  func() bool { return m.needs(node) },
-		handle:  func(message any) { m.take(node, message) },
+		handle:  func(message any) { m.handleMessage(node, message) },
 	}
 	m.watched[node] = s.launch()
 	return node
 }
 
-// needs reports whether a node has any name; one that has none is watched no more. Names move, and a
-// master can be replaced in silence, so it looks where all of them are by now.
+// needs reports whether a node stores any name; a node without names is no longer watched. Names move, and a primary can be
+// replaced silently, so it watches the present primary of every name.
 func (m *masters) needs(node *redis.Client) (is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,10 +69,10 @@ func (m *masters) needs(node *redis.Client) (is bool) {
 	return is
 }
 
-// take doubts what a node has when its subscription stands: before that nobody saw whether it stayed
-// the same.
-func (m *masters) take(node *redis.Client, message any) {
-	if _, stands := message.(*redis.Subscription); !stands {
+// handleMessage verifies all names on a node when its subscription is established: before that, a change of the server
+// could go unnoticed.
+func (m *masters) handleMessage(node *redis.Client, message any) {
+	if _, established := message.(*redis.Subscription); !established {
 		return
 	}
 	for _, v := range m.client.everyState() {

@@ -14,11 +14,11 @@ import (
 // listShare is how much of a server's time List takes.
 const listShare = 0.1
 
-// List yields the names that are in use, or were within half a minute or so, and those with a limit that
-// was pinned, each once, in no certain order. It walks over all keys of the server, or of every master of a
-// cluster, and yields each name when it finds it. It takes at most a tenth of a server's time, so where there
-// are millions of keys, of whomever, the walk takes minutes: a caller that has enough stops, or ends ctx. It
-// ends with the first error, which comes with an empty name.
+// List yields the names that are in use, or were within about the last half minute, and the names whose limit was set by
+// hand. It yields each name once, in no particular order, as soon as it is found. It scans all keys of the server, or of
+// every primary of a cluster, and takes at most a tenth of a server's time. With millions of keys, of any program, a scan
+// takes minutes; to stop early, break out of the loop or end ctx. It ends with the first error, which comes with an
+// empty name.
 func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := make(map[string]bool)
@@ -31,9 +31,9 @@ func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// ListAt is [Client.List] at another pace: it takes at most that share of a server's time, above 0 and up to 1.
-// Redis's own clock says how much each step took; the walk pauses in between. Without the right to ask for the
-// time, what a step took is how long its answer took. It keeps no name in memory, and may yield one twice.
+// ListAt is [Client.List] at another pace: it takes at most that share of a server's time, above 0 and up to 1. It measures
+// each step on the clock of Redis, and pauses in between. Without the right to use TIME it measures how long the answer
+// took. It keeps no names in memory, and may yield a name twice.
 func (c *Client) ListAt(ctx context.Context, share float64) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := c.walk(ctx, share, func(name string) bool { return yield(name, nil) }); err != nil {
@@ -42,7 +42,7 @@ func (c *Client) ListAt(ctx context.Context, share float64) iter.Seq2[string, er
 	}
 }
 
-// walk calls found with each name until that says false.
+// walk calls found with each name until found returns false.
 func (c *Client) walk(ctx context.Context, share float64, found func(name string) bool) error {
 	switch {
 	case ctx == nil:
@@ -68,14 +68,14 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 	return advise(err)
 }
 
-// scan is the walk over the keys of one server.
+// scan is a scan of the keys of one server.
 type scan struct {
 	rdb    redis.Cmdable
 	cursor uint64
 	pace   pace
 }
 
-// scans begins a walk over each server that has keys of its own.
+// scans returns a scan for each server that has keys of its own.
 func (c *Client) scans(ctx context.Context, share float64) ([]*scan, error) {
 	cluster, ok := c.rdb.(interface {
 		ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
@@ -94,15 +94,15 @@ func (c *Client) scans(ctx context.Context, share float64) ([]*scan, error) {
 		})
 	})
 	if err != nil {
-		return nil, err // the walk may go on, and write to what it found
+		return nil, err // ForEachMaster may go on, and append to all
 	}
 	return all, nil
 }
 
-// scanCount is about how many keys Redis looks at for one page: a millisecond's worth.
+// scanCount is about how many keys Redis scans for one page: a millisecond's worth.
 const scanCount = 1000
 
-// next returns the names of the next page, when the pace allows it. The walk is over when the cursor is 0 again.
+// next returns the names of the next page, when the pace allows it. The scan is over when the cursor is 0 again.
 func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) {
 	if err := c.goroutines.sleep(ctx, s.pace.due()); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) 
 	return names, nil
 }
 
-// page asks for one page between two looks at the clock of the server. The three are one write, so that the server
-// does them one after the other: what is between the looks is what the page took, however far away the server is.
+// page reads one page between two readings of the server's clock. The three commands are one write, so the server executes
+// them in a row: the difference is what the page took, however far away the server is.
 func (s *scan) page(ctx context.Context, pattern string) (keys []string, cursor uint64, took time.Duration, err error) {
 	pipe := s.rdb.Pipeline()
 	before, page, after := pipe.Time(ctx), pipe.Scan(ctx, s.cursor, pattern, scanCount), pipe.Time(ctx)
@@ -141,11 +141,11 @@ func (s *scan) page(ctx context.Context, pattern string) (keys []string, cursor 
 	if before.Err() != nil || after.Err() != nil {
 		return keys, cursor, answered, nil
 	}
-	// A clock that is stepped between the looks is no measure.
+	// The clock may have been stepped between the readings.
 	return keys, cursor, max(0, min(after.Val().Sub(before.Val()), answered)), nil
 }
 
-// pace keeps what is asked of a server below a share of its time.
+// pace keeps a scan below a share of a server's time.
 type pace struct {
 	share float64
 	began time.Time
@@ -153,9 +153,9 @@ type pace struct {
 }
 
 const (
-	// paceStart is the time of which a walk may take its share at once, so that one over few keys does not pause.
+	// paceStart is the time of which a scan may take its share at once, so that a scan of few keys does not pause.
 	paceStart = 100 * time.Millisecond
-	// pageCost is what a page costs the server beside what is between the two looks at its clock.
+	// pageCost is what a page costs the server besides the time between the two readings of its clock.
 	pageCost = 50 * time.Microsecond
 )
 
@@ -169,7 +169,7 @@ func (p *pace) due() time.Duration {
 	return time.Duration(float64(p.spent)/p.share) - paceStart - time.Since(p.began)
 }
 
-// wholeRunes cuts off what was left of a character where a text of UTF-8 was cut at maxLabel.
+// wholeRunes removes the rest of a character from UTF-8 text that was cut at maxLabel.
 func wholeRunes(s string) string {
 	if len(s) < maxLabel {
 		return s

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// marks are two moments and how many permits were granted until then, as seconds from now.
+// marks are two moments, as durations from now, and how many permits were granted until each.
 type marks struct{ markedAt, marked, beforeAt, before string }
 
 func (l *lab) mark(m marks) {

@@ -13,27 +13,27 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Many callers, one round trip. Callers leave what they want in a lane. While maxFlying batches are
-// on their way the next one fills, and it leaves the moment one of them is back: an idle client
-// sends at once, a busy one sends few and large batches. In a batch there is one call for all who ask
-// the same of a name, and it takes along what is to be given back there.
+// Many callers share one round trip. They add requests to a pipeline. While maxInFlight batches are in flight the
+// next one fills, and it is sent as soon as one of them has been answered: an idle client sends at once, a busy one
+// sends few and large batches. A batch has one script call for all equal operations on a name, and an acquire also
+// carries the releases for that name.
 
-// maxFlying is how many batches of a lane may be on their way. With one, Redis would idle while the
-// client reads; beyond two, batches only get smaller.
+// maxInFlight is how many batches of a pipeline may be in flight. With one, Redis would idle while the client reads;
+// with more than two, batches only get smaller.
 const maxInFlight = 2
 
-// A batch is bounded, so that its last command is answered while its patience lasts, also behind another one and
-// with the shortest TTL: what is late is late as a whole, and has to be asked for again. How many ids that are
-// depends on the machines and the network, so a lane starts with one call's worth, and goes by how long its
-// batches take. More than maxBatchIDs would not be faster.
+// A batch is bounded so that its last command is answered before the timeout, even behind another batch and with the
+// shortest TTL: a late batch is late as a whole, and all of it must be sent again. How many ids fit depends on the
+// machines and the network, so a pipeline starts with the ids of one call and adapts to how long its batches take.
+// A batch of more than maxBatchIDs would not be faster.
 const (
-	maxParcels  = 500
+	maxRequests = 500
 	maxBatchIDs = 12 * requestIDs
-	requestIDs  = maxIDs // of a call
+	requestIDs  = maxIDs // per call
 )
 
-// A batch without an answer is written off after a third of the shortest TTL in it, within these
-// bounds: soon enough to try again while the leases last, late enough for a slow network.
+// A batch without an answer is written off after a third of the shortest TTL in it, within these bounds. That is soon
+// enough to try again while the leases last, and late enough for a slow network.
 const (
 	minTimeout = 100 * time.Millisecond
 	maxTimeout = 2 * time.Second
@@ -41,59 +41,59 @@ const (
 
 var errNoAnswer = errors.New("no answer in time")
 
-// job is what tickets of one name can share a script call for. Equal jobs go together.
+// batchKey is what tickets must have in common to share a script call. Requests with equal keys are merged.
 type batchKey struct {
 	state  *nameState
 	script *script
-	spec   limitSpec     // that is declared
-	params acquireParams // of an acquire
-	lease  time.Duration // of a refresh; of a release that leaves tombstones, or is overdue
+	spec   limitSpec     // declared by the call
+	params acquireParams // for an acquire
+	lease  time.Duration // for a refresh; for a release that leaves tombstones, or whose leases have ended
 }
 
-// parcel is one command of a batch: a job with its tickets, or a lone command with its reply.
+// request is one command of a batch: a script call with its tickets, or a single command with its reply.
 type request struct {
 	key      batchKey
 	tickets  []*ticket
-	released []*ticket // of an acquire: to be released first, by the same call
-	holds    bool      // all of the tickets do, as it is sent
-	urgent   bool      // it goes first
-	closed   bool      // it is full, or on its way; guarded by lane.mu
+	released []*ticket // for an acquire: to be released first, by the same call
+	holds    bool      // all tickets are holding when it is sent
+	urgent   bool      // it is sent before the others
+	closed   bool      // it is full or in flight; guarded by pipeline.mu
 
 	single redis.Cmder
-	text   call            // of lone, if it is a script
-	reply  chan<- response // of lone; nil: nobody waits for it
+	text   call            // of single, if it is a script
+	reply  chan<- response // for single; nil: the reply is discarded
 }
 
-// response is what became of a parcel.
+// response is the result of a request.
 type response struct {
-	numbers []int64 // of a script
-	list    []any   // of the script that pages
-	again   bool    // to a query that was sent before, without an answer
+	numbers []int64 // reply of a script
+	list    []any   // reply of the script that pages
+	again   bool    // the query was sent before, without an answer
 	err     error
 }
 
-// lane is a queue of parcels for one server. A cluster has a lane for every name: one pipeline over
-// several nodes would take as long as its slowest node, and a dead node would hold up all names.
+// pipeline is a queue of requests for one server. In a cluster each name has its own pipeline: one over several nodes
+// would take as long as its slowest node, and a dead node would hold up all names.
 type pipeline struct {
 	rdb          redis.UniversalClient
 	goroutines   *goroutines
 	clock        *clock
-	replicas     int    // that must have what is granted
-	key          string // any of those that are asked about, in a cluster
-	suspect      func() // is called whenever the server seems to be gone
-	disconnected func() // is called when that begins
+	replicas     int    // how many must acknowledge a grant
+	key          string // in a cluster: a key on the node that is called
+	suspect      func() // called whenever the server may be gone
+	disconnected func() // called when the connection breaks
 
 	mu       sync.Mutex
-	urgent   []*request // these go first, or leases would expire behind a crowd of new calls
-	queued   []*request // either in the order in which they were begun
+	urgent   []*request // sent first, or leases would expire behind many new calls
+	queued   []*request // both queues are in the order in which the requests were begun
 	backlog  int        // ids in queued
-	room     int        // ids that a batch may carry; less than parcelIDs: one call
+	room     int        // ids that a batch may carry; if less than requestIDs: one call
 	inFlight int
-	failed   error // of the last exchange, nil if it worked: it tells what is behind a silence
+	failed   error // error of the last exchange, nil if it worked: the cause of a timeout
 }
 
-// add puts tickets into the parcel for their job; without tickets it makes a parcel that asks for
-// nothing but the script's reaping and promoting.
+// add puts tickets into the request for their key. Without tickets it adds a request that only has the script reap and
+// promote.
 func (l *pipeline) add(j batchKey, tickets ...*ticket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,16 +118,17 @@ func (l *pipeline) add(j batchKey, tickets ...*ticket) {
 
 func (p *request) ids() int { return len(p.tickets) + len(p.released) }
 
-// takes reports whether the call for j, an acquire, can release what other is to release.
+// canCarry reports whether the call for j, an acquire, can also perform the release other.
 func (j batchKey) canCarry(other batchKey) bool {
 	return j.script == acquireScript && other.script == releaseScript && other.lease == 0 && j.spec == other.spec
 }
 
-// openLocked returns the parcel for a job that has room, a new one if need be. What is urgent goes alone: it would
-// be late with what is not, and that would be ahead of its turn. Behind a crowd of acquires everything else is.
+// openLocked returns a request for the key that has room, a new one if need be. Urgent and other tickets do not share a
+// request: the urgent ones would be late, or the others would overtake. Behind a backlog of acquires every other
+// operation is urgent.
 func (l *pipeline) openLocked(j batchKey, urgent bool) *request {
 	v := j.state
-	crowded := l.backlog >= max(l.room, requestIDs) // an acquire does not leave with the next batch
+	crowded := l.backlog >= max(l.room, requestIDs) // an acquire would not be sent with the next batch
 	urgent = urgent || crowded && j.script != acquireScript
 	var found *request
 	open := v.filling[:0]
@@ -160,10 +161,10 @@ func (l *pipeline) openLocked(j batchKey, urgent bool) *request {
 	return p
 }
 
-// renews reports whether j is about leases that end unless it is done in time.
+// renews reports whether j concerns leases that end unless it is executed in time.
 func (j batchKey) renews() bool { return j.script == refreshScript || j.script == restoreScript }
 
-// addLone queues a command that shares nothing but the round trip.
+// addSingle queues a command that shares only the round trip.
 func (l *pipeline) addSingle(p *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +172,7 @@ func (l *pipeline) addSingle(p *request) {
 	l.startLocked()
 }
 
-// ask is addLone for who wants the reply.
+// ask queues a single command and waits for its response.
 func (l *pipeline) ask(ctx context.Context, p request) response {
 	return l.await(ctx, l.send(p))
 }
@@ -204,8 +205,7 @@ func (l *pipeline) startLocked() {
 	}
 }
 
-// fly sends batches until nothing is queued, or until one of them was written off: its place is
-// then taken by another goroutine.
+// sendLoop sends batches until nothing is queued, or until a batch was written off: another goroutine then takes over.
 func (l *pipeline) sendLoop() {
 	for b := l.nextBatch(); b != nil; b = l.nextBatch() {
 		if !b.deliver() {
@@ -214,7 +214,8 @@ func (l *pipeline) sendLoop() {
 	}
 }
 
-// take makes a batch of what is queued. Nil: there is nothing to send, and the place is given up.
+// nextBatch makes a batch of what is queued. If nothing is queued it returns nil, and the caller no longer counts as in
+// flight.
 func (l *pipeline) nextBatch() *batch {
 	for {
 		l.mu.Lock()
@@ -231,14 +232,14 @@ func (l *pipeline) nextBatch() *batch {
 	}
 }
 
-// nextLocked takes as many parcels from the queues as go into a batch, the urgent ones first, and at least one
-// of each queue: a client that has more to renew than it can must still release.
+// nextLocked dequeues the requests of one batch: urgent ones first, but at least one from each queue. A client that
+// cannot keep up with its renewals must still release.
 func (l *pipeline) nextLocked() (requests []*request) {
 	ids := 0
 	for _, queue := range []*[]*request{&l.urgent, &l.queued} {
 		n := 0
 		for _, p := range *queue {
-			if n > 0 && (len(requests) >= maxParcels || ids+p.ids() > max(l.room, requestIDs)) {
+			if n > 0 && (len(requests) >= maxRequests || ids+p.ids() > max(l.room, requestIDs)) {
 				break
 			}
 			n++
@@ -254,16 +255,16 @@ func (l *pipeline) nextLocked() (requests []*request) {
 	return requests
 }
 
-// batch is what one pipeline carries.
+// batch is what one round trip carries.
 type batch struct {
 	pipeline *pipeline
-	sent     instant // before sending: what a reply confirms, it confirms as of here
+	sent     instant // before sending; a reply is trusted from this moment
 	requests []*request
 	timeout  time.Duration
-	settled  atomic.Bool // answered or written off, whichever came first
+	done     atomic.Bool // answered or written off, whichever came first
 }
 
-// newBatch takes aboard what is still wanted of the queue.
+// newBatch makes a batch of the queued requests that are still wanted.
 func newBatch(l *pipeline, queued []*request) *batch {
 	b := &batch{pipeline: l, sent: l.clock.now(), requests: queued[:0], timeout: maxTimeout}
 	for _, p := range queued {
@@ -279,10 +280,10 @@ func newBatch(l *pipeline, queued []*request) *batch {
 	return b
 }
 
-// board drops the tickets that were given up before anything was sent for them. False: none is left.
+// prepare removes the tickets that were given up before anything was sent for them. It reports whether any is left.
 func (p *request) prepare(now time.Time) bool {
 	if len(p.tickets) == 0 {
-		return true // a parcel for the script's own sake
+		return true // only to reap and promote
 	}
 	v := p.key.state
 	p.tickets, p.holds = v.prepare(p.key.script, p.tickets, now)
@@ -296,7 +297,7 @@ func (p *request) prepare(now time.Time) bool {
 	return len(p.tickets) > 0
 }
 
-// all are the tickets in the order of the script's results, each with the verb that it is there for.
+// all yields the tickets in the order of the script's results, each with its verb.
 func (p *request) all() iter.Seq2[*script, *ticket] {
 	return func(yield func(*script, *ticket) bool) {
 		for _, t := range p.released {
@@ -312,13 +313,13 @@ func (p *request) all() iter.Seq2[*script, *ticket] {
 	}
 }
 
-// deliver sends the batch and hands out what came back. False: it was written off meanwhile.
+// deliver sends the batch and hands out the responses. It reports false if the batch was written off meanwhile.
 func (b *batch) deliver() bool {
 	timer := time.AfterFunc(b.timeout, b.writeOff)
 	defer timer.Stop()
 	responses := b.exchange()
 	broke := b.pipeline.noteOutcome(worst(responses))
-	inTime := b.settled.CompareAndSwap(false, true)
+	inTime := b.done.CompareAndSwap(false, true)
 	if inTime {
 		b.pipeline.pace(time.Since(b.sent.Time), b.timeout)
 		b.handOut(responses)
@@ -329,7 +330,7 @@ func (b *batch) deliver() bool {
 	return inTime
 }
 
-// pace has batches grow that are answered in a fraction of their patience, and shrink before they need all of it.
+// pace lets batches grow while answers take a small part of the timeout, and shrinks them before they take all of it.
 func (l *pipeline) pace(took, timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,13 +344,13 @@ func (l *pipeline) pace(took, timeout time.Duration) {
 	}
 }
 
-// writeOff gives up waiting for a batch: go-redis cannot be made to return from a read in time.
+// writeOff stops waiting for a batch: go-redis cannot be made to return from a read in time.
 func (b *batch) writeOff() {
-	if !b.settled.CompareAndSwap(false, true) {
+	if !b.done.CompareAndSwap(false, true) {
 		return
 	}
 	l := b.pipeline
-	l.suspect() // whoever answers next may be another server
+	l.suspect() // another server may answer next
 	l.pace(b.timeout, b.timeout)
 	l.mu.Lock()
 	err := errNoAnswer
@@ -368,8 +369,8 @@ func (b *batch) writeOff() {
 	l.startLocked()
 }
 
-// note keeps what came of an exchange, also of one that was written off, and reports whether the server
-// seems to have gone since the one before.
+// noteOutcome records the error of an exchange, even of one that was written off. It reports whether the connection has
+// broken since the exchange before.
 func (l *pipeline) noteOutcome(err error) (broke bool) {
 	l.mu.Lock()
 	broke = isConnError(err) && !isConnError(l.failed)
@@ -384,14 +385,14 @@ func (l *pipeline) noteOutcome(err error) (broke bool) {
 	return broke
 }
 
-// failure is what came of the last exchange: nil if it worked.
+// failure returns the error of the last exchange, nil if it worked.
 func (l *pipeline) failure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failed
 }
 
-// worst is the error that tells most of the server, nil if all went well.
+// worst returns the error that says most about the server, nil if there is none.
 func worst(responses []response) (err error) {
 	for _, r := range responses {
 		if err == nil || isConnError(r.err) {
@@ -404,10 +405,10 @@ func worst(responses []response) (err error) {
 	return err
 }
 
-// moved reports whether err is what a node says that does not have the name any more.
+// moved reports whether err is the reply of a node that no longer has the name.
 func moved(err error) bool { return err != nil && redis.HasErrorPrefix(err, "MOVED") }
 
-// broken reports whether err tells of a server that is gone, or is not the one it was.
+// isConnError reports whether err means that the server is gone, or is not the same server as before.
 func isConnError(err error) bool {
 	return err != nil && !isUnreplicated(err) && (!refused(err) ||
 		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err))
@@ -424,8 +425,8 @@ func (b *batch) handOut(responses []response) {
 	}
 }
 
-// exchange runs the commands in one round trip, and those whose script the server did not have in
-// a second one, with the script's text.
+// exchange runs the commands in one round trip. Scripts that the server did not have are sent again with their text, in a
+// second one.
 func (b *batch) exchange() []response {
 	calls := make([]call, len(b.requests))
 	commands := make([]redis.Cmder, len(b.requests))
@@ -456,7 +457,7 @@ func (b *batch) exchange() []response {
 	return responses
 }
 
-// call returns the script call of a job.
+// call returns the script call of a request.
 func (p *request) call() call {
 	v, j := p.key.state, p.key
 	d := v.client.declared.declare(v.name, j.spec)
@@ -475,8 +476,8 @@ func (p *request) call() call {
 	}
 }
 
-// run sends commands in one pipeline. A command without a value and without an error of its own was
-// not reached: the pipeline's error is its error, which may be Redis's own word on the connection.
+// run sends commands in one pipeline. A command with neither a value nor an error of its own was not answered. It gets
+// the error of the pipeline, which may be a reply of Redis about the connection.
 func (l *pipeline) run(pipe redis.Pipeliner, commands []redis.Cmder) []response {
 	responses := make([]response, len(commands))
 	_ = pipe.BatchProcess(l.goroutines.ctx, commands...) // only queues
@@ -509,20 +510,20 @@ func read(c redis.Cmder) response {
 	case r.err == nil && !answered:
 		r.err = errNoAnswer
 	case answered && errors.Is(r.err, redis.Nil):
-		r.err = nil // a label that is not there
+		r.err = nil // a label that does not exist
 	}
 	return r
 }
 
-// refused reports whether Redis itself said err, so that nothing can still be on its way. A script that
-// failed at run time has let nobody in, and what it changed lapses. What Redis said before it fell silent was
-// about something else.
+// refused reports whether err is Redis's reply to the command, so that no copy can still be in flight. A script that failed
+// at run time has granted nothing, and what it changed expires. An earlier reply that errNoAnswer wraps was about
+// something else.
 func refused(err error) bool {
 	var said redis.Error
 	return errors.As(err, &said) && !errors.Is(err, errNoAnswer) && !isUnreplicated(err)
 }
 
-// transient reports whether trying again can help.
+// transient reports whether a retry can help.
 func transient(err error) bool {
 	if errors.Is(err, redis.ErrClosed) {
 		return false

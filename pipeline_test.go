@@ -23,11 +23,11 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// wire is a go-redis hook in the place of a network: pipelines arrive at the test, which answers them.
+// wire is a go-redis hook that replaces the network: the test receives pipelines and answers them.
 type wire struct {
 	t       *testing.T
 	arrived chan *flight
-	down    chan struct{} // closed: nobody answers any more
+	down    chan struct{} // closed: nothing is answered any more
 }
 
 // flight is a pipeline that waits for its answer.
@@ -62,7 +62,7 @@ func (w *wire) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 	}
 }
 
-// next is the next pipeline, as soon as everything that can happen without an answer has happened. Nil: there is none.
+// next returns the next pipeline once everything has happened that needs no answer, nil if there is none.
 func (w *wire) next() *flight {
 	w.t.Helper()
 	synctest.Wait()
@@ -74,7 +74,7 @@ func (w *wire) next() *flight {
 	}
 }
 
-// carries takes the next pipeline and checks what is in it.
+// carries receives the next pipeline and checks its contents.
 func (w *wire) carries(what ...string) *flight {
 	w.t.Helper()
 	f := w.next()
@@ -90,7 +90,7 @@ func (w *wire) isIdle() {
 	}
 }
 
-// contents tells the verb, the name and the tickets of each command, with a minus those that an acquire gives back.
+// contents lists the verb, the name and the tickets of each command. A minus marks those that an acquire releases.
 func (f *flight) contents() (all []string) {
 	for _, c := range f.cmds {
 		args := c.Args()
@@ -129,10 +129,10 @@ func scriptOf(c redis.Cmder) *script {
 	return nil
 }
 
-// grantAll answers every acquire in the pipeline with tokens from first on, and takes every release.
+// grantAll answers every acquire in the pipeline with tokens from first on, and confirms every release.
 func (f *flight) grantAll(first int64) {
 	for i, content := range f.contents() {
-		n := len(strings.Fields(content)) - 2 // ids
+		n := len(strings.Fields(content)) - 2 // number of ids
 		f.grant(i, first, n)
 		first += int64(n)
 	}
@@ -147,20 +147,20 @@ func (f *flight) grant(i int, token int64, n int) {
 	f.cmds[i].(numbers).SetVal(reply)
 }
 
-// onWire runs a test of a client without a network, in a bubble where time is the test's.
+// onWire runs a test of a client without a network, in a bubble with its own time.
 func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, w *wire)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{t, make(chan *flight, 100), make(chan struct{})}
 		rdb := redis.NewClient(&redis.Options{
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // it has goroutines
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // otherwise it has goroutines
 		})
 		rdb.AddHook(w)
 		c, err := New(rdb, Options{TTL: ttl})
 		require.NoError(t, err)
-		c.labelDue.Store(math.MaxInt64) // no label comes between
-		c.wake.started.Store(true)      // nor a question because there is no subscription
+		c.labelDue.Store(math.MaxInt64) // no label is sent in between
+		c.wake.started.Store(true)      // and no query for want of a subscription
 		defer func() {
 			close(w.down)
 			c.scheduler.close()
@@ -184,7 +184,7 @@ func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 	return all
 }
 
-// token is what a ticket was granted; 0: it is not settled.
+// tokenNow returns the token of a ticket, 0 if it is not done.
 func (t *ticket) tokenNow() int64 {
 	select {
 	case <-t.done:
@@ -194,7 +194,7 @@ func (t *ticket) tokenNow() int64 {
 	}
 }
 
-func TestIdleLaneSendsAtOnce(t *testing.T) {
+func TestIdlePipelineSendsAtOnce(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		began := time.Now()
 		for i := range 3 {
@@ -207,7 +207,7 @@ func TestIdleLaneSendsAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhatComesWhileTwoBatchesFlyGoesIntoOneNext(t *testing.T) {
+func TestWhatComesWhileTwoBatchesAreInFlightGoesIntoOneNext(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
@@ -221,7 +221,7 @@ func TestWhatComesWhileTwoBatchesFlyGoesIntoOneNext(t *testing.T) {
 		second.grantAll(100)
 		third := w.carries("acquire a: 3 6 9", "acquire b: 4 7", "acquire c: 5 8")
 		asks(c, "d", 1, CallOptions{})
-		w.isIdle() // the first still flies
+		w.isIdle() // the first is still in flight
 		third.grantAll(200)
 		w.carries("acquire d: 10")
 		for _, ticket := range later {
@@ -259,7 +259,7 @@ func TestOneCallCarriesABoundedNumberOfIds(t *testing.T) {
 		assert.NotZero(t, all[requestIDs].tokenNow())
 
 		d := asks(c, "d", 1, CallOptions{})[0]
-		w.carries(fmt.Sprintf("acquire d: %d", d.seq)) // with the second, both places are taken
+		w.carries(fmt.Sprintf("acquire d: %d", d.seq)) // with the second, the maximum is in flight
 		for _, ticket := range all[:requestIDs/2] {
 			ticket.state.leave(ticket)
 		}
@@ -272,8 +272,8 @@ func TestOneCallCarriesABoundedNumberOfIds(t *testing.T) {
 	})
 }
 
-// crowd takes one place of the lane for good, so that batches come one after another, and has that many calls wait for
-// the batch that it returns.
+// crowd keeps one batch in flight for good, so that batches are sent one after another, and makes n calls wait behind the
+// batch that it returns.
 func (w *wire) crowd(c *Client, n int) (before *flight, all []*ticket) {
 	w.t.Helper()
 	asks(c, "blocked", 1, CallOptions{TTL: time.Hour})
@@ -283,7 +283,7 @@ func (w *wire) crowd(c *Client, n int) (before *flight, all []*ticket) {
 	return before, asks(c, "a", n, CallOptions{})
 }
 
-// 40,000 callers at once at a short TTL: batches that carried as many as there were came too late as a whole.
+// 40,000 callers at once with a short TTL: batches with all that was queued came too late as a whole.
 func TestCrowdIsCarriedInBatchesThatGrowToABoundWhileTheyAreFast(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
 		before, all := w.crowd(c, 10*maxBatchIDs)
@@ -344,7 +344,7 @@ func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
 	})
 }
 
-// A batch of any size would take longer than its patience.
+// A batch of any size would take longer than its timeout.
 func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextTheRest(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
@@ -352,14 +352,14 @@ func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextTheRest(t *testing.T) {
 		asks(c, "b", 1, CallOptions{})
 		w.carries("acquire b: 2")
 		var want []string
-		for i := range maxParcels + 3 {
+		for i := range maxRequests + 3 {
 			asks(c, fmt.Sprintf("c%d", i), 1, CallOptions{})
 			want = append(want, fmt.Sprintf("acquire c%d: %d", i, i+3))
 		}
 		first.grantAll(10)
 		var got []string
 		for f := w.next(); f != nil; f = w.next() {
-			assert.LessOrEqual(t, len(f.cmds), maxParcels)
+			assert.LessOrEqual(t, len(f.cmds), maxRequests)
 			got = append(got, f.contents()...)
 			f.grantAll(1000)
 		}
@@ -367,7 +367,7 @@ func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextTheRest(t *testing.T) {
 	})
 }
 
-func TestOnlyEqualJobsShareACall(t *testing.T) {
+func TestOnlyEqualKeysShareACall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
@@ -391,7 +391,7 @@ func TestOnlyEqualJobsShareACall(t *testing.T) {
 	})
 }
 
-// atOnce has both places of the lane taken, does the rest, and returns the batch in which that leaves.
+// atOnce calls do while the maximum of batches is in flight, and returns the batch that carries the result.
 func (w *wire) atOnce(c *Client, do func(), what ...string) *flight {
 	w.t.Helper()
 	a := asks(c, "busy", 1, CallOptions{})[0]
@@ -447,7 +447,7 @@ func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
 	})
 }
 
-// A tombstone lasts as long as the call says, and what is asked for gets another lease.
+// A tombstone lasts as long as the call says, but an acquire has another lease.
 func TestReleaseThatLeavesATombstoneGoesAlone(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		unsure := asks(c, "a", 1, CallOptions{})[0]
@@ -474,7 +474,7 @@ func TestReleaseIsSentWhenTheAcquireThatTookItAlongIsGivenUp(t *testing.T) {
 	})
 }
 
-// exchanges has one call under way that gives a permit back and asks for another.
+// exchanges leaves one call in flight that releases a permit and acquires another.
 func (w *wire) exchanges(c *Client) (held, asked *ticket, f *flight) {
 	w.t.Helper()
 	held = asks(c, "a", 1, CallOptions{})[0]
@@ -489,7 +489,7 @@ func (w *wire) exchanges(c *Client) (held, asked *ticket, f *flight) {
 func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held, asked, f := w.exchanges(c)
-		time.Sleep(time.Millisecond) // what was sent before it tells nothing of the server after it
+		time.Sleep(time.Millisecond) // a call sent before the failure says nothing about the server after it
 		f.breaks()
 		doubt := w.next()
 		require.NotNil(t, doubt)
@@ -534,7 +534,7 @@ func TestTicketGivenUpBeforeItsBatchLeftIsNotSent(t *testing.T) {
 		among[0].state.leave(among[0])
 		among[2].state.leave(among[2])
 		third.grantAll(20)
-		fourth := w.carries("release d: 4 6") // what was sent is given back
+		fourth := w.carries("release d: 4 6") // what was sent is released
 		fourth.grantAll(0)
 		<-among[0].released
 		second.grantAll(30)
@@ -547,26 +547,26 @@ func TestBatchWithoutAnAnswerIsWrittenOffAndItsPlaceIsTaken(t *testing.T) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		lost := w.carries("acquire a: 1")
 		time.Sleep(time.Millisecond)
-		asks(c, "b", 1, CallOptions{TTL: time.Hour}) // patience 2 s
+		asks(c, "b", 1, CallOptions{TTL: time.Hour}) // its timeout is 2 s
 		w.carries("acquire b: 2")
 		asks(c, "c", 1, CallOptions{})
-		time.Sleep(time.Second - time.Millisecond - 1) // patience is a third of the TTL
+		time.Sleep(time.Second - time.Millisecond - 1) // the timeout is a third of the TTL
 		w.isIdle()
 		time.Sleep(time.Nanosecond)
 		third := w.carries("acquire c: 3")
 		time.Sleep(20 * time.Millisecond)
-		w.isIdle() // there is one place still, and the third has it
+		w.isIdle() // there is room for one batch, and the third has it
 		lost.grantAll(666)
 		w.isIdle()
 		assert.Zero(t, a.tokenNow(), "an answer that was written off counts")
 		third.grantAll(20)
-		w.carries("acquire a: 1").grantAll(30) // asked again, the same id
+		w.carries("acquire a: 1").grantAll(30) // sent again with the same id
 		synctest.Wait()
 		assert.Equal(t, int64(30), a.tokenNow())
 	})
 }
 
-// What Redis says of one name must not pass for its answer about another, of which nobody knows how it went.
+// Redis's reply about one name must not count as its answer about another, whose outcome is unknown.
 func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		wrong := asks(c, "wrong", 1, CallOptions{})[0]
@@ -601,7 +601,7 @@ func TestLabelThatIsNotThereIsNoTrouble(t *testing.T) {
 func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
-		for range 5 { // nobody ever answers
+		for range 5 { // nothing is ever answered
 			w.carries("acquire a: 1")
 			w.isIdle()
 			time.Sleep(maxTimeout + lastRetry)
@@ -620,7 +620,7 @@ func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
 	})
 }
 
-func TestPatienceIsAThirdOfTheShortestTTLWithinItsBounds(t *testing.T) {
+func TestTimeoutIsAThirdOfTheShortestTTLWithinItsBounds(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, _ *wire) {
 		for _, test := range []struct {
 			ttls []time.Duration
@@ -693,7 +693,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	})
 }
 
-// A pipeline that breaks half-way: what has no value of its own was not answered.
+// A pipeline breaks half-way: a command without a value of its own was not answered.
 func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		commands := []redis.Cmder{
@@ -715,7 +715,7 @@ func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 	})
 }
 
-func TestClosedCrewTakesNothingOn(t *testing.T) {
+func TestClosedGoroutinesStartNothing(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.goroutines.close()
 		assert.False(t, c.goroutines.start(scriptCalls, func() { t.Error("it runs") }))
@@ -724,7 +724,7 @@ func TestClosedCrewTakesNothingOn(t *testing.T) {
 	})
 }
 
-// A script that go-redis re-sends by itself is one whose outcome nobody knows.
+// If go-redis re-sends a script by itself, the outcome is unknown.
 func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 	t.Parallel()
 	count := func(key string) redis.Cmder {
@@ -742,10 +742,10 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			t.Parallel()
 			direct := realRedis(t)
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
-			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // go-redis's own idea of how often to try
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // with go-redis's default number of tries
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 			l := &pipeline{rdb: rdb, goroutines: newGoroutines(), clock: newClock(wallSinceStart, suspended), suspect: func() {}, disconnected: func() {}}
-			l.run(rdb.Pipeline(), []redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected
+			l.run(rdb.Pipeline(), []redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected now
 			key := "fairsem-test-" + uuid.NewString()
 			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })
 			var commands []redis.Cmder
@@ -820,7 +820,7 @@ func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T
 	assert.False(t, transient(fmt.Errorf("wrapped: %w", redis.ErrClosed)))
 }
 
-// Two batches of a process are on their way at once, and the second may be executed first.
+// Two batches of a process are in flight at once, and the second may be executed first.
 func TestLabelIsTakenAwayOnlyAfterItWasSet(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.labelDue.Store(0)
@@ -838,7 +838,7 @@ func TestLabelIsTakenAwayOnlyAfterItWasSet(t *testing.T) {
 	})
 }
 
-// A deferred Release held a handler up for a whole TTL.
+// A deferred Release delayed a handler for a whole TTL.
 func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -856,7 +856,7 @@ func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
 	})
 }
 
-// A call that ends while it stands in line, and all was answered, says nothing of Redis.
+// A call that ends in the queue, with every operation answered, says nothing about Redis.
 func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -870,7 +870,7 @@ func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
 	})
 }
 
-// A renewal that is on its way when a call ends is no sign that Redis is away.
+// A renewal that is in flight when a call ends does not mean that Redis is unavailable.
 func TestCallThatEndsBesideAQuestionDoesNotBlameRedis(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		for silence, blames := range map[time.Duration]bool{minTimeout - 1: false, minTimeout: true} {

@@ -174,7 +174,7 @@ func TestDeathOfAShorterLeaseCostsItsOwnTTL(t *testing.T) {
 }
 
 // A refresh that was asked for while an operation was under way must not come after the grant.
-func TestNoRefreshPermitIsNotRenewedByAnEarlierDoubt(t *testing.T) {
+func TestNoRefreshPermitIsNotRenewedByAnEarlierVerify(t *testing.T) {
 	w := onRedis(t)
 	w.ttl, w.limit = 3*time.Second, 2
 	rdb := w.connect().(*redis.Client)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// during runs f, which does I/O, until ctx ends: go-redis would not return then.
+// during runs f, which does I/O, and returns when ctx ends even if f has not returned: go-redis would not return then.
 func (c *Client) during(ctx context.Context, f func() error) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 	}
 }
 
-// query runs a script of no view's, and again while trouble may pass, for up to a TTL.
+// query runs a script that concerns no ticket. It retries transient failures, for up to a TTL.
 func (c *Client) query(ctx context.Context, name string, q call) (response, error) {
 	if ctx == nil {
 		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
@@ -38,8 +38,8 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 	if ctx.Err() != nil {
 		return response{}, ended(ctx)
 	}
-	began, pause := time.Now(), firstRetry
-	var failed error // of the last try
+	began, backoff := time.Now(), firstRetry
+	var failed error // error of the last try
 	pipeline := c.pipelineOf(name)
 	for again := false; ; again = true {
 		if c.isClosed() {
@@ -58,18 +58,18 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 			return response{}, unavailable(c.ttl, r.err)
 		}
 		failed = r.err
-		switch err := c.goroutines.sleep(ctx, pause/2+rand.N(pause)); {
+		switch err := c.goroutines.sleep(ctx, backoff/2+rand.N(backoff)); {
 		case ctx.Err() != nil:
 			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), failed))
 		case err != nil:
 			return response{}, err
 		}
-		pause = min(2*pause, lastRetry)
+		backoff = min(2*backoff, lastRetry)
 	}
 }
 
-// Ping asks Redis for a sign of life, once: nil if it gave one. Without one until ctx ends the error is [ErrUnavailable], and
-// wraps that of ctx and what go-redis said. In a cluster any node answers.
+// Ping checks once whether Redis answers; it returns nil if so. If Redis does not answer until ctx ends the error is
+// [ErrUnavailable], and wraps that of ctx and what go-redis returned. In a cluster any node answers.
 func (c *Client) Ping(ctx context.Context) error {
 	const op = "ping"
 	if ctx == nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a client makes of the answers about a limit in time.
+// How a client handles answers about a rate limit.
 
-// asksRate opens tickets on a name that is a rate of 5.
+// asksRate opens tickets on a name with a rate limit of 5.
 func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) {
 	for range n {
 		s := &Semaphore{Inspector: &Inspector{c, name, limitSpec{5, per}}}
@@ -23,7 +23,7 @@ func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) 
 	return all
 }
 
-// Somebody else may have the unit that was given back: its caller must not believe in it.
+// The released unit may have been granted again: the caller must not rely on it.
 func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
@@ -48,10 +48,10 @@ func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
 	})
 }
 
-// declares is what the i-th call says that the limit is.
+// declares returns the limit that the i-th call declares.
 func (f *flight) declares(i int) any { return f.cmds[i].Args()[11] }
 
-// One call that is a mistake must not cost others what they have.
+// One mistaken call must not cost other calls what they have.
 func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -73,7 +73,7 @@ func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 	})
 }
 
-// Whoever waits looks when its turn comes, however long a window is, and not much later than what may have changed.
+// A waiter polls when its turn comes, however long the window is, and not much later than something may have changed.
 func TestWaiterOfARateLooksWhenItsTurnComes(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ per, told, want time.Duration }{

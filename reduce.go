@@ -2,27 +2,27 @@ package fairsem
 
 import "slices"
 
-// A permit that is given back in parts. How much of it was given back is a number that only grows, and
-// Redis is told what the holder keeps: one call can tell of many parts, and one that is late undoes none.
+// A permit that is released in parts. The units released so far only increase, and Redis is sent the units that the holder
+// keeps: one call can release many parts, and a late call undoes none.
 
-// parts are what a holder has given back of a ticket that it goes on to hold.
+// parts are what the holder of a ticket has released of it while keeping the rest.
 type parts struct {
-	given int64  // units
-	told  int64  // of these, what the operation under way tells Redis
-	taken int64  // of these, what Redis has taken back in the ticket's epoch
-	waits []part // until it has
+	released  int64  // units
+	sent      int64  // of these, in the operation in flight
+	confirmed int64  // of these, confirmed by Redis in the ticket's epoch
+	waits     []part // until they are confirmed
 }
 
-// part is a wait until Redis has taken so many units of a ticket back.
+// part is a wait until Redis has confirmed the release of so many units of a ticket.
 type part struct {
-	units int64
-	taken chan struct{}
+	units     int64
+	confirmed chan struct{}
 }
 
-// keeps is how many units t should still have. The caller holds view.mu.
-func (t *ticket) keeps() int64 { return t.weight - t.parts.given }
+// keeps is how many units t should still have. The caller holds nameState.mu.
+func (t *ticket) keeps() int64 { return t.weight - t.parts.released }
 
-// keeps returns how many units each of the tickets should still have.
+// keeps returns how many units each ticket should still have.
 func (v *nameState) keeps(tickets []*ticket) []int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -33,23 +33,23 @@ func (v *nameState) keeps(tickets []*ticket) []int64 {
 	return all
 }
 
-// reduce gives back n units of t, which keeps some. The channel is closed when Redis has taken them; if
-// t ends before that, it never is.
+// reduce releases n units of t, which keeps some. The channel is closed when Redis has confirmed it; if t ends before that,
+// it is never closed.
 func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	t.parts.given += n
-	p := part{t.parts.given, make(chan struct{})}
+	t.parts.released += n
+	p := part{t.parts.released, make(chan struct{})}
 	t.parts.waits = append(t.parts.waits, p)
 	v.reduceLocked(t)
-	return p.taken
+	return p.confirmed
 }
 
-// reduceLocked tells Redis what was given back of t. A renewal that is due, also in a new epoch, goes first: a reduce renews
-// nothing, and many parts, one after the other, would keep the renewal from its turn.
+// reduceLocked sends Redis what was released of t. A renewal that is due, or due to a new epoch, goes first: a reduce
+// renews nothing, and a series of parts would keep delaying the renewal.
 func (v *nameState) reduceLocked(t *ticket) {
 	switch {
-	case t.phase != holding || t.parts.taken == t.parts.given:
+	case t.phase != holding || t.parts.confirmed == t.parts.released:
 	case t.outdated(v.epoch) || t.renewable() && t.lease.isDue(v.client.clock.now()):
 		v.refreshLocked(t)
 	default:
@@ -57,13 +57,13 @@ func (v *nameState) reduceLocked(t *ticket) {
 	}
 }
 
-// takenLocked: Redis has taken back what it was told.
-func (v *nameState) takenLocked(t *ticket) {
-	t.parts.taken = t.parts.told
+// reducedLocked records that Redis has confirmed the parts in flight.
+func (v *nameState) reducedLocked(t *ticket) {
+	t.parts.confirmed = t.parts.sent
 	t.parts.waits = slices.DeleteFunc(t.parts.waits, func(p part) bool {
-		over := p.units <= t.parts.taken
+		over := p.units <= t.parts.confirmed
 		if over {
-			close(p.taken)
+			close(p.confirmed)
 		}
 		return over
 	})

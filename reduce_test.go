@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a client sends of permits that are given back in parts.
+// What a client sends for permits that are released in parts.
 
-// holds has a ticket of so many units granted.
+// holds returns a granted ticket of so many units.
 func holds(c *Client, w *wire, units int64) *ticket {
 	w.t.Helper()
 	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, units, true, time.Now())
@@ -28,7 +28,7 @@ func holds(c *Client, w *wire, units int64) *ticket {
 	return t
 }
 
-// left are the units that a call, of one ticket, says that it keeps.
+// left returns the units that a call about one ticket says it keeps.
 func (f *flight) left() any {
 	args := f.cmds[0].Args()
 	return args[len(args)-1]
@@ -81,7 +81,7 @@ func TestPartsOfManyPermitsShareACall(t *testing.T) {
 	})
 }
 
-// Who gives back a part has not said that it needs the rest for longer, nor has Redis.
+// Releasing a part does not say that the holder needs the rest for longer, nor does the answer.
 func TestReduceDoesNotProlongTheTrust(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
@@ -96,7 +96,7 @@ func TestReduceDoesNotProlongTheTrust(t *testing.T) {
 	})
 }
 
-// However fast parts come, one operation of a permit at a time: they must leave the renewal its turn.
+// A permit has one operation at a time: however fast parts come, the renewal must get its turn.
 func TestRenewalThatIsDueGoesBeforeMoreParts(t *testing.T) {
 	onWire(t, 9*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
@@ -132,7 +132,7 @@ func TestReduceWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 	})
 }
 
-// The permit is as good as it was; what stands against the call may go away.
+// The permit is as good as before; the reason for the refusal may go away.
 func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
@@ -171,8 +171,8 @@ func TestPartOfAPermitThatIsGivenBackIsNotSent(t *testing.T) {
 	})
 }
 
-// What a restart forgot is put back as it was last, and not as it was acquired.
-func TestPutBackHasTheUnitsThatAreLeft(t *testing.T) {
+// What a restart lost is restored as it was last, and not as it was acquired.
+func TestRestoreHasTheRemainingUnits(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		for name, asked := range map[string]func(a *ticket) string{
 			"by a renewal": func(*ticket) string { time.Sleep(time.Second + time.Millisecond); return "refresh a: 1" },
@@ -185,7 +185,7 @@ func TestPutBackHasTheUnitsThatAreLeft(t *testing.T) {
 			f := w.carries("restore a: 1")
 			assert.Equal(t, a.permit.Weight(), f.left(), name)
 			f.isHeld(2)
-			w.carries("reduce a: 1").isHeld(2) // it may have been there with more
+			w.carries("reduce a: 1").isHeld(2) // Redis may have had it with more units
 			w.isIdle()
 			a.permit.leave()
 			w.carries("release a: 1").isHeld(2)
@@ -245,7 +245,7 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 	}
 }
 
-// A process that was stopped and goes on is told the truth, though nobody has got round to noticing it.
+// A process that was stopped and continues learns of the loss, although no tick has noticed it yet.
 func TestWeightedLooksAtTheClock(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, held: make(heldPermits)}
@@ -275,7 +275,7 @@ func TestWeightedLooksAtTheClock(t *testing.T) {
 	})
 }
 
-// Between the grant and the accounts a goroutine may stand still for as long as it likes.
+// A goroutine may stand still for any time between the grant and the counting.
 func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, held: make(heldPermits)}
@@ -294,7 +294,7 @@ func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 	})
 }
 
-// holdsMany has a handle hold that many permits of one unit each, which are not renewed.
+// holdsMany returns a handle that holds n permits of one unit each, which are not renewed.
 func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
 	w.t.Helper()
 	sem = &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}, held: make(heldPermits)}
@@ -306,7 +306,7 @@ func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
 	return sem, held
 }
 
-// acquires is what flight.contents says of one acquire of n tickets.
+// acquires returns what flight.contents returns for one acquire of n tickets.
 func (*wire) acquires(name string, first, n int) string {
 	text := "acquire " + name + ":"
 	for i := range n {
@@ -315,7 +315,7 @@ func (*wire) acquires(name string, first, n int) string {
 	return text
 }
 
-// A loss of 30,000 permits was as many goroutines, which took half a second to say so.
+// A loss of 30,000 permits started as many goroutines, which took half a second to report it.
 func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem, held := holdsMany(c, w, requestIDs)
@@ -389,7 +389,7 @@ func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *te
 	})
 }
 
-func TestClosedCrewHasReportedEveryLoss(t *testing.T) {
+func TestClosedGoroutinesHaveReportedEveryLoss(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem, held := holdsMany(c, w, 2)
 		gate, entered, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -418,10 +418,10 @@ func TestClosedCrewHasReportedEveryLoss(t *testing.T) {
 	})
 }
 
-func TestCrewThatDoesNotEndIsNamed(t *testing.T) {
+func TestGoroutineThatDoesNotEndIsNamed(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
-		w.carries("acquire a: 1") // and never returns
+		w.carries("acquire a: 1") // it never returns
 		c.goroutines.close()
 		err := c.goroutines.hanging()
 		require.ErrorIs(t, err, ErrUnavailable)

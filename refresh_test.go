@@ -53,7 +53,7 @@ func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
 	assert.Negative(t, window{}.left(w.sent), "what was never confirmed is over")
 }
 
-// idleView is a view with nothing to look after: it retires when it is looked at.
+// idleView returns a nameState without tickets: it retires at its first tick.
 func idleView() *nameState {
 	v := &nameState{client: &Client{states: make(map[string]*nameState)}}
 	v.timer = timer{state: v, index: -1}
@@ -66,8 +66,8 @@ func (v *nameState) looked() bool {
 	return v.retired
 }
 
-// TestAgendaKeepsTheEarliestFirst compares the heap with a sorted list, over random changes.
-func TestAgendaKeepsTheEarliestFirst(t *testing.T) {
+// TestTimersKeepTheEarliestFirst compares the heap with a sorted list, over random changes.
+func TestTimersKeepTheEarliestFirst(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	var a timerHeap
@@ -75,7 +75,7 @@ func TestAgendaKeepsTheEarliestFirst(t *testing.T) {
 	for i := range views {
 		views[i] = idleView()
 	}
-	at := make(map[*nameState]time.Time) // what the agenda should hold
+	at := make(map[*nameState]time.Time) // what the heap should hold
 	for range 2000 {
 		if rand.IntN(3) == 0 && len(a) > 0 {
 			first := a[0]
@@ -98,7 +98,7 @@ func TestAgendaKeepsTheEarliestFirst(t *testing.T) {
 	}
 }
 
-func TestKeeperLooksAtEachViewWhenItIsDue(t *testing.T) {
+func TestSchedulerTicksEachStateWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newScheduler(newClock(wallSinceStart, suspended))
@@ -120,7 +120,7 @@ func TestKeeperLooksAtEachViewWhenItIsDue(t *testing.T) {
 	})
 }
 
-func TestKeeperLooksAtTheEarlierOfTwoTimes(t *testing.T) {
+func TestSchedulerTicksAtTheEarlierOfTwoTimes(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]time.Duration{{time.Hour, time.Second}, {time.Second, time.Hour}, {time.Hour, 0, time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestKeeperLooksAtTheEarlierOfTwoTimes(t *testing.T) {
 	}
 }
 
-func TestKeeperLooksAtOnceAtWhatIsOverdue(t *testing.T) {
+func TestSchedulerTicksAtOnceWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newScheduler(newClock(wallSinceStart, suspended))
@@ -153,7 +153,7 @@ func TestKeeperLooksAtOnceAtWhatIsOverdue(t *testing.T) {
 	})
 }
 
-func TestKeeperThatWasNeverNeededCloses(t *testing.T) {
+func TestSchedulerThatWasNeverNeededCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newScheduler(newClock(wallSinceStart, suspended))
@@ -168,10 +168,10 @@ func TestKeeperThatWasNeverNeededCloses(t *testing.T) {
 	})
 }
 
-func TestKeeperCloseWaitsForTheLookUnderWay(t *testing.T) {
+func TestSchedulerCloseWaitsForTheTickUnderWay(t *testing.T) {
 	t.Parallel()
 	k, v := newScheduler(newClock(wallSinceStart, suspended)), idleView()
-	v.mu.Lock() // the look cannot end
+	v.mu.Lock() // the tick cannot end
 	k.schedule(v, time.Now())
 	require.Eventually(t, func() bool {
 		k.mu.Lock()

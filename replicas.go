@@ -9,15 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Grants that survive a failover. With Options.WaitReplicas a batch ends with WAIT, which answers when
-// so many replicas have all that was written before it on the connection. Where too few have, an
-// acquire or a renewal counts as not answered: it is tried again, and trusted no sooner. A permit that
-// was granted in an exchange of somebody else's is asked about first, with a WAIT of our own. What is
-// given back need not be certain: at worst a failover brings it back until its lease ends.
+// Grants that survive a failover. With Options.WaitReplicas a batch ends with WAIT, which answers when that many replicas
+// have everything that was written before it on the connection. If fewer have, an acquire or a renewal counts as not
+// answered: it is tried again, and trusted no sooner. A permit that was granted by a call about other tickets is
+// queried first, with a WAIT. A release need not be certain: at worst a failover undoes it until the lease ends.
 
 var errFewReplicas = errors.New("too few replicas have acknowledged it")
 
-// mustLast reports whether what a script did has to survive a failover.
+// needsReplicas reports whether the effect of a script must survive a failover.
 func needsReplicas(s *script) bool {
 	return s == acquireScript || s == refreshScript || s == restoreScript
 }
@@ -32,7 +31,7 @@ func (l *pipeline) newWait(timeout time.Duration) waitFor {
 	return waitFor{redis.NewIntCmd(background, "wait", l.replicas, (timeout / 2).Milliseconds()), l.replicas}
 }
 
-// failed is why what stood before the WAIT may not count; nil: it may.
+// failed returns why the commands before the WAIT may not count, nil if they do.
 func (w waitFor) failed() error {
 	if err := w.Err(); err != nil {
 		return fmt.Errorf("%w: %w", errFewReplicas, err)
@@ -43,11 +42,10 @@ func (w waitFor) failed() error {
 	return nil
 }
 
-// mayHaveRun reports whether err says that what was asked for was done, and only its WAIT was not.
+// isUnreplicated reports whether err means that the operation was executed, but not confirmed by WAIT.
 func isUnreplicated(err error) bool { return errors.Is(err, errFewReplicas) }
 
-// pipeline returns one that goes to a single server, which a WAIT must: it has no key to tell a cluster
-// where to.
+// redisPipeline returns a pipeline to a single server, which WAIT needs: it has no key that selects a node of a cluster.
 func (l *pipeline) redisPipeline() (redis.Pipeliner, error) {
 	cluster, ok := l.rdb.(cluster)
 	if !ok {
@@ -60,7 +58,7 @@ func (l *pipeline) redisPipeline() (redis.Pipeliner, error) {
 	return node.Pipeline(), nil
 }
 
-// runSurely is run for calls that must last: those that may not have count as not answered.
+// runDurable is run for calls that may need replicas. Those that too few replicas have count as not answered.
 func (l *pipeline) runDurable(calls []call, commands []redis.Cmder, timeout time.Duration) []response {
 	if l.replicas == 0 || !slices.ContainsFunc(calls, func(c call) bool { return needsReplicas(c.script) }) {
 		return l.run(l.rdb.Pipeline(), commands)

@@ -9,50 +9,49 @@ import (
 	"time"
 )
 
-// What Redis lost. A server that is restarted without persistence, or a replica that takes over before
-// it had everything, lacks what was granted last. Nobody is dead for that: whoever lives puts back what
-// it has, with the old tokens and places, before the server grants anything new. Three things make
-// that safe and soon enough:
+// Restoring state that Redis lost. A server that is restarted without persistence, or a replica that takes over before it
+// had everything, lacks the latest grants. Their holders are still alive: each process restores what it has, with the old
+// tokens and positions, before the server grants anything new. Three things make that safe and soon enough:
 //
-//   - Every script that can let anybody in compares servers. One that the name does not know gives it a new
-//     epoch, and a grace period.
-//   - Every answer tells the epoch. Whoever sees another one than its tickets have asks about them
-//     at once, and puts back those that are missing.
-//   - A broken connection puts every view in doubt, and every client that has something keeps a
-//     connection open only to see it break: the subscription, in a cluster one with each master. For as
-//     long as one of these does not stand, it asks several times in each grace period instead.
+//   - Every script that can grant something compares the identity of the server. A change starts a new epoch, with a
+//     grace period.
+//   - Every reply carries the epoch. When it differs from that of its tickets, a client queries them at once and restores
+//     those that are missing.
+//   - When a connection breaks, every name is verified. Every client that has tickets keeps connections open only to see
+//     them break: the subscription, and in a cluster one to each primary. While one of these is not established, the
+//     client queries several times in each grace period instead.
 //
-// Within one epoch nothing is put back: there, an id that is missing has lapsed or was taken out.
+// Within one epoch nothing is restored: an id that is missing there has expired or was removed.
 
-// doubt is called when the server may have changed: every view asks about all it has.
+// verifyAll is called when the server may have changed: every nameState queries all its tickets.
 func (c *Client) verifyAll() {
 	for _, v := range c.everyState() {
 		v.verify()
 	}
 }
 
-// reload is called when a connection broke. In a cluster another node may be in the place of that server by now,
-// which go-redis finds out late by itself.
+// reload is called when a connection broke. In a cluster another node may have replaced that server, which go-redis by
+// itself finds out late.
 func (c *Client) reload() {
 	if c.cluster != nil {
 		c.cluster.ReloadState(c.goroutines.ctx)
 	}
 }
 
-// servers are those that this client has had answers from, and since when. A name that such a server does not know
-// is a new one: it has lost nothing meanwhile.
+// servers records which servers have answered this client, and since when. A name that such a server does not know is a new
+// one: the server has lost nothing meanwhile.
 type servers struct {
-	settled time.Duration // how long one has to be known
+	settled time.Duration // how long a server must be known
 
 	mu     sync.Mutex
 	met    map[int64]time.Time
 	newest int64
 }
 
-// maxServers is how many are remembered.
+// maxServers is how many servers are remembered.
 const maxServers = 64
 
-// meet takes who answered; 0: it does not say.
+// meet records the server that answered; 0: it does not identify itself.
 func (s *servers) meet(server int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +74,7 @@ func (s *servers) meet(server int64) {
 	s.met[server] = time.Now()
 }
 
-// known tells of them in a call.
+// known lists the servers for a call.
 func (s *servers) known() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +90,7 @@ func (s *servers) known() string {
 	return strings.Join(all, ",")
 }
 
-// knows is what calls about the name tell of it.
+// knows returns what calls about the name say that this client knows.
 func (v *nameState) knows() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -108,12 +107,12 @@ func (v *nameState) verify() {
 	if v.backoff == 0 {
 		v.scheduleLocked(v.verifySince)
 	} else {
-		v.scheduleLocked(v.verifySince.Add(lastRetry)) // at the latest: the next try may be planned already
+		v.scheduleLocked(v.verifySince.Add(lastRetry)) // at the latest: the next try may be scheduled already
 	}
 }
 
-// checkLocked plans to ask about all there is, for as long as a server could go away without this client seeing it:
-// often enough to put it back while the grace period lasts.
+// checkLocked schedules queries of all tickets for as long as a server could go away unnoticed: often enough to restore
+// them within the grace period.
 func (v *nameState) checkLocked() {
 	if v.checkAt.IsZero() && v.client.unseen.Load() > 0 {
 		v.checkAt = time.Now().Add(max(v.client.grace/3, firstRetry))
@@ -121,12 +120,12 @@ func (v *nameState) checkLocked() {
 	}
 }
 
-// heardLocked takes the epoch from an answer to a question that was sent at that time.
-func (v *nameState) heardLocked(epoch int64, sent time.Time) {
-	if epoch == 0 || sent.Before(v.told) {
-		return // it was not asked, or before the one that is known
+// noteEpochLocked records the epoch from the reply to a call that was sent at that time.
+func (v *nameState) noteEpochLocked(epoch int64, sent time.Time) {
+	if epoch == 0 || sent.Before(v.epochSent) {
+		return // the reply has none, or is older than the one that is known
 	}
-	v.told = sent
+	v.epochSent = sent
 	if !sent.Before(v.verifySince) {
 		v.verifySince = time.Time{}
 	} else {
@@ -143,21 +142,21 @@ func (t *ticket) outdated(epoch int64) bool {
 	return (t.phase == waiting || t.phase == holding && !t.lapses()) && epoch != 0 && t.epoch != epoch
 }
 
-// missedBy reports whether t is to be put back: whether Redis has less of it in this epoch than it had.
+// missedBy reports whether t is to be restored: whether Redis has less of it in this epoch than it had.
 func (t *ticket) missedBy(s state, epoch int64) bool {
 	less := s == stateGone || s == stateWaiting && t.phase == holding
 	return less && t.outdated(epoch) && t.lease.left(t.state.client.clock.now()) > 0
 }
 
-// confirmed: Redis has t in this epoch. What it has in another one may be older than what it had.
+// confirmed records that Redis has t in this epoch. The weight that it has there may be older than the one it had before.
 func (t *ticket) confirmed(epoch int64) {
 	if t.epoch != epoch {
-		t.parts.taken = 0
+		t.parts.confirmed = 0
 	}
 	t.epoch = epoch
 }
 
-// restoreLocked puts t back. A permit that is never renewed gets what is left of its lease.
+// restoreLocked restores t. A permit that is never renewed gets the rest of its lease.
 func (v *nameState) restoreLocked(t *ticket) {
 	lease := t.params.ttl
 	if t.noRefresh && t.phase == holding {
@@ -167,15 +166,15 @@ func (v *nameState) restoreLocked(t *ticket) {
 	v.submitLocked(t, batchKey{state: v, script: restoreScript, spec: t.spec, lease: lease})
 }
 
-// claims are what tickets had that are to be put back, those who hold before those who wait.
+// claims are what tickets that are to be restored had, holders before waiters.
 type claims struct {
-	holders int     // how many they are
+	holders int     // how many of the tickets are holders
 	epoch   int64   // in which they are missing
-	numbers []int64 // of each ticket, its token or its place
-	units   []int64 // of each ticket
+	numbers []int64 // token or position of each ticket
+	units   []int64 // units of each ticket
 }
 
-// number is the token of a holder, or the place of a waiter.
+// number is the token of a holder, or the position of a waiter.
 func (t *ticket) number() int64 {
 	if t.phase == holding {
 		return t.token
@@ -183,12 +182,12 @@ func (t *ticket) number() int64 {
 	return t.position
 }
 
-// claims puts those of the tickets first that hold.
+// claims returns the claims of the tickets, and moves the holders among them to the front.
 func (v *nameState) claims(tickets []*ticket) (had claims) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	slices.SortStableFunc(tickets, func(a, b *ticket) int {
-		return cmp.Compare(b.phase, a.phase) // those who wait have not got so far
+		return cmp.Compare(b.phase, a.phase) // waiting comes before holding
 	})
 	had.epoch = v.epoch
 	for _, t := range tickets {

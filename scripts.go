@@ -13,16 +13,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This is the only file that knows Lua: the key names, what goes into each script, and what comes
-// back. scripts/semaphore.lua says what the keys hold; a change of a script ends at this file.
+// This is the only file that knows Lua: the key names, the arguments of each script and its reply. See
+// scripts/semaphore.lua for what the keys hold. A change to a script needs no change beyond this file.
 
 //go:embed scripts/*.lua
 var sources embed.FS
 
-// script is one verb: its text, and the hash by which Redis caches it.
+// script is the script of one verb, with the hash by which Redis caches it.
 type script struct {
 	verb, text string
-	hash       any // a string, which need not become an any at each call
+	hash       any // a string, converted to any once instead of at each call
 }
 
 var (
@@ -37,8 +37,8 @@ var (
 	pageScript    = newScript("page", "semaphore", "page")
 )
 
-// newScript joins a verb with what it shares with others. The files are part of the program, so one
-// that is missing stops every test at its start.
+// newScript joins the file of a verb with those that it shares with others. The files are embedded, so a missing one
+// panics at the start of every test.
 func newScript(verb string, files ...string) *script {
 	text := fmt.Sprintf("local VERB = %q\n", verb)
 	for _, file := range files {
@@ -51,8 +51,8 @@ func newScript(verb string, files ...string) *script {
 	return &script{verb, text, redis.NewScript(text).Hash()}
 }
 
-// A script is sent exactly once: one that go-redis re-sends by itself after a lost reply is an
-// operation whose outcome the client cannot know of.
+// A script is sent exactly once: go-redis must not resend it after a lost reply, as the client could not know
+// the outcome of that operation.
 type (
 	numbers struct{ *redis.IntSliceCmd } // replies with a list of numbers
 	values  struct{ *redis.SliceCmd }    // replies with a list of anything
@@ -61,47 +61,47 @@ type (
 func (numbers) NoRetry() bool { return true }
 func (values) NoRetry() bool  { return true }
 
-// maxIDs is how many ids one call carries at most. With BOUND in semaphore.lua it bounds how long a call keeps the
-// server from others, which is what docs/performance.md measures, in "The longest calls".
+// maxIDs is the most ids that one call carries. Together with BOUND in semaphore.lua it bounds how long a call blocks the
+// server. See "The longest calls" in docs/performance.md for measurements.
 const maxIDs = 150
 
 // maxUnits bounds limits and weights: Lua counts in doubles, which are exact up to here.
 const maxUnits = 1<<53 - 1
 
-// keyspace says where things are in Redis, and who asks.
+// keyspace is where the keys and channels are in Redis, and which client makes the calls.
 type keyspace struct {
 	prefix   string // of every key and channel
 	clientID string
-	grace    time.Duration // of a server that may have lost the state
+	grace    time.Duration // how long a server that may have lost state grants nothing new
 }
 
-// keys returns the keys of a name in the order of semaphore.lua. Everything up to the first "}" is
-// the hash tag, so all of them are in one slot, and no two names share a key: the ends differ.
+// keys returns the keys of a name in the order of semaphore.lua. Everything up to the first "}" is the hash tag, so
+// all of them are in one slot. No two names share a key, because the suffixes differ.
 func (k keyspace) keys(name string) [6]string {
 	base := k.prefix + ":{" + name + "}:"
 	return [6]string{base + "owner", base + "queue", base + "timeout", base + "counter", base + "weight", base + "meta"}
 }
 
-// nameOf returns the name that a key of that kind belongs to.
+// nameOf returns the name to which a key of the given kind belongs.
 func (k keyspace) nameOf(key, kind string) (name string, ok bool) {
 	name, found := strings.CutPrefix(key, k.prefix+":{")
 	name, ends := strings.CutSuffix(name, "}:"+kind)
 	return name, found && ends && checkName(name) == nil
 }
 
-// literal takes its meaning away from what has one in a pattern.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+// escapePattern escapes the characters that are special in a pattern.
+var escapePattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
-// everyName is a pattern for SCAN: of one key of each name. Other keys can look alike, too.
-func (k keyspace) everyName() string { return literal.Replace(k.prefix) + ":{*}:meta" }
+// everyName is a SCAN pattern that matches one key of each name. It can match other keys, too.
+func (k keyspace) everyName() string { return escapePattern.Replace(k.prefix) + ":{*}:meta" }
 
-// wakePrefix plus a client id is the channel on which that client hears of its grants.
+// wakePrefix plus a client id is the channel on which that client is notified of its grants.
 func (k keyspace) wakePrefix() string { return k.prefix + ":wake:" }
 
-// watchChannel is one on which nobody speaks.
+// watchChannel is a channel to which nothing is published.
 func (k keyspace) watchChannel() string { return k.prefix + ":watch" }
 
-// labelKey holds what operators see beside the permits of a client.
+// labelKey holds the label that operators see beside the permits of a client.
 func (k keyspace) labelKey(clientID string) string { return k.prefix + ":client:" + clientID }
 
 // evictedKey holds the label of the client that evicted a permit or waiter.
@@ -118,10 +118,10 @@ func clientOf(id string) string {
 	return id
 }
 
-// quota is what a handle declares: a limit, and of a rate how long a grant counts.
+// limitSpec is what a handle declares: a limit, and for a rate how long a grant counts.
 type limitSpec struct {
 	limit  int64
-	window time.Duration // in whole milliseconds; 0: until it is given back
+	window time.Duration // in whole milliseconds; 0: until it is released
 }
 
 func (q limitSpec) arg() any {
@@ -131,9 +131,8 @@ func (q limitSpec) arg() any {
 	return fmt.Sprintf("%d/%d", q.limit, q.window.Milliseconds())
 }
 
-// declaration is a quota and when this client first used it: the server's time in microseconds or,
-// where that is not known yet, minus the microseconds that have passed since; declareNothing from a
-// call that only looks.
+// declaration is a limitSpec and when this client first used it: the server's time in microseconds or, if that is not
+// known yet, minus the microseconds that have passed since. It is declareNothing in a call that only queries.
 type declaration struct {
 	spec  limitSpec
 	since int64
@@ -142,8 +141,8 @@ type declaration struct {
 
 const declareNothing = math.MinInt64
 
-// What a caller knows. One that has had an answer about the name knows that it was lost where the server does not know
-// it. Others know servers only: for longer than the grace period, or not.
+// What a caller knows. If it has had a reply about the name, it knows that the name was lost when the server does not
+// know it. Otherwise it knows servers only: for longer than the grace period, or not.
 const (
 	usedBefore  = "*"
 	knownServer = "%012x!"
@@ -157,11 +156,11 @@ func (d declaration) sinceArg() any {
 	return d.since
 }
 
-// subject is what all calls about a name have in common.
+// callPrefix is what all calls for a name have in common.
 type callPrefix struct {
-	begin      []any         // the number of keys, the keys, and who asks
-	grace      time.Duration // of a server that may have lost the state
-	usedBefore any           // the grace, and that the name was used before: of most calls
+	begin      []any         // the number of keys, the keys, and the caller
+	grace      time.Duration // see keyspace
+	usedBefore any           // the grace argument of most calls: the name was used before
 }
 
 func (k keyspace) about(name string) callPrefix {
@@ -173,13 +172,13 @@ func (k keyspace) about(name string) callPrefix {
 	return callPrefix{append(begin, k.clientID, k.wakePrefix()), k.grace, graceArg(k.grace, usedBefore)}
 }
 
-// call is one script to be run: what follows EVALSHA and the hash.
+// call is one script to run, with the arguments of its command: EVALSHA, the hash, and what follows.
 type call struct {
 	script *script
 	args   []any
 }
 
-// newCall begins the arguments that every script has, with room for more.
+// newCall returns a call with the arguments that every script has, and capacity for room more.
 func (s callPrefix) newCall(run *script, d declaration, lease time.Duration, room int) call {
 	args := make([]any, 0, len(s.begin)+6+room)
 	args = append(args, "evalsha", run.hash)
@@ -201,8 +200,8 @@ func graceArg(grace time.Duration, knows string) string {
 	return strconv.FormatInt(grace.Milliseconds(), 10) + " " + knows
 }
 
-// command returns the call for a pipeline; withText sends the script itself, for a server that does
-// not have it cached.
+// command returns the call as a command for a pipeline. With withText it sends the script itself, for a server that has
+// not cached it.
 func (c call) command(withText bool) redis.Cmder {
 	args := c.args
 	if withText {
@@ -215,7 +214,7 @@ func (c call) command(withText bool) redis.Cmder {
 	return numbers{redis.NewIntSliceCmd(background, args...)}
 }
 
-// terms are what the callers of one acquire have in common.
+// acquireParams are the parameters that all requests of one acquire have in common.
 type acquireParams struct {
 	ttl       time.Duration
 	wait      bool
@@ -223,19 +222,20 @@ type acquireParams struct {
 	headStart time.Duration
 }
 
-// acquire asks for tickets, after giving others back.
-func (s callPrefix) acquire(d declaration, t acquireParams, tickets []*ticket, back ...*ticket) call {
-	c := s.newCall(acquireScript, d, t.ttl, 5+2*len(tickets)+len(back))
-	c.args = append(c.args, t.wait, t.maxQueue, t.headStart.Microseconds(), len(tickets), len(back))
+// acquire acquires tickets, after releasing others.
+func (s callPrefix) acquire(d declaration, p acquireParams, tickets []*ticket, released ...*ticket) call {
+	c := s.newCall(acquireScript, d, p.ttl, 5+2*len(tickets)+len(released))
+	c.args = append(c.args, p.wait, p.maxQueue, p.headStart.Microseconds(), len(tickets), len(released))
 	c.addIDs(tickets)
 	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.weight != 1 }) {
 		c.addWeights(tickets)
 	}
-	c.addIDs(back)
+	c.addIDs(released)
 	return c
 }
 
-// overdue is that tombstone, or none, of tickets whose leases have ended: their client knows it a little before Redis.
+// overdue marks a tombstone, or 0 for none, as one of tickets whose leases have ended. Their client knows that slightly
+// before Redis.
 func overdue(tombstone time.Duration) time.Duration { return -time.Millisecond - tombstone }
 
 func (s callPrefix) release(d declaration, tombstone time.Duration, tickets []*ticket) call {
@@ -244,7 +244,7 @@ func (s callPrefix) release(d declaration, tombstone time.Duration, tickets []*t
 	return c
 }
 
-// refresh renews tickets. The answer need not tell the tokens of those of which they are known.
+// refresh renews tickets. If known is set, the reply may omit their tokens.
 func (s callPrefix) refresh(d declaration, ttl time.Duration, known bool, tickets []*ticket) call {
 	c := s.newCall(refreshScript, d, ttl, 1+len(tickets))
 	c.args = append(c.args, known)
@@ -252,7 +252,7 @@ func (s callPrefix) refresh(d declaration, ttl time.Duration, known bool, ticket
 	return c
 }
 
-// reduce lowers the weights of tickets to the units that each keeps.
+// reduce lowers the weight of each ticket to the units that it keeps.
 func (s callPrefix) reduce(d declaration, tickets []*ticket, keeps []int64) call {
 	c := s.newCall(reduceScript, d, 0, 2*len(tickets))
 	c.addIDs(tickets)
@@ -260,7 +260,7 @@ func (s callPrefix) reduce(d declaration, tickets []*ticket, keeps []int64) call
 	return c
 }
 
-// restore puts tickets back, holders first: with the numbers and the units that they had.
+// restore stores tickets again, holders first, with the numbers and units that they had.
 func (s callPrefix) restore(d declaration, lease time.Duration, tickets []*ticket, had claims) call {
 	c := s.newCall(restoreScript, d, lease, 2+3*len(tickets))
 	c.args = append(c.args, had.holders, had.epoch)
@@ -288,22 +288,21 @@ func (c *call) addIDs(tickets []*ticket) {
 	}
 }
 
-// asNobody begins a call of no view's: should it promote somebody, the news goes out by message to all
-// alike.
+// anonymous begins a call without a client id. If it promotes waiters, all of them are notified by message.
 func (k keyspace) anonymous(name string, run *script, q limitSpec, room int) call {
 	k.clientID = ""
 	return k.about(name).newCall(run, declaration{spec: q, since: declareNothing}, 0, room)
 }
 
-// status asks what a name looks like as of a server time in ms, 0 for now, when so many of the entries that are expired
-// were counted before.
+// status queries a name as of a server time in ms, 0 for now. from is how many of the expired entries earlier calls have
+// counted.
 func (k keyspace) status(name string, q limitSpec, at, from int64) call {
 	c := k.anonymous(name, statusScript, q, 2)
 	c.args = append(c.args, at, from)
 	return c
 }
 
-// unpin is what resize pins to take the pin away.
+// unpin is the limit that makes resize remove the pin.
 const unpin = -1
 
 func (k keyspace) resize(name string, q limitSpec, pin, asked int64) call {
@@ -312,7 +311,7 @@ func (k keyspace) resize(name string, q limitSpec, pin, asked int64) call {
 	return c
 }
 
-// promote has the waiters granted what there is.
+// promote grants the available units to waiters.
 func (k keyspace) promote(name string, q limitSpec) call {
 	c := k.anonymous(name, refreshScript, q, 1)
 	c.args = append(c.args, false)
@@ -325,17 +324,17 @@ func (k keyspace) evict(name string, q limitSpec, id string) call {
 	return c
 }
 
-// bookmark is an entry after which a page begins; the zero one is before the first.
+// bookmark is the entry after which a page begins. The zero value is before the first entry.
 type bookmark struct{ number, id string }
 
-// page asks for entries of the owner or queue key.
+// page queries entries of the owner or queue key.
 func (s callPrefix) page(key string, after bookmark, count int) call {
 	c := s.newCall(pageScript, declaration{since: declareNothing}, 0, 4)
 	c.args = append(c.args, key, after.number, after.id, count)
 	return c
 }
 
-// state is what a script says of an id. semaphore.lua has the same list.
+// state is the state of an id in a reply. semaphore.lua has the same list.
 type state int64
 
 const (
@@ -348,17 +347,17 @@ const (
 	stateEarly
 	stateEvicted
 
-	states // how many there are
+	states // the number of states
 )
 
-// result is the state of one id, with its token if it holds, its place if it waits, and the
-// milliseconds until it is worth asking again if it is early, or was refused by a rate.
+// result is the state of one id. number is the token of a holder, the position of a waiter, or, if the request was early
+// or was refused by a rate, the milliseconds after which to retry.
 type result struct {
 	state  state
 	number int64
 }
 
-// wait is the number of who has to wait for so many milliseconds.
+// wait returns the milliseconds after which to retry, or 0.
 func (r result) wait() int64 {
 	if r.state == stateEarly || r.state == stateRefused {
 		return r.number
@@ -366,10 +365,10 @@ func (r result) wait() int64 {
 	return 0
 }
 
-// grant says that the waiter at place holds token. Token 0: it has to look again.
+// grant says that the waiter at position place was granted token. Token 0: it must poll.
 type grant struct{ seq, place, token int64 }
 
-// news is a grant that a message or an answer told of, with the epoch of the name at that time.
+// grantNotice is a grant from a message or a reply, with the epoch of the name at that time.
 type grantNotice struct {
 	grant
 	epoch int64
@@ -379,24 +378,24 @@ type grantNotice struct {
 // reply is what finish.lua returns, as one list of numbers.
 type reply struct {
 	since   int64         // when this client first used the limit that was sent
-	next    time.Duration // until the nearest deadline; negative: nobody waits
+	next    time.Duration // until the nearest deadline; negative: not reported
 	more    bool          // the script stopped at its bound
-	epoch   int64         // of the name; another one than before: state may have been lost. 0: not told
-	room    int64         // of a rate: units that nobody has
-	server  int64         // which one answered; 0: it does not say
+	epoch   int64         // of the name; if it differs from the one before, state may have been lost. 0: not reported
+	room    int64         // of a rate: available units
+	server  int64         // which one replied; 0: unknown
 	results []result
 	grants  []grant
 }
 
 var errReply = errors.New("unexpected reply from a script: is another program using its keys?")
 
-// head is how many numbers a reply begins with.
+// head is the count of numbers with which every reply begins.
 const head = 6
 
-// maxWait is how many milliseconds a reply tells to wait at most. No Duration holds much more.
+// maxWait is the most milliseconds that a reply may ask to wait. A Duration holds little more.
 const maxWait = 1 << 43
 
-// decodeReply checks and converts the reply to a call about n ids.
+// decodeReply checks and converts the reply to a call with n ids.
 func decodeReply(raw []int64, n int) (reply, error) {
 	if len(raw) < head+2*n || (len(raw)-head-2*n)%3 != 0 || raw[1] > maxWait {
 		return reply{}, errReply
@@ -423,22 +422,22 @@ func decodeReply(raw []int64, n int) (reply, error) {
 	return r, nil
 }
 
-// stock is what status.lua counts in one call.
+// stock is the reply of one call of status.lua.
 type stock struct {
 	limit, declared, pinned      int64
-	holders, waiting, used       int64 // with what is expired
+	holders, waiting, used       int64 // including expired ones
 	expired                      int64 // entries
-	counted, held, units, waited int64 // of these: how many the call has counted, and what they are
+	counted, held, units, waited int64 // of these, what this call has counted: entries, holders, their units, waiters
 	oldest                       int64 // us since the first waiter arrived that is not expired; negative: none was found
-	nearest                      int64 // ms until the next deadline; negative: there is none
+	nearest                      int64 // ms until the next deadline; negative: none
 	window                       int64 // ms
 	exists                       int64
 	granted, lapsed              int64
-	missed                       int64 // of those held that the call has counted: how many lapsed, too
-	asOf                         int64 // server ms at which an entry was expired, or not
+	missed                       int64 // of held: permits that expired but are not in lapsed yet
+	asOf                         int64 // server ms as of which entries count as expired
 	at                           int64 // server us, by which waiters and holders are numbered
-	asks                         int64 // what a limit is asked for with that is set by hand now
-	paced, pacing                int64 // grants lately while calls waited, and in how many us
+	asks                         int64 // the time to send with a limit that is pinned now
+	paced, pacing                int64 // recent grants while there were waiters, and the us that they took
 }
 
 // decodeStock converts the reply of status.lua.
@@ -457,7 +456,7 @@ func decodeStock(raw []int64) (s stock, err error) {
 	return s, nil
 }
 
-// with adds what another call has counted of the same stock. False: it is another by now.
+// with adds what another call has counted. False: the state has changed between the calls.
 func (s stock) with(more stock) (stock, bool) {
 	same := more.holders == s.holders && more.waiting == s.waiting && more.used == s.used && more.expired == s.expired
 	s.missed += more.missed
@@ -468,7 +467,7 @@ func (s stock) with(more stock) (stock, bool) {
 	return s, same
 }
 
-// status is what the stock comes to without what is expired.
+// status converts the stock, without the expired entries.
 func (s stock) status(name string) Status {
 	return Status{
 		Name: name, At: time.UnixMicro(s.at),
@@ -482,7 +481,7 @@ func (s stock) status(name string) Status {
 	}
 }
 
-// pace is in grants a second.
+// pace returns the recent grants per second.
 func (s stock) pace() float64 {
 	if s.waiting == s.waited || s.pacing <= 0 {
 		return 0
@@ -490,14 +489,14 @@ func (s stock) pace() float64 {
 	return max(0, float64(s.paced)*1e6/float64(s.pacing))
 }
 
-// page is what page.lua tells: some tickets, and after which entry the next page begins, if there is more.
+// page is the reply of page.lua: some tickets, and the entry after which the next page begins, if there are more.
 type page struct {
 	tickets []Ticket
 	last    bookmark
 	more    bool
 }
 
-// decodePage converts the reply of page.lua. A ticket of the owner key holds a token.
+// decodePage checks and converts the reply of page.lua. Only a ticket of the owner key has a token.
 func decodePage(list []any, key string) (p page, err error) {
 	if len(list)%4 != 1 || list[0] != int64(0) && list[0] != int64(1) {
 		return page{}, errReply
@@ -507,30 +506,30 @@ func decodePage(list []any, key string) (p page, err error) {
 		id, isID := list[0].(string)
 		number, isNumber := list[1].(string)
 		weight, isWeight := list[2].(int64)
-		left, isLeft := list[3].(int64)
-		if !isID || !isNumber || !isWeight || !isLeft {
+		remaining, isRemaining := list[3].(int64)
+		if !isID || !isNumber || !isWeight || !isRemaining {
 			return page{}, errReply
 		}
 		p.last = bookmark{number, id}
-		n, _ := strconv.ParseInt(number, 10, 64) // what is none of ours has no number
+		n, _ := strconv.ParseInt(number, 10, 64) // an entry of another program has no number
 		n = max(0, min(n, maxUnits))
 		t := Ticket{ID: id, Weight: weight, Since: time.UnixMicro(n)}
 		if key == "owner" {
 			t.Token = n
 		}
-		if left > 0 {
-			t.ExpiresIn = time.Duration(left) * time.Millisecond
+		if remaining > 0 {
+			t.ExpiresIn = time.Duration(remaining) * time.Millisecond
 		}
 		p.tickets = append(p.tickets, t)
 	}
 	return p, nil
 }
 
-// maxWake is how many bytes a wake message has at most: the grants of one call, of three numbers each, and a key.
+// maxWake is the most bytes in a wake message: the grants of one call, of three numbers each, and a key.
 const maxWake = 2*maxIDs*3*20 + 1024 + maxName
 
-// parseWake takes a wake message apart: "seq:place:token,seq:place:token,... epoch ownerkey". One that is longer than any
-// of ours is forged, and not looked at: it could be of any size.
+// parseWake parses a wake message: "seq:position:token,seq:position:token,... epoch ownerkey". A message that is longer
+// than any of ours is forged, and is not parsed: it could have any size.
 func (k keyspace) parseWake(payload string) (name string, epoch int64, grants []grant, ok bool) {
 	if len(payload) > maxWake+len(k.prefix) {
 		return "", 0, nil, false

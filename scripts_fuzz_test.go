@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever arrives from the network must not bring the client down, nor make it believe in more than was said.
+// No data from the network may bring the client down, or make it rely on more than it says.
 
-// wakeMessage is what tell() in line.lua and finish.lua make.
+// wakeMessage builds a message as the scripts do.
 func wakeMessage(ownerKey string, epoch int64, grants []grant) string {
 	var notes []string
 	for _, g := range grants {
@@ -71,16 +71,16 @@ func FuzzParseWake(f *testing.F) {
 	})
 }
 
-// lobby is a client that reaches no Redis, with a ticket in each phase on one name. All are busy, so that nothing is sent.
+// lobby is a client that reaches no Redis, with a ticket in each phase on one name. All are busy, so nothing is sent.
 type lobby struct {
 	client *Client
 	all    [phases]*ticket
 }
 
 const (
-	phases    = int(gone)         // in which a ticket is known
+	phases    = int(removed)      // in which a ticket is known
 	lobbySeq  = 40                // of the first ticket
-	lobbyAt   = 1_700_000_000_000 // the place of the one that waits
+	lobbyAt   = 1_700_000_000_000 // the position of the waiter
 	lobbyTime = 4                 // the epoch
 	lobbyName = "a name"
 )
@@ -118,7 +118,7 @@ func newLobby(t *testing.T) *lobby {
 	return l
 }
 
-// seen is what of a ticket a message could change.
+// seen is what a message could change of a ticket.
 type seen struct {
 	phase         phase
 	place, token  int64
@@ -140,7 +140,7 @@ func (l *lobby) look() (now [phases]seen) {
 	return now
 }
 
-// Whoever may publish may send this. Only what names the place in line of one who waits, or the token of one who holds, counts.
+// Anyone who may publish can send this. Only a message that names the position of a waiter, or the token of a holder, counts.
 func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 	const waits = lobbySeq + int64(waiting)
 	key := keyspace{prefix: "fairsem"}.keys(lobbyName)[0]
@@ -160,9 +160,9 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 		l := newLobby(t)
 		before := l.look()
 		forged := wakeMessage(l.client.keyspace.keys(name)[0], epoch, []grant{{seq, place, token}}) + end
-		l.client.wake.take(&redis.Message{Payload: forged})
+		l.client.wake.handleMessage(&redis.Message{Payload: forged})
 		if _, _, _, ok := l.client.keyspace.parseWake(end); !ok {
-			l.client.wake.take(&redis.Message{Payload: end})
+			l.client.wake.handleMessage(&redis.Message{Payload: end})
 		}
 		if name == lobbyName && end == "" {
 			switch {
@@ -178,7 +178,7 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 	})
 }
 
-// "Not yet" was taken for a yes: the permit would have been relied on, and Redis did not have it.
+// EARLY was taken for a grant: the permit would have been relied on, and Redis did not have it.
 func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t)
@@ -196,7 +196,7 @@ func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 	require.True(t, holder.recheck, "nobody asks again")
 }
 
-// someNumbers makes a reply out of bytes: most of the numbers are small, as states are.
+// someNumbers makes a reply from bytes: most of the numbers are small, as states are.
 func someNumbers(data []byte) []int64 {
 	list := make([]int64, len(data))
 	for i, b := range data {
@@ -248,7 +248,7 @@ func FuzzDecodeReply(f *testing.F) {
 	})
 }
 
-// isReply says it in another way than decodeReply: six numbers, two for each id, and threes.
+// isReply checks the same as decodeReply in another way: six numbers, two for each id, and then threes.
 func isReply(raw []int64, n int) bool {
 	for range n {
 		if len(raw) < 8 || raw[6] < int64(stateGone) || raw[6] >= int64(states) {
@@ -287,7 +287,7 @@ func FuzzDecodeStatus(f *testing.F) {
 	})
 }
 
-// someValues makes a list out of bytes: of the types that go-redis returns.
+// someValues makes a list from bytes, with the types that go-redis returns.
 func someValues(data []byte) []any {
 	list := make([]any, len(data))
 	for i, b := range data {
@@ -347,7 +347,7 @@ func isPage(raw []any) bool {
 	return len(raw)%4 == 1
 }
 
-// Acquire has neither a permit nor an error for a state that it does not know.
+// Acquire has neither a permit nor an error for an unknown state.
 func TestReplyWithAnUnknownStateIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, state := range []int64{-1, int64(states), 1 << 40} {
@@ -386,7 +386,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// slot is the cluster slot of a key, by the rules of the Redis Cluster specification.
+// slot returns the cluster slot of a key, by the rules of the Redis Cluster specification.
 func slot(key string) uint16 {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -406,7 +406,7 @@ func slot(key string) uint16 {
 	return crc % 16384
 }
 
-// The test of the slots is worth as much as its own arithmetic; the numbers are the specification's.
+// The test of the slots is only as good as this arithmetic; the numbers come from the specification.
 func TestSlotIsTheSpecifiedOne(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, uint16(0x31C3%16384), slot("123456789"))

@@ -31,7 +31,7 @@ var allScripts = []*script{acquireScript, releaseScript, refreshScript, reduceSc
 // keyNames is the order of keyspace.keys.
 var keyNames = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
 
-// lab is one name on one server, with keys and channels that nobody else uses.
+// lab is one name on one server, with keys and channels of its own.
 type lab struct {
 	t     testing.TB
 	rdb   *redis.Client
@@ -47,8 +47,7 @@ func newLab(t testing.TB, rdb *redis.Client) *lab {
 	return l
 }
 
-// realRedis is a client of the server that all tests share, when that is so old that a name which it does not know is
-// a new one.
+// realRedis returns a client of the server that all tests share, once that is so old that an unknown name is a new one.
 func realRedis(t testing.TB) *redis.Client {
 	t.Helper()
 	server := redistest.SharedServer(t)
@@ -81,12 +80,12 @@ func (l *lab) run(c call) response {
 	cmd := c.command(false)
 	if err := l.rdb.Process(background, cmd); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		cmd = c.command(true)
-		_ = l.rdb.Process(background, cmd) // read has it too
+		_ = l.rdb.Process(background, cmd) // read has the error
 	}
 	return read(cmd)
 }
 
-// ask is run for calls that return what finish() returns, about n ids.
+// ask is run for calls about n ids that return what finish.lua returns.
 func (l *lab) ask(c call, n int) reply {
 	l.t.Helper()
 	got := l.run(c)
@@ -96,7 +95,7 @@ func (l *lab) ask(c call, n int) reply {
 	return r
 }
 
-// identity is what names know the server by; empty on miniredis.
+// identity returns what names record of the server; empty on miniredis.
 func (l *lab) identity() string {
 	id := l.rdb.InfoMap(background, "replication").Item("Replication", "master_replid")
 	return id[:min(12, len(id))]
@@ -109,13 +108,13 @@ func (l *lab) now() time.Time {
 	return now
 }
 
-// snapshot is all that is in the keys of a name.
+// snapshot is the contents of all keys of a name.
 type snapshot struct {
 	now                   int64 // server ms
 	owner, queue, timeout []redis.Z
 	counter               string
 	weight, meta          map[string]string
-	expiry                [6]time.Duration // as PTTL has it
+	expiry                [6]time.Duration // as PTTL returns it
 }
 
 func (l *lab) snapshot() snapshot {
@@ -145,9 +144,9 @@ func (l *lab) snapshot() snapshot {
 	return s
 }
 
-// A state is written as "owner me:1=5 you:2=6 | timeout me:1=60s you:2=20s | counter 6 | meta until=80s": keys without
-// content are left out, counts come last, times are relative to now, in steps of 10 s. Numbers that a script took from the clock are #1,
-// #2, ... in their order; those that a test seeds are small.
+// A state is written as "owner me:1=5 you:2=6 | timeout me:1=60s you:2=20s | counter 6 | meta until=80s". Keys without
+// content are left out, counts come last, and times are relative to now, in steps of 10 s. Numbers that a script took from
+// the clock are #1, #2, ... in their order; those that a test seeds are small.
 func (l *lab) seed(state string) {
 	l.t.Helper()
 	now := l.now().UnixMilli()
@@ -192,7 +191,7 @@ func (l *lab) seed(state string) {
 // seededEpoch is the epoch of every seed with a meta.
 const seededEpoch = 4
 
-// String leaves out what belongs to the epoch, and the marks of the pace: epoch_test.go and pace_test.go check these.
+// String leaves out the epoch's fields and the marks of the pace: epoch_test.go and pace_test.go check these.
 func (s snapshot) String() string {
 	var out []string
 	for i, zset := range [][]redis.Z{s.owner, s.queue, s.timeout} {
@@ -288,7 +287,7 @@ func ranked(text string) string {
 	})
 }
 
-// listen collects the wake messages of a lab: the function returned ends it and says what came.
+// listen collects the wake messages of a lab: the function returned stops and returns them.
 func (l *lab) listen() (heard func() string) {
 	l.t.Helper()
 	sub := l.rdb.PSubscribe(background, l.space.wakePrefix()+"*")
@@ -315,12 +314,12 @@ func (l *lab) listen() (heard func() string) {
 	}
 }
 
-// mustExpire checks that every key that there is goes away by itself, and not before a deadline in it.
+// mustExpire checks that every existing key expires, and not before a deadline in it.
 func (s snapshot) mustExpire(t testing.TB) {
 	t.Helper()
 	for i, left := range s.expiry {
 		switch {
-		case left == -2: // not there
+		case left == -2: // it does not exist
 		case i == 5 && s.meta["pinned"] != "":
 			assert.Equal(t, time.Duration(-1), left, "a pinned limit stays")
 		default:
@@ -333,7 +332,7 @@ func (s snapshot) mustExpire(t testing.TB) {
 	}
 }
 
-// tickets makes tickets from "id" and "id*weight"; refreshes ask for a ttl of 60 s.
+// tickets makes tickets from "id" and "id*weight"; refreshes use a ttl of 60 s.
 func tickets(ids ...string) []*ticket {
 	var all []*ticket
 	for _, id := range ids {
@@ -357,10 +356,10 @@ func weightsOf(tickets []*ticket) (all []int64) {
 // usedNow is the since of a limit that its client uses for the first time.
 const usedNow = 0
 
-// known is the declaration that the seeds of the contracts carry.
+// known is the declaration that the seeds of the contracts have.
 func known(limit int64) declaration { return declares(limit, 7) }
 
-// declares is what a client sends that has no doubt of the server.
+// declares is the declaration of a client that knows nothing of servers.
 func declares(limit, since int64) declaration {
 	return declaration{limitSpec{limit: limit}, since, ""}
 }
@@ -400,7 +399,7 @@ func checkAll(t *testing.T, contracts []contract) {
 	})
 }
 
-// acquiring is an acquire by "me" with a ttl of 60 s. It gives back the ids with a minus, which come first.
+// acquiring is an acquire by "me" with a ttl of 60 s. It releases the ids with a minus, which come first.
 func acquiring(d declaration, change func(*acquireParams)) func(*lab, []*ticket) call {
 	t := acquireParams{ttl: time.Minute, wait: true}
 	if change != nil {
@@ -430,14 +429,14 @@ func refreshing(limit int64) func(*lab, []*ticket) call {
 	}
 }
 
-// renewing is a refresh by who knows the tokens.
+// renewing is a refresh by a client that knows the tokens.
 func renewing(limit int64) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
 		return l.space.about("name").refresh(known(limit), time.Minute, true, ids)
 	}
 }
 
-// reducing lowers the weights to what stands behind the ids.
+// reducing lowers the weights to the numbers behind the ids.
 func reducing(limit int64) func(*lab, []*ticket) call {
 	return func(l *lab, ids []*ticket) call {
 		return l.space.about("name").reduce(known(limit), ids, weightsOf(ids))
@@ -570,7 +569,7 @@ func TestAcquireSentAgainIsTheSameAcquire(t *testing.T) {
 	}})
 }
 
-// Redis asks whether it is full before a script's first write only, and never before one that frees memory.
+// Redis checks its memory before a script's first write only, and never before one that frees memory.
 func TestFullServerRefusesAnAcquireWhateverElseItDoes(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.NewServer(t, "--maxmemory-policy", "noeviction").Addr()})
@@ -589,7 +588,7 @@ func TestFullServerRefusesAnAcquireWhateverElseItDoes(t *testing.T) {
 		labs[name] = newLab(t, rdb)
 		labs[name].seed(c.seed)
 	}
-	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // it has more already
+	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // it uses more already
 	for name, c := range calls {
 		l := labs[name]
 		before := l.dump()
@@ -599,7 +598,7 @@ func TestFullServerRefusesAnAcquireWhateverElseItDoes(t *testing.T) {
 	}
 }
 
-// Where memory is full, units have to come back in parts, too; and who waits gets them.
+// With full memory, parts must still be released, and waiters must get their units.
 func TestFullServerTakesBackAPart(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.NewServer(t, "--maxmemory-policy", "noeviction").Addr()})
@@ -607,10 +606,10 @@ func TestFullServerTakesBackAPart(t *testing.T) {
 	l := newLab(t, rdb)
 	l.seed("owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=-9s | counter 7 | weight extra=4 me:1=4 me:2=3 you:1=2" +
 		" | meta declared=6 layout=1 since=7 until=80s")
-	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // it has more already
+	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // it uses more already
 	r := l.ask(reducing(6)(l, tickets("me:1*2")), 1)
 	assert.Equal(t, "held 5, me:2 gets #1 for 7", ranked(r.String()))
-	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "0").Err()) // to look
+	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "0").Err()) // to read the state
 	assert.Equal(t, map[string]string{"extra": "3", "me:1": "2", "me:2": "3"}, l.snapshot().weight)
 }
 
@@ -657,7 +656,7 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 	}})
 }
 
-// The sum of units that a script stopped half-way left too high must not hold up the name for ever.
+// A sum of units that an interrupted script left too high must not block the name for ever.
 func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
@@ -812,7 +811,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 	}})
 }
 
-// A short cut must not be missed by anybody: with it and without it a call does the same.
+// A fast path must not change the result: with it and without it a call does the same.
 func TestQuickReleaseIsTheSameRelease(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=30s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7"
@@ -886,7 +885,7 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	})
 }
 
-// acquireTheLongWay is an acquire that finds its short cut closed.
+// acquireTheLongWay is an acquire without its fast path.
 func acquireTheLongWay(t *testing.T) *script {
 	t.Helper()
 	const way = "local quick ="
@@ -897,7 +896,7 @@ func acquireTheLongWay(t *testing.T) *script {
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
 
-// checkShortCut makes the same calls with a script and with its detour, and compares all that comes of them.
+// checkShortCut makes the same calls with a script and with its detour, and compares all results.
 func checkShortCut(t *testing.T, detour *script, calls map[string]contract) {
 	t.Helper()
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
@@ -917,7 +916,7 @@ func checkShortCut(t *testing.T, detour *script, calls map[string]contract) {
 					return ranked(r.String() + "\n" + after.String())
 				}
 				want, got := outcome(detour), outcome(nil)
-				if detour.verb == "refresh" && name != "by who knows no token" { // the short cut does not look up the tokens
+				if detour.verb == "refresh" && name != "by who knows no token" { // the fast path does not read the tokens
 					want, got = heldToken.ReplaceAllString(want, "held"), heldToken.ReplaceAllString(got, "held")
 				}
 				assert.Equal(t, want, got)
@@ -926,7 +925,7 @@ func checkShortCut(t *testing.T, detour *script, calls map[string]contract) {
 	})
 }
 
-// Who has lapsed is safe to leave where there is room, and must go as soon as there is none.
+// Expired entries may stay while there is room, and must be removed as soon as there is none.
 func TestQuickAcquireLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
@@ -953,7 +952,7 @@ func TestQuickAcquireLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 	}})
 }
 
-// S10, for the short cut: it does not look at the counter, and what it looks at it does not change.
+// S10, for the fast path: it does not read the counter, and it does not change what it reads.
 func TestQuickReleaseOfAStrangeKeyChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{0, 1, 2, 4, 5} {
@@ -1105,8 +1104,8 @@ func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
 	}})
 }
 
-// A script that a right stops half-way, wherever that is, must let nobody in: what the holders have by their weights, and
-// what is counted, is never below what they keep; and what it left is put right by the same call, and by time.
+// A missing right may stop a script anywhere, and then it must grant nothing: the weights of the holders, and the count, are
+// never below what they keep. The same call, and time, repair what it left.
 func TestReduceStoppedAnywhereCountsNoUnitTooFew(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
@@ -1181,7 +1180,7 @@ func TestAskingAClientForTheStatusDeclaresNothing(t *testing.T) {
 	}
 }
 
-// status leaves out the time, after a look at it.
+// status checks the time and then leaves it out.
 func (l *lab) status(limit int64) Status {
 	l.t.Helper()
 	before := l.rdb.Time(background).Val()
@@ -1276,7 +1275,7 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 	})
 }
 
-// What is left over at the bound may be all that is in the way: no such answer is a no.
+// Entries left over at the bound may be all that is in the way: until they are removed the answer is never a refusal.
 func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
 	t.Parallel()
 	const limit = maxIDs + 50
@@ -1371,7 +1370,7 @@ func TestLargestCallsWork(t *testing.T) {
 
 // Lua prints numbers with 14 digits where it can, and a token has 16.
 func TestNumbersNear2To53TravelExactly(t *testing.T) {
-	const top = 1<<53 - 1000 // and one call more
+	const top = 1<<53 - 1000 // and one more call
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
@@ -1428,7 +1427,7 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 	})
 }
 
-// everyCall is one call of each script, that would change much.
+// everyCall is one call of each script, each of which would change much.
 func (l *lab) everyCall() []call {
 	d := declares(9, usedNow)
 	return []call{
@@ -1446,7 +1445,7 @@ func (l *lab) everyCall() []call {
 
 const fullState = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=1 me:1=2 | meta declared=3 layout=1 since=7 until=80s"
 
-// dump is all that Redis keeps of the keys, byte for byte.
+// dump returns the value and the expiry of every key, byte for byte.
 func (l *lab) dump() (all [6]string) {
 	l.t.Helper()
 	for i, key := range l.keys {
@@ -1487,7 +1486,7 @@ func TestKeyOfTheWrongTypeIsAnErrorThatChangesNothing(t *testing.T) {
 	}
 }
 
-// What the numbers of a later layout mean nobody knows here, so it is not even read.
+// The meaning of a later layout is unknown, so its numbers are not even read.
 func TestLayoutFromTheFutureIsAnErrorThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)
@@ -1546,7 +1545,7 @@ type walk struct {
 	tokens   []float64        // of each lab, the largest so far
 }
 
-// TestRandomCallsKeepEveryInvariant runs with the seed in FAIRSEM_SEED, if there is one.
+// TestRandomCallsKeepEveryInvariant runs with the seed in FAIRSEM_SEED, if it is set.
 func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 	t.Parallel()
 	for limit := range int64(6) {
@@ -1559,11 +1558,11 @@ func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 			t.Logf("FAIRSEM_SEED=%d", seed)
 			w := &walk{
 				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, limit: limit + 3, resizes: limit%2 == 1, weights: make(map[string]int64),
-				heaviest: 5 - limit/4*4, // the last two have no weights at all: the short cuts are for them
+				heaviest: 5 - limit/4*4, // the last two have no weights: they use the fast paths
 				labs:     []*lab{newLab(t, realRedis(t)), newLab(t, miniRedis(t))},
 			}
 			for _, l := range w.labs {
-				l.seed("meta layout=1") // a name that knows its server: no grace comes between
+				l.seed("meta layout=1") // a name that knows its server has no grace period
 			}
 			w.states, w.tokens = make([]snapshot, 2), make([]float64, 2)
 			for step := range 500 {
@@ -1583,7 +1582,7 @@ func (w *walk) step() {
 		w.lapse()
 	}
 	verb, caller := w.IntN(11), w.client()
-	var ids []string // the first of them are given back
+	var ids []string // the first of them are released
 	given := 0
 	var build func(*lab, keyspace, []*ticket) call
 	d := declares(w.limit, known(0).since)
@@ -1635,7 +1634,7 @@ func (w *walk) step() {
 
 func (w *walk) client() string { return "client" + strconv.Itoa(w.IntN(3)) }
 
-// newIDs are ids for an acquire: mostly new ones, now and then one that was there before.
+// newIDs returns ids for an acquire: mostly new ones, now and then one that exists.
 func (w *walk) newIDs() []string {
 	var ids []string
 	for range 1 + w.IntN(4) {
@@ -1652,7 +1651,7 @@ func (w *walk) newIDs() []string {
 	return slices.Compact(ids)
 }
 
-// oldIDs are some of the latest ids, and now and then one that nobody has heard of, or none at all.
+// oldIDs returns some of the latest ids, and now and then an unknown one, or none at all.
 func (w *walk) oldIDs() []string {
 	latest := slices.Clone(w.ids[max(0, len(w.ids)-25):])
 	w.Shuffle(len(latest), func(i, j int) { latest[i], latest[j] = latest[j], latest[i] })
@@ -1670,7 +1669,7 @@ func (w *walk) tickets(ids []string) (all []*ticket) {
 	return all
 }
 
-// lower draws what each of the ids keeps, which may be more than it has. Who holds weighs no more than that from now on.
+// lower draws what each id keeps, which may be more than it has. A holder weighs no more than that from now on.
 func (w *walk) lower(ids []string) (keeps []int64) {
 	holders := scores(w.states[0].owner)
 	for _, id := range ids {
@@ -1683,7 +1682,7 @@ func (w *walk) lower(ids []string) (keeps []int64) {
 	return keeps
 }
 
-// lapse ends the lease of somebody.
+// lapse ends one lease.
 func (w *walk) lapse() {
 	if all := w.states[0].timeout; len(all) > 0 {
 		// by name, because deadlines differ between the servers
@@ -1700,7 +1699,7 @@ func (w *walk) call(i int, c call, caller string, ids []string, given int) strin
 	w.t.Helper()
 	l, before := w.labs[i], w.states[i]
 	if len(ids) == 0 && c.script == releaseScript {
-		return "" // no such call
+		return "" // there is no such call
 	}
 	if c.script == statusScript {
 		w.checkStatus(l, w.limit)
@@ -1721,7 +1720,7 @@ func (w *walk) call(i int, c call, caller string, ids []string, given int) strin
 	return outcome
 }
 
-// checkStatus compares with what there is, but for what is over. Asking changes nothing.
+// checkStatus compares the status with what is stored and not expired. The call changes nothing.
 func (w *walk) checkStatus(l *lab, limit int64) {
 	w.t.Helper()
 	s := l.snapshot()
@@ -1736,7 +1735,7 @@ func (w *walk) checkStatus(l *lab, limit int64) {
 	assert.Equal(w.t, s, now)
 }
 
-// checkCounts compares what was counted with who came and went. Of who gives back it is not told whether it had lapsed.
+// checkCounts compares the counts with the holders before and after. It is not known whether a released one had expired.
 func (w *walk) checkCounts(i int, c call, before, after snapshot, back []string) {
 	w.t.Helper()
 	held, holds := scores(before.owner), scores(after.owner)
@@ -1825,19 +1824,19 @@ func (w *walk) used(s snapshot) (n int64) {
 	return n
 }
 
-// S5 and S6, and that everybody is told.
+// S5 and S6, and that every grant is reported.
 func (w *walk) checkGrants(i int, before, after snapshot, r reply, caller string, ids []string) {
 	w.t.Helper()
 	had, waited := scores(before.owner), scores(before.queue)
 	places := maps.Clone(waited)
-	for j, id := range ids { // who joins with a head start can be promoted in the same call
+	for j, id := range ids { // a waiter with a head start can be granted in the same call
 		if r.results[j].state == stateWaiting {
 			places[id] = float64(r.results[j].number)
 		}
 	}
 	var told []grant
-	var used int64 // where anybody was granted something
-	last := 0.0    // place of who was promoted last
+	var used int64 // units in use, if anything was granted
+	last := 0.0    // position of the waiter granted last
 	for _, z := range after.owner {
 		id := z.Member.(string)
 		if token, held := had[id]; held {
@@ -1848,13 +1847,13 @@ func (w *walk) checkGrants(i int, before, after snapshot, r reply, caller string
 		w.tokens[i], used = z.Score, w.used(after)
 		place, ok := places[id]
 		if !ok {
-			last = 1 << 53 // behind everybody who waited
+			last = 1 << 53 // behind every waiter
 			continue
 		}
 		if _, before := waited[id]; before {
 			assert.Greater(w.t, place, last, "%s was overtaken", id)
 		}
-		last = max(last, place) // who joined with a head start comes after those promoted at the call's beginning
+		last = max(last, place) // one that joined with a head start comes after those granted at the call's beginning
 		if clientOf(id) == caller {
 			seq, _ := strconv.ParseInt(id[len(caller)+1:], 10, 64)
 			told = append(told, grant{seq, int64(place), int64(z.Score)})
@@ -1906,17 +1905,16 @@ func (w *walk) checkResults(s *script, after snapshot, r reply, ids []string, gi
 	}
 }
 
-// header is what a file says of itself before its first line of code.
+// header is what the comment before the first line of code says.
 type header struct {
-	args  []string // names of the arguments, by their number, 0 being the first
+	args  []string // names of the arguments, by number from 0
 	rest  string   // what comes after them, any number of times
 	write string   // the line about the first write
 }
 
 var argLine = regexp.MustCompile(`^--\s+(?:ARGV\s+)?(\d+)(\.\.)?\s+(\S.*)$`)
 
-// readHeader reads what follows the arguments that are known already. A verb may say again what a
-// shared one means for it.
+// readHeader reads the arguments after the shared ones. A verb may describe a shared one again.
 func readHeader(t *testing.T, file string, shared ...string) header {
 	t.Helper()
 	text, err := sources.ReadFile("scripts/" + file + ".lua")
@@ -1957,7 +1955,7 @@ func (h *header) add(t *testing.T, number string, open bool, text string) {
 	}
 }
 
-// The header of a script is what a reader believes: it must say what the Go call sends.
+// Readers rely on the header of a script: it must say what the Go call sends.
 func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	t.Parallel()
 	space := keyspace{"prefix", "caller-id", 110 * time.Millisecond}
@@ -1965,11 +1963,11 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	d := declaration{limitSpec{limit: 101}, 102, "116"}
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
-	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to give back"
+	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to release"
 	params := acquireParams{103 * time.Millisecond, true, 104, 105 * time.Microsecond}
-	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "back": 0}
+	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "released": 0}
 	exchange := maps.Clone(acquire)
-	exchange["back"] = 1
+	exchange["released"] = 1
 	looks := func(limit int64, more map[string]any) map[string]any {
 		args := map[string]any{"limit": limit, "since": "", "lease": int64(0), "grace": int64(110)}
 		maps.Copy(args, more)
@@ -1996,7 +1994,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		{
 			space.about("name").restore(d, 111*time.Millisecond, heavy, claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}}),
 			map[string]any{"lease": int64(111), "holders": 1, "epoch": int64(seededEpoch)},
-			"ids, then the token or place of each, then the weight of each",
+			"ids, then the token or position of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},
 		{space.resize("name", limitSpec{limit: 101}, 114, 116), looks(101, map[string]any{"caller": "", "pin": int64(114), "asked": int64(116)}), "", nil},
@@ -2039,7 +2037,7 @@ func mustUseOnly(t *testing.T, s *script, last int, open bool) {
 	assert.Equal(t, open, strings.Contains(s.text, fmt.Sprintf("unpack(ARGV, %d", last+1)), "whether it reads the rest")
 }
 
-// The keys are named and typed as the header of semaphore.lua has it, in the order of keyspace.keys.
+// The keys are named and typed as in the header of semaphore.lua, in the order of keyspace.keys.
 func TestHeaderOfTheKeysIsTrue(t *testing.T) {
 	t.Parallel()
 	text, err := sources.ReadFile("scripts/semaphore.lua")
@@ -2076,7 +2074,7 @@ func TestStatesAreTheSameInLuaAndGo(t *testing.T) {
 	assert.Equal(t, inGo, inLua)
 }
 
-// spy is put before a script and returns the names of the commands that it runs instead of its reply.
+// spy is put before a script, which then returns the names of its commands instead of its reply.
 const spy = `local real, log = redis, {}
 local redis = { error_reply = real.error_reply }
 for _, how in ipairs({ "call", "pcall" }) do
@@ -2091,7 +2089,7 @@ local function script()
 
 var reads = []string{"TIME", "INFO", "HMGET", "ZCARD", "HLEN", "ZCOUNT", "GET", "HGET", "ZRANGE", "ZMSCORE", "ZSCORE", "ZRANGEBYSCORE", "EXISTS", "PTTL"}
 
-// commands runs a call on a real server and returns the commands in it, each with its first key.
+// commands runs a call on a real server and returns its commands, each with its first key.
 func (l *lab) commands(c call) []string {
 	l.t.Helper()
 	args := slices.Clone(c.args)
@@ -2101,7 +2099,7 @@ func (l *lab) commands(c call) []string {
 	return out
 }
 
-// runUpTo runs a call on a real server up to the n-th command that writes, which is refused.
+// runUpTo runs a call on a real server up to the n-th write, which is refused.
 func (l *lab) runUpTo(n int, c call) {
 	l.t.Helper()
 	const stop = `local real, left = redis, %d
@@ -2124,7 +2122,7 @@ end
 
 func name(command string) string { return strings.Fields(command)[0] }
 
-// S10: what a strange key refuses must be refused before anything is written, and what a full server refuses too.
+// S10: a key of a wrong type, or a full server, must be refused before anything is written.
 func TestEveryKeyIsReadBeforeTheFirstWriteWhichIsWhatTheHeaderSays(t *testing.T) {
 	t.Parallel()
 	rdb := realRedis(t)

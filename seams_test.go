@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where the parts meet.
+// Cases in which several parts interact.
 
 func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
@@ -24,7 +24,7 @@ func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
 		synctest.Wait()
 		c.woken("a", 1, []grant{{1, 10, 20}})
 		f := w.carries("refresh a: 1")
-		evicted(c, 1, 20) // after the question was answered
+		evicted(c, 1, 20) // after Redis had answered the query
 		f.answers(1, -1, 0, 1, int64(stateHeld), 20)
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
 		synctest.Wait()
@@ -116,7 +116,7 @@ func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
 		synctest.Wait()
 		require.True(t, a.permit.take())
 		a.state.close() // between the two steps of await
-		assert.False(t, a.state.spend(a))
+		assert.False(t, a.state.removeRateGrant(a))
 		assert.Empty(t, told())
 	})
 }
@@ -134,7 +134,7 @@ func TestWhoDeclaresNothingLetsNobodyInWhereNoLimitIsKnown(t *testing.T) {
 	}})
 }
 
-// slowMasters is a cluster whose masters take their time.
+// slowMasters is a cluster whose primaries answer late.
 type slowMasters struct {
 	*redis.Client
 	asked, goOn chan struct{}

@@ -9,42 +9,42 @@ import (
 	"time"
 )
 
-// view is what a client knows of one name: its own tickets. The limit, the line and everybody
-// else's permits are in Redis only.
+// nameState is the state of one semaphore in this process: its own tickets. The limit, the queue and the permits of other
+// processes are only in Redis.
 type nameState struct {
 	client   *Client
 	name     string
 	about    callPrefix
 	pipeline *pipeline
 
-	timer   timer      // guarded by keeper.mu
-	filling []*request // in the lane, with room for tickets of this view; guarded by lane.mu
+	timer   timer      // guarded by scheduler.mu
+	filling []*request // queued requests that have room for its tickets; guarded by pipeline.mu
 
-	mu          sync.Mutex
-	tickets     map[int64]*ticket
-	spec        limitSpec     // of the call that Redis answered last; a call about tickets has theirs
-	retired     bool          // out of Client.views: a new ticket needs a new view
-	next        time.Time     // when the keeper looks; zero: not at all
-	deadline    time.Time     // the nearest one of anybody, while somebody waits; zero: unknown
-	hinted      time.Time     // when the question was sent that told it
-	waiters     int           // tickets in the phase waiting
-	backoff     time.Duration // before the next try, while Redis does not answer
-	epoch       int64         // of the name, as Redis told it last; 0: not yet
-	told        time.Time     // when the question was sent whose answer told it
-	verifySince time.Time     // since when there may be another one; zero: there is no doubt
-	checkAt     time.Time     // when to doubt that, if it could not be seen until then; zero: not at all
+	mu           sync.Mutex
+	tickets      map[int64]*ticket
+	spec         limitSpec     // of the call that Redis answered last; a call about tickets has theirs
+	retired      bool          // removed from Client.states: a new ticket needs a new nameState
+	next         time.Time     // when the next tick is due; zero: none is scheduled
+	deadline     time.Time     // the nearest one of any process, while a ticket here waits; zero: unknown
+	deadlineSent time.Time     // when the call was sent whose reply had the deadline
+	waiters      int           // tickets in the phase waiting
+	backoff      time.Duration // before the next try, while calls fail
+	epoch        int64         // of the name, from the latest reply; 0: none yet
+	epochSent    time.Time     // when the call was sent whose reply had the epoch
+	verifySince  time.Time     // since when the server may have changed; zero: no reason to verify
+	checkAt      time.Time     // when to verify, if the server could go away unnoticed until then; zero: not scheduled
 }
 
-// retireAfter is how long a view without tickets stays, for the next ticket of its name.
+// retireAfter is how long a nameState without tickets stays, for the next ticket of its name.
 const retireAfter = time.Second
 
-// The backoff of a view is between these.
+// The backoff of a nameState is between these.
 const (
 	firstRetry = 10 * time.Millisecond
 	lastRetry  = 250 * time.Millisecond
 )
 
-// open lets t ask. False: the view has retired, and t needs a new one.
+// open adds t and requests a permit for it. It reports false if the state has retired and t needs a new one.
 func (v *nameState) open(t *ticket) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -61,8 +61,8 @@ func (v *nameState) askLocked(t *ticket) {
 	v.submitLocked(t, batchKey{state: v, script: acquireScript, spec: t.spec, params: t.params})
 }
 
-// refreshLocked asks about tickets, and renews them if they are, in as few calls as can be. It leaves out
-// those of which an operation has not ended.
+// refreshLocked queries tickets, and renews those that Redis has, in as few calls as possible. It skips tickets whose last
+// operation has not ended.
 func (v *nameState) refreshLocked(tickets ...*ticket) {
 	calls := make(map[batchKey][]*ticket, 1)
 	for _, t := range tickets {
@@ -81,8 +81,8 @@ func (v *nameState) refreshLocked(tickets ...*ticket) {
 	}
 }
 
-// releaseLocked sends the release of a leaving ticket. Where an acquire of it may still be on its
-// way, the tombstone sees to it that it comes too late.
+// releaseLocked sends the release of a leaving ticket. If an acquire of it may still be in flight, a tombstone makes sure
+// that it comes too late.
 func (v *nameState) releaseLocked(t *ticket) {
 	j := batchKey{state: v, script: releaseScript, spec: t.spec}
 	if t.maybeApplied {
@@ -94,7 +94,7 @@ func (v *nameState) releaseLocked(t *ticket) {
 	v.submitLocked(t, j)
 }
 
-// submitLocked queues an operation, unless the one before has not ended. Its end then goes on.
+// submitLocked queues an operation, unless the one before has not ended. When that ends, the next one is submitted.
 func (v *nameState) submitLocked(t *ticket, j batchKey) {
 	if t.busy {
 		return
@@ -103,7 +103,7 @@ func (v *nameState) submitLocked(t *ticket, j batchKey) {
 	v.pipeline.add(j, t)
 }
 
-// recheckLocked asks about tickets, and does so again if the answer that is on its way may be too old.
+// recheckLocked queries tickets, and queries them again if the answer that is in flight may be too old.
 func (v *nameState) recheckLocked(tickets ...*ticket) {
 	for _, t := range tickets {
 		t.recheck = true
@@ -111,9 +111,9 @@ func (v *nameState) recheckLocked(tickets ...*ticket) {
 	v.refreshLocked(tickets...)
 }
 
-// lookAgainLocked has the script reap and promote, whoever needs it. Of a rate, where looks wake those who
-// wait, it asks about its own first waiter, too: another's look may have let it in, and its message be lost.
-func (v *nameState) lookAgainLocked() {
+// pollLocked has the script reap and promote for all processes. Waiters of a rate limit are granted by polls. There it
+// also queries its own first waiter: the poll of another process may have granted it, and the message may be lost.
+func (v *nameState) pollLocked() {
 	if v.spec.window > 0 {
 		if first := v.firstLocked(); first != nil {
 			v.refreshLocked(first)
@@ -123,7 +123,7 @@ func (v *nameState) lookAgainLocked() {
 	v.pipeline.add(batchKey{state: v, script: refreshScript, spec: v.spec})
 }
 
-// firstLocked is who of those that wait here is first in line; nil: nobody waits.
+// firstLocked returns the ticket of this process that is first in the queue, nil if none waits.
 func (v *nameState) firstLocked() (first *ticket) {
 	for _, t := range v.tickets {
 		if t.phase == waiting && (first == nil || t.position < first.position) {
@@ -143,17 +143,17 @@ func (v *nameState) moveLocked(t *ticket, to phase) {
 	t.phase = to
 }
 
-// board is called when an operation is about to be sent. It returns the tickets that still want it,
-// and whether all of them hold.
+// prepare is called when an operation is about to be sent. It returns the tickets that still want it, and whether all of
+// them are holding.
 func (v *nameState) prepare(s *script, tickets []*ticket, now time.Time) (still []*ticket, hold bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	still, hold = tickets[:0], true
 	for _, t := range tickets {
-		if s != releaseScript && (t.phase == leaving || t.phase == gone) {
+		if s != releaseScript && (t.phase == leaving || t.phase == removed) {
 			t.busy = false
 			if t.phase == leaving {
-				v.departLocked(t)
+				v.releaseOrRemoveLocked(t)
 			}
 			continue
 		}
@@ -161,7 +161,7 @@ func (v *nameState) prepare(s *script, tickets []*ticket, now time.Time) (still 
 			t.unansweredSince = now
 		}
 		if s == reduceScript {
-			t.parts.told = t.parts.given
+			t.parts.sent = t.parts.released
 		}
 		v.scheduleLocked(t.unansweredSince.Add(t.params.ttl))
 		still = append(still, t)
@@ -170,7 +170,7 @@ func (v *nameState) prepare(s *script, tickets []*ticket, now time.Time) (still 
 	return still, hold
 }
 
-// answered takes what became of an operation: reply or error, to what was sent at the time sent.
+// answered handles the response to a request: a reply or an error. The request was sent at the time sent.
 func (v *nameState) answered(p *request, r response, sent instant) {
 	var rep reply
 	if r.err == nil {
@@ -191,7 +191,7 @@ func (v *nameState) answered(p *request, r response, sent instant) {
 	v.backoff, v.spec = 0, p.key.spec
 	v.client.declared.learn(v.name, p.key.spec, rep.since)
 	v.client.servers.meet(rep.server)
-	v.heardLocked(rep.epoch, sent.Time)
+	v.noteEpochLocked(rep.epoch, sent.Time)
 	i := 0
 	for verb, t := range p.all() {
 		t.unansweredSince, t.cause = time.Time{}, nil
@@ -208,25 +208,25 @@ func (v *nameState) answered(p *request, r response, sent instant) {
 	v.hintLocked(rep, sent.Time)
 }
 
-// learnLocked takes the answer to one ticket's operation.
+// learnLocked handles the result of one ticket's operation.
 func (v *nameState) learnLocked(s *script, t *ticket, r result, epoch int64, sent instant) {
 	stale := t.phase == waiting && r.state == stateHeld && r.number != 0 && r.number != t.token && r.number < t.epoch
 	missed := (s == refreshScript || s == reduceScript) && t.missedBy(r.state, epoch)
 	if !missed && s != reduceScript && (r.state == stateHeld || r.state == stateWaiting) {
-		t.confirmed(epoch) // a reduce renews nothing: what an old file has of t may be over soon
+		t.confirmed(epoch) // a reduce renews nothing: an old file's lease of t may soon be over
 	}
 	switch {
-	case t.phase == gone: // Redis has answered too late
+	case t.phase == removed: // the answer came too late
 	case s == releaseScript:
 		v.releasedLocked(t, r, epoch)
 	case t.phase == leaving && (r.state == stateHeld || r.state == stateWaiting):
-		v.releaseLocked(t) // what was on its way when its user gave it up
+		v.releaseLocked(t) // its caller gave it up while the operation was in flight
 	case t.phase == leaving && t.maybeApplied:
-		v.releaseLocked(t) // a copy of what was sent before may still be on its way
+		v.releaseLocked(t) // a copy of an earlier operation may still be in flight
 	case t.phase == leaving:
-		v.releasedLocked(t, r, epoch) // it was out before its release was sent
+		v.releasedLocked(t, r, epoch) // Redis no longer had it before its release was sent
 	case t.phase == holding && t.permit.ended() != nil:
-		v.leaveLocked(t) // its user was told by the clock
+		v.leaveLocked(t) // its lease is over by the clock, and its holder was notified
 	case missed:
 		v.restoreLocked(t)
 	case t.phase == holding && r.state == stateEarly:
@@ -236,21 +236,21 @@ func (v *nameState) learnLocked(s *script, t *ticket, r result, epoch int64, sen
 		v.leaveLocked(t)
 	case t.phase == holding && r.state == stateEvicted:
 		v.loseLocked(t, errHolderEvicted, ErrEvicted)
-		v.outLocked(t)
+		v.leaveOrRemoveLocked(t)
 	case t.phase == holding && s == reduceScript && r.state == stateHeld:
-		v.takenLocked(t)
+		v.reducedLocked(t)
 	case t.phase == holding && r.state == stateHeld && t.noRefresh:
-		v.recheckAgainLocked(t) // its lease ends when it did
+		v.recheckPendingLocked(t) // its lease does not change
 	case t.phase == holding && r.state != stateGone:
-		v.renewLocked(t, sent) // also if it was still waiting then: a wake message overtook this
-		v.recheckAgainLocked(t)
+		v.renewLocked(t, sent) // even if it was still waiting then: a wake message overtook this answer
+		v.recheckPendingLocked(t)
 	case stale && (window{sent, t.params.ttl}).left(v.client.clock.now()) <= 0:
-		v.recheckLocked(t) // an answer so old that t may have been evicted since, and the trace of that be gone
-	case stale: // it waited after this grant, so that is from an old file, and the units may be somebody else's since
+		v.recheckLocked(t) // the answer is so old that t may have been evicted since, and its tombstone may have expired
+	case stale: // t waited after this grant, so the grant is from an old file, and its units may have been granted again
 		v.restoreLocked(t)
 	case r.state == stateHeld:
 		if s == refreshScript && t.token == 0 {
-			v.gapLocked() // a grant, and no message told of it: there may be more
+			v.gapLocked() // this grant came without a message: more messages may be lost
 		}
 		v.renewLocked(t, sent)
 		v.grantLocked(t, cmp.Or(r.number, t.token), true)
@@ -258,25 +258,25 @@ func (v *nameState) learnLocked(s *script, t *ticket, r result, epoch int64, sen
 		v.queuedLocked(t, r.number, sent)
 	case t.phase == holding:
 		v.loseLocked(t, ErrLost, errMissing)
-		v.outLocked(t)
+		v.leaveOrRemoveLocked(t)
 	case r.state == stateEarly:
-		v.scheduleLocked(time.Now().Add(early(r.number))) // and ask again
+		v.scheduleLocked(time.Now().Add(early(r.number))) // then it is sent again
 	default:
 		v.finishLocked(t, refusals[r.state])
-		v.outLocked(t)
+		v.leaveOrRemoveLocked(t)
 	}
 }
 
-// outLocked: Redis does not know t. A copy of an earlier question about it may still be on its way.
-func (v *nameState) outLocked(t *ticket) {
+// leaveOrRemoveLocked ends a ticket that Redis does not have. A copy of an earlier operation may still be in flight.
+func (v *nameState) leaveOrRemoveLocked(t *ticket) {
 	if t.maybeApplied {
 		v.leaveLocked(t)
 	} else {
-		v.dropLocked(t, nil)
+		v.removeLocked(t, nil)
 	}
 }
 
-// refusals are the errors of those who neither hold nor wait. Acquire asks again after errGone.
+// refusals are the errors of tickets that neither hold nor wait. On errPositionLost, Acquire tries again.
 var refusals = map[state]error{
 	stateGone:    errPositionLost,
 	stateRefused: ErrNotAcquired,
@@ -285,51 +285,51 @@ var refusals = map[state]error{
 	stateEvicted: ErrEvicted,
 }
 
-// queuedLocked: t has a place in line.
-func (v *nameState) queuedLocked(t *ticket, place int64, sent instant) {
+// queuedLocked records that t waits in the queue.
+func (v *nameState) queuedLocked(t *ticket, position int64, sent instant) {
 	early := t.earlyGrant
 	t.earlyGrant = grantNotice{}
 	v.moveLocked(t, waiting)
 	v.client.events.waiting(t)
-	t.position, t.token = place, 0
+	t.position, t.token = position, 0
 	v.renewLocked(t, sent)
 	v.client.wake.start()
 	v.checkLocked()
 	if early.seq == t.seq {
 		v.grantedLocked(early)
 	}
-	v.recheckAgainLocked(t)
+	v.recheckPendingLocked(t)
 }
 
-// recheckAgainLocked asks about t if news came while the last question about it was under way.
-func (v *nameState) recheckAgainLocked(t *ticket) {
+// recheckPendingLocked queries t if a notice arrived while the last query was in flight.
+func (v *nameState) recheckPendingLocked(t *ticket) {
 	if t.recheck {
 		v.refreshLocked(t)
 	}
 }
 
-// grantedLocked takes the news of a promotion, from a reply or from a wake message. It does nothing
-// unless the news names the place that only Redis can have told: forged and late ones come here too.
-// News of another epoch is of a grant that was lost since, for places are put back as they were.
+// grantedLocked handles the notice of a grant, from a reply or from a wake message. It ignores a notice that does not
+// name the ticket's position, which only Redis can have sent: forged and late messages come here too. A notice of another
+// epoch is about a grant that was lost since: positions are restored unchanged.
 func (v *nameState) grantedLocked(g grantNotice) {
 	t := v.tickets[g.seq]
 	switch {
 	case t == nil:
 	case t.phase == asking || t.phase == waiting && g.token == 0 && g.place == t.token:
-		v.earlyLocked(t, g) // the answer that is on its way may be older
+		v.earlyLocked(t, g) // the answer that is in flight may be older
 	case t.phase == holding && g.token == 0 && g.place == t.token:
 		v.recheckLocked(t) // it was evicted
 	case t.phase != waiting || t.position != g.place || g.token != 0 && t.epoch != g.epoch:
 	case g.token == 0:
-		v.recheckLocked(t) // out of the line, and Acquire asks again; or a nearer deadline, which the answer tells
+		v.recheckLocked(t) // removed from the queue, and Acquire tries again; or a nearer deadline, which the answer has
 	default:
 		t.by = g.by
 		v.grantLocked(t, g.token, false)
 	}
 }
 
-// earlyLocked keeps news until the answer says whether they are true. A forged message can come before the true one, or
-// after it: of two that differ the first is kept, and Redis is asked.
+// earlyLocked keeps a notice until the answer shows whether it is true. A forged message can come before the true one or
+// after it: of two that differ the first is kept, and Redis is queried.
 func (v *nameState) earlyLocked(t *ticket, g grantNotice) {
 	if t.earlyGrant.seq != t.seq {
 		t.earlyGrant = g
@@ -338,7 +338,8 @@ func (v *nameState) earlyLocked(t *ticket, g grantNotice) {
 	}
 }
 
-// early is how long to wait for a server to grant something again. At 0 ms it cleans up, and is asked at once to go on.
+// early is how long to wait until a server may grant again. At 0 ms it is still removing expired entries, and is called
+// again at once.
 func early(ms int64) time.Duration {
 	if ms == 0 {
 		return time.Millisecond
@@ -346,9 +347,9 @@ func early(ms int64) time.Duration {
 	return max(time.Duration(ms+1)*time.Millisecond, firstRetry)
 }
 
-// grantLocked gives t to its user, if its lease has enough left to be worth it. A permit that is
-// never renewed gets its whole TTL from here on, and one that must be on replicas has to be: fresh says
-// that its lease begins with the grant, in an exchange of our own.
+// grantLocked hands the permit of t to its caller if enough of its lease is left. fresh means that an answer about t itself
+// confirmed the grant and began the lease. A permit that is never renewed needs that to have its whole TTL, and one that
+// replicas must acknowledge needs it for their acknowledgement.
 func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 	t.token = token
 	now := v.client.clock.now()
@@ -372,7 +373,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 	}
 }
 
-// renewLocked: Redis confirmed t to a question sent at that time.
+// renewLocked starts the lease of t anew: Redis confirmed t in reply to a call that was sent at that time.
 func (v *nameState) renewLocked(t *ticket, sent instant) {
 	t.lease = window{sent: sent, ttl: t.params.ttl}
 	if t.permit != nil {
@@ -381,19 +382,19 @@ func (v *nameState) renewLocked(t *ticket, sent instant) {
 	v.scheduleLocked(t.nextDeadline())
 }
 
-// releasedLocked: Redis has taken t out. Finding nothing to take out means that the permit was lost
-// before, unless an earlier try may have taken it, or Redis has lost what it knew.
+// releasedLocked handles the answer to a release. If there was nothing to release, the permit was lost before, unless an
+// earlier release may have been executed, or Redis has lost its state.
 func (v *nameState) releasedLocked(t *ticket, r result, epoch int64) {
 	var err error
 	if r.state != stateHeld && t.permit != nil && !t.releaseMaybeApplied && t.epoch == epoch {
 		err = lostFor(errMissing)
 	}
-	v.dropLocked(t, err)
+	v.removeLocked(t, err)
 }
 
-// leaveLocked gives t up: at once if Redis cannot know of it, else as soon as Redis says so.
+// leaveLocked gives t up. It is removed at once if Redis cannot have it, and otherwise when Redis has confirmed its release.
 func (v *nameState) leaveLocked(t *ticket) {
-	if t.phase == leaving || t.phase == gone {
+	if t.phase == leaving || t.phase == removed {
 		return
 	}
 	v.client.events.lost(t, t.lapse())
@@ -401,27 +402,27 @@ func (v *nameState) leaveLocked(t *ticket) {
 	v.moveLocked(t, leaving)
 	t.forgottenAt = time.Now().Add(t.params.ttl)
 	v.scheduleLocked(t.forgottenAt)
-	v.departLocked(t)
+	v.releaseOrRemoveLocked(t)
 }
 
-// departLocked has a leaving ticket released, if Redis can know of it.
-func (v *nameState) departLocked(t *ticket) {
+// releaseOrRemoveLocked releases a leaving ticket if Redis can have it, and removes it otherwise.
+func (v *nameState) releaseOrRemoveLocked(t *ticket) {
 	switch {
 	case t.busy:
 	case t.known || t.maybeApplied:
 		v.releaseLocked(t)
 	default:
-		v.dropLocked(t, nil) // nothing was sent, or Redis refused it
+		v.removeLocked(t, nil) // nothing was sent, or Redis refused it
 	}
 }
 
-// loseLocked tells the user of a permit that it is over: lost is how its context ends.
+// loseLocked ends the permit of t with the error lost, and reports why.
 func (v *nameState) loseLocked(t *ticket, lost, why error) {
 	t.permit.end(lost)
 	v.client.events.lost(t, why)
 }
 
-// settleLocked ends the wait of whoever asked for t.
+// finishLocked ends the wait of the call that asked for t.
 func (v *nameState) finishLocked(t *ticket, err error) {
 	if t.isDone() {
 		return
@@ -430,9 +431,9 @@ func (v *nameState) finishLocked(t *ticket, err error) {
 	close(t.done)
 }
 
-// dropLocked forgets t. err is what its release reports.
-func (v *nameState) dropLocked(t *ticket, err error) {
-	v.moveLocked(t, gone)
+// removeLocked removes t. err is what its release reports.
+func (v *nameState) removeLocked(t *ticket, err error) {
+	v.moveLocked(t, removed)
 	delete(v.tickets, t.seq)
 	t.releaseErr = err
 	v.client.events.finished(t, err)
@@ -442,68 +443,67 @@ func (v *nameState) dropLocked(t *ticket, err error) {
 	}
 }
 
-// failedLocked takes an operation that got no answer, or a refusal. Every ticket goes on where it
-// was after a while; only an acquire or a release that can never succeed ends here.
+// failedLocked handles an operation that got no answer, or a refusal. After a backoff every ticket continues where it was;
+// only an acquire, a release or the restore of a waiter that can never succeed ends here.
 func (v *nameState) failedLocked(p *request, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
 	v.client.events.callFailed(v.name, p.key.script.verb, err)
 	for verb, t := range p.all() {
-		if t.phase == gone {
+		if t.phase == removed {
 			continue
 		}
 		t.cause = err
-		tookAlong := verb != p.key.script // which may have failed for a reason of the acquire's
-		if !refused(err) || tookAlong {
-			t.maybeApplied = true // and so it is released alone
+		carried := verb != p.key.script // which may have failed because of the acquire
+		if !refused(err) || carried {
+			t.maybeApplied = true // so it is released in a call of its own
 			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == releaseScript
 		}
-		if !transient(err) && !t.goesOnWithout(verb) && !tookAlong {
+		if !transient(err) && !t.goesOnWithout(verb) && !carried {
 			v.finishLocked(t, advise(err))
 			if isUnreplicated(err) {
 				v.leaveLocked(t)
 			} else {
-				v.dropLocked(t, advise(err))
+				v.removeLocked(t, advise(err))
 			}
 		}
 	}
 	for _, t := range v.tickets {
-		t.recheck = t.recheck || t.phase == waiting // the reply may have had its grant
+		t.recheck = t.recheck || t.phase == waiting // the lost reply may have had its grant
 	}
 	v.scheduleLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
 }
 
-// goesOnWithout reports whether the user of t need not hear of a refusal: a renewal can be tried again, and what a
-// holder cannot renew or put back ends with its lease.
+// goesOnWithout reports whether t continues although s was refused: a renewal is tried again, and a permit that cannot be
+// renewed or restored ends with its lease.
 func (t *ticket) goesOnWithout(s *script) bool {
 	return s == refreshScript || s == reduceScript || s == restoreScript && t.phase == holding
 }
 
-// hintLocked plans the next look: at once if work was left over, and soon after the nearest deadline
-// if somebody here waits: whoever died then makes room. The jitter keeps many waiters apart. Of two
-// hints the one from the later question counts, for what it tells is newer.
+// hintLocked schedules the next poll: at once if work is left, and soon after the nearest deadline if a ticket here waits,
+// because an expired entry makes room. Jitter keeps many waiters apart. Of two replies, the one to the later call is newer
+// and counts.
 func (v *nameState) hintLocked(r reply, sent time.Time) {
 	if r.more {
-		v.lookAgainLocked()
+		v.pollLocked()
 	}
-	if r.next < 0 || v.waiters == 0 || sent.Before(v.hinted) {
+	if r.next < 0 || v.waiters == 0 || sent.Before(v.deadlineSent) {
 		return
 	}
-	pause := r.next + time.Millisecond + rand.N(min(v.client.ttl/20, 100*time.Millisecond))
+	delay := r.next + time.Millisecond + rand.N(min(v.client.ttl/20, 100*time.Millisecond))
 	if v.spec.window > 0 {
-		pause = v.spec.pause(r.next)
+		delay = v.spec.delay(r.next)
 	}
-	v.deadline, v.hinted = time.Now().Add(pause), sent
+	v.deadline, v.deadlineSent = time.Now().Add(delay), sent
 	v.scheduleLocked(v.deadline)
 }
 
-// pause is how long to wait for the turn of a rate that comes so soon. Many may follow closely, and are
-// served by one look; a turn that is far off may come sooner, when others leave the line.
-func (q limitSpec) pause(turn time.Duration) time.Duration {
+// delay is how long to wait for the turn of a waiter of a rate limit. Many turns may follow closely, and one poll serves
+// them; a turn that is far off may come sooner, when other waiters leave the queue.
+func (q limitSpec) delay(turn time.Duration) time.Duration {
 	return min(max(turn, min(q.window/250, 5*time.Millisecond)), max(q.window, time.Second))
 }
 
-// look does what is due for the tickets of the name, and plans the next look. A view that has
-// nothing left to look after retires.
+// tick does what is due for the tickets of the name, and schedules the next tick. A nameState without tickets retires.
 func (v *nameState) tick(now instant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -525,15 +525,15 @@ func (v *nameState) tick(now instant) {
 		}
 	}
 	v.checkLocked()
-	doubted := !v.verifySince.IsZero()
-	due := over || doubted
+	verify := !v.verifySince.IsZero()
+	due := over || verify
 	v.loseOverdueLocked(now)
 	for _, t := range v.tickets {
-		v.tendLocked(t, now)
+		v.advanceLocked(t, now)
 		due = due || t.renewable() && t.lease.isDue(now)
 	}
-	if due && !v.refreshAllLocked(now, doubted) && over {
-		v.lookAgainLocked()
+	if due && !v.refreshAllLocked(now, verify) && over {
+		v.pollLocked()
 	}
 	for _, t := range v.tickets {
 		v.scheduleLocked(t.nextDeadline())
@@ -541,13 +541,12 @@ func (v *nameState) tick(now instant) {
 	v.scheduleLocked(v.deadline)
 }
 
-// refreshAllLocked renews every lease that is not quite new, so that they are due together from then on,
-// and in doubt asks about all that is there. It reports whether there was any: a refresh reaps and
-// promotes, too.
-func (v *nameState) refreshAllLocked(now instant, doubted bool) bool {
+// refreshAllLocked renews every lease that is not quite new, so that they are all due together from then on. If verify is
+// set it queries every holder and waiter. It reports whether there was any: a refresh also reaps and promotes.
+func (v *nameState) refreshAllLocked(now instant, verify bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && !now.Before(t.lease.after(t.params.ttl/6, now.asleep)) || doubted && !t.busy && (t.phase == waiting || t.phase == holding) {
+		if t.renewable() && !now.Before(t.lease.after(t.params.ttl/6, now.asleep)) || verify && !t.busy && (t.phase == waiting || t.phase == holding) {
 			old = append(old, t)
 		}
 	}
@@ -555,8 +554,8 @@ func (v *nameState) refreshAllLocked(now instant, doubted bool) bool {
 	return len(old) > 0
 }
 
-// loseOverdueLocked ends the permits whose leases are over, all of them before anything else is done about any: until
-// the margin is over everybody has to know.
+// loseOverdueLocked ends the permits whose leases are over. It ends all of them before anything else is done for any: every
+// holder must be notified before the margin is over.
 func (v *nameState) loseOverdueLocked(now instant) {
 	for _, t := range v.tickets {
 		if t.isOverdue(now) {
@@ -565,16 +564,16 @@ func (v *nameState) loseOverdueLocked(now instant) {
 	}
 }
 
-// tendLocked does for one ticket what time or an earlier failure asks for.
-func (v *nameState) tendLocked(t *ticket, now instant) {
+// advanceLocked does what is due for one ticket, by the clock or after a failure.
+func (v *nameState) advanceLocked(t *ticket, now instant) {
 	silence := !t.unansweredSince.IsZero() && now.Sub(t.unansweredSince) >= t.params.ttl
 	switch {
 	case t.isOverdue(now):
 		v.leaveLocked(t) // Redis may not know yet
 	case t.phase == leaving && !now.Before(t.forgottenAt):
-		v.dropLocked(t, unavailable(t.params.ttl, t.cause))
+		v.removeLocked(t, unavailable(t.params.ttl, t.cause))
 	case t.phase == leaving:
-		v.departLocked(t)
+		v.releaseOrRemoveLocked(t)
 	case silence && t.phase != holding:
 		v.finishLocked(t, unavailable(t.params.ttl, t.cause))
 		v.leaveLocked(t)
@@ -587,7 +586,7 @@ func (v *nameState) tendLocked(t *ticket, now instant) {
 	}
 }
 
-// planLocked has the keeper look at the time at the latest.
+// scheduleLocked makes sure that a tick comes at that time or earlier.
 func (v *nameState) scheduleLocked(at time.Time) {
 	if at.IsZero() || !v.next.IsZero() && !at.Before(v.next) {
 		return
@@ -613,8 +612,7 @@ func (v *nameState) gapLocked() {
 	v.recheckLocked(all...)
 }
 
-// close gives up all tickets and takes no more. It returns them, for the caller to wait until they
-// are gone.
+// close gives up all tickets and accepts no more. It returns them so that the caller can wait for their removal.
 func (v *nameState) close() []*ticket {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -631,24 +629,25 @@ func (v *nameState) close() []*ticket {
 	return all
 }
 
-// abandon forgets the tickets that close could not get out.
+// abandon removes the tickets whose release was not confirmed while Close waited.
 func (v *nameState) abandon() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, t := range v.tickets {
-		v.dropLocked(t, unavailable(closeGrace, t.cause))
+		v.removeLocked(t, unavailable(closeGrace, t.cause))
 	}
 }
 
-// spend forgets a grant that lapses by itself. False: it is being given back, and counts for nothing.
-func (v *nameState) spend(t *ticket) bool {
+// removeRateGrant removes a grant of a rate limit, which is never released. It reports false if the ticket has been given
+// up: the call then counts as not granted.
+func (v *nameState) removeRateGrant(t *ticket) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if t.phase != holding {
 		return false
 	}
 	v.client.events.granted(t)
-	v.dropLocked(t, nil)
+	v.removeLocked(t, nil)
 	return true
 }
 
@@ -659,13 +658,13 @@ func (v *nameState) leave(t *ticket) {
 	v.leaveLocked(t)
 }
 
-// giveUp is leave for who has not heard of a grant. It returns what is known of Redis if that has not answered what was
-// asked about t last.
+// giveUp is leave for a caller that has not received a grant. If Redis has not answered the last operation of t, it returns
+// an error with the cause.
 func (v *nameState) giveUp(t *ticket) (unanswered error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	since := t.unansweredSince
-	if since.IsZero() && t.phase == asking && t.busy { // it is queued behind what was not answered
+	if since.IsZero() && t.phase == asking && t.busy { // it is queued behind requests without an answer
 		since = t.asked
 	}
 	if !since.IsZero() && (t.phase == asking || t.phase == waiting) && (t.cause != nil || tooLong(t.asked, since)) {
@@ -675,12 +674,12 @@ func (v *nameState) giveUp(t *ticket) (unanswered error) {
 	return unanswered
 }
 
-// tooLong reports whether silence since then is more than an answer that is on its way as usual.
+// tooLong reports whether an answer that is due since then takes longer than usual.
 func tooLong(asked, since time.Time) bool {
 	return time.Since(since) >= min(minTimeout, time.Since(asked)/2)
 }
 
-// woken takes the grants of a wake message.
+// woken handles the grants of a wake message.
 func (v *nameState) woken(epoch int64, grants []grant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -689,7 +688,7 @@ func (v *nameState) woken(epoch int64, grants []grant) {
 	}
 }
 
-// unavailable is the error of whoever got no answer for so long.
+// unavailable returns the error of a call that got no answer for so long.
 func unavailable(silence time.Duration, cause error) error {
 	if cause == nil {
 		cause = errNoAnswer

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a client makes of answers that come in an order, or say something, that one does not expect.
+// How a client handles answers in an unexpected order, or with unexpected contents.
 
-// answers ends a pipeline of one script call, not of a rate.
+// answers ends a pipeline of one script call, not for a rate limit.
 func (f *flight) answers(reply ...int64) {
 	f.cmds[0].(numbers).SetVal(slices.Insert(reply, head-2, 0, 0))
 	f.end <- nil
@@ -30,13 +30,13 @@ func (f *flight) breaks() {
 	synctest.Wait()
 }
 
-// knows is what the i-th refresh says of its tickets.
+// knows returns what the i-th refresh says it knows of its tickets.
 func (f *flight) knows(i int) any { return f.cmds[i].Args()[15] }
 
-// vouches is what the i-th call says of the servers.
+// vouches returns what the i-th call says it knows of the servers.
 func (f *flight) vouches(i int) any { return f.cmds[i].Args()[14] }
 
-// by has the answers come from a server.
+// by makes the answers come from a server.
 func (f *flight) by(server int64) *flight {
 	for i := range f.cmds {
 		reply := f.cmds[i].(numbers).Val()
@@ -45,8 +45,8 @@ func (f *flight) by(server int64) *flight {
 	return f
 }
 
-// Guards against a broken connection that delays every new name: a server that was the same all the time has lost
-// nothing, whatever became of connections.
+// Guards against a broken connection that delays every new name: a server that did not change has lost nothing, whatever
+// happened to connections.
 func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		meets := func(name string, server int64) any {
@@ -69,8 +69,8 @@ func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T
 	})
 }
 
-// Guards against a grant that an old file has and its waiter never heard of: it has waited since, so the units may be
-// somebody else's by now. A grant that is newer than that is its own.
+// Guards against a grant that is in an old file and that its waiter never received: it has waited since, so the units may
+// have been granted again. A grant newer than that is its own.
 func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -99,13 +99,13 @@ func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 		a.state.reduce(a, 1)
 		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10)
 		w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(stateHeld), 0)
-		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10) // what an old file has may weigh more
+		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10) // an old file may have it with a larger weight
 		w.isIdle()
 	})
 }
 
-// Guards against a doubt that nobody looks at: a call that failed for good had left its backoff behind.
-func TestDoubtIsLookedIntoAfterACallThatFailedForGood(t *testing.T) {
+// Guards against a verification that never happens: a call that failed for good had left its backoff behind.
+func TestVerifyingGoesOnAfterACallThatFailedForGood(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
@@ -122,12 +122,12 @@ func TestDoubtIsLookedIntoAfterACallThatFailedForGood(t *testing.T) {
 	})
 }
 
-// Guards against a waiter that is put back among the holders, because it had heard of a grant that was lost since.
-func TestWaiterWhoseGrantWasLostIsPutBackAsAWaiter(t *testing.T) {
+// Guards against a waiter that is restored as a holder, because it had received a grant that was lost since.
+func TestWaiterWhoseGrantWasLostIsRestoredAsAWaiter(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{NoRefresh: true})
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
-		c.woken("a", 10, []grant{{1, 5, 50}}) // which it asks about, for its lease begins with the answer
+		c.woken("a", 10, []grant{{1, 5, 50}}) // the client confirms it first, because its lease begins with the answer
 		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
 		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(stateGone), 0)
@@ -136,7 +136,7 @@ func TestWaiterWhoseGrantWasLostIsPutBackAsAWaiter(t *testing.T) {
 	})
 }
 
-// Guards against a permit that goes on without its holder hearing that it could not be put back.
+// Guards against a permit that continues although it could not be restored, without notice to its holder.
 func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
 	onWire(t, 10*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -146,7 +146,7 @@ func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
 		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateGone), 0)
 		f := w.carries("restore a: 1")
-		for range 12 * time.Second / lastRetry { // it does not look at its context, which would find out by itself
+		for range 12 * time.Second / lastRetry { // the holder does not check its context, which would detect the loss
 			if f != nil {
 				f.cmds[0].SetErr(said("NOPERM this user has no permissions"))
 				f.end <- f.cmds[0].Err()
@@ -163,7 +163,7 @@ func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
 	})
 }
 
-// Two batches fly at once: the answer to the earlier question can be the later one.
+// Two batches are in flight at once: the answer to the earlier call can come later.
 func TestLateAnswerDoesNotBringAnOldEpochBack(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -195,7 +195,7 @@ func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
 	})
 }
 
-// A script that hangs refuses a subscription too, and the next thing that happens is that somebody kills the server.
+// A hanging script refuses a subscription too, and next the server may be killed.
 func TestSubscriptionThatIsRefusedForAWhileLeavesNobodyBlind(t *testing.T) {
 	t.Parallel()
 	for err, lasting := range map[error]bool{said("BUSY Redis is busy running a script"): false, said("LOADING Redis is loading the dataset in memory"): false, io.EOF: false, said("NOPERM"): true} {
@@ -218,7 +218,7 @@ func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
 	})
 }
 
-// Guards against a restart that a holder does not hear of, because its subscription is not there or not back yet.
+// Guards against a restart that a holder does not notice, because its subscription is not established or not re-established.
 func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
@@ -239,10 +239,10 @@ func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 	})
 }
 
-// From the first permit on, until the server has confirmed the subscription.
+// This holds from the first permit until the server has confirmed the subscription.
 func TestFirstSubscriptionThatIsNotConfirmedIsMadeUpForByQuestions(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
-		c.wake.started.Store(false) // and a wire has no connections
+		c.wake.started.Store(false) // a wire has no connections
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		time.Sleep(defaultGrace/3 + time.Millisecond)
@@ -250,7 +250,7 @@ func TestFirstSubscriptionThatIsNotConfirmedIsMadeUpForByQuestions(t *testing.T)
 	})
 }
 
-// A permit whose token has to be asked for once more is one that can end between the two answers.
+// If its token had to be queried once more, a permit could end between the two answers.
 func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -300,7 +300,7 @@ func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
 	})
 }
 
-// What Redis had against the call may have been against the acquire, and some of the call may have been done.
+// Redis may have refused the call because of the acquire, and part of the call may have been executed.
 func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held, asked, f := w.exchanges(c)
@@ -316,8 +316,8 @@ func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T)
 	})
 }
 
-// lease is for how long the i-th call grants or renews; of a release, for how long it keeps late copies of earlier
-// questions out.
+// lease returns how long the i-th call grants or renews; for a release, how long it keeps out late copies of earlier
+// operations.
 func (f *flight) lease(i int) time.Duration {
 	return time.Duration(f.cmds[i].Args()[13].(int64)) * time.Millisecond
 }
@@ -360,7 +360,7 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 	}
 }
 
-// Whoever can read the queue can forge a message that names the true place; the next renewal finds the lie.
+// A program that can read the queue can forge a message with the true position; the next renewal detects it.
 func TestGrantThatRedisDoesNotConfirmEndsWithTheNextRenewal(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -376,7 +376,7 @@ func TestGrantThatRedisDoesNotConfirmEndsWithTheNextRenewal(t *testing.T) {
 	})
 }
 
-// S11: what somebody else's exchange granted us may be on no replica yet.
+// S11: a grant by a call about other tickets may be on no replica yet.
 func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		c.replicas, c.shared.replicas = 1, 1
@@ -425,8 +425,8 @@ func TestCloseOfAClientWithoutRedisSaysThatNothingWasGivenBack(t *testing.T) {
 	assert.Equal(t, int64(1), l.rdb.ZCard(t.Context(), l.keys[0]).Val())
 }
 
-// lapsing returns a permit that is never renewed, one second after its grant, when a broken connection has put it in doubt,
-// and the put-back that comes of it.
+// lapsing returns a permit that is never renewed, one second after its grant, when a broken connection has made the client
+// verify it, and the restore that follows.
 func (w *wire) lapsing(c *Client) (*Permit, *flight) {
 	w.t.Helper()
 	a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
@@ -438,14 +438,14 @@ func (w *wire) lapsing(c *Client) (*Permit, *flight) {
 	return a.permit, w.carries("restore a: 1")
 }
 
-// A view that has nobody to be renewed asks all the same.
-func TestDoubtAsksAboutAPermitThatIsNeverRenewed(t *testing.T) {
+// A nameState without tickets to renew queries all the same.
+func TestVerifyingChecksAPermitThatIsNeverRenewed(t *testing.T) {
 	onWire(t, 3*time.Second, func(_ *testing.T, c *Client, w *wire) {
 		w.lapsing(c)
 	})
 }
 
-func TestPermitThatIsNeverRenewedIsPutBackForWhatIsLeftOfIt(t *testing.T) {
+func TestPermitThatIsNeverRenewedIsRestoredForTheRestOfItsLease(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		_, f := w.lapsing(c)
 		assert.Equal(t, 2*time.Second, f.lease(0))
@@ -462,13 +462,13 @@ func TestPuttingBackDoesNotProlongAPermitThatIsNeverRenewed(t *testing.T) {
 	})
 }
 
-// While nobody was subscribed the server may have been another for a moment.
+// While no subscription was established, another server may have been in its place for a moment.
 func TestNewSubscriptionAsksAboutHoldersToo(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()
-		c.wake.take(&redis.Subscription{})
+		c.wake.handleMessage(&redis.Subscription{})
 		w.carries("refresh a: 1")
 	})
 }
@@ -486,15 +486,15 @@ func TestNewSubscriptionWithAMasterAsksAboutItsNamesAndNoOthers(t *testing.T) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()
-		c.masters.take(new(redis.Client), &redis.Subscription{})
+		c.masters.handleMessage(new(redis.Client), &redis.Subscription{})
 		w.isIdle()
-		c.masters.take(node, &redis.Subscription{})
+		c.masters.handleMessage(node, &redis.Subscription{})
 		w.carries("refresh a: 1")
 	})
 }
 
-// Guards against a waiter that gives its grant up because it heard of it once before, too late to use it: those behind
-// it have theirs.
+// Guards against a waiter that gives up its grant because it received it once before, too late to use it: the waiters
+// behind it have theirs.
 func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -509,7 +509,7 @@ func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 	})
 }
 
-// Guards against putting an evicted waiter back: the answer says where it was a TTL ago, and tombstones last no longer.
+// Guards against restoring an evicted waiter: the answer shows the state a TTL ago, and tombstones last no longer.
 func TestGrantOfAnOldFileThatIsToldLateIsAskedAboutAgain(t *testing.T) {
 	onWire(t, minTTL, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})

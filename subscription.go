@@ -9,36 +9,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscription is a connection that is kept open for what comes in unasked: messages and, at once, the
-// end of the server, which a client that only holds would not notice for long.
+// subscription is a connection that is kept open for messages, and to notice at once when the server goes away: a client
+// that only holds permits would not notice that for long.
 //
-// A plain one also in a cluster: sharded ones end silently when a slot moves.
+// It is a plain subscription in a cluster, too: sharded ones end silently when a slot moves.
 type subscription struct {
 	client  *Client
 	server  subscriber
 	channel string
-	node    string            // of a cluster, that is watched; "": grants are heard of
-	wanted  func() bool       // is asked before each connection and in silence; false: this was the last time
-	handle  func(message any) // is called with all that comes in
+	node    string            // address of the cluster node that it watches; "": it receives grants
+	wanted  func() bool       // called before each connection and in silence; false: it ends
+	handle  func(message any) // called with everything that is received
 
-	mu    sync.Mutex
-	heard time.Time // when anything came in last
-	down  time.Time // when anything did before it failed; zero: it stands, or was never tried
-	blind bool      // the server could go away without this being seen; counted in Client.unseen
+	mu       sync.Mutex
+	received time.Time // when anything was received last
+	down     time.Time // when anything was received before it failed; zero: it works, or was never tried
+	blind    bool      // the server could go away unnoticed; counted in Client.unseen
 }
 
-// subscriber is a go-redis client, of one server or of several.
+// subscriber is a go-redis client of one server or of several.
 type subscriber interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
 const (
-	// answerTime is what a live subscription may take to answer a PING.
+	// answerTime is how long a live subscription may take to answer a PING.
 	answerTime = time.Second
-	// A silent subscription is asked for a sign of life after this long at the latest.
+	// After this much silence at most, a subscription is checked with a PING.
 	maxSilence = 10 * time.Second
-	// A subscription that fails is tried again after the first pause, and each time after twice as
-	// long, up to the last, or the longest where Redis refused it.
+	// A subscription that fails is tried again after the first pause, and then after twice the pause each time, up to
+	// the last, or up to the longest where Redis refused it.
 	firstPause   = 100 * time.Millisecond
 	lastPause    = time.Second
 	longestPause = 10 * time.Second
@@ -46,7 +46,7 @@ const (
 
 var errSubscriptionSilent = errors.New("no sign of life")
 
-// launch runs it. False: the client is closed.
+// launch starts the subscription. It reports false if the client is closed.
 func (s *subscription) launch() bool {
 	s.setBlind(true)
 	launched := s.client.goroutines.start(subscriptions, s.run)
@@ -56,7 +56,7 @@ func (s *subscription) launch() bool {
 	return launched
 }
 
-// run ends when it is not wanted any more, or with the crew, whose goroutine it is.
+// run ends when the subscription is no longer wanted, or when the client's goroutines end.
 func (s *subscription) run() {
 	defer s.setBlind(false)
 	for pause := firstPause; s.wanted(); {
@@ -69,8 +69,8 @@ func (s *subscription) run() {
 		if forbidden {
 			last = longestPause
 		}
-		blinded := s.setBlind(!forbidden)          // a right may be missing for ever, which is no reason to ask all the time
-		if blinded || s.lastHeard().After(began) { // else it is the same trouble as before
+		blinded := s.setBlind(!forbidden)             // a right may be missing for ever: no reason to keep verifying
+		if blinded || s.lastReceived().After(began) { // else it is the same failure as before
 			s.client.reload()
 			s.client.verifyAll()
 			pause = firstPause
@@ -83,10 +83,10 @@ func (s *subscription) run() {
 	}
 }
 
-// forbids reports whether err is what Redis says to a user who lacks a right.
+// forbids reports whether err is Redis's reply to a user who lacks a right.
 func forbids(err error) bool { return refused(err) && !transient(err) }
 
-// setBlind notes whether the server could go away without this being seen, and reports whether that is new.
+// setBlind records whether the server could go away unnoticed, and reports whether that begins now.
 func (s *subscription) setBlind(is bool) (begins bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,31 +101,31 @@ func (s *subscription) setBlind(is bool) (begins bool) {
 	return begins
 }
 
-// listen subscribes and handles what comes in until the connection is no good any more; nil: until it is
-// not needed any more. go-redis does not notice a connection that is only half open, so silence is
-// answered with a PING, and more silence with a new connection.
+// listen subscribes and handles what it receives, until the connection fails. It returns nil if the subscription is no
+// longer wanted or the client is closed. go-redis does not notice a half-open connection, so listen answers silence with a
+// PING, and further silence with an error.
 func (s *subscription) listen() error {
 	ctx := s.client.goroutines.ctx
 	sub := s.server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
-	owed := true                                               // an answer: to the SUBSCRIBE, or to a PING
+	due := true                                                // an answer to SUBSCRIBE or to a PING is due
 	for {
-		message, err := sub.ReceiveTimeout(ctx, s.timeout(owed))
+		message, err := sub.ReceiveTimeout(ctx, s.timeout(due))
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			owed = false
-			s.hear(message)
+			due = false
+			s.receive(message)
 		case !isTimeout(err):
 			return err
-		case owed:
+		case due:
 			return errSubscriptionSilent
 		case !s.wanted():
 			return nil
 		default:
-			owed = true
+			due = true
 			if err := sub.Ping(ctx); err != nil {
 				return err
 			}
@@ -133,40 +133,40 @@ func (s *subscription) listen() error {
 	}
 }
 
-// patience is how long silence is normal: without end, were it not for dead connections.
-func (s *subscription) timeout(owed bool) time.Duration {
-	if owed {
+// timeout is how long silence is normal: if there were no dead connections, it could be unlimited.
+func (s *subscription) timeout(due bool) time.Duration {
+	if due {
 		return answerTime
 	}
 	return min(max(s.client.ttl, answerTime), maxSilence)
 }
 
-func (s *subscription) hear(message any) {
+func (s *subscription) receive(message any) {
 	s.mu.Lock()
-	s.heard = time.Now()
+	s.received = time.Now()
 	s.mu.Unlock()
-	if _, stands := message.(*redis.Subscription); stands {
-		s.stands()
+	if _, established := message.(*redis.Subscription); established {
+		s.established()
 		s.setBlind(false)
 	}
 	s.handle(message)
 }
 
-// failed tells of the first failure after the subscription stood, or ever. The end at Close is none.
+// failed reports the first failure since the subscription was established, or ever. Its end at Close is not a failure.
 func (s *subscription) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down.IsZero() || s.client.goroutines.ctx.Err() != nil {
 		return
 	}
-	if s.down = s.heard; s.heard.IsZero() {
+	if s.down = s.received; s.received.IsZero() {
 		s.down = time.Now()
 	}
 	s.client.events.disconnected(s.channel, s.node, err)
 }
 
-// stands tells that the subscription is there again.
-func (s *subscription) stands() {
+// established reports that the subscription works again.
+func (s *subscription) established() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down.IsZero() {
@@ -175,10 +175,10 @@ func (s *subscription) stands() {
 	}
 }
 
-func (s *subscription) lastHeard() time.Time {
+func (s *subscription) lastReceived() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heard
+	return s.received
 }
 
 func isTimeout(err error) bool {

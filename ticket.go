@@ -6,73 +6,73 @@ import (
 	"time"
 )
 
-// phase is where a ticket is on its way, as far as its client knows.
+// phase is how far a ticket has come, as far as its client knows.
 //
-//	asking ──> waiting ──> holding ──> leaving ──> gone
+//	asking ──> waiting ──> holding ──> leaving ──> removed
 //
-// Any step can be left out. Only an answer of Redis moves a ticket forward, with two exceptions that
-// are safe without one: its user can have it leave, and a lease that runs out ends what it held.
+// Any phase can be skipped. Only what Redis says, in an answer or a message, moves a ticket forward, with exceptions that are
+// safe without it: its caller or Close can give it up, and a lease that ends also ends what the ticket has.
 type phase int
 
 const (
 	asking  phase = iota // its acquire has not been answered
-	waiting              // it has a place in line
-	holding              // it has a permit that its user may rely on
-	leaving              // it is given up, and Redis has not said yet that it is out
-	gone                 // there is nothing more to do for it
+	waiting              // it is in the queue
+	holding              // it has a permit that its holder may rely on
+	leaving              // it was given up, and Redis has not confirmed its release
+	removed              // nothing more is to be done for it
 )
 
-// ticket is one try to get a permit, from the question to the giving back. Its id is never used again.
+// ticket is one attempt to get a permit, from the acquire to the release. Its id is never used again.
 type ticket struct {
 	state     *nameState
 	seq       int64
 	id        string
-	weight    int64 // that it asks for
+	weight    int64 // units that it asks for
 	params    acquireParams
 	spec      limitSpec // that its caller declares
 	noRefresh bool
-	observed  bool            // somebody wants to be told what happens to it
-	asked     time.Time       // when its caller came
-	values    context.Context // for the permit: only its values are used
+	observed  bool            // its events are wanted
+	asked     time.Time       // when its caller called
+	values    context.Context // the context of its caller, for the values of the permit's context
 
-	done     chan struct{} // closed when permit or err is there
-	released chan struct{} // closed when it is gone
+	done     chan struct{} // closed when permit or err is set
+	released chan struct{} // closed when it is removed
 
-	// Guarded by view.mu.
+	// Guarded by nameState.mu.
 	phase               phase
-	busy                bool        // an operation is queued or on its way; the next one comes after its end
-	maybeApplied        bool        // some operation may have been executed, or may still be
+	busy                bool        // an operation is queued or in flight; the next one is sent after it
+	maybeApplied        bool        // an operation without an answer may have been executed, or may be later
 	releaseMaybeApplied bool        // one of them was a release
-	unansweredSince     time.Time   // since when Redis owes an answer; zero: it owes none
-	cause               error       // of the silence
-	position            int64       // in line; only Redis and this client know it, so it vouches for a wake message
-	token               int64       // of the grant, as soon as it is heard of
-	earlyGrant          grantNotice // that overtook the answer to the acquire
-	by                  GrantedBy   // how it was heard of
+	unansweredSince     time.Time   // since when an answer is due; zero: none is
+	cause               error       // of the missing answer
+	position            int64       // in the queue; only who may read the queue knows it, so it authenticates a wake message
+	token               int64       // of the grant, once it is known
+	earlyGrant          grantNotice // notice that overtook the answer to the acquire
+	by                  GrantedBy   // how the client learned of the grant
 	epoch               int64       // in which Redis confirmed it last
-	recheck             bool        // ask Redis about it as soon as no operation is under way
-	parts               parts       // that its user has given back
-	lease               window      // what Redis confirmed last
-	known               bool        // leaving: Redis had taken it in
-	forgottenAt         time.Time   // leaving: when Redis has forgotten it anyway
-	releaseErr          error       // set before left is closed: how the release went
-	reported            bool        // how the permit ended
-	permit              *Permit     // set before settled is closed
-	err                 error       // likewise
-	quoted              quote       // likewise, of a rate
+	recheck             bool        // query it as soon as no operation is under way
+	parts               parts       // released by its holder
+	lease               window      // from the last confirmation
+	known               bool        // leaving: Redis had answered its acquire
+	forgottenAt         time.Time   // leaving: when it has expired in Redis in any case
+	releaseErr          error       // set before released is closed: result of the release
+	reported            bool        // the end of the permit has been reported
+	permit              *Permit     // set before done is closed
+	err                 error       // set before done is closed
+	quoted              quote       // of a rate limit; set before done is closed
 }
 
-// quote is what a rate says beside yes or no.
+// quote is what a rate limit returns besides yes or no.
 type quote struct {
-	left  int64         // units that nobody has
-	retry time.Duration // until it would be a yes
+	left  int64         // available units
+	retry time.Duration // until the answer would be yes
 }
 
-// lapses reports whether what t is granted is never given back, because it is that of a rate.
+// lapses reports whether a grant of t is never released, but expires after the window of a rate limit.
 func (t *ticket) lapses() bool { return t.spec.window > 0 }
 
-// await waits for the outcome of a ticket. It gives the ticket up when ctx ends first, or it is later than latest, and
-// when the permit was lost before its user could see it.
+// await waits for the outcome of a ticket. It gives the ticket up if ctx ends first, if the time latest passes, or if the
+// permit was lost before the caller received it.
 func (t *ticket) await(ctx context.Context, latest time.Time) error {
 	var late <-chan time.Time
 	if !latest.IsZero() {
@@ -99,11 +99,11 @@ func (t *ticket) await(ctx context.Context, latest time.Time) error {
 	if !t.permit.take() {
 		t.state.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
 		if errors.Is(t.permit.ended(), ErrEvicted) {
-			return ErrEvicted // who evicts it does not want it back
+			return ErrEvicted // an evicted permit is not to be acquired again
 		}
 		return errPositionLost
 	}
-	if t.lapses() && !t.state.spend(t) {
+	if t.lapses() && !t.state.removeRateGrant(t) {
 		return errPositionLost
 	}
 	return nil
@@ -118,18 +118,18 @@ func (t *ticket) isDone() bool {
 	}
 }
 
-// renewable reports whether a refresh may name t now.
+// renewable reports whether t may be refreshed now.
 func (t *ticket) renewable() bool {
 	return !t.busy && (t.phase == waiting || t.phase == holding && !t.noRefresh)
 }
 
-// isOverdue reports whether t has a permit that may not be relied on any more.
+// isOverdue reports whether t has a permit that may no longer be relied on.
 func (t *ticket) isOverdue(now instant) bool { return t.phase == holding && t.lease.left(now) <= 0 }
 
-// isOwed reports whether a question about t has had no answer.
+// isUnanswered reports whether an answer about t is due.
 func (t *ticket) isUnanswered() bool { return !t.unansweredSince.IsZero() }
 
-// attention returns when t needs a look at the latest.
+// nextDeadline returns when t needs a tick at the latest.
 func (t *ticket) nextDeadline() time.Time {
 	var at time.Time
 	sooner := func(other time.Time) {
@@ -153,7 +153,7 @@ func (t *ticket) nextDeadline() time.Time {
 	return at
 }
 
-// isGone reports whether t is gone, and Redis has confirmed it.
+// isGone reports whether t is removed, with Redis's confirmation.
 func (t *ticket) isGone() bool {
 	select {
 	case <-t.released:

@@ -6,9 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wake is the subscription on which a client hears of its grants. A message tells which of its waiters
-// were granted what. It is a hint that saves time: with every message lost, the refreshes find the
-// grants.
+// wake is the subscription for a client's grants. A message lists which of its waiters were granted what. It is a hint that
+// saves time: if every message is lost, refreshes find the grants.
 type wake struct {
 	subscription
 
@@ -22,22 +21,22 @@ func newWake(c *Client) *wake {
 		channel: c.keyspace.wakePrefix() + c.keyspace.clientID,
 		wanted:  func() bool { return true },
 	}}
-	w.handle = w.take
+	w.handle = w.handleMessage
 	return w
 }
 
-// start subscribes, once: with the first ticket that waits or holds.
+// start subscribes once, with the first ticket that waits or holds.
 func (w *wake) start() {
 	if w.started.CompareAndSwap(false, true) {
 		w.started.Store(w.launch())
 	}
 }
 
-func (w *wake) take(message any) {
+func (w *wake) handleMessage(message any) {
 	switch m := message.(type) {
 	case *redis.Subscription:
-		w.client.gap()       // what was published before it, nobody has heard
-		w.client.verifyAll() // nor was it to be seen whether the server stayed the same
+		w.client.gap()       // earlier messages may have been missed
+		w.client.verifyAll() // until now a change of the server could go unnoticed
 	case *redis.Message:
 		if name, epoch, grants, ok := w.client.keyspace.parseWake(m.Payload); ok {
 			w.client.woken(name, epoch, grants)

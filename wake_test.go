@@ -48,7 +48,7 @@ func (s *sluice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// hold keeps back what comes from now on, until release is called.
+// hold holds back what comes from now on, until release is called.
 func (s *sluice) hold(gate *chan struct{}) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *sluice) since(n int) []string {
 	return slices.Clone(s.calls[min(n, len(s.calls)):])
 }
 
-// ears are two processes that share a name: one that listens, and one that gives it something to hear of. With a TTL of
-// 24 h nothing but messages wakes anybody.
+// ears are two processes that share a name: one listens, and the other causes messages. With a TTL of 24 h only messages wake
+// a waiter.
 type ears struct {
 	t        *testing.T
 	rdb      *redis.Client
@@ -102,7 +102,7 @@ func (e *ears) client(rdb *redis.Client) *Client {
 	return c
 }
 
-// outcome is what became of an Acquire.
+// outcome is the result of an Acquire.
 type outcome struct {
 	permit *Permit
 	err    error
@@ -121,7 +121,7 @@ func (e *ears) ask() <-chan outcome {
 	return done
 }
 
-// await is the outcome of ask, which must be a permit.
+// await returns the outcome of ask, which must be a permit.
 func (e *ears) await(done <-chan outcome) (o outcome) {
 	e.t.Helper()
 	select {
@@ -133,18 +133,18 @@ func (e *ears) await(done <-chan outcome) (o outcome) {
 	return o
 }
 
-// queue is ask that returns when the place in line is known, and heard of.
+// queue is ask that returns when the position in the queue is known and the subscription is established.
 func (e *ears) queue() (<-chan outcome, *ticket) {
 	e.t.Helper()
 	seq := e.listener.lastSeq.Load() + 1
 	done := e.ask()
 	t := e.ticket(seq, func(t *ticket) bool { return t.phase == waiting })
-	require.Eventually(e.t, func() bool { return !e.listener.wake.lastHeard().IsZero() }, 10*time.Second, time.Millisecond)
+	require.Eventually(e.t, func() bool { return !e.listener.wake.lastReceived().IsZero() }, 10*time.Second, time.Millisecond)
 	e.settle()
 	return done, t
 }
 
-// settle waits until nothing of the listener is on its way: a new subscription looks once at everybody.
+// settle waits until no operation of the listener is in flight: a new subscription queries all tickets once.
 func (e *ears) settle() {
 	e.t.Helper()
 	v, err := e.listener.stateOf(e.name)
@@ -188,7 +188,7 @@ func (e *ears) publish(payloads ...string) {
 
 func (e *ears) ownerKey() string { return e.listener.keyspace.keys(e.name)[0] }
 
-// grantedBy has the other process release, and checks that the waiter gets what Redis gave it, told by a message alone.
+// grantedBy makes the other process release, and checks that the waiter gets what Redis granted, by a message alone.
 func (e *ears) grantedBy(done <-chan outcome, calls int) {
 	e.t.Helper()
 	require.NoError(e.t, e.other.Release(e.t.Context()))
@@ -212,7 +212,7 @@ func TestForgedMessageWithoutThePlaceInLineGrantsNothing(t *testing.T) {
 	} {
 		e.publish(wakeMessage(e.ownerKey(), ticket.epoch, []grant{g}))
 	}
-	// News from before the state was lost: a place is put back as it was, the grant is not.
+	// A message from before a loss of state: positions are restored unchanged, grants are not.
 	e.publish(wakeMessage(e.ownerKey(), ticket.epoch-1, []grant{{seq, place, 666}}))
 	e.publish(wakeMessage(e.listener.keyspace.keys("another name")[0], ticket.epoch, []grant{{seq, place, 666}}))
 	e.grantedBy(done, calls)
@@ -227,7 +227,7 @@ func TestForgedMessageChangesNothingForWhoHolds(t *testing.T) {
 	token := p.Token()
 	calls := len(e.sluice.since(0))
 	for _, g := range []grant{{ticket.seq, ticket.position, 666}, {ticket.seq, ticket.position, 0}, {ticket.seq, 0, 666}} {
-		e.listener.wake.take(&redis.Message{Payload: wakeMessage(e.ownerKey(), ticket.epoch, []grant{g})})
+		e.listener.wake.handleMessage(&redis.Message{Payload: wakeMessage(e.ownerKey(), ticket.epoch, []grant{g})})
 	}
 	assert.Equal(t, token, p.Token())
 	require.NoError(t, p.Context().Err())
@@ -257,7 +257,7 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	release := e.sluice.hold(&e.sluice.requests)
 	defer release()
 
-	// Half of them name the true place and say that it is lost, which only Redis should know and which it is asked about.
+	// Half of them name the true position and say that it is lost. Only Redis should know that, so the client queries it.
 	flood := make([]string, 10_000)
 	for i := range flood {
 		g := grant{target.seq, target.position + int64(i%2), 0}
@@ -265,7 +265,7 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	}
 	e.publish(flood...)
 	require.NoError(t, e.other.Release(t.Context()))
-	o := e.await(first) // its message came after the flood, and nothing had to be asked
+	o := e.await(first) // its message came after the flood, and no query was needed
 	assert.Equal(t, []string{"refresh"}, e.sluice.since(calls), "one question about 5000 messages")
 	release()
 	e.settle()
@@ -275,11 +275,11 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	require.NoError(t, o.permit.Release(t.Context()))
 }
 
-// The grant is published while the answer "you wait" is still on its way.
+// The grant is published while the answer WAITING is still in flight.
 func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	t.Parallel()
 	e := newEars(t)
-	before, _ := e.queue() // the subscription stands
+	before, _ := e.queue() // the subscription is established
 	require.NoError(t, e.other.Release(t.Context()))
 	holder := e.await(before).permit
 	e.other = holder
@@ -291,7 +291,7 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	queue := e.listener.keyspace.keys(e.name)[1]
 	require.Eventually(t, func() bool { return e.rdb.ZCard(t.Context(), queue).Val() == 1 }, 10*time.Second, time.Millisecond)
 
-	// the unit is given back by somebody else, because the listener's own replies are held back
+	// The operator releases the unit, because the listener's own replies are held back.
 	space := keyspace{prefix: e.listener.keyspace.prefix, clientID: "an operator"}
 	c := space.about(e.name).release(declaration{limitSpec{limit: 1}, declareNothing, ""}, 0, tickets(holder.ID()))
 	require.NoError(t, e.rdb.Process(t.Context(), c.command(true)))
@@ -307,20 +307,20 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	assert.ErrorIs(t, holder.Release(t.Context()), ErrLost)
 }
 
-// What was published while nobody listened is asked for: here, before the first subscription stood.
+// The client queries for messages that it missed: here, before the first subscription was established.
 func TestNewSubscriptionAsksForWhatWasMissed(t *testing.T) {
 	t.Parallel()
 	e := newEars(t)
 	done, _ := e.queue()
 	calls := len(e.sluice.since(0))
-	e.listener.wake.take(&redis.Subscription{})
+	e.listener.wake.handleMessage(&redis.Subscription{})
 	e.settle()
 	asked := e.sluice.since(calls)
 	assert.Equal(t, []string{"refresh"}, slices.Compact(asked), "once for the gap, and once more if that was too early for the doubt")
 	e.grantedBy(done, calls+len(asked))
 }
 
-// It tells a holder that the server went away, so it is needed before anybody waits; and no more after Close.
+// It shows a holder that the server went away, so it is needed before any waiter; and no longer after Close.
 func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 	t.Parallel()
 	c, err := New(realRedis(t), Options{})
@@ -349,7 +349,7 @@ func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)
 	require.NoError(t, s.Do(t.Context(), 1, func(context.Context) error {
-		require.Eventually(t, func() bool { return !c.wake.lastHeard().IsZero() }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return !c.wake.lastReceived().IsZero() }, 10*time.Second, time.Millisecond)
 		return nil
 	}))
 	require.NoError(t, c.Close())

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The price of sharing a limit between processes: x/sync's own benchmarks, with its semaphore and with the one that has
-// its methods, in one run.
+// The cost of sharing a limit between processes: x/sync's own benchmarks, with its semaphore and with the one that has its
+// methods, in one run.
 
 type weightedSemaphore interface {
 	Acquire(ctx context.Context, n int64) error
@@ -18,7 +18,7 @@ type weightedSemaphore interface {
 	Release(n int64)
 }
 
-// compareWeighted runs a benchmark on either semaphore.
+// compareWeighted runs a benchmark on both semaphores.
 func compareWeighted(b *testing.B, name string, size int64, bench func(b *testing.B, sem weightedSemaphore)) {
 	b.Run(name+"/x-sync", func(b *testing.B) {
 		b.ReportAllocs()
@@ -45,7 +45,7 @@ func mustAcquire(b *testing.B, sem weightedSemaphore, n int64) {
 	}
 }
 
-// An operation is so many acquires of n units, and then as many releases.
+// An operation is that many acquires of n units, and then as many releases.
 func BenchmarkWeightedAlone(b *testing.B) {
 	for _, shape := range []struct {
 		size, n int64
@@ -75,7 +75,7 @@ func BenchmarkWeightedAlone(b *testing.B) {
 	}
 }
 
-// One acquire of sixteen units that come back one by one: fifteen parts and the last.
+// One acquire of sixteen units that are released one by one: fifteen parts and the last.
 func BenchmarkWeightedInParts(b *testing.B) {
 	compareWeighted(b, "acquire-16-release-1", 16, func(b *testing.B, sem weightedSemaphore) {
 		for b.Loop() {
@@ -87,7 +87,7 @@ func BenchmarkWeightedInParts(b *testing.B) {
 	})
 }
 
-// So many goroutines that each acquire one unit and release it.
+// That many goroutines each acquire one unit and release it.
 func BenchmarkWeightedContended(b *testing.B) {
 	for _, shape := range []struct {
 		size       int64

@@ -1,17 +1,17 @@
--- enter.lua: how ids are stored that hold or wait from now on: for ZADD and HSET, score, id, ... and id,
--- weight, ...; any but due may be empty.
-local function enter(due, granted, queued, units)
-  local alone, lined = 2 * (holders + waiting) == #granted + #queued, 2 * waiting > #queued
+-- enter.lua: stores new holders and waiters. The lists are for ZADD and HSET: score, id, ... and id, weight, ...; all
+-- but due may be empty.
+local function enter(due, granted, queued, new_weights)
+  local all_new, had_waiters = 2 * (holders + waiters) == #granted + #queued, 2 * waiters > #queued
   redis.call("ZADD", timeout, unpack(due))
-  if alone then redis.call("PEXPIREAT", timeout, text(horizon)) end
-  if #units > 0 then
-    weights = weights + redis.call("HSET", weight, unpack(units))
-    redis.call("PEXPIREAT", weight, text(horizon))
+  if all_new then redis.call("PEXPIREAT", timeout, text(expire_at)) end
+  if #new_weights > 0 then
+    weight_count = weight_count + redis.call("HSET", weight, unpack(new_weights))
+    redis.call("PEXPIREAT", weight, text(expire_at))
   end
-  if #granted > 0 then hold(granted) end
+  if #granted > 0 then store_holders(granted) end
   if #queued > 0 then
     redis.call("ZADD", queue, unpack(queued))
-    if not lined then redis.call("PEXPIREAT", queue, text(horizon)) end
+    if not had_waiters then redis.call("PEXPIREAT", queue, text(expire_at)) end
   end
 end
 

@@ -1,29 +1,29 @@
--- epoch.lua: whether this server may have lost state. One that the name does not know, or that does not know the
--- name, because it was restarted or took the place of another, may lack what was granted last. The name then has
--- a new epoch, by which clients see that they have to put back what they have; and for the time of grace, so that
--- they can, nothing new is granted to anybody.
+-- epoch.lua: whether this server may have lost state. A server that the name does not know, or that does not know the
+-- name, because it was restarted or replaced another, may lack the latest grants. The name then gets a new epoch,
+-- which tells clients to restore what they have. So that they can, the server grants nothing new during the grace
+-- period.
 local server, replication = identity()
-local epoch, quiet = whole(known[6]), whole(known[7], now + DAY) or 0 -- server us; server ms: until then, nothing new
+local epoch, grace_until = whole(meta_fields[6]), whole(meta_fields[7], now + DAY) or 0 -- server us; server ms
 
--- A caller that declares nothing may be the first to ask. Where the name is not in use there is nothing to lose. A clock
--- that was stepped back behind the epoch ends neither it nor its grace: both begin anew.
-local lost = (not epoch or server ~= (known[8] or "") or micros < epoch) and (since or holders + waiting > 0)
-if lost then
+-- A caller that declares nothing may be the first to call. A name that is not in use has nothing to lose. A clock that
+-- was stepped back behind the epoch would end neither the epoch nor its grace period, so both begin anew.
+local state_lost = (not epoch or server ~= (meta_fields[8] or "") or micros < epoch) and (since or holders + waiters > 0)
+if state_lost then
   local grace, knows = string.match(ARGV[6], "^(%d+) ?(.*)$")
-  quiet = now + grace
+  grace_until = now + grace
   if not epoch and string.find(knows, server .. "!", 1, true) then
-    quiet = 0 -- a new name: the server has lost nothing since the caller met it
-  elseif not epoch and knows ~= "*" then -- as far as the caller knows it is new, unless the server is
+    grace_until = 0 -- a new name: the server has lost nothing since the caller met it
+  elseif not epoch and knows ~= "*" then -- as far as the caller knows the name is new, unless the server is
     local info = redis.pcall("INFO", "server")
     if type(info) ~= "string" then info = "" end
     local clustered = string.match(info, "_mode:cluster")
     local others = string.gsub(knows, server .. "[!?],?", "") ~= ""
     local successor = string.find(replication, "master_replid2:%x*[^0%s]")
-    if not others or clustered and not successor then -- the caller knew no server in the place of this one
+    if not others or clustered and not successor then -- the caller knew no server that this one replaced
       local age = string.match(info, "uptime_in_seconds:(%d+)") -- s, whole ones
       local started = age and clock[1] - age + 1 or 0
       if clustered then started = started + 2 end -- until a restarted node takes part
-      quiet = math.min(quiet, 1000 * started + grace)
+      grace_until = math.min(grace_until, 1000 * started + grace)
     end
   end
   epoch = micros

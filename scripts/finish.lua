@@ -1,56 +1,63 @@
--- finish.lua: what every script ends with: who goes next now, the expiry of the keys, and the reply.
+-- finish.lua: what every script ends with: the grants that are possible now, the expiry of the keys, and the reply.
 
--- mark notes how many were granted until now, and keeps the mark before if calls have waited since then. Status has the
--- pace of the queue from the older one, so that is never over less than a second.
+-- record_pace records how many permits were granted until now, and keeps the previous record if there were waiters ever
+-- since. Status computes the pace of the queue from the older one, so never over less than a second.
 local SECOND = 1000000 -- us
-local function mark()
-  local noted = redis.call("HMGET", meta, "marked", "granted")
-  if had_queue and whole(known[10], steady) then
-    redis.pcall("HSET", meta, "before_at", known[10], "before", noted[1] or "0")
+local function record_pace()
+  local recorded = redis.call("HMGET", meta, "marked", "granted")
+  if had_queue and whole(meta_fields[10], steady) then
+    redis.pcall("HSET", meta, "before_at", meta_fields[10], "before", recorded[1] or "0")
   else
     redis.call("HDEL", meta, "before_at", "before")
   end
-  redis.pcall("HSET", meta, "marked_at", text(steady), "marked", noted[2] or "0")
+  redis.pcall("HSET", meta, "marked_at", text(steady), "marked", recorded[2] or "0")
 end
 
 if promote then promote() end
 
-if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", stands, "since", text(since)) end
-if lost then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(quiet)) end
-if permits > 0 then redis.pcall("HINCRBY", meta, "granted", permits) end -- whoever holds or asks has keys that expire,
-if overdue > 0 then redis.pcall("HINCRBY", meta, "lapsed", overdue) end  -- so if meta was lost, it is renewed below
-if waiting > 0 and steady - (whole(known[10], steady) or 0) >= SECOND and (permits > 0 or not had_queue) then mark() end
-if waiting > 0 and alert and (lost or window > 0 and VERB == "resize") then alert() end -- what they were told is over
-if holders + waiting == 0 and horizon > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
-  horizon, renew = now + 2 * LINGER, true -- idle again: a long lease is over
+if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
+if state_lost then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(grace_until)) end
+-- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
+if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end
+if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end
+if waiters > 0 and steady - (whole(meta_fields[10], steady) or 0) >= SECOND and (granted_count > 0 or not had_queue) then
+  record_pace()
 end
-if holders == 0 then extra = 0 end
-if renew and extra > 0 and holders <= BOUND then -- count again, should a script have been stopped half-way
-  extra = 0
+if waiters > 0 and notify_heads and (state_lost or window > 0 and VERB == "resize") then
+  notify_heads() -- the times that they were given are no longer true
+end
+if holders + waiters == 0 and expire_at > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
+  expire_at, renew_keys = now + 2 * LINGER, true -- idle again after a long lease
+end
+if holders == 0 then extra_weight = 0 end
+if renew_keys and extra_weight > 0 and holders <= BOUND then -- recount, in case a script was stopped half-way
+  extra_weight = 0
   for _, units in ipairs(redis.call("HMGET", weight, unpack(redis.call("ZRANGE", owner, 0, -1)))) do
-    extra = extra + weighs(units) - 1
+    extra_weight = extra_weight + parse_weight(units) - 1
   end
 end
-if extra ~= stored then store_extra() end
-if renew then
-  for i = 1, 5 do redis.call("PEXPIREAT", KEYS[i], text(horizon)) end
-  redis.call("HSET", meta, "until", text(horizon))
-  if stepped then redis.call("HSET", meta, "ahead", text(ahead)) end
-  if not pinned then redis.call("PEXPIREAT", meta, text(horizon)) end
+if extra_weight ~= stored_extra then store_extra() end
+if renew_keys then
+  for i = 1, 5 do redis.call("PEXPIREAT", KEYS[i], text(expire_at)) end
+  redis.call("HSET", meta, "until", text(expire_at))
+  if stepped_back then redis.call("HSET", meta, "ahead", text(clock_ahead)) end
+  if not pinned then redis.call("PEXPIREAT", meta, text(expire_at)) end
 end
 
-if waiting > 0 and forecast and now >= quiet then reply[2] = forecast() end
-if waiting > 0 and now < quiet then -- whoever waits looks again when the grace is over
-  reply[2] = math.min(reply[2] < 0 and lease or reply[2], quiet - now)
+if waiters > 0 and forecast and now >= grace_until then reply[2] = forecast() end
+if waiters > 0 and now < grace_until then -- waiters poll when the grace period is over
+  reply[2] = math.min(reply[2] < 0 and lease or reply[2], grace_until - now)
 end
-for client, notes in pairs(messages) do
-  redis.pcall("PUBLISH", wake .. client, table.concat(notes, ",") .. " " .. text(epoch or 0) .. " " .. owner)
+for client, entries in pairs(messages) do
+  redis.pcall("PUBLISH", wake .. client, table.concat(entries, ",") .. " " .. text(epoch or 0) .. " " .. owner)
 end
 
 if window > 0 then
-  local free = limit - holders - extra
-  if left > 0 and weights + waiting == 0 and redis.call("ZCARD", timeout) == holders then free = free + left end
-  reply[5] = math.max(0, free)
+  local available = limit - holders - extra_weight
+  if remaining > 0 and weight_count + waiters == 0 and redis.call("ZCARD", timeout) == holders then
+    available = available + remaining
+  end
+  reply[5] = math.max(0, available)
 end
 for i, number in ipairs(grants) do reply[size + i] = number end
 return reply

@@ -1,53 +1,54 @@
--- limit.lua: what time it is, which limit holds, and when the keys expire.
+-- limit.lua: the time, the limit in effect, and when the keys expire.
 local clock = redis.call("TIME") -- once: before Redis 7.2 it moves while a script runs
 local micros = clock[1] * 1000000 + clock[2]
 local now = math.floor(micros / 1000)
-local last = whole(redis.call("GET", counter), TOP - 1000) or 0 -- ticket of the name; one call adds some hundreds
+local last_number = whole(redis.call("GET", counter), TOP - 1000) or 0 -- token or position; one call adds some hundreds
 
--- Numbers, and when limits were declared, are counted by a clock that never goes back: where the server's was stepped
--- back by more than a second, or one that is behind has taken its place, "ahead" in meta is by how much that runs
--- ahead of it. Deadlines are times of the server's own.
-local CENTURY = 2 ^ 52 -- us, the year 2112: beyond it is no clock's
-local since, newest = tonumber(ARGV[4]), whole(known[4], CENTURY) or 0
-local ahead, reached = whole(known[9], CENTURY - micros) or 0, math.max(last, newest, since or 0)
-local stepped = reached > micros + ahead + 1000000 and reached < CENTURY
-if stepped then ahead = reached + 1000000 - micros end -- whoever declares a limit now did so after that
-local steady = micros + ahead
+-- Tokens, positions and the times of declarations use a clock that never goes back. Where the server's clock was stepped
+-- back by more than a second, or a server whose clock is behind has replaced it, "ahead" in meta is by how much
+-- this clock is ahead of the server's. Deadlines are times of the server's own clock.
+local CENTURY = 2 ^ 52 -- us, the year 2112: no clock is beyond it
+local since, declared_at = tonumber(ARGV[4]), whole(meta_fields[4], CENTURY) or 0
+local clock_ahead, newest = whole(meta_fields[9], CENTURY - micros) or 0, math.max(last_number, declared_at, since or 0)
+local stepped_back = newest > micros + clock_ahead + 1000000 and newest < CENTURY
+if stepped_back then clock_ahead = newest + 1000000 - micros end -- a limit that is declared now was declared after that
+local steady = micros + clock_ahead
 
--- The newest declaration stands. Each carries the time it was first made, so neither repeating an
+-- The newest declaration is in effect. Each carries the time at which it was first made, so neither repeating an
 -- old one nor a lost meta can bring back a limit that a later process replaced.
-local function quota(stated) -- a limit, and the ms after which a grant lapses; 0: it is not a rate
-  local units, period = whole(stated), 0
-  if stated and not units then
-    units, period = string.match(stated, "^(%d+)/(%d+)$")
+local function parse_limit(spec) -- a limit, and the ms after which a grant expires; 0: it is not a rate
+  local units, period = whole(spec), 0
+  if spec and not units then
+    units, period = string.match(spec, "^(%d+)/(%d+)$")
     units, period = whole(units), whole(period, MONTH)
     if not (units and period and units * period > 0) then return nil end
     period = period + 1 -- deadlines are whole ms, grants are not
   end
   return units, period
 end
-local pinned, stands = whole(known[2]), known[3]
-local declared, window = quota(stands)
+local pinned, declared_spec = whole(meta_fields[2]), meta_fields[3]
+local declared, window = parse_limit(declared_spec)
 if since and since <= 0 then since = steady + since end
 if since and declared and (window > 0) ~= (string.find(ARGV[3], "/", 1, true) ~= nil) then
   return redis.error_reply("FAIRSEMKIND the name is that of a " .. (window > 0 and "rate limit" or "semaphore"))
 end
-local declares = since and (not declared or since > newest)
+local declares = since and (not declared or since > declared_at)
 if declares or not declared then
-  stands = ARGV[3]
-  declared, window = quota(stands)
+  declared_spec = ARGV[3]
+  declared, window = parse_limit(declared_spec)
 end
 local limit = pinned or declared
 reply[1] = since or 0
 
--- The keys expire a while after the last deadline in them, at the time "until" in meta. It moves by
--- so much at once that most calls need not touch it.
+-- The keys expire a while after the last deadline in them, at the time "until" in meta. That time moves in steps
+-- so large that most calls need not change it.
 local farthest = now + MONTH + DAY -- server ms: no deadline of ours is later
-local horizon = whole(known[5], farthest) or 0 -- server ms
+local expire_at = whole(meta_fields[5], farthest) or 0 -- server ms
 local span = math.max(lease, window)
-local renew = (since or holders + waiting > 0) and (stepped or horizon < now + span + LINGER)
-if renew then
-  local latest = horizon == 0 and whole(redis.call("ZRANGE", timeout, -1, -1, "WITHSCORES")[2], farthest) or now -- meta may be lost
-  horizon = math.max(horizon, math.max(now + span, latest) + 2 * LINGER)
+local renew_keys = (since or holders + waiters > 0) and (stepped_back or expire_at < now + span + LINGER)
+if renew_keys then
+  -- Without "until", which may be lost with meta, the last deadline says it.
+  local latest = expire_at == 0 and whole(redis.call("ZRANGE", timeout, -1, -1, "WITHSCORES")[2], farthest) or now
+  expire_at = math.max(expire_at, math.max(now + span, latest) + 2 * LINGER)
 end
 

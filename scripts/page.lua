@@ -1,17 +1,17 @@
--- page: some of those who hold, by token, or of those who wait, by place.
+-- page: some of the holders, by token, or of the waiters, by position.
 --
 -- ARGV    7 key    owner or queue
---         8 after  the number of the entry to go on after, as this script told it; empty: from the first
---         9 id     of that entry, which may be gone by now
---        10 count  most entries to return; large ids make it fewer
--- Returns whether more follow (1 or 0), then id, number, weight, ms until the deadline (-1: lapsed), id, ... A number
---         is text, as a neighbour may have stored what is none of ours.
+--         8 after  the number of the entry after which the page begins, as this script returned it; empty: the first
+--         9 id     of that entry, which may have been removed since
+--         10 count  most entries to return; large ids make it fewer
+-- Returns whether more follow (1 or 0), then id, number, weight, ms until the deadline (-1: expired), id, ... A number
+--         is text, as another program may have stored what is not one of ours.
 -- First write: none.
-local key, after, latest = ARGV[7] == "owner" and owner or queue, ARGV[8], ARGV[9]
-local STEP, SIZE = 20, 65536 -- entries that are read at once; bytes of ids, from which on a page is full
+local key, after, after_id = ARGV[7] == "owner" and owner or queue, ARGV[8], ARGV[9]
+local STEP, SIZE = 20, 65536 -- entries that are read at once; bytes of ids at which a page is full
 
--- follows reports whether Redis has one id after the other where their numbers are equal: by bytes, of which ours
--- have no more than are compared.
+-- follows reports whether Redis orders id one after other if their numbers are equal. Redis compares bytes, of which
+-- our ids have no more than are compared here.
 local function follows(one, other)
   for i = 1, math.min(#one, #other, 1024) do
     local a, b = string.byte(one, i), string.byte(other, i)
@@ -20,14 +20,14 @@ local function follows(one, other)
   return #one > #other
 end
 
--- Head starts give several waiters one number, so where a page ended is known by the id, too.
+-- Head starts can give several waiters one number, so the end of a page is known by the id, too.
 local first = 0
 if after ~= "" then
-  local beyond = redis.call("ZCOUNT", key, "-inf", after)
+  local high = redis.call("ZCOUNT", key, "-inf", after)
   first = redis.call("ZCOUNT", key, "-inf", "(" .. after)
-  while first < beyond do
-    local middle = math.floor((first + beyond) / 2)
-    if follows(redis.call("ZRANGE", key, middle, middle)[1], latest) then beyond = middle else first = middle + 1 end
+  while first < high do
+    local middle = math.floor((first + high) / 2)
+    if follows(redis.call("ZRANGE", key, middle, middle)[1], after_id) then high = middle else first = middle + 1 end
   end
 end
 
@@ -39,11 +39,11 @@ repeat
   local ids = {}
   for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
   local deadlines = #ids > 0 and redis.call("ZMSCORE", timeout, unpack(ids))
-  local units = #ids > 0 and redis.call("HMGET", weight, unpack(ids))
+  local weights = #ids > 0 and redis.call("HMGET", weight, unpack(ids))
   for i, id in ipairs(ids) do
-    local left = (tonumber(deadlines[i]) or 0) - now
-    page[#page + 1], page[#page + 2], page[#page + 3] = id, found[2 * i], weighs(units[i])
-    page[#page + 1] = left > 0 and math.min(left, MONTH + DAY) or -1
+    local remaining = (tonumber(deadlines[i]) or 0) - now
+    page[#page + 1], page[#page + 2], page[#page + 3] = id, found[2 * i], parse_weight(weights[i])
+    page[#page + 1] = remaining > 0 and math.min(remaining, MONTH + DAY) or -1
     bytes = bytes + #id
   end
   first, count = first + #ids, count - #ids

@@ -1,26 +1,25 @@
--- refresh: renews the leases of holders and waiters, and says what each of them is now. It revives
--- nobody: who lapsed is gone. With no ids it only reaps and promotes. A grant of a rate is not renewed,
--- and neither is anybody with a lease of 0.
+-- refresh: renews the leases of holders and waiters, and returns the state of each. It never revives an expired id.
+-- With no ids it only reaps and promotes. A grant of a rate is not renewed, and with a lease of 0 nothing is.
 --
--- ARGV    7 knows  1: the caller knows that these ids hold, and their tokens; 0: it does not
+-- ARGV    7 knows  1: the caller knows that these ids are holders, and their tokens; 0: it does not
 --         8.. ids
 -- Results: HELD (without a number if the caller knows it), WAITING, EVICTED or GONE
 -- First write: PEXPIREAT or ZREM, so that it works under OOM.
 local ids, due = { unpack(ARGV, 8) }, {}
-redis.call("PEXPIREAT", timeout, text(horizon))
-if lapsed > 0 then reap() end
+redis.call("PEXPIREAT", timeout, text(expire_at))
+if expired_entries > 0 then reap() end
 if #ids > 0 then
   local deadlines = redis.call("ZMSCORE", timeout, unpack(ids))
   local tokens = redis.call("ZMSCORE", owner, unpack(ids))
-  local places = waiting > 0 and redis.call("ZMSCORE", queue, unpack(ids)) or {}
+  local positions = waiters > 0 and redis.call("ZMSCORE", queue, unpack(ids)) or {}
   local deadline = text(now + lease)
   for i, id in ipairs(ids) do
     local state, number = GONE, 0
-    if (tonumber(deadlines[i]) or 0) > now then -- who lapsed may still be there, beyond the bound
+    if (tonumber(deadlines[i]) or 0) > now then -- an expired id may still be stored, beyond the bound
       if tokens[i] then
         state, number = HELD, whole(tokens[i]) or 0
-      elseif places[i] then
-        state, number = WAITING, whole(places[i]) or 0
+      elseif positions[i] then
+        state, number = WAITING, whole(positions[i]) or 0
       else
         state = EVICTED
       end
@@ -31,7 +30,7 @@ if #ids > 0 then
   end
 end
 if #due > 0 then redis.call("ZADD", timeout, unpack(due)) end
-if waiting > 0 and window == 0 then
+if waiters > 0 and window == 0 then
   local nearest = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
   reply[2] = nearest and math.max(0, nearest - now) or -1
 end

@@ -1,15 +1,15 @@
--- resize: sets a limit by hand, which stands whatever processes declare, or takes it away. A smaller
--- one takes nothing from anybody; under 0 nobody gets in. What was asked for last stands, in whatever order calls and
--- copies of them arrive. One that is old is refused: what came since may be forgotten, in twice the time.
+-- resize: pins a limit, which overrides what processes declare, or removes the pin. A lower limit revokes nothing; while
+-- it is 0 nothing is granted. The latest request wins, in whatever order calls and copies of them arrive. One older
+-- than LINGER is refused: the record of a later one may be gone after twice that time.
 --
--- ARGV    7 pin    the limit to be pinned; -1: none, so that the declared one holds again
---         8 asked  server us at which it was asked for, as status.lua had it then
--- Results: HELD, also if a later one stands; GONE if it came too late, and changed nothing
--- First write: HSET, so that a pin is refused under OOM, or HDEL, so that taking it away is not.
+-- ARGV    7 pin    the limit to be pinned; -1: none, so that the declared one is in effect again
+--         8 asked  server us at which it was requested, as status.lua returned it then
+-- Results: HELD, also if a later request won; GONE if it came too late, and changed nothing
+-- First write: HSET, so that a pin is refused under OOM, or HDEL, so that its removal is not.
 local pin, asked = tonumber(ARGV[7]), tonumber(ARGV[8])
 local newer = asked > (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0)
-local expired = newer and micros - asked > 1000 * LINGER
-if newer and not expired then
+local too_late = newer and micros - asked > 1000 * LINGER
+if newer and not too_late then
   if pin >= 0 then
     redis.call("HSET", meta, "pinned", text(pin), "pinned_at", text(asked), "layout", LAYOUT)
     redis.call("PERSIST", meta)
@@ -18,9 +18,10 @@ if newer and not expired then
     redis.call("HDEL", meta, "pinned")
     redis.call("HSET", meta, "pinned_at", text(asked), "layout", LAYOUT)
     pinned, limit = nil, declared
-    horizon, renew = math.max(horizon, now + 2 * LINGER), true -- meta had no end, or is new
+    expire_at, renew_keys = math.max(expire_at, now + 2 * LINGER), true -- meta had no expiry, or is new
   end
 end
-reply[size + 1], reply[size + 2] = expired and GONE or HELD, 0
+reply[size + 1], reply[size + 2] = too_late and GONE or HELD, 0
 size = size + 2
-if lapsed > 0 then reap() end
+if expired_entries > 0 then reap() end
+

@@ -1,104 +1,107 @@
--- semaphore.lua: what every script begins with: the keys, what is sent, and what is there. scripts.go
--- puts a script together from these files, in this order, after a line that sets VERB:
+-- semaphore.lua: what every script begins with: the keys, the arguments and what is stored. scripts.go joins a script
+-- from these files, in this order, after a line that sets VERB:
 --
---   semaphore.lua      the keys, and how many are in them
---   quick_release.lua  of a release, all there is to do if nobody waits
---   limit.lua          what time it is, which limit holds, and when the keys expire
+--   semaphore.lua      the keys, and how many entries they have
+--   quick_release.lua  the fast path of release: no waiters
+--   limit.lua          the time, the limit in effect, and when the keys expire
 --   epoch.lua          whether this server may have lost state
---   quick_acquire.lua  of an acquire, all there is to do if nobody waits and all fit; it may give back, too
---   quick_refresh.lua  of a refresh, all there is to do if nobody waits and all hold
---   line.lua           who has lapsed, and who goes next
---   enter.lua          of acquire and restore, how ids are stored
---   forecast.lua       of acquire and refresh, when those who wait for a rate get their units
+--   quick_acquire.lua  the fast path of acquire: no waiters, and all ids fit; it may release ids, too
+--   quick_refresh.lua  the fast path of refresh: no waiters, and all ids are holders
+--   line.lua           removes expired entries, and grants from the head of the queue
+--   forecast.lua       of acquire and refresh: when the waiters for a rate are granted their units
+--   enter.lua          of acquire and restore: how ids are stored
 --   the verb           acquire.lua, release.lua, refresh.lua, reduce.lua, restore.lua, resize.lua,
---                      evict.lua or status.lua
---   finish.lua         who goes next now, messages, reply; not of status.lua, which changes nothing
+--                      evict.lua, status.lua or page.lua
+--   finish.lua         the last grants, messages and the reply; not of status.lua and page.lua, which change nothing
 --
--- KEYS    1 owner    zset    id -> token: who holds
---         2 queue    zset    id -> place in line: who waits
---         3 timeout  zset    id -> deadline, server ms: everyone above, and the tombstones
+-- KEYS    1 owner    zset    id -> token: the holders
+--         2 queue    zset    id -> position: the waiters
+--         3 timeout  zset    id -> deadline, server ms: holders, waiters and tombstones
 --         4 counter  string  the ticket counter
---         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one a holder
+--         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
 --         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server,
 --                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
--- ARGV    1 caller   client id of the calling process: its grants go into the reply
---         2 wake     channel prefix: any other client hears of its grants on wake .. its client id
---         3 limit    what the caller declares: a limit, or limit/ms of a rate, whose grants are never
---                    given back and lapse so long after the grant
---         4 since    server us at which it first did; 0 or less: minus the us since it first did, if
---                    it does not know; empty: it declares nothing
---         5 lease    ms from now on for which an id keeps what this call gives it; 0: it gives nothing
---         6 grace    ms for which a server that may have lost the state grants nothing new; then, after a
---                    space, what the caller knows, if anything: "*" if it has used this name before, else
---                    the servers that it has met, with a "!" those that it has known for longer than that,
---                    with a "?" the others
+-- ARGV    1 caller   client id of the calling process: grants to its waiters are in the reply
+--         2 wake     channel prefix: grants to any other client are published on wake .. its client id
+--         3 limit    what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
+--                    it expires that many ms after the grant
+--         4 since    server us of the caller's first declaration of that limit; 0 or less: minus the us since then,
+--                    if the caller does not know the server's time; empty: the call declares nothing
+--         5 lease    ms for which what this call grants, queues or renews lasts; 0: it does none of these
+--         6 grace    ms for which a server that may have lost state grants nothing new; then, after a space,
+--                    what the caller knows, if anything: "*" if it has used this name before, else the servers
+--                    that it has met, each followed by "!" if it has known it for longer than the grace period,
+--                    by "?" if not
 -- Returns one list of numbers, unless the verb says otherwise:
---         since    server us at which the caller first declared its limit; 0: it declared nothing
---         next     ms until the nearest deadline: whoever waits looks again then; -1: it is not told,
---                  because nobody waits or who waits knows it already
---         more     1: work was left over at the bound, call again
---         epoch    server us at which the name began here; another one than before: state may have
---                  been lost. 0: it was not compared, or there is none
---         room     of a rate, units that nobody has when the call is over; else 0
---         server   which server this is; 0: it does not say
---         results  state, number of each id: HELD its token, WAITING its place, else 0; 0 also
+--         since    server us of the caller's first declaration of its limit; 0: it declared nothing
+--         next     ms until the nearest deadline, when waiters poll; -1: not reported, because there are no
+--                  waiters or they know it already
+--         more     1: work remains at the bound, call again
+--         epoch    server us at which the current epoch of the name began; if it differs from the one before, state
+--                  may have been lost. 0: it was not compared, or there is none
+--         room     for a rate, the units available after the call; else 0
+--         server   which server this is; 0: unknown
+--         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number
---         grants   seq, place, token of each waiter of the caller that this call promoted
+--         grants   seq, position, token of each waiter of the caller that this call promoted
 --
--- Order of writes: a deadline comes before what it guards and goes after it, nobody is in owner and
--- queue at once, and "extra" errs on the high side until it is counted again. So a script that is
--- stopped half-way, because a right is missing, lets nobody in whom it should not, and what it leaves
--- behind lapses. Every key is read before the first write to it or to what belongs to it, so one of
--- the wrong type fails with nothing changed.
+-- Order of writes: a deadline is written before the entry that it guards and removed after it, no id is in owner and
+-- queue at once, and "extra" errs on the high side until it is recounted. So a script that is stopped half-way,
+-- because a right is missing, never grants too much, and what it leaves behind expires. Every key is
+-- read before the first write to it or to what belongs to it, so a key of the wrong type fails the call with nothing
+-- changed.
 --
--- What meta counts, granted and lapsed, is for people: no grant depends on it, so the right to HINCRBY may
--- be missing. The other four say how many were granted at two moments since calls wait, for the pace of the queue.
+-- The counters in meta, granted and lapsed, are statistics: no grant depends on them, so the right to HINCRBY may
+-- be missing. marked_at, marked, before_at and before are the number of grants at two moments since the queue
+-- is not empty, for its pace.
 --
--- Most calls are of one id and meet no line, so what they do not need is behind a condition: a
--- function or a table that is not made, a key that is not read. Numbers go to Redis as text(), which
--- is exact, and faster than what becomes of a Lua number on its own.
+-- Most calls carry one id and find no queue, so what they do not need is behind a condition: a function or
+-- table that is not created, a key that is not read. Numbers go to Redis as text(), which is exact, and faster than
+-- Redis' own conversion of a Lua number.
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
 local caller, wake, lease = ARGV[1], ARGV[2], tonumber(ARGV[5])
-local late = lease < 0 -- only of a release
-if late then lease = -1 - lease end
+local already_expired = lease < 0 -- only of a release
+if already_expired then lease = -1 - lease end
 
 local LAYOUT = 1     -- of the keys above; a script never writes to a layout from its future
-local BOUND = 150    -- most ids that one call reaps and takes out of the line, together
+local BOUND = 150    -- most ids that one call reaps and removes from the queue, together
 local LINGER = 10000 -- ms that keys outlive the last deadline in them
-local DAY = 86400000 -- ms: the longest lease and grace
+local DAY = 86400000 -- ms: the longest lease and grace period
 local MONTH = 31 * DAY -- ms: the longest window of a rate
 
--- States, as replies tell them; scripts.go has the same list.
+-- The states in a reply; scripts.go has the same list.
 local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
 
 local function text(number) return string.format("%d", number) end
 
--- whole returns a number that is stored. Anybody who may write to the keys may have stored anything there: what is not
--- whole, below 0, or above most, counts as missing, so that it can neither stop the name for ever nor reach a client.
+-- whole returns a stored number. Any program with write access to the keys may have stored anything there, so a
+-- value that is not whole, below 0, or above most counts as missing: it can neither block the name for ever nor
+-- reach a client.
 local TOP = 2 ^ 53 - 1
 local function whole(stored, most)
   local number = tonumber(stored)
   if number and number >= 0 and number <= (most or TOP) and number % 1 == 0 then return number end
 end
 
--- weighs returns a weight that is stored, as it is if it is not 1.
-local function weighs(stored)
+-- parse_weight returns a stored weight, which is missing if it is 1.
+local function parse_weight(stored)
   local units = whole(stored)
   return units and units > 0 and units or 1
 end
 
-local known = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet", "server", "ahead", "marked_at")
+local meta_fields = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet",
+  "server", "ahead", "marked_at")
 local holders = redis.call("ZCARD", owner)
-local waiting = redis.call("ZCARD", queue)
-local weights = redis.call("HLEN", weight) -- 0: everybody weighs 1
+local waiters = redis.call("ZCARD", queue)
+local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
 local reply, size = { 0, -1, 0, 0, 0, 0 }, 6 -- since, next, more, epoch, room, server; the verb appends its results
 
-if (whole(known[1]) or LAYOUT) > LAYOUT then
-  return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. known[1] .. ", this client knows " .. LAYOUT)
+if (whole(meta_fields[1]) or LAYOUT) > LAYOUT then
+  return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. meta_fields[1] .. ", this client knows " .. LAYOUT)
 end
 
--- distinct reports whether so many ids in ARGV, from the first-th on, are as many different ones. What is counted as it
--- is written must not be counted twice.
+-- distinct reports whether the count ids in ARGV from index first on all differ. An id that is counted as it is
+-- written must not be counted twice.
 local function distinct(first, count)
   if count < 2 then return true end
   local seen = {}
@@ -109,12 +112,12 @@ local function distinct(first, count)
   return true
 end
 
--- identity returns what this server calls itself, which is another name after every start and every promotion, so
+-- identity returns the replication id of this server, which changes at every start and every promotion, so
 -- a failover and the failover back are three servers. Without the right to INFO all servers are alike.
 local function identity()
   local info = redis.pcall("INFO", "replication")
   local at = type(info) == "string" and string.find(info, "master_replid:", 1, true)
   if at then return string.sub(info, at + 14, at + 25), info end
-  return string.match(known[8] or "", "^%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?$") or "", ""
+  return string.match(meta_fields[8] or "", "^%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?$") or "", ""
 end
 

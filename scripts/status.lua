@@ -1,38 +1,38 @@
--- status: what the name looks like now. It changes nothing. Entries whose deadline has passed are still in the
--- keys, so they are counted out: some of them in each call, until the caller has all.
+-- status: the current state of the name. It changes nothing. Expired entries are still in the keys, so the caller
+-- subtracts them: each call counts some of them, until the caller has all.
 --
 -- ARGV    7 at    server ms as of which to count; 0: now
 --         8 from  how many of the expired entries earlier calls have counted
--- Results: limit, declared, pinned (1 or 0), holders, waiters and units held, with those that are expired;
---         how many are expired, and how many of these this call has counted, of which so many hold, so
---         many units, and so many wait; us since the first waiter arrived that is not expired (-1: none was
---         found), ms until the nearest deadline (-1: none), ms after which a grant of a rate lapses (0: it is
---         none), whether Redis knows the name (1 or 0), permits granted, permits lapsed, how
---         many of the holders that this call has counted lapsed too, the ms as of which it has counted, what time
---         it is in us, and what a limit is asked for with that is set by hand now: the time, or more than
---         that of the last one; permits granted while calls waited, lately, and in how many us; 0, 0: no calls wait
+-- Results: limit, declared, pinned (1 or 0), holders, waiters and units held, including expired ones;
+--         the expired entries, and how many of these this call has counted: entries, holders, units of these, and
+--         waiters; us since the first waiter arrived that is not expired (-1: none was found), ms until the nearest
+--         deadline (-1: none), ms after which a grant of a rate expires (0: not a rate), whether Redis knows the name
+--         (1 or 0), permits granted, permits expired, how many of the holders that this call has counted expired, too,
+--         the ms as of which it has counted, the time in us, and the time to send with a limit that is pinned now: the
+--         current one, or more than that of the last pin; permits granted while there were waiters, lately, and
+--         in how many us; 0, 0: no waiters
 -- First write: none.
 local at, from = tonumber(ARGV[7]), tonumber(ARGV[8])
 if at == 0 then at = now end
-local extra = holders > 0 and weights > 0 and whole(redis.call("HGET", weight, "extra")) or 0
+local extra_weight = holders > 0 and weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local expired = redis.call("ZCOUNT", timeout, "-inf", text(at))
 local ids = expired > from and redis.call("ZRANGEBYSCORE", timeout, "-inf", text(at), "LIMIT", from, 2 * BOUND) or {}
 local held, units, waited = 0, 0, 0
 if #ids > 0 then
-  local tokens, places = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
-  local of_each = extra > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+  local tokens, positions = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
+  local weights = extra_weight > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
   for i = 1, #ids do
     if tokens[i] then
-      held, units = held + 1, units + weighs(of_each[i])
-    elseif places[i] then
+      held, units = held + 1, units + parse_weight(weights[i])
+    elseif positions[i] then
       waited = waited + 1
     end
   end
 end
 
--- Expired waiters may stand before the first that is not: at most as many as are expired.
+-- Expired waiters may precede the first that is not: at most as many as there are expired entries.
 local arrived
-local heads = waiting > 0 and redis.call("ZRANGE", queue, from, from + 2 * BOUND, "WITHSCORES") or {}
+local heads = waiters > 0 and redis.call("ZRANGE", queue, from, from + 2 * BOUND, "WITHSCORES") or {}
 for i = 1, #heads, 2 do
   local deadline = expired > 0 and tonumber(redis.call("ZSCORE", timeout, heads[i])) or at + 1
   if deadline > at then
@@ -42,19 +42,21 @@ for i = 1, #heads, 2 do
 end
 
 local nearest = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(at), "+inf", "WITHSCORES", "LIMIT", 0, 1)[2]
-local missed = held
-if window > 0 or now < (whole(known[7], now + DAY) or 0) then missed = 0 end -- they are meant to lapse, or may come back
+local expired_count = held
+if window > 0 or now < (whole(meta_fields[7], now + DAY) or 0) then
+  expired_count = 0 -- they are meant to expire, or may be restored
+end
 local counts = redis.call("HMGET", meta, "granted", "lapsed", "before_at", "before", "marked_at", "marked")
 local from_time, from_count = whole(counts[3], steady), whole(counts[4])
 if not (from_time and from_count) then from_time, from_count = whole(counts[5], steady), whole(counts[6]) end
-local paced = waiting > 0 and from_time and from_count
+local has_pace = waiters > 0 and from_time and from_count
 for _, number in ipairs({
   limit,
   declared,
   pinned and 1 or 0,
   holders,
-  waiting,
-  holders + extra,
+  waiters,
+  holders + extra_weight,
   expired,
   #ids,
   held,
@@ -63,15 +65,15 @@ for _, number in ipairs({
   arrived and math.max(0, steady - arrived) or -1,
   nearest and math.max(0, math.min(nearest - now, MONTH + DAY)) or -1,
   math.max(0, window - 1),
-  (known[1] or horizon > 0) and 1 or 0, -- either may be missing: a pin needs no horizon, and meta may be lost
+  (meta_fields[1] or expire_at > 0) and 1 or 0, -- either may be missing: a pin needs no "until", and meta may be lost
   whole(counts[1]) or 0,
   whole(counts[2]) or 0,
-  missed,
+  expired_count,
   at,
   steady,
   math.max(micros, (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0) + 1),
-  paced and math.max(0, (whole(counts[1]) or 0) - from_count) or 0,
-  paced and steady - from_time or 0,
+  has_pace and math.max(0, (whole(counts[1]) or 0) - from_count) or 0,
+  has_pace and steady - from_time or 0,
 }) do
   size = size + 1
   reply[size] = number

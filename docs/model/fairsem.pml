@@ -261,7 +261,7 @@ inline leave(i) { phase[i] = leaving; wake[i] = 0; trust[i] = false; timely[i] =
 
 inline no_answer(i) { ans[i] = none; ansnew[i] = 0; timely[i] = false }
 
-/* What became of an acquire, a refresh or a put-back: learnLocked in view.go, case by case. */
+/* What became of an acquire, a refresh or a put-back: learnLocked in state.go, case by case. */
 inline hear(i) {
 	got = ans[i]; window = timely[i];
 	news = ansnew[i] && !known[i];
@@ -418,7 +418,7 @@ end:
 	:: d_step { copy[i] != none -> script(i, copy[i]); copy[i] = none }
 	:: d_step { copy[i] != none -> copy[i] = none }
 
-	/* A message comes: grantedLocked in view.go. One that overtakes the answer to an acquire is kept, here
+	/* A message comes: grantedLocked in state.go. One that overtakes the answer to an acquire is kept, here
 	   as there. Or it does not come. */
 	:: d_step { wake[i] != 0 && phase[i] != asking ->
 		if
