@@ -195,3 +195,15 @@ func readFile(t *testing.T, file string) string {
 	require.NoError(t, err)
 	return string(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")))
 }
+
+// Whoever starts from llms.txt or from the README must find every page of docs.
+func TestEveryPageOfTheDocsIsLinkedFromTheTop(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, top := range []string{"README.md", "llms.txt"} {
+		for _, page := range pages {
+			assert.Contains(t, links(readFile(t, top)), filepath.ToSlash(page), top)
+		}
+	}
+}
