@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemtest"
 )
 
 // goPages are the pages whose Go code is checked here: each block is part of a declaration that is compiled and run. A
@@ -196,7 +200,7 @@ func readFile(t *testing.T, file string) string {
 	return string(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")))
 }
 
-// Whoever starts from llms.txt or from the README must find every page of docs.
+// A reader who starts from llms.txt or from the README must find every page of docs.
 func TestEveryPageOfTheDocsIsLinkedFromTheTop(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("docs/*.md")
@@ -206,4 +210,42 @@ func TestEveryPageOfTheDocsIsLinkedFromTheTop(t *testing.T) {
 			assert.Contains(t, links(readFile(t, top)), filepath.ToSlash(page), top)
 		}
 	}
+}
+
+// Code in running text and in tables is not compiled, so its methods and fields could have other names today.
+func TestMethodsThatTheDocsNameExist(t *testing.T) {
+	t.Parallel()
+	types := map[string]reflect.Type{
+		"client": reflect.TypeFor[*fairsem.Client](), "permit": reflect.TypeFor[*fairsem.Permit](), "mutex": reflect.TypeFor[*fairsem.Mutex](),
+		"limiter": reflect.TypeFor[*fairsem.Limiter](), "decision": reflect.TypeFor[fairsem.Decision](),
+		"Options": reflect.TypeFor[fairsem.Options](), "CallOptions": reflect.TypeFor[fairsem.CallOptions](),
+		"server": reflect.TypeFor[*fairsemtest.Server](),
+	}
+	named := regexp.MustCompile(`\b(\w+)\.([A-Z]\w*)`)
+	seen := 0
+	for _, page := range []string{"README.md", "llms.txt", "docs/go.md", "docs/composing.md", "docs/faq.md", "docs/upgrading.md", "docs/migrating.md"} {
+		text := readFile(t, page)
+		if page == "docs/migrating.md" { // the first column is of another library
+			text = regexp.MustCompile(`(?m)^\| [^|]*\|`).ReplaceAllString(text, "|")
+		}
+		for _, found := range named.FindAllStringSubmatch(text, -1) {
+			if of := types[found[1]]; of != nil {
+				seen++
+				assert.True(t, has(of, found[2]), "%s: %s", page, found[0])
+			}
+		}
+	}
+	assert.Greater(t, seen, 100)
+}
+
+// has says whether a type has a method or a field.
+func has(of reflect.Type, name string) bool {
+	if _, method := of.MethodByName(name); method {
+		return true
+	}
+	if of.Kind() == reflect.Pointer {
+		return false // what is exported are methods
+	}
+	_, field := of.FieldByName(name)
+	return field
 }
