@@ -13,7 +13,7 @@ PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish les
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit lint fmt vuln fuzz compat bench bench-smoke chaos chaos-smoke model setup clean help
+.PHONY: test unit lint fmt vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures setup clean help
 
 test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 
@@ -61,6 +61,12 @@ chaos-smoke: setup ## the same with a few faults, in a minute and a half at most
 model: PROGRAMS = spin:spin timeout:coreutils
 model: setup ## check the model of the protocol with spin, some minutes: docs/model/README.md
 	docs/model/check.sh
+
+pictures: PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium
+pictures: FOR = 8m
+pictures: setup ## the pictures of the README, of programs that really run: docs/pictures, ten minutes
+	mkdir -p .bin && cd cmd/fairsem && go build -o $(CURDIR)/.bin/fairsem . && \
+		go run ./internal/pictures -fairsem $(CURDIR)/.bin/fairsem -out $(CURDIR)/docs/pictures -for $(FOR)
 
 # One of the peers is written for node. The bench says so when it leaves it out, for want of node or of a registry.
 bench/node/node_modules: bench/node/package-lock.json

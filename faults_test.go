@@ -42,7 +42,14 @@ func (w *world) through(proxy *redistest.Proxy) redis.UniversalClient {
 func (w *world) network() (*fairsem.Client, *redistest.Proxy) {
 	w.t.Helper()
 	proxy := redistest.NewProxy(w.t, redistest.SharedServer(w.t).Addr())
-	return w.clientOn(w.through(proxy), fairsem.Options{TTL: w.ttl}), proxy
+	c, err := fairsem.New(w.through(proxy), fairsem.Options{TTL: w.ttl})
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() {
+		if err := c.Close(); err != nil { // a short lease may end before the network is back and Redis has confirmed the release
+			assert.ErrorIs(w.t, err, fairsem.ErrUnavailable)
+		}
+	})
+	return c, proxy
 }
 
 // S8, S2

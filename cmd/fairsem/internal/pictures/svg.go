@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"html"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Screens become SVG: text that stays sharp and small. Each run of characters of one style is as wide as its cells, whatever
+// font a reader has.
+
+const (
+	cellWidth  = 8.4
+	cellHeight = 17
+	margin     = 14
+	bar        = 30 // with the title
+)
+
+// style is how characters look; the zero value is plain.
+type style struct {
+	colour                         string // "": that of the page
+	bold, dim, underlined, reverse bool
+}
+
+// The colours 0 to 15 of a terminal, on a dark page.
+var palette = [16]string{
+	"#484f58", "#ff7b72", "#3fb950", "#d29922", "#58a6ff", "#bc8cff", "#39c5cf", "#b1bac4",
+	"#6e7681", "#ffa198", "#56d364", "#e3b341", "#79c0ff", "#d2a8ff", "#56d4dd", "#ffffff",
+}
+
+const (
+	page = "#0d1117"
+	ink  = "#c9d1d9"
+)
+
+var (
+	sgr    = regexp.MustCompile("\x1b\\[([0-9;:]*)m")
+	phrase = regexp.MustCompile(`█+|[^ █]+( [^ █]+)*`)
+)
+
+// plain is a screen without colours.
+func plain(screen string) string { return ansi.Strip(screen) }
+
+// lines are those of a screen. Each sets its style itself: tmux goes on with that of the line before.
+func (of size) lines(screen string) []string {
+	all := make([]string, of.height)
+	carried := ""
+	for row, line := range strings.Split(strings.TrimRight(screen, "\n"), "\n") {
+		if row == of.height {
+			break
+		}
+		all[row] = strings.TrimRight(carried+line, " ")
+		for _, code := range sgr.FindAllString(line, -1) {
+			carried += code
+		}
+		if at := strings.LastIndex(carried, "\x1b[0"); at >= 0 {
+			carried = carried[at:]
+		}
+	}
+	return all
+}
+
+// apply changes the style as the numbers of a sequence say.
+func (s *style) apply(sequence string) {
+	codes := strings.FieldsFunc(sequence, func(r rune) bool { return r == ';' || r == ':' })
+	if len(codes) == 0 {
+		*s = style{}
+	}
+	for i := 0; i < len(codes); i++ {
+		n, _ := strconv.Atoi(codes[i]) // the pattern has only numbers
+		switch {
+		case n == 0:
+			*s = style{}
+		case n == 1:
+			s.bold = true
+		case n == 2:
+			s.dim = true
+		case n == 4:
+			s.underlined = true
+		case n == 7:
+			s.reverse = true
+		case n == 22:
+			s.bold, s.dim = false, false
+		case n == 24:
+			s.underlined = false
+		case n == 27:
+			s.reverse = false
+		case n >= 30 && n < 38:
+			s.colour = palette[n-30]
+		case n >= 90 && n < 98:
+			s.colour = palette[n-82]
+		case n == 39:
+			s.colour = ""
+		case n == 38 && len(codes) > i+4 && codes[i+1] == "2":
+			s.colour = fmt.Sprintf("rgb(%s,%s,%s)", codes[i+2], codes[i+3], codes[i+4])
+			i += 4
+		case n == 38 && len(codes) > i+2 && codes[i+1] == "5":
+			s.colour = indexed(codes[i+2])
+			i += 2
+		case n == 48: // no program here colours the page
+			return
+		}
+	}
+}
+
+// indexed is one of the 256 colours.
+func indexed(code string) string {
+	n, _ := strconv.Atoi(code)
+	switch {
+	case n < 16:
+		return palette[n]
+	case n >= 232:
+		grey := 8 + 10*(n-232)
+		return fmt.Sprintf("rgb(%d,%d,%d)", grey, grey, grey)
+	}
+	level := func(v int) int { return max(0, 55+40*v) - 55*(1-min(v, 1)) }
+	n -= 16
+	return fmt.Sprintf("rgb(%d,%d,%d)", level(n/36), level(n/6%6), level(n%6))
+}
+
+// drawLine writes one line of a screen.
+func drawLine(line string) string {
+	var out strings.Builder
+	var now style
+	column := 0
+	draw := func(text string) {
+		cells := ansi.StringWidth(text)
+		colour := now.colour
+		if now.reverse {
+			fmt.Fprintf(&out, `<rect x="%.1f" y="-13" width="%.1f" height="%d" fill="%s"/>`,
+				float64(column)*cellWidth, float64(cells)*cellWidth, cellHeight, cmp.Or(colour, ink))
+			colour = page
+		}
+		for _, at := range phrase.FindAllStringIndex(text, -1) { // two blanks would become one
+			drawRun(&out, column+ansi.StringWidth(text[:at[0]]), text[at[0]:at[1]], colour, now)
+		}
+		column += cells
+	}
+	from := 0
+	for _, at := range sgr.FindAllStringSubmatchIndex(line, -1) {
+		draw(line[from:at[0]])
+		now.apply(line[at[2]:at[3]])
+		from = at[1]
+	}
+	draw(line[from:])
+	return out.String()
+}
+
+func drawRun(out *strings.Builder, column int, text, colour string, s style) {
+	x, wide := float64(column)*cellWidth, float64(ansi.StringWidth(text))*cellWidth
+	if strings.HasPrefix(text, "█") { // glyphs would leave gaps between columns; those between lines part the bars
+		fmt.Fprintf(out, `<rect x="%.1f" y="-11" width="%.1f" height="%d" fill="%s"/>`, x, wide, cellHeight-4, cmp.Or(colour, ink))
+		return
+	}
+	fmt.Fprintf(out, `<text x="%.1f" textLength="%.1f"`, x, wide)
+	if colour != "" {
+		fmt.Fprintf(out, ` fill="%s"`, colour)
+	}
+	if s.bold {
+		out.WriteString(` font-weight="bold"`)
+	}
+	if s.dim {
+		out.WriteString(` opacity=".6"`)
+	}
+	if s.underlined {
+		out.WriteString(` text-decoration="underline"`)
+	}
+	out.WriteString(">" + html.EscapeString(text) + "</text>")
+}
+
+// frameOf writes the window, with what is in it.
+func frameOf(title string, of size, inside string) []byte {
+	inner := float64(of.width) * cellWidth
+	w, h := inner+2*margin, of.height*cellHeight+bar+margin
+	var out bytes.Buffer
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" role="img" aria-label="%s">`+"\n",
+		w, h, w, h, title)
+	fmt.Fprintf(&out, `<rect width="100%%" height="100%%" rx="8" fill="%s"/>`+"\n", page)
+	for i, colour := range []string{"#ff5f56", "#ffbd2e", "#27c93f"} {
+		fmt.Fprintf(&out, `<circle cx="%d" cy="15" r="5.5" fill="%s"/>`, 20+18*i, colour)
+	}
+	fmt.Fprintf(&out, "\n"+`<svg x="%d" y="%d" width="%.0f" height="%d" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" `+
+		`font-size="14" fill="%s">`+"\n%s</svg>\n</svg>\n", margin, bar, inner, of.height*cellHeight, ink, inside)
+	return out.Bytes()
+}
+
+// still is the picture of one screen.
+func still(title string, of size, screen string) []byte {
+	var out strings.Builder
+	for row, line := range of.lines(screen) {
+		if drawn := drawLine(line); drawn != "" {
+			fmt.Fprintf(&out, `<g transform="translate(0,%d)">%s</g>`+"\n", 13+row*cellHeight, drawn)
+		}
+	}
+	return frameOf(title, of, out.String())
+}
+
+// film is a picture that moves: all frames stand below each other, and the window shows one after the other. What frames have in
+// common is there once.
+func film(title string, of size, frames []frame) []byte {
+	var known, rolls, steps strings.Builder
+	ids := make(map[string]int)
+	total := frames[len(frames)-1].at + lastFrame
+	for n, f := range frames {
+		fmt.Fprintf(&steps, "%.3f%%{transform:translateY(%dpx)}", 100*share(f.at, total), -n*of.height*cellHeight)
+		for row, line := range of.lines(f.screen) {
+			drawn := drawLine(line)
+			if drawn == "" {
+				continue
+			}
+			id, there := ids[drawn]
+			if !there {
+				id = len(ids)
+				ids[drawn] = id
+				fmt.Fprintf(&known, `<g id="l%d">%s</g>`+"\n", id, drawn)
+			}
+			fmt.Fprintf(&rolls, `<use href="#l%d" y="%d"/>`, id, n*of.height*cellHeight+13+row*cellHeight)
+		}
+		rolls.WriteByte('\n')
+	}
+	return frameOf(title, of, fmt.Sprintf("<style>@keyframes f{%s}.f{animation:f %.2fs step-end infinite}</style>\n<defs>\n%s</defs>\n<g class=\"f\">\n%s</g>\n",
+		steps.String(), total.Seconds(), known.String(), rolls.String()))
+}
+
+func share(part, whole time.Duration) float64 { return float64(part) / float64(whole) }
