@@ -466,7 +466,7 @@ func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
 	giving := func(l *lab, ids []*ticket) call {
 		return l.space.about("name").acquire(threeAMinute, acquireParams{ttl: 10 * time.Second}, ids[1:], ids[0])
 	}
-	checkShortCut(t, acquireTheLongWay(t), map[string]contract{
+	checkFastPath(t, acquireWithoutFastPath(t), map[string]contract{
 		"of one":                      {seed: held + meta, call: taking(false), ids: []string{"me:1"}},
 		"of one who would wait":       {seed: held + meta, call: taking(true), ids: []string{"me:1"}},
 		"of several that just fit":    {seed: held + meta, call: taking(false), ids: []string{"me:1", "me:2"}},

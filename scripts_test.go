@@ -816,7 +816,7 @@ func TestQuickReleaseIsTheSameRelease(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=30s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7"
 	releases := releasing(3, 0)
-	checkShortCut(t, newScript("release", "semaphore", "limit", "epoch", "line", "release", "finish"), map[string]contract{
+	checkFastPath(t, newScript("release", "semaphore", "limit", "epoch", "line", "release", "finish"), map[string]contract{
 		"one of several":            {seed: held + meta, call: releases, ids: []string{"me:1"}},
 		"several":                   {seed: held + meta, call: releases, ids: []string{"me:1", "me:2"}},
 		"all, and one twice":        {seed: held + meta, call: releases, ids: []string{"me:1", "me:2", "you:1", "me:1"}},
@@ -834,7 +834,7 @@ func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	acquires := acquiring(known(3), nil)
-	checkShortCut(t, acquireTheLongWay(t), map[string]contract{
+	checkFastPath(t, acquireWithoutFastPath(t), map[string]contract{
 		"of one":                          {seed: held + meta, call: acquires, ids: []string{"me:1"}},
 		"of several that just fit":        {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}},
 		"of one too many":                 {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}},
@@ -868,7 +868,7 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=40s | counter 7"
 	refreshes := renewing(3)
-	checkShortCut(t, newScript("refresh", "semaphore", "limit", "epoch", "line", "refresh", "finish"), map[string]contract{
+	checkFastPath(t, newScript("refresh", "semaphore", "limit", "epoch", "line", "refresh", "finish"), map[string]contract{
 		"of some":                    {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
 		"of all":                     {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2", "you:1"}},
 		"of nobody":                  {seed: held + meta, call: refreshes},
@@ -885,10 +885,10 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	})
 }
 
-// acquireTheLongWay is an acquire without its fast path.
-func acquireTheLongWay(t *testing.T) *script {
+// acquireWithoutFastPath is an acquire without its fast path.
+func acquireWithoutFastPath(t *testing.T) *script {
 	t.Helper()
-	const way = "local quick ="
+	const way = "local fast ="
 	require.Equal(t, 1, strings.Count(acquireScript.text, way))
 	text := strings.Replace(acquireScript.text, way, way+" false and", 1)
 	return &script{acquireScript.verb, text, redis.NewScript(text).Hash()}
@@ -896,8 +896,8 @@ func acquireTheLongWay(t *testing.T) *script {
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
 
-// checkShortCut makes the same calls with a script and with its detour, and compares all results.
-func checkShortCut(t *testing.T, detour *script, calls map[string]contract) {
+// checkFastPath makes the same calls with a script and with its detour, and compares all results.
+func checkFastPath(t *testing.T, detour *script, calls map[string]contract) {
 	t.Helper()
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, c := range calls {
