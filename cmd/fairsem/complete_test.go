@@ -75,6 +75,7 @@ func TestNamesAreOfferedWhereOneIsMeant(t *testing.T) {
 		{[]string{"limit", "al"}, []string{"alpha", "alpine"}, noFilesNow},
 		{[]string{"limit", "alpha", ""}, nil, noFilesNow},
 		{[]string{"limit", "alpha", "5/s", "--", "make", "al"}, nil, shellsTurn},
+		{[]string{"serve", "al"}, []string{"alpha", "alpine"}, noFilesNow},
 		{[]string{"show", "al"}, []string{"alpha", "alpine"}, noFilesNow},
 		{[]string{"show", "alpha", "al"}, nil, noFilesNow},
 		{[]string{"doctor", "alpha", "al"}, []string{"alpha", "alpine"}, noFilesNow},

@@ -45,7 +45,7 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	}
 	all, unreadable := seen.All, seen.Unreadable
 	if l.Busy {
-		all = slices.DeleteFunc(slices.Clone(all), func(s fairsem.Status) bool { return s.Used == 0 && s.Waiting == 0 })
+		all = slices.DeleteFunc(slices.Clone(all), func(s fairsem.Status) bool { return !look.Busy(s) })
 	}
 	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
 	if len(all)+len(unreadable) == 0 {
