@@ -1,10 +1,12 @@
 package redistest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,6 +68,18 @@ func TestClusterSurvivesTheDeathOfAMaster(t *testing.T) {
 	}, groupLimit, pollEvery)
 	require.NoError(t, old.Restart())
 	require.Eventually(t, old.inStep, groupLimit, pollEvery, "it comes back as a replica")
+}
+
+// A cluster that formed on a port of another one's node waited for a minute for what could not come.
+func TestClusterThatANodeOfAnotherJoinedIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := NewCluster(t)
+	strangers, err := startAll(1, setup{config: clusterNode, busPort: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, stopAll(strangers)) })
+	host, port, _ := strings.Cut(c.Nodes[0].Addr(), ":")
+	require.NoError(t, strangers[0].ask("CLUSTER", "MEET", host, port).Err())
+	require.Eventually(t, func() bool { return errors.Is(c.ready(), errStranger) }, groupLimit, pollEvery)
 }
 
 func TestSentinelsKnowEverybody(t *testing.T) {
