@@ -22,9 +22,8 @@ test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 unit: ## go test of every module, with the race detector
 	GORACE=atexit_sleep_ms=0 go test -race -shuffle=on -p 1 $(PACKAGES)
 
-lint: $(LINT) ## gofmt, go vet and golangci-lint over every module
+lint: $(LINT) ## gofmt and golangci-lint, go vet included, over every module
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (make fmt):"; echo "$$bad"; exit 1; }
-	go vet $(PACKAGES)
 	set -e; for dir in $(MODULES); do cd "$$dir"; $(LINT) run ./...; done
 
 fmt: ## gofmt everything

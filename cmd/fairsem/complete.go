@@ -70,6 +70,14 @@ func completeRun(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 	return completeNames(cmd, args, typed)
 }
 
+// completeLimitArgs offers names, nothing for the rate, and leaves the rest to the shell as completeRun does.
+func completeLimitArgs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return completeNames(cmd, args, typed)
+}
+
 // gather returns what find offers, until that is enough or has taken too long.
 func gather(cmd *cobra.Command, find func(context.Context, *fairsem.Client, func(cobra.Completion) bool)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeLimit)

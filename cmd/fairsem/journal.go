@@ -26,8 +26,8 @@ type journal struct {
 // journalLines is how many can be unread. A run has a dozen.
 const journalLines = 64
 
-func newJournal(out io.Writer, o runOptions) *journal {
-	j := &journal{json: o.json, quiet: o.quiet, conflict: o.conflict, name: o.name, lines: make(chan []byte, journalLines), written: make(chan struct{})}
+func newJournal(out io.Writer, w *waiting) *journal {
+	j := &journal{json: w.json, quiet: w.quiet, conflict: w.conflict, name: w.name, lines: make(chan []byte, journalLines), written: make(chan struct{})}
 	go func() { // ends after close; close waits
 		defer close(j.written)
 		for line := range j.lines {
@@ -65,7 +65,8 @@ type note struct {
 	WaitedMS int64     `json:"waited_ms,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Exit     *int      `json:"exit,omitempty"`
-	Reason   string    `json:"reason,omitempty"` // of a loss, and of a wait that was ended: evicted or expired
+	Reason   string    `json:"reason,omitempty"`         // of a loss, and of a wait that was ended: evicted or expired
+	RetryMS  int64     `json:"retry_after_ms,omitempty"` // of a rate: until the units would be granted
 	Message  string    `json:"message,omitempty"`
 }
 
@@ -115,11 +116,16 @@ func (j *journal) conclude(err error) error {
 	case f != nil:
 		code = f.code
 	}
-	reason := ""
+	n := note{Event: event, Exit: &code}
 	if errors.Is(err, fairsem.ErrEvicted) {
-		reason = reasonEvicted
+		n.Reason = reasonEvicted
 	}
-	j.note(note{Event: event, Exit: &code, Reason: reason, Message: strings.TrimPrefix(err.Error(), "fairsem: ")})
+	var later *fairsem.WaitError
+	if errors.As(err, &later) {
+		n.RetryMS = later.RetryAfter.Milliseconds()
+	}
+	n.Message = strings.TrimPrefix(err.Error(), "fairsem: ")
+	j.note(n)
 	return &failure{code, nil}
 }
 

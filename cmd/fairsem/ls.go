@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
@@ -36,6 +38,9 @@ show is an escape, so that each row has the same columns for awk.
 A name without *, ? or [ is asked for at once. Else all keys of the server are walked
 over, in a tenth of its time: 10 to 20 s where there are a million keys, of whomever.
 With --watch that is once; new names are then found in 2 % of it.
+
+Where there is nothing with this prefix, it says on standard error which others there
+are: for that it walks over keys for two seconds at most.
 
 With --json there is a JSON object a line for each name: time, name, limit,
 declared, pinned, paused, used, holders, waiting, oldest_wait_ms, expected_wait_ms
@@ -76,7 +81,10 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer s.close()
-	o.list.Client = s.client
+	o.list.Client, o.list.Prefix = s.client, o.keys()
+	if o.hints(cmd) {
+		o.list.Others = func(ctx context.Context) []string { return look.OtherPrefixes(ctx, s.rdb, o.keys()) }
+	}
 	if o.watch && !look.Exact(o.list.Pattern) {
 		stop, err := o.list.Follow(cmd.Context(), o.interval)
 		if err != nil {
@@ -86,6 +94,13 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 	}
 	defer o.explain(cmd)()
 	return o.show(cmd, s, o.list.Pattern, o.list.Look)
+}
+
+// hints says whether it is worth a walk over keys to say why there is nothing: with a name, which is found without one, only
+// for people, and never again and again.
+func (o *lsOptions) hints(cmd *cobra.Command) bool {
+	_, people := frames.Width(cmd.ErrOrStderr())
+	return !o.watch && (people || !look.Exact(o.list.Pattern))
 }
 
 // longWalk is after how long people wonder.

@@ -188,6 +188,33 @@ func TestLsWhereNothingIsInUseSaysSoAndNothingOnStandardOutput(t *testing.T) {
 	}
 }
 
+func TestLsSaysWithWhichOtherPrefixesThereAreSemaphores(t *testing.T) {
+	s := newStation(t)
+	o := &office{t, "fairsem", "redis://" + s.server.Addr(), s.server.Client()}
+	_, talk := o.does(0, "ls")
+	assert.Contains(t, talk, "fairsem demo", "an empty server")
+	staging := *o
+	staging.prefix = "sta\x1bging"
+	staging.hold("h", "db", 1, 1)
+	const hint = `Nothing to show with the prefix "fairsem"; there are semaphores with the prefix "sta\x1bging": choose it with --prefix.` + "\n"
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "x*"}, {"ls", "--busy"}} {
+		out, talk := o.does(0, args...)
+		assert.Empty(t, out, "%q", args)
+		assert.Equal(t, hint, talk, "%q", args)
+	}
+	_, talk = o.does(0, "ls", "db")
+	assert.Equal(t, "No name in use matches \"db\".\n", talk, "a program that asks for one name gets its answer at once")
+	out, talk := staging.does(0, "ls")
+	assert.Contains(t, out, "db")
+	assert.Empty(t, talk)
+	o.hold("h", "n", 1, 1)
+	for i := range 50 { // a search among these would hardly come upon the right one
+		require.NoError(t, o.rdb.HSet(t.Context(), fmt.Sprintf("prefix-%d:{n}:meta", i), "layout", 1).Err())
+	}
+	_, talk = o.does(0, "ls", "x*")
+	assert.Equal(t, "No name in use matches \"x*\".\n", talk)
+}
+
 func TestLsInAPipeHasTheSameColumnsInEveryRowAndCutsNothing(t *testing.T) {
 	o := newOffice(t)
 	long := strings.Repeat("long ", 100) + "end"

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ type kitchen struct {
 func newKitchen(t *testing.T) *kitchen {
 	t.Helper()
 	k := &kitchen{newStation(t), t.TempDir(), recipes(t)}
-	for _, name := range []string{"bin/report", "bin/scheduler", "deploy.sh", "job", "migrate", "integration-tests.sh"} {
+	for _, name := range []string{"bin/report", "bin/scheduler", "deploy.sh", "job", "migrate", "integration-tests.sh", "geocode", "remind"} {
 		k.write(name, "#!/bin/sh\necho \""+filepath.Base(name)+" $FAIRSEM_NAME $FAIRSEM_WEIGHT\" | tee -a ran\nexit ${CODE-0}\n")
 	}
 	return k
@@ -161,6 +162,31 @@ var tried = map[string]func(t *testing.T, k *kitchen, recipe string){
 		out, code := k.cook(recipe)
 		assert.Equal(t, "report report 1\n1\n", out)
 		assert.Zero(t, code)
+	},
+	"rate": func(t *testing.T, k *kitchen, recipe string) {
+		k.write("ids", "1\n2\n3\n")
+		k.write("geocode", "#!/bin/sh\ncat >/dev/null\necho \"$1\" >>ran\ntest \"$1\" != 2\n")
+		out, code := k.cook(recipe)
+		assert.Empty(t, out)
+		assert.Zero(t, code)
+		assert.Equal(t, []string{"1\n2\n3\n", "2\n"}, []string{k.read("ran"), k.read("failed")})
+		status, err := k.client.Inspect("geocoder").Status(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, status.Used)
+		assert.Equal(t, time.Minute, status.Window)
+	},
+	"rate-once": func(t *testing.T, k *kitchen, recipe string) {
+		_, code := k.cook(recipe, "CODE=3")
+		assert.Equal(t, 3, code)
+		out, code := k.cook(recipe)
+		assert.Empty(t, out)
+		assert.Zero(t, code)
+		assert.Equal(t, "remind  \n", k.read("ran"))
+	},
+	"rate-and-limit": func(t *testing.T, k *kitchen, recipe string) {
+		out, code := k.cook(recipe, "CODE=9")
+		assert.Equal(t, "job geocoder-calls 1\n", out)
+		assert.Equal(t, 9, code)
 	},
 	"systemd-timer":   func(t *testing.T, k *kitchen, _ string) { k.verifyUnits(t) },
 	"systemd-service": func(_ *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "report report 1\n") },

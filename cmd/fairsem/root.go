@@ -37,7 +37,7 @@ comes back by itself. Redis holds the state.`,
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
-	addGroup(root, "To share a limit:", newRun())
+	addGroup(root, "To share a limit:", newRun(), newLimit())
 	addGroup(root, "To look:", newLs(), newShow(), newTop(), newServe(), newDoctor())
 	addGroup(root, "To change what is shared:", newResize(), newPause(), newResume(), newEvict())
 	addGroup(root, "To get to know it:", newDemo(), newMan(), newCompletion(), newVersion())

@@ -1,24 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"os/signal"
-	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
 // Exit codes of run, beside those of main.go and of the command that is run.
@@ -30,26 +20,17 @@ const (
 )
 
 type runOptions struct {
-	connection
+	waiting
+	holding
+}
+
+// holding is how the permit is held.
+type holding struct {
 	limit     int64
-	weight    int64
-	wait      time.Duration
-	noWait    bool
-	conflict  int
 	ttl       time.Duration
-	headStart time.Duration
-	maxQueue  int64
-	label     string
 	onLost    string
 	killAfter time.Duration
 	minHold   time.Duration
-	shell     string
-	json      bool
-	quiet     bool
-	passURL   bool
-
-	name    string
-	command []string
 }
 
 // What --on-lost can be.
@@ -110,90 +91,45 @@ was not found, 2 for a wrong command line.`,
 
 func (o *runOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.connection.flags(f)
+	o.waiting.flags(f)
 	f.Int64Var(&o.limit, "limit", 0, "units in use at once, everywhere together (required)")
-	f.Int64VarP(&o.weight, "weight", "w", 1, "units to hold")
-	f.DurationVar(&o.wait, "wait", 0, "how long to wait in line at most; 0: for ever")
-	f.BoolVarP(&o.noWait, "no-wait", "n", false, "do not wait in line")
-	f.IntVarP(&o.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit code if the permit was not acquired")
 	f.DurationVar(&o.ttl, "ttl", runTTL, "after which silence the permit comes back; longer than any outage to sit out")
-	f.DurationVar(&o.headStart, "head-start", 0, "queue as if it had come that much earlier")
-	f.Int64Var(&o.maxQueue, "max-queue", 0, "do not become waiter number `N`+1; 0: any")
-	f.StringVar(&o.label, "label", "", "what operators see beside the permit, at most 256 bytes (default host:pid)")
 	f.StringVar(&o.onLost, "on-lost", lostTerm, "what a lost permit does to CMD: term, kill or ignore")
 	f.DurationVar(&o.killAfter, "kill-after", 0, "from TERM to KILL (default the most that --ttl allows)")
 	f.DurationVar(&o.minHold, "min-hold", 0, "hold at least that long, for clocks that are apart")
-	f.StringVarP(&o.shell, "command", "c", "", "run `STRING` with /bin/sh instead of CMD")
-	f.BoolVar(&o.passURL, "pass-redis-url", false, "leave $REDIS_URL in the environment of CMD, which needs it for fairsem, say")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "tell nothing but what fairsem failed at itself: the exit code has the rest")
-	f.BoolVar(&o.json, "json", false, "tell what happens as JSON lines on standard error")
 }
 
 // complete takes the arguments and refuses what can never work.
 func (o *runOptions) complete(cmd *cobra.Command) error {
-	f := cmd.Flags()
-	if err := o.take(f.Args(), f.ArgsLenAtDash(), f.Changed("command")); err != nil {
+	if _, err := o.take(cmd, "fairsem run NAME --limit N -- CMD", "NAME"); err != nil {
 		return err
 	}
+	f := cmd.Flags()
 	if !f.Changed("kill-after") {
 		o.killAfter = max(0, killAfterMost(o.ttl))
 	}
-	if err := o.check(f.Changed("limit")); err != nil {
-		return err
-	}
-	_, err := o.server()
-	return err
-}
-
-// take takes the name and the command. dash is how many arguments are before "--", -1 without one.
-func (o *runOptions) take(args []string, dash int, shell bool) error {
-	before := args
-	if dash >= 0 {
-		before, o.command = args[:dash], args[dash:]
-	}
-	switch {
-	case len(before) == 0:
-		return usage("NAME is missing: fairsem run NAME --limit N -- CMD")
-	case shell && len(before)+len(o.command) > 1:
-		return usage("there is a command beside -c: give one of them")
-	case len(before) > 1:
-		return usage("%q is too much: put the command behind --, as in fairsem run NAME --limit N -- CMD", before[1])
-	case shell && o.shell == "":
-		return usage("-c is empty: give a shell command")
-	case shell:
-		o.command = []string{"/bin/sh", "-c", o.shell}
-	case len(o.command) == 0 || o.command[0] == "":
-		return usage("there is no command: put one behind --, or give -c")
-	}
-	o.name = before[0]
-	return nil
+	return o.check(f.Changed("limit"))
 }
 
 func (o *runOptions) check(limited bool) error {
 	switch {
+	case len(o.command) == 0:
+		return usage("there is no command: put one behind --, or give -c")
 	case !limited:
 		return usage("--limit is missing: say how many units may be in use at once")
 	case o.limit < 1:
 		return usage("--limit %d is below 1", o.limit)
-	case o.weight < 1 || o.weight > o.limit:
-		return usage("--weight %d is not between 1 and --limit %d", o.weight, o.limit)
 	case o.ttl <= 0:
 		return usage("--ttl %v is not above 0", o.ttl)
-	case o.wait < 0 || o.headStart < 0 || o.maxQueue < 0 || o.minHold < 0 || o.killAfter < 0:
-		return usage("--wait, --head-start, --max-queue, --min-hold and --kill-after cannot be negative")
-	case o.noWait && (o.wait > 0 || o.maxQueue > 0 || o.headStart > 0):
-		return usage("--no-wait goes with none of --wait, --max-queue and --head-start: leave it out, or them")
-	case o.quiet && o.json:
-		return usage("--quiet and --json are opposites: give one of them")
-	case o.conflict < 0 || o.conflict > 255:
-		return usage("--conflict-exit-code %d is not between 0 and 255", o.conflict)
+	case o.minHold < 0 || o.killAfter < 0:
+		return usage("--min-hold and --kill-after cannot be negative")
 	case o.onLost != lostTerm && o.onLost != lostKill && o.onLost != lostIgnore:
 		return usage("--on-lost %q is none of term, kill and ignore", o.onLost)
 	case o.killAfter > max(0, killAfterMost(o.ttl)):
 		return usage("--kill-after %v is too long for --ttl %v: at most %v, or the units are granted again while CMD still runs; make --ttl longer",
 			o.killAfter, o.ttl, max(0, killAfterMost(o.ttl)))
 	}
-	return nil
+	return o.waiting.check(o.limit, fmt.Sprintf("--limit %d", o.limit))
 }
 
 // killReserve is the least time that is left for a killed process to be gone.
@@ -205,109 +141,79 @@ func killAfterMost(ttl time.Duration) time.Duration { return ttl/10 - max(ttl/50
 
 // runCommand is the whole life of a run. It must be called on the main thread: see orphan_linux.go.
 func runCommand(ctx context.Context, o runOptions) error {
-	// The channel keeps a signal that comes between two phases. One that came before it has ended ctx.
-	signals := make(chan os.Signal, 16)
-	notify(signals, forwarded...)
-	defer signal.Stop(signals)
-	// Words that nobody reads must not end this process, and with it CMD. This is for good, for the last are after this.
-	notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-
-	r := &runner{runOptions: o, signals: signals, journal: newJournal(os.Stderr, o)}
-	defer r.journal.close()
-	return r.journal.conclude(r.run(ctx))
+	signals, stop := catch()
+	defer stop()
+	return o.journalled(func(j *journal) error {
+		r := &runner{caller: caller{waiting: o.waiting, signals: signals, journal: j}, holding: o.holding}
+		return r.run(ctx)
+	})
 }
 
 // runner is one run under way.
 type runner struct {
-	runOptions
-	path    string // of the command
-	signals <-chan os.Signal
-	journal *journal
-
-	there  *dial.Server
+	caller
+	holding
+	path   string // of the command
 	sem    *fairsem.Semaphore
-	mark   string // the label, if it is the only one of its kind
 	permit *fairsem.Permit
-	waits  atomic.Pointer[string] // the id under which it waits
-}
-
-// observe notes the id of a call that waits, which only events tell.
-func (r *runner) observe(e fairsem.Event) {
-	if e, ok := e.(fairsem.WaitStartedEvent); ok {
-		r.waits.Store(&e.ID)
-	}
 }
 
 func (r *runner) run(ctx context.Context) (err error) {
 	if r.path, err = lookUp(r.command[0]); err != nil {
 		return err
 	}
-	if r.there, err = r.server(); err != nil {
-		return err
-	}
-	rdb := r.there.Client()
-	defer func() { _ = rdb.Close() }() // the process ends
-	client, err := fairsem.New(rdb, fairsem.Options{Prefix: r.keys(), TTL: r.ttl, Label: r.labelled(), Observer: r.observe})
-	if err != nil {
-		return asUsage(err)
-	}
-	defer shut(client)
-	if r.sem, err = client.Semaphore(r.name, r.limit); err != nil {
-		return asUsage(err)
-	}
-	r.sem = r.sem.With(fairsem.CallOptions{HeadStart: r.headStart, MaxQueue: r.maxQueue})
-	if err := r.untilSignal(ctx, r.there.Reach); err != nil {
-		return err
-	}
-	if err := r.acquire(ctx); err != nil {
-		return asUsage(err)
-	}
-	r.journal.note(note{Event: "granted", ID: r.permit.ID(), Token: r.permit.Token(), Weight: r.weight, WaitedMS: r.permit.Waited().Milliseconds()})
-	err = r.hold()
-	r.release(ctx)
-	return err
-}
-
-// untilSignal runs f and ends its context with the first signal, which is then the error. ctx may have
-// ended with one before.
-func (r *runner) untilSignal(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan error, 1)
-	go func() { done <- f(ctx) }() // ends with ctx; waited for below
-	for {
-		select {
-		case s := <-r.signals:
-			cancel(signalled{s})
-		case err := <-done:
-			var stop signalled
-			if errors.As(context.Cause(ctx), &stop) {
-				return stop
-			}
+	return r.connect(r.ttl, func(client *fairsem.Client) error {
+		sem, err := client.Semaphore(r.name, r.limit)
+		if err != nil {
 			return err
 		}
-	}
+		r.sem, r.queue = sem.With(fairsem.CallOptions{HeadStart: r.headStart, MaxQueue: r.maxQueue}), sem.Inspector
+		if err := r.untilSignal(ctx, r.there.Reach); err != nil {
+			return err
+		}
+		if err := r.acquire(ctx); err != nil {
+			return err
+		}
+		r.journal.note(note{Event: "granted", ID: r.permit.ID(), Token: r.permit.Token(), Weight: r.weight, WaitedMS: r.permit.Waited().Milliseconds()})
+		err = r.hold()
+		r.release(ctx)
+		return err
+	})
 }
 
-// longestLabel is what Options.Label takes.
-const longestLabel = 256
-
-// labelled is the label for the client. Where the place in line is shown it needs one of its own kind.
-func (r *runner) labelled() string {
-	host, _ := os.Hostname() // a machine without a name is ":pid"
-	label := cmp.Or(r.label, fmt.Sprintf("%s:%d", host, os.Getpid()))
-	if !r.journal.json && !r.quiet && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
-		mark := "#" + uuid.NewString()[:8]
-		r.mark = label[:min(len(label), longestLabel-len(mark))] + mark
-		return r.mark
+// acquire waits in the queue until r has its permit, a signal comes, or the time to wait is over.
+func (r *runner) acquire(ctx context.Context) error {
+	stop := r.showPosition(ctx)
+	defer stop()
+	err := r.untilSignal(ctx, func(ctx context.Context) (err error) {
+		if r.wait > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, r.wait)
+			defer cancel()
+		}
+		return r.ask(ctx)
+	})
+	if err != nil && r.permit != nil { // the signal was later than the grant
+		r.release(ctx)
 	}
-	return label
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, fairsem.ErrUnavailable) { // which may wrap a time-out
+		err = fmt.Errorf("%w: %q was not free within %v", fairsem.ErrNotAcquired, r.name, r.wait)
+	}
+	return r.refused(err, "rate limit, which is for fairsem limit")
 }
 
-const (
-	releaseLimit = 3 * time.Second
-	shutLimit    = 2 * time.Second
-)
+func (r *runner) ask(ctx context.Context) (err error) {
+	if !r.noWait {
+		r.permit, err = r.sem.Acquire(ctx, r.weight)
+		return err
+	}
+	return promptly(ctx, func(ctx context.Context) (err error) {
+		r.permit, err = r.sem.TryAcquire(ctx, r.weight)
+		return err
+	})
+}
+
+const releaseLimit = 3 * time.Second
 
 // release gives the permit back, also after a signal. CMD has ended, so its exit code stands whatever
 // happens here.
@@ -321,46 +227,4 @@ func (r *runner) release(ctx context.Context) {
 	case !errors.Is(err, fairsem.ErrLost):
 		r.journal.warn("the permit was not given back and lapses within %v: %v", r.ttl, err)
 	}
-}
-
-// shut closes the client, which leaves every line, for as long as that is worth waiting for.
-func shut(client *fairsem.Client) {
-	closed := make(chan struct{})
-	go func() { // ends soon where Redis answers, else with the process
-		_ = client.Close() // what is not given back lapses
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(shutLimit):
-	}
-}
-
-// asUsage makes errors of arguments those of the command line.
-func asUsage(err error) error {
-	if errors.Is(err, fairsem.ErrInvalid) {
-		return &failure{exitUsage, err}
-	}
-	return err
-}
-
-// lookUp finds the command before anybody waits for it.
-func lookUp(command string) (string, error) {
-	path, err := exec.LookPath(command)
-	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return "", cannotStart(command, err)
-	}
-	return path, nil
-}
-
-func cannotStart(command string, err error) error {
-	code := exitCannotExec
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		code = exitNotFound
-	}
-	var detail *exec.Error
-	if errors.As(err, &detail) {
-		err = detail.Err
-	}
-	return &failure{code, fmt.Errorf("cannot run %q: %w", command, err)}
 }

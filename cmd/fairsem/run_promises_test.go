@@ -248,8 +248,8 @@ func TestASignalBeforeTheRunListensIsNotLost(t *testing.T) {
 	s := newStation(t)
 	ran := t.TempDir() + "/ran"
 	o := runOptions{
-		connection: connection{redis: "redis://" + s.server.Addr(), prefix: "fairsem"},
-		limit:      1, weight: 1, ttl: runTTL, onLost: lostTerm, name: "n", command: []string{"touch", ran},
+		waiting: waiting{connection: connection{redis: "redis://" + s.server.Addr(), prefix: "fairsem"}, weight: 1, name: "n", command: []string{"touch", ran}},
+		holding: holding{limit: 1, ttl: runTTL, onLost: lostTerm},
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(signalled{syscall.SIGTERM})
@@ -277,7 +277,7 @@ func TestNoWaitIsNotLongEither(t *testing.T) {
 	client, err := fairsem.New(s.server.Client(), fairsem.Options{TTL: time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	r := &runner{runOptions: runOptions{connection: connection{redis: "redis://" + s.server.Addr()}, name: "n", weight: 1, noWait: true}}
+	r := &runner{caller: caller{waiting: waiting{connection: connection{redis: "redis://" + s.server.Addr()}, name: "n", weight: 1, noWait: true}}}
 	r.there, err = r.server()
 	require.NoError(t, err)
 	r.sem, err = client.Semaphore("n", 1)

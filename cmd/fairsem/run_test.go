@@ -49,7 +49,12 @@ func (s *station) sem(limit int64) *fairsem.Semaphore {
 
 // command is a run of the name n that has not been started.
 func (s *station) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(s.t.Context(), "fairsem", append([]string{"run", "n"}, args...)...)
+	return s.program(append([]string{"run", "n"}, args...)...)
+}
+
+// program is a fairsem that has not been started.
+func (s *station) program(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(s.t.Context(), "fairsem", args...)
 	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
 	return cmd
 }
@@ -57,7 +62,13 @@ func (s *station) command(args ...string) *exec.Cmd {
 // begin starts a run.
 func (s *station) begin(args ...string) (*exec.Cmd, *transcript.Transcript) {
 	s.t.Helper()
-	cmd, out := s.command(args...), &transcript.Transcript{}
+	return s.start(s.command(args...))
+}
+
+// start starts a program, whose output is one.
+func (s *station) start(cmd *exec.Cmd) (*exec.Cmd, *transcript.Transcript) {
+	s.t.Helper()
+	out := &transcript.Transcript{}
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(s.t, cmd.Start())
 	return cmd, out
@@ -100,9 +111,10 @@ func TestRunExitsLikeItsCommand(t *testing.T) {
 	s.awaitLine(0, 0)
 }
 
-func TestRunCannotExecuteWhatIsNoProgram(t *testing.T) {
-	s := newStation(t)
-	dir := t.TempDir()
+// requireUnexecutable has files executed that are no programs.
+func (s *station) requireUnexecutable(command func(args ...string) *exec.Cmd, args ...string) {
+	s.t.Helper()
+	dir := s.t.TempDir()
 	for name, c := range map[string]struct {
 		text string
 		code int
@@ -111,11 +123,16 @@ func TestRunCannotExecuteWhatIsNoProgram(t *testing.T) {
 		"nointerpreter": {"#!/no/such/interpreter\n", exitNotFound},
 	} {
 		file := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(file, []byte(c.text), 0o755))
-		out, err := s.command("--limit", "1", "--", file).CombinedOutput()
-		assert.Equal(t, c.code, exitCode(err), "%s", out)
-		assert.Contains(t, string(out), "fairsem: cannot run")
+		require.NoError(s.t, os.WriteFile(file, []byte(c.text), 0o755))
+		out, err := command(append(args, "--", file)...).CombinedOutput()
+		assert.Equal(s.t, c.code, exitCode(err), "%s", out)
+		assert.Contains(s.t, string(out), "fairsem: cannot run")
 	}
+}
+
+func TestRunCannotExecuteWhatIsNoProgram(t *testing.T) {
+	s := newStation(t)
+	s.requireUnexecutable(s.command, "--limit", "1")
 	s.awaitLine(0, 0)
 }
 

@@ -30,9 +30,11 @@ type serveOptions struct {
 	tlsCert     string
 	tlsKey      string
 	json        bool
+	busy        bool
 
-	token string
-	tls   *tls.Config // nil: without
+	pattern string
+	token   string
+	tls     *tls.Config // nil: without
 }
 
 // Bounds of what serve takes.
@@ -53,12 +55,17 @@ const tokenVariable = "FAIRSEM_SERVE_TOKEN"
 func newServe() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
-		Use:   "serve",
+		Use:   "serve [PATTERN]",
 		Short: "Serve a page about all semaphores, and metrics",
 		Long: `Serves a page that shows all semaphores as they are now and were in the last ten
 minutes, with who holds and who waits; /metrics for Prometheus; and /healthz, which
 is 200 while Redis answers PING and 503 while it does not. The address of the page
 is written to standard output.
+
+With PATTERN, in which * stands for any text, ? for a character and [a-z] for one of
+some, only the names that it matches are looked at, shown and in /metrics, and what
+others ask of the page about any other name is refused with 404. With --busy the
+page lists only the names that somebody holds or waits for; /metrics has all.
 
 What is asked of Redis does not depend on how many look, or at what. One look a second
 asks about the names that are known, at most 1000. New ones are found by a walk over
@@ -87,10 +94,11 @@ Exit code: 128+n when signal n ends it; 125 if fairsem failed itself, such as
 without a server or where the port is taken; 2 for a wrong command line.`,
 		Example: `  fairsem serve --redis redis://localhost:6379
   fairsem serve --listen 0.0.0.0:7420 --host fairsem.internal
+  fairsem serve 'team-a/*' --busy
   fairsem serve --allow-writes --token-file /run/secrets/fairsem
   fairsem serve --listen 0.0.0.0:7420 --tls-cert page.crt --tls-key page.key`,
-		Args: cobra.NoArgs,
-		RunE: ownFailure(o.check, o.serve),
+		ValidArgsFunction: completeNames,
+		RunE:              ownFailure(o.check, o.serve),
 	}
 	o.flags(cmd)
 	return cmd
@@ -106,12 +114,16 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default $"+tokenVariable+")")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` with the certificate of the page, and those between it and the authority")
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` with the key of the certificate")
+	f.BoolVar(&o.busy, "busy", false, "list only what somebody holds or waits for")
 	f.BoolVar(&o.insecure, "insecure", false, "allow changes from beyond this machine without TLS")
 	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
 }
 
 // check refuses what can never work, and fetches the token.
-func (o *serveOptions) check(*cobra.Command) error {
+func (o *serveOptions) check(cmd *cobra.Command) (err error) {
+	if o.pattern, err = takePattern(cmd.Flags().Args()); err != nil {
+		return err
+	}
 	if err := checkListen(o.listen); err != nil {
 		return err
 	}
@@ -137,7 +149,7 @@ func (o *serveOptions) check(*cobra.Command) error {
 	if err := o.loadCertificate(); err != nil {
 		return err
 	}
-	_, err := o.server()
+	_, err = o.server()
 	return err
 }
 
@@ -218,6 +230,8 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		Interval: o.interval,
 		Patience: servePatience,
 		Names:    serveNames,
+		Pattern:  o.pattern,
+		Busy:     o.busy,
 		Hosts:    o.hosts,
 		Token:    o.token,
 		Log:      cmd.ErrOrStderr(),
@@ -248,7 +262,11 @@ func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	talk := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
 	}
-	talk("the semaphores on %s are at %s until a signal ends this, such as Ctrl-C", redis, url)
+	which := ""
+	if o.pattern != "" {
+		which = fmt.Sprintf(" that match %s", text.Brief(o.pattern))
+	}
+	talk("the semaphores on %s%s are at %s until a signal ends this, such as Ctrl-C", redis, which, url)
 	switch tcp, ok := at.(*net.TCPAddr); {
 	case !ok || tcp.IP.IsLoopback():
 	case o.tls != nil:

@@ -28,6 +28,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -76,6 +77,34 @@ func TestServeEndsWithASignalEvenIfSomebodyWatches(t *testing.T) {
 		assert.Equal(t, code, exitCode(s.cmd.Wait()))
 		assert.Equal(t, 1, strings.Count(s.log.String(), "\n"), "where it is, and no more: %s", s.log)
 	}
+}
+
+func TestServeShowsThoseThatThePatternMatches(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	client, err := fairsem.New(server.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	for _, name := range []string{"team-a/db", "team-b/db"} {
+		sem, err := client.Semaphore(name, 1)
+		require.NoError(t, err)
+		_, err = sem.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	s := startServe(t, "redis://"+server.Addr(), "team-a/*", "--busy")
+	body := func(path string) string {
+		text, err := io.ReadAll(fetch(t, s.url+path).Body)
+		require.NoError(t, err)
+		return string(text)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(body("metrics"), `fairsem_permits_in_use{name="team-a/db"} 1`) }, time.Minute, 10*time.Millisecond)
+	assert.NotContains(t, body("metrics")+body(""), "team-b")
+	assert.Equal(t, http.StatusNotFound, fetch(t, s.url+"semaphore?name=team-b%2Fdb").StatusCode)
+	assert.Contains(t, s.log.String(), "the semaphores on "+server.Addr()+` that match "team-a/*" are at `)
+	require.NoError(t, client.Close())
+	require.Eventually(t, func() bool { return strings.Contains(body(""), "Nobody holds or waits.") }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 143, exitCode(s.cmd.Wait()))
 }
 
 func TestServeTellsWhereItIsAsJSON(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -38,7 +37,7 @@ func (r *runner) hold() error {
 	notify(jobs, jobControl...)
 	defer signal.Stop(jobs)
 	g := startGuard()
-	c, err := startChild(r.path, r.command, r.environment())
+	c, err := startChild(r.path, r.command, r.environment(r.knowledge()...))
 	if err != nil {
 		g.stop()
 		return r.startError(err)
@@ -87,38 +86,14 @@ func (r *runner) startError(err error) error {
 	return cannotStart(r.command[0], err)
 }
 
-// environment is that of this process, less what is for fairsem alone, and what there is to know of the permit.
-func (r *runner) environment() []string {
-	own := [][2]string{
+// knowledge is what there is to know of the permit, as variables for the command.
+func (r *runner) knowledge() [][2]string {
+	return [][2]string{
 		{"FAIRSEM_NAME", r.name},
 		{"FAIRSEM_ID", r.permit.ID()},
 		{"FAIRSEM_TOKEN", strconv.FormatInt(r.permit.Token(), 10)},
 		{"FAIRSEM_WEIGHT", strconv.FormatInt(r.weight, 10)},
 	}
-	var env []string
-	for _, e := range os.Environ() {
-		if !isOneOf(own, e) && !r.secret(e) {
-			env = append(env, e)
-		}
-	}
-	for _, v := range own {
-		env = append(env, v[0]+"="+v[1])
-	}
-	return env
-}
-
-// secret says whether a variable has a password that CMD has no need of.
-func (r *runner) secret(entry string) bool {
-	return strings.HasPrefix(entry, tokenVariable+"=") || !r.passURL && strings.HasPrefix(entry, urlVariable+"=")
-}
-
-func isOneOf(vars [][2]string, entry string) bool {
-	for _, v := range vars {
-		if strings.HasPrefix(entry, v[0]+"=") {
-			return true
-		}
-	}
-	return false
 }
 
 // supervise returns the exit code of the command.

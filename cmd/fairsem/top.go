@@ -58,6 +58,7 @@ func (o *topOptions) flags(cmd *cobra.Command) {
 	o.connection.flags(f)
 	f.DurationVar(&o.view.Interval, "interval", time.Second, "between looks, at least 100ms")
 	f.StringVar(&o.view.Sort, "sort", "waiting", "by which `COLUMN` at first: "+strings.Join(top.Orders(), ", "))
+	f.BoolVar(&o.view.Busy, "busy", false, "only what somebody holds or waits for")
 	f.BoolVar(&o.view.ReadOnly, "read-only", false, "leave out the keys that change something")
 	f.BoolVar(&o.json, "json", false, "")
 	_ = f.MarkHidden("json") // it is there, and is there only to say where else to look
@@ -66,25 +67,19 @@ func (o *topOptions) flags(cmd *cobra.Command) {
 
 // complete refuses what can never work.
 func (o *topOptions) complete(cmd *cobra.Command) error {
-	args := cmd.Flags().Args()
+	var err error
 	switch {
 	case o.json:
 		return usage("top has no --json: use fairsem ls --json --watch")
-	case len(args) > 1:
-		return usage("%q is too much: give one PATTERN, and quote it, so that the shell leaves it alone", args[1])
 	case o.view.Interval < shortestInterval:
 		return usage("--interval %v is below %v", o.view.Interval, shortestInterval)
 	case !slices.Contains(top.Orders(), o.view.Sort):
 		return usage("--sort %q is no column: take one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
 	}
-	if len(args) > 0 && args[0] == "" {
-		return usage("PATTERN is empty: leave it out to see every name")
+	if o.view.Pattern, err = takePattern(cmd.Flags().Args()); err != nil {
+		return err
 	}
-	o.view.Pattern = strings.Join(args, "")
-	if err := o.view.Check(); err != nil {
-		return usage("PATTERN %q has a [ without its ], or nothing behind a \\: write \\[ for the character", o.view.Pattern)
-	}
-	if _, err := o.server(); err != nil {
+	if _, err = o.server(); err != nil {
 		return err
 	}
 	var ok bool

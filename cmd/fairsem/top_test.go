@@ -104,6 +104,15 @@ func TestTopShowsAHolderArriveWaitAndLeave(t *testing.T) {
 	w.awaitRow("api", `█ +1/1 +0`)
 }
 
+func TestTopLeavesOutWhatIsIdleIfItIsToldSo(t *testing.T) {
+	t.Parallel()
+	w := newWatchers(t, 80, 24, "--busy")
+	p := w.hold("alice", "api", 1)
+	w.awaitRow("api", `█ +1/1 +0`)
+	require.NoError(t, p.Release(t.Context()))
+	w.await("Nobody holds or waits, on any of 1 name.")
+}
+
 func TestTopFiltersAndSorts(t *testing.T) {
 	t.Parallel()
 	w := newWatchers(t, 100, 30, "--sort name")

@@ -317,3 +317,24 @@ func TestAnExaminationEndsWithItsContextAndLeavesNothing(t *testing.T) {
 	require.ErrorIs(t, err, stop)
 	assert.Empty(t, everyKey(t, s.Client(), o.Prefix))
 }
+
+func TestWhereThereIsNoSemaphoreOtherPrefixesAreTold(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	p := meet(t, "redis://"+s.Addr(), Options{Prefix: "fairsem", TTL: time.Hour})
+	assert.Equal(t, "0 names, 0 permits, 0 waiting", one(t, p.runs(t, "semaphores")).Message)
+	client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: "staging"})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, client.Close()) }()
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	_, err = sem.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	for _, names := range [][]string{nil, {"n"}} {
+		p.Names = names
+		f := p.runs(t, "semaphores")[0]
+		assert.Equal(t, OK, f.State)
+		assert.Equal(t, `0 names, 0 permits, 0 waiting with the prefix "fairsem"; there are semaphores with the prefix "staging": choose it with --prefix`, f.Message)
+		assert.Equal(t, []string{"staging"}, f.Details["other_prefixes"])
+	}
+}

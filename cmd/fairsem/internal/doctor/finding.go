@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // State is how a check came out.
@@ -90,12 +87,6 @@ func unasked(err error, right string) Finding {
 		return skip("could not ask: %v", err)
 	}
 	return last(fail(fmt.Sprintf("no answer any more: %v", err), "see whether the server still runs, and what the network between does"))
-}
-
-// quoted shows a name or an id, which can be anything.
-func quoted(s string) string {
-	const enough = 60
-	return `"` + ansi.Truncate(text.Clean(s), enough, "…") + `"`
 }
 
 // counted is a number with what it is of.

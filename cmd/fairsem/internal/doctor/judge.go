@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // What has to be true of every name at every moment: each script of the library leaves it so.
@@ -48,7 +50,7 @@ func (p *patient) inspect(ctx context.Context, name string) (facts, []Finding, e
 func about(name string, all ...Finding) []Finding {
 	for i, f := range all {
 		all[i] = f.with("name", name)
-		all[i].Message = quoted(name) + ": " + f.Message
+		all[i].Message = text.Brief(name) + ": " + f.Message
 	}
 	return all
 }
@@ -60,7 +62,7 @@ func judge(f facts) (bad []Finding) {
 			"DEL the key if nobody else needs it; else take another name or prefix").with("problem", "type")}
 	}
 	if n, err := strconv.Atoi(f.layout); f.layout != "" && (err != nil || n > layout) {
-		return []Finding{fail(fmt.Sprintf("its layout is %s, from a later fairsem than this, which knows %d", quoted(f.layout), layout),
+		return []Finding{fail(fmt.Sprintf("its layout is %s, from a later fairsem than this, which knows %d", text.Brief(f.layout), layout),
 			"upgrade fairsem, here and wherever the name is used").with("problem", "layout")}
 	}
 	return slices.Concat(f.keys(), f.ids(), f.deadlinesAreNear(), f.weightsAgree())
@@ -84,7 +86,7 @@ func (f facts) keys() (bad []Finding) {
 		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: somebody deleted keys, or they were evicted", strings.Join(there, ", ")),
 			"see the line eviction; processes that are connected put back what they have").with("problem", "orphan"))
 	} else if _, known := f.limit(); !known && (f.declared != "" || f.hasPin) {
-		bad = append(bad, fail(fmt.Sprintf("its limit is %s, which is none", quoted(f.declared+f.pinned)),
+		bad = append(bad, fail(fmt.Sprintf("its limit is %s, which is none", text.Brief(f.declared+f.pinned)),
 			"DEL its meta once nobody uses the name").with("problem", "limit"))
 	}
 	if len(forever) > 0 {
@@ -101,11 +103,11 @@ func (f facts) keys() (bad []Finding) {
 // ids looks at those who were looked at one by one.
 func (f facts) ids() (bad []Finding) {
 	if len(f.none) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("ids that hold or wait without a deadline, so never lapse: %d, the first %s", len(f.none), quoted(f.none[0])),
+		bad = append(bad, fail(fmt.Sprintf("ids that hold or wait without a deadline, so never lapse: %d, the first %s", len(f.none), text.Brief(f.none[0])),
 			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.none))
 	}
 	if len(f.twice) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("ids that hold and wait at once: %d, the first %s", len(f.twice), quoted(f.twice[0])),
+		bad = append(bad, fail(fmt.Sprintf("ids that hold and wait at once: %d, the first %s", len(f.twice), text.Brief(f.twice[0])),
 			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.twice))
 	}
 	return bad
@@ -118,11 +120,11 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 		return nil
 	}
 	if f.farCount > 0 {
-		bad = append(bad, fail(fmt.Sprintf("leases that end later than any can: %d, the first of %s; the server's clock was stepped back, or something else wrote them", f.farCount, quoted(f.far)),
+		bad = append(bad, fail(fmt.Sprintf("leases that end later than any can: %d, the first of %s; the server's clock was stepped back, or something else wrote them", f.farCount, text.Brief(f.far)),
 			"fairsem evict NAME ID, if it holds or waits; else ZREM it from the timeout key").with("problem", "far").with("ids", []string{f.far}))
 	}
 	if f.lateCount > 0 {
-		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago, since when nobody has asked: %d, the first of %s", forgotten, f.lateCount, quoted(f.late)),
+		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago, since when nobody has asked: %d, the first of %s", forgotten, f.lateCount, text.Brief(f.late)),
 			"nothing, if nobody uses the name: the next call, such as fairsem show NAME, takes them out").with("problem", "late").with("ids", []string{f.late}))
 	}
 	return bad

@@ -11,6 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // kinds are the keys of a name, in the order in which the library has them.
@@ -52,11 +55,11 @@ func semaphores(ctx context.Context, p *patient) []Finding {
 		}
 	}
 	var all tally
-	group, ctx := errgroup.WithContext(ctx)
+	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, name := range names {
 		group.Go(func() error {
-			f, bad, err := p.inspect(ctx, name)
+			f, bad, err := p.inspect(within, name)
 			all.add(f, bad, err)
 			var reply redis.Error
 			if errors.As(err, &reply) {
@@ -66,7 +69,21 @@ func semaphores(ctx context.Context, p *patient) []Finding {
 		})
 	}
 	_ = group.Wait() // the tally has the errors
-	return all.findings()
+	found := all.findings()
+	if all.names+all.unseenNames == 0 {
+		found[0] = p.elsewhere(ctx, found[0])
+	}
+	return found
+}
+
+// elsewhere adds to the finding that there are no names with which other prefixes there are some.
+func (p *patient) elsewhere(ctx context.Context, f Finding) Finding {
+	others := look.OtherPrefixes(ctx, p.rdb, p.Prefix)
+	if len(others) == 0 {
+		return f
+	}
+	f.Message += fmt.Sprintf(" with the prefix %s; %s", text.Brief(p.Prefix), look.Elsewhere(others))
+	return f.with("other_prefixes", others)
 }
 
 func (t *tally) add(f facts, bad []Finding, err error) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // How fast the server answers, and what time it is there.
@@ -103,7 +105,7 @@ func slow(ctx context.Context, p *patient, n *node) Finding {
 	case worst == 0:
 		return ok("no slow command in the last hour")
 	case worst > p.TTL/roundTrip:
-		return warn(fmt.Sprintf("a command took %v within the last hour, %s: nobody is served meanwhile, and for a TTL of %v that is much", short(worst), quoted(what), p.TTL),
+		return warn(fmt.Sprintf("a command took %v within the last hour, %s: nobody is served meanwhile, and for a TTL of %v that is much", short(worst), text.Brief(what), p.TTL),
 			"SLOWLOG GET shows what it was; keep long commands and scripts off this server")
 	}
 	return ok("the slowest command of the last hour took %v", short(worst)).with("worst_ms", millis(worst))

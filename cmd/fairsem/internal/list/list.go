@@ -27,6 +27,8 @@ type List struct {
 	Pattern string      // "": all
 	Busy    bool        // leave out what nobody holds or waits for
 	JSON    bool
+	Prefix  string                         // of the names
+	Others  func(context.Context) []string // other prefixes of names, where there are none with this; nil: nobody asks
 }
 
 // Check returns an error if the pattern is none.
@@ -43,19 +45,29 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	}
 	all, unreadable := seen.All, seen.Unreadable
 	if l.Busy {
-		all = slices.DeleteFunc(slices.Clone(all), func(s fairsem.Status) bool { return s.Used == 0 && s.Waiting == 0 })
+		all = slices.DeleteFunc(slices.Clone(all), func(s fairsem.Status) bool { return !look.Busy(s) })
 	}
 	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
-	switch {
-	case len(all)+len(unreadable) > 0:
-	case l.Busy:
-		f.Note = "Nobody holds or waits."
-	case l.Pattern != "":
-		f.Note = fmt.Sprintf("No name in use matches %q.", l.Pattern)
-	default:
-		f.Note = "Nothing is in use: `fairsem demo` shows how it would look."
+	if len(all)+len(unreadable) == 0 {
+		f.Note = l.nothing(ctx, len(seen.All) == 0 && !seen.Unwanted)
 	}
 	return f, nil
+}
+
+// nothing says that there is nothing to show, and where there may be something. unknown: there is no such name at all.
+func (l List) nothing(ctx context.Context, unknown bool) string {
+	if unknown && l.Others != nil {
+		if others := l.Others(ctx); len(others) > 0 {
+			return fmt.Sprintf("Nothing to show with the prefix %s; %s.", text.Brief(l.Prefix), look.Elsewhere(others))
+		}
+	}
+	switch {
+	case l.Busy:
+		return "Nobody holds or waits."
+	case l.Pattern != "":
+		return fmt.Sprintf("No name in use matches %q.", l.Pattern)
+	}
+	return "Nothing is in use: `fairsem demo` shows how it would look."
 }
 
 // Follow has the names found in the background, for who looks again and again, until the returned function is called.

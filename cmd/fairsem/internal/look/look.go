@@ -29,6 +29,7 @@ type Survey struct {
 	Unreadable []error          // what is wrong with a name alone, such as a key of the wrong type
 	More       bool             // there are more names than are looked at
 	Partial    bool             // not all keys were walked over yet, so that there may be more
+	Unwanted   bool             // there are names that are not wanted
 }
 
 // All walks over all keys and looks at the names that are wanted.
@@ -37,7 +38,11 @@ func All(ctx context.Context, client *fairsem.Client, wanted func(name string) b
 	if err != nil {
 		return Survey{}, err
 	}
-	return Some(ctx, client, slices.DeleteFunc(names, func(name string) bool { return !wanted(name) }))
+	found := len(names)
+	names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
+	s, err := Some(ctx, client, names)
+	s.Unwanted = len(names) < found
+	return s, err
 }
 
 // Some looks at those names, without a walk.

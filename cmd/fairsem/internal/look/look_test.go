@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +17,12 @@ import (
 // newClient is one on a server of the test's own.
 func newClient(t *testing.T) *fairsem.Client {
 	t.Helper()
-	client, err := fairsem.New(redistest.NewServer(t).Client(), fairsem.Options{Label: "me"})
+	return newClientOn(t, redistest.NewServer(t).Client())
+}
+
+func newClientOn(t *testing.T, rdb redis.UniversalClient) *fairsem.Client {
+	t.Helper()
+	client, err := fairsem.New(rdb, fairsem.Options{Label: "me"})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client

@@ -38,6 +38,12 @@ func Clean(s string) string {
 // Quote returns s in quotes, cleaned.
 func Quote(s string) string { return Clean(strconv.Quote(s)) }
 
+// Brief returns s in quotes, cleaned and cut: for a text that can be anything, in the middle of a line.
+func Brief(s string) string {
+	const enough = 60
+	return `"` + ansi.Truncate(Clean(s), enough, "…") + `"`
+}
+
 // mostMarks is how many marks a character plainly bears. Of more, nobody sees which they are.
 const mostMarks = 2
 

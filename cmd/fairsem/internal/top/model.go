@@ -64,6 +64,7 @@ type started time.Time
 
 func newModel(ctx context.Context, from source, o Options) model {
 	m := model{ctx: ctx, source: from, options: o, schedule: schedule{interval: o.Interval}}
+	m.names.busy = o.Busy
 	for i, order := range orders {
 		if order.key == o.Sort {
 			m.names.order = i

@@ -247,6 +247,23 @@ func TestFilterIsTypedLetsThroughWhatHasItAndIsClearedByEsc(t *testing.T) {
 	b.seesNot("backup")
 }
 
+func TestIdleNamesAreLeftOutIfOnlyBusyOnesAreWanted(t *testing.T) {
+	t.Parallel()
+	waited := fairsem.Status{Name: "empty", Limit: 1, Waiting: 1, Exists: true} // its head of the queue is too big
+	b := newBench(t, Options{Busy: true}, api, backup, waited)
+	assert.Equal(t, []string{"api", "empty"}, b.order())
+	b.sees("3 names   2 busy   4 in use")
+	b.press("/back")
+	b.sees("No name that somebody holds or waits for has this in it")
+	b.press("<esc>")
+	idle := api
+	idle.Used, idle.Waiting = 0, 0
+	b.show(idle, backup)
+	b.sees("Nobody holds or waits, on any of 2 names.")
+	b.show(api, backup)
+	b.sees("api")
+}
+
 // names are those on the screen, from the top.
 func (b *bench) order() (names []string) {
 	for _, r := range b.names.items {

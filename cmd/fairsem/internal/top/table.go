@@ -21,7 +21,8 @@ type names struct {
 	all     []row // of the last look
 	trend   trend
 	filter  string
-	order   int // which one of orders
+	busy    bool // only those that somebody holds or waits for
+	order   int  // which one of orders
 	reverse bool
 
 	answered time.Time // the last look; zero: there was none
@@ -75,7 +76,7 @@ func share(r row) float64 {
 
 // arrange finds out anew which rows are shown, and where.
 func (n *names) arrange() {
-	shown := slices.DeleteFunc(slices.Clone(n.all), func(r row) bool { return !n.lets(r.Name) })
+	shown := slices.DeleteFunc(slices.Clone(n.all), func(r row) bool { return !n.shows(r) })
 	compare := orders[n.order].compare
 	slices.SortFunc(shown, func(a, b row) int {
 		c := compare(a, b)
@@ -86,6 +87,9 @@ func (n *names) arrange() {
 	})
 	n.set(shown)
 }
+
+// shows reports whether a row is among those that are wanted.
+func (n *names) shows(r row) bool { return n.lets(r.Name) && (!n.busy || look.Busy(r.Status)) }
 
 // lets reports whether the filter lets a name through, as it is on the screen, whatever the case.
 func (n *names) lets(name string) bool {
@@ -225,8 +229,11 @@ func (n *names) summary(p paint) string {
 		p.text.Render(rate(sum) + " grants/s"),
 		losses(lost, sum.gain, p),
 	}
-	if n.filter != "" {
+	switch {
+	case n.filter != "":
 		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.items)))+" with "+short(n.filter)))
+	case n.busy:
+		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.items)))+" busy"))
 	}
 	return " " + strings.Join(parts, "   ")
 }

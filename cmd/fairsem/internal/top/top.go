@@ -21,17 +21,12 @@ type Options struct {
 	Client   *fairsem.Client
 	Address  string               // of the server, for people
 	Pattern  string               // that names have to match; "": any
+	Busy     bool                 // leave out what nobody holds or waits for
 	Interval time.Duration        // between looks
 	Sort     string               // one of Orders
 	ReadOnly bool                 // nothing can be changed
 	Terminal *os.File             // to draw on
 	Profile  colorprofile.Profile // of its colours
-}
-
-// Check refuses a pattern that is none.
-func (o Options) Check() error {
-	_, err := look.Glob(o.Pattern)
-	return err
 }
 
 // Run draws until somebody leaves, or ctx ends: then its error is the cause. The terminal is left as it was, also

@@ -130,6 +130,10 @@ func (m model) empty() string {
 		return "Redis does not know this name any more."
 	case m.inside:
 		return "Nobody holds, nobody waits."
+	case len(n.all) > 0 && n.filter == "":
+		return "Nobody holds or waits, on any of " + several(int64(len(n.all)), "name", "names") + "."
+	case len(n.all) > 0 && n.busy:
+		return "No name that somebody holds or waits for has this in it: esc clears it."
 	case len(n.all) > 0:
 		return "No name has this in it: esc shows all again."
 	case n.partial:

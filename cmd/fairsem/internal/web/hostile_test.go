@@ -65,7 +65,7 @@ func TestWhatIsAskedOfRedisDoesNotDependOnWhatIsLookedAt(t *testing.T) {
 	var readers sync.WaitGroup
 	for reader := range 8 {
 		readers.Go(func() {
-			for i := range 10 {
+			for i := range 4 {
 				s.get(fmt.Sprintf("/semaphore?name=random-%d-%d", reader, i))
 			}
 		})

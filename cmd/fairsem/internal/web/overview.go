@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -116,6 +117,10 @@ type overview struct {
 	Exact         string // where the name is that was looked for, if there is one of just that name
 	Names         int    // that are looked at, at most
 	Unreadable    []string
+	Pattern       string // of the names that are shown; "": any
+	Outside       bool   // the name that was looked for is none of these
+	Busy          bool   // only what somebody holds or waits for
+	Idle          int    // names that are not shown for that
 }
 
 // tile is a figure that stands out.
@@ -125,15 +130,24 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 	o := overview{
 		Trouble: p.trouble(now), Filter: f, Connected: !now.at.IsZero(), Headings: f.headings(),
 		More: now.More, Partial: now.Partial, Names: p.Names, Total: total(now.All),
+		Pattern: shown(p.Pattern), Busy: p.Busy,
 	}
 	for _, err := range now.Unreadable[:min(len(now.Unreadable), mostUnreadable)] {
 		o.Unreadable = append(o.Unreadable, sentence(err))
 	}
-	if _, known := now.byName[f.Query]; !known && f.Query != "" {
-		o.Exact = p.exact(f.Query)
+	if f.Query != "" && !p.lists(now.one(f.Query)) {
+		err := p.admissible(f.Query)
+		o.Outside = errors.Is(err, errOutside)
+		if err == nil {
+			o.Exact = link(f.Query)
+		}
 	}
 	query := strings.ToLower(f.Query)
 	for _, s := range now.All {
+		if !p.lists(s) {
+			o.Idle++
+			continue
+		}
 		if strings.Contains(strings.ToLower(s.Name), query) {
 			o.Rows = append(o.Rows, p.row(now, s))
 		}
@@ -148,13 +162,8 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 	return o
 }
 
-// exact is the page of a name that is none of those that are looked at; "" if there can be no such name.
-func (p *Page) exact(name string) string {
-	if err := look.CheckName(p.Client, name); err != nil {
-		return ""
-	}
-	return link(name)
-}
+// lists says whether a name is on the page of all names.
+func (p *Page) lists(s fairsem.Status) bool { return s.Exists && (!p.Busy || look.Busy(s)) }
 
 func total(all []fairsem.Status) []tile {
 	var used, waiting int64

@@ -5,8 +5,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
 // frame is what a page has around its own content.
@@ -107,8 +105,8 @@ func (p *Page) indexPicture(filter filter) picture {
 
 func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
-	if err := look.CheckName(p.Client, name); err != nil {
-		p.problem(w, r, http.StatusBadRequest, "There can be no semaphore of that name.")
+	if err := p.admissible(name); err != nil {
+		p.problem(w, r, badStatus(err), sentence(err))
 		return
 	}
 	f := p.frame(r, shown(name))
@@ -118,8 +116,8 @@ func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 
 func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
-	if err := look.CheckName(p.Client, name); err != nil {
-		http.Error(w, "there can be no semaphore of that name", http.StatusBadRequest)
+	if err := p.admissible(name); err != nil {
+		http.Error(w, err.Error(), badStatus(err))
 		return
 	}
 	in := p.login != nil && p.login.session(r) != nil

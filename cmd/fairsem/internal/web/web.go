@@ -23,13 +23,15 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Options are what a page needs. All but Hosts and Token are wanted.
+// Options are what a page needs. All but Pattern, Busy, Hosts and Token are wanted.
 type Options struct {
 	Client   *fairsem.Client
 	Redis    string        // its address for people; without a password
 	Interval time.Duration // between two looks at Redis
 	Patience time.Duration // by how much a look may take longer than Interval, before Redis counts as away
 	Names    int           // how many names are looked at, at most
+	Pattern  string        // that names have to match; "": any. One that is none matches nothing
+	Busy     bool          // list only what somebody holds or waits for
 	Hosts    []string      // by which browsers may call the page, beside localhost and addresses
 	Token    string        // whoever knows it may change something; "": nobody may
 	Log      io.Writer     // for what is changed, by whom, and for what is wrong with the program
@@ -62,6 +64,7 @@ var files embed.FS
 type Page struct {
 	Options
 	pulse     *pulse
+	wanted    func(name string) bool // which names may be seen
 	names     *look.Names
 	sampler   *sampler
 	details   *details
@@ -82,9 +85,9 @@ type Page struct {
 func New(o Options) *Page {
 	p := &Page{
 		Options:   o,
+		wanted:    wantedBy(o.Pattern),
 		templates: template.Must(template.ParseFS(files, "templates/*.html")),
 		pulse:     newPulse(o.Interval, o.Ping),
-		names:     look.Watch(o.Client, func(string) bool { return true }, o.Names, o.Interval),
 		journal:   newJournal(o.Log),
 		pages:     newRoom(maxPages),
 		streams:   newRoom(maxStreams),
@@ -92,6 +95,7 @@ func New(o Options) *Page {
 		sending:   newRoom(maxSending),
 		drawing:   make(chan struct{}, maxDrawing),
 	}
+	p.names = look.Watch(o.Client, p.wanted, o.Names, o.Interval)
 	p.sampler = newSampler(o.Interval, o.Patience, o.Names, p.names.Look)
 	p.details = newDetails(p.patience(), o.Interval/2, func(ctx context.Context, name string) (look.Detail, error) {
 		return look.Deep(ctx, o.Client, name, mostTickets)

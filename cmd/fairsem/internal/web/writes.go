@@ -11,7 +11,6 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
 // deed is something that somebody wants to change.
@@ -88,7 +87,7 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	}
 	d, err := p.read(r, v)
 	if err != nil {
-		p.problem(w, r, http.StatusBadRequest, sentence(err))
+		p.problem(w, r, badStatus(err), sentence(err))
 		return
 	}
 	f := p.frame(r, v.button)
@@ -126,8 +125,8 @@ func (d deed) path() string {
 // read takes a deed from a request, and refuses what can never work.
 func (p *Page) read(r *http.Request, v verb) (deed, error) {
 	d := deed{verb: v.name, name: r.FormValue("name")}
-	if err := look.CheckName(p.Client, d.name); err != nil {
-		return d, errors.New("there can be no semaphore of that name")
+	if err := p.admissible(d.name); err != nil {
+		return d, err
 	}
 	switch {
 	case v.name == "evict":
@@ -157,7 +156,7 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 		p.problem(w, r, http.StatusForbidden, "You are not logged in.")
 		return
 	case err != nil:
-		p.problem(w, r, http.StatusBadRequest, sentence(err))
+		p.problem(w, r, badStatus(err), sentence(err))
 		return
 	case !s.sealed(d, r.PostFormValue("seal")):
 		p.problem(w, r, http.StatusForbidden, "This form is not of this session. Go back, load the page again and try once more.")
@@ -177,7 +176,7 @@ func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, tok
 	var d deed
 	if err == nil {
 		d, err = p.read(r, v)
-		if err != nil {
+		if err != nil && !errors.Is(err, errOutside) {
 			err = fmt.Errorf("%w: %w", fairsem.ErrInvalid, err)
 		}
 	}
@@ -232,7 +231,7 @@ func statusOf(err error) int {
 		return http.StatusUnauthorized
 	case errors.Is(err, fairsem.ErrInvalid):
 		return http.StatusBadRequest
-	case errors.Is(err, fairsem.ErrNotFound), errors.Is(err, errNoName):
+	case errors.Is(err, fairsem.ErrNotFound), errors.Is(err, errNoName), errors.Is(err, errOutside):
 		return http.StatusNotFound
 	}
 	return http.StatusServiceUnavailable

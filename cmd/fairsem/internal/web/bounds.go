@@ -1,0 +1,44 @@
+package web
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+)
+
+// wantedBy returns which names a pattern matches, "" being all.
+func wantedBy(pattern string) func(name string) bool {
+	matches, err := look.Glob(cmp.Or(pattern, "*"))
+	if err != nil {
+		return func(string) bool { return false }
+	}
+	return matches
+}
+
+var (
+	errNameless = errors.New("there can be no semaphore of that name")
+	errOutside  = errors.New("that name is outside of what this page shows")
+)
+
+// admissible says why nobody may ask about a name, before Redis is asked: so that the answer is the same whether there is
+// such a name or not.
+func (p *Page) admissible(name string) error {
+	if look.CheckName(p.Client, name) != nil {
+		return errNameless
+	}
+	if !p.wanted(name) {
+		return fmt.Errorf("%w: names that match %s", errOutside, shown(p.Pattern))
+	}
+	return nil
+}
+
+// badStatus is what HTTP calls an error of a request that can never work.
+func badStatus(err error) int {
+	if errors.Is(err, errOutside) {
+		return http.StatusNotFound
+	}
+	return http.StatusBadRequest
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// refused gives the exit code to errors that say that it was somebody else's turn, and says which server does not answer
+// or what else the name is.
+func (c *caller) refused(err error, otherKind string) error {
+	switch {
+	case errors.Is(err, fairsem.ErrUnavailable):
+		return placed(err, c.there)
+	case redis.HasErrorPrefix(err, "FAIRSEMKIND"):
+		return fmt.Errorf("%q is the name of a %s: choose another name", c.name, otherKind)
+	case errors.Is(err, fairsem.ErrEvicted):
+		if id := c.waits.Load(); id != nil {
+			err = fmt.Errorf("%w%s", err, c.evictedBy(*id))
+		}
+		return &failure{c.conflict, err}
+	case errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull), errors.Is(err, fairsem.ErrExceedsLimit):
+		return &failure{c.conflict, err}
+	}
+	return err
+}
+
+// signatureLimit bounds the query for who evicted a command that has nothing left to do.
+const signatureLimit = time.Second
+
+// evictedBy is " by" and the label of who evicted that id, or "" if that is not known.
+func (c *caller) evictedBy(id string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), signatureLimit)
+	defer cancel()
+	label, err := c.queue.EvictedBy(ctx, id)
+	if err != nil || label == "" {
+		return ""
+	}
+	return " by " + text.Clean(label)
+}
+
+const (
+	positionFirst = 300 * time.Millisecond // nobody needs to read what is over at once
+	positionEvery = time.Second
+	positionMost  = 2000 // waiters that are looked at to find the own position
+)
+
+// showPosition draws the position in the queue on the terminal until the returned function is called, which
+// clears it.
+func (c *caller) showPosition(ctx context.Context) (stop func()) {
+	if c.mark == "" || c.noWait {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { // ends with ctx; stop waits
+		defer close(ended)
+		c.drawPosition(ctx, os.Stderr)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+func (c *caller) drawPosition(ctx context.Context, out io.Writer) {
+	began, drawn := time.Now(), 0
+	for wait := positionFirst; ; wait = positionEvery {
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			break
+		}
+		if inBackground() {
+			continue
+		}
+		standing, err := c.standing(ctx)
+		if err != nil {
+			continue // the call that waits says what there is to say
+		}
+		standing = fmt.Sprintf("%s, %d s", standing, int(time.Since(began).Seconds()))
+		_, _ = fmt.Fprintf(out, "\r%s%s", standing, strings.Repeat(" ", max(0, drawn-len(standing)))) // only for people to read
+		drawn = len(standing)
+	}
+	if drawn > 0 {
+		_, _ = fmt.Fprintf(out, "\r%s\r", strings.Repeat(" ", drawn)) // as above
+	}
+}
+
+// pause waits for d or for ctx, whichever is first.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// standing says where the command is in the queue.
+func (c *caller) standing(ctx context.Context) (string, error) {
+	position, err := c.position(ctx)
+	if err != nil {
+		return "", err
+	}
+	s, err := c.queue.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s of %d, %d/%d in use", position, s.Waiting, s.Used, s.Limit), nil
+}
+
+func (c *caller) position(ctx context.Context) (string, error) {
+	n := 0
+	for t, err := range c.queue.Waiters(ctx) {
+		if err != nil {
+			return "", err
+		}
+		if n++; t.Label == c.mark {
+			return fmt.Sprintf("position %d", n), nil
+		}
+		if n == positionMost {
+			return fmt.Sprintf("position over %d", positionMost), nil
+		}
+	}
+	return "position ?", nil // between two positions, or the label is gone
+}
