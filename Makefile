@@ -63,7 +63,7 @@ model: setup ## check the model of the protocol with spin, some minutes: docs/mo
 
 pictures: PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium
 pictures: FOR = 8m
-pictures: setup ## the pictures of the README, of programs that really run: docs/pictures, ten minutes
+pictures: setup ## the pictures of the docs, of programs that really run: docs/pictures, ten minutes
 	mkdir -p .bin && cd cmd/fairsem && go build -o $(CURDIR)/.bin/fairsem . && \
 		go run ./internal/pictures -fairsem $(CURDIR)/.bin/fairsem -out $(CURDIR)/docs/pictures -for $(FOR)
 

@@ -193,21 +193,25 @@ func eachFile(t *testing.T, f func(file string)) {
 	require.NoError(t, err)
 }
 
-func readFile(t *testing.T, file string) string {
+func readFile(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	return string(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")))
 }
 
-// A reader who starts from llms.txt or from the README must find every page of docs.
-func TestEveryPageOfTheDocsIsLinkedFromTheTop(t *testing.T) {
+// A reader who starts from llms.txt or from the index must find every page of docs, and the index from the README.
+func TestEveryPageOfTheDocsIsInTheIndex(t *testing.T) {
 	t.Parallel()
+	const index = "docs/README.md"
+	assert.Contains(t, links(readFile(t, "README.md")), index)
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
-	for _, top := range []string{"README.md", "llms.txt"} {
-		for _, page := range pages {
-			assert.Contains(t, links(readFile(t, top)), filepath.ToSlash(page), top)
+	for _, page := range pages {
+		page = filepath.ToSlash(page)
+		assert.Contains(t, links(readFile(t, "llms.txt")), page, "llms.txt")
+		if page != index {
+			assert.Contains(t, links(readFile(t, index)), path.Base(page), index)
 		}
 	}
 }
@@ -219,11 +223,11 @@ func TestMethodsThatTheDocsNameExist(t *testing.T) {
 		"client": reflect.TypeFor[*fairsem.Client](), "permit": reflect.TypeFor[*fairsem.Permit](), "mutex": reflect.TypeFor[*fairsem.Mutex](),
 		"limiter": reflect.TypeFor[*fairsem.Limiter](), "decision": reflect.TypeFor[fairsem.Decision](),
 		"Options": reflect.TypeFor[fairsem.Options](), "CallOptions": reflect.TypeFor[fairsem.CallOptions](),
-		"server": reflect.TypeFor[*fairsemtest.Server](),
+		"Status": reflect.TypeFor[fairsem.Status](), "server": reflect.TypeFor[*fairsemtest.Server](),
 	}
 	named := regexp.MustCompile(`\b(\w+)\.([A-Z]\w*)`)
 	seen := 0
-	for _, page := range []string{"README.md", "llms.txt", "docs/go.md", "docs/composing.md", "docs/faq.md", "docs/upgrading.md", "docs/migrating.md"} {
+	for _, page := range []string{"README.md", "llms.txt", "docs/go.md", "docs/composing.md", "docs/operations.md", "docs/comparison.md", "docs/faq.md", "docs/upgrading.md", "docs/migrating.md"} {
 		text := readFile(t, page)
 		if page == "docs/migrating.md" { // the first column is of another library
 			text = regexp.MustCompile(`(?m)^\| [^|]*\|`).ReplaceAllString(text, "|")

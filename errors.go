@@ -78,7 +78,7 @@ var advice = map[string]string{
 	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
 }
 
-const rightsAdvice = "give this Redis user the rights that the README lists"
+const rightsAdvice = "give this Redis user the rights that docs/operations.md lists"
 
 // advise adds advice to err.
 func advise(err error) error {

@@ -568,7 +568,7 @@ func TestMissingRightIsAnErrorAtOnceAndNamesIt(t *testing.T) {
 	s := w.of(w.clientOn(w.as("limited", "secret"), fairsem.Options{TTL: w.ttl}), 1)
 	_, err := s.Acquire(t.Context(), 1)
 	require.Error(t, err)
-	assert.ErrorContains(t, err, "rights that the README lists")
+	assert.ErrorContains(t, err, "rights that docs/operations.md lists")
 	assert.NotContains(t, err.Error(), "secret")
 	assert.Zero(t, w.status(w.semaphore()).Used)
 }

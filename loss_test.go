@@ -342,7 +342,7 @@ func TestMissingRightToWaitLeavesNothingTaken(t *testing.T) {
 	s := w.of(w.clientOn(rdb, fairsem.Options{WaitReplicas: 1}), 1)
 	_, err := s.Acquire(t.Context(), 1)
 	require.ErrorContains(t, err, "NOPERM")
-	assert.ErrorContains(t, err, "README")
+	assert.ErrorContains(t, err, "docs/operations.md")
 	w.eventually(func() bool { return w.status(s).Used == 0 }, "nobody holds it, and nobody can")
 }
 

@@ -25,7 +25,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// As most people should run it: over TLS, as a user that may do what the README lists and nothing else.
+// As most people should run it: over TLS, as a user with the rights that docs/operations.md lists and no others.
 
 func connect(addr, user, password, caFile string) (*redis.Client, error) {
 	authority, err := os.ReadFile(caFile)
@@ -72,13 +72,12 @@ func blocks(t testing.TB, file, language string) []string {
 	return all
 }
 
-// rights is the README's line of least rights, as the words of a command, with a password of ours.
+// rights are the line of least rights in docs/operations.md, as the words of a command, with a password of ours.
 func rights(t testing.TB) []string {
 	t.Helper()
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	lines := regexp.MustCompile(`(?m)^ *(ACL SETUSER fairsem .*)$`).FindAllStringSubmatch(string(readme), -1)
-	require.Len(t, lines, 1, "lines of least rights in README.md")
+	page := readFile(t, "docs/operations.md")
+	lines := regexp.MustCompile(`(?m)^ *(ACL SETUSER fairsem .*)$`).FindAllStringSubmatch(page, -1)
+	require.Len(t, lines, 1, "lines of least rights in docs/operations.md")
 	return strings.Fields(strings.Replace(lines[0][1], ">PASSWORD", ">secret", 1))
 }
 
@@ -94,7 +93,7 @@ func grant(t testing.TB, admin redis.UniversalClient, setuser ...string) {
 
 var secured sync.Once
 
-// sharedSecure is the server that all tests share, and on it the user of the README.
+// sharedSecure is the server that all tests share, and on it the user of docs/operations.md.
 func sharedSecure(t testing.TB) *redistest.Server {
 	t.Helper()
 	server := redistest.SharedSecure(t)
@@ -168,7 +167,7 @@ func (w *world) serves() {
 var sentFromGo = []string{"evalsha", "eval", "hello", "ping", "subscribe", "getrange", "set", "del", "wait", "scan"}
 
 // Neither a right too few nor one too many.
-func TestReadmeRightsAreTheCommandsInUse(t *testing.T) {
+func TestListedRightsAreTheCommandsInUse(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("scripts/*.lua")
 	require.NoError(t, err)
@@ -193,7 +192,7 @@ func TestReadmeRightsAreTheCommandsInUse(t *testing.T) {
 	assert.Equal(t, slices.Sorted(maps.Keys(used)), slices.Sorted(slices.Values(listed)))
 }
 
-// What the guide explains is what the README gives.
+// What the guide explains is what docs/operations.md lists.
 func TestSecurityGuideSaysWhatEachRightIsFor(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/security.md")
@@ -305,7 +304,7 @@ func TestScriptThatIsNotLoadedAndMayNotBeSentIsAnErrorAtOnce(t *testing.T) {
 	w.ttl = time.Hour // no retry hides it
 	s := w.semaphore()
 	_, err := s.Acquire(t.Context(), 1)
-	assert.ErrorContains(t, err, "rights that the README lists")
+	assert.ErrorContains(t, err, "rights that docs/operations.md lists")
 	assert.ErrorContains(t, err, "eval")
 	for _, script := range guide(t) {
 		require.NoError(t, w.rdb.ScriptLoad(t.Context(), script).Err())
@@ -314,7 +313,7 @@ func TestScriptThatIsNotLoadedAndMayNotBeSentIsAnErrorAtOnce(t *testing.T) {
 }
 
 // What the user may do ends at its own keys and channels.
-func TestUserOfTheReadmeReachesNothingElse(t *testing.T) {
+func TestUserWithTheListedRightsReachesNothingElse(t *testing.T) {
 	w := securely(t, rights(t)...)
 	require.NoError(t, w.rdb.Set(t.Context(), "elsewhere", "secret", 0).Err())
 	rdb := w.connect()

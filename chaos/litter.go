@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// stays is how long the keys of a name that is not used any more stay at most, as the library's README says.
+// stays is how long the keys of a name that is not used any more stay at most, as docs/operations.md says.
 func stays(ttl time.Duration) time.Duration { return max(ttl+20*time.Second, 40*time.Second) }
 
 // never is what PTTL says of a key that does not expire.

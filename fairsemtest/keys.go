@@ -7,7 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// What is in Redis: the README has a table of the keys. All of this is called with mu held.
+// What is in Redis: doc.go of the library has a table of the keys. All of this is called with mu held.
 
 // semaphore is a name, and what its keys begin with.
 type semaphore struct{ base, name string }

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// right is one that the README lists.
+// right is one that docs/operations.md lists.
 type right struct {
 	word string // as ACL SETUSER takes it
 	ask  asking // whether the user has it, in a way that changes nothing even if it has
@@ -48,7 +48,7 @@ func subscribe(ctx context.Context, n *node, _, channel string) error {
 // unknownScript is the hash of no script.
 var unknownScript = strings.Repeat("0", 40)
 
-// rights are those of the README's user, in its order.
+// rights are those of the user in docs/operations.md, in its order.
 var rights = []right{
 	{word: "+evalsha", ask: do("EVALSHA " + unknownScript + " 1 KEY")},
 	{word: "+eval", ask: do("EVAL return 1 KEY"), cost: "scripts run only where they were loaded beforehand, on every server after every start: docs/security.md"},
@@ -105,7 +105,7 @@ func neededRights(ctx context.Context, p *patient, n *node) Finding {
 		return ok("all %d that are needed", len(p.wanted())-len(optional()))
 	}
 	all := words(lacks)
-	advice := "ACL SETUSER NAME " + strings.Join(all, " ") + " on every server; the README has the whole line"
+	advice := "ACL SETUSER NAME " + strings.Join(all, " ") + " on every server; docs/operations.md has the whole line"
 	if slices.ContainsFunc(lacks, func(l lack) bool { return l.unknown }) {
 		advice = "some of it the server does not know at all: see rename-command in redis.conf, or take another service; " + advice
 	}

@@ -16,28 +16,28 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// readme is the line of least rights, as words, without the name of the user.
-func readme(t *testing.T) []string {
+// listed is the line of least rights in docs/operations.md, as words, without the name of the user.
+func listed(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "README.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
 	require.NoError(t, err)
 	lines := regexp.MustCompile(`(?m)^ *ACL SETUSER fairsem (.*)$`).FindAllStringSubmatch(string(text), -1)
 	require.Len(t, lines, 1)
 	return strings.Fields(strings.Replace(lines[0][1], ">PASSWORD", ">secret", 1))
 }
 
-func TestTheRightsThatAreAskedForAreThoseOfTheReadme(t *testing.T) {
+func TestTheRightsThatAreAskedForAreThoseOfTheDocs(t *testing.T) {
 	t.Parallel()
-	var listed, asked []string
-	for _, word := range readme(t) {
+	var given, asked []string
+	for _, word := range listed(t) {
 		if word[0] == '+' {
-			listed = append(listed, word)
+			given = append(given, word)
 		}
 	}
 	for _, r := range rights {
 		asked = append(asked, r.word)
 	}
-	assert.Equal(t, listed, asked)
+	assert.Equal(t, given, asked)
 }
 
 // Not even for a moment, for a user who may not delete.
@@ -51,7 +51,7 @@ func TestAskingForARightWritesNothing(t *testing.T) {
 	}
 }
 
-// user makes a user of the README, with more words behind, and returns its URL.
+// user makes a user with the listed rights and more words behind, and returns its URL.
 func user(t *testing.T, s *redistest.Server, words ...string) string {
 	t.Helper()
 	name := "monkey-" + uuid.NewString()[:8] // in which the word key is
@@ -62,7 +62,7 @@ func user(t *testing.T, s *redistest.Server, words ...string) string {
 func allow(t *testing.T, rdb *redis.Client, name string, words ...string) {
 	t.Helper()
 	args := []any{"ACL", "SETUSER", name}
-	for _, word := range append(readme(t), words...) {
+	for _, word := range append(listed(t), words...) {
 		args = append(args, word)
 	}
 	require.NoError(t, rdb.Do(t.Context(), args...).Err())
@@ -88,7 +88,7 @@ func named(t *testing.T, p *patient) []string {
 func TestEachRightThatIsMissingIsNamedAndNoOther(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedSecure(t)
-	for _, word := range readme(t) {
+	for _, word := range listed(t) {
 		if word[0] != '+' {
 			continue
 		}

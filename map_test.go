@@ -1,0 +1,99 @@
+package fairsem_test
+
+import (
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/fairsem/fairsem"
+
+// mapped lists the packages of the map in CONTRIBUTING.md, from the top down, as directories. In a row the first is a whole
+// path, and those that follow are beside it.
+func mapped(t *testing.T) (dirs []string) {
+	t.Helper()
+	_, after, found := strings.Cut(readFile(t, "CONTRIBUTING.md"), "| package |")
+	require.True(t, found)
+	table, _, found := strings.Cut(after, "\n\n")
+	require.True(t, found)
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(table, -1) {
+		parent := ""
+		for i, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			if i == 0 {
+				parent = path.Dir(name[1])
+			}
+			dirs = append(dirs, path.Join(parent, path.Base(name[1])))
+		}
+	}
+	dirs[slices.Index(dirs, "fairsem")] = "." // the root
+	return dirs
+}
+
+// imports returns what each package of the project imports of the project, as directories. Tests do not count.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	eachFile(t, func(file string) {
+		if path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "testdata/") {
+			return
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		var ours []string
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			if rest, found := strings.CutPrefix(imported+"/", module+"/"); found {
+				ours = append(ours, path.Clean("./"+rest))
+			}
+		}
+		all[path.Dir(file)] = append(all[path.Dir(file)], ours...)
+	})
+	return all
+}
+
+func TestMapOfTheCodeHasEveryPackageAndImportsPointDown(t *testing.T) {
+	t.Parallel()
+	dirs := mapped(t)
+	for dir, imported := range imports(t) {
+		at := slices.Index(dirs, dir)
+		if !assert.NotEqual(t, -1, at, "%s is not in the map of CONTRIBUTING.md", dir) {
+			continue
+		}
+		for _, below := range imported {
+			assert.Greater(t, slices.Index(dirs, below), at, "%s imports %s, which is not below it in the map of CONTRIBUTING.md", dir, below)
+		}
+	}
+	for _, dir := range dirs {
+		found, err := filepath.Glob(filepath.Join(filepath.FromSlash(dir), "*.go"))
+		require.NoError(t, err)
+		assert.NotEmpty(t, found, "%s is in the map of CONTRIBUTING.md", dir)
+	}
+}
+
+func TestMapOfTheCodeHasEveryFileOfTheLibrary(t *testing.T) {
+	t.Parallel()
+	_, after, found := strings.Cut(readFile(t, "CONTRIBUTING.md"), "| files |")
+	require.True(t, found)
+	table, _, found := strings.Cut(after, "\n\n")
+	require.True(t, found)
+	var listed []string
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(table, -1) {
+		for _, file := range regexp.MustCompile("`(\\w+\\.go)`").FindAllStringSubmatch(row[1], -1) {
+			listed = append(listed, file[1])
+		}
+	}
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") || file == "doc.go" })
+	assert.ElementsMatch(t, files, listed)
+}
