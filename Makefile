@@ -13,7 +13,7 @@ PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish les
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit lint fmt vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures setup clean help
+.PHONY: test unit stress lint fmt vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures setup clean help
 
 test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 
@@ -21,6 +21,10 @@ test: setup lint unit bench-smoke chaos-smoke ## everything CI checks
 # A process that was built with the race detector otherwise takes a second to end: each package's tests, and all they start.
 unit: ## go test of every module, with the race detector
 	GORACE=atexit_sleep_ms=0 go test -race -shuffle=on -p 1 $(PACKAGES)
+
+stress: export RUNS = 200
+stress: setup ## the tests of every package beside a busy loop for each of two cores: make stress RUNS=20, hours else
+	.ci/stress
 
 lint: $(LINT) ## gofmt and golangci-lint, go vet included, over every module
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (make fmt):"; echo "$$bad"; exit 1; }
