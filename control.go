@@ -100,7 +100,6 @@ func (i *Inspector) evict(ctx context.Context, id string) error {
 	if err := i.checkID(ctx, id); err != nil {
 		return err
 	}
-	i.sign(ctx, id)
 	r, err := i.client.query(ctx, i.name, i.client.keyspace.evict(i.name, i.spec, id))
 	if err != nil {
 		return err
@@ -113,6 +112,7 @@ func (i *Inspector) evict(ctx context.Context, id string) error {
 	if state := rep.results[0].state; state != stateHeld && state != stateWaiting && !again {
 		return fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
+	i.sign(ctx, id)
 	return nil
 }
 
@@ -129,20 +129,25 @@ func (i *Inspector) checkID(ctx context.Context, id string) error {
 // signatureLife is how long Redis stores who evicted an id. A process that misses the message notices at its next renewal.
 const signatureLife = 20 * time.Second
 
-// sign stores who evicts an id before that happens, because the evicted process may ask at once. It is only for people to read, so
-// if it fails the id is evicted all the same. An id that is not one of ours may be of any length and is not signed.
+// signatureWait bounds how long Evict waits for its signature to be stored.
+const signatureWait = 250 * time.Millisecond
+
+// sign stores who evicted an id. It is only for people to read, so it may fail: the id is evicted. An id that is not one of
+// ours may be of any length and is not signed.
 func (i *Inspector) sign(ctx context.Context, id string) {
 	if len(id) > maxName {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, signatureWait)
+	defer cancel()
 	c := i.client
 	set := redis.NewStatusCmd(background, "set", c.keyspace.evictedKey(id), c.label, "px", signatureLife.Milliseconds())
 	c.shared.ask(ctx, request{single: set})
 }
 
 // EvictedBy returns the label of the Client that evicted the permit or waiter of that id within the last 20 s, or "" if that is not
-// known. It is for messages to people: any user with write access to Redis may have stored any label. A done ctx ends the
-// call; the other errors are [ErrInvalid], [ErrClosed] and errors of Redis.
+// known; the label is stored right after the eviction. It is for messages to people: any user with write access to Redis may
+// have stored any label. It asks once. The errors are those of [Client.Ping] and [ErrInvalid].
 func (i *Inspector) EvictedBy(ctx context.Context, id string) (label string, err error) {
 	label, err = i.signature(ctx, id)
 	return label, i.wrap("evicted-by", err)
@@ -152,11 +157,8 @@ func (i *Inspector) signature(ctx context.Context, id string) (string, error) {
 	if err := i.checkID(ctx, id); err != nil {
 		return "", err
 	}
-	if i.client.isClosed() {
-		return "", ErrClosed
-	}
 	get := redis.NewStringCmd(background, "getrange", i.client.keyspace.evictedKey(id), 0, maxLabel-1)
-	if err := i.client.shared.ask(ctx, request{single: get}).err; err != nil {
+	if err := i.client.askOnce(ctx, get); err != nil {
 		return "", err
 	}
 	return wholeRunes(get.Val()), nil

@@ -166,6 +166,25 @@ func (l *lab) storeAnything(dice *rand.Rand) {
 	}
 }
 
+// The largest time that counts as one is below what two comparisons took for it: a name kept a limit of 0 for ever.
+func TestNameWorksAgainWhateverLimitWasDeclaredAtTheEndOfTime(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for _, since := range []int64{1<<52 - 1, 1 << 52, 1<<52 + 1, maxUnits} {
+			l := newLab(t, rdb)
+			l.seed(fmt.Sprintf("meta declared=0 layout=1 since=%d", since))
+			c, err := New(rdb, Options{Prefix: l.space.prefix})
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, c.Close()) })
+			s, err := c.Semaphore("name", 2)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				p, err := s.TryAcquire(t.Context(), 1)
+				return err == nil && p.Release(t.Context()) == nil
+			}, time.Minute, 10*time.Millisecond, "since %d", since)
+		}
+	})
+}
+
 var metaFields = []string{"declared", "since", "pinned", "until", "epoch", "quiet", "server", "granted", "lapsed", "ahead", "pinned_at", "marked_at", "marked", "before_at", "before"}
 
 // Such a name failed for ever, or its client polled about 6,000 times a second.

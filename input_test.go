@@ -391,7 +391,22 @@ func TestWhatNoCallReturnedIsRefusedAndDoesNotCrash(t *testing.T) {
 	var none *fairsem.Permit
 	require.ErrorIs(t, none.Release(t.Context()), fairsem.ErrInvalid)
 	require.ErrorIs(t, new(fairsem.Permit).Release(t.Context()), fairsem.ErrInvalid)
+	for _, f := range []func(){
+		func() { none.ID() }, func() { none.Token() }, func() { none.Weight() }, func() { none.Context() },
+		func() { new(fairsem.Permit).Context() }, func() { new(fairsem.Weighted).TryAcquire(1) },
+	} {
+		func() {
+			defer func() { assert.Contains(t, recover(), "fairsem: ") }()
+			f()
+		}()
+	}
+	_, err := new(fairsem.Limiter).Allow(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrInvalid)
+	require.ErrorIs(t, new(fairsem.Limiter).Wait(t.Context(), 1), fairsem.ErrInvalid)
+	require.ErrorIs(t, new(fairsem.Weighted).Acquire(t.Context(), 1), fairsem.ErrInvalid)
+	require.ErrorIs(t, new(fairsem.Mutex).Do(t.Context(), nil), fairsem.ErrInvalid)
 	for _, s := range []*fairsem.Semaphore{nil, {}} {
+		require.ErrorIs(t, s.With(fairsem.CallOptions{}).Do(t.Context(), 1, nil), fairsem.ErrInvalid)
 		_, err := s.Acquire(t.Context(), 1)
 		require.ErrorIs(t, err, fairsem.ErrInvalid)
 		_, err = s.TryAcquire(t.Context(), 1)

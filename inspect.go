@@ -29,7 +29,8 @@ type Status struct {
 }
 
 // ExpectedWait estimates how long a call that joins the queue now would wait: until the present waiters and the call itself are
-// granted, at the present Pace. It is not known where calls wait and none was granted since the queue formed, or where the name is paused.
+// granted, at the present Pace. It is not known for the first second of a queue, where none of its calls was granted yet, where no call waits but no unit is
+// free, and where the name is paused. A pause, a grace period or a step of the server's clock distorts it for a while.
 // A call that weighs more than others waits longer. It is meant for a Retry-After, or to choose where to send work. For a
 // Limiter, [*WaitError] and [Decision] are exact.
 func (s Status) ExpectedWait() (wait time.Duration, known bool) {
@@ -70,7 +71,12 @@ type Inspector struct {
 func (c *Client) Inspect(name string) *Inspector { return &Inspector{client: c, name: name} }
 
 // Name returns the name that the Inspector was made with.
-func (i *Inspector) Name() string { return i.name }
+func (i *Inspector) Name() string {
+	if i == nil {
+		return ""
+	}
+	return i.name
+}
 
 // check does all checks that need no I/O.
 func (i *Inspector) check(ctx context.Context) error {

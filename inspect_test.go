@@ -127,7 +127,8 @@ func TestPaceOfAQueueIsKnownOnceAWaiterWasGranted(t *testing.T) {
 		next, last := w.queue(t.Context(), s, 1), w.queue(t.Context(), s, 1)
 		w.release(held)
 		held = w.granted(next)
-		st := w.status(s)
+		var st fairsem.Status // it takes a second to be known
+		w.eventually(func() bool { st = w.status(s); return st.Pace > 0 }, "the pace is not known")
 		assert.Greater(t, st.Pace, 0.9/time.Since(began).Seconds(), "one was granted in less time than that")
 		wait, known := st.ExpectedWait()
 		assert.True(t, known)

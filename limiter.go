@@ -50,8 +50,8 @@ func (l *Limiter) With(o CallOptions) *Limiter { return newLimiter(l.semaphore.W
 func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 
 // Wait waits until n units are granted. Redis says when that will be, and Wait asks for nothing until then. If its turn comes
-// after CallOptions.MaxWait or the deadline of ctx, it returns a [*WaitError] at once. For a paused name it assumes that the
-// pause ends in a TTL. The other errors are those of Acquire. After an error nothing counts; what Redis may have granted
+// after CallOptions.MaxWait or the deadline of ctx, it returns a [*WaitError] at once, but not in a grace period, and not with a
+// HeadStart, when its turn is not known before it is in the queue. For a paused name it assumes that the pause ends in a TTL. The other errors are those of Acquire. After an error nothing counts; what Redis may have granted
 // meanwhile is released.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	_, err := l.take(ctx, "wait", n, true)
@@ -61,19 +61,23 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // Allow asks for n units and takes them if they are free and no other call waits for some. A refusal is not an error and counts
 // for nothing. Like TryAcquire it waits for the answer of Redis, also for the end of [Options.Grace]. With more than 150 waiters or
 // holders, some of which weigh more than 1, RetryAfter is a lower bound: the call can be refused again then, with a new
-// RetryAfter. It is never too long. The errors are those of TryAcquire except [ErrNotAcquired].
+// RetryAfter. It is too long only if a waiter leaves or expires meanwhile. The errors are those of TryAcquire except
+// [ErrNotAcquired].
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	quoted, err := l.take(ctx, "allow", n, false)
 	switch {
 	case err == nil:
 		return Decision{Allowed: true, Remaining: quoted.left}, nil
-	case errors.Is(err, ErrNotAcquired):
+	case errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable): // which it is, too, where MaxWait passed without an answer
 		return Decision{Remaining: quoted.left, RetryAfter: quoted.retry}, nil
 	}
 	return Decision{}, err
 }
 
 func (l *Limiter) take(ctx context.Context, op string, n int64, wait bool) (quote, error) {
+	if l == nil || l.semaphore == nil {
+		return quote{}, wrap(op, "", errNoClient)
+	}
 	s := l.semaphore
 	if s.opts.NoRefresh {
 		return quote{}, wrap(op, s.name, fmt.Errorf("%w: NoRefresh is for permits, and a Limiter has none", ErrInvalid))

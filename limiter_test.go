@@ -28,11 +28,12 @@ func (w *world) limiterOf(c *fairsem.Client, limit int64, per time.Duration) *fa
 	w.t.Helper()
 	l, err := c.Limiter(w.name, limit, per)
 	require.NoError(w.t, err)
-	w.t.Cleanup(w.forgetGrants)
+	w.limited.Store(true)
 	return l
 }
 
-// forgetGrants takes away what nobody gives back, for it would be there until its window is over.
+// forgetGrants deletes what is never released: it would be there until its window is over. Clients must be closed, or
+// what one of them has in flight meets keys of which some are gone.
 func (w *world) forgetGrants() {
 	ctx := context.Background()
 	for _, kind := range []string{"owner", "timeout", "weight"} {
@@ -461,4 +462,32 @@ func TestLimitHoldsAcrossARestartForWindowsUpToGrace(t *testing.T) {
 	other := w.limiterOf(w.clientOn(w.connect(), opts), 2, 2*time.Second)
 	require.True(t, w.allow(other, 1).Allowed)
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
+}
+
+// Who asked what to do next was told to come again at once, for ever.
+func TestAllowWithoutAnAnswerIsNoRefusal(t *testing.T) {
+	w := onRedis(t)
+	cutOff, proxy := w.network()
+	l := w.limiterOf(cutOff, 1, time.Minute).With(fairsem.CallOptions{MaxWait: 10 * time.Millisecond})
+	proxy.Hold()
+	_, err := l.Allow(t.Context(), 1)
+	assert.ErrorIs(t, err, fairsem.ErrUnavailable)
+	proxy.Resume()
+}
+
+// The forecast was that of a call at the end of the queue.
+func TestWaitWithAHeadStartIsNotRefusedForTheQueueThatItOvertakes(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l, s := w.limiter(1, 2*time.Second), w.semaphore()
+		w.take(l, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var crowd sync.WaitGroup
+		for range 50 {
+			crowd.Go(func() { _ = l.Wait(ctx, 1) }) // ends with ctx
+		}
+		w.eventually(func() bool { return w.status(s).Waiting > 40 }, "they do not wait")
+		assert.NoError(t, l.With(fairsem.CallOptions{HeadStart: time.Hour, MaxWait: time.Minute}).Wait(t.Context(), 1))
+		cancel()
+		crowd.Wait()
+	})
 }

@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -64,6 +65,9 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 		if nodes[0].cursor == 0 {
 			nodes = nodes[1:]
 		}
+	}
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) && !refused(err) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return advise(err)
 }

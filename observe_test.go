@@ -421,7 +421,7 @@ func TestEvictionIsTold(t *testing.T) {
 // What a Limiter lets through is no permit, which somebody could lose or give back.
 func TestCallsOfALimiterAreTold(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		t.Cleanup(w.forgetGrants)
+		w.limited.Store(true)
 		d := &diary{}
 		c := w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Observer: d.note})
 		other, err := w.client().Limiter(w.name, 2, 300*time.Millisecond)

@@ -86,6 +86,7 @@ func TestPaceIsOfTheGrantsSinceTheOlderMark(t *testing.T) {
 	}{
 		"two marks":                {busy, marks{"-3s", "44", "-20s", "5"}, 2},
 		"one mark":                 {busy, marks{"-20s", "25", "", ""}, 1},
+		"of less than a second":    {busy, marks{"0s", "5", "", ""}, 0},
 		"half a mark is none":      {busy, marks{"-20s", "25", "-40s", ""}, 1},
 		"no mark":                  {busy, marks{}, 0},
 		"nobody waits":             {"owner you:1=5 | timeout you:1=20s" + meta, marks{"-3s", "44", "-20s", "5"}, 0},

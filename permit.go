@@ -51,6 +51,7 @@ func (c permitContext) Err() error {
 // When a process that was stopped continues, or a suspended machine wakes up, the first call of Err reports that the permit
 // is over. Done is closed within a second, and so are contexts derived from this one.
 func (p *Permit) Context() context.Context {
+	p.mustExist()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx == nil {
@@ -64,19 +65,28 @@ func (p *Permit) Context() context.Context {
 }
 
 // ID identifies the permit in Redis. No other permit ever has the same id.
-func (p *Permit) ID() string { return p.ticket.id }
+func (p *Permit) ID() string { return p.mustExist().id }
 
 // Token is a fencing token. It is larger than the token of every permit granted before on the same name, even after a loss of all
 // state in Redis. Where at most one permit is held at a time, a store that refuses writes with a token lower than
 // one it has seen is safe from holders that were paused. With several holders at a time, tokens show the order of the
 // grants and fence no holder.
-func (p *Permit) Token() int64 { return p.ticket.token }
+func (p *Permit) Token() int64 { return p.mustExist().token }
 
 // Weight is the number of units that the permit holds.
 func (p *Permit) Weight() int64 {
-	p.ticket.state.mu.Lock()
-	defer p.ticket.state.mu.Unlock()
-	return p.ticket.keeps()
+	t := p.mustExist()
+	t.state.mu.Lock()
+	defer t.state.mu.Unlock()
+	return t.keeps()
+}
+
+// mustExist panics with a clear message for what a failed call returns beside its error.
+func (p *Permit) mustExist() *ticket {
+	if p == nil || p.ticket == nil {
+		panic("fairsem: there is no permit: check the error of the call that should have returned one")
+	}
+	return p.ticket
 }
 
 // Waited is the time from the call of Acquire to the grant.

@@ -68,29 +68,36 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 	}
 }
 
-// Ping checks once whether Redis answers; it returns nil if so. If Redis does not answer until ctx ends the error is
-// [ErrUnavailable], and wraps that of ctx and what go-redis returned. In a cluster any node answers.
+// Ping sends one PING and returns nil if Redis answers. If it does not answer before ctx ends, the error is [ErrUnavailable] and
+// wraps that of ctx and the last error of go-redis. In a cluster it asks one node, whichever go-redis chooses.
 func (c *Client) Ping(ctx context.Context) error {
 	const op = "ping"
 	if ctx == nil {
 		return nilContext(op, c.keyspace.prefix)
 	}
-	if ctx.Err() != nil {
-		return wrap(op, c.keyspace.prefix, ended(ctx))
-	}
-	if c.isClosed() {
-		return wrap(op, c.keyspace.prefix, ErrClosed)
-	}
-	began := time.Now()
-	err := c.shared.ask(ctx, request{single: redis.NewStatusCmd(background, "ping")}).err
-	switch {
-	case err == nil || errors.Is(err, ErrClosed):
-	case ctx.Err() != nil:
-		err = withDoubt(ended(ctx), unavailable(time.Since(began), c.shared.failure()))
-	case !refused(err) || transient(err):
-		err = unavailable(time.Since(began), err)
+	err := ended(ctx)
+	if err == nil {
+		err = c.askOnce(ctx, redis.NewStatusCmd(background, "ping"))
 	}
 	return wrap(op, c.keyspace.prefix, err)
+}
+
+// askOnce sends a command that is about no semaphore, once.
+func (c *Client) askOnce(ctx context.Context, cmd redis.Cmder) error {
+	if c.isClosed() {
+		return ErrClosed
+	}
+	began := time.Now()
+	err := c.shared.ask(ctx, request{single: cmd}).err
+	switch {
+	case err == nil || errors.Is(err, ErrClosed):
+		return err
+	case ctx.Err() != nil:
+		return withDoubt(ended(ctx), unavailable(time.Since(began), c.shared.failure()))
+	case !refused(err) || transient(err):
+		return unavailable(time.Since(began), err)
+	}
+	return advise(err)
 }
 
 func (c *Client) isClosed() bool {

@@ -483,7 +483,7 @@ func (s stock) status(name string) Status {
 
 // pace returns the recent grants per second.
 func (s stock) pace() float64 {
-	if s.waiting == s.waited || s.pacing <= 0 {
+	if s.waiting == s.waited || s.pacing < time.Second.Microseconds() { // a grant or two of a young queue would say nothing
 		return 0
 	}
 	return max(0, float64(s.paced)*1e6/float64(s.pacing))

@@ -55,13 +55,12 @@ func TestEvictThatIsSentAgainFindsThatItWorked(t *testing.T) {
 		done := make(chan error, 1)
 		evict := func() { done <- s.Evict(t.Context(), "x:1") }
 		go evict()
-		w.carries("set").end <- nil
 		w.carries("evict a: 1").end <- net.ErrClosed
 		time.Sleep(time.Second)
 		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		w.carries("set").end <- nil
 		require.NoError(t, <-done)
 		go evict()
-		w.carries("set").end <- nil
 		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
 		require.ErrorIs(t, <-done, ErrNotFound, "somebody else did it")
 	})

@@ -55,9 +55,10 @@ func (o CallOptions) check() error {
 // With returns a handle on the same semaphore whose calls have these options instead of those of s. With options that can
 // never work, Acquire, TryAcquire and Do return [ErrInvalid].
 func (s *Semaphore) With(o CallOptions) *Semaphore {
-	other := *s
-	other.opts = o
-	return &other
+	if s == nil {
+		return &Semaphore{opts: o}
+	}
+	return &Semaphore{s.Inspector, o}
 }
 
 // Acquire waits until n units are free and all earlier calls have been granted, and returns the permit for them. The order is first
@@ -93,6 +94,9 @@ func (s *Semaphore) Do(ctx context.Context, n int64, fn func(context.Context) er
 
 // do is Do; op is how its caller is named in errors.
 func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.Context) error) (err error) {
+	if s == nil || s.Inspector == nil {
+		return wrap(op, "", errNoClient)
+	}
 	if fn == nil {
 		return wrap(op, s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
 	}
@@ -127,7 +131,8 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 	}
 	asked := time.Now()
 	cutShort := s.opts.cutShort(ctx, asked)
-	queued := wait && (s.spec.window == 0 || cutShort.IsZero()) // a rate limit knows beforehand that the wait would be in vain
+	// A rate limit knows beforehand that the wait would be in vain, unless the call has a head start on others.
+	queued := wait && (s.spec.window == 0 || cutShort.IsZero() || s.opts.HeadStart > 0)
 	for {
 		t, err := s.client.ask(ctx, s, n, queued, asked)
 		if err == nil {

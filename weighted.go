@@ -113,6 +113,8 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	mustNotBeNegative(n)
 	switch {
+	case w.sem == nil:
+		return wrap("acquire", "", errNoClient)
 	case ctx == nil:
 		return nilContext("acquire", w.sem.name)
 	case n == 0:
@@ -149,6 +151,9 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	if n == 0 {
 		return true
 	}
+	if w.sem == nil {
+		panic("fairsem: TryAcquire of a zero Weighted: make it with Client.Weighted")
+	}
 	ctx, cancel := context.WithTimeout(background, w.timeout())
 	defer cancel()
 	p, err := w.sem.TryAcquire(ctx, n)
@@ -175,7 +180,7 @@ func (w *Weighted) hold(p *Permit) {
 // Release releases n units. It panics if the caller does not hold that many, or if n is negative.
 //
 // Units that were lost count first, because they are no longer the caller's to release. For the others it returns once Redis
-// has confirmed the release, so that the next caller finds them free, or after a TTL, or 10 s if that is shorter. It then
+// has confirmed the release, so that the next caller finds them free, or after a second, because it is usually deferred. It then
 // continues in the background, and what does not get through is free one TTL after the last renewal of its permit.
 func (w *Weighted) Release(n int64) {
 	mustNotBeNegative(n)
@@ -187,7 +192,7 @@ func (w *Weighted) Release(n int64) {
 		parts[i].send()
 	}
 	enough := make(chan struct{})
-	timer := time.AfterFunc(w.timeout(), func() { close(enough) })
+	timer := time.AfterFunc(releaseWait, func() { close(enough) })
 	defer timer.Stop()
 	for _, p := range parts {
 		switch err := p.await(enough); {

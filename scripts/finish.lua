@@ -1,16 +1,17 @@
 -- finish.lua: what every script ends with: the grants that are possible now, the expiry of the keys, and the reply.
 
 -- record_pace records how many permits were granted until now, and keeps the previous record if there were waiters ever
--- since. Status computes the pace of the queue from the older one, so never over less than a second.
+-- since, under the same limit. Status computes the pace of the queue from the older one, over a second at least.
 local SECOND = 1000000 -- us
 local function record_pace()
   local recorded = redis.call("HMGET", meta, "marked", "granted")
-  if had_queue and whole(meta_fields[10], steady) then
-    redis.pcall("HSET", meta, "before_at", meta_fields[10], "before", recorded[1] or "0")
+  local recorded_at = whole(meta_fields[10], steady)
+  if had_queue and recorded_at and VERB ~= "resize" then
+    redis.pcall("HSET", meta, "before_at", text(recorded_at), "before", text(whole(recorded[1]) or 0))
   else
-    redis.call("HDEL", meta, "before_at", "before")
+    redis.pcall("HDEL", meta, "before_at", "before")
   end
-  redis.pcall("HSET", meta, "marked_at", text(steady), "marked", recorded[2] or "0")
+  redis.pcall("HSET", meta, "marked_at", text(steady), "marked", text(whole(recorded[2]) or 0))
 end
 
 if promote then promote() end
@@ -20,9 +21,8 @@ if state_lost then redis.call("HSET", meta, "server", server, "epoch", text(epoc
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end
-if waiters > 0 and steady - (whole(meta_fields[10], steady) or 0) >= SECOND and (granted_count > 0 or not had_queue) then
-  record_pace()
-end
+local pace_due = steady - (whole(meta_fields[10], steady) or 0) >= SECOND and (granted_count > 0 or not had_queue)
+if waiters > 0 and (pace_due or VERB == "resize") then record_pace() end
 if waiters > 0 and notify_heads and (state_lost or window > 0 and VERB == "resize") then
   notify_heads() -- the times that they were given are no longer true
 end

@@ -8,7 +8,7 @@ local last_number = whole(redis.call("GET", counter), TOP - 1000) or 0 -- token 
 -- back by more than a second, or a server whose clock is behind has replaced it, "ahead" in meta is by how much
 -- this clock is ahead of the server's. Deadlines are times of the server's own clock.
 local CENTURY = 2 ^ 52 -- us, the year 2112: no clock is beyond it
-local since, declared_at = tonumber(ARGV[4]), whole(meta_fields[4], CENTURY) or 0
+local since, declared_at = tonumber(ARGV[4]), whole(meta_fields[4], CENTURY - 1) or 0
 local clock_ahead, newest = whole(meta_fields[9], CENTURY - micros) or 0, math.max(last_number, declared_at, since or 0)
 local stepped_back = newest > micros + clock_ahead + 1000000 and newest < CENTURY
 if stepped_back then clock_ahead = newest + 1000000 - micros end -- a limit that is declared now was declared after that

@@ -35,17 +35,25 @@ func (c *caller) refused(err error, otherKind string) error {
 }
 
 // signatureLimit bounds the query for who evicted a command that has nothing left to do.
-const signatureLimit = time.Second
+const (
+	signatureLimit = 500 * time.Millisecond
+	signatureEvery = 20 * time.Millisecond
+)
 
 // evictedBy is " by" and the label of who evicted that id, or "" if that is not known.
 func (c *caller) evictedBy(id string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), signatureLimit)
 	defer cancel()
-	label, err := c.queue.EvictedBy(ctx, id)
-	if err != nil || label == "" {
-		return ""
+	for {
+		label, err := c.queue.EvictedBy(ctx, id)
+		switch {
+		case label != "":
+			return " by " + text.Clean(label)
+		case err != nil:
+			return ""
+		}
+		pause(ctx, signatureEvery) // it is stored right after the eviction
 	}
-	return " by " + text.Clean(label)
 }
 
 const (
