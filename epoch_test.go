@@ -105,7 +105,7 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 func TestEvictionInTheGraceLastsUntilItIsOver(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed("owner me:1=5 | timeout me:1=1s | counter 6 | meta declared=1 layout=1 since=7 until=80s")
+		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s")
 		quiet := l.now().Add(time.Minute).UnixMilli()
 		require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", quiet).Err())
 		l.ask(evicting("me:1")(l, nil), 1)
