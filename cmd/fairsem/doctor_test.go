@@ -34,7 +34,7 @@ func TestTheDoctorOfAHealthyServerWritesPlainWordsIntoAPipe(t *testing.T) {
 	for line := range strings.Lines(out) {
 		assert.Regexp(t, `^(ok|warn|skip) +[a-z]+ +\S.*\n$|^ +do: |^\n$|^\d+ ok, \d+ warnings?, 0 failures, \d+ skipped\n$`, line)
 	}
-	assert.Regexp(t, `(?m)^ok    scripts      a permit is there`, out)
+	assert.Regexp(t, `(?m)^ok    scripts      a permit is granted`, out)
 	assert.NotContains(t, out, "\x1b")
 }
 

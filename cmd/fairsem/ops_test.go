@@ -163,7 +163,7 @@ func TestLsLeavesOutWhatIsIdleIfItIsToldSo(t *testing.T) {
 	all, _ := o.does(0, "ls")
 	assert.Contains(t, all, "idle")
 	_, talk := o.does(0, "ls", "--busy", "id*")
-	assert.Contains(t, talk, "Nobody holds or waits.")
+	assert.Contains(t, talk, "No name has a holder or a waiter.")
 }
 
 func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
@@ -196,7 +196,7 @@ func TestLsSaysWithWhichOtherPrefixesThereAreSemaphores(t *testing.T) {
 	staging := *o
 	staging.prefix = "sta\x1bging"
 	staging.hold("h", "db", 1, 1)
-	const hint = `Nothing to show with the prefix "fairsem"; there are semaphores with the prefix "sta\x1bging": choose it with --prefix.` + "\n"
+	const hint = `Nothing to show with the prefix "fairsem"; there are semaphores with the prefix "sta\x1bging": select it with --prefix.` + "\n"
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "x*"}, {"ls", "--busy"}} {
 		out, talk := o.does(0, args...)
 		assert.Empty(t, out, "%q", args)
@@ -225,7 +225,7 @@ func TestLsInAPipeHasTheSameColumnsInEveryRowAndCutsNothing(t *testing.T) {
 	assert.Empty(t, talk)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 3, out)
-	assert.Equal(t, []string{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "LAPSED", "NOTE"}, strings.Fields(lines[0]))
+	assert.Equal(t, []string{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "EXPIRED", "NOTE"}, strings.Fields(lines[0]))
 	b := strings.Fields(lines[1])
 	assert.Equal(t, []string{"b", "1", "1", "1"}, b[:4])
 	assert.Equal(t, []string{strings.ReplaceAll(long, " ", `\x20`), "3", "20", "0", "0s", "0"}, strings.Fields(lines[2]))
@@ -337,11 +337,11 @@ func TestJSONHasWhatIsKnown(t *testing.T) {
 	o.wait("second:2", "n", 5, 4)
 	d := o.json("show", "n")
 	assert.Equal(t, []any{"n", 5.0, 5.0, false, false, 3.0, 1.0, 1.0, 0.0, 1.0, 0.0}, []any{d["name"], d["limit"], d["declared"], d["pinned"],
-		d["paused"], d["used"], d["holders"], d["waiting"], d["window_ms"], d["granted"], d["lapsed"]})
+		d["paused"], d["used"], d["holders"], d["waiting"], d["window_ms"], d["granted"], d["expired"]})
 	holder := d["held_by"].([]any)[0].(object)
 	assert.Equal(t, []any{p.ID(), "first:1", 3.0, float64(p.Token())}, []any{holder["id"], holder["label"], holder["weight"], holder["token"]})
-	waiter := d["line"].([]any)[0].(object)
-	assert.Equal(t, []any{1.0, "second:2", 4.0}, []any{waiter["place"], waiter["label"], waiter["weight"]})
+	waiter := d["queue"].([]any)[0].(object)
+	assert.Equal(t, []any{1.0, "second:2", 4.0}, []any{waiter["position"], waiter["label"], waiter["weight"]})
 	for _, t0 := range []any{d["time"], holder["since"], waiter["since"]} {
 		at, err := time.Parse(time.RFC3339Nano, t0.(string))
 		require.NoError(t, err)
@@ -384,7 +384,7 @@ func TestHowLongSomebodyHasHeldIsToldByTheClockOfTheServer(t *testing.T) {
 			m.SetTime(now.Add(4 * time.Second))
 			d := o.json("show", "n")
 			assert.InDelta(t, 4000, d["held_by"].([]any)[0].(object)["held_ms"], 100)
-			assert.InDelta(t, 4000, d["line"].([]any)[0].(object)["waited_ms"], 100)
+			assert.InDelta(t, 4000, d["queue"].([]any)[0].(object)["waited_ms"], 100)
 		})
 	}
 }
@@ -393,9 +393,9 @@ func TestResizePinsUntilResume(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 2)
 	out, talk := o.does(0, "resize", "n", "1", "--yes")
-	assert.Equal(t, "\"n\": limit 1 (pinned), 2/1 in use, 0 waiting\n", out)
+	assert.Equal(t, "\"n\": limit 1 (set by hand), 2/1 in use, 0 waiting\n", out)
 	assert.Contains(t, talk, "Now: limit 3, 2/3 in use, 0 waiting.")
-	assert.Contains(t, talk, "1 of the units in use must be given back")
+	assert.Contains(t, talk, "1 of the units in use must be released")
 	assert.Equal(t, int64(1), o.status("n").Limit)
 	out, talk = o.does(0, "resize", "n", "1", "--yes")
 	assert.Contains(t, out, "nothing to do")
@@ -427,7 +427,7 @@ func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
 	o.await(out, "Waiting for 1 holder.", 1)
 	o.does(0, "resume", "n", "--yes")
 	assert.Equal(t, exitNo, exitCode(cmd.Wait()), out)
-	assert.Contains(t, out.String(), "somebody has ended the pause")
+	assert.Contains(t, out.String(), "the pause was ended meanwhile")
 }
 
 func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
@@ -435,7 +435,7 @@ func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
 	o.hold("h", "n", 3, 1)
 	o.does(0, "resize", "n", "7", "--yes")
 	_, talk := o.does(0, "pause", "n", "--yes")
-	assert.Contains(t, talk, "The limit of 7 that was pinned is forgotten")
+	assert.Contains(t, talk, "The limit of 7 that was set by hand is lost")
 	end := o.wait("w", "n", 3, 1)
 	out, _ := o.does(0, "pause", "n", "--yes")
 	assert.Equal(t, "\"n\": nothing to do; paused, 1/0 in use, 1 waiting,", strings.Split(out, " the oldest")[0])
@@ -464,12 +464,12 @@ func TestALimitThatNobodyDeclaredIsNotMadeUp(t *testing.T) {
 	assert.Equal(t, []any{0.0, 0.0}, []any{d["before"].(object)["limit"], d["before"].(object)["declared"]})
 	assert.Equal(t, []any{4.0, 0.0}, []any{d["after"].(object)["limit"], d["after"].(object)["declared"]})
 	out, _ := o.does(0, "show", "n")
-	assert.Contains(t, out, "limit 4, pinned by hand; no limit is declared\n")
+	assert.Contains(t, out, "limit 4, set by hand; no limit is declared\n")
 	out, talk := o.does(0, "resume", "n", "--yes")
-	assert.Contains(t, talk, "no process has declared another.\nNow: limit 4 (pinned)")
+	assert.Contains(t, talk, "no process has declared another.\nNow: limit 4 (set by hand)")
 	assert.Equal(t, "\"n\": no limit declared, 0/0 in use, 0 waiting\n", out)
 	out, _ = o.does(0, "show", "n")
-	assert.Contains(t, out, "in use  nobody waits\nno limit is declared\n")
+	assert.Contains(t, out, "in use  no waiters\nno limit is declared\n")
 }
 
 func TestEvictTakesPermitsAndPlacesInLine(t *testing.T) {
@@ -535,17 +535,17 @@ func TestEvictOfWhoIsNotThereSaysWhoAndDoesNothing(t *testing.T) {
 	o := newOffice(t)
 	p := o.hold("h", "n", 1, 1)
 	for what, args := range map[string][]string{
-		`nobody holds or waits with the id "nope"`:   {p.ID(), "nope"},
-		`no label of who holds or waits is like "x"`: {"--label", "x"},
+		`no holder or waiter has the id "nope"`:    {p.ID(), "nope"},
+		`no holder or waiter has a label like "x"`: {"--label", "x"},
 	} {
 		out, talk := o.does(1, append([]string{"evict", "n", "--yes"}, args...)...)
 		assert.Empty(t, out)
-		assert.Equal(t, "fairsem: nobody to evict: "+what+"\n", talk)
+		assert.Equal(t, "fairsem: nothing to evict: "+what+"\n", talk)
 	}
 	assert.NoError(t, p.Context().Err())
 	require.NoError(t, p.Release(t.Context()))
 	_, talk := o.does(1, "evict", "n", "--all", "--yes")
-	assert.Contains(t, talk, "nobody holds or waits")
+	assert.Contains(t, talk, "no holders, no waiters")
 }
 
 func TestOperatorsWorkOnAClusterAndUnderSentinel(t *testing.T) {

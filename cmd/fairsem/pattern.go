@@ -8,7 +8,7 @@ func takePattern(args []string) (string, error) {
 	case len(args) == 0:
 		return "", nil
 	case len(args) > 1:
-		return "", usage("%q is too much: give one PATTERN, and quote it, so that the shell leaves it alone", args[1])
+		return "", usage("%q is one argument too many: give one PATTERN, and quote it, so that the shell leaves it alone", args[1])
 	case args[0] == "":
 		return "", usage("PATTERN is empty: leave it out to see every name")
 	}

@@ -351,7 +351,7 @@ func TestAPermitThatCannotBeGivenBackIsOnlyAWarning(t *testing.T) {
 	require.NoError(t, s.server.Pause())
 	require.NoError(t, os.WriteFile(dir+"/stop", nil, 0o644))
 	assert.Equal(t, 3, exitCode(cmd.Wait()), out)
-	assert.Contains(t, out.String(), "fairsem: warning: the permit was not given back and lapses within 1m0s")
+	assert.Contains(t, out.String(), "fairsem: warning: the permit was not released and expires within 1m0s")
 	require.NoError(t, s.server.Resume())
 }
 

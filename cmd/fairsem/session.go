@@ -24,7 +24,7 @@ type connection struct {
 
 func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.redis, "redis", "", "`URL` of the server: redis, rediss, unix, cluster or sentinel (default $REDIS_URL)")
-	f.StringVar(&c.prefix, "prefix", "", "what every key begins with (default $FAIRSEM_PREFIX, or fairsem)")
+	f.StringVar(&c.prefix, "prefix", "", "prefix of every key (default $FAIRSEM_PREFIX, or fairsem)")
 }
 
 // prefixVariable is the environment variable for --prefix.
@@ -44,7 +44,7 @@ func (c *connection) server() (*dial.Server, error) {
 	}
 	rawURL := cmp.Or(c.redis, os.Getenv(urlVariable))
 	if rawURL == "" {
-		return nil, usage("no server is named: give --redis URL or set REDIS_URL")
+		return nil, usage("the server is missing: give --redis URL or set REDIS_URL")
 	}
 	return parseURL(rawURL, source)
 }

@@ -180,7 +180,7 @@ func (s *supervisor) lose() {
 	left := min(s.killAfter, time.Until(s.alive.Add(killAfterMost(s.ttl))))
 	switch {
 	case s.onLost == lostIgnore:
-		s.journal.warn("the permit on %q was lost (%s); %s goes on", s.name, s.reason(), s.command[0])
+		s.journal.warn("the permit on %q was lost (%s); %s continues", s.name, s.reason(), s.command[0])
 	case s.onLost == lostKill || left <= 0:
 		s.send(syscall.SIGKILL)
 	default:
@@ -192,8 +192,8 @@ func (s *supervisor) lose() {
 
 // What a group that cannot be ended means for the permit.
 const (
-	holdsOn  = "the permit is held until that has ended"
-	lastedOn = "the units can be granted to others while that runs"
+	holdsOn  = "the permit is held until it has ended"
+	lastedOn = "the units can be granted to others while it runs"
 )
 
 // send sends a signal to the group, and tells if nobody there can be reached: what sudo starts is another user's.
@@ -211,7 +211,7 @@ func (s *supervisor) unended() {
 	}
 	if s.told != means {
 		s.told = means
-		s.journal.warn("something of the process group %d cannot be ended, for it is another user's or hangs in the kernel; %s", s.child.pid, means)
+		s.journal.warn("a process of the group %d cannot be ended, because it is another user's or hangs in the kernel; %s", s.child.pid, means)
 	}
 }
 
@@ -257,7 +257,7 @@ func (s *supervisor) leave() bool {
 		s.unended()
 		return s.lost
 	}
-	s.journal.warn("something of the process group %d cannot be ended, but does not run any more either: nobody asks for its exit code", s.child.pid)
+	s.journal.warn("a process of the group %d cannot be removed, but does not run any more: its parent does not ask for its exit code", s.child.pid)
 	return true
 }
 

@@ -28,8 +28,8 @@ type watching struct {
 func (w *watching) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&w.json, "json", false, "write JSON")
-	f.BoolVar(&w.watch, "watch", false, "look again and again, until stopped")
-	f.DurationVar(&w.interval, "interval", time.Second, "how often --watch looks")
+	f.BoolVar(&w.watch, "watch", false, "poll until stopped")
+	f.DurationVar(&w.interval, "interval", time.Second, "how often --watch polls")
 }
 
 // shortestInterval keeps those who watch from being a load, with top and serve, too.
@@ -40,7 +40,7 @@ func (w *watching) check(cmd *cobra.Command) error {
 	case w.interval < shortestInterval:
 		return usage("--interval %v is below %v", w.interval, shortestInterval)
 	case cmd.Flags().Changed("interval") && !w.watch:
-		return usage("--interval is of no use without --watch: give both, or none")
+		return usage("--interval needs --watch: give both or neither")
 	}
 	return nil
 }

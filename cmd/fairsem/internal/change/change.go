@@ -90,7 +90,7 @@ func state(s fairsem.Status) string {
 		limit = "rate " + look.Rate(s.Limit, s.Window)
 	}
 	if s.Pinned && s.Limit > 0 {
-		limit += " (pinned)"
+		limit += " (set by hand)"
 	}
 	words := fmt.Sprintf("%s, %s in use, %d waiting", limit, list.Used(s), s.Waiting)
 	if s.Waiting > 0 {

@@ -28,9 +28,9 @@ func (d Desk) Drained(ctx context.Context, most time.Duration) error {
 		s, err := d.there().Status(ctx)
 		switch {
 		case err != nil:
-			return fmt.Errorf("it is paused, but who holds is not known: %w", err)
+			return fmt.Errorf("it is paused, but the holders are not known: %w", err)
 		case !look.Paused(s):
-			return fmt.Errorf("%w: somebody has ended the pause of %s meanwhile", ErrDeclined, text.Quote(d.Name))
+			return fmt.Errorf("%w: the pause was ended meanwhile: %s", ErrDeclined, text.Quote(d.Name))
 		case s.Used == 0:
 			return nil
 		case !told:

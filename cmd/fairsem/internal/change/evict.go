@@ -28,7 +28,7 @@ type Victims struct {
 // Check refuses victims that can never be found.
 func (v Victims) Check() error {
 	if slices.Contains(v.IDs, "") {
-		return errors.New("an ID is empty: fairsem show tells them")
+		return errors.New("an ID is empty: fairsem show lists them")
 	}
 	if len(v.IDs) > 0 || v.All {
 		return nil
@@ -40,7 +40,7 @@ func (v Victims) Check() error {
 }
 
 // ErrNobody is of victims that are not there. Nothing was done.
-var ErrNobody = errors.New("nobody to evict")
+var ErrNobody = errors.New("nothing to evict")
 
 // evicted is what --json writes of an eviction.
 type evicted struct {
@@ -70,17 +70,17 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 	}
 	gone, err := c.evict(ctx, d.there())
 	if err != nil {
-		return fmt.Errorf("maybe not all were evicted: %w", err)
+		return fmt.Errorf("some may not have been evicted: %w", err)
 	}
 	after, err := d.there().Status(ctx)
 	if err != nil {
-		return fmt.Errorf("they were evicted, but what came of it is not known: %w", err)
+		return fmt.Errorf("they were evicted, but the state after that is not known: %w", err)
 	}
 	o := c.object(gone)
 	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(before), look.NewSemaphore(after)}
 	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), crowd(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
-		words += fmt.Sprintf(", %d had gone already", len(gone))
+		words += fmt.Sprintf(", %d were gone already", len(gone))
 	}
 	return d.tell(o, words+"; "+state(after))
 }
@@ -134,7 +134,7 @@ func (c choice) stillWait(ctx context.Context, there *fairsem.Inspector) error {
 	}
 	for _, w := range c.waiters {
 		if slices.ContainsFunc(holders, func(h fairsem.Ticket) bool { return h.ID == w.ID }) {
-			return fmt.Errorf("%w: %q was let in meanwhile and holds a permit; ask again to evict it", ErrDeclined, w.Label)
+			return fmt.Errorf("%w: %q was granted its permit meanwhile; ask again to evict it", ErrDeclined, w.Label)
 		}
 	}
 	return nil
@@ -156,10 +156,10 @@ func (v Victims) among(all []fairsem.Ticket) (map[string]bool, error) {
 		}
 	}
 	if len(chosen) == 0 && v.All {
-		return nil, fmt.Errorf("%w: nobody holds or waits", ErrNobody)
+		return nil, fmt.Errorf("%w: no holders, no waiters", ErrNobody)
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("%w: no label of who holds or waits is like %q", ErrNobody, v.Label)
+		return nil, fmt.Errorf("%w: no holder or waiter has a label like %q", ErrNobody, v.Label)
 	}
 	return chosen, nil
 }
@@ -171,11 +171,11 @@ func (v Victims) named(all []fairsem.Ticket) (map[string]bool, error) {
 		meant := meantBy(given, all)
 		switch len(meant) {
 		case 0:
-			return nil, fmt.Errorf("%w: nobody holds or waits with the id %q", ErrNobody, given)
+			return nil, fmt.Errorf("%w: no holder or waiter has the id %q", ErrNobody, given)
 		case 1:
 			chosen[meant[0]] = true
 		default:
-			return nil, fmt.Errorf("%w: %q is short for %d ids: give more of it, fairsem show --json has the whole", ErrNobody, given, len(meant))
+			return nil, fmt.Errorf("%w: %q is short for %d ids: give more of it; fairsem show --json has it in full", ErrNobody, given, len(meant))
 		}
 	}
 	return chosen, nil
@@ -212,7 +212,7 @@ func (c choice) announce(d Desk, s fairsem.Status) string {
 	}
 	fmt.Fprintf(&b, "Now: %s.", state(s))
 	if len(c.holders) > 0 {
-		b.WriteString(" What they held is granted to others at once, though what they do may go on for moments.")
+		b.WriteString(" Their units are granted to others at once; their work may continue for moments.")
 	}
 	return b.String()
 }

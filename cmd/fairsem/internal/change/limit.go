@@ -21,7 +21,7 @@ func ParseLimit(given string) (int64, error) {
 	case err != nil && !errors.Is(err, strconv.ErrRange), limit < 0:
 		return 0, fmt.Errorf("%q is not a number of units", given)
 	case limit > mostUnits:
-		return 0, fmt.Errorf("%s is above %d, which is the most", given, int64(mostUnits))
+		return 0, fmt.Errorf("%s is above the maximum, %d", given, int64(mostUnits))
 	}
 	return limit, nil
 }
@@ -31,7 +31,7 @@ func (d Desk) Resize(ctx context.Context, limit int64, fresh bool) error {
 	return d.pin(ctx, fresh, step{
 		done: func(s fairsem.Status) bool { return s.Pinned && s.Limit == limit },
 		what: func(s fairsem.Status) string {
-			return fmt.Sprintf("This pins the limit of %s to %d for everybody%s.", text.Quote(d.Name), limit, drain(s, limit))
+			return fmt.Sprintf("This sets the limit of %s to %d for all callers%s.", text.Quote(d.Name), limit, drain(s, limit))
 		},
 		do: func(ctx context.Context) error { return d.there().SetLimit(ctx, limit) },
 	})
@@ -42,7 +42,7 @@ func drain(s fairsem.Status, limit int64) string {
 	if s.Used <= limit {
 		return ""
 	}
-	return fmt.Sprintf("; %d of the units in use must be given back before anybody gets in", s.Used-limit)
+	return fmt.Sprintf("; %d of the units in use must be released before anything is granted", s.Used-limit)
 }
 
 // Pause pins the limit to 0. A name that Redis does not know is refused unless fresh. settle is for what is to come true
@@ -52,9 +52,9 @@ func (d Desk) Pause(ctx context.Context, fresh bool, settle func(context.Context
 		settle: settle,
 		done:   look.Paused,
 		what: func(s fairsem.Status) string {
-			what := fmt.Sprintf("This pauses %s: nobody gets in until it is resumed; who holds keeps what it has.", text.Quote(d.Name))
+			what := fmt.Sprintf("This pauses %s: nothing is granted until it is resumed; holders keep their permits.", text.Quote(d.Name))
 			if s.Pinned {
-				what += fmt.Sprintf(" The limit of %d that was pinned is forgotten, so `fairsem resize` rather than `fairsem resume` brings it back.", s.Limit)
+				what += fmt.Sprintf(" The limit of %d that was set by hand is lost: `fairsem resize` sets it again, `fairsem resume` does not.", s.Limit)
 			}
 			return what
 		},
@@ -68,9 +68,9 @@ func (d Desk) Resume(ctx context.Context) error {
 		done: func(s fairsem.Status) bool { return !s.Pinned },
 		what: func(s fairsem.Status) string {
 			if s.Declared == 0 {
-				return fmt.Sprintf("This takes the limit of %s away; no process has declared another.", text.Quote(d.Name))
+				return fmt.Sprintf("This removes the limit of %s; no process has declared another.", text.Quote(d.Name))
 			}
-			return fmt.Sprintf("This lets the declared limit of %s hold again, which is %d%s.", text.Quote(d.Name), s.Declared, drain(s, s.Declared))
+			return fmt.Sprintf("This restores the declared limit of %s, which is %d%s.", text.Quote(d.Name), s.Declared, drain(s, s.Declared))
 		},
 		do: func(ctx context.Context) error { return d.there().ResetLimit(ctx) },
 	})
@@ -108,7 +108,7 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	}
 	after, err := d.there().Status(ctx)
 	if err != nil {
-		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
+		return fmt.Errorf("the limit was changed, but the state after that is not known: %w", err)
 	}
 	return d.tell(result{changed, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
 }

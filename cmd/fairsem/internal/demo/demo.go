@@ -88,7 +88,7 @@ type demo struct {
 // run starts the workers, shows them at work, and returns when they are gone.
 func (d *demo) run(ctx context.Context, out io.Writer) error {
 	d.began = time.Now()
-	d.tell("%d processes want units, there are %d: first come, first served", Workers, Limit)
+	d.tell("%d processes share %d units: first come, first served", Workers, Limit)
 	var err error
 	d.team, err = startTeam(d.orders())
 	defer d.team.stop()
@@ -186,7 +186,7 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 
 // untold is the error for a server that does not say how things are.
 func (d *demo) untold(err error) error {
-	return fmt.Errorf("%s does not tell the state of %q: %s; see whether it still runs and lets this user run scripts",
+	return fmt.Errorf("%s does not report the state of %q: %s; check that it runs and allows this user to run scripts",
 		d.server.address, d.sem.Name(), strings.TrimPrefix(err.Error(), "fairsem: "))
 }
 

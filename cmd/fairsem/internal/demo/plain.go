@@ -25,7 +25,7 @@ func (p *plain) show(f frame) {
 	for ; p.told < len(f.events); p.told++ {
 		p.line("%s * %s", f.events[p.told].when(), f.events[p.told].text)
 	}
-	now := fmt.Sprintf("%d of %d used by %s; in line %s", f.used(), Limit, names(f.Holders, f.dead), names(f.Waiters, f.dead))
+	now := fmt.Sprintf("%d of %d used by %s; queue: %s", f.used(), Limit, names(f.Holders, f.dead), names(f.Waiters, f.dead))
 	if now != p.last {
 		p.last = now
 		p.line("%5.1f s   %s", f.elapsed.Seconds(), now)

@@ -72,9 +72,9 @@ func (v view) note(a *actor) string {
 	case a.ID == v.dead:
 		return v.wrong + " killed with kill -9"
 	case v.justIn(a) && a.waited() == 0:
-		return "in at once"
+		return "granted at once"
 	case v.justIn(a):
-		return fmt.Sprintf("in after %.1f s", a.waited().Seconds())
+		return fmt.Sprintf("granted after %.1f s", a.waited().Seconds())
 	}
 	return ""
 }
@@ -128,9 +128,9 @@ func (v view) door() []string {
 
 // queue has a row for each place in line.
 func (v view) queue(width int) []string {
-	header := bold.Render("in line") + ": first come, first served"
+	header := bold.Render("queue") + ": first come, first served"
 	if width < lipgloss.Width(header) {
-		header = bold.Render("in line")
+		header = bold.Render("queue")
 	}
 	lines := []string{header}
 	for i, a := range v.line(v.now) {

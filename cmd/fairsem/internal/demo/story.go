@@ -52,7 +52,7 @@ func (d *demo) killOne(s snapshot) {
 		}
 		if at, held := d.team.kill(g.Process, h.ID); held {
 			d.death = death{permit: g, killed: at}
-			d.tell("kill -9 %s, which holds %s: nobody renews its lease now", g.Process, units(g.Weight))
+			d.tell("kill -9 %s, which holds %s: its lease is not renewed now", g.Process, units(g.Weight))
 		}
 		return
 	}
@@ -72,7 +72,7 @@ func (d *demo) mourn(s snapshot) {
 	d.death.regained = regained(d.team.history(), d.death.permit, Limit, d.death.killed)
 	if d.death.regained != 0 {
 		took := time.Duration(d.death.regained - d.death.killed)
-		d.tell("its units are in use again, %s after it died, by the next in line", seconds(took))
+		d.tell("its units are granted to the head of the queue, %s after it died", seconds(took))
 	}
 }
 

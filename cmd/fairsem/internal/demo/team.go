@@ -104,7 +104,7 @@ func (m *member) lastWords(err error) string {
 	case err != nil:
 		return err.Error()
 	}
-	return "it was told to"
+	return "it was stopped"
 }
 
 func (t *team) note(g history.Grant) {

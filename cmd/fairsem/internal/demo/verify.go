@@ -57,7 +57,7 @@ func (e evidence) orderKept() verdict {
 	pairs, found := overtakes(e.lines, e.grants)
 	return verdict{
 		promise: "first come, first served",
-		found:   fmt.Sprintf("%d overtakes, %d pairs in line", len(found), pairs),
+		found:   fmt.Sprintf("%d overtakes, %d pairs queued", len(found), pairs),
 		broken:  len(found) > 0 || pairs == 0,
 		details: found,
 	}
@@ -77,7 +77,7 @@ func overtakes(lines lineups, grants []history.Grant) (pairs int, found []histor
 		}
 		pairs++
 		if before.Token >= behind.Token {
-			found = append(found, history.Violation{What: "overtaken in line", Earlier: before, Later: behind})
+			found = append(found, history.Violation{What: "overtaken in the queue", Earlier: before, Later: behind})
 		}
 	}
 	return pairs, found
@@ -95,10 +95,10 @@ func (e evidence) tokensGrow() verdict {
 
 func (e evidence) deadPaidBack() verdict {
 	d, allowed := e.death, e.ttl+deathGrace
-	v := verdict{promise: "a dead process gives back its units", broken: true}
+	v := verdict{promise: "the units of a dead process are released", broken: true}
 	switch {
 	case d.killed == 0:
-		v.found = "no worker could be killed while it held some"
+		v.found = "no worker could be killed while it held units"
 	case d.gone == 0 || d.regained == 0:
 		v.found = fmt.Sprintf("not within %s", seconds(allowed))
 	default:
@@ -135,7 +135,7 @@ func unitsBeside(grants []history.Grant, id string, at int64) (units int64) {
 
 func (e evidence) nothingLeft() verdict {
 	return verdict{
-		promise: "nothing is left when everybody is done",
+		promise: "nothing is left at the end",
 		found:   fmt.Sprintf("%d units in use, %d waiting", e.end.Used, e.end.Waiting),
 		broken:  e.end.Used != 0 || e.end.Waiting != 0,
 	}

@@ -103,7 +103,7 @@ func (v view) none(n int, what string) string {
 }
 
 // ahead is what is told while an event has not happened.
-var ahead = []string{"", "soon, a worker that holds 2 units is killed", "then, its units come back"}
+var ahead = []string{"", "soon, a worker that holds 2 units is killed", "then, its units are granted to others"}
 
 // story tells the events. In a narrow picture there is room for the last only.
 func (v view) story() (lines []string) {

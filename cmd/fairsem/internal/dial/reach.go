@@ -85,11 +85,11 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 // may be a password.
 func (s *Server) told(err error) string {
 	if errors.Is(err, redis.Nil) {
-		return fmt.Sprintf("the sentinels know no master %q", s.sentinel.MasterName)
+		return fmt.Sprintf("the sentinels know no primary %q", s.sentinel.MasterName)
 	}
 	said := err.Error()
 	if slices.ContainsFunc(s.secrets(), func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
-		return "it answers with an error that repeats the password"
+		return "it replies with an error that contains the password"
 	}
 	lines := strings.FieldsFunc(said, func(r rune) bool { return r == '\n' || r == '\r' })
 	return text.Clean(strings.Join(lines, ", "))
@@ -114,15 +114,15 @@ func (s *Server) advice(err error) string {
 	case errors.Is(err, redis.Nil):
 		return "check master_name"
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
-		return "put the certificate of its authority into a file, and the name of that into SSL_CERT_FILE"
+		return "set SSL_CERT_FILE to a file with the certificate of its authority"
 	case s.secure() && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
 		return "check the address, and whether it speaks TLS there"
 	case !s.secure() && errors.Is(err, io.EOF):
-		return "if it wants TLS, write rediss://, clusters:// or sentinels://"
+		return "if it uses TLS, write rediss://, clusters:// or sentinels://"
 	case says("cluster support disabled"):
-		return "it is no cluster: write redis://, or rediss:// with TLS"
+		return "it is not a cluster: write redis://, or rediss:// with TLS"
 	case says("unknown command 'sentinel'"), says("unknown command `sentinel`"):
-		return "it is no sentinel: write redis:// or cluster://"
+		return "it is not a sentinel: write redis:// or cluster://"
 	}
 	return "check address, user and password"
 }

@@ -119,7 +119,7 @@ func others(rest []check) Finding {
 	for i, c := range rest {
 		names[i] = c.name
 	}
-	f := skip("not looked at, because of the failure above: %s", strings.Join(names, ", ")).with("checks", names)
+	f := skip("not checked, because of the failure above: %s", strings.Join(names, ", ")).with("checks", names)
 	f.Check = "others"
 	return f
 }
@@ -140,7 +140,7 @@ func (p *patient) bounded(ctx context.Context, c check) []Finding {
 	case found := <-done:
 		return found
 	case <-time.After(cleanLimit):
-		return []Finding{last(fail(fmt.Sprintf("no end within %v", checkLimit), "see what the server is doing: is it stopped, swapping, or cut off?"))}
+		return []Finding{last(fail(fmt.Sprintf("no end within %v", checkLimit), "check the server: is it stopped, swapping, or disconnected?"))}
 	}
 }
 

@@ -175,8 +175,8 @@ func TestOnHealthyServersAllIsWellAndNoKeyIsLeft(t *testing.T) {
 					assert.NotEmpty(t, report.of(c.name), c.name)
 				}
 			}
-			assert.Equal(t, "5 names, 10 permits, 5 waiting: all agree with themselves", one(t, report.of("semaphores")).Message)
-			mode := map[string]string{"single": "standalone", "cluster": "cluster; as are 2 more", "sentinel": "sentinel"}[kind]
+			assert.Equal(t, "5 names, 10 permits, 5 waiting: all are consistent", one(t, report.of("semaphores")).Message)
+			mode := map[string]string{"single": "standalone", "cluster": "cluster; the same on 2 more", "sentinel": "sentinel"}[kind]
 			assert.Contains(t, one(t, report.of("mode")).Message, mode)
 			assert.Equal(t, "message", one(t, report.of("wake")).Details["by"])
 		})
@@ -191,7 +191,7 @@ func TestOnlyNamedSemaphoresAreLookedAtAndUnknownNamesAreFailures(t *testing.T) 
 	occupy(t, s.Client(), o.Prefix, "beside")
 	o.Names = []string{"here", "here"}
 	p := meet(t, "redis://"+s.Addr(), o)
-	assert.Equal(t, "1 name, 2 permits, 1 waiting: all agree with themselves", one(t, p.runs(t, "semaphores")).Message)
+	assert.Equal(t, "1 name, 2 permits, 1 waiting: all are consistent", one(t, p.runs(t, "semaphores")).Message)
 
 	p.Names = []string{"elsewhere"}
 	all := p.runs(t, "semaphores")
@@ -207,8 +207,8 @@ func TestAnAddressThatLeadsToTheWrongKindOfServerIsAFailureWithTheRightForm(t *t
 	require.NoError(t, err)
 	for what, c := range map[string]struct{ url, check, message, advice string }{
 		"a node of a cluster":       {"redis://" + redistest.SharedCluster(t).Nodes[0].Addr(), "mode", "one node of a cluster", "cluster://"},
-		"a cluster that is none":    {"cluster://" + redistest.SharedServer(t).Addr(), "mode", "no part of a cluster", "redis://"},
-		"a replica":                 {"redis://" + replicas[0].Addr(), "role", "this is a replica, of 127.0.0.1:", "sentinel://"},
+		"a cluster that is none":    {"cluster://" + redistest.SharedServer(t).Addr(), "mode", "not part of a cluster", "redis://"},
+		"a replica":                 {"redis://" + replicas[0].Addr(), "role", "this is a replica of 127.0.0.1:", "sentinel://"},
 		"a sentinel":                {"redis://" + sentinel.Addrs()[0], "mode", "this is a sentinel", "sentinel://"},
 		"a replica in a cluster":    {"redis://" + redistest.SharedCluster(t).Nodes[4].Addr(), "mode", "one node of a cluster", "cluster://"},
 		"any node, to find them by": {"cluster://" + redistest.SharedCluster(t).Nodes[4].Addr(), "", "", ""},
@@ -334,7 +334,7 @@ func TestWhereThereIsNoSemaphoreOtherPrefixesAreTold(t *testing.T) {
 		p.Names = names
 		f := p.runs(t, "semaphores")[0]
 		assert.Equal(t, OK, f.State)
-		assert.Equal(t, `0 names, 0 permits, 0 waiting with the prefix "fairsem"; there are semaphores with the prefix "staging": choose it with --prefix`, f.Message)
+		assert.Equal(t, `0 names, 0 permits, 0 waiting with the prefix "fairsem"; there are semaphores with the prefix "staging": select it with --prefix`, f.Message)
 		assert.Equal(t, []string{"staging"}, f.Details["other_prefixes"])
 	}
 }

@@ -82,11 +82,11 @@ func unasked(err error, right string) Finding {
 	var reply redis.Error
 	switch {
 	case redis.IsPermissionError(err):
-		return skip("could not ask: this user lacks %s", right)
+		return skip("not checked: this user lacks %s", right)
 	case errors.As(err, &reply):
-		return skip("could not ask: %v", err)
+		return skip("not checked: %v", err)
 	}
-	return last(fail(fmt.Sprintf("no answer any more: %v", err), "see whether the server still runs, and what the network between does"))
+	return last(fail(fmt.Sprintf("no answer any more: %v", err), "check that the server runs, and the network between"))
 }
 
 // counted is a number with what it is of.

@@ -59,11 +59,11 @@ func about(name string, all ...Finding) []Finding {
 func judge(f facts) (bad []Finding) {
 	if len(f.wrong) > 0 {
 		return []Finding{fail(fmt.Sprintf("keys of another type, so every call fails: %s", strings.Join(f.wrong, ", ")),
-			"DEL the key if nobody else needs it; else take another name or prefix").with("problem", "type")}
+			"DEL the key if no other program needs it; else use another name or prefix").with("problem", "type")}
 	}
 	if n, err := strconv.Atoi(f.layout); f.layout != "" && (err != nil || n > layout) {
-		return []Finding{fail(fmt.Sprintf("its layout is %s, from a later fairsem than this, which knows %d", text.Brief(f.layout), layout),
-			"upgrade fairsem, here and wherever the name is used").with("problem", "layout")}
+		return []Finding{fail(fmt.Sprintf("its layout is %s, of a later version of fairsem; this one supports up to %d", text.Brief(f.layout), layout),
+			"upgrade fairsem, here and in all programs that use the name").with("problem", "layout")}
 	}
 	return slices.Concat(f.keys(), f.ids(), f.deadlinesAreNear(), f.weightsAgree())
 }
@@ -83,19 +83,19 @@ func (f facts) keys() (bad []Finding) {
 		there = append(there, kind)
 	}
 	if !f.hasMeta {
-		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: somebody deleted keys, or they were evicted", strings.Join(there, ", ")),
-			"see the line eviction; processes that are connected put back what they have").with("problem", "orphan"))
+		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: keys were deleted, or Redis evicted them", strings.Join(there, ", ")),
+			"see the check eviction; connected processes restore their permits and positions").with("problem", "orphan"))
 	} else if _, known := f.limit(); !known && (f.declared != "" || f.hasPin) {
-		bad = append(bad, fail(fmt.Sprintf("its limit is %s, which is none", text.Brief(f.declared+f.pinned)),
-			"DEL its meta once nobody uses the name").with("problem", "limit"))
+		bad = append(bad, fail(fmt.Sprintf("invalid limit %s", text.Brief(f.declared+f.pinned)),
+			"DEL its meta once the name is not in use").with("problem", "limit"))
 	}
 	if len(forever) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("keys that never expire, for something else than fairsem wrote them: %s", strings.Join(forever, ", ")),
-			"DEL them once nobody uses the name; a name in use gets their expiry back within a TTL").with("problem", "immortal"))
+		bad = append(bad, fail(fmt.Sprintf("keys that never expire, because another program wrote them: %s", strings.Join(forever, ", ")),
+			"DEL them once the name is not in use; in use, their expiry is restored within a TTL").with("problem", "immortal"))
 	}
 	if len(early) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("keys that expire before the last lease ends, so that who holds then is forgotten: %s", strings.Join(early, ", ")),
-			"see who sets expiries on these keys; the next renewal sets it right").with("problem", "expiry"))
+		bad = append(bad, fail(fmt.Sprintf("keys that expire before the last lease ends, which would lose its holder: %s", strings.Join(early, ", ")),
+			"find what sets expiries on these keys; the next renewal corrects it").with("problem", "expiry"))
 	}
 	return bad
 }
@@ -103,11 +103,11 @@ func (f facts) keys() (bad []Finding) {
 // ids looks at those who were looked at one by one.
 func (f facts) ids() (bad []Finding) {
 	if len(f.none) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("ids that hold or wait without a deadline, so never lapse: %d, the first %s", len(f.none), text.Brief(f.none[0])),
+		bad = append(bad, fail(fmt.Sprintf("holders or waiters without a deadline, which never expire: %d, the first %s", len(f.none), text.Brief(f.none[0])),
 			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.none))
 	}
 	if len(f.twice) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("ids that hold and wait at once: %d, the first %s", len(f.twice), text.Brief(f.twice[0])),
+		bad = append(bad, fail(fmt.Sprintf("ids that are both holder and waiter: %d, the first %s", len(f.twice), text.Brief(f.twice[0])),
 			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.twice))
 	}
 	return bad
@@ -120,12 +120,12 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 		return nil
 	}
 	if f.farCount > 0 {
-		bad = append(bad, fail(fmt.Sprintf("leases that end later than any can: %d, the first of %s; the server's clock was stepped back, or something else wrote them", f.farCount, text.Brief(f.far)),
+		bad = append(bad, fail(fmt.Sprintf("leases that end too far in the future: %d, the first of %s; the server's clock was stepped back, or another program wrote them", f.farCount, text.Brief(f.far)),
 			"fairsem evict NAME ID, if it holds or waits; else ZREM it from the timeout key").with("problem", "far").with("ids", []string{f.far}))
 	}
 	if f.lateCount > 0 {
-		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago, since when nobody has asked: %d, the first of %s", forgotten, f.lateCount, text.Brief(f.late)),
-			"nothing, if nobody uses the name: the next call, such as fairsem show NAME, takes them out").with("problem", "late").with("ids", []string{f.late}))
+		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago and are still stored: %d, the first of %s", forgotten, f.lateCount, text.Brief(f.late)),
+			"nothing, if the name is not in use: the next call, such as fairsem show NAME, removes them").with("problem", "late").with("ids", []string{f.late}))
 	}
 	return bad
 }
@@ -133,8 +133,8 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 // weightsAgree compares what is counted with what is there.
 func (f facts) weightsAgree() (bad []Finding) {
 	if f.hasCounter && f.counter < f.newest {
-		bad = append(bad, warn("its counter is behind the newest token: tokens come twice if the server's clock is stepped back",
-			"nothing, the next grant sets it right; see who wrote to the key").with("problem", "counter"))
+		bad = append(bad, warn("its counter is behind the newest token: tokens repeat if the server's clock is stepped back",
+			"nothing, the next grant corrects it; find what wrote to the key").with("problem", "counter"))
 	}
 	if !f.complete() {
 		return bad
@@ -149,11 +149,11 @@ func (f facts) weightsAgree() (bad []Finding) {
 			"fairsem pause NAME until its holders are done, then fairsem resume NAME").with("problem", "extra"))
 	case f.extra > held && f.holders > 0:
 		bad = append(bad, warn(fmt.Sprintf("%d units in use are counted as %d, so less is granted than the limit", f.units, f.holders+f.extra),
-			"nothing, a renewal counts again; else it ends when nobody holds").with("problem", "extra"))
+			"nothing, a renewal corrects it, or the end of the last permit").with("problem", "extra"))
 	}
 	if stored > f.weighed {
-		bad = append(bad, warn(fmt.Sprintf("weights of nobody who holds or waits: %d", stored-f.weighed),
-			"nothing, they expire with the name; see who wrote to the key").with("problem", "weight"))
+		bad = append(bad, warn(fmt.Sprintf("weights without a holder or a waiter: %d", stored-f.weighed),
+			"nothing, they expire with the name; find what wrote to the key").with("problem", "weight"))
 	}
 	return bad
 }
@@ -180,14 +180,14 @@ func (p *patient) judgeOver(ctx context.Context, name string, before facts) ([]F
 	message := fmt.Sprintf("%s in use, the limit is %d", counted(after.used(), "unit"), limit)
 	if after.sameTerms(before) && after.newest > max(before.counter, before.newest) {
 		return []Finding{fail(message+", and more were granted just now",
-			"fairsem pause NAME, and tell the makers of fairsem what fairsem show --json NAME says").with("problem", "over")}, nil
+			"fairsem pause NAME, and report a bug with the output of fairsem show --json NAME").with("problem", "over")}, nil
 	}
 	if after.hasPin {
-		return []Finding{warn(message+", set by hand: nobody is let in until enough are given back",
-			"nothing, if somebody wants it so; fairsem resume NAME ends it").with("problem", "over")}, nil
+		return []Finding{warn(message+", set by hand: nothing is granted until enough are released",
+			"nothing, if it is intended; fairsem resume NAME ends it").with("problem", "over")}, nil
 	}
-	return []Finding{warn(message+": it was lowered, or permits were put back after a restart; nobody is let in until enough are given back",
-		"nothing; if it lasts for longer than permits are held, fairsem show NAME tells who has them").with("problem", "over")}, nil
+	return []Finding{warn(message+": it was lowered, or permits were restored after a restart; nothing is granted until enough are released",
+		"nothing; if it lasts for longer than permits are held, fairsem show NAME lists the holders").with("problem", "over")}, nil
 }
 
 // sameTerms reports whether neither the limit nor the state was replaced in between.

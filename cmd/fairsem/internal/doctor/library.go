@@ -56,7 +56,7 @@ func library(ctx context.Context, p *patient) []Finding {
 		trials = append(trials, t)
 	}
 	if len(trials) == 0 {
-		return []Finding{fail("no server has any slots", "see the line slots")}
+		return []Finding{fail("no server has any slots", "see the check slots")}
 	}
 	worst, deafest := trials[0], trials[0]
 	for _, t := range trials {
@@ -73,23 +73,23 @@ func library(ctx context.Context, p *patient) []Finding {
 func judgeTrial(t trial) Finding {
 	switch {
 	case errors.Is(t.err, fairsem.ErrUnavailable), errors.Is(t.err, context.DeadlineExceeded):
-		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "docs/failure-modes.md tells what it may be, by what the server says")
+		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "docs/failure-modes.md lists causes by the error of the server")
 	case t.err != nil:
-		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "every call of every process fails like that; the server says why")
+		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "every call of every process fails like this")
 	}
-	found := ok("a permit is there, and given back, after %v", short(t.round))
+	found := ok("a permit is granted and released within %v", short(t.round))
 	if t.grace {
-		found = ok("a permit is there, and given back, after %v; the first took %v, for a server that was just started grants nothing until its grace period is over",
+		found = ok("a permit is granted and released within %v; the first took %v, because a server that was just started grants nothing until its grace period is over",
 			short(t.round), short(t.first))
 	}
 	return found.with("first_ms", millis(t.first)).with("round_ms", millis(t.round)).with("grace", t.grace)
 }
 
 func judgeWake(t trial) Finding {
-	found := ok("a release wakes who waits after %v", short(t.wake))
+	found := ok("a release notifies a waiter within %v", short(t.wake))
 	if t.by != fairsem.GrantedByMessage {
-		found = warn(fmt.Sprintf("a release on %s wakes nobody: who waits found its permit by asking, after %v", t.addr, short(t.wake)),
-			"the lines optional and channel above tell which right is missing, or where messages are lost")
+		found = warn(fmt.Sprintf("a release on %s notifies no waiter: it found its permit by a query, after %v", t.addr, short(t.wake)),
+			"the checks optional and channel above report a missing right, or where messages are lost")
 	}
 	found.Check = "wake"
 	return found.with("wake_ms", millis(t.wake)).with("by", string(t.by))

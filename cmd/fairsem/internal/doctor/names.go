@@ -49,9 +49,9 @@ func semaphores(ctx context.Context, p *patient) []Finding {
 	if len(names) == 0 {
 		var err error
 		if names, err = p.find(ctx); redis.IsPermissionError(err) {
-			return []Finding{skip("could not ask: this user lacks +scan; fairsem doctor NAME looks at a name")}
+			return []Finding{skip("not checked: this user lacks +scan; fairsem doctor NAME checks one name")}
 		} else if err != nil {
-			return []Finding{skip("could not ask: %v", err)}
+			return []Finding{skip("not checked: %v", err)}
 		}
 	}
 	var all tally
@@ -110,10 +110,10 @@ func (t *tally) findings() []Finding {
 	})
 	sum := ok("%s, %s, %d waiting", counted(t.names, "name"), counted(t.holders, "permit"), t.waiting)
 	if len(t.bad) == 0 && t.names > 0 {
-		sum.Message += ": all agree with themselves"
+		sum.Message += ": all are consistent"
 	}
 	if t.left > 0 {
-		sum.Message += fmt.Sprintf("; %d of them were not looked at one by one, there are too many", t.left)
+		sum.Message += fmt.Sprintf("; %d of them were not checked one by one, there are too many", t.left)
 	}
 	all := []Finding{sum.with("names", t.names).with("holders", t.holders).with("waiting", t.waiting)}
 	if t.unseenNames > 0 {

@@ -56,16 +56,16 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "over", Warn, "11 units in use, the limit is 5"},
 		"a deadline too far away": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(48*time.Hour), "orphan:1")
-		}, "far", Fail, `leases that end later than any can: 1, the first of "orphan:1"`},
+		}, "far", Fail, `leases that end too far in the future: 1, the first of "orphan:1"`},
 		"a deadline long over": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(-time.Minute), "orphan:1")
-		}, "late", Warn, `leases that ended more than 20s ago, since when nobody has asked: 1, the first of "orphan:1"`},
+		}, "late", Warn, `leases that ended more than 20s ago and are still stored: 1, the first of "orphan:1"`},
 		"holds and waits": {func(b *broken) {
 			b.do("ZADD", b.key("queue"), b.now.UnixMicro(), b.light)
-		}, "twice", Fail, "ids that hold and wait at once: 1"},
+		}, "twice", Fail, "ids that are both holder and waiter: 1"},
 		"holds without a deadline": {func(b *broken) {
 			b.do("ZREM", b.key("timeout"), b.heavy)
-		}, "deadline", Fail, "ids that hold or wait without a deadline, so never lapse: 1"},
+		}, "deadline", Fail, "holders or waiters without a deadline, which never expire: 1"},
 		"a key for ever": {func(b *broken) {
 			b.do("PERSIST", b.key("owner"))
 		}, "immortal", Fail, "wrote them: owner"},
@@ -74,7 +74,7 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "immortal", Fail, "wrote them: meta"},
 		"a key that ends early": {func(b *broken) {
 			b.do("PEXPIRE", b.key("queue"), 600_000)
-		}, "expiry", Fail, "is forgotten: queue"},
+		}, "expiry", Fail, "would lose its holder: queue"},
 		"another type": {func(b *broken) {
 			b.do("DEL", b.key("weight"))
 			b.do("SET", b.key("weight"), "x", "EX", 100)
@@ -92,10 +92,10 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "extra", Warn, "4 units in use are counted as 11"},
 		"a weight of nobody": {func(b *broken) {
 			b.do("HSET", b.key("weight"), "ghost:1", 3)
-		}, "weight", Warn, "weights of nobody who holds or waits: 1"},
+		}, "weight", Warn, "weights without a holder or a waiter: 1"},
 		"a later layout": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "layout", 2)
-		}, "layout", Fail, `its layout is "2", from a later fairsem`},
+		}, "layout", Fail, `its layout is "2", of a later version of fairsem`},
 		"no layout at all": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "layout", "x\x1b[31m")
 		}, "layout", Fail, `its layout is "x\x1b[31m"`},
@@ -107,7 +107,7 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "counter", Warn, "its counter is behind the newest token"},
 		"a limit that is none": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "declared", "many")
-		}, "limit", Fail, `its limit is "many"`},
+		}, "limit", Fail, `invalid limit "many"`},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -66,15 +66,15 @@ func (p *patient) masters(ctx context.Context, cluster *redis.ClusterClient) err
 func noCluster(err error) Finding {
 	switch {
 	case redis.IsPermissionError(err):
-		f := fail("this user may not ask for the nodes of the cluster: +cluster|slots is missing", "ACL SETUSER ... +cluster|slots on every node")
+		f := fail("this user may not query the nodes of the cluster: +cluster|slots is missing", "ACL SETUSER ... +cluster|slots on every node")
 		f.Check, f.Details = "rights", map[string]any{"missing": []string{"+cluster|slots"}}
 		return f
 	case err != nil && strings.Contains(err.Error(), "cluster support disabled"):
-		f := fail("the server is no part of a cluster", "begin the address with redis:// instead of cluster://")
+		f := fail("the server is not part of a cluster", "begin the address with redis:// instead of cluster://")
 		f.Check = "mode"
 		return f
 	}
-	f := fail(fmt.Sprintf("the cluster does not tell which servers it has: %v", err), "see what CLUSTER SLOTS says there")
+	f := fail(fmt.Sprintf("the cluster does not report its servers: %v", err), "check the reply to CLUSTER SLOTS there")
 	f.Check = "mode"
 	return f
 }
@@ -125,7 +125,7 @@ func each(ask func(context.Context, *patient, *node) Finding) func(context.Conte
 			f := well[0]
 			f.Details = details
 			if len(well) > 1 {
-				f.Message += fmt.Sprintf("; as are %d more", len(well)-1)
+				f.Message += fmt.Sprintf("; the same on %d more", len(well)-1)
 			}
 			all = append(all, f)
 		}

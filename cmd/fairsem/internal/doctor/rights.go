@@ -54,21 +54,21 @@ var rights = []right{
 	{word: "+eval", ask: do("EVAL return 1 KEY"), cost: "scripts run only where they were loaded beforehand, on every server after every start: docs/security.md"},
 	{word: "+hello", ask: do("HELLO"), cost: "connections use the older protocol"},
 	{word: "+ping", ask: do("PING")},
-	{word: "+info", ask: do("INFO server"), cost: "nobody sees that a server was restarted or another took its place"},
+	{word: "+info", ask: do("INFO server"), cost: "a restart or a failover of the server is not detected"},
 	{word: "+wait", ask: do("WAIT 0 0"), cost: "Options.WaitReplicas grants nothing"},
 	{word: "+time", ask: do("TIME")},
 	{word: "+hmget", ask: do("HMGET KEY f")},
 	{word: "+hset", ask: do("HSET KEY f v odd")}, // refused: a value is missing
-	{word: "+hincrby", ask: do("HINCRBY KEY f x"), cost: "nobody counts what was granted and what lapsed"}, // refused: x is no number
+	{word: "+hincrby", ask: do("HINCRBY KEY f x"), cost: "granted and expired permits are not counted"}, // refused: x is no number
 	{word: "+hget", ask: do("HGET KEY f")},
 	{word: "+hdel", ask: do("HDEL KEY f")},
 	{word: "+hlen", ask: do("HLEN KEY")},
 	{word: "+zcard", ask: do("ZCARD KEY")},
 	{word: "+zcount", ask: do("ZCOUNT KEY 0 1")},
 	{word: "+get", ask: do("GET KEY")},
-	{word: "+getrange", ask: do("GETRANGE KEY 0 0"), cost: "nobody sees the labels of processes"},
+	{word: "+getrange", ask: do("GETRANGE KEY 0 0"), cost: "labels of processes are not shown"},
 	{word: "+set", ask: do("SET KEY v XX")}, // only what is there
-	{word: "+del", ask: do("DEL KEY"), cost: "labels of processes outlive them, by a TTL"},
+	{word: "+del", ask: do("DEL KEY"), cost: "labels of processes stay for a TTL after their end"},
 	{word: "+zrange", ask: do("ZRANGE KEY 0 0")},
 	{word: "+zrangebyscore", ask: do("ZRANGEBYSCORE KEY 0 1")},
 	{word: "+zscore", ask: do("ZSCORE KEY m")},
@@ -84,7 +84,7 @@ var rights = []right{
 	{word: "+subscribe", ask: subscribe, cost: deaf},
 }
 
-const deaf = "waiters find their grants, and holders the end of their server, only with their next renewal"
+const deaf = "waiters learn of grants, and holders of a lost server, only with their next renewal"
 
 // clusterRight is one more, in a cluster.
 var clusterRight = right{word: "+cluster|slots", ask: do("CLUSTER SLOTS")}
@@ -102,12 +102,12 @@ func neededRights(ctx context.Context, p *patient, n *node) Finding {
 	}
 	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost != "" })
 	if len(lacks) == 0 {
-		return ok("all %d that are needed", len(p.wanted())-len(optional()))
+		return ok("all %d required rights", len(p.wanted())-len(optional()))
 	}
 	all := words(lacks)
 	advice := "ACL SETUSER NAME " + strings.Join(all, " ") + " on every server; the README has the whole line"
 	if slices.ContainsFunc(lacks, func(l lack) bool { return l.unknown }) {
-		advice = "some of it the server does not know at all: see rename-command in redis.conf, or take another service; " + advice
+		advice = "the server does not have all these commands: see rename-command in redis.conf, or use another service; " + advice
 	}
 	return fail("this user lacks "+strings.Join(all, " ")+", without which calls fail", advice).with("missing", all)
 }
@@ -119,7 +119,7 @@ func optionalRights(ctx context.Context, p *patient, n *node) Finding {
 	}
 	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost == "" })
 	if len(lacks) == 0 {
-		return ok("all %d rights that are of use", len(optional()))
+		return ok("all %d optional rights", len(optional()))
 	}
 	var costs []string
 	for _, l := range lacks {
@@ -128,7 +128,7 @@ func optionalRights(ctx context.Context, p *patient, n *node) Finding {
 		}
 	}
 	all := words(lacks)
-	return warn("this user does without "+strings.Join(all, " ")+": "+strings.Join(costs, "; "),
+	return warn("this user lacks the optional "+strings.Join(all, " ")+": "+strings.Join(costs, "; "),
 		"if that matters, ACL SETUSER NAME "+strings.Join(all, " ")).with("missing", all)
 }
 
@@ -197,7 +197,7 @@ func channel(ctx context.Context, p *patient) []Finding {
 	if _, err := sub.ReceiveTimeout(ctx, hearLimit); redis.IsPermissionError(err) {
 		return []Finding{unasked(err, "+subscribe, or &"+p.Prefix+":*")}
 	} else if err != nil {
-		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", hearLimit, err, deaf), "see what is between, if other commands work")}
+		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", hearLimit, err, deaf), "check proxies in between, if other commands work")}
 	}
 	var worst time.Duration
 	for _, n := range p.nodes {
@@ -206,12 +206,12 @@ func channel(ctx context.Context, p *patient) []Finding {
 			return []Finding{unasked(err, "+publish")}
 		}
 		if !hears(ctx, sub, n.addr) {
-			return []Finding{warn(fmt.Sprintf("a message by way of %s was not heard within %v: %s", n.addr, hearLimit, deaf),
-				"see whether the servers of a cluster reach each other, and whether a proxy between holds messages back")}
+			return []Finding{warn(fmt.Sprintf("a message sent through %s was not received within %v: %s", n.addr, hearLimit, deaf),
+				"check that the servers of a cluster reach each other, and that no proxy holds messages back")}
 		}
 		worst = max(worst, time.Since(began))
 	}
-	return []Finding{ok("a message is heard after %v", short(worst)).with("worst_ms", millis(worst))}
+	return []Finding{ok("a message is received within %v", short(worst)).with("worst_ms", millis(worst))}
 }
 
 func hears(ctx context.Context, sub *redis.PubSub, text string) bool {

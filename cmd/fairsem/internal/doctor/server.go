@@ -14,10 +14,10 @@ import (
 
 func busy(_ context.Context, _ *patient, n *node) Finding {
 	if n.err != nil && strings.HasPrefix(n.err.Error(), "BUSY") {
-		return last(fail("a script has been running for longer than lua-time-limit, and nobody else is served",
-			"find out what runs there; SCRIPT KILL ends a script that has not written yet"))
+		return last(fail("a script has been running for longer than lua-time-limit, and blocks all other commands",
+			"find out which script it is; SCRIPT KILL ends a script that has not written yet"))
 	}
-	return ok("no script holds the server up")
+	return ok("no script blocks the server")
 }
 
 func loading(_ context.Context, _ *patient, n *node) Finding {
@@ -25,9 +25,9 @@ func loading(_ context.Context, _ *patient, n *node) Finding {
 	case n.info == nil:
 		return unasked(n.err, "+info")
 	case n.info["loading"] == "1":
-		return last(fail(fmt.Sprintf("the server is loading its data, %s%% of it are there", n.info["loading_loaded_perc"]), "wait until it has"))
+		return last(fail(fmt.Sprintf("the server is loading its data, %s%% is loaded", n.info["loading_loaded_perc"]), "wait until it is done"))
 	}
-	return ok("all data is there")
+	return ok("all data is loaded")
 }
 
 func mode(_ context.Context, p *patient, n *node) Finding {
@@ -36,7 +36,7 @@ func mode(_ context.Context, p *patient, n *node) Finding {
 	case n.info == nil:
 		return unasked(n.err, "+info")
 	case is == "sentinel":
-		return last(fail("this is a sentinel, which has no data", "sentinel://host:26379?master_name=NAME is the address of what it watches"))
+		return last(fail("this is a sentinel, which has no data", "use sentinel://host:26379?master_name=NAME"))
 	case is == "cluster" && wanted != "cluster":
 		return last(fail("this is one node of a cluster, and has only some of the names", "begin the address with cluster:// instead of redis://"))
 	}
@@ -60,7 +60,7 @@ func slots(ctx context.Context, p *patient) []Finding {
 	const all = 16384
 	if served < all {
 		return []Finding{fail(fmt.Sprintf("%d of %d slots have no server: names there cannot be used", all-served, all),
-			"redis-cli --cluster check shows which, --cluster fix gives them to somebody")}
+			"redis-cli --cluster check lists them, --cluster fix assigns them")}
 	}
 	return []Finding{ok("%d masters serve all %d slots", len(p.nodes), all)}
 }
@@ -124,13 +124,13 @@ func (p product) judge(number string) Finding {
 	tested := fmt.Sprintf("%s %v to %v", p.name, p.oldest, p.most)
 	switch {
 	case err != nil || r.major == 0:
-		return warn(fmt.Sprintf("%s of an unknown version", p.name), "fairsem was tested on "+tested)
+		return warn(fmt.Sprintf("%s, unknown version", p.name), "fairsem was tested on "+tested)
 	case r.before(p.needs):
-		return fail(fmt.Sprintf("%s %s lacks commands that are needed: those of %s %v", p.name, number, p.name, p.needs), "use "+tested)
+		return fail(fmt.Sprintf("%s %s lacks required commands: those of %s %v", p.name, number, p.name, p.needs), "use "+tested)
 	case r.before(p.oldest):
 		return warn(fmt.Sprintf("%s %s is older than what was tested", p.name, number), "use "+tested)
 	case r.major > p.most.major:
-		return warn(fmt.Sprintf("%s %s is newer than what was tested: %s", p.name, number, tested), "see whether a newer fairsem knows it")
+		return warn(fmt.Sprintf("%s %s is newer than what was tested: %s", p.name, number, tested), "check whether a newer fairsem supports it")
 	}
 	return ok("%s %s", p.name, number)
 }
@@ -140,7 +140,7 @@ func role(_ context.Context, _ *patient, n *node) Finding {
 	case n.info == nil:
 		return unasked(n.err, "+info")
 	case n.info["role"] != "master":
-		return last(fail(fmt.Sprintf("this is a replica, of %s:%s: it takes no writes, so nothing is granted", n.info["master_host"], n.info["master_port"]),
+		return last(fail(fmt.Sprintf("this is a replica of %s:%s: it accepts no writes, so nothing is granted", n.info["master_host"], n.info["master_port"]),
 			"give the address of the primary, or with Sentinel sentinel://host:26379?master_name=NAME"))
 	}
 	return ok("primary")
@@ -166,11 +166,11 @@ func judgeReplicas(info map[string]string) Finding {
 			late = append(late, fmt.Sprintf("%s:%s (%s, %s s behind)", replica["ip"], replica["port"], replica["state"], replica["lag"]))
 		}
 	}
-	found := ok("%d in step: Options.WaitReplicas can be up to %d", count-len(late), count-len(late))
+	found := ok("%d in sync: Options.WaitReplicas can be up to %d", count-len(late), count-len(late))
 	switch {
 	case len(late) > 0:
-		found = warn(fmt.Sprintf("%d of %d in step, but not %s: with Options.WaitReplicas above %d nothing is granted",
-			count-len(late), count, strings.Join(late, ", "), count-len(late)), "see the log of that replica, and the network between")
+		found = warn(fmt.Sprintf("%d of %d in sync, but not %s: with Options.WaitReplicas above %d nothing is granted",
+			count-len(late), count, strings.Join(late, ", "), count-len(late)), "check the log of that replica, and the network between")
 	case count == 0:
 		found = ok("none: nothing takes over if the server dies, and with Options.WaitReplicas nothing is granted")
 	}

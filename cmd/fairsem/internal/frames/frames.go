@@ -81,7 +81,7 @@ func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error
 		case err != nil && !seen:
 			return err
 		case err != nil && !troubled:
-			p.tell(text.Clean(err.Error()) + "; looking goes on")
+			p.tell(text.Clean(err.Error()) + "; polling continues")
 			told, troubled = "", true
 		case err == nil:
 			seen, troubled = true, false

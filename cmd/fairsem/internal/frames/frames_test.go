@@ -40,5 +40,5 @@ func TestALaterLookThatFailsIsToldOnceAndLookingGoesOn(t *testing.T) {
 	out, talk, err := repeat(t, nil, errDown, errors.New("down in other words"), nil, nil, errDown, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "line\nline\nline\nline\n", out)
-	assert.Equal(t, "note\ndown; looking goes on\nnote\ndown; looking goes on\nnote\n", talk)
+	assert.Equal(t, "note\ndown; polling continues\nnote\ndown; polling continues\nnote\n", talk)
 }

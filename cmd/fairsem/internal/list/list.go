@@ -63,11 +63,11 @@ func (l List) nothing(ctx context.Context, unknown bool) string {
 	}
 	switch {
 	case l.Busy:
-		return "Nobody holds or waits."
+		return "No name has a holder or a waiter."
 	case l.Pattern != "":
 		return fmt.Sprintf("No name in use matches %q.", l.Pattern)
 	}
-	return "Nothing is in use: `fairsem demo` shows how it would look."
+	return "Nothing is in use: `fairsem demo` shows an example."
 }
 
 // Follow has the names found in the background, for who looks again and again, until the returned function is called.
@@ -158,7 +158,7 @@ func (l List) text(all []fairsem.Status, width, height int) string {
 // Table is for a terminal of so many columns. No row is longer; names are cut.
 func Table(all []fairsem.Status, width int) string {
 	columns := []grid.Column{{Head: "NAME", Cut: true}, {}, {Head: "USED", Right: true}, {Head: "WAITING", Right: true},
-		{Head: "OLDEST", Right: true}, {Head: "LAPSED", Right: true}, {Head: "NOTE"}}
+		{Head: "OLDEST", Right: true}, {Head: "EXPIRED", Right: true}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		rows[i] = []string{text.Clean(s.Name), Bar(s, barWidth(width)), Used(s), warn(s.Waiting), oldest(s), warn(s.Expired), note(s)}
@@ -169,7 +169,7 @@ func Table(all []fairsem.Status, width int) string {
 // Plain is for programs: the same columns without the bar, nothing cut, the first six without a space.
 func Plain(all []fairsem.Status) string {
 	columns := []grid.Column{{Head: "NAME"}, {Head: "USED", Right: true}, {Head: "LIMIT", Right: true}, {Head: "WAITING", Right: true},
-		{Head: "OLDEST", Right: true}, {Head: "LAPSED", Right: true}, {Head: "NOTE"}}
+		{Head: "OLDEST", Right: true}, {Head: "EXPIRED", Right: true}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		name := strings.ReplaceAll(text.Clean(s.Name), " ", `\x20`)

@@ -24,8 +24,8 @@ type Semaphore struct {
 	ExpectedMS   *int64    `json:"expected_wait_ms"` // of a call that joins the queue now; null: not known
 	NextExpiryMS int64     `json:"next_expiry_ms"`   // until the next lease ends if nobody renews it; 0: there is none
 	WindowMS     int64     `json:"window_ms"`        // after which a grant of a rate lapses; 0: it is no rate
-	Granted      int64     `json:"granted"`          // since Redis got to know the name
-	Lapsed       int64     `json:"lapsed"`           // neither given back nor renewed in time, since then
+	Granted      int64     `json:"granted"`          // since the name exists
+	Expired      int64     `json:"expired"`          // permits since then whose lease ended before their release
 }
 
 // Holder is who holds, as --json tells of it.
@@ -42,7 +42,7 @@ type Holder struct {
 
 // Waiter is who waits, as --json tells of it.
 type Waiter struct {
-	Place       int       `json:"place"` // from 1
+	Position    int       `json:"position"` // in the queue, from 1
 	ID          string    `json:"id"`
 	IDBase64    []byte    `json:"id_base64,omitempty"`
 	Label       string    `json:"label"`
@@ -57,7 +57,7 @@ func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
 		Time: s.At.UTC(), Name: s.Name, NameBase64: unwritable(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
 		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: expected(s),
-		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Lapsed: s.Expired,
+		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Expired: s.Expired,
 	}
 }
 
@@ -79,9 +79,9 @@ func NewHolder(now time.Time, t fairsem.Ticket) Holder {
 }
 
 // NewWaiter is t, who has that place, when it is now on the server.
-func NewWaiter(now time.Time, place int, t fairsem.Ticket) Waiter {
+func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
 	return Waiter{
-		Place: place, ID: t.ID, IDBase64: unwritable(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
+		Position: position, ID: t.ID, IDBase64: unwritable(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
 		WaitedMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }

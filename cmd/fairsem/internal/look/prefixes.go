@@ -172,5 +172,5 @@ func Elsewhere(prefixes []string) string {
 	for i, prefix := range prefixes {
 		quoted[i] = text.Brief(prefix)
 	}
-	return "there are semaphores with the prefix " + strings.Join(quoted, " or ") + ": choose it with --prefix"
+	return "there are semaphores with the prefix " + strings.Join(quoted, " or ") + ": select it with --prefix"
 }

@@ -54,20 +54,20 @@ type object struct {
 	look.Semaphore
 	HeldBy      []look.Holder `json:"held_by"` // in the order of their tokens
 	MoreHolders int64         `json:"more_holders"`
-	Line        []look.Waiter `json:"line"` // in its order
+	Queue       []look.Waiter `json:"queue"` // in its order
 	MoreWaiters int64         `json:"more_waiters"`
 }
 
 func (d detail) object() object {
 	o := object{
 		Semaphore: look.NewSemaphore(d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
-		HeldBy: make([]look.Holder, len(d.Holders)), Line: make([]look.Waiter, len(d.Waiters)),
+		HeldBy: make([]look.Holder, len(d.Holders)), Queue: make([]look.Waiter, len(d.Waiters)),
 	}
 	for i, t := range d.Holders {
 		o.HeldBy[i] = look.NewHolder(d.At, t)
 	}
 	for i, t := range d.Waiters {
-		o.Line[i] = look.NewWaiter(d.At, i+1, t)
+		o.Queue[i] = look.NewWaiter(d.At, i+1, t)
 	}
 	return o
 }
@@ -112,7 +112,7 @@ func more(line func(...string), n int64) {
 
 func (d detail) line() string {
 	if d.Waiting == 0 {
-		return "nobody waits"
+		return "no waiters"
 	}
 	s := fmt.Sprintf("%d waiting, the oldest for %s", d.Waiting, text.Ago(d.OldestWait))
 	if wait, known := d.ExpectedWait(); known {
@@ -131,9 +131,9 @@ func (d detail) limit() string {
 	}
 	switch {
 	case look.Paused(d.Status):
-		return "paused: nobody gets in until it is resumed or resized; " + declared
+		return "paused: nothing is granted until it is resumed or resized; " + declared
 	case d.Pinned:
-		return limit + ", pinned by hand; " + declared
+		return limit + ", set by hand; " + declared
 	case d.Declared == 0:
 		return declared
 	}
@@ -143,7 +143,7 @@ func (d detail) limit() string {
 func (d detail) history() string {
 	s := fmt.Sprintf("%d granted so far", d.Granted)
 	if d.Window == 0 {
-		s += fmt.Sprintf(", %d lapsed", d.Expired)
+		s += fmt.Sprintf(", %d expired", d.Expired)
 	}
 	return s
 }
@@ -169,7 +169,7 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 
 // Waiters is like Holders. They have those places in line.
 func Waiters(waiters []fairsem.Ticket, places []int, now time.Time, width int) string {
-	columns := []grid.Column{{Head: "PLACE", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
+	columns := []grid.Column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
 		{Head: "EXPIRES", Right: true}, {Head: "ID", Cut: true}}
 	rows := make([][]string, len(waiters))
 	for i, t := range waiters {

@@ -162,7 +162,7 @@ func (m model) reconsider() model {
 		return m.tell(who(a.ticket)+" is gone", false)
 	case t.place == 0 && a.ticket.place > 0:
 		m.prompt = prompt{}
-		return m.tell(who(a.ticket)+" was let in meanwhile: ask again to evict it", true)
+		return m.tell(who(a.ticket)+" was granted its permit meanwhile: ask again to evict it", true)
 	}
 	return m
 }

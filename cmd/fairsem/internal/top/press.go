@@ -101,15 +101,15 @@ func (m model) change(msg tea.KeyPressMsg) model {
 		m.prompt = confirmPrompt(action{verb: pause, name: now.Name})
 	case key.Matches(msg, bindings.resume):
 		if !now.Pinned {
-			return m.tell(short(now.Name)+" is not pinned", true)
+			return m.tell(short(now.Name)+" has no limit set by hand", true)
 		}
 		m.prompt = confirmPrompt(action{verb: resume, name: now.Name})
 	case !m.inside:
-		return m.tell("open a name with enter to evict who holds or waits there", true)
+		return m.tell("open a name with enter to evict its holders or waiters", true)
 	default:
 		t, ok := m.detail.selected()
 		if !ok {
-			return m.tell("nobody holds, nobody waits", true)
+			return m.tell("no holders, no waiters", true)
 		}
 		m.prompt = confirmPrompt(action{verb: evict, name: now.Name, ticket: t})
 	}
@@ -162,7 +162,7 @@ func (m model) accept() model {
 	}
 	limit, err := change.ParseLimit(strings.TrimSpace(m.prompt.input.Value()))
 	if err != nil {
-		m.prompt.wrong = err.Error() + ": type another, or esc"
+		m.prompt.wrong = err.Error() + ": enter another, or esc"
 		return m
 	}
 	a := m.prompt.action

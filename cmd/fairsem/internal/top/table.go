@@ -239,7 +239,7 @@ func (n *names) summary(p paint) string {
 }
 
 // stillWalking is said until the names that were there at the start are found.
-const stillWalking = "still walking over the keys of the server: there may be more names"
+const stillWalking = "still scanning the keys of the server: there may be more names"
 
 // warning says which names are missing.
 func (n *names) warning(p paint) string {

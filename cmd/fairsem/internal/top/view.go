@@ -93,7 +93,7 @@ func (m model) clock() string {
 // age is that of the picture.
 func (m model) age() string {
 	if m.answered().IsZero() {
-		return "nothing seen yet"
+		return "no answer yet"
 	}
 	return "stale for " + strings.Replace(text.Ago(m.now.Sub(m.answered()).Truncate(time.Second)), ".0", "", 1)
 }
@@ -125,23 +125,23 @@ func (m model) empty() string {
 	case m.inside && len(m.detail.items) > 0, !m.inside && len(n.items) > 0:
 		return ""
 	case m.answered().IsZero():
-		return "looking…"
+		return "waiting for an answer…"
 	case m.inside && !m.detail.Exists:
 		return "Redis does not know this name any more."
 	case m.inside:
-		return "Nobody holds, nobody waits."
+		return "No holders, no waiters."
 	case len(n.all) > 0 && n.filter == "":
-		return "Nobody holds or waits, on any of " + several(int64(len(n.all)), "name", "names") + "."
+		return "No holders or waiters, of any of " + several(int64(len(n.all)), "name", "names") + "."
 	case len(n.all) > 0 && n.busy:
-		return "No name that somebody holds or waits for has this in it: esc clears it."
+		return "No name with a holder or a waiter contains this: esc clears it."
 	case len(n.all) > 0:
-		return "No name has this in it: esc shows all again."
+		return "No name contains this: esc shows all again."
 	case n.partial:
 		return "No name was found yet; " + stillWalking + "."
 	case m.options.Pattern != "":
 		return "No name that is in use matches " + text.Clean(m.options.Pattern) + "."
 	}
-	return "No name is in use, nor was any in the last half a minute or so."
+	return "No name is in use, or was in the last half minute or so."
 }
 
 func (m model) footer() []string {

@@ -20,7 +20,7 @@ func wantedBy(pattern string) func(name string) bool {
 
 var (
 	errNameless = errors.New("there can be no semaphore of that name")
-	errOutside  = errors.New("that name is outside of what this page shows")
+	errOutside  = errors.New("this page does not show that name")
 )
 
 // admissible says why nobody may ask about a name, before Redis is asked: so that the answer is the same whether there is
@@ -30,7 +30,7 @@ func (p *Page) admissible(name string) error {
 		return errNameless
 	}
 	if !p.wanted(name) {
-		return fmt.Errorf("%w: names that match %s", errOutside, shown(p.Pattern))
+		return fmt.Errorf("%w: only names that match %s", errOutside, shown(p.Pattern))
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const mostTickets = 200
 // ticket is a holder or a waiter on the page.
 type ticket struct {
 	Key, Label, ID string
-	Place          int // in line
+	Position       int // in the queue
 	Token, Weight  int64
 	For, Expires   string
 	Evict          string // where to do that; "": not here
@@ -62,7 +62,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 	}
 	for i, t := range d.Waiters {
 		w := newTicket(name, t, d.At, in)
-		w.Place = i + 1
+		w.Position = i + 1
 		c.Waiters = append(c.Waiters, w)
 	}
 	if in && s.Exists {
@@ -98,7 +98,7 @@ func figures(s fairsem.Status, rate float64) []tile {
 		{"Next lease ends", age(s.NextExpiry)},
 		{"Grants/s", perSecond(rate)},
 		{"Granted", strconv.FormatInt(s.Granted, 10)},
-		{"Lapsed", strconv.FormatInt(s.Expired, 10)},
+		{"Expired", strconv.FormatInt(s.Expired, 10)},
 	}
 }
 
@@ -121,7 +121,7 @@ func controlsOf(s fairsem.Status) []control {
 	case look.Paused(s):
 		return []control{resize, {to("resume"), "Resume"}}
 	case s.Pinned:
-		return []control{resize, pause, {to("resume"), "Take the pin away"}}
+		return []control{resize, pause, {to("resume"), "Reset the limit"}}
 	}
 	return []control{resize, pause}
 }

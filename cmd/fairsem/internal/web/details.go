@@ -23,7 +23,7 @@ const (
 const mostDetails = 64
 
 // errBusy is of a name that had no turn: others are looked at.
-var errBusy = errors.New("too many names are being looked at")
+var errBusy = errors.New("too many names are being queried")
 
 // details are who holds and who waits, of the names that somebody looks at. What they ask of Redis is bounded, however
 // many look and at whatever.

@@ -28,11 +28,11 @@ func (p *Page) guard(next http.Handler) http.Handler {
 		// those of others where the address is not one that browsers trust. Other sites hear as little.
 		h.Set("Referrer-Policy", "same-origin")
 		if r.URL.Path != "/healthz" && !p.knows(r.Host) { // which tells nothing, and probes have names of their own
-			http.Error(w, "this page does not go by that name: start fairsem serve with --host to allow it", http.StatusMisdirectedRequest)
+			http.Error(w, "this page has another name: start fairsem serve with --host to allow that one", http.StatusMisdirectedRequest)
 			return
 		}
 		if foreign(r) {
-			http.Error(w, "this page is not for other sites to load", http.StatusForbidden)
+			http.Error(w, "other sites may not load this page", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

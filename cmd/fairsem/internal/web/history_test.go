@@ -149,7 +149,7 @@ func TestALookThatNeverEndsIsNoRedisThatIsAway(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Minute)
 		assert.Empty(t, p.away(s.latest()))
-		assert.Equal(t, "Nothing was seen yet", p.trouble(s.latest()))
+		assert.Equal(t, "No answer yet", p.trouble(s.latest()))
 	})
 }
 
@@ -175,7 +175,7 @@ func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
 		now := s.latest()
 		assert.Equal(t, seen.All, now.All)
 		assert.Equal(t, seen.at, now.at)
-		assert.Equal(t, "Redis answers, but the last look at all names that was good is 5.0s old", p.trouble(now), "a second to the look, four for it")
+		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the look, four for it")
 		assert.Empty(t, p.away(now))
 		gone.Store(true)
 		time.Sleep(10 * time.Second)

@@ -82,8 +82,8 @@ func TestANameThatWasNotAskedAboutIsNotSaidToBeUnknown(t *testing.T) {
 	s.page.details.look = func(context.Context, string) (look.Detail, error) { return look.Detail{}, errBusy }
 	s.seen(0)
 	body := s.get("/semaphore?name=gate").body
-	assert.Contains(t, body, "too many other names are being looked at")
-	assert.NotContains(t, body, "Redis knows nothing of that name")
+	assert.Contains(t, body, "too many other names are being queried")
+	assert.NotContains(t, body, "Redis does not know the name")
 }
 
 func TestOneAddressDoesNotTakeTheRoomOfOthers(t *testing.T) {

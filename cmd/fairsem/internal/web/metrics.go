@@ -19,10 +19,10 @@ func about(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	upDesc   = about("fairsem_up", "Whether Redis answers PING: 1 or 0. If it does not, there are no figures of names.")
-	ageDesc  = about("fairsem_last_look_age_seconds", "How old the figures are.")
-	badDesc  = about("fairsem_names_unreadable", "How many names have keys that are not as they should be.")
-	moreDesc = about("fairsem_names_truncated", "Whether there are more names than are looked at: 1 or 0.")
+	upDesc   = about("fairsem_up", "Whether Redis answers PING: 1 or 0. If not, there are no figures of names.")
+	ageDesc  = about("fairsem_last_poll_age_seconds", "Age of the figures.")
+	badDesc  = about("fairsem_names_unreadable", "Names whose keys cannot be read.")
+	moreDesc = about("fairsem_names_truncated", "Whether there are more names than are polled: 1 or 0.")
 )
 
 // family is a figure that every name has.
@@ -37,21 +37,21 @@ var families = []family{
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return float64(s.Limit) }},
 	{about("fairsem_permits_in_use", "Units that are in use.", "name"),
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return float64(s.Used) }},
-	{about("fairsem_waiters", "Calls that wait in line.", "name"),
+	{about("fairsem_waiters", "Calls that wait in the queue.", "name"),
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return float64(s.Waiting) }},
-	{about("fairsem_oldest_waiter_age_seconds", "How long the head of the line has waited.", "name"),
+	{about("fairsem_oldest_waiter_age_seconds", "How long the head of the queue has waited.", "name"),
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return s.OldestWait.Seconds() }},
-	{about("fairsem_permits_granted_total", "Permits granted since Redis got to know the name.", "name"),
+	{about("fairsem_permits_granted_total", "Permits granted since the name exists.", "name"),
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Granted) }},
-	{about("fairsem_permits_lapsed_total", "Permits that nobody gave back or renewed in time.", "name"),
+	{about("fairsem_permits_expired_total", "Permits that expired before they were released.", "name"),
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Expired) }},
 }
 
 // newRegistry has what is told of Redis as a whole, and nothing of this process.
 func newRegistry(p *Page) *prometheus.Registry {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "fairsem_look_duration_seconds",
-		Help:    "How long it took to look at all names.",
+		Name:    "fairsem_poll_duration_seconds",
+		Help:    "How long it took to query all names.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 7),
 	})
 	p.sampler.looked = func(d time.Duration) { took.Observe(d.Seconds()) }

@@ -46,7 +46,7 @@ var orders = []order{
 	{"waiting", "Waiting", down(func(r row) int64 { return r.Waiting })},
 	{"oldest", "Oldest wait", down(func(r row) time.Duration { return r.oldest })},
 	{"rate", "Grants/s", down(func(r row) float64 { return r.rate })},
-	{"lapsed", "Lapsed", down(func(r row) int64 { return r.Lapsed })},
+	{"expired", "Expired", down(func(r row) int64 { return r.Expired })},
 }
 
 // longQuery is longer than any name.
@@ -96,7 +96,7 @@ type row struct {
 	gauge
 	Key, Link, Title string
 	Plot             plot
-	Waiting, Lapsed  int64
+	Waiting, Expired int64
 	Oldest, Rate     string
 
 	name   string
@@ -183,7 +183,7 @@ func (p *Page) row(now *snapshot, s fairsem.Status) row {
 	rate := now.rates[s.Name]
 	return row{
 		gauge: newGauge(s), Key: key("n", s.Name), Link: link(s.Name), Title: shown(s.Name),
-		Waiting: s.Waiting, Lapsed: s.Expired, Oldest: age(s.OldestWait), Rate: perSecond(rate),
+		Waiting: s.Waiting, Expired: s.Expired, Oldest: age(s.OldestWait), Rate: perSecond(rate),
 		name: s.Name, oldest: s.OldestWait, rate: rate,
 	}
 }

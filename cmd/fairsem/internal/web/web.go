@@ -179,7 +179,7 @@ func (p *Page) away(now *snapshot) string {
 	age, ever := p.pulse.age()
 	switch {
 	case now.refused:
-		return "Redis refuses to be looked at, the user of fairsem serve lacks a right: fairsem doctor names it"
+		return "Redis refuses the query, the user of fairsem serve lacks a right: fairsem doctor names it"
 	case !ever && !p.pulse.asked.Load():
 		return "Redis has not answered yet"
 	case !ever:
@@ -197,9 +197,9 @@ func (p *Page) trouble(now *snapshot) string {
 	}
 	switch age := time.Since(now.there); {
 	case now.at.IsZero():
-		return "Nothing was seen yet"
+		return "No answer yet"
 	case age > p.patience():
-		return "Redis answers, but the last look at all names that was good is " + text.Ago(age) + " old"
+		return "Redis answers, but the last successful query of all names is " + text.Ago(age) + " old"
 	}
 	return ""
 }

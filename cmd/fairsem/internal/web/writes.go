@@ -31,28 +31,28 @@ type verb struct {
 var verbs = []verb{
 	{
 		name: "evict", button: "Evict", danger: true,
-		ask: "This takes the permit, or the place in line, away from whoever has it. The units are free at once; " +
-			"their holder may go on using them for a moment, until it hears of it.",
+		ask: "This revokes the permit, or removes the waiter from the queue. The units are free at once; " +
+			"the holder may use them for a moment longer, until it is notified.",
 		did: func(d deed) string { return "Evicted " + shown(d.id) + "." },
 		do:  func(ctx context.Context, s *fairsem.Inspector, d deed) error { return s.Evict(ctx, d.id) },
 	},
 	{
-		name: "resize", button: "Pin the limit",
-		ask: "This sets the limit for everybody, whatever processes declare, until the pin is taken away. " +
-			"Nobody loses a permit by it.",
-		did: func(d deed) string { return fmt.Sprintf("The limit is pinned to %d.", d.limit) },
+		name: "resize", button: "Set the limit",
+		ask: "This sets the limit for all callers, whatever processes declare, until it is reset. " +
+			"No permit is revoked.",
+		did: func(d deed) string { return fmt.Sprintf("The limit is set to %d.", d.limit) },
 		do:  func(ctx context.Context, s *fairsem.Inspector, d deed) error { return s.SetLimit(ctx, d.limit) },
 	},
 	{
 		name: "pause", button: "Pause", danger: true,
-		ask: "This pins the limit to 0: nobody gets in until it is resumed, and who waits or comes waits on. " +
-			"Who holds a permit keeps it.",
+		ask: "This sets the limit to 0: nothing is granted until it is resumed, and all calls wait in the queue. " +
+			"Holders keep their permits.",
 		did: func(deed) string { return "Paused." },
 		do:  func(ctx context.Context, s *fairsem.Inspector, _ deed) error { return s.SetLimit(ctx, 0) },
 	},
 	{
-		name: "resume", button: "Take the pin away",
-		ask: "This takes the pin away: the limit that processes declare holds again.",
+		name: "resume", button: "Reset the limit",
+		ask: "This removes the limit that was set by hand: the limit that processes declare applies again.",
 		did: func(deed) string { return "The limit is what processes declare." },
 		do:  func(ctx context.Context, s *fairsem.Inspector, _ deed) error { return s.ResetLimit(ctx) },
 	},
@@ -131,7 +131,7 @@ func (p *Page) read(r *http.Request, v verb) (deed, error) {
 	switch {
 	case v.name == "evict":
 		if d.id = r.FormValue("id"); d.id == "" {
-			return d, errors.New("id is missing: say whom to evict")
+			return d, errors.New("id is missing: give the id to evict")
 		}
 	case v.name == "resize" && r.Method == http.MethodPost: // a question comes without one
 		limit, err := change.ParseLimit(r.FormValue("limit"))
@@ -159,7 +159,7 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 		p.problem(w, r, badStatus(err), sentence(err))
 		return
 	case !s.sealed(d, r.PostFormValue("seal")):
-		p.problem(w, r, http.StatusForbidden, "This form is not of this session. Go back, load the page again and try once more.")
+		p.problem(w, r, http.StatusForbidden, "This form is from another session. Go back, reload the page and try again.")
 		return
 	}
 	if err := p.do(r, v, d, s.who()); err != nil {
@@ -241,7 +241,7 @@ func statusOf(err error) int {
 func sentence(err error) string {
 	s := shown(strings.TrimPrefix(err.Error(), "fairsem: "))
 	if errors.Is(err, fairsem.ErrNotFound) {
-		s = "it is not there any more"
+		s = "it is gone"
 	}
 	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
