@@ -26,16 +26,16 @@ type caller struct {
 	signals <-chan os.Signal
 	journal *journal
 
-	there *dial.Server
-	queue *fairsem.Inspector     // of the name
-	mark  string                 // the label, if it is the only one of its kind
-	waits atomic.Pointer[string] // the id under which it waits; nil: it does not yet
+	target   *dial.Server
+	queue    *fairsem.Inspector     // of the name
+	ownLabel string                 // the label, if it is the only one of its kind
+	waitID   atomic.Pointer[string] // the id under which it waits; nil: it does not yet
 }
 
 // observe notes the id of a call that waits, which only events have.
 func (c *caller) observe(e fairsem.Event) {
 	if e, ok := e.(fairsem.WaitStartedEvent); ok {
-		c.waits.Store(&e.ID)
+		c.waitID.Store(&e.ID)
 	}
 }
 
@@ -58,16 +58,16 @@ func (w *waiting) journalled(f func(*journal) error) error {
 
 // connect runs use with a client whose permits and positions in the queue expire after ttl without a sign of life.
 func (c *caller) connect(ttl time.Duration, use func(*fairsem.Client) error) (err error) {
-	if c.there, err = c.server(); err != nil {
+	if c.target, err = c.server(); err != nil {
 		return err
 	}
-	rdb := c.there.Client()
+	rdb := c.target.Client()
 	defer func() { _ = rdb.Close() }() // the process ends
 	client, err := fairsem.New(rdb, fairsem.Options{Prefix: c.keys(), TTL: ttl, Label: c.labelled(), Observer: c.observe})
 	if err != nil {
 		return asUsage(err)
 	}
-	defer shut(client)
+	defer closeClient(client)
 	return asUsage(use(client))
 }
 
@@ -95,11 +95,11 @@ func (c *caller) untilSignal(ctx context.Context, f func(context.Context) error)
 // promptly runs ask for a caller that does not wait in the queue. It does not wait for the server either, however long
 // the TTL.
 func promptly(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTTL)
+	ctx, cancel := context.WithTimeout(ctx, inspectTTL)
 	defer cancel()
 	err := ask(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, lookTTL)
+		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, inspectTTL)
 	}
 	return err
 }
@@ -113,16 +113,16 @@ func (c *caller) labelled() string {
 	label := cmp.Or(c.label, fmt.Sprintf("%s:%d", host, os.Getpid()))
 	if !c.journal.json && !c.quiet && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
 		mark := "#" + uuid.NewString()[:8]
-		c.mark = label[:min(len(label), longestLabel-len(mark))] + mark
-		return c.mark
+		c.ownLabel = label[:min(len(label), longestLabel-len(mark))] + mark
+		return c.ownLabel
 	}
 	return label
 }
 
-const shutLimit = 2 * time.Second
+const closeLimit = 2 * time.Second
 
 // shut closes the client, which leaves every queue, for as long as that is worth waiting for.
-func shut(client *fairsem.Client) {
+func closeClient(client *fairsem.Client) {
 	closed := make(chan struct{})
 	go func() { // ends soon where Redis answers, else with the process
 		_ = client.Close() // what is not released expires
@@ -130,7 +130,7 @@ func shut(client *fairsem.Client) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(shutLimit):
+	case <-time.After(closeLimit):
 	}
 }
 
@@ -143,7 +143,7 @@ func asUsage(err error) error {
 }
 
 // lookUp finds the command before anybody waits for it.
-func lookUp(command string) (string, error) {
+func findCommand(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return "", cannotStart(command, err)

@@ -24,14 +24,14 @@ var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
 
 // child is the command. It leads a process group of its own, whose number is its pid.
 type child struct {
-	pid          int
-	states       chan syscall.WaitStatus // each stop, and last the end
-	usesTerminal bool
-	given        time.Time // when it got the terminal last
+	pid           int
+	states        chan syscall.WaitStatus // each stop, and last the end
+	usesTerminal  bool
+	terminalSince time.Time // when it got the terminal last
 }
 
 // startle is within which time of getting the terminal a stop still comes of not having had it.
-const startle = time.Second
+const terminalGrace = time.Second
 
 // startChild starts the command with the files of this process. It must be called on the main thread,
 // for the kernel kills the child when the thread that started it ends.
@@ -115,16 +115,16 @@ func interactive() bool { return term.IsTerminal(0) && term.IsTerminal(1) }
 func (c *child) giveTerminal() bool {
 	switch foreground() {
 	case c.pid:
-		return time.Since(c.given) < startle
+		return time.Since(c.terminalSince) < terminalGrace
 	case syscall.Getpgrp():
-		c.given = time.Now()
+		c.terminalSince = time.Now()
 		return setForeground(c.pid)
 	}
 	return false
 }
 
 // takeTerminal takes the terminal back, if the child has it or has left it to nobody.
-func (c *child) takeTerminal() bool {
+func (c *child) reclaimTerminal() bool {
 	group := foreground()
 	if group != c.pid && (group <= 0 || lives(group)) {
 		return false

@@ -29,7 +29,7 @@ func completeNames(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	}
 	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
 		for name, err := range client.List(ctx) {
-			if err != nil || strings.HasPrefix(name, typed) && typeable(name) && !offer(name) {
+			if err != nil || strings.HasPrefix(name, typed) && safeToType(name) && !offer(name) {
 				return
 			}
 		}
@@ -48,7 +48,7 @@ func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 		return completeNames(cmd, args, typed)
 	}
 	fits := func(id string) bool {
-		return strings.HasPrefix(id, typed) && typeable(id) && !slices.Contains(args[1:], id)
+		return strings.HasPrefix(id, typed) && safeToType(id) && !slices.Contains(args[1:], id)
 	}
 	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
 		there := client.Inspect(args[0])
@@ -124,7 +124,7 @@ func connectionOf(cmd *cobra.Command) *connection {
 
 // typeable says whether every shell takes s for itself and for one word. Whoever can write to the server can
 // choose a name, and what is completed is run with the next key.
-func typeable(s string) bool {
+func safeToType(s string) bool {
 	const anywhere, first = "._/@:+,%=-", "._/@"
 	for i, r := range s {
 		allowed := anywhere

@@ -60,11 +60,11 @@ func runDemo(ctx context.Context, out io.Writer, o demo.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	o.Interrupt = func() { cancel(signalled{syscall.SIGINT}) }
-	return judged(demo.Run(ctx, out, o))
+	return withExitCode(demo.Run(ctx, out, o))
 }
 
 // judged gives a broken promise its exit code.
-func judged(err error) error {
+func withExitCode(err error) error {
 	if errors.Is(err, demo.ErrBroken) {
 		return &failure{exitBroken, err}
 	}

@@ -171,9 +171,9 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	var f *failure
-	require.ErrorAs(t, judged(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
+	require.ErrorAs(t, withExitCode(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
 	assert.Equal(t, exitBroken, f.code)
-	assert.Equal(t, io.EOF, judged(io.EOF))
+	assert.Equal(t, io.EOF, withExitCode(io.EOF))
 }
 
 // requireDemo wants all of what the demo is to show.

@@ -10,8 +10,8 @@ import (
 
 type evictOptions struct {
 	confirming
-	victims change.Victims
-	name    string
+	selection change.Selection
+	name      string
 }
 
 func newEvict() *cobra.Command {
@@ -43,14 +43,14 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeIDs,
 		RunE: ownFailure(o.complete, func(cmd *cobra.Command) error {
-			return o.change(cmd, o.name, func(ctx context.Context, d change.Desk) error {
-				return d.Evict(ctx, o.victims)
+			return o.change(cmd, o.name, func(ctx context.Context, d change.Target) error {
+				return d.Evict(ctx, o.selection)
 			})
 		}),
 	}
 	o.flags(cmd)
-	cmd.Flags().StringVar(&o.victims.Label, "label", "", "evict all holders and waiters whose label `PATTERN` matches")
-	cmd.Flags().BoolVar(&o.victims.All, "all", false, "evict all present holders and waiters")
+	cmd.Flags().StringVar(&o.selection.Label, "label", "", "evict all holders and waiters whose label `PATTERN` matches")
+	cmd.Flags().BoolVar(&o.selection.All, "all", false, "evict all present holders and waiters")
 	return cmd
 }
 
@@ -59,9 +59,9 @@ func (o *evictOptions) complete(cmd *cobra.Command) error {
 	if len(args) == 0 {
 		return usage("NAME is missing: fairsem evict NAME ID")
 	}
-	o.name, o.victims.IDs = args[0], args[1:]
+	o.name, o.selection.IDs = args[0], args[1:]
 	ways := 0
-	for _, way := range []bool{len(o.victims.IDs) > 0, cmd.Flags().Changed("label"), o.victims.All} {
+	for _, way := range []bool{len(o.selection.IDs) > 0, cmd.Flags().Changed("label"), o.selection.All} {
 		if way {
 			ways++
 		}
@@ -69,7 +69,7 @@ func (o *evictOptions) complete(cmd *cobra.Command) error {
 	if ways != 1 {
 		return usage("give exactly one of ids, --label and --all: fairsem show lists the ids")
 	}
-	if err := o.victims.Check(); err != nil {
+	if err := o.selection.Check(); err != nil {
 		return usage("%w", err)
 	}
 	return nil

@@ -50,7 +50,7 @@ func (j *journal) close() {
 	close(j.lines)
 	select {
 	case <-j.written:
-	case <-time.After(shutLimit):
+	case <-time.After(closeLimit):
 	}
 }
 
@@ -106,7 +106,7 @@ func (j *journal) conclude(err error) error {
 		return err
 	}
 	if !j.json {
-		return j.hushed(err, f)
+		return j.muted(err, f)
 	}
 	event, code := "failed", exitFailure
 	var stop signalled
@@ -131,7 +131,7 @@ func (j *journal) conclude(err error) error {
 
 // hushed leaves only the exit code of an error f that is to tell no more: of what is a success, since cron would send a mail,
 // and of what went as it may where that is to be quiet.
-func (j *journal) hushed(err error, f *failure) error {
+func (j *journal) muted(err error, f *failure) error {
 	if f != nil && (f.code == 0 || j.quiet && (f.code == j.conflict || f.code == exitLost)) {
 		return &failure{f.code, nil}
 	}

@@ -57,7 +57,7 @@ if it was not found, 2 for a wrong command line.`,
 
 // complete takes the arguments and refuses what can never work.
 func (o *limitOptions) complete(cmd *cobra.Command) error {
-	words, err := o.take(cmd, "fairsem limit NAME RATE -- CMD", "NAME", "RATE")
+	words, err := o.parseArgs(cmd, "fairsem limit NAME RATE -- CMD", "NAME", "RATE")
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func limitCommand(ctx context.Context, o limitOptions) error {
 	var path string
 	err := o.journalled(func(j *journal) (err error) {
 		if len(o.command) > 0 {
-			if path, err = lookUp(o.command[0]); err != nil {
+			if path, err = findCommand(o.command[0]); err != nil {
 				return err
 			}
 		}
@@ -103,7 +103,7 @@ func (l *limiter) run(ctx context.Context) error {
 			return err
 		}
 		l.queue = handle.Inspector
-		if err := l.untilSignal(ctx, l.there.Reach); err != nil {
+		if err := l.untilSignal(ctx, l.target.Reach); err != nil {
 			return err
 		}
 		began := time.Now()

@@ -53,7 +53,7 @@ func (o *pauseOptions) run(cmd *cobra.Command) error {
 	if o.wait < 0 {
 		return usage("--wait cannot be negative")
 	}
-	return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {
+	return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Target) error {
 		if !cmd.Flags().Changed("wait") {
 			return d.Pause(ctx, o.fresh, nil)
 		}
@@ -82,7 +82,7 @@ does not know NAME; 2 for a wrong command line, 125 if the server did not answer
 		Args:              oneName,
 		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
-			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {
+			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Target) error {
 				return d.Resume(ctx)
 			})
 		}),

@@ -20,11 +20,11 @@ import (
 func (c *caller) refused(err error, otherKind string) error {
 	switch {
 	case errors.Is(err, fairsem.ErrUnavailable):
-		return placed(err, c.there)
+		return withServer(err, c.target)
 	case redis.HasErrorPrefix(err, "FAIRSEMKIND"):
 		return fmt.Errorf("%q is the name of a %s: choose another name", c.name, otherKind)
 	case errors.Is(err, fairsem.ErrEvicted):
-		if id := c.waits.Load(); id != nil {
+		if id := c.waitID.Load(); id != nil {
 			err = fmt.Errorf("%w%s", err, c.evictedBy(*id))
 		}
 		return &failure{c.conflict, err}
@@ -57,7 +57,7 @@ const (
 // showPosition draws the position in the queue on the terminal until the returned function is called, which
 // clears it.
 func (c *caller) showPosition(ctx context.Context) (stop func()) {
-	if c.mark == "" || c.noWait {
+	if c.ownLabel == "" || c.noWait {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -82,7 +82,7 @@ func (c *caller) drawPosition(ctx context.Context, out io.Writer) {
 		if inBackground() {
 			continue
 		}
-		standing, err := c.standing(ctx)
+		standing, err := c.progress(ctx)
 		if err != nil {
 			continue // the call that waits says what there is to say
 		}
@@ -104,7 +104,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // standing says where the command is in the queue.
-func (c *caller) standing(ctx context.Context) (string, error) {
+func (c *caller) progress(ctx context.Context) (string, error) {
 	position, err := c.position(ctx)
 	if err != nil {
 		return "", err
@@ -122,7 +122,7 @@ func (c *caller) position(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if n++; t.Label == c.mark {
+		if n++; t.Label == c.ownLabel {
 			return fmt.Sprintf("position %d", n), nil
 		}
 		if n == positionMost {

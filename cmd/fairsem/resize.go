@@ -38,7 +38,7 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			limit, _ := change.ParseLimit(cmd.Flags().Arg(1)) // it was checked
-			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {
+			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Target) error {
 				return d.Resize(ctx, limit, o.fresh)
 			})
 		}),

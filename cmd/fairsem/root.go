@@ -64,7 +64,7 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
-		if wants := wanted[invalid.GetFlag().Value.Type()]; wants != "" {
+		if wants := typeErrors[invalid.GetFlag().Value.Type()]; wants != "" {
 			return usage("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
 		}
 	}
@@ -72,7 +72,7 @@ func wrongFlag(_ *cobra.Command, err error) error {
 }
 
 // wanted says of the value of a flag of some type what it is not.
-var wanted = map[string]string{
+var typeErrors = map[string]string{
 	"bool":     "not true or false",
 	"int":      "not a whole number, or too large",
 	"int64":    "not a whole number, or too large",

@@ -102,7 +102,7 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 
 // complete takes the arguments and refuses what can never work.
 func (o *runOptions) complete(cmd *cobra.Command) error {
-	if _, err := o.take(cmd, "fairsem run NAME --limit N -- CMD", "NAME"); err != nil {
+	if _, err := o.parseArgs(cmd, "fairsem run NAME --limit N -- CMD", "NAME"); err != nil {
 		return err
 	}
 	f := cmd.Flags()
@@ -160,7 +160,7 @@ type runner struct {
 }
 
 func (r *runner) run(ctx context.Context) (err error) {
-	if r.path, err = lookUp(r.command[0]); err != nil {
+	if r.path, err = findCommand(r.command[0]); err != nil {
 		return err
 	}
 	return r.connect(r.ttl, func(client *fairsem.Client) error {
@@ -169,7 +169,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 			return err
 		}
 		r.sem, r.queue = sem.With(fairsem.CallOptions{HeadStart: r.headStart, MaxQueue: r.maxQueue}), sem.Inspector
-		if err := r.untilSignal(ctx, r.there.Reach); err != nil {
+		if err := r.untilSignal(ctx, r.target.Reach); err != nil {
 			return err
 		}
 		if err := r.acquire(ctx); err != nil {

@@ -321,7 +321,7 @@ func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
 	}{
 		{lostTerm, exitLost, "term\nfairsem: the permit"},
 		{lostKill, exitLost, "fairsem: the permit"},
-		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh goes on`},
+		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh continues`},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			s := newStation(t)

@@ -45,8 +45,8 @@ const (
 
 // What serve does for want of a flag for it.
 const (
-	servePatience = 3 * time.Second
-	serveNames    = 1000
+	serveTimeout = 3 * time.Second
+	serveNames   = 1000
 )
 
 // tokenVariable is the environment variable for who does not want a file.
@@ -122,7 +122,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 
 // check refuses what can never work, and fetches the token.
 func (o *serveOptions) check(cmd *cobra.Command) (err error) {
-	if o.pattern, err = takePattern(cmd.Flags().Args()); err != nil {
+	if o.pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
 	}
 	if err := checkListen(o.listen); err != nil {
@@ -140,7 +140,7 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 		return usage("--token-file needs --allow-writes: give both or neither")
 	case o.insecure && (!o.allowWrites || o.tlsCert != ""):
 		return usage("--insecure is for --allow-writes without TLS: leave it out")
-	case o.allowWrites && o.tlsCert == "" && !o.insecure && !staysHere(o.listen):
+	case o.allowWrites && o.tlsCert == "" && !o.insecure && !isLocal(o.listen):
 		return usage("--allow-writes beyond this machine without TLS sends the token unencrypted: give --tls-cert and --tls-key, or --insecure if a proxy in front has TLS")
 	case o.allowWrites:
 		if err := o.fetchToken(); err != nil {
@@ -155,7 +155,7 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 }
 
 // staysHere says whether only this machine can reach an address. A name that is none of this machine's own may mean any.
-func staysHere(address string) bool {
+func isLocal(address string) bool {
 	host, _, _ := net.SplitHostPort(address) // it was checked
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -229,7 +229,7 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		Client:   s.client,
 		Redis:    s.server.String(),
 		Interval: o.interval,
-		Patience: servePatience,
+		Timeout:  serveTimeout,
 		Names:    serveNames,
 		Pattern:  o.pattern,
 		Busy:     o.busy,
@@ -260,20 +260,20 @@ func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 		line = string(text.JSON(map[string]any{"url": url, "writes": o.allowWrites}))
 	}
 	_, _ = fmt.Fprint(cmd.OutOrStdout(), line) // who closed standard output knows the address
-	talk := func(format string, args ...any) {
+	notify := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
 	}
 	which := ""
 	if o.pattern != "" {
 		which = fmt.Sprintf(" that match %s", text.Brief(o.pattern))
 	}
-	talk("the semaphores on %s%s are at %s until a signal ends this, such as Ctrl-C", redis, which, url)
+	notify("the semaphores on %s%s are at %s until a signal ends this, such as Ctrl-C", redis, which, url)
 	switch tcp, ok := at.(*net.TCPAddr); {
 	case !ok || tcp.IP.IsLoopback():
 	case o.tls != nil:
-		talk("warning: anyone who can reach %s can read the page", at)
+		notify("warning: anyone who can reach %s can read the page", at)
 	default:
-		talk("warning: the page is not encrypted, and anyone who can reach %s can read it", at)
+		notify("warning: the page is not encrypted, and anyone who can reach %s can read it", at)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestServeShowsThoseThatThePatternMatches(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, fetch(t, s.url+"semaphore?name=team-b%2Fdb").StatusCode)
 	assert.Contains(t, s.log.String(), "the semaphores on "+server.Addr()+` that match "team-a/*" are at `)
 	require.NoError(t, client.Close())
-	require.Eventually(t, func() bool { return strings.Contains(body(""), "Nobody holds or waits.") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(body(""), "No holders, no waiters.") }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 143, exitCode(s.cmd.Wait()))
 }

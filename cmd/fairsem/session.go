@@ -66,7 +66,7 @@ type session struct {
 }
 
 // lookTTL bounds how long a command that holds nothing goes on asking a server that does not answer.
-const lookTTL = 5 * time.Second
+const inspectTTL = 5 * time.Second
 
 // open connects for a command that holds nothing. It refuses names that can never be one.
 func (c *connection) open(ctx context.Context, names ...string) (*session, error) {
@@ -75,7 +75,7 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 		return nil, err
 	}
 	s := &session{server: there, rdb: there.Client()}
-	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.keys(), TTL: lookTTL, Label: operator()})
+	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.keys(), TTL: inspectTTL, Label: operator()})
 	for _, name := range names {
 		if err == nil {
 			_, err = s.client.Semaphore(name, 1)
@@ -112,7 +112,7 @@ func (s *session) ping(ctx context.Context) error {
 }
 
 // placed adds to an error of a server that does not answer any more which one that is.
-func placed(err error, there *dial.Server) error {
+func withServer(err error, there *dial.Server) error {
 	if errors.Is(err, fairsem.ErrUnavailable) {
 		return fmt.Errorf("%w; the server is %s", err, there)
 	}
@@ -120,6 +120,6 @@ func placed(err error, there *dial.Server) error {
 }
 
 func (s *session) close() {
-	shut(s.client)
+	closeClient(s.client)
 	_ = s.rdb.Close() // nothing is in flight any more
 }

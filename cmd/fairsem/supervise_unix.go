@@ -21,10 +21,10 @@ type supervisor struct {
 	child *child
 	jobs  chan os.Signal // those of job control
 
-	alive  time.Time        // when the permit was last seen to live
-	lost   bool             // and it was told
-	killAt <-chan time.Time // nil: nobody is to be killed
-	told   string           // what a group that cannot be ended means for the permit
+	lastAlive time.Time        // when the permit was last seen to live
+	lost      bool             // and it was told
+	killAt    <-chan time.Time // nil: nobody is to be killed
+	warned    string           // what a group that cannot be ended means for the permit
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
@@ -37,38 +37,38 @@ func (r *runner) hold() error {
 	notify(jobs, jobControl...)
 	defer signal.Stop(jobs)
 	g := startGuard()
-	c, err := startChild(r.path, r.command, r.environment(r.knowledge()...))
+	c, err := startChild(r.path, r.command, r.environment(r.permitVariables()...))
 	if err != nil {
 		g.stop()
 		return r.startError(err)
 	}
 	g.watch(c.pid)
 	r.journal.note(note{Event: "started", PID: c.pid})
-	s := &supervisor{runner: r, child: c, jobs: jobs, alive: granted}
+	s := &supervisor{runner: r, child: c, jobs: jobs, lastAlive: granted}
 	code := s.supervise()
-	s.clear()
+	s.endGroup()
 	g.stop()
-	c.takeTerminal()
+	c.reclaimTerminal()
 	r.journal.note(note{Event: "ended", Exit: &code})
 	if s.lost && r.onLost != lostIgnore {
-		if s.told == lastedOn {
+		if s.warned == alreadyLost {
 			return r.lostError("and " + r.command[0] + " could not be ended")
 		}
 		return r.lostError("so " + r.command[0] + " was ended")
 	}
-	s.linger(granted)
+	s.holdMinimum(granted)
 	if code == 0 {
 		return nil
 	}
 	return &failure{code, nil}
 }
 
-func (r *runner) lostError(fate string) error {
+func (r *runner) lostError(outcome string) error {
 	reason := r.reason()
 	if reason == reasonEvicted {
 		reason += r.evictedBy(r.permit.ID())
 	}
-	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, reason, fate)}
+	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, reason, outcome)}
 }
 
 // reason is why the permit was lost.
@@ -87,7 +87,7 @@ func (r *runner) startError(err error) error {
 }
 
 // knowledge is what there is to know of the permit, as variables for the command.
-func (r *runner) knowledge() [][2]string {
+func (r *runner) permitVariables() [][2]string {
 	return [][2]string{
 		{"FAIRSEM_NAME", r.name},
 		{"FAIRSEM_ID", r.permit.ID()},
@@ -151,7 +151,7 @@ func (s *supervisor) stopped(by syscall.Signal) {
 		return
 	}
 	whom := os.Getpid()
-	if s.child.takeTerminal() {
+	if s.child.reclaimTerminal() {
 		whom = 0 // the terminal would have stopped the others of a pipe too
 	}
 	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, this stops nobody who has no
@@ -166,7 +166,7 @@ func (s *supervisor) check() {
 		return
 	}
 	if s.permit.Context().Err() == nil {
-		s.alive = now
+		s.lastAlive = now
 		return
 	}
 	s.lost = true
@@ -177,7 +177,7 @@ func (s *supervisor) check() {
 // lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
 // tenth of the TTL left at least, so the most that CMD may have counts from then, however late this is.
 func (s *supervisor) lose() {
-	left := min(s.killAfter, time.Until(s.alive.Add(killAfterMost(s.ttl))))
+	left := min(s.killAfter, time.Until(s.lastAlive.Add(killAfterMost(s.ttl))))
 	switch {
 	case s.onLost == lostIgnore:
 		s.journal.warn("the permit on %q was lost (%s); %s continues", s.name, s.reason(), s.command[0])
@@ -192,25 +192,25 @@ func (s *supervisor) lose() {
 
 // What a group that cannot be ended means for the permit.
 const (
-	holdsOn  = "the permit is held until it has ended"
-	lastedOn = "the units can be granted to others while it runs"
+	stillHeld   = "the permit is held until it has ended"
+	alreadyLost = "the units can be granted to others while it runs"
 )
 
 // send sends a signal to the group, and tells if nobody there can be reached: what sudo starts is another user's.
 func (s *supervisor) send(sig os.Signal) {
 	if !s.child.signal(sig) {
-		s.unended()
+		s.warnUnended()
 	}
 }
 
 // unended tells that something runs on, once while the permit is held and once when it is lost.
-func (s *supervisor) unended() {
-	means := holdsOn
+func (s *supervisor) warnUnended() {
+	means := stillHeld
 	if s.lost {
-		means = lastedOn
+		means = alreadyLost
 	}
-	if s.told != means {
-		s.told = means
+	if s.warned != means {
+		s.warned = means
 		s.journal.warn("a process of the group %d cannot be ended, because it is another user's or hangs in the kernel; %s", s.child.pid, means)
 	}
 }
@@ -221,7 +221,7 @@ const (
 )
 
 // clear ends what the command has left in its group, and waits for what it cannot end for as long as the permit lives.
-func (s *supervisor) clear() {
+func (s *supervisor) endGroup() {
 	s.check()
 	if !s.child.groupLives() {
 		return
@@ -238,7 +238,7 @@ func (s *supervisor) clear() {
 			s.send(syscall.SIGKILL)
 			giveUp = time.After(groupLimit)
 		case <-giveUp:
-			if s.leave() {
+			if s.abandonGroup() {
 				return
 			}
 			giveUp = time.After(groupLimit)
@@ -252,9 +252,9 @@ func (s *supervisor) clear() {
 
 // leave tells what is left of a group that was killed, and says whether it is to be left there: if nothing of it runs,
 // or there is no permit any more to hold for it.
-func (s *supervisor) leave() bool {
+func (s *supervisor) abandonGroup() bool {
 	if groupRuns(s.child.pid) {
-		s.unended()
+		s.warnUnended()
 		return s.lost
 	}
 	s.journal.warn("a process of the group %d cannot be removed, but does not run any more: its parent does not ask for its exit code", s.child.pid)
@@ -262,7 +262,7 @@ func (s *supervisor) leave() bool {
 }
 
 // linger holds for the least time, unless a signal or a loss ends it.
-func (s *supervisor) linger(granted time.Time) {
+func (s *supervisor) holdMinimum(granted time.Time) {
 	if s.minHold == 0 {
 		return
 	}

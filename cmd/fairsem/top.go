@@ -75,7 +75,7 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 	case !slices.Contains(top.Orders(), o.view.Sort):
 		return usage("--sort %q is not a column: give one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
 	}
-	if o.view.Pattern, err = takePattern(cmd.Flags().Args()); err != nil {
+	if o.view.Pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
 	}
 	if _, err = o.server(); err != nil {

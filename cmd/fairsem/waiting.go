@@ -45,7 +45,7 @@ func (w *waiting) flags(f *pflag.FlagSet) {
 
 // take splits the arguments into the words before "--", NAME being the first, and the command behind it or of -c.
 // form is how they should look.
-func (w *waiting) take(cmd *cobra.Command, form string, words ...string) (before []string, err error) {
+func (w *waiting) parseArgs(cmd *cobra.Command, form string, words ...string) (before []string, err error) {
 	f := cmd.Flags()
 	before = f.Args()
 	dash, shell := f.ArgsLenAtDash(), f.Changed("command")

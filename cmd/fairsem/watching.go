@@ -46,14 +46,14 @@ func (w *watching) check(cmd *cobra.Command) error {
 }
 
 // show shows what find finds, the way that is wanted.
-func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames.Look) error {
+func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames.Query) error {
 	look := func(ctx context.Context) (frames.Frame, error) {
 		f, err := find(ctx)
-		return f, placed(err, s.server)
+		return f, withServer(err, s.server)
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, terminal := frames.Width(out)
-	paper := frames.Paper{Out: &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}, Talk: cmd.ErrOrStderr(), Width: width}
+	paper := frames.Output{Out: &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}, Notes: cmd.ErrOrStderr(), Width: width}
 	var err error
 	switch {
 	case !w.watch:
@@ -64,10 +64,10 @@ func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames
 		title := fmt.Sprintf("%s · %s · every %v · q quits", strings.TrimSpace(cmd.CommandPath()+" "+what), s.server, w.interval)
 		err = inPlace(ctx, out, title, w.interval, look)
 	}
-	return ended(ctx, err)
+	return withSignal(ctx, err)
 }
 
-func inPlace(ctx context.Context, out io.Writer, title string, every time.Duration, look frames.Look) error {
+func inPlace(ctx context.Context, out io.Writer, title string, every time.Duration, look frames.Query) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l := frames.Live{Out: out, Profile: text.Profile(out), Title: text.Clean(title)}
@@ -78,7 +78,7 @@ func inPlace(ctx context.Context, out io.Writer, title string, every time.Durati
 }
 
 // ended gives an error the exit code that it should have: a signal has its own, whatever it broke.
-func ended(ctx context.Context, err error) error {
+func withSignal(ctx context.Context, err error) error {
 	var stop signalled
 	if err != nil && errors.As(context.Cause(ctx), &stop) {
 		return stop

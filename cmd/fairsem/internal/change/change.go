@@ -23,15 +23,15 @@ var (
 	ErrDeclined = errors.New("nothing was changed")
 )
 
-// Desk is where changes to one name are made.
-type Desk struct {
-	Client *fairsem.Client
-	Name   string
-	Talk   io.Writer                           // hears what is about to be done
-	Width  int                                 // of the lines of Talk; 0: any
-	Ask    func(context.Context) (bool, error) // whether to go on; nil: yes
-	JSON   bool                                // the result
-	Out    io.Writer                           // has the result
+// Target is where changes to one name are made.
+type Target struct {
+	Client   *fairsem.Client
+	Name     string
+	Messages io.Writer                           // hears what is about to be done
+	Width    int                                 // of the lines of Messages; 0: any
+	Ask      func(context.Context) (bool, error) // whether to go on; nil: yes
+	JSON     bool                                // the result
+	Out      io.Writer                           // has the result
 }
 
 // result is what --json writes of a limit. An eviction adds to it.
@@ -41,10 +41,10 @@ type result struct {
 	After   look.Semaphore `json:"after"`
 }
 
-func (d Desk) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
+func (d Target) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
 
 // known returns what the name looks like.
-func (d Desk) known(ctx context.Context) (fairsem.Status, error) {
+func (d Target) known(ctx context.Context) (fairsem.Status, error) {
 	s, err := d.there().Status(ctx)
 	if err == nil && !s.Exists {
 		err = ErrUnknown
@@ -53,11 +53,11 @@ func (d Desk) known(ctx context.Context) (fairsem.Status, error) {
 }
 
 // confirm says what is about to be done, and asks.
-func (d Desk) confirm(ctx context.Context, what string) error {
+func (d Target) confirm(ctx context.Context, what string) error {
 	if d.Width > 0 {
 		what = ansi.Wordwrap(what, d.Width, "")
 	}
-	_, _ = io.WriteString(d.Talk, what+"\n") // there is nobody else to tell
+	_, _ = io.WriteString(d.Messages, what+"\n") // there is nobody else to tell
 	if d.Ask == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (d Desk) confirm(ctx context.Context, what string) error {
 }
 
 // tell writes the result.
-func (d Desk) tell(object any, words string) error {
+func (d Target) tell(object any, words string) error {
 	line := []byte(words + "\n")
 	if d.JSON {
 		line = text.JSON(object)

@@ -19,7 +19,7 @@ const drainPoll = 100 * time.Millisecond
 
 // Drained waits until nobody holds anything of the paused name, for at most that long; 0: for ever. It is an error if
 // somebody ends the pause meanwhile.
-func (d Desk) Drained(ctx context.Context, most time.Duration) error {
+func (d Target) Drained(ctx context.Context, most time.Duration) error {
 	var over <-chan time.Time
 	if most > 0 {
 		over = time.After(most)
@@ -34,7 +34,7 @@ func (d Desk) Drained(ctx context.Context, most time.Duration) error {
 		case s.Used == 0:
 			return nil
 		case !told:
-			_, _ = fmt.Fprintf(d.Talk, "Paused. Waiting for %s.\n", show.Count(s.Holders, "holder")) // as confirm
+			_, _ = fmt.Fprintf(d.Messages, "Paused. Waiting for %s.\n", show.Count(s.Holders, "holder")) // as confirm
 		}
 		select {
 		case <-over:

@@ -18,15 +18,15 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Victims are those who are to lose what they have: exactly one of the fields is set.
-type Victims struct {
+// Selection are those who are to lose what they have: exactly one of the fields is set.
+type Selection struct {
 	IDs   []string // in full or short
 	Label string   // a pattern of labels
 	All   bool
 }
 
-// Check refuses victims that can never be found.
-func (v Victims) Check() error {
+// Check refuses selection that can never be found.
+func (v Selection) Check() error {
 	if slices.Contains(v.IDs, "") {
 		return errors.New("an ID is empty: fairsem show lists them")
 	}
@@ -39,8 +39,8 @@ func (v Victims) Check() error {
 	return nil
 }
 
-// ErrNobody is of victims that are not there. Nothing was done.
-var ErrNobody = errors.New("nothing to evict")
+// ErrNoMatch is of selection that are not there. Nothing was done.
+var ErrNoMatch = errors.New("nothing to evict")
 
 // evicted is what --json writes of an eviction.
 type evicted struct {
@@ -51,19 +51,19 @@ type evicted struct {
 }
 
 // Evict takes permits and places in line away.
-func (d Desk) Evict(ctx context.Context, victims Victims) error {
+func (d Target) Evict(ctx context.Context, selection Selection) error {
 	before, err := d.known(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := d.choose(ctx, before.At, victims)
+	c, err := d.choose(ctx, before.At, selection)
 	if err != nil {
 		return err
 	}
 	if err := d.confirm(ctx, c.announce(d, before)); err != nil {
 		return err
 	}
-	if d.Ask != nil && len(victims.IDs) > 0 { // the other ways mean whoever is there, holder or not
+	if d.Ask != nil && len(selection.IDs) > 0 { // the other ways mean whoever is there, holder or not
 		if err := c.stillWait(ctx, d.there()); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 	}
 	o := c.object(gone)
 	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(before), look.NewSemaphore(after)}
-	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), crowd(len(o.Holders), len(o.Waiters)))
+	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), count(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d were gone already", len(gone))
 	}
@@ -88,23 +88,23 @@ func (d Desk) Evict(ctx context.Context, victims Victims) error {
 // choice is who was chosen, at a moment.
 type choice struct {
 	holders, waiters []fairsem.Ticket
-	places           []int     // of the waiters in line
+	positions        []int     // of the waiters in line
 	now              time.Time // on the server
 }
 
-// choose looks for the victims, when it is now on the server. The line comes first, so that who is let in meanwhile is not overlooked.
-func (d Desk) choose(ctx context.Context, now time.Time, victims Victims) (c choice, err error) {
-	there := d.there()
+// choose looks for the selection, when it is now on the server. The line comes first, so that who is let in meanwhile is not overlooked.
+func (d Target) choose(ctx context.Context, now time.Time, selection Selection) (c choice, err error) {
+	inspector := d.there()
 	c.now = now
-	waiters, err := look.Collect(there.Waiters(ctx))
+	waiters, err := look.Collect(inspector.Waiters(ctx))
 	if err != nil {
 		return c, err
 	}
-	holders, err := look.Collect(there.Holders(ctx))
+	holders, err := look.Collect(inspector.Holders(ctx))
 	if err != nil {
 		return c, err
 	}
-	chosen, err := victims.among(slices.Concat(holders, waiters))
+	chosen, err := selection.among(slices.Concat(holders, waiters))
 	if err != nil {
 		return c, err
 	}
@@ -116,7 +116,7 @@ func (d Desk) choose(ctx context.Context, now time.Time, victims Victims) (c cho
 	}
 	for i, t := range waiters {
 		if chosen[t.ID] {
-			c.waiters, c.places = append(c.waiters, t), append(c.places, i+1)
+			c.waiters, c.positions = append(c.waiters, t), append(c.positions, i+1)
 		}
 	}
 	return c, nil
@@ -124,11 +124,11 @@ func (d Desk) choose(ctx context.Context, now time.Time, victims Victims) (c cho
 
 // stillWait refuses a yes to a question that is not the one that was asked any more: a question can stand for long, and
 // who was let in meanwhile has work under way.
-func (c choice) stillWait(ctx context.Context, there *fairsem.Inspector) error {
+func (c choice) stillWait(ctx context.Context, inspector *fairsem.Inspector) error {
 	if len(c.waiters) == 0 {
 		return nil
 	}
-	holders, err := look.Collect(there.Holders(ctx))
+	holders, err := look.Collect(inspector.Holders(ctx))
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,8 @@ func (c choice) stillWait(ctx context.Context, there *fairsem.Inspector) error {
 	return nil
 }
 
-// among returns the ids of the victims, of which there is one at least.
-func (v Victims) among(all []fairsem.Ticket) (map[string]bool, error) {
+// among returns the ids of the selection, of which there is one at least.
+func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	if len(v.IDs) > 0 {
 		return v.named(all)
 	}
@@ -156,33 +156,33 @@ func (v Victims) among(all []fairsem.Ticket) (map[string]bool, error) {
 		}
 	}
 	if len(chosen) == 0 && v.All {
-		return nil, fmt.Errorf("%w: no holders, no waiters", ErrNobody)
+		return nil, fmt.Errorf("%w: no holders, no waiters", ErrNoMatch)
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("%w: no holder or waiter has a label like %q", ErrNobody, v.Label)
+		return nil, fmt.Errorf("%w: no holder or waiter has a label like %q", ErrNoMatch, v.Label)
 	}
 	return chosen, nil
 }
 
 // named wants one ticket for each id.
-func (v Victims) named(all []fairsem.Ticket) (map[string]bool, error) {
+func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	chosen := make(map[string]bool)
 	for _, given := range v.IDs {
-		meant := meantBy(given, all)
+		meant := matching(given, all)
 		switch len(meant) {
 		case 0:
-			return nil, fmt.Errorf("%w: no holder or waiter has the id %q", ErrNobody, given)
+			return nil, fmt.Errorf("%w: no holder or waiter has the id %q", ErrNoMatch, given)
 		case 1:
 			chosen[meant[0]] = true
 		default:
-			return nil, fmt.Errorf("%w: %q is short for %d ids: give more of it; fairsem show --json has it in full", ErrNobody, given, len(meant))
+			return nil, fmt.Errorf("%w: %q is short for %d ids: give more of it; fairsem show --json has it in full", ErrNoMatch, given, len(meant))
 		}
 	}
 	return chosen, nil
 }
 
 // meantBy returns the ids that given stands for. Who is let in while it is looked for is there twice.
-func meantBy(given string, all []fairsem.Ticket) (ids []string) {
+func matching(given string, all []fairsem.Ticket) (ids []string) {
 	for _, t := range all {
 		if t.ID == given {
 			return []string{given}
@@ -194,18 +194,18 @@ func meantBy(given string, all []fairsem.Ticket) (ids []string) {
 	return ids
 }
 
-// shown is how many victims of each kind are shown before the question.
+// shown is how many selection of each kind are shown before the question.
 const shown = 20
 
-func (c choice) announce(d Desk, s fairsem.Status) string {
+func (c choice) announce(d Target, s fairsem.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", crowd(len(c.holders), len(c.waiters)), text.Quote(d.Name))
+	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", count(len(c.holders), len(c.waiters)), text.Quote(d.Name))
 	if len(c.holders) > 0 {
 		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
 	}
 	if len(c.waiters) > 0 {
 		most := min(shown, len(c.waiters))
-		b.WriteString(show.Waiters(c.waiters[:most], c.places[:most], c.now, d.Width) + "\n")
+		b.WriteString(show.Waiters(c.waiters[:most], c.positions[:most], c.now, d.Width) + "\n")
 	}
 	if hidden := max(0, len(c.holders)-shown) + max(0, len(c.waiters)-shown); hidden > 0 {
 		fmt.Fprintf(&b, "… and %d more\n\n", hidden)
@@ -218,7 +218,7 @@ func (c choice) announce(d Desk, s fairsem.Status) string {
 }
 
 // crowd is like "2 holders and 1 waiter".
-func crowd(holders, waiters int) string {
+func count(holders, waiters int) string {
 	switch {
 	case waiters == 0:
 		return show.Count(int64(holders), "holder")
@@ -233,7 +233,7 @@ const evictAtOnce = 64
 
 // evict begins with those who wait, so that none of them is let in by what the others lose. It returns the
 // ids that are not there any more.
-func (c choice) evict(ctx context.Context, there *fairsem.Inspector) (gone map[string]bool, err error) {
+func (c choice) evict(ctx context.Context, inspector *fairsem.Inspector) (gone map[string]bool, err error) {
 	gone = make(map[string]bool)
 	var mu sync.Mutex // guards gone
 	for _, tickets := range [][]fairsem.Ticket{c.waiters, c.holders} {
@@ -241,7 +241,7 @@ func (c choice) evict(ctx context.Context, there *fairsem.Inspector) (gone map[s
 		group.SetLimit(evictAtOnce)
 		for _, t := range tickets {
 			group.Go(func() error {
-				err := there.Evict(ctx, t.ID)
+				err := inspector.Evict(ctx, t.ID)
 				if !errors.Is(err, fairsem.ErrNotFound) {
 					return err
 				}
@@ -268,7 +268,7 @@ func (c choice) object(gone map[string]bool) evicted {
 	}
 	for i, t := range c.waiters {
 		if !gone[t.ID] {
-			o.Waiters = append(o.Waiters, look.NewWaiter(c.now, c.places[i], t))
+			o.Waiters = append(o.Waiters, look.NewWaiter(c.now, c.positions[i], t))
 		}
 	}
 	for id := range gone {

@@ -27,7 +27,7 @@ func ParseLimit(given string) (int64, error) {
 }
 
 // Resize pins the limit, which is above 0. A name that Redis does not know is refused unless fresh.
-func (d Desk) Resize(ctx context.Context, limit int64, fresh bool) error {
+func (d Target) Resize(ctx context.Context, limit int64, fresh bool) error {
 	return d.pin(ctx, fresh, step{
 		done: func(s fairsem.Status) bool { return s.Pinned && s.Limit == limit },
 		what: func(s fairsem.Status) string {
@@ -47,7 +47,7 @@ func drain(s fairsem.Status, limit int64) string {
 
 // Pause pins the limit to 0. A name that Redis does not know is refused unless fresh. settle is for what is to come true
 // before the result is told; nil: nothing.
-func (d Desk) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
+func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
 	return d.pin(ctx, fresh, step{
 		settle: settle,
 		done:   look.Paused,
@@ -63,7 +63,7 @@ func (d Desk) Pause(ctx context.Context, fresh bool, settle func(context.Context
 }
 
 // Resume takes a pin away, that of a pause or another, so that the declared limit holds again.
-func (d Desk) Resume(ctx context.Context) error {
+func (d Target) Resume(ctx context.Context) error {
 	return d.pin(ctx, false, step{
 		done: func(s fairsem.Status) bool { return !s.Pinned },
 		what: func(s fairsem.Status) string {
@@ -85,7 +85,7 @@ type step struct {
 	settle func(context.Context) error // nil: there is nothing to wait for
 }
 
-func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
+func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 	before, err := d.known(ctx)
 	if fresh && errors.Is(err, ErrUnknown) {
 		err = nil
@@ -114,7 +114,7 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 }
 
 // make asks, and makes the change.
-func (d Desk) make(ctx context.Context, change step, before fairsem.Status) error {
+func (d Target) make(ctx context.Context, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Exists {
 		now = "Now: " + state(before) + "."

@@ -25,7 +25,7 @@ const (
 const (
 	ttl       = 2 * time.Second
 	lookEvery = 100 * time.Millisecond
-	patience  = 5 * ttl // after which a server that says nothing is taken for gone
+	timeout   = 5 * ttl // after which a server that says nothing is taken for gone
 )
 
 // weights has one worker for each weight. Two that take 2 units make the line interesting, and
@@ -52,7 +52,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 	defer srv.close()
-	client, err := fairsem.New(srv.client, fairsem.Options{TTL: patience, Label: "demo"})
+	client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: "demo"})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	d := &demo{options: o, server: srv, client: client, sem: sem, seen: make(lineups)}
+	d := &demo{options: o, server: srv, client: client, sem: sem, orderings: make(orderings)}
 	if err := d.run(ctx, out); err != nil {
 		return err
 	}
@@ -77,18 +77,18 @@ type demo struct {
 	sem     *fairsem.Semaphore
 	team    *team
 
-	began    time.Time
-	ended    time.Time
-	seen     lineups
-	mostSeen int64
-	death    death
-	events   []event
+	began     time.Time
+	ended     time.Time
+	orderings orderings
+	mostSeen  int64
+	death     death
+	events    []event
 }
 
 // run starts the workers, shows them at work, and returns when they are gone.
 func (d *demo) run(ctx context.Context, out io.Writer) error {
 	d.began = time.Now()
-	d.tell("%d processes share %d units: first come, first served", Workers, Limit)
+	d.addEvent("%d processes share %d units: first come, first served", Workers, Limit)
 	var err error
 	d.team, err = startTeam(d.orders())
 	defer d.team.stop()
@@ -135,9 +135,9 @@ func (d *demo) play(ctx context.Context, screen display) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return d.untold(err)
+			return d.stateError(err)
 		}
-		d.take(s)
+		d.update(s)
 		screen.show(d.frame(s))
 	}
 	return nil
@@ -163,16 +163,16 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return d.untold(err)
+		return d.stateError(err)
 	}
 	e := evidence{
-		limit:    Limit,
-		ttl:      ttl,
-		grants:   d.team.history(),
-		lines:    d.seen,
-		mostSeen: d.mostSeen,
-		death:    d.death,
-		end:      end,
+		limit:     Limit,
+		ttl:       ttl,
+		grants:    d.team.history(),
+		orderings: d.orderings,
+		mostSeen:  d.mostSeen,
+		death:     d.death,
+		end:       end,
 	}
 	verdicts := judge(e)
 	if d.options.JSON {
@@ -185,7 +185,7 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 }
 
 // untold is the error for a server that does not say how things are.
-func (d *demo) untold(err error) error {
+func (d *demo) stateError(err error) error {
 	return fmt.Errorf("%s does not report the state of %q: %s; check that it runs and allows this user to run scripts",
 		d.server.address, d.sem.Name(), strings.TrimPrefix(err.Error(), "fairsem: "))
 }

@@ -71,9 +71,9 @@ func (v view) note(a *actor) string {
 	switch {
 	case a.ID == v.dead:
 		return v.wrong + " killed with kill -9"
-	case v.justIn(a) && a.waited() == 0:
+	case v.justGranted(a) && a.waited() == 0:
 		return "granted at once"
-	case v.justIn(a):
+	case v.justGranted(a):
 		return fmt.Sprintf("granted after %.1f s", a.waited().Seconds())
 	}
 	return ""
@@ -83,13 +83,13 @@ func (v view) style(a *actor) lipgloss.Style {
 	switch {
 	case a.ID == v.dead:
 		return bad
-	case v.justIn(a):
+	case v.justGranted(a):
 		return good
 	}
 	return plainly
 }
 
-func (v view) justIn(a *actor) bool { return a.ID != v.dead && v.now.Sub(a.entered) < fresh }
+func (v view) justGranted(a *actor) bool { return a.ID != v.dead && v.now.Sub(a.entered) < fresh }
 
 // lease is a bar of what is left, which goes on running down between two frames. Who lives gets it filled again.
 func (v view) lease(a *actor, width int) string {
@@ -110,7 +110,7 @@ func (v view) door() []string {
 	lines := make([]string, Workers)
 	for i, id := range slices.Backward(v.slots[:]) {
 		a := v.actors[id]
-		in := a != nil && v.justIn(a)
+		in := a != nil && v.justGranted(a)
 		switch deeper := lines[units+i+1] != ""; {
 		case in && deeper:
 			lines[units+i] = good.Render(" " + v.in + v.fork)
@@ -153,7 +153,7 @@ func (v view) need(a *actor) string {
 
 // trail has a sign for each place that it was drawn to move up, the last of which shines for a while.
 func (v view) trail(a *actor) string {
-	left := a.drawn(v.now) - a.place
+	left := a.drawn(v.now) - a.position
 	climbed := max(0, min(a.climbed-left, Workers))
 	if climbed > 0 && left == 0 && v.now.Sub(a.moved) < fresh {
 		return strings.Repeat(v.up, climbed-1) + moving.Render(v.up)

@@ -22,19 +22,19 @@ type event struct {
 
 func (e event) when() string { return fmt.Sprintf("%5.1f s", e.after.Seconds()) }
 
-func (d *demo) tell(format string, args ...any) {
+func (d *demo) addEvent(format string, args ...any) {
 	d.events = append(d.events, event{time.Since(d.began), fmt.Sprintf(format, args...)})
 }
 
 // take learns from a snapshot.
-func (d *demo) take(s snapshot) {
-	d.seen.add(s.Waiters)
+func (d *demo) update(s snapshot) {
+	d.orderings.add(s.Waiters)
 	d.mostSeen = max(d.mostSeen, s.used())
 	switch {
 	case d.death.killed == 0 && time.Since(d.began).Seconds() >= killPart*d.options.Length.Seconds():
 		d.killOne(s)
 	case d.death.killed != 0 && (d.death.gone == 0 || d.death.regained == 0):
-		d.mourn(s)
+		d.observeDeath(s)
 	}
 }
 
@@ -52,7 +52,7 @@ func (d *demo) killOne(s snapshot) {
 		}
 		if at, held := d.team.kill(g.Process, h.ID); held {
 			d.death = death{permit: g, killed: at}
-			d.tell("kill -9 %s, which holds %s: its lease is not renewed now", g.Process, units(g.Weight))
+			d.addEvent("kill -9 %s, which holds %s: its lease is not renewed now", g.Process, units(g.Weight))
 		}
 		return
 	}
@@ -62,7 +62,7 @@ func (d *demo) killOne(s snapshot) {
 func since(at int64) time.Duration { return time.Duration(history.Now() - at) }
 
 // mourn looks what became of the dead worker's permit.
-func (d *demo) mourn(s snapshot) {
+func (d *demo) observeDeath(s snapshot) {
 	if d.death.gone == 0 && !s.holds(d.death.permit.ID) {
 		d.death.gone = s.at
 	}
@@ -72,7 +72,7 @@ func (d *demo) mourn(s snapshot) {
 	d.death.regained = regained(d.team.history(), d.death.permit, Limit, d.death.killed)
 	if d.death.regained != 0 {
 		took := time.Duration(d.death.regained - d.death.killed)
-		d.tell("its units are granted to the head of the queue, %s after it died", seconds(took))
+		d.addEvent("its units are granted to the head of the queue, %s after it died", seconds(took))
 	}
 }
 
@@ -105,7 +105,7 @@ func (d *demo) frame(s snapshot) frame {
 // count leaves out holders in search of too many: what one that is done wrote may be read after what the next wrote.
 func (d *demo) count() tally {
 	grants := d.team.history()
-	_, overtaken := overtakes(d.seen, grants)
+	_, overtaken := overtakes(d.orderings, grants)
 	t := tally{grants: len(grants), overtakes: len(overtaken)}
 	done := slices.DeleteFunc(grants, func(g history.Grant) bool { return g.Released == 0 })
 	t.overLimit = len(history.OverLimit(done, Limit))

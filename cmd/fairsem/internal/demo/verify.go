@@ -10,13 +10,13 @@ import (
 
 // evidence is everything that the demo saw, and what it was told to expect.
 type evidence struct {
-	limit    int64
-	ttl      time.Duration
-	grants   []history.Grant
-	lines    lineups
-	mostSeen int64 // most units in use that Redis reported in one answer
-	death    death
-	end      fairsem.Status // after all workers stopped
+	limit     int64
+	ttl       time.Duration
+	grants    []history.Grant
+	orderings orderings
+	mostSeen  int64 // most units in use that Redis reported in one answer
+	death     death
+	end       fairsem.Status // after all workers stopped
 }
 
 // death is what followed the kill of a worker. Times are of history.Now; 0: it did not happen.
@@ -39,7 +39,7 @@ type verdict struct {
 
 // judge checks every promise. One that nothing was seen of counts as broken.
 func judge(e evidence) []verdict {
-	return []verdict{e.limitKept(), e.orderKept(), e.tokensGrow(), e.deadPaidBack(), e.nothingLeft()}
+	return []verdict{e.limitKept(), e.orderKept(), e.tokensGrow(), e.deadReleased(), e.nothingLeft()}
 }
 
 func (e evidence) limitKept() verdict {
@@ -54,7 +54,7 @@ func (e evidence) limitKept() verdict {
 }
 
 func (e evidence) orderKept() verdict {
-	pairs, found := overtakes(e.lines, e.grants)
+	pairs, found := overtakes(e.orderings, e.grants)
 	return verdict{
 		promise: "first come, first served",
 		found:   fmt.Sprintf("%d overtakes, %d pairs queued", len(found), pairs),
@@ -65,7 +65,7 @@ func (e evidence) orderKept() verdict {
 
 // overtakes returns the pairs in line of which the one behind has the smaller token, and how many
 // pairs there were of which both were granted.
-func overtakes(lines lineups, grants []history.Grant) (pairs int, found []history.Violation) {
+func overtakes(lines orderings, grants []history.Grant) (pairs int, found []history.Violation) {
 	byID := make(map[string]history.Grant, len(grants))
 	for _, g := range grants {
 		byID[g.ID] = g
@@ -93,7 +93,7 @@ func (e evidence) tokensGrow() verdict {
 	}
 }
 
-func (e evidence) deadPaidBack() verdict {
+func (e evidence) deadReleased() verdict {
 	d, allowed := e.death, e.ttl+deathGrace
 	v := verdict{promise: "the units of a dead process are released", broken: true}
 	switch {

@@ -16,10 +16,10 @@ type snapshot struct {
 }
 
 // everybody is more than there are workers, so that nobody is missing who should not be there.
-const everybody = 100
+const maxTickets = 100
 
 func observe(ctx context.Context, client *fairsem.Client, name string) (snapshot, error) {
-	d, err := look.Deep(ctx, client, name, everybody)
+	d, err := look.Deep(ctx, client, name, maxTickets)
 	return snapshot{d, history.Now()}, err
 }
 
@@ -36,9 +36,9 @@ func (s snapshot) used() (units int64) {
 }
 
 // lineups remembers who was seen before whom in line.
-type lineups map[[2]string]struct{}
+type orderings map[[2]string]struct{}
 
-func (l lineups) add(line []fairsem.Ticket) {
+func (l orderings) add(line []fairsem.Ticket) {
 	for i, before := range line {
 		for _, behind := range line[i+1:] {
 			l[[2]string{before.ID, behind.ID}] = struct{}{}

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds each step of the first contact.
-const patience = 3 * time.Second
+const dialTimeout = 3 * time.Second
 
 // ErrKind is of a server that answers, but is of another kind than the URL is about.
 var ErrKind = errors.New("another kind of server")
@@ -31,7 +31,7 @@ type refusal struct {
 func (r *refusal) Error() string { return r.words }
 func (r *refusal) Unwrap() error { return r.cause }
 
-func refused(cause error, format string, args ...any) error {
+func newRefusal(cause error, format string, args ...any) error {
 	return &refusal{fmt.Sprintf(format, args...), cause}
 }
 
@@ -39,10 +39,10 @@ func refused(cause error, format string, args ...any) error {
 // line with the address and what to do, and wraps what the server or the network said, or ErrKind; it is the
 // cause of ctx if that ends.
 func (s *Server) Reach(ctx context.Context) error {
-	client := s.impatient().Client()
+	client := s.withShortTimeouts().Client()
 	answer := make(chan error, 1)
 	go func() { // ends with the time-outs; waited for below unless ctx ends
-		answer <- s.greet(ctx, client)
+		answer <- s.check(ctx, client)
 		_ = client.Close() // it has told what it could
 	}()
 	select {
@@ -54,18 +54,18 @@ func (s *Server) Reach(ctx context.Context) error {
 }
 
 // greet wants an answer, of the kind of server that the URL is about.
-func (s *Server) greet(ctx context.Context, client redis.UniversalClient) error {
+func (s *Server) check(ctx context.Context, client redis.UniversalClient) error {
 	if err := client.Ping(ctx).Err(); err != nil {
-		return refused(err, "no Redis at %s: %s; %s", s, s.told(err), s.advice(err))
+		return newRefusal(err, "no Redis at %s: %s; %s", s, s.describe(err), s.advice(err))
 	}
 	if s.single == nil {
 		return nil
 	}
 	switch mode(ctx, client) {
 	case "cluster": // which has some of the names only
-		return refused(ErrKind, "%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
+		return newRefusal(ErrKind, "%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
 	case "sentinel":
-		return refused(ErrKind, "%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
+		return newRefusal(ErrKind, "%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 
 // told is the text of an error in one line, for terminals. Servers repeat what they do not understand, and that
 // may be a password.
-func (s *Server) told(err error) string {
+func (s *Server) describe(err error) string {
 	if errors.Is(err, redis.Nil) {
 		return fmt.Sprintf("the sentinels know no primary %q", s.sentinel.MasterName)
 	}
@@ -138,21 +138,21 @@ func (s *Server) secure() bool {
 }
 
 // impatient is s with one short try of each step.
-func (s *Server) impatient() *Server {
+func (s *Server) withShortTimeouts() *Server {
 	switch {
 	case s.cluster != nil:
 		o := *s.cluster
 		o.MaxRedirects, o.MaxRetries, o.DialerRetries = -1, -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
 		return &Server{cluster: &o}
 	case s.sentinel != nil:
 		o := *s.sentinel
 		o.MaxRetries, o.DialerRetries = -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
 		return &Server{sentinel: &o}
 	}
 	o := *s.single
 	o.MaxRetries, o.DialerRetries = -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
 	return &Server{single: &o}
 }

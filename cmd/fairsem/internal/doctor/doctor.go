@@ -27,7 +27,7 @@ type Options struct {
 // check is one thing to look at. Where there is nothing of its kind it finds nothing.
 type check struct {
 	name string
-	run  func(context.Context, *patient) []Finding
+	run  func(context.Context, *target) []Finding
 }
 
 // checks are in the order in which one is needed to understand the next.
@@ -58,20 +58,20 @@ const checkLimit = 5 * time.Minute
 
 // Examine runs all checks and tells what each finds, at once and one after the other. The error is that there is
 // no server, that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
-func Examine(ctx context.Context, there *dial.Server, o Options, tell func(Finding)) error {
-	rdb := there.Client()
+func Examine(ctx context.Context, server *dial.Server, o Options, tell func(Finding)) error {
+	rdb := server.Client()
 	defer func() { _ = rdb.Close() }() // what is in flight nobody waits for any more
 	if err := o.check(rdb); err != nil {
 		return err
 	}
 	began := time.Now()
-	answer := there.Reach(ctx)
-	if answer != nil && !speaks(answer) {
+	answer := server.Reach(ctx)
+	if answer != nil && !isReply(answer) {
 		return answer
 	}
-	tell(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", there, short(time.Since(began)))})
-	p := &patient{Options: o, there: there, rdb: rdb}
-	if f, ok := p.meet(ctx, answer); !ok {
+	tell(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", server, short(time.Since(began)))})
+	p := &target{Options: o, server: server, rdb: rdb}
+	if f, ok := p.connect(ctx, answer); !ok {
 		tell(f)
 		return cause(ctx)
 	}
@@ -93,7 +93,7 @@ func (o Options) check(rdb redis.UniversalClient) error {
 	return nil
 }
 
-func (p *patient) examine(ctx context.Context, tell func(Finding)) error {
+func (p *target) examine(ctx context.Context, tell func(Finding)) error {
 	for i, c := range checks {
 		findings := p.bounded(ctx, c)
 		if err := cause(ctx); err != nil {
@@ -126,7 +126,7 @@ func others(rest []check) Finding {
 
 // bounded runs a check for as long as that is allowed. A check that does not come back goes on, as go-redis does
 // in a blocked read; when the program was asked to stop it has a moment to clean up.
-func (p *patient) bounded(ctx context.Context, c check) []Finding {
+func (p *target) bounded(ctx context.Context, c check) []Finding {
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	done := make(chan []Finding, 1)

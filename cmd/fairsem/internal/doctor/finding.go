@@ -78,7 +78,7 @@ func (f Finding) with(name string, value any) Finding {
 }
 
 // unasked is for what a server would not tell. One that says nothing at all is not asked again.
-func unasked(err error, right string) Finding {
+func notChecked(err error, right string) Finding {
 	var reply redis.Error
 	switch {
 	case redis.IsPermissionError(err):

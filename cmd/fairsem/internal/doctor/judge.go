@@ -17,8 +17,8 @@ import (
 const layout = 1
 
 // inspect looks at one name, at all of its ids in turn, and again where one look cannot tell.
-func (p *patient) inspect(ctx context.Context, name string) (facts, []Finding, error) {
-	f, err := p.look(ctx, name, 0)
+func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, error) {
+	f, err := p.query(ctx, name, 0)
 	if err != nil {
 		return f, nil, err
 	}
@@ -29,8 +29,8 @@ func (p *patient) inspect(ctx context.Context, name string) (facts, []Finding, e
 		return f, nil, nil // it is gone meanwhile
 	}
 	bad := judge(f)
-	for i := 1; i < looks && int64(i*idsPerLook) < max(f.holders, f.waiting); i++ {
-		more, err := p.look(ctx, name, i*idsPerLook)
+	for i := 1; i < maxQueries && int64(i*idsPerQuery) < max(f.holders, f.waiting); i++ {
+		more, err := p.query(ctx, name, i*idsPerQuery)
 		if err != nil {
 			return f, nil, err
 		}
@@ -70,20 +70,20 @@ func judge(f facts) (bad []Finding) {
 
 // keys looks at the keys as such.
 func (f facts) keys() (bad []Finding) {
-	var there, forever, early []string
+	var server, forever, early []string
 	for _, kind := range kinds {
 		switch ttl := f.ttls[kind]; {
-		case ttl == missing:
+		case ttl == noKey:
 			continue
-		case ttl == immortal && (kind != "meta" || !f.hasPin):
+		case ttl == noExpiry && (kind != "meta" || !f.hasPin):
 			forever = append(forever, kind)
 		case ttl >= 0 && f.now+ttl < f.last && f.farCount == 0:
 			early = append(early, kind)
 		}
-		there = append(there, kind)
+		server = append(server, kind)
 	}
 	if !f.hasMeta {
-		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: keys were deleted, or Redis evicted them", strings.Join(there, ", ")),
+		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: keys were deleted, or Redis evicted them", strings.Join(server, ", ")),
 			"see the check eviction; connected processes restore their permits and positions").with("problem", "orphan"))
 	} else if _, known := f.limit(); !known && (f.declared != "" || f.hasPin) {
 		bad = append(bad, fail(fmt.Sprintf("invalid limit %s", text.Brief(f.declared+f.pinned)),
@@ -102,13 +102,13 @@ func (f facts) keys() (bad []Finding) {
 
 // ids looks at those who were looked at one by one.
 func (f facts) ids() (bad []Finding) {
-	if len(f.none) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("holders or waiters without a deadline, which never expire: %d, the first %s", len(f.none), text.Brief(f.none[0])),
-			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.none))
+	if len(f.noDeadline) > 0 {
+		bad = append(bad, fail(fmt.Sprintf("holders or waiters without a deadline, which never expire: %d, the first %s", len(f.noDeadline), text.Brief(f.noDeadline[0])),
+			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.noDeadline))
 	}
-	if len(f.twice) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("ids that are both holder and waiter: %d, the first %s", len(f.twice), text.Brief(f.twice[0])),
-			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.twice))
+	if len(f.inBoth) > 0 {
+		bad = append(bad, fail(fmt.Sprintf("ids that are both holder and waiter: %d, the first %s", len(f.inBoth), text.Brief(f.inBoth[0])),
+			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.inBoth))
 	}
 	return bad
 }
@@ -124,7 +124,7 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 			"fairsem evict NAME ID, if it holds or waits; else ZREM it from the timeout key").with("problem", "far").with("ids", []string{f.far}))
 	}
 	if f.lateCount > 0 {
-		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago and are still stored: %d, the first of %s", forgotten, f.lateCount, text.Brief(f.late)),
+		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago and are still stored: %d, the first of %s", staleAfter, f.lateCount, text.Brief(f.late)),
 			"nothing, if the name is not in use: the next call, such as fairsem show NAME, removes them").with("problem", "late").with("ids", []string{f.late}))
 	}
 	return bad
@@ -166,19 +166,19 @@ func (f facts) over() bool {
 
 // judgeOver looks again at a name of which more is in use than the limit. That is right after a limit was lowered,
 // and when permits were put back after a restart; but then nobody new is let in.
-func (p *patient) judgeOver(ctx context.Context, name string, before facts) ([]Finding, error) {
+func (p *target) judgeOver(ctx context.Context, name string, before facts) ([]Finding, error) {
 	select {
-	case <-time.After(doubtful):
+	case <-time.After(recheckAfter):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	after, err := p.look(ctx, name, 0)
+	after, err := p.query(ctx, name, 0)
 	if err != nil || !after.over() {
 		return nil, err // what was too much is given back
 	}
 	limit, _ := after.limit()
 	message := fmt.Sprintf("%s in use, the limit is %d", counted(after.used(), "unit"), limit)
-	if after.sameTerms(before) && after.newest > max(before.counter, before.newest) {
+	if after.sameLimit(before) && after.newest > max(before.counter, before.newest) {
 		return []Finding{fail(message+", and more were granted just now",
 			"fairsem pause NAME, and report a bug with the output of fairsem show --json NAME").with("problem", "over")}, nil
 	}
@@ -191,6 +191,6 @@ func (p *patient) judgeOver(ctx context.Context, name string, before facts) ([]F
 }
 
 // sameTerms reports whether neither the limit nor the state was replaced in between.
-func (f facts) sameTerms(before facts) bool {
+func (f facts) sameLimit(before facts) bool {
 	return f.declared == before.declared && f.pinned == before.pinned && f.since == before.since && f.epoch == before.epoch
 }

@@ -16,16 +16,16 @@ import (
 // What counts in the end: the library itself takes a permit, gives it back, and is woken.
 
 const (
-	trialTTL   = 2 * time.Second
-	trialLimit = 15 * time.Second
-	trialTurns = 10
-	trialDeaf  = 2             // so many turns that no message was heard of are enough
-	trialLate  = trialTTL / 10 // without a message; what is found before that was looked for just then
-	cleanLimit = 2 * time.Second
+	trialTTL      = 2 * time.Second
+	trialLimit    = 15 * time.Second
+	trialTurns    = 10
+	maxUnnotified = 2             // so many turns that no message was heard of are enough
+	pollDelay     = trialTTL / 10 // without a message; what is found before that was looked for just then
+	cleanLimit    = 2 * time.Second
 )
 
 // ourLabel is what operators see for a moment.
-const ourLabel = "fairsem doctor"
+const doctorLabel = "fairsem doctor"
 
 // trial is what the library met on one server.
 type trial struct {
@@ -39,16 +39,16 @@ type trial struct {
 }
 
 // library tries a throw-away name on every server.
-func library(ctx context.Context, p *patient) []Finding {
+func library(ctx context.Context, p *target) []Finding {
 	var trials []trial
 	for _, n := range p.nodes {
 		name, err := p.nameOn(ctx, n)
 		if errors.Is(err, errNoSlots) {
 			continue // nobody asks it for anything
 		} else if err != nil {
-			return []Finding{unasked(err, "+cluster|slots")}
+			return []Finding{notChecked(err, "+cluster|slots")}
 		}
-		t := p.try(ctx, name)
+		t := p.runTrial(ctx, name)
 		t.addr = n.addr
 		if t.err != nil {
 			return []Finding{judgeTrial(t)}
@@ -58,16 +58,16 @@ func library(ctx context.Context, p *patient) []Finding {
 	if len(trials) == 0 {
 		return []Finding{fail("no server has any slots", "see the check slots")}
 	}
-	worst, deafest := trials[0], trials[0]
+	worst, slowest := trials[0], trials[0]
 	for _, t := range trials {
 		if t.first > worst.first {
 			worst = t
 		}
-		if deafest.by == fairsem.GrantedByMessage && (t.by != fairsem.GrantedByMessage || t.wake > deafest.wake) {
-			deafest = t
+		if slowest.by == fairsem.GrantedByMessage && (t.by != fairsem.GrantedByMessage || t.wake > slowest.wake) {
+			slowest = t
 		}
 	}
-	return []Finding{judgeTrial(worst), judgeWake(deafest)}
+	return []Finding{judgeTrial(worst), judgeWake(slowest)}
 }
 
 func judgeTrial(t trial) Finding {
@@ -98,7 +98,7 @@ func judgeWake(t trial) Finding {
 var errNoSlots = errors.New("the server has no slots")
 
 // nameOn returns a name that nobody has, with its keys on that server.
-func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
+func (p *target) nameOn(ctx context.Context, n *node) (string, error) {
 	cluster, is := p.rdb.(*redis.ClusterClient)
 	const enough = 100_000
 	for range enough {
@@ -118,32 +118,32 @@ func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
 }
 
 // try takes what it needs for that, and leaves nothing.
-func (p *patient) try(ctx context.Context, name string) (t trial) {
+func (p *target) runTrial(ctx context.Context, name string) (t trial) {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	defer p.sweep(ctx, p.keys(name)...) // when both have left
-	holder, err := p.enter(name)
+	defer p.deleteKeys(ctx, p.keys(name)...) // when both have left
+	holder, err := p.newTestClient(name)
 	if err != nil {
 		return trial{err: err}
 	}
-	defer p.leave(ctx, holder)
-	waiter, err := p.enter(name)
+	defer p.closeTestClient(ctx, holder)
+	waiter, err := p.newTestClient(name)
 	if err != nil {
 		return trial{err: err}
 	}
-	defer p.leave(ctx, waiter)
+	defer p.closeTestClient(ctx, waiter)
 
 	began := time.Now()
-	e, err := holder.turn(ctx)
+	e, err := holder.acquireRelease(ctx)
 	t.first, t.grace = time.Since(began), e.Queued
 	if err == nil {
 		began = time.Now()
-		_, err = holder.turn(ctx)
+		_, err = holder.acquireRelease(ctx)
 		t.round = time.Since(began)
 	}
-	for turns, deaf := 0, 0; turns < trialTurns && deaf < trialDeaf && err == nil && t.by != fairsem.GrantedByMessage; turns++ {
-		if t.wake, t.by, err = wake(ctx, holder, waiter); t.wake > trialLate {
-			deaf++
+	for turns, unnotified := 0, 0; turns < trialTurns && unnotified < maxUnnotified && err == nil && t.by != fairsem.GrantedByMessage; turns++ {
+		if t.wake, t.by, err = wake(ctx, holder, waiter); t.wake > pollDelay {
+			unnotified++
 		}
 	}
 	t.err = err
@@ -151,14 +151,14 @@ func (p *patient) try(ctx context.Context, name string) (t trial) {
 }
 
 // sweep removes keys of ours, which are in one slot. What it cannot remove expires within half a minute.
-func (p *patient) sweep(ctx context.Context, keys ...string) {
+func (p *target) deleteKeys(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
 	defer cancel()
 	_ = p.rdb.Del(ctx, keys...).Err() // see above
 }
 
 // guest is a process of its own, as far as Redis can see.
-type guest struct {
+type testClient struct {
 	client  *fairsem.Client
 	sem     *fairsem.Semaphore
 	id      string // of its process; of the observer, until the client is closed
@@ -166,9 +166,9 @@ type guest struct {
 	granted chan fairsem.GrantedEvent
 }
 
-func (p *patient) enter(name string) (*guest, error) {
-	g := &guest{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.GrantedEvent, 2+trialTurns)}
-	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: ourLabel, Observer: g.observe})
+func (p *target) newTestClient(name string) (*testClient, error) {
+	g := &testClient{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.GrantedEvent, 2+trialTurns)}
+	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: doctorLabel, Observer: g.observe})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (p *patient) enter(name string) (*guest, error) {
 }
 
 // observe notes as many events as there can be, so that none holds the client up.
-func (g *guest) observe(e fairsem.Event) {
+func (g *testClient) observe(e fairsem.Event) {
 	switch e := e.(type) {
 	case fairsem.WaitStartedEvent:
 		g.id, _, _ = strings.Cut(e.ID, ":")
@@ -193,13 +193,13 @@ func (g *guest) observe(e fairsem.Event) {
 }
 
 // leave closes the client, which deletes its label, but perhaps before that arrives.
-func (p *patient) leave(ctx context.Context, g *guest) {
+func (p *target) closeTestClient(ctx context.Context, g *testClient) {
 	_ = g.client.Close() // what is not given back lapses
-	p.sweep(ctx, p.Prefix+":client:"+g.id)
+	p.deleteKeys(ctx, p.Prefix+":client:"+g.id)
 }
 
 // hold returns a permit, and how it came.
-func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.GrantedEvent, error) {
+func (g *testClient) acquire(ctx context.Context) (*fairsem.Permit, fairsem.GrantedEvent, error) {
 	permit, err := g.sem.Acquire(ctx, 1)
 	if err != nil {
 		return nil, fairsem.GrantedEvent{}, err
@@ -213,8 +213,8 @@ func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.GrantedEvent
 }
 
 // turn holds, and gives back.
-func (g *guest) turn(ctx context.Context) (fairsem.GrantedEvent, error) {
-	permit, e, err := g.hold(ctx)
+func (g *testClient) acquireRelease(ctx context.Context) (fairsem.GrantedEvent, error) {
+	permit, e, err := g.acquire(ctx)
 	if permit != nil {
 		err = errors.Join(err, permit.Release(ctx))
 	}
@@ -222,8 +222,8 @@ func (g *guest) turn(ctx context.Context) (fairsem.GrantedEvent, error) {
 }
 
 // wake has one wait for what the other gives back. It returns how long that took, and how the news came.
-func wake(ctx context.Context, holder, waiter *guest) (time.Duration, fairsem.GrantedBy, error) {
-	permit, _, err := holder.hold(ctx)
+func wake(ctx context.Context, holder, waiter *testClient) (time.Duration, fairsem.GrantedBy, error) {
+	permit, _, err := holder.acquire(ctx)
 	if err != nil {
 		return 0, "", err
 	}
@@ -233,7 +233,7 @@ func wake(ctx context.Context, holder, waiter *guest) (time.Duration, fairsem.Gr
 	}
 	done := make(chan outcome, 1)
 	go func() { // ends with ctx at the latest; waited for below
-		e, err := waiter.turn(ctx)
+		e, err := waiter.acquireRelease(ctx)
 		done <- outcome{e, err}
 	}()
 	select {

@@ -23,7 +23,7 @@ import (
 type broken struct {
 	t            *testing.T
 	rdb          *redis.Client
-	p            *patient
+	p            *target
 	name         string
 	light, heavy string // who holds 1 and 3 of 5 units
 	now          time.Time
@@ -195,7 +195,7 @@ func TestWhatIsGivenBackMeanwhileIsNotTold(t *testing.T) {
 	s := redistest.SharedServer(t)
 	p := meet(t, "redis://"+s.Addr(), usual())
 	occupy(t, s.Client(), p.Prefix, "n")
-	f, err := p.look(t.Context(), "n", 0)
+	f, err := p.query(t.Context(), "n", 0)
 	require.NoError(t, err)
 	f.units = 9
 	require.True(t, f.over())
@@ -229,7 +229,7 @@ func TestIdsFarBackInALongLineAreLookedAt(t *testing.T) {
 	p := meet(t, "redis://"+s.Addr(), usual())
 	b := &broken{t: t, rdb: s.Client(), p: p, name: "long", now: time.Now()}
 	occupy(t, b.rdb, p.Prefix, b.name)
-	const waiters = 3 * idsPerLook
+	const waiters = 3 * idsPerQuery
 	pipe := b.rdb.Pipeline()
 	for i := range waiters {
 		id := fmt.Sprintf("w:%d", i)
@@ -244,7 +244,7 @@ func TestIdsFarBackInALongLineAreLookedAt(t *testing.T) {
 	all := p.runs(t, "semaphores")
 	require.Len(t, all, 2)
 	assert.Equal(t, []string{fmt.Sprintf("w:%d", waiters-5)}, all[1].Details["ids"])
-	assert.Positive(t, facts{waiting: looks*idsPerLook + 1}.unseen())
+	assert.Positive(t, facts{waiting: maxQueries*idsPerQuery + 1}.unchecked())
 }
 
 // said is an error that a server replied with.
@@ -269,7 +269,7 @@ func TestManyBrokenNamesAreToldInAFewLines(t *testing.T) {
 
 func TestOnlyKeysOfTheLibraryAreNames(t *testing.T) {
 	t.Parallel()
-	p := &patient{Options: Options{Prefix: "p"}}
+	p := &target{Options: Options{Prefix: "p"}}
 	for key, want := range map[string]string{
 		"p:{n}:owner":       "n",
 		"p:{a}:b}:owner":    "a}:b",
@@ -293,7 +293,7 @@ func TestRepliesThatTheScriptDoesNotMakeAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, raw := range [][]any{nil, {}, {"1"}, {"1", []any{}}, {"1", []any{}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}} {
 		_, err := decode(raw)
-		assert.ErrorIs(t, err, errLook, "%v", raw)
+		assert.ErrorIs(t, err, errReply, "%v", raw)
 	}
 }
 

@@ -38,7 +38,7 @@ func do(command string) asking {
 func subscribe(ctx context.Context, n *node, _, channel string) error {
 	sub := n.rdb.Subscribe(ctx, channel)
 	defer sub.Close()
-	_, err := sub.ReceiveTimeout(ctx, hearLimit)
+	_, err := sub.ReceiveTimeout(ctx, receiveTimeout)
 	if redis.IsPermissionError(err) {
 		return err
 	}
@@ -80,61 +80,61 @@ var rights = []right{
 	{word: "+persist", ask: do("PERSIST KEY")},
 	{word: "+exists", ask: do("EXISTS KEY")},
 	{word: "+scan", ask: do("SCAN 0 MATCH KEY COUNT 1"), cost: "fairsem ls, top, serve and this command find no names"},
-	{word: "+publish", ask: do("PUBLISH CHANNEL nobody"), cost: deaf},
-	{word: "+subscribe", ask: subscribe, cost: deaf},
+	{word: "+publish", ask: do("PUBLISH CHANNEL nobody"), cost: noMessages},
+	{word: "+subscribe", ask: subscribe, cost: noMessages},
 }
 
-const deaf = "waiters learn of grants, and holders of a lost server, only with their next renewal"
+const noMessages = "waiters learn of grants, and holders of a lost server, only with their next renewal"
 
 // clusterRight is one more, in a cluster.
 var clusterRight = right{word: "+cluster|slots", ask: do("CLUSTER SLOTS")}
 
 // lack is a right that the user does not have.
-type lack struct {
+type missingRight struct {
 	right
 	unknown bool // because the server has no such command
 }
 
-func neededRights(ctx context.Context, p *patient, n *node) Finding {
-	lacks, err := p.lacking(ctx, n)
+func neededRights(ctx context.Context, p *target, n *node) Finding {
+	missing, err := p.missingRights(ctx, n)
 	if err != nil {
-		return unasked(err, "")
+		return notChecked(err, "")
 	}
-	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost != "" })
-	if len(lacks) == 0 {
+	missing = slices.DeleteFunc(missing, func(l missingRight) bool { return l.cost != "" })
+	if len(missing) == 0 {
 		return ok("all %d required rights", len(p.wanted())-len(optional()))
 	}
-	all := words(lacks)
+	all := words(missing)
 	advice := "ACL SETUSER NAME " + strings.Join(all, " ") + " on every server; the README has the whole line"
-	if slices.ContainsFunc(lacks, func(l lack) bool { return l.unknown }) {
+	if slices.ContainsFunc(missing, func(l missingRight) bool { return l.unknown }) {
 		advice = "the server does not have all these commands: see rename-command in redis.conf, or use another service; " + advice
 	}
 	return fail("this user lacks "+strings.Join(all, " ")+", without which calls fail", advice).with("missing", all)
 }
 
-func optionalRights(ctx context.Context, p *patient, n *node) Finding {
-	lacks, err := p.lacking(ctx, n)
+func optionalRights(ctx context.Context, p *target, n *node) Finding {
+	missing, err := p.missingRights(ctx, n)
 	if err != nil {
-		return unasked(err, "")
+		return notChecked(err, "")
 	}
-	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost == "" })
-	if len(lacks) == 0 {
+	missing = slices.DeleteFunc(missing, func(l missingRight) bool { return l.cost == "" })
+	if len(missing) == 0 {
 		return ok("all %d optional rights", len(optional()))
 	}
 	var costs []string
-	for _, l := range lacks {
+	for _, l := range missing {
 		if !slices.Contains(costs, l.cost) {
 			costs = append(costs, l.cost)
 		}
 	}
-	all := words(lacks)
+	all := words(missing)
 	return warn("this user lacks the optional "+strings.Join(all, " ")+": "+strings.Join(costs, "; "),
 		"if that matters, ACL SETUSER NAME "+strings.Join(all, " ")).with("missing", all)
 }
 
 // words are what ACL SETUSER takes.
-func words(lacks []lack) (all []string) {
-	for _, l := range lacks {
+func words(missing []missingRight) (all []string) {
+	for _, l := range missing {
 		all = append(all, l.word)
 	}
 	return all
@@ -145,7 +145,7 @@ func optional() []right {
 }
 
 // wanted are the rights for this kind of server.
-func (p *patient) wanted() []right {
+func (p *target) wanted() []right {
 	if _, cluster := p.rdb.(*redis.ClusterClient); cluster {
 		return append(slices.Clip(rights), clusterRight)
 	}
@@ -153,7 +153,7 @@ func (p *patient) wanted() []right {
 }
 
 // lacking asks for each right. That of the keys, or of the channels, is there once.
-func (p *patient) lacking(ctx context.Context, n *node) (lacks []lack, err error) {
+func (p *target) missingRights(ctx context.Context, n *node) (missing []missingRight, err error) {
 	id := "doctor-" + uuid.NewString()
 	key, channel := p.Prefix+":{"+id+"}:nothing", p.Prefix+":wake:"+id
 	for _, r := range p.wanted() {
@@ -162,21 +162,21 @@ func (p *patient) lacking(ctx context.Context, n *node) (lacks []lack, err error
 		if err != nil && !errors.As(err, &reply) {
 			return nil, err // about more than this right
 		}
-		l := lack{r, err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")}
+		l := missingRight{r, err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")}
 		if redis.IsPermissionError(err) {
-			l.right = p.denied(r, err.Error())
+			l.right = p.deniedRight(r, err.Error())
 		} else if !l.unknown {
 			continue
 		}
-		if !slices.ContainsFunc(lacks, func(other lack) bool { return other.word == l.word }) {
-			lacks = append(lacks, l)
+		if !slices.ContainsFunc(missing, func(other missingRight) bool { return other.word == l.word }) {
+			missing = append(missing, l)
 		}
 	}
-	return lacks, nil
+	return missing, nil
 }
 
 // denied is what a refusal is about: the command, its keys or its channel.
-func (p *patient) denied(r right, refusal string) right {
+func (p *target) deniedRight(r right, refusal string) right {
 	switch {
 	case strings.Contains(refusal, "to run the"):
 		return r
@@ -187,26 +187,26 @@ func (p *patient) denied(r right, refusal string) right {
 }
 
 // hearLimit is how long a message may take that nothing holds up.
-const hearLimit = 2 * time.Second
+const receiveTimeout = 2 * time.Second
 
 // channel looks whether what one connection says is heard by another; in a cluster, of every master.
-func channel(ctx context.Context, p *patient) []Finding {
+func channel(ctx context.Context, p *target) []Finding {
 	name := p.Prefix + ":wake:doctor-" + uuid.NewString()
 	sub := p.rdb.Subscribe(ctx, name)
 	defer sub.Close()
-	if _, err := sub.ReceiveTimeout(ctx, hearLimit); redis.IsPermissionError(err) {
-		return []Finding{unasked(err, "+subscribe, or &"+p.Prefix+":*")}
+	if _, err := sub.ReceiveTimeout(ctx, receiveTimeout); redis.IsPermissionError(err) {
+		return []Finding{notChecked(err, "+subscribe, or &"+p.Prefix+":*")}
 	} else if err != nil {
-		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", hearLimit, err, deaf), "check proxies in between, if other commands work")}
+		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", receiveTimeout, err, noMessages), "check proxies in between, if other commands work")}
 	}
 	var worst time.Duration
 	for _, n := range p.nodes {
 		began := time.Now()
 		if err := n.rdb.Publish(ctx, name, n.addr).Err(); err != nil {
-			return []Finding{unasked(err, "+publish")}
+			return []Finding{notChecked(err, "+publish")}
 		}
-		if !hears(ctx, sub, n.addr) {
-			return []Finding{warn(fmt.Sprintf("a message sent through %s was not received within %v: %s", n.addr, hearLimit, deaf),
+		if !receives(ctx, sub, n.addr) {
+			return []Finding{warn(fmt.Sprintf("a message sent through %s was not received within %v: %s", n.addr, receiveTimeout, noMessages),
 				"check that the servers of a cluster reach each other, and that no proxy holds messages back")}
 		}
 		worst = max(worst, time.Since(began))
@@ -214,8 +214,8 @@ func channel(ctx context.Context, p *patient) []Finding {
 	return []Finding{ok("a message is received within %v", short(worst)).with("worst_ms", millis(worst))}
 }
 
-func hears(ctx context.Context, sub *redis.PubSub, text string) bool {
-	for end := time.Now().Add(hearLimit); time.Until(end) > 0; {
+func receives(ctx context.Context, sub *redis.PubSub, text string) bool {
+	for end := time.Now().Add(receiveTimeout); time.Until(end) > 0; {
 		got, err := sub.ReceiveTimeout(ctx, time.Until(end))
 		if m, is := got.(*redis.Message); err == nil && is && m.Payload == text {
 			return true

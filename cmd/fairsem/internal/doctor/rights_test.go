@@ -69,7 +69,7 @@ func allow(t *testing.T, rdb *redis.Client, name string, words ...string) {
 }
 
 // named is what the checks of rights name.
-func named(t *testing.T, p *patient) []string {
+func named(t *testing.T, p *target) []string {
 	t.Helper()
 	words := []string{}
 	for _, check := range []string{"rights", "optional"} {

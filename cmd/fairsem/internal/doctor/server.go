@@ -12,7 +12,7 @@ import (
 
 // What the server is: its kind and version, its place among others, and whether it answers at all.
 
-func busy(_ context.Context, _ *patient, n *node) Finding {
+func busy(_ context.Context, _ *target, n *node) Finding {
 	if n.err != nil && strings.HasPrefix(n.err.Error(), "BUSY") {
 		return last(fail("a script has been running for longer than lua-time-limit, and blocks all other commands",
 			"find out which script it is; SCRIPT KILL ends a script that has not written yet"))
@@ -20,21 +20,21 @@ func busy(_ context.Context, _ *patient, n *node) Finding {
 	return ok("no script blocks the server")
 }
 
-func loading(_ context.Context, _ *patient, n *node) Finding {
+func loading(_ context.Context, _ *target, n *node) Finding {
 	switch {
 	case n.info == nil:
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	case n.info["loading"] == "1":
 		return last(fail(fmt.Sprintf("the server is loading its data, %s%% is loaded", n.info["loading_loaded_perc"]), "wait until it is done"))
 	}
 	return ok("all data is loaded")
 }
 
-func mode(_ context.Context, p *patient, n *node) Finding {
-	wanted := p.there.Kind()
+func mode(_ context.Context, p *target, n *node) Finding {
+	wanted := p.server.Kind()
 	switch is := cmp.Or(n.info["redis_mode"], n.info["server_mode"]); { // as Redis has it, and Valkey
 	case n.info == nil:
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	case is == "sentinel":
 		return last(fail("this is a sentinel, which has no data", "use sentinel://host:26379?master_name=NAME"))
 	case is == "cluster" && wanted != "cluster":
@@ -44,14 +44,14 @@ func mode(_ context.Context, p *patient, n *node) Finding {
 }
 
 // slots looks whether each name has a server.
-func slots(ctx context.Context, p *patient) []Finding {
+func slots(ctx context.Context, p *target) []Finding {
 	cluster, is := p.rdb.(*redis.ClusterClient)
 	if !is {
 		return nil
 	}
 	ranges, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // its successor wants a right that nothing else needs
 	if err != nil {
-		return []Finding{unasked(err, "+cluster|slots")}
+		return []Finding{notChecked(err, "+cluster|slots")}
 	}
 	served := 0
 	for _, r := range ranges {
@@ -86,22 +86,22 @@ var (
 )
 
 // strangers are servers that speak the protocol, by what only they tell of themselves.
-var strangers = []struct{ field, name string }{
+var otherServers = []struct{ field, name string }{
 	{"dragonfly_version", "Dragonfly"},
 	{"garnet_version", "Garnet"},
 	{"rlec_version", "Redis Enterprise"},
 	{"mvcc_depth", "KeyDB"},
 }
 
-func version(_ context.Context, _ *patient, n *node) Finding {
+func version(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	return judgeVersion(n.info)
 }
 
 func judgeVersion(info map[string]string) Finding {
-	for _, s := range strangers {
+	for _, s := range otherServers {
 		if _, is := info[s.field]; is {
 			return warn(s.name+", on which fairsem was never tested", "test it with your load before you rely on it, or use Redis or Valkey")
 		}
@@ -135,10 +135,10 @@ func (p product) judge(number string) Finding {
 	return ok("%s %s", p.name, number)
 }
 
-func role(_ context.Context, _ *patient, n *node) Finding {
+func role(_ context.Context, _ *target, n *node) Finding {
 	switch {
 	case n.info == nil:
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	case n.info["role"] != "master":
 		return last(fail(fmt.Sprintf("this is a replica of %s:%s: it accepts no writes, so nothing is granted", n.info["master_host"], n.info["master_port"]),
 			"give the address of the primary, or with Sentinel sentinel://host:26379?master_name=NAME"))
@@ -149,9 +149,9 @@ func role(_ context.Context, _ *patient, n *node) Finding {
 // lagLimit is how many seconds a replica may be behind; primaries hear of them each second.
 const lagLimit = 10
 
-func replicas(_ context.Context, _ *patient, n *node) Finding {
+func replicas(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	return judgeReplicas(n.info)
 }

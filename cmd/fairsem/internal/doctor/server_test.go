@@ -238,8 +238,8 @@ func TestAMasterWithoutSlotsIsLeftOut(t *testing.T) {
 
 func TestInAClusterWhatIsNotWellIsToldOfEachServer(t *testing.T) {
 	t.Parallel()
-	p := &patient{nodes: []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}, {addr: "d"}}}
-	all := each(func(_ context.Context, _ *patient, n *node) Finding {
+	p := &target{nodes: []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}, {addr: "d"}}}
+	all := each(func(_ context.Context, _ *target, n *node) Finding {
 		if n.addr == "b" || n.addr == "c" {
 			return fail("broken", "mend it")
 		}

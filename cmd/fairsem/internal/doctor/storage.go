@@ -12,12 +12,12 @@ import (
 
 // What the server does with data: what it drops when memory is full, and what it still has after a restart.
 
-func eviction(_ context.Context, _ *patient, n *node) Finding {
+func eviction(_ context.Context, _ *target, n *node) Finding {
 	policy, most := n.info["maxmemory_policy"], n.info["maxmemory"]
 	const advice = "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; or a server for fairsem alone"
 	switch {
 	case n.info == nil:
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	case policy == "":
 		return skip("not checked: the server does not report its policy")
 	case policy == "noeviction":
@@ -34,9 +34,9 @@ func eviction(_ context.Context, _ *patient, n *node) Finding {
 // nearlyFull is the part of maxmemory that somebody should look at.
 const nearlyFull = 0.9
 
-func memory(_ context.Context, _ *patient, n *node) Finding {
+func memory(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	used, err := strconv.ParseUint(n.info["used_memory"], 10, 64)
 	most, err2 := strconv.ParseUint(n.info["maxmemory"], 10, 64)
@@ -62,9 +62,9 @@ func judgeMemory(used, most float64) Finding {
 }
 
 // persistence tells what a restart costs. None of it is wrong: processes put back what they have.
-func persistence(ctx context.Context, _ *patient, n *node) Finding {
+func persistence(ctx context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	set := make(map[string]string)
 	for _, name := range []string{"save", "appendfsync"} {
@@ -102,9 +102,9 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 }
 
 // writes looks whether the server could write its files, without which it takes no more writes.
-func writes(_ context.Context, _ *patient, n *node) Finding {
+func writes(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	const advice = "check the log of the server: is the disk full, or the directory not writable?"
 	switch info := n.info; {

@@ -18,12 +18,12 @@ const (
 	roundTrip = 10               // a TTL should be so many of the slowest: see docs/failure-modes.md
 )
 
-func ping(ctx context.Context, p *patient, n *node) Finding {
+func ping(ctx context.Context, p *target, n *node) Finding {
 	var took []time.Duration
 	for began := time.Now(); len(took) < pings && (time.Since(began) < pingLimit || len(took) == 0); {
 		asked := time.Now()
 		if err := n.rdb.Ping(ctx).Err(); err != nil {
-			return unasked(err, "+ping")
+			return notChecked(err, "+ping")
 		}
 		took = append(took, time.Since(asked))
 	}
@@ -50,17 +50,17 @@ const (
 
 // clock compares the server's clock with this machine's. The answer was made between question and arrival, so
 // it is as exact as that was quick.
-func clock(ctx context.Context, _ *patient, n *node) Finding {
+func clock(ctx context.Context, _ *target, n *node) Finding {
 	var ahead, within time.Duration
 	for i := range clockLooks {
 		asked := time.Now()
-		there, err := n.rdb.Time(ctx).Result()
+		server, err := n.rdb.Time(ctx).Result()
 		if err != nil {
-			return unasked(err, "+time")
+			return notChecked(err, "+time")
 		}
 		half := time.Since(asked) / 2
 		if i == 0 || half < within {
-			ahead, within = there.Sub(asked.Add(half)), half
+			ahead, within = server.Sub(asked.Add(half)), half
 		}
 	}
 	return judgeClock(ahead, within)
@@ -89,10 +89,10 @@ const (
 )
 
 // slow looks for what held the server up. What it was called with stays there: it can be anything.
-func slow(ctx context.Context, p *patient, n *node) Finding {
+func slow(ctx context.Context, p *target, n *node) Finding {
 	entries, err := n.rdb.SlowLogGet(ctx, slowEntries).Result()
 	if err != nil {
-		return unasked(err, "+slowlog")
+		return notChecked(err, "+slowlog")
 	}
 	var worst time.Duration
 	var what string

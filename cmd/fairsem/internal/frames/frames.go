@@ -29,11 +29,11 @@ func (f Frame) words() string {
 	return f.Note
 }
 
-// Look takes a look.
-type Look func(context.Context) (Frame, error)
+// Query queries Redis for a frame.
+type Query func(context.Context) (Frame, error)
 
 // usual is the width of a terminal that does not tell its own.
-const usual = 80
+const defaultWidth = 80
 
 // Width is how many columns the terminal has that out is; 0 if it is none.
 func Width(out io.Writer) (width int, terminal bool) {
@@ -44,18 +44,18 @@ func Width(out io.Writer) (width int, terminal bool) {
 	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 		return width, true
 	}
-	return usual, true
+	return defaultWidth, true
 }
 
-// Paper is where frames go one below the other.
-type Paper struct {
-	Out, Talk io.Writer // data, and notes
-	Width     int       // of the lines; 0: any
+// Output is where frames go one below the other.
+type Output struct {
+	Out, Notes io.Writer // data, and notes
+	Width      int       // of the lines; 0: any
 }
 
 // Once shows one frame. It returns what the look could not find, too.
-func (p Paper) Once(ctx context.Context, look Look) error {
-	f, err := look(ctx)
+func (p Output) Once(ctx context.Context, query Query) error {
+	f, err := query(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,12 +69,12 @@ func (p Paper) Once(ctx context.Context, look Look) error {
 // Repeat shows a frame at every interval until ctx ends, whose cause it returns, or it cannot write. What there is to
 // say is told when it is another than before. After a first frame a look that comes to nothing is told, once until the
 // next that does not, and looking goes on: who keeps a log wants the time after an outage in it, too.
-func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error {
+func (p Output) Repeat(ctx context.Context, every time.Duration, query Query) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	told, seen, troubled := "", false, false
 	for {
-		f, err := look(ctx)
+		f, err := query(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -100,13 +100,13 @@ func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error
 	}
 }
 
-func (p Paper) write(f Frame) error {
+func (p Output) write(f Frame) error {
 	_, err := io.WriteString(p.Out, f.Text(p.Width, 0))
 	return err
 }
 
-func (p Paper) tell(words string) {
+func (p Output) tell(words string) {
 	if words != "" {
-		_, _ = io.WriteString(p.Talk, words+"\n") // there is nobody else to tell
+		_, _ = io.WriteString(p.Notes, words+"\n") // there is nobody else to tell
 	}
 }

@@ -18,7 +18,7 @@ func repeat(t *testing.T, looks ...error) (out, talk string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var data, words bytes.Buffer
-	err = Paper{Out: &data, Talk: &words}.Repeat(ctx, time.Microsecond, func(context.Context) (Frame, error) {
+	err = Output{Out: &data, Notes: &words}.Repeat(ctx, time.Microsecond, func(context.Context) (Frame, error) {
 		if len(looks) == 0 {
 			cancel(context.Canceled)
 			return Frame{}, ctx.Err()

@@ -24,8 +24,8 @@ type Live struct {
 
 // Repeat shows a frame at every interval until ctx ends, whose cause it returns, or somebody quits. Ctrl-C
 // calls interrupt, which is to end ctx. After a first frame trouble is shown in its place, and looking goes on.
-func (l Live) Repeat(ctx context.Context, every time.Duration, look Look, interrupt func()) error {
-	first, err := look(ctx)
+func (l Live) Repeat(ctx context.Context, every time.Duration, query Query, interrupt func()) error {
+	first, err := query(ctx)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (l Live) Repeat(ctx context.Context, every time.Duration, look Look, interr
 	looking := make(chan struct{})
 	go func() { // ends with ctx; waited for below
 		defer close(looking)
-		l.feed(ctx, program, every, look)
+		l.feed(ctx, program, every, query)
 	}()
 	_, err = program.Run()
 	if cause := context.Cause(ctx); cause != nil {
@@ -47,13 +47,13 @@ func (l Live) Repeat(ctx context.Context, every time.Duration, look Look, interr
 }
 
 // feed sends frames until ctx ends, and then quits.
-func (l Live) feed(ctx context.Context, program *tea.Program, every time.Duration, look Look) {
+func (l Live) feed(ctx context.Context, program *tea.Program, every time.Duration, query Query) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-tick.C:
-			if f, err := look(ctx); err != nil {
+			if f, err := query(ctx); err != nil {
 				program.Send(trouble{err})
 			} else {
 				program.Send(f)

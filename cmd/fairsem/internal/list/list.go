@@ -47,15 +47,15 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	if l.Busy {
 		all = slices.DeleteFunc(slices.Clone(all), func(s fairsem.Status) bool { return !look.Busy(s) })
 	}
-	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
+	f := frames.Frame{Err: joinErrors(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
 	if len(all)+len(unreadable) == 0 {
-		f.Note = l.nothing(ctx, len(seen.All) == 0 && !seen.Unwanted)
+		f.Note = l.emptyNote(ctx, len(seen.All) == 0 && !seen.Unwanted)
 	}
 	return f, nil
 }
 
 // nothing says that there is nothing to show, and where there may be something. unknown: there is no such name at all.
-func (l List) nothing(ctx context.Context, unknown bool) string {
+func (l List) emptyNote(ctx context.Context, unknown bool) string {
 	if unknown && l.Others != nil {
 		if others := l.Others(ctx); len(others) > 0 {
 			return fmt.Sprintf("Nothing to show with the prefix %s; %s.", text.Brief(l.Prefix), look.Elsewhere(others))
@@ -98,7 +98,7 @@ func (l List) find(ctx context.Context) (look.Survey, error) {
 		return look.Some(ctx, l.Client, []string{l.Pattern})
 	}
 	if l.Names != nil {
-		return l.settled(ctx)
+		return l.waitComplete(ctx)
 	}
 	wanted, err := l.Wanted()
 	if err != nil {
@@ -108,10 +108,10 @@ func (l List) find(ctx context.Context) (look.Survey, error) {
 }
 
 // again is how often there is a look while the first walk goes on.
-const again = time.Second
+const retryEvery = time.Second
 
 // settled waits until all that was there at the start is known.
-func (l List) settled(ctx context.Context) (look.Survey, error) {
+func (l List) waitComplete(ctx context.Context) (look.Survey, error) {
 	for {
 		seen, err := l.Names.Look(ctx)
 		if err != nil || !seen.Partial {
@@ -119,7 +119,7 @@ func (l List) settled(ctx context.Context) (look.Survey, error) {
 		}
 		select {
 		case <-l.Names.Walked():
-		case <-time.After(again): // Redis may have gone away
+		case <-time.After(retryEvery): // Redis may have gone away
 		case <-ctx.Done():
 			return seen, context.Cause(ctx)
 		}
@@ -130,7 +130,7 @@ func (l List) settled(ctx context.Context) (look.Survey, error) {
 func (l List) Wanted() (func(name string) bool, error) { return look.Glob(cmp.Or(l.Pattern, "*")) }
 
 // together is one line whatever their number.
-func together(all []error) error {
+func joinErrors(all []error) error {
 	if len(all) > 1 {
 		return fmt.Errorf("%w; and %d more cannot be read", all[0], len(all)-1)
 	}
@@ -182,14 +182,14 @@ func Plain(all []fairsem.Status) string {
 func Used(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit) }
 
 var (
-	calm  = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	free  = lipgloss.NewStyle().Foreground(lipgloss.Green)
 	busy  = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
 	faint = lipgloss.NewStyle().Faint(true)
 )
 
 // Bar is used of limit in so many columns: green with room, yellow without.
 func Bar(s fairsem.Status, width int) string {
-	style := calm
+	style := free
 	if look.Full(s) {
 		style = busy
 	}

@@ -55,7 +55,7 @@ type Waiter struct {
 // NewSemaphore is s.
 func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
-		Time: s.At.UTC(), Name: s.Name, NameBase64: unwritable(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
+		Time: s.At.UTC(), Name: s.Name, NameBase64: notUTF8(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
 		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: expected(s),
 		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Expired: s.Expired,
 	}
@@ -73,7 +73,7 @@ func expected(s fairsem.Status) *int64 {
 // NewHolder is t when it is now on the server.
 func NewHolder(now time.Time, t fairsem.Ticket) Holder {
 	return Holder{
-		ID: t.ID, IDBase64: unwritable(t.ID), Label: t.Label, Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
+		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
 		HeldMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }
@@ -81,13 +81,13 @@ func NewHolder(now time.Time, t fairsem.Ticket) Holder {
 // NewWaiter is t, who has that place, when it is now on the server.
 func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
 	return Waiter{
-		Position: position, ID: t.ID, IDBase64: unwritable(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
+		Position: position, ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
 		WaitedMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }
 
 // unwritable returns the bytes of s if JSON would change them.
-func unwritable(s string) []byte {
+func notUTF8(s string) []byte {
 	if utf8.ValidString(s) {
 		return nil
 	}

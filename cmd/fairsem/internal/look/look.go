@@ -15,7 +15,7 @@ import (
 )
 
 // atOnce is how many names are asked about at the same time; the client sends them together.
-const atOnce = 64
+const maxParallel = 64
 
 // CheckName refuses a name that can never be one, before anything is asked.
 func CheckName(client *fairsem.Client, name string) error {
@@ -48,7 +48,7 @@ func All(ctx context.Context, client *fairsem.Client, wanted func(name string) b
 // Some looks at those names, without a walk.
 func Some(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
 	slices.Sort(names)
-	all, unreadable, err := figures(ctx, client, names)
+	all, unreadable, err := statuses(ctx, client, names)
 	if err != nil {
 		return Survey{}, err
 	}
@@ -64,10 +64,10 @@ func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 }
 
 // figures asks about each name. What is wrong with one alone keeps nobody from the others.
-func figures(ctx context.Context, client *fairsem.Client, names []string) (all []fairsem.Status, unreadable []error, err error) {
+func statuses(ctx context.Context, client *fairsem.Client, names []string) (all []fairsem.Status, unreadable []error, err error) {
 	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(maxParallel)
 	for i, name := range names {
 		group.Go(func() error {
 			all[i], unreadable[i] = client.Inspect(name).Status(within)

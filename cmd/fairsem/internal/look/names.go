@@ -109,12 +109,12 @@ func (n *Names) Look(ctx context.Context) (Survey, error) {
 	if err != nil {
 		return Survey{}, err
 	}
-	all, unreadable, err := figures(ctx, n.client, names)
+	all, unreadable, err := statuses(ctx, n.client, names)
 	if err != nil {
 		return Survey{}, err
 	}
 	s := surveyOf(all, unreadable)
-	s.More, s.Partial = more, n.settle(names, all, unreadable, more)
+	s.More, s.Partial = more, n.dropGone(names, all, unreadable, more)
 	return s, nil
 }
 
@@ -139,7 +139,7 @@ func (n *Names) names() (names []string, more bool, err error) {
 
 // settle drops names that are gone: where there is no room for others at once, else after a walk without them. It
 // returns whether the first walk has yet to end.
-func (n *Names) settle(names []string, all []fairsem.Status, unreadable []error, more bool) (partial bool) {
+func (n *Names) dropGone(names []string, all []fairsem.Status, unreadable []error, more bool) (partial bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i, name := range names {

@@ -88,7 +88,7 @@ func (d detail) text(width int) string {
 		b.WriteString(s + "\n")
 	}
 	line(bold.Render(text.Clean(d.Name)))
-	line(list.Bar(d.Status, 20), list.Used(d.Status)+" in use", d.line())
+	line(list.Bar(d.Status, 20), list.Used(d.Status)+" in use", d.queueSummary())
 	line(faint.Render(d.limit()))
 	line(faint.Render(d.history()))
 	if len(d.Holders) > 0 {
@@ -110,7 +110,7 @@ func more(line func(...string), n int64) {
 	}
 }
 
-func (d detail) line() string {
+func (d detail) queueSummary() string {
 	if d.Waiting == 0 {
 		return "no waiters"
 	}
@@ -168,12 +168,12 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 }
 
 // Waiters is like Holders. They have those places in line.
-func Waiters(waiters []fairsem.Ticket, places []int, now time.Time, width int) string {
+func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int) string {
 	columns := []grid.Column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
 		{Head: "EXPIRES", Right: true}, {Head: "ID", Cut: true}}
 	rows := make([][]string, len(waiters))
 	for i, t := range waiters {
-		rows[i] = []string{strconv.Itoa(places[i]), label(t), count(t.Weight), text.Ago(look.Since(now, t)), text.Ago(t.ExpiresIn), text.Clean(t.ID)}
+		rows[i] = []string{strconv.Itoa(positions[i]), label(t), count(t.Weight), text.Ago(look.Since(now, t)), text.Ago(t.ExpiresIn), text.Clean(t.ID)}
 	}
 	return withIDs(columns, rows, waiters, width)
 }

@@ -16,15 +16,15 @@ import (
 // characters, bytes that are no UTF-8, what changes the direction of text, shows as nothing or has no width, piles of
 // marks on one character, and what changes the width of the emoji before it: terminals do not agree by how much.
 func Clean(s string) string {
-	e := eye{marks: mostMarks} // the first character has none before it that could bear one
-	if strings.IndexFunc(s, e.misses) < 0 && utf8.ValidString(s) {
+	e := scanner{marks: mostMarks} // the first character has none before it that could bear one
+	if strings.IndexFunc(s, e.hides) < 0 && utf8.ValidString(s) {
 		return s
 	}
-	e = eye{marks: mostMarks}
+	e = scanner{marks: mostMarks}
 	var b strings.Builder
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)
-		if e.misses(r) || r == utf8.RuneError && size == 1 {
+		if e.hides(r) || r == utf8.RuneError && size == 1 {
 			quoted := strconv.QuoteToASCII(s[:size])
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
@@ -48,12 +48,12 @@ func Brief(s string) string {
 const mostMarks = 2
 
 // eye reads a text, a character at a time.
-type eye struct {
+type scanner struct {
 	marks int // in a row so far
 }
 
 // misses says whether the next character is not plainly visible where it stands.
-func (e *eye) misses(r rune) bool {
+func (e *scanner) hides(r rune) bool {
 	if !unicode.In(r, unicode.Mn, unicode.Me) {
 		e.marks = 0
 		return hidden(r)

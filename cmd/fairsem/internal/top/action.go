@@ -38,14 +38,14 @@ type done struct {
 // run does it, in the background.
 func (a action) run(ctx context.Context, s source) tea.Cmd {
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		var err error
 		switch a.verb {
 		case resize, pause:
-			err = s.Resize(ctx, a.name, a.limit)
+			err = s.SetLimit(ctx, a.name, a.limit)
 		case resume:
-			err = s.Unpin(ctx, a.name)
+			err = s.ResetLimit(ctx, a.name)
 		case evict:
 			err = s.Evict(ctx, a.name, a.ticket.ID)
 		}
@@ -68,9 +68,9 @@ func (a action) question(now fairsem.Status, t ticket) string {
 		return fmt.Sprintf("Reset the limit of %s? It is set to %s by hand and goes back to %s; %s in use now, %d waiting.",
 			name, exact(now.Limit), declared(now), exact(now.Used), now.Waiting)
 	}
-	if t.place > 0 {
+	if t.position > 0 {
 		return fmt.Sprintf("Evict %s, number %d in the queue of %s? It wants %s and has waited for %s.\nid %s",
-			who(t), t.place, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
+			who(t), t.position, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
 	}
 	return fmt.Sprintf("Evict %s from %s? It has held %s for %s, and its work may continue for a moment.\nid %s",
 		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
@@ -114,7 +114,7 @@ func (d done) failure(name string) notice {
 	case d.verb == evict && errors.Is(d.err, fairsem.ErrNotFound):
 		return notice{text: who(d.ticket) + " was gone already", bad: true}
 	case errors.Is(d.err, context.DeadlineExceeded):
-		return notice{text: fmt.Sprintf("no answer about %s for %s: the change may have been made all the same", name, text.Span(patience)), bad: true}
+		return notice{text: fmt.Sprintf("no answer about %s for %s: the change may have been made all the same", name, text.Span(timeout)), bad: true}
 	}
 	return notice{text: plainly(d.err), bad: true}
 }

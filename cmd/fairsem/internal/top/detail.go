@@ -27,8 +27,8 @@ type detail struct {
 // ticket is a line of the table: a permit, or a place in line.
 type ticket struct {
 	fairsem.Ticket
-	place int           // in line, from 1 on; 0: it holds
-	since time.Duration // it holds or waits, by the server's clock
+	position int           // in line, from 1 on; 0: it holds
+	since    time.Duration // it holds or waits, by the server's clock
 }
 
 func (t ticket) key() string { return t.ID }
@@ -37,7 +37,7 @@ func (t ticket) key() string { return t.ID }
 func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 
 // take takes a look at a moment.
-func (d *detail) take(at time.Time, seen look.Detail) {
+func (d *detail) update(at time.Time, seen look.Detail) {
 	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
 	d.more = seen.MoreHolders + seen.MoreWaiters
 	var tickets []ticket
@@ -75,10 +75,10 @@ func (d *detail) columns() []column[ticket] {
 
 // stateCell tells holders from places in line.
 func stateCell(t ticket, _ int, p paint) string {
-	if t.place == 0 {
+	if t.position == 0 {
 		return p.good.Render("holds")
 	}
-	return p.full.Render("#" + strconv.Itoa(t.place))
+	return p.full.Render("#" + strconv.Itoa(t.position))
 }
 
 func labelCell(t ticket, width int, p paint) string { return p.text.Render(text.Fit(label(t), width)) }

@@ -64,11 +64,11 @@ type fake struct {
 
 func (f *fake) All(context.Context) (look.Survey, error)                { return look.Survey{}, f.err }
 func (f *fake) Deep(context.Context, string) (d look.Detail, err error) { return d, f.err }
-func (f *fake) Resize(_ context.Context, name string, limit int64) error {
+func (f *fake) SetLimit(_ context.Context, name string, limit int64) error {
 	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
 	return f.err
 }
-func (f *fake) Unpin(_ context.Context, name string) error {
+func (f *fake) ResetLimit(_ context.Context, name string) error {
 	f.asked = append(f.asked, "unpin "+name)
 	return f.err
 }
@@ -103,24 +103,24 @@ func (b *bench) press(keys string) (cmd tea.Cmd) {
 // show has a look at all names come back a second later.
 func (b *bench) show(all ...fairsem.Status) tea.Cmd {
 	b.t.Helper()
-	return b.back(looked{all: look.Survey{All: all}})
+	return b.back(answer{all: look.Survey{All: all}})
 }
 
 // showDeep is show for one name.
 func (b *bench) showDeep(d look.Detail) tea.Cmd {
 	b.t.Helper()
 	d.At = serverTime
-	return b.back(looked{deep: &d})
+	return b.back(answer{deep: &d})
 }
 
-func (b *bench) back(l looked) tea.Cmd {
+func (b *bench) back(l answer) tea.Cmd {
 	b.t.Helper()
 	b.at = b.at.Add(time.Second)
 	l.at = b.at
-	if !b.schedule.flying {
+	if !b.schedule.inFlight {
 		b.send(due(b.schedule.number))
 	}
-	require.True(b.t, b.schedule.flying)
+	require.True(b.t, b.schedule.inFlight)
 	return b.send(l)
 }
 
@@ -446,13 +446,13 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api)
 	b.seesNot("stale")
-	b.back(looked{err: errors.New("list \"fairsem\": NOAUTH say who you are")})
+	b.back(answer{err: errors.New("list \"fairsem\": NOAUTH say who you are")})
 	b.at = b.at.Add(11 * time.Second)
-	b.send(beat(b.at))
+	b.send(tick(b.at))
 	b.sees(`stale for 12s: list "fairsem": NOAUTH say who you are`)
 	b.sees("api")
 	b.press("<enter>")
-	b.back(looked{err: errors.New("gone"), deep: &look.Detail{}})
+	b.back(answer{err: errors.New("gone"), deep: &look.Detail{}})
 	b.sees("waiting for an answer…")
 	b.press("<esc>")
 	b.show(api)
@@ -462,21 +462,21 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	b.showDeep(inside)
 	b.showDeep(inside)
 	b.press("<esc>")
-	b.back(looked{err: errors.New("gone")})
+	b.back(answer{err: errors.New("gone")})
 	b.sees("stale for 3s") // not since the answer about one name
 	b.show(api)
 
 	b.send(due(b.schedule.number))
-	b.send(beat(b.at.Add(time.Second)))
+	b.send(tick(b.at.Add(time.Second)))
 	b.seesNot("stale")
-	b.send(beat(b.at.Add(5 * time.Second)))
+	b.send(tick(b.at.Add(5 * time.Second)))
 	b.sees("stale for 5s: no answer")
 }
 
 func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
 	b.sees(`2 names cannot be read: status "odd": WRONGTYPE`)
 	b.sees("4/4")
 	b.show(api)
@@ -486,9 +486,9 @@ func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 func TestLooksThatTakeLongAreFewer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{Interval: time.Second})
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}, took: 400 * time.Millisecond})
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}, took: 400 * time.Millisecond})
 	assert.Equal(t, time.Second, b.schedule.every())
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
 	assert.Equal(t, 3*time.Second, b.schedule.every())
 	b.sees("every 3s")
 }
@@ -497,11 +497,11 @@ func TestWhatComesBackForAnotherScreenIsDropped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, backup)
 	b.send(due(b.schedule.number))
-	require.True(t, b.schedule.flying)
+	require.True(t, b.schedule.inFlight)
 	b.press("<enter>")
-	b.send(looked{all: look.Survey{All: []fairsem.Status{calls}}, at: b.at})
+	b.send(answer{all: look.Survey{All: []fairsem.Status{calls}}, at: b.at})
 	assert.Equal(t, []string{"api", "backup"}, b.order())
-	assert.True(t, b.schedule.flying, "the look at the name begins")
+	assert.True(t, b.schedule.inFlight, "the look at the name begins")
 	b.send(due(b.schedule.number - 1))
 	b.showDeep(inside)
 	b.sees("alice")
@@ -523,7 +523,7 @@ func TestNoScreenIsTooSmallAndNoTextTooBad(t *testing.T) {
 		b.options.Address = names[i]
 		for _, step := range []func(){
 			func() {}, func() { b.show() }, func() { b.show(all...) }, func() { b.press("<pgdn>R") }, func() { b.press("5<enter>") },
-			func() { b.back(looked{err: errors.New(strings.Join(names, " "))}) }, func() { b.press("n/" + "n") }, func() { b.press("<esc>?") },
+			func() { b.back(answer{err: errors.New(strings.Join(names, " "))}) }, func() { b.press("n/" + "n") }, func() { b.press("<esc>?") },
 			func() { b.press("?<enter>") }, func() { b.showDeep(d) }, func() { b.press("<pgdn>x") }, func() { b.press("nx") },
 		} {
 			step()
@@ -573,10 +573,10 @@ func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 func TestThereMayBeMoreNamesUntilAllKeysWereWalkedOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(looked{all: look.Survey{Partial: true}})
+	b.back(answer{all: look.Survey{Partial: true}})
 	b.sees("No name was found yet; still scanning the keys of the server")
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}, Partial: true}})
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}, Partial: true}})
 	b.sees("still scanning the keys of the server: there may be more names")
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}})
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}})
 	assert.NotContains(t, b.screen(), "still scanning")
 }

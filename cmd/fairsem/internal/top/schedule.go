@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	patience = 10 * time.Second // for an answer
-	overdue  = 2 * time.Second  // after which the picture is marked as old, answer or none
+	timeout = 10 * time.Second // for an answer
+	overdue = 2 * time.Second  // after which the picture is marked as old, answer or none
 )
 
 // schedule says when to look. At most one look is on its way.
 type schedule struct {
 	interval time.Duration
 	number   int // of the latest look
-	flying   bool
+	inFlight bool
 	again    bool               // what is on its way is of no use any more: look again when it is back
 	cancel   context.CancelFunc // of what is on its way
 	begun    time.Time          // the latest look
@@ -28,7 +28,7 @@ type schedule struct {
 }
 
 // looked is the message that a look has ended.
-type looked struct {
+type answer struct {
 	at   time.Time
 	took time.Duration
 	all  look.Survey
@@ -41,13 +41,13 @@ type due int
 
 // begin looks at all names, or at one.
 func (s *schedule) begin(ctx context.Context, from source, name string, now time.Time) tea.Cmd {
-	ctx, s.cancel = context.WithTimeout(ctx, patience)
+	ctx, s.cancel = context.WithTimeout(ctx, timeout)
 	cancel := s.cancel
 	s.number++
-	s.flying, s.again, s.begun = true, false, now
+	s.inFlight, s.again, s.begun = true, false, now
 	return func() tea.Msg {
 		defer cancel()
-		l := looked{at: time.Now()}
+		l := answer{at: time.Now()}
 		if name == "" {
 			l.all, l.err = from.All(ctx)
 		} else {
@@ -60,8 +60,8 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 }
 
 // end takes what came back. False: nobody wants it any more.
-func (s *schedule) end(l looked) bool {
-	s.flying = false
+func (s *schedule) end(l answer) bool {
+	s.inFlight = false
 	if s.again {
 		return false
 	}
@@ -74,11 +74,11 @@ func (s *schedule) end(l looked) bool {
 
 // hurry has the next look begin at once. False: one is on its way, and what comes back has to end first.
 func (s *schedule) hurry() bool {
-	if s.flying {
+	if s.inFlight {
 		s.again = true
 		s.cancel()
 	}
-	return !s.flying
+	return !s.inFlight
 }
 
 // every is how often to look: a server on which a look takes long is not kept busy with looks.
@@ -99,7 +99,7 @@ func (s *schedule) wait() tea.Cmd {
 // stale says what is wrong if the picture is older than it should be.
 func (s *schedule) stale(now time.Time) (reason string, stale bool) {
 	switch {
-	case s.flying && now.Sub(s.begun) > max(overdue, 2*s.took), errors.Is(s.err, context.DeadlineExceeded):
+	case s.inFlight && now.Sub(s.begun) > max(overdue, 2*s.took), errors.Is(s.err, context.DeadlineExceeded):
 		return "no answer", true
 	case s.err != nil:
 		return plainly(s.err), true

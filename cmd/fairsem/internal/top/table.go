@@ -25,15 +25,15 @@ type names struct {
 	order   int  // which one of orders
 	reverse bool
 
-	answered time.Time // the last look; zero: there was none
-	odd      []error   // of names that cannot be read
-	partial  bool      // there may be more than were found so far
+	answered   time.Time // the last look; zero: there was none
+	unreadable []error   // of names that cannot be read
+	partial    bool      // there may be more than were found so far
 
 	nameWidth, usedWidth int // of the widest
 }
 
 // take takes a look at all names at a moment.
-func (n *names) take(at time.Time, all []fairsem.Status) {
+func (n *names) update(at time.Time, all []fairsem.Status) {
 	n.all = n.trend.add(at, all)
 	n.nameWidth, n.usedWidth = nameLeast, len("▾IN USE")-2
 	for _, s := range all {
@@ -89,10 +89,10 @@ func (n *names) arrange() {
 }
 
 // shows reports whether a row is among those that are wanted.
-func (n *names) shows(r row) bool { return n.lets(r.Name) && (!n.busy || look.Busy(r.Status)) }
+func (n *names) shows(r row) bool { return n.matchesFilter(r.Name) && (!n.busy || look.Busy(r.Status)) }
 
 // lets reports whether the filter lets a name through, as it is on the screen, whatever the case.
-func (n *names) lets(name string) bool {
+func (n *names) matchesFilter(name string) bool {
 	return n.filter == "" || strings.Contains(strings.ToLower(text.Clean(name)), strings.ToLower(n.filter))
 }
 
@@ -239,17 +239,17 @@ func (n *names) summary(p paint) string {
 }
 
 // stillWalking is said until the names that were there at the start are found.
-const stillWalking = "still scanning the keys of the server: there may be more names"
+const stillScanning = "still scanning the keys of the server: there may be more names"
 
 // warning says which names are missing.
 func (n *names) warning(p paint) string {
 	switch {
-	case len(n.odd) == 0 && n.partial:
-		return p.note.Render(" " + stillWalking)
-	case len(n.odd) == 0:
+	case len(n.unreadable) == 0 && n.partial:
+		return p.note.Render(" " + stillScanning)
+	case len(n.unreadable) == 0:
 		return ""
 	}
-	return p.note.Render(" " + several(int64(len(n.odd)), "name", "names") + " cannot be read: " + plainly(n.odd[0]))
+	return p.note.Render(" " + several(int64(len(n.unreadable)), "name", "names") + " cannot be read: " + plainly(n.unreadable[0]))
 }
 
 // losses is red while it grows.

@@ -32,7 +32,7 @@ type trend struct {
 // movement is what trend remembers of a name.
 type movement struct {
 	samples []sample // the latest last
-	lapsed  int64
+	expired int64
 	gain    int64
 	gained  time.Time // the latest of that
 }
@@ -83,13 +83,13 @@ func (m *movement) rate() (rate float64, ok bool) {
 
 // lose takes how many were lost in all. What was lost before the name was seen is not recent, nor is what a
 // server tells that has forgotten the name and counts from the start.
-func (m *movement) lose(at time.Time, lapsed int64, known bool) {
+func (m *movement) lose(at time.Time, expired int64, known bool) {
 	if at.Sub(m.gained) > lossSpan {
 		m.gain = 0
 	}
-	if known && lapsed > m.lapsed {
-		m.gain += lapsed - m.lapsed
+	if known && expired > m.expired {
+		m.gain += expired - m.expired
 		m.gained = at
 	}
-	m.lapsed = lapsed
+	m.expired = expired
 }

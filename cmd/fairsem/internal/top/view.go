@@ -137,7 +137,7 @@ func (m model) empty() string {
 	case len(n.all) > 0:
 		return "No name contains this: esc shows all again."
 	case n.partial:
-		return "No name was found yet; " + stillWalking + "."
+		return "No name was found yet; " + stillScanning + "."
 	case m.options.Pattern != "":
 		return "No name that is in use matches " + text.Clean(m.options.Pattern) + "."
 	}
@@ -152,7 +152,7 @@ func (m model) footer() []string {
 	if m.reading {
 		short = " " + helper(m.width-1).ShortHelpView(bindings.leaving())
 	}
-	said := m.said()
+	said := m.noticeLine()
 	switch {
 	case m.height >= roomForSummary:
 		return []string{said, short}
@@ -163,7 +163,7 @@ func (m model) footer() []string {
 }
 
 // said is the notice, while it is new.
-func (m model) said() string {
+func (m model) noticeLine() string {
 	style := colourful.good
 	if m.notice.bad {
 		style = colourful.bad

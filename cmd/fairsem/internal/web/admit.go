@@ -16,17 +16,17 @@ func (p *Page) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		place := p.roomFor(r.URL.Path)
-		if !place.take(r.RemoteAddr, 1) {
+		quota := p.quotaFor(r.URL.Path)
+		if !quota.acquire(r.RemoteAddr, 1) {
 			tooMany(w)
 			return
 		}
-		defer place.leave(r.RemoteAddr, 1)
+		defer quota.release(r.RemoteAddr, 1)
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (p *Page) roomFor(path string) *room {
+func (p *Page) quotaFor(path string) *quota {
 	switch path {
 	case "/metrics":
 		return p.scrapes

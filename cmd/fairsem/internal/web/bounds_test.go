@@ -40,7 +40,7 @@ func TestANameOutsideOfThePatternIsRefusedWhetherItIsThereOrNot(t *testing.T) {
 	s.seen(1)
 	cookie := s.logIn()
 	token := []string{"Authorization", "Bearer " + testToken}
-	const reason = "this page does not show that name: only names that match team-a/*"
+	const reason = "his page does not show that name: only names that match team-a/*"
 	for _, name := range []string{"team-b/db", "team-b/nothing"} {
 		query := "?name=" + url.QueryEscape(name)
 		page := s.get("/semaphore" + query)

@@ -13,7 +13,7 @@ import (
 )
 
 // mostTickets is how many holders, and how many waiters, a page shows.
-const mostTickets = 200
+const maxTickets = 200
 
 // ticket is a holder or a waiter on the page.
 type ticket struct {
@@ -31,7 +31,7 @@ type closeUp struct {
 	Known, Seen              bool // by Redis; and who holds and who waits
 	Busy                     bool // Redis was not asked: other names are being looked at
 	Total                    []tile
-	Use, Line                plot
+	Use, Queue               plot
 	Holders, Waiters         []ticket
 	MoreHolders, MoreWaiters int64
 	Declared                 int64
@@ -54,7 +54,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 	}
 	c := closeUp{
 		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
-		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Line: p.plotLine(now, name, 300),
+		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 	}
 	for _, t := range d.Holders {
@@ -86,7 +86,7 @@ func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) det
 	return detail{d, seen, !seen && errors.Is(err, errBusy)}
 }
 
-func (p *Page) plotLine(now *snapshot, name string, most int) plot {
+func (p *Page) plotQueue(now *snapshot, name string, most int) plot {
 	all := columns(now.series[name], most, func(p point) int64 { return p.waiting })
 	return draw(all, now.at, p.gap(most), false)
 }

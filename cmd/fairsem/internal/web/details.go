@@ -28,12 +28,12 @@ var errBusy = errors.New("too many names are being queried")
 // details are who holds and who waits, of the names that somebody looks at. What they ask of Redis is bounded, however
 // many look and at whatever.
 type details struct {
-	patience time.Duration
+	timeout  time.Duration
 	fresh    time.Duration // for so long what was seen is as good as new
 	look     func(context.Context, string) (look.Detail, error)
 	each     *rates
 	all      *rate.Limiter
-	flying   singleflight.Group
+	inFlight singleflight.Group
 
 	mu   sync.Mutex
 	last map[string]seen // good ones; guarded by mu
@@ -44,9 +44,9 @@ type seen struct {
 	at time.Time // by the clock of this machine
 }
 
-func newDetails(patience, fresh time.Duration, ask func(context.Context, string) (look.Detail, error)) *details {
+func newDetails(timeout, fresh time.Duration, ask func(context.Context, string) (look.Detail, error)) *details {
 	return &details{
-		patience: patience, fresh: fresh, look: ask, last: make(map[string]seen),
+		timeout: timeout, fresh: fresh, look: ask, last: make(map[string]seen),
 		each: newRates(2*detailEvery, detailBurst/2), all: rate.NewLimiter(rate.Every(detailEvery), detailBurst),
 	}
 }
@@ -59,7 +59,7 @@ func (d *details) get(ctx context.Context, from, name string) (look.Detail, erro
 	}
 	// Others share the answer, so that it is not for the one who asks to end the question.
 	ctx = context.WithoutCancel(ctx)
-	answer, err, _ := d.flying.Do(network(from).String()+" "+name, func() (any, error) { return d.ask(ctx, from, name) })
+	answer, err, _ := d.inFlight.Do(network(from).String()+" "+name, func() (any, error) { return d.ask(ctx, from, name) })
 	if err != nil {
 		old, _ := d.kept(name)
 		return old, err
@@ -79,7 +79,7 @@ func (d *details) ask(ctx context.Context, from, name string) (look.Detail, erro
 			return now, nil
 		}
 	}
-	ctx, cancel = context.WithTimeout(ctx, d.patience)
+	ctx, cancel = context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	fresh, err := d.look(ctx, name)
 	if err == nil {
@@ -104,7 +104,7 @@ func (d *details) kept(name string) (look.Detail, bool) {
 }
 
 // forget is after how long nobody can have watched a name.
-const forget = 2 * time.Minute
+const forgetAfter = 2 * time.Minute
 
 // keep drops what nobody watches any more, and where there is no room what was seen longest ago.
 func (d *details) keep(name string, s look.Detail) {
@@ -113,7 +113,7 @@ func (d *details) keep(name string, s look.Detail) {
 	oldest := name
 	d.last[name] = seen{s, time.Now()}
 	for other, old := range d.last {
-		if s.At.Sub(old.At) > forget {
+		if s.At.Sub(old.At) > forgetAfter {
 			delete(d.last, other)
 		} else if old.at.Before(d.last[oldest].at) {
 			oldest = other

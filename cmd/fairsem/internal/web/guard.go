@@ -27,11 +27,11 @@ func (p *Page) guard(next http.Handler) http.Handler {
 		// Not no-referrer: with that browsers send "Origin: null" with our own forms, which nobody can tell from
 		// those of others where the address is not one that browsers trust. Other sites hear as little.
 		h.Set("Referrer-Policy", "same-origin")
-		if r.URL.Path != "/healthz" && !p.knows(r.Host) { // which tells nothing, and probes have names of their own
+		if r.URL.Path != "/healthz" && !p.knownHost(r.Host) { // which tells nothing, and probes have names of their own
 			http.Error(w, "this page has another name: start fairsem serve with --host to allow that one", http.StatusMisdirectedRequest)
 			return
 		}
-		if foreign(r) {
+		if crossSite(r) {
 			http.Error(w, "other sites may not load this page", http.StatusForbidden)
 			return
 		}
@@ -41,7 +41,7 @@ func (p *Page) guard(next http.Handler) http.Handler {
 
 // foreign tells whether a page of another site has the browser ask. Following a link is not that: then people see where
 // they go, and the other site sees nothing.
-func foreign(r *http.Request) bool {
+func crossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 		return false
@@ -51,7 +51,7 @@ func foreign(r *http.Request) bool {
 
 // knows tells whether a browser that asks for host means this page. A foreign page can have its own name lead here,
 // and then counts as ours for the browser: so names must be known. With an address that cannot be done.
-func (p *Page) knows(host string) bool {
+func (p *Page) knownHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")

@@ -101,8 +101,8 @@ func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
 
 // alive is a page of a sampler, about a Redis that answers PING unless it is away, until it is stopped.
 func alive(s *sampler, away *atomic.Bool) (p *Page, stop func()) {
-	p = &Page{Options: Options{Interval: time.Second, Patience: 3 * time.Second}, sampler: s}
-	p.pulse = newPulse(p.Interval, func(context.Context) error {
+	p = &Page{Options: Options{Interval: time.Second, Timeout: 3 * time.Second}, sampler: s}
+	p.pulse = newPinger(p.Interval, func(context.Context) error {
 		if away.Load() {
 			return errors.New("away")
 		}

@@ -36,13 +36,13 @@ func origin(r *http.Request) string {
 }
 
 // who tells one session from another, and is of no use to who reads it.
-func (s *session) who() string {
+func (s *session) label() string {
 	sum := sha256.Sum256([]byte(s.id))
 	return "session " + hex.EncodeToString(sum[:4])
 }
 
 // String is for the journal.
-func (d deed) String() string {
+func (d action) String() string {
 	switch {
 	case d.id != "":
 		return fmt.Sprintf("%s %q of %q", d.verb, shown(d.id), shown(d.name))
@@ -53,12 +53,12 @@ func (d deed) String() string {
 }
 
 // sparing writes what there is time for, and drops the rest: what clients do wrong they can do often.
-type sparing struct {
+type rateLimited struct {
 	to    io.Writer
 	limit *rate.Limiter
 }
 
-func (s sparing) Write(line []byte) (int, error) {
+func (s rateLimited) Write(line []byte) (int, error) {
 	if !s.limit.Allow() {
 		return len(line), nil
 	}

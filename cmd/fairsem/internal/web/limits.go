@@ -14,8 +14,8 @@ import (
 // network is what one machine can have all addresses of: one with IPv4, a /64 with IPv6. The zero value is any that is
 // no address.
 func network(from string) netip.Prefix {
-	there, _ := netip.ParseAddrPort(from) // the zero value has no prefix
-	addr, bits := there.Addr().Unmap().WithZone(""), 32
+	inspector, _ := netip.ParseAddrPort(from) // the zero value has no prefix
+	addr, bits := inspector.Addr().Unmap().WithZone(""), 32
 	if addr.Is6() {
 		bits = 64
 	}
@@ -48,7 +48,7 @@ func (r *rates) of(from string) *rate.Limiter {
 
 // room is for so much at a time, of which one network gets half at most: who takes all that is to be had takes it from
 // those of the same network, and not from others.
-type room struct {
+type quota struct {
 	most int
 
 	mu    sync.Mutex
@@ -56,10 +56,10 @@ type room struct {
 	by    map[netip.Prefix]int // what is taken by each; guarded by mu
 }
 
-func newRoom(most int) *room { return &room{most: most, by: make(map[netip.Prefix]int)} }
+func newQuota(most int) *quota { return &quota{most: most, by: make(map[netip.Prefix]int)} }
 
 // take takes so much for a remote address with a port, if it is there.
-func (r *room) take(from string, n int) bool {
+func (r *quota) acquire(from string, n int) bool {
 	who := network(from)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *room) take(from string, n int) bool {
 }
 
 // leave gives back what take took.
-func (r *room) leave(from string, n int) {
+func (r *quota) release(from string, n int) {
 	who := network(from)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -109,7 +109,7 @@ func (l *login) close(s *session) {
 }
 
 // tell leaves a notice for the next page of the session.
-func (l *login) tell(s *session, notice string) {
+func (l *login) setNotice(s *session, notice string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.notice = notice
@@ -127,13 +127,13 @@ func (l *login) notice(s *session) (notice string) {
 }
 
 // seal is for a form of this session that asks for one deed, and no other. A limit is filled in later.
-func (s *session) seal(d deed) string {
+func (s *session) seal(d action) string {
 	mac := hmac.New(sha256.New, s.secret)
 	_, _ = fmt.Fprintf(mac, "%q", []string{d.verb, d.name, d.id}) // a hash takes everything
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-func (s *session) sealed(d deed, seal string) bool {
+func (s *session) sealed(d action, seal string) bool {
 	return hmac.Equal([]byte(s.seal(d)), []byte(seal))
 }
 
@@ -141,7 +141,7 @@ func (p *Page) loginForm(w http.ResponseWriter, r *http.Request) { p.askToken(w,
 
 func (p *Page) askToken(w http.ResponseWriter, r *http.Request, status int, problem string) {
 	f := p.frame(r, "Log in")
-	f.Again = way(r)
+	f.Again = returnPath(r)
 	f.Content = problem
 	p.show(w, r, status, "login.html", f)
 }
@@ -158,9 +158,9 @@ func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := p.login.open(time.Now())
-	p.journal.Printf("login of %s from %s", s.who(), origin(r))
+	p.journal.Printf("login of %s from %s", s.label(), origin(r))
 	http.SetCookie(w, cookie(r, s.id, int(sessionLimit/time.Second)))
-	http.Redirect(w, r, way(r), http.StatusSeeOther)
+	http.Redirect(w, r, returnPath(r), http.StatusSeeOther)
 }
 
 func (p *Page) logOut(w http.ResponseWriter, r *http.Request) {
@@ -186,7 +186,7 @@ func cookie(r *http.Request, value string, age int) *http.Cookie {
 }
 
 // way is where to go after a login: a page of this server, whatever a link says.
-func way(r *http.Request) string {
+func returnPath(r *http.Request) string {
 	u, err := url.Parse(r.FormValue("next"))
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || u.Path == "/login" {
 		return "/"

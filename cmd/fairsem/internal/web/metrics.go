@@ -128,9 +128,9 @@ func (c server) Collect(ch chan<- prometheus.Metric) {
 	if !now.at.IsZero() {
 		gauge(ageDesc, time.Since(now.at).Seconds())
 	}
-	gauge(upDesc, truth(c.page.away(now) == ""))
+	gauge(upDesc, boolValue(c.page.away(now) == ""))
 	if c.page.trouble(now) == "" {
-		gauge(moreDesc, truth(now.More))
+		gauge(moreDesc, boolValue(now.More))
 		gauge(badDesc, float64(len(now.Unreadable)))
 	}
 }
@@ -148,13 +148,13 @@ func (names) Describe(ch chan<- *prometheus.Desc) {
 // Collect leaves out a name that reads like another.
 func (c names) Collect(ch chan<- prometheus.Metric) {
 	all := c.page.sampler.latest().All
-	told := make(map[string]bool, len(all))
+	seen := make(map[string]bool, len(all))
 	for _, s := range all {
 		name := label(s.Name)
-		if told[name] {
+		if seen[name] {
 			continue
 		}
-		told[name] = true
+		seen[name] = true
 		for _, f := range families {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(s), name)
 		}
@@ -169,7 +169,7 @@ func label(name string) string {
 	return text.Clean(name)
 }
 
-func truth(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

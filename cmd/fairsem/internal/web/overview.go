@@ -136,8 +136,8 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 		o.Unreadable = append(o.Unreadable, sentence(err))
 	}
 	if f.Query != "" && !p.lists(now.one(f.Query)) {
-		err := p.admissible(f.Query)
-		o.Outside = errors.Is(err, errOutside)
+		err := p.checkName(f.Query)
+		o.Outside = errors.Is(err, errNotShown)
 		if err == nil {
 			o.Exact = link(f.Query)
 		}
@@ -194,7 +194,7 @@ func (p *Page) plotUse(now *snapshot, name string, most int) plot {
 }
 
 // gap is after how much time without a look a plot shows that there was none.
-func (p *Page) gap(most int) time.Duration { return 2*p.patience() + window/time.Duration(most) }
+func (p *Page) gap(most int) time.Duration { return 2*p.pollTimeout() + window/time.Duration(most) }
 
 // gauge is how much of a limit is in use.
 type gauge struct {

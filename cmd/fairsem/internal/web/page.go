@@ -56,11 +56,11 @@ func (p *Page) showLive(w http.ResponseWriter, r *http.Request, status int, name
 		f.Live = template.HTML(paint()) // made by a template
 		return p.render(name, f)
 	})
-	if !p.sending.take(r.RemoteAddr, len(text)) {
+	if !p.sending.acquire(r.RemoteAddr, len(text)) {
 		tooMany(w)
 		return
 	}
-	defer p.sending.leave(r.RemoteAddr, len(text))
+	defer p.sending.release(r.RemoteAddr, len(text))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // whoever asked is gone
@@ -105,7 +105,7 @@ func (p *Page) indexPicture(filter filter) picture {
 
 func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
-	if err := p.admissible(name); err != nil {
+	if err := p.checkName(name); err != nil {
 		p.problem(w, r, badStatus(err), sentence(err))
 		return
 	}
@@ -116,7 +116,7 @@ func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 
 func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
-	if err := p.admissible(name); err != nil {
+	if err := p.checkName(name); err != nil {
 		http.Error(w, err.Error(), badStatus(err))
 		return
 	}

@@ -147,7 +147,7 @@ func TestANameIsTextWhateverItIs(t *testing.T) {
 func TestARedisThatIsAwayIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
-	s := serveOn(t, server.Client(), func(o *Options) { o.Patience = 0; o.Interval *= 10 })
+	s := serveOn(t, server.Client(), func(o *Options) { o.Timeout = 0; o.Interval *= 10 })
 	s.hold("gate", 1)
 	s.seen(1)
 	assert.Contains(t, s.get("/semaphore?name=gate").body, "host:1")

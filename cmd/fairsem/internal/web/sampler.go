@@ -29,18 +29,18 @@ type surveyor func(context.Context) (look.Survey, error)
 
 // sampler looks at Redis again and again, whether anybody watches or not: a plot wants a past.
 type sampler struct {
-	interval, patience time.Duration
-	survey             surveyor
-	looked             func(time.Duration) // is told how long a good look took
-	now                atomic.Pointer[snapshot]
+	interval, timeout time.Duration
+	survey            surveyor
+	looked            func(time.Duration) // is told how long a good look took
+	now               atomic.Pointer[snapshot]
 
 	// Only run uses these.
 	history history
 	rates   look.Rates
 }
 
-func newSampler(interval, patience time.Duration, names int, ask surveyor) *sampler {
-	s := &sampler{interval: interval, patience: interval + patience, survey: ask, looked: func(time.Duration) {}}
+func newSampler(interval, timeout time.Duration, names int, ask surveyor) *sampler {
+	s := &sampler{interval: interval, timeout: interval + timeout, survey: ask, looked: func(time.Duration) {}}
 	s.history.names = names
 	s.now.Store(&snapshot{replace: make(chan struct{})})
 	return s
@@ -63,7 +63,7 @@ func (s *sampler) run(ctx context.Context) {
 
 // sample looks once. Those who watch hear of a look that failed, too: the age has changed.
 func (s *sampler) sample(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	began := time.Now()
 	old := s.latest()

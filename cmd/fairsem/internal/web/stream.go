@@ -36,10 +36,10 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request, picture picture) {
 
 // send sends a picture, or the client misses one if too many are being sent.
 func (p *Page) send(w http.ResponseWriter, r *http.Request, event []byte) error {
-	if !p.sending.take(r.RemoteAddr, len(event)) {
+	if !p.sending.acquire(r.RemoteAddr, len(event)) {
 		return nil
 	}
-	defer p.sending.leave(r.RemoteAddr, len(event))
+	defer p.sending.release(r.RemoteAddr, len(event))
 	_, err := w.Write(event)
 	return err
 }

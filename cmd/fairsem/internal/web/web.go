@@ -28,7 +28,7 @@ type Options struct {
 	Client   *fairsem.Client
 	Redis    string        // its address for people; without a password
 	Interval time.Duration // between two looks at Redis
-	Patience time.Duration // by how much a look may take longer than Interval, before Redis counts as away
+	Timeout  time.Duration // by how much a look may take longer than Interval, before Redis counts as away
 	Names    int           // how many names are looked at, at most
 	Pattern  string        // that names have to match; "": any. One that is none matches nothing
 	Busy     bool          // list only what somebody holds or waits for
@@ -63,12 +63,12 @@ var files embed.FS
 // name ask Redis themselves, and of details no more than so many a second.
 type Page struct {
 	Options
-	pulse     *pulse
+	pulse     *pinger
 	wanted    func(name string) bool // which names may be seen
 	names     *look.Names
 	sampler   *sampler
 	details   *details
-	fragments memo
+	fragments cache
 	templates *template.Template
 	figures   figuresText
 	registry  *prometheus.Registry
@@ -76,8 +76,8 @@ type Page struct {
 	journal   *log.Logger
 	handler   http.Handler
 
-	pages, streams, scrapes *room // requests
-	sending                 *room // bytes
+	pages, streams, scrapes *quota // requests
+	sending                 *quota // bytes
 	drawing                 chan struct{}
 }
 
@@ -87,18 +87,18 @@ func New(o Options) *Page {
 		Options:   o,
 		wanted:    wantedBy(o.Pattern),
 		templates: template.Must(template.ParseFS(files, "templates/*.html")),
-		pulse:     newPulse(o.Interval, o.Ping),
+		pulse:     newPinger(o.Interval, o.Ping),
 		journal:   newJournal(o.Log),
-		pages:     newRoom(maxPages),
-		streams:   newRoom(maxStreams),
-		scrapes:   newRoom(maxScrapes),
-		sending:   newRoom(maxSending),
+		pages:     newQuota(maxPages),
+		streams:   newQuota(maxStreams),
+		scrapes:   newQuota(maxScrapes),
+		sending:   newQuota(maxSending),
 		drawing:   make(chan struct{}, maxDrawing),
 	}
 	p.names = look.Watch(o.Client, p.wanted, o.Names, o.Interval)
-	p.sampler = newSampler(o.Interval, o.Patience, o.Names, p.names.Look)
-	p.details = newDetails(p.patience(), o.Interval/2, func(ctx context.Context, name string) (look.Detail, error) {
-		return look.Deep(ctx, o.Client, name, mostTickets)
+	p.sampler = newSampler(o.Interval, o.Timeout, o.Names, p.names.Look)
+	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (look.Detail, error) {
+		return look.Deep(ctx, o.Client, name, maxTickets)
 	})
 	p.registry, p.figures.names = newRegistry(p), newNames(p)
 	if o.Token != "" {
@@ -109,7 +109,7 @@ func New(o Options) *Page {
 }
 
 // patience is how long one look may take, and how old the last good one may be.
-func (p *Page) patience() time.Duration { return p.Interval + p.Patience }
+func (p *Page) pollTimeout() time.Duration { return p.Interval + p.Timeout }
 
 // routes are all that there is. Without a token there is none that changes anything.
 func (p *Page) routes() *http.ServeMux {
@@ -148,8 +148,8 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 		WriteTimeout:      writeLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    maxRequest,
-		ErrorLog:          log.New(sparing{p.Log, rate.NewLimiter(1, 20)}, "fairsem: ", 0),
-		ConnState:         newCrowd(maxConnections).changed,
+		ErrorLog:          log.New(rateLimited{p.Log, rate.NewLimiter(1, 20)}, "fairsem: ", 0),
+		ConnState:         newConnectionLimit(maxConnections).changed,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	served := make(chan struct{})
@@ -184,7 +184,7 @@ func (p *Page) away(now *snapshot) string {
 		return "Redis has not answered yet"
 	case !ever:
 		return "Redis does not answer"
-	case age > p.patience():
+	case age > p.pollTimeout():
 		return "Redis has not answered for " + text.Ago(age)
 	}
 	return ""
@@ -198,7 +198,7 @@ func (p *Page) trouble(now *snapshot) string {
 	switch age := time.Since(now.there); {
 	case now.at.IsZero():
 		return "No answer yet"
-	case age > p.patience():
+	case age > p.pollTimeout():
 		return "Redis answers, but the last successful query of all names is " + text.Ago(age) + " old"
 	}
 	return ""

@@ -148,7 +148,7 @@ func TestALoginLeadsToNoOtherSite(t *testing.T) {
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/login?"+url.Values{"next": {next}}.Encode(), nil)
 		require.NoError(t, err)
-		assert.Equal(t, to, way(r), "%q", next)
+		assert.Equal(t, to, returnPath(r), "%q", next)
 	}
 }
 

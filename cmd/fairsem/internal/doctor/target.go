@@ -14,11 +14,11 @@ import (
 )
 
 // patient is the server, or the servers, to be looked at.
-type patient struct {
+type target struct {
 	Options
-	there *dial.Server
-	rdb   redis.UniversalClient
-	nodes []*node
+	server *dial.Server
+	rdb    redis.UniversalClient
+	nodes  []*node
 }
 
 // node is a server that has keys of its own: the only one, or a master of a cluster.
@@ -31,10 +31,10 @@ type node struct {
 
 // meet finds the nodes and has each tell of itself. What the server said first, if that was an error, may be why
 // it cannot.
-func (p *patient) meet(ctx context.Context, answer error) (Finding, bool) {
+func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 	cluster, ok := p.rdb.(*redis.ClusterClient)
 	if !ok {
-		p.nodes = []*node{{rdb: p.rdb.(*redis.Client), addr: p.there.String()}}
+		p.nodes = []*node{{rdb: p.rdb.(*redis.Client), addr: p.server.String()}}
 	} else if err := p.masters(ctx, cluster); err != nil || len(p.nodes) == 0 {
 		if answer != nil {
 			err = answer
@@ -50,7 +50,7 @@ func (p *patient) meet(ctx context.Context, answer error) (Finding, bool) {
 	return Finding{}, true
 }
 
-func (p *patient) masters(ctx context.Context, cluster *redis.ClusterClient) error {
+func (p *target) masters(ctx context.Context, cluster *redis.ClusterClient) error {
 	var mu sync.Mutex
 	err := cluster.ForEachMaster(ctx, func(_ context.Context, n *redis.Client) error {
 		mu.Lock()
@@ -80,7 +80,7 @@ func noCluster(err error) Finding {
 }
 
 // speaks reports whether err is the answer of a server to somebody whom it let in.
-func speaks(err error) bool {
+func isReply(err error) bool {
 	if errors.Is(err, dial.ErrKind) {
 		return true
 	}
@@ -104,8 +104,8 @@ func fields(info string) map[string]string {
 }
 
 // each has every node looked at. What is well is told in one line, what is not in one for each node.
-func each(ask func(context.Context, *patient, *node) Finding) func(context.Context, *patient) []Finding {
-	return func(ctx context.Context, p *patient) (all []Finding) {
+func each(ask func(context.Context, *target, *node) Finding) func(context.Context, *target) []Finding {
+	return func(ctx context.Context, p *target) (all []Finding) {
 		var well []Finding
 		details := make(map[string]any)
 		for _, n := range p.nodes {

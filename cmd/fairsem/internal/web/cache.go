@@ -6,18 +6,18 @@ import "sync"
 const mostShared = 16
 
 // memo keeps what was made of the latest look, so that many who watch the same cost no more than one.
-type memo struct {
+type cache struct {
 	mu    sync.Mutex
 	looks int64                    // guarded by mu
 	made  map[string]func() []byte // guarded by mu
 }
 
 // get returns what make makes, once for each key and look.
-func (m *memo) get(looks int64, key string, make func() []byte) []byte {
+func (m *cache) get(looks int64, key string, make func() []byte) []byte {
 	return m.entry(looks, key, sync.OnceValue(make))()
 }
 
-func (m *memo) entry(looks int64, key string, once func() []byte) func() []byte {
+func (m *cache) entry(looks int64, key string, once func() []byte) func() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if looks > m.looks || m.made == nil {
