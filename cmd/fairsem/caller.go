@@ -44,7 +44,8 @@ func (c *caller) observe(e fairsem.Event) {
 func catch() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
 	notify(signals, forwarded...)
-	// Words that nobody reads must not end this process, and with it CMD. This is for good, for the last are after this.
+	// A write to a closed pipe must not end this process, and with it CMD. It is never reset, because the last messages
+	// come after this.
 	notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return signals, func() { signal.Stop(signals) }
 }
@@ -56,7 +57,7 @@ func (w *waiting) journalled(f func(*journal) error) error {
 	return j.conclude(f(j))
 }
 
-// connect runs use with a client whose permits and positions in the queue expire after ttl without a sign of life.
+// connect runs use with a client whose permits and positions in the queue expire after ttl without a renewal.
 func (c *caller) connect(ttl time.Duration, use func(*fairsem.Client) error) (err error) {
 	if c.target, err = c.server(); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (c *caller) labelled() string {
 
 const closeLimit = 2 * time.Second
 
-// shut closes the client, which leaves every queue, for as long as that is worth waiting for.
+// closeClient closes the client, which leaves every queue, but does not wait for it longer than closeLimit.
 func closeClient(client *fairsem.Client) {
 	closed := make(chan struct{})
 	go func() { // ends soon where Redis answers, else with the process
@@ -142,7 +143,7 @@ func asUsage(err error) error {
 	return err
 }
 
-// lookUp finds the command before anybody waits for it.
+// findCommand finds the command before the call joins the queue.
 func findCommand(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	if err != nil && !errors.Is(err, exec.ErrDot) {

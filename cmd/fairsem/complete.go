@@ -15,7 +15,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Somebody waits for the key to do something. A server that is away has no candidates and no errors.
+// A completion runs while the user waits for the key. A server that does not answer yields no candidates and no errors.
 const (
 	completeLimit = 2 * time.Second
 	completeMost  = 300
@@ -41,8 +41,8 @@ func completeMore(cmd *cobra.Command, _ []string, typed string) ([]cobra.Complet
 	return completeNames(cmd, nil, typed)
 }
 
-// completeIDs offers names for the first argument, and for the others the permits and places in line of that
-// name, with their labels.
+// completeIDs offers names for the first argument, and for the others the ids of holders and waiters of that name, with
+// their labels.
 func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return completeNames(cmd, args, typed)
@@ -122,8 +122,8 @@ func connectionOf(cmd *cobra.Command) *connection {
 	return c
 }
 
-// typeable says whether every shell takes s for itself and for one word. Whoever can write to the server can
-// choose a name, and what is completed is run with the next key.
+// safeToType reports whether every shell takes s literally and as one word. Any client of the server can choose a name,
+// and the completed line is run with the next key.
 func safeToType(s string) bool {
 	const anywhere, first = "._/@:+,%=-", "._/@"
 	for i, r := range s {

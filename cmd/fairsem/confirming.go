@@ -54,7 +54,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 
 // ask wants an answer on the terminal. The end of the input is a no.
 func ask(ctx context.Context) (bool, error) {
-	_, _ = fmt.Fprint(os.Stderr, "Go on? [y/N] ") // who does not see it will not say yes
+	_, _ = fmt.Fprint(os.Stderr, "Go on? [y/N] ") // if it cannot be written, the answer will not be yes
 	answers := make(chan string, 1)
 	go func() { // ends with a line or with the process; waited for below unless ctx ends
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -73,7 +73,7 @@ func ask(ctx context.Context) (bool, error) {
 	}
 }
 
-// refused gives the exit code to errors that say that it was not to be.
+// refused gives the exit code to errors that report a refusal.
 func refused(name string, err error) error {
 	switch {
 	case errors.Is(err, change.ErrUnknown):

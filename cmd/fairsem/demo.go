@@ -63,7 +63,7 @@ func runDemo(ctx context.Context, out io.Writer, o demo.Options) error {
 	return withExitCode(demo.Run(ctx, out, o))
 }
 
-// judged gives a broken promise its exit code.
+// withExitCode gives a broken promise its exit code.
 func withExitCode(err error) error {
 	if errors.Is(err, demo.ErrBroken) {
 		return &failure{exitBroken, err}

@@ -12,8 +12,8 @@ import (
 // guardScript ends, when its input does, the process group of the last line. An empty line is none.
 const guardScript = `trap "" HUP INT TERM; while read -r line; do group=$line; done; test -z "$group" || kill -s KILL -- "-$group"`
 
-// guard is a process that outlives a kill -9 of this one, by the system's administrator or for want of memory.
-// A nil one does nothing.
+// guard is a process that outlives a kill -9 of this one, by an administrator or for lack of memory. A nil guard does
+// nothing.
 type guard struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser

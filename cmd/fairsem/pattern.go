@@ -2,7 +2,7 @@ package main
 
 import "github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 
-// takePattern returns the one PATTERN of a command that shows names until it is stopped, "" if there is none.
+// parsePattern returns the one PATTERN of a command that shows names until it is stopped, "" if there is none.
 func parsePattern(args []string) (string, error) {
 	switch {
 	case len(args) == 0:

@@ -15,8 +15,8 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// refused gives the exit code to errors that say that it was somebody else's turn, and says which server does not answer
-// or what else the name is.
+// refused gives the exit code to refusals. It adds to an error which server does not answer, or of which other kind the
+// name is.
 func (c *caller) refused(err error, otherKind string) error {
 	switch {
 	case errors.Is(err, fairsem.ErrUnavailable):
@@ -34,10 +34,10 @@ func (c *caller) refused(err error, otherKind string) error {
 	return err
 }
 
-// signatureLimit bounds the query for who evicted a command that has nothing left to do.
+// signatureLimit bounds the query for the operator who evicted a command that has nothing left to do.
 const signatureLimit = time.Second
 
-// evictedBy is " by" and the label of who evicted that id, or "" if that is not known.
+// evictedBy is " by" and the label of the process that evicted that id, or "" if it is not known.
 func (c *caller) evictedBy(id string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), signatureLimit)
 	defer cancel()
@@ -49,9 +49,9 @@ func (c *caller) evictedBy(id string) string {
 }
 
 const (
-	positionFirst = 300 * time.Millisecond // nobody needs to read what is over at once
+	positionFirst = 300 * time.Millisecond // a shorter wait needs no display
 	positionEvery = time.Second
-	positionMost  = 2000 // waiters that are looked at to find the own position
+	positionMost  = 2000 // waiters that are read to find the own position
 )
 
 // showPosition draws the position in the queue on the terminal until the returned function is called, which
@@ -103,7 +103,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// standing says where the command is in the queue.
+// progress describes the position of the command in the queue.
 func (c *caller) progress(ctx context.Context) (string, error) {
 	position, err := c.position(ctx)
 	if err != nil {

@@ -71,7 +71,7 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	return err
 }
 
-// wanted says of the value of a flag of some type what it is not.
+// typeErrors says what a value of a flag of that type is not.
 var typeErrors = map[string]string{
 	"bool":     "not true or false",
 	"int":      "not a whole number, or too large",

@@ -43,13 +43,13 @@ const (
 	tokenLeast   = 16
 )
 
-// What serve does for want of a flag for it.
+// Settings of serve without a flag.
 const (
 	serveTimeout = 3 * time.Second
 	serveNames   = 1000
 )
 
-// tokenVariable is the environment variable for who does not want a file.
+// tokenVariable is the environment variable that replaces --token-file.
 const tokenVariable = "FAIRSEM_SERVE_TOKEN"
 
 func newServe() *cobra.Command {
@@ -154,7 +154,7 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// staysHere says whether only this machine can reach an address. A name that is none of this machine's own may mean any.
+// isLocal reports whether only this machine can reach an address. A name other than localhost may resolve to any address.
 func isLocal(address string) bool {
 	host, _, _ := net.SplitHostPort(address) // it was checked
 	ip := net.ParseIP(host)
@@ -252,14 +252,14 @@ func cannotListen(ctx context.Context, address string, err error) error {
 	return fmt.Errorf("cannot listen on %s: %w; stop the program that listens there, or give another address with --listen", address, err)
 }
 
-// announce says where the page is, and who can see it.
+// announce writes the address of the page, and who can reach it.
 func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	url := o.pageURL(at)
 	line := url + "\n"
 	if o.json {
 		line = string(text.JSON(map[string]any{"url": url, "writes": o.allowWrites}))
 	}
-	_, _ = fmt.Fprint(cmd.OutOrStdout(), line) // who closed standard output knows the address
+	_, _ = fmt.Fprint(cmd.OutOrStdout(), line) // without a standard output the address is on standard error
 	notify := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
 	}

@@ -65,7 +65,7 @@ type session struct {
 	client *fairsem.Client
 }
 
-// lookTTL bounds how long a command that holds nothing goes on asking a server that does not answer.
+// inspectTTL bounds how long a command that holds nothing queries a server that does not answer.
 const inspectTTL = 5 * time.Second
 
 // open connects for a command that holds nothing. It refuses names that can never be one.
@@ -91,7 +91,7 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 	return s, nil
 }
 
-// operator is what others read of who has evicted them: user@host, as far as it is known.
+// operator is the label of evictions for others: user@host, as far as it is known.
 func operator() string {
 	host, _ := os.Hostname() // "" if the machine has no name
 	name := "?"
@@ -102,7 +102,7 @@ func operator() string {
 	return label[:min(len(label), longestLabel)]
 }
 
-// ping asks for a sign of life, in a cluster of every master.
+// ping sends PING to the server, in a cluster to every master.
 func (s *session) ping(ctx context.Context) error {
 	cluster, ok := s.rdb.(*redis.ClusterClient)
 	if !ok {
@@ -111,7 +111,7 @@ func (s *session) ping(ctx context.Context) error {
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
 }
 
-// placed adds to an error of a server that does not answer any more which one that is.
+// withServer adds the address of the server to an error of a server that does not answer.
 func withServer(err error, there *dial.Server) error {
 	if errors.Is(err, fairsem.ErrUnavailable) {
 		return fmt.Errorf("%w; the server is %s", err, there)

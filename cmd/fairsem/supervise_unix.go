@@ -15,15 +15,15 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// supervisor looks after the command from its start to the end of its process group.
+// supervisor supervises the command from its start to the end of its process group.
 type supervisor struct {
 	*runner
 	child *child
 	jobs  chan os.Signal // those of job control
 
 	lastAlive time.Time        // when the permit was last seen to live
-	lost      bool             // and it was told
-	killAt    <-chan time.Time // nil: nobody is to be killed
+	lost      bool             // and the loss was reported
+	killAt    <-chan time.Time // nil: no kill is pending
 	warned    string           // what a group that cannot be ended means for the permit
 }
 
@@ -86,7 +86,7 @@ func (r *runner) startError(err error) error {
 	return cannotStart(r.command[0], err)
 }
 
-// knowledge is what there is to know of the permit, as variables for the command.
+// permitVariables describe the permit in the environment of the command.
 func (r *runner) permitVariables() [][2]string {
 	return [][2]string{
 		{"FAIRSEM_NAME", r.name},
@@ -132,15 +132,15 @@ func codeOf(state syscall.WaitStatus) int {
 
 // job passes on the signals of job control.
 func (s *supervisor) job(sig os.Signal) {
-	s.check() // who was stopped for too long must not let the command go on
+	s.check() // after a long stop the permit may be lost, and the command must not continue
 	if sig == syscall.SIGCONT && s.child.usesTerminal {
 		s.child.giveTerminal()
 	}
 	s.child.signal(sig)
 }
 
-// stopped gives the child the terminal if that is what stopped it. Else this job stops like the child,
-// unless somebody stops just the child: that is not to stop the renewal of its permit.
+// stopped gives the child the terminal if that is what stopped it. Otherwise this job stops like the child, unless only
+// the child was stopped: that must not stop the renewal of its permit.
 func (s *supervisor) stopped(by syscall.Signal) {
 	if by == syscall.SIGSTOP {
 		return
@@ -154,8 +154,8 @@ func (s *supervisor) stopped(by syscall.Signal) {
 	if s.child.reclaimTerminal() {
 		whom = 0 // the terminal would have stopped the others of a pipe too
 	}
-	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, this stops nobody who has no
-	// shell to have them go on. It returns when somebody does, and jobs has SIGCONT.
+	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, SIGTTIN does not stop a process without a shell
+	// that could continue it. Kill returns when this process is continued, and jobs then has SIGCONT.
 	_ = syscall.Kill(whom, syscall.SIGTTIN)
 }
 
@@ -185,7 +185,7 @@ func (s *supervisor) lose() {
 		s.send(syscall.SIGKILL)
 	default:
 		s.send(syscall.SIGTERM)
-		s.child.signal(syscall.SIGCONT) // else one that is stopped does not hear of it
+		s.child.signal(syscall.SIGCONT) // a stopped process does not handle TERM
 		s.killAt = time.After(left)
 	}
 }
@@ -196,14 +196,14 @@ const (
 	alreadyLost = "the units can be granted to others while it runs"
 )
 
-// send sends a signal to the group, and tells if nobody there can be reached: what sudo starts is another user's.
+// send sends a signal to the group, and warns if no process there can be reached: what sudo starts is another user's.
 func (s *supervisor) send(sig os.Signal) {
 	if !s.child.signal(sig) {
 		s.warnUnended()
 	}
 }
 
-// unended tells that something runs on, once while the permit is held and once when it is lost.
+// warnUnended warns that a process cannot be ended, once while the permit is held and once when it is lost.
 func (s *supervisor) warnUnended() {
 	means := stillHeld
 	if s.lost {
@@ -220,7 +220,8 @@ const (
 	groupLimit = 2 * time.Second // for the kernel to end what was killed
 )
 
-// clear ends what the command has left in its group, and waits for what it cannot end for as long as the permit lives.
+// endGroup ends what the command has left in its group. It waits for processes that it cannot end, for as long as the
+// permit lives.
 func (s *supervisor) endGroup() {
 	s.check()
 	if !s.child.groupLives() {
@@ -250,8 +251,8 @@ func (s *supervisor) endGroup() {
 	}
 }
 
-// leave tells what is left of a group that was killed, and says whether it is to be left there: if nothing of it runs,
-// or there is no permit any more to hold for it.
+// abandonGroup warns about the rest of a group that was killed, and reports whether to stop waiting for it: if none of it
+// runs, or the permit is lost.
 func (s *supervisor) abandonGroup() bool {
 	if groupRuns(s.child.pid) {
 		s.warnUnended()
@@ -261,7 +262,7 @@ func (s *supervisor) abandonGroup() bool {
 	return true
 }
 
-// linger holds for the least time, unless a signal or a loss ends it.
+// holdMinimum holds the permit for the minimum time, unless a signal or a loss ends it.
 func (s *supervisor) holdMinimum(granted time.Time) {
 	if s.minHold == 0 {
 		return

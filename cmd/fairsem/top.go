@@ -60,7 +60,7 @@ func (o *topOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.view.Busy, "busy", false, "only names with a holder or a waiter")
 	f.BoolVar(&o.view.ReadOnly, "read-only", false, "disable the keys that change something")
 	f.BoolVar(&o.json, "json", false, "")
-	_ = f.MarkHidden("json") // it is there, and is there only to say where else to look
+	_ = f.MarkHidden("json") // it exists only to name the alternative
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(top.Orders(), cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -43,8 +43,8 @@ func (w *waiting) flags(f *pflag.FlagSet) {
 	f.BoolVar(&w.json, "json", false, "report what happens as JSON lines on standard error")
 }
 
-// take splits the arguments into the words before "--", NAME being the first, and the command behind it or of -c.
-// form is how they should look.
+// parseArgs splits the arguments into the words before "--", the first of which is NAME, and the command after it or of
+// -c. form is the expected form, for errors.
 func (w *waiting) parseArgs(cmd *cobra.Command, form string, words ...string) (before []string, err error) {
 	f := cmd.Flags()
 	before = f.Args()
@@ -88,7 +88,7 @@ func (w *waiting) check(limit int64, source string) error {
 	return err
 }
 
-// environment is that of this process without what CMD has no need of, and with own in place of variables of these names.
+// environment is that of this process without the secrets, and with own in place of variables of these names.
 func (w *waiting) environment(own ...[2]string) (env []string) {
 	for _, e := range os.Environ() {
 		if !isOneOf(own, e) && !w.secret(e) {

@@ -32,7 +32,7 @@ func (w *watching) flags(cmd *cobra.Command) {
 	f.DurationVar(&w.interval, "interval", time.Second, "how often --watch polls")
 }
 
-// shortestInterval keeps those who watch from being a load, with top and serve, too.
+// shortestInterval bounds the load of polling, also of top and serve.
 const shortestInterval = 100 * time.Millisecond
 
 func (w *watching) check(cmd *cobra.Command) error {
@@ -45,7 +45,7 @@ func (w *watching) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// show shows what find finds, the way that is wanted.
+// show shows what find finds, in the requested way.
 func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames.Query) error {
 	look := func(ctx context.Context) (frames.Frame, error) {
 		f, err := find(ctx)
@@ -77,7 +77,7 @@ func inPlace(ctx context.Context, out io.Writer, title string, every time.Durati
 	return l.Repeat(ctx, every, look, func() { cancel(signalled{syscall.SIGINT}) })
 }
 
-// ended gives an error the exit code that it should have: a signal has its own, whatever it broke.
+// withSignal gives an error its exit code: that of a signal, if one came, whatever else failed.
 func withSignal(ctx context.Context, err error) error {
 	var stop signalled
 	if err != nil && errors.As(context.Cause(ctx), &stop) {

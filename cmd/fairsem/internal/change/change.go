@@ -1,5 +1,4 @@
-// Package change does what operators decide: it says what it is about to do to a name, asks, does it, and
-// tells what came of it.
+// Package change makes the changes of operators: it announces a change to a name, asks, makes it, and reports the result.
 package change
 
 import (
@@ -27,7 +26,7 @@ var (
 type Target struct {
 	Client   *fairsem.Client
 	Name     string
-	Messages io.Writer                           // hears what is about to be done
+	Messages io.Writer                           // where a change is announced
 	Width    int                                 // of the lines of Messages; 0: any
 	Ask      func(context.Context) (bool, error) // whether to go on; nil: yes
 	JSON     bool                                // the result
@@ -43,7 +42,7 @@ type result struct {
 
 func (d Target) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
 
-// known returns what the name looks like.
+// known returns the status of the name, or ErrUnknown.
 func (d Target) known(ctx context.Context) (fairsem.Status, error) {
 	s, err := d.there().Status(ctx)
 	if err == nil && !s.Exists {
@@ -57,7 +56,7 @@ func (d Target) confirm(ctx context.Context, what string) error {
 	if d.Width > 0 {
 		what = ansi.Wordwrap(what, d.Width, "")
 	}
-	_, _ = io.WriteString(d.Messages, what+"\n") // there is nobody else to tell
+	_, _ = io.WriteString(d.Messages, what+"\n") // an error cannot be reported anywhere
 	if d.Ask == nil {
 		return nil
 	}
@@ -78,7 +77,7 @@ func (d Target) tell(object any, words string) error {
 	return err
 }
 
-// state is what a name looks like in a few words.
+// state is a status in a few words.
 func state(s fairsem.Status) string {
 	limit := fmt.Sprintf("limit %d", s.Limit)
 	switch {

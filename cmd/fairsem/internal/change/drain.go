@@ -14,11 +14,11 @@ import (
 // ErrInUse is of a paused name that is still in use when the time is over.
 var ErrInUse = errors.New("still in use")
 
-// drainPoll is between looks at who still holds.
+// drainPoll is the time between polls for remaining holders.
 const drainPoll = 100 * time.Millisecond
 
-// Drained waits until nobody holds anything of the paused name, for at most that long; 0: for ever. It is an error if
-// somebody ends the pause meanwhile.
+// Drained waits until the paused name has no holders, for at most that long; 0: for ever. It returns an error if the
+// pause ends meanwhile.
 func (d Target) Drained(ctx context.Context, most time.Duration) error {
 	var over <-chan time.Time
 	if most > 0 {

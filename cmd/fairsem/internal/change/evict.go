@@ -18,7 +18,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Selection are those who are to lose what they have: exactly one of the fields is set.
+// Selection selects holders and waiters to evict: exactly one of the fields is set.
 type Selection struct {
 	IDs   []string // in full or short
 	Label string   // a pattern of labels
@@ -47,10 +47,10 @@ type evicted struct {
 	result
 	Holders []look.Holder `json:"evicted_holders"`
 	Waiters []look.Waiter `json:"evicted_waiters"`
-	Gone    []string      `json:"gone"` // ids that were given back or up before they could be evicted
+	Gone    []string      `json:"gone"` // ids that were released or given up before they could be evicted
 }
 
-// Evict takes permits and places in line away.
+// Evict revokes permits and removes waiters.
 func (d Target) Evict(ctx context.Context, selection Selection) error {
 	before, err := d.known(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 	if err := d.confirm(ctx, c.announce(d, before)); err != nil {
 		return err
 	}
-	if d.Ask != nil && len(selection.IDs) > 0 { // the other ways mean whoever is there, holder or not
+	if d.Ask != nil && len(selection.IDs) > 0 { // --label and --all select holders and waiters alike
 		if err := c.stillWait(ctx, d.there()); err != nil {
 			return err
 		}
@@ -85,14 +85,15 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 	return d.tell(o, words+"; "+state(after))
 }
 
-// choice is who was chosen, at a moment.
+// choice is what was selected, at a moment.
 type choice struct {
 	holders, waiters []fairsem.Ticket
-	positions        []int     // of the waiters in line
+	positions        []int     // of the waiters in the queue
 	now              time.Time // on the server
 }
 
-// choose looks for the selection, when it is now on the server. The line comes first, so that who is let in meanwhile is not overlooked.
+// choose finds the selection; now is the server's time. The queue is read first, so that a waiter that is granted
+// meanwhile is not missed.
 func (d Target) choose(ctx context.Context, now time.Time, selection Selection) (c choice, err error) {
 	inspector := d.there()
 	c.now = now
@@ -111,7 +112,7 @@ func (d Target) choose(ctx context.Context, now time.Time, selection Selection) 
 	for _, t := range holders {
 		if chosen[t.ID] {
 			c.holders = append(c.holders, t)
-			delete(chosen, t.ID) // who was seen twice was let in
+			delete(chosen, t.ID) // an id that was seen twice was granted meanwhile
 		}
 	}
 	for i, t := range waiters {
@@ -122,8 +123,8 @@ func (d Target) choose(ctx context.Context, now time.Time, selection Selection) 
 	return c, nil
 }
 
-// stillWait refuses a yes to a question that is not the one that was asked any more: a question can stand for long, and
-// who was let in meanwhile has work under way.
+// stillWait returns an error if a selected waiter holds a permit now: the question may have waited for long, and the work
+// of a new holder would be interrupted.
 func (c choice) stillWait(ctx context.Context, inspector *fairsem.Inspector) error {
 	if len(c.waiters) == 0 {
 		return nil
@@ -181,7 +182,7 @@ func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	return chosen, nil
 }
 
-// meantBy returns the ids that given stands for. Who is let in while it is looked for is there twice.
+// matching returns the ids that given stands for. An id that is granted meanwhile occurs twice in all.
 func matching(given string, all []fairsem.Ticket) (ids []string) {
 	for _, t := range all {
 		if t.ID == given {
@@ -231,8 +232,8 @@ func count(holders, waiters int) string {
 // evictAtOnce is how many are evicted at the same time; the client sends them together.
 const evictAtOnce = 64
 
-// evict begins with those who wait, so that none of them is let in by what the others lose. It returns the
-// ids that are not there any more.
+// evict begins with the waiters, so that none of them is granted units of an evicted holder. It returns the ids that were
+// gone.
 func (c choice) evict(ctx context.Context, inspector *fairsem.Inspector) (gone map[string]bool, err error) {
 	gone = make(map[string]bool)
 	var mu sync.Mutex // guards gone
@@ -258,7 +259,7 @@ func (c choice) evict(ctx context.Context, inspector *fairsem.Inspector) (gone m
 	return gone, nil
 }
 
-// object has who was evicted and who was gone.
+// object lists what was evicted and what was gone.
 func (c choice) object(gone map[string]bool) evicted {
 	o := evicted{Holders: []look.Holder{}, Waiters: []look.Waiter{}, Gone: []string{}}
 	for _, t := range c.holders {

@@ -14,7 +14,7 @@ import (
 // mostUnits is the largest limit there is: the largest number that Redis can count exactly.
 const mostUnits = 1<<53 - 1
 
-// ParseLimit reads a limit as somebody gave it; 0 is that of a pause. Its error begins with what was given.
+// ParseLimit parses a limit; 0 is that of a pause. Its error begins with the input.
 func ParseLimit(given string) (int64, error) {
 	limit, err := strconv.ParseInt(given, 10, 64)
 	switch {
@@ -26,7 +26,7 @@ func ParseLimit(given string) (int64, error) {
 	return limit, nil
 }
 
-// Resize pins the limit, which is above 0. A name that Redis does not know is refused unless fresh.
+// Resize sets the limit by hand, to more than 0. A name that Redis does not know is refused unless fresh.
 func (d Target) Resize(ctx context.Context, limit int64, fresh bool) error {
 	return d.pin(ctx, fresh, step{
 		done: func(s fairsem.Status) bool { return s.Pinned && s.Limit == limit },
@@ -45,8 +45,8 @@ func drain(s fairsem.Status, limit int64) string {
 	return fmt.Sprintf("; %d of the units in use must be released before anything is granted", s.Used-limit)
 }
 
-// Pause pins the limit to 0. A name that Redis does not know is refused unless fresh. settle is for what is to come true
-// before the result is told; nil: nothing.
+// Pause sets the limit to 0 by hand. A name that Redis does not know is refused unless fresh. settle, if not nil, is
+// called before the result is reported.
 func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
 	return d.pin(ctx, fresh, step{
 		settle: settle,

@@ -1,4 +1,4 @@
-// Package frames shows a picture once or again and again: below each other, or in place on a terminal.
+// Package frames shows a picture once or repeatedly: one below the other, or in place on a terminal.
 package frames
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Frame is what one look found.
+// Frame is the result of one query.
 type Frame struct {
 	// Text returns lines, each with its end, for so many columns and lines; 0 is any number. Lines that are
 	// too many it may leave to the screen to cut.
 	Text func(width, height int) string
 	Note string // what else people should know; "": nothing
-	Err  error  // what kept the look from finding all
+	Err  error  // why the result is incomplete
 }
 
 // words are for people beside the text.
@@ -32,7 +32,7 @@ func (f Frame) words() string {
 // Query queries Redis for a frame.
 type Query func(context.Context) (Frame, error)
 
-// usual is the width of a terminal that does not tell its own.
+// defaultWidth is the width of a terminal that does not report its own.
 const defaultWidth = 80
 
 // Width is how many columns the terminal has that out is; 0 if it is none.
@@ -53,7 +53,7 @@ type Output struct {
 	Width      int       // of the lines; 0: any
 }
 
-// Once shows one frame. It returns what the look could not find, too.
+// Once shows one frame. It also returns the error of an incomplete result.
 func (p Output) Once(ctx context.Context, query Query) error {
 	f, err := query(ctx)
 	if err != nil {
@@ -66,9 +66,9 @@ func (p Output) Once(ctx context.Context, query Query) error {
 	return f.Err
 }
 
-// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or it cannot write. What there is to
-// say is told when it is another than before. After a first frame a look that comes to nothing is told, once until the
-// next that does not, and looking goes on: who keeps a log wants the time after an outage in it, too.
+// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or it cannot write. Notes are written
+// when they change. After a first frame, the first error of a query is written, and polling continues: a log should
+// contain the time after an outage, too.
 func (p Output) Repeat(ctx context.Context, every time.Duration, query Query) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -107,6 +107,6 @@ func (p Output) write(f Frame) error {
 
 func (p Output) tell(words string) {
 	if words != "" {
-		_, _ = io.WriteString(p.Notes, words+"\n") // there is nobody else to tell
+		_, _ = io.WriteString(p.Notes, words+"\n") // an error cannot be reported anywhere
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Live is a terminal on which each frame takes the place of the one before.
+// Live is a terminal on which each frame replaces the previous one.
 type Live struct {
 	Out     io.Writer
 	In      io.Reader // nil: no keys
@@ -22,8 +22,8 @@ type Live struct {
 	Title   string
 }
 
-// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or somebody quits. Ctrl-C
-// calls interrupt, which is to end ctx. After a first frame trouble is shown in its place, and looking goes on.
+// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or the user quits. Ctrl-C calls
+// interrupt, which must end ctx. After a first frame an error is shown below the last frame, and polling continues.
 func (l Live) Repeat(ctx context.Context, every time.Duration, query Query, interrupt func()) error {
 	first, err := query(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (l Live) feed(ctx context.Context, program *tea.Program, every time.Duratio
 	program.Quit()
 }
 
-// trouble is what the last look came to, if it came to nothing.
+// trouble is the error of the last query.
 type trouble struct{ error }
 
 // model is the last frame and how large the terminal is.

@@ -23,12 +23,12 @@ import (
 // List is which names are to be shown, and how.
 type List struct {
 	Client  *fairsem.Client
-	Names   *look.Names // those that match, if they are looked at again and again; nil: they are looked for now
+	Names   *look.Names // those that match, if they are polled; nil: they are searched now
 	Pattern string      // "": all
-	Busy    bool        // leave out what nobody holds or waits for
+	Busy    bool        // leave out names without holders and waiters
 	JSON    bool
 	Prefix  string                         // of the names
-	Others  func(context.Context) []string // other prefixes of names, where there are none with this; nil: nobody asks
+	Others  func(context.Context) []string // other prefixes of names, if there are none with this one; nil: not searched
 }
 
 // Check returns an error if the pattern is none.
@@ -37,7 +37,7 @@ func (l List) Check() error {
 	return err
 }
 
-// Look takes a look at the names.
+// Look queries the names.
 func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	seen, err := l.find(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	return f, nil
 }
 
-// nothing says that there is nothing to show, and where there may be something. unknown: there is no such name at all.
+// emptyNote says that there is nothing to show, and where there may be something. unknown: there is no such name at all.
 func (l List) emptyNote(ctx context.Context, unknown bool) string {
 	if unknown && l.Others != nil {
 		if others := l.Others(ctx); len(others) > 0 {
@@ -70,7 +70,7 @@ func (l List) emptyNote(ctx context.Context, unknown bool) string {
 	return "Nothing is in use: `fairsem demo` shows an example."
 }
 
-// Follow has the names found in the background, for who looks again and again, until the returned function is called.
+// Follow finds the names in the background, for repeated queries, until the returned function is called.
 func (l *List) Follow(ctx context.Context, pause time.Duration) (stop func(), err error) {
 	wanted, err := l.Wanted()
 	if err != nil {
@@ -89,7 +89,7 @@ func (l *List) Follow(ctx context.Context, pause time.Duration) (stop func(), er
 	}, nil
 }
 
-// find looks for all names that match. A pattern that can match one name only needs no walk over all keys.
+// find finds all names that match. A pattern that matches only one name needs no scan of all keys.
 func (l List) find(ctx context.Context) (look.Survey, error) {
 	if look.Exact(l.Pattern) {
 		if err := look.CheckName(l.Client, l.Pattern); err != nil {
@@ -107,10 +107,10 @@ func (l List) find(ctx context.Context) (look.Survey, error) {
 	return look.All(ctx, l.Client, wanted)
 }
 
-// again is how often there is a look while the first walk goes on.
+// retryEvery is the time between queries while the first scan is under way.
 const retryEvery = time.Second
 
-// settled waits until all that was there at the start is known.
+// waitComplete waits until all names that were there at the start are known.
 func (l List) waitComplete(ctx context.Context) (look.Survey, error) {
 	for {
 		seen, err := l.Names.Look(ctx)
@@ -129,7 +129,7 @@ func (l List) waitComplete(ctx context.Context) (look.Survey, error) {
 // Wanted returns what the pattern matches.
 func (l List) Wanted() (func(name string) bool, error) { return look.Glob(cmp.Or(l.Pattern, "*")) }
 
-// together is one line whatever their number.
+// joinErrors is one line whatever their number.
 func joinErrors(all []error) error {
 	if len(all) > 1 {
 		return fmt.Errorf("%w; and %d more cannot be read", all[0], len(all)-1)

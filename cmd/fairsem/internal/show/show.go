@@ -1,4 +1,4 @@
-// Package show shows one semaphore with who holds and who waits.
+// Package show shows one semaphore with its holders and its queue.
 package show
 
 import (
@@ -25,13 +25,13 @@ type Show struct {
 	Name   string
 	Rows   int // of holders, and of waiters, at most
 	JSON   bool
-	Absent error // of a look at a name that Redis does not know; nil: that is no error
+	Absent error // for a name that Redis does not know; nil: that is no error
 }
 
-// detail is a name with who holds and who waits.
+// detail is a name with its holders and waiters.
 type detail struct{ look.Detail }
 
-// Look takes a look at the name.
+// Look queries the name.
 func (s Show) Look(ctx context.Context) (f frames.Frame, err error) {
 	var d detail
 	if d.Detail, err = look.Deep(ctx, s.Client, s.Name, s.Rows); err != nil {
@@ -167,7 +167,7 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 	return withIDs(columns, rows, holders, width)
 }
 
-// Waiters is like Holders. They have those places in line.
+// Waiters is like Holders; positions are those in the queue.
 func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int) string {
 	columns := []grid.Column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
 		{Head: "EXPIRES", Right: true}, {Head: "ID", Cut: true}}
