@@ -15,7 +15,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// What a demo is, if nothing else is wanted.
+// Defaults of a demo.
 const (
 	Workers = 7 // processes
 	Limit   = 3 // units they share
@@ -28,15 +28,14 @@ const (
 	timeout   = 5 * ttl // after which a server that says nothing is taken for gone
 )
 
-// weights has one worker for each weight. Two that take 2 units make the line interesting, and
-// one of them is killed.
+// weights has the weight of each worker. Two that take 2 units make the queue interesting, and one of them is killed.
 var weights = [Workers]int64{1, 1, 2, 1, 1, 2, 1}
 
 // Options say how a demo is to be.
 type Options struct {
 	Redis     string        // URL of the server; "" is an embedded one
 	Length    time.Duration // at least
-	JSON      bool          // tell the result as JSON, and nothing else
+	JSON      bool          // write the result as JSON, and nothing else
 	Interrupt func()        // called for Ctrl-C on a terminal that sends no signal; to end the context
 }
 
@@ -56,7 +55,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }() // it only looked: there is nothing to give back
+	defer func() { _ = client.Close() }() // it holds nothing
 	name := "demo-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
 	sem, err := client.Semaphore(name, Limit)
 	if err != nil {
@@ -176,7 +175,7 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 	}
 	verdicts := judge(e)
 	if d.options.JSON {
-		_, _ = out.Write(text.JSON(d.report(verdicts))) // there is nobody else to tell
+		_, _ = out.Write(text.JSON(d.report(verdicts))) // an error cannot be reported anywhere
 	} else {
 		header := fmt.Sprintf("%d processes shared %d units for %s", Workers, Limit, seconds(d.ended.Sub(d.began)))
 		summarize(out, header, d.events, verdicts)
@@ -184,7 +183,7 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 	return broken(verdicts)
 }
 
-// untold is the error for a server that does not say how things are.
+// stateError is the error for a server that does not report the state.
 func (d *demo) stateError(err error) error {
 	return fmt.Errorf("%s does not report the state of %q: %s; check that it runs and allows this user to run scripts",
 		d.server.address, d.sem.Name(), strings.TrimPrefix(err.Error(), "fairsem: "))

@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// plain writes a line when who holds or who waits has changed.
+// plain writes a line when the holders or the waiters have changed.
 type plain struct {
 	out      io.Writer
 	last     string

@@ -91,7 +91,7 @@ func (v view) style(a *actor) lipgloss.Style {
 
 func (v view) justGranted(a *actor) bool { return a.ID != v.dead && v.now.Sub(a.entered) < fresh }
 
-// lease is a bar of what is left, which goes on running down between two frames. Who lives gets it filled again.
+// lease is a bar of the rest of the lease, which goes down between two frames. A renewal fills it again.
 func (v view) lease(a *actor, width int) string {
 	left := max(0, a.ExpiresIn-v.now.Sub(v.at))
 	halves := int(left * time.Duration(2*width) / ttl)
@@ -104,7 +104,7 @@ func (v view) lease(a *actor, width int) string {
 	return bad.Render(bar) + track + bad.Render(fmt.Sprintf(" %3.1f s", left.Seconds()))
 }
 
-// door leads from the head of the line to the units that somebody was just given.
+// door leads from the head of the queue to the units that were just granted.
 func (v view) door() []string {
 	const head, units = 1, 2 // rows
 	lines := make([]string, Workers)
@@ -126,7 +126,7 @@ func (v view) door() []string {
 	return lines
 }
 
-// queue has a row for each place in line.
+// queue has a row for each position.
 func (v view) queue(width int) []string {
 	header := bold.Render("queue") + ": first come, first served"
 	if width < lipgloss.Width(header) {
@@ -151,7 +151,7 @@ func (v view) need(a *actor) string {
 	return fmt.Sprintf("%-2s", strings.Repeat(v.unit, int(max(0, min(a.Weight, Limit)))))
 }
 
-// trail has a sign for each place that it was drawn to move up, the last of which shines for a while.
+// trail has a sign for each position that it was drawn to move up, the last of which is highlighted for a while.
 func (v view) trail(a *actor) string {
 	left := a.drawn(v.now) - a.position
 	climbed := max(0, min(a.climbed-left, Workers))

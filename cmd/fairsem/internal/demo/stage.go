@@ -9,12 +9,12 @@ import (
 
 // How long a change shows.
 const (
-	stepTime = 70 * time.Millisecond  // by which each in line moves up later than the one before, as people do
-	fresh    = 800 * time.Millisecond // for which who moved or was let in is marked
+	stepTime = 70 * time.Millisecond  // by which each waiter moves up later than the one before, as people do
+	fresh    = 800 * time.Millisecond // for which a move or a grant is marked
 )
 
-// stage knows where everybody is, and what changed: the picture shows what a single frame cannot. The zero value is
-// empty.
+// stage knows the position of every ticket, and what changed: the picture shows what a single frame cannot. The zero
+// value is empty.
 type stage struct {
 	frame
 	at     time.Time         // when the frame came
@@ -25,10 +25,10 @@ type stage struct {
 // actor is a ticket that moves.
 type actor struct {
 	fairsem.Ticket
-	position int       // in line, from 1; 0: it is in
-	before   int       // place from which it moves to there; 0: it comes
+	position int       // in the queue, from 1; 0: a holder
+	before   int       // position from which it moves; 0: it is new
 	moved    time.Time // when it moved
-	climbed  int       // places by which it moved up in all
+	climbed  int       // positions by which it moved up in all
 	came     time.Time
 	entered  time.Time
 }
@@ -47,7 +47,7 @@ func (s *stage) update(f frame, now time.Time) {
 	s.assignUnits()
 }
 
-// cast gives the ticket its actor, which may have been there before.
+// actorOf gives the ticket its actor, which may have been there before.
 func (s *stage) actorOf(a *actor, t fairsem.Ticket, now time.Time) *actor {
 	if a == nil {
 		a = &actor{came: now}
@@ -74,7 +74,7 @@ func (a *actor) enter(now time.Time) {
 	}
 }
 
-// drawn is the place at which it shows; 0: it does not yet. A gap goes through the line from the front to the back.
+// drawn is the position at which it shows; 0: it does not yet. A gap goes through the queue from the front to the back.
 func (a *actor) drawn(now time.Time) int {
 	if now.Sub(a.moved) >= time.Duration(a.position-1)*stepTime {
 		return a.position
@@ -82,10 +82,10 @@ func (a *actor) drawn(now time.Time) int {
 	return a.before
 }
 
-// waited is for how long it stood in line, as far as this was seen.
+// waited is how long it was in the queue, as far as this was seen.
 func (a *actor) waited() time.Duration { return a.entered.Sub(a.came) }
 
-// line is who shows at each place.
+// line is the actor that shows at each position.
 func (s *stage) line(now time.Time) (line [Workers - 1]*actor) {
 	for _, w := range s.Waiters {
 		a := s.actors[w.ID]
@@ -96,7 +96,7 @@ func (s *stage) line(now time.Time) (line [Workers - 1]*actor) {
 	return line
 }
 
-// seat gives holders as many units as they have, and lets them keep the same ones.
+// assignUnits gives holders as many units as they have, and keeps those that they had.
 func (s *stage) assignUnits() {
 	for i, id := range s.slots {
 		if !s.holds(id) {

@@ -11,10 +11,10 @@ import (
 const (
 	killPart  = 0.4             // of the length has passed when a worker is killed
 	killGrace = 8 * time.Second // for a worker worth killing to turn up
-	aftermath = time.Second     // to see who has the units now
+	aftermath = time.Second     // to see the next holder of the units
 )
 
-// event is something to tell. There are three at most: a line forms, a worker is killed, its units come back.
+// event is an event for the log. There are three at most: a queue forms, a worker is killed, its units are granted again.
 type event struct {
 	after time.Duration
 	text  string
@@ -26,7 +26,7 @@ func (d *demo) addEvent(format string, args ...any) {
 	d.events = append(d.events, event{time.Since(d.began), fmt.Sprintf(format, args...)})
 }
 
-// take learns from a snapshot.
+// update learns from a snapshot.
 func (d *demo) update(s snapshot) {
 	d.orderings.add(s.Waiters)
 	d.mostSeen = max(d.mostSeen, s.used())
@@ -41,9 +41,8 @@ func (d *demo) update(s snapshot) {
 // freshGrant is how old a grant may be to be sure that its holder goes on for a while.
 const freshGrant = minHold / 2
 
-// killOne kills a holder of more than one unit, if there is one that has only just got them. With
-// more than one, the next in line fits whatever it asks for, so the first grant that needs them
-// shows when they came back.
+// killOne kills a holder of more than one unit, if there is one with a recent grant. With more than one, the head of the
+// queue fits whatever its weight, so the first grant that needs the units shows when they were free.
 func (d *demo) killOne(s snapshot) {
 	for _, h := range s.Holders {
 		g, known := d.team.grant(h.ID)
@@ -61,7 +60,7 @@ func (d *demo) killOne(s snapshot) {
 // since is how long ago a time of history.Now was.
 func since(at int64) time.Duration { return time.Duration(history.Now() - at) }
 
-// mourn looks what became of the dead worker's permit.
+// observeDeath checks what became of the dead worker's permit.
 func (d *demo) observeDeath(s snapshot) {
 	if d.death.gone == 0 && !s.holds(d.death.permit.ID) {
 		d.death.gone = s.at

@@ -8,7 +8,7 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// evidence is everything that the demo saw, and what it was told to expect.
+// evidence is everything that the demo saw, and what to expect.
 type evidence struct {
 	limit     int64
 	ttl       time.Duration
@@ -63,8 +63,8 @@ func (e evidence) orderKept() verdict {
 	}
 }
 
-// overtakes returns the pairs in line of which the one behind has the smaller token, and how many
-// pairs there were of which both were granted.
+// overtakes returns the pairs in the queue of which the later one has the smaller token, and how many pairs there were of
+// which both were granted.
 func overtakes(lines orderings, grants []history.Grant) (pairs int, found []history.Violation) {
 	byID := make(map[string]history.Grant, len(grants))
 	for _, g := range grants {

@@ -15,7 +15,7 @@ type snapshot struct {
 	at int64 // of history.Now, when the last answer was there
 }
 
-// everybody is more than there are workers, so that nobody is missing who should not be there.
+// maxTickets is more than there are workers, so that surplus tickets are seen, too.
 const maxTickets = 100
 
 func observe(ctx context.Context, client *fairsem.Client, name string) (snapshot, error) {
@@ -35,7 +35,7 @@ func (s snapshot) used() (units int64) {
 	return units
 }
 
-// lineups remembers who was seen before whom in line.
+// orderings are the pairs that were seen in the queue, the earlier one first.
 type orderings map[[2]string]struct{}
 
 func (l orderings) add(line []fairsem.Ticket) {

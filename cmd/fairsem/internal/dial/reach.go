@@ -16,7 +16,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// patience bounds each step of the first contact.
+// dialTimeout bounds each step of the first contact.
 const dialTimeout = 3 * time.Second
 
 // ErrKind is of a server that answers, but is of another kind than the URL is about.
@@ -35,15 +35,14 @@ func newRefusal(cause error, format string, args ...any) error {
 	return &refusal{fmt.Sprintf(format, args...), cause}
 }
 
-// Reach asks the server for a sign of life, once, so that a wrong address is told at once. The error is one
-// line with the address and what to do, and wraps what the server or the network said, or ErrKind; it is the
-// cause of ctx if that ends.
+// Reach pings the server once, so that a wrong address is reported at once. The error is one line with the address and
+// what to do, and wraps the error of the server or the network, or ErrKind; it is the cause of ctx if that ends.
 func (s *Server) Reach(ctx context.Context) error {
 	client := s.withShortTimeouts().Client()
 	answer := make(chan error, 1)
 	go func() { // ends with the time-outs; waited for below unless ctx ends
 		answer <- s.check(ctx, client)
-		_ = client.Close() // it has told what it could
+		_ = client.Close() // it has done its work
 	}()
 	select {
 	case err := <-answer:
@@ -53,7 +52,7 @@ func (s *Server) Reach(ctx context.Context) error {
 	}
 }
 
-// greet wants an answer, of the kind of server that the URL is about.
+// check requires an answer, of the kind of server that the URL is about.
 func (s *Server) check(ctx context.Context, client redis.UniversalClient) error {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return newRefusal(err, "no Redis at %s: %s; %s", s, s.describe(err), s.advice(err))
@@ -81,7 +80,7 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 	return mode
 }
 
-// told is the text of an error in one line, for terminals. Servers repeat what they do not understand, and that
+// describe is the text of an error in one line, for terminals. Servers repeat input that they do not understand, and that
 // may be a password.
 func (s *Server) describe(err error) string {
 	if errors.Is(err, redis.Nil) {
@@ -137,7 +136,7 @@ func (s *Server) secure() bool {
 	return s.single.TLSConfig != nil
 }
 
-// impatient is s with one short try of each step.
+// withShortTimeouts is s with one short try of each step.
 func (s *Server) withShortTimeouts() *Server {
 	switch {
 	case s.cluster != nil:

@@ -1,5 +1,5 @@
-// Package doctor looks for what is wrong with a server, with the rights of a user there, and with the semaphores
-// on it. It tells each thing in a line, with what to do, and leaves no key behind.
+// Package doctor checks a server, the rights of a user there, and the semaphores on it for problems. It reports each
+// result in a line, with what to do, and leaves no key behind.
 //
 // To add a check, write a function of the file that fits, and put it into the list checks.
 package doctor
@@ -17,14 +17,14 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
-// Options are what to look at.
+// Options are what to check.
 type Options struct {
 	Prefix string
 	Names  []string      // of semaphores; none: all that are found
 	TTL    time.Duration // the shortest of the processes that use the server: what is slow depends on it
 }
 
-// check is one thing to look at. Where there is nothing of its kind it finds nothing.
+// check is one check. Where it does not apply it returns nothing.
 type check struct {
 	name string
 	run  func(context.Context, *target) []Finding
@@ -53,14 +53,14 @@ var checks = []check{
 	{"semaphores", semaphores},
 }
 
-// checkLimit is how long one check may take: for those that look at much, for others go-redis gives up before.
+// checkLimit is how long one check may take: it matters for checks with many queries; in others go-redis gives up first.
 const checkLimit = 5 * time.Minute
 
-// Examine runs all checks and tells what each finds, at once and one after the other. The error is that there is
-// no server, that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
+// Examine runs all checks one after the other, and reports each finding at once. The error is that there is no server,
+// that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
 func Examine(ctx context.Context, server *dial.Server, o Options, tell func(Finding)) error {
 	rdb := server.Client()
-	defer func() { _ = rdb.Close() }() // what is in flight nobody waits for any more
+	defer func() { _ = rdb.Close() }() // what is in flight is not waited for
 	if err := o.check(rdb); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // layout is that of the keys, as far as this version knows them.
 const layout = 1
 
-// inspect looks at one name, at all of its ids in turn, and again where one look cannot tell.
+// inspect checks one name: all of its ids in turn, and a second time where one query is not enough.
 func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, error) {
 	f, err := p.query(ctx, name, 0)
 	if err != nil {
@@ -55,7 +55,7 @@ func about(name string, all ...Finding) []Finding {
 	return all
 }
 
-// judge says what is wrong with a name by one look.
+// judge returns the faults of a name that one query shows.
 func judge(f facts) (bad []Finding) {
 	if len(f.wrong) > 0 {
 		return []Finding{fail(fmt.Sprintf("keys of another type, so every call fails: %s", strings.Join(f.wrong, ", ")),
@@ -68,7 +68,7 @@ func judge(f facts) (bad []Finding) {
 	return slices.Concat(f.keys(), f.ids(), f.deadlinesAreNear(), f.weightsAgree())
 }
 
-// keys looks at the keys as such.
+// keys checks the keys themselves.
 func (f facts) keys() (bad []Finding) {
 	var server, forever, early []string
 	for _, kind := range kinds {
@@ -100,7 +100,7 @@ func (f facts) keys() (bad []Finding) {
 	return bad
 }
 
-// ids looks at those who were looked at one by one.
+// ids checks the ids that were read one by one.
 func (f facts) ids() (bad []Finding) {
 	if len(f.noDeadline) > 0 {
 		bad = append(bad, fail(fmt.Sprintf("holders or waiters without a deadline, which never expire: %d, the first %s", len(f.noDeadline), text.Brief(f.noDeadline[0])),
@@ -113,8 +113,8 @@ func (f facts) ids() (bad []Finding) {
 	return bad
 }
 
-// deadlinesAreNear looks for leases that nobody can have, or that nobody ended. What lapses by its nature, of a
-// rate, may be there for long. A deadline without an id that holds or waits is that of one who was taken out.
+// deadlinesAreNear finds leases that the library never gives, or that were not removed. Grants of a rate may stay for
+// long. A deadline without a holder or a waiter is a tombstone.
 func (f facts) deadlinesAreNear() (bad []Finding) {
 	if f.rate() {
 		return nil
@@ -164,8 +164,8 @@ func (f facts) over() bool {
 	return known && f.used() > limit
 }
 
-// judgeOver looks again at a name of which more is in use than the limit. That is right after a limit was lowered,
-// and when permits were put back after a restart; but then nobody new is let in.
+// judgeOver checks a name again of which more is in use than the limit. That is correct after a limit was lowered, and
+// when permits were restored after a restart; but then nothing new is granted.
 func (p *target) judgeOver(ctx context.Context, name string, before facts) ([]Finding, error) {
 	select {
 	case <-time.After(recheckAfter):
@@ -174,7 +174,7 @@ func (p *target) judgeOver(ctx context.Context, name string, before facts) ([]Fi
 	}
 	after, err := p.query(ctx, name, 0)
 	if err != nil || !after.over() {
-		return nil, err // what was too much is given back
+		return nil, err // the surplus was released
 	}
 	limit, _ := after.limit()
 	message := fmt.Sprintf("%s in use, the limit is %d", counted(after.used(), "unit"), limit)
@@ -190,7 +190,7 @@ func (p *target) judgeOver(ctx context.Context, name string, before facts) ([]Fi
 		"nothing; if it lasts for longer than permits are held, fairsem show NAME lists the holders").with("problem", "over")}, nil
 }
 
-// sameTerms reports whether neither the limit nor the state was replaced in between.
+// sameLimit reports whether neither the limit nor the state was replaced in between.
 func (f facts) sameLimit(before facts) bool {
 	return f.declared == before.declared && f.pinned == before.pinned && f.since == before.since && f.epoch == before.epoch
 }

@@ -19,21 +19,21 @@ const (
 	trialTTL      = 2 * time.Second
 	trialLimit    = 15 * time.Second
 	trialTurns    = 10
-	maxUnnotified = 2             // so many turns that no message was heard of are enough
-	pollDelay     = trialTTL / 10 // without a message; what is found before that was looked for just then
+	maxUnnotified = 2             // after so many turns without a message the trial ends
+	pollDelay     = trialTTL / 10 // a later grant came without a message; an earlier one can have been found by a poll
 	cleanLimit    = 2 * time.Second
 )
 
-// ourLabel is what operators see for a moment.
+// doctorLabel is the label that operators see for a moment.
 const doctorLabel = "fairsem doctor"
 
 // trial is what the library met on one server.
 type trial struct {
 	addr  string
 	first time.Duration // until the first permit
-	grace bool          // which had to wait, though nobody was there
+	grace bool          // which had to wait, though there was no other caller
 	round time.Duration // of another permit, and back
-	wake  time.Duration // from a release to the permit of who waits
+	wake  time.Duration // from a release to the permit of the waiter
 	by    fairsem.GrantedBy
 	err   error
 }
@@ -44,7 +44,7 @@ func library(ctx context.Context, p *target) []Finding {
 	for _, n := range p.nodes {
 		name, err := p.nameOn(ctx, n)
 		if errors.Is(err, errNoSlots) {
-			continue // nobody asks it for anything
+			continue // it serves no name
 		} else if err != nil {
 			return []Finding{notChecked(err, "+cluster|slots")}
 		}
@@ -97,7 +97,7 @@ func judgeWake(t trial) Finding {
 
 var errNoSlots = errors.New("the server has no slots")
 
-// nameOn returns a name that nobody has, with its keys on that server.
+// nameOn returns an unused name whose keys are on that server.
 func (p *target) nameOn(ctx context.Context, n *node) (string, error) {
 	cluster, is := p.rdb.(*redis.ClusterClient)
 	const enough = 100_000
@@ -117,7 +117,7 @@ func (p *target) nameOn(ctx context.Context, n *node) (string, error) {
 	return "", errNoSlots
 }
 
-// try takes what it needs for that, and leaves nothing.
+// runTrial measures the library under a temporary name, and leaves nothing.
 func (p *target) runTrial(ctx context.Context, name string) (t trial) {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
@@ -150,14 +150,14 @@ func (p *target) runTrial(ctx context.Context, name string) (t trial) {
 	return t
 }
 
-// sweep removes keys of ours, which are in one slot. What it cannot remove expires within half a minute.
+// deleteKeys removes keys of the doctor, which are in one slot. What it cannot remove expires within half a minute.
 func (p *target) deleteKeys(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
 	defer cancel()
 	_ = p.rdb.Del(ctx, keys...).Err() // see above
 }
 
-// guest is a process of its own, as far as Redis can see.
+// testClient is a separate process, as far as Redis can tell.
 type testClient struct {
 	client  *fairsem.Client
 	sem     *fairsem.Semaphore
@@ -184,7 +184,7 @@ func (g *testClient) observe(e fairsem.Event) {
 		g.id, _, _ = strings.Cut(e.ID, ":")
 		select {
 		case g.waiting <- struct{}{}:
-		default: // a place that was lost and taken again
+		default: // a position that was lost and taken again
 		}
 	case fairsem.GrantedEvent:
 		g.id, _, _ = strings.Cut(e.ID, ":")
@@ -192,13 +192,13 @@ func (g *testClient) observe(e fairsem.Event) {
 	}
 }
 
-// leave closes the client, which deletes its label, but perhaps before that arrives.
+// closeTestClient closes the client, which deletes its label, unless the command is lost.
 func (p *target) closeTestClient(ctx context.Context, g *testClient) {
-	_ = g.client.Close() // what is not given back lapses
+	_ = g.client.Close() // permits that are not released expire
 	p.deleteKeys(ctx, p.Prefix+":client:"+g.id)
 }
 
-// hold returns a permit, and how it came.
+// acquire returns a permit, and how it was granted.
 func (g *testClient) acquire(ctx context.Context) (*fairsem.Permit, fairsem.GrantedEvent, error) {
 	permit, err := g.sem.Acquire(ctx, 1)
 	if err != nil {
@@ -212,7 +212,7 @@ func (g *testClient) acquire(ctx context.Context) (*fairsem.Permit, fairsem.Gran
 	}
 }
 
-// turn holds, and gives back.
+// acquireRelease acquires a permit and releases it.
 func (g *testClient) acquireRelease(ctx context.Context) (fairsem.GrantedEvent, error) {
 	permit, e, err := g.acquire(ctx)
 	if permit != nil {
@@ -221,7 +221,8 @@ func (g *testClient) acquireRelease(ctx context.Context) (fairsem.GrantedEvent, 
 	return e, err
 }
 
-// wake has one wait for what the other gives back. It returns how long that took, and how the news came.
+// wake makes one client wait for what the other releases. It returns how long that took, and how the waiter learned of
+// its grant.
 func wake(ctx context.Context, holder, waiter *testClient) (time.Duration, fairsem.GrantedBy, error) {
 	permit, _, err := holder.acquire(ctx)
 	if err != nil {

@@ -30,8 +30,8 @@ func (p *target) keys(name string) []string {
 }
 
 const (
-	atOnce  = 16  // names that are looked at
-	mostBad = 100 // findings that are told
+	atOnce  = 16  // names that are checked in parallel
+	mostBad = 100 // findings that are reported
 )
 
 // tally is what was seen of all names together.
@@ -43,7 +43,7 @@ type tally struct {
 	unreadable                  error
 }
 
-// semaphores looks at every name, or at those that were given.
+// semaphores checks every name, or those that were given.
 func semaphores(ctx context.Context, p *target) []Finding {
 	names := slices.Compact(slices.Sorted(slices.Values(p.Names)))
 	if len(names) == 0 {
@@ -91,7 +91,7 @@ func (t *tally) add(f facts, bad []Finding, err error) {
 	defer t.mu.Unlock()
 	if err != nil {
 		t.unreadableNames++
-		t.unreadable = cmp.Or(t.unreadable, err) // what comes later may only be that nobody goes on
+		t.unreadable = cmp.Or(t.unreadable, err) // a later error may only be that the group was cancelled
 		return
 	}
 	t.bad = append(t.bad, bad...)

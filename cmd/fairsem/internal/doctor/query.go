@@ -21,13 +21,13 @@ const (
 	maxQueries  = 100  // of one name
 	// longestLease is the longest that the library gives, and a minute for clocks that are corrected.
 	longestLease = 24*time.Hour + time.Minute
-	// forgotten is for how long lapsed leases may be there: keys that nobody uses outlive them by less.
+	// staleAfter is how long expired leases may stay: keys of an unused name outlive them by less.
 	staleAfter = 20 * time.Second
-	// doubtful is the time between two looks at what may be on its way to be right.
+	// recheckAfter is the time between two queries of a state that may be about to become correct.
 	recheckAfter = 300 * time.Millisecond
 )
 
-// facts are what query.lua tells of a name. Numbers that are not there are 0.
+// facts are the reply of query.lua about a name. Missing numbers are 0.
 type facts struct {
 	wrong []string // kinds of keys that are of another type; then there is nothing else
 	now   int64    // server ms
@@ -37,7 +37,7 @@ type facts struct {
 	since, epoch             int64
 	holders, waiting         int64
 	weights, extra           int64    // entries of weight, and what is stored there for all of them
-	units, weighed           int64    // of those who were looked at
+	units, weighed           int64    // of the ids that were read
 	counter, newest          int64    // the last number, and the last token
 	last                     int64    // deadline
 	noDeadline, inBoth       []string // ids without a deadline, and that hold and wait
@@ -57,10 +57,10 @@ func (f facts) known() bool {
 	return len(f.wrong) > 0
 }
 
-// complete reports whether one look saw everybody.
+// complete reports whether one query read all ids.
 func (f facts) complete() bool { return max(f.holders, f.waiting) <= idsPerQuery }
 
-// unseen is how many ids are beyond what is looked at.
+// unchecked is how many ids are beyond those that are read.
 func (f facts) unchecked() int64 {
 	const most = idsPerQuery * maxQueries
 	return max(0, f.holders-most) + max(0, f.waiting-most)
@@ -85,7 +85,7 @@ func (f facts) limit() (limit int64, known bool) {
 	return limit, err == nil
 }
 
-// rate reports whether grants lapse instead of being given back.
+// rate reports whether grants are never released but expire.
 func (f facts) rate() bool { return strings.Contains(f.declared, "/") }
 
 // What PTTL says.

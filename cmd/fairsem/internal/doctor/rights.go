@@ -22,8 +22,8 @@ type right struct {
 // asking returns what the server says. All keys begin with key, and none is there.
 type asking func(ctx context.Context, n *node, key, channel string) error
 
-// do sends a command; KEY in it stands for a key, and CHANNEL for a channel. Redis looks at rights before it
-// looks at anything else, so a command that cannot work, or concerns nobody, asks as well as any other.
+// do sends a command; KEY in it stands for a key, and CHANNEL for a channel. Redis checks rights first, so a command that
+// cannot work, or affects nothing, is enough.
 func do(command string) asking {
 	return func(ctx context.Context, n *node, key, channel string) error {
 		args := make([]any, 0, 8)
@@ -42,7 +42,7 @@ func subscribe(ctx context.Context, n *node, _, channel string) error {
 	if redis.IsPermissionError(err) {
 		return err
 	}
-	return nil // of what else can happen the check of the channel tells
+	return nil // other errors are reported by the check of the channel
 }
 
 // unknownScript is the hash of no script.
@@ -89,7 +89,7 @@ const noMessages = "waiters learn of grants, and holders of a lost server, only 
 // clusterRight is one more, in a cluster.
 var clusterRight = right{word: "+cluster|slots", ask: do("CLUSTER SLOTS")}
 
-// lack is a right that the user does not have.
+// missingRight is a right that the user does not have.
 type missingRight struct {
 	right
 	unknown bool // because the server has no such command
@@ -152,7 +152,7 @@ func (p *target) wanted() []right {
 	return rights
 }
 
-// lacking asks for each right. That of the keys, or of the channels, is there once.
+// missingRights checks each right. A missing right on keys or channels is reported once.
 func (p *target) missingRights(ctx context.Context, n *node) (missing []missingRight, err error) {
 	id := "doctor-" + uuid.NewString()
 	key, channel := p.Prefix+":{"+id+"}:nothing", p.Prefix+":wake:"+id
@@ -175,7 +175,7 @@ func (p *target) missingRights(ctx context.Context, n *node) (missing []missingR
 	return missing, nil
 }
 
-// denied is what a refusal is about: the command, its keys or its channel.
+// deniedRight is what a refusal is about: the command, its keys or its channel.
 func (p *target) deniedRight(r right, refusal string) right {
 	switch {
 	case strings.Contains(refusal, "to run the"):
@@ -186,10 +186,10 @@ func (p *target) deniedRight(r right, refusal string) right {
 	return right{word: "~" + p.Prefix + ":*"}
 }
 
-// hearLimit is how long a message may take that nothing holds up.
+// receiveTimeout is how long a message may take.
 const receiveTimeout = 2 * time.Second
 
-// channel looks whether what one connection says is heard by another; in a cluster, of every master.
+// channel checks that a message of one connection is received by another; in a cluster, through every primary.
 func channel(ctx context.Context, p *target) []Finding {
 	name := p.Prefix + ":wake:doctor-" + uuid.NewString()
 	sub := p.rdb.Subscribe(ctx, name)

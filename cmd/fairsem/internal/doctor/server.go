@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What the server is: its kind and version, its place among others, and whether it answers at all.
+// What the server is: its kind and version, its role, and whether it answers at all.
 
 func busy(_ context.Context, _ *target, n *node) Finding {
 	if n.err != nil && strings.HasPrefix(n.err.Error(), "BUSY") {
@@ -43,7 +43,7 @@ func mode(_ context.Context, p *target, n *node) Finding {
 	return ok("%s", wanted).with("mode", wanted)
 }
 
-// slots looks whether each name has a server.
+// slots checks that each name has a server.
 func slots(ctx context.Context, p *target) []Finding {
 	cluster, is := p.rdb.(*redis.ClusterClient)
 	if !is {
@@ -85,7 +85,7 @@ var (
 	valkeyServer = product{"Valkey", release{7, 2}, release{8, 1}, release{9, 1}}
 )
 
-// strangers are servers that speak the protocol, by what only they tell of themselves.
+// otherServers speak the protocol; each is recognised by a field that only it reports.
 var otherServers = []struct{ field, name string }{
 	{"dragonfly_version", "Dragonfly"},
 	{"garnet_version", "Garnet"},
@@ -146,7 +146,7 @@ func role(_ context.Context, _ *target, n *node) Finding {
 	return ok("primary")
 }
 
-// lagLimit is how many seconds a replica may be behind; primaries hear of them each second.
+// lagLimit is how many seconds a replica may be behind; replicas report to their primary each second.
 const lagLimit = 10
 
 func replicas(_ context.Context, _ *target, n *node) Finding {
@@ -177,7 +177,7 @@ func judgeReplicas(info map[string]string) Finding {
 	return found.with("replicas", count).with("in_step", count-len(late))
 }
 
-// replicaFields takes apart what INFO tells of one: ip=...,port=...,state=online,...
+// replicaFields parses a replica of INFO: ip=...,port=...,state=online,...
 func replicaFields(line string) map[string]string {
 	all := make(map[string]string)
 	for part := range strings.SplitSeq(line, ",") {

@@ -31,7 +31,7 @@ func eviction(_ context.Context, _ *target, n *node) Finding {
 	return fail(policy+": when memory is full, keys of semaphores are evicted, and more is granted than the limit", advice).with("policy", policy)
 }
 
-// nearlyFull is the part of maxmemory that somebody should look at.
+// nearlyFull is the part of maxmemory that needs attention.
 const nearlyFull = 0.9
 
 func memory(_ context.Context, _ *target, n *node) Finding {
@@ -61,7 +61,7 @@ func judgeMemory(used, most float64) Finding {
 	return ok("%s in use", part)
 }
 
-// persistence tells what a restart costs. None of it is wrong: processes put back what they have.
+// persistence reports what a restart costs. None of it is a fault: processes restore what they have.
 func persistence(ctx context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
 		return notChecked(n.err, "+info")
@@ -101,7 +101,7 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 		snapshots, ago, cut).with("aof", false).with("save", snapshots)
 }
 
-// writes looks whether the server could write its files, without which it takes no more writes.
+// writes checks that the server could write its files: without that it refuses writes.
 func writes(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
 		return notChecked(n.err, "+info")

@@ -13,7 +13,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
-// patient is the server, or the servers, to be looked at.
+// target is the server, or the servers, to be checked.
 type target struct {
 	Options
 	server *dial.Server
@@ -29,8 +29,8 @@ type node struct {
 	err  error // why there is no info
 }
 
-// meet finds the nodes and has each tell of itself. What the server said first, if that was an error, may be why
-// it cannot.
+// connect finds the nodes and queries their INFO. answer is the first error of the server, if there was one, which may be
+// why they are not found.
 func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 	cluster, ok := p.rdb.(*redis.ClusterClient)
 	if !ok {
@@ -62,7 +62,7 @@ func (p *target) masters(ctx context.Context, cluster *redis.ClusterClient) erro
 	return err
 }
 
-// noCluster says why the servers of a cluster do not tell which they are.
+// noCluster says why the servers of a cluster are not known.
 func noCluster(err error) Finding {
 	switch {
 	case redis.IsPermissionError(err):
@@ -79,7 +79,7 @@ func noCluster(err error) Finding {
 	return f
 }
 
-// speaks reports whether err is the answer of a server to somebody whom it let in.
+// isReply reports whether err is a reply of a server that accepted the connection.
 func isReply(err error) bool {
 	if errors.Is(err, dial.ErrKind) {
 		return true
@@ -103,7 +103,7 @@ func fields(info string) map[string]string {
 	return all
 }
 
-// each has every node looked at. What is well is told in one line, what is not in one for each node.
+// each checks every node. Results that are ok share one line; the others have one for each node.
 func each(ask func(context.Context, *target, *node) Finding) func(context.Context, *target) []Finding {
 	return func(ctx context.Context, p *target) (all []Finding) {
 		var well []Finding

@@ -88,7 +88,7 @@ const (
 	slowSince   = time.Hour
 )
 
-// slow looks for what held the server up. What it was called with stays there: it can be anything.
+// slow finds commands that blocked the server. Their arguments are not shown: they can be anything.
 func slow(ctx context.Context, p *target, n *node) Finding {
 	entries, err := n.rdb.SlowLogGet(ctx, slowEntries).Result()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package text makes text for terminals. Names, labels and ids come from whoever can write to the server, so
-// what a terminal would take as an order, or what would reorder a line, is shown as an escape.
+// Package text makes text for terminals. Any client of the server can choose names, labels and ids, so what a terminal
+// would take as an order, or what would reorder a line, is shown as an escape.
 package text
 
 import (
@@ -44,15 +44,15 @@ func Brief(s string) string {
 	return `"` + ansi.Truncate(Clean(s), enough, "…") + `"`
 }
 
-// mostMarks is how many marks a character plainly bears. Of more, nobody sees which they are.
+// mostMarks is how many marks on a character are legible.
 const mostMarks = 2
 
-// eye reads a text, a character at a time.
+// scanner reads a text, a character at a time.
 type scanner struct {
 	marks int // in a row so far
 }
 
-// misses says whether the next character is not plainly visible where it stands.
+// hides reports whether the next character is not plainly visible where it stands.
 func (e *scanner) hides(r rune) bool {
 	if !unicode.In(r, unicode.Mn, unicode.Me) {
 		e.marks = 0
@@ -76,7 +76,7 @@ func Fit(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
 }
 
-// Bar draws used of limit in so many columns. Whatever is used shows, and only what is full looks full.
+// Bar draws used of limit in so many columns. Any use is visible, and only a full bar looks full.
 func Bar(used, limit int64, width int) string {
 	filled := 0
 	switch {
@@ -108,7 +108,7 @@ func Ago(d time.Duration) string {
 	return number(seconds/86400) + "d" + number(seconds/3600%24) + "h"
 }
 
-// Span is a length of time that somebody chose: 1m, not 1m0s.
+// Span is a configured duration: 1m, not 1m0s.
 func Span(d time.Duration) string {
 	s := d.String() // such as 1h0m0s
 	for _, zero := range []string{"0s", "0m"} {

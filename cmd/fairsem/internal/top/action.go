@@ -12,7 +12,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// action is a change that somebody was asked about, or is on its way.
+// action is a change that was asked about, or is under way.
 type action struct {
 	verb   verb
 	name   string
@@ -53,8 +53,7 @@ func (a action) run(ctx context.Context, s source) tea.Cmd {
 	}
 }
 
-// question tells the present state, and asks. now is what the last look has told of the name and, to evict, of
-// the ticket.
+// question states the present state, and asks. now is the last status of the name; t is the ticket to evict.
 func (a action) question(now fairsem.Status, t ticket) string {
 	name := short(a.name)
 	switch a.verb {
@@ -76,7 +75,7 @@ func (a action) question(now fairsem.Status, t ticket) string {
 		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
 }
 
-// shrinks says what less room does to those who are in.
+// shrinks says what a lower limit means for the holders.
 func shrinks(now fairsem.Status, limit int64) string {
 	if now.Used <= limit {
 		return ""
@@ -84,7 +83,7 @@ func shrinks(now fairsem.Status, limit int64) string {
 	return fmt.Sprintf(" No permit is revoked, and nothing is granted while %s or more are in use.", exact(limit))
 }
 
-// forgets says what a pause takes the place of.
+// forgets says which limit a pause replaces.
 func forgets(now fairsem.Status) string {
 	if !now.Pinned || look.Paused(now) {
 		return ""
@@ -119,7 +118,7 @@ func (d done) failure(name string) notice {
 	return notice{text: plainly(d.err), bad: true}
 }
 
-// who is a ticket in a sentence.
+// who names a ticket in a sentence.
 func who(t ticket) string {
 	if t.Label == "" {
 		return "a caller" // the process has been silent for long

@@ -54,7 +54,7 @@ func (n notice) shown(now time.Time) bool { return n.until.IsZero() || now.Befor
 
 const noticeSpan = 6 * time.Second
 
-// beat is the message that a second has passed.
+// tick is the message that a second has passed.
 type tick time.Time
 
 func nextTick() tea.Cmd { return tea.Every(time.Second, func(t time.Time) tea.Msg { return tick(t) }) }
@@ -111,7 +111,7 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 	return m, nil
 }
 
-// look begins a look at what is on the screen.
+// look begins a query of what is on the screen.
 func (m model) look() (model, tea.Cmd) {
 	name := ""
 	if m.inside {
@@ -120,7 +120,7 @@ func (m model) look() (model, tea.Cmd) {
 	return m, m.schedule.begin(m.ctx, m.source, name, m.now)
 }
 
-// lookNow is look as soon as can be.
+// lookNow is look as soon as possible.
 func (m model) lookNow() (model, tea.Cmd) {
 	if !m.schedule.hurry() {
 		return m, nil
@@ -128,7 +128,7 @@ func (m model) lookNow() (model, tea.Cmd) {
 	return m.look()
 }
 
-// take takes the answer to a look.
+// receive takes the answer to a query.
 func (m model) receive(l answer) (model, tea.Cmd) {
 	answered := l.at.Add(l.took)
 	if answered.After(m.now) {
@@ -149,7 +149,7 @@ func (m model) receive(l answer) (model, tea.Cmd) {
 	return m.withdrawStale(), m.schedule.wait()
 }
 
-// reconsider withdraws a question that is not the one that was asked any more.
+// withdrawStale withdraws a question whose answer would mean something else now.
 func (m model) withdrawStale() model {
 	a := m.prompt.action
 	if m.prompt.kind != confirms || a.verb != evict {

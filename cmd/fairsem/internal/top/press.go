@@ -173,7 +173,7 @@ func (m model) accept() model {
 	return m
 }
 
-// leaf takes a key in the help.
+// pressInHelp takes a key in the help.
 func (m model) pressInHelp(msg tea.KeyPressMsg) model {
 	if key.Matches(msg, bindings.help, bindings.back, bindings.open) {
 		m.reading = false

@@ -7,7 +7,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
-// source is what is looked at and changed. Each call returns when its ctx is done.
+// source is what is queried and changed. Each call returns when its ctx is done.
 type source interface {
 	All(ctx context.Context) (look.Survey, error)
 	Deep(ctx context.Context, name string) (look.Detail, error)
@@ -16,7 +16,7 @@ type source interface {
 	Evict(ctx context.Context, name, id string) error
 }
 
-// deepMost is how many holders, and how many waiters, are asked for.
+// maxTickets is how many holders, and how many waiters, are requested.
 const maxTickets = 1000
 
 // server is the source that Redis is.

@@ -17,10 +17,10 @@ const (
 	roomForSpace   = 12
 )
 
-// warningMost is how many lines there are for what is wrong.
+// warningMost is the maximum number of lines of an error.
 const warningMost = 3
 
-// View draws the screen: every line has its place, and none is longer than the screen is wide.
+// View draws the screen. The layout is fixed, and no line is longer than the screen is wide.
 func (m model) View() tea.View {
 	footer := m.footer()
 	above := max(0, m.height-len(footer))
@@ -162,7 +162,7 @@ func (m model) footer() []string {
 	return []string{short}
 }
 
-// said is the notice, while it is new.
+// noticeLine is the notice, while it is new.
 func (m model) noticeLine() string {
 	style := colourful.good
 	if m.notice.bad {

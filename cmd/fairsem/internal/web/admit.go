@@ -2,7 +2,7 @@ package web
 
 import "net/http"
 
-// Bounds on what is answered at a time. There is one for each kind, so that who takes all of one leaves the others.
+// Bounds on the requests that are answered at a time. Each kind has its own, so that exhausting one leaves the others.
 const (
 	maxPages   = 96
 	maxStreams = 96

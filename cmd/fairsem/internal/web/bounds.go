@@ -23,8 +23,8 @@ var (
 	errNotShown = errors.New("this page does not show that name")
 )
 
-// admissible says why nobody may ask about a name, before Redis is asked: so that the answer is the same whether there is
-// such a name or not.
+// checkName says why a name is refused, before Redis is queried: so the answer is the same whether there is such a name
+// or not.
 func (p *Page) checkName(name string) error {
 	if look.CheckName(p.Client, name) != nil {
 		return errBadName

@@ -2,17 +2,17 @@ package web
 
 import "sync"
 
-// mostShared bounds how many pictures are kept for sharing: one can have a megabyte, and anybody can think of new ones.
+// mostShared bounds how many pictures are kept for sharing: one can have a megabyte, and any client can request new ones.
 const mostShared = 16
 
-// memo keeps what was made of the latest look, so that many who watch the same cost no more than one.
+// cache keeps the pictures of the latest poll, so that many viewers of the same picture cost no more than one.
 type cache struct {
 	mu    sync.Mutex
 	looks int64                    // guarded by mu
 	made  map[string]func() []byte // guarded by mu
 }
 
-// get returns what make makes, once for each key and look.
+// get returns what make makes, once for each key and poll.
 func (m *cache) get(looks int64, key string, make func() []byte) []byte {
 	return m.entry(looks, key, sync.OnceValue(make))()
 }
@@ -23,7 +23,7 @@ func (m *cache) entry(looks int64, key string, once func() []byte) func() []byte
 	if looks > m.looks || m.made == nil {
 		m.looks, m.made = looks, make(map[string]func() []byte)
 	}
-	if looks < m.looks { // somebody is late: a newer one has come
+	if looks < m.looks { // a newer poll has come
 		return once
 	}
 	if old, ok := m.made[key]; ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// mostTickets is how many holders, and how many waiters, a page shows.
+// maxTickets is how many holders, and how many waiters, a page shows.
 const maxTickets = 200
 
 // ticket is a holder or a waiter on the page.
@@ -28,8 +28,8 @@ type ticket struct {
 type closeUp struct {
 	gauge
 	Title, Trouble           string
-	Known, Seen              bool // by Redis; and who holds and who waits
-	Busy                     bool // Redis was not asked: other names are being looked at
+	Known, Seen              bool // by Redis; and whether the holders and waiters are known
+	Busy                     bool // Redis was not queried, because other names are
 	Total                    []tile
 	Use, Queue               plot
 	Holders, Waiters         []ticket
@@ -41,10 +41,10 @@ type closeUp struct {
 // control is a link to what may be done.
 type control struct{ Link, Text string }
 
-// detail is who holds and who waits.
+// detail is the holders and waiters of a name.
 type detail struct {
 	look.Detail
-	seen, busy bool // it is known; it is not, because other names are being looked at
+	seen, busy bool // it is known; it is not, because other names are being queried
 }
 
 func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
@@ -71,14 +71,14 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 	return c
 }
 
-// detail is for who asks from a remote address. While Redis is away it is what was last seen. A name that is there, but
-// was not found by itself yet, is looked at from now on, if there is room.
+// detail is for a viewer at a remote address. While Redis is away it is the last answer. A name that exists but was not
+// found yet is polled from now on, if there is room.
 func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) detail {
 	if p.away(now) != "" {
 		d, ok := p.details.kept(name)
 		return detail{d, ok, false}
 	}
-	d, err := p.details.get(ctx, from, name) // if it is another error the next look tells what is wrong
+	d, err := p.details.get(ctx, from, name) // other errors are reported by the next poll
 	if _, ok := now.byName[name]; !ok && d.Exists {
 		p.names.Add(name)
 	}

@@ -11,8 +11,8 @@ import (
 // maxConnections is more than can be busy at a time, so that there is always an idle one to close for a new one.
 const maxConnections = maxPages + maxStreams + maxScrapes + 32
 
-// crowd bounds the connections. Where there are too many it closes one that is idle, the oldest of the network that
-// has the most: connections that somebody only keeps shut nobody out. It is told of each by the HTTP server.
+// connectionLimit bounds the connections. Where there are too many it closes an idle one, the oldest of the network that
+// has the most: idle connections cannot block others. The HTTP server reports each change.
 type connectionLimit struct {
 	most int
 

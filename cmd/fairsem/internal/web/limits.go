@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Who asks for too much is known by the other end of the connection: what a header says about it anybody can write.
+// Clients are limited by the address of the connection: any client can forge a header.
 
 // network is what one machine can have all addresses of: one with IPv4, a /64 with IPv6. The zero value is any that is
 // no address.
@@ -26,8 +26,8 @@ func network(from string) netip.Prefix {
 // networks bounds the memory that limits by network take.
 const networks = 1 << 10
 
-// rates limits how often something happens by where it comes from, so that one network holds up no other. Networks
-// share a limit by a hash that nobody outside can foresee, so that many of them need no more memory.
+// rates limits events by network, so that one network does not block others. Networks share a limit by a hash that
+// clients cannot predict, so that memory is bounded.
 type rates struct {
 	seed   maphash.Seed
 	limits [networks]*rate.Limiter
@@ -46,8 +46,8 @@ func (r *rates) of(from string) *rate.Limiter {
 	return r.limits[maphash.Comparable(r.seed, network(from))%networks]
 }
 
-// room is for so much at a time, of which one network gets half at most: who takes all that is to be had takes it from
-// those of the same network, and not from others.
+// quota bounds what is in use at a time, of which one network gets half at most. So a network can exhaust only its own
+// part.
 type quota struct {
 	most int
 
@@ -58,7 +58,7 @@ type quota struct {
 
 func newQuota(most int) *quota { return &quota{most: most, by: make(map[netip.Prefix]int)} }
 
-// take takes so much for a remote address with a port, if it is there.
+// acquire takes n for a remote address with a port, and reports whether there was room.
 func (r *quota) acquire(from string, n int) bool {
 	who := network(from)
 	r.mu.Lock()
@@ -71,7 +71,7 @@ func (r *quota) acquire(from string, n int) bool {
 	return true
 }
 
-// leave gives back what take took.
+// release undoes acquire.
 func (r *quota) release(from string, n int) {
 	who := network(from)
 	r.mu.Lock()

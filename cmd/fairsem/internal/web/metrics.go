@@ -47,7 +47,7 @@ var families = []family{
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Expired) }},
 }
 
-// newRegistry has what is told of Redis as a whole, and nothing of this process.
+// newRegistry has the metrics of Redis as a whole, and none of this process.
 func newRegistry(p *Page) *prometheus.Registry {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fairsem_poll_duration_seconds",
@@ -67,7 +67,7 @@ func newNames(p *Page) *prometheus.Registry {
 	return registry
 }
 
-// figuresText is what /metrics says of names, which can be long: it is made once for each look.
+// figuresText is the metrics of names, which can be long: it is made once for each poll.
 type figuresText struct {
 	names *prometheus.Registry
 
@@ -98,11 +98,11 @@ func encode(registry *prometheus.Registry) []byte {
 	return b.Bytes()
 }
 
-// metrics serves the figures of the latest look. Asking for them asks Redis nothing.
+// metrics serves the figures of the latest poll. It does not query Redis.
 func (p *Page) metrics(w http.ResponseWriter, _ *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pictureLimit)) // where there is none it ends later
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
-	_, _ = w.Write(encode(p.registry)) // whoever asked is gone
+	_, _ = w.Write(encode(p.registry)) // the client is gone
 	if now := p.sampler.latest(); p.trouble(now) == "" {
 		_, _ = w.Write(p.figures.of(now.looks)) // as above
 	}
@@ -135,7 +135,7 @@ func (c server) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// names makes metrics of each name of the latest look.
+// names makes metrics of each name of the latest poll.
 type names struct{ page *Page }
 
 // Describe is what a prometheus.Collector needs.

@@ -21,10 +21,10 @@ import (
 // mostRows is how many names a page shows. Others are found by the filter.
 const mostRows = 200
 
-// mostUnreadable is how many names that cannot be read are told of.
+// mostUnreadable is how many names that cannot be read are listed.
 const mostUnreadable = 5
 
-// filter is what somebody wants to see, and in which order.
+// filter selects names, and their order.
 type filter struct{ Query, Sort string }
 
 // order is one way to sort: which of two comes first.
@@ -61,7 +61,7 @@ func readFilter(r *http.Request) filter {
 	return f
 }
 
-// path is how to ask for what is wanted.
+// path is the URL of this selection.
 func (f filter) path(of string) string {
 	return of + "?" + url.Values{"q": {f.Query}, "sort": {f.Sort}}.Encode()
 }
@@ -113,13 +113,13 @@ type overview struct {
 	Rows          []row
 	Hidden        int    // rows, by their number
 	More, Partial bool   // as of a look.Survey
-	Connected     bool   // there was a look
-	Exact         string // where the name is that was looked for, if there is one of just that name
-	Names         int    // that are looked at, at most
+	Connected     bool   // there was a poll
+	Exact         string // the link of the name that is exactly the query, if there can be one
+	Names         int    // that are polled, at most
 	Unreadable    []string
 	Pattern       string // of the names that are shown; "": any
-	Outside       bool   // the name that was looked for is none of these
-	Busy          bool   // only what somebody holds or waits for
+	Outside       bool   // the queried name is not one of these
+	Busy          bool   // only names with a holder or a waiter
 	Idle          int    // names that are not shown for that
 }
 
@@ -193,7 +193,7 @@ func (p *Page) plotUse(now *snapshot, name string, most int) plot {
 	return draw(all, now.at, p.gap(most), true)
 }
 
-// gap is after how much time without a look a plot shows that there was none.
+// gap is the time without a poll that a plot shows as a gap.
 func (p *Page) gap(most int) time.Duration { return 2*p.pollTimeout() + window/time.Duration(most) }
 
 // gauge is how much of a limit is in use.
@@ -226,8 +226,8 @@ func link(name string) string { return "/semaphore?" + url.Values{"name": {name}
 // longText is what fits into no cell anyway. A name has at most 512 bytes, but a label may have any number.
 const longText = 256
 
-// shown is a text that came from who knows where. It cannot reorder or break what is beside it; what it can do
-// in HTML is up to the templates.
+// shown is a text from an untrusted source. It cannot reorder or break what is beside it; the templates escape it for
+// HTML.
 func shown(s string) string {
 	if len(s) > longText*4 {
 		s = s[:longText*4]

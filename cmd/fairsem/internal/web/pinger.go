@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// pulse knows when Redis answered last. It asks nothing but PING, so that what takes long to look at does not count as
-// a Redis that is away.
+// pinger knows when Redis answered last. It sends nothing but PING, so that a slow query does not count as a Redis that
+// is away.
 type pinger struct {
 	ping  func(context.Context) error
 	every time.Duration
@@ -15,7 +15,7 @@ type pinger struct {
 	asked atomic.Bool
 }
 
-// pulseMost is between two PINGs at most.
+// maxPingInterval is the time between two PINGs at most.
 const maxPingInterval = time.Second
 
 func newPinger(interval time.Duration, ping func(context.Context) error) *pinger {
@@ -35,7 +35,7 @@ func (p *pinger) run(ctx context.Context) {
 	}
 }
 
-// beat asks once. It does not wait for go-redis, which may read from a silent server, once ctx has ended.
+// once sends one PING. Once ctx has ended it does not wait for go-redis, which may read from a silent server.
 func (p *pinger) once(ctx context.Context) {
 	answer := make(chan error, 1)
 	go func() { answer <- p.ping(ctx) }() // ends with go-redis's time-outs; waited for unless ctx ends

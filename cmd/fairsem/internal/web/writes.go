@@ -13,13 +13,13 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 )
 
-// deed is something that somebody wants to change.
+// action is a requested change.
 type action struct {
 	verb, name, id string
 	limit          int64
 }
 
-// verb is one kind of deed.
+// verb is one kind of action.
 type verb struct {
 	name, button string
 	danger       bool
@@ -99,7 +99,7 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	p.show(w, r, http.StatusOK, "confirm.html", f)
 }
 
-// whose is the label of who would be evicted; "" if it cannot be found.
+// labelOf is the label of the ticket that would be evicted; "" if it cannot be found.
 func (p *Page) labelOf(r *http.Request, d action) string {
 	if d.id == "" {
 		return ""
@@ -122,7 +122,7 @@ func (d action) path() string {
 	return "/act/" + d.verb + "?" + q.Encode()
 }
 
-// read takes a deed from a request, and refuses what can never work.
+// read reads an action from a request, and refuses what can never work.
 func (p *Page) read(r *http.Request, v verb) (action, error) {
 	d := action{verb: v.name, name: r.FormValue("name")}
 	if err := p.checkName(d.name); err != nil {
@@ -191,12 +191,12 @@ func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, tok
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // whoever asked is gone
+	_ = json.NewEncoder(w).Encode(answer) // the client is gone
 }
 
 var errNoName = errors.New("there is no semaphore of that name")
 
-// do does it for somebody, and keeps a record of that, whatever comes of it.
+// do makes the change and logs it, whatever the result.
 func (p *Page) do(r *http.Request, v verb, d action, who string) error {
 	err := p.try(r.Context(), v, d)
 	outcome := "done"
