@@ -102,7 +102,7 @@ func (n *Names) Add(name string) {
 // Walked is closed after the first whole walk: from then on nothing is missing that was there before.
 func (n *Names) Walked() <-chan struct{} { return n.walked }
 
-// Query queries the names that are known.
+// Look queries the names that are known.
 func (n *Names) Look(ctx context.Context) (Survey, error) {
 	n.await(ctx)
 	names, more, err := n.names()
