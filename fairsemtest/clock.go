@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Advance moves the server's clock, that of TIME and of the expiry of keys, ahead of the clock of the
-// test. It is as if the time had passed and all living processes had renewed their leases in it, also those
-// with NoRefresh: the living keep what they have, and what killed processes had lapses, and so does what a
-// Limiter granted. Whoever waits for that has it within a millisecond or so. A negative d fails the test.
+// Advance moves the server's clock, that of TIME and of the expiry of keys, ahead of the clock of the test. It is as if
+// the time had passed and all living processes had renewed their leases in it, also those with NoRefresh. What killed
+// processes had expires, and so do the grants of a Limiter. Waiters are granted the units within a millisecond or so. A
+// negative d fails the test.
 func (s *Server) Advance(d time.Duration) {
 	s.tb.Helper()
 	if d < 0 {

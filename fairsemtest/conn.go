@@ -48,7 +48,7 @@ func (c *conn) flush() {
 	defer close(c.flushed)
 	for b := c.next(); b != nil; b = c.next() {
 		if _, err := c.Conn.Write(b); err != nil {
-			return // whoever reads next sees it too
+			return // the next reader sees it, too
 		}
 	}
 }

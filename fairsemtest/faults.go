@@ -2,11 +2,10 @@ package fairsemtest
 
 import "github.com/fairsem/fairsem"
 
-// Kill cuts a client of this server off for the rest of the test, as if its process had been killed, or
-// as if its network were gone. What it holds, and its places in line, stay in Redis until their leases
-// lapse: after [Server.Advance], or in a bubble after time.Sleep. For itself the client does what a process
-// does that is cut off: its permits end with [fairsem.ErrLost] after nine tenths of their TTL by the clock of the
-// test. A client that is not of [Server.Client] fails the test.
+// Kill disconnects a client of this server for the rest of the test, as if its process had been killed, or as if its
+// network were gone. Its permits and positions stay in Redis until their leases expire: after [Server.Advance], or in a
+// bubble after time.Sleep. The client itself behaves like a disconnected process: its permits end with [fairsem.ErrLost]
+// after nine tenths of their TTL by the clock of the test. A client that is not of [Server.Client] fails the test.
 func (s *Server) Kill(client *fairsem.Client) {
 	s.tb.Helper()
 	s.mu.Lock()
@@ -21,9 +20,9 @@ func (s *Server) Kill(client *fairsem.Client) {
 	s.tb.Fatalf("fairsemtest: Kill: the client is not one of this server")
 }
 
-// Down ends all connections, and lets nobody connect until Up: Redis is unreachable for every process. It
-// keeps what it has, and its clock goes on. Calls that wait do so until Up, or for a TTL, after which they
-// return [fairsem.ErrUnavailable]; permits end as with [Server.Kill].
+// Down ends all connections, and refuses new ones until Up: Redis is unreachable for every process. It keeps its state,
+// and its clock continues. Calls wait until Up, or for a TTL, after which they return [fairsem.ErrUnavailable]; permits
+// end as with [Server.Kill].
 func (s *Server) Down() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,11 +39,11 @@ func (s *Server) Up() {
 	s.down = false
 }
 
-// Expire ends the leases of all who hold units of the semaphore of that name, whatever the prefix of its keys,
-// as if they had been silent for too long. Their permits, also those with NoRefresh, end with [fairsem.ErrLost]
-// and, for that is how it is done, [fairsem.ErrEvicted], within a millisecond or so; a Release that comes before its client has heard of it counts. Who waits
-// is next, maybe a moment before the holders have heard: a loss in its proper order takes a bubble and
-// [Server.Kill]. If nobody holds any units the test fails.
+// Expire ends the leases of all holders of the semaphore of that name, whatever the prefix of its keys, as if they had
+// been silent for too long. Their permits, also those with NoRefresh, end with [fairsem.ErrLost] and, because of how it
+// is done, [fairsem.ErrEvicted], within a millisecond or so. A Release before the client is notified counts. The waiters
+// are granted the units, maybe a moment before the holders are notified: a loss in its proper order takes a bubble and
+// [Server.Kill]. If there is no holder the test fails.
 func (s *Server) Expire(name string) {
 	s.tb.Helper()
 	s.mu.Lock()
@@ -61,9 +60,9 @@ func (s *Server) Expire(name string) {
 	s.haveAllLook()
 }
 
-// takeFromHolders takes the permits from all who hold some, and returns how many these are. That their
-// deadlines stay marks them as given up for good. In a new epoch clients ask about each of their permits:
-// in the old one an answer about any would do for all.
+// takeFromHolders revokes the permits of all holders, and returns how many these are. Their deadlines stay, as
+// tombstones. The new epoch makes clients ask about each of their permits: in the old one an answer about any would do
+// for all.
 func (s *Server) takeFromHolders(sem semaphore) int {
 	holders := s.scores(sem.base + "owner")
 	for id := range holders {

@@ -33,7 +33,7 @@ func (s *Server) namesLiving(key string) bool {
 
 // scores returns a copy of a sorted set, nil if there is none.
 func (s *Server) scores(key string) map[string]float64 {
-	scores, _ := s.redis.SortedSet(key) // whoever uses a key of another type hears of it from the scripts
+	scores, _ := s.redis.SortedSet(key) // the scripts report a key of another type
 	return maps.Clone(scores)
 }
 

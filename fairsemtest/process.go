@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// process is whoever shares a pool of connections.
+// process is what shares a pool of connections.
 type process struct {
 	server *Server
 	name   string // of its connections, by CLIENT SETNAME
@@ -24,8 +24,8 @@ type process struct {
 
 func (p *process) isCutOff() bool { return p.dead || p.server.down }
 
-// dial connects to the server; while the process is cut off, to nobody. It never fails: go-redis would
-// go on dialing in the background, also after its client was closed.
+// dial connects to the server; while the process is disconnected, to nothing. It never fails: go-redis would go on
+// dialing in the background, also after its client was closed.
 func (p *process) dial(context.Context, string, string) (net.Conn, error) {
 	p.server.mu.Lock()
 	defer p.server.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *process) meetClient(args []string) {
 	}
 }
 
-// reconnect lets the process give back what it has, at the end of the test.
+// reconnect lets the process release what it has, at the end of the test.
 func (p *process) reconnect() {
 	p.server.mu.Lock()
 	defer p.server.mu.Unlock()

@@ -23,7 +23,7 @@ type Server struct {
 	redis *miniredis.Miniredis
 	front *server.Server // of redis: it takes connections and commands
 
-	running atomic.Pointer[server.Peer] // whose script is having its turn
+	running atomic.Pointer[server.Peer] // whose script is running
 
 	// mu is held while a script runs: what the test does comes between two of them. It guards what follows.
 	mu          sync.Mutex
@@ -62,10 +62,9 @@ func (s *Server) close() {
 	s.redis.Close()
 }
 
-// Client returns a client that is another process as far as Redis can tell: it has an id and connections
-// of its own. The end of the test closes it, and takes its failure to give something back for one of the
-// test. The options are those of [fairsem.New], but for Grace, which is a millisecond if zero: nothing is ever
-// lost here. With options that New refuses the test fails.
+// Client returns a client that is another process as far as Redis can tell: it has an id and connections of its own. The
+// end of the test closes it, and a failure to release something fails the test. The options are those of [fairsem.New],
+// except that a zero Grace is a millisecond: nothing is ever lost here. Options that New refuses fail the test.
 func (s *Server) Client(opts fairsem.Options) *fairsem.Client {
 	s.tb.Helper()
 	if opts.Grace == 0 {
@@ -88,8 +87,8 @@ func (s *Server) Client(opts fairsem.Options) *fairsem.Client {
 	return client
 }
 
-// Redis returns a go-redis client with connections of its own, for programs that make their own fairsem
-// client, and to look at what is in Redis. The end of the test closes it, if nobody has.
+// Redis returns a go-redis client with connections of its own, for programs that make their own fairsem client, and to
+// inspect Redis. The end of the test closes it, if it is still open.
 func (s *Server) Redis() *redis.Client { return s.newProcess().redis }
 
 func (s *Server) newProcess() *process {
@@ -114,8 +113,8 @@ func (s *Server) newProcess() *process {
 	return p
 }
 
-// poolSize is more than anybody needs: who waits for a connection does so on a timer that go-redis shares
-// between all pools, and no timer may leave its bubble.
+// poolSize is more than any test needs: a wait for a connection uses a timer that go-redis shares between all pools, and
+// no timer may leave its bubble.
 const poolSize = 1000
 
 // before is called before each command. True: the command is done.

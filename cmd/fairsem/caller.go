@@ -26,16 +26,16 @@ type caller struct {
 	signals <-chan os.Signal
 	journal *journal
 
-	there *dial.Server
-	queue *fairsem.Inspector     // of the name
-	mark  string                 // the label, if it is the only one of its kind
-	waits atomic.Pointer[string] // the id under which it waits; nil: it does not yet
+	target   *dial.Server
+	queue    *fairsem.Inspector     // of the name
+	ownLabel string                 // the label, if it is the only one of its kind
+	waitID   atomic.Pointer[string] // the id under which it waits; nil: it does not yet
 }
 
 // observe notes the id of a call that waits, which only events have.
 func (c *caller) observe(e fairsem.Event) {
 	if e, ok := e.(fairsem.WaitStartedEvent); ok {
-		c.waits.Store(&e.ID)
+		c.waitID.Store(&e.ID)
 	}
 }
 
@@ -44,7 +44,8 @@ func (c *caller) observe(e fairsem.Event) {
 func catch() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
 	notify(signals, forwarded...)
-	// Words that nobody reads must not end this process, and with it CMD. This is for good, for the last are after this.
+	// A write to a closed pipe must not end this process, and with it CMD. It is never reset, because the last messages
+	// come after this.
 	notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return signals, func() { signal.Stop(signals) }
 }
@@ -56,18 +57,18 @@ func (w *waiting) journalled(f func(*journal) error) error {
 	return j.conclude(f(j))
 }
 
-// connect runs use with a client whose permits and positions in the queue expire after ttl without a sign of life.
+// connect runs use with a client whose permits and positions in the queue expire after ttl without a renewal.
 func (c *caller) connect(ttl time.Duration, use func(*fairsem.Client) error) (err error) {
-	if c.there, err = c.server(); err != nil {
+	if c.target, err = c.server(); err != nil {
 		return err
 	}
-	rdb := c.there.Client()
+	rdb := c.target.Client()
 	defer func() { _ = rdb.Close() }() // the process ends
 	client, err := fairsem.New(rdb, fairsem.Options{Prefix: c.keys(), TTL: ttl, Label: c.labelled(), Observer: c.observe})
 	if err != nil {
 		return asUsage(err)
 	}
-	defer shut(client)
+	defer closeClient(client)
 	return asUsage(use(client))
 }
 
@@ -95,11 +96,11 @@ func (c *caller) untilSignal(ctx context.Context, f func(context.Context) error)
 // promptly runs ask for a caller that does not wait in the queue. It does not wait for the server either, however long
 // the TTL.
 func promptly(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTTL)
+	ctx, cancel := context.WithTimeout(ctx, inspectTTL)
 	defer cancel()
 	err := ask(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, lookTTL)
+		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, inspectTTL)
 	}
 	return err
 }
@@ -113,16 +114,16 @@ func (c *caller) labelled() string {
 	label := cmp.Or(c.label, fmt.Sprintf("%s:%d", host, os.Getpid()))
 	if !c.journal.json && !c.quiet && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
 		mark := "#" + uuid.NewString()[:8]
-		c.mark = label[:min(len(label), longestLabel-len(mark))] + mark
-		return c.mark
+		c.ownLabel = label[:min(len(label), longestLabel-len(mark))] + mark
+		return c.ownLabel
 	}
 	return label
 }
 
-const shutLimit = 2 * time.Second
+const closeLimit = 2 * time.Second
 
-// shut closes the client, which leaves every queue, for as long as that is worth waiting for.
-func shut(client *fairsem.Client) {
+// closeClient closes the client, which leaves every queue, but does not wait for it longer than closeLimit.
+func closeClient(client *fairsem.Client) {
 	closed := make(chan struct{})
 	go func() { // ends soon where Redis answers, else with the process
 		_ = client.Close() // what is not released expires
@@ -130,7 +131,7 @@ func shut(client *fairsem.Client) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(shutLimit):
+	case <-time.After(closeLimit):
 	}
 }
 
@@ -142,8 +143,8 @@ func asUsage(err error) error {
 	return err
 }
 
-// lookUp finds the command before anybody waits for it.
-func lookUp(command string) (string, error) {
+// findCommand finds the command before the call joins the queue.
+func findCommand(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return "", cannotStart(command, err)

@@ -24,14 +24,14 @@ var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
 
 // child is the command. It leads a process group of its own, whose number is its pid.
 type child struct {
-	pid          int
-	states       chan syscall.WaitStatus // each stop, and last the end
-	usesTerminal bool
-	given        time.Time // when it got the terminal last
+	pid           int
+	states        chan syscall.WaitStatus // each stop, and last the end
+	usesTerminal  bool
+	terminalSince time.Time // when it got the terminal last
 }
 
-// startle is within which time of getting the terminal a stop still comes of not having had it.
-const startle = time.Second
+// terminalGrace is how soon after the child got the terminal a stop is still attributed to not having had it.
+const terminalGrace = time.Second
 
 // startChild starts the command with the files of this process. It must be called on the main thread,
 // for the kernel kills the child when the thread that started it ends.
@@ -64,7 +64,7 @@ func (c *child) wait() {
 		if err == syscall.EINTR {
 			continue
 		}
-		if err != nil { // nobody else waits for it
+		if err != nil { // no other goroutine waits for it
 			state = exitFailure << 8
 		}
 		c.states <- state
@@ -74,7 +74,8 @@ func (c *child) wait() {
 	}
 }
 
-// signal sends it to the whole group, and says whether it reaches anybody there. A group that is gone needs none.
+// signal sends s to the whole group, and reports whether the signal may have reached a process. A group that is gone
+// needs none.
 func (c *child) signal(s os.Signal) (reached bool) {
 	return syscall.Kill(-c.pid, s.(syscall.Signal)) != syscall.EPERM
 }
@@ -106,25 +107,26 @@ func terminal() int {
 	return -1
 }
 
-// interactive says whether the command is to have the terminal from the start. One that writes into a
-// pipe leaves it to whoever reads from that, and gets it when it asks.
+// interactive reports whether the command gets the terminal at the start. A command that writes into a pipe leaves the
+// terminal to the reader of the pipe, and gets it when it asks.
 func interactive() bool { return term.IsTerminal(0) && term.IsTerminal(1) }
 
-// giveTerminal makes the child's group that of the terminal, if this process's is, and says whether that
-// mends a stop for want of it. Who has it for longer has stopped for another reason: a run within a run stops so.
+// giveTerminal gives the terminal to the child's group, if this process's group has it, and reports whether that resolves
+// a stop caused by not having it. A child that has had it for longer has stopped for another reason, such as a run within
+// a run.
 func (c *child) giveTerminal() bool {
 	switch foreground() {
 	case c.pid:
-		return time.Since(c.given) < startle
+		return time.Since(c.terminalSince) < terminalGrace
 	case syscall.Getpgrp():
-		c.given = time.Now()
+		c.terminalSince = time.Now()
 		return setForeground(c.pid)
 	}
 	return false
 }
 
-// takeTerminal takes the terminal back, if the child has it or has left it to nobody.
-func (c *child) takeTerminal() bool {
+// reclaimTerminal takes the terminal back, if the child has it or no living group has it.
+func (c *child) reclaimTerminal() bool {
 	group := foreground()
 	if group != c.pid && (group <= 0 || lives(group)) {
 		return false
@@ -142,7 +144,7 @@ func foreground() int {
 	return group
 }
 
-// inBackground says whether the terminal is somebody else's.
+// inBackground reports whether another group has the terminal.
 func inBackground() bool {
 	group := foreground()
 	return group != 0 && group != syscall.Getpgrp()

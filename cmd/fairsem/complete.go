@@ -15,7 +15,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Somebody waits for the key to do something. A server that is away has no candidates and no errors.
+// A completion runs while the user waits for the key. A server that does not answer yields no candidates and no errors.
 const (
 	completeLimit = 2 * time.Second
 	completeMost  = 300
@@ -29,7 +29,7 @@ func completeNames(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	}
 	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
 		for name, err := range client.List(ctx) {
-			if err != nil || strings.HasPrefix(name, typed) && typeable(name) && !offer(name) {
+			if err != nil || strings.HasPrefix(name, typed) && safeToType(name) && !offer(name) {
 				return
 			}
 		}
@@ -41,14 +41,14 @@ func completeMore(cmd *cobra.Command, _ []string, typed string) ([]cobra.Complet
 	return completeNames(cmd, nil, typed)
 }
 
-// completeIDs offers names for the first argument, and for the others the permits and places in line of that
-// name, with their labels.
+// completeIDs offers names for the first argument, and for the others the ids of holders and waiters of that name, with
+// their labels.
 func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return completeNames(cmd, args, typed)
 	}
 	fits := func(id string) bool {
-		return strings.HasPrefix(id, typed) && typeable(id) && !slices.Contains(args[1:], id)
+		return strings.HasPrefix(id, typed) && safeToType(id) && !slices.Contains(args[1:], id)
 	}
 	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
 		there := client.Inspect(args[0])
@@ -122,9 +122,9 @@ func connectionOf(cmd *cobra.Command) *connection {
 	return c
 }
 
-// typeable says whether every shell takes s for itself and for one word. Whoever can write to the server can
-// choose a name, and what is completed is run with the next key.
-func typeable(s string) bool {
+// safeToType reports whether every shell takes s literally and as one word. Any client of the server can choose a name,
+// and the completed line is run with the next key.
+func safeToType(s string) bool {
 	const anywhere, first = "._/@:+,%=-", "._/@"
 	for i, r := range s {
 		allowed := anywhere

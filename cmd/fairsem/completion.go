@@ -7,13 +7,13 @@ var shells = []string{"bash", "zsh", "fish", "powershell"}
 func newCompletion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Write what makes a shell complete commands, flags and names",
+		Short: "Write a completion script for a shell",
 		Long: `Writes a script to standard output. A shell that has read it completes commands and
-flags, and asks the server of --redis or REDIS_URL for names and ids: for two
-seconds at most, in a tenth of its time, and silently if there is none. What was found
-by then is offered. Names that a shell would take for something else are left out.
+flags, and queries the server of --redis or REDIS_URL for names and ids: for at most two
+seconds, in a tenth of its time. It offers what it has found by then; without a server
+it is silent. Names with characters that are special to a shell are left out.
 
-The script for bash needs the package bash-completion, that for zsh a compinit.
+The script for bash needs the package bash-completion, the one for zsh needs compinit.
 
 Exit code: 0 if it was written, 2 for a wrong command line.`,
 		Example: `  # for this shell only
@@ -30,7 +30,7 @@ Exit code: 0 if it was written, 2 for a wrong command line.`,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			args, root, out := cmd.Flags().Args(), cmd.Root(), cmd.OutOrStdout()
 			if len(args) != 1 {
-				return usage("name one shell: bash, zsh, fish or powershell")
+				return usage("give one shell: bash, zsh, fish or powershell")
 			}
 			switch args[0] {
 			case "bash":
@@ -42,7 +42,7 @@ Exit code: 0 if it was written, 2 for a wrong command line.`,
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(out)
 			}
-			return usage("%q is none of bash, zsh, fish and powershell", args[0])
+			return usage("unknown shell %q: give bash, zsh, fish or powershell", args[0])
 		}),
 	}
 }

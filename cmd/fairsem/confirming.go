@@ -31,9 +31,9 @@ func (c *confirming) flags(cmd *cobra.Command) {
 }
 
 // change connects and has do make a change to the name. Before, it refuses to begin what it cannot ask about.
-func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Context, change.Desk) error) error {
-	ctx, talk := cmd.Context(), cmd.ErrOrStderr()
-	width, terminal := frames.Width(talk)
+func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Context, change.Target) error) error {
+	ctx, notify := cmd.Context(), cmd.ErrOrStderr()
+	width, terminal := frames.Width(notify)
 	if !c.yes && (!terminal || !term.IsTerminal(int(os.Stdin.Fd()))) {
 		return usage("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
 	}
@@ -42,19 +42,19 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 		return err
 	}
 	defer s.close()
-	desk := change.Desk{
+	target := change.Target{
 		Client: s.client, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
-		Talk: &colorprofile.Writer{Forward: talk, Profile: text.Profile(talk)}, Width: width,
+		Messages: &colorprofile.Writer{Forward: notify, Profile: text.Profile(notify)}, Width: width,
 	}
 	if !c.yes {
-		desk.Ask = ask
+		target.Ask = ask
 	}
-	return ended(ctx, placed(refused(name, do(ctx, desk)), s.server))
+	return withSignal(ctx, withServer(refused(name, do(ctx, target)), s.server))
 }
 
 // ask wants an answer on the terminal. The end of the input is a no.
 func ask(ctx context.Context) (bool, error) {
-	_, _ = fmt.Fprint(os.Stderr, "Go on? [y/N] ") // who does not see it will not say yes
+	_, _ = fmt.Fprint(os.Stderr, "Go on? [y/N] ") // if it cannot be written, the answer will not be yes
 	answers := make(chan string, 1)
 	go func() { // ends with a line or with the process; waited for below unless ctx ends
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -73,12 +73,12 @@ func ask(ctx context.Context) (bool, error) {
 	}
 }
 
-// refused gives the exit code to errors that say that it was not to be.
+// refused gives the exit code to errors that report a refusal.
 func refused(name string, err error) error {
 	switch {
 	case errors.Is(err, change.ErrUnknown):
 		return unknown(name)
-	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNobody):
+	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNoMatch):
 		return &failure{exitNo, err}
 	case errors.Is(err, change.ErrInUse):
 		return &failure{exitNotAcquired, err}

@@ -19,17 +19,16 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch processes share a limit, and what happens when one is killed",
-		Long: fmt.Sprintf(`Starts %d processes that share %d units of one semaphore, shows who holds some and
-who waits, kills one that holds some, and checks what the library promises. It
-takes about 10 seconds and leaves nothing behind. On a terminal it is a picture in
-which places in line move up; elsewhere it is a log.
+		Long: fmt.Sprintf(`Starts %d processes that share %d units of one semaphore, shows holders and waiters,
+kills one holder, and checks what the library promises. It takes about 10 seconds and
+leaves nothing behind. On a terminal it is a picture in which waiters move up the
+queue; elsewhere it is a log.
 
-With --json it is silent, and the result is one JSON object: held, whether every
-promise was; name, server, workers, limit, took_ms; events, with after_ms and text;
-promises, with promise, held, found and, of a broken one, violations.
+With --json nothing but the result is written, as one JSON object: held, whether every
+promise was kept; name, server, workers, limit, took_ms; events, with after_ms and text;
+promises, with promise, held, found and, for a broken one, violations.
 
-The server is an embedded one, on a free port of 127.0.0.1, unless --redis names
-another.
+The server is embedded, on a free port of 127.0.0.1, unless --redis names another.
 
 Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong command
 line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Workers, demo.Limit),
@@ -40,7 +39,7 @@ line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Worker
 		Args: cobra.NoArgs,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			if o.Length < 0 || cmd.Flags().Changed("redis") && o.Redis == "" {
-				return usage("--redis is empty, or --for negative")
+				return usage("--redis is empty or --for is negative")
 			}
 			if o.Redis != "" {
 				if _, err := parseURL(o.Redis, "--redis"); err != nil {
@@ -61,11 +60,11 @@ func runDemo(ctx context.Context, out io.Writer, o demo.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	o.Interrupt = func() { cancel(signalled{syscall.SIGINT}) }
-	return judged(demo.Run(ctx, out, o))
+	return withExitCode(demo.Run(ctx, out, o))
 }
 
-// judged gives a broken promise its exit code.
-func judged(err error) error {
+// withExitCode gives a broken promise its exit code.
+func withExitCode(err error) error {
 	if errors.Is(err, demo.ErrBroken) {
 		return &failure{exitBroken, err}
 	}

@@ -171,9 +171,9 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	var f *failure
-	require.ErrorAs(t, judged(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
+	require.ErrorAs(t, withExitCode(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
 	assert.Equal(t, exitBroken, f.code)
-	assert.Equal(t, io.EOF, judged(io.EOF))
+	assert.Equal(t, io.EOF, withExitCode(io.EOF))
 }
 
 // requireDemo wants all of what the demo is to show.
@@ -181,16 +181,16 @@ func requireDemo(t *testing.T, out string) {
 	t.Helper()
 	for _, want := range []string{
 		`7 processes share 3 units`,
-		`3 of 3 used by .*; in line .*`,
+		`3 of 3 used by .*; queue: .*`,
 		`kill -9 worker [36], which holds 2 units`,
 		`\(2 units\) \(dead\)`,
-		`its units are in use again, [0-9.]+ s after it died`,
+		`its units are granted to the head of the queue, [0-9.]+ s after it died`,
 		`What was checked`,
 		`✓ never more than 3 units in use at once +most: 3, over [1-9]\d* grants`,
-		`✓ first come, first served +0 overtakes, [1-9]\d* pairs in line`,
+		`✓ first come, first served +0 overtakes, [1-9]\d* pairs queued`,
 		`✓ every token larger than those before +0 out of order, [1-9]\d* tokens`,
-		`✓ a dead process gives back its units +after [12]\.\d+ s, at most 2.50 s`,
-		`✓ nothing is left when everybody is done +0 units in use, 0 waiting`,
+		`✓ the units of a dead process are released +after [12]\.\d+ s, at most 2.50 s`,
+		`✓ nothing is left at the end +0 units in use, 0 waiting`,
 		`5 of 5 promises held\.`,
 		`fairsem run NAME --limit 1`,
 	} {

@@ -53,7 +53,7 @@ func (s *sights) learn(screens []string) {
 			s.ranDown = s.ranDown || m[2] < left
 			left = m[2]
 		}
-		if strings.Contains(screen, "its units are in use again") && strings.Contains(screen, "▲ moved up") {
+		if strings.Contains(screen, "its units are granted to the head of the queue") && strings.Contains(screen, "▲ moved up") {
 			s.back = s.back || left != "" && !strings.Contains(screen, s.dead+"  ")
 		}
 	}
@@ -113,7 +113,7 @@ func (x *tmux) workers() []int {
 func TestThePictureFollowsTheSizeOfTheTerminal(t *testing.T) {
 	t.Parallel()
 	x := onStage(t, "fairsem demo --for 1h; echo code=$?")
-	x.awaitLike(`in line: first come, first served\n`)
+	x.awaitLike(`queue: first come, first served\n`)
 	for _, width := range []int{60, 40, 100} {
 		x.resize(width, 20)
 		x.awaitLike(fmt.Sprintf(`(?m)^ fairsem demo.{%d} s$`, min(width-1, 87)-len(" fairsem demo s")))

@@ -22,19 +22,18 @@ func newDoctor() *cobra.Command {
 	var o doctorOptions
 	cmd := &cobra.Command{
 		Use:   "doctor [NAME...]",
-		Short: "Look for what is wrong with a server, and with the semaphores on it",
-		Long: `Looks at the server (version, role, replicas, eviction, memory, persistence), how
-fast it answers and what time it is there, which rights the user lacks, whether a
-permit can be had and a release wakes who waits, and whether what is stored of each
-semaphore, or of those named, agrees with itself. Each is told as ok, warn, fail or
-skip, with what to do.
+		Short: "Check a server and the semaphores on it for problems",
+		Long: `Checks the server (version, role, replicas, eviction, memory, persistence), its response
+time and clock, the rights that the user lacks, whether a permit can be acquired and a
+release notifies a waiter, and whether the stored state of every semaphore, or of
+those named, is consistent. Each result is ok, warn, fail or skip, with what to do.
 
-It is safe on a server in use: it takes a permit of a throw-away name of its own,
-leaves no key behind, and changes nothing else. Of what the user may not do ACL LOG
-has a line afterwards.
+It is safe on a server in use: it acquires a permit of a temporary name of its own,
+leaves no key behind, and changes nothing else. Each command that the user may not
+run leaves an entry in ACL LOG.
 
-Exit code: 0 if nothing failed, 1 if something did (with --strict, or is to be
-warned of), 125 without a server, 2 for a wrong command line.`,
+Exit code: 0 if nothing failed, 1 if something did (with --strict also for a warning),
+125 without a server, 2 for a wrong command line.`,
 		Example: `  fairsem doctor --redis redis://localhost:6379
   fairsem doctor --redis rediss://fairsem:PASSWORD@redis.example.com:6379 payments-api
   fairsem doctor --json | jq '.checks[] | select(.state == "fail")'`,
@@ -43,7 +42,7 @@ warned of), 125 without a server, 2 for a wrong command line.`,
 	}
 	f := cmd.Flags()
 	o.flags(f)
-	f.DurationVar(&o.ttl, "ttl", runTTL, "the shortest TTL of your processes, to judge round trips by")
+	f.DurationVar(&o.ttl, "ttl", runTTL, "the shortest TTL of your processes, which round trips are compared with")
 	f.BoolVar(&o.json, "json", false, "one JSON object, with a list of checks")
 	f.BoolVar(&o.strict, "strict", false, "exit code 1 for warnings, too")
 	return cmd

@@ -15,7 +15,7 @@ import (
 )
 
 // doctorSays runs the command, and returns what it writes and its exit code.
-func doctorSays(t *testing.T, args ...string) (out, talk string, code int) {
+func doctorSays(t *testing.T, args ...string) (out, notify string, code int) {
 	t.Helper()
 	var stdout, stderr strings.Builder
 	cmd := exec.CommandContext(t.Context(), "fairsem", append([]string{"doctor"}, args...)...)
@@ -28,13 +28,13 @@ func TestTheDoctorOfAHealthyServerWritesPlainWordsIntoAPipe(t *testing.T) {
 	t.Parallel()
 	url := "redis://" + redistest.NewServer(t).Addr()
 	prefix := "p-" + uuid.NewString()
-	out, talk, code := doctorSays(t, "--redis", url, "--prefix", prefix)
+	out, notify, code := doctorSays(t, "--redis", url, "--prefix", prefix)
 	assert.Zero(t, code, out)
-	assert.Empty(t, talk)
+	assert.Empty(t, notify)
 	for line := range strings.Lines(out) {
 		assert.Regexp(t, `^(ok|warn|skip) +[a-z]+ +\S.*\n$|^ +do: |^\n$|^\d+ ok, \d+ warnings?, 0 failures, \d+ skipped\n$`, line)
 	}
-	assert.Regexp(t, `(?m)^ok    scripts      a permit is there`, out)
+	assert.Regexp(t, `(?m)^ok    scripts      a permit is granted`, out)
 	assert.NotContains(t, out, "\x1b")
 }
 
@@ -46,13 +46,13 @@ func TestTheDoctorsExitCodeIsOneIfSomethingFailedAndIfWantedForWarnings(t *testi
 	out, _, code := doctorSays(t, "--redis", url)
 	assert.Zero(t, code, out)
 	assert.Regexp(t, `(?m)^warn  eviction     allkeys-lru.*\n +do: CONFIG SET maxmemory-policy noeviction`, out)
-	_, talk, code := doctorSays(t, "--redis", url, "--strict")
+	_, notify, code := doctorSays(t, "--redis", url, "--strict")
 	assert.Equal(t, 1, code)
-	assert.Empty(t, talk)
+	assert.Empty(t, notify)
 	require.NoError(t, s.Client().ConfigSet(t.Context(), "maxmemory", "100mb").Err())
-	out, talk, code = doctorSays(t, "--redis", url, "no such name")
+	out, notify, code = doctorSays(t, "--redis", url, "no such name")
 	assert.Equal(t, 1, code)
-	assert.Empty(t, talk)
+	assert.Empty(t, notify)
 	assert.Regexp(t, `(?m)^fail  eviction `, out)
 	assert.Contains(t, out, `"no such name": Redis knows no such name`)
 }
@@ -77,9 +77,9 @@ func TestTheDoctorsJSONIsOneObjectWithAllChecks(t *testing.T) {
 func TestTheDoctorDoesNotShowAPasswordThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewSecure(t)
-	out, talk, code := doctorSays(t, "--redis", "rediss://default:geheim@"+s.Addr()+"?skip_verify=true")
+	out, notify, code := doctorSays(t, "--redis", "rediss://default:geheim@"+s.Addr()+"?skip_verify=true")
 	assert.Equal(t, exitFailure, code)
 	assert.Empty(t, out)
-	assert.Regexp(t, `^fairsem: no Redis at 127\.0\.0\.1:\d+: WRONGPASS .*; check address, user and password\n$`, talk)
-	assert.NotContains(t, talk, "geheim")
+	assert.Regexp(t, `^fairsem: no Redis at 127\.0\.0\.1:\d+: WRONGPASS .*; check address, user and password\n$`, notify)
+	assert.NotContains(t, notify, "geheim")
 }

@@ -71,7 +71,7 @@ func TestAPermitIsHeldWhileAProcessOfAnotherUserRunsInTheGroup(t *testing.T) {
 	run, out, member, goOn := s.beginAsNobody("--limit", "1", "--ttl", "1s")
 	goOn()
 	s.awaitHeldFor(groupLimit + 2*time.Second)
-	assert.Contains(t, out.String(), "cannot be ended, for it is another user's or hangs in the kernel; the permit is held until that has ended")
+	assert.Contains(t, out.String(), "cannot be ended, because it is another user's or hangs in the kernel; the permit is held until it has ended")
 	assert.Regexp(t, `^[^\n]*\n$`, out.String(), "told once")
 	end(t, member)
 	assert.Equal(t, 3, exitCode(run.Wait()), out)
@@ -96,7 +96,7 @@ func TestALossThatCannotEndAllOfTheGroupIsToldAsThat(t *testing.T) {
 	run, out, member, _ := s.beginAsNobody("--limit", "1", "--ttl", "1s")
 	s.evict()
 	assert.Equal(t, exitLost, exitCode(run.Wait()))
-	assert.Contains(t, out.String(), "cannot be ended, for it is another user's or hangs in the kernel; the units can be granted to others while that runs")
+	assert.Contains(t, out.String(), "cannot be ended, because it is another user's or hangs in the kernel; the units can be granted to others while it runs")
 	assert.Regexp(t, `the permit on "n" was lost \(evicted by [^ )]+\), and /bin/sh could not be ended`, out.String())
 	end(t, member)
 }

@@ -25,7 +25,7 @@ func groupRuns(group int) bool {
 	return !seen
 }
 
-// procStat is what the kernel tells of a process.
+// procStat is what the kernel reports about a process.
 type procStat struct {
 	state         string
 	parent, group int

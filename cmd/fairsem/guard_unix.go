@@ -12,11 +12,11 @@ import (
 // guardScript ends, when its input does, the process group of the last line. An empty line is none.
 const guardScript = `trap "" HUP INT TERM; while read -r line; do group=$line; done; test -z "$group" || kill -s KILL -- "-$group"`
 
-// guard is a process that outlives a kill -9 of this one, by the system's administrator or for want of memory.
-// A nil one does nothing.
+// guard is a process that outlives a kill -9 of this one, by an administrator or for lack of memory. A nil guard does
+// nothing.
 type guard struct {
-	cmd  *exec.Cmd
-	word io.WriteCloser
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
 }
 
 // startGuard returns nil where there is no shell. Without a guard the kernel ends the command, on Linux, and nothing
@@ -35,15 +35,15 @@ func startGuard() *guard {
 // watch has it end the group if this process ends before stop is called.
 func (g *guard) watch(group int) {
 	if g != nil {
-		_, _ = fmt.Fprintln(g.word, group) // one that was killed guards nothing
+		_, _ = fmt.Fprintln(g.stdin, group) // one that was killed guards nothing
 	}
 }
 
 // stop is for when the group is gone: its number can be another's then.
 func (g *guard) stop() {
 	if g != nil {
-		_, _ = fmt.Fprintln(g.word) // as above
-		_ = g.word.Close()
+		_, _ = fmt.Fprintln(g.stdin) // as above
+		_ = g.stdin.Close()
 		_ = g.cmd.Wait()
 	}
 }

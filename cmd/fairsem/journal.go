@@ -11,8 +11,8 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// journal is the talk of a run, which all goes to standard error: standard output is the command's. Nobody waits for who
-// reads it, but for close: the command must end in time though its terminal stands still.
+// journal writes the messages of a run to standard error: standard output is the command's. Only close waits until they
+// are written: the command must end in time even if its terminal does not read.
 type journal struct {
 	json     bool
 	quiet    bool
@@ -31,13 +31,13 @@ func newJournal(out io.Writer, w *waiting) *journal {
 	go func() { // ends after close; close waits
 		defer close(j.written)
 		for line := range j.lines {
-			_, _ = out.Write(line) // there is nobody else to tell
+			_, _ = out.Write(line) // an error cannot be reported anywhere
 		}
 	}()
 	return j
 }
 
-// write leaves a line out if there are too many that nobody reads.
+// write drops a line if too many are unwritten.
 func (j *journal) write(line []byte) {
 	select {
 	case j.lines <- line:
@@ -50,7 +50,7 @@ func (j *journal) close() {
 	close(j.lines)
 	select {
 	case <-j.written:
-	case <-time.After(shutLimit):
+	case <-time.After(closeLimit):
 	}
 }
 
@@ -72,11 +72,11 @@ type note struct {
 
 // Why a permit was lost.
 const (
-	reasonEvicted = "evicted" // by somebody
-	reasonExpired = "expired" // for want of an answer of Redis, or of this process
+	reasonEvicted = "evicted" // revoked by an operator
+	reasonExpired = "expired" // not renewed in time, by Redis or by this process
 )
 
-// note is silent unless JSON is wanted.
+// note writes JSON if that is requested, else nothing.
 func (j *journal) note(n note) {
 	if !j.json {
 		return
@@ -98,15 +98,15 @@ func (j *journal) warn(format string, args ...any) {
 	j.write(fmt.Appendf(nil, "fairsem: warning: %s\n", text.Clean(message)))
 }
 
-// conclude tells as JSON, if that is wanted, what kept the command from running or from its end, and
-// leaves only the exit code to tell.
+// conclude reports as JSON, if that is requested, why the command did not run or did not end by itself, and returns only
+// the exit code.
 func (j *journal) conclude(err error) error {
 	var f *failure
 	if err == nil || errors.As(err, &f) && f.err == nil {
 		return err
 	}
 	if !j.json {
-		return j.hushed(err, f)
+		return j.muted(err, f)
 	}
 	event, code := "failed", exitFailure
 	var stop signalled
@@ -129,9 +129,9 @@ func (j *journal) conclude(err error) error {
 	return &failure{code, nil}
 }
 
-// hushed leaves only the exit code of an error f that is to tell no more: of what is a success, since cron would send a mail,
-// and of what went as it may where that is to be quiet.
-func (j *journal) hushed(err error, f *failure) error {
+// muted returns only the exit code of an error f that is not reported: a code of 0, because cron would send a mail, and
+// with quiet an expected outcome.
+func (j *journal) muted(err error, f *failure) error {
 	if f != nil && (f.code == 0 || j.quiet && (f.code == j.conflict || f.code == exitLost)) {
 		return &failure{f.code, nil}
 	}

@@ -27,22 +27,22 @@ alone is one of it. At most that many units are granted in any window of that le
 to all processes on all machines together, first come, first served. Without CMD it
 only waits, for use in a loop.
 
-A grant counts until its window is over, and is not released: nothing is held while
-CMD runs, and nothing can be lost. fairsem is replaced by CMD, which has its process
-id, its terminal and all signals from then on. CMD is executed without a shell, with
-standard input and output untouched. Its environment is that of fairsem without
-REDIS_URL, which may hold a password and is kept with --pass-redis-url, and without
+A grant counts until its window is over and is never released. So no permit is held
+while CMD runs, and none can be lost. CMD replaces fairsem: it has its process id, its
+terminal and all signals from then on. CMD is executed without a shell, with standard
+input and output untouched. Its environment is that of fairsem without REDIS_URL,
+which may contain a password and is passed on with --pass-redis-url, and without
 FAIRSEM_SERVE_TOKEN.
 
-With --no-wait, or if the turn would come after --wait, it says at once how long the
-wait would be, as retry_after_ms with --json.
+With --no-wait, or if the units would be granted only after --wait, it fails at once
+and reports how long the wait would be, with --json as retry_after_ms.
 
 The rate belongs to NAME: the one that was declared last applies to all. A name is
-either a rate limit or a semaphore of fairsem run. Grants that Redis forgets, in a
+either a rate limit or a semaphore of fairsem run. Grants that Redis loses, in a
 restart without persistence, are not restored.
 
 Exit code: that of CMD, and 0 without one; 128+n if signal n stopped the wait; 75 if
-the units were not granted (-E changes it; with -E 0 nothing is said of it), 125 if
+the units were not granted (-E changes it; with -E 0 no message is written), 125 if
 fairsem failed itself, such as without a server, 126 if CMD cannot be executed, 127
 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem limit geocoder 5/s -- curl -fsS https://api.example.com/lisbon
@@ -57,7 +57,7 @@ if it was not found, 2 for a wrong command line.`,
 
 // complete takes the arguments and refuses what can never work.
 func (o *limitOptions) complete(cmd *cobra.Command) error {
-	words, err := o.take(cmd, "fairsem limit NAME RATE -- CMD", "NAME", "RATE")
+	words, err := o.parseArgs(cmd, "fairsem limit NAME RATE -- CMD", "NAME", "RATE")
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func limitCommand(ctx context.Context, o limitOptions) error {
 	var path string
 	err := o.journalled(func(j *journal) (err error) {
 		if len(o.command) > 0 {
-			if path, err = lookUp(o.command[0]); err != nil {
+			if path, err = findCommand(o.command[0]); err != nil {
 				return err
 			}
 		}
@@ -103,7 +103,7 @@ func (l *limiter) run(ctx context.Context) error {
 			return err
 		}
 		l.queue = handle.Inspector
-		if err := l.untilSignal(ctx, l.there.Reach); err != nil {
+		if err := l.untilSignal(ctx, l.target.Reach); err != nil {
 			return err
 		}
 		began := time.Now()
@@ -148,7 +148,7 @@ type tooLate struct {
 }
 
 func (e tooLate) Error() string {
-	return fmt.Sprintf("not acquired: the turn on %q would come in %v at the earliest: try again then", e.name, e.refusal.RetryAfter)
+	return fmt.Sprintf("not acquired: %q would grant the units in %v at the earliest: try again then", e.name, e.refusal.RetryAfter)
 }
 
 func (e tooLate) Unwrap() error { return e.refusal }

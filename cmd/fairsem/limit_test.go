@@ -185,8 +185,8 @@ func TestALimitWithoutRoomSaysWhenThereIsSome(t *testing.T) {
 		says string
 		args []string
 	}{
-		{75, `^fairsem: not acquired: the turn on "n" would come in (1h|59m)\S* at the earliest: try again then\n$`, []string{"-n"}},
-		{75, `^fairsem: not acquired: the turn on "n" would come in (1h|59m)\S* at the earliest: try again then\n$`, []string{"--wait", "1m"}},
+		{75, `^fairsem: not acquired: "n" would grant the units in (1h|59m)\S* at the earliest: try again then\n$`, []string{"-n"}},
+		{75, `^fairsem: not acquired: "n" would grant the units in (1h|59m)\S* at the earliest: try again then\n$`, []string{"--wait", "1m"}},
 		{0, `^$`, []string{"-n", "-E", "0"}},
 		{75, `^$`, []string{"-n", "--quiet"}},
 		{9, `^{"time":"[^"]+","event":"failed","name":"n","exit":9,"retry_after_ms":3[56]\d{5},"message":"not acquired: [^"]*\\"n\\"[^"]*"}\n$`, []string{"--wait", "1m", "-E", "9", "--json"}},
@@ -283,7 +283,7 @@ func TestALimitThatDoesNotWaitIsNotLongEither(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	l := &limiter{rate: rate{5, time.Hour}}
 	l.redis, l.name, l.weight, l.noWait = "redis://"+s.server.Addr(), "n", 1, true
-	l.there, err = l.server()
+	l.target, err = l.server()
 	require.NoError(t, err)
 	handle, err := client.Limiter("n", 5, time.Hour)
 	require.NoError(t, err)

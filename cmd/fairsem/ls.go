@@ -24,38 +24,38 @@ func newLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [PATTERN]",
 		Short: "List the semaphores that are in use",
-		Long: `Lists the names that are in use, were within half a minute or so, or have a limit
-that was set by hand; those alone that PATTERN matches, in which * stands for any
-text, ? for a character and [a-z] for one of some. A row says how many units are
-in use of how many, how many calls wait in line, how long the oldest has waited,
-how many permits lapsed because nobody gave them back or renewed them in time,
-and whether the name is paused, pinned or a rate.
+		Long: `Lists the names that are in use, were in use within half a minute or so, or have a
+limit that was set by hand. With PATTERN it lists only the names that match: * stands
+for any text, ? for a character and [a-z] for one of some. Each row has the units in
+use and the limit, the number of waiters, how long the oldest has waited, how many
+permits expired before they were released, and whether the name is paused, pinned
+(its limit was set by hand) or a rate limit.
 
-On a terminal long names are cut. Elsewhere nothing is, and there is no bar but
-a column for the limit; a space in a name is \x20, as what a terminal would not
-show is an escape, so that each row has the same columns for awk.
+On a terminal long names are cut and a bar shows the use. Elsewhere nothing is cut,
+the limit has its own column, and a space in a name is written \x20, as unprintable
+characters are escaped, so that each row has the same columns for awk.
 
-A name without *, ? or [ is asked for at once. Else all keys of the server are walked
-over, in a tenth of its time: 10 to 20 s where there are a million keys, of whomever.
-With --watch that is once; new names are then found in 2 % of it.
+A name without *, ? or [ is queried directly. Otherwise all keys of the server are
+scanned, in a tenth of its time: 10 to 20 s for a million keys of any program. With
+--watch that happens once; new names are then found in 2 % of its time.
 
-Where there is nothing with this prefix, it says on standard error which others there
-are: for that it walks over keys for two seconds at most.
+If no name has this prefix, other prefixes are listed on standard error: it scans
+keys for at most two seconds to find them.
 
-With --json there is a JSON object a line for each name: time, name, limit,
+With --json there is one JSON object a line for each name: time, name, limit,
 declared, pinned, paused, used, holders, waiting, oldest_wait_ms, expected_wait_ms
 (of a call that comes now; null if not known), next_expiry_ms, window_ms (of a rate),
-granted and lapsed; name_base64 too if the name is no UTF-8.
+granted and expired; also name_base64 if the name is not UTF-8.
 
-Once --watch has shown something, nothing that is wrong with the server ends it: it
-says so, in a pipe on standard error and once, and looks on.
+After --watch has shown a first result, an error of the server does not end it. The
+error is shown, in a pipe once on standard error, and polling continues.
 
 Exit code: 0, also if nothing is in use; 2 for a wrong command line, 125 if the
 server did not answer or some name could not be read (the others are shown), 128+n
 if signal n stopped it.`,
 		Example: `  fairsem ls
   fairsem ls 'deploy-*' --watch
-  fairsem ls | awk 'NR > 1 && $4 > 100 { print $1 }' # who has a long line
+  fairsem ls | awk 'NR > 1 && $4 > 100 { print $1 }' # names with a long queue
   fairsem ls --json | jq -r 'select(.paused) | .name'`,
 		Args:              atMostOne("PATTERN", "quote it, so that the shell leaves it alone"),
 		ValidArgsFunction: completeNames,
@@ -63,7 +63,7 @@ if signal n stopped it.`,
 	}
 	o.connection.flags(cmd.Flags())
 	o.watching.flags(cmd)
-	cmd.Flags().BoolVar(&o.busy, "busy", false, "only what somebody holds or waits for")
+	cmd.Flags().BoolVar(&o.busy, "busy", false, "only names with a holder or a waiter")
 	return cmd
 }
 
@@ -114,7 +114,7 @@ func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
 	said := make(chan struct{})
 	timer := time.AfterFunc(longWalk, func() {
 		defer close(said)
-		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "fairsem: still walking over the keys of the server, in a tenth of its time; a NAME without * is found at once") // only for people
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "fairsem: still scanning the keys of the server, in a tenth of its time; a NAME without * is found at once") // only for people
 	})
 	return func() {
 		if !timer.Stop() {
@@ -127,7 +127,7 @@ func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
 func atMostOne(what, hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return usage("%q is too much: give one %s; %s", args[1], what, hint)
+			return usage("%q is one argument too many: give one %s; %s", args[1], what, hint)
 		}
 		return nil
 	}

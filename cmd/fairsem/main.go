@@ -76,7 +76,7 @@ func untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go func() { // ends with a signal or with the returned stop; nobody waits for it
+	go func() { // ends with a signal or with the returned stop; not waited for
 		defer signal.Stop(signals)
 		select {
 		case s := <-signals:
@@ -87,9 +87,9 @@ func untilSignal() (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// notify has those of the signals sent to c that whoever started this process did not have it ignore, like nohup.
+// notify sends c those of the signals that this process was not started to ignore, as with nohup.
 func notify(c chan<- os.Signal, signals ...os.Signal) {
-	for _, s := range signals { // for want of any, signal.Notify would take all there are
+	for _, s := range signals { // with an empty list signal.Notify would take all signals
 		if !signal.Ignored(s) {
 			signal.Notify(c, s)
 		}
@@ -116,7 +116,7 @@ func report(stderr io.Writer, command string, err error) int {
 		code, hint = f.code, ""
 	}
 	said := text.Clean(oneLine(strings.TrimPrefix(err.Error(), "fairsem: "))) // servers choose their words themselves
-	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint)                 // there is nobody else to tell
+	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint)                 // an error cannot be reported anywhere
 	return code
 }
 

@@ -38,8 +38,8 @@ written.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "dir", "", "write all pages into `DIR`, which is made if need be")
-	f.StringVar(&o.markdown, "markdown", "", "write one page about everything, in Markdown, to `FILE`")
+	f.StringVar(&o.dir, "dir", "", "write all pages into `DIR`, which is created if needed")
+	f.StringVar(&o.markdown, "markdown", "", "write one page about all commands, in Markdown, to `FILE`")
 	_ = cmd.MarkFlagDirname("dir") // fails only for a flag that is not there
 	_ = f.MarkHidden("markdown")   // as above; docs/cli.md is made with it
 	return cmd
@@ -62,13 +62,13 @@ func (o *manOptions) write(cmd *cobra.Command) error {
 	}
 	about, rest, err := root.Find(args)
 	if err != nil || len(rest) > 0 || about.Hidden {
-		return usage("%q is no command of fairsem", args[0])
+		return usage("unknown command %q", args[0])
 	}
 	_, err = cmd.OutOrStdout().Write(manual.Man(about, edition))
 	return err
 }
 
-const markdownIntro = "Made from the commands by `go generate ./cmd/fairsem`: what stands here, `fairsem help COMMAND` and `man fairsem-COMMAND` say too."
+const markdownIntro = "Generated from the commands by `go generate ./cmd/fairsem`. `fairsem help COMMAND` and `man fairsem-COMMAND` have the same text."
 
 // newEdition is that of this program.
 func newEdition() (e manual.Edition, err error) {
@@ -79,7 +79,7 @@ func newEdition() (e manual.Edition, err error) {
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
-		return e, usage("SOURCE_DATE_EPOCH is %q, and not a number of seconds", epoch)
+		return e, usage("SOURCE_DATE_EPOCH is %q, which is not a number of seconds", epoch)
 	}
 	e.Date = time.Unix(seconds, 0)
 	return e, nil

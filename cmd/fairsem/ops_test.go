@@ -101,11 +101,11 @@ func (o *office) key(name, kind string) string { return o.prefix + ":{" + name +
 // does runs a command, wants an exit code, and returns what it wrote.
 func (o *office) does(code int, args ...string) (stdout, stderr string) {
 	o.t.Helper()
-	var out, talk bytes.Buffer
+	var out, notify bytes.Buffer
 	cmd := o.command(args...)
-	cmd.Stdout, cmd.Stderr = &out, &talk
-	assert.Equal(o.t, code, exitCode(cmd.Run()), "%q: %s", args, &talk)
-	return out.String(), talk.String()
+	cmd.Stdout, cmd.Stderr = &out, &notify
+	assert.Equal(o.t, code, exitCode(cmd.Run()), "%q: %s", args, &notify)
+	return out.String(), notify.String()
 }
 
 // object is JSON that was written.
@@ -162,8 +162,8 @@ func TestLsLeavesOutWhatIsIdleIfItIsToldSo(t *testing.T) {
 	assert.NotContains(t, out, "idle")
 	all, _ := o.does(0, "ls")
 	assert.Contains(t, all, "idle")
-	_, talk := o.does(0, "ls", "--busy", "id*")
-	assert.Contains(t, talk, "Nobody holds or waits.")
+	_, notify := o.does(0, "ls", "--busy", "id*")
+	assert.Contains(t, notify, "No name has a holder or a waiter.")
 }
 
 func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
@@ -182,37 +182,37 @@ func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
 func TestLsWhereNothingIsInUseSaysSoAndNothingOnStandardOutput(t *testing.T) {
 	o := newOffice(t)
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "x*"}} {
-		out, talk := o.does(0, args...)
+		out, notify := o.does(0, args...)
 		assert.Empty(t, out)
-		assert.Equal(t, 1, strings.Count(talk, "\n"), talk)
+		assert.Equal(t, 1, strings.Count(notify, "\n"), notify)
 	}
 }
 
 func TestLsSaysWithWhichOtherPrefixesThereAreSemaphores(t *testing.T) {
 	s := newStation(t)
 	o := &office{t, "fairsem", "redis://" + s.server.Addr(), s.server.Client()}
-	_, talk := o.does(0, "ls")
-	assert.Contains(t, talk, "fairsem demo", "an empty server")
+	_, notify := o.does(0, "ls")
+	assert.Contains(t, notify, "fairsem demo", "an empty server")
 	staging := *o
 	staging.prefix = "sta\x1bging"
 	staging.hold("h", "db", 1, 1)
-	const hint = `Nothing to show with the prefix "fairsem"; there are semaphores with the prefix "sta\x1bging": choose it with --prefix.` + "\n"
+	const hint = `Nothing to show with the prefix "fairsem"; there are semaphores with the prefix "sta\x1bging": select it with --prefix.` + "\n"
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "x*"}, {"ls", "--busy"}} {
-		out, talk := o.does(0, args...)
+		out, notify := o.does(0, args...)
 		assert.Empty(t, out, "%q", args)
-		assert.Equal(t, hint, talk, "%q", args)
+		assert.Equal(t, hint, notify, "%q", args)
 	}
-	_, talk = o.does(0, "ls", "db")
-	assert.Equal(t, "No name in use matches \"db\".\n", talk, "a program that asks for one name gets its answer at once")
-	out, talk := staging.does(0, "ls")
+	_, notify = o.does(0, "ls", "db")
+	assert.Equal(t, "No name in use matches \"db\".\n", notify, "a program that asks for one name gets its answer at once")
+	out, notify := staging.does(0, "ls")
 	assert.Contains(t, out, "db")
-	assert.Empty(t, talk)
+	assert.Empty(t, notify)
 	o.hold("h", "n", 1, 1)
 	for i := range 50 { // a search among these would hardly come upon the right one
 		require.NoError(t, o.rdb.HSet(t.Context(), fmt.Sprintf("prefix-%d:{n}:meta", i), "layout", 1).Err())
 	}
-	_, talk = o.does(0, "ls", "x*")
-	assert.Equal(t, "No name in use matches \"x*\".\n", talk)
+	_, notify = o.does(0, "ls", "x*")
+	assert.Equal(t, "No name in use matches \"x*\".\n", notify)
 }
 
 func TestLsInAPipeHasTheSameColumnsInEveryRowAndCutsNothing(t *testing.T) {
@@ -221,11 +221,11 @@ func TestLsInAPipeHasTheSameColumnsInEveryRowAndCutsNothing(t *testing.T) {
 	o.hold("h", long, 20, 3)
 	o.hold("h", "b", 1, 1)
 	o.wait("w", "b", 1, 1)
-	out, talk := o.does(0, "ls")
-	assert.Empty(t, talk)
+	out, notify := o.does(0, "ls")
+	assert.Empty(t, notify)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 3, out)
-	assert.Equal(t, []string{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "LAPSED", "NOTE"}, strings.Fields(lines[0]))
+	assert.Equal(t, []string{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "EXPIRED", "NOTE"}, strings.Fields(lines[0]))
 	b := strings.Fields(lines[1])
 	assert.Equal(t, []string{"b", "1", "1", "1"}, b[:4])
 	assert.Equal(t, []string{strings.ReplaceAll(long, " ", `\x20`), "3", "20", "0", "0s", "0"}, strings.Fields(lines[2]))
@@ -281,12 +281,12 @@ func TestANameThatCannotBeReadKeepsNobodyFromTheOthers(t *testing.T) {
 		require.NoError(t, o.rdb.HSet(t.Context(), o.key(name, "meta"), "layout", 1).Err())
 		require.NoError(t, o.rdb.Set(t.Context(), o.key(name, "owner"), "x", 0).Err())
 	}
-	out, talk := o.does(125, "ls")
+	out, notify := o.does(125, "ls")
 	assert.Contains(t, out, "good")
-	assert.Contains(t, talk, "WRONGTYPE")
-	assert.Contains(t, talk, "and 1 more cannot be read")
-	assert.Equal(t, 1, strings.Count(talk, "\n"), talk)
-	requireHarmless(t, talk)
+	assert.Contains(t, notify, "WRONGTYPE")
+	assert.Contains(t, notify, "and 1 more cannot be read")
+	assert.Equal(t, 1, strings.Count(notify, "\n"), notify)
+	requireHarmless(t, notify)
 }
 
 func TestNothingRawOfNamesAndLabelsIsWritten(t *testing.T) {
@@ -302,15 +302,15 @@ func TestNothingRawOfNamesAndLabelsIsWritten(t *testing.T) {
 			{"resize", name, "2", "--yes"}, {"pause", name, "--yes", "--json"}, {"pause", name, "-y"},
 			{"resume", name, "-y"}, {"evict", name, "--all", "--yes"},
 		} {
-			out, talk := o.does(0, args...)
+			out, notify := o.does(0, args...)
 			requireHarmless(t, out)
-			requireHarmless(t, talk)
+			requireHarmless(t, notify)
 		}
 	}
-	_, talk := o.does(1, "show", "no"+hostile)
-	requireHarmless(t, talk)
-	_, talk = o.does(1, "evict", hostile, hostile, "-y")
-	requireHarmless(t, talk)
+	_, notify := o.does(1, "show", "no"+hostile)
+	requireHarmless(t, notify)
+	_, notify = o.does(1, "evict", hostile, hostile, "-y")
+	requireHarmless(t, notify)
 }
 
 func TestNamesThatAreNoUTF8AreToldApartInJSON(t *testing.T) {
@@ -337,11 +337,11 @@ func TestJSONHasWhatIsKnown(t *testing.T) {
 	o.wait("second:2", "n", 5, 4)
 	d := o.json("show", "n")
 	assert.Equal(t, []any{"n", 5.0, 5.0, false, false, 3.0, 1.0, 1.0, 0.0, 1.0, 0.0}, []any{d["name"], d["limit"], d["declared"], d["pinned"],
-		d["paused"], d["used"], d["holders"], d["waiting"], d["window_ms"], d["granted"], d["lapsed"]})
+		d["paused"], d["used"], d["holders"], d["waiting"], d["window_ms"], d["granted"], d["expired"]})
 	holder := d["held_by"].([]any)[0].(object)
 	assert.Equal(t, []any{p.ID(), "first:1", 3.0, float64(p.Token())}, []any{holder["id"], holder["label"], holder["weight"], holder["token"]})
-	waiter := d["line"].([]any)[0].(object)
-	assert.Equal(t, []any{1.0, "second:2", 4.0}, []any{waiter["place"], waiter["label"], waiter["weight"]})
+	waiter := d["queue"].([]any)[0].(object)
+	assert.Equal(t, []any{1.0, "second:2", 4.0}, []any{waiter["position"], waiter["label"], waiter["weight"]})
 	for _, t0 := range []any{d["time"], holder["since"], waiter["since"]} {
 		at, err := time.Parse(time.RFC3339Nano, t0.(string))
 		require.NoError(t, err)
@@ -363,9 +363,9 @@ func TestShowTellsHowManyItLeavesOut(t *testing.T) {
 
 func TestShowOfANameThatIsNotThereIsANo(t *testing.T) {
 	o := newOffice(t)
-	out, talk := o.does(1, "show", "nope")
+	out, notify := o.does(1, "show", "nope")
 	assert.Empty(t, out)
-	assert.Equal(t, "fairsem: no semaphore \"nope\": fairsem ls lists those in use\n", talk)
+	assert.Equal(t, "fairsem: no semaphore \"nope\": fairsem ls lists those in use\n", notify)
 }
 
 // A token is a time of the server. Whose clock is a day away must see the same lengths of time.
@@ -384,7 +384,7 @@ func TestHowLongSomebodyHasHeldIsToldByTheClockOfTheServer(t *testing.T) {
 			m.SetTime(now.Add(4 * time.Second))
 			d := o.json("show", "n")
 			assert.InDelta(t, 4000, d["held_by"].([]any)[0].(object)["held_ms"], 100)
-			assert.InDelta(t, 4000, d["line"].([]any)[0].(object)["waited_ms"], 100)
+			assert.InDelta(t, 4000, d["queue"].([]any)[0].(object)["waited_ms"], 100)
 		})
 	}
 }
@@ -392,14 +392,14 @@ func TestHowLongSomebodyHasHeldIsToldByTheClockOfTheServer(t *testing.T) {
 func TestResizePinsUntilResume(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 2)
-	out, talk := o.does(0, "resize", "n", "1", "--yes")
-	assert.Equal(t, "\"n\": limit 1 (pinned), 2/1 in use, 0 waiting\n", out)
-	assert.Contains(t, talk, "Now: limit 3, 2/3 in use, 0 waiting.")
-	assert.Contains(t, talk, "1 of the units in use must be given back")
+	out, notify := o.does(0, "resize", "n", "1", "--yes")
+	assert.Equal(t, "\"n\": limit 1 (set by hand), 2/1 in use, 0 waiting\n", out)
+	assert.Contains(t, notify, "Now: limit 3, 2/3 in use, 0 waiting.")
+	assert.Contains(t, notify, "1 of the units in use must be released")
 	assert.Equal(t, int64(1), o.status("n").Limit)
-	out, talk = o.does(0, "resize", "n", "1", "--yes")
+	out, notify = o.does(0, "resize", "n", "1", "--yes")
 	assert.Contains(t, out, "nothing to do")
-	assert.Empty(t, talk)
+	assert.Empty(t, notify)
 	d := o.json("resume", "n", "--yes")
 	assert.Equal(t, true, d["changed"])
 	assert.Equal(t, 1.0, d["before"].(object)["limit"])
@@ -413,8 +413,8 @@ func TestResizePinsUntilResume(t *testing.T) {
 func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
 	o := newOffice(t)
 	p := o.hold("h", "n", 3, 2)
-	_, talk := o.does(exitNotAcquired, "pause", "n", "--yes", "--wait=10ms")
-	assert.Contains(t, talk, `fairsem: "n" is still in use after 10ms, by 1 holder; it stays paused`)
+	_, notify := o.does(exitNotAcquired, "pause", "n", "--yes", "--wait=10ms")
+	assert.Contains(t, notify, `fairsem: "n" is still in use after 10ms, by 1 holder; it stays paused`)
 	assert.Zero(t, o.status("n").Limit)
 	cmd, out := o.begin("pause", "n", "--yes", "--wait")
 	o.await(out, "Waiting for 1 holder.", 1)
@@ -427,15 +427,15 @@ func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
 	o.await(out, "Waiting for 1 holder.", 1)
 	o.does(0, "resume", "n", "--yes")
 	assert.Equal(t, exitNo, exitCode(cmd.Wait()), out)
-	assert.Contains(t, out.String(), "somebody has ended the pause")
+	assert.Contains(t, out.String(), "the pause was ended meanwhile")
 }
 
 func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 1)
 	o.does(0, "resize", "n", "7", "--yes")
-	_, talk := o.does(0, "pause", "n", "--yes")
-	assert.Contains(t, talk, "The limit of 7 that was pinned is forgotten")
+	_, notify := o.does(0, "pause", "n", "--yes")
+	assert.Contains(t, notify, "The limit of 7 that was set by hand is lost")
 	end := o.wait("w", "n", 3, 1)
 	out, _ := o.does(0, "pause", "n", "--yes")
 	assert.Equal(t, "\"n\": nothing to do; paused, 1/0 in use, 1 waiting,", strings.Split(out, " the oldest")[0])
@@ -447,9 +447,9 @@ func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
 func TestANameThatRedisDoesNotKnowIsTakenForATypo(t *testing.T) {
 	o := newOffice(t)
 	for _, args := range [][]string{{"resize", "typo", "5"}, {"pause", "typo"}, {"resume", "typo"}, {"evict", "typo", "--all"}} {
-		out, talk := o.does(1, append(args, "--yes")...)
+		out, notify := o.does(1, append(args, "--yes")...)
 		assert.Empty(t, out)
-		assert.Equal(t, "fairsem: no semaphore \"typo\": fairsem ls lists those in use\n", talk, args)
+		assert.Equal(t, "fairsem: no semaphore \"typo\": fairsem ls lists those in use\n", notify, args)
 	}
 	assert.False(t, o.status("typo").Exists)
 	o.does(0, "pause", "typo", "--yes", "--new")
@@ -464,12 +464,12 @@ func TestALimitThatNobodyDeclaredIsNotMadeUp(t *testing.T) {
 	assert.Equal(t, []any{0.0, 0.0}, []any{d["before"].(object)["limit"], d["before"].(object)["declared"]})
 	assert.Equal(t, []any{4.0, 0.0}, []any{d["after"].(object)["limit"], d["after"].(object)["declared"]})
 	out, _ := o.does(0, "show", "n")
-	assert.Contains(t, out, "limit 4, pinned by hand; no limit is declared\n")
-	out, talk := o.does(0, "resume", "n", "--yes")
-	assert.Contains(t, talk, "no process has declared another.\nNow: limit 4 (pinned)")
+	assert.Contains(t, out, "limit 4, set by hand; no limit is declared\n")
+	out, notify := o.does(0, "resume", "n", "--yes")
+	assert.Contains(t, notify, "no process has declared another.\nNow: limit 4 (set by hand)")
 	assert.Equal(t, "\"n\": no limit declared, 0/0 in use, 0 waiting\n", out)
 	out, _ = o.does(0, "show", "n")
-	assert.Contains(t, out, "in use  nobody waits\nno limit is declared\n")
+	assert.Contains(t, out, "in use  no waiters\nno limit is declared\n")
 }
 
 func TestEvictTakesPermitsAndPlacesInLine(t *testing.T) {
@@ -511,8 +511,8 @@ func TestAnIDThatIsTooShortEvictsNobody(t *testing.T) {
 		require.NoError(t, err)
 	}
 	id := o.json("show", "n")["held_by"].([]any)[0].(object)["id"].(string)
-	_, talk := o.does(exitNo, "evict", "n", id[:20], "--yes")
-	assert.Contains(t, talk, "is short for 2 ids")
+	_, notify := o.does(exitNo, "evict", "n", id[:20], "--yes")
+	assert.Contains(t, notify, "is short for 2 ids")
 	assert.Equal(t, int64(2), o.status("n").Holders)
 }
 
@@ -535,17 +535,17 @@ func TestEvictOfWhoIsNotThereSaysWhoAndDoesNothing(t *testing.T) {
 	o := newOffice(t)
 	p := o.hold("h", "n", 1, 1)
 	for what, args := range map[string][]string{
-		`nobody holds or waits with the id "nope"`:   {p.ID(), "nope"},
-		`no label of who holds or waits is like "x"`: {"--label", "x"},
+		`no holder or waiter has the id "nope"`:    {p.ID(), "nope"},
+		`no holder or waiter has a label like "x"`: {"--label", "x"},
 	} {
-		out, talk := o.does(1, append([]string{"evict", "n", "--yes"}, args...)...)
+		out, notify := o.does(1, append([]string{"evict", "n", "--yes"}, args...)...)
 		assert.Empty(t, out)
-		assert.Equal(t, "fairsem: nobody to evict: "+what+"\n", talk)
+		assert.Equal(t, "fairsem: nothing to evict: "+what+"\n", notify)
 	}
 	assert.NoError(t, p.Context().Err())
 	require.NoError(t, p.Release(t.Context()))
-	_, talk := o.does(1, "evict", "n", "--all", "--yes")
-	assert.Contains(t, talk, "nobody holds or waits")
+	_, notify := o.does(1, "evict", "n", "--all", "--yes")
+	assert.Contains(t, notify, "no holders, no waiters")
 }
 
 func TestOperatorsWorkOnAClusterAndUnderSentinel(t *testing.T) {
@@ -649,9 +649,9 @@ func TestAReaderThatIsGoneEndsTheCommandQuietly(t *testing.T) {
 	o.hold("h", "n", 1, 1)
 	for _, ignored := range []string{"", "trap '' PIPE; "} {
 		cmd := o.program("bash", "-c", ignored+`fairsem ls --prefix $PREFIX --watch --interval 100ms | head -n 2 >/dev/null; exit "${PIPESTATUS[0]}"`)
-		talk, err := cmd.CombinedOutput()
+		notify, err := cmd.CombinedOutput()
 		assert.Equal(t, 141, exitCode(err))
-		assert.Empty(t, talk)
+		assert.Empty(t, notify)
 	}
 }
 
@@ -659,9 +659,9 @@ func TestAFullDiskIsTold(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
 	cmd := o.program("bash", "-c", "fairsem ls --prefix $PREFIX >/dev/full")
-	talk, err := cmd.CombinedOutput()
+	notify, err := cmd.CombinedOutput()
 	assert.Equal(t, 125, exitCode(err))
-	assert.Contains(t, string(talk), "no space left")
+	assert.Contains(t, string(notify), "no space left")
 }
 
 func TestTheHeadOfAListIsNoNameForTheAwkOfTheExample(t *testing.T) {

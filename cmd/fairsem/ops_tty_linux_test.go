@@ -104,7 +104,7 @@ func TestAChangeAsksAndIsMadeOnlyByYes(t *testing.T) {
 		assert.False(t, o.status("n").Pinned)
 		tty.press(answer)
 		if changed {
-			assert.Contains(t, tty.finish(cmd, 0), `"n": limit 2 (pinned), 1/2 in use, 0 waiting`)
+			assert.Contains(t, tty.finish(cmd, 0), `"n": limit 2 (set by hand), 1/2 in use, 0 waiting`)
 		} else {
 			assert.Contains(t, tty.finish(cmd, 1), "fairsem: nothing was changed")
 		}
@@ -149,7 +149,7 @@ func TestAYesToEvictAWaiterDoesNotCountOnceItIsLetIn(t *testing.T) {
 	require.NoError(t, first.Release(t.Context()))
 	second := <-granted
 	tty.press("y\n")
-	assert.Contains(t, tty.finish(cmd, 1), `fairsem: nothing was changed: "second" was let in meanwhile and holds a permit; ask again to evict it`)
+	assert.Contains(t, tty.finish(cmd, 1), `fairsem: nothing was changed: "second" was granted its permit meanwhile; ask again to evict it`)
 	require.NoError(t, second.Context().Err())
 
 	cmd, tty = o.terminal(80, nil, "evict", "n", waiters[0].ID)

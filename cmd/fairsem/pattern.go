@@ -2,13 +2,13 @@ package main
 
 import "github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 
-// takePattern returns the one PATTERN of a command that shows names until it is stopped, "" if there is none.
-func takePattern(args []string) (string, error) {
+// parsePattern returns the one PATTERN of a command that shows names until it is stopped, "" if there is none.
+func parsePattern(args []string) (string, error) {
 	switch {
 	case len(args) == 0:
 		return "", nil
 	case len(args) > 1:
-		return "", usage("%q is too much: give one PATTERN, and quote it, so that the shell leaves it alone", args[1])
+		return "", usage("%q is one argument too many: give one PATTERN, and quote it, so that the shell leaves it alone", args[1])
 	case args[0] == "":
 		return "", usage("PATTERN is empty: leave it out to see every name")
 	}

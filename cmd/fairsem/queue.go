@@ -15,16 +15,16 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// refused gives the exit code to errors that say that it was somebody else's turn, and says which server does not answer
-// or what else the name is.
+// refused gives the exit code to refusals. It adds to an error which server does not answer, or of which other kind the
+// name is.
 func (c *caller) refused(err error, otherKind string) error {
 	switch {
 	case errors.Is(err, fairsem.ErrUnavailable):
-		return placed(err, c.there)
+		return withServer(err, c.target)
 	case redis.HasErrorPrefix(err, "FAIRSEMKIND"):
 		return fmt.Errorf("%q is the name of a %s: choose another name", c.name, otherKind)
 	case errors.Is(err, fairsem.ErrEvicted):
-		if id := c.waits.Load(); id != nil {
+		if id := c.waitID.Load(); id != nil {
 			err = fmt.Errorf("%w%s", err, c.evictedBy(*id))
 		}
 		return &failure{c.conflict, err}
@@ -34,13 +34,13 @@ func (c *caller) refused(err error, otherKind string) error {
 	return err
 }
 
-// signatureLimit bounds the query for who evicted a command that has nothing left to do.
+// signatureLimit bounds the query for the operator who evicted a command that has nothing left to do.
 const (
 	signatureLimit = 500 * time.Millisecond
 	signatureEvery = 20 * time.Millisecond
 )
 
-// evictedBy is " by" and the label of who evicted that id, or "" if that is not known.
+// evictedBy is " by" and the label of the process that evicted that id, or "" if it is not known.
 func (c *caller) evictedBy(id string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), signatureLimit)
 	defer cancel()
@@ -57,15 +57,15 @@ func (c *caller) evictedBy(id string) string {
 }
 
 const (
-	positionFirst = 300 * time.Millisecond // nobody needs to read what is over at once
+	positionFirst = 300 * time.Millisecond // a shorter wait needs no display
 	positionEvery = time.Second
-	positionMost  = 2000 // waiters that are looked at to find the own position
+	positionMost  = 2000 // waiters that are read to find the own position
 )
 
 // showPosition draws the position in the queue on the terminal until the returned function is called, which
 // clears it.
 func (c *caller) showPosition(ctx context.Context) (stop func()) {
-	if c.mark == "" || c.noWait {
+	if c.ownLabel == "" || c.noWait {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -90,7 +90,7 @@ func (c *caller) drawPosition(ctx context.Context, out io.Writer) {
 		if inBackground() {
 			continue
 		}
-		standing, err := c.standing(ctx)
+		standing, err := c.progress(ctx)
 		if err != nil {
 			continue // the call that waits says what there is to say
 		}
@@ -111,8 +111,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// standing says where the command is in the queue.
-func (c *caller) standing(ctx context.Context) (string, error) {
+// progress describes the position of the command in the queue.
+func (c *caller) progress(ctx context.Context) (string, error) {
 	position, err := c.position(ctx)
 	if err != nil {
 		return "", err
@@ -130,7 +130,7 @@ func (c *caller) position(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if n++; t.Label == c.mark {
+		if n++; t.Label == c.ownLabel {
 			return fmt.Sprintf("position %d", n), nil
 		}
 		if n == positionMost {

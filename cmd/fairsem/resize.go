@@ -17,18 +17,19 @@ func newResize() *cobra.Command {
 	var o resizeOptions
 	cmd := &cobra.Command{
 		Use:   "resize NAME LIMIT",
-		Short: "Change a limit for everybody, until it is resumed",
-		Long: `Pins the limit of NAME: it holds for everybody, whatever limit processes declare,
-until fairsem resume or another resize. More room is given to who waits at once.
-Less takes nothing from anybody: nobody gets in until enough is given back, and
-who waits for more units than the new limit has fails when its turn comes.
+		Short: "Set a limit for all callers until resume",
+		Long: `Sets the limit of NAME by hand: it applies to all callers, whatever limit processes
+declare, until fairsem resume or another resize. A higher limit grants waiters at
+once. A lower limit revokes nothing: no permit is granted until enough units are
+released, and a waiter that wants more units than the new limit fails when it
+reaches the head of the queue.
 
-Says what it will do and how things are now, and asks; --yes does not ask, and is
+Shows what it will do and the present state, and asks. --yes does not ask, and is
 needed where there is no terminal. With --json the result is one object: changed,
-and before and after, which are what fairsem ls --json tells of a name.
+and before and after, as in fairsem ls --json.
 
-Exit code: 0 if the limit is pinned to that now; 1 if the answer was no, or Redis
-does not know NAME, which may be a typo (--new pins it all the same); 2 for a
+Exit code: 0 if the limit is set to that now; 1 if the answer was no, or Redis
+does not know NAME, which may be a typo (--new sets it all the same); 2 for a
 wrong command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		Example: `  fairsem resize staging 5
   fairsem resize staging 5 --yes
@@ -37,7 +38,7 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			limit, _ := change.ParseLimit(cmd.Flags().Arg(1)) // it was checked
-			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Desk) error {
+			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Target) error {
 				return d.Resize(ctx, limit, o.fresh)
 			})
 		}),
@@ -52,14 +53,14 @@ func nameAndLimit(_ *cobra.Command, args []string) error {
 	case len(args) < 2:
 		return usage("NAME or LIMIT is missing: fairsem resize NAME LIMIT")
 	case len(args) > 2:
-		return usage("%q is too much: give NAME and LIMIT, NAME in quotes if it has a space", args[2])
+		return usage("%q is one argument too many: give NAME and LIMIT, NAME in quotes if it has a space", args[2])
 	}
 	limit, err := change.ParseLimit(args[1])
 	switch {
 	case err != nil:
 		return usage("LIMIT %v", err)
 	case limit == 0:
-		return usage("LIMIT 0 would let nobody in: fairsem pause does that, if it is meant")
+		return usage("LIMIT 0 would stop all grants: use fairsem pause for that")
 	}
 	return nil
 }

@@ -16,18 +16,18 @@ func newRoot() *cobra.Command {
 		Use:   "fairsem",
 		Short: "Share a limit fairly between processes, on Redis",
 		Long: `fairsem shares a limit between processes and machines: at most so many units are
-in use at once, whoever asks first gets in first, and what a dead process held
-comes back by itself. Redis holds the state.`,
+in use at once, grants are first come, first served, and the units of a process
+that died are released by themselves. Redis stores the state.`,
 		Example: `  # watch it at work: seven processes, an embedded server, ten seconds
   fairsem demo
 
-  # the server of all that follows
+  # the server for the following commands
   export REDIS_URL=redis://localhost:6379
 
   # at most two of these at once, on all machines together
   fairsem run staging --limit 2 -- ./integration-tests.sh
 
-  # who is in, who waits, and is all well?
+  # holders, waiters, and a check of the server
   fairsem show staging
   fairsem doctor`,
 		Version:       buildInfo(),
@@ -38,7 +38,7 @@ comes back by itself. Redis holds the state.`,
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	addGroup(root, "To share a limit:", newRun(), newLimit())
-	addGroup(root, "To look:", newLs(), newShow(), newTop(), newServe(), newDoctor())
+	addGroup(root, "To inspect:", newLs(), newShow(), newTop(), newServe(), newDoctor())
 	addGroup(root, "To change what is shared:", newResize(), newPause(), newResume(), newEvict())
 	addGroup(root, "To get to know it:", newDemo(), newMan(), newCompletion(), newVersion())
 	root.SetHelpCommandGroupID("To get to know it:")
@@ -60,23 +60,23 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 func wrongFlag(_ *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		return usage("%w; what is no flag but begins with - goes behind --", err)
+		return usage("%w (to pass it as an argument, put it after \"--\")", err)
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
-		if wants := wanted[invalid.GetFlag().Value.Type()]; wants != "" {
+		if wants := typeErrors[invalid.GetFlag().Value.Type()]; wants != "" {
 			return usage("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
 		}
 	}
 	return err
 }
 
-// wanted says of the value of a flag of some type what it is not.
-var wanted = map[string]string{
-	"bool":     "neither true nor false",
-	"int":      "no whole number, or too large",
-	"int64":    "no whole number, or too large",
-	"duration": "no length of time: give a number and a unit, such as 30s or 5m",
+// typeErrors says what a value of a flag of that type is not.
+var typeErrors = map[string]string{
+	"bool":     "not true or false",
+	"int":      "not a whole number, or too large",
+	"int64":    "not a whole number, or too large",
+	"duration": "not a length of time: give a number and a unit, such as 30s or 5m",
 }
 
 // strictHelp has the command help, which is cobra's own, refuse what there is no help about.
@@ -89,7 +89,7 @@ func strictHelp(root *cobra.Command) {
 
 func knownTopic(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-		return usage("%q is no command of fairsem", strings.Join(args, " "))
+		return usage("unknown command %q", strings.Join(args, " "))
 	}
 	return nil
 }

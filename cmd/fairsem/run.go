@@ -53,31 +53,32 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run NAME --limit N [flags] -- CMD [ARG...]",
 		Short: "Run a command while holding a permit",
-		Long: `Waits in line for NAME, runs CMD while it holds a permit, and gives it back when CMD
-and its process group have ended. CMD is executed without a shell, with standard
-input and output untouched, and finds FAIRSEM_NAME, FAIRSEM_ID, FAIRSEM_TOKEN and
-FAIRSEM_WEIGHT in its environment, but neither REDIS_URL, which may hold a password,
-without --pass-redis-url, nor FAIRSEM_SERVE_TOKEN. Signals are passed on to its process group; a
-terminal is its own while it runs.
+		Long: `Waits in the queue of NAME, runs CMD while it holds a permit, and releases the permit
+when CMD and its process group have ended. CMD is executed without a shell, with
+standard input and output untouched. Its environment has FAIRSEM_NAME, FAIRSEM_ID,
+FAIRSEM_TOKEN and FAIRSEM_WEIGHT. It has neither FAIRSEM_SERVE_TOKEN nor REDIS_URL, which
+may contain a password and is passed on with --pass-redis-url. Signals are passed
+on to its process group, which has the terminal while it runs.
 
-A permit that is lost (Redis out of reach for nine tenths of the TTL, or somebody
-took it away) ends CMD with TERM, and with KILL so early that it is dead before
-the units can lapse and be granted to anybody else. Who takes it away with fairsem
-evict does not wait for that.
+A permit is lost if Redis cannot be reached for nine tenths of the TTL, or if it is
+evicted. CMD is then ended with TERM, and with KILL so early that it is dead before
+the units can expire and be granted to others. fairsem evict is the exception: it
+does not wait for that.
 
-What runs as another user in its process group, by sudo say, gets no signals from
-fairsem. It is not ended: the permit is held and renewed until it has ended by itself,
-a warning says so, and after a loss the units may be granted while it runs.
+A process of another user in the process group, such as one started by sudo, gets no
+signals from fairsem and is not ended. The permit is held and renewed until that
+process has ended by itself, and a warning is written. After a loss the units may be
+granted while it runs.
 
-If fairsem itself dies, of KILL or for want of memory, CMD and its process group are
-killed at once, by a small /bin/sh that waits beside CMD for nothing else, and on
-Linux by the kernel. What left the group, is another user's or has no /bin/sh, goes on
-while the units lapse.
+If fairsem itself dies, by KILL or for lack of memory, CMD and its process group are
+killed at once, by a small /bin/sh that waits beside CMD only for this, and on Linux by
+the kernel. A process that left the group, belongs to another user or has no /bin/sh
+continues while the units expire.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
-the permit was not acquired (-E changes it; with -E 0 nothing is said of it), 76 if it was lost, 125 if fairsem
-failed itself, such as without a server, 126 if CMD cannot be executed, 127 if it
-was not found, 2 for a wrong command line.`,
+the permit was not acquired (-E changes it; with -E 0 no message is written), 76 if
+it was lost, 125 if fairsem failed itself, such as without a server, 126 if CMD cannot
+be executed, 127 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
   fairsem run staging --limit 2 --wait 20m -- ./integration-tests.sh
   fairsem run disk --limit 4 -w 2 -c 'tar c /srv | zstd > /backup/srv.tar.zst'`,
@@ -93,15 +94,15 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.waiting.flags(f)
 	f.Int64Var(&o.limit, "limit", 0, "units in use at once, everywhere together (required)")
-	f.DurationVar(&o.ttl, "ttl", runTTL, "after which silence the permit comes back; longer than any outage to sit out")
-	f.StringVar(&o.onLost, "on-lost", lostTerm, "what a lost permit does to CMD: term, kill or ignore")
-	f.DurationVar(&o.killAfter, "kill-after", 0, "from TERM to KILL (default the most that --ttl allows)")
-	f.DurationVar(&o.minHold, "min-hold", 0, "hold at least that long, for clocks that are apart")
+	f.DurationVar(&o.ttl, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it longer than outages to survive")
+	f.StringVar(&o.onLost, "on-lost", lostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
+	f.DurationVar(&o.killAfter, "kill-after", 0, "time from TERM to KILL (default the most that --ttl allows)")
+	f.DurationVar(&o.minHold, "min-hold", 0, "hold at least that long, where clocks of machines differ")
 }
 
 // complete takes the arguments and refuses what can never work.
 func (o *runOptions) complete(cmd *cobra.Command) error {
-	if _, err := o.take(cmd, "fairsem run NAME --limit N -- CMD", "NAME"); err != nil {
+	if _, err := o.parseArgs(cmd, "fairsem run NAME --limit N -- CMD", "NAME"); err != nil {
 		return err
 	}
 	f := cmd.Flags()
@@ -114,7 +115,7 @@ func (o *runOptions) complete(cmd *cobra.Command) error {
 func (o *runOptions) check(limited bool) error {
 	switch {
 	case len(o.command) == 0:
-		return usage("there is no command: put one behind --, or give -c")
+		return usage("the command is missing: put it after --, or give -c")
 	case !limited:
 		return usage("--limit is missing: say how many units may be in use at once")
 	case o.limit < 1:
@@ -124,7 +125,7 @@ func (o *runOptions) check(limited bool) error {
 	case o.minHold < 0 || o.killAfter < 0:
 		return usage("--min-hold and --kill-after cannot be negative")
 	case o.onLost != lostTerm && o.onLost != lostKill && o.onLost != lostIgnore:
-		return usage("--on-lost %q is none of term, kill and ignore", o.onLost)
+		return usage("--on-lost %q is not term, kill or ignore", o.onLost)
 	case o.killAfter > max(0, killAfterMost(o.ttl)):
 		return usage("--kill-after %v is too long for --ttl %v: at most %v, or the units are granted again while CMD still runs; make --ttl longer",
 			o.killAfter, o.ttl, max(0, killAfterMost(o.ttl)))
@@ -159,7 +160,7 @@ type runner struct {
 }
 
 func (r *runner) run(ctx context.Context) (err error) {
-	if r.path, err = lookUp(r.command[0]); err != nil {
+	if r.path, err = findCommand(r.command[0]); err != nil {
 		return err
 	}
 	return r.connect(r.ttl, func(client *fairsem.Client) error {
@@ -168,7 +169,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 			return err
 		}
 		r.sem, r.queue = sem.With(fairsem.CallOptions{HeadStart: r.headStart, MaxQueue: r.maxQueue}), sem.Inspector
-		if err := r.untilSignal(ctx, r.there.Reach); err != nil {
+		if err := r.untilSignal(ctx, r.target.Reach); err != nil {
 			return err
 		}
 		if err := r.acquire(ctx); err != nil {
@@ -225,6 +226,6 @@ func (r *runner) release(ctx context.Context) {
 	case err == nil:
 		r.journal.note(note{Event: "released"})
 	case !errors.Is(err, fairsem.ErrLost):
-		r.journal.warn("the permit was not given back and lapses within %v: %v", r.ttl, err)
+		r.journal.warn("the permit was not released and expires within %v: %v", r.ttl, err)
 	}
 }

@@ -44,7 +44,7 @@ func TestAZombieThatNobodyReapsDoesNotKeepARunGoing(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.Equal(t, exitLost, exitCode(err), out)
-		require.Contains(t, out.String(), "cannot be ended")
+		require.Contains(t, out.String(), "cannot be removed")
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "the run does not end", out)
 	}

@@ -278,7 +278,7 @@ func TestNoWaitIsNotLongEither(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	r := &runner{caller: caller{waiting: waiting{connection: connection{redis: "redis://" + s.server.Addr()}, name: "n", weight: 1, noWait: true}}}
-	r.there, err = r.server()
+	r.target, err = r.server()
 	require.NoError(t, err)
 	r.sem, err = client.Semaphore("n", 1)
 	require.NoError(t, err)

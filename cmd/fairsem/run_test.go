@@ -321,7 +321,7 @@ func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
 	}{
 		{lostTerm, exitLost, "term\nfairsem: the permit"},
 		{lostKill, exitLost, "fairsem: the permit"},
-		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh goes on`},
+		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh continues`},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			s := newStation(t)
@@ -351,7 +351,7 @@ func TestAPermitThatCannotBeGivenBackIsOnlyAWarning(t *testing.T) {
 	require.NoError(t, s.server.Pause())
 	require.NoError(t, os.WriteFile(dir+"/stop", nil, 0o644))
 	assert.Equal(t, 3, exitCode(cmd.Wait()), out)
-	assert.Contains(t, out.String(), "fairsem: warning: the permit was not given back and lapses within 1m0s")
+	assert.Contains(t, out.String(), "fairsem: warning: the permit was not released and expires within 1m0s")
 	require.NoError(t, s.server.Resume())
 }
 

@@ -135,7 +135,7 @@ func TestCtrlZStopsARunWithinARunToo(t *testing.T) {
 	require.Eventually(t, func() bool {
 		sh.press("\x1a") // that which comes while a run still begins is taken for a stop for want of the terminal
 		return strings.Contains(sh.String(), "Stopped")
-	}, 20*time.Second, startle/4)
+	}, 20*time.Second, terminalGrace/4)
 	sh.press("fg\n")
 	sh.await("fairsem run outer")
 	sh.press("two\n")

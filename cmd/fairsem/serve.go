@@ -43,52 +43,53 @@ const (
 	tokenLeast   = 16
 )
 
-// What serve does for want of a flag for it.
+// Settings of serve without a flag.
 const (
-	servePatience = 3 * time.Second
-	serveNames    = 1000
+	serveTimeout = 3 * time.Second
+	serveNames   = 1000
 )
 
-// tokenVariable is the environment variable for who does not want a file.
+// tokenVariable is the environment variable that replaces --token-file.
 const tokenVariable = "FAIRSEM_SERVE_TOKEN"
 
 func newServe() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve [PATTERN]",
-		Short: "Serve a page about all semaphores, and metrics",
-		Long: `Serves a page that shows all semaphores as they are now and were in the last ten
-minutes, with who holds and who waits; /metrics for Prometheus; and /healthz, which
-is 200 while Redis answers PING and 503 while it does not. The address of the page
-is written to standard output.
+		Short: "Serve a page with all semaphores, and metrics",
+		Long: `Serves a page with the present state of all semaphores, their last ten minutes, their
+holders and their waiters; /metrics for Prometheus; and /healthz, which is 200 while
+Redis answers PING and 503 while it does not. The address of the page is written to
+standard output.
 
 With PATTERN, in which * stands for any text, ? for a character and [a-z] for one of
-some, only the names that it matches are looked at, shown and in /metrics, and what
-others ask of the page about any other name is refused with 404. With --busy the
-page lists only the names that somebody holds or waits for; /metrics has all.
+some, only the names that match are queried and shown, in /metrics, too. Requests for
+any other name are refused with 404. With --busy the page lists only names with a
+holder or a waiter; /metrics has all.
 
-What is asked of Redis does not depend on how many look, or at what. One look a second
-asks about the names that are known, at most 1000. New ones are found by a walk over
-all keys of the server, in at most 2 % of its time: a minute or so for a million keys.
-A name that is asked for as a whole is shown at once, also beyond the 1000, if no more
-than 8 a second are. One address gets half of what there is for all: 96 requests and
-96 streams at a time, 8 names a second. Other sites cannot have a browser load the page.
+The load on Redis does not depend on the number of viewers. One poll a second
+queries the known names, at most 1000. New names are found by a scan of all keys of
+the server, in at most 2 % of its time: a minute or so for a million keys. A name
+that is requested in full is shown at once, even beyond the 1000, for at most 8 names
+a second. One address gets half of each limit: 96 requests and 96 streams at a time, 8
+names a second. Other sites cannot make a browser load the page.
 
-Everybody who can reach the page can read it, so it is served to this machine only
+Anyone who can reach the page can read it, so it is served to this machine only
 unless --listen says otherwise. --tls-cert and --tls-key encrypt it. They are read
-once: restart it after a renewal. Nobody can change anything, unless --allow-writes
-says so: then whoever knows the token can evict, resize, pause and resume, and each
-change, and each wrong token, is written to standard error with where it came from.
-Beyond this machine that needs TLS, or --insecure where a proxy in front has it. The
-token comes from --token-file or FAIRSEM_SERVE_TOKEN and has at least 16 characters;
-take a random one, for a right one is taken however many wrong ones came before.
-People log in with it, programs send it along:
+once: restart fairsem serve after a renewal. The page changes nothing unless
+--allow-writes is given: then those who know the token can evict, resize, pause and
+resume. Each change, and each wrong token, is written to standard error with its
+origin. Beyond this machine that needs TLS, or --insecure where a proxy in front has
+TLS. The token comes from --token-file or FAIRSEM_SERVE_TOKEN and has at least 16
+characters. Use a random one: the right token is accepted however many wrong ones
+came before. People log in with it, programs send it along:
 
   curl -H "Authorization: Bearer $TOKEN" -d name=NAME -d limit=5 URL/act/resize
 
-A browser that calls the page by another name than localhost or an address needs
---host, or pages of others could read this one. A proxy in front, for TLS say, has to
-pass on the Host header, and X-Forwarded-Proto so that cookies are sent with TLS only.
+For a browser that requests the page by a name other than localhost or an address,
+give --host: without it, pages of other sites could read this one. A proxy in front,
+such as for TLS, must pass on the Host header, and X-Forwarded-Proto so that cookies
+are sent with TLS only.
 
 Exit code: 128+n when signal n ends it; 125 if fairsem failed itself, such as
 without a server or where the port is taken; 2 for a wrong command line.`,
@@ -108,20 +109,20 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.connection.flags(f)
 	f.StringVar(&o.listen, "listen", "127.0.0.1:7420", "`ADDRESS`:PORT of the page; port 0: any")
-	f.DurationVar(&o.interval, "interval", time.Second, "how often to look at Redis")
-	f.StringArrayVar(&o.hosts, "host", nil, "`NAME` by which browsers may call the page, beside localhost and addresses")
+	f.DurationVar(&o.interval, "interval", time.Second, "how often to poll Redis")
+	f.StringArrayVar(&o.hosts, "host", nil, "`NAME` by which browsers may request the page, beside localhost and addresses")
 	f.BoolVar(&o.allowWrites, "allow-writes", false, "let those who know the token evict, resize, pause and resume")
 	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default $"+tokenVariable+")")
-	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` with the certificate of the page, and those between it and the authority")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` with the certificate of the page and its intermediate certificates")
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` with the key of the certificate")
-	f.BoolVar(&o.busy, "busy", false, "list only what somebody holds or waits for")
+	f.BoolVar(&o.busy, "busy", false, "list only names with a holder or a waiter")
 	f.BoolVar(&o.insecure, "insecure", false, "allow changes from beyond this machine without TLS")
 	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
 }
 
 // check refuses what can never work, and fetches the token.
 func (o *serveOptions) check(cmd *cobra.Command) (err error) {
-	if o.pattern, err = takePattern(cmd.Flags().Args()); err != nil {
+	if o.pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
 	}
 	if err := checkListen(o.listen); err != nil {
@@ -129,18 +130,18 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	}
 	for _, host := range o.hosts {
 		if host == "" || strings.ContainsAny(host, ":/ ") {
-			return usage("--host %q is no name of a host: give it without a scheme or a port", host)
+			return usage("--host %q is not a host name: give it without a scheme or a port", host)
 		}
 	}
 	switch {
 	case o.interval < shortestInterval || o.interval > intervalMost:
 		return usage("--interval %v is not between %v and %v", o.interval, shortestInterval, intervalMost)
 	case o.tokenFile != "" && !o.allowWrites:
-		return usage("--token-file is of no use without --allow-writes: give both, or none")
+		return usage("--token-file needs --allow-writes: give both or neither")
 	case o.insecure && (!o.allowWrites || o.tlsCert != ""):
 		return usage("--insecure is for --allow-writes without TLS: leave it out")
-	case o.allowWrites && o.tlsCert == "" && !o.insecure && !staysHere(o.listen):
-		return usage("--allow-writes beyond this machine without TLS shows the token to whoever is on the way: give --tls-cert and --tls-key, or --insecure if a proxy in front has TLS")
+	case o.allowWrites && o.tlsCert == "" && !o.insecure && !isLocal(o.listen):
+		return usage("--allow-writes beyond this machine without TLS sends the token unencrypted: give --tls-cert and --tls-key, or --insecure if a proxy in front has TLS")
 	case o.allowWrites:
 		if err := o.fetchToken(); err != nil {
 			return err
@@ -153,8 +154,8 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// staysHere says whether only this machine can reach an address. A name that is none of this machine's own may mean any.
-func staysHere(address string) bool {
+// isLocal reports whether only this machine can reach an address. A name other than localhost may resolve to any address.
+func isLocal(address string) bool {
 	host, _, _ := net.SplitHostPort(address) // it was checked
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -163,14 +164,14 @@ func staysHere(address string) bool {
 // loadCertificate refuses files that do not belong together.
 func (o *serveOptions) loadCertificate() error {
 	if (o.tlsCert == "") != (o.tlsKey == "") {
-		return usage("--tls-cert and --tls-key are of no use without each other: give both, or none")
+		return usage("--tls-cert and --tls-key need each other: give both or neither")
 	}
 	if o.tlsCert == "" {
 		return nil
 	}
 	pair, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
 	if err != nil {
-		return usage("--tls-cert and --tls-key are no certificate with its key: %v", err)
+		return usage("--tls-cert and --tls-key are not a certificate with its key: %v", err)
 	}
 	o.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	return nil
@@ -182,7 +183,7 @@ func checkListen(address string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return usage("--listen %q is no address and port, such as 127.0.0.1:7420 or [::1]:7420", address)
+		return usage("--listen %q is not an address and port, such as 127.0.0.1:7420 or [::1]:7420", address)
 	}
 	return nil
 }
@@ -204,7 +205,7 @@ func (o *serveOptions) fetchToken() error {
 	case len(o.token) < tokenLeast:
 		return usage("the token of %s is too short: at least %d characters, such as those of `openssl rand -hex 16`", source, tokenLeast)
 	case strings.ContainsFunc(o.token, unicode.IsControl):
-		return usage("the token of %s is not one line of plain characters, which is all that can be typed and sent", source)
+		return usage("the token of %s is not one line of printable characters", source)
 	}
 	return nil
 }
@@ -228,7 +229,7 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		Client:   s.client,
 		Redis:    s.server.String(),
 		Interval: o.interval,
-		Patience: servePatience,
+		Timeout:  serveTimeout,
 		Names:    serveNames,
 		Pattern:  o.pattern,
 		Busy:     o.busy,
@@ -248,31 +249,31 @@ func cannotListen(ctx context.Context, address string, err error) error {
 	if errors.As(err, &detail) {
 		err = detail.Err
 	}
-	return fmt.Errorf("cannot listen on %s: %w; stop what is there, or give another address with --listen", address, err)
+	return fmt.Errorf("cannot listen on %s: %w; stop the program that listens there, or give another address with --listen", address, err)
 }
 
-// announce says where the page is, and who can see it.
+// announce writes the address of the page, and who can reach it.
 func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	url := o.pageURL(at)
 	line := url + "\n"
 	if o.json {
 		line = string(text.JSON(map[string]any{"url": url, "writes": o.allowWrites}))
 	}
-	_, _ = fmt.Fprint(cmd.OutOrStdout(), line) // who closed standard output knows the address
-	talk := func(format string, args ...any) {
+	_, _ = fmt.Fprint(cmd.OutOrStdout(), line) // without a standard output the address is on standard error
+	notify := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
 	}
 	which := ""
 	if o.pattern != "" {
 		which = fmt.Sprintf(" that match %s", text.Brief(o.pattern))
 	}
-	talk("the semaphores on %s%s are at %s until a signal ends this, such as Ctrl-C", redis, which, url)
+	notify("the semaphores on %s%s are at %s until a signal ends this, such as Ctrl-C", redis, which, url)
 	switch tcp, ok := at.(*net.TCPAddr); {
 	case !ok || tcp.IP.IsLoopback():
 	case o.tls != nil:
-		talk("warning: whoever reaches %s can read the page", at)
+		notify("warning: anyone who can reach %s can read the page", at)
 	default:
-		talk("warning: the page is not encrypted, and whoever reaches %s can read it", at)
+		notify("warning: the page is not encrypted, and anyone who can reach %s can read it", at)
 	}
 }
 

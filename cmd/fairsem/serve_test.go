@@ -102,7 +102,7 @@ func TestServeShowsThoseThatThePatternMatches(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, fetch(t, s.url+"semaphore?name=team-b%2Fdb").StatusCode)
 	assert.Contains(t, s.log.String(), "the semaphores on "+server.Addr()+` that match "team-a/*" are at `)
 	require.NoError(t, client.Close())
-	require.Eventually(t, func() bool { return strings.Contains(body(""), "Nobody holds or waits.") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(body(""), "No holders, no waiters.") }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 143, exitCode(s.cmd.Wait()))
 }
@@ -139,7 +139,7 @@ func TestServeSaysThatThePortIsTaken(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	assert.Equal(t, 125, exitCode(cmd.Run()))
-	assert.Regexp(t, `^fairsem: cannot listen on 127\.0\.0\.1:\d+: .*address already in use; stop what is there, or give another address with --listen\n$`, stderr.String())
+	assert.Regexp(t, `^fairsem: cannot listen on 127\.0\.0\.1:\d+: .*address already in use; stop the program that listens there, or give another address with --listen\n$`, stderr.String())
 }
 
 // A token that anybody on the way can read keeps nobody out.
@@ -158,8 +158,8 @@ func TestChangesFromBeyondThisMachineNeedTLS(t *testing.T) {
 		"--listen 127.0.0.2:0":                                "",
 		"--listen [::1]:0":                                    "",
 		"--listen localhost:0":                                "",
-		"--tls-cert " + cert:                                  "give both, or none",
-		"--tls-cert " + key + " --tls-key " + cert:            "no certificate with its key",
+		"--tls-cert " + cert:                                  "give both or neither",
+		"--tls-cert " + key + " --tls-key " + cert:            "not a certificate with its key",
 		"--insecure --tls-cert " + cert + " --tls-key " + key: "leave it out",
 	} {
 		var o serveOptions

@@ -24,7 +24,7 @@ type connection struct {
 
 func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.redis, "redis", "", "`URL` of the server: redis, rediss, unix, cluster or sentinel (default $REDIS_URL)")
-	f.StringVar(&c.prefix, "prefix", "", "what every key begins with (default $FAIRSEM_PREFIX, or fairsem)")
+	f.StringVar(&c.prefix, "prefix", "", "prefix of every key (default $FAIRSEM_PREFIX, or fairsem)")
 }
 
 // prefixVariable is the environment variable for --prefix.
@@ -44,7 +44,7 @@ func (c *connection) server() (*dial.Server, error) {
 	}
 	rawURL := cmp.Or(c.redis, os.Getenv(urlVariable))
 	if rawURL == "" {
-		return nil, usage("no server is named: give --redis URL or set REDIS_URL")
+		return nil, usage("the server is missing: give --redis URL or set REDIS_URL")
 	}
 	return parseURL(rawURL, source)
 }
@@ -65,8 +65,8 @@ type session struct {
 	client *fairsem.Client
 }
 
-// lookTTL bounds how long a command that holds nothing goes on asking a server that does not answer.
-const lookTTL = 5 * time.Second
+// inspectTTL bounds how long a command that holds nothing queries a server that does not answer.
+const inspectTTL = 5 * time.Second
 
 // open connects for a command that holds nothing. It refuses names that can never be one.
 func (c *connection) open(ctx context.Context, names ...string) (*session, error) {
@@ -75,7 +75,7 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 		return nil, err
 	}
 	s := &session{server: there, rdb: there.Client()}
-	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.keys(), TTL: lookTTL, Label: operator()})
+	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.keys(), TTL: inspectTTL, Label: operator()})
 	for _, name := range names {
 		if err == nil {
 			_, err = s.client.Semaphore(name, 1)
@@ -91,7 +91,7 @@ func (c *connection) open(ctx context.Context, names ...string) (*session, error
 	return s, nil
 }
 
-// operator is what others read of who has evicted them: user@host, as far as it is known.
+// operator is the label of evictions for others: user@host, as far as it is known.
 func operator() string {
 	host, _ := os.Hostname() // "" if the machine has no name
 	name := "?"
@@ -102,7 +102,7 @@ func operator() string {
 	return label[:min(len(label), longestLabel)]
 }
 
-// ping asks for a sign of life, in a cluster of every master.
+// ping sends PING to the server, in a cluster to every master.
 func (s *session) ping(ctx context.Context) error {
 	cluster, ok := s.rdb.(*redis.ClusterClient)
 	if !ok {
@@ -111,8 +111,8 @@ func (s *session) ping(ctx context.Context) error {
 	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
 }
 
-// placed adds to an error of a server that does not answer any more which one that is.
-func placed(err error, there *dial.Server) error {
+// withServer adds the address of the server to an error of a server that does not answer.
+func withServer(err error, there *dial.Server) error {
 	if errors.Is(err, fairsem.ErrUnavailable) {
 		return fmt.Errorf("%w; the server is %s", err, there)
 	}
@@ -120,6 +120,6 @@ func placed(err error, there *dial.Server) error {
 }
 
 func (s *session) close() {
-	shut(s.client)
+	closeClient(s.client)
 	_ = s.rdb.Close() // nothing is in flight any more
 }

@@ -20,20 +20,20 @@ func newShow() *cobra.Command {
 	var o showOptions
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show who holds a semaphore and who waits for it",
-		Long: `Shows the limit of NAME, how much of it is in use, and who holds and who waits: the
-label of the process (host:pid unless it chose another), the units, since when by
-the clock of the server, how soon the lease ends if nobody renews it, and the id
-of the permit, by which fairsem evict takes it away. On a terminal the id is short,
-which evict takes as well; elsewhere nothing is cut.
+		Short: "Show the holders and the queue of a semaphore",
+		Long: `Shows the limit of NAME, the units in use, the holders and the queue. Each has the
+label of its process (host:pid unless the process sets another), the units, since
+when by the clock of the server, how soon the lease expires unless it is renewed, and
+the id for fairsem evict. On a terminal the id is shortened, which evict accepts;
+elsewhere nothing is cut.
 
-With --json it is one JSON object: what fairsem ls tells of the name, and held_by
-and line, of objects with id, label, token or place, weight, since, held_ms or
-waited_ms, and expires_in_ms; id_base64 too if the id is no UTF-8. More_holders
-and more_waiters tell how many --rows has left out.
+With --json it is one JSON object: the fields of fairsem ls, and held_by and queue,
+lists of objects with id, label, token or position, weight, since, held_ms or
+waited_ms, and expires_in_ms; also id_base64 if the id is not UTF-8. more_holders
+and more_waiters are how many --rows has left out.
 
-Once --watch has shown something, nothing that is wrong with the server ends it: it
-says so, in a pipe on standard error and once, and looks on.
+After --watch has shown a first result, an error of the server does not end it. The
+error is shown, in a pipe once on standard error, and polling continues.
 
 Exit code: 0; 1 if Redis does not know NAME, which --watch waits for; 2 for a wrong
 command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
@@ -77,7 +77,7 @@ func oneName(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return usage("NAME is missing: fairsem %s NAME", cmd.Name())
 	case len(args) > 1:
-		return usage("%q is too much: give one NAME, in quotes if it has a space", args[1])
+		return usage("%q is one argument too many: give one NAME, in quotes if it has a space", args[1])
 	}
 	return nil
 }

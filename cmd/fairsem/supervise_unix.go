@@ -15,16 +15,16 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// supervisor looks after the command from its start to the end of its process group.
+// supervisor supervises the command from its start to the end of its process group.
 type supervisor struct {
 	*runner
 	child *child
 	jobs  chan os.Signal // those of job control
 
-	alive  time.Time        // when the permit was last seen to live
-	lost   bool             // and it was told
-	killAt <-chan time.Time // nil: nobody is to be killed
-	told   string           // what a group that cannot be ended means for the permit
+	lastAlive time.Time        // when the permit was last seen to live
+	lost      bool             // and the loss was reported
+	killAt    <-chan time.Time // nil: no kill is pending
+	warned    string           // what a group that cannot be ended means for the permit
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
@@ -37,38 +37,38 @@ func (r *runner) hold() error {
 	notify(jobs, jobControl...)
 	defer signal.Stop(jobs)
 	g := startGuard()
-	c, err := startChild(r.path, r.command, r.environment(r.knowledge()...))
+	c, err := startChild(r.path, r.command, r.environment(r.permitVariables()...))
 	if err != nil {
 		g.stop()
 		return r.startError(err)
 	}
 	g.watch(c.pid)
 	r.journal.note(note{Event: "started", PID: c.pid})
-	s := &supervisor{runner: r, child: c, jobs: jobs, alive: granted}
+	s := &supervisor{runner: r, child: c, jobs: jobs, lastAlive: granted}
 	code := s.supervise()
-	s.clear()
+	s.endGroup()
 	g.stop()
-	c.takeTerminal()
+	c.reclaimTerminal()
 	r.journal.note(note{Event: "ended", Exit: &code})
 	if s.lost && r.onLost != lostIgnore {
-		if s.told == lastedOn {
+		if s.warned == alreadyLost {
 			return r.lostError("and " + r.command[0] + " could not be ended")
 		}
 		return r.lostError("so " + r.command[0] + " was ended")
 	}
-	s.linger(granted)
+	s.holdMinimum(granted)
 	if code == 0 {
 		return nil
 	}
 	return &failure{code, nil}
 }
 
-func (r *runner) lostError(fate string) error {
+func (r *runner) lostError(outcome string) error {
 	reason := r.reason()
 	if reason == reasonEvicted {
 		reason += r.evictedBy(r.permit.ID())
 	}
-	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, reason, fate)}
+	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, reason, outcome)}
 }
 
 // reason is why the permit was lost.
@@ -86,8 +86,8 @@ func (r *runner) startError(err error) error {
 	return cannotStart(r.command[0], err)
 }
 
-// knowledge is what there is to know of the permit, as variables for the command.
-func (r *runner) knowledge() [][2]string {
+// permitVariables describe the permit in the environment of the command.
+func (r *runner) permitVariables() [][2]string {
 	return [][2]string{
 		{"FAIRSEM_NAME", r.name},
 		{"FAIRSEM_ID", r.permit.ID()},
@@ -132,15 +132,15 @@ func codeOf(state syscall.WaitStatus) int {
 
 // job passes on the signals of job control.
 func (s *supervisor) job(sig os.Signal) {
-	s.check() // who was stopped for too long must not let the command go on
+	s.check() // after a long stop the permit may be lost, and the command must not continue
 	if sig == syscall.SIGCONT && s.child.usesTerminal {
 		s.child.giveTerminal()
 	}
 	s.child.signal(sig)
 }
 
-// stopped gives the child the terminal if that is what stopped it. Else this job stops like the child,
-// unless somebody stops just the child: that is not to stop the renewal of its permit.
+// stopped gives the child the terminal if that is what stopped it. Otherwise this job stops like the child, unless only
+// the child was stopped: that must not stop the renewal of its permit.
 func (s *supervisor) stopped(by syscall.Signal) {
 	if by == syscall.SIGSTOP {
 		return
@@ -151,11 +151,11 @@ func (s *supervisor) stopped(by syscall.Signal) {
 		return
 	}
 	whom := os.Getpid()
-	if s.child.takeTerminal() {
+	if s.child.reclaimTerminal() {
 		whom = 0 // the terminal would have stopped the others of a pipe too
 	}
-	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, this stops nobody who has no
-	// shell to have them go on. It returns when somebody does, and jobs has SIGCONT.
+	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, SIGTTIN does not stop a process without a shell
+	// that could continue it. Kill returns when this process is continued, and jobs then has SIGCONT.
 	_ = syscall.Kill(whom, syscall.SIGTTIN)
 }
 
@@ -166,7 +166,7 @@ func (s *supervisor) check() {
 		return
 	}
 	if s.permit.Context().Err() == nil {
-		s.alive = now
+		s.lastAlive = now
 		return
 	}
 	s.lost = true
@@ -177,41 +177,41 @@ func (s *supervisor) check() {
 // lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
 // tenth of the TTL left at least, so the most that CMD may have counts from then, however late this is.
 func (s *supervisor) lose() {
-	left := min(s.killAfter, time.Until(s.alive.Add(killAfterMost(s.ttl))))
+	left := min(s.killAfter, time.Until(s.lastAlive.Add(killAfterMost(s.ttl))))
 	switch {
 	case s.onLost == lostIgnore:
-		s.journal.warn("the permit on %q was lost (%s); %s goes on", s.name, s.reason(), s.command[0])
+		s.journal.warn("the permit on %q was lost (%s); %s continues", s.name, s.reason(), s.command[0])
 	case s.onLost == lostKill || left <= 0:
 		s.send(syscall.SIGKILL)
 	default:
 		s.send(syscall.SIGTERM)
-		s.child.signal(syscall.SIGCONT) // else one that is stopped does not hear of it
+		s.child.signal(syscall.SIGCONT) // a stopped process does not handle TERM
 		s.killAt = time.After(left)
 	}
 }
 
 // What a group that cannot be ended means for the permit.
 const (
-	holdsOn  = "the permit is held until that has ended"
-	lastedOn = "the units can be granted to others while that runs"
+	stillHeld   = "the permit is held until it has ended"
+	alreadyLost = "the units can be granted to others while it runs"
 )
 
-// send sends a signal to the group, and tells if nobody there can be reached: what sudo starts is another user's.
+// send sends a signal to the group, and warns if no process there can be reached: what sudo starts is another user's.
 func (s *supervisor) send(sig os.Signal) {
 	if !s.child.signal(sig) {
-		s.unended()
+		s.warnUnended()
 	}
 }
 
-// unended tells that something runs on, once while the permit is held and once when it is lost.
-func (s *supervisor) unended() {
-	means := holdsOn
+// warnUnended warns that a process cannot be ended, once while the permit is held and once when it is lost.
+func (s *supervisor) warnUnended() {
+	means := stillHeld
 	if s.lost {
-		means = lastedOn
+		means = alreadyLost
 	}
-	if s.told != means {
-		s.told = means
-		s.journal.warn("something of the process group %d cannot be ended, for it is another user's or hangs in the kernel; %s", s.child.pid, means)
+	if s.warned != means {
+		s.warned = means
+		s.journal.warn("a process of the group %d cannot be ended, because it is another user's or hangs in the kernel; %s", s.child.pid, means)
 	}
 }
 
@@ -220,8 +220,9 @@ const (
 	groupLimit = 2 * time.Second // for the kernel to end what was killed
 )
 
-// clear ends what the command has left in its group, and waits for what it cannot end for as long as the permit lives.
-func (s *supervisor) clear() {
+// endGroup ends what the command has left in its group. It waits for processes that it cannot end, for as long as the
+// permit lives.
+func (s *supervisor) endGroup() {
 	s.check()
 	if !s.child.groupLives() {
 		return
@@ -238,7 +239,7 @@ func (s *supervisor) clear() {
 			s.send(syscall.SIGKILL)
 			giveUp = time.After(groupLimit)
 		case <-giveUp:
-			if s.leave() {
+			if s.abandonGroup() {
 				return
 			}
 			giveUp = time.After(groupLimit)
@@ -250,19 +251,19 @@ func (s *supervisor) clear() {
 	}
 }
 
-// leave tells what is left of a group that was killed, and says whether it is to be left there: if nothing of it runs,
-// or there is no permit any more to hold for it.
-func (s *supervisor) leave() bool {
+// abandonGroup warns about the rest of a group that was killed, and reports whether to stop waiting for it: if none of it
+// runs, or the permit is lost.
+func (s *supervisor) abandonGroup() bool {
 	if groupRuns(s.child.pid) {
-		s.unended()
+		s.warnUnended()
 		return s.lost
 	}
-	s.journal.warn("something of the process group %d cannot be ended, but does not run any more either: nobody asks for its exit code", s.child.pid)
+	s.journal.warn("a process of the group %d cannot be removed, but does not run any more: its parent does not ask for its exit code", s.child.pid)
 	return true
 }
 
-// linger holds for the least time, unless a signal or a loss ends it.
-func (s *supervisor) linger(granted time.Time) {
+// holdMinimum holds the permit for the minimum time, unless a signal or a loss ends it.
+func (s *supervisor) holdMinimum(granted time.Time) {
 	if s.minHold == 0 {
 		return
 	}

@@ -28,19 +28,18 @@ func newTop() *cobra.Command {
 		Short: "Watch all semaphores live, and change them",
 		Long: `Shows the names that are in use, or those that PATTERN matches, in which * stands
 for any text, ? for a character and [a-z] for one of some: units in use and the
-limit, how many calls wait and for how long, grants a second, and permits that
-were lost. Enter opens a name: who holds, who waits, since when. Keys sort,
-filter, resize, pause, resume and evict; what changes something asks first and
-tells what it would change. The key ? lists them all.
+limit, the number of waiters and the longest wait, grants a second, and lost permits.
+Enter opens a name with its holders and its queue. Keys sort, filter, resize, pause,
+resume and evict. Before a change, top shows what it does and asks. The key ? lists
+all keys.
 
-New names are found by a walk over all keys of the server, in at most 2 % of its time:
-a minute or so where there are a million keys. Until the first one is over it says so.
+New names are found by a scan of all keys of the server, in at most 2 % of its time:
+a minute or so for a million keys. Until the first scan is over, top says so.
 
-If the server does not answer, the last picture stays, marked with its age and
-with what is wrong, and goes on by itself. Where looking takes long it looks less
-often.
+If the server does not answer, the last picture stays, marked with its age and the
+error, and polling continues. Where a poll takes long, top polls less often.
 
-Exit code: 0 when it was left with q or ctrl-c; 2 for a wrong command line or
+Exit code: 0 when it was ended with q or ctrl-c; 2 for a wrong command line or
 without a terminal, 125 if there is no server when it starts, 128+n if signal n
 stopped it.`,
 		Example: `  fairsem top
@@ -56,12 +55,12 @@ stopped it.`,
 func (o *topOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.connection.flags(f)
-	f.DurationVar(&o.view.Interval, "interval", time.Second, "between looks, at least 100ms")
-	f.StringVar(&o.view.Sort, "sort", "waiting", "by which `COLUMN` at first: "+strings.Join(top.Orders(), ", "))
-	f.BoolVar(&o.view.Busy, "busy", false, "only what somebody holds or waits for")
-	f.BoolVar(&o.view.ReadOnly, "read-only", false, "leave out the keys that change something")
+	f.DurationVar(&o.view.Interval, "interval", time.Second, "time between polls, at least 100ms")
+	f.StringVar(&o.view.Sort, "sort", "waiting", "initial sort `COLUMN`: "+strings.Join(top.Orders(), ", "))
+	f.BoolVar(&o.view.Busy, "busy", false, "only names with a holder or a waiter")
+	f.BoolVar(&o.view.ReadOnly, "read-only", false, "disable the keys that change something")
 	f.BoolVar(&o.json, "json", false, "")
-	_ = f.MarkHidden("json") // it is there, and is there only to say where else to look
+	_ = f.MarkHidden("json") // it exists only to name the alternative
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(top.Orders(), cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -74,9 +73,9 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 	case o.view.Interval < shortestInterval:
 		return usage("--interval %v is below %v", o.view.Interval, shortestInterval)
 	case !slices.Contains(top.Orders(), o.view.Sort):
-		return usage("--sort %q is no column: take one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
+		return usage("--sort %q is not a column: give one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
 	}
-	if o.view.Pattern, err = takePattern(cmd.Flags().Args()); err != nil {
+	if o.view.Pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
 	}
 	if _, err = o.server(); err != nil {

@@ -110,7 +110,7 @@ func TestTopLeavesOutWhatIsIdleIfItIsToldSo(t *testing.T) {
 	p := w.hold("alice", "api", 1)
 	w.awaitRow("api", `█ +1/1 +0`)
 	require.NoError(t, p.Release(t.Context()))
-	w.await("Nobody holds or waits, on any of 1 name.")
+	w.await("No holders or waiters, of any of 1 name.")
 }
 
 func TestTopFiltersAndSorts(t *testing.T) {
@@ -170,10 +170,10 @@ func TestTopPinsPausesAndResumes(t *testing.T) {
 	w.hold("alice", "api", 4)
 	w.await("1/4")
 	w.press("R", "7", "Enter")
-	w.await("Pin the limit of api at 7? It is 4 now, with 1 in use and 0 waiting.")
+	w.await("Set the limit of api to 7? It is 4 now, with 1 in use and 0 waiting.")
 	assert.False(t, w.status("api").Pinned)
 	w.press("y")
-	w.await("api is pinned at 7", "1/7")
+	w.await("the limit of api is set to 7", "1/7")
 	assert.Equal(t, int64(7), w.status("api").Limit)
 	w.press("p")
 	w.await("Pause api?")
@@ -183,7 +183,7 @@ func TestTopPinsPausesAndResumes(t *testing.T) {
 	w.press("p", "y")
 	w.awaitRow("api", "1/0.*paused")
 	w.press("u")
-	w.await("It is pinned at 0 and goes back to 4")
+	w.await("It is set to 0 by hand and goes back to 4")
 	w.press("y")
 	w.awaitRow("api", "1/4")
 	assert.False(t, w.status("api").Pinned)
@@ -198,14 +198,14 @@ func TestTopEvictsTheSelectedOne(t *testing.T) {
 	w.press("Enter")
 	w.await("alice", "bob")
 	w.press("j", "x")
-	w.await("Evict bob, number 1 in line of api?")
+	w.await("Evict bob, number 1 in the queue of api?")
 	w.press("y")
 	w.await("bob was evicted from api", "0 waiting") // until then a question would be about bob
 	require.ErrorIs(t, <-ended, fairsem.ErrEvicted)
 	w.press("x")
 	w.await("Evict alice from api?", p.ID())
 	w.press("y")
-	w.await("alice was evicted from api", "Nobody holds, nobody waits.")
+	w.await("alice was evicted from api", "No holders, no waiters.")
 	<-p.Context().Done()
 	require.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
 }

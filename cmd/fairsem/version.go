@@ -9,7 +9,7 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Tell which fairsem this is",
+		Short: "Write the version",
 		Long: `Writes the version, the revision that it was built from, the version of Go and the
 system, as fairsem --version does.
 

@@ -34,18 +34,18 @@ func (w *waiting) flags(f *pflag.FlagSet) {
 	f.DurationVar(&w.wait, "wait", 0, "how long to wait in the queue at most; 0: for ever")
 	f.BoolVarP(&w.noWait, "no-wait", "n", false, "do not wait in the queue")
 	f.IntVarP(&w.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit code if the units were not granted")
-	f.DurationVar(&w.headStart, "head-start", 0, "queue as if it had come that much earlier")
+	f.DurationVar(&w.headStart, "head-start", 0, "join the queue as if it had come that much earlier")
 	f.Int64Var(&w.maxQueue, "max-queue", 0, "do not become waiter number `N`+1; 0: any")
-	f.StringVar(&w.label, "label", "", "what operators see beside it, at most 256 bytes (default host:pid)")
+	f.StringVar(&w.label, "label", "", "label that operators see, at most 256 bytes (default host:pid)")
 	f.StringVarP(&w.shell, "command", "c", "", "run `STRING` with /bin/sh instead of CMD")
-	f.BoolVar(&w.passURL, "pass-redis-url", false, "leave $REDIS_URL in the environment of CMD, for a CMD that is fairsem, say")
-	f.BoolVarP(&w.quiet, "quiet", "q", false, "report only failures of fairsem itself: the exit code has the rest")
+	f.BoolVar(&w.passURL, "pass-redis-url", false, "leave $REDIS_URL in the environment of CMD, such as for a CMD that is fairsem")
+	f.BoolVarP(&w.quiet, "quiet", "q", false, "report only failures of fairsem itself; the exit code reports the rest")
 	f.BoolVar(&w.json, "json", false, "report what happens as JSON lines on standard error")
 }
 
-// take splits the arguments into the words before "--", NAME being the first, and the command behind it or of -c.
-// form is how they should look.
-func (w *waiting) take(cmd *cobra.Command, form string, words ...string) (before []string, err error) {
+// parseArgs splits the arguments into the words before "--", the first of which is NAME, and the command after it or of
+// -c. form is the expected form, for errors.
+func (w *waiting) parseArgs(cmd *cobra.Command, form string, words ...string) (before []string, err error) {
 	f := cmd.Flags()
 	before = f.Args()
 	dash, shell := f.ArgsLenAtDash(), f.Changed("command")
@@ -56,15 +56,15 @@ func (w *waiting) take(cmd *cobra.Command, form string, words ...string) (before
 	case len(before) < len(words):
 		return nil, usage("%s is missing: %s", words[len(before)], form)
 	case shell && len(before)+len(w.command) > len(words):
-		return nil, usage("there is a command beside -c: give one of them")
+		return nil, usage("both -c and a command are given: give one of them")
 	case len(before) > len(words):
-		return nil, usage("%q is too much: put the command behind --, as in %s", before[len(words)], form)
+		return nil, usage("%q is one argument too many: put the command after --, as in %s", before[len(words)], form)
 	case shell && w.shell == "":
 		return nil, usage("-c is empty: give a shell command")
 	case shell:
 		w.command = []string{"/bin/sh", "-c", w.shell}
 	case dash >= 0 && (len(w.command) == 0 || w.command[0] == ""):
-		return nil, usage("there is no command behind --: put one there, or give -c")
+		return nil, usage("there is no command after --: put one there, or give -c")
 	}
 	w.name = before[0]
 	return before, nil
@@ -78,9 +78,9 @@ func (w *waiting) check(limit int64, source string) error {
 	case w.wait < 0 || w.headStart < 0 || w.maxQueue < 0:
 		return usage("--wait, --head-start and --max-queue cannot be negative")
 	case w.noWait && (w.wait > 0 || w.maxQueue > 0 || w.headStart > 0):
-		return usage("--no-wait goes with none of --wait, --max-queue and --head-start: leave it out, or them")
+		return usage("--no-wait cannot be combined with --wait, --max-queue or --head-start")
 	case w.quiet && w.json:
-		return usage("--quiet and --json are opposites: give one of them")
+		return usage("--quiet and --json contradict each other: give one of them")
 	case w.conflict < 0 || w.conflict > 255:
 		return usage("--conflict-exit-code %d is not between 0 and 255", w.conflict)
 	}
@@ -88,7 +88,7 @@ func (w *waiting) check(limit int64, source string) error {
 	return err
 }
 
-// environment is that of this process without what CMD has no need of, and with own in place of variables of these names.
+// environment is that of this process without the secrets, and with own in place of variables of these names.
 func (w *waiting) environment(own ...[2]string) (env []string) {
 	for _, e := range os.Environ() {
 		if !isOneOf(own, e) && !w.secret(e) {

@@ -28,11 +28,11 @@ type watching struct {
 func (w *watching) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&w.json, "json", false, "write JSON")
-	f.BoolVar(&w.watch, "watch", false, "look again and again, until stopped")
-	f.DurationVar(&w.interval, "interval", time.Second, "how often --watch looks")
+	f.BoolVar(&w.watch, "watch", false, "poll until stopped")
+	f.DurationVar(&w.interval, "interval", time.Second, "how often --watch polls")
 }
 
-// shortestInterval keeps those who watch from being a load, with top and serve, too.
+// shortestInterval bounds the load of polling, also of top and serve.
 const shortestInterval = 100 * time.Millisecond
 
 func (w *watching) check(cmd *cobra.Command) error {
@@ -40,20 +40,20 @@ func (w *watching) check(cmd *cobra.Command) error {
 	case w.interval < shortestInterval:
 		return usage("--interval %v is below %v", w.interval, shortestInterval)
 	case cmd.Flags().Changed("interval") && !w.watch:
-		return usage("--interval is of no use without --watch: give both, or none")
+		return usage("--interval needs --watch: give both or neither")
 	}
 	return nil
 }
 
-// show shows what find finds, the way that is wanted.
-func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames.Look) error {
+// show shows what find finds, in the requested way.
+func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames.Query) error {
 	look := func(ctx context.Context) (frames.Frame, error) {
 		f, err := find(ctx)
-		return f, placed(err, s.server)
+		return f, withServer(err, s.server)
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, terminal := frames.Width(out)
-	paper := frames.Paper{Out: &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}, Talk: cmd.ErrOrStderr(), Width: width}
+	paper := frames.Output{Out: &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}, Notes: cmd.ErrOrStderr(), Width: width}
 	var err error
 	switch {
 	case !w.watch:
@@ -64,10 +64,10 @@ func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames
 		title := fmt.Sprintf("%s · %s · every %v · q quits", strings.TrimSpace(cmd.CommandPath()+" "+what), s.server, w.interval)
 		err = inPlace(ctx, out, title, w.interval, look)
 	}
-	return ended(ctx, err)
+	return withSignal(ctx, err)
 }
 
-func inPlace(ctx context.Context, out io.Writer, title string, every time.Duration, look frames.Look) error {
+func inPlace(ctx context.Context, out io.Writer, title string, every time.Duration, look frames.Query) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	l := frames.Live{Out: out, Profile: text.Profile(out), Title: text.Clean(title)}
@@ -77,8 +77,8 @@ func inPlace(ctx context.Context, out io.Writer, title string, every time.Durati
 	return l.Repeat(ctx, every, look, func() { cancel(signalled{syscall.SIGINT}) })
 }
 
-// ended gives an error the exit code that it should have: a signal has its own, whatever it broke.
-func ended(ctx context.Context, err error) error {
+// withSignal gives an error its exit code: that of a signal, if one came, whatever else failed.
+func withSignal(ctx context.Context, err error) error {
 	var stop signalled
 	if err != nil && errors.As(context.Cause(ctx), &stop) {
 		return stop

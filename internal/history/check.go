@@ -17,7 +17,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s:\n  %s\n  %s", v.What, v.Earlier, v.Later)
 }
 
-// String is what somebody who looks for the bug wants to know.
+// String has what is needed to find the bug.
 func (g Grant) String() string {
 	return fmt.Sprintf("%s %s weight=%d token=%d place=%d asked=%d granted=%d released=%d asked_wall=%d lost=%t",
 		g.Process, g.ID, g.Weight, g.Token, g.Place, g.Asked, g.Granted, g.Released, g.AskedWall, g.Lost)
@@ -77,11 +77,10 @@ func end(g Grant) int64 {
 	return g.Released
 }
 
-// Overtakes returns every grant, as Later, that was let in before one whose place in line was made
-// before it asked. One machine must hold the server and all processes, or the clocks say nothing;
-// the server's time of the place and the caller's wall clock are compared. Grants without a Place
-// cannot show up as Earlier, grants without an AskedWall not as Later; nor can grants that had a
-// larger head start than others.
+// Overtakes returns every grant, as Later, that was made before one whose position in the queue was assigned before it
+// asked. One machine must hold the server and all processes, or the clocks say nothing; the server's time of the position
+// and the caller's wall clock are compared. Grants without a Place cannot show up as Earlier, grants without an AskedWall
+// not as Later; nor can grants that had a larger head start than others.
 func Overtakes(grants []Grant) []Violation {
 	inLine := func(g Grant) bool { return g.Token > 0 && g.Place > 0 }
 	asked := func(g Grant) bool { return g.Token > 0 && g.AskedWall > 0 }

@@ -1,10 +1,9 @@
-// Package history writes down who held what and when, over any number of processes, and checks what
-// was written against the promises of the library.
+// Package history records who held what and when, over any number of processes, and checks the record against the
+// promises of the library.
 //
-// Every process writes a line when it is granted something and another when it is about to give it
-// back; whoever judges reads them all. The checkers report only what cannot have happened under a
-// library that keeps its promises, so each violation is a bug, in the library or in the recording.
-// They say nothing about what was not recorded.
+// Every process writes a line when it is granted something and another right before it releases it. The checkers read all
+// of them, and report only what cannot have happened under a library that keeps its promises, so each violation is a bug,
+// in the library or in the recording. They say nothing about what was not recorded.
 package history
 
 import (
@@ -25,9 +24,9 @@ type Grant struct {
 	Weight  int64  `json:"weight"`
 	Token   int64  `json:"token,omitempty"` // 0: never granted
 
-	// Place is the place in line, in microseconds of the server's clock and without any head start;
-	// 0: unknown, or granted without waiting. AskedWall is the caller's wall clock in microseconds
-	// when it called Acquire; 0: unknown. Leave it 0 when the server has another clock.
+	// Place is the position in the queue, in microseconds of the server's clock and without any head start; 0: unknown,
+	// or granted without waiting. AskedWall is the caller's wall clock in microseconds when it called Acquire; 0:
+	// unknown. Leave it 0 when the server has another clock.
 	Place     int64 `json:"place,omitempty"`
 	AskedWall int64 `json:"asked_wall,omitempty"`
 

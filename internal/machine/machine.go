@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Facts are what every result tells of its machine. What cannot be found out is "unknown".
+// Facts describe the machine in every result. An unknown fact is "unknown".
 type Facts struct {
 	Date     string            `json:"date"`
 	CPU      string            `json:"cpu"`

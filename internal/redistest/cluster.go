@@ -147,7 +147,7 @@ func (c *Cluster) ready() error {
 		if err := n.seesCluster(); err != nil {
 			return fmt.Errorf("%s: %w", n.addr, err)
 		}
-		if i >= masters && !n.inStep() {
+		if i >= masters && !n.inSync() {
 			return fmt.Errorf("%s: not in step with its master", n.addr)
 		}
 	}

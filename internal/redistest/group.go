@@ -69,8 +69,8 @@ func (s *Server) role() string {
 	return role
 }
 
-// inStep reports whether the server is a replica whose link to its master stands and has brought the whole state.
-func (s *Server) inStep() bool {
+// inSync reports whether the server is a replica whose link to its master is up and that has the whole state.
+func (s *Server) inSync() bool {
 	info, err := s.ask("INFO", "replication").Text()
 	return err == nil && field(info, "master_link_status") == "up"
 }

@@ -67,7 +67,7 @@ func TestClusterSurvivesTheDeathOfAMaster(t *testing.T) {
 		return c.Client().Set(ctx, "k", 2, 0).Err() == nil
 	}, groupLimit, pollEvery)
 	require.NoError(t, old.Restart())
-	require.Eventually(t, old.inStep, groupLimit, pollEvery, "it comes back as a replica")
+	require.Eventually(t, old.inSync, groupLimit, pollEvery, "it comes back as a replica")
 }
 
 // A cluster that formed on a port of another one's node waited for a minute for what could not come.

@@ -51,8 +51,8 @@ func (p *Proxy) Hold() {
 	p.replies.shut()
 }
 
-// HoldReplies holds only what the target sends: requests are executed, and nobody hears of it. Followed by a Cut this
-// loses a reply for good.
+// HoldReplies holds only what the target sends: requests are executed, and no reply arrives. Followed by a Cut this loses
+// a reply for good.
 func (p *Proxy) HoldReplies() { p.replies.shut() }
 
 // HoldRequests holds only what the clients send: it is executed late, or after a Cut never.

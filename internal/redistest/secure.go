@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// StartSecure starts one server that speaks nothing but TLS and lets nobody in without a password. Its certificate is
-// signed by a certificate authority that is made for it and thrown away: [Server.CAFile] is what to trust, and
-// [Server.Client] is the administrator. args are as in [Start]; a server that was built without TLS is a failure.
+// StartSecure starts one server that speaks only TLS and requires a password. Its certificate is signed by a certificate
+// authority that is made for it and thrown away: [Server.CAFile] is what to trust, and [Server.Client] is the
+// administrator. args are as in [Start]; a server that was built without TLS is a failure.
 func StartSecure(args ...string) (*Server, error) {
 	return launch(setup{config: memoryOnly, args: args, secure: true})
 }
@@ -45,8 +45,8 @@ const (
 	certified = 24 * time.Hour // how long certificates are good for: longer than any test
 )
 
-// certify writes the certificate of an authority, and of a server on 127.0.0.1 with its key, to dir. It returns what
-// trusts them. Nobody keeps the key of the authority.
+// certify writes the certificate of an authority, and of a server on 127.0.0.1 with its key, to dir. It returns a
+// configuration that trusts them. The key of the authority is thrown away.
 func certify(dir string) (*tls.Config, error) {
 	now := time.Now()
 	ca := &x509.Certificate{

@@ -142,14 +142,14 @@ func (s *Sentinel) watching() setup {
 
 func (s *Sentinel) replicasOnline() error {
 	for _, n := range s.Nodes[1:] {
-		if !n.inStep() {
+		if !n.inSync() {
 			return fmt.Errorf("%s: not in step with the primary", n.addr)
 		}
 	}
 	return nil
 }
 
-// agreed returns nil when every sentinel has found everybody.
+// agreed returns nil when every sentinel has found all others.
 func (s *Sentinel) agreed() error {
 	for _, watcher := range s.Sentinels {
 		// Flat pairs: name, value, name, value.

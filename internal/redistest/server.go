@@ -72,7 +72,7 @@ type setup struct {
 	secure  bool     // TLS and a password
 }
 
-// launch tries ports until one is really free: between the choice and the server's bind somebody else can take it.
+// launch tries ports until one is really free: between the choice and the server's bind another process can take it.
 func launch(how setup) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
@@ -231,8 +231,8 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Stop kills the process, waits for its end, closes the client and removes the folder. The second call does nothing.
-// An error tells that the folder could not be removed; the process is gone even then.
+// Stop kills the process, waits for its end, closes the client and removes the folder. The second call does nothing. An
+// error means that the folder could not be removed; the process is gone even then.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package change does what operators decide: it says what it is about to do to a name, asks, does it, and
-// tells what came of it.
+// Package change makes the changes of operators: it announces a change to a name, asks, makes it, and reports the result.
 package change
 
 import (
@@ -23,15 +22,15 @@ var (
 	ErrDeclined = errors.New("nothing was changed")
 )
 
-// Desk is where changes to one name are made.
-type Desk struct {
-	Client *fairsem.Client
-	Name   string
-	Talk   io.Writer                           // hears what is about to be done
-	Width  int                                 // of the lines of Talk; 0: any
-	Ask    func(context.Context) (bool, error) // whether to go on; nil: yes
-	JSON   bool                                // the result
-	Out    io.Writer                           // has the result
+// Target is where changes to one name are made.
+type Target struct {
+	Client   *fairsem.Client
+	Name     string
+	Messages io.Writer                           // where a change is announced
+	Width    int                                 // of the lines of Messages; 0: any
+	Ask      func(context.Context) (bool, error) // whether to go on; nil: yes
+	JSON     bool                                // the result
+	Out      io.Writer                           // has the result
 }
 
 // result is what --json writes of a limit. An eviction adds to it.
@@ -41,10 +40,10 @@ type result struct {
 	After   look.Semaphore `json:"after"`
 }
 
-func (d Desk) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
+func (d Target) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
 
-// known returns what the name looks like.
-func (d Desk) known(ctx context.Context) (fairsem.Status, error) {
+// known returns the status of the name, or ErrUnknown.
+func (d Target) known(ctx context.Context) (fairsem.Status, error) {
 	s, err := d.there().Status(ctx)
 	if err == nil && !s.Exists {
 		err = ErrUnknown
@@ -53,11 +52,11 @@ func (d Desk) known(ctx context.Context) (fairsem.Status, error) {
 }
 
 // confirm says what is about to be done, and asks.
-func (d Desk) confirm(ctx context.Context, what string) error {
+func (d Target) confirm(ctx context.Context, what string) error {
 	if d.Width > 0 {
 		what = ansi.Wordwrap(what, d.Width, "")
 	}
-	_, _ = io.WriteString(d.Talk, what+"\n") // there is nobody else to tell
+	_, _ = io.WriteString(d.Messages, what+"\n") // an error cannot be reported anywhere
 	if d.Ask == nil {
 		return nil
 	}
@@ -69,7 +68,7 @@ func (d Desk) confirm(ctx context.Context, what string) error {
 }
 
 // tell writes the result.
-func (d Desk) tell(object any, words string) error {
+func (d Target) tell(object any, words string) error {
 	line := []byte(words + "\n")
 	if d.JSON {
 		line = text.JSON(object)
@@ -78,7 +77,7 @@ func (d Desk) tell(object any, words string) error {
 	return err
 }
 
-// state is what a name looks like in a few words.
+// state is a status in a few words.
 func state(s fairsem.Status) string {
 	limit := fmt.Sprintf("limit %d", s.Limit)
 	switch {
@@ -90,7 +89,7 @@ func state(s fairsem.Status) string {
 		limit = "rate " + look.Rate(s.Limit, s.Window)
 	}
 	if s.Pinned && s.Limit > 0 {
-		limit += " (pinned)"
+		limit += " (set by hand)"
 	}
 	words := fmt.Sprintf("%s, %s in use, %d waiting", limit, list.Used(s), s.Waiting)
 	if s.Waiting > 0 {

@@ -14,12 +14,12 @@ import (
 // ErrInUse is of a paused name that is still in use when the time is over.
 var ErrInUse = errors.New("still in use")
 
-// drainPoll is between looks at who still holds.
+// drainPoll is the time between polls for remaining holders.
 const drainPoll = 100 * time.Millisecond
 
-// Drained waits until nobody holds anything of the paused name, for at most that long; 0: for ever. It is an error if
-// somebody ends the pause meanwhile.
-func (d Desk) Drained(ctx context.Context, most time.Duration) error {
+// Drained waits until the paused name has no holders, for at most that long; 0: for ever. It returns an error if the
+// pause ends meanwhile.
+func (d Target) Drained(ctx context.Context, most time.Duration) error {
 	var over <-chan time.Time
 	if most > 0 {
 		over = time.After(most)
@@ -28,13 +28,13 @@ func (d Desk) Drained(ctx context.Context, most time.Duration) error {
 		s, err := d.there().Status(ctx)
 		switch {
 		case err != nil:
-			return fmt.Errorf("it is paused, but who holds is not known: %w", err)
+			return fmt.Errorf("it is paused, but the holders are not known: %w", err)
 		case !look.Paused(s):
-			return fmt.Errorf("%w: somebody has ended the pause of %s meanwhile", ErrDeclined, text.Quote(d.Name))
+			return fmt.Errorf("%w: the pause was ended meanwhile: %s", ErrDeclined, text.Quote(d.Name))
 		case s.Used == 0:
 			return nil
 		case !told:
-			_, _ = fmt.Fprintf(d.Talk, "Paused. Waiting for %s.\n", show.Count(s.Holders, "holder")) // as confirm
+			_, _ = fmt.Fprintf(d.Messages, "Paused. Waiting for %s.\n", show.Count(s.Holders, "holder")) // as confirm
 		}
 		select {
 		case <-over:

@@ -18,17 +18,17 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Victims are those who are to lose what they have: exactly one of the fields is set.
-type Victims struct {
+// Selection selects holders and waiters to evict: exactly one of the fields is set.
+type Selection struct {
 	IDs   []string // in full or short
 	Label string   // a pattern of labels
 	All   bool
 }
 
-// Check refuses victims that can never be found.
-func (v Victims) Check() error {
+// Check refuses selection that can never be found.
+func (v Selection) Check() error {
 	if slices.Contains(v.IDs, "") {
-		return errors.New("an ID is empty: fairsem show tells them")
+		return errors.New("an ID is empty: fairsem show lists them")
 	}
 	if len(v.IDs) > 0 || v.All {
 		return nil
@@ -39,109 +39,110 @@ func (v Victims) Check() error {
 	return nil
 }
 
-// ErrNobody is of victims that are not there. Nothing was done.
-var ErrNobody = errors.New("nobody to evict")
+// ErrNoMatch is of selection that are not there. Nothing was done.
+var ErrNoMatch = errors.New("nothing to evict")
 
 // evicted is what --json writes of an eviction.
 type evicted struct {
 	result
 	Holders []look.Holder `json:"evicted_holders"`
 	Waiters []look.Waiter `json:"evicted_waiters"`
-	Gone    []string      `json:"gone"` // ids that were given back or up before they could be evicted
+	Gone    []string      `json:"gone"` // ids that were released or given up before they could be evicted
 }
 
-// Evict takes permits and places in line away.
-func (d Desk) Evict(ctx context.Context, victims Victims) error {
+// Evict revokes permits and removes waiters.
+func (d Target) Evict(ctx context.Context, selection Selection) error {
 	before, err := d.known(ctx)
 	if err != nil {
 		return err
 	}
-	c, err := d.choose(ctx, before.At, victims)
+	c, err := d.choose(ctx, before.At, selection)
 	if err != nil {
 		return err
 	}
 	if err := d.confirm(ctx, c.announce(d, before)); err != nil {
 		return err
 	}
-	if d.Ask != nil && len(victims.IDs) > 0 { // the other ways mean whoever is there, holder or not
+	if d.Ask != nil && len(selection.IDs) > 0 { // --label and --all select holders and waiters alike
 		if err := c.stillWait(ctx, d.there()); err != nil {
 			return err
 		}
 	}
 	gone, err := c.evict(ctx, d.there())
 	if err != nil {
-		return fmt.Errorf("maybe not all were evicted: %w", err)
+		return fmt.Errorf("some may not have been evicted: %w", err)
 	}
 	after, err := d.there().Status(ctx)
 	if err != nil {
-		return fmt.Errorf("they were evicted, but what came of it is not known: %w", err)
+		return fmt.Errorf("they were evicted, but the state after that is not known: %w", err)
 	}
 	o := c.object(gone)
 	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(before), look.NewSemaphore(after)}
-	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), crowd(len(o.Holders), len(o.Waiters)))
+	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), count(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
-		words += fmt.Sprintf(", %d had gone already", len(gone))
+		words += fmt.Sprintf(", %d were gone already", len(gone))
 	}
 	return d.tell(o, words+"; "+state(after))
 }
 
-// choice is who was chosen, at a moment.
+// choice is what was selected, at a moment.
 type choice struct {
 	holders, waiters []fairsem.Ticket
-	places           []int     // of the waiters in line
+	positions        []int     // of the waiters in the queue
 	now              time.Time // on the server
 }
 
-// choose looks for the victims, when it is now on the server. The line comes first, so that who is let in meanwhile is not overlooked.
-func (d Desk) choose(ctx context.Context, now time.Time, victims Victims) (c choice, err error) {
-	there := d.there()
+// choose finds the selection; now is the server's time. The queue is read first, so that a waiter that is granted
+// meanwhile is not missed.
+func (d Target) choose(ctx context.Context, now time.Time, selection Selection) (c choice, err error) {
+	inspector := d.there()
 	c.now = now
-	waiters, err := look.Collect(there.Waiters(ctx))
+	waiters, err := look.Collect(inspector.Waiters(ctx))
 	if err != nil {
 		return c, err
 	}
-	holders, err := look.Collect(there.Holders(ctx))
+	holders, err := look.Collect(inspector.Holders(ctx))
 	if err != nil {
 		return c, err
 	}
-	chosen, err := victims.among(slices.Concat(holders, waiters))
+	chosen, err := selection.among(slices.Concat(holders, waiters))
 	if err != nil {
 		return c, err
 	}
 	for _, t := range holders {
 		if chosen[t.ID] {
 			c.holders = append(c.holders, t)
-			delete(chosen, t.ID) // who was seen twice was let in
+			delete(chosen, t.ID) // an id that was seen twice was granted meanwhile
 		}
 	}
 	for i, t := range waiters {
 		if chosen[t.ID] {
-			c.waiters, c.places = append(c.waiters, t), append(c.places, i+1)
+			c.waiters, c.positions = append(c.waiters, t), append(c.positions, i+1)
 		}
 	}
 	return c, nil
 }
 
-// stillWait refuses a yes to a question that is not the one that was asked any more: a question can stand for long, and
-// who was let in meanwhile has work under way.
-func (c choice) stillWait(ctx context.Context, there *fairsem.Inspector) error {
+// stillWait returns an error if a selected waiter holds a permit now: the question may have waited for long, and the work
+// of a new holder would be interrupted.
+func (c choice) stillWait(ctx context.Context, inspector *fairsem.Inspector) error {
 	if len(c.waiters) == 0 {
 		return nil
 	}
-	holders, err := look.Collect(there.Holders(ctx))
+	holders, err := look.Collect(inspector.Holders(ctx))
 	if err != nil {
 		return err
 	}
 	for _, w := range c.waiters {
 		if slices.ContainsFunc(holders, func(h fairsem.Ticket) bool { return h.ID == w.ID }) {
-			return fmt.Errorf("%w: %q was let in meanwhile and holds a permit; ask again to evict it", ErrDeclined, w.Label)
+			return fmt.Errorf("%w: %q was granted its permit meanwhile; ask again to evict it", ErrDeclined, w.Label)
 		}
 	}
 	return nil
 }
 
-// among returns the ids of the victims, of which there is one at least.
-func (v Victims) among(all []fairsem.Ticket) (map[string]bool, error) {
+// among returns the ids of the selection, of which there is one at least.
+func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	if len(v.IDs) > 0 {
 		return v.named(all)
 	}
@@ -156,33 +157,33 @@ func (v Victims) among(all []fairsem.Ticket) (map[string]bool, error) {
 		}
 	}
 	if len(chosen) == 0 && v.All {
-		return nil, fmt.Errorf("%w: nobody holds or waits", ErrNobody)
+		return nil, fmt.Errorf("%w: no holders, no waiters", ErrNoMatch)
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("%w: no label of who holds or waits is like %q", ErrNobody, v.Label)
+		return nil, fmt.Errorf("%w: no holder or waiter has a label like %q", ErrNoMatch, v.Label)
 	}
 	return chosen, nil
 }
 
 // named wants one ticket for each id.
-func (v Victims) named(all []fairsem.Ticket) (map[string]bool, error) {
+func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	chosen := make(map[string]bool)
 	for _, given := range v.IDs {
-		meant := meantBy(given, all)
+		meant := matching(given, all)
 		switch len(meant) {
 		case 0:
-			return nil, fmt.Errorf("%w: nobody holds or waits with the id %q", ErrNobody, given)
+			return nil, fmt.Errorf("%w: no holder or waiter has the id %q", ErrNoMatch, given)
 		case 1:
 			chosen[meant[0]] = true
 		default:
-			return nil, fmt.Errorf("%w: %q is short for %d ids: give more of it, fairsem show --json has the whole", ErrNobody, given, len(meant))
+			return nil, fmt.Errorf("%w: %q is short for %d ids: give more of it; fairsem show --json has it in full", ErrNoMatch, given, len(meant))
 		}
 	}
 	return chosen, nil
 }
 
-// meantBy returns the ids that given stands for. Who is let in while it is looked for is there twice.
-func meantBy(given string, all []fairsem.Ticket) (ids []string) {
+// matching returns the ids that given stands for. An id that is granted meanwhile occurs twice in all.
+func matching(given string, all []fairsem.Ticket) (ids []string) {
 	for _, t := range all {
 		if t.ID == given {
 			return []string{given}
@@ -194,31 +195,31 @@ func meantBy(given string, all []fairsem.Ticket) (ids []string) {
 	return ids
 }
 
-// shown is how many victims of each kind are shown before the question.
+// shown is how many selection of each kind are shown before the question.
 const shown = 20
 
-func (c choice) announce(d Desk, s fairsem.Status) string {
+func (c choice) announce(d Target, s fairsem.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", crowd(len(c.holders), len(c.waiters)), text.Quote(d.Name))
+	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", count(len(c.holders), len(c.waiters)), text.Quote(d.Name))
 	if len(c.holders) > 0 {
 		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
 	}
 	if len(c.waiters) > 0 {
 		most := min(shown, len(c.waiters))
-		b.WriteString(show.Waiters(c.waiters[:most], c.places[:most], c.now, d.Width) + "\n")
+		b.WriteString(show.Waiters(c.waiters[:most], c.positions[:most], c.now, d.Width) + "\n")
 	}
 	if hidden := max(0, len(c.holders)-shown) + max(0, len(c.waiters)-shown); hidden > 0 {
 		fmt.Fprintf(&b, "… and %d more\n\n", hidden)
 	}
 	fmt.Fprintf(&b, "Now: %s.", state(s))
 	if len(c.holders) > 0 {
-		b.WriteString(" What they held is granted to others at once, though what they do may go on for moments.")
+		b.WriteString(" Their units are granted to others at once; their work may continue for moments.")
 	}
 	return b.String()
 }
 
 // crowd is like "2 holders and 1 waiter".
-func crowd(holders, waiters int) string {
+func count(holders, waiters int) string {
 	switch {
 	case waiters == 0:
 		return show.Count(int64(holders), "holder")
@@ -231,9 +232,9 @@ func crowd(holders, waiters int) string {
 // evictAtOnce is how many are evicted at the same time; the client sends them together.
 const evictAtOnce = 64
 
-// evict begins with those who wait, so that none of them is let in by what the others lose. It returns the
-// ids that are not there any more.
-func (c choice) evict(ctx context.Context, there *fairsem.Inspector) (gone map[string]bool, err error) {
+// evict begins with the waiters, so that none of them is granted units of an evicted holder. It returns the ids that were
+// gone.
+func (c choice) evict(ctx context.Context, inspector *fairsem.Inspector) (gone map[string]bool, err error) {
 	gone = make(map[string]bool)
 	var mu sync.Mutex // guards gone
 	for _, tickets := range [][]fairsem.Ticket{c.waiters, c.holders} {
@@ -241,7 +242,7 @@ func (c choice) evict(ctx context.Context, there *fairsem.Inspector) (gone map[s
 		group.SetLimit(evictAtOnce)
 		for _, t := range tickets {
 			group.Go(func() error {
-				err := there.Evict(ctx, t.ID)
+				err := inspector.Evict(ctx, t.ID)
 				if !errors.Is(err, fairsem.ErrNotFound) {
 					return err
 				}
@@ -258,7 +259,7 @@ func (c choice) evict(ctx context.Context, there *fairsem.Inspector) (gone map[s
 	return gone, nil
 }
 
-// object has who was evicted and who was gone.
+// object lists what was evicted and what was gone.
 func (c choice) object(gone map[string]bool) evicted {
 	o := evicted{Holders: []look.Holder{}, Waiters: []look.Waiter{}, Gone: []string{}}
 	for _, t := range c.holders {
@@ -268,7 +269,7 @@ func (c choice) object(gone map[string]bool) evicted {
 	}
 	for i, t := range c.waiters {
 		if !gone[t.ID] {
-			o.Waiters = append(o.Waiters, look.NewWaiter(c.now, c.places[i], t))
+			o.Waiters = append(o.Waiters, look.NewWaiter(c.now, c.positions[i], t))
 		}
 	}
 	for id := range gone {

@@ -14,24 +14,24 @@ import (
 // mostUnits is the largest limit there is: the largest number that Redis can count exactly.
 const mostUnits = 1<<53 - 1
 
-// ParseLimit reads a limit as somebody gave it; 0 is that of a pause. Its error begins with what was given.
+// ParseLimit parses a limit; 0 is that of a pause. Its error begins with the input.
 func ParseLimit(given string) (int64, error) {
 	limit, err := strconv.ParseInt(given, 10, 64)
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange), limit < 0:
 		return 0, fmt.Errorf("%q is not a number of units", given)
 	case limit > mostUnits:
-		return 0, fmt.Errorf("%s is above %d, which is the most", given, int64(mostUnits))
+		return 0, fmt.Errorf("%s is above the maximum, %d", given, int64(mostUnits))
 	}
 	return limit, nil
 }
 
-// Resize pins the limit, which is above 0. A name that Redis does not know is refused unless fresh.
-func (d Desk) Resize(ctx context.Context, limit int64, fresh bool) error {
+// Resize sets the limit by hand, to more than 0. A name that Redis does not know is refused unless fresh.
+func (d Target) Resize(ctx context.Context, limit int64, fresh bool) error {
 	return d.pin(ctx, fresh, step{
 		done: func(s fairsem.Status) bool { return s.Pinned && s.Limit == limit },
 		what: func(s fairsem.Status) string {
-			return fmt.Sprintf("This pins the limit of %s to %d for everybody%s.", text.Quote(d.Name), limit, drain(s, limit))
+			return fmt.Sprintf("This sets the limit of %s to %d for all callers%s.", text.Quote(d.Name), limit, drain(s, limit))
 		},
 		do: func(ctx context.Context) error { return d.there().SetLimit(ctx, limit) },
 	})
@@ -42,19 +42,19 @@ func drain(s fairsem.Status, limit int64) string {
 	if s.Used <= limit {
 		return ""
 	}
-	return fmt.Sprintf("; %d of the units in use must be given back before anybody gets in", s.Used-limit)
+	return fmt.Sprintf("; %d of the units in use must be released before anything is granted", s.Used-limit)
 }
 
-// Pause pins the limit to 0. A name that Redis does not know is refused unless fresh. settle is for what is to come true
-// before the result is told; nil: nothing.
-func (d Desk) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
+// Pause sets the limit to 0 by hand. A name that Redis does not know is refused unless fresh. settle, if not nil, is
+// called before the result is reported.
+func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
 	return d.pin(ctx, fresh, step{
 		settle: settle,
 		done:   look.Paused,
 		what: func(s fairsem.Status) string {
-			what := fmt.Sprintf("This pauses %s: nobody gets in until it is resumed; who holds keeps what it has.", text.Quote(d.Name))
+			what := fmt.Sprintf("This pauses %s: nothing is granted until it is resumed; holders keep their permits.", text.Quote(d.Name))
 			if s.Pinned {
-				what += fmt.Sprintf(" The limit of %d that was pinned is forgotten, so `fairsem resize` rather than `fairsem resume` brings it back.", s.Limit)
+				what += fmt.Sprintf(" The limit of %d that was set by hand is lost: `fairsem resize` sets it again, `fairsem resume` does not.", s.Limit)
 			}
 			return what
 		},
@@ -63,14 +63,14 @@ func (d Desk) Pause(ctx context.Context, fresh bool, settle func(context.Context
 }
 
 // Resume takes a pin away, that of a pause or another, so that the declared limit holds again.
-func (d Desk) Resume(ctx context.Context) error {
+func (d Target) Resume(ctx context.Context) error {
 	return d.pin(ctx, false, step{
 		done: func(s fairsem.Status) bool { return !s.Pinned },
 		what: func(s fairsem.Status) string {
 			if s.Declared == 0 {
-				return fmt.Sprintf("This takes the limit of %s away; no process has declared another.", text.Quote(d.Name))
+				return fmt.Sprintf("This removes the limit of %s; no process has declared another.", text.Quote(d.Name))
 			}
-			return fmt.Sprintf("This lets the declared limit of %s hold again, which is %d%s.", text.Quote(d.Name), s.Declared, drain(s, s.Declared))
+			return fmt.Sprintf("This restores the declared limit of %s, which is %d%s.", text.Quote(d.Name), s.Declared, drain(s, s.Declared))
 		},
 		do: func(ctx context.Context) error { return d.there().ResetLimit(ctx) },
 	})
@@ -85,7 +85,7 @@ type step struct {
 	settle func(context.Context) error // nil: there is nothing to wait for
 }
 
-func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
+func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 	before, err := d.known(ctx)
 	if fresh && errors.Is(err, ErrUnknown) {
 		err = nil
@@ -108,13 +108,13 @@ func (d Desk) pin(ctx context.Context, fresh bool, change step) error {
 	}
 	after, err := d.there().Status(ctx)
 	if err != nil {
-		return fmt.Errorf("the limit was changed, but what came of it is not known: %w", err)
+		return fmt.Errorf("the limit was changed, but the state after that is not known: %w", err)
 	}
 	return d.tell(result{changed, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
 }
 
 // make asks, and makes the change.
-func (d Desk) make(ctx context.Context, change step, before fairsem.Status) error {
+func (d Target) make(ctx context.Context, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Exists {
 		now = "Now: " + state(before) + "."

@@ -20,8 +20,8 @@ func TestALimitIsANumberThatRedisCanCount(t *testing.T) {
 		"-1":                    `"-1" is not a number of units`,
 		"1e3\x1b":               `"1e3\x1b" is not a number of units`,
 		"-99999999999999999999": `"-99999999999999999999" is not a number of units`,
-		"9007199254740992":      "9007199254740992 is above 9007199254740991, which is the most",
-		"99999999999999999999":  "99999999999999999999 is above 9007199254740991, which is the most",
+		"9007199254740992":      "9007199254740992 is above the maximum, 9007199254740991",
+		"99999999999999999999":  "99999999999999999999 is above the maximum, 9007199254740991",
 	} {
 		_, err := change.ParseLimit(given)
 		assert.EqualError(t, err, want)

@@ -15,7 +15,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// What a demo is, if nothing else is wanted.
+// Defaults of a demo.
 const (
 	Workers = 7 // processes
 	Limit   = 3 // units they share
@@ -25,18 +25,17 @@ const (
 const (
 	ttl       = 2 * time.Second
 	lookEvery = 100 * time.Millisecond
-	patience  = 5 * ttl // after which a server that says nothing is taken for gone
+	timeout   = 5 * ttl // after which a server that says nothing is taken for gone
 )
 
-// weights has one worker for each weight. Two that take 2 units make the line interesting, and
-// one of them is killed.
+// weights has the weight of each worker. Two that take 2 units make the queue interesting, and one of them is killed.
 var weights = [Workers]int64{1, 1, 2, 1, 1, 2, 1}
 
 // Options say how a demo is to be.
 type Options struct {
 	Redis     string        // URL of the server; "" is an embedded one
 	Length    time.Duration // at least
-	JSON      bool          // tell the result as JSON, and nothing else
+	JSON      bool          // write the result as JSON, and nothing else
 	Interrupt func()        // called for Ctrl-C on a terminal that sends no signal; to end the context
 }
 
@@ -52,17 +51,17 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 	defer srv.close()
-	client, err := fairsem.New(srv.client, fairsem.Options{TTL: patience, Label: "demo"})
+	client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: "demo"})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = client.Close() }() // it only looked: there is nothing to give back
+	defer func() { _ = client.Close() }() // it holds nothing
 	name := "demo-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
 	sem, err := client.Semaphore(name, Limit)
 	if err != nil {
 		return err
 	}
-	d := &demo{options: o, server: srv, client: client, sem: sem, seen: make(lineups)}
+	d := &demo{options: o, server: srv, client: client, sem: sem, orderings: make(orderings)}
 	if err := d.run(ctx, out); err != nil {
 		return err
 	}
@@ -77,18 +76,18 @@ type demo struct {
 	sem     *fairsem.Semaphore
 	team    *team
 
-	began    time.Time
-	ended    time.Time
-	seen     lineups
-	mostSeen int64
-	death    death
-	events   []event
+	began     time.Time
+	ended     time.Time
+	orderings orderings
+	mostSeen  int64
+	death     death
+	events    []event
 }
 
 // run starts the workers, shows them at work, and returns when they are gone.
 func (d *demo) run(ctx context.Context, out io.Writer) error {
 	d.began = time.Now()
-	d.tell("%d processes want units, there are %d: first come, first served", Workers, Limit)
+	d.addEvent("%d processes share %d units: first come, first served", Workers, Limit)
 	var err error
 	d.team, err = startTeam(d.orders())
 	defer d.team.stop()
@@ -135,9 +134,9 @@ func (d *demo) play(ctx context.Context, screen display) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return d.untold(err)
+			return d.stateError(err)
 		}
-		d.take(s)
+		d.update(s)
 		screen.show(d.frame(s))
 	}
 	return nil
@@ -163,20 +162,20 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return d.untold(err)
+		return d.stateError(err)
 	}
 	e := evidence{
-		limit:    Limit,
-		ttl:      ttl,
-		grants:   d.team.history(),
-		lines:    d.seen,
-		mostSeen: d.mostSeen,
-		death:    d.death,
-		end:      end,
+		limit:     Limit,
+		ttl:       ttl,
+		grants:    d.team.history(),
+		orderings: d.orderings,
+		mostSeen:  d.mostSeen,
+		death:     d.death,
+		end:       end,
 	}
 	verdicts := judge(e)
 	if d.options.JSON {
-		_, _ = out.Write(text.JSON(d.report(verdicts))) // there is nobody else to tell
+		_, _ = out.Write(text.JSON(d.report(verdicts))) // an error cannot be reported anywhere
 	} else {
 		header := fmt.Sprintf("%d processes shared %d units for %s", Workers, Limit, seconds(d.ended.Sub(d.began)))
 		summarize(out, header, d.events, verdicts)
@@ -184,9 +183,9 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 	return broken(verdicts)
 }
 
-// untold is the error for a server that does not say how things are.
-func (d *demo) untold(err error) error {
-	return fmt.Errorf("%s does not tell the state of %q: %s; see whether it still runs and lets this user run scripts",
+// stateError is the error for a server that does not report the state.
+func (d *demo) stateError(err error) error {
+	return fmt.Errorf("%s does not report the state of %q: %s; check that it runs and allows this user to run scripts",
 		d.server.address, d.sem.Name(), strings.TrimPrefix(err.Error(), "fairsem: "))
 }
 

@@ -45,7 +45,7 @@ func newLive(out *os.File, interrupt func()) *live {
 	l := &live{tea.NewProgram(picture{stage: &stage{}, signs: signs(), interrupt: interrupt}, options...), make(chan struct{})}
 	go func() { // ends when close asks it to, and close waits
 		defer close(l.ended)
-		_, _ = l.program.Run() // without a picture the demo goes on, and its summary tells all
+		_, _ = l.program.Run() // without a picture the demo continues, and its summary has everything
 	}()
 	return l
 }

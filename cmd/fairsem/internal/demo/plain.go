@@ -9,12 +9,12 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// plain writes a line when who holds or who waits has changed.
+// plain writes a line when the holders or the waiters have changed.
 type plain struct {
-	out    io.Writer
-	last   string
-	told   int
-	titled bool
+	out      io.Writer
+	last     string
+	reported int
+	titled   bool
 }
 
 func (p *plain) show(f frame) {
@@ -22,10 +22,10 @@ func (p *plain) show(f frame) {
 		p.titled = true
 		p.line("fairsem demo: %d processes share %d units\n%s\n", Workers, Limit, text.Clean(f.place))
 	}
-	for ; p.told < len(f.events); p.told++ {
-		p.line("%s * %s", f.events[p.told].when(), f.events[p.told].text)
+	for ; p.reported < len(f.events); p.reported++ {
+		p.line("%s * %s", f.events[p.reported].when(), f.events[p.reported].text)
 	}
-	now := fmt.Sprintf("%d of %d used by %s; in line %s", f.used(), Limit, names(f.Holders, f.dead), names(f.Waiters, f.dead))
+	now := fmt.Sprintf("%d of %d used by %s; queue: %s", f.used(), Limit, names(f.Holders, f.dead), names(f.Waiters, f.dead))
 	if now != p.last {
 		p.last = now
 		p.line("%5.1f s   %s", f.elapsed.Seconds(), now)

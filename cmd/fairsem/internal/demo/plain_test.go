@@ -16,10 +16,10 @@ func TestWithoutATerminalEveryChangeIsALineAndNothingElse(t *testing.T) {
 	p.show(f)
 	p.show(f)
 	assert.Equal(t, 7, strings.Count(out.String(), "\n"), out.String()) // two of title and one below, three events, one state
-	assert.Contains(t, out.String(), "3 of 3 used by 7 (2 units) (dead), 1; in line 1 (2 units), ")
+	assert.Contains(t, out.String(), "3 of 3 used by 7 (2 units) (dead), 1; queue: 1 (2 units), ")
 	f.Holders, f.Waiters = f.Holders[1:], nil
 	p.show(f)
-	assert.True(t, strings.HasSuffix(out.String(), "1 of 3 used by 1; in line nobody\n"), out.String())
+	assert.True(t, strings.HasSuffix(out.String(), "1 of 3 used by 1; queue: nobody\n"), out.String())
 }
 
 func TestALogHasNoOrdersToATerminal(t *testing.T) {

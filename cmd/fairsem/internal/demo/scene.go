@@ -71,10 +71,10 @@ func (v view) note(a *actor) string {
 	switch {
 	case a.ID == v.dead:
 		return v.wrong + " killed with kill -9"
-	case v.justIn(a) && a.waited() == 0:
-		return "in at once"
-	case v.justIn(a):
-		return fmt.Sprintf("in after %.1f s", a.waited().Seconds())
+	case v.justGranted(a) && a.waited() == 0:
+		return "granted at once"
+	case v.justGranted(a):
+		return fmt.Sprintf("granted after %.1f s", a.waited().Seconds())
 	}
 	return ""
 }
@@ -83,15 +83,15 @@ func (v view) style(a *actor) lipgloss.Style {
 	switch {
 	case a.ID == v.dead:
 		return bad
-	case v.justIn(a):
+	case v.justGranted(a):
 		return good
 	}
 	return plainly
 }
 
-func (v view) justIn(a *actor) bool { return a.ID != v.dead && v.now.Sub(a.entered) < fresh }
+func (v view) justGranted(a *actor) bool { return a.ID != v.dead && v.now.Sub(a.entered) < fresh }
 
-// lease is a bar of what is left, which goes on running down between two frames. Who lives gets it filled again.
+// lease is a bar of the rest of the lease, which goes down between two frames. A renewal fills it again.
 func (v view) lease(a *actor, width int) string {
 	left := max(0, a.ExpiresIn-v.now.Sub(v.at))
 	halves := int(left * time.Duration(2*width) / ttl)
@@ -104,13 +104,13 @@ func (v view) lease(a *actor, width int) string {
 	return bad.Render(bar) + track + bad.Render(fmt.Sprintf(" %3.1f s", left.Seconds()))
 }
 
-// door leads from the head of the line to the units that somebody was just given.
+// door leads from the head of the queue to the units that were just granted.
 func (v view) door() []string {
 	const head, units = 1, 2 // rows
 	lines := make([]string, Workers)
 	for i, id := range slices.Backward(v.slots[:]) {
 		a := v.actors[id]
-		in := a != nil && v.justIn(a)
+		in := a != nil && v.justGranted(a)
 		switch deeper := lines[units+i+1] != ""; {
 		case in && deeper:
 			lines[units+i] = good.Render(" " + v.in + v.fork)
@@ -126,11 +126,11 @@ func (v view) door() []string {
 	return lines
 }
 
-// queue has a row for each place in line.
+// queue has a row for each position.
 func (v view) queue(width int) []string {
-	header := bold.Render("in line") + ": first come, first served"
+	header := bold.Render("queue") + ": first come, first served"
 	if width < lipgloss.Width(header) {
-		header = bold.Render("in line")
+		header = bold.Render("queue")
 	}
 	lines := []string{header}
 	for i, a := range v.line(v.now) {
@@ -151,9 +151,9 @@ func (v view) need(a *actor) string {
 	return fmt.Sprintf("%-2s", strings.Repeat(v.unit, int(max(0, min(a.Weight, Limit)))))
 }
 
-// trail has a sign for each place that it was drawn to move up, the last of which shines for a while.
+// trail has a sign for each position that it was drawn to move up, the last of which is highlighted for a while.
 func (v view) trail(a *actor) string {
-	left := a.drawn(v.now) - a.place
+	left := a.drawn(v.now) - a.position
 	climbed := max(0, min(a.climbed-left, Workers))
 	if climbed > 0 && left == 0 && v.now.Sub(a.moved) < fresh {
 		return strings.Repeat(v.up, climbed-1) + moving.Render(v.up)

@@ -24,7 +24,7 @@ var (
 type glyphs struct {
 	unit, free, upper, lower string // units; the brackets bind two of one holder
 	rest, half, spent        string // of a lease
-	up                       string // who moved up
+	up                       string // moved up
 	start, wall, fork        string // the way in
 	corner, in               string
 	right, wrong             string

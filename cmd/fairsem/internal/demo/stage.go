@@ -9,12 +9,12 @@ import (
 
 // How long a change shows.
 const (
-	stepTime = 70 * time.Millisecond  // by which each in line moves up later than the one before, as people do
-	fresh    = 800 * time.Millisecond // for which who moved or was let in is marked
+	stepTime = 70 * time.Millisecond  // by which each waiter moves up later than the one before, as people do
+	fresh    = 800 * time.Millisecond // for which a move or a grant is marked
 )
 
-// stage knows where everybody is, and what changed: the picture shows what a single frame cannot. The zero value is
-// empty.
+// stage knows the position of every ticket, and what changed: the picture shows what a single frame cannot. The zero
+// value is empty.
 type stage struct {
 	frame
 	at     time.Time         // when the frame came
@@ -25,12 +25,12 @@ type stage struct {
 // actor is a ticket that moves.
 type actor struct {
 	fairsem.Ticket
-	place   int       // in line, from 1; 0: it is in
-	before  int       // place from which it moves to there; 0: it comes
-	moved   time.Time // when it moved
-	climbed int       // places by which it moved up in all
-	came    time.Time
-	entered time.Time
+	position int       // in the queue, from 1; 0: a holder
+	before   int       // position from which it moves; 0: it is new
+	moved    time.Time // when it moved
+	climbed  int       // positions by which it moved up in all
+	came     time.Time
+	entered  time.Time
 }
 
 // update takes a frame that came at that time.
@@ -39,16 +39,16 @@ func (s *stage) update(f frame, now time.Time) {
 	before := s.actors
 	s.actors = make(map[string]*actor, len(before))
 	for i, w := range f.Waiters {
-		s.cast(before[w.ID], w, now).moveTo(i+1, now)
+		s.actorOf(before[w.ID], w, now).moveTo(i+1, now)
 	}
 	for _, h := range f.Holders {
-		s.cast(before[h.ID], h, now).enter(now)
+		s.actorOf(before[h.ID], h, now).enter(now)
 	}
-	s.seat()
+	s.assignUnits()
 }
 
-// cast gives the ticket its actor, which may have been there before.
-func (s *stage) cast(a *actor, t fairsem.Ticket, now time.Time) *actor {
+// actorOf gives the ticket its actor, which may have been there before.
+func (s *stage) actorOf(a *actor, t fairsem.Ticket, now time.Time) *actor {
 	if a == nil {
 		a = &actor{came: now}
 	}
@@ -60,44 +60,44 @@ func (s *stage) cast(a *actor, t fairsem.Ticket, now time.Time) *actor {
 	return a
 }
 
-func (a *actor) moveTo(place int, now time.Time) {
-	if a.place == place {
+func (a *actor) moveTo(position int, now time.Time) {
+	if a.position == position {
 		return
 	}
-	a.climbed += max(0, a.place-place)
-	a.before, a.place, a.moved = a.drawn(now), place, now
+	a.climbed += max(0, a.position-position)
+	a.before, a.position, a.moved = a.drawn(now), position, now
 }
 
 func (a *actor) enter(now time.Time) {
 	if a.entered.IsZero() {
-		a.entered, a.place = now, 0
+		a.entered, a.position = now, 0
 	}
 }
 
-// drawn is the place at which it shows; 0: it does not yet. A gap goes through the line from the front to the back.
+// drawn is the position at which it shows; 0: it does not yet. A gap goes through the queue from the front to the back.
 func (a *actor) drawn(now time.Time) int {
-	if now.Sub(a.moved) >= time.Duration(a.place-1)*stepTime {
-		return a.place
+	if now.Sub(a.moved) >= time.Duration(a.position-1)*stepTime {
+		return a.position
 	}
 	return a.before
 }
 
-// waited is for how long it stood in line, as far as this was seen.
+// waited is how long it was in the queue, as far as this was seen.
 func (a *actor) waited() time.Duration { return a.entered.Sub(a.came) }
 
-// line is who shows at each place.
+// line is the actor that shows at each position.
 func (s *stage) line(now time.Time) (line [Workers - 1]*actor) {
 	for _, w := range s.Waiters {
 		a := s.actors[w.ID]
-		if place := a.drawn(now); place > 0 && place <= len(line) {
-			line[place-1] = a
+		if position := a.drawn(now); position > 0 && position <= len(line) {
+			line[position-1] = a
 		}
 	}
 	return line
 }
 
-// seat gives holders as many units as they have, and lets them keep the same ones.
-func (s *stage) seat() {
+// assignUnits gives holders as many units as they have, and keeps those that they had.
+func (s *stage) assignUnits() {
 	for i, id := range s.slots {
 		if !s.holds(id) {
 			s.slots[i] = ""

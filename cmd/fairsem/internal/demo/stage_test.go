@@ -83,12 +83,12 @@ func requireOrder(t *testing.T, s *stage, now time.Time) {
 	for range Workers + 1 {
 		last := 0
 		for _, w := range s.Waiters {
-			place := s.actors[w.ID].drawn(now)
-			if place == 0 {
+			position := s.actors[w.ID].drawn(now)
+			if position == 0 {
 				continue
 			}
-			require.Greater(t, place, last, "%s", w.ID)
-			last = place
+			require.Greater(t, position, last, "%s", w.ID)
+			last = position
 		}
 		now = now.Add(stepTime / 2)
 	}

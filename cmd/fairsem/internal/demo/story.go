@@ -11,10 +11,10 @@ import (
 const (
 	killPart  = 0.4             // of the length has passed when a worker is killed
 	killGrace = 8 * time.Second // for a worker worth killing to turn up
-	aftermath = time.Second     // to see who has the units now
+	aftermath = time.Second     // to see the next holder of the units
 )
 
-// event is something to tell. There are three at most: a line forms, a worker is killed, its units come back.
+// event is an event for the log. There are three at most: a queue forms, a worker is killed, its units are granted again.
 type event struct {
 	after time.Duration
 	text  string
@@ -22,28 +22,27 @@ type event struct {
 
 func (e event) when() string { return fmt.Sprintf("%5.1f s", e.after.Seconds()) }
 
-func (d *demo) tell(format string, args ...any) {
+func (d *demo) addEvent(format string, args ...any) {
 	d.events = append(d.events, event{time.Since(d.began), fmt.Sprintf(format, args...)})
 }
 
-// take learns from a snapshot.
-func (d *demo) take(s snapshot) {
-	d.seen.add(s.Waiters)
+// update learns from a snapshot.
+func (d *demo) update(s snapshot) {
+	d.orderings.add(s.Waiters)
 	d.mostSeen = max(d.mostSeen, s.used())
 	switch {
 	case d.death.killed == 0 && time.Since(d.began).Seconds() >= killPart*d.options.Length.Seconds():
 		d.killOne(s)
 	case d.death.killed != 0 && (d.death.gone == 0 || d.death.regained == 0):
-		d.mourn(s)
+		d.observeDeath(s)
 	}
 }
 
 // freshGrant is how old a grant may be to be sure that its holder goes on for a while.
 const freshGrant = minHold / 2
 
-// killOne kills a holder of more than one unit, if there is one that has only just got them. With
-// more than one, the next in line fits whatever it asks for, so the first grant that needs them
-// shows when they came back.
+// killOne kills a holder of more than one unit, if there is one with a recent grant. With more than one, the head of the
+// queue fits whatever its weight, so the first grant that needs the units shows when they were free.
 func (d *demo) killOne(s snapshot) {
 	for _, h := range s.Holders {
 		g, known := d.team.grant(h.ID)
@@ -52,7 +51,7 @@ func (d *demo) killOne(s snapshot) {
 		}
 		if at, held := d.team.kill(g.Process, h.ID); held {
 			d.death = death{permit: g, killed: at}
-			d.tell("kill -9 %s, which holds %s: nobody renews its lease now", g.Process, units(g.Weight))
+			d.addEvent("kill -9 %s, which holds %s: its lease is not renewed now", g.Process, units(g.Weight))
 		}
 		return
 	}
@@ -61,8 +60,8 @@ func (d *demo) killOne(s snapshot) {
 // since is how long ago a time of history.Now was.
 func since(at int64) time.Duration { return time.Duration(history.Now() - at) }
 
-// mourn looks what became of the dead worker's permit.
-func (d *demo) mourn(s snapshot) {
+// observeDeath checks what became of the dead worker's permit.
+func (d *demo) observeDeath(s snapshot) {
 	if d.death.gone == 0 && !s.holds(d.death.permit.ID) {
 		d.death.gone = s.at
 	}
@@ -72,7 +71,7 @@ func (d *demo) mourn(s snapshot) {
 	d.death.regained = regained(d.team.history(), d.death.permit, Limit, d.death.killed)
 	if d.death.regained != 0 {
 		took := time.Duration(d.death.regained - d.death.killed)
-		d.tell("its units are in use again, %s after it died, by the next in line", seconds(took))
+		d.addEvent("its units are granted to the head of the queue, %s after it died", seconds(took))
 	}
 }
 
@@ -105,7 +104,7 @@ func (d *demo) frame(s snapshot) frame {
 // count leaves out holders in search of too many: what one that is done wrote may be read after what the next wrote.
 func (d *demo) count() tally {
 	grants := d.team.history()
-	_, overtaken := overtakes(d.seen, grants)
+	_, overtaken := overtakes(d.orderings, grants)
 	t := tally{grants: len(grants), overtakes: len(overtaken)}
 	done := slices.DeleteFunc(grants, func(g history.Grant) bool { return g.Released == 0 })
 	t.overLimit = len(history.OverLimit(done, Limit))

@@ -12,7 +12,7 @@ import (
 
 // underway is a demo in which these grants were seen.
 func underway(grants ...history.Grant) *demo {
-	return &demo{team: &team{grants: grants}, seen: make(lineups)}
+	return &demo{team: &team{grants: grants}, orderings: make(orderings)}
 }
 
 func TestTheTallyCountsWhatIsCertain(t *testing.T) {
@@ -30,7 +30,7 @@ func TestTheTallyCountsWhatIsCertain(t *testing.T) {
 	assert.Equal(t, tally{grants: 1, overLimit: 1}, d.count(), "Redis said so")
 
 	d = underway(done, unread)
-	d.seen.add([]fairsem.Ticket{{ID: "b"}, {ID: "a"}})
+	d.orderings.add([]fairsem.Ticket{{ID: "b"}, {ID: "a"}})
 	d.death = death{killed: 25}
 	assert.Equal(t, tally{grants: 2, overtakes: 1, killed: 1}, d.count())
 }

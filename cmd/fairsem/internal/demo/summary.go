@@ -48,7 +48,7 @@ func summarize(out io.Writer, header string, events []event, verdicts []verdict)
 		}
 	}
 	w := &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}
-	_, _ = io.WriteString(w, s.text.String()) // there is nobody else to tell
+	_, _ = io.WriteString(w, s.text.String()) // an error cannot be reported anywhere
 }
 
 // columns is how wide out is; what is no terminal has as many as they mostly have.

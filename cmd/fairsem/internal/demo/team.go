@@ -19,11 +19,11 @@ import (
 // team are the worker processes and what they wrote down.
 type team struct {
 	members []*member
-	failed  chan error // of a member that ended though nobody wanted it to
+	failed  chan error // of a member that ended unexpectedly
 
 	mu     sync.Mutex
 	grants []history.Grant // guarded by mu
-	index  map[string]int  // guarded by mu: permit id -> place in grants
+	index  map[string]int  // guarded by mu: permit id -> index in grants
 }
 
 // member is one worker process, seen from outside.
@@ -69,7 +69,7 @@ func (m *member) start() error {
 	if err := m.cmd.Start(); err != nil {
 		return err
 	}
-	// A worker that is gone already cannot read them; follow tells why.
+	// A worker that is gone already cannot read them; follow reports why.
 	_ = json.NewEncoder(m.stdin).Encode(m.orders)
 	return nil
 }
@@ -104,7 +104,7 @@ func (m *member) lastWords(err error) string {
 	case err != nil:
 		return err.Error()
 	}
-	return "it was told to"
+	return "it was stopped"
 }
 
 func (t *team) note(g history.Grant) {
@@ -155,11 +155,11 @@ func (t *team) kill(label, permit string) (at int64, held bool) {
 	return at, true
 }
 
-// stopGrace is how long workers may take to give back what they have.
+// stopGrace is how long workers may take to release what they have.
 const stopGrace = 4 * time.Second
 
-// stop has all workers give back what they have and end, and waits for it. Those that do not in time
-// are killed. It may be called again.
+// stop makes all workers release what they have and end, and waits for it. Those that take longer are killed. It may be
+// called again.
 func (t *team) stop() {
 	for _, m := range t.members {
 		m.over.Store(true)

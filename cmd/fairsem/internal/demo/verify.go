@@ -8,15 +8,15 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// evidence is everything that the demo saw, and what it was told to expect.
+// evidence is everything that the demo saw, and what to expect.
 type evidence struct {
-	limit    int64
-	ttl      time.Duration
-	grants   []history.Grant
-	lines    lineups
-	mostSeen int64 // most units in use that Redis reported in one answer
-	death    death
-	end      fairsem.Status // after all workers stopped
+	limit     int64
+	ttl       time.Duration
+	grants    []history.Grant
+	orderings orderings
+	mostSeen  int64 // most units in use that Redis reported in one answer
+	death     death
+	end       fairsem.Status // after all workers stopped
 }
 
 // death is what followed the kill of a worker. Times are of history.Now; 0: it did not happen.
@@ -39,7 +39,7 @@ type verdict struct {
 
 // judge checks every promise. One that nothing was seen of counts as broken.
 func judge(e evidence) []verdict {
-	return []verdict{e.limitKept(), e.orderKept(), e.tokensGrow(), e.deadPaidBack(), e.nothingLeft()}
+	return []verdict{e.limitKept(), e.orderKept(), e.tokensGrow(), e.deadReleased(), e.nothingLeft()}
 }
 
 func (e evidence) limitKept() verdict {
@@ -54,18 +54,18 @@ func (e evidence) limitKept() verdict {
 }
 
 func (e evidence) orderKept() verdict {
-	pairs, found := overtakes(e.lines, e.grants)
+	pairs, found := overtakes(e.orderings, e.grants)
 	return verdict{
 		promise: "first come, first served",
-		found:   fmt.Sprintf("%d overtakes, %d pairs in line", len(found), pairs),
+		found:   fmt.Sprintf("%d overtakes, %d pairs queued", len(found), pairs),
 		broken:  len(found) > 0 || pairs == 0,
 		details: found,
 	}
 }
 
-// overtakes returns the pairs in line of which the one behind has the smaller token, and how many
-// pairs there were of which both were granted.
-func overtakes(lines lineups, grants []history.Grant) (pairs int, found []history.Violation) {
+// overtakes returns the pairs in the queue of which the later one has the smaller token, and how many pairs there were of
+// which both were granted.
+func overtakes(lines orderings, grants []history.Grant) (pairs int, found []history.Violation) {
 	byID := make(map[string]history.Grant, len(grants))
 	for _, g := range grants {
 		byID[g.ID] = g
@@ -77,7 +77,7 @@ func overtakes(lines lineups, grants []history.Grant) (pairs int, found []histor
 		}
 		pairs++
 		if before.Token >= behind.Token {
-			found = append(found, history.Violation{What: "overtaken in line", Earlier: before, Later: behind})
+			found = append(found, history.Violation{What: "overtaken in the queue", Earlier: before, Later: behind})
 		}
 	}
 	return pairs, found
@@ -93,12 +93,12 @@ func (e evidence) tokensGrow() verdict {
 	}
 }
 
-func (e evidence) deadPaidBack() verdict {
+func (e evidence) deadReleased() verdict {
 	d, allowed := e.death, e.ttl+deathGrace
-	v := verdict{promise: "a dead process gives back its units", broken: true}
+	v := verdict{promise: "the units of a dead process are released", broken: true}
 	switch {
 	case d.killed == 0:
-		v.found = "no worker could be killed while it held some"
+		v.found = "no worker could be killed while it held units"
 	case d.gone == 0 || d.regained == 0:
 		v.found = fmt.Sprintf("not within %s", seconds(allowed))
 	default:
@@ -135,7 +135,7 @@ func unitsBeside(grants []history.Grant, id string, at int64) (units int64) {
 
 func (e evidence) nothingLeft() verdict {
 	return verdict{
-		promise: "nothing is left when everybody is done",
+		promise: "nothing is left at the end",
 		found:   fmt.Sprintf("%d units in use, %d waiting", e.end.Used, e.end.Waiting),
 		broken:  e.end.Used != 0 || e.end.Waiting != 0,
 	}

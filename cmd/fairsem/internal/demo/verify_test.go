@@ -26,11 +26,11 @@ func flawless() evidence {
 			{Process: "b", ID: "next", Weight: 1, Token: 13, Asked: 2, Granted: 5 * second, Released: 6 * second},
 			{Process: "a", ID: "last", Weight: 1, Token: 14, Asked: 2 * second, Granted: 5*second + 1, Released: 6 * second},
 		},
-		lines:    make(lineups),
-		mostSeen: 2,
-		death:    death{permit: dead, killed: 3 * second, gone: 5 * second, regained: 5 * second},
+		orderings: make(orderings),
+		mostSeen:  2,
+		death:     death{permit: dead, killed: 3 * second, gone: 5 * second, regained: 5 * second},
 	}
-	e.lines.add([]fairsem.Ticket{{ID: "dead"}, {ID: "next"}, {ID: "last"}})
+	e.orderings.add([]fairsem.Ticket{{ID: "dead"}, {ID: "next"}, {ID: "last"}})
 	return e
 }
 
@@ -54,28 +54,28 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 			"never more than 2 units in use at once", "most: 3, over 4 grants"},
 		"Redis said that there were too many": {func(e *evidence) { e.mostSeen = 3 },
 			"never more than 2 units in use at once", "most: 3, over 4 grants"},
-		"overtaken in line": {func(e *evidence) { e.lines.add([]fairsem.Ticket{{ID: "last"}, {ID: "next"}}) },
-			"first come, first served", "1 overtakes, 4 pairs in line"},
-		"nobody seen in line": {func(e *evidence) { e.lines = nil },
-			"first come, first served", "0 overtakes, 0 pairs in line"},
+		"overtaken in the queue": {func(e *evidence) { e.orderings.add([]fairsem.Ticket{{ID: "last"}, {ID: "next"}}) },
+			"first come, first served", "1 overtakes, 4 pairs queued"},
+		"nobody seen in line": {func(e *evidence) { e.orderings = nil },
+			"first come, first served", "0 overtakes, 0 pairs queued"},
 		"the same token twice": {func(e *evidence) { e.grants[0].Token = 12 },
 			"every token larger than those before", "1 out of order, 4 tokens"},
-		"a smaller token later": {func(e *evidence) { e.lines = lineups{{"dead", "next"}: {}}; e.grants[3].Token = 10 },
+		"a smaller token later": {func(e *evidence) { e.orderings = orderings{{"dead", "next"}: {}}; e.grants[3].Token = 10 },
 			"every token larger than those before", "1 out of order, 4 tokens"},
 		"the dead keep their permit": {func(e *evidence) { e.death.gone = 0 },
-			"a dead process gives back its units", "not within 2.50 s"},
+			"the units of a dead process are released", "not within 2.50 s"},
 		"nobody gets what the dead had": {func(e *evidence) { e.death.regained = 0 },
-			"a dead process gives back its units", "not within 2.50 s"},
+			"the units of a dead process are released", "not within 2.50 s"},
 		"others get it too late": {func(e *evidence) { e.death.regained = 5*second + 6*second/10 },
-			"a dead process gives back its units", "after 2.60 s, at most 2.50 s"},
+			"the units of a dead process are released", "after 2.60 s, at most 2.50 s"},
 		"Redis lists it for too long": {func(e *evidence) { e.death.gone = 5*second + 6*second/10 },
-			"a dead process gives back its units", "after 2.00 s, at most 2.50 s"},
+			"the units of a dead process are released", "after 2.00 s, at most 2.50 s"},
 		"nobody was killed": {func(e *evidence) { e.death = death{} },
-			"a dead process gives back its units", "no worker could be killed while it held some"},
+			"the units of a dead process are released", "no worker could be killed while it held units"},
 		"units left": {func(e *evidence) { e.end.Used = 1 },
-			"nothing is left when everybody is done", "1 units in use, 0 waiting"},
+			"nothing is left at the end", "1 units in use, 0 waiting"},
 		"somebody left in line": {func(e *evidence) { e.end.Waiting = 1 },
-			"nothing is left when everybody is done", "0 units in use, 1 waiting"},
+			"nothing is left at the end", "0 units in use, 1 waiting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := flawless()

@@ -22,7 +22,7 @@ type view struct {
 
 const (
 	widest   = 86 // more would tear apart what belongs together
-	twoSided = 56 // narrower, the line is below the units
+	twoSided = 56 // narrower, the queue is below the units
 	longest  = 69 // columns of an event
 )
 
@@ -56,7 +56,7 @@ func (v view) title() []string {
 	return []string{v.spread(title, fmt.Sprintf("%.1f s", elapsed.Seconds())), faint.Render(text.Clean(v.place))}
 }
 
-// body has the units to the left and the line to the right, or below.
+// body has the units to the left and the queue to the right, or below.
 func (v view) body() []string {
 	const gutter = 5
 	right := max(22, min(34, v.width*3/5-13))
@@ -102,10 +102,10 @@ func (v view) none(n int, what string) string {
 	return good.Render(v.right) + fmt.Sprintf(" 0 %s", what)
 }
 
-// ahead is what is told while an event has not happened.
-var ahead = []string{"", "soon, a worker that holds 2 units is killed", "then, its units come back"}
+// ahead is shown while an event has not happened.
+var ahead = []string{"", "soon, a worker that holds 2 units is killed", "then, its units are granted to others"}
 
-// story tells the events. In a narrow picture there is room for the last only.
+// story shows the events. In a narrow picture there is room for the last only.
 func (v view) story() (lines []string) {
 	const margin = 9
 	width := v.width - margin

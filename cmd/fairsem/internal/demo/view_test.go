@@ -39,7 +39,7 @@ func crowded() frame {
 	}
 	f.dead = "7"
 	f.tally = tally{grants: 99999, overLimit: 99, overtakes: 99, killed: 1}
-	f.events = []event{{0, strings.Repeat("long ", longest/5)}, {time.Second, "kill -9 worker 7"}, {time.Hour, "its units are in use again"}}
+	f.events = []event{{0, strings.Repeat("long ", longest/5)}, {time.Second, "kill -9 worker 7"}, {time.Hour, "its units are granted to the head of the queue"}}
 	return f
 }
 
@@ -96,7 +96,7 @@ func TestNothingIsLeftOutOnSixtyByTwenty(t *testing.T) {
 	s, now := staged(f)
 	picture := ansi.Strip(s.render(now.Add(stepTime*Workers), 60, 20, fine))
 	for _, want := range []string{"fairsem demo", "1234.5 s", "3 of 3 units in use", "6. worker 6", "99 grants", "✗ 1 killed",
-		"✗ 9 over the limit", "✗ 9 overtakes", "kill -9 worker 7", "its units are in use again"} {
+		"✗ 9 over the limit", "✗ 9 overtakes", "kill -9 worker 7", "its units are granted to the head of the queue"} {
 		assert.Contains(t, picture, want)
 	}
 }
@@ -150,7 +150,7 @@ func TestWhoWasLetInIsPointedAtForAMoment(t *testing.T) {
 	s, now := staged(moment(line[:1], line[1:]), moment(line, nil))
 	row := rowOf(t, seen(s, now), "worker 2")
 	assert.Regexp(t, `│ ■┐ worker 2 .*│ ◀━┫`, row)
-	assert.Contains(t, seen(s, now), "■┘ in after 1.0 s")
+	assert.Contains(t, seen(s, now), "■┘ granted after 1.0 s")
 	assert.Regexp(t, `│ ■  worker 1  ━+.*│   ┃`, rowOf(t, seen(s, now), "worker 1"), "who was in before is not")
 	later := seen(s, now.Add(fresh))
 	assert.NotContains(t, later, "◀")
@@ -160,7 +160,7 @@ func TestWhoWasLetInIsPointedAtForAMoment(t *testing.T) {
 func TestWhoDidNotWaitIsInAtOnce(t *testing.T) {
 	t.Parallel()
 	s, now := staged(moment([]fairsem.Ticket{ticket(1, 1)}, nil))
-	assert.Contains(t, rowOf(t, seen(s, now), "worker 1"), "in at once")
+	assert.Contains(t, rowOf(t, seen(s, now), "worker 1"), "granted at once")
 }
 
 // The lease of the dead runs down between two frames as well.
@@ -216,14 +216,14 @@ func TestTheStoryTellsWhatIsToComeAndThenWhatCame(t *testing.T) {
 	s, now = staged(f)
 	assert.NotContains(t, seen(s, now), "soon, ")
 	assert.Contains(t, seen(s, now), "   4.0 s  kill -9 worker 3")
-	assert.Contains(t, seen(s, now), "then, its units come back")
+	assert.Contains(t, seen(s, now), "then, its units are granted to others")
 }
 
 func TestANarrowPictureTellsTheLatestOnly(t *testing.T) {
 	t.Parallel()
 	s, now := staged(crowded())
 	picture := ansi.Strip(s.render(now, 44, 24, fine))
-	assert.Contains(t, picture, "its units are in use again")
+	assert.Contains(t, picture, "its units are granted to the")
 	assert.NotContains(t, picture, "kill -9 worker 7")
 }
 

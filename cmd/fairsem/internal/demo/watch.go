@@ -15,11 +15,11 @@ type snapshot struct {
 	at int64 // of history.Now, when the last answer was there
 }
 
-// everybody is more than there are workers, so that nobody is missing who should not be there.
-const everybody = 100
+// maxTickets is more than there are workers, so that surplus tickets are seen, too.
+const maxTickets = 100
 
 func observe(ctx context.Context, client *fairsem.Client, name string) (snapshot, error) {
-	d, err := look.Deep(ctx, client, name, everybody)
+	d, err := look.Deep(ctx, client, name, maxTickets)
 	return snapshot{d, history.Now()}, err
 }
 
@@ -35,10 +35,10 @@ func (s snapshot) used() (units int64) {
 	return units
 }
 
-// lineups remembers who was seen before whom in line.
-type lineups map[[2]string]struct{}
+// orderings are the pairs that were seen in the queue, the earlier one first.
+type orderings map[[2]string]struct{}
 
-func (l lineups) add(line []fairsem.Ticket) {
+func (l orderings) add(line []fairsem.Ticket) {
 	for i, before := range line {
 		for _, behind := range line[i+1:] {
 			l[[2]string{before.ID, behind.ID}] = struct{}{}

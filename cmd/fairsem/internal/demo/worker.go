@@ -56,7 +56,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // ends with in, or with the process; nobody waits for it
+	go func() { // ends with in, or with the process; not waited for
 		_, _ = io.Copy(io.Discard, in) // an error is an end too
 		cancel()
 	}()

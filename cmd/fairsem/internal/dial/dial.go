@@ -33,7 +33,7 @@ var (
 	plainSchemes    = []string{"redis", "rediss"}
 )
 
-var errURL = errors.New("no address of a Redis server, such as " + Help + "; write special characters of a password as %XX")
+var errURL = errors.New("not an address of a Redis server, such as " + Help + "; write special characters of a password as %XX")
 
 // Parse takes a URL apart. Query parameters are those of go-redis. The error does not say where the URL came
 // from.
@@ -85,10 +85,10 @@ func parseSentinel(u *url.URL) (*Server, error) {
 		return nil, errURL
 	}
 	if opts.MasterName == "" {
-		return nil, errors.New("an address of sentinels without the name of a master: add ?master_name=NAME")
+		return nil, errors.New("an address of sentinels without the name of a primary: add ?master_name=NAME")
 	}
 	if opts.RouteByLatency || opts.RouteRandomly || opts.ReplicaOnly {
-		return nil, errors.New("an address of sentinels that asks for replicas: leave out route_by_latency, route_randomly and replica_only, only the master can grant")
+		return nil, errors.New("an address of sentinels that asks for replicas: leave out route_by_latency, route_randomly and replica_only: only the primary can grant")
 	}
 	opts.Username, opts.Password = opts.SentinelUsername, opts.SentinelPassword
 	opts.SentinelUsername, opts.SentinelPassword = user, password

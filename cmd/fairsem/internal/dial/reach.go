@@ -16,8 +16,8 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// patience bounds each step of the first contact.
-const patience = 3 * time.Second
+// dialTimeout bounds each step of the first contact.
+const dialTimeout = 3 * time.Second
 
 // ErrKind is of a server that answers, but is of another kind than the URL is about.
 var ErrKind = errors.New("another kind of server")
@@ -31,19 +31,18 @@ type refusal struct {
 func (r *refusal) Error() string { return r.words }
 func (r *refusal) Unwrap() error { return r.cause }
 
-func refused(cause error, format string, args ...any) error {
+func newRefusal(cause error, format string, args ...any) error {
 	return &refusal{fmt.Sprintf(format, args...), cause}
 }
 
-// Reach asks the server for a sign of life, once, so that a wrong address is told at once. The error is one
-// line with the address and what to do, and wraps what the server or the network said, or ErrKind; it is the
-// cause of ctx if that ends.
+// Reach pings the server once, so that a wrong address is reported at once. The error is one line with the address and
+// what to do, and wraps the error of the server or the network, or ErrKind; it is the cause of ctx if that ends.
 func (s *Server) Reach(ctx context.Context) error {
-	client := s.impatient().Client()
+	client := s.withShortTimeouts().Client()
 	answer := make(chan error, 1)
 	go func() { // ends with the time-outs; waited for below unless ctx ends
-		answer <- s.greet(ctx, client)
-		_ = client.Close() // it has told what it could
+		answer <- s.check(ctx, client)
+		_ = client.Close() // it has done its work
 	}()
 	select {
 	case err := <-answer:
@@ -53,19 +52,19 @@ func (s *Server) Reach(ctx context.Context) error {
 	}
 }
 
-// greet wants an answer, of the kind of server that the URL is about.
-func (s *Server) greet(ctx context.Context, client redis.UniversalClient) error {
+// check requires an answer, of the kind of server that the URL is about.
+func (s *Server) check(ctx context.Context, client redis.UniversalClient) error {
 	if err := client.Ping(ctx).Err(); err != nil {
-		return refused(err, "no Redis at %s: %s; %s", s, s.told(err), s.advice(err))
+		return newRefusal(err, "no Redis at %s: %s; %s", s, s.describe(err), s.advice(err))
 	}
 	if s.single == nil {
 		return nil
 	}
 	switch mode(ctx, client) {
 	case "cluster": // which has some of the names only
-		return refused(ErrKind, "%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
+		return newRefusal(ErrKind, "%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
 	case "sentinel":
-		return refused(ErrKind, "%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
+		return newRefusal(ErrKind, "%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
 	}
 	return nil
 }
@@ -81,15 +80,15 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 	return mode
 }
 
-// told is the text of an error in one line, for terminals. Servers repeat what they do not understand, and that
+// describe is the text of an error in one line, for terminals. Servers repeat input that they do not understand, and that
 // may be a password.
-func (s *Server) told(err error) string {
+func (s *Server) describe(err error) string {
 	if errors.Is(err, redis.Nil) {
-		return fmt.Sprintf("the sentinels know no master %q", s.sentinel.MasterName)
+		return fmt.Sprintf("the sentinels know no primary %q", s.sentinel.MasterName)
 	}
 	said := err.Error()
 	if slices.ContainsFunc(s.secrets(), func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
-		return "it answers with an error that repeats the password"
+		return "it replies with an error that contains the password"
 	}
 	lines := strings.FieldsFunc(said, func(r rune) bool { return r == '\n' || r == '\r' })
 	return text.Clean(strings.Join(lines, ", "))
@@ -114,15 +113,15 @@ func (s *Server) advice(err error) string {
 	case errors.Is(err, redis.Nil):
 		return "check master_name"
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
-		return "put the certificate of its authority into a file, and the name of that into SSL_CERT_FILE"
+		return "set SSL_CERT_FILE to a file with the certificate of its authority"
 	case s.secure() && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
 		return "check the address, and whether it speaks TLS there"
 	case !s.secure() && errors.Is(err, io.EOF):
-		return "if it wants TLS, write rediss://, clusters:// or sentinels://"
+		return "if it uses TLS, write rediss://, clusters:// or sentinels://"
 	case says("cluster support disabled"):
-		return "it is no cluster: write redis://, or rediss:// with TLS"
+		return "it is not a cluster: write redis://, or rediss:// with TLS"
 	case says("unknown command 'sentinel'"), says("unknown command `sentinel`"):
-		return "it is no sentinel: write redis:// or cluster://"
+		return "it is not a sentinel: write redis:// or cluster://"
 	}
 	return "check address, user and password"
 }
@@ -137,22 +136,22 @@ func (s *Server) secure() bool {
 	return s.single.TLSConfig != nil
 }
 
-// impatient is s with one short try of each step.
-func (s *Server) impatient() *Server {
+// withShortTimeouts is s with one short try of each step.
+func (s *Server) withShortTimeouts() *Server {
 	switch {
 	case s.cluster != nil:
 		o := *s.cluster
 		o.MaxRedirects, o.MaxRetries, o.DialerRetries = -1, -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
 		return &Server{cluster: &o}
 	case s.sentinel != nil:
 		o := *s.sentinel
 		o.MaxRetries, o.DialerRetries = -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
 		return &Server{sentinel: &o}
 	}
 	o := *s.single
 	o.MaxRetries, o.DialerRetries = -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, patience, patience
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
 	return &Server{single: &o}
 }

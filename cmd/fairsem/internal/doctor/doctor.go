@@ -1,5 +1,5 @@
-// Package doctor looks for what is wrong with a server, with the rights of a user there, and with the semaphores
-// on it. It tells each thing in a line, with what to do, and leaves no key behind.
+// Package doctor checks a server, the rights of a user there, and the semaphores on it for problems. It reports each
+// result in a line, with what to do, and leaves no key behind.
 //
 // To add a check, write a function of the file that fits, and put it into the list checks.
 package doctor
@@ -17,17 +17,17 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
-// Options are what to look at.
+// Options are what to check.
 type Options struct {
 	Prefix string
 	Names  []string      // of semaphores; none: all that are found
 	TTL    time.Duration // the shortest of the processes that use the server: what is slow depends on it
 }
 
-// check is one thing to look at. Where there is nothing of its kind it finds nothing.
+// check is one check. Where it does not apply it returns nothing.
 type check struct {
 	name string
-	run  func(context.Context, *patient) []Finding
+	run  func(context.Context, *target) []Finding
 }
 
 // checks are in the order in which one is needed to understand the next.
@@ -53,25 +53,25 @@ var checks = []check{
 	{"semaphores", semaphores},
 }
 
-// checkLimit is how long one check may take: for those that look at much, for others go-redis gives up before.
+// checkLimit is how long one check may take: it matters for checks with many queries; in others go-redis gives up first.
 const checkLimit = 5 * time.Minute
 
-// Examine runs all checks and tells what each finds, at once and one after the other. The error is that there is
-// no server, that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
-func Examine(ctx context.Context, there *dial.Server, o Options, tell func(Finding)) error {
-	rdb := there.Client()
-	defer func() { _ = rdb.Close() }() // what is in flight nobody waits for any more
+// Examine runs all checks one after the other, and reports each finding at once. The error is that there is no server,
+// that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
+func Examine(ctx context.Context, server *dial.Server, o Options, tell func(Finding)) error {
+	rdb := server.Client()
+	defer func() { _ = rdb.Close() }() // what is in flight is not waited for
 	if err := o.check(rdb); err != nil {
 		return err
 	}
 	began := time.Now()
-	answer := there.Reach(ctx)
-	if answer != nil && !speaks(answer) {
+	answer := server.Reach(ctx)
+	if answer != nil && !isReply(answer) {
 		return answer
 	}
-	tell(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", there, short(time.Since(began)))})
-	p := &patient{Options: o, there: there, rdb: rdb}
-	if f, ok := p.meet(ctx, answer); !ok {
+	tell(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", server, short(time.Since(began)))})
+	p := &target{Options: o, server: server, rdb: rdb}
+	if f, ok := p.connect(ctx, answer); !ok {
 		tell(f)
 		return cause(ctx)
 	}
@@ -93,7 +93,7 @@ func (o Options) check(rdb redis.UniversalClient) error {
 	return nil
 }
 
-func (p *patient) examine(ctx context.Context, tell func(Finding)) error {
+func (p *target) examine(ctx context.Context, tell func(Finding)) error {
 	for i, c := range checks {
 		findings := p.bounded(ctx, c)
 		if err := cause(ctx); err != nil {
@@ -119,14 +119,14 @@ func others(rest []check) Finding {
 	for i, c := range rest {
 		names[i] = c.name
 	}
-	f := skip("not looked at, because of the failure above: %s", strings.Join(names, ", ")).with("checks", names)
+	f := skip("not checked, because of the failure above: %s", strings.Join(names, ", ")).with("checks", names)
 	f.Check = "others"
 	return f
 }
 
 // bounded runs a check for as long as that is allowed. A check that does not come back goes on, as go-redis does
 // in a blocked read; when the program was asked to stop it has a moment to clean up.
-func (p *patient) bounded(ctx context.Context, c check) []Finding {
+func (p *target) bounded(ctx context.Context, c check) []Finding {
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	done := make(chan []Finding, 1)
@@ -140,7 +140,7 @@ func (p *patient) bounded(ctx context.Context, c check) []Finding {
 	case found := <-done:
 		return found
 	case <-time.After(cleanLimit):
-		return []Finding{last(fail(fmt.Sprintf("no end within %v", checkLimit), "see what the server is doing: is it stopped, swapping, or cut off?"))}
+		return []Finding{last(fail(fmt.Sprintf("no end within %v", checkLimit), "check the server: is it stopped, swapping, or disconnected?"))}
 	}
 }
 

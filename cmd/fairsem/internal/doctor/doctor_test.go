@@ -31,27 +31,27 @@ func usual() Options { return Options{Prefix: "doctor-" + uuid.NewString(), TTL:
 // examine is the whole examination.
 func examine(t *testing.T, url string, o Options) Report {
 	t.Helper()
-	there, err := dial.Parse(url)
+	server, err := dial.Parse(url)
 	require.NoError(t, err)
 	var r Report
-	require.NoError(t, Examine(t.Context(), there, o, r.Add))
+	require.NoError(t, Examine(t.Context(), server, o, r.Add))
 	return r
 }
 
 // meet is a patient of whom single checks can be run.
-func meet(t *testing.T, url string, o Options) *patient {
+func meet(t *testing.T, url string, o Options) *target {
 	t.Helper()
-	there, err := dial.Parse(url)
+	server, err := dial.Parse(url)
 	require.NoError(t, err)
-	p := &patient{Options: o, there: there, rdb: there.Client()}
+	p := &target{Options: o, server: server, rdb: server.Client()}
 	t.Cleanup(func() { _ = p.rdb.Close() })
-	f, met := p.meet(t.Context(), nil)
+	f, met := p.connect(t.Context(), nil)
 	require.True(t, met, f.Message)
 	return p
 }
 
 // runs a single check.
-func (p *patient) runs(t *testing.T, name string) []Finding {
+func (p *target) runs(t *testing.T, name string) []Finding {
 	t.Helper()
 	i := slices.IndexFunc(checks, func(c check) bool { return c.name == name })
 	require.GreaterOrEqual(t, i, 0)
@@ -90,7 +90,7 @@ func everyKey(t *testing.T, rdb redis.UniversalClient, prefix string) (keys []st
 	list := func(ctx context.Context, n *redis.Client) error {
 		some, err := n.Keys(ctx, literal.Replace(prefix)+":*").Result()
 		for _, key := range some {
-			if !strings.HasPrefix(key, prefix+":client:") || n.Get(ctx, key).Val() == ourLabel {
+			if !strings.HasPrefix(key, prefix+":client:") || n.Get(ctx, key).Val() == doctorLabel {
 				keys = append(keys, key)
 			}
 		}
@@ -109,7 +109,7 @@ func everyKey(t *testing.T, rdb redis.UniversalClient, prefix string) (keys []st
 
 func nodes(t *testing.T, cluster *redis.ClusterClient) (all []*redis.Client) {
 	t.Helper()
-	p := &patient{rdb: cluster}
+	p := &target{rdb: cluster}
 	require.NoError(t, p.masters(t.Context(), cluster))
 	for _, n := range p.nodes {
 		all = append(all, n.rdb)
@@ -175,8 +175,8 @@ func TestOnHealthyServersAllIsWellAndNoKeyIsLeft(t *testing.T) {
 					assert.NotEmpty(t, report.of(c.name), c.name)
 				}
 			}
-			assert.Equal(t, "5 names, 10 permits, 5 waiting: all agree with themselves", one(t, report.of("semaphores")).Message)
-			mode := map[string]string{"single": "standalone", "cluster": "cluster; as are 2 more", "sentinel": "sentinel"}[kind]
+			assert.Equal(t, "5 names, 10 permits, 5 waiting: all are consistent", one(t, report.of("semaphores")).Message)
+			mode := map[string]string{"single": "standalone", "cluster": "cluster; the same on 2 more", "sentinel": "sentinel"}[kind]
 			assert.Contains(t, one(t, report.of("mode")).Message, mode)
 			assert.Equal(t, "message", one(t, report.of("wake")).Details["by"])
 		})
@@ -191,7 +191,7 @@ func TestOnlyNamedSemaphoresAreLookedAtAndUnknownNamesAreFailures(t *testing.T) 
 	occupy(t, s.Client(), o.Prefix, "beside")
 	o.Names = []string{"here", "here"}
 	p := meet(t, "redis://"+s.Addr(), o)
-	assert.Equal(t, "1 name, 2 permits, 1 waiting: all agree with themselves", one(t, p.runs(t, "semaphores")).Message)
+	assert.Equal(t, "1 name, 2 permits, 1 waiting: all are consistent", one(t, p.runs(t, "semaphores")).Message)
 
 	p.Names = []string{"elsewhere"}
 	all := p.runs(t, "semaphores")
@@ -207,8 +207,8 @@ func TestAnAddressThatLeadsToTheWrongKindOfServerIsAFailureWithTheRightForm(t *t
 	require.NoError(t, err)
 	for what, c := range map[string]struct{ url, check, message, advice string }{
 		"a node of a cluster":       {"redis://" + redistest.SharedCluster(t).Nodes[0].Addr(), "mode", "one node of a cluster", "cluster://"},
-		"a cluster that is none":    {"cluster://" + redistest.SharedServer(t).Addr(), "mode", "no part of a cluster", "redis://"},
-		"a replica":                 {"redis://" + replicas[0].Addr(), "role", "this is a replica, of 127.0.0.1:", "sentinel://"},
+		"a cluster that is none":    {"cluster://" + redistest.SharedServer(t).Addr(), "mode", "not part of a cluster", "redis://"},
+		"a replica":                 {"redis://" + replicas[0].Addr(), "role", "this is a replica of 127.0.0.1:", "sentinel://"},
 		"a sentinel":                {"redis://" + sentinel.Addrs()[0], "mode", "this is a sentinel", "sentinel://"},
 		"a replica in a cluster":    {"redis://" + redistest.SharedCluster(t).Nodes[4].Addr(), "mode", "one node of a cluster", "cluster://"},
 		"any node, to find them by": {"cluster://" + redistest.SharedCluster(t).Nodes[4].Addr(), "", "", ""},
@@ -254,10 +254,10 @@ func TestAServerThatAScriptKeepsBusyIsAFailureAndNothingMoreIsAsked(t *testing.T
 func TestAServerThatDiesMeanwhileIsToldOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewServer(t)
-	there, err := dial.Parse("redis://" + s.Addr())
+	server, err := dial.Parse("redis://" + s.Addr())
 	require.NoError(t, err)
 	var r Report
-	require.NoError(t, Examine(t.Context(), there, usual(), func(f Finding) {
+	require.NoError(t, Examine(t.Context(), server, usual(), func(f Finding) {
 		r.Add(f)
 		if f.Check == "writes" {
 			assert.NoError(t, s.Kill())
@@ -270,9 +270,9 @@ func TestAServerThatDiesMeanwhileIsToldOnce(t *testing.T) {
 
 func TestWithoutAServerThereIsAnErrorAndNoFinding(t *testing.T) {
 	t.Parallel()
-	there, err := dial.Parse("redis://user:geheim@127.0.0.1:1")
+	server, err := dial.Parse("redis://user:geheim@127.0.0.1:1")
 	require.NoError(t, err)
-	err = Examine(t.Context(), there, usual(), func(f Finding) { assert.Fail(t, "a finding", "%v", f) })
+	err = Examine(t.Context(), server, usual(), func(f Finding) { assert.Fail(t, "a finding", "%v", f) })
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	assert.NotContains(t, err.Error(), "geheim")
 }
@@ -280,16 +280,16 @@ func TestWithoutAServerThereIsAnErrorAndNoFinding(t *testing.T) {
 func TestAWrongPasswordIsAnErrorThatDoesNotShowIt(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedSecure(t)
-	there, err := dial.Parse("rediss://default:geheim@" + s.Addr() + "?skip_verify=true")
+	server, err := dial.Parse("rediss://default:geheim@" + s.Addr() + "?skip_verify=true")
 	require.NoError(t, err)
-	err = Examine(t.Context(), there, usual(), func(f Finding) { assert.Fail(t, "a finding", "%v", f) })
+	err = Examine(t.Context(), server, usual(), func(f Finding) { assert.Fail(t, "a finding", "%v", f) })
 	require.ErrorContains(t, err, "WRONGPASS")
 	assert.NotContains(t, err.Error(), "geheim")
 }
 
 func TestNamesThatCanNeverWorkAreAnErrorBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
-	there, err := dial.Parse("redis://127.0.0.1:1")
+	server, err := dial.Parse("redis://127.0.0.1:1")
 	require.NoError(t, err)
 	for _, o := range []Options{
 		{Prefix: "p", TTL: time.Second, Names: []string{"good", ""}},
@@ -297,7 +297,7 @@ func TestNamesThatCanNeverWorkAreAnErrorBeforeAnythingIsSent(t *testing.T) {
 		{Prefix: "{p", TTL: time.Second},
 		{Prefix: "p", TTL: time.Millisecond},
 	} {
-		require.ErrorIs(t, Examine(t.Context(), there, o, nil), fairsem.ErrInvalid)
+		require.ErrorIs(t, Examine(t.Context(), server, o, nil), fairsem.ErrInvalid)
 	}
 }
 
@@ -305,11 +305,11 @@ func TestAnExaminationEndsWithItsContextAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
 	o := usual()
-	there, err := dial.Parse("redis://" + s.Addr())
+	server, err := dial.Parse("redis://" + s.Addr())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := fmt.Errorf("stopped")
-	err = Examine(ctx, there, o, func(f Finding) {
+	err = Examine(ctx, server, o, func(f Finding) {
 		if f.Check == "channel" { // scripts are next
 			cancel(stop)
 		}
@@ -334,7 +334,7 @@ func TestWhereThereIsNoSemaphoreOtherPrefixesAreTold(t *testing.T) {
 		p.Names = names
 		f := p.runs(t, "semaphores")[0]
 		assert.Equal(t, OK, f.State)
-		assert.Equal(t, `0 names, 0 permits, 0 waiting with the prefix "fairsem"; there are semaphores with the prefix "staging": choose it with --prefix`, f.Message)
+		assert.Equal(t, `0 names, 0 permits, 0 waiting with the prefix "fairsem"; there are semaphores with the prefix "staging": select it with --prefix`, f.Message)
 		assert.Equal(t, []string{"staging"}, f.Details["other_prefixes"])
 	}
 }

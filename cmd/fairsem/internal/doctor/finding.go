@@ -11,12 +11,12 @@ import (
 // State is how a check came out.
 type State string
 
-// What a check can come to.
+// Results of a check.
 const (
 	OK   State = "ok"
-	Warn State = "warn" // works, but somebody should look at it
+	Warn State = "warn" // works, but needs attention
 	Fail State = "fail" // does not work, or not as promised
-	Skip State = "skip" // could not be looked at
+	Skip State = "skip" // could not be checked
 )
 
 // Finding is what a check has found.
@@ -27,7 +27,7 @@ type Finding struct {
 	Advice  string         `json:"advice,omitempty"` // what to do
 	Details map[string]any `json:"details,omitempty"`
 
-	final bool // it makes no sense to look further
+	final bool // later checks make no sense
 }
 
 // Report is all that was found.
@@ -77,16 +77,17 @@ func (f Finding) with(name string, value any) Finding {
 	return f
 }
 
-// unasked is for what a server would not tell. One that says nothing at all is not asked again.
-func unasked(err error, right string) Finding {
+// notChecked is for an error of a server where a result was expected. A server that does not answer at all ends the
+// examination.
+func notChecked(err error, right string) Finding {
 	var reply redis.Error
 	switch {
 	case redis.IsPermissionError(err):
-		return skip("could not ask: this user lacks %s", right)
+		return skip("not checked: this user lacks %s", right)
 	case errors.As(err, &reply):
-		return skip("could not ask: %v", err)
+		return skip("not checked: %v", err)
 	}
-	return last(fail(fmt.Sprintf("no answer any more: %v", err), "see whether the server still runs, and what the network between does"))
+	return last(fail(fmt.Sprintf("no answer any more: %v", err), "check that the server runs, and the network between"))
 }
 
 // counted is a number with what it is of.

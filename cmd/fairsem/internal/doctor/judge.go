@@ -16,9 +16,9 @@ import (
 // layout is that of the keys, as far as this version knows them.
 const layout = 1
 
-// inspect looks at one name, at all of its ids in turn, and again where one look cannot tell.
-func (p *patient) inspect(ctx context.Context, name string) (facts, []Finding, error) {
-	f, err := p.look(ctx, name, 0)
+// inspect checks one name: all of its ids in turn, and a second time where one query is not enough.
+func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, error) {
+	f, err := p.query(ctx, name, 0)
 	if err != nil {
 		return f, nil, err
 	}
@@ -29,8 +29,8 @@ func (p *patient) inspect(ctx context.Context, name string) (facts, []Finding, e
 		return f, nil, nil // it is gone meanwhile
 	}
 	bad := judge(f)
-	for i := 1; i < looks && int64(i*idsPerLook) < max(f.holders, f.waiting); i++ {
-		more, err := p.look(ctx, name, i*idsPerLook)
+	for i := 1; i < maxQueries && int64(i*idsPerQuery) < max(f.holders, f.waiting); i++ {
+		more, err := p.query(ctx, name, i*idsPerQuery)
 		if err != nil {
 			return f, nil, err
 		}
@@ -55,77 +55,77 @@ func about(name string, all ...Finding) []Finding {
 	return all
 }
 
-// judge says what is wrong with a name by one look.
+// judge returns the faults of a name that one query shows.
 func judge(f facts) (bad []Finding) {
 	if len(f.wrong) > 0 {
 		return []Finding{fail(fmt.Sprintf("keys of another type, so every call fails: %s", strings.Join(f.wrong, ", ")),
-			"DEL the key if nobody else needs it; else take another name or prefix").with("problem", "type")}
+			"DEL the key if no other program needs it; else use another name or prefix").with("problem", "type")}
 	}
 	if n, err := strconv.Atoi(f.layout); f.layout != "" && (err != nil || n > layout) {
-		return []Finding{fail(fmt.Sprintf("its layout is %s, from a later fairsem than this, which knows %d", text.Brief(f.layout), layout),
-			"upgrade fairsem, here and wherever the name is used").with("problem", "layout")}
+		return []Finding{fail(fmt.Sprintf("its layout is %s, of a later version of fairsem; this one supports up to %d", text.Brief(f.layout), layout),
+			"upgrade fairsem, here and in all programs that use the name").with("problem", "layout")}
 	}
 	return slices.Concat(f.keys(), f.ids(), f.deadlinesAreNear(), f.weightsAgree())
 }
 
-// keys looks at the keys as such.
+// keys checks the keys themselves.
 func (f facts) keys() (bad []Finding) {
-	var there, forever, early []string
+	var server, forever, early []string
 	for _, kind := range kinds {
 		switch ttl := f.ttls[kind]; {
-		case ttl == missing:
+		case ttl == noKey:
 			continue
-		case ttl == immortal && (kind != "meta" || !f.hasPin):
+		case ttl == noExpiry && (kind != "meta" || !f.hasPin):
 			forever = append(forever, kind)
 		case ttl >= 0 && f.now+ttl < f.last && f.farCount == 0:
 			early = append(early, kind)
 		}
-		there = append(there, kind)
+		server = append(server, kind)
 	}
 	if !f.hasMeta {
-		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: somebody deleted keys, or they were evicted", strings.Join(there, ", ")),
-			"see the line eviction; processes that are connected put back what they have").with("problem", "orphan"))
+		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: keys were deleted, or Redis evicted them", strings.Join(server, ", ")),
+			"see the check eviction; connected processes restore their permits and positions").with("problem", "orphan"))
 	} else if _, known := f.limit(); !known && (f.declared != "" || f.hasPin) {
-		bad = append(bad, fail(fmt.Sprintf("its limit is %s, which is none", text.Brief(f.declared+f.pinned)),
-			"DEL its meta once nobody uses the name").with("problem", "limit"))
+		bad = append(bad, fail(fmt.Sprintf("invalid limit %s", text.Brief(f.declared+f.pinned)),
+			"DEL its meta once the name is not in use").with("problem", "limit"))
 	}
 	if len(forever) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("keys that never expire, for something else than fairsem wrote them: %s", strings.Join(forever, ", ")),
-			"DEL them once nobody uses the name; a name in use gets their expiry back within a TTL").with("problem", "immortal"))
+		bad = append(bad, fail(fmt.Sprintf("keys that never expire, because another program wrote them: %s", strings.Join(forever, ", ")),
+			"DEL them once the name is not in use; in use, their expiry is restored within a TTL").with("problem", "immortal"))
 	}
 	if len(early) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("keys that expire before the last lease ends, so that who holds then is forgotten: %s", strings.Join(early, ", ")),
-			"see who sets expiries on these keys; the next renewal sets it right").with("problem", "expiry"))
+		bad = append(bad, fail(fmt.Sprintf("keys that expire before the last lease ends, which would lose its holder: %s", strings.Join(early, ", ")),
+			"find what sets expiries on these keys; the next renewal corrects it").with("problem", "expiry"))
 	}
 	return bad
 }
 
-// ids looks at those who were looked at one by one.
+// ids checks the ids that were read one by one.
 func (f facts) ids() (bad []Finding) {
-	if len(f.none) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("ids that hold or wait without a deadline, so never lapse: %d, the first %s", len(f.none), text.Brief(f.none[0])),
-			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.none))
+	if len(f.noDeadline) > 0 {
+		bad = append(bad, fail(fmt.Sprintf("holders or waiters without a deadline, which never expire: %d, the first %s", len(f.noDeadline), text.Brief(f.noDeadline[0])),
+			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.noDeadline))
 	}
-	if len(f.twice) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("ids that hold and wait at once: %d, the first %s", len(f.twice), text.Brief(f.twice[0])),
-			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.twice))
+	if len(f.inBoth) > 0 {
+		bad = append(bad, fail(fmt.Sprintf("ids that are both holder and waiter: %d, the first %s", len(f.inBoth), text.Brief(f.inBoth[0])),
+			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.inBoth))
 	}
 	return bad
 }
 
-// deadlinesAreNear looks for leases that nobody can have, or that nobody ended. What lapses by its nature, of a
-// rate, may be there for long. A deadline without an id that holds or waits is that of one who was taken out.
+// deadlinesAreNear finds leases that the library never gives, or that were not removed. Grants of a rate may stay for
+// long. A deadline without a holder or a waiter is a tombstone.
 func (f facts) deadlinesAreNear() (bad []Finding) {
 	if f.rate() {
 		return nil
 	}
 	if f.farCount > 0 {
-		bad = append(bad, fail(fmt.Sprintf("leases that end later than any can: %d, the first of %s; the server's clock was stepped back, or something else wrote them", f.farCount, text.Brief(f.far)),
+		bad = append(bad, fail(fmt.Sprintf("leases that end too far in the future: %d, the first of %s; the server's clock was stepped back, or another program wrote them", f.farCount, text.Brief(f.far)),
 			"fairsem evict NAME ID, if it holds or waits; else ZREM it from the timeout key").with("problem", "far").with("ids", []string{f.far}))
 	}
 	if f.lateCount > 0 {
-		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago, since when nobody has asked: %d, the first of %s", forgotten, f.lateCount, text.Brief(f.late)),
-			"nothing, if nobody uses the name: the next call, such as fairsem show NAME, takes them out").with("problem", "late").with("ids", []string{f.late}))
+		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago and are still stored: %d, the first of %s", staleAfter, f.lateCount, text.Brief(f.late)),
+			"nothing, if the name is not in use: the next call, such as fairsem show NAME, removes them").with("problem", "late").with("ids", []string{f.late}))
 	}
 	return bad
 }
@@ -133,8 +133,8 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 // weightsAgree compares what is counted with what is there.
 func (f facts) weightsAgree() (bad []Finding) {
 	if f.hasCounter && f.counter < f.newest {
-		bad = append(bad, warn("its counter is behind the newest token: tokens come twice if the server's clock is stepped back",
-			"nothing, the next grant sets it right; see who wrote to the key").with("problem", "counter"))
+		bad = append(bad, warn("its counter is behind the newest token: tokens repeat if the server's clock is stepped back",
+			"nothing, the next grant corrects it; find what wrote to the key").with("problem", "counter"))
 	}
 	if !f.complete() {
 		return bad
@@ -149,11 +149,11 @@ func (f facts) weightsAgree() (bad []Finding) {
 			"fairsem pause NAME until its holders are done, then fairsem resume NAME").with("problem", "extra"))
 	case f.extra > held && f.holders > 0:
 		bad = append(bad, warn(fmt.Sprintf("%d units in use are counted as %d, so less is granted than the limit", f.units, f.holders+f.extra),
-			"nothing, a renewal counts again; else it ends when nobody holds").with("problem", "extra"))
+			"nothing, a renewal corrects it, or the end of the last permit").with("problem", "extra"))
 	}
 	if stored > f.weighed {
-		bad = append(bad, warn(fmt.Sprintf("weights of nobody who holds or waits: %d", stored-f.weighed),
-			"nothing, they expire with the name; see who wrote to the key").with("problem", "weight"))
+		bad = append(bad, warn(fmt.Sprintf("weights without a holder or a waiter: %d", stored-f.weighed),
+			"nothing, they expire with the name; find what wrote to the key").with("problem", "weight"))
 	}
 	return bad
 }
@@ -164,33 +164,33 @@ func (f facts) over() bool {
 	return known && f.used() > limit
 }
 
-// judgeOver looks again at a name of which more is in use than the limit. That is right after a limit was lowered,
-// and when permits were put back after a restart; but then nobody new is let in.
-func (p *patient) judgeOver(ctx context.Context, name string, before facts) ([]Finding, error) {
+// judgeOver checks a name again of which more is in use than the limit. That is correct after a limit was lowered, and
+// when permits were restored after a restart; but then nothing new is granted.
+func (p *target) judgeOver(ctx context.Context, name string, before facts) ([]Finding, error) {
 	select {
-	case <-time.After(doubtful):
+	case <-time.After(recheckAfter):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	after, err := p.look(ctx, name, 0)
+	after, err := p.query(ctx, name, 0)
 	if err != nil || !after.over() {
-		return nil, err // what was too much is given back
+		return nil, err // the surplus was released
 	}
 	limit, _ := after.limit()
 	message := fmt.Sprintf("%s in use, the limit is %d", counted(after.used(), "unit"), limit)
-	if after.sameTerms(before) && after.newest > max(before.counter, before.newest) {
+	if after.sameLimit(before) && after.newest > max(before.counter, before.newest) {
 		return []Finding{fail(message+", and more were granted just now",
-			"fairsem pause NAME, and tell the makers of fairsem what fairsem show --json NAME says").with("problem", "over")}, nil
+			"fairsem pause NAME, and report a bug with the output of fairsem show --json NAME").with("problem", "over")}, nil
 	}
 	if after.hasPin {
-		return []Finding{warn(message+", set by hand: nobody is let in until enough are given back",
-			"nothing, if somebody wants it so; fairsem resume NAME ends it").with("problem", "over")}, nil
+		return []Finding{warn(message+", set by hand: nothing is granted until enough are released",
+			"nothing, if it is intended; fairsem resume NAME ends it").with("problem", "over")}, nil
 	}
-	return []Finding{warn(message+": it was lowered, or permits were put back after a restart; nobody is let in until enough are given back",
-		"nothing; if it lasts for longer than permits are held, fairsem show NAME tells who has them").with("problem", "over")}, nil
+	return []Finding{warn(message+": it was lowered, or permits were restored after a restart; nothing is granted until enough are released",
+		"nothing; if it lasts for longer than permits are held, fairsem show NAME lists the holders").with("problem", "over")}, nil
 }
 
-// sameTerms reports whether neither the limit nor the state was replaced in between.
-func (f facts) sameTerms(before facts) bool {
+// sameLimit reports whether neither the limit nor the state was replaced in between.
+func (f facts) sameLimit(before facts) bool {
 	return f.declared == before.declared && f.pinned == before.pinned && f.since == before.since && f.epoch == before.epoch
 }

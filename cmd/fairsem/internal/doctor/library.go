@@ -16,39 +16,39 @@ import (
 // What counts in the end: the library itself takes a permit, gives it back, and is woken.
 
 const (
-	trialTTL   = 2 * time.Second
-	trialLimit = 15 * time.Second
-	trialTurns = 10
-	trialDeaf  = 2             // so many turns that no message was heard of are enough
-	trialLate  = trialTTL / 10 // without a message; what is found before that was looked for just then
-	cleanLimit = 2 * time.Second
+	trialTTL      = 2 * time.Second
+	trialLimit    = 15 * time.Second
+	trialTurns    = 10
+	maxUnnotified = 2             // after so many turns without a message the trial ends
+	pollDelay     = trialTTL / 10 // a later grant came without a message; an earlier one can have been found by a poll
+	cleanLimit    = 2 * time.Second
 )
 
-// ourLabel is what operators see for a moment.
-const ourLabel = "fairsem doctor"
+// doctorLabel is the label that operators see for a moment.
+const doctorLabel = "fairsem doctor"
 
 // trial is what the library met on one server.
 type trial struct {
 	addr  string
 	first time.Duration // until the first permit
-	grace bool          // which had to wait, though nobody was there
+	grace bool          // which had to wait, though there was no other caller
 	round time.Duration // of another permit, and back
-	wake  time.Duration // from a release to the permit of who waits
+	wake  time.Duration // from a release to the permit of the waiter
 	by    fairsem.GrantedBy
 	err   error
 }
 
 // library tries a throw-away name on every server.
-func library(ctx context.Context, p *patient) []Finding {
+func library(ctx context.Context, p *target) []Finding {
 	var trials []trial
 	for _, n := range p.nodes {
 		name, err := p.nameOn(ctx, n)
 		if errors.Is(err, errNoSlots) {
-			continue // nobody asks it for anything
+			continue // it serves no name
 		} else if err != nil {
-			return []Finding{unasked(err, "+cluster|slots")}
+			return []Finding{notChecked(err, "+cluster|slots")}
 		}
-		t := p.try(ctx, name)
+		t := p.runTrial(ctx, name)
 		t.addr = n.addr
 		if t.err != nil {
 			return []Finding{judgeTrial(t)}
@@ -56,40 +56,40 @@ func library(ctx context.Context, p *patient) []Finding {
 		trials = append(trials, t)
 	}
 	if len(trials) == 0 {
-		return []Finding{fail("no server has any slots", "see the line slots")}
+		return []Finding{fail("no server has any slots", "see the check slots")}
 	}
-	worst, deafest := trials[0], trials[0]
+	worst, slowest := trials[0], trials[0]
 	for _, t := range trials {
 		if t.first > worst.first {
 			worst = t
 		}
-		if deafest.by == fairsem.GrantedByMessage && (t.by != fairsem.GrantedByMessage || t.wake > deafest.wake) {
-			deafest = t
+		if slowest.by == fairsem.GrantedByMessage && (t.by != fairsem.GrantedByMessage || t.wake > slowest.wake) {
+			slowest = t
 		}
 	}
-	return []Finding{judgeTrial(worst), judgeWake(deafest)}
+	return []Finding{judgeTrial(worst), judgeWake(slowest)}
 }
 
 func judgeTrial(t trial) Finding {
 	switch {
 	case errors.Is(t.err, fairsem.ErrUnavailable), errors.Is(t.err, context.DeadlineExceeded):
-		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "docs/failure-modes.md tells what it may be, by what the server says")
+		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "docs/failure-modes.md lists causes by the error of the server")
 	case t.err != nil:
-		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "every call of every process fails like that; the server says why")
+		return fail(fmt.Sprintf("%s grants nothing: %v", t.addr, t.err), "every call of every process fails like this")
 	}
-	found := ok("a permit is there, and given back, after %v", short(t.round))
+	found := ok("a permit is granted and released within %v", short(t.round))
 	if t.grace {
-		found = ok("a permit is there, and given back, after %v; the first took %v, for a server that was just started grants nothing until its grace period is over",
+		found = ok("a permit is granted and released within %v; the first took %v, because a server that was just started grants nothing until its grace period is over",
 			short(t.round), short(t.first))
 	}
 	return found.with("first_ms", millis(t.first)).with("round_ms", millis(t.round)).with("grace", t.grace)
 }
 
 func judgeWake(t trial) Finding {
-	found := ok("a release wakes who waits after %v", short(t.wake))
+	found := ok("a release notifies a waiter within %v", short(t.wake))
 	if t.by != fairsem.GrantedByMessage {
-		found = warn(fmt.Sprintf("a release on %s wakes nobody: who waits found its permit by asking, after %v", t.addr, short(t.wake)),
-			"the lines optional and channel above tell which right is missing, or where messages are lost")
+		found = warn(fmt.Sprintf("a release on %s notifies no waiter: it found its permit by a query, after %v", t.addr, short(t.wake)),
+			"the checks optional and channel above report a missing right, or where messages are lost")
 	}
 	found.Check = "wake"
 	return found.with("wake_ms", millis(t.wake)).with("by", string(t.by))
@@ -97,8 +97,8 @@ func judgeWake(t trial) Finding {
 
 var errNoSlots = errors.New("the server has no slots")
 
-// nameOn returns a name that nobody has, with its keys on that server.
-func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
+// nameOn returns an unused name whose keys are on that server.
+func (p *target) nameOn(ctx context.Context, n *node) (string, error) {
 	cluster, is := p.rdb.(*redis.ClusterClient)
 	const enough = 100_000
 	for range enough {
@@ -117,48 +117,48 @@ func (p *patient) nameOn(ctx context.Context, n *node) (string, error) {
 	return "", errNoSlots
 }
 
-// try takes what it needs for that, and leaves nothing.
-func (p *patient) try(ctx context.Context, name string) (t trial) {
+// runTrial measures the library under a temporary name, and leaves nothing.
+func (p *target) runTrial(ctx context.Context, name string) (t trial) {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	defer p.sweep(ctx, p.keys(name)...) // when both have left
-	holder, err := p.enter(name)
+	defer p.deleteKeys(ctx, p.keys(name)...) // when both have left
+	holder, err := p.newTestClient(name)
 	if err != nil {
 		return trial{err: err}
 	}
-	defer p.leave(ctx, holder)
-	waiter, err := p.enter(name)
+	defer p.closeTestClient(ctx, holder)
+	waiter, err := p.newTestClient(name)
 	if err != nil {
 		return trial{err: err}
 	}
-	defer p.leave(ctx, waiter)
+	defer p.closeTestClient(ctx, waiter)
 
 	began := time.Now()
-	e, err := holder.turn(ctx)
+	e, err := holder.acquireRelease(ctx)
 	t.first, t.grace = time.Since(began), e.Queued
 	if err == nil {
 		began = time.Now()
-		_, err = holder.turn(ctx)
+		_, err = holder.acquireRelease(ctx)
 		t.round = time.Since(began)
 	}
-	for turns, deaf := 0, 0; turns < trialTurns && deaf < trialDeaf && err == nil && t.by != fairsem.GrantedByMessage; turns++ {
-		if t.wake, t.by, err = wake(ctx, holder, waiter); t.wake > trialLate {
-			deaf++
+	for turns, unnotified := 0, 0; turns < trialTurns && unnotified < maxUnnotified && err == nil && t.by != fairsem.GrantedByMessage; turns++ {
+		if t.wake, t.by, err = wake(ctx, holder, waiter); t.wake > pollDelay {
+			unnotified++
 		}
 	}
 	t.err = err
 	return t
 }
 
-// sweep removes keys of ours, which are in one slot. What it cannot remove expires within half a minute.
-func (p *patient) sweep(ctx context.Context, keys ...string) {
+// deleteKeys removes keys of the doctor, which are in one slot. What it cannot remove expires within half a minute.
+func (p *target) deleteKeys(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
 	defer cancel()
 	_ = p.rdb.Del(ctx, keys...).Err() // see above
 }
 
-// guest is a process of its own, as far as Redis can see.
-type guest struct {
+// testClient is a separate process, as far as Redis can tell.
+type testClient struct {
 	client  *fairsem.Client
 	sem     *fairsem.Semaphore
 	id      string // of its process; of the observer, until the client is closed
@@ -166,9 +166,9 @@ type guest struct {
 	granted chan fairsem.GrantedEvent
 }
 
-func (p *patient) enter(name string) (*guest, error) {
-	g := &guest{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.GrantedEvent, 2+trialTurns)}
-	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: ourLabel, Observer: g.observe})
+func (p *target) newTestClient(name string) (*testClient, error) {
+	g := &testClient{waiting: make(chan struct{}, trialTurns), granted: make(chan fairsem.GrantedEvent, 2+trialTurns)}
+	client, err := fairsem.New(p.rdb, fairsem.Options{Prefix: p.Prefix, TTL: trialTTL, Label: doctorLabel, Observer: g.observe})
 	if err != nil {
 		return nil, err
 	}
@@ -178,13 +178,13 @@ func (p *patient) enter(name string) (*guest, error) {
 }
 
 // observe notes as many events as there can be, so that none holds the client up.
-func (g *guest) observe(e fairsem.Event) {
+func (g *testClient) observe(e fairsem.Event) {
 	switch e := e.(type) {
 	case fairsem.WaitStartedEvent:
 		g.id, _, _ = strings.Cut(e.ID, ":")
 		select {
 		case g.waiting <- struct{}{}:
-		default: // a place that was lost and taken again
+		default: // a position that was lost and taken again
 		}
 	case fairsem.GrantedEvent:
 		g.id, _, _ = strings.Cut(e.ID, ":")
@@ -192,14 +192,14 @@ func (g *guest) observe(e fairsem.Event) {
 	}
 }
 
-// leave closes the client, which deletes its label, but perhaps before that arrives.
-func (p *patient) leave(ctx context.Context, g *guest) {
-	_ = g.client.Close() // what is not given back lapses
-	p.sweep(ctx, p.Prefix+":client:"+g.id)
+// closeTestClient closes the client, which deletes its label, unless the command is lost.
+func (p *target) closeTestClient(ctx context.Context, g *testClient) {
+	_ = g.client.Close() // permits that are not released expire
+	p.deleteKeys(ctx, p.Prefix+":client:"+g.id)
 }
 
-// hold returns a permit, and how it came.
-func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.GrantedEvent, error) {
+// acquire returns a permit, and how it was granted.
+func (g *testClient) acquire(ctx context.Context) (*fairsem.Permit, fairsem.GrantedEvent, error) {
 	permit, err := g.sem.Acquire(ctx, 1)
 	if err != nil {
 		return nil, fairsem.GrantedEvent{}, err
@@ -212,18 +212,19 @@ func (g *guest) hold(ctx context.Context) (*fairsem.Permit, fairsem.GrantedEvent
 	}
 }
 
-// turn holds, and gives back.
-func (g *guest) turn(ctx context.Context) (fairsem.GrantedEvent, error) {
-	permit, e, err := g.hold(ctx)
+// acquireRelease acquires a permit and releases it.
+func (g *testClient) acquireRelease(ctx context.Context) (fairsem.GrantedEvent, error) {
+	permit, e, err := g.acquire(ctx)
 	if permit != nil {
 		err = errors.Join(err, permit.Release(ctx))
 	}
 	return e, err
 }
 
-// wake has one wait for what the other gives back. It returns how long that took, and how the news came.
-func wake(ctx context.Context, holder, waiter *guest) (time.Duration, fairsem.GrantedBy, error) {
-	permit, _, err := holder.hold(ctx)
+// wake makes one client wait for what the other releases. It returns how long that took, and how the waiter learned of
+// its grant.
+func wake(ctx context.Context, holder, waiter *testClient) (time.Duration, fairsem.GrantedBy, error) {
+	permit, _, err := holder.acquire(ctx)
 	if err != nil {
 		return 0, "", err
 	}
@@ -233,7 +234,7 @@ func wake(ctx context.Context, holder, waiter *guest) (time.Duration, fairsem.Gr
 	}
 	done := make(chan outcome, 1)
 	go func() { // ends with ctx at the latest; waited for below
-		e, err := waiter.turn(ctx)
+		e, err := waiter.acquireRelease(ctx)
 		done <- outcome{e, err}
 	}()
 	select {

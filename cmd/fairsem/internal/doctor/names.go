@@ -19,9 +19,9 @@ import (
 // kinds are the keys of a name, in the order in which the library has them.
 var kinds = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
 
-func (p *patient) key(name, kind string) string { return p.Prefix + ":{" + name + "}:" + kind }
+func (p *target) key(name, kind string) string { return p.Prefix + ":{" + name + "}:" + kind }
 
-func (p *patient) keys(name string) []string {
+func (p *target) keys(name string) []string {
 	all := make([]string, len(kinds))
 	for i, kind := range kinds {
 		all[i] = p.key(name, kind)
@@ -30,28 +30,28 @@ func (p *patient) keys(name string) []string {
 }
 
 const (
-	atOnce  = 16  // names that are looked at
-	mostBad = 100 // findings that are told
+	atOnce  = 16  // names that are checked in parallel
+	mostBad = 100 // findings that are reported
 )
 
 // tally is what was seen of all names together.
 type tally struct {
-	mu                     sync.Mutex
-	names, unseenNames     int64
-	holders, waiting, left int64
-	bad                    []Finding
-	unseen                 error
+	mu                          sync.Mutex
+	names, unreadableNames      int64
+	holders, waiting, unchecked int64
+	bad                         []Finding
+	unreadable                  error
 }
 
-// semaphores looks at every name, or at those that were given.
-func semaphores(ctx context.Context, p *patient) []Finding {
+// semaphores checks every name, or those that were given.
+func semaphores(ctx context.Context, p *target) []Finding {
 	names := slices.Compact(slices.Sorted(slices.Values(p.Names)))
 	if len(names) == 0 {
 		var err error
 		if names, err = p.find(ctx); redis.IsPermissionError(err) {
-			return []Finding{skip("could not ask: this user lacks +scan; fairsem doctor NAME looks at a name")}
+			return []Finding{skip("not checked: this user lacks +scan; fairsem doctor NAME checks one name")}
 		} else if err != nil {
-			return []Finding{skip("could not ask: %v", err)}
+			return []Finding{skip("not checked: %v", err)}
 		}
 	}
 	var all tally
@@ -70,14 +70,14 @@ func semaphores(ctx context.Context, p *patient) []Finding {
 	}
 	_ = group.Wait() // the tally has the errors
 	found := all.findings()
-	if all.names+all.unseenNames == 0 {
+	if all.names+all.unreadableNames == 0 {
 		found[0] = p.elsewhere(ctx, found[0])
 	}
 	return found
 }
 
 // elsewhere adds to the finding that there are no names with which other prefixes there are some.
-func (p *patient) elsewhere(ctx context.Context, f Finding) Finding {
+func (p *target) elsewhere(ctx context.Context, f Finding) Finding {
 	others := look.OtherPrefixes(ctx, p.rdb, p.Prefix)
 	if len(others) == 0 {
 		return f
@@ -90,8 +90,8 @@ func (t *tally) add(f facts, bad []Finding, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
-		t.unseenNames++
-		t.unseen = cmp.Or(t.unseen, err) // what comes later may only be that nobody goes on
+		t.unreadableNames++
+		t.unreadable = cmp.Or(t.unreadable, err) // a later error may only be that the group was cancelled
 		return
 	}
 	t.bad = append(t.bad, bad...)
@@ -99,7 +99,7 @@ func (t *tally) add(f facts, bad []Finding, err error) {
 		t.names++
 		t.holders += f.holders
 		t.waiting += f.waiting
-		t.left += f.unseen()
+		t.unchecked += f.unchecked()
 	}
 }
 
@@ -110,15 +110,15 @@ func (t *tally) findings() []Finding {
 	})
 	sum := ok("%s, %s, %d waiting", counted(t.names, "name"), counted(t.holders, "permit"), t.waiting)
 	if len(t.bad) == 0 && t.names > 0 {
-		sum.Message += ": all agree with themselves"
+		sum.Message += ": all are consistent"
 	}
-	if t.left > 0 {
-		sum.Message += fmt.Sprintf("; %d of them were not looked at one by one, there are too many", t.left)
+	if t.unchecked > 0 {
+		sum.Message += fmt.Sprintf("; %d of them were not checked one by one, there are too many", t.unchecked)
 	}
 	all := []Finding{sum.with("names", t.names).with("holders", t.holders).with("waiting", t.waiting)}
-	if t.unseenNames > 0 {
-		f := unasked(t.unseen, "+eval, or a right that a script needs")
-		f.Message = fmt.Sprintf("%s: %s", counted(t.unseenNames, "name"), f.Message)
+	if t.unreadableNames > 0 {
+		f := notChecked(t.unreadable, "+eval, or a right that a script needs")
+		f.Message = fmt.Sprintf("%s: %s", counted(t.unreadableNames, "name"), f.Message)
 		all = append(all, f)
 	}
 	all = append(all, t.bad[:min(len(t.bad), mostBad)]...)
@@ -131,7 +131,7 @@ func (t *tally) findings() []Finding {
 }
 
 // find walks over the keys of every node. It takes all kinds of keys, for some may have lost the others.
-func (p *patient) find(ctx context.Context) ([]string, error) {
+func (p *target) find(ctx context.Context) ([]string, error) {
 	seen := make(map[string]bool)
 	for _, n := range p.nodes {
 		const perPage = 1000
@@ -157,7 +157,7 @@ func (p *patient) find(ctx context.Context) ([]string, error) {
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // nameOf returns the name that a key belongs to. One that the library would refuse is none.
-func (p *patient) nameOf(key string) (string, bool) {
+func (p *target) nameOf(key string) (string, bool) {
 	const longest = 512
 	rest, ours := strings.CutPrefix(key, p.Prefix+":{")
 	for _, kind := range kinds {

@@ -23,7 +23,7 @@ import (
 type broken struct {
 	t            *testing.T
 	rdb          *redis.Client
-	p            *patient
+	p            *target
 	name         string
 	light, heavy string // who holds 1 and 3 of 5 units
 	now          time.Time
@@ -56,16 +56,16 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "over", Warn, "11 units in use, the limit is 5"},
 		"a deadline too far away": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(48*time.Hour), "orphan:1")
-		}, "far", Fail, `leases that end later than any can: 1, the first of "orphan:1"`},
+		}, "far", Fail, `leases that end too far in the future: 1, the first of "orphan:1"`},
 		"a deadline long over": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(-time.Minute), "orphan:1")
-		}, "late", Warn, `leases that ended more than 20s ago, since when nobody has asked: 1, the first of "orphan:1"`},
+		}, "late", Warn, `leases that ended more than 20s ago and are still stored: 1, the first of "orphan:1"`},
 		"holds and waits": {func(b *broken) {
 			b.do("ZADD", b.key("queue"), b.now.UnixMicro(), b.light)
-		}, "twice", Fail, "ids that hold and wait at once: 1"},
+		}, "twice", Fail, "ids that are both holder and waiter: 1"},
 		"holds without a deadline": {func(b *broken) {
 			b.do("ZREM", b.key("timeout"), b.heavy)
-		}, "deadline", Fail, "ids that hold or wait without a deadline, so never lapse: 1"},
+		}, "deadline", Fail, "holders or waiters without a deadline, which never expire: 1"},
 		"a key for ever": {func(b *broken) {
 			b.do("PERSIST", b.key("owner"))
 		}, "immortal", Fail, "wrote them: owner"},
@@ -74,7 +74,7 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "immortal", Fail, "wrote them: meta"},
 		"a key that ends early": {func(b *broken) {
 			b.do("PEXPIRE", b.key("queue"), 600_000)
-		}, "expiry", Fail, "is forgotten: queue"},
+		}, "expiry", Fail, "would lose its holder: queue"},
 		"another type": {func(b *broken) {
 			b.do("DEL", b.key("weight"))
 			b.do("SET", b.key("weight"), "x", "EX", 100)
@@ -92,10 +92,10 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "extra", Warn, "4 units in use are counted as 11"},
 		"a weight of nobody": {func(b *broken) {
 			b.do("HSET", b.key("weight"), "ghost:1", 3)
-		}, "weight", Warn, "weights of nobody who holds or waits: 1"},
+		}, "weight", Warn, "weights without a holder or a waiter: 1"},
 		"a later layout": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "layout", 2)
-		}, "layout", Fail, `its layout is "2", from a later fairsem`},
+		}, "layout", Fail, `its layout is "2", of a later version of fairsem`},
 		"no layout at all": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "layout", "x\x1b[31m")
 		}, "layout", Fail, `its layout is "x\x1b[31m"`},
@@ -107,7 +107,7 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "counter", Warn, "its counter is behind the newest token"},
 		"a limit that is none": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "declared", "many")
-		}, "limit", Fail, `its limit is "many"`},
+		}, "limit", Fail, `invalid limit "many"`},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +195,7 @@ func TestWhatIsGivenBackMeanwhileIsNotTold(t *testing.T) {
 	s := redistest.SharedServer(t)
 	p := meet(t, "redis://"+s.Addr(), usual())
 	occupy(t, s.Client(), p.Prefix, "n")
-	f, err := p.look(t.Context(), "n", 0)
+	f, err := p.query(t.Context(), "n", 0)
 	require.NoError(t, err)
 	f.units = 9
 	require.True(t, f.over())
@@ -229,7 +229,7 @@ func TestIdsFarBackInALongLineAreLookedAt(t *testing.T) {
 	p := meet(t, "redis://"+s.Addr(), usual())
 	b := &broken{t: t, rdb: s.Client(), p: p, name: "long", now: time.Now()}
 	occupy(t, b.rdb, p.Prefix, b.name)
-	const waiters = 3 * idsPerLook
+	const waiters = 3 * idsPerQuery
 	pipe := b.rdb.Pipeline()
 	for i := range waiters {
 		id := fmt.Sprintf("w:%d", i)
@@ -244,7 +244,7 @@ func TestIdsFarBackInALongLineAreLookedAt(t *testing.T) {
 	all := p.runs(t, "semaphores")
 	require.Len(t, all, 2)
 	assert.Equal(t, []string{fmt.Sprintf("w:%d", waiters-5)}, all[1].Details["ids"])
-	assert.Positive(t, facts{waiting: looks*idsPerLook + 1}.unseen())
+	assert.Positive(t, facts{waiting: maxQueries*idsPerQuery + 1}.unchecked())
 }
 
 // said is an error that a server replied with.
@@ -269,7 +269,7 @@ func TestManyBrokenNamesAreToldInAFewLines(t *testing.T) {
 
 func TestOnlyKeysOfTheLibraryAreNames(t *testing.T) {
 	t.Parallel()
-	p := &patient{Options: Options{Prefix: "p"}}
+	p := &target{Options: Options{Prefix: "p"}}
 	for key, want := range map[string]string{
 		"p:{n}:owner":       "n",
 		"p:{a}:b}:owner":    "a}:b",
@@ -293,7 +293,7 @@ func TestRepliesThatTheScriptDoesNotMakeAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, raw := range [][]any{nil, {}, {"1"}, {"1", []any{}}, {"1", []any{}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}} {
 		_, err := decode(raw)
-		assert.ErrorIs(t, err, errLook, "%v", raw)
+		assert.ErrorIs(t, err, errReply, "%v", raw)
 	}
 }
 

@@ -17,7 +17,7 @@ type Page struct {
 	Pretty bool
 }
 
-// signs are what a state looks like on a terminal.
+// signs are the states on a terminal.
 var signs = map[State]string{
 	OK:   lipgloss.NewStyle().Foreground(lipgloss.Green).Render("✓"),
 	Warn: lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true).Render("!"),
@@ -27,7 +27,7 @@ var signs = map[State]string{
 
 const checkWidth = 11 // of the longest name of a check
 
-// Show writes a finding. Its text may come from anybody.
+// Show writes a finding. Its text may come from any client of the server.
 func (p Page) Show(f Finding) {
 	name, message := text.Fit(f.Check, checkWidth), text.Clean(f.Message)
 	advice := text.Clean(f.Advice)

@@ -22,8 +22,8 @@ type right struct {
 // asking returns what the server says. All keys begin with key, and none is there.
 type asking func(ctx context.Context, n *node, key, channel string) error
 
-// do sends a command; KEY in it stands for a key, and CHANNEL for a channel. Redis looks at rights before it
-// looks at anything else, so a command that cannot work, or concerns nobody, asks as well as any other.
+// do sends a command; KEY in it stands for a key, and CHANNEL for a channel. Redis checks rights first, so a command that
+// cannot work, or affects nothing, is enough.
 func do(command string) asking {
 	return func(ctx context.Context, n *node, key, channel string) error {
 		args := make([]any, 0, 8)
@@ -38,11 +38,11 @@ func do(command string) asking {
 func subscribe(ctx context.Context, n *node, _, channel string) error {
 	sub := n.rdb.Subscribe(ctx, channel)
 	defer sub.Close()
-	_, err := sub.ReceiveTimeout(ctx, hearLimit)
+	_, err := sub.ReceiveTimeout(ctx, receiveTimeout)
 	if redis.IsPermissionError(err) {
 		return err
 	}
-	return nil // of what else can happen the check of the channel tells
+	return nil // other errors are reported by the check of the channel
 }
 
 // unknownScript is the hash of no script.
@@ -54,21 +54,21 @@ var rights = []right{
 	{word: "+eval", ask: do("EVAL return 1 KEY"), cost: "scripts run only where they were loaded beforehand, on every server after every start: docs/security.md"},
 	{word: "+hello", ask: do("HELLO"), cost: "connections use the older protocol"},
 	{word: "+ping", ask: do("PING")},
-	{word: "+info", ask: do("INFO server"), cost: "nobody sees that a server was restarted or another took its place"},
+	{word: "+info", ask: do("INFO server"), cost: "a restart or a failover of the server is not detected"},
 	{word: "+wait", ask: do("WAIT 0 0"), cost: "Options.WaitReplicas grants nothing"},
 	{word: "+time", ask: do("TIME")},
 	{word: "+hmget", ask: do("HMGET KEY f")},
 	{word: "+hset", ask: do("HSET KEY f v odd")}, // refused: a value is missing
-	{word: "+hincrby", ask: do("HINCRBY KEY f x"), cost: "nobody counts what was granted and what lapsed"}, // refused: x is no number
+	{word: "+hincrby", ask: do("HINCRBY KEY f x"), cost: "granted and expired permits are not counted"}, // refused: x is no number
 	{word: "+hget", ask: do("HGET KEY f")},
 	{word: "+hdel", ask: do("HDEL KEY f")},
 	{word: "+hlen", ask: do("HLEN KEY")},
 	{word: "+zcard", ask: do("ZCARD KEY")},
 	{word: "+zcount", ask: do("ZCOUNT KEY 0 1")},
 	{word: "+get", ask: do("GET KEY")},
-	{word: "+getrange", ask: do("GETRANGE KEY 0 0"), cost: "nobody sees the labels of processes"},
+	{word: "+getrange", ask: do("GETRANGE KEY 0 0"), cost: "labels of processes are not shown"},
 	{word: "+set", ask: do("SET KEY v XX")}, // only what is there
-	{word: "+del", ask: do("DEL KEY"), cost: "labels of processes outlive them, by a TTL"},
+	{word: "+del", ask: do("DEL KEY"), cost: "labels of processes stay for a TTL after their end"},
 	{word: "+zrange", ask: do("ZRANGE KEY 0 0")},
 	{word: "+zrangebyscore", ask: do("ZRANGEBYSCORE KEY 0 1")},
 	{word: "+zscore", ask: do("ZSCORE KEY m")},
@@ -80,61 +80,61 @@ var rights = []right{
 	{word: "+persist", ask: do("PERSIST KEY")},
 	{word: "+exists", ask: do("EXISTS KEY")},
 	{word: "+scan", ask: do("SCAN 0 MATCH KEY COUNT 1"), cost: "fairsem ls, top, serve and this command find no names"},
-	{word: "+publish", ask: do("PUBLISH CHANNEL nobody"), cost: deaf},
-	{word: "+subscribe", ask: subscribe, cost: deaf},
+	{word: "+publish", ask: do("PUBLISH CHANNEL nobody"), cost: noMessages},
+	{word: "+subscribe", ask: subscribe, cost: noMessages},
 }
 
-const deaf = "waiters find their grants, and holders the end of their server, only with their next renewal"
+const noMessages = "waiters learn of grants, and holders of a lost server, only with their next renewal"
 
 // clusterRight is one more, in a cluster.
 var clusterRight = right{word: "+cluster|slots", ask: do("CLUSTER SLOTS")}
 
-// lack is a right that the user does not have.
-type lack struct {
+// missingRight is a right that the user does not have.
+type missingRight struct {
 	right
 	unknown bool // because the server has no such command
 }
 
-func neededRights(ctx context.Context, p *patient, n *node) Finding {
-	lacks, err := p.lacking(ctx, n)
+func neededRights(ctx context.Context, p *target, n *node) Finding {
+	missing, err := p.missingRights(ctx, n)
 	if err != nil {
-		return unasked(err, "")
+		return notChecked(err, "")
 	}
-	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost != "" })
-	if len(lacks) == 0 {
-		return ok("all %d that are needed", len(p.wanted())-len(optional()))
+	missing = slices.DeleteFunc(missing, func(l missingRight) bool { return l.cost != "" })
+	if len(missing) == 0 {
+		return ok("all %d required rights", len(p.wanted())-len(optional()))
 	}
-	all := words(lacks)
+	all := words(missing)
 	advice := "ACL SETUSER NAME " + strings.Join(all, " ") + " on every server; docs/operations.md has the whole line"
-	if slices.ContainsFunc(lacks, func(l lack) bool { return l.unknown }) {
-		advice = "some of it the server does not know at all: see rename-command in redis.conf, or take another service; " + advice
+	if slices.ContainsFunc(missing, func(l missingRight) bool { return l.unknown }) {
+		advice = "the server does not have all these commands: see rename-command in redis.conf, or use another service; " + advice
 	}
 	return fail("this user lacks "+strings.Join(all, " ")+", without which calls fail", advice).with("missing", all)
 }
 
-func optionalRights(ctx context.Context, p *patient, n *node) Finding {
-	lacks, err := p.lacking(ctx, n)
+func optionalRights(ctx context.Context, p *target, n *node) Finding {
+	missing, err := p.missingRights(ctx, n)
 	if err != nil {
-		return unasked(err, "")
+		return notChecked(err, "")
 	}
-	lacks = slices.DeleteFunc(lacks, func(l lack) bool { return l.cost == "" })
-	if len(lacks) == 0 {
-		return ok("all %d rights that are of use", len(optional()))
+	missing = slices.DeleteFunc(missing, func(l missingRight) bool { return l.cost == "" })
+	if len(missing) == 0 {
+		return ok("all %d optional rights", len(optional()))
 	}
 	var costs []string
-	for _, l := range lacks {
+	for _, l := range missing {
 		if !slices.Contains(costs, l.cost) {
 			costs = append(costs, l.cost)
 		}
 	}
-	all := words(lacks)
-	return warn("this user does without "+strings.Join(all, " ")+": "+strings.Join(costs, "; "),
+	all := words(missing)
+	return warn("this user lacks the optional "+strings.Join(all, " ")+": "+strings.Join(costs, "; "),
 		"if that matters, ACL SETUSER NAME "+strings.Join(all, " ")).with("missing", all)
 }
 
 // words are what ACL SETUSER takes.
-func words(lacks []lack) (all []string) {
-	for _, l := range lacks {
+func words(missing []missingRight) (all []string) {
+	for _, l := range missing {
 		all = append(all, l.word)
 	}
 	return all
@@ -145,15 +145,15 @@ func optional() []right {
 }
 
 // wanted are the rights for this kind of server.
-func (p *patient) wanted() []right {
+func (p *target) wanted() []right {
 	if _, cluster := p.rdb.(*redis.ClusterClient); cluster {
 		return append(slices.Clip(rights), clusterRight)
 	}
 	return rights
 }
 
-// lacking asks for each right. That of the keys, or of the channels, is there once.
-func (p *patient) lacking(ctx context.Context, n *node) (lacks []lack, err error) {
+// missingRights checks each right. A missing right on keys or channels is reported once.
+func (p *target) missingRights(ctx context.Context, n *node) (missing []missingRight, err error) {
 	id := "doctor-" + uuid.NewString()
 	key, channel := p.Prefix+":{"+id+"}:nothing", p.Prefix+":wake:"+id
 	for _, r := range p.wanted() {
@@ -162,21 +162,21 @@ func (p *patient) lacking(ctx context.Context, n *node) (lacks []lack, err error
 		if err != nil && !errors.As(err, &reply) {
 			return nil, err // about more than this right
 		}
-		l := lack{r, err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")}
+		l := missingRight{r, err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")}
 		if redis.IsPermissionError(err) {
-			l.right = p.denied(r, err.Error())
+			l.right = p.deniedRight(r, err.Error())
 		} else if !l.unknown {
 			continue
 		}
-		if !slices.ContainsFunc(lacks, func(other lack) bool { return other.word == l.word }) {
-			lacks = append(lacks, l)
+		if !slices.ContainsFunc(missing, func(other missingRight) bool { return other.word == l.word }) {
+			missing = append(missing, l)
 		}
 	}
-	return lacks, nil
+	return missing, nil
 }
 
-// denied is what a refusal is about: the command, its keys or its channel.
-func (p *patient) denied(r right, refusal string) right {
+// deniedRight is what a refusal is about: the command, its keys or its channel.
+func (p *target) deniedRight(r right, refusal string) right {
 	switch {
 	case strings.Contains(refusal, "to run the"):
 		return r
@@ -186,36 +186,36 @@ func (p *patient) denied(r right, refusal string) right {
 	return right{word: "~" + p.Prefix + ":*"}
 }
 
-// hearLimit is how long a message may take that nothing holds up.
-const hearLimit = 2 * time.Second
+// receiveTimeout is how long a message may take.
+const receiveTimeout = 2 * time.Second
 
-// channel looks whether what one connection says is heard by another; in a cluster, of every master.
-func channel(ctx context.Context, p *patient) []Finding {
+// channel checks that a message of one connection is received by another; in a cluster, through every primary.
+func channel(ctx context.Context, p *target) []Finding {
 	name := p.Prefix + ":wake:doctor-" + uuid.NewString()
 	sub := p.rdb.Subscribe(ctx, name)
 	defer sub.Close()
-	if _, err := sub.ReceiveTimeout(ctx, hearLimit); redis.IsPermissionError(err) {
-		return []Finding{unasked(err, "+subscribe, or &"+p.Prefix+":*")}
+	if _, err := sub.ReceiveTimeout(ctx, receiveTimeout); redis.IsPermissionError(err) {
+		return []Finding{notChecked(err, "+subscribe, or &"+p.Prefix+":*")}
 	} else if err != nil {
-		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", hearLimit, err, deaf), "see what is between, if other commands work")}
+		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", receiveTimeout, err, noMessages), "check proxies in between, if other commands work")}
 	}
 	var worst time.Duration
 	for _, n := range p.nodes {
 		began := time.Now()
 		if err := n.rdb.Publish(ctx, name, n.addr).Err(); err != nil {
-			return []Finding{unasked(err, "+publish")}
+			return []Finding{notChecked(err, "+publish")}
 		}
-		if !hears(ctx, sub, n.addr) {
-			return []Finding{warn(fmt.Sprintf("a message by way of %s was not heard within %v: %s", n.addr, hearLimit, deaf),
-				"see whether the servers of a cluster reach each other, and whether a proxy between holds messages back")}
+		if !receives(ctx, sub, n.addr) {
+			return []Finding{warn(fmt.Sprintf("a message sent through %s was not received within %v: %s", n.addr, receiveTimeout, noMessages),
+				"check that the servers of a cluster reach each other, and that no proxy holds messages back")}
 		}
 		worst = max(worst, time.Since(began))
 	}
-	return []Finding{ok("a message is heard after %v", short(worst)).with("worst_ms", millis(worst))}
+	return []Finding{ok("a message is received within %v", short(worst)).with("worst_ms", millis(worst))}
 }
 
-func hears(ctx context.Context, sub *redis.PubSub, text string) bool {
-	for end := time.Now().Add(hearLimit); time.Until(end) > 0; {
+func receives(ctx context.Context, sub *redis.PubSub, text string) bool {
+	for end := time.Now().Add(receiveTimeout); time.Until(end) > 0; {
 		got, err := sub.ReceiveTimeout(ctx, time.Until(end))
 		if m, is := got.(*redis.Message); err == nil && is && m.Payload == text {
 			return true

@@ -69,7 +69,7 @@ func allow(t *testing.T, rdb *redis.Client, name string, words ...string) {
 }
 
 // named is what the checks of rights name.
-func named(t *testing.T, p *patient) []string {
+func named(t *testing.T, p *target) []string {
 	t.Helper()
 	words := []string{}
 	for _, check := range []string{"rights", "optional"} {
@@ -142,7 +142,7 @@ func TestWithTheRightsOfTheReadmeNothingIsAmissAndWhatCouldNotBeAskedIsSkipped(t
 	occupy(t, s.Client(), o.Prefix, "here")
 	before := everyKey(t, s.Client(), o.Prefix)
 	report := examine(t, url, o)
-	assert.Equal(t, []string{"skip slow: could not ask: this user lacks +slowlog"}, report.troubles())
+	assert.Equal(t, []string{"skip slow: not checked: this user lacks +slowlog"}, report.troubles())
 	assert.Contains(t, one(t, report.of("semaphores")).Message, "1 name,")
 	assert.Equal(t, before, everyKey(t, s.Client(), o.Prefix))
 

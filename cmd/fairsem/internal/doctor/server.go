@@ -10,48 +10,48 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What the server is: its kind and version, its place among others, and whether it answers at all.
+// What the server is: its kind and version, its role, and whether it answers at all.
 
-func busy(_ context.Context, _ *patient, n *node) Finding {
+func busy(_ context.Context, _ *target, n *node) Finding {
 	if n.err != nil && strings.HasPrefix(n.err.Error(), "BUSY") {
-		return last(fail("a script has been running for longer than lua-time-limit, and nobody else is served",
-			"find out what runs there; SCRIPT KILL ends a script that has not written yet"))
+		return last(fail("a script has been running for longer than lua-time-limit, and blocks all other commands",
+			"find out which script it is; SCRIPT KILL ends a script that has not written yet"))
 	}
-	return ok("no script holds the server up")
+	return ok("no script blocks the server")
 }
 
-func loading(_ context.Context, _ *patient, n *node) Finding {
+func loading(_ context.Context, _ *target, n *node) Finding {
 	switch {
 	case n.info == nil:
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	case n.info["loading"] == "1":
-		return last(fail(fmt.Sprintf("the server is loading its data, %s%% of it are there", n.info["loading_loaded_perc"]), "wait until it has"))
+		return last(fail(fmt.Sprintf("the server is loading its data, %s%% is loaded", n.info["loading_loaded_perc"]), "wait until it is done"))
 	}
-	return ok("all data is there")
+	return ok("all data is loaded")
 }
 
-func mode(_ context.Context, p *patient, n *node) Finding {
-	wanted := p.there.Kind()
+func mode(_ context.Context, p *target, n *node) Finding {
+	wanted := p.server.Kind()
 	switch is := cmp.Or(n.info["redis_mode"], n.info["server_mode"]); { // as Redis has it, and Valkey
 	case n.info == nil:
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	case is == "sentinel":
-		return last(fail("this is a sentinel, which has no data", "sentinel://host:26379?master_name=NAME is the address of what it watches"))
+		return last(fail("this is a sentinel, which has no data", "use sentinel://host:26379?master_name=NAME"))
 	case is == "cluster" && wanted != "cluster":
 		return last(fail("this is one node of a cluster, and has only some of the names", "begin the address with cluster:// instead of redis://"))
 	}
 	return ok("%s", wanted).with("mode", wanted)
 }
 
-// slots looks whether each name has a server.
-func slots(ctx context.Context, p *patient) []Finding {
+// slots checks that each name has a server.
+func slots(ctx context.Context, p *target) []Finding {
 	cluster, is := p.rdb.(*redis.ClusterClient)
 	if !is {
 		return nil
 	}
 	ranges, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // its successor wants a right that nothing else needs
 	if err != nil {
-		return []Finding{unasked(err, "+cluster|slots")}
+		return []Finding{notChecked(err, "+cluster|slots")}
 	}
 	served := 0
 	for _, r := range ranges {
@@ -60,7 +60,7 @@ func slots(ctx context.Context, p *patient) []Finding {
 	const all = 16384
 	if served < all {
 		return []Finding{fail(fmt.Sprintf("%d of %d slots have no server: names there cannot be used", all-served, all),
-			"redis-cli --cluster check shows which, --cluster fix gives them to somebody")}
+			"redis-cli --cluster check lists them, --cluster fix assigns them")}
 	}
 	return []Finding{ok("%d masters serve all %d slots", len(p.nodes), all)}
 }
@@ -85,23 +85,23 @@ var (
 	valkeyServer = product{"Valkey", release{7, 2}, release{8, 1}, release{9, 1}}
 )
 
-// strangers are servers that speak the protocol, by what only they tell of themselves.
-var strangers = []struct{ field, name string }{
+// otherServers speak the protocol; each is recognised by a field that only it reports.
+var otherServers = []struct{ field, name string }{
 	{"dragonfly_version", "Dragonfly"},
 	{"garnet_version", "Garnet"},
 	{"rlec_version", "Redis Enterprise"},
 	{"mvcc_depth", "KeyDB"},
 }
 
-func version(_ context.Context, _ *patient, n *node) Finding {
+func version(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	return judgeVersion(n.info)
 }
 
 func judgeVersion(info map[string]string) Finding {
-	for _, s := range strangers {
+	for _, s := range otherServers {
 		if _, is := info[s.field]; is {
 			return warn(s.name+", on which fairsem was never tested", "test it with your load before you rely on it, or use Redis or Valkey")
 		}
@@ -124,34 +124,34 @@ func (p product) judge(number string) Finding {
 	tested := fmt.Sprintf("%s %v to %v", p.name, p.oldest, p.most)
 	switch {
 	case err != nil || r.major == 0:
-		return warn(fmt.Sprintf("%s of an unknown version", p.name), "fairsem was tested on "+tested)
+		return warn(fmt.Sprintf("%s, unknown version", p.name), "fairsem was tested on "+tested)
 	case r.before(p.needs):
-		return fail(fmt.Sprintf("%s %s lacks commands that are needed: those of %s %v", p.name, number, p.name, p.needs), "use "+tested)
+		return fail(fmt.Sprintf("%s %s lacks required commands: those of %s %v", p.name, number, p.name, p.needs), "use "+tested)
 	case r.before(p.oldest):
 		return warn(fmt.Sprintf("%s %s is older than what was tested", p.name, number), "use "+tested)
 	case r.major > p.most.major:
-		return warn(fmt.Sprintf("%s %s is newer than what was tested: %s", p.name, number, tested), "see whether a newer fairsem knows it")
+		return warn(fmt.Sprintf("%s %s is newer than what was tested: %s", p.name, number, tested), "check whether a newer fairsem supports it")
 	}
 	return ok("%s %s", p.name, number)
 }
 
-func role(_ context.Context, _ *patient, n *node) Finding {
+func role(_ context.Context, _ *target, n *node) Finding {
 	switch {
 	case n.info == nil:
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	case n.info["role"] != "master":
-		return last(fail(fmt.Sprintf("this is a replica, of %s:%s: it takes no writes, so nothing is granted", n.info["master_host"], n.info["master_port"]),
+		return last(fail(fmt.Sprintf("this is a replica of %s:%s: it accepts no writes, so nothing is granted", n.info["master_host"], n.info["master_port"]),
 			"give the address of the primary, or with Sentinel sentinel://host:26379?master_name=NAME"))
 	}
 	return ok("primary")
 }
 
-// lagLimit is how many seconds a replica may be behind; primaries hear of them each second.
+// lagLimit is how many seconds a replica may be behind; replicas report to their primary each second.
 const lagLimit = 10
 
-func replicas(_ context.Context, _ *patient, n *node) Finding {
+func replicas(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	return judgeReplicas(n.info)
 }
@@ -166,18 +166,18 @@ func judgeReplicas(info map[string]string) Finding {
 			late = append(late, fmt.Sprintf("%s:%s (%s, %s s behind)", replica["ip"], replica["port"], replica["state"], replica["lag"]))
 		}
 	}
-	found := ok("%d in step: Options.WaitReplicas can be up to %d", count-len(late), count-len(late))
+	found := ok("%d in sync: Options.WaitReplicas can be up to %d", count-len(late), count-len(late))
 	switch {
 	case len(late) > 0:
-		found = warn(fmt.Sprintf("%d of %d in step, but not %s: with Options.WaitReplicas above %d nothing is granted",
-			count-len(late), count, strings.Join(late, ", "), count-len(late)), "see the log of that replica, and the network between")
+		found = warn(fmt.Sprintf("%d of %d in sync, but not %s: with Options.WaitReplicas above %d nothing is granted",
+			count-len(late), count, strings.Join(late, ", "), count-len(late)), "check the log of that replica, and the network between")
 	case count == 0:
 		found = ok("none: nothing takes over if the server dies, and with Options.WaitReplicas nothing is granted")
 	}
 	return found.with("replicas", count).with("in_step", count-len(late))
 }
 
-// replicaFields takes apart what INFO tells of one: ip=...,port=...,state=online,...
+// replicaFields parses a replica of INFO: ip=...,port=...,state=online,...
 func replicaFields(line string) map[string]string {
 	all := make(map[string]string)
 	for part := range strings.SplitSeq(line, ",") {

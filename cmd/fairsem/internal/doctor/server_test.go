@@ -23,7 +23,7 @@ func TestVersionsAreJudgedByWhatWasTested(t *testing.T) {
 		want State
 		says string
 	}{
-		{"redis_version:6.0.16", Fail, "Redis 6.0.16 lacks commands"},
+		{"redis_version:6.0.16", Fail, "Redis 6.0.16 lacks required commands"},
 		{"redis_version:6.2.14", Warn, "older than what was tested"},
 		{"redis_version:7.0.15", OK, "Redis 7.0.15"},
 		{"redis_version:8.6.1", OK, "Redis 8.6.1"},
@@ -125,8 +125,8 @@ func TestPersistenceIsToldWithWhatARestartCosts(t *testing.T) {
 		assert.Equal(t, OK, f.State)
 		assert.Contains(t, f.Message, c.says)
 	}
-	assert.Contains(t, judgePersistence(map[string]string{"aof_enabled": "1"}, nil, time.Now()).Message, "does not tell")
-	assert.Contains(t, judgePersistence(map[string]string{"aof_enabled": "0"}, nil, time.Now()).Message, "does not tell")
+	assert.Contains(t, judgePersistence(map[string]string{"aof_enabled": "1"}, nil, time.Now()).Message, "does not report")
+	assert.Contains(t, judgePersistence(map[string]string{"aof_enabled": "0"}, nil, time.Now()).Message, "does not report")
 }
 
 func TestASaveThatFailedIsAFailureAndSoIsWhatCannotBeGrantedThen(t *testing.T) {
@@ -238,8 +238,8 @@ func TestAMasterWithoutSlotsIsLeftOut(t *testing.T) {
 
 func TestInAClusterWhatIsNotWellIsToldOfEachServer(t *testing.T) {
 	t.Parallel()
-	p := &patient{nodes: []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}, {addr: "d"}}}
-	all := each(func(_ context.Context, _ *patient, n *node) Finding {
+	p := &target{nodes: []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}, {addr: "d"}}}
+	all := each(func(_ context.Context, _ *target, n *node) Finding {
 		if n.addr == "b" || n.addr == "c" {
 			return fail("broken", "mend it")
 		}
@@ -248,6 +248,6 @@ func TestInAClusterWhatIsNotWellIsToldOfEachServer(t *testing.T) {
 	require.Len(t, all, 3)
 	assert.Equal(t, "b: broken", all[0].Message)
 	assert.Equal(t, "c: broken", all[1].Message)
-	assert.Equal(t, "a: fine; as are 1 more", all[2].Message)
+	assert.Equal(t, "a: fine; the same on 1 more", all[2].Message)
 	assert.Len(t, all[2].Details, 4, "each tells its own")
 }

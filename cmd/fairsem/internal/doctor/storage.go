@@ -12,47 +12,47 @@ import (
 
 // What the server does with data: what it drops when memory is full, and what it still has after a restart.
 
-func eviction(_ context.Context, _ *patient, n *node) Finding {
+func eviction(_ context.Context, _ *target, n *node) Finding {
 	policy, most := n.info["maxmemory_policy"], n.info["maxmemory"]
 	const advice = "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; or a server for fairsem alone"
 	switch {
 	case n.info == nil:
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	case policy == "":
-		return skip("could not ask: the server does not tell its policy")
+		return skip("not checked: the server does not report its policy")
 	case policy == "noeviction":
-		return ok("noeviction: nothing is dropped").with("policy", policy)
+		return ok("noeviction: no key is evicted").with("policy", policy)
 	case most == "0":
-		return warn(policy+", with no limit of memory: nothing is dropped until somebody sets one", advice).with("policy", policy)
+		return warn(policy+", with no memory limit: no key is evicted until one is set", advice).with("policy", policy)
 	case strings.HasPrefix(policy, "volatile-"):
-		return fail(policy+": when memory is full, semaphores are dropped, for their keys expire, and more is granted than the limit",
+		return fail(policy+": when memory is full, keys of semaphores are evicted, because they expire, and more is granted than the limit",
 			advice).with("policy", policy)
 	}
-	return fail(policy+": when memory is full, semaphores are dropped, and more is granted than the limit", advice).with("policy", policy)
+	return fail(policy+": when memory is full, keys of semaphores are evicted, and more is granted than the limit", advice).with("policy", policy)
 }
 
-// nearlyFull is the part of maxmemory that somebody should look at.
+// nearlyFull is the part of maxmemory that needs attention.
 const nearlyFull = 0.9
 
-func memory(_ context.Context, _ *patient, n *node) Finding {
+func memory(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	used, err := strconv.ParseUint(n.info["used_memory"], 10, 64)
 	most, err2 := strconv.ParseUint(n.info["maxmemory"], 10, 64)
 	if err != nil || err2 != nil {
-		return skip("could not ask: the server does not tell")
+		return skip("not checked: the server does not report it")
 	}
 	return judgeMemory(float64(used), float64(most)).with("used", used).with("max", most)
 }
 
 func judgeMemory(used, most float64) Finding {
 	const mb = 1 << 20
-	const advice = "find out what fills it; raise maxmemory, or move fairsem to a server of its own"
+	const advice = "find out what uses it; raise maxmemory, or use a separate server for fairsem"
 	part := fmt.Sprintf("%.1f of %.1f MB", used/mb, most/mb)
 	switch {
 	case most == 0:
-		return ok("%.1f MB in use, no limit but the machine's", used/mb)
+		return ok("%.1f MB in use, without a limit", used/mb)
 	case used >= most:
 		return fail(part+" in use: it is full, and nothing new is granted; renewals and releases go on", advice)
 	case used >= nearlyFull*most:
@@ -61,10 +61,10 @@ func judgeMemory(used, most float64) Finding {
 	return ok("%s in use", part)
 }
 
-// persistence tells what a restart costs. None of it is wrong: processes put back what they have.
-func persistence(ctx context.Context, _ *patient, n *node) Finding {
+// persistence reports what a restart costs. None of it is a fault: processes restore what they have.
+func persistence(ctx context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
 	set := make(map[string]string)
 	for _, name := range []string{"save", "appendfsync"} {
@@ -76,7 +76,7 @@ func persistence(ctx context.Context, _ *patient, n *node) Finding {
 }
 
 func judgePersistence(info, set map[string]string, now time.Time) Finding {
-	const cut = "what belongs to processes that are cut off at that moment"
+	const cut = "the state of processes that are disconnected at that moment"
 	snapshots, known := set["save"]
 	if info["aof_enabled"] == "1" {
 		lost := map[string]string{
@@ -85,7 +85,7 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 			"no":       "a shutdown costs nothing, a power failure the last half minute of " + cut,
 		}[set["appendfsync"]]
 		if lost == "" {
-			return ok("append-only file; the server does not tell how often it is synced").with("aof", true)
+			return ok("append-only file; the server does not report how often it is synced").with("aof", true)
 		}
 		return ok("append-only file, fsync %s: %s", set["appendfsync"], lost).with("aof", true).with("fsync", set["appendfsync"])
 	}
@@ -93,20 +93,20 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 	ago := text.Ago(now.Sub(time.Unix(saved, 0)))
 	switch {
 	case !known:
-		return ok("no append-only file; the server does not tell whether it saves, the last time was %s ago", ago).with("aof", false)
+		return ok("no append-only file; the server does not report whether it saves; the last save was %s ago", ago).with("aof", false)
 	case snapshots == "":
 		return ok("none: a restart costs %s, and limits set by hand", cut).with("aof", false).with("save", "")
 	}
-	return ok("snapshots (save %s), the last %s ago: a restart costs what came since, of %s, and limits set by hand",
+	return ok("snapshots (save %s), the last %s ago: a restart costs later changes to %s, and limits set by hand",
 		snapshots, ago, cut).with("aof", false).with("save", snapshots)
 }
 
-// writes looks whether the server could write its files, without which it takes no more writes.
-func writes(_ context.Context, _ *patient, n *node) Finding {
+// writes checks that the server could write its files: without that it refuses writes.
+func writes(_ context.Context, _ *target, n *node) Finding {
 	if n.info == nil {
-		return unasked(n.err, "+info")
+		return notChecked(n.err, "+info")
 	}
-	const advice = "see the log of the server: is the disk full, or the directory not writable?"
+	const advice = "check the log of the server: is the disk full, or the directory not writable?"
 	switch info := n.info; {
 	case info["aof_last_write_status"] == "err":
 		return fail("the last write to the append-only file failed, so the server refuses writes: nothing is granted", advice)
@@ -115,5 +115,5 @@ func writes(_ context.Context, _ *patient, n *node) Finding {
 	case info["aof_last_bgrewrite_status"] == "err":
 		return warn("the last rewrite of the append-only file failed, so it grows", advice)
 	}
-	return ok("files were written without an error")
+	return ok("the last writes of files succeeded")
 }

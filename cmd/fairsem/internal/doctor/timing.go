@@ -18,12 +18,12 @@ const (
 	roundTrip = 10               // a TTL should be so many of the slowest: see docs/failure-modes.md
 )
 
-func ping(ctx context.Context, p *patient, n *node) Finding {
+func ping(ctx context.Context, p *target, n *node) Finding {
 	var took []time.Duration
 	for began := time.Now(); len(took) < pings && (time.Since(began) < pingLimit || len(took) == 0); {
 		asked := time.Now()
 		if err := n.rdb.Ping(ctx).Err(); err != nil {
-			return unasked(err, "+ping")
+			return notChecked(err, "+ping")
 		}
 		took = append(took, time.Since(asked))
 	}
@@ -35,8 +35,8 @@ func judgePings(took []time.Duration, ttl time.Duration) Finding {
 	median, worst := took[len(took)/2], took[len(took)-1]
 	found := ok("%v, the worst of %d %v", short(median), len(took), short(worst))
 	if worst > ttl/roundTrip {
-		found = warn(fmt.Sprintf("%v, the worst of %d %v: much for a TTL of %v, permits may be lost to the network", short(median), len(took), short(worst), ttl),
-			fmt.Sprintf("a TTL of %v or more, or a server that is nearer", roundTrip*short(worst)))
+		found = warn(fmt.Sprintf("%v, the worst of %d %v: slow for a TTL of %v, permits may be lost to the network", short(median), len(took), short(worst), ttl),
+			fmt.Sprintf("a TTL of %v or more, or a nearer server", roundTrip*short(worst)))
 	}
 	return found.with("median_ms", millis(median)).with("worst_ms", millis(worst))
 }
@@ -50,17 +50,17 @@ const (
 
 // clock compares the server's clock with this machine's. The answer was made between question and arrival, so
 // it is as exact as that was quick.
-func clock(ctx context.Context, _ *patient, n *node) Finding {
+func clock(ctx context.Context, _ *target, n *node) Finding {
 	var ahead, within time.Duration
 	for i := range clockLooks {
 		asked := time.Now()
-		there, err := n.rdb.Time(ctx).Result()
+		server, err := n.rdb.Time(ctx).Result()
 		if err != nil {
-			return unasked(err, "+time")
+			return notChecked(err, "+time")
 		}
 		half := time.Since(asked) / 2
 		if i == 0 || half < within {
-			ahead, within = there.Sub(asked.Add(half)), half
+			ahead, within = server.Sub(asked.Add(half)), half
 		}
 	}
 	return judgeClock(ahead, within)
@@ -77,7 +77,7 @@ func judgeClock(ahead, within time.Duration) Finding {
 	}
 	found := ok("%s", message)
 	if ahead.Abs()-within > clockApart {
-		found = warn(message+": leases do not suffer, only the server's clock counts, but logs and times are confusing, and cron jobs of several machines start apart",
+		found = warn(message+": leases are not affected, because only the server's clock counts, but timestamps differ, and cron jobs of several machines start at different times",
 			"NTP on both; for such jobs fairsem run --min-hold of more than that")
 	}
 	return found.with("ahead_ms", millis(ahead)).with("within_ms", millis(within))
@@ -88,11 +88,11 @@ const (
 	slowSince   = time.Hour
 )
 
-// slow looks for what held the server up. What it was called with stays there: it can be anything.
-func slow(ctx context.Context, p *patient, n *node) Finding {
+// slow finds commands that blocked the server. Their arguments are not shown: they can be anything.
+func slow(ctx context.Context, p *target, n *node) Finding {
 	entries, err := n.rdb.SlowLogGet(ctx, slowEntries).Result()
 	if err != nil {
-		return unasked(err, "+slowlog")
+		return notChecked(err, "+slowlog")
 	}
 	var worst time.Duration
 	var what string
@@ -105,8 +105,8 @@ func slow(ctx context.Context, p *patient, n *node) Finding {
 	case worst == 0:
 		return ok("no slow command in the last hour")
 	case worst > p.TTL/roundTrip:
-		return warn(fmt.Sprintf("a command took %v within the last hour, %s: nobody is served meanwhile, and for a TTL of %v that is much", short(worst), text.Brief(what), p.TTL),
-			"SLOWLOG GET shows what it was; keep long commands and scripts off this server")
+		return warn(fmt.Sprintf("a command took %v within the last hour, %s: it blocks all others, and is slow for a TTL of %v", short(worst), text.Brief(what), p.TTL),
+			"SLOWLOG GET shows it; keep long commands and scripts off this server")
 	}
 	return ok("the slowest command of the last hour took %v", short(worst)).with("worst_ms", millis(worst))
 }

@@ -1,4 +1,4 @@
-// Package frames shows a picture once or again and again: below each other, or in place on a terminal.
+// Package frames shows a picture once or repeatedly: one below the other, or in place on a terminal.
 package frames
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Frame is what one look found.
+// Frame is the result of one query.
 type Frame struct {
 	// Text returns lines, each with its end, for so many columns and lines; 0 is any number. Lines that are
 	// too many it may leave to the screen to cut.
 	Text func(width, height int) string
 	Note string // what else people should know; "": nothing
-	Err  error  // what kept the look from finding all
+	Err  error  // why the result is incomplete
 }
 
 // words are for people beside the text.
@@ -29,11 +29,11 @@ func (f Frame) words() string {
 	return f.Note
 }
 
-// Look takes a look.
-type Look func(context.Context) (Frame, error)
+// Query queries Redis for a frame.
+type Query func(context.Context) (Frame, error)
 
-// usual is the width of a terminal that does not tell its own.
-const usual = 80
+// defaultWidth is the width of a terminal that does not report its own.
+const defaultWidth = 80
 
 // Width is how many columns the terminal has that out is; 0 if it is none.
 func Width(out io.Writer) (width int, terminal bool) {
@@ -44,18 +44,18 @@ func Width(out io.Writer) (width int, terminal bool) {
 	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 		return width, true
 	}
-	return usual, true
+	return defaultWidth, true
 }
 
-// Paper is where frames go one below the other.
-type Paper struct {
-	Out, Talk io.Writer // data, and notes
-	Width     int       // of the lines; 0: any
+// Output is where frames go one below the other.
+type Output struct {
+	Out, Notes io.Writer // data, and notes
+	Width      int       // of the lines; 0: any
 }
 
-// Once shows one frame. It returns what the look could not find, too.
-func (p Paper) Once(ctx context.Context, look Look) error {
-	f, err := look(ctx)
+// Once shows one frame. It also returns the error of an incomplete result.
+func (p Output) Once(ctx context.Context, query Query) error {
+	f, err := query(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,22 +66,22 @@ func (p Paper) Once(ctx context.Context, look Look) error {
 	return f.Err
 }
 
-// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or it cannot write. What there is to
-// say is told when it is another than before. After a first frame a look that comes to nothing is told, once until the
-// next that does not, and looking goes on: who keeps a log wants the time after an outage in it, too.
-func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error {
+// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or it cannot write. Notes are written
+// when they change. After a first frame, the first error of a query is written, and polling continues: a log should
+// contain the time after an outage, too.
+func (p Output) Repeat(ctx context.Context, every time.Duration, query Query) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	told, seen, troubled := "", false, false
 	for {
-		f, err := look(ctx)
+		f, err := query(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil && !seen:
 			return err
 		case err != nil && !troubled:
-			p.tell(text.Clean(err.Error()) + "; looking goes on")
+			p.tell(text.Clean(err.Error()) + "; polling continues")
 			told, troubled = "", true
 		case err == nil:
 			seen, troubled = true, false
@@ -100,13 +100,13 @@ func (p Paper) Repeat(ctx context.Context, every time.Duration, look Look) error
 	}
 }
 
-func (p Paper) write(f Frame) error {
+func (p Output) write(f Frame) error {
 	_, err := io.WriteString(p.Out, f.Text(p.Width, 0))
 	return err
 }
 
-func (p Paper) tell(words string) {
+func (p Output) tell(words string) {
 	if words != "" {
-		_, _ = io.WriteString(p.Talk, words+"\n") // there is nobody else to tell
+		_, _ = io.WriteString(p.Notes, words+"\n") // an error cannot be reported anywhere
 	}
 }

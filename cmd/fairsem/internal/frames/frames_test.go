@@ -18,7 +18,7 @@ func repeat(t *testing.T, looks ...error) (out, talk string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var data, words bytes.Buffer
-	err = Paper{Out: &data, Talk: &words}.Repeat(ctx, time.Microsecond, func(context.Context) (Frame, error) {
+	err = Output{Out: &data, Notes: &words}.Repeat(ctx, time.Microsecond, func(context.Context) (Frame, error) {
 		if len(looks) == 0 {
 			cancel(context.Canceled)
 			return Frame{}, ctx.Err()
@@ -40,5 +40,5 @@ func TestALaterLookThatFailsIsToldOnceAndLookingGoesOn(t *testing.T) {
 	out, talk, err := repeat(t, nil, errDown, errors.New("down in other words"), nil, nil, errDown, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "line\nline\nline\nline\n", out)
-	assert.Equal(t, "note\ndown; looking goes on\nnote\ndown; looking goes on\nnote\n", talk)
+	assert.Equal(t, "note\ndown; polling continues\nnote\ndown; polling continues\nnote\n", talk)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Live is a terminal on which each frame takes the place of the one before.
+// Live is a terminal on which each frame replaces the previous one.
 type Live struct {
 	Out     io.Writer
 	In      io.Reader // nil: no keys
@@ -22,10 +22,10 @@ type Live struct {
 	Title   string
 }
 
-// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or somebody quits. Ctrl-C
-// calls interrupt, which is to end ctx. After a first frame trouble is shown in its place, and looking goes on.
-func (l Live) Repeat(ctx context.Context, every time.Duration, look Look, interrupt func()) error {
-	first, err := look(ctx)
+// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or the user quits. Ctrl-C calls
+// interrupt, which must end ctx. After a first frame an error is shown below the last frame, and polling continues.
+func (l Live) Repeat(ctx context.Context, every time.Duration, query Query, interrupt func()) error {
+	first, err := query(ctx)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (l Live) Repeat(ctx context.Context, every time.Duration, look Look, interr
 	looking := make(chan struct{})
 	go func() { // ends with ctx; waited for below
 		defer close(looking)
-		l.feed(ctx, program, every, look)
+		l.feed(ctx, program, every, query)
 	}()
 	_, err = program.Run()
 	if cause := context.Cause(ctx); cause != nil {
@@ -47,13 +47,13 @@ func (l Live) Repeat(ctx context.Context, every time.Duration, look Look, interr
 }
 
 // feed sends frames until ctx ends, and then quits.
-func (l Live) feed(ctx context.Context, program *tea.Program, every time.Duration, look Look) {
+func (l Live) feed(ctx context.Context, program *tea.Program, every time.Duration, query Query) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-tick.C:
-			if f, err := look(ctx); err != nil {
+			if f, err := query(ctx); err != nil {
 				program.Send(trouble{err})
 			} else {
 				program.Send(f)
@@ -64,7 +64,7 @@ func (l Live) feed(ctx context.Context, program *tea.Program, every time.Duratio
 	program.Quit()
 }
 
-// trouble is what the last look came to, if it came to nothing.
+// trouble is the error of the last query.
 type trouble struct{ error }
 
 // model is the last frame and how large the terminal is.

@@ -23,12 +23,12 @@ import (
 // List is which names are to be shown, and how.
 type List struct {
 	Client  *fairsem.Client
-	Names   *look.Names // those that match, if they are looked at again and again; nil: they are looked for now
+	Names   *look.Names // those that match, if they are polled; nil: they are searched now
 	Pattern string      // "": all
-	Busy    bool        // leave out what nobody holds or waits for
+	Busy    bool        // leave out names without holders and waiters
 	JSON    bool
 	Prefix  string                         // of the names
-	Others  func(context.Context) []string // other prefixes of names, where there are none with this; nil: nobody asks
+	Others  func(context.Context) []string // other prefixes of names, if there are none with this one; nil: not searched
 }
 
 // Check returns an error if the pattern is none.
@@ -37,7 +37,7 @@ func (l List) Check() error {
 	return err
 }
 
-// Look takes a look at the names.
+// Look queries the names.
 func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	seen, err := l.find(ctx)
 	if err != nil {
@@ -47,15 +47,15 @@ func (l List) Look(ctx context.Context) (frames.Frame, error) {
 	if l.Busy {
 		all = slices.DeleteFunc(slices.Clone(all), func(s fairsem.Status) bool { return !look.Busy(s) })
 	}
-	f := frames.Frame{Err: together(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
+	f := frames.Frame{Err: joinErrors(unreadable), Text: func(width, height int) string { return l.text(all, width, height) }}
 	if len(all)+len(unreadable) == 0 {
-		f.Note = l.nothing(ctx, len(seen.All) == 0 && !seen.Unwanted)
+		f.Note = l.emptyNote(ctx, len(seen.All) == 0 && !seen.Unwanted)
 	}
 	return f, nil
 }
 
-// nothing says that there is nothing to show, and where there may be something. unknown: there is no such name at all.
-func (l List) nothing(ctx context.Context, unknown bool) string {
+// emptyNote says that there is nothing to show, and where there may be something. unknown: there is no such name at all.
+func (l List) emptyNote(ctx context.Context, unknown bool) string {
 	if unknown && l.Others != nil {
 		if others := l.Others(ctx); len(others) > 0 {
 			return fmt.Sprintf("Nothing to show with the prefix %s; %s.", text.Brief(l.Prefix), look.Elsewhere(others))
@@ -63,14 +63,14 @@ func (l List) nothing(ctx context.Context, unknown bool) string {
 	}
 	switch {
 	case l.Busy:
-		return "Nobody holds or waits."
+		return "No name has a holder or a waiter."
 	case l.Pattern != "":
 		return fmt.Sprintf("No name in use matches %q.", l.Pattern)
 	}
-	return "Nothing is in use: `fairsem demo` shows how it would look."
+	return "Nothing is in use: `fairsem demo` shows an example."
 }
 
-// Follow has the names found in the background, for who looks again and again, until the returned function is called.
+// Follow finds the names in the background, for repeated queries, until the returned function is called.
 func (l *List) Follow(ctx context.Context, pause time.Duration) (stop func(), err error) {
 	wanted, err := l.Wanted()
 	if err != nil {
@@ -89,7 +89,7 @@ func (l *List) Follow(ctx context.Context, pause time.Duration) (stop func(), er
 	}, nil
 }
 
-// find looks for all names that match. A pattern that can match one name only needs no walk over all keys.
+// find finds all names that match. A pattern that matches only one name needs no scan of all keys.
 func (l List) find(ctx context.Context) (look.Survey, error) {
 	if look.Exact(l.Pattern) {
 		if err := look.CheckName(l.Client, l.Pattern); err != nil {
@@ -98,7 +98,7 @@ func (l List) find(ctx context.Context) (look.Survey, error) {
 		return look.Some(ctx, l.Client, []string{l.Pattern})
 	}
 	if l.Names != nil {
-		return l.settled(ctx)
+		return l.waitComplete(ctx)
 	}
 	wanted, err := l.Wanted()
 	if err != nil {
@@ -107,11 +107,11 @@ func (l List) find(ctx context.Context) (look.Survey, error) {
 	return look.All(ctx, l.Client, wanted)
 }
 
-// again is how often there is a look while the first walk goes on.
-const again = time.Second
+// retryEvery is the time between queries while the first scan is under way.
+const retryEvery = time.Second
 
-// settled waits until all that was there at the start is known.
-func (l List) settled(ctx context.Context) (look.Survey, error) {
+// waitComplete waits until all names that were there at the start are known.
+func (l List) waitComplete(ctx context.Context) (look.Survey, error) {
 	for {
 		seen, err := l.Names.Look(ctx)
 		if err != nil || !seen.Partial {
@@ -119,7 +119,7 @@ func (l List) settled(ctx context.Context) (look.Survey, error) {
 		}
 		select {
 		case <-l.Names.Walked():
-		case <-time.After(again): // Redis may have gone away
+		case <-time.After(retryEvery): // Redis may have gone away
 		case <-ctx.Done():
 			return seen, context.Cause(ctx)
 		}
@@ -129,8 +129,8 @@ func (l List) settled(ctx context.Context) (look.Survey, error) {
 // Wanted returns what the pattern matches.
 func (l List) Wanted() (func(name string) bool, error) { return look.Glob(cmp.Or(l.Pattern, "*")) }
 
-// together is one line whatever their number.
-func together(all []error) error {
+// joinErrors is one line whatever their number.
+func joinErrors(all []error) error {
 	if len(all) > 1 {
 		return fmt.Errorf("%w; and %d more cannot be read", all[0], len(all)-1)
 	}
@@ -158,7 +158,7 @@ func (l List) text(all []fairsem.Status, width, height int) string {
 // Table is for a terminal of so many columns. No row is longer; names are cut.
 func Table(all []fairsem.Status, width int) string {
 	columns := []grid.Column{{Head: "NAME", Cut: true}, {}, {Head: "USED", Right: true}, {Head: "WAITING", Right: true},
-		{Head: "OLDEST", Right: true}, {Head: "LAPSED", Right: true}, {Head: "NOTE"}}
+		{Head: "OLDEST", Right: true}, {Head: "EXPIRED", Right: true}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		rows[i] = []string{text.Clean(s.Name), Bar(s, barWidth(width)), Used(s), warn(s.Waiting), oldest(s), warn(s.Expired), note(s)}
@@ -169,7 +169,7 @@ func Table(all []fairsem.Status, width int) string {
 // Plain is for programs: the same columns without the bar, nothing cut, the first six without a space.
 func Plain(all []fairsem.Status) string {
 	columns := []grid.Column{{Head: "NAME"}, {Head: "USED", Right: true}, {Head: "LIMIT", Right: true}, {Head: "WAITING", Right: true},
-		{Head: "OLDEST", Right: true}, {Head: "LAPSED", Right: true}, {Head: "NOTE"}}
+		{Head: "OLDEST", Right: true}, {Head: "EXPIRED", Right: true}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		name := strings.ReplaceAll(text.Clean(s.Name), " ", `\x20`)
@@ -182,14 +182,14 @@ func Plain(all []fairsem.Status) string {
 func Used(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit) }
 
 var (
-	calm  = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	free  = lipgloss.NewStyle().Foreground(lipgloss.Green)
 	busy  = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
 	faint = lipgloss.NewStyle().Faint(true)
 )
 
 // Bar is used of limit in so many columns: green with room, yellow without.
 func Bar(s fairsem.Status, width int) string {
-	style := calm
+	style := free
 	if look.Full(s) {
 		style = busy
 	}

@@ -21,11 +21,11 @@ var all = []fairsem.Status{
 
 func TestATableSaysWhatIsInUseAndWhatIsSpecial(t *testing.T) {
 	assert.Equal(t, strings.Join([]string{
-		`NAME                                         USED  WAITING  OLDEST  LAPSED  NOTE`,
-		`staging                        ███████████  20/20        7   3m05s       3`,
-		`a name with spaces \x1b[2J t…  ██░░░░░░░░░    1/4        0       -       0`,
-		`stopped                        ███████████    2/0        1      0s       0  paused`,
-		`calls                          ░░░░░░░░░░░  0/100        0       -       0  pinned, rate 100/1m`,
+		`NAME                                        USED  WAITING  OLDEST  EXPIRED  NOTE`,
+		`staging                       ███████████  20/20        7   3m05s        3`,
+		`a name with spaces \x1b[2J …  ██░░░░░░░░░    1/4        0       -        0`,
+		`stopped                       ███████████    2/0        1      0s        0  paused`,
+		`calls                         ░░░░░░░░░░░  0/100        0       -        0  pinned, rate 100/1m`,
 		``}, "\n"), ansi.Strip(list.Table(all, 95)))
 }
 
@@ -36,7 +36,7 @@ func TestWithoutATerminalEveryRowHasTheSameFields(t *testing.T) {
 		got = append(got, strings.Fields(line)[:6])
 	}
 	assert.Equal(t, [][]string{
-		{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "LAPSED"},
+		{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "EXPIRED"},
 		{"staging", "20", "20", "7", "3m05s", "3"},
 		{`a\x20name\x20with\x20spaces\x20\x1b[2J\x20that\x20is\x20rather\x20long\x20for\x20a\x20terminal`, "1", "4", "0", "0s", "0"},
 		{"stopped", "2", "0", "1", "0s", "0"},

@@ -7,10 +7,10 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// Semaphore is a name as --json tells of it. Lengths of time are whole milliseconds. Bytes that are no UTF-8
-// are U+FFFD in all strings; of names and ids, by which others act, the exact bytes are there too.
+// Semaphore is a name as --json shows it. Durations are whole milliseconds. Bytes that are not UTF-8 are U+FFFD in all
+// strings; names and ids, which other commands take, are also there as exact bytes.
 type Semaphore struct {
-	Time         time.Time `json:"time"` // of the look, by the clock of the server
+	Time         time.Time `json:"time"` // of the query, by the clock of the server
 	Name         string    `json:"name"`
 	NameBase64   []byte    `json:"name_base64,omitempty"` // only if the name is no UTF-8, which JSON cannot write
 	Limit        int64     `json:"limit"`                 // in force
@@ -19,30 +19,30 @@ type Semaphore struct {
 	Paused       bool      `json:"paused"`                // whether it was set to 0
 	Used         int64     `json:"used"`                  // units
 	Holders      int64     `json:"holders"`               // permits
-	Waiting      int64     `json:"waiting"`               // calls in line
+	Waiting      int64     `json:"waiting"`               // calls in the queue
 	OldestWaitMS int64     `json:"oldest_wait_ms"`
 	ExpectedMS   *int64    `json:"expected_wait_ms"` // of a call that joins the queue now; null: not known
-	NextExpiryMS int64     `json:"next_expiry_ms"`   // until the next lease ends if nobody renews it; 0: there is none
-	WindowMS     int64     `json:"window_ms"`        // after which a grant of a rate lapses; 0: it is no rate
-	Granted      int64     `json:"granted"`          // since Redis got to know the name
-	Lapsed       int64     `json:"lapsed"`           // neither given back nor renewed in time, since then
+	NextExpiryMS int64     `json:"next_expiry_ms"`   // until the next lease ends unless it is renewed; 0: there is none
+	WindowMS     int64     `json:"window_ms"`        // after which a grant of a rate expires; 0: it is no rate
+	Granted      int64     `json:"granted"`          // since the name exists
+	Expired      int64     `json:"expired"`          // permits since then whose lease ended before their release
 }
 
-// Holder is who holds, as --json tells of it.
+// Holder is a holder as --json shows it.
 type Holder struct {
 	ID          string    `json:"id"`
 	IDBase64    []byte    `json:"id_base64,omitempty"` // like that of a name
-	Label       string    `json:"label"`               // "": of a process that has shown no sign of life for long
+	Label       string    `json:"label"`               // "": of a process that has been silent for long
 	Token       int64     `json:"token"`
 	Weight      int64     `json:"weight"`
 	Since       time.Time `json:"since"` // by the clock of the server, as is what follows
 	HeldMS      int64     `json:"held_ms"`
-	ExpiresInMS int64     `json:"expires_in_ms"` // if nobody renews the lease
+	ExpiresInMS int64     `json:"expires_in_ms"` // unless the lease is renewed
 }
 
-// Waiter is who waits, as --json tells of it.
+// Waiter is a waiter as --json shows it.
 type Waiter struct {
-	Place       int       `json:"place"` // from 1
+	Position    int       `json:"position"` // in the queue, from 1
 	ID          string    `json:"id"`
 	IDBase64    []byte    `json:"id_base64,omitempty"`
 	Label       string    `json:"label"`
@@ -55,9 +55,9 @@ type Waiter struct {
 // NewSemaphore is s.
 func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
-		Time: s.At.UTC(), Name: s.Name, NameBase64: unwritable(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
+		Time: s.At.UTC(), Name: s.Name, NameBase64: notUTF8(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
 		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: expected(s),
-		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Lapsed: s.Expired,
+		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Expired: s.Expired,
 	}
 }
 
@@ -73,32 +73,32 @@ func expected(s fairsem.Status) *int64 {
 // NewHolder is t when it is now on the server.
 func NewHolder(now time.Time, t fairsem.Ticket) Holder {
 	return Holder{
-		ID: t.ID, IDBase64: unwritable(t.ID), Label: t.Label, Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
+		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
 		HeldMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }
 
-// NewWaiter is t, who has that place, when it is now on the server.
-func NewWaiter(now time.Time, place int, t fairsem.Ticket) Waiter {
+// NewWaiter is t at that position; now is the server's time.
+func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
 	return Waiter{
-		Place: place, ID: t.ID, IDBase64: unwritable(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
+		Position: position, ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
 		WaitedMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }
 
-// unwritable returns the bytes of s if JSON would change them.
-func unwritable(s string) []byte {
+// notUTF8 returns the bytes of s if JSON would change them.
+func notUTF8(s string) []byte {
 	if utf8.ValidString(s) {
 		return nil
 	}
 	return []byte(s)
 }
 
-// Paused says whether nobody gets in because somebody wants it so.
+// Paused reports whether all grants were stopped by hand.
 func Paused(s fairsem.Status) bool { return s.Pinned && s.Limit == 0 }
 
-// Full says whether nobody gets in, be it that all is in use, that more is than the limit is now, or a pause. All three
-// are what somebody wants, so a bar is yellow then: red is for what goes wrong.
+// Full reports whether nothing can be granted: all units are in use, more than the limit are, or the name is paused. None
+// of these is a fault, so the bar is yellow, and red is left for faults.
 func Full(s fairsem.Status) bool { return s.Used >= s.Limit }
 
 // Since is how long t has held or waited when it is now on the server.

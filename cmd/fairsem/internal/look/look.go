@@ -1,5 +1,5 @@
-// Package look asks Redis what the semaphores look like, all of them or one: what the commands for
-// operators show. It declares no limit and leaves nothing behind.
+// Package look queries Redis about all semaphores or one of them, for the commands of operators. It declares no limit and
+// leaves nothing behind.
 package look
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// atOnce is how many names are asked about at the same time; the client sends them together.
-const atOnce = 64
+// maxParallel is how many names are queried at the same time; the client sends them together.
+const maxParallel = 64
 
 // CheckName refuses a name that can never be one, before anything is asked.
 func CheckName(client *fairsem.Client, name string) error {
@@ -23,16 +23,16 @@ func CheckName(client *fairsem.Client, name string) error {
 	return err
 }
 
-// Survey is what a look at many names saw. The moments differ slightly.
+// Survey is the result of a query of many names. Their moments differ slightly.
 type Survey struct {
 	All        []fairsem.Status // of those that Redis knows, by name
-	Unreadable []error          // what is wrong with a name alone, such as a key of the wrong type
-	More       bool             // there are more names than are looked at
+	Unreadable []error          // errors of a single name, such as a key of the wrong type
+	More       bool             // there are more names than are queried
 	Partial    bool             // not all keys were walked over yet, so that there may be more
 	Unwanted   bool             // there are names that are not wanted
 }
 
-// All walks over all keys and looks at the names that are wanted.
+// All scans all keys and queries the names that are wanted.
 func All(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (Survey, error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
@@ -45,10 +45,10 @@ func All(ctx context.Context, client *fairsem.Client, wanted func(name string) b
 	return s, err
 }
 
-// Some looks at those names, without a walk.
+// Some queries those names, without a scan.
 func Some(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
 	slices.Sort(names)
-	all, unreadable, err := figures(ctx, client, names)
+	all, unreadable, err := statuses(ctx, client, names)
 	if err != nil {
 		return Survey{}, err
 	}
@@ -63,11 +63,11 @@ func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 	}
 }
 
-// figures asks about each name. What is wrong with one alone keeps nobody from the others.
-func figures(ctx context.Context, client *fairsem.Client, names []string) (all []fairsem.Status, unreadable []error, err error) {
+// statuses queries each name. An error of one name does not affect the others.
+func statuses(ctx context.Context, client *fairsem.Client, names []string) (all []fairsem.Status, unreadable []error, err error) {
 	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(maxParallel)
 	for i, name := range names {
 		group.Go(func() error {
 			all[i], unreadable[i] = client.Inspect(name).Status(within)
@@ -80,15 +80,15 @@ func figures(ctx context.Context, client *fairsem.Client, names []string) (all [
 	return all, unreadable, group.Wait()
 }
 
-// Detail is a name with who holds and who waits.
+// Detail is a name with its holders and waiters.
 type Detail struct {
 	fairsem.Status
-	Holders, Waiters         []fairsem.Ticket // in the order of their tokens and of the line
+	Holders, Waiters         []fairsem.Ticket // in the order of their tokens and of the queue
 	MoreHolders, MoreWaiters int64            // of which there are that many more than were asked for
 }
 
-// Deep looks at one name, with at most so many holders and waiters each. Its parts are of slightly different
-// moments: the line comes first, so that who is let in meanwhile is seen twice, not never, and counts as a
+// Deep queries one name, with at most so many holders and waiters each. Its parts are of slightly different moments. The
+// queue is read first, so that a waiter that is granted meanwhile is seen twice rather than never, and counts as a
 // holder.
 func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
 	there := client.Inspect(name)
@@ -141,14 +141,14 @@ func Collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
 	return all, nil
 }
 
-// Rates tells how fast names grant, from what they look like at different moments. The zero value is ready.
+// Rates computes how fast names grant, from their status at different moments. The zero value is ready.
 type Rates struct {
 	at      time.Time
 	granted map[string]int64
 }
 
-// Add takes a look at all names at a moment, and returns the grants a second of each since the look before;
-// none for a name that was not in that.
+// Add takes the status of all names at a moment, and returns the grants a second of each since the previous call; none
+// for a name that was not in that.
 func (r *Rates) Add(at time.Time, all []fairsem.Status) map[string]float64 {
 	passed := at.Sub(r.at).Seconds()
 	granted, rates := make(map[string]int64, len(all)), make(map[string]float64, len(all))

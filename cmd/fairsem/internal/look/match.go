@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Glob returns what a pattern of *, ? and [a-z] matches, a slash being a character like any other, or says
-// what is wrong with it.
+// Glob returns a matcher for a pattern of *, ? and [a-z], in which a slash is a character like any other, or an error if
+// the pattern is invalid.
 func Glob(given string) (func(string) bool, error) {
 	plain := strings.NewReplacer("/", "\x00") // which no argument has
 	pattern := plain.Replace(given)
@@ -25,7 +25,7 @@ func Glob(given string) (func(string) bool, error) {
 // Exact says whether a pattern matches that one name and no other.
 func Exact(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
 
-// shortClient is how much of a client id tells it from the others of a screen.
+// shortClient is how much of a client id distinguishes it from the others on a screen.
 const shortClient = 8
 
 // ShortID is an id for people to read and to type: the beginning of the client's, and which of its permits

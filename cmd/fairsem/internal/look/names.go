@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// namesShare is how much of a server's time finding names may take: who watches is no load.
+	// namesShare is how much of a server's time finding names may take: watching must not be a load.
 	namesShare = 0.02
 	// namesPause is between two walks at least. A walk may take its share of a tenth of a second at once.
 	namesPause = 100 * time.Millisecond
-	// firstWait is how long the first look waits for names. On a server with few keys that is all of them.
+	// firstWait is how long the first query waits for names. On a server with few keys that is enough for all of them.
 	firstWait = 500 * time.Millisecond
 )
 
-// Names are those that are in use, for who looks at them again and again. They are found by a walk over all keys
-// in the background, which takes its time; what is known is asked about with every look. A name is kept until a
-// whole walk did not find it, so that one that is idle between two uses stays.
+// Names are the names in use, for repeated queries. They are found by a scan of all keys in the background; every query
+// polls the names that are known. A name is kept until a whole scan did not find it, so that one that is idle between two
+// uses stays.
 type Names struct {
 	client *fairsem.Client
 	wanted func(name string) bool
@@ -72,7 +72,7 @@ func (n *Names) once(ctx context.Context) error {
 	return nil
 }
 
-// end takes what a walk came to. After one that broke off the next begins; the looks tell what is wrong with Redis.
+// end records the result of a scan. After one that failed the next begins; the queries report the errors of Redis.
 func (n *Names) end(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,19 +102,19 @@ func (n *Names) Add(name string) {
 // Walked is closed after the first whole walk: from then on nothing is missing that was there before.
 func (n *Names) Walked() <-chan struct{} { return n.walked }
 
-// Look looks at the names that are known.
+// Look queries the names that are known.
 func (n *Names) Look(ctx context.Context) (Survey, error) {
 	n.await(ctx)
 	names, more, err := n.names()
 	if err != nil {
 		return Survey{}, err
 	}
-	all, unreadable, err := figures(ctx, n.client, names)
+	all, unreadable, err := statuses(ctx, n.client, names)
 	if err != nil {
 		return Survey{}, err
 	}
 	s := surveyOf(all, unreadable)
-	s.More, s.Partial = more, n.settle(names, all, unreadable, more)
+	s.More, s.Partial = more, n.dropGone(names, all, unreadable, more)
 	return s, nil
 }
 
@@ -129,17 +129,17 @@ func (n *Names) await(ctx context.Context) {
 	}
 }
 
-// names returns the names that are known, and whether there are more. Both are of one moment: the walk goes on
-// during a look, and a survey with few names that says "more" would be wrong about both.
+// names returns the names that are known, and whether there are more. Both are of one moment: the scan continues during a
+// query, and a survey with few names that says "more" would be wrong about both.
 func (n *Names) names() (names []string, more bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Sorted(maps.Keys(n.known)), n.more >= max(0, n.walk-1), n.err
 }
 
-// settle drops names that are gone: where there is no room for others at once, else after a walk without them. It
-// returns whether the first walk has yet to end.
-func (n *Names) settle(names []string, all []fairsem.Status, unreadable []error, more bool) (partial bool) {
+// dropGone drops names that are gone: at once where there is no room for others, else after a scan without them. It
+// reports whether the first scan is still under way.
+func (n *Names) dropGone(names []string, all []fairsem.Status, unreadable []error, more bool) (partial bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i, name := range names {

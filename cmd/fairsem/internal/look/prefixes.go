@@ -22,16 +22,16 @@ const (
 	prefixesPage  = 1000
 )
 
-// OtherPrefixes returns up to three prefixes of semaphores on a server, in order, for who found none with the prefix own. It
-// walks over keys for two seconds at most, in a tenth of the server's time, so that of millions of keys it may miss some. It
-// returns none if there are semaphores with the prefix own, and none to a user without the right to walk over keys or to
-// read those of others.
+// OtherPrefixes returns up to three prefixes of semaphores on a server, sorted, for a caller that found none with the
+// prefix own. It scans keys for two seconds at most, in a tenth of the server's time, so it may miss some among millions
+// of keys. It returns none if there are semaphores with the prefix own, and none to a user without the right to scan keys
+// or to read those of others.
 func OtherPrefixes(ctx context.Context, rdb redis.UniversalClient, own string) []string {
 	ctx, cancel := context.WithTimeout(ctx, prefixesLimit)
 	defer cancel()
 	s := &prefixSearch{own: own, asked: make(map[string]bool)}
 	ended := make(chan struct{})
-	go func() { // ends with ctx and the time-outs of go-redis, which nobody waits for
+	go func() { // ends with ctx and the time-outs of go-redis; not waited for beyond ctx
 		defer close(ended)
 		switch rdb := rdb.(type) {
 		case *redis.ClusterClient:
@@ -58,7 +58,7 @@ type prefixSearch struct {
 // errEnough ends a walk that has found what it can.
 var errEnough = errors.New("enough prefixes are known")
 
-// walk looks at the keys of one server.
+// walk scans the keys of one server.
 func (s *prefixSearch) walk(ctx context.Context, node *redis.Client) error {
 	began, spent := time.Now(), time.Duration(0)
 	for cursor := uint64(0); ; {
@@ -83,8 +83,8 @@ func (s *prefixSearch) walk(ctx context.Context, node *redis.Client) error {
 	}
 }
 
-// keysOfMeta returns some keys that look like those of names, and how much of the server's time that took: one that does
-// not say gets as much rest as if all the time until its answer were its own.
+// keysOfMeta returns some keys that look like those of names, and how much of the server's time that took. For a server
+// that does not report its time, all the time until its answer counts.
 func keysOfMeta(ctx context.Context, node *redis.Client, cursor uint64) (keys []string, next uint64, took time.Duration, err error) {
 	began := time.Now()
 	pipe := node.Pipeline()
@@ -100,7 +100,7 @@ func keysOfMeta(ctx context.Context, node *redis.Client, cursor uint64) (keys []
 	return keys, next, took, err
 }
 
-// consider asks whether a key that looks like one of a name is one, if its prefix is new. An error ends the walk.
+// consider checks whether a key that looks like one of a name is one, if its prefix is new. An error ends the scan.
 func (s *prefixSearch) consider(ctx context.Context, node *redis.Client, key string) error {
 	prefix, ok := prefixOf(key)
 	if !ok || !s.begin(prefix) {
@@ -172,5 +172,5 @@ func Elsewhere(prefixes []string) string {
 	for i, prefix := range prefixes {
 		quoted[i] = text.Brief(prefix)
 	}
-	return "there are semaphores with the prefix " + strings.Join(quoted, " or ") + ": choose it with --prefix"
+	return "there are semaphores with the prefix " + strings.Join(quoted, " or ") + ": select it with --prefix"
 }

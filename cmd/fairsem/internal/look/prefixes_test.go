@@ -114,6 +114,6 @@ func TestTheSearchForPrefixesEndsWithItsContextThoughTheServerHangs(t *testing.T
 
 func TestOtherPrefixesAreSaidWithoutOrdersToATerminal(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, `there are semaphores with the prefix "a\x1b[2J" or "`+strings.Repeat("b", 59)+`…": choose it with --prefix`,
+	assert.Equal(t, `there are semaphores with the prefix "a\x1b[2J" or "`+strings.Repeat("b", 59)+`…": select it with --prefix`,
 		look.Elsewhere([]string{"a\x1b[2J", strings.Repeat("b", 100)}))
 }

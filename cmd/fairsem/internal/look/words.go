@@ -8,7 +8,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Busy says whether somebody holds or waits.
+// Busy reports whether the name has a holder or a waiter.
 func Busy(s fairsem.Status) bool { return s.Used != 0 || s.Waiting != 0 }
 
 // Notes say what is special about a name. The rate is the one in force, and in a pause the declared one.

@@ -93,7 +93,7 @@ func verbatim(paragraph string) bool {
 	return slices.ContainsFunc(strings.Split(paragraph, "\n"), func(line string) bool { return strings.HasPrefix(line, "  ") })
 }
 
-// dedent takes away the two spaces that help begins the lines of examples with.
+// dedent removes the two spaces at the start of the lines of examples.
 func dedent(text string) string {
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	for i, line := range lines {

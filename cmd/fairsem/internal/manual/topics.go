@@ -15,27 +15,27 @@ var topics = []topic{
 		{"redis://user:password@host:6379/0", "one server, and the number of its database"},
 		{"unix://user:password@/run/redis.sock?db=0", "the same on a Unix socket"},
 		{"cluster://user:password@host:6379?addr=host2:6379", "a cluster"},
-		{"sentinel://host:26379/0?master_name=mymaster&addr=host2:26379", "a master under Sentinel"},
+		{"sentinel://host:26379/0?master_name=mymaster&addr=host2:26379", "a primary under Sentinel"},
 	}, `The schemes ` + "`rediss`, `clusters` and `sentinels`" + ` are the same with TLS; all nodes and sentinels must have a certificate
-for the first host of the URL. Of a cluster and of sentinels one address is enough, and more of them help when that one is
-down. User and password are those of the servers; sentinels that want some too get ` + "`sentinel_username`" + ` and
-` + "`sentinel_password`" + `. Special characters of a password are written ` + "`%XX`" + `. Other parameters, such as
+for the first host of the URL. One address of a cluster, or one of the sentinels, is enough; more of them help when that one is
+down. User and password are those of the servers. Credentials of sentinels are ` + "`sentinel_username`" + ` and
+` + "`sentinel_password`" + `. Write special characters of a password as ` + "`%XX`" + `. Other parameters, such as
 ` + "`read_timeout=5s`" + `, are those of go-redis.`},
 	{"Exit codes", []entry{
 		{"0", "It worked."},
-		{"1", "The answer is no: there is no such name or permit, or what was checked is not as it should be."},
+		{"1", "The answer is no: there is no such name or permit, or a check failed."},
 		{"2", "The command line is wrong. Nothing was sent."},
-		{"75", "`run` or `limit` was not granted what it asked for: try again later."},
+		{"75", "`run` or `limit` was not granted its units: try again later."},
 		{"76", "`run` lost the permit, and ended what it ran."},
-		{"125", "fairsem itself failed, such as for want of a server."},
-		{"126, 127", "`run` or `limit` found something that cannot be executed, or nothing."},
-		{"128+n", "Signal n ended it, or what `run` or `limit` ran."},
+		{"125", "fairsem itself failed, such as without a server."},
+		{"126, 127", "The command of `run` or `limit` cannot be executed, or was not found."},
+		{"128+n", "Signal n ended fairsem, or the command of `run` or `limit`."},
 	}, "Otherwise `run` and `limit` exit with the code of the command that they ran."},
 	{"Environment", []entry{
-		{"REDIS_URL", "The server, where no `--redis` names one. Other users of the machine can read arguments, but not this. `run` and `limit` keep it from their command, unless `--pass-redis-url` is given."},
-		{"FAIRSEM_PREFIX", "What every key begins with, where no `--prefix` says so; `fairsem` without either."},
-		{"SSL_CERT_FILE", "A file with the certificates of authorities to trust, for a server whose certificate no public one signed."},
-		{"NO_COLOR", "If it is not empty, nothing is coloured."},
+		{"REDIS_URL", "The server, without `--redis`. Other users of the machine can read arguments, but not this. `run` and `limit` do not pass it on to their command, unless `--pass-redis-url` is given."},
+		{"FAIRSEM_PREFIX", "The prefix of every key, without `--prefix`; `fairsem` without either."},
+		{"SSL_CERT_FILE", "A file with the certificates of trusted authorities, for a server whose certificate is not signed by a public one."},
+		{"NO_COLOR", "If it is not empty, the output has no colours."},
 		{"TERM", "On a `dumb` terminal nothing is drawn: lines are written instead."},
 		{"FAIRSEM_NAME", "Set by `run` for its command: the name."},
 		{"FAIRSEM_ID", "Set by `run`: the id of the permit."},

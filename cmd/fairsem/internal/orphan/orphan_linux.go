@@ -16,7 +16,7 @@ func DieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// Adopt makes this process the parent of those whose own has ended, so that it can see their end.
+// Adopt makes this process the parent of descendants whose own parent has ended, so that it is notified of their end.
 func Adopt() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // without it, the system's first process reaps them
 }

@@ -4,7 +4,7 @@ package orphan
 
 import "syscall"
 
-// DieWithParent does nothing here. What a process starts must see its standard input end, or ask who its parent is.
+// DieWithParent does nothing here. A child must watch its standard input for the end, or check who its parent is.
 func DieWithParent() *syscall.SysProcAttr { return nil }
 
 // Adopt does nothing here.

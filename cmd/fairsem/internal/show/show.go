@@ -1,4 +1,4 @@
-// Package show shows one semaphore with who holds and who waits.
+// Package show shows one semaphore with its holders and its queue.
 package show
 
 import (
@@ -25,13 +25,13 @@ type Show struct {
 	Name   string
 	Rows   int // of holders, and of waiters, at most
 	JSON   bool
-	Absent error // of a look at a name that Redis does not know; nil: that is no error
+	Absent error // for a name that Redis does not know; nil: that is no error
 }
 
-// detail is a name with who holds and who waits.
+// detail is a name with its holders and waiters.
 type detail struct{ look.Detail }
 
-// Look takes a look at the name.
+// Look queries the name.
 func (s Show) Look(ctx context.Context) (f frames.Frame, err error) {
 	var d detail
 	if d.Detail, err = look.Deep(ctx, s.Client, s.Name, s.Rows); err != nil {
@@ -54,20 +54,20 @@ type object struct {
 	look.Semaphore
 	HeldBy      []look.Holder `json:"held_by"` // in the order of their tokens
 	MoreHolders int64         `json:"more_holders"`
-	Line        []look.Waiter `json:"line"` // in its order
+	Queue       []look.Waiter `json:"queue"` // in its order
 	MoreWaiters int64         `json:"more_waiters"`
 }
 
 func (d detail) object() object {
 	o := object{
 		Semaphore: look.NewSemaphore(d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
-		HeldBy: make([]look.Holder, len(d.Holders)), Line: make([]look.Waiter, len(d.Waiters)),
+		HeldBy: make([]look.Holder, len(d.Holders)), Queue: make([]look.Waiter, len(d.Waiters)),
 	}
 	for i, t := range d.Holders {
 		o.HeldBy[i] = look.NewHolder(d.At, t)
 	}
 	for i, t := range d.Waiters {
-		o.Line[i] = look.NewWaiter(d.At, i+1, t)
+		o.Queue[i] = look.NewWaiter(d.At, i+1, t)
 	}
 	return o
 }
@@ -88,7 +88,7 @@ func (d detail) text(width int) string {
 		b.WriteString(s + "\n")
 	}
 	line(bold.Render(text.Clean(d.Name)))
-	line(list.Bar(d.Status, 20), list.Used(d.Status)+" in use", d.line())
+	line(list.Bar(d.Status, 20), list.Used(d.Status)+" in use", d.queueSummary())
 	line(faint.Render(d.limit()))
 	line(faint.Render(d.history()))
 	if len(d.Holders) > 0 {
@@ -110,9 +110,9 @@ func more(line func(...string), n int64) {
 	}
 }
 
-func (d detail) line() string {
+func (d detail) queueSummary() string {
 	if d.Waiting == 0 {
-		return "nobody waits"
+		return "no waiters"
 	}
 	s := fmt.Sprintf("%d waiting, the oldest for %s", d.Waiting, text.Ago(d.OldestWait))
 	if wait, known := d.ExpectedWait(); known {
@@ -131,9 +131,9 @@ func (d detail) limit() string {
 	}
 	switch {
 	case look.Paused(d.Status):
-		return "paused: nobody gets in until it is resumed or resized; " + declared
+		return "paused: nothing is granted until it is resumed or resized; " + declared
 	case d.Pinned:
-		return limit + ", pinned by hand; " + declared
+		return limit + ", set by hand; " + declared
 	case d.Declared == 0:
 		return declared
 	}
@@ -143,7 +143,7 @@ func (d detail) limit() string {
 func (d detail) history() string {
 	s := fmt.Sprintf("%d granted so far", d.Granted)
 	if d.Window == 0 {
-		s += fmt.Sprintf(", %d lapsed", d.Expired)
+		s += fmt.Sprintf(", %d expired", d.Expired)
 	}
 	return s
 }
@@ -167,13 +167,13 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 	return withIDs(columns, rows, holders, width)
 }
 
-// Waiters is like Holders. They have those places in line.
-func Waiters(waiters []fairsem.Ticket, places []int, now time.Time, width int) string {
-	columns := []grid.Column{{Head: "PLACE", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
+// Waiters is like Holders; positions are those in the queue.
+func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int) string {
+	columns := []grid.Column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
 		{Head: "EXPIRES", Right: true}, {Head: "ID", Cut: true}}
 	rows := make([][]string, len(waiters))
 	for i, t := range waiters {
-		rows[i] = []string{strconv.Itoa(places[i]), label(t), count(t.Weight), text.Ago(look.Since(now, t)), text.Ago(t.ExpiresIn), text.Clean(t.ID)}
+		rows[i] = []string{strconv.Itoa(positions[i]), label(t), count(t.Weight), text.Ago(look.Since(now, t)), text.Ago(t.ExpiresIn), text.Clean(t.ID)}
 	}
 	return withIDs(columns, rows, waiters, width)
 }

@@ -31,15 +31,15 @@ func crowd() detail {
 func TestANameIsShownWithWhoHoldsAndWhoWaits(t *testing.T) {
 	assert.Equal(t, `stag\ting
 ████████████████████  5/5 in use  9 waiting, the oldest for 1m05s
-limit 5, pinned by hand; the declared limit is 3
-12 granted so far, 1 lapsed
+limit 5, set by hand; the declared limit is 3
+12 granted so far, 1 expired
 
 HOLDER     UNITS  HELD  EXPIRES             TOKEN  ID
 host-1:77      3   12s     8.0s  1799999988000000  7c9e6679:1
 ?              2    0s       0s  1800000000000001  other \x1b[2J
 
-PLACE  WAITER       UNITS  WAITED  EXPIRES  ID
-    1  host-2:\a78      5   1m05s     9.0s  7c9e6679:2
+POSITION  WAITER       UNITS  WAITED  EXPIRES  ID
+       1  host-2:\a78      5   1m05s     9.0s  7c9e6679:2
 … and 8 more: --rows shows them
 `, ansi.Strip(crowd().text(80)))
 }
@@ -63,10 +63,10 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 func TestAPauseAndARateAreTold(t *testing.T) {
 	d := crowd()
 	d.Limit = 0
-	assert.Contains(t, d.text(0), "paused: nobody gets in until it is resumed or resized; the declared limit is 3")
+	assert.Contains(t, d.text(0), "paused: nothing is granted until it is resumed or resized; the declared limit is 3")
 	d.Window = time.Second
 	assert.Contains(t, d.text(0), "resized; the declared rate is 3/1s")
 	d = crowd()
 	d.Window, d.Pinned, d.Waiting = time.Second, false, 0
-	assert.Contains(t, ansi.Strip(d.text(0)), "nobody waits\nrate 5/1s\n12 granted so far\n")
+	assert.Contains(t, ansi.Strip(d.text(0)), "no waiters\nrate 5/1s\n12 granted so far\n")
 }

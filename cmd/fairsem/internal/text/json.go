@@ -20,10 +20,10 @@ func JSON(v any) []byte {
 	}
 	line := bytes.TrimSuffix(raw.Bytes(), []byte("\n"))
 	var b bytes.Buffer
-	var plain eye
+	var plain scanner
 	for len(line) > 0 {
 		r, size := utf8.DecodeRune(line)
-		if plain.misses(r) { // inside of a string: the rest of JSON is visible ASCII
+		if plain.hides(r) { // inside of a string: the rest of JSON is visible ASCII
 			escape(&b, r)
 		} else {
 			b.Write(line[:size])

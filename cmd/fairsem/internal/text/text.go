@@ -1,5 +1,5 @@
-// Package text makes text for terminals. Names, labels and ids come from whoever can write to the server, so
-// what a terminal would take as an order, or what would reorder a line, is shown as an escape.
+// Package text makes text for terminals. Any client of the server can choose names, labels and ids, so what a terminal
+// would take as an order, or what would reorder a line, is shown as an escape.
 package text
 
 import (
@@ -16,15 +16,15 @@ import (
 // characters, bytes that are no UTF-8, what changes the direction of text, shows as nothing or has no width, piles of
 // marks on one character, and what changes the width of the emoji before it: terminals do not agree by how much.
 func Clean(s string) string {
-	e := eye{marks: mostMarks} // the first character has none before it that could bear one
-	if strings.IndexFunc(s, e.misses) < 0 && utf8.ValidString(s) {
+	e := scanner{marks: mostMarks} // the first character has none before it that could bear one
+	if strings.IndexFunc(s, e.hides) < 0 && utf8.ValidString(s) {
 		return s
 	}
-	e = eye{marks: mostMarks}
+	e = scanner{marks: mostMarks}
 	var b strings.Builder
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)
-		if e.misses(r) || r == utf8.RuneError && size == 1 {
+		if e.hides(r) || r == utf8.RuneError && size == 1 {
 			quoted := strconv.QuoteToASCII(s[:size])
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
@@ -44,16 +44,16 @@ func Brief(s string) string {
 	return `"` + ansi.Truncate(Clean(s), enough, "…") + `"`
 }
 
-// mostMarks is how many marks a character plainly bears. Of more, nobody sees which they are.
+// mostMarks is how many marks on a character are legible.
 const mostMarks = 2
 
-// eye reads a text, a character at a time.
-type eye struct {
+// scanner reads a text, a character at a time.
+type scanner struct {
 	marks int // in a row so far
 }
 
-// misses says whether the next character is not plainly visible where it stands.
-func (e *eye) misses(r rune) bool {
+// hides reports whether the next character is not plainly visible where it stands.
+func (e *scanner) hides(r rune) bool {
 	if !unicode.In(r, unicode.Mn, unicode.Me) {
 		e.marks = 0
 		return hidden(r)
@@ -76,7 +76,7 @@ func Fit(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
 }
 
-// Bar draws used of limit in so many columns. Whatever is used shows, and only what is full looks full.
+// Bar draws used of limit in so many columns. Any use is visible, and only a full bar looks full.
 func Bar(used, limit int64, width int) string {
 	filled := 0
 	switch {
@@ -108,7 +108,7 @@ func Ago(d time.Duration) string {
 	return number(seconds/86400) + "d" + number(seconds/3600%24) + "h"
 }
 
-// Span is a length of time that somebody chose: 1m, not 1m0s.
+// Span is a configured duration: 1m, not 1m0s.
 func Span(d time.Duration) string {
 	s := d.String() // such as 1h0m0s
 	for _, zero := range []string{"0s", "0m"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// action is a change that somebody was asked about, or is on its way.
+// action is a change that was asked about, or is under way.
 type action struct {
 	verb   verb
 	name   string
@@ -38,14 +38,14 @@ type done struct {
 // run does it, in the background.
 func (a action) run(ctx context.Context, s source) tea.Cmd {
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		var err error
 		switch a.verb {
 		case resize, pause:
-			err = s.Resize(ctx, a.name, a.limit)
+			err = s.SetLimit(ctx, a.name, a.limit)
 		case resume:
-			err = s.Unpin(ctx, a.name)
+			err = s.ResetLimit(ctx, a.name)
 		case evict:
 			err = s.Evict(ctx, a.name, a.ticket.ID)
 		}
@@ -53,43 +53,42 @@ func (a action) run(ctx context.Context, s source) tea.Cmd {
 	}
 }
 
-// question tells the present state, and asks. now is what the last look has told of the name and, to evict, of
-// the ticket.
+// question states the present state, and asks. now is the last status of the name; t is the ticket to evict.
 func (a action) question(now fairsem.Status, t ticket) string {
 	name := short(a.name)
 	switch a.verb {
 	case resize:
-		return fmt.Sprintf("Pin the limit of %s at %s? It is %s now, with %s in use and %d waiting.%s",
+		return fmt.Sprintf("Set the limit of %s to %s? It is %s now, with %s in use and %d waiting.%s",
 			name, exact(a.limit), exact(now.Limit), exact(now.Used), now.Waiting, shrinks(now, a.limit))
 	case pause:
-		return fmt.Sprintf("Pause %s? Nobody new gets in until it is resumed; %s of %s in use now, %d waiting.%s",
+		return fmt.Sprintf("Pause %s? Nothing is granted until it is resumed; %s of %s in use now, %d waiting.%s",
 			name, exact(now.Used), exact(now.Limit), now.Waiting, forgets(now))
 	case resume:
-		return fmt.Sprintf("Unpin the limit of %s? It is pinned at %s and goes back to %s; %s in use now, %d waiting.",
+		return fmt.Sprintf("Reset the limit of %s? It is set to %s by hand and goes back to %s; %s in use now, %d waiting.",
 			name, exact(now.Limit), declared(now), exact(now.Used), now.Waiting)
 	}
-	if t.place > 0 {
-		return fmt.Sprintf("Evict %s, number %d in line of %s? It wants %s and has waited for %s.\nid %s",
-			who(t), t.place, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
+	if t.position > 0 {
+		return fmt.Sprintf("Evict %s, number %d in the queue of %s? It wants %s and has waited for %s.\nid %s",
+			who(t), t.position, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
 	}
-	return fmt.Sprintf("Evict %s from %s? It has held %s for %s, and may go on for a moment after.\nid %s",
+	return fmt.Sprintf("Evict %s from %s? It has held %s for %s, and its work may continue for a moment.\nid %s",
 		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
 }
 
-// shrinks says what less room does to those who are in.
+// shrinks says what a lower limit means for the holders.
 func shrinks(now fairsem.Status, limit int64) string {
 	if now.Used <= limit {
 		return ""
 	}
-	return fmt.Sprintf(" Nobody loses a permit, and nobody new gets in while %s or more are in use.", exact(limit))
+	return fmt.Sprintf(" No permit is revoked, and nothing is granted while %s or more are in use.", exact(limit))
 }
 
-// forgets says what a pause takes the place of.
+// forgets says which limit a pause replaces.
 func forgets(now fairsem.Status) string {
 	if !now.Pinned || look.Paused(now) {
 		return ""
 	}
-	return fmt.Sprintf(" The limit of %s was pinned: resume does not bring it back.", exact(now.Limit))
+	return fmt.Sprintf(" The limit of %s was set by hand: resume does not restore it.", exact(now.Limit))
 }
 
 // outcome says how it went.
@@ -100,7 +99,7 @@ func (d done) outcome() notice {
 	}
 	switch d.verb {
 	case resize:
-		return notice{text: fmt.Sprintf("%s is pinned at %s", name, exact(d.limit))}
+		return notice{text: fmt.Sprintf("the limit of %s is set to %s", name, exact(d.limit))}
 	case pause:
 		return notice{text: name + " is paused"}
 	case resume:
@@ -112,17 +111,17 @@ func (d done) outcome() notice {
 func (d done) failure(name string) notice {
 	switch {
 	case d.verb == evict && errors.Is(d.err, fairsem.ErrNotFound):
-		return notice{text: who(d.ticket) + " had gone already", bad: true}
+		return notice{text: who(d.ticket) + " was gone already", bad: true}
 	case errors.Is(d.err, context.DeadlineExceeded):
-		return notice{text: fmt.Sprintf("no answer about %s for %s: it may have been done all the same", name, text.Span(patience)), bad: true}
+		return notice{text: fmt.Sprintf("no answer about %s for %s: the change may have been made all the same", name, text.Span(timeout)), bad: true}
 	}
 	return notice{text: plainly(d.err), bad: true}
 }
 
-// who is a ticket in a sentence.
+// who names a ticket in a sentence.
 func who(t ticket) string {
 	if t.Label == "" {
-		return "somebody" // who has shown no sign of life for long
+		return "a caller" // the process has been silent for long
 	}
 	return short(t.Label)
 }

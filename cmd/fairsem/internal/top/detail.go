@@ -12,32 +12,32 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// detail is one name, with a table of who holds and who waits.
+// detail is one name, with a table of its holders and waiters.
 type detail struct {
 	row
 	list[ticket]
 	more  int64 // tickets that were not asked for
 	trend trend
 
-	answered time.Time // the last look; zero: there was none
+	answered time.Time // the last answer; zero: there was none
 
 	labelWidth int // of the widest
 }
 
-// ticket is a line of the table: a permit, or a place in line.
+// ticket is a row of the table: a holder or a waiter.
 type ticket struct {
 	fairsem.Ticket
-	place int           // in line, from 1 on; 0: it holds
-	since time.Duration // it holds or waits, by the server's clock
+	position int           // in the queue, from 1 on; 0: a holder
+	since    time.Duration // it holds or waits, by the server's clock
 }
 
 func (t ticket) key() string { return t.ID }
 
-// open begins with what the table of all names has told.
+// open begins with the row of the table of all names.
 func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 
-// take takes a look at a moment.
-func (d *detail) take(at time.Time, seen look.Detail) {
+// update takes the answer to a query at a moment.
+func (d *detail) update(at time.Time, seen look.Detail) {
 	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
 	d.more = seen.MoreHolders + seen.MoreWaiters
 	var tickets []ticket
@@ -73,19 +73,19 @@ func (d *detail) columns() []column[ticket] {
 	}
 }
 
-// stateCell tells holders from places in line.
+// stateCell distinguishes holders and positions in the queue.
 func stateCell(t ticket, _ int, p paint) string {
-	if t.place == 0 {
+	if t.position == 0 {
 		return p.good.Render("holds")
 	}
-	return p.full.Render("#" + strconv.Itoa(t.place))
+	return p.full.Render("#" + strconv.Itoa(t.position))
 }
 
 func labelCell(t ticket, width int, p paint) string { return p.text.Render(text.Fit(label(t), width)) }
 
 func label(t ticket) string {
 	if t.Label == "" {
-		return "-" // it has shown no sign of life for long
+		return "-" // the process has been silent for long
 	}
 	return t.Label
 }

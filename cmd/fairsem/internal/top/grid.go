@@ -52,9 +52,8 @@ func need[T any](columns []column[T]) (width int) {
 	return width
 }
 
-// grid draws the rows that are visible, with one selected, in so many columns and as many lines and one for the
-// titles. It hands bubbles' table no others: where rows change places below its cursor, that table does not
-// scroll to where the cursor went.
+// grid draws the visible rows, with one selected, in so many columns and as many lines and one for the titles. It passes
+// only these to bubbles' table: when rows change their order, that table does not scroll to its cursor.
 func grid[T any](columns []column[T], rows []T, cursor, width int, p paint) string {
 	columns, widths := fit(columns, width)
 	var titles []table.Column

@@ -35,8 +35,8 @@ var bindings = keys{
 	filter:    bind("/", "filter", "/"),
 	clear:     bind("esc", "show all", "esc"),
 	sort:      bind("s", "sort", "s"),
-	sortLeft:  bind("<", "sort by the column before", "<"),
-	sortRight: bind(">", "sort by the column after", ">"),
+	sortLeft:  bind("<", "sort by the previous column", "<"),
+	sortRight: bind(">", "sort by the next column", ">"),
 	reverse:   bind("r", "reverse", "r"),
 	resize:    bind("R l", "resize", "R", "l"),
 	pause:     bind("p", "pause", "p"),
@@ -46,8 +46,8 @@ var bindings = keys{
 	quit:      bind("q", "quit", "q", "ctrl+c"),
 	suspend:   bind("ctrl+z", "suspend", "ctrl+z"),
 	yes:       bind("y", "yes", "y", "Y"),
-	accept:    bind("enter", "go on", "enter"),
-	cancel:    bind("esc", "leave it", "esc"),
+	accept:    bind("enter", "continue", "enter"),
+	cancel:    bind("esc", "cancel", "esc"),
 }
 
 // arrows move while something is typed.
@@ -89,12 +89,12 @@ func (k keys) FullHelp() [][]key.Binding {
 
 // legend is what the columns mean.
 var legend = []string{
-	"IN USE    units held, and the limit in force; the bar is yellow where nobody gets in",
-	"WAITING   calls in line; OLDEST is how long the first of them has waited",
-	"GRANTS/S  permits and calls granted a second, the mean of the last " + text.Span(rateSpan),
-	"LOST      permits that nobody gave back or renewed in time; +1 is within the last " + text.Span(lossSpan),
-	"FOR       since when who holds holds, and who waits waits, by the server's clock",
-	"EXPIRES   when the lease ends if nobody renews it",
+	"IN USE    units held, and the limit in force; the bar is yellow where nothing can be granted",
+	"WAITING   calls in the queue; OLDEST is how long the first of them has waited",
+	"GRANTS/S  permits and calls granted a second, as a mean of the last " + text.Span(rateSpan),
+	"LOST      permits that expired before they were released; +1 is within the last " + text.Span(lossSpan),
+	"FOR       how long it has held or waited, by the server's clock",
+	"EXPIRES   when the lease ends unless it is renewed",
 }
 
 // manual is the whole help, in columns where there is room for them.

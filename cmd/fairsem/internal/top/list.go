@@ -22,8 +22,8 @@ func index[T keyed](items []T, wanted string) int {
 	return slices.IndexFunc(items, func(item T) bool { return item.key() == wanted })
 }
 
-// list is which of many items are on the screen, and which one is selected. The selection stays on its key while
-// items come, go and change places; where its item is gone, the one that moved there has it.
+// list is which of many items are on the screen, and which one is selected. The selection stays on its key while items
+// change; if its item is gone, the next one is selected.
 type list[T keyed] struct {
 	items  []T
 	cursor int // of the selected item

@@ -54,10 +54,10 @@ func (n notice) shown(now time.Time) bool { return n.until.IsZero() || now.Befor
 
 const noticeSpan = 6 * time.Second
 
-// beat is the message that a second has passed.
-type beat time.Time
+// tick is the message that a second has passed.
+type tick time.Time
 
-func heart() tea.Cmd { return tea.Every(time.Second, func(t time.Time) tea.Msg { return beat(t) }) }
+func nextTick() tea.Cmd { return tea.Every(time.Second, func(t time.Time) tea.Msg { return tick(t) }) }
 
 // started is the first message.
 type started time.Time
@@ -74,7 +74,7 @@ func newModel(ctx context.Context, from source, o Options) model {
 }
 
 func (m model) Init() tea.Cmd {
-	return tea.Batch(heart(), func() tea.Msg { return started(time.Now()) })
+	return tea.Batch(nextTick(), func() tea.Msg { return started(time.Now()) })
 }
 
 func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -90,15 +90,15 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 	case started:
 		m.now = time.Time(msg)
 		return m.look()
-	case beat:
+	case tick:
 		m.now = time.Time(msg)
-		return m, heart()
+		return m, nextTick()
 	case due:
 		if int(msg) == m.schedule.number {
 			return m.look()
 		}
-	case looked:
-		return m.take(msg)
+	case answer:
+		return m.receive(msg)
 	case done:
 		return m.finish(msg)
 	case tea.ResumeMsg:
@@ -111,7 +111,7 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 	return m, nil
 }
 
-// look begins a look at what is on the screen.
+// look begins a query of what is on the screen.
 func (m model) look() (model, tea.Cmd) {
 	name := ""
 	if m.inside {
@@ -120,7 +120,7 @@ func (m model) look() (model, tea.Cmd) {
 	return m, m.schedule.begin(m.ctx, m.source, name, m.now)
 }
 
-// lookNow is look as soon as can be.
+// lookNow is look as soon as possible.
 func (m model) lookNow() (model, tea.Cmd) {
 	if !m.schedule.hurry() {
 		return m, nil
@@ -128,8 +128,8 @@ func (m model) lookNow() (model, tea.Cmd) {
 	return m.look()
 }
 
-// take takes the answer to a look.
-func (m model) take(l looked) (model, tea.Cmd) {
+// receive takes the answer to a query.
+func (m model) receive(l answer) (model, tea.Cmd) {
 	answered := l.at.Add(l.took)
 	if answered.After(m.now) {
 		m.now = answered
@@ -140,17 +140,17 @@ func (m model) take(l looked) (model, tea.Cmd) {
 	switch {
 	case l.err != nil:
 	case l.deep == nil:
-		m.names.take(l.at, l.all.All)
-		m.names.odd, m.names.partial, m.names.answered = l.all.Unreadable, l.all.Partial, answered
+		m.names.update(l.at, l.all.All)
+		m.names.unreadable, m.names.partial, m.names.answered = l.all.Unreadable, l.all.Partial, answered
 	case m.inside:
-		m.detail.take(l.at, *l.deep)
+		m.detail.update(l.at, *l.deep)
 		m.detail.answered = answered
 	}
-	return m.reconsider(), m.schedule.wait()
+	return m.withdrawStale(), m.schedule.wait()
 }
 
-// reconsider withdraws a question that is not the one that was asked any more.
-func (m model) reconsider() model {
+// withdrawStale withdraws a question whose answer would mean something else now.
+func (m model) withdrawStale() model {
 	a := m.prompt.action
 	if m.prompt.kind != confirms || a.verb != evict {
 		return m
@@ -159,10 +159,10 @@ func (m model) reconsider() model {
 	switch {
 	case !there:
 		m.prompt = prompt{}
-		return m.tell(who(a.ticket)+" is gone", false)
-	case t.place == 0 && a.ticket.place > 0:
+		return m.notify(who(a.ticket)+" is gone", false)
+	case t.position == 0 && a.ticket.position > 0:
 		m.prompt = prompt{}
-		return m.tell(who(a.ticket)+" was let in meanwhile: ask again to evict it", true)
+		return m.notify(who(a.ticket)+" was granted its permit meanwhile: ask again to evict it", true)
 	}
 	return m
 }
@@ -174,7 +174,7 @@ func (m model) finish(d done) (model, tea.Cmd) {
 	return m.lookNow()
 }
 
-func (m model) tell(text string, bad bool) model {
+func (m model) notify(text string, bad bool) model {
 	m.notice = notice{text, bad, m.now.Add(noticeSpan)}
 	return m
 }

@@ -64,11 +64,11 @@ type fake struct {
 
 func (f *fake) All(context.Context) (look.Survey, error)                { return look.Survey{}, f.err }
 func (f *fake) Deep(context.Context, string) (d look.Detail, err error) { return d, f.err }
-func (f *fake) Resize(_ context.Context, name string, limit int64) error {
+func (f *fake) SetLimit(_ context.Context, name string, limit int64) error {
 	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
 	return f.err
 }
-func (f *fake) Unpin(_ context.Context, name string) error {
+func (f *fake) ResetLimit(_ context.Context, name string) error {
 	f.asked = append(f.asked, "unpin "+name)
 	return f.err
 }
@@ -103,24 +103,24 @@ func (b *bench) press(keys string) (cmd tea.Cmd) {
 // show has a look at all names come back a second later.
 func (b *bench) show(all ...fairsem.Status) tea.Cmd {
 	b.t.Helper()
-	return b.back(looked{all: look.Survey{All: all}})
+	return b.back(answer{all: look.Survey{All: all}})
 }
 
 // showDeep is show for one name.
 func (b *bench) showDeep(d look.Detail) tea.Cmd {
 	b.t.Helper()
 	d.At = serverTime
-	return b.back(looked{deep: &d})
+	return b.back(answer{deep: &d})
 }
 
-func (b *bench) back(l looked) tea.Cmd {
+func (b *bench) back(l answer) tea.Cmd {
 	b.t.Helper()
 	b.at = b.at.Add(time.Second)
 	l.at = b.at
-	if !b.schedule.flying {
+	if !b.schedule.inFlight {
 		b.send(due(b.schedule.number))
 	}
-	require.True(b.t, b.schedule.flying)
+	require.True(b.t, b.schedule.inFlight)
 	return b.send(l)
 }
 
@@ -171,7 +171,7 @@ var (
 func TestTableShowsWhatANameIsLike(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.sees("looking…")
+	b.sees("waiting for an answer…")
 	b.show(api, backup, calls, paused)
 	busy := api
 	busy.Granted = 42
@@ -199,7 +199,7 @@ func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, backup)
 	b.press("<enter>")
-	b.sees("looking…")
+	b.sees("waiting for an answer…")
 	b.showDeep(inside)
 	assert.Regexp(t, `^ holds +alice +2 +3m00s +8\.0s +7  h1$`, strings.TrimRight(b.row("holds    alice"), " "))
 	assert.Regexp(t, `^ #1 +carol +1 +12s +9\.0s +-  w1$`, strings.TrimRight(b.row("#1"), " "))
@@ -219,7 +219,7 @@ func TestDetailSaysWhatItDoesNotShow(t *testing.T) {
 	b.showDeep(d)
 	b.sees("2005 more are not shown")
 	b.sees("pinned, declared 1")
-	b.sees("Nobody holds, nobody waits.")
+	b.sees("No holders, no waiters.")
 	b.showDeep(look.Detail{Status: fairsem.Status{Name: "backup"}})
 	b.sees("does not know this name any more")
 }
@@ -232,7 +232,7 @@ func TestFilterIsTypedLetsThroughWhatHasItAndIsClearedByEsc(t *testing.T) {
 	b.seesNot("backup")
 	b.seesNot("calls")
 	b.press("q")
-	b.sees("No name has this in it")
+	b.sees("No name contains this")
 	b.press("<back><enter>")
 	b.sees("4 names   1 with AP")
 	b.press("<esc>")
@@ -254,12 +254,12 @@ func TestIdleNamesAreLeftOutIfOnlyBusyOnesAreWanted(t *testing.T) {
 	assert.Equal(t, []string{"api", "empty"}, b.order())
 	b.sees("3 names   2 busy   4 in use")
 	b.press("/back")
-	b.sees("No name that somebody holds or waits for has this in it")
+	b.sees("No name with a holder or a waiter contains this")
 	b.press("<esc>")
 	idle := api
 	idle.Used, idle.Waiting = 0, 0
 	b.show(idle, backup)
-	b.sees("Nobody holds or waits, on any of 2 names.")
+	b.sees("No holders or waiters, of any of 2 names.")
 	b.show(api, backup)
 	b.sees("api")
 }
@@ -320,28 +320,28 @@ func TestResizeAsksForTheLimitTellsThePresentStateAndPins(t *testing.T) {
 	b.press("R")
 	b.sees("Resize api: the limit is 4 now, with 4 in use and 1 waiting; 4 was declared.")
 	b.press("x3<enter>")
-	b.sees(`"x3" is not a number of units: type another, or esc`)
+	b.sees(`"x3" is not a number of units: enter another, or esc`)
 	b.press("<back><back>9007199254740992<enter>")
-	b.sees("9007199254740992 is above 9007199254740991, which is the most: type another, or esc")
+	b.sees("9007199254740992 is above the maximum, 9007199254740991: enter another, or esc")
 	b.press(strings.Repeat("<back>", 16) + "9007199254740991<enter>")
-	b.sees("Pin the limit of api at 9007199254740991?")
+	b.sees("Set the limit of api to 9007199254740991?")
 	b.press("nR3<enter>")
-	b.sees("Pin the limit of api at 3? It is 4 now, with 4 in use and 1 waiting. Nobody loses a permit")
+	b.sees("Set the limit of api to 3? It is 4 now, with 4 in use and 1 waiting. No permit is revoked")
 	now := api
 	now.Used = 2
 	b.show(now, backup)
 	b.sees("It is 4 now, with 2 in use and 1 waiting.")
-	b.seesNot("Nobody loses")
+	b.seesNot("No permit is revoked")
 	b.run(b.press("y"))
 	assert.Equal(t, []string{"resize api 3"}, b.source.asked)
-	b.sees("api is pinned at 3")
+	b.sees("the limit of api is set to 3")
 }
 
 func TestPauseAndResumeAskFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, paused)
 	b.press("p")
-	b.sees("Pause api? Nobody new gets in until it is resumed; 4 of 4 in use now, 1 waiting.")
+	b.sees("Pause api? Nothing is granted until it is resumed; 4 of 4 in use now, 1 waiting.")
 	b.run(b.press("y"))
 	b.press("l0<enter>")
 	b.send(tea.PasteMsg{Content: "y"})
@@ -349,9 +349,9 @@ func TestPauseAndResumeAskFirst(t *testing.T) {
 	assert.Nil(t, b.press("<enter>"), "only y is a yes")
 	b.sees("nothing was changed")
 	b.press("u")
-	b.sees("api is not pinned")
+	b.sees("api has no limit set by hand")
 	b.press("ju")
-	b.sees("Unpin the limit of deploy? It is pinned at 0 and goes back to 2")
+	b.sees("Reset the limit of deploy? It is set to 0 by hand and goes back to 2")
 	b.run(b.press("y"))
 	assert.Equal(t, []string{"resize api 0", "unpin deploy"}, b.source.asked)
 }
@@ -362,7 +362,7 @@ func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
 	for name, forgets := range map[string]bool{"api": false, "backup": true, "deploy": false} {
 		b.press("/" + name + "<enter>p")
 		b.sees("Pause " + name + "?")
-		assert.Equal(t, forgets, strings.Contains(strings.Join(strings.Fields(b.screen()), " "), "The limit of 9 was pinned: resume does not bring it back."), name)
+		assert.Equal(t, forgets, strings.Contains(strings.Join(strings.Fields(b.screen()), " "), "The limit of 9 was set by hand: resume does not restore it."), name)
 		b.press("n<esc>")
 	}
 }
@@ -379,7 +379,7 @@ func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
 	b.sees("id h2")
 	b.press("n")
 	b.press("jx")
-	b.sees("Evict carol, number 1 in line of api? It wants 1 unit and has waited for 12s.")
+	b.sees("Evict carol, number 1 in the queue of api? It wants 1 unit and has waited for 12s.")
 	b.run(b.press("y"))
 	assert.Equal(t, []string{"evict api w1"}, b.source.asked)
 	b.sees("carol was evicted from api")
@@ -393,7 +393,7 @@ func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 	d := inside
 	d.Holders, d.Waiters = append([]fairsem.Ticket{holder("w1", "carol")}, inside.Holders...), nil
 	b.showDeep(d)
-	b.sees("carol was let in meanwhile")
+	b.sees("carol was granted its permit meanwhile")
 	assert.Nil(t, b.press("y"))
 	b.press("x")
 	b.sees("Evict carol from api?")
@@ -406,8 +406,8 @@ func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 func TestFailedChangeSaysWhy(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
-		fairsem.ErrNotFound:                        "alice had gone already",
-		context.DeadlineExceeded:                   "it may have been done all the same",
+		fairsem.ErrNotFound:                        "alice was gone already",
+		context.DeadlineExceeded:                   "the change may have been made all the same",
 		errors.New("NOPERM no\x1b[31m such right"): `NOPERM no\x1b[31m such right`,
 	} {
 		b := openBench(t)
@@ -446,14 +446,14 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api)
 	b.seesNot("stale")
-	b.back(looked{err: errors.New("list \"fairsem\": NOAUTH say who you are")})
+	b.back(answer{err: errors.New("list \"fairsem\": NOAUTH say who you are")})
 	b.at = b.at.Add(11 * time.Second)
-	b.send(beat(b.at))
+	b.send(tick(b.at))
 	b.sees(`stale for 12s: list "fairsem": NOAUTH say who you are`)
 	b.sees("api")
 	b.press("<enter>")
-	b.back(looked{err: errors.New("gone"), deep: &look.Detail{}})
-	b.sees("looking…")
+	b.back(answer{err: errors.New("gone"), deep: &look.Detail{}})
+	b.sees("waiting for an answer…")
 	b.press("<esc>")
 	b.show(api)
 	b.seesNot("stale")
@@ -462,21 +462,21 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	b.showDeep(inside)
 	b.showDeep(inside)
 	b.press("<esc>")
-	b.back(looked{err: errors.New("gone")})
+	b.back(answer{err: errors.New("gone")})
 	b.sees("stale for 3s") // not since the answer about one name
 	b.show(api)
 
 	b.send(due(b.schedule.number))
-	b.send(beat(b.at.Add(time.Second)))
+	b.send(tick(b.at.Add(time.Second)))
 	b.seesNot("stale")
-	b.send(beat(b.at.Add(5 * time.Second)))
+	b.send(tick(b.at.Add(5 * time.Second)))
 	b.sees("stale for 5s: no answer")
 }
 
 func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
 	b.sees(`2 names cannot be read: status "odd": WRONGTYPE`)
 	b.sees("4/4")
 	b.show(api)
@@ -486,9 +486,9 @@ func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 func TestLooksThatTakeLongAreFewer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{Interval: time.Second})
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}, took: 400 * time.Millisecond})
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}, took: 400 * time.Millisecond})
 	assert.Equal(t, time.Second, b.schedule.every())
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
 	assert.Equal(t, 3*time.Second, b.schedule.every())
 	b.sees("every 3s")
 }
@@ -497,11 +497,11 @@ func TestWhatComesBackForAnotherScreenIsDropped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, backup)
 	b.send(due(b.schedule.number))
-	require.True(t, b.schedule.flying)
+	require.True(t, b.schedule.inFlight)
 	b.press("<enter>")
-	b.send(looked{all: look.Survey{All: []fairsem.Status{calls}}, at: b.at})
+	b.send(answer{all: look.Survey{All: []fairsem.Status{calls}}, at: b.at})
 	assert.Equal(t, []string{"api", "backup"}, b.order())
-	assert.True(t, b.schedule.flying, "the look at the name begins")
+	assert.True(t, b.schedule.inFlight, "the look at the name begins")
 	b.send(due(b.schedule.number - 1))
 	b.showDeep(inside)
 	b.sees("alice")
@@ -523,7 +523,7 @@ func TestNoScreenIsTooSmallAndNoTextTooBad(t *testing.T) {
 		b.options.Address = names[i]
 		for _, step := range []func(){
 			func() {}, func() { b.show() }, func() { b.show(all...) }, func() { b.press("<pgdn>R") }, func() { b.press("5<enter>") },
-			func() { b.back(looked{err: errors.New(strings.Join(names, " "))}) }, func() { b.press("n/" + "n") }, func() { b.press("<esc>?") },
+			func() { b.back(answer{err: errors.New(strings.Join(names, " "))}) }, func() { b.press("n/" + "n") }, func() { b.press("<esc>?") },
 			func() { b.press("?<enter>") }, func() { b.showDeep(d) }, func() { b.press("<pgdn>x") }, func() { b.press("nx") },
 		} {
 			step()
@@ -573,10 +573,10 @@ func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 func TestThereMayBeMoreNamesUntilAllKeysWereWalkedOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(looked{all: look.Survey{Partial: true}})
-	b.sees("No name was found yet; still walking over the keys of the server")
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}, Partial: true}})
-	b.sees("still walking over the keys of the server: there may be more names")
-	b.back(looked{all: look.Survey{All: []fairsem.Status{api}}})
-	assert.NotContains(t, b.screen(), "still walking")
+	b.back(answer{all: look.Survey{Partial: true}})
+	b.sees("No name was found yet; still scanning the keys of the server")
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}, Partial: true}})
+	b.sees("still scanning the keys of the server: there may be more names")
+	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}})
+	assert.NotContains(t, b.screen(), "still scanning")
 }

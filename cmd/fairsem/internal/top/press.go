@@ -30,7 +30,7 @@ func (m model) press(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	case key.Matches(msg, bindings.quit):
 		return m, tea.Quit
 	case m.reading:
-		return m.leaf(msg), nil
+		return m.pressInHelp(msg), nil
 	}
 	return m.command(msg)
 }
@@ -88,11 +88,11 @@ func (m model) subject() (fairsem.Status, bool) {
 // change asks about a change.
 func (m model) change(msg tea.KeyPressMsg) model {
 	if m.options.ReadOnly {
-		return m.tell("read-only: start top without --read-only to change anything", true)
+		return m.notify("read-only: start top without --read-only to change anything", true)
 	}
 	now, ok := m.subject()
 	if !ok {
-		return m.tell("there is no name to change", true)
+		return m.notify("there is no name to change", true)
 	}
 	switch {
 	case key.Matches(msg, bindings.resize):
@@ -101,15 +101,15 @@ func (m model) change(msg tea.KeyPressMsg) model {
 		m.prompt = confirmPrompt(action{verb: pause, name: now.Name})
 	case key.Matches(msg, bindings.resume):
 		if !now.Pinned {
-			return m.tell(short(now.Name)+" is not pinned", true)
+			return m.notify(short(now.Name)+" has no limit set by hand", true)
 		}
 		m.prompt = confirmPrompt(action{verb: resume, name: now.Name})
 	case !m.inside:
-		return m.tell("open a name with enter to evict who holds or waits there", true)
+		return m.notify("open a name with enter to evict its holders or waiters", true)
 	default:
 		t, ok := m.detail.selected()
 		if !ok {
-			return m.tell("nobody holds, nobody waits", true)
+			return m.notify("no holders, no waiters", true)
 		}
 		m.prompt = confirmPrompt(action{verb: evict, name: now.Name, ticket: t})
 	}
@@ -121,7 +121,7 @@ func (m model) answer(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	a := m.prompt.action
 	m.prompt = prompt{}
 	if !key.Matches(msg, bindings.yes) {
-		return m.tell("nothing was changed", false), nil
+		return m.notify("nothing was changed", false), nil
 	}
 	m.notice = notice{text: "under way…"}
 	return m, a.run(m.ctx, m.source)
@@ -162,7 +162,7 @@ func (m model) accept() model {
 	}
 	limit, err := change.ParseLimit(strings.TrimSpace(m.prompt.input.Value()))
 	if err != nil {
-		m.prompt.wrong = err.Error() + ": type another, or esc"
+		m.prompt.wrong = err.Error() + ": enter another, or esc"
 		return m
 	}
 	a := m.prompt.action
@@ -173,8 +173,8 @@ func (m model) accept() model {
 	return m
 }
 
-// leaf takes a key in the help.
-func (m model) leaf(msg tea.KeyPressMsg) model {
+// pressInHelp takes a key in the help.
+func (m model) pressInHelp(msg tea.KeyPressMsg) model {
 	if key.Matches(msg, bindings.help, bindings.back, bindings.open) {
 		m.reading = false
 		return m

@@ -90,7 +90,7 @@ func TestProgramShowsLooksAsTheyComeAndLeavesWithQ(t *testing.T) {
 
 func TestKeysAreHeardWhileALookHangs(t *testing.T) {
 	p := start(t, newFeed())
-	await(t, p, "looking")
+	await(t, p, "waiting for an answer")
 	p.Type("?")
 	await(t, p, "GRANTS/S  permits and calls granted a second")
 	leave(t, p)

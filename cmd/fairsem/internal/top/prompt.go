@@ -72,7 +72,7 @@ func (p prompt) lines(width, height int, question string) []string {
 	if p.wrong != "" {
 		lines = append(lines, wrap(p.wrong, width, colourful.bad)...)
 	}
-	return append(lines[:max(0, min(len(lines), height-1))], last) // without the last line nobody knows what to do
+	return append(lines[:max(0, min(len(lines), height-1))], last) // the last line says how to answer
 }
 
 // wrap breaks s into lines of at most width columns, with a column free in front.
@@ -84,7 +84,7 @@ func wrap(s string, width int, style lipgloss.Style) []string {
 	return lines
 }
 
-// limitQuestion tells what a new limit would change.
+// limitQuestion asks for a new limit, with the present state.
 func limitQuestion(now fairsem.Status) string {
 	return fmt.Sprintf("Resize %s: the limit is %s now, with %s in use and %d waiting; %s was declared.",
 		short(now.Name), exact(now.Limit), exact(now.Used), now.Waiting, declared(now))

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	patience = 10 * time.Second // for an answer
-	overdue  = 2 * time.Second  // after which the picture is marked as old, answer or none
+	timeout = 10 * time.Second // for an answer
+	overdue = 2 * time.Second  // after which the picture is marked as old, answer or none
 )
 
-// schedule says when to look. At most one look is on its way.
+// schedule is when to query. At most one query is in flight.
 type schedule struct {
 	interval time.Duration
-	number   int // of the latest look
-	flying   bool
-	again    bool               // what is on its way is of no use any more: look again when it is back
+	number   int // of the latest query
+	inFlight bool
+	again    bool               // the query in flight is outdated: query again when it returns
 	cancel   context.CancelFunc // of what is on its way
-	begun    time.Time          // the latest look
+	begun    time.Time          // the latest query
 	took     time.Duration      // the latest answer
-	err      error              // of the latest look
+	err      error              // of the latest query
 }
 
-// looked is the message that a look has ended.
-type looked struct {
+// answer is the message that a query has ended.
+type answer struct {
 	at   time.Time
 	took time.Duration
 	all  look.Survey
@@ -36,18 +36,18 @@ type looked struct {
 	err  error
 }
 
-// due is the message that it is time for the look after that number.
+// due is the message that it is time for the query after that number.
 type due int
 
-// begin looks at all names, or at one.
+// begin queries all names, or one.
 func (s *schedule) begin(ctx context.Context, from source, name string, now time.Time) tea.Cmd {
-	ctx, s.cancel = context.WithTimeout(ctx, patience)
+	ctx, s.cancel = context.WithTimeout(ctx, timeout)
 	cancel := s.cancel
 	s.number++
-	s.flying, s.again, s.begun = true, false, now
+	s.inFlight, s.again, s.begun = true, false, now
 	return func() tea.Msg {
 		defer cancel()
-		l := looked{at: time.Now()}
+		l := answer{at: time.Now()}
 		if name == "" {
 			l.all, l.err = from.All(ctx)
 		} else {
@@ -59,9 +59,9 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 	}
 }
 
-// end takes what came back. False: nobody wants it any more.
-func (s *schedule) end(l looked) bool {
-	s.flying = false
+// end takes the answer. It reports false if the answer is outdated.
+func (s *schedule) end(l answer) bool {
+	s.inFlight = false
 	if s.again {
 		return false
 	}
@@ -72,34 +72,34 @@ func (s *schedule) end(l looked) bool {
 	return true
 }
 
-// hurry has the next look begin at once. False: one is on its way, and what comes back has to end first.
+// hurry prepares an immediate query. It reports false if one is in flight, which has to end first.
 func (s *schedule) hurry() bool {
-	if s.flying {
+	if s.inFlight {
 		s.again = true
 		s.cancel()
 	}
-	return !s.flying
+	return !s.inFlight
 }
 
-// every is how often to look: a server on which a look takes long is not kept busy with looks.
+// every is the time between queries: longer on a server on which a query takes long.
 func (s *schedule) every() time.Duration {
 	if 2*s.took <= s.interval {
 		return s.interval
 	}
-	const step = time.Second / 2 // else it would change with every look
+	const step = time.Second / 2 // else it would change with every query
 	return (2*s.took + step - 1).Truncate(step)
 }
 
-// wait has the next look begin in time.
+// wait schedules the next query.
 func (s *schedule) wait() tea.Cmd {
 	number := s.number
 	return tea.Tick(s.every()-s.took, func(time.Time) tea.Msg { return due(number) })
 }
 
-// stale says what is wrong if the picture is older than it should be.
+// stale returns the error if the picture is older than it should be.
 func (s *schedule) stale(now time.Time) (reason string, stale bool) {
 	switch {
-	case s.flying && now.Sub(s.begun) > max(overdue, 2*s.took), errors.Is(s.err, context.DeadlineExceeded):
+	case s.inFlight && now.Sub(s.begun) > max(overdue, 2*s.took), errors.Is(s.err, context.DeadlineExceeded):
 		return "no answer", true
 	case s.err != nil:
 		return plainly(s.err), true

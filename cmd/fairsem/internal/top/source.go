@@ -7,17 +7,17 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
-// source is what is looked at and changed. Each call returns when its ctx is done.
+// source is what is queried and changed. Each call returns when its ctx is done.
 type source interface {
 	All(ctx context.Context) (look.Survey, error)
 	Deep(ctx context.Context, name string) (look.Detail, error)
-	Resize(ctx context.Context, name string, limit int64) error
-	Unpin(ctx context.Context, name string) error
+	SetLimit(ctx context.Context, name string, limit int64) error
+	ResetLimit(ctx context.Context, name string) error
 	Evict(ctx context.Context, name, id string) error
 }
 
-// deepMost is how many holders, and how many waiters, are asked for.
-const deepMost = 1000
+// maxTickets is how many holders, and how many waiters, are requested.
+const maxTickets = 1000
 
 // server is the source that Redis is.
 type server struct {
@@ -28,14 +28,14 @@ type server struct {
 func (s *server) All(ctx context.Context) (look.Survey, error) { return s.names.Look(ctx) }
 
 func (s *server) Deep(ctx context.Context, name string) (look.Detail, error) {
-	return look.Deep(ctx, s.client, name, deepMost)
+	return look.Deep(ctx, s.client, name, maxTickets)
 }
 
-func (s *server) Resize(ctx context.Context, name string, limit int64) error {
+func (s *server) SetLimit(ctx context.Context, name string, limit int64) error {
 	return s.client.Inspect(name).SetLimit(ctx, limit)
 }
 
-func (s *server) Unpin(ctx context.Context, name string) error {
+func (s *server) ResetLimit(ctx context.Context, name string) error {
 	return s.client.Inspect(name).ResetLimit(ctx)
 }
 

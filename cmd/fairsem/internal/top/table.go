@@ -15,25 +15,25 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// names is the table of all names that the filter lets through, in order.
+// names is the sorted table of all names that match the filter.
 type names struct {
 	list[row]
-	all     []row // of the last look
+	all     []row // of the last query
 	trend   trend
 	filter  string
-	busy    bool // only those that somebody holds or waits for
+	busy    bool // only those with a holder or a waiter
 	order   int  // which one of orders
 	reverse bool
 
-	answered time.Time // the last look; zero: there was none
-	odd      []error   // of names that cannot be read
-	partial  bool      // there may be more than were found so far
+	answered   time.Time // the last answer; zero: there was none
+	unreadable []error   // of names that cannot be read
+	partial    bool      // there may be more than were found so far
 
 	nameWidth, usedWidth int // of the widest
 }
 
-// take takes a look at all names at a moment.
-func (n *names) take(at time.Time, all []fairsem.Status) {
+// update takes the status of all names at a moment.
+func (n *names) update(at time.Time, all []fairsem.Status) {
 	n.all = n.trend.add(at, all)
 	n.nameWidth, n.usedWidth = nameLeast, len("▾IN USE")-2
 	for _, s := range all {
@@ -89,10 +89,10 @@ func (n *names) arrange() {
 }
 
 // shows reports whether a row is among those that are wanted.
-func (n *names) shows(r row) bool { return n.lets(r.Name) && (!n.busy || look.Busy(r.Status)) }
+func (n *names) shows(r row) bool { return n.matchesFilter(r.Name) && (!n.busy || look.Busy(r.Status)) }
 
-// lets reports whether the filter lets a name through, as it is on the screen, whatever the case.
-func (n *names) lets(name string) bool {
+// matchesFilter reports whether a name, as it is on the screen, contains the filter, whatever the case.
+func (n *names) matchesFilter(name string) bool {
 	return n.filter == "" || strings.Contains(strings.ToLower(text.Clean(name)), strings.ToLower(n.filter))
 }
 
@@ -142,7 +142,7 @@ func (n *names) title(key, title string) string {
 
 func nameCell(r row, width int, p paint) string { return p.text.Render(text.Fit(r.Name, width)) }
 
-// barCell is yellow where nobody gets in any more.
+// barCell is yellow where nothing can be granted.
 func barCell(r row, width int, p paint) string { return bar(r.Status, width, p) }
 
 func bar(s fairsem.Status, width int, p paint) string {
@@ -180,7 +180,7 @@ func rateCell(r row, _ int, p paint) string {
 	return p.text.Render(rate(r))
 }
 
-// rate is none before there are two looks to compare.
+// rate is none before there are two answers to compare.
 func rate(r row) string {
 	switch {
 	case !r.rated:
@@ -196,7 +196,7 @@ func rate(r row) string {
 func lostCell(r row, _ int, p paint) string {
 	switch {
 	case r.Window > 0:
-		return p.title.Render("-") // grants of a limit in time lapse by design
+		return p.title.Render("-") // grants of a rate always expire
 	case r.gain > 0:
 		return p.bad.Render("+" + count(r.gain) + " " + count(r.Expired))
 	case r.Expired == 0:
@@ -238,18 +238,18 @@ func (n *names) summary(p paint) string {
 	return " " + strings.Join(parts, "   ")
 }
 
-// stillWalking is said until the names that were there at the start are found.
-const stillWalking = "still walking over the keys of the server: there may be more names"
+// stillScanning is shown until the names that were there at the start are found.
+const stillScanning = "still scanning the keys of the server: there may be more names"
 
 // warning says which names are missing.
 func (n *names) warning(p paint) string {
 	switch {
-	case len(n.odd) == 0 && n.partial:
-		return p.note.Render(" " + stillWalking)
-	case len(n.odd) == 0:
+	case len(n.unreadable) == 0 && n.partial:
+		return p.note.Render(" " + stillScanning)
+	case len(n.unreadable) == 0:
 		return ""
 	}
-	return p.note.Render(" " + several(int64(len(n.odd)), "name", "names") + " cannot be read: " + plainly(n.odd[0]))
+	return p.note.Render(" " + several(int64(len(n.unreadable)), "name", "names") + " cannot be read: " + plainly(n.unreadable[0]))
 }
 
 // losses is red while it grows.

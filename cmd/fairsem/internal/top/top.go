@@ -1,6 +1,5 @@
-// Package top draws all semaphores on a terminal, live, with keys to look closer and to change limits. What is
-// on the screen is a function of the looks, the keys and the time that came as messages; all I/O is done by
-// commands, beside it.
+// Package top draws all semaphores on a terminal, live, with keys to open a name and to change limits. The screen is a
+// function of the answers, the keys and the time that came as messages; all I/O is done by commands, beside it.
 package top
 
 import (
@@ -21,16 +20,15 @@ type Options struct {
 	Client   *fairsem.Client
 	Address  string               // of the server, for people
 	Pattern  string               // that names have to match; "": any
-	Busy     bool                 // leave out what nobody holds or waits for
-	Interval time.Duration        // between looks
+	Busy     bool                 // leave out names without holders and waiters
+	Interval time.Duration        // between queries
 	Sort     string               // one of Orders
 	ReadOnly bool                 // nothing can be changed
 	Terminal *os.File             // to draw on
 	Profile  colorprofile.Profile // of its colours
 }
 
-// Run draws until somebody leaves, or ctx ends: then its error is the cause. The terminal is left as it was, also
-// after a panic.
+// Run draws until the user quits, or ctx ends: then its error is the cause. The terminal is restored, also after a panic.
 func Run(ctx context.Context, o Options) error {
 	matches, err := look.Glob(cmp.Or(o.Pattern, "*"))
 	if err != nil {
@@ -52,7 +50,7 @@ func Run(ctx context.Context, o Options) error {
 
 func run(ctx context.Context, from source, o Options) error {
 	asking, cancel := context.WithCancel(ctx)
-	defer cancel() // what is on its way when somebody leaves
+	defer cancel() // ends what is in flight when the user quits
 	_, err := program(ctx, newModel(asking, from, o), o).Run()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -12,7 +12,7 @@ const (
 	lossSpan = 10 * time.Second // for which a loss is recent
 )
 
-// row is what a name looks like, and how that changes.
+// row is the status of a name, and how it changes.
 type row struct {
 	fairsem.Status
 	rate  float64 // grants a second, if rated
@@ -22,7 +22,7 @@ type row struct {
 
 func (r row) key() string { return r.Name }
 
-// trend compares looks. It is a value: what was copied does not change with the copy.
+// trend compares answers. It is a value: what was copied does not change with the copy.
 type trend struct {
 	rates look.Rates
 	at    time.Time
@@ -32,14 +32,14 @@ type trend struct {
 // movement is what trend remembers of a name.
 type movement struct {
 	samples []sample // the latest last
-	lapsed  int64
+	expired int64
 	gain    int64
 	gained  time.Time // the latest of that
 }
 
 type sample struct{ grants, seconds float64 }
 
-// add takes a look at a moment.
+// add takes the status of all names at a moment.
 func (t *trend) add(at time.Time, all []fairsem.Status) []row {
 	seconds := at.Sub(t.at).Seconds()
 	rates := t.rates.Add(at, all)
@@ -81,15 +81,15 @@ func (m *movement) rate() (rate float64, ok bool) {
 	return sum.grants / sum.seconds, true
 }
 
-// lose takes how many were lost in all. What was lost before the name was seen is not recent, nor is what a
-// server tells that has forgotten the name and counts from the start.
-func (m *movement) lose(at time.Time, lapsed int64, known bool) {
+// lose takes how many permits have expired in all. Those from before the name was first seen are not recent; nor are
+// those of a server that lost the name and counts from the start.
+func (m *movement) lose(at time.Time, expired int64, known bool) {
 	if at.Sub(m.gained) > lossSpan {
 		m.gain = 0
 	}
-	if known && lapsed > m.lapsed {
-		m.gain += lapsed - m.lapsed
+	if known && expired > m.expired {
+		m.gain += expired - m.expired
 		m.gained = at
 	}
-	m.lapsed = lapsed
+	m.expired = expired
 }

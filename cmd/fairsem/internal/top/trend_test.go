@@ -10,11 +10,11 @@ import (
 )
 
 // seen are the looks of one name, a second apart: what it had granted in all, and lost.
-func seen(granted, lapsed []int64) (rows []row) {
+func seen(granted, expired []int64) (rows []row) {
 	var tr trend
 	at := time.Unix(1000, 0)
 	for i := range granted {
-		rows = append(rows, tr.add(at.Add(time.Duration(i)*time.Second), []fairsem.Status{{Name: "n", Granted: granted[i], Expired: lapsed[i]}})[0])
+		rows = append(rows, tr.add(at.Add(time.Duration(i)*time.Second), []fairsem.Status{{Name: "n", Granted: granted[i], Expired: expired[i]}})[0])
 	}
 	return rows
 }
@@ -43,9 +43,9 @@ func TestRateAfterALongPauseIsThatOfThePause(t *testing.T) {
 
 func TestLossIsRecentForAWhile(t *testing.T) {
 	t.Parallel()
-	lapsed := []int64{7, 7, 8, 8, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 2, 3}
+	expired := []int64{7, 7, 8, 8, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 2, 3}
 	var gains []int64
-	for _, r := range seen(make([]int64, len(lapsed)), lapsed) {
+	for _, r := range seen(make([]int64, len(expired)), expired) {
 		gains = append(gains, r.gain)
 	}
 	assert.Equal(t, []int64{0, 0, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 0, 0, 1}, gains,

@@ -17,10 +17,10 @@ const (
 	roomForSpace   = 12
 )
 
-// warningMost is how many lines there are for what is wrong.
+// warningMost is the maximum number of lines of an error.
 const warningMost = 3
 
-// View draws the screen: every line has its place, and none is longer than the screen is wide.
+// View draws the screen. The layout is fixed, and no line is longer than the screen is wide.
 func (m model) View() tea.View {
 	footer := m.footer()
 	above := max(0, m.height-len(footer))
@@ -93,7 +93,7 @@ func (m model) clock() string {
 // age is that of the picture.
 func (m model) age() string {
 	if m.answered().IsZero() {
-		return "nothing seen yet"
+		return "no answer yet"
 	}
 	return "stale for " + strings.Replace(text.Ago(m.now.Sub(m.answered()).Truncate(time.Second)), ".0", "", 1)
 }
@@ -125,23 +125,23 @@ func (m model) empty() string {
 	case m.inside && len(m.detail.items) > 0, !m.inside && len(n.items) > 0:
 		return ""
 	case m.answered().IsZero():
-		return "looking…"
+		return "waiting for an answer…"
 	case m.inside && !m.detail.Exists:
 		return "Redis does not know this name any more."
 	case m.inside:
-		return "Nobody holds, nobody waits."
+		return "No holders, no waiters."
 	case len(n.all) > 0 && n.filter == "":
-		return "Nobody holds or waits, on any of " + several(int64(len(n.all)), "name", "names") + "."
+		return "No holders or waiters, of any of " + several(int64(len(n.all)), "name", "names") + "."
 	case len(n.all) > 0 && n.busy:
-		return "No name that somebody holds or waits for has this in it: esc clears it."
+		return "No name with a holder or a waiter contains this: esc clears it."
 	case len(n.all) > 0:
-		return "No name has this in it: esc shows all again."
+		return "No name contains this: esc shows all again."
 	case n.partial:
-		return "No name was found yet; " + stillWalking + "."
+		return "No name was found yet; " + stillScanning + "."
 	case m.options.Pattern != "":
 		return "No name that is in use matches " + text.Clean(m.options.Pattern) + "."
 	}
-	return "No name is in use, nor was any in the last half a minute or so."
+	return "No name is in use, or was in the last half minute or so."
 }
 
 func (m model) footer() []string {
@@ -152,7 +152,7 @@ func (m model) footer() []string {
 	if m.reading {
 		short = " " + helper(m.width-1).ShortHelpView(bindings.leaving())
 	}
-	said := m.said()
+	said := m.noticeLine()
 	switch {
 	case m.height >= roomForSummary:
 		return []string{said, short}
@@ -162,8 +162,8 @@ func (m model) footer() []string {
 	return []string{short}
 }
 
-// said is the notice, while it is new.
-func (m model) said() string {
+// noticeLine is the notice, while it is new.
+func (m model) noticeLine() string {
 	style := colourful.good
 	if m.notice.bad {
 		style = colourful.bad

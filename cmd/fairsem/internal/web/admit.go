@@ -2,7 +2,7 @@ package web
 
 import "net/http"
 
-// Bounds on what is answered at a time. There is one for each kind, so that who takes all of one leaves the others.
+// Bounds on the requests that are answered at a time. Each kind has its own, so that exhausting one leaves the others.
 const (
 	maxPages   = 96
 	maxStreams = 96
@@ -16,17 +16,17 @@ func (p *Page) admit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		place := p.roomFor(r.URL.Path)
-		if !place.take(r.RemoteAddr, 1) {
+		quota := p.quotaFor(r.URL.Path)
+		if !quota.acquire(r.RemoteAddr, 1) {
 			tooMany(w)
 			return
 		}
-		defer place.leave(r.RemoteAddr, 1)
+		defer quota.release(r.RemoteAddr, 1)
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (p *Page) roomFor(path string) *room {
+func (p *Page) quotaFor(path string) *quota {
 	switch path {
 	case "/metrics":
 		return p.scrapes

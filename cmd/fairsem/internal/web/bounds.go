@@ -19,25 +19,25 @@ func wantedBy(pattern string) func(name string) bool {
 }
 
 var (
-	errNameless = errors.New("there can be no semaphore of that name")
-	errOutside  = errors.New("that name is outside of what this page shows")
+	errBadName  = errors.New("there can be no semaphore of that name")
+	errNotShown = errors.New("this page does not show that name")
 )
 
-// admissible says why nobody may ask about a name, before Redis is asked: so that the answer is the same whether there is
-// such a name or not.
-func (p *Page) admissible(name string) error {
+// checkName says why a name is refused, before Redis is queried: so the answer is the same whether there is such a name
+// or not.
+func (p *Page) checkName(name string) error {
 	if look.CheckName(p.Client, name) != nil {
-		return errNameless
+		return errBadName
 	}
 	if !p.wanted(name) {
-		return fmt.Errorf("%w: names that match %s", errOutside, shown(p.Pattern))
+		return fmt.Errorf("%w: only names that match %s", errNotShown, shown(p.Pattern))
 	}
 	return nil
 }
 
 // badStatus is what HTTP calls an error of a request that can never work.
 func badStatus(err error) int {
-	if errors.Is(err, errOutside) {
+	if errors.Is(err, errNotShown) {
 		return http.StatusNotFound
 	}
 	return http.StatusBadRequest

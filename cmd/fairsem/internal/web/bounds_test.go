@@ -40,7 +40,7 @@ func TestANameOutsideOfThePatternIsRefusedWhetherItIsThereOrNot(t *testing.T) {
 	s.seen(1)
 	cookie := s.logIn()
 	token := []string{"Authorization", "Bearer " + testToken}
-	const reason = "hat name is outside of what this page shows: names that match team-a/*"
+	const reason = "his page does not show that name: only names that match team-a/*"
 	for _, name := range []string{"team-b/db", "team-b/nothing"} {
 		query := "?name=" + url.QueryEscape(name)
 		page := s.get("/semaphore" + query)
@@ -56,7 +56,7 @@ func TestANameOutsideOfThePatternIsRefusedWhetherItIsThereOrNot(t *testing.T) {
 			assert.Contains(t, answer.body, reason, "%s of %s", what, name)
 		}
 		found := s.get("/?q=" + url.QueryEscape(name)).body
-		assert.Contains(t, found, "A name that is just that is outside of what this page shows.")
+		assert.Contains(t, found, "This page does not show the name that is exactly that.")
 		assert.NotContains(t, found, "/semaphore"+query)
 	}
 	assert.False(t, s.status("team-b/db").Pinned)
@@ -80,7 +80,7 @@ func TestOnlyBusyNamesAreListedIfThatIsWanted(t *testing.T) {
 	idle := s.hold("idle", 1)
 	s.seen(1)
 	require.NoError(t, idle.Release(t.Context()))
-	require.Eventually(t, func() bool { return strings.Contains(s.get("/").body, "Nobody holds or waits.") }, soon, often)
+	require.Eventually(t, func() bool { return strings.Contains(s.get("/").body, "No holders, no waiters.") }, soon, often)
 	s.hold("held", 1)
 	s.seen(2)
 	page := s.get("/").body
@@ -88,7 +88,7 @@ func TestOnlyBusyNamesAreListedIfThatIsWanted(t *testing.T) {
 	assert.NotContains(t, page, `href="/semaphore?name=idle"`)
 	assert.Contains(t, page, "1 idle name is not listed")
 	found := s.get("/?q=idle").body
-	assert.Contains(t, found, "No name that somebody holds or waits for contains that.")
+	assert.Contains(t, found, "No name with a holder or a waiter contains that.")
 	assert.Contains(t, found, `href="/semaphore?name=idle"`, "the way to it")
 	assert.Equal(t, http.StatusOK, s.get("/semaphore?name=idle").StatusCode)
 	assert.Contains(t, s.get("/metrics").body, `fairsem_permits_in_use{name="idle"} 0`, "a counter that comes and goes is none")

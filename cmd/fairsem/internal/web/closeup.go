@@ -12,13 +12,13 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// mostTickets is how many holders, and how many waiters, a page shows.
-const mostTickets = 200
+// maxTickets is how many holders, and how many waiters, a page shows.
+const maxTickets = 200
 
 // ticket is a holder or a waiter on the page.
 type ticket struct {
 	Key, Label, ID string
-	Place          int // in line
+	Position       int // in the queue
 	Token, Weight  int64
 	For, Expires   string
 	Evict          string // where to do that; "": not here
@@ -28,10 +28,10 @@ type ticket struct {
 type closeUp struct {
 	gauge
 	Title, Trouble           string
-	Known, Seen              bool // by Redis; and who holds and who waits
-	Busy                     bool // Redis was not asked: other names are being looked at
+	Known, Seen              bool // by Redis; and whether the holders and waiters are known
+	Busy                     bool // Redis was not queried, because other names are
 	Total                    []tile
-	Use, Line                plot
+	Use, Queue               plot
 	Holders, Waiters         []ticket
 	MoreHolders, MoreWaiters int64
 	Declared                 int64
@@ -41,10 +41,10 @@ type closeUp struct {
 // control is a link to what may be done.
 type control struct{ Link, Text string }
 
-// detail is who holds and who waits.
+// detail is the holders and waiters of a name.
 type detail struct {
 	look.Detail
-	seen, busy bool // it is known; it is not, because other names are being looked at
+	seen, busy bool // it is known; it is not, because other names are being queried
 }
 
 func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
@@ -54,7 +54,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 	}
 	c := closeUp{
 		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
-		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Line: p.plotLine(now, name, 300),
+		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 	}
 	for _, t := range d.Holders {
@@ -62,7 +62,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 	}
 	for i, t := range d.Waiters {
 		w := newTicket(name, t, d.At, in)
-		w.Place = i + 1
+		w.Position = i + 1
 		c.Waiters = append(c.Waiters, w)
 	}
 	if in && s.Exists {
@@ -71,14 +71,14 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 	return c
 }
 
-// detail is for who asks from a remote address. While Redis is away it is what was last seen. A name that is there, but
-// was not found by itself yet, is looked at from now on, if there is room.
+// detail is for a viewer at a remote address. While Redis is away it is the last answer. A name that exists but was not
+// found yet is polled from now on, if there is room.
 func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) detail {
 	if p.away(now) != "" {
 		d, ok := p.details.kept(name)
 		return detail{d, ok, false}
 	}
-	d, err := p.details.get(ctx, from, name) // if it is another error the next look tells what is wrong
+	d, err := p.details.get(ctx, from, name) // other errors are reported by the next poll
 	if _, ok := now.byName[name]; !ok && d.Exists {
 		p.names.Add(name)
 	}
@@ -86,7 +86,7 @@ func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) det
 	return detail{d, seen, !seen && errors.Is(err, errBusy)}
 }
 
-func (p *Page) plotLine(now *snapshot, name string, most int) plot {
+func (p *Page) plotQueue(now *snapshot, name string, most int) plot {
 	all := columns(now.series[name], most, func(p point) int64 { return p.waiting })
 	return draw(all, now.at, p.gap(most), false)
 }
@@ -98,7 +98,7 @@ func figures(s fairsem.Status, rate float64) []tile {
 		{"Next lease ends", age(s.NextExpiry)},
 		{"Grants/s", perSecond(rate)},
 		{"Granted", strconv.FormatInt(s.Granted, 10)},
-		{"Lapsed", strconv.FormatInt(s.Expired, 10)},
+		{"Expired", strconv.FormatInt(s.Expired, 10)},
 	}
 }
 
@@ -121,7 +121,7 @@ func controlsOf(s fairsem.Status) []control {
 	case look.Paused(s):
 		return []control{resize, {to("resume"), "Resume"}}
 	case s.Pinned:
-		return []control{resize, pause, {to("resume"), "Take the pin away"}}
+		return []control{resize, pause, {to("resume"), "Reset the limit"}}
 	}
 	return []control{resize, pause}
 }

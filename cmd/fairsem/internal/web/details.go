@@ -12,7 +12,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
-// How often one name is looked at, all names together. A network gets half of it.
+// How often single names are queried, all names together. A network gets half of it.
 const (
 	detailEvery = time.Second / 8
 	detailBurst = 16
@@ -22,18 +22,18 @@ const (
 // mostDetails bounds what is kept.
 const mostDetails = 64
 
-// errBusy is of a name that had no turn: others are looked at.
-var errBusy = errors.New("too many names are being looked at")
+// errBusy is for a name that was not queried, because others are.
+var errBusy = errors.New("too many names are being queried")
 
-// details are who holds and who waits, of the names that somebody looks at. What they ask of Redis is bounded, however
-// many look and at whatever.
+// details are the holders and waiters of the names that are viewed. The load on Redis is bounded, whatever the number of
+// viewers and names.
 type details struct {
-	patience time.Duration
+	timeout  time.Duration
 	fresh    time.Duration // for so long what was seen is as good as new
 	look     func(context.Context, string) (look.Detail, error)
 	each     *rates
 	all      *rate.Limiter
-	flying   singleflight.Group
+	inFlight singleflight.Group
 
 	mu   sync.Mutex
 	last map[string]seen // good ones; guarded by mu
@@ -44,22 +44,22 @@ type seen struct {
 	at time.Time // by the clock of this machine
 }
 
-func newDetails(patience, fresh time.Duration, ask func(context.Context, string) (look.Detail, error)) *details {
+func newDetails(timeout, fresh time.Duration, ask func(context.Context, string) (look.Detail, error)) *details {
 	return &details{
-		patience: patience, fresh: fresh, look: ask, last: make(map[string]seen),
+		timeout: timeout, fresh: fresh, look: ask, last: make(map[string]seen),
 		each: newRates(2*detailEvery, detailBurst/2), all: rate.NewLimiter(rate.Every(detailEvery), detailBurst),
 	}
 }
 
-// get returns what the name looks like now, for who asks from a remote address. If Redis does not say, or there is no
-// turn, it is what was last seen, with the error.
+// get returns the present state of the name, for a viewer at a remote address. If Redis does not answer, or the name is
+// not queried, it is the last answer, with the error.
 func (d *details) get(ctx context.Context, from, name string) (look.Detail, error) {
 	if now, ok := d.current(name); ok {
 		return now, nil
 	}
-	// Others share the answer, so that it is not for the one who asks to end the question.
+	// Others share the answer, so the end of one request must not end the query.
 	ctx = context.WithoutCancel(ctx)
-	answer, err, _ := d.flying.Do(network(from).String()+" "+name, func() (any, error) { return d.ask(ctx, from, name) })
+	answer, err, _ := d.inFlight.Do(network(from).String()+" "+name, func() (any, error) { return d.ask(ctx, from, name) })
 	if err != nil {
 		old, _ := d.kept(name)
 		return old, err
@@ -79,7 +79,7 @@ func (d *details) ask(ctx context.Context, from, name string) (look.Detail, erro
 			return now, nil
 		}
 	}
-	ctx, cancel = context.WithTimeout(ctx, d.patience)
+	ctx, cancel = context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	fresh, err := d.look(ctx, name)
 	if err == nil {
@@ -103,17 +103,17 @@ func (d *details) kept(name string) (look.Detail, bool) {
 	return s.Detail, ok
 }
 
-// forget is after how long nobody can have watched a name.
-const forget = 2 * time.Minute
+// forgetAfter is how long a name is kept after the last request.
+const forgetAfter = 2 * time.Minute
 
-// keep drops what nobody watches any more, and where there is no room what was seen longest ago.
+// keep drops names without recent requests, and where there is no room the oldest answer.
 func (d *details) keep(name string, s look.Detail) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	oldest := name
 	d.last[name] = seen{s, time.Now()}
 	for other, old := range d.last {
-		if s.At.Sub(old.At) > forget {
+		if s.At.Sub(old.At) > forgetAfter {
 			delete(d.last, other)
 		} else if old.at.Before(d.last[oldest].at) {
 			oldest = other

@@ -24,24 +24,24 @@ func (p *Page) guard(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		// Not no-referrer: with that browsers send "Origin: null" with our own forms, which nobody can tell from
-		// those of others where the address is not one that browsers trust. Other sites hear as little.
+		// Not no-referrer: with that browsers send "Origin: null" with our own forms, which then look like those of other
+		// sites where browsers do not trust the address. Other sites receive no more than with it.
 		h.Set("Referrer-Policy", "same-origin")
-		if r.URL.Path != "/healthz" && !p.knows(r.Host) { // which tells nothing, and probes have names of their own
-			http.Error(w, "this page does not go by that name: start fairsem serve with --host to allow it", http.StatusMisdirectedRequest)
+		if r.URL.Path != "/healthz" && !p.knownHost(r.Host) { // /healthz reveals nothing, and probes use names of their own
+			http.Error(w, "this page has another name: start fairsem serve with --host to allow that one", http.StatusMisdirectedRequest)
 			return
 		}
-		if foreign(r) {
-			http.Error(w, "this page is not for other sites to load", http.StatusForbidden)
+		if crossSite(r) {
+			http.Error(w, "other sites may not load this page", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// foreign tells whether a page of another site has the browser ask. Following a link is not that: then people see where
-// they go, and the other site sees nothing.
-func foreign(r *http.Request) bool {
+// crossSite reports whether a page of another site made the browser send the request. Following a link does not count:
+// then people see where they go, and the other site sees nothing.
+func crossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 		return false
@@ -49,9 +49,9 @@ func foreign(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
-// knows tells whether a browser that asks for host means this page. A foreign page can have its own name lead here,
-// and then counts as ours for the browser: so names must be known. With an address that cannot be done.
-func (p *Page) knows(host string) bool {
+// knownHost reports whether host is a name of this page. A foreign page can make its own name resolve to this address,
+// and the browser then takes this page for its own: so names must be known. That cannot be done with an address.
+func (p *Page) knownHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")

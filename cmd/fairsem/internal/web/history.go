@@ -6,33 +6,33 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// The plots go back that far, or for that many looks.
+// The plots have that much time, or that many polls.
 const (
 	window    = 10 * time.Minute
 	mostLooks = 600
 )
 
-// point is what a name looked like once.
+// point is the status of a name at one moment.
 type point struct {
 	at                   time.Time
 	used, limit, waiting int64
 }
 
-// history is what names looked like, of so many names at most. A name takes up to 600 points of 48 bytes, twice that
-// while its slice grows: with 1000 names that is some 60 MB at worst, however long it runs.
+// history is the past of so many names at most. A name takes up to 600 points of 48 bytes, twice that while its slice
+// grows: 1000 names take some 60 MB at worst, however long it runs.
 type history struct {
 	names  int
 	series map[string][]point
 }
 
-// add takes a look, and returns all there is in a map of its own. The slices only ever grow at their end, where
-// nobody has read yet, so that they can be read while more is added.
+// add adds a poll, and returns everything in a map of its own. The slices only grow at their end, beyond what readers
+// have, so they can be read meanwhile.
 func (h *history) add(at time.Time, all []fairsem.Status) map[string][]point {
 	next := make(map[string][]point, len(all))
 	for _, s := range all {
 		next[s.Name] = append(recent(h.series[s.Name], at, mostLooks-1), point{at, s.Used, s.Limit, s.Waiting})
 	}
-	// Who is out of use for a while has a past when it comes back, as long as there is room.
+	// A name that is unused for a while keeps its past, as long as there is room.
 	for name, points := range h.series {
 		if len(next) >= h.names {
 			break

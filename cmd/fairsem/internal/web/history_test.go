@@ -101,8 +101,8 @@ func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
 
 // alive is a page of a sampler, about a Redis that answers PING unless it is away, until it is stopped.
 func alive(s *sampler, away *atomic.Bool) (p *Page, stop func()) {
-	p = &Page{Options: Options{Interval: time.Second, Patience: 3 * time.Second}, sampler: s}
-	p.pulse = newPulse(p.Interval, func(context.Context) error {
+	p = &Page{Options: Options{Interval: time.Second, Timeout: 3 * time.Second}, sampler: s}
+	p.pulse = newPinger(p.Interval, func(context.Context) error {
 		if away.Load() {
 			return errors.New("away")
 		}
@@ -149,7 +149,7 @@ func TestALookThatNeverEndsIsNoRedisThatIsAway(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Minute)
 		assert.Empty(t, p.away(s.latest()))
-		assert.Equal(t, "Nothing was seen yet", p.trouble(s.latest()))
+		assert.Equal(t, "No answer yet", p.trouble(s.latest()))
 	})
 }
 
@@ -175,7 +175,7 @@ func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
 		now := s.latest()
 		assert.Equal(t, seen.All, now.All)
 		assert.Equal(t, seen.at, now.at)
-		assert.Equal(t, "Redis answers, but the last look at all names that was good is 5.0s old", p.trouble(now), "a second to the look, four for it")
+		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the look, four for it")
 		assert.Empty(t, p.away(now))
 		gone.Store(true)
 		time.Sleep(10 * time.Second)

@@ -58,7 +58,7 @@ func TestWhatIsAskedOfRedisDoesNotDependOnWhatIsLookedAt(t *testing.T) {
 	var looks atomic.Int64
 	s.page.details.look = func(ctx context.Context, name string) (look.Detail, error) {
 		looks.Add(1)
-		return look.Deep(ctx, s.client, name, mostTickets)
+		return look.Deep(ctx, s.client, name, maxTickets)
 	}
 	s.seen(0)
 	began := time.Now()
@@ -82,8 +82,8 @@ func TestANameThatWasNotAskedAboutIsNotSaidToBeUnknown(t *testing.T) {
 	s.page.details.look = func(context.Context, string) (look.Detail, error) { return look.Detail{}, errBusy }
 	s.seen(0)
 	body := s.get("/semaphore?name=gate").body
-	assert.Contains(t, body, "too many other names are being looked at")
-	assert.NotContains(t, body, "Redis knows nothing of that name")
+	assert.Contains(t, body, "too many other names are being queried")
+	assert.NotContains(t, body, "Redis does not know the name")
 }
 
 func TestOneAddressDoesNotTakeTheRoomOfOthers(t *testing.T) {
@@ -121,7 +121,7 @@ func TestConnectionsThatAreOnlyKeptShutNobodyOut(t *testing.T) {
 
 func TestOfManyConnectionsTheOldestIdleOneIsClosedOfTheNetworkThatHasTheMost(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(4)
+	c := newConnectionLimit(4)
 	conn := func(from string) *fakeConn { return &fakeConn{from: from} }
 	quiet, busy := conn("192.0.2.1:1"), conn("192.0.2.2:1")
 	first, second := conn("192.0.2.2:2"), conn("192.0.2.2:3")
@@ -140,7 +140,7 @@ func TestOfManyConnectionsTheOldestIdleOneIsClosedOfTheNetworkThatHasTheMost(t *
 	assert.Equal(t, []bool{false, false, false, false, true}, shut(quiet, busy, second, third, fourth), "none is idle")
 	c.changed(busy, http.StateClosed)
 	c.changed(conn("192.0.2.4:2"), http.StateNew)
-	assert.Len(t, c.there, 4)
+	assert.Len(t, c.open, 4)
 	assert.Equal(t, 4, len(c.of))
 }
 
@@ -169,13 +169,13 @@ func shut(all ...*fakeConn) (which []bool) {
 
 func TestARoomHasSpaceForSecondsAndIsEmptyAfterwards(t *testing.T) {
 	t.Parallel()
-	r := newRoom(4)
-	assert.True(t, r.take("192.0.2.1:1", 2))
-	assert.False(t, r.take("192.0.2.1:2", 1), "one network has half of it")
-	assert.True(t, r.take("192.0.2.2:1", 2))
-	assert.False(t, r.take("192.0.2.3:1", 1), "it is full")
-	r.leave("192.0.2.1:9", 2)
-	r.leave("192.0.2.2:9", 2)
+	r := newQuota(4)
+	assert.True(t, r.acquire("192.0.2.1:1", 2))
+	assert.False(t, r.acquire("192.0.2.1:2", 1), "one network has half of it")
+	assert.True(t, r.acquire("192.0.2.2:1", 2))
+	assert.False(t, r.acquire("192.0.2.3:1", 1), "it is full")
+	r.release("192.0.2.1:9", 2)
+	r.release("192.0.2.2:9", 2)
 	assert.Zero(t, r.taken)
 	assert.Empty(t, r.by)
 }

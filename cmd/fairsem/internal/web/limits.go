@@ -9,13 +9,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Who asks for too much is known by the other end of the connection: what a header says about it anybody can write.
+// Clients are limited by the address of the connection: any client can forge a header.
 
 // network is what one machine can have all addresses of: one with IPv4, a /64 with IPv6. The zero value is any that is
 // no address.
 func network(from string) netip.Prefix {
-	there, _ := netip.ParseAddrPort(from) // the zero value has no prefix
-	addr, bits := there.Addr().Unmap().WithZone(""), 32
+	inspector, _ := netip.ParseAddrPort(from) // the zero value has no prefix
+	addr, bits := inspector.Addr().Unmap().WithZone(""), 32
 	if addr.Is6() {
 		bits = 64
 	}
@@ -26,8 +26,8 @@ func network(from string) netip.Prefix {
 // networks bounds the memory that limits by network take.
 const networks = 1 << 10
 
-// rates limits how often something happens by where it comes from, so that one network holds up no other. Networks
-// share a limit by a hash that nobody outside can foresee, so that many of them need no more memory.
+// rates limits events by network, so that one network does not block others. Networks share a limit by a hash that
+// clients cannot predict, so that memory is bounded.
 type rates struct {
 	seed   maphash.Seed
 	limits [networks]*rate.Limiter
@@ -46,9 +46,9 @@ func (r *rates) of(from string) *rate.Limiter {
 	return r.limits[maphash.Comparable(r.seed, network(from))%networks]
 }
 
-// room is for so much at a time, of which one network gets half at most: who takes all that is to be had takes it from
-// those of the same network, and not from others.
-type room struct {
+// quota bounds what is in use at a time, of which one network gets half at most. So a network can exhaust only its own
+// part.
+type quota struct {
 	most int
 
 	mu    sync.Mutex
@@ -56,10 +56,10 @@ type room struct {
 	by    map[netip.Prefix]int // what is taken by each; guarded by mu
 }
 
-func newRoom(most int) *room { return &room{most: most, by: make(map[netip.Prefix]int)} }
+func newQuota(most int) *quota { return &quota{most: most, by: make(map[netip.Prefix]int)} }
 
-// take takes so much for a remote address with a port, if it is there.
-func (r *room) take(from string, n int) bool {
+// acquire takes n for a remote address with a port, and reports whether there was room.
+func (r *quota) acquire(from string, n int) bool {
 	who := network(from)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,8 +71,8 @@ func (r *room) take(from string, n int) bool {
 	return true
 }
 
-// leave gives back what take took.
-func (r *room) leave(from string, n int) {
+// release undoes acquire.
+func (r *quota) release(from string, n int) {
 	who := network(from)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -179,7 +179,7 @@ func TestInABrowserOneLogsInResizesAndEvicts(t *testing.T) {
 		assert.True(t, get[bool](b, fits))
 		b.do(chromedp.SetValue(chromedp.CSS("[name=limit]"), "12"))
 		b.click("button.main")
-		b.await(`document.body.innerText.includes("The limit is pinned to 12.")`)
+		b.await(`document.body.innerText.includes("The limit is set to 12.")`)
 		assert.EqualValues(t, 12, s.status(name).Limit)
 		assert.True(t, s.status(name).Pinned)
 
@@ -191,7 +191,7 @@ func TestInABrowserOneLogsInResizesAndEvicts(t *testing.T) {
 		b.screenshot("evict " + host)
 		b.click("button.danger")
 		<-permit.Context().Done()
-		b.await(`document.body.innerText.includes("Evicted ") && document.body.innerText.includes("Nobody holds a permit.")`)
+		b.await(`document.body.innerText.includes("Evicted ") && document.body.innerText.includes("No holders.")`)
 		b.click("header button")
 		b.await(`document.querySelector("header a.quiet").innerText === "Log in"`)
 	}
@@ -235,7 +235,7 @@ func TestInABrowserAnotherPageCanDoAndReadNothing(t *testing.T) {
 	assert.False(t, s.status("gate").Pinned)
 
 	b.open(strings.Replace(s.url, "127.0.0.1", "evil.test", 1) + "/") // a name of theirs that leads here
-	assert.Contains(t, b.text(), "does not go by that name")
+	assert.Contains(t, b.text(), "this page has another name")
 	b.open(s.url + "/")
 	assert.Contains(t, b.text(), "Log out", "the session was there all the time")
 }
@@ -255,7 +255,7 @@ func TestInABrowserOneIsToldThatTheServerIsGone(t *testing.T) {
 	require.NoError(t, proxy.Close())
 	b.await(`!document.getElementById("lost").hidden`)
 	assert.Contains(t, b.text(), "Not live")
-	assert.Contains(t, b.text(), "No word from fairsem serve")
+	assert.Contains(t, b.text(), "fairsem serve does not answer")
 	assert.True(t, get[bool](b, fits))
 	assert.Empty(t, get[string](b, faint))
 	b.screenshot("gone")

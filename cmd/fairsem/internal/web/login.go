@@ -28,7 +28,7 @@ var (
 	errTooOften   = errors.New("too many wrong tokens: wait a minute")
 )
 
-// login knows who may change something: whoever has told the token.
+// login knows who may change something: sessions that have sent the token.
 type login struct {
 	token [sha256.Size]byte // so that a comparison takes as long for any
 
@@ -38,7 +38,7 @@ type login struct {
 	sessions map[string]*session // by id; guarded by mu
 }
 
-// session is a browser that has told the token.
+// session is a browser that has sent the token.
 type session struct {
 	id     string
 	secret []byte // makes the forms of this session
@@ -54,8 +54,9 @@ func newLogin(token string) *login {
 	}
 }
 
-// check compares a token that came from an address. The right one is right whatever came before: behind a proxy all
-// have one address, and who guesses must not lock out who knows. What keeps a token from being guessed is its length.
+// check compares a token that came from an address. The right token is accepted whatever came before: behind a proxy all
+// clients have one address, and one that guesses must not lock out the others. The length of the token protects it from
+// being guessed.
 func (l *login) check(from, token string) error {
 	sum := sha256.Sum256([]byte(token))
 	switch {
@@ -108,8 +109,8 @@ func (l *login) close(s *session) {
 	delete(l.sessions, s.id)
 }
 
-// tell leaves a notice for the next page of the session.
-func (l *login) tell(s *session, notice string) {
+// setNotice leaves a notice for the next page of the session.
+func (l *login) setNotice(s *session, notice string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.notice = notice
@@ -126,14 +127,14 @@ func (l *login) notice(s *session) (notice string) {
 	return notice
 }
 
-// seal is for a form of this session that asks for one deed, and no other. A limit is filled in later.
-func (s *session) seal(d deed) string {
+// seal authenticates a form of this session for one action. A limit is filled in later.
+func (s *session) seal(d action) string {
 	mac := hmac.New(sha256.New, s.secret)
 	_, _ = fmt.Fprintf(mac, "%q", []string{d.verb, d.name, d.id}) // a hash takes everything
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-func (s *session) sealed(d deed, seal string) bool {
+func (s *session) sealed(d action, seal string) bool {
 	return hmac.Equal([]byte(s.seal(d)), []byte(seal))
 }
 
@@ -141,7 +142,7 @@ func (p *Page) loginForm(w http.ResponseWriter, r *http.Request) { p.askToken(w,
 
 func (p *Page) askToken(w http.ResponseWriter, r *http.Request, status int, problem string) {
 	f := p.frame(r, "Log in")
-	f.Again = way(r)
+	f.Again = returnPath(r)
 	f.Content = problem
 	p.show(w, r, status, "login.html", f)
 }
@@ -158,9 +159,9 @@ func (p *Page) logIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := p.login.open(time.Now())
-	p.journal.Printf("login of %s from %s", s.who(), origin(r))
+	p.journal.Printf("login of %s from %s", s.label(), origin(r))
 	http.SetCookie(w, cookie(r, s.id, int(sessionLimit/time.Second)))
-	http.Redirect(w, r, way(r), http.StatusSeeOther)
+	http.Redirect(w, r, returnPath(r), http.StatusSeeOther)
 }
 
 func (p *Page) logOut(w http.ResponseWriter, r *http.Request) {
@@ -185,8 +186,8 @@ func cookie(r *http.Request, value string, age int) *http.Cookie {
 	}
 }
 
-// way is where to go after a login: a page of this server, whatever a link says.
-func way(r *http.Request) string {
+// returnPath is where to go after a login: a page of this server, whatever a link says.
+func returnPath(r *http.Request) string {
 	u, err := url.Parse(r.FormValue("next"))
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || u.Path == "/login" {
 		return "/"

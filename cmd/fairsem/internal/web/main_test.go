@@ -58,7 +58,7 @@ func serveOn(t *testing.T, rdb redis.UniversalClient, change ...func(*Options)) 
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	o := Options{
-		Client: client, Redis: "redis.example:6379", Interval: 50 * time.Millisecond, Patience: 10 * time.Second, Names: 100, Log: t.Output(),
+		Client: client, Redis: "redis.example:6379", Interval: 50 * time.Millisecond, Timeout: 10 * time.Second, Names: 100, Log: t.Output(),
 		Ping: func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 	}
 	for _, c := range change {

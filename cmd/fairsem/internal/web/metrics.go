@@ -19,10 +19,10 @@ func about(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	upDesc   = about("fairsem_up", "Whether Redis answers PING: 1 or 0. If it does not, there are no figures of names.")
-	ageDesc  = about("fairsem_last_look_age_seconds", "How old the figures are.")
-	badDesc  = about("fairsem_names_unreadable", "How many names have keys that are not as they should be.")
-	moreDesc = about("fairsem_names_truncated", "Whether there are more names than are looked at: 1 or 0.")
+	upDesc   = about("fairsem_up", "Whether Redis answers PING: 1 or 0. If not, there are no figures of names.")
+	ageDesc  = about("fairsem_last_poll_age_seconds", "Age of the figures.")
+	badDesc  = about("fairsem_names_unreadable", "Names whose keys cannot be read.")
+	moreDesc = about("fairsem_names_truncated", "Whether there are more names than are polled: 1 or 0.")
 )
 
 // family is a figure that every name has.
@@ -37,21 +37,21 @@ var families = []family{
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return float64(s.Limit) }},
 	{about("fairsem_permits_in_use", "Units that are in use.", "name"),
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return float64(s.Used) }},
-	{about("fairsem_waiters", "Calls that wait in line.", "name"),
+	{about("fairsem_waiters", "Calls that wait in the queue.", "name"),
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return float64(s.Waiting) }},
-	{about("fairsem_oldest_waiter_age_seconds", "How long the head of the line has waited.", "name"),
+	{about("fairsem_oldest_waiter_age_seconds", "How long the head of the queue has waited.", "name"),
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return s.OldestWait.Seconds() }},
-	{about("fairsem_permits_granted_total", "Permits granted since Redis got to know the name.", "name"),
+	{about("fairsem_permits_granted_total", "Permits granted since the name exists.", "name"),
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Granted) }},
-	{about("fairsem_permits_lapsed_total", "Permits that nobody gave back or renewed in time.", "name"),
+	{about("fairsem_permits_expired_total", "Permits that expired before they were released.", "name"),
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Expired) }},
 }
 
-// newRegistry has what is told of Redis as a whole, and nothing of this process.
+// newRegistry has the metrics of Redis as a whole, and none of this process.
 func newRegistry(p *Page) *prometheus.Registry {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "fairsem_look_duration_seconds",
-		Help:    "How long it took to look at all names.",
+		Name:    "fairsem_poll_duration_seconds",
+		Help:    "How long it took to query all names.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 7),
 	})
 	p.sampler.looked = func(d time.Duration) { took.Observe(d.Seconds()) }
@@ -67,7 +67,7 @@ func newNames(p *Page) *prometheus.Registry {
 	return registry
 }
 
-// figuresText is what /metrics says of names, which can be long: it is made once for each look.
+// figuresText is the metrics of names, which can be long: it is made once for each poll.
 type figuresText struct {
 	names *prometheus.Registry
 
@@ -98,11 +98,11 @@ func encode(registry *prometheus.Registry) []byte {
 	return b.Bytes()
 }
 
-// metrics serves the figures of the latest look. Asking for them asks Redis nothing.
+// metrics serves the figures of the latest poll. It does not query Redis.
 func (p *Page) metrics(w http.ResponseWriter, _ *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pictureLimit)) // where there is none it ends later
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
-	_, _ = w.Write(encode(p.registry)) // whoever asked is gone
+	_, _ = w.Write(encode(p.registry)) // the client is gone
 	if now := p.sampler.latest(); p.trouble(now) == "" {
 		_, _ = w.Write(p.figures.of(now.looks)) // as above
 	}
@@ -128,14 +128,14 @@ func (c server) Collect(ch chan<- prometheus.Metric) {
 	if !now.at.IsZero() {
 		gauge(ageDesc, time.Since(now.at).Seconds())
 	}
-	gauge(upDesc, truth(c.page.away(now) == ""))
+	gauge(upDesc, boolValue(c.page.away(now) == ""))
 	if c.page.trouble(now) == "" {
-		gauge(moreDesc, truth(now.More))
+		gauge(moreDesc, boolValue(now.More))
 		gauge(badDesc, float64(len(now.Unreadable)))
 	}
 }
 
-// names makes metrics of each name of the latest look.
+// names makes metrics of each name of the latest poll.
 type names struct{ page *Page }
 
 // Describe is what a prometheus.Collector needs.
@@ -148,13 +148,13 @@ func (names) Describe(ch chan<- *prometheus.Desc) {
 // Collect leaves out a name that reads like another.
 func (c names) Collect(ch chan<- prometheus.Metric) {
 	all := c.page.sampler.latest().All
-	told := make(map[string]bool, len(all))
+	seen := make(map[string]bool, len(all))
 	for _, s := range all {
 		name := label(s.Name)
-		if told[name] {
+		if seen[name] {
 			continue
 		}
-		told[name] = true
+		seen[name] = true
 		for _, f := range families {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(s), name)
 		}
@@ -169,7 +169,7 @@ func label(name string) string {
 	return text.Clean(name)
 }
 
-func truth(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

@@ -21,14 +21,14 @@ func TestMetricsAreOfTheLatestLook(t *testing.T) {
 		`fairsem_permits_in_use{name="gate"} 2`,
 		`fairsem_waiters{name="gate"} 1`,
 		`fairsem_permits_granted_total{name="gate"} 2`,
-		`fairsem_permits_lapsed_total{name="gate"} 0`,
+		`fairsem_permits_expired_total{name="gate"} 0`,
 		`fairsem_up 1`,
 		`fairsem_names_truncated 0`,
 	} {
 		require.Eventually(t, func() bool { return strings.Contains(s.get("/metrics").body, line+"\n") }, soon, often, line)
 	}
 	assert.Regexp(t, `fairsem_oldest_waiter_age_seconds\{name="gate"\} [0-9.e-]+\n`, s.get("/metrics").body)
-	assert.Regexp(t, `fairsem_look_duration_seconds_count [1-9]`, s.get("/metrics").body)
+	assert.Regexp(t, `fairsem_poll_duration_seconds_count [1-9]`, s.get("/metrics").body)
 }
 
 func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {

@@ -21,10 +21,10 @@ import (
 // mostRows is how many names a page shows. Others are found by the filter.
 const mostRows = 200
 
-// mostUnreadable is how many names that cannot be read are told of.
+// mostUnreadable is how many names that cannot be read are listed.
 const mostUnreadable = 5
 
-// filter is what somebody wants to see, and in which order.
+// filter selects names, and their order.
 type filter struct{ Query, Sort string }
 
 // order is one way to sort: which of two comes first.
@@ -46,7 +46,7 @@ var orders = []order{
 	{"waiting", "Waiting", down(func(r row) int64 { return r.Waiting })},
 	{"oldest", "Oldest wait", down(func(r row) time.Duration { return r.oldest })},
 	{"rate", "Grants/s", down(func(r row) float64 { return r.rate })},
-	{"lapsed", "Lapsed", down(func(r row) int64 { return r.Lapsed })},
+	{"expired", "Expired", down(func(r row) int64 { return r.Expired })},
 }
 
 // longQuery is longer than any name.
@@ -61,7 +61,7 @@ func readFilter(r *http.Request) filter {
 	return f
 }
 
-// path is how to ask for what is wanted.
+// path is the URL of this selection.
 func (f filter) path(of string) string {
 	return of + "?" + url.Values{"q": {f.Query}, "sort": {f.Sort}}.Encode()
 }
@@ -96,7 +96,7 @@ type row struct {
 	gauge
 	Key, Link, Title string
 	Plot             plot
-	Waiting, Lapsed  int64
+	Waiting, Expired int64
 	Oldest, Rate     string
 
 	name   string
@@ -113,13 +113,13 @@ type overview struct {
 	Rows          []row
 	Hidden        int    // rows, by their number
 	More, Partial bool   // as of a look.Survey
-	Connected     bool   // there was a look
-	Exact         string // where the name is that was looked for, if there is one of just that name
-	Names         int    // that are looked at, at most
+	Connected     bool   // there was a poll
+	Exact         string // the link of the name that is exactly the query, if there can be one
+	Names         int    // that are polled, at most
 	Unreadable    []string
 	Pattern       string // of the names that are shown; "": any
-	Outside       bool   // the name that was looked for is none of these
-	Busy          bool   // only what somebody holds or waits for
+	Outside       bool   // the queried name is not one of these
+	Busy          bool   // only names with a holder or a waiter
 	Idle          int    // names that are not shown for that
 }
 
@@ -136,8 +136,8 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 		o.Unreadable = append(o.Unreadable, sentence(err))
 	}
 	if f.Query != "" && !p.lists(now.one(f.Query)) {
-		err := p.admissible(f.Query)
-		o.Outside = errors.Is(err, errOutside)
+		err := p.checkName(f.Query)
+		o.Outside = errors.Is(err, errNotShown)
 		if err == nil {
 			o.Exact = link(f.Query)
 		}
@@ -183,7 +183,7 @@ func (p *Page) row(now *snapshot, s fairsem.Status) row {
 	rate := now.rates[s.Name]
 	return row{
 		gauge: newGauge(s), Key: key("n", s.Name), Link: link(s.Name), Title: shown(s.Name),
-		Waiting: s.Waiting, Lapsed: s.Expired, Oldest: age(s.OldestWait), Rate: perSecond(rate),
+		Waiting: s.Waiting, Expired: s.Expired, Oldest: age(s.OldestWait), Rate: perSecond(rate),
 		name: s.Name, oldest: s.OldestWait, rate: rate,
 	}
 }
@@ -193,8 +193,8 @@ func (p *Page) plotUse(now *snapshot, name string, most int) plot {
 	return draw(all, now.at, p.gap(most), true)
 }
 
-// gap is after how much time without a look a plot shows that there was none.
-func (p *Page) gap(most int) time.Duration { return 2*p.patience() + window/time.Duration(most) }
+// gap is the time without a poll that a plot shows as a gap.
+func (p *Page) gap(most int) time.Duration { return 2*p.pollTimeout() + window/time.Duration(most) }
 
 // gauge is how much of a limit is in use.
 type gauge struct {
@@ -226,8 +226,8 @@ func link(name string) string { return "/semaphore?" + url.Values{"name": {name}
 // longText is what fits into no cell anyway. A name has at most 512 bytes, but a label may have any number.
 const longText = 256
 
-// shown is a text that came from who knows where. It cannot reorder or break what is beside it; what it can do
-// in HTML is up to the templates.
+// shown is a text from an untrusted source. It cannot reorder or break what is beside it; the templates escape it for
+// HTML.
 func shown(s string) string {
 	if len(s) > longText*4 {
 		s = s[:longText*4]

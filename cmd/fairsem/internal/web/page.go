@@ -14,7 +14,7 @@ type frame struct {
 	Stream  string        // where pictures come from; "": nothing on the page moves
 	Live    template.HTML // the first of them
 	Notice  string        // of what was just done
-	Writes  bool          // somebody may change something
+	Writes  bool          // changes are possible
 	In      bool          // it is this browser
 	Again   string        // where to come back after a login
 	Content any
@@ -30,8 +30,8 @@ func (p *Page) frame(r *http.Request, title string) frame {
 	return f
 }
 
-// picture is what is on a page as of a look: first what may have to wait for Redis, then what only takes memory and
-// time of this machine.
+// picture is the content of a page as of a poll: first the part that may wait for Redis, then the part that only takes
+// memory and time of this machine.
 type picture func(*snapshot) (draw func() []byte)
 
 // draw makes something that can be large. Only so many are made at a time.
@@ -56,14 +56,14 @@ func (p *Page) showLive(w http.ResponseWriter, r *http.Request, status int, name
 		f.Live = template.HTML(paint()) // made by a template
 		return p.render(name, f)
 	})
-	if !p.sending.take(r.RemoteAddr, len(text)) {
+	if !p.sending.acquire(r.RemoteAddr, len(text)) {
 		tooMany(w)
 		return
 	}
-	defer p.sending.leave(r.RemoteAddr, len(text))
+	defer p.sending.release(r.RemoteAddr, len(text))
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // whoever asked is gone
+	_, _ = w.Write(text) // the client is gone
 }
 
 // render fills in a template. What goes into one is made here, so that it cannot fail.
@@ -105,7 +105,7 @@ func (p *Page) indexPicture(filter filter) picture {
 
 func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
-	if err := p.admissible(name); err != nil {
+	if err := p.checkName(name); err != nil {
 		p.problem(w, r, badStatus(err), sentence(err))
 		return
 	}
@@ -116,7 +116,7 @@ func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 
 func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 	name := r.FormValue("name")
-	if err := p.admissible(name); err != nil {
+	if err := p.checkName(name); err != nil {
 		http.Error(w, err.Error(), badStatus(err))
 		return
 	}
@@ -124,7 +124,7 @@ func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 	p.stream(w, r, p.semaphorePicture(r, name, in))
 }
 
-// semaphorePicture has links to what may be changed only for those who logged in.
+// semaphorePicture has links to changes only for sessions that have logged in.
 func (p *Page) semaphorePicture(r *http.Request, name string, in bool) picture {
 	key := "/semaphore?" + name
 	if in {

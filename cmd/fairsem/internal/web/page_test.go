@@ -53,11 +53,11 @@ func TestThePageOfANameShowsWhoHoldsAndWhoWaits(t *testing.T) {
 	body := s.get("/semaphore?name=gate").body
 	assert.Contains(t, body, permit.ID())
 	assert.Contains(t, body, "host:1")
-	assert.Contains(t, body, `data-label="Place">1<`)
+	assert.Contains(t, body, `data-label="Position">1<`)
 	assert.NotContains(t, body, "/act/", "nobody may change anything")
 
 	answer := s.get("/semaphore?name=other")
-	assert.Contains(t, answer.body, "Redis knows nothing of that name")
+	assert.Contains(t, answer.body, "Redis does not know the name")
 	assert.Equal(t, http.StatusBadRequest, s.get("/semaphore").StatusCode)
 	assert.Equal(t, http.StatusBadRequest, s.get("/semaphore?"+named(strings.Repeat("x", 513))).StatusCode)
 	assert.Equal(t, http.StatusBadRequest, s.get("/semaphore/stream?name=").StatusCode)
@@ -147,7 +147,7 @@ func TestANameIsTextWhateverItIs(t *testing.T) {
 func TestARedisThatIsAwayIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
-	s := serveOn(t, server.Client(), func(o *Options) { o.Patience = 0; o.Interval *= 10 })
+	s := serveOn(t, server.Client(), func(o *Options) { o.Timeout = 0; o.Interval *= 10 })
 	s.hold("gate", 1)
 	s.seen(1)
 	assert.Contains(t, s.get("/semaphore?name=gate").body, "host:1")
@@ -160,7 +160,7 @@ func TestARedisThatIsAwayIsTold(t *testing.T) {
 	assert.Contains(t, body, "Redis has not answered for ")
 	assert.Contains(t, body, ">gate<", "and what was seen last")
 	assert.Contains(t, s.get("/semaphore?name=gate").body, "host:1")
-	assert.Contains(t, s.get("/semaphore?name=other").body, "Nothing was seen of it yet")
+	assert.Contains(t, s.get("/semaphore?name=other").body, "No answer about it yet")
 	metrics := s.get("/metrics").body
 	assert.Contains(t, metrics, "fairsem_up 0")
 	assert.NotContains(t, metrics, "gate", "a figure that may be wrong is none")
@@ -212,7 +212,7 @@ func TestOnlySoManyNamesAreLookedAt(t *testing.T) {
 
 	// A name beyond those is no name that does not exist.
 	body := s.get("/?q=flood+49").body
-	assert.Contains(t, body, "None of the 3 names that are looked at contains that, and there are more.")
+	assert.Contains(t, body, "None of the 3 names that are polled contains that, and there are more.")
 	assert.Contains(t, body, `<a href="/semaphore?name=flood&#43;49">`)
 	assert.Contains(t, s.get("/semaphore?name=flood+49").body, "host:1")
 }

@@ -43,7 +43,7 @@ func columns(points []point, most int, value func(point) int64) []column {
 	return all
 }
 
-// draw plots the values, and the limit if that is wanted. gap is the time after which nothing is known.
+// draw plots the values, and the limit if limited. gap is the time after which nothing is known.
 func draw(all []column, now time.Time, gap time.Duration, limited bool) plot {
 	p := plot{Top: 1}
 	for _, c := range all {
@@ -81,7 +81,7 @@ func unbroken(all []column, gap time.Duration) int {
 	return n
 }
 
-// stairs draws a value that between two looks is taken to be as it was.
+// stairs draws a value that is assumed to be constant between two polls.
 func (p *plot) stairs(all []column, now, end time.Time, value func(column) int64) string {
 	y := func(c column) string {
 		return decimal(plotHeight * (1 - float64(value(c))/float64(p.Top)))

@@ -11,12 +11,12 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
-// snapshot is what is known after a look. It never changes.
+// snapshot is the state after a poll. It never changes.
 type snapshot struct {
 	look.Survey                    // the last that was good
 	at          time.Time          // when it began; zero: none was
 	there       time.Time          // when it had its answers
-	refused     bool               // the last of all looks: the user lacks a right
+	refused     bool               // by the last poll: the user lacks a right
 	looks       int64              // at Redis so far
 	byName      map[string]int     // where in all
 	rates       map[string]float64 // grants a second
@@ -24,23 +24,23 @@ type snapshot struct {
 	replace     chan struct{} // closed when there is a newer one
 }
 
-// surveyor looks at all names. It has an error if Redis does not answer.
+// surveyor queries all names. It returns an error if Redis does not answer.
 type surveyor func(context.Context) (look.Survey, error)
 
-// sampler looks at Redis again and again, whether anybody watches or not: a plot wants a past.
+// sampler polls Redis, with or without viewers: a plot needs a past.
 type sampler struct {
-	interval, patience time.Duration
-	survey             surveyor
-	looked             func(time.Duration) // is told how long a good look took
-	now                atomic.Pointer[snapshot]
+	interval, timeout time.Duration
+	survey            surveyor
+	looked            func(time.Duration) // is called with the duration of a successful poll
+	now               atomic.Pointer[snapshot]
 
 	// Only run uses these.
 	history history
 	rates   look.Rates
 }
 
-func newSampler(interval, patience time.Duration, names int, ask surveyor) *sampler {
-	s := &sampler{interval: interval, patience: interval + patience, survey: ask, looked: func(time.Duration) {}}
+func newSampler(interval, timeout time.Duration, names int, ask surveyor) *sampler {
+	s := &sampler{interval: interval, timeout: interval + timeout, survey: ask, looked: func(time.Duration) {}}
 	s.history.names = names
 	s.now.Store(&snapshot{replace: make(chan struct{})})
 	return s
@@ -48,7 +48,7 @@ func newSampler(interval, patience time.Duration, names int, ask surveyor) *samp
 
 func (s *sampler) latest() *snapshot { return s.now.Load() }
 
-// run looks until ctx ends. What takes longer than an interval is not followed by a look at once.
+// run polls until ctx ends. A poll that takes longer than an interval is not followed by another one at once.
 func (s *sampler) run(ctx context.Context) {
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
@@ -61,9 +61,9 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// sample looks once. Those who watch hear of a look that failed, too: the age has changed.
+// sample polls once. Viewers are notified of a failure, too: the age has changed.
 func (s *sampler) sample(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	began := time.Now()
 	old := s.latest()
@@ -86,7 +86,7 @@ func (s *sampler) sample(ctx context.Context) {
 	close(old.replace)
 }
 
-// one returns what a name looks like; the zero value if Redis does not know it.
+// one returns the status of a name; the zero value if Redis does not know it.
 func (s *snapshot) one(name string) fairsem.Status {
 	if i, ok := s.byName[name]; ok {
 		return s.All[i]

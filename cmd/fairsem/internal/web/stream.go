@@ -10,7 +10,7 @@ import (
 // A client that does not take a picture within pictureLimit is not waited for.
 const pictureLimit = 10 * time.Second
 
-// stream sends a picture after each look, for as long as the client takes them. One that is slow misses some.
+// stream sends a picture after each poll, for as long as the client reads them. A slow client misses some.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request, picture picture) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // or nginx would keep pictures back
@@ -36,10 +36,10 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request, picture picture) {
 
 // send sends a picture, or the client misses one if too many are being sent.
 func (p *Page) send(w http.ResponseWriter, r *http.Request, event []byte) error {
-	if !p.sending.take(r.RemoteAddr, len(event)) {
+	if !p.sending.acquire(r.RemoteAddr, len(event)) {
 		return nil
 	}
-	defer p.sending.leave(r.RemoteAddr, len(event))
+	defer p.sending.release(r.RemoteAddr, len(event))
 	_, err := w.Write(event)
 	return err
 }

@@ -74,7 +74,7 @@ func TestAllWhoWatchANameShareOneLook(t *testing.T) {
 	var looks atomic.Int64
 	s.page.details.look = func(ctx context.Context, name string) (look.Detail, error) {
 		looks.Add(1)
-		return look.Deep(ctx, s.client, name, mostTickets)
+		return look.Deep(ctx, s.client, name, maxTickets)
 	}
 	s.hold("gate", 1)
 	s.seen(1)
@@ -110,7 +110,7 @@ func TestThereIsAnEndToHowManyWatch(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	const mine = maxStreams / 2 // of one address
-	require.True(t, s.page.streams.take("127.0.0.1:1", mine-1))
+	require.True(t, s.page.streams.acquire("127.0.0.1:1", mine-1))
 	s.watch("/stream")
 	answer := s.get("/stream")
 	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
@@ -118,13 +118,13 @@ func TestThereIsAnEndToHowManyWatch(t *testing.T) {
 	assert.Equal(t, http.StatusOK, s.get("/").StatusCode, "one may look all the same")
 	assert.Equal(t, http.StatusOK, s.get("/metrics").StatusCode)
 	require.Eventually(t, func() bool { return s.get("/healthz").StatusCode == http.StatusOK }, soon, often)
-	assert.True(t, s.page.streams.take("192.0.2.1:1", mine), "another address has room")
-	s.page.streams.leave("192.0.2.1:1", mine)
-	s.page.streams.leave("127.0.0.1:1", mine-1)
+	assert.True(t, s.page.streams.acquire("192.0.2.1:1", mine), "another address has room")
+	s.page.streams.release("192.0.2.1:1", mine)
+	s.page.streams.release("127.0.0.1:1", mine-1)
 	for range mine / 2 {
 		s.watchBriefly("/stream")
 	}
-	require.Eventually(t, func() bool { return s.page.streams.take("127.0.0.1:1", mine-1) }, soon, often, "only the first is left")
+	require.Eventually(t, func() bool { return s.page.streams.acquire("127.0.0.1:1", mine-1) }, soon, often, "only the first is left")
 }
 
 func TestALineOfATextIsNoLineOfTheStream(t *testing.T) {
@@ -146,7 +146,7 @@ func TestWhatIsLookedForIsNoLineOfTheStream(t *testing.T) {
 
 func TestAPictureIsMadeOnceForAllAndForEachLook(t *testing.T) {
 	t.Parallel()
-	var m memo
+	var m cache
 	made := 0
 	picture := func() []byte { made++; return nil }
 	for range 3 {
@@ -175,7 +175,7 @@ func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 	}
 	assert.Len(t, d.last, mostDetails)
 	assert.Contains(t, d.last, strings.Repeat("x", 2*mostDetails-1), "what was seen last stays")
-	at = at.Add(2 * forget)
+	at = at.Add(2 * forgetAfter)
 	_, err := d.get(t.Context(), here, "new")
 	require.NoError(t, err)
 	assert.Len(t, d.last, 1)

@@ -1,5 +1,5 @@
-// Package web is a page about the semaphores on a server, for people who would rather look than read, with
-// figures for Prometheus. One goroutine looks at Redis; all who look at the page share what it sees.
+// Package web is a page about the semaphores on a server, with metrics for Prometheus. One goroutine polls Redis; all
+// viewers share its results.
 package web
 
 import (
@@ -27,16 +27,16 @@ import (
 type Options struct {
 	Client   *fairsem.Client
 	Redis    string        // its address for people; without a password
-	Interval time.Duration // between two looks at Redis
-	Patience time.Duration // by how much a look may take longer than Interval, before Redis counts as away
-	Names    int           // how many names are looked at, at most
+	Interval time.Duration // between two polls of Redis
+	Timeout  time.Duration // by how much a poll may take longer than Interval, before Redis counts as away
+	Names    int           // how many names are polled, at most
 	Pattern  string        // that names have to match; "": any. One that is none matches nothing
-	Busy     bool          // list only what somebody holds or waits for
+	Busy     bool          // list only names with a holder or a waiter
 	Hosts    []string      // by which browsers may call the page, beside localhost and addresses
-	Token    string        // whoever knows it may change something; "": nobody may
-	Log      io.Writer     // for what is changed, by whom, and for what is wrong with the program
+	Token    string        // clients that know it may change something; "": no client may
+	Log      io.Writer     // for changes and their origin, and for errors of the program
 
-	Ping func(context.Context) error // asks Redis for a sign of life
+	Ping func(context.Context) error // sends PING to Redis
 }
 
 // Bounds on the memory that all clients together can take.
@@ -58,26 +58,26 @@ const (
 //go:embed templates static
 var files embed.FS
 
-// Page serves what it sees until its Serve ends. What goes in is looked at in one direction only: the sampler asks
-// Redis, a picture is made of what it saw, and a stream or a page sends that. Only deeds and the details of one
-// name ask Redis themselves, and of details no more than so many a second.
+// Page serves the page until its Serve ends. Data flows in one direction: the sampler polls Redis, a picture is made of
+// the result, and a stream or a page sends that. Only actions and the details of one name query Redis themselves, and
+// details no more than so many a second.
 type Page struct {
 	Options
-	pulse     *pulse
+	pulse     *pinger
 	wanted    func(name string) bool // which names may be seen
 	names     *look.Names
 	sampler   *sampler
 	details   *details
-	fragments memo
+	fragments cache
 	templates *template.Template
 	figures   figuresText
 	registry  *prometheus.Registry
-	login     *login // nil: nobody may change anything
+	login     *login // nil: no changes are possible
 	journal   *log.Logger
 	handler   http.Handler
 
-	pages, streams, scrapes *room // requests
-	sending                 *room // bytes
+	pages, streams, scrapes *quota // requests
+	sending                 *quota // bytes
 	drawing                 chan struct{}
 }
 
@@ -87,18 +87,18 @@ func New(o Options) *Page {
 		Options:   o,
 		wanted:    wantedBy(o.Pattern),
 		templates: template.Must(template.ParseFS(files, "templates/*.html")),
-		pulse:     newPulse(o.Interval, o.Ping),
+		pulse:     newPinger(o.Interval, o.Ping),
 		journal:   newJournal(o.Log),
-		pages:     newRoom(maxPages),
-		streams:   newRoom(maxStreams),
-		scrapes:   newRoom(maxScrapes),
-		sending:   newRoom(maxSending),
+		pages:     newQuota(maxPages),
+		streams:   newQuota(maxStreams),
+		scrapes:   newQuota(maxScrapes),
+		sending:   newQuota(maxSending),
 		drawing:   make(chan struct{}, maxDrawing),
 	}
 	p.names = look.Watch(o.Client, p.wanted, o.Names, o.Interval)
-	p.sampler = newSampler(o.Interval, o.Patience, o.Names, p.names.Look)
-	p.details = newDetails(p.patience(), o.Interval/2, func(ctx context.Context, name string) (look.Detail, error) {
-		return look.Deep(ctx, o.Client, name, mostTickets)
+	p.sampler = newSampler(o.Interval, o.Timeout, o.Names, p.names.Look)
+	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (look.Detail, error) {
+		return look.Deep(ctx, o.Client, name, maxTickets)
 	})
 	p.registry, p.figures.names = newRegistry(p), newNames(p)
 	if o.Token != "" {
@@ -108,8 +108,8 @@ func New(o Options) *Page {
 	return p
 }
 
-// patience is how long one look may take, and how old the last good one may be.
-func (p *Page) patience() time.Duration { return p.Interval + p.Patience }
+// pollTimeout is how long one poll may take, and how old the last successful one may be.
+func (p *Page) pollTimeout() time.Duration { return p.Interval + p.Timeout }
 
 // routes are all that there is. Without a token there is none that changes anything.
 func (p *Page) routes() *http.ServeMux {
@@ -131,9 +131,8 @@ func (p *Page) routes() *http.ServeMux {
 // ServeHTTP answers one request.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
 
-// Serve may be called once. It looks at Redis and answers until ctx ends, and returns its cause, or why it cannot
-// listen any more.
-// It closes the listener.
+// Serve may be called once. It polls Redis and answers until ctx ends, and returns its cause, or why it cannot listen any
+// more. It closes the listener.
 func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -148,8 +147,8 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 		WriteTimeout:      writeLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    maxRequest,
-		ErrorLog:          log.New(sparing{p.Log, rate.NewLimiter(1, 20)}, "fairsem: ", 0),
-		ConnState:         newCrowd(maxConnections).changed,
+		ErrorLog:          log.New(rateLimited{p.Log, rate.NewLimiter(1, 20)}, "fairsem: ", 0),
+		ConnState:         newConnectionLimit(maxConnections).changed,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	served := make(chan struct{})
@@ -173,18 +172,17 @@ func end(server *http.Server) {
 	}
 }
 
-// away says why nothing can be learned of Redis now; "" if it can. Everybody can read it, so nothing in it is what
-// Redis said.
+// away says why Redis cannot be queried now; "" if it can. Anyone can read it, so it contains nothing that Redis said.
 func (p *Page) away(now *snapshot) string {
 	age, ever := p.pulse.age()
 	switch {
 	case now.refused:
-		return "Redis refuses to be looked at, the user of fairsem serve lacks a right: fairsem doctor names it"
+		return "Redis refuses the query, the user of fairsem serve lacks a right: fairsem doctor names it"
 	case !ever && !p.pulse.asked.Load():
 		return "Redis has not answered yet"
 	case !ever:
 		return "Redis does not answer"
-	case age > p.patience():
+	case age > p.pollTimeout():
 		return "Redis has not answered for " + text.Ago(age)
 	}
 	return ""
@@ -197,9 +195,9 @@ func (p *Page) trouble(now *snapshot) string {
 	}
 	switch age := time.Since(now.there); {
 	case now.at.IsZero():
-		return "Nothing was seen yet"
-	case age > p.patience():
-		return "Redis answers, but the last look at all names that was good is " + text.Ago(age) + " old"
+		return "No answer yet"
+	case age > p.pollTimeout():
+		return "Redis answers, but the last successful query of all names is " + text.Ago(age) + " old"
 	}
 	return ""
 }
@@ -210,5 +208,5 @@ func (p *Page) health(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, away, http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = io.WriteString(w, "ok\n") // whoever asked is gone
+	_, _ = io.WriteString(w, "ok\n") // the client is gone
 }

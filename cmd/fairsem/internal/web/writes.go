@@ -13,48 +13,48 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 )
 
-// deed is something that somebody wants to change.
-type deed struct {
+// action is a requested change.
+type action struct {
 	verb, name, id string
 	limit          int64
 }
 
-// verb is one kind of deed.
+// verb is one kind of action.
 type verb struct {
 	name, button string
 	danger       bool
 	ask          string
-	did          func(deed) string
-	do           func(context.Context, *fairsem.Inspector, deed) error
+	did          func(action) string
+	do           func(context.Context, *fairsem.Inspector, action) error
 }
 
 var verbs = []verb{
 	{
 		name: "evict", button: "Evict", danger: true,
-		ask: "This takes the permit, or the place in line, away from whoever has it. The units are free at once; " +
-			"their holder may go on using them for a moment, until it hears of it.",
-		did: func(d deed) string { return "Evicted " + shown(d.id) + "." },
-		do:  func(ctx context.Context, s *fairsem.Inspector, d deed) error { return s.Evict(ctx, d.id) },
+		ask: "This revokes the permit, or removes the waiter from the queue. The units are free at once; " +
+			"the holder may use them for a moment longer, until it is notified.",
+		did: func(d action) string { return "Evicted " + shown(d.id) + "." },
+		do:  func(ctx context.Context, s *fairsem.Inspector, d action) error { return s.Evict(ctx, d.id) },
 	},
 	{
-		name: "resize", button: "Pin the limit",
-		ask: "This sets the limit for everybody, whatever processes declare, until the pin is taken away. " +
-			"Nobody loses a permit by it.",
-		did: func(d deed) string { return fmt.Sprintf("The limit is pinned to %d.", d.limit) },
-		do:  func(ctx context.Context, s *fairsem.Inspector, d deed) error { return s.SetLimit(ctx, d.limit) },
+		name: "resize", button: "Set the limit",
+		ask: "This sets the limit for all callers, whatever processes declare, until it is reset. " +
+			"No permit is revoked.",
+		did: func(d action) string { return fmt.Sprintf("The limit is set to %d.", d.limit) },
+		do:  func(ctx context.Context, s *fairsem.Inspector, d action) error { return s.SetLimit(ctx, d.limit) },
 	},
 	{
 		name: "pause", button: "Pause", danger: true,
-		ask: "This pins the limit to 0: nobody gets in until it is resumed, and who waits or comes waits on. " +
-			"Who holds a permit keeps it.",
-		did: func(deed) string { return "Paused." },
-		do:  func(ctx context.Context, s *fairsem.Inspector, _ deed) error { return s.SetLimit(ctx, 0) },
+		ask: "This sets the limit to 0: nothing is granted until it is resumed, and all calls wait in the queue. " +
+			"Holders keep their permits.",
+		did: func(action) string { return "Paused." },
+		do:  func(ctx context.Context, s *fairsem.Inspector, _ action) error { return s.SetLimit(ctx, 0) },
 	},
 	{
-		name: "resume", button: "Take the pin away",
-		ask: "This takes the pin away: the limit that processes declare holds again.",
-		did: func(deed) string { return "The limit is what processes declare." },
-		do:  func(ctx context.Context, s *fairsem.Inspector, _ deed) error { return s.ResetLimit(ctx) },
+		name: "resume", button: "Reset the limit",
+		ask: "This removes the limit that was set by hand: the limit that processes declare applies again.",
+		did: func(action) string { return "The limit is what processes declare." },
+		do:  func(ctx context.Context, s *fairsem.Inspector, _ action) error { return s.ResetLimit(ctx) },
 	},
 }
 
@@ -92,15 +92,15 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	}
 	f := p.frame(r, v.button)
 	f.Content = confirmation{
-		Name: shown(d.name), ID: shown(d.id), Whose: p.whose(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
+		Name: shown(d.name), ID: shown(d.id), Whose: p.labelOf(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
 		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
 		Sized: v.name == "resize", Limit: p.sampler.latest().one(d.name).Limit,
 	}
 	p.show(w, r, http.StatusOK, "confirm.html", f)
 }
 
-// whose is the label of who would be evicted; "" if it cannot be found.
-func (p *Page) whose(r *http.Request, d deed) string {
+// labelOf is the label of the ticket that would be evicted; "" if it cannot be found.
+func (p *Page) labelOf(r *http.Request, d action) string {
 	if d.id == "" {
 		return ""
 	}
@@ -114,7 +114,7 @@ func (p *Page) whose(r *http.Request, d deed) string {
 }
 
 // path is where a form that asks for d is sent. The name is not in a field of it: browsers make UTF-8 of fields.
-func (d deed) path() string {
+func (d action) path() string {
 	q := url.Values{"name": {d.name}}
 	if d.id != "" {
 		q.Set("id", d.id)
@@ -122,16 +122,16 @@ func (d deed) path() string {
 	return "/act/" + d.verb + "?" + q.Encode()
 }
 
-// read takes a deed from a request, and refuses what can never work.
-func (p *Page) read(r *http.Request, v verb) (deed, error) {
-	d := deed{verb: v.name, name: r.FormValue("name")}
-	if err := p.admissible(d.name); err != nil {
+// read reads an action from a request, and refuses what can never work.
+func (p *Page) read(r *http.Request, v verb) (action, error) {
+	d := action{verb: v.name, name: r.FormValue("name")}
+	if err := p.checkName(d.name); err != nil {
 		return d, err
 	}
 	switch {
 	case v.name == "evict":
 		if d.id = r.FormValue("id"); d.id == "" {
-			return d, errors.New("id is missing: say whom to evict")
+			return d, errors.New("id is missing: give the id to evict")
 		}
 	case v.name == "resize" && r.Method == http.MethodPost: // a question comes without one
 		limit, err := change.ParseLimit(r.FormValue("limit"))
@@ -159,24 +159,24 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 		p.problem(w, r, badStatus(err), sentence(err))
 		return
 	case !s.sealed(d, r.PostFormValue("seal")):
-		p.problem(w, r, http.StatusForbidden, "This form is not of this session. Go back, load the page again and try once more.")
+		p.problem(w, r, http.StatusForbidden, "This form is from another session. Go back, reload the page and try again.")
 		return
 	}
-	if err := p.do(r, v, d, s.who()); err != nil {
+	if err := p.do(r, v, d, s.label()); err != nil {
 		p.problem(w, r, statusOf(err), sentence(err))
 		return
 	}
-	p.login.tell(s, v.did(d))
+	p.login.setNotice(s, v.did(d))
 	http.Redirect(w, r, link(d.name), http.StatusSeeOther)
 }
 
 // actForProgram answers in JSON.
 func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, token string) {
 	err := p.checkToken(r, token)
-	var d deed
+	var d action
 	if err == nil {
 		d, err = p.read(r, v)
-		if err != nil && !errors.Is(err, errOutside) {
+		if err != nil && !errors.Is(err, errNotShown) {
 			err = fmt.Errorf("%w: %w", fairsem.ErrInvalid, err)
 		}
 	}
@@ -191,13 +191,13 @@ func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, tok
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // whoever asked is gone
+	_ = json.NewEncoder(w).Encode(answer) // the client is gone
 }
 
 var errNoName = errors.New("there is no semaphore of that name")
 
-// do does it for somebody, and keeps a record of that, whatever comes of it.
-func (p *Page) do(r *http.Request, v verb, d deed, who string) error {
+// do makes the change and logs it, whatever the result.
+func (p *Page) do(r *http.Request, v verb, d action, who string) error {
 	err := p.try(r.Context(), v, d)
 	outcome := "done"
 	if err != nil {
@@ -208,18 +208,18 @@ func (p *Page) do(r *http.Request, v verb, d deed, who string) error {
 }
 
 // try does it, if there is such a name: a limit that is pinned to a name by mistake would stay for ever.
-func (p *Page) try(ctx context.Context, v verb, d deed) error {
-	ctx, cancel := context.WithTimeout(ctx, p.patience())
+func (p *Page) try(ctx context.Context, v verb, d action) error {
+	ctx, cancel := context.WithTimeout(ctx, p.pollTimeout())
 	defer cancel()
-	there := p.Client.Inspect(d.name)
-	status, err := there.Status(ctx)
+	inspector := p.Client.Inspect(d.name)
+	status, err := inspector.Status(ctx)
 	if err != nil {
 		return err
 	}
 	if !status.Exists {
 		return errNoName
 	}
-	return v.do(ctx, there, d)
+	return v.do(ctx, inspector, d)
 }
 
 // statusOf is what HTTP calls it.
@@ -231,7 +231,7 @@ func statusOf(err error) int {
 		return http.StatusUnauthorized
 	case errors.Is(err, fairsem.ErrInvalid):
 		return http.StatusBadRequest
-	case errors.Is(err, fairsem.ErrNotFound), errors.Is(err, errNoName), errors.Is(err, errOutside):
+	case errors.Is(err, fairsem.ErrNotFound), errors.Is(err, errNoName), errors.Is(err, errNotShown):
 		return http.StatusNotFound
 	}
 	return http.StatusServiceUnavailable
@@ -241,7 +241,7 @@ func statusOf(err error) int {
 func sentence(err error) string {
 	s := shown(strings.TrimPrefix(err.Error(), "fairsem: "))
 	if errors.Is(err, fairsem.ErrNotFound) {
-		s = "it is not there any more"
+		s = "it is gone"
 	}
 	return strings.ToUpper(s[:1]) + s[1:] + "."
 }

@@ -148,7 +148,7 @@ func TestALoginLeadsToNoOtherSite(t *testing.T) {
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/login?"+url.Values{"next": {next}}.Encode(), nil)
 		require.NoError(t, err)
-		assert.Equal(t, to, way(r), "%q", next)
+		assert.Equal(t, to, returnPath(r), "%q", next)
 	}
 }
 
@@ -267,8 +267,8 @@ func TestAFormDoesWhatItSays(t *testing.T) {
 	answer := s.perform(cookie, "/act/resize?"+named(name), "limit=7")
 	assert.Equal(t, "/semaphore?"+named(name), answer.Header.Get("Location"))
 	assert.EqualValues(t, 7, s.status(name).Limit)
-	assert.Contains(t, s.get(answer.Header.Get("Location"), cookie...).body, "The limit is pinned to 7.")
-	assert.NotContains(t, s.get(answer.Header.Get("Location"), cookie...).body, "pinned to 7.", "it is told once")
+	assert.Contains(t, s.get(answer.Header.Get("Location"), cookie...).body, "The limit is set to 7.")
+	assert.NotContains(t, s.get(answer.Header.Get("Location"), cookie...).body, "set to 7.", "it is told once")
 
 	s.perform(cookie, "/act/pause?"+named(name))
 	assert.EqualValues(t, 0, s.status(name).Limit)

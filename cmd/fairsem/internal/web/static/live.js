@@ -1,5 +1,5 @@
 "use strict";
-// Keeps what is in #live as the server sees it. The server sends the whole content after each look, and only
+// Keeps what is in #live as the server sees it. The server sends the whole content after each poll, and only
 // what differs is changed here, so that focus, selection and scrolling stay.
 (() => {
   const live = document.getElementById("live");

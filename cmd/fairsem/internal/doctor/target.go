@@ -13,12 +13,12 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
-// patient is the server, or the servers, to be looked at.
-type patient struct {
+// target is the server, or the servers, to be checked.
+type target struct {
 	Options
-	there *dial.Server
-	rdb   redis.UniversalClient
-	nodes []*node
+	server *dial.Server
+	rdb    redis.UniversalClient
+	nodes  []*node
 }
 
 // node is a server that has keys of its own: the only one, or a master of a cluster.
@@ -29,12 +29,12 @@ type node struct {
 	err  error // why there is no info
 }
 
-// meet finds the nodes and has each tell of itself. What the server said first, if that was an error, may be why
-// it cannot.
-func (p *patient) meet(ctx context.Context, answer error) (Finding, bool) {
+// connect finds the nodes and queries their INFO. answer is the first error of the server, if there was one, which may be
+// why they are not found.
+func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 	cluster, ok := p.rdb.(*redis.ClusterClient)
 	if !ok {
-		p.nodes = []*node{{rdb: p.rdb.(*redis.Client), addr: p.there.String()}}
+		p.nodes = []*node{{rdb: p.rdb.(*redis.Client), addr: p.server.String()}}
 	} else if err := p.masters(ctx, cluster); err != nil || len(p.nodes) == 0 {
 		if answer != nil {
 			err = answer
@@ -50,7 +50,7 @@ func (p *patient) meet(ctx context.Context, answer error) (Finding, bool) {
 	return Finding{}, true
 }
 
-func (p *patient) masters(ctx context.Context, cluster *redis.ClusterClient) error {
+func (p *target) masters(ctx context.Context, cluster *redis.ClusterClient) error {
 	var mu sync.Mutex
 	err := cluster.ForEachMaster(ctx, func(_ context.Context, n *redis.Client) error {
 		mu.Lock()
@@ -62,25 +62,25 @@ func (p *patient) masters(ctx context.Context, cluster *redis.ClusterClient) err
 	return err
 }
 
-// noCluster says why the servers of a cluster do not tell which they are.
+// noCluster says why the servers of a cluster are not known.
 func noCluster(err error) Finding {
 	switch {
 	case redis.IsPermissionError(err):
-		f := fail("this user may not ask for the nodes of the cluster: +cluster|slots is missing", "ACL SETUSER ... +cluster|slots on every node")
+		f := fail("this user may not query the nodes of the cluster: +cluster|slots is missing", "ACL SETUSER ... +cluster|slots on every node")
 		f.Check, f.Details = "rights", map[string]any{"missing": []string{"+cluster|slots"}}
 		return f
 	case err != nil && strings.Contains(err.Error(), "cluster support disabled"):
-		f := fail("the server is no part of a cluster", "begin the address with redis:// instead of cluster://")
+		f := fail("the server is not part of a cluster", "begin the address with redis:// instead of cluster://")
 		f.Check = "mode"
 		return f
 	}
-	f := fail(fmt.Sprintf("the cluster does not tell which servers it has: %v", err), "see what CLUSTER SLOTS says there")
+	f := fail(fmt.Sprintf("the cluster does not report its servers: %v", err), "check the reply to CLUSTER SLOTS there")
 	f.Check = "mode"
 	return f
 }
 
-// speaks reports whether err is the answer of a server to somebody whom it let in.
-func speaks(err error) bool {
+// isReply reports whether err is a reply of a server that accepted the connection.
+func isReply(err error) bool {
 	if errors.Is(err, dial.ErrKind) {
 		return true
 	}
@@ -103,9 +103,9 @@ func fields(info string) map[string]string {
 	return all
 }
 
-// each has every node looked at. What is well is told in one line, what is not in one for each node.
-func each(ask func(context.Context, *patient, *node) Finding) func(context.Context, *patient) []Finding {
-	return func(ctx context.Context, p *patient) (all []Finding) {
+// each checks every node. Results that are ok share one line; the others have one for each node.
+func each(ask func(context.Context, *target, *node) Finding) func(context.Context, *target) []Finding {
+	return func(ctx context.Context, p *target) (all []Finding) {
 		var well []Finding
 		details := make(map[string]any)
 		for _, n := range p.nodes {
@@ -125,7 +125,7 @@ func each(ask func(context.Context, *patient, *node) Finding) func(context.Conte
 			f := well[0]
 			f.Details = details
 			if len(well) > 1 {
-				f.Message += fmt.Sprintf("; as are %d more", len(well)-1)
+				f.Message += fmt.Sprintf("; the same on %d more", len(well)-1)
 			}
 			all = append(all, f)
 		}

@@ -1,7 +1,7 @@
--- look: what there is of one name, at one moment, for judge.go. It only reads, and no more than some ids a call.
+-- query: the state of one name, at one moment, for judge.go. It only reads, and no more than some ids a call.
 --
 -- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta
--- ARGV    1 from   rank of the first of the holders and of the waiters to look at
+-- ARGV    1 from   rank of the first of the holders and of the waiters to read
 --         2 count  of how many of each
 --         3 late   ms after which a deadline that passed is one that nobody looked at
 --         4 far    ms within which every deadline has to be
@@ -42,7 +42,7 @@ for i, key in ipairs(KEYS) do ttls[i] = redis.call("PTTL", key) end
 
 local units, weighed, none, twice = 0, 0, {}, {}
 
-local function look(key, other, held)
+local function read(key, other, held)
   local ids = redis.call("ZRANGE", key, from, from + count - 1)
   if #ids == 0 then return end
   local deadlines, elsewhere = redis.call("ZMSCORE", timeout, unpack(ids)), redis.call("ZMSCORE", other, unpack(ids))
@@ -54,8 +54,8 @@ local function look(key, other, held)
     if held then units = units + (tonumber(weights[i]) or 1) end
   end
 end
-look(owner, queue, true)
-look(queue, owner, false)
+read(owner, queue, true)
+read(queue, owner, false)
 
 local passed = redis.call("ZRANGEBYSCORE", timeout, "-inf", "(" .. text(now - late), "LIMIT", 0, 1)
 local beyond = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(now + far), "+inf", "LIMIT", 0, 1)

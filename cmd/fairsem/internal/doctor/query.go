@@ -11,23 +11,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed look.lua
-var lookText string
+//go:embed query.lua
+var queryText string
 
-var lookScript = redis.NewScript(lookText)
+var queryScript = redis.NewScript(queryText)
 
 const (
-	idsPerLook = 1000 // keeps the server from others for 2 or 3 ms
-	looks      = 100  // of one name
+	idsPerQuery = 1000 // keeps the server from others for 2 or 3 ms
+	maxQueries  = 100  // of one name
 	// longestLease is the longest that the library gives, and a minute for clocks that are corrected.
 	longestLease = 24*time.Hour + time.Minute
-	// forgotten is for how long lapsed leases may be there: keys that nobody uses outlive them by less.
-	forgotten = 20 * time.Second
-	// doubtful is the time between two looks at what may be on its way to be right.
-	doubtful = 300 * time.Millisecond
+	// staleAfter is how long expired leases may stay: keys of an unused name outlive them by less.
+	staleAfter = 20 * time.Second
+	// recheckAfter is the time between two queries of a state that may be about to become correct.
+	recheckAfter = 300 * time.Millisecond
 )
 
-// facts are what look.lua tells of a name. Numbers that are not there are 0.
+// facts are the reply of query.lua about a name. Missing numbers are 0.
 type facts struct {
 	wrong []string // kinds of keys that are of another type; then there is nothing else
 	now   int64    // server ms
@@ -37,10 +37,10 @@ type facts struct {
 	since, epoch             int64
 	holders, waiting         int64
 	weights, extra           int64    // entries of weight, and what is stored there for all of them
-	units, weighed           int64    // of those who were looked at
+	units, weighed           int64    // of the ids that were read
 	counter, newest          int64    // the last number, and the last token
 	last                     int64    // deadline
-	none, twice              []string // ids without a deadline, and that hold and wait
+	noDeadline, inBoth       []string // ids without a deadline, and that hold and wait
 	lateCount, farCount      int64    // deadlines that are long over, or too far away
 	late, far                string   // an id of each
 
@@ -50,19 +50,19 @@ type facts struct {
 // known reports whether there is anything of the name.
 func (f facts) known() bool {
 	for _, ttl := range f.ttls {
-		if ttl != missing {
+		if ttl != noKey {
 			return true
 		}
 	}
 	return len(f.wrong) > 0
 }
 
-// complete reports whether one look saw everybody.
-func (f facts) complete() bool { return max(f.holders, f.waiting) <= idsPerLook }
+// complete reports whether one query read all ids.
+func (f facts) complete() bool { return max(f.holders, f.waiting) <= idsPerQuery }
 
-// unseen is how many ids are beyond what is looked at.
-func (f facts) unseen() int64 {
-	const most = idsPerLook * looks
+// unchecked is how many ids are beyond those that are read.
+func (f facts) unchecked() int64 {
+	const most = idsPerQuery * maxQueries
 	return max(0, f.holders-most) + max(0, f.waiting-most)
 }
 
@@ -85,28 +85,28 @@ func (f facts) limit() (limit int64, known bool) {
 	return limit, err == nil
 }
 
-// rate reports whether grants lapse instead of being given back.
+// rate reports whether grants are never released but expire.
 func (f facts) rate() bool { return strings.Contains(f.declared, "/") }
 
 // What PTTL says.
 const (
-	immortal = -1
-	missing  = -2
+	noExpiry = -1
+	noKey    = -2
 )
 
-func (p *patient) look(ctx context.Context, name string, from int) (facts, error) {
-	raw, err := lookScript.Run(ctx, p.rdb, p.keys(name), from, idsPerLook, forgotten.Milliseconds(), longestLease.Milliseconds()).Slice()
+func (p *target) query(ctx context.Context, name string, from int) (facts, error) {
+	raw, err := queryScript.Run(ctx, p.rdb, p.keys(name), from, idsPerQuery, staleAfter.Milliseconds(), longestLease.Milliseconds()).Slice()
 	if err != nil {
 		return facts{}, err
 	}
 	return decode(raw)
 }
 
-var errLook = errors.New("unexpected reply from a script")
+var errReply = errors.New("unexpected reply from a script")
 
 func decode(raw []any) (f facts, err error) {
 	if len(raw) < 2 {
-		return f, errLook
+		return f, errReply
 	}
 	f.now = number(raw[0])
 	for _, i := range list(raw[1]) {
@@ -117,7 +117,7 @@ func decode(raw []any) (f facts, err error) {
 	}
 	const parts, metas, counts = 15, 5, 3
 	if len(raw) != parts || len(list(raw[2])) != len(kinds) || len(list(raw[3])) != metas || len(list(raw[4])) != counts {
-		return f, errLook
+		return f, errReply
 	}
 	f.ttls = make(map[string]int64)
 	for i, ttl := range list(raw[2]) {
@@ -125,12 +125,12 @@ func decode(raw []any) (f facts, err error) {
 	}
 	meta, sizes := list(raw[3]), list(raw[4])
 	f.layout, f.declared, f.since, f.epoch = word(meta[0]), word(meta[1]), number(meta[2]), number(meta[4])
-	f.pinned, f.hasPin, f.hasMeta = word(meta[3]), meta[3] != nil, f.ttls["meta"] != missing
+	f.pinned, f.hasPin, f.hasMeta = word(meta[3]), meta[3] != nil, f.ttls["meta"] != noKey
 	f.holders, f.waiting, f.weights = number(sizes[0]), number(sizes[1]), number(sizes[2])
 	f.counter, f.hasCounter = number(raw[5]), raw[5] != nil
 	f.extra, f.hasExtra = number(raw[6]), raw[6] != nil
 	f.units, f.weighed, f.newest, f.last = number(raw[7]), number(raw[8]), number(raw[9]), number(raw[10])
-	f.none, f.twice = texts(raw[11]), texts(raw[12])
+	f.noDeadline, f.inBoth = texts(raw[11]), texts(raw[12])
 	f.lateCount, f.late = some(raw[13])
 	f.farCount, f.far = some(raw[14])
 	return f, nil

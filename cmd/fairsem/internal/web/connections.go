@@ -11,15 +11,15 @@ import (
 // maxConnections is more than can be busy at a time, so that there is always an idle one to close for a new one.
 const maxConnections = maxPages + maxStreams + maxScrapes + 32
 
-// crowd bounds the connections. Where there are too many it closes one that is idle, the oldest of the network that
-// has the most: connections that somebody only keeps shut nobody out. It is told of each by the HTTP server.
-type crowd struct {
+// connectionLimit bounds the connections. Where there are too many it closes an idle one, the oldest of the network that
+// has the most: idle connections cannot block others. The HTTP server reports each change.
+type connectionLimit struct {
 	most int
 
-	mu    sync.Mutex
-	turn  int64                   // guarded by mu
-	there map[net.Conn]connection // guarded by mu
-	of    map[netip.Prefix]int    // how many; guarded by mu
+	mu   sync.Mutex
+	turn int64                   // guarded by mu
+	open map[net.Conn]connection // guarded by mu
+	of   map[netip.Prefix]int    // how many; guarded by mu
 }
 
 type connection struct {
@@ -28,12 +28,12 @@ type connection struct {
 	turn int64 // when it became what it is
 }
 
-func newCrowd(most int) *crowd {
-	return &crowd{most: most, there: make(map[net.Conn]connection), of: make(map[netip.Prefix]int)}
+func newConnectionLimit(most int) *connectionLimit {
+	return &connectionLimit{most: most, open: make(map[net.Conn]connection), of: make(map[netip.Prefix]int)}
 }
 
 // changed is for http.Server.ConnState.
-func (c *crowd) changed(conn net.Conn, state http.ConnState) {
+func (c *connectionLimit) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn++
@@ -41,13 +41,13 @@ func (c *crowd) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		c.of[from]++
-		c.there[conn] = connection{from, true, c.turn}
-		if len(c.there) > c.most {
-			c.shutLocked(c.oldestLocked(conn))
+		c.open[conn] = connection{from, true, c.turn}
+		if len(c.open) > c.most {
+			c.closeLocked(c.oldestLocked(conn))
 		}
 	case http.StateIdle, http.StateActive:
-		if _, ok := c.there[conn]; ok {
-			c.there[conn] = connection{from, state == http.StateIdle, c.turn}
+		if _, ok := c.open[conn]; ok {
+			c.open[conn] = connection{from, state == http.StateIdle, c.turn}
 		}
 	case http.StateClosed, http.StateHijacked:
 		c.forgetLocked(conn)
@@ -55,10 +55,10 @@ func (c *crowd) changed(conn net.Conn, state http.ConnState) {
 }
 
 // oldestLocked is the connection that is to be closed for a new one: if none is idle, the new one.
-func (c *crowd) oldestLocked(newest net.Conn) net.Conn {
+func (c *connectionLimit) oldestLocked(newest net.Conn) net.Conn {
 	victim := newest
-	for conn, this := range c.there {
-		best := c.there[victim]
+	for conn, this := range c.open {
+		best := c.open[victim]
 		if this.idle && (c.of[this.from] > c.of[best.from] || c.of[this.from] == c.of[best.from] && this.turn < best.turn) {
 			victim = conn
 		}
@@ -66,7 +66,7 @@ func (c *crowd) oldestLocked(newest net.Conn) net.Conn {
 	return victim
 }
 
-func (c *crowd) shutLocked(conn net.Conn) {
+func (c *connectionLimit) closeLocked(conn net.Conn) {
 	c.forgetLocked(conn)
 	if secure, ok := conn.(*tls.Conn); ok { // which would take its time to say good-bye
 		conn = secure.NetConn()
@@ -74,12 +74,12 @@ func (c *crowd) shutLocked(conn net.Conn) {
 	_ = conn.Close() // the server sees that it is closed
 }
 
-func (c *crowd) forgetLocked(conn net.Conn) {
-	this, ok := c.there[conn]
+func (c *connectionLimit) forgetLocked(conn net.Conn) {
+	this, ok := c.open[conn]
 	if !ok {
 		return
 	}
-	delete(c.there, conn)
+	delete(c.open, conn)
 	if c.of[this.from]--; c.of[this.from] == 0 {
 		delete(c.of, this.from)
 	}

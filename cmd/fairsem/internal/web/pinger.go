@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// pulse knows when Redis answered last. It asks nothing but PING, so that what takes long to look at does not count as
-// a Redis that is away.
-type pulse struct {
+// pinger knows when Redis answered last. It sends nothing but PING, so that a slow query does not count as a Redis that
+// is away.
+type pinger struct {
 	ping  func(context.Context) error
 	every time.Duration
 	last  atomic.Pointer[time.Time] // nil: never
 	asked atomic.Bool
 }
 
-// pulseMost is between two PINGs at most.
-const pulseMost = time.Second
+// maxPingInterval is the time between two PINGs at most.
+const maxPingInterval = time.Second
 
-func newPulse(interval time.Duration, ping func(context.Context) error) *pulse {
-	return &pulse{ping: ping, every: min(interval, pulseMost) / 2}
+func newPinger(interval time.Duration, ping func(context.Context) error) *pinger {
+	return &pinger{ping: ping, every: min(interval, maxPingInterval) / 2}
 }
 
 // run asks until ctx ends.
-func (p *pulse) run(ctx context.Context) {
+func (p *pinger) run(ctx context.Context) {
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		p.beat(ctx)
+		p.once(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -35,8 +35,8 @@ func (p *pulse) run(ctx context.Context) {
 	}
 }
 
-// beat asks once. It does not wait for go-redis, which may read from a silent server, once ctx has ended.
-func (p *pulse) beat(ctx context.Context) {
+// once sends one PING. Once ctx has ended it does not wait for go-redis, which may read from a silent server.
+func (p *pinger) once(ctx context.Context) {
 	answer := make(chan error, 1)
 	go func() { answer <- p.ping(ctx) }() // ends with go-redis's time-outs; waited for unless ctx ends
 	select {
@@ -51,7 +51,7 @@ func (p *pulse) beat(ctx context.Context) {
 }
 
 // age is how long ago the last answer was.
-func (p *pulse) age() (age time.Duration, ever bool) {
+func (p *pinger) age() (age time.Duration, ever bool) {
 	last := p.last.Load()
 	if last == nil {
 		return 0, false
