@@ -129,7 +129,8 @@ func (s *served) seen(names int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		now := s.page.sampler.latest()
-		return !now.at.IsZero() && len(now.All) == names
+		_, answered := s.page.pulse.age()
+		return answered && !now.at.IsZero() && len(now.All) == names
 	}, soon, often)
 }
 
