@@ -53,7 +53,7 @@ func TestResizeLetsInMoreThanOneCallCan(t *testing.T) {
 	}
 }
 
-// A SetLimit that has more waiters to let in than one call does asks again: for them, and not for its limit.
+// A SetLimit under which more waiters fit than one call grants to calls again: for them, and not for its limit.
 func TestLaterPauseStandsWhileAResizeStillLetsWaitersIn(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Hour

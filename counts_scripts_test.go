@@ -151,11 +151,11 @@ func TestNobodyLapsesDuringTheGrace(t *testing.T) {
 func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		assert.False(t, l.status(3).Exists, "nobody has used it")
+		assert.False(t, l.status(3).Exists, "it was never used")
 		l.ask(acquiring(declares(3, usedNow), nil)(l, tickets("me:1")), 1)
 		assert.True(t, l.status(3).Exists, "it is in use")
 		require.NoError(t, rdb.Del(background, l.keys[5]).Err())
-		assert.True(t, l.status(3).Exists, "somebody holds, whatever was lost")
+		assert.True(t, l.status(3).Exists, "a permit is held, whatever was lost")
 		assert.True(t, l.status(3).Exists, "of what is lost the question before has made something")
 		l.ask(releasing(3, 0)(l, tickets("me:1")), 1)
 		assert.True(t, l.status(3).Exists, "it was in use")

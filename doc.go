@@ -72,7 +72,7 @@
 //
 // Only scripts change the six keys. Every script that changes something first removes expired entries, then grants from the head of
 // the queue for as long as the head fits. That is the fairness rule; it is the function promote in scripts/line.lua. A fast path
-// skips both where nobody waits and there is room, because they would change nothing that matters.
+// skips both where no call waits and there is room, because they would change nothing that matters.
 //
 // # Time
 //
@@ -93,8 +93,8 @@
 // that frees units grants them to the head of the queue and publishes a message on the channel of the process concerned.
 // The message contains the position number, which is known to that process and to those who may read the queue. When an answer is lost, the outcome
 // is unknown, and the process asks again under the same id: scripts are idempotent. When it gives such an id up, a
-// tombstone stays for a TTL, so that a late copy of the question is refused. When part of a permit is released, Redis is
-// told how many units the id keeps, which can only decrease.
+// tombstone stays for a TTL, so that a late copy of the question is refused. When part of a permit is released, Redis
+// learns how many units the id keeps, which can only decrease.
 //
 // # Rate limits
 //
@@ -107,7 +107,7 @@
 //
 // [Inspector.SetLimit] stores a limit beside the declared one and above it, until [Inspector.ResetLimit]. The time of the
 // request is stored with it, so that no late copy of an earlier request replaces a later limit. [Inspector.Evict] removes an id
-// but leaves its deadline as a tombstone. Its process, which a message tells to ask at once, sees from it that the lease
+// but leaves its deadline as a tombstone. Its process, which a message makes ask at once, sees from it that the lease
 // did not expire.
 //
 // # Loss of state

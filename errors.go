@@ -42,7 +42,7 @@ var errHolderEvicted = fmt.Errorf("%w: %w", ErrLost, ErrEvicted)
 
 // errPositionLost: Redis does not know a ticket that was not released. Its lease expired while this process or Redis stood
 // still. Acquire asks again.
-var errPositionLost = errors.New("fairsem: place in line lost")
+var errPositionLost = errors.New("fairsem: position in the queue lost")
 
 // opError says which operation failed on which name.
 type opError struct {

@@ -70,7 +70,7 @@ func ExampleInspector_SetLimit() {
 	}
 	// All pods have this limit. A process that does not know it can use client.Inspect("imports").
 	for _, change := range []func() error{
-		func() error { return imports.SetLimit(ctx, 0) }, // a pause: who holds finishes, nobody gets in
+		func() error { return imports.SetLimit(ctx, 0) }, // a pause: holders finish, nothing new is granted
 		func() error { return imports.SetLimit(ctx, 5) },
 		func() error { return imports.ResetLimit(ctx) },
 	} {

@@ -756,7 +756,7 @@ func TestStatusCountsPermitsWhoseLeaseEnded(t *testing.T) {
 		w.eventually(func() bool { return w.status(s).Expired == 1 }, "it is not counted")
 		assert.ErrorIs(t, late.Release(t.Context()), fairsem.ErrLost)
 		w.release(kept)
-		assert.Equal(t, int64(1), w.status(s).Expired, "what was given back")
+		assert.Equal(t, int64(1), w.status(s).Expired, "it was released")
 	})
 }
 

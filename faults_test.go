@@ -466,7 +466,7 @@ func TestReleaseThatCannotReachRedisSaysSo(t *testing.T) {
 	require.Error(t, p.Context().Err())
 	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrUnavailable)
 	require.NoError(t, server.Resume())
-	w.release(w.must(s.Acquire(t.Context(), 1))) // it has lapsed, or was given back
+	w.release(w.must(s.Acquire(t.Context(), 1))) // it has expired, or was released
 }
 
 // line returns the ids of those who wait.

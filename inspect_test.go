@@ -135,6 +135,6 @@ func TestPaceOfAQueueIsKnownOnceAWaiterWasGranted(t *testing.T) {
 		assert.InEpsilon(t, 2/st.Pace, wait.Seconds(), 0.01, "there are one before it and itself")
 		w.release(held)
 		w.release(w.granted(last))
-		assert.Zero(t, w.status(s).Pace, "nobody waits")
+		assert.Zero(t, w.status(s).Pace, "no call waits")
 	})
 }

@@ -464,7 +464,7 @@ func TestLimitHoldsAcrossARestartForWindowsUpToGrace(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 }
 
-// Who asked what to do next was told to come again at once, for ever.
+// A caller that followed RetryAfter asked again at once, for ever.
 func TestAllowWithoutAnAnswerIsNoRefusal(t *testing.T) {
 	w := onRedis(t)
 	cutOff, proxy := w.network()

@@ -75,6 +75,19 @@ func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 	}
 }
 
+// A pause made the pace too low until the second mark after it, by as much as it had lasted.
+func TestPaceStartsAnewWithALimitSetByHand(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("owner you:1=5 | queue you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | meta declared=1 layout=1 since=7 until=80s granted=5")
+		l.mark(marks{"-30s", "3", "-40s", "2"})
+		l.ask(l.space.resize("name", limitSpec{limit: 1}, 1, l.now().UnixMicro()), 1)
+		assert.Equal(t, marks{}, l.marks())
+		l.ask(releasing(1, 0)(l, tickets("you:1")), 1)
+		assert.Equal(t, marks{markedAt: "0s", marked: "6"}, l.marks())
+	})
+}
+
 func TestPaceIsOfTheGrantsSinceTheOlderMark(t *testing.T) {
 	t.Parallel()
 	const meta = " | meta declared=1 layout=1 since=7 until=80s granted=45"

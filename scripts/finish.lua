@@ -6,7 +6,7 @@ local SECOND = 1000000 -- us
 local function record_pace()
   local recorded = redis.call("HMGET", meta, "marked", "granted")
   local recorded_at = whole(meta_fields[10], steady)
-  if had_queue and recorded_at and VERB ~= "resize" then
+  if had_queue and recorded_at then
     redis.pcall("HSET", meta, "before_at", text(recorded_at), "before", text(whole(recorded[1]) or 0))
   else
     redis.pcall("HDEL", meta, "before_at", "before")
@@ -21,8 +21,8 @@ if state_lost then redis.call("HSET", meta, "server", server, "epoch", text(epoc
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end
-local pace_due = steady - (whole(meta_fields[10], steady) or 0) >= SECOND and (granted_count > 0 or not had_queue)
-if waiters > 0 and (pace_due or VERB == "resize") then record_pace() end
+local pace_due = steady - (whole(meta_fields[10], steady) or 0) >= SECOND
+if waiters > 0 and pace_due and (granted_count > 0 or not had_queue) then record_pace() end
 if waiters > 0 and notify_heads and (state_lost or window > 0 and VERB == "resize") then
   notify_heads() -- the times that they were given are no longer true
 end

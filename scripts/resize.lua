@@ -10,6 +10,8 @@ local pin, asked = tonumber(ARGV[7]), tonumber(ARGV[8])
 local newer = asked > (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0)
 local too_late = newer and micros - asked > 1000 * LINGER
 if newer and not too_late then
+  redis.pcall("HDEL", meta, "marked_at", "marked", "before_at", "before") -- the pace was that under another limit
+  meta_fields[10] = nil
   if pin >= 0 then
     redis.call("HSET", meta, "pinned", text(pin), "pinned_at", text(asked), "layout", LAYOUT)
     redis.call("PERSIST", meta)
