@@ -90,12 +90,7 @@ func (i *Inspector) check(ctx context.Context) error {
 }
 
 // wrap adds the method and the name to an error.
-func (i *Inspector) wrap(op string, err error) error {
-	if i == nil {
-		return wrap(op, "", err)
-	}
-	return wrap(op, i.name, err)
-}
+func (i *Inspector) wrap(op string, err error) error { return wrap(op, i.Name(), err) }
 
 // Status returns the present state of the name. Expired leases do not count. Where no process has declared a limit,
 // Declared is 0, and so is Limit unless one was set by hand. It declares no limit, changes nothing and grants nothing. A done
