@@ -45,10 +45,11 @@ vuln: ## govulncheck: known vulnerabilities in what any module calls
 # go test fuzzes one target at a time. What it finds it writes to testdata/fuzz, from where make test runs it too.
 fuzz: FOR = 20s
 fuzz: ## every fuzz target for a while: make fuzz FOR=5m
-	set -e; for target in $$(go test -list '^Fuzz' . | grep '^Fuzz'); do \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) .; done
+	set -e; for dir in . ./internal/protocol; do \
+		for target in $$(go test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) $$dir; done; done
 
-compat: setup ## the root package's tests on the installed server, Redis 8.0, Valkey 8.1 and Valkey 9: a table
+compat: setup ## the tests of the library on the installed server, Redis 8.0, Valkey 8.1 and Valkey 9: a table
 	servers=$$(.ci/servers .bin/servers) && .ci/compat $(SERVER) $$servers
 
 bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results, ten minutes of a quiet machine

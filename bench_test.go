@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -67,7 +66,7 @@ func BenchmarkTwoEmptyScripts(b *testing.B) {
 	if err := empty.Load(b.Context(), rdb).Err(); err != nil {
 		b.Fatal(err)
 	}
-	keys := keyspace{prefix: "fairsem"}.keys(b.Name())
+	keys := protocol.Keyspace{Prefix: "fairsem"}.Keys(b.Name())
 	defer server(b)()
 	for b.Loop() {
 		for range 2 {
@@ -194,36 +193,6 @@ func awaitLine(b *testing.B, s *Semaphore, n int) {
 	}
 }
 
-// One renewal of 10,000 permits: with a TTL of 10 s a client does that 0.3 times a second.
-func BenchmarkRefreshOf10000Permits(b *testing.B) {
-	l := newLab(b, benchRedis(b))
-	var ids []string
-	for i := range 10_000 {
-		ids = append(ids, uuidLike+strconv.Itoa(i))
-	}
-	calls := func(make func(...*ticket) call) (all []call) {
-		for some := range slices.Chunk(tickets(ids...), maxIDs) {
-			all = append(all, make(some...))
-		}
-		return all
-	}
-	d, about := known(ample), l.space.about("name")
-	run := func(calls []call) {
-		for _, c := range calls {
-			if r := l.run(c); r.err != nil {
-				b.Fatal(r.err)
-			}
-		}
-	}
-	run(calls(func(t ...*ticket) call { return about.acquire(d, acquireParams{ttl: time.Hour}, t) }))
-	refreshes := calls(func(t ...*ticket) call { return about.refresh(d, time.Hour, true, t) })
-	defer server(b)()
-	for b.Loop() {
-		time.Sleep(time.Millisecond) // the fast path needs a lease that is renewed in another millisecond
-		run(refreshes)
-	}
-}
-
 // A grant of a rate limit, which expires by itself: one call grants it and removes expired grants.
 func BenchmarkAllowAlone(b *testing.B) {
 	l := benchLimiter(b, b.Name(), ample, 100*time.Millisecond)
@@ -290,7 +259,7 @@ func BenchmarkMemoryOfAWaiter(b *testing.B) {
 		}
 		awaitLine(b, s, waiters)
 		inGo += float64(liveHeap()-before) / waiters
-		for _, key := range s.client.keyspace.keys(s.name) {
+		for _, key := range s.client.keyspace.Keys(s.name) {
 			inRedis += float64(rdb.MemoryUsage(b.Context(), key, 0).Val()) / waiters // 0: count every element
 		}
 		cancel()

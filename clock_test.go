@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // machine is a machine that the test suspends, with a wall clock that the test sets. Its monotonic clock is that of the
@@ -221,11 +223,11 @@ func TestSchedulerRenewsAfterASuspensionWithinTheWindow(t *testing.T) {
 		p := holder(t, c, w, CallOptions{})
 		m.suspend(50 * time.Minute)
 		time.Sleep(clockPeriod)
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		m.suspend(53 * time.Minute)
 		require.NoError(t, p.Context().Err())
 		time.Sleep(clockPeriod)
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		require.NoError(t, p.Context().Err())
 		w.isIdle()
 	})
@@ -245,7 +247,7 @@ func TestSchedulerEndsWhatIsOverSoonAfterASuspension(t *testing.T) {
 			t.Fatal("it is not over")
 		}
 		assert.ErrorIs(t, context.Cause(p.Context()), ErrLost)
-		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 		assert.Equal(t, "Lost "+lostFor(errAsleep).Error(), told()[1])
 	})
 }
@@ -274,7 +276,7 @@ func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
 		f.grantAll(10)
 		f = w.carries("refresh a: 1") // the permit may no longer be relied on
 		assert.Nil(t, a.permit)
-		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		require.NoError(t, a.await(background, time.Time{}))
 		assert.Equal(t, 9*time.Second, a.permit.left())
 	})
@@ -311,7 +313,7 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onMachine(t, 9*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
 				done := acquires(t.Context(), c, CallOptions{})
-				w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 10)
+				w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 10)
 				if inFlight {
 					time.Sleep(3 * time.Second)
 					f := w.carries("refresh a: 1")
@@ -321,7 +323,7 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 					m.suspend(time.Hour)
 				}
 				time.Sleep(clockPeriod)
-				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 				again, buried := false, !inFlight // an operation that may still be in flight needs a tombstone
 				for !again || !buried {
 					f := w.next()
@@ -362,7 +364,7 @@ func TestClockIsReadByManyAtATime(t *testing.T) {
 // The context of Do reported no error until a timer fired.
 func TestContextOfDoIsOverInTheFirstLookAfterASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *machine) {
-		s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}
 		done := make(chan error)
 		go func() { // ends with fn
 			done <- s.Do(background, 1, func(ctx context.Context) error {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // SetLimit sets the limit by hand. It holds for all processes, whatever they declare, until ResetLimit or another SetLimit. Units of a
@@ -21,8 +23,8 @@ import (
 // that undoes it. Of two changes that overlap one may be replaced at once; it returns nil all the same, as if it had
 // come first. [Inspector.Status] has the limit that stands.
 func (i *Inspector) SetLimit(ctx context.Context, limit int64) error {
-	if limit < 0 || limit > maxUnits {
-		return i.wrap("set-limit", fmt.Errorf("%w: limit %d is not between 0 and %d", ErrInvalid, limit, int64(maxUnits)))
+	if limit < 0 || limit > protocol.MaxUnits {
+		return i.wrap("set-limit", fmt.Errorf("%w: limit %d is not between 0 and %d", ErrInvalid, limit, int64(protocol.MaxUnits)))
 	}
 	return i.wrap("set-limit", i.pin(ctx, limit))
 }
@@ -30,7 +32,7 @@ func (i *Inspector) SetLimit(ctx context.Context, limit int64) error {
 // ResetLimit removes what SetLimit has set, so that the limit declared last holds again. Where none is
 // set it changes nothing. It is otherwise like SetLimit.
 func (i *Inspector) ResetLimit(ctx context.Context) error {
-	return i.wrap("reset-limit", i.pin(ctx, unpin))
+	return i.wrap("reset-limit", i.pin(ctx, protocol.Unpin))
 }
 
 // pin asks the server for its time first, by which scripts recognize the latest change. A change that arrives too late for that is
@@ -44,7 +46,7 @@ func (i *Inspector) pin(ctx context.Context, limit int64) error {
 		switch {
 		case err != nil:
 			return err
-		case rep.results[0].state != stateGone:
+		case rep.Results[0].State != protocol.Gone:
 			return i.promote(ctx, rep)
 		case time.Since(began) >= i.client.ttl:
 			return unavailable(i.client.ttl, errNoAnswer)
@@ -52,31 +54,31 @@ func (i *Inspector) pin(ctx context.Context, limit int64) error {
 	}
 }
 
-func (i *Inspector) tryPin(ctx context.Context, limit int64) (reply, error) {
+func (i *Inspector) tryPin(ctx context.Context, limit int64) (protocol.Reply, error) {
 	space := i.client.keyspace
-	r, err := i.client.query(ctx, i.name, space.status(i.name, i.spec, 0, 0))
+	r, err := i.client.query(ctx, i.name, space.Status(i.name, i.spec, 0, 0))
 	if err != nil {
-		return reply{}, err
+		return protocol.Reply{}, err
 	}
-	found, err := decodeStock(r.numbers)
+	found, err := protocol.DecodeStock(r.numbers)
 	if err != nil {
-		return reply{}, err
+		return protocol.Reply{}, err
 	}
-	r, err = i.client.query(ctx, i.name, space.resize(i.name, i.spec, limit, found.asks))
+	r, err = i.client.query(ctx, i.name, space.Resize(i.name, i.spec, limit, found.Asks))
 	if err != nil {
-		return reply{}, err
+		return protocol.Reply{}, err
 	}
-	return decodeReply(r.numbers, 1)
+	return protocol.DecodeReply(r.numbers, 1)
 }
 
 // promote continues a call that could not grant to all waiters at once, for as long as the reply says so.
-func (i *Inspector) promote(ctx context.Context, rep reply) error {
-	for rep.more {
-		r, err := i.client.query(ctx, i.name, i.client.keyspace.promote(i.name, i.spec))
+func (i *Inspector) promote(ctx context.Context, rep protocol.Reply) error {
+	for rep.More {
+		r, err := i.client.query(ctx, i.name, i.client.keyspace.Promote(i.name, i.spec))
 		if err != nil {
 			return err
 		}
-		if rep, err = decodeReply(r.numbers, 0); err != nil {
+		if rep, err = protocol.DecodeReply(r.numbers, 0); err != nil {
 			return err
 		}
 	}
@@ -100,16 +102,16 @@ func (i *Inspector) evict(ctx context.Context, id string) error {
 	if err := i.checkID(ctx, id); err != nil {
 		return err
 	}
-	r, err := i.client.query(ctx, i.name, i.client.keyspace.evict(i.name, i.spec, id))
+	r, err := i.client.query(ctx, i.name, i.client.keyspace.Evict(i.name, i.spec, id))
 	if err != nil {
 		return err
 	}
-	rep, err := decodeReply(r.numbers, 1)
+	rep, err := protocol.DecodeReply(r.numbers, 1)
 	if err != nil {
 		return err
 	}
-	again := r.again && rep.results[0].state == stateEvicted // by the call before, whose answer was lost
-	if state := rep.results[0].state; state != stateHeld && state != stateWaiting && !again {
+	again := r.again && rep.Results[0].State == protocol.Evicted // by the call before, whose answer was lost
+	if state := rep.Results[0].State; state != protocol.Held && state != protocol.Waiting && !again {
 		return fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
 	i.sign(ctx, id)
@@ -135,13 +137,13 @@ const signatureWait = 250 * time.Millisecond
 // sign stores who evicted an id. It is only for people to read, so it may fail: the id is evicted. An id that is not one of
 // ours may be of any length and is not signed.
 func (i *Inspector) sign(ctx context.Context, id string) {
-	if len(id) > maxName {
+	if len(id) > protocol.MaxName {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, signatureWait)
 	defer cancel()
 	c := i.client
-	set := redis.NewStatusCmd(background, "set", c.keyspace.evictedKey(id), c.label, "px", signatureLife.Milliseconds())
+	set := redis.NewStatusCmd(background, "set", c.keyspace.EvictedKey(id), c.label, "px", signatureLife.Milliseconds())
 	c.shared.ask(ctx, request{single: set})
 }
 
@@ -157,7 +159,7 @@ func (i *Inspector) signature(ctx context.Context, id string) (string, error) {
 	if err := i.checkID(ctx, id); err != nil {
 		return "", err
 	}
-	get := redis.NewStringCmd(background, "getrange", i.client.keyspace.evictedKey(id), 0, maxLabel-1)
+	get := redis.NewStringCmd(background, "getrange", i.client.keyspace.EvictedKey(id), 0, maxLabel-1)
 	if err := i.client.askOnce(ctx, get); err != nil {
 		return "", err
 	}

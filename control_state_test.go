@@ -12,12 +12,16 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // How a client handles the message that one of its permits or positions was revoked.
 
 // evicted delivers the message about the holder of a token, or about the waiter at a position.
-func evicted(c *Client, seq, number int64) { c.woken("a", 1, []grant{{seq, number, 0}}) }
+func evicted(c *Client, seq, number int64) {
+	c.woken("a", 1, []protocol.Grant{grantAt(seq, number, 0)})
+}
 
 func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
@@ -25,7 +29,7 @@ func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
 		f := w.carries("acquire a: 1")
 		evicted(c, 1, 10)
 		f.grantAll(10)
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
 		w.isIdle()
 	})
@@ -42,9 +46,9 @@ func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
 		f := w.carries("refresh a: 1")
 		assert.Zero(t, f.lease(0))
 		evicted(c, 1, 10) // while the first query is in flight
-		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		f = w.carries("refresh a: 1")
-		f.answers(1, -1, 0, 1, int64(stateHeld), 10)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		w.isIdle()
 		assert.Equal(t, end-time.Minute, a.permit.left(), "a question has made it last longer")
 	})
@@ -58,8 +62,8 @@ func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		f := w.carries("refresh a: 1")
 		evicted(c, 1, 10)
-		f.answers(1, -1, 0, 1, int64(stateHeld), 0) // it was still held then
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 0) // it was still held then
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
 		assert.ErrorIs(t, a.permit.Release(t.Context()), ErrLost)
 		w.isIdle()
@@ -75,7 +79,7 @@ func TestVerifyingChecksPermitsThatAreNeverRenewed(t *testing.T) {
 		c.verifyAll()
 		f := w.carries("refresh a: 1")
 		assert.Zero(t, f.lease(0))
-		f.answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		f.answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
 		w.isIdle()
 	})
@@ -85,7 +89,7 @@ func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		done := make(chan error, 1)
 		go func() {
-			_, err := (&Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}).Status(t.Context())
+			_, err := (&Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}).Status(t.Context())
 			done <- err
 		}()
 		w.carries("status a:").end <- net.ErrClosed
@@ -114,7 +118,7 @@ func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		ctx, done := &justEnded{Context: t.Context()}, make(chan error, 1)
 		go func() {
-			_, err := (&Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}).Status(ctx)
+			_, err := (&Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}).Status(ctx)
 			done <- err
 		}()
 		f := w.carries("status a:")
@@ -157,4 +161,24 @@ func TestListYieldsWhatRedisTellsTwiceOnce(t *testing.T) {
 		got = append(got, name)
 	}
 	assert.Equal(t, []string{"a", "b"}, got)
+}
+
+func TestExpectedWaitIsTheQueueAtItsPace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		Status
+		want  time.Duration
+		known bool
+	}{
+		"there is room":         {Status{Limit: 3, Used: 2}, 0, true},
+		"a queue":               {Status{Limit: 3, Used: 3, Waiting: 9, Pace: 2}, 5 * time.Second, true},
+		"a large waiter":        {Status{Limit: 3, Used: 1, Waiting: 1, Pace: 0.5}, 4 * time.Second, true},
+		"none was granted":      {Status{Limit: 3, Used: 3, Waiting: 9}, 0, false},
+		"no queue, and no room": {Status{Limit: 3, Used: 3}, 0, false},
+		"a pause":               {Status{Waiting: 9, Pace: 2}, 0, false},
+		"as good as never":      {Status{Limit: 1, Used: 1, Waiting: 1 << 52, Pace: 1e-9}, maxExpected, true},
+	} {
+		got, known := c.ExpectedWait()
+		assert.Equal(t, []any{c.want, c.known}, []any{got, known}, name)
+	}
 }

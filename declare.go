@@ -3,6 +3,8 @@ package fairsem
 import (
 	"sync"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // declarations remembers when this client first used which limits, so that the newest limit of all clients is in force.
@@ -19,7 +21,7 @@ type declarations struct {
 // handle is what a Semaphore is made with.
 type handle struct {
 	name string
-	spec limitSpec
+	spec protocol.LimitSpec
 }
 
 // firstUse is when a handle was first used: on the clock of this process and, once Redis has answered, on the server's, in
@@ -33,7 +35,7 @@ type firstUse struct {
 const rememberedDeclarations = 1 << 14
 
 // declare returns what to send about a handle.
-func (d *declarations) declare(name string, q limitSpec) declaration {
+func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := handle{name, q}
@@ -46,13 +48,13 @@ func (d *declarations) declare(name string, q limitSpec) declaration {
 		d.rememberLocked(h, use)
 	}
 	if use.server != 0 {
-		return declaration{spec: q, since: use.server}
+		return protocol.Declaration{Spec: q, Since: use.server}
 	}
-	return declaration{spec: q, since: -time.Since(use.here).Microseconds()}
+	return protocol.Declaration{Spec: q, Since: -time.Since(use.here).Microseconds()}
 }
 
 // learn records the server's time of a first use.
-func (d *declarations) learn(name string, q limitSpec, server int64) {
+func (d *declarations) learn(name string, q protocol.LimitSpec, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := handle{name, q}

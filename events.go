@@ -259,7 +259,7 @@ func (t *ticket) held() time.Duration {
 	now := t.state.client.clock.now()
 	end := now.Time
 	if !t.forgottenAt.IsZero() {
-		end = t.forgottenAt.Add(-t.params.ttl)
+		end = t.forgottenAt.Add(-t.params.TTL)
 	}
 	if over := t.lease.end(now.asleep); over.Before(end) {
 		end = over

@@ -19,6 +19,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // Events at unexpected moments or in unexpected orders, and their cost.
@@ -52,7 +55,7 @@ func overhear(c *Client) (told func() []string) {
 
 // acquires calls Acquire in the background.
 func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
-	s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}, opts: o}
+	s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}, opts: o}
 	done := make(chan outcome, 1)
 	go func() { // ends with Acquire
 		p, err := s.Acquire(ctx, 1)
@@ -109,7 +112,7 @@ func TestPermitThatIsNearlyOverBeforeItsUserSeesItIsToldAsAPlaceLost(t *testing.
 
 func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 	t.Parallel()
-	const held, waits = int64(stateHeld), int64(stateWaiting)
+	const held, waits = int64(protocol.Held), int64(protocol.Waiting)
 	for name, heard := range map[string]struct {
 		options CallOptions
 		by      GrantedBy
@@ -122,23 +125,23 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 		}},
 		"message": {by: GrantedByMessage, comes: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
-			c.woken("a", 1, []grant{{1, 50, 60}})
+			c.woken("a", 1, []protocol.Grant{grantAt(1, 50, 60)})
 		}},
 		"message before the answer": {by: GrantedByMessage, comes: func(c *Client, w *wire) {
 			f := w.carries("acquire a: 1")
-			c.woken("a", 1, []grant{{1, 50, 60}})
+			c.woken("a", 1, []protocol.Grant{grantAt(1, 50, 60)})
 			f.answers(1, -1, 0, 1, waits, 50)
 		}},
 		"message, then confirmed": {options: CallOptions{NoRefresh: true}, by: GrantedByMessage, comes: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
-			c.woken("a", 1, []grant{{1, 50, 60}})
+			c.woken("a", 1, []protocol.Grant{grantAt(1, 50, 60)})
 			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
 		}},
 		"reply": {by: GrantedByReply, comes: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
-			try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}, 1, false, time.Now())
+			try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}, 1, false, time.Now())
 			assert.NoError(w.t, err)
-			w.carries(fmt.Sprintf("acquire a: %d", try.seq)).answers(1, -1, 0, 1, int64(stateRefused), 0, 1, 50, 60)
+			w.carries(fmt.Sprintf("acquire a: %d", try.seq)).answers(1, -1, 0, 1, int64(protocol.Refused), 0, 1, 50, 60)
 		}},
 		"refresh": {by: GrantedByRefresh, comes: func(_ *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
@@ -147,7 +150,7 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 		}},
 		"refresh, after a forgery": {by: GrantedByRefresh, comes: func(c *Client, w *wire) {
 			f := w.carries("acquire a: 1")
-			c.woken("a", 1, []grant{{1, 666, 667}})
+			c.woken("a", 1, []protocol.Grant{grantAt(1, 666, 667)})
 			f.answers(1, -1, 0, 1, waits, 50)
 			time.Sleep(time.Second + time.Millisecond)
 			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
@@ -170,7 +173,7 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 	t.Parallel()
 	type ending func(t *testing.T, a *ticket, w *wire)
-	refreshed := func(state state, more ...int64) ending {
+	refreshed := func(state protocol.State, more ...int64) ending {
 		return func(_ *testing.T, _ *ticket, w *wire) {
 			time.Sleep(time.Second + time.Millisecond)
 			w.carries("refresh a: 1").answers(append([]int64{1, -1, 0, 1, int64(state), 10}, more...)...)
@@ -182,20 +185,20 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 	}{
 		"the clock, for its user first": {[]ending{
 			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrLost) },
-			refreshed(stateHeld),
+			refreshed(protocol.Held),
 		}, "Lost fairsem: permit lost: it was not renewed in time"},
 		"the clock, for its user, who gives it back": {[]ending{
 			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrLost) },
 			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: it was not renewed in time"},
 		"a renewal that finds nothing": {[]ending{
-			refreshed(stateGone),
+			refreshed(protocol.Gone),
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
 		"a renewal that finds nothing, while its user gives it back": {[]ending{
 			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrReleased) },
-			refreshed(stateGone),
+			refreshed(protocol.Gone),
 			func(_ *testing.T, _ *ticket, w *wire) {
-				w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+				w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 			},
 			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
@@ -218,12 +221,12 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 				f := w.carries("refresh a: 1")
 				a.permit.end(ErrReleased)
 				a.state.leave(a)
-				f.answers(1, -1, 0, 1, int64(stateGone), 0)
+				f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 			},
 			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
 		"a renewal that finds it in line": {[]ending{
-			refreshed(stateWaiting),
+			refreshed(protocol.Waiting),
 		}, "Lost fairsem: permit lost: " + errForged.Error()},
 		"silence": {[]ending{
 			func(_ *testing.T, _ *ticket, w *wire) {
@@ -265,7 +268,7 @@ func TestEndOfTheSubscriptionAtCloseIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, closed := range []bool{false, true} {
 		var all []Event
-		c, err := New(realRedis(t), Options{Observer: func(ev Event) { all = append(all, ev) }})
+		c, err := New(redistest.SettledClient(t), Options{Observer: func(ev Event) { all = append(all, ev) }})
 		require.NoError(t, err)
 		if closed {
 			c.goroutines.close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -19,8 +20,8 @@ func PlaceOf(p *Permit) int64 {
 
 // ScriptTexts returns every script as it is sent.
 func ScriptTexts() (all []string) {
-	for _, s := range allScripts {
-		all = append(all, s.text)
+	for _, s := range protocol.Scripts {
+		all = append(all, s.Text)
 	}
 	return all
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 const (
@@ -24,7 +26,6 @@ const (
 	minTTL        = 100 * time.Millisecond
 	maxTTL        = 24 * time.Hour
 	defaultGrace  = time.Second
-	maxName       = 512                  // bytes
 	maxLabel      = 256                  // bytes
 	maxHeadStart  = 366 * 24 * time.Hour // keeps position numbers positive
 )
@@ -75,7 +76,7 @@ type Options struct {
 // use. The connections belong to the go-redis client.
 type Client struct {
 	rdb      redis.UniversalClient
-	keyspace keyspace
+	keyspace protocol.Keyspace
 	ttl      time.Duration
 	label    string
 	cluster  cluster // nil: not a cluster
@@ -109,7 +110,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	c := &Client{
 		rdb:        rdb,
-		keyspace:   keyspace{prefix: opts.Prefix, clientID: uuid.NewString(), grace: opts.Grace},
+		keyspace:   protocol.Keyspace{Prefix: opts.Prefix, ClientID: uuid.NewString(), Grace: opts.Grace},
 		ttl:        opts.TTL,
 		label:      opts.Label,
 		grace:      opts.Grace,
@@ -198,20 +199,15 @@ func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) 
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	if limit < least || limit > maxUnits {
-		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(maxUnits)))
+	if limit < least || limit > protocol.MaxUnits {
+		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(protocol.MaxUnits)))
 	}
-	return &Semaphore{Inspector: &Inspector{c, name, limitSpec{limit: limit}}}, nil
+	return &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: limit}}}, nil
 }
 
 func checkName(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("%w: the name is empty", ErrInvalid)
-	case name[0] == '}':
-		return fmt.Errorf("%w: the name %.40q starts with a closing brace, which would spread its keys over a cluster", ErrInvalid, name)
-	case len(name) > maxName:
-		return fmt.Errorf("%w: the name %.40q... has %d bytes, more than %d", ErrInvalid, name, len(name), maxName)
+	if err := protocol.CheckName(name); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }
@@ -235,7 +231,7 @@ func (c *Client) newState(name string) *nameState {
 	v := &nameState{
 		client:   c,
 		name:     name,
-		about:    c.keyspace.about(name),
+		about:    c.keyspace.About(name),
 		pipeline: c.pipelineOf(name),
 		tickets:  make(map[int64]*ticket),
 	}
@@ -252,7 +248,7 @@ func (c *Client) pipelineOf(name string) *pipeline {
 }
 
 func (c *Client) newPipeline(name string) *pipeline {
-	return &pipeline{rdb: c.rdb, goroutines: c.goroutines, clock: c.clock, replicas: c.replicas, key: c.keyspace.keys(name)[0], suspect: c.reload, disconnected: c.verifyAll}
+	return &pipeline{rdb: c.rdb, goroutines: c.goroutines, clock: c.clock, replicas: c.replicas, key: c.keyspace.Keys(name)[0], suspect: c.reload, disconnected: c.verifyAll}
 }
 
 // forget is called by a state that retires.
@@ -283,7 +279,7 @@ func (c *Client) gap() {
 }
 
 // woken passes the grants of a wake message to the state of their name.
-func (c *Client) woken(name string, epoch int64, grants []grant) {
+func (c *Client) woken(name string, epoch int64, grants []protocol.Grant) {
 	c.mu.Lock()
 	v := c.states[name]
 	c.mu.Unlock()
@@ -299,7 +295,7 @@ func (c *Client) announce(now time.Time) {
 	if now.UnixNano() < due || !c.labelDue.CompareAndSwap(due, now.Add(c.ttl).UnixNano()) {
 		return
 	}
-	key := c.keyspace.labelKey(c.keyspace.clientID)
+	key := c.keyspace.LabelKey(c.keyspace.ClientID)
 	set := redis.NewStatusCmd(background, "set", key, c.label, "px", (3 * c.ttl).Milliseconds())
 	answer := c.shared.send(request{single: set})
 	c.labelled.Store(&answer)
@@ -312,7 +308,7 @@ func (c *Client) withdraw(ctx context.Context) {
 		return
 	}
 	c.shared.await(ctx, *answer)
-	del := redis.NewIntCmd(background, "del", c.keyspace.labelKey(c.keyspace.clientID))
+	del := redis.NewIntCmd(background, "del", c.keyspace.LabelKey(c.keyspace.ClientID))
 	c.shared.ask(ctx, request{single: del})
 }
 

@@ -2,181 +2,157 @@ package fairsem
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"math"
-	"math/rand/v2"
-	"slices"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// A program that may write to the keys or call the scripts may do so in any way. That can cost permits, but no script runs
-// for ever, which would block the server for everything else, and no name stays broken.
+// What other programs store and publish brings no client down, and does not make it rely on more than Redis says.
 
-// Guards against counting an id twice that is stored once: the script then searched for the second one for ever.
-func TestScriptsEndOnIDsThatComeTwiceAreUnknownOrAnothers(t *testing.T) {
-	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: realRedis(t).Options().Addr, Protocol: 2})
-	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	const meta = " | meta declared=%s layout=1 since=7 until=80s"
-	for _, seed := range []string{
-		"",
-		"owner you:1=5 me:1=6 | queue you:2=7 me:2=8 | timeout you:1=20s me:1=20s you:2=20s me:2=20s | counter 8 | weight extra=1 me:1=2 me:2=2" + fmt.Sprintf(meta, "3"),
-		"owner you:1=5 me:1=6 | queue you:2=7 me:2=8 | timeout you:1=20s me:1=20s you:2=20s me:2=20s | counter 8" + fmt.Sprintf(meta, "2/60000"),
-	} {
-		for _, ids := range [][]string{{"me:1", "me:1"}, {"me:2", "me:2"}, {"me:9", "me:9"}, {"me:9*2", "me:8", "me:9*2"}, {"you:1", "you:2"}, {"", "x"}} {
-			for _, waits := range []bool{true, false} {
-				for _, c := range namingCalls(tickets(ids...), limitSpec{limit: 3}, waits) {
-					if strings.Contains(seed, "/") {
-						c = namingCalls(tickets(ids...), limitSpec{2, time.Minute}, waits)[slices.Index(namingVerbs, c.verb)]
-					}
-					l := newLab(t, rdb)
-					l.seed(seed)
-					did, err := l.measure(c.call(l))
-					name := fmt.Sprintf("%s of %v at %q", c.verb, ids, seed)
-					assert.Less(t, did.commands, 100, name)
-					if err != nil {
-						assert.ErrorContains(t, err, "FAIRSEMIDS", name)
-					}
-					l.mustAddUp(name)
-				}
+// lobby is a client that reaches no Redis, with a ticket in each phase on one name. All are busy, so nothing is sent.
+type lobby struct {
+	client *Client
+	all    [phases]*ticket
+}
+
+const (
+	phases    = int(removed)      // in which a ticket is known
+	lobbySeq  = 40                // of the first ticket
+	lobbyAt   = 1_700_000_000_000 // the position of the waiter
+	lobbyTime = 4                 // the epoch
+	lobbyName = "a name"
+)
+
+func newLobby(t *testing.T) *lobby {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("offline") },
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	c, err := New(rdb, Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		c.scheduler.close()
+		c.goroutines.close()
+		require.NoError(t, rdb.Close())
+	})
+	v, err := c.stateOf(lobbyName)
+	require.NoError(t, err)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l := &lobby{client: c}
+	for i := range l.all {
+		one := &ticket{
+			state: v, seq: lobbySeq + int64(i), id: c.keyspace.TicketID(lobbySeq + int64(i)), weight: 1, params: protocol.AcquireParams{TTL: time.Hour},
+			values: background, done: make(chan struct{}), released: make(chan struct{}), phase: phase(i), busy: true,
+			epoch: lobbyTime,
+		}
+		one.lease = window{sent: instant{Time: time.Now()}, ttl: time.Hour}
+		v.tickets[one.seq], l.all[i] = one, one
+	}
+	v.moveLocked(l.all[waiting], waiting)
+	l.all[waiting].position = lobbyAt
+	l.all[holding].token = 1
+	return l
+}
+
+// seen is what a message could change of a ticket.
+type seen struct {
+	phase         phase
+	place, token  int64
+	recheck, done bool
+}
+
+func (l *lobby) look() (now [phases]seen) {
+	v := l.all[0].state
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, t := range l.all {
+		now[i] = seen{t.phase, t.position, t.token, t.recheck, false}
+		select {
+		case <-t.done:
+			now[i].done = true
+		default:
+		}
+	}
+	return now
+}
+
+// Anyone who may publish can send this. Only a message that names the position of a waiter, or the token of a holder, counts.
+func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
+	const waits = lobbySeq + int64(waiting)
+	key := protocol.Keyspace{Prefix: "fairsem"}.Keys(lobbyName)[0]
+	for seq := lobbySeq - 1; seq <= lobbySeq+phases; seq++ {
+		for _, place := range []int64{0, -1, 1, lobbyAt - 1, lobbyAt, lobbyAt + 1, -lobbyAt} {
+			for _, token := range []int64{0, 1, -1, lobbyAt} {
+				f.Add(lobbyName, int64(lobbyTime), int64(seq), place, token, "")
 			}
 		}
 	}
+	for _, end := range []string{" ", "0", "}", ":", ",", "\x00", " " + key} {
+		f.Add(lobbyName, int64(lobbyTime), waits, int64(lobbyAt), int64(5), end)
+	}
+	f.Add("another", int64(lobbyTime), waits, int64(lobbyAt), int64(5), "")
+	f.Add(lobbyName, int64(lobbyTime-1), waits, int64(lobbyAt), int64(5), "")
+	f.Fuzz(func(t *testing.T, name string, epoch, seq, place, token int64, end string) {
+		l := newLobby(t)
+		before := l.look()
+		forged := wakeMessage(l.client.keyspace.Keys(name)[0], epoch, []protocol.Grant{grantAt(seq, place, token)}) + end
+		l.client.wake.handleMessage(&redis.Message{Payload: forged})
+		if _, _, _, ok := l.client.keyspace.ParseWake(end); !ok {
+			l.client.wake.handleMessage(&redis.Message{Payload: end})
+		}
+		if name == lobbyName && end == "" {
+			switch {
+			case seq == waits && place == lobbyAt && token == 0:
+				before[waiting].recheck = true
+			case seq == waits && place == lobbyAt && epoch == lobbyTime:
+				before[waiting] = seen{holding, lobbyAt, token, false, true}
+			case seq == waits+1 && place == before[holding].token && token == 0:
+				before[holding].recheck = true
+			}
+		}
+		require.Equal(t, before, l.look(), "%q", forged)
+	})
 }
 
-// mustAddUp fails if the units that are counted are not those that are held.
-func (l *lab) mustAddUp(after string) {
-	l.t.Helper()
-	s := l.snapshot()
-	units, extra := len(s.owner), 0
-	for _, z := range s.owner {
-		weight := 1
-		_, _ = fmt.Sscan(s.weight[z.Member.(string)], &weight)
-		units += weight - 1
-	}
-	_, _ = fmt.Sscan(s.weight["extra"], &extra)
-	if len(s.owner) > 0 {
-		assert.Equal(l.t, units, len(s.owner)+extra, "units after %s", after)
-	}
-	for _, z := range append(s.owner, s.queue...) {
-		assert.True(l.t, slices.ContainsFunc(s.timeout, func(d redis.Z) bool { return d.Member == z.Member }), "%v has no deadline after %s", z.Member, after)
-	}
-}
-
-// namingCall is a call about ids.
-type namingCall struct {
-	verb string
-	call func(l *lab) call
-}
-
-var namingVerbs = []string{"acquire", "acquire that gives back", "release", "tombstone", "refresh", "reduce", "restore holders", "restore waiters"}
-
-func namingCalls(all []*ticket, q limitSpec, waits bool) (calls []namingCall) {
-	d := declaration{q, usedNow, usedBefore}
-	n := len(all)
-	t := acquireParams{ttl: time.Minute, wait: waits}
-	for i, c := range []func(callPrefix) call{
-		func(s callPrefix) call { return s.acquire(d, t, all) },
-		func(s callPrefix) call { return s.acquire(d, t, all, all...) },
-		func(s callPrefix) call { return s.release(d, 0, all) },
-		func(s callPrefix) call { return s.release(d, time.Minute, all) },
-		func(s callPrefix) call { return s.refresh(d, time.Minute, waits, all) },
-		func(s callPrefix) call { return s.reduce(d, all, ones(n)) },
-		func(s callPrefix) call {
-			return s.restore(d, time.Minute, all, claims{n, seededEpoch, ones(n), ones(n)})
-		},
-		func(s callPrefix) call {
-			return s.restore(d, time.Minute, all, claims{0, seededEpoch, ones(n), ones(n)})
-		},
-	} {
-		calls = append(calls, namingCall{namingVerbs[i], func(l *lab) call { return c(l.space.about("name")) }})
-	}
-	return calls
-}
-
-// Values that another program may have stored where a number belongs.
-var strange = []string{"nan", "-nan", "inf", "-inf", "1e300", "-1", "0", "1.5", "9e15", "9007199254740992", "99999999999999999999", "text", "", "0x10", " 7", "3/0", "3/99999999999999", "0/5", "7", "[[%a.-.-.-x"}
-
-func TestScriptsEndWhateverIsStored(t *testing.T) {
+// EARLY was taken for a grant: the permit would have been relied on, and Redis did not have it.
+func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: realRedis(t).Options().Addr, Protocol: 2})
-	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	for seed := range uint64(100) {
-		dice := rand.New(rand.NewPCG(seed, 15))
-		l := newLab(t, rdb)
-		l.storeAnything(dice)
-		ids := tickets("me:1", "me:2*3", "you:1")
-		calls := namingCalls(ids, limitSpec{limit: 3}, dice.IntN(2) == 0)
-		if dice.IntN(3) == 0 {
-			calls = namingCalls(ids, limitSpec{3, time.Minute}, dice.IntN(2) == 0)
-		}
-		all := l.everyCall()
-		for _, c := range calls {
-			all = append(all, c.call(l))
-		}
-		dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for _, c := range all[:6] {
-			did, err := l.measure(l.mistaken(dice, c))
-			require.NotErrorIs(t, err, errEndless, "seed %d, %s", seed, c.script.verb)
-			require.Less(t, did.commands, most.commands, "seed %d, %s", seed, c.script.verb)
-			require.Less(t, did.steps, most.steps, "seed %d, %s", seed, c.script.verb)
-		}
-	}
-}
-
-// mistaken sometimes replaces an argument of the call by a wrong one.
-func (l *lab) mistaken(dice *rand.Rand, c call) call {
-	if dice.IntN(3) > 0 {
-		return c
-	}
-	c.args = slices.Clone(c.args)
-	first := 3 + c.args[2].(int) // after the keys
-	c.args[first+dice.IntN(len(c.args)-first)] = append(strange, "4294967297", "1000000000")[dice.IntN(len(strange)+2)]
-	return c
-}
-
-// storeAnything fills the keys with members of this client, of others and of no client, and with invalid numbers.
-func (l *lab) storeAnything(dice *rand.Rand) {
-	l.t.Helper()
-	now := float64(l.now().UnixMilli())
-	scores := []float64{now - 1e5, now + 1e5, now * 1000, 5, 0, -1, 1.5, 1e300, math.Inf(1), math.Inf(-1), 1 << 53}
-	members := []string{"me:1", "me:2", "you:1", "you:2", ":", "", "::::", "me:", "me:99999999999999999999", "you", "extra"}
-	for _, key := range l.keys[:3] {
-		for range dice.IntN(8) {
-			require.NoError(l.t, l.rdb.ZAdd(background, key, redis.Z{Score: scores[dice.IntN(len(scores))], Member: members[dice.IntN(len(members))]}).Err())
-		}
-	}
-	if dice.IntN(2) == 0 {
-		require.NoError(l.t, l.rdb.Set(background, l.keys[3], strange[dice.IntN(len(strange))], time.Minute).Err())
-	}
-	for range dice.IntN(5) {
-		require.NoError(l.t, l.rdb.HSet(background, l.keys[4], members[dice.IntN(len(members))], strange[dice.IntN(len(strange))]).Err())
-	}
-	for _, field := range metaFields {
-		if dice.IntN(3) == 0 {
-			require.NoError(l.t, l.rdb.HSet(background, l.keys[5], field, strange[dice.IntN(len(strange))]).Err())
-		}
-	}
+	l := newLobby(t)
+	holder := l.all[holding]
+	v := holder.state
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	holder.permit = newPermit(holder, time.Now())
+	before := holder.lease
+	v.learnLocked(protocol.RestoreScript, holder, protocol.Result{State: protocol.Early, Number: 0}, lobbyTime+1, v.client.clock.now())
+	require.Equal(t, before, holder.lease, "it was renewed")
+	require.Equal(t, int64(lobbyTime), holder.epoch, "it was confirmed")
+	require.Equal(t, holding, holder.phase)
+	require.NoError(t, holder.permit.ended())
+	require.True(t, holder.recheck, "nobody asks again")
 }
 
 // The largest time that counts as one is below what two comparisons took for it: a name kept a limit of 0 for ever.
 func TestNameWorksAgainWhateverLimitWasDeclaredAtTheEndOfTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
-		for _, since := range []int64{1<<52 - 1, 1 << 52, 1<<52 + 1, maxUnits} {
-			l := newLab(t, rdb)
-			l.seed(fmt.Sprintf("meta declared=0 layout=1 since=%d", since))
-			c, err := New(rdb, Options{Prefix: l.space.prefix})
-			require.NoError(t, err)
-			t.Cleanup(func() { assert.NoError(t, c.Close()) })
-			s, err := c.Semaphore("name", 2)
-			require.NoError(t, err)
+		for _, since := range []int64{1<<52 - 1, 1 << 52, 1<<52 + 1, protocol.MaxUnits} {
+			s, keys := unusedName(t, rdb, 2)
+			require.NoError(t, rdb.HSet(background, keys[5], "declared", 0, "layout", 1, "since", since).Err())
 			require.Eventually(t, func() bool {
 				p, err := s.TryAcquire(t.Context(), 1)
 				return err == nil && p.Release(t.Context()) == nil
@@ -185,15 +161,13 @@ func TestNameWorksAgainWhateverLimitWasDeclaredAtTheEndOfTime(t *testing.T) {
 	})
 }
 
-var metaFields = []string{"declared", "since", "pinned", "until", "epoch", "quiet", "server", "granted", "lapsed", "ahead", "pinned_at", "marked_at", "marked", "before_at", "before"}
-
 // Such a name failed for ever, or its client polled about 6,000 times a second.
 func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 	t.Parallel()
-	rdb := realRedis(t)
+	rdb := redistest.SettledClient(t)
 	addr := rdb.Options().Addr
 	future := fmt.Sprint(time.Now().AddDate(500, 0, 0).UnixMicro())
-	for _, field := range metaFields {
+	for _, field := range protocol.MetaFields {
 		t.Run(field, func(t *testing.T) {
 			t.Parallel()
 			calls := &CountedCalls{}
@@ -210,7 +184,7 @@ func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 				name := fmt.Sprint("name", i)
 				s, err := c.Semaphore(name, 2)
 				require.NoError(t, err)
-				key := c.keyspace.keys(name)[5]
+				key := c.keyspace.Keys(name)[5]
 				require.NoError(t, rdb.HSet(background, key, field, value).Err())
 				require.NoError(t, rdb.Expire(background, key, time.Minute).Err())
 				calls.Store(0)
@@ -232,12 +206,12 @@ func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 
 // A program that may PUBLISH can send messages before the true one, and after it.
 func TestForgedMessageDoesNotDisplaceATrueOneThatCameEarly(t *testing.T) {
-	forged, genuine := grant{1, 99, 60}, grant{1, 5, 50}
+	forged, genuine := grantAt(1, 99, 60), grantAt(1, 5, 50)
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		c.woken("a", 1, []grant{genuine})
-		c.woken("a", 1, []grant{forged})
-		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 5)
+		c.woken("a", 1, []protocol.Grant{genuine})
+		c.woken("a", 1, []protocol.Grant{forged})
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
 		assert.Equal(t, int64(50), a.tokenNow())
 	})
 }
@@ -245,43 +219,24 @@ func TestForgedMessageDoesNotDisplaceATrueOneThatCameEarly(t *testing.T) {
 func TestMessageBehindAForgedOneIsMadeUpForByAQuestion(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		c.woken("a", 1, []grant{{1, 99, 60}})
-		c.woken("a", 1, []grant{{1, 5, 50}})
-		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 5)
+		c.woken("a", 1, []protocol.Grant{grantAt(1, 99, 60)})
+		c.woken("a", 1, []protocol.Grant{grantAt(1, 5, 50)})
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
 		assert.Zero(t, a.tokenNow())
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 50)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 50)
 		assert.Equal(t, int64(50), a.tokenNow())
 	})
-}
-
-// 24 MiB of forged grants took 380 MiB to read. The largest message of this package is read, whatever the name.
-func TestMessageLongerThanAnyOfOursIsNotRead(t *testing.T) {
-	t.Parallel()
-	space := keyspace{prefix: "fairsem"}
-	message := func(n int) string {
-		return wakeMessage(space.keys(strings.Repeat("n", maxName))[0], maxUnits, slices.Repeat([]grant{{maxUnits, maxUnits, maxUnits}}, n))
-	}
-	_, _, grants, ok := space.parseWake(message(maxIDs + 10))
-	assert.True(t, ok)
-	assert.Len(t, grants, maxIDs+10)
-	_, _, _, ok = space.parseWake(message(1000 * maxIDs))
-	assert.False(t, ok)
 }
 
 // Listing never ended with numbers beyond an int64, and left out entries with numbers below 1.
 func TestEverythingThatIsStoredIsListed(t *testing.T) {
 	t.Parallel()
-	rdb := realRedis(t)
-	l := newLab(t, rdb)
-	c, err := New(rdb, Options{Prefix: l.space.prefix})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	s, err := c.Semaphore("name", 1)
-	require.NoError(t, err)
+	rdb := redistest.SettledClient(t)
+	s, keys := unusedName(t, rdb, 1)
 	var stored []string
 	add := func(score float64, id string) {
 		stored = append(stored, id)
-		require.NoError(t, rdb.ZAdd(background, l.keys[0], redis.Z{Score: score, Member: id}).Err())
+		require.NoError(t, rdb.ZAdd(background, keys[0], redis.Z{Score: score, Member: id}).Err())
 	}
 	for i, score := range []float64{math.Inf(-1), -1e300, -5, 0, 0.5, 7, 1 << 53, 1e19, 1e300, math.Inf(1)} {
 		for n := range 3 * pageSize / 10 {
@@ -300,18 +255,80 @@ func TestEverythingThatIsStoredIsListed(t *testing.T) {
 	assert.Equal(t, stored, listed)
 }
 
-// Pages of entries with the same number took half a second each.
-func TestPageCostsAsMuchAmongManyOfOnePlace(t *testing.T) {
-	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: realRedis(t).Options().Addr, Protocol: 2})
-	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	l := newLab(t, rdb)
-	const crowd = 20_000
-	l.many("queue", "you", crowd, 7, 0)
-	for _, id := range []string{"you:1", "you:5000", "you:5000 is gone", "you:999"} {
-		did, err := l.measure(l.space.about("name").page("queue", bookmark{"7", id}, pageSize))
-		require.NoError(t, err)
-		assert.Less(t, did.commands, 60)
-		assert.Less(t, did.elements, 10*pageSize)
-	}
+// unusedName returns a semaphore of a client of its own, and its keys, which are deleted at the end.
+func unusedName(t *testing.T, rdb *redis.Client, limit int64) (*Semaphore, [6]string) {
+	t.Helper()
+	c, err := New(rdb, Options{Prefix: "fairsem-test-" + uuid.NewString()})
+	require.NoError(t, err)
+	s, err := c.Semaphore("name", limit)
+	require.NoError(t, err)
+	keys := c.keyspace.Keys("name")
+	t.Cleanup(func() {
+		assert.NoError(t, c.Close())
+		assert.NoError(t, rdb.Del(background, keys[:]...).Err())
+	})
+	return s, keys
 }
+
+// More is expired than one call counts, and not all of it in the order of the queue.
+func TestStatusCountsAllThatIsExpired(t *testing.T) {
+	t.Parallel()
+	const expired = 3000
+	rdb := redistest.SettledClient(t)
+	s, keys := unusedName(t, rdb, 2*expired)
+	var owner, queue, timeout []redis.Z
+	for i := range expired {
+		owner = append(owner, redis.Z{Score: 1, Member: fmt.Sprint("you:", i)})
+		timeout = append(timeout, redis.Z{Score: 1, Member: fmt.Sprint("you:", i)})
+	}
+	for i := range 50 {
+		queue = append(queue, redis.Z{Score: 1, Member: fmt.Sprintf("he:%02d", i)})
+		timeout = append(timeout, redis.Z{Score: 1, Member: fmt.Sprintf("he:%02d", i)})
+	}
+	timeout[len(timeout)-1].Score = float64(rdb.Time(background).Val().Add(time.Minute).UnixMilli())
+	for key, entries := range map[string][]redis.Z{keys[0]: owner, keys[1]: queue, keys[2]: timeout} {
+		require.NoError(t, rdb.ZAdd(background, key, entries...).Err())
+	}
+	require.NoError(t, rdb.HSet(background, keys[5], "layout", 1, "declared", 2*expired, "since", 7).Err())
+	got, err := s.Status(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, [4]int64{0, 0, 1, expired}, [4]int64{got.Holders, got.Used, got.Waiting, got.Expired})
+	assert.Positive(t, got.OldestWait)
+	assert.InDelta(t, time.Minute, got.NextExpiry, float64(30*time.Second))
+}
+
+func TestShowingANameChangesNothing(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.SettledClient(t)
+	s, keys := unusedName(t, rdb, 9)
+	dump := func() (all []string) {
+		for _, key := range keys {
+			all = append(all, rdb.Dump(background, key).Val())
+		}
+		return all
+	}
+	show := func() {
+		_, err := s.Status(t.Context())
+		require.NoError(t, err)
+		for _, list := range []iter.Seq2[Ticket, error]{s.Holders(t.Context()), s.Waiters(t.Context())} {
+			for _, err := range list {
+				require.NoError(t, err)
+			}
+		}
+	}
+	show()
+	assert.Zero(t, rdb.Exists(background, keys[:]...).Val())
+	other, err := New(rdb, Options{Prefix: s.client.keyspace.Prefix})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, other.Close()) })
+	one, err := other.Semaphore("name", 1)
+	require.NoError(t, err)
+	_, err = one.With(CallOptions{TTL: time.Hour}).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	before := dump()
+	show()
+	assert.Equal(t, before, dump())
+}
+
+// Values that another program may have stored where a number belongs.
+var strange = []string{"nan", "-nan", "inf", "-inf", "1e300", "-1", "0", "1.5", "9e15", "9007199254740992", "99999999999999999999", "text", "", "0x10", " 7", "3/0", "3/99999999999999", "0/5", "7", "[[%a.-.-.-x"}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Status is the state of a semaphore at one moment.
@@ -63,7 +65,7 @@ type Ticket struct {
 type Inspector struct {
 	client *Client
 	name   string
-	spec   limitSpec // of the Semaphore or the like that it is part of: what Status says where no process has declared a limit
+	spec   protocol.LimitSpec // of the Semaphore or the like that it is part of: what Status says where no process has declared a limit
 }
 
 // Inspect returns an Inspector of that name. It does no I/O. With a name that [Client.Semaphore] refuses, each of its methods
@@ -100,30 +102,38 @@ func (i *Inspector) Status(ctx context.Context) (Status, error) {
 		return Status{}, i.wrap("status", err)
 	}
 	found, err := i.stock(ctx)
-	return found.status(i.name), i.wrap("status", err)
+	return statusOf(i.name, found.Status()), i.wrap("status", err)
+}
+
+func statusOf(name string, s protocol.Status) Status {
+	return Status{
+		Name: name, At: s.At, Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned,
+		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWait: s.OldestWait, NextExpiry: s.NextExpiry,
+		Window: s.Window, Exists: s.Exists, Granted: s.Granted, Expired: s.Expired, Pace: s.Pace,
+	}
 }
 
 // stock counts as of one moment. Where more entries have expired than one call counts, it makes several calls, and starts again
 // if any of them was removed meanwhile.
-func (i *Inspector) stock(ctx context.Context) (stock, error) {
-	var all stock
+func (i *Inspector) stock(ctx context.Context) (protocol.Stock, error) {
+	var all protocol.Stock
 	for {
-		r, err := i.client.query(ctx, i.name, i.client.keyspace.status(i.name, i.spec, all.asOf, all.counted))
+		r, err := i.client.query(ctx, i.name, i.client.keyspace.Status(i.name, i.spec, all.AsOf, all.Counted))
 		if err != nil {
-			return stock{}, err
+			return protocol.Stock{}, err
 		}
-		found, err := decodeStock(r.numbers)
+		found, err := protocol.DecodeStock(r.numbers)
 		if err != nil {
-			return stock{}, err
+			return protocol.Stock{}, err
 		}
 		same := true
-		if all.counted > 0 {
-			found, same = all.with(found)
+		if all.Counted > 0 {
+			found, same = all.With(found)
 		}
-		if same && found.counted >= found.expired {
+		if same && found.Counted >= found.Expired {
 			return found, nil
 		}
-		all = stock{}
+		all = protocol.Stock{}
 		if same {
 			all = found
 		}
@@ -134,49 +144,59 @@ func (i *Inspector) stock(ctx context.Context) (stock, error) {
 // of one moment, and changes behind it are not seen. It ends with the first error, which comes
 // with an empty Ticket.
 func (i *Inspector) Holders(ctx context.Context) iter.Seq2[Ticket, error] {
-	return i.list(ctx, "owner")
+	return i.list(ctx, protocol.Owner)
 }
 
 // Waiters is [Inspector.Holders] for the calls that wait, in the order of the queue.
 func (i *Inspector) Waiters(ctx context.Context) iter.Seq2[Ticket, error] {
-	return i.list(ctx, "queue")
+	return i.list(ctx, protocol.Queue)
 }
 
 // pageSize bounds how long a call about a long queue keeps the server busy.
 const pageSize = 200
 
-func (i *Inspector) list(ctx context.Context, key string) iter.Seq2[Ticket, error] {
+func (i *Inspector) list(ctx context.Context, kind string) iter.Seq2[Ticket, error] {
 	return func(yield func(Ticket, error) bool) {
 		if err := i.check(ctx); err != nil {
 			yield(Ticket{}, i.wrap("list", err))
 			return
 		}
-		for p := (page{more: true}); p.more; {
-			var err error
-			if p, err = i.page(ctx, key, p.last); err != nil {
+		var after protocol.Bookmark
+		for more := true; more; {
+			p, err := i.page(ctx, kind, after)
+			if err != nil {
 				yield(Ticket{}, i.wrap("list", err))
 				return
 			}
-			for _, t := range p.tickets {
+			for _, t := range i.client.ticketsOf(ctx, kind, p.Entries) {
 				if !yield(t, nil) {
 					return
 				}
 			}
+			after, more = p.Last, p.More
 		}
 	}
 }
 
-func (i *Inspector) page(ctx context.Context, key string, after bookmark) (page, error) {
-	r, err := i.client.query(ctx, i.name, i.client.keyspace.about(i.name).page(key, after, pageSize))
+func (i *Inspector) page(ctx context.Context, kind string, after protocol.Bookmark) (protocol.Page, error) {
+	r, err := i.client.query(ctx, i.name, i.client.keyspace.About(i.name).Page(kind, after, pageSize))
 	if err != nil {
-		return page{}, err
+		return protocol.Page{}, err
 	}
-	p, err := decodePage(r.list, key)
-	if err != nil {
-		return page{}, err
+	return protocol.DecodePage(r.list)
+}
+
+// ticketsOf converts a page. Only a holder has a token.
+func (c *Client) ticketsOf(ctx context.Context, kind string, page []protocol.PageEntry) (all []Ticket) {
+	for _, e := range page {
+		t := Ticket{ID: e.ID, Weight: e.Weight, Since: time.UnixMicro(e.Number), ExpiresIn: e.Remaining}
+		if kind == protocol.Owner {
+			t.Token = e.Number
+		}
+		all = append(all, t)
 	}
-	i.client.readLabels(ctx, p.tickets)
-	return p, nil
+	c.readLabels(ctx, all)
+	return all
 }
 
 // readLabels fills in the labels of a page. They are in other slots than the semaphore. A label that cannot be read is left empty,
@@ -186,9 +206,9 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	labels := make(map[string]*redis.StringCmd)
 	var answers []<-chan response
 	for _, t := range page {
-		id := clientOf(t.ID)
+		id := protocol.ClientOf(t.ID)
 		if labels[id] == nil {
-			labels[id] = redis.NewStringCmd(background, "getrange", c.keyspace.labelKey(id), 0, maxLabel-1)
+			labels[id] = redis.NewStringCmd(background, "getrange", c.keyspace.LabelKey(id), 0, maxLabel-1)
 			answers = append(answers, c.shared.send(request{single: labels[id]}))
 		}
 	}
@@ -198,6 +218,6 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 		}
 	}
 	for n, t := range page {
-		page[n].Label = wholeRunes(labels[clientOf(t.ID)].Val())
+		page[n].Label = wholeRunes(labels[protocol.ClientOf(t.ID)].Val())
 	}
 }

@@ -39,7 +39,7 @@ func (c *Client) Limiter(name string, limit int64, per time.Duration) (*Limiter,
 	if per <= 0 || per > maxWindow {
 		return nil, wrap("limiter", name, fmt.Errorf("%w: window %v is not between 1ms and %v", ErrInvalid, per, maxWindow))
 	}
-	s.spec.window = (per + time.Millisecond - 1).Truncate(time.Millisecond)
+	s.spec.Window = (per + time.Millisecond - 1).Truncate(time.Millisecond)
 	return newLimiter(s), nil
 }
 

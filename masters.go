@@ -46,7 +46,7 @@ func (m *masters) watchLocked(v *nameState) *redis.Client {
 	s := &subscription{
 		client:  c,
 		server:  node,
-		channel: c.keyspace.watchChannel(),
+		channel: c.keyspace.WatchChannel(),
 		node:    node.Options().Addr,
 		wanted:  func() bool { return m.needs(node) },
 		handle:  func(message any) { m.handleMessage(node, message) },

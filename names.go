@@ -38,7 +38,7 @@ func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 func (c *Client) ListAt(ctx context.Context, share float64) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := c.walk(ctx, share, func(name string) bool { return yield(name, nil) }); err != nil {
-			yield("", wrap("list", c.keyspace.prefix, err))
+			yield("", wrap("list", c.keyspace.Prefix, err))
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) 
 	var took time.Duration
 	cursor := s.cursor
 	err = c.during(ctx, func() (err error) {
-		keys, cursor, took, err = s.page(c.goroutines.ctx, c.keyspace.everyName())
+		keys, cursor, took, err = s.page(c.goroutines.ctx, c.keyspace.EveryName())
 		return err
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) 
 	s.cursor = cursor
 	s.pace.spend(took)
 	for _, key := range keys {
-		if name, ok := c.keyspace.nameOf(key, "meta"); ok {
+		if name, ok := c.keyspace.NameOf(key, "meta"); ok {
 			names = append(names, name)
 		}
 	}

@@ -157,7 +157,7 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 func (p *Permit) take() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken = p.over == nil && p.left() >= (window{ttl: p.ticket.params.ttl}).margin()
+	p.taken = p.over == nil && p.left() >= (window{ttl: p.ticket.params.TTL}).margin()
 	if p.taken && !p.ticket.lapses() {
 		p.ticket.state.client.events.granted(p.ticket)
 	}

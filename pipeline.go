@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Many callers share one round trip. They add requests to a pipeline. While maxInFlight batches are in flight the
@@ -29,7 +31,7 @@ const maxInFlight = 2
 const (
 	maxRequests = 500
 	maxBatchIDs = 12 * requestIDs
-	requestIDs  = maxIDs // per call
+	requestIDs  = protocol.MaxIDs // per call
 )
 
 // A batch without an answer is written off after a third of the shortest TTL in it, within these bounds. That is soon
@@ -44,10 +46,10 @@ var errNoAnswer = errors.New("no answer in time")
 // batchKey is what tickets must have in common to share a script call. Requests with equal keys are merged.
 type batchKey struct {
 	state  *nameState
-	script *script
-	spec   limitSpec     // declared by the call
-	params acquireParams // for an acquire
-	lease  time.Duration // for a refresh; for a release that leaves tombstones, or whose leases have ended
+	script *protocol.Script
+	spec   protocol.LimitSpec     // declared by the call
+	params protocol.AcquireParams // for an acquire
+	lease  time.Duration          // for a refresh; for a release that leaves tombstones, or whose leases have ended
 }
 
 // request is one command of a batch: a script call with its tickets, or a single command with its reply.
@@ -60,7 +62,7 @@ type request struct {
 	closed   bool      // it is full or in flight; guarded by pipeline.mu
 
 	single redis.Cmder
-	text   call            // of single, if it is a script
+	text   protocol.Call   // of single, if it is a script
 	reply  chan<- response // for single; nil: the reply is discarded
 }
 
@@ -120,7 +122,7 @@ func (p *request) ids() int { return len(p.tickets) + len(p.released) }
 
 // canCarry reports whether the call for j, an acquire, can also perform the release other.
 func (j batchKey) canCarry(other batchKey) bool {
-	return j.script == acquireScript && other.script == releaseScript && other.lease == 0 && j.spec == other.spec
+	return j.script == protocol.AcquireScript && other.script == protocol.ReleaseScript && other.lease == 0 && j.spec == other.spec
 }
 
 // openLocked returns a request for the key that has room, a new one if need be. Urgent and other tickets do not share a
@@ -129,7 +131,7 @@ func (j batchKey) canCarry(other batchKey) bool {
 func (l *pipeline) openLocked(j batchKey, urgent bool) *request {
 	v := j.state
 	crowded := l.backlog >= max(l.room, requestIDs) // an acquire would not be sent with the next batch
-	urgent = urgent || crowded && j.script != acquireScript
+	urgent = urgent || crowded && j.script != protocol.AcquireScript
 	var found *request
 	open := v.filling[:0]
 	for _, p := range v.filling {
@@ -162,7 +164,9 @@ func (l *pipeline) openLocked(j batchKey, urgent bool) *request {
 }
 
 // renews reports whether j concerns leases that end unless it is executed in time.
-func (j batchKey) renews() bool { return j.script == refreshScript || j.script == restoreScript }
+func (j batchKey) renews() bool {
+	return j.script == protocol.RefreshScript || j.script == protocol.RestoreScript
+}
 
 // addSingle queues a command that shares only the round trip.
 func (l *pipeline) addSingle(p *request) {
@@ -272,7 +276,7 @@ func newBatch(l *pipeline, queued []*request) *batch {
 			continue
 		}
 		for _, t := range p.all() {
-			b.timeout = min(b.timeout, t.params.ttl/3)
+			b.timeout = min(b.timeout, t.params.TTL/3)
 		}
 		b.requests = append(b.requests, p)
 	}
@@ -288,9 +292,9 @@ func (p *request) prepare(now time.Time) bool {
 	v := p.key.state
 	p.tickets, p.holds = v.prepare(p.key.script, p.tickets, now)
 	if len(p.released) > 0 {
-		p.released, _ = v.prepare(releaseScript, p.released, now)
+		p.released, _ = v.prepare(protocol.ReleaseScript, p.released, now)
 		if len(p.tickets) == 0 {
-			p.key = batchKey{state: v, script: releaseScript, spec: p.key.spec}
+			p.key = batchKey{state: v, script: protocol.ReleaseScript, spec: p.key.spec}
 			p.tickets, p.released = p.released, nil
 		}
 	}
@@ -298,10 +302,10 @@ func (p *request) prepare(now time.Time) bool {
 }
 
 // all yields the tickets in the order of the script's results, each with its verb.
-func (p *request) all() iter.Seq2[*script, *ticket] {
-	return func(yield func(*script, *ticket) bool) {
+func (p *request) all() iter.Seq2[*protocol.Script, *ticket] {
+	return func(yield func(*protocol.Script, *ticket) bool) {
 		for _, t := range p.released {
-			if !yield(releaseScript, t) {
+			if !yield(protocol.ReleaseScript, t) {
 				return
 			}
 		}
@@ -428,25 +432,25 @@ func (b *batch) handOut(responses []response) {
 // exchange runs the commands in one round trip. Scripts that the server did not have are sent again with their text, in a
 // second one.
 func (b *batch) exchange() []response {
-	calls := make([]call, len(b.requests))
+	calls := make([]protocol.Call, len(b.requests))
 	commands := make([]redis.Cmder, len(b.requests))
 	for i, p := range b.requests {
 		calls[i], commands[i] = p.text, p.single
 		if p.single == nil {
 			calls[i] = p.call()
-			commands[i] = calls[i].command(false)
+			commands[i] = calls[i].Command(false)
 		}
 	}
 	responses := b.pipeline.runDurable(calls, commands, b.timeout)
 
 	var missing []int
-	var again []call
+	var again []protocol.Call
 	var texts []redis.Cmder
 	for i, r := range responses {
-		if calls[i].script != nil && r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
+		if calls[i].Script != nil && r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
 			missing = append(missing, i)
 			again = append(again, calls[i])
-			texts = append(texts, calls[i].command(true))
+			texts = append(texts, calls[i].Command(true))
 		}
 	}
 	if len(again) > 0 {
@@ -458,21 +462,21 @@ func (b *batch) exchange() []response {
 }
 
 // call returns the script call of a request.
-func (p *request) call() call {
+func (p *request) call() protocol.Call {
 	v, j := p.key.state, p.key
 	d := v.client.declared.declare(v.name, j.spec)
-	d.knows = v.knows()
+	d.Knows = v.knows()
 	switch j.script {
-	case acquireScript:
-		return v.about.acquire(d, j.params, p.tickets, p.released...)
-	case releaseScript:
-		return v.about.release(d, j.lease, p.tickets)
-	case restoreScript:
-		return v.about.restore(d, j.lease, p.tickets, v.claims(p.tickets))
-	case reduceScript:
-		return v.about.reduce(d, p.tickets, v.keeps(p.tickets))
+	case protocol.AcquireScript:
+		return protocol.Acquire(v.about, d, j.params, p.tickets, p.released...)
+	case protocol.ReleaseScript:
+		return protocol.Release(v.about, d, j.lease, p.tickets)
+	case protocol.RestoreScript:
+		return protocol.Restore(v.about, d, j.lease, p.tickets, v.claims(p.tickets))
+	case protocol.ReduceScript:
+		return protocol.Reduce(v.about, d, p.tickets, v.keeps(p.tickets))
 	default:
-		return v.about.refresh(d, j.lease, p.holds, p.tickets)
+		return protocol.Refresh(v.about, d, j.lease, p.holds, p.tickets)
 	}
 }
 
@@ -499,10 +503,10 @@ func read(c redis.Cmder) response {
 	r := response{err: c.Err()}
 	answered := true
 	switch c := c.(type) {
-	case numbers:
+	case protocol.Numbers:
 		r.numbers = c.Val()
 		answered = r.numbers != nil
-	case values:
+	case protocol.Values:
 		r.list = c.Val()
 		answered = r.list != nil
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -100,9 +101,9 @@ func (f *flight) contents() (all []string) {
 			continue
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(args[3].(string), "fairsem:{"), "}:owner")
-		text := s.verb + " " + name + ":"
+		text := s.Verb + " " + name + ":"
 		back := len(args)
-		if s == acquireScript {
+		if s == protocol.AcquireScript {
 			back -= args[19].(int)
 		}
 		for i, arg := range args[15:] {
@@ -111,7 +112,7 @@ func (f *flight) contents() (all []string) {
 				if 15+i >= back {
 					sign = "-"
 				}
-				text += " " + sign + strings.TrimPrefix(id, clientOf(id)+":")
+				text += " " + sign + strings.TrimPrefix(id, protocol.ClientOf(id)+":")
 			}
 		}
 		all = append(all, text)
@@ -120,9 +121,9 @@ func (f *flight) contents() (all []string) {
 }
 
 // scriptOf returns the script that a command runs, nil if it runs none.
-func scriptOf(c redis.Cmder) *script {
-	for _, s := range allScripts {
-		if len(c.Args()) > 1 && (c.Args()[1] == s.hash || c.Args()[1] == s.text) {
+func scriptOf(c redis.Cmder) *protocol.Script {
+	for _, s := range protocol.Scripts {
+		if len(c.Args()) > 1 && (c.Args()[1] == s.Hash || c.Args()[1] == s.Text) {
 			return s
 		}
 	}
@@ -142,9 +143,9 @@ func (f *flight) grantAll(first int64) {
 func (f *flight) grant(i int, token int64, n int) {
 	reply := []int64{1, -1, 0, 1, 0, 0}
 	for j := range n {
-		reply = append(reply, int64(stateHeld), token+int64(j))
+		reply = append(reply, int64(protocol.Held), token+int64(j))
 	}
-	f.cmds[i].(numbers).SetVal(reply)
+	f.cmds[i].(protocol.Numbers).SetVal(reply)
 }
 
 // onWire runs a test of a client without a network, in a bubble with its own time.
@@ -174,7 +175,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 // asks opens tickets on a name.
 func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 	for range n {
-		s := &Semaphore{Inspector: &Inspector{c, name, limitSpec{limit: 5}}, opts: o}
+		s := &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5}}, opts: o}
 		t, err := c.ask(background, s, 1, true, time.Now())
 		if err != nil {
 			panic(err) // the client is open
@@ -381,9 +382,9 @@ func TestOnlyEqualKeysShareACall(t *testing.T) {
 		for _, o := range []CallOptions{{}, {TTL: time.Minute, NoRefresh: true}, {MaxQueue: 1}, {MaxQueue: 2}, {HeadStart: time.Second}} {
 			asks(c, "c", 1, o)
 		}
-		other, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", limitSpec{limit: 6}}}, 1, true, time.Now())
+		other, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", protocol.LimitSpec{Limit: 6}}}, 1, true, time.Now())
 		require.NoError(t, err)
-		try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", limitSpec{limit: 5}}}, 1, false, time.Now())
+		try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", protocol.LimitSpec{Limit: 5}}}, 1, false, time.Now())
 		require.NoError(t, err)
 		want = append(want, fmt.Sprintf("acquire c: %d", other.seq), fmt.Sprintf("acquire c: %d", try.seq))
 		first.grantAll(10)
@@ -414,7 +415,7 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 		ask := func(n int) { asked = append(asked, asks(c, "a", n, CallOptions{})...) }
 
 		f := w.atOnce(c, func() { leave(0); ask(2); leave(1) }, "acquire a: 8 9 -3 -4")
-		f.cmds[0].(numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(stateHeld), 0, int64(stateGone), 0, int64(stateHeld), 20, int64(stateHeld), 21})
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(protocol.Held), 0, int64(protocol.Gone), 0, int64(protocol.Held), 20, int64(protocol.Held), 21})
 		f.end <- nil
 		<-held[0].released
 		<-held[1].released
@@ -435,7 +436,7 @@ func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
-		other := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 6}}}
+		other := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 6}}}
 		f := w.atOnce(c, func() {
 			asks(c, "b", 1, CallOptions{})
 			held.state.leave(held)
@@ -504,7 +505,7 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 				if content == "acquire a: 4" {
 					again.grant(i, 20, 1)
 				} else {
-					again.cmds[i].(numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(stateGone), 0})
+					again.cmds[i].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(protocol.Gone), 0})
 				}
 			}
 			again.end <- nil
@@ -635,8 +636,8 @@ func TestTimeoutIsAThirdOfTheShortestTTLWithinItsBounds(t *testing.T) {
 		} {
 			queued := []*request{{single: redis.NewCmd(background, "ping")}}
 			for _, ttl := range test.ttls {
-				tickets := []*ticket{{params: acquireParams{ttl: ttl}}}
-				queued = append(queued, &request{key: batchKey{state: c.newState("a"), script: refreshScript}, tickets: tickets})
+				tickets := []*ticket{{params: protocol.AcquireParams{TTL: ttl}}}
+				queued = append(queued, &request{key: batchKey{state: c.newState("a"), script: protocol.RefreshScript}, tickets: tickets})
 			}
 			assert.Equal(t, test.want, newBatch(c.shared, queued).timeout, "%v", test.ttls)
 		}
@@ -664,7 +665,7 @@ func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 		f.grant(2, 40, 1)
 		f.end <- f.cmds[1].Err()
 		again := w.carries("acquire d: 5")
-		assert.Equal(t, []any{"eval", acquireScript.text}, again.cmds[0].Args()[:2])
+		assert.Equal(t, []any{"eval", protocol.AcquireScript.Text}, again.cmds[0].Args()[:2])
 		assert.Equal(t, f.cmds[1].Args()[2:], again.cmds[0].Args()[2:], "it is the same call")
 		assert.True(t, again.cmds[0].NoRetry())
 		again.grantAll(30)
@@ -679,7 +680,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		answers := make(chan response, 1)
 		go func() { // ends with the answer
-			r, err := c.query(t.Context(), "a", c.keyspace.status("a", limitSpec{limit: 1}, 0, 0))
+			r, err := c.query(t.Context(), "a", c.keyspace.Status("a", protocol.LimitSpec{Limit: 1}, 0, 0))
 			assert.NoError(t, err)
 			answers <- r
 		}()
@@ -687,7 +688,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 		f.cmds[0].SetErr(said("NOSCRIPT"))
 		f.end <- f.cmds[0].Err()
 		again := w.carries("status a:")
-		again.cmds[0].(numbers).SetVal([]int64{42})
+		again.cmds[0].(protocol.Numbers).SetVal([]int64{42})
 		again.end <- nil
 		assert.Equal(t, response{numbers: []int64{42}}, <-answers)
 	})
@@ -697,13 +698,13 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		commands := []redis.Cmder{
-			numbers{redis.NewIntSliceCmd(background, "a")}, values{redis.NewSliceCmd(background, "b")},
-			numbers{redis.NewIntSliceCmd(background, "c")}, values{redis.NewSliceCmd(background, "d")},
+			protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "a")}, protocol.Values{SliceCmd: redis.NewSliceCmd(background, "b")},
+			protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "c")}, protocol.Values{SliceCmd: redis.NewSliceCmd(background, "d")},
 		}
 		got := make(chan []response, 1)
 		go func() { got <- c.shared.run(c.rdb.Pipeline(), commands) }() // ends with the answer
 		f := w.next()
-		f.cmds[0].(numbers).SetVal([]int64{42})
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{42})
 		f.cmds[1].SetErr(said("ERR no"))
 		f.end <- io.EOF
 		responses := <-got
@@ -728,7 +729,7 @@ func TestClosedGoroutinesStartNothing(t *testing.T) {
 func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 	t.Parallel()
 	count := func(key string) redis.Cmder {
-		return numbers{redis.NewIntSliceCmd(background, "eval", "return { redis.call('INCR', KEYS[1]) }", 1, key)}
+		return protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "eval", "return { redis.call('INCR', KEYS[1]) }", 1, key)}
 	}
 	label := func(key string) redis.Cmder {
 		return redis.NewStatusCmd(background, "set", key+":label", "x", "px", 1000)
@@ -740,7 +741,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			direct := realRedis(t)
+			direct := redistest.SettledClient(t)
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // with go-redis's default number of tries
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
@@ -806,7 +807,7 @@ func TestErrorsOfRedisAreTransientOrNot(t *testing.T) {
 func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
-		io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, context.DeadlineExceeded, errNoAnswer, errReply,
+		io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, context.DeadlineExceeded, errNoAnswer, protocol.ErrReply,
 		&net.OpError{Op: "dial", Err: errors.New("connection refused")}, redis.ErrPoolTimeout, errors.Join(errNoAnswer, io.EOF),
 		fmt.Errorf("%w; before that: %w", errNoAnswer, io.EOF),
 		fmt.Errorf("%w; before that: %w", errNoAnswer, said("WRONGTYPE Operation against a key holding the wrong kind of value")),
@@ -851,7 +852,7 @@ func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
 		require.ErrorContains(t, err, "in the background")
 		w.carries("release a: 1")
 		time.Sleep(maxTimeout) // it is written off, and sent again
-		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		require.NoError(t, a.permit.Release(background))
 	})
 }
@@ -860,13 +861,13 @@ func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
 func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 5)
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		err := a.await(ctx, time.Time{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, ErrUnavailable)
-		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 0)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 0)
 	})
 }
 
@@ -875,14 +876,14 @@ func TestCallThatEndsBesideAQuestionDoesNotBlameRedis(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		for silence, blames := range map[time.Duration]bool{minTimeout - 1: false, minTimeout: true} {
 			a := asks(c, fmt.Sprint(silence), 1, CallOptions{})[0]
-			w.next().answers(1, -1, 0, 1, int64(stateWaiting), 5)
+			w.next().answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
 			ctx, cancel := context.WithTimeout(background, time.Second+silence)
 			err := a.await(ctx, time.Time{}) // a third of the TTL comes first
 			cancel()
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			assert.Equal(t, blames, errors.Is(err, ErrUnavailable), "after a silence of %v", silence)
 			for f := w.next(); f != nil; f = w.next() {
-				f.answers(1, -1, 0, 1, int64(stateGone), 0)
+				f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 			}
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // during runs f, which does I/O, and returns when ctx ends even if f has not returned: go-redis would not return then.
@@ -31,7 +33,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 }
 
 // query runs a script that concerns no ticket. It retries transient failures, for up to a TTL.
-func (c *Client) query(ctx context.Context, name string, q call) (response, error) {
+func (c *Client) query(ctx context.Context, name string, q protocol.Call) (response, error) {
 	if ctx == nil {
 		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
 	}
@@ -45,7 +47,7 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 		if c.isClosed() {
 			return response{}, ErrClosed
 		}
-		r := pipeline.ask(ctx, request{single: q.command(false), text: q})
+		r := pipeline.ask(ctx, request{single: q.Command(false), text: q})
 		switch {
 		case r.err == nil:
 			r.again = again
@@ -73,13 +75,13 @@ func (c *Client) query(ctx context.Context, name string, q call) (response, erro
 func (c *Client) Ping(ctx context.Context) error {
 	const op = "ping"
 	if ctx == nil {
-		return nilContext(op, c.keyspace.prefix)
+		return nilContext(op, c.keyspace.Prefix)
 	}
 	err := ended(ctx)
 	if err == nil {
 		err = c.askOnce(ctx, redis.NewStatusCmd(background, "ping"))
 	}
-	return wrap(op, c.keyspace.prefix, err)
+	return wrap(op, c.keyspace.Prefix, err)
 }
 
 // askOnce sends a command that is about no semaphore, once.

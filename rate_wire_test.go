@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // How a client handles answers about a rate limit.
@@ -13,7 +15,7 @@ import (
 // asksRate opens tickets on a name with a rate limit of 5.
 func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) {
 	for range n {
-		s := &Semaphore{Inspector: &Inspector{c, name, limitSpec{5, per}}}
+		s := &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5, Window: per}}}
 		t, err := c.ask(background, s, 1, true, time.Now())
 		if err != nil {
 			panic(err) // the client is open
@@ -55,7 +57,7 @@ func (f *flight) declares(i int) any { return f.cmds[i].Args()[11] }
 func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateHeld), 10)
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		mistake := asksRate(c, "a", 1, time.Minute)[0]
 		f := w.carries("acquire a: 2")
 		f.cmds[0].SetErr(said("FAIRSEMKIND the name is that of a semaphore"))
@@ -64,11 +66,11 @@ func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		f = w.carries("refresh a: 1")
 		assert.Equal(t, int64(5), f.declares(0), "as its own handle does")
-		f.answers(1, -1, 0, 1, int64(stateHeld), 0)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		a.state.leave(a)
 		f = w.carries("release a: 1")
 		assert.Equal(t, int64(5), f.declares(0))
-		f.answers(1, -1, 0, 1, int64(stateHeld), 0)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		<-a.released
 	})
 }
@@ -86,11 +88,11 @@ func TestWaiterOfARateLooksWhenItsTurnComes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			onWire(t, maxTTL, func(_ *testing.T, client *Client, w *wire) {
 				asksRate(client, "a", 1, c.per)
-				w.carries("acquire a: 1").answers(1, c.told.Milliseconds(), 0, 1, int64(stateWaiting), 50)
+				w.carries("acquire a: 1").answers(1, c.told.Milliseconds(), 0, 1, int64(protocol.Waiting), 50)
 				time.Sleep(c.want - time.Millisecond)
 				w.isIdle()
 				time.Sleep(time.Millisecond)
-				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 60)
+				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 60)
 			})
 		})
 	}

@@ -1,6 +1,10 @@
 package fairsem
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+)
 
 // A permit that is released in parts. The units released so far only increase, and Redis is sent the units that the holder
 // keeps: one call can release many parts, and a late call undoes none.
@@ -53,7 +57,7 @@ func (v *nameState) reduceLocked(t *ticket) {
 	case t.outdated(v.epoch) || t.renewable() && t.lease.isDue(v.client.clock.now()):
 		v.refreshLocked(t)
 	default:
-		v.submitLocked(t, batchKey{state: v, script: reduceScript, spec: v.spec})
+		v.submitLocked(t, batchKey{state: v, script: protocol.ReduceScript, spec: v.spec})
 	}
 }
 

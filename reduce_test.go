@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // What a client sends for permits that are released in parts.
@@ -21,7 +23,7 @@ import (
 // holds returns a granted ticket of so many units.
 func holds(c *Client, w *wire, units int64) *ticket {
 	w.t.Helper()
-	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, units, true, time.Now())
+	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, units, true, time.Now())
 	require.NoError(w.t, err)
 	w.carries("acquire a: 1").grantAll(10)
 	<-t.done
@@ -34,8 +36,8 @@ func (f *flight) left() any {
 	return args[len(args)-1]
 }
 
-func (f *flight) isHeld(epoch int64) { f.answers(1, -1, 0, epoch, int64(stateHeld), 10) }
-func (f *flight) isGone(epoch int64) { f.answers(1, -1, 0, epoch, int64(stateGone), 0) }
+func (f *flight) isHeld(epoch int64) { f.answers(1, -1, 0, epoch, int64(protocol.Held), 10) }
+func (f *flight) isGone(epoch int64) { f.answers(1, -1, 0, epoch, int64(protocol.Gone), 0) }
 
 func over(c <-chan struct{}) bool {
 	select {
@@ -70,7 +72,7 @@ func TestPartsThatComeWhileACallFliesGoTogetherInTheNext(t *testing.T) {
 func TestPartsOfManyPermitsShareACall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		b, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, 4, true, time.Now())
+		b, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, 4, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 2").grantAll(20)
 		<-b.done
@@ -224,7 +226,7 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 		{[]int64{5, 3}, 2, "2 of 3"},
 		{[]int64{1, 1, 1, 7}, 3, "1, 1, 1"},
 		{[]int64{4, 4, 9}, 10, "9, 1 of 4"},
-		{[]int64{maxUnits}, 1, fmt.Sprintf("1 of %d", int64(maxUnits))},
+		{[]int64{protocol.MaxUnits}, 1, fmt.Sprintf("1 of %d", int64(protocol.MaxUnits))},
 	} {
 		w := &Weighted{held: make(heldPermits)}
 		v := &nameState{client: &Client{clock: newClock(wallSinceStart, suspended)}}
@@ -248,7 +250,7 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 // A process that was stopped and continues learns of the loss, although no tick has noticed it yet.
 func TestWeightedLooksAtTheClock(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, held: make(heldPermits)}
+		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
 		told := make(chan int64, 2)
 		sem.OnLost(func(n int64, err error) {
 			assert.ErrorIs(t, err, ErrLost)
@@ -278,7 +280,7 @@ func TestWeightedLooksAtTheClock(t *testing.T) {
 // A goroutine may stand still for any time between the grant and the counting.
 func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 9}}}, held: make(heldPermits)}
+		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
 		told := make(chan int64, 2)
 		sem.OnLost(func(n int64, _ error) { told <- n })
 		a := holds(c, w, 5)
@@ -297,7 +299,7 @@ func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 // holdsMany returns a handle that holds n permits of one unit each, which are not renewed.
 func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
 	w.t.Helper()
-	sem = &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}, held: make(heldPermits)}
+	sem = &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}, held: make(heldPermits)}
 	w.atOnce(c, func() { held = asks(c, "a", n, CallOptions{NoRefresh: true}) }, w.acquires("a", 3, n)).grantAll(10)
 	synctest.Wait()
 	for _, t := range held {
@@ -426,5 +428,27 @@ func TestGoroutineThatDoesNotEndIsNamed(t *testing.T) {
 		err := c.goroutines.hanging()
 		require.ErrorIs(t, err, ErrUnavailable)
 		assert.ErrorContains(t, err, "after 5s these have not ended: script calls (go-redis")
+	})
+}
+
+// A process whose lease ended by its own clock releases it before Redis notices, and the release says so.
+func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		late := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		<-late.permit.Context().Done()
+		f := w.carries("release a: 1")
+		assert.Equal(t, protocol.Overdue(0), f.lease(0))
+		f.grantAll(0)
+
+		early := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
+		w.carries("acquire a: 2").grantAll(20)
+		synctest.Wait()
+		early.state.leave(early)
+		f = w.carries("release a: 2")
+		assert.Zero(t, f.lease(0))
+		f.grantAll(0)
+		w.isIdle()
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Grants that survive a failover. With Options.WaitReplicas a batch ends with WAIT, which answers when that many replicas
@@ -17,8 +19,8 @@ import (
 var errFewReplicas = errors.New("too few replicas have acknowledged it")
 
 // needsReplicas reports whether the effect of a script must survive a failover.
-func needsReplicas(s *script) bool {
-	return s == acquireScript || s == refreshScript || s == restoreScript
+func needsReplicas(s *protocol.Script) bool {
+	return s == protocol.AcquireScript || s == protocol.RefreshScript || s == protocol.RestoreScript
 }
 
 // waitFor is a WAIT with its answer.
@@ -59,8 +61,8 @@ func (l *pipeline) redisPipeline() (redis.Pipeliner, error) {
 }
 
 // runDurable is run for calls that may need replicas. Those that too few replicas have count as not answered.
-func (l *pipeline) runDurable(calls []call, commands []redis.Cmder, timeout time.Duration) []response {
-	if l.replicas == 0 || !slices.ContainsFunc(calls, func(c call) bool { return needsReplicas(c.script) }) {
+func (l *pipeline) runDurable(calls []protocol.Call, commands []redis.Cmder, timeout time.Duration) []response {
+	if l.replicas == 0 || !slices.ContainsFunc(calls, func(c protocol.Call) bool { return needsReplicas(c.Script) }) {
 		return l.run(l.rdb.Pipeline(), commands)
 	}
 	pipe, err := l.redisPipeline()
@@ -70,7 +72,7 @@ func (l *pipeline) runDurable(calls []call, commands []redis.Cmder, timeout time
 	wait := l.newWait(timeout)
 	responses := l.run(pipe, append(slices.Clip(commands), wait))
 	for i, c := range calls {
-		if err := wait.failed(); err != nil && responses[i].err == nil && needsReplicas(c.script) {
+		if err := wait.failed(); err != nil && responses[i].err == nil && needsReplicas(c.Script) {
 			responses[i] = response{err: err}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Restoring state that Redis lost. A server that is restarted without persistence, or a replica that takes over before it
@@ -80,9 +82,9 @@ func (s *servers) known() string {
 	defer s.mu.Unlock()
 	var all []string
 	for server, since := range s.met {
-		form := newServer
+		form := protocol.NewServer
 		if time.Since(since) > s.settled {
-			form = knownServer
+			form = protocol.KnownServer
 		}
 		all = append(all, fmt.Sprintf(form, server))
 	}
@@ -95,7 +97,7 @@ func (v *nameState) knows() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.epoch != 0 {
-		return usedBefore
+		return protocol.UsedBefore
 	}
 	return v.client.servers.known()
 }
@@ -143,8 +145,8 @@ func (t *ticket) outdated(epoch int64) bool {
 }
 
 // missedBy reports whether t is to be restored: whether Redis has less of it in this epoch than it had.
-func (t *ticket) missedBy(s state, epoch int64) bool {
-	less := s == stateGone || s == stateWaiting && t.phase == holding
+func (t *ticket) missedBy(s protocol.State, epoch int64) bool {
+	less := s == protocol.Gone || s == protocol.Waiting && t.phase == holding
 	return less && t.outdated(epoch) && t.lease.left(t.state.client.clock.now()) > 0
 }
 
@@ -158,20 +160,12 @@ func (t *ticket) confirmed(epoch int64) {
 
 // restoreLocked restores t. A permit that is never renewed gets the rest of its lease.
 func (v *nameState) restoreLocked(t *ticket) {
-	lease := t.params.ttl
+	lease := t.params.TTL
 	if t.noRefresh && t.phase == holding {
 		now := v.client.clock.now()
 		lease = t.lease.after(lease, now.asleep).Sub(now.Time)
 	}
-	v.submitLocked(t, batchKey{state: v, script: restoreScript, spec: t.spec, lease: lease})
-}
-
-// claims are what tickets that are to be restored had, holders before waiters.
-type claims struct {
-	holders int     // how many of the tickets are holders
-	epoch   int64   // in which they are missing
-	numbers []int64 // token or position of each ticket
-	units   []int64 // units of each ticket
+	v.submitLocked(t, batchKey{state: v, script: protocol.RestoreScript, spec: t.spec, lease: lease})
 }
 
 // number is the token of a holder, or the position of a waiter.
@@ -183,19 +177,19 @@ func (t *ticket) number() int64 {
 }
 
 // claims returns the claims of the tickets, and moves the holders among them to the front.
-func (v *nameState) claims(tickets []*ticket) (had claims) {
+func (v *nameState) claims(tickets []*ticket) (had protocol.Claims) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	slices.SortStableFunc(tickets, func(a, b *ticket) int {
 		return cmp.Compare(b.phase, a.phase) // waiting comes before holding
 	})
-	had.epoch = v.epoch
+	had.Epoch = v.epoch
 	for _, t := range tickets {
 		if t.phase == holding {
-			had.holders++
+			had.Holders++
 		}
-		had.numbers = append(had.numbers, t.number())
-		had.units = append(had.units, t.keeps())
+		had.Numbers = append(had.Numbers, t.number())
+		had.Units = append(had.Units, t.keeps())
 	}
 	return had
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // Cases in which several parts interact.
@@ -20,13 +23,13 @@ import (
 func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
-		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 10)
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 10)
 		synctest.Wait()
-		c.woken("a", 1, []grant{{1, 10, 20}})
+		c.woken("a", 1, []protocol.Grant{grantAt(1, 10, 20)})
 		f := w.carries("refresh a: 1")
 		evicted(c, 1, 20) // after Redis had answered the query
-		f.answers(1, -1, 0, 1, int64(stateHeld), 20)
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 20)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		synctest.Wait()
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
 		w.isIdle()
@@ -41,7 +44,7 @@ func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) 
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
 		evicted(c, 1, 10)
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		time.Sleep(2 * time.Second)
 		w.isIdle()
 		assert.ErrorIs(t, (<-done).err, ErrEvicted)
@@ -51,17 +54,17 @@ func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) 
 
 func TestEvictThatIsSentAgainFindsThatItWorked(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}
 		done := make(chan error, 1)
 		evict := func() { done <- s.Evict(t.Context(), "x:1") }
 		go evict()
 		w.carries("evict a: 1").end <- net.ErrClosed
 		time.Sleep(time.Second)
-		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		w.carries("set").end <- nil
 		require.NoError(t, <-done)
 		go evict()
-		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(stateEvicted), 0)
+		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		require.ErrorIs(t, <-done, ErrNotFound, "somebody else did it")
 	})
 }
@@ -76,8 +79,8 @@ func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		for _, c := range cmds {
-			if scriptOf(c) == evictScript && c.Err() == nil && !f.lost.Swap(true) {
-				c.(numbers).SetVal(nil)
+			if scriptOf(c) == protocol.EvictScript && c.Err() == nil && !f.lost.Swap(true) {
+				c.(protocol.Numbers).SetVal(nil)
 				c.SetErr(net.ErrClosed)
 				err = net.ErrClosed
 			}
@@ -108,7 +111,7 @@ func TestEvictWhoseAnswerIsLostReportsThatItWorked(t *testing.T) {
 func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		told := overhear(c)
-		s := &Semaphore{Inspector: &Inspector{c, "a", limitSpec{5, time.Minute}}}
+		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5, Window: time.Minute}}}
 		a, err := c.ask(t.Context(), s, 1, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)
@@ -118,19 +121,6 @@ func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
 		assert.False(t, a.state.removeRateGrant(a))
 		assert.Empty(t, told())
 	})
-}
-
-func TestWhoDeclaresNothingLetsNobodyInWhereNoLimitIsKnown(t *testing.T) {
-	const seed = "owner me:1=5 | queue you:1=6 | timeout me:1=20s you:1=20s | counter 8"
-	checkAll(t, []contract{{
-		name:  "an eviction by a handle with a limit of its own",
-		seed:  seed,
-		ids:   []string{"me:2"},
-		call:  evicting("me:2"),
-		reply: "gone",
-		wake:  "you 1:6:0", // there is a new epoch
-		state: seed + " | meta until=40s",
-	}})
 }
 
 // slowMasters is a cluster whose primaries answer late.
@@ -162,4 +152,11 @@ func TestListThatIsGivenUpReadsNothingThatIsStillWritten(t *testing.T) {
 	for _, err := range c.List(ctx) {
 		assert.Error(t, err)
 	}
+}
+
+// onBoth runs a test on a real server and on miniredis.
+func onBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
+	t.Helper()
+	t.Parallel()
+	redistest.OnBoth(t, test)
 }

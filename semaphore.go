@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use. Its [Inspector] shows holders and waiters,
@@ -38,8 +40,8 @@ func (o CallOptions) check() error {
 	if o.HeadStart < 0 || o.HeadStart > maxHeadStart {
 		return fmt.Errorf("%w: HeadStart %v is not between 0 and %v", ErrInvalid, o.HeadStart, maxHeadStart)
 	}
-	if o.MaxQueue < 0 || o.MaxQueue > maxUnits {
-		return fmt.Errorf("%w: MaxQueue %d is not between 0 and %d", ErrInvalid, o.MaxQueue, int64(maxUnits))
+	if o.MaxQueue < 0 || o.MaxQueue > protocol.MaxUnits {
+		return fmt.Errorf("%w: MaxQueue %d is not between 0 and %d", ErrInvalid, o.MaxQueue, int64(protocol.MaxUnits))
 	}
 	if o.MaxWait < 0 {
 		return fmt.Errorf("%w: MaxWait %v is below 0", ErrInvalid, o.MaxWait)
@@ -132,7 +134,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 	asked := time.Now()
 	cutShort := s.opts.cutShort(ctx, asked)
 	// A rate limit knows beforehand that the wait would be in vain, unless the call has a head start on others.
-	queued := wait && (s.spec.window == 0 || cutShort.IsZero() || s.opts.HeadStart > 0)
+	queued := wait && (s.spec.Window == 0 || cutShort.IsZero() || s.opts.HeadStart > 0)
 	for {
 		t, err := s.client.ask(ctx, s, n, queued, asked)
 		if err == nil {
@@ -166,8 +168,8 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	if ctx == nil {
 		return nilContext(op, s.name)
 	}
-	if n < 1 || n > maxUnits {
-		return wrap(op, s.name, fmt.Errorf("%w: weight %d is not between 1 and %d", ErrInvalid, n, int64(maxUnits)))
+	if n < 1 || n > protocol.MaxUnits {
+		return wrap(op, s.name, fmt.Errorf("%w: weight %d is not between 1 and %d", ErrInvalid, n, int64(protocol.MaxUnits)))
 	}
 	if err := s.opts.check(); err != nil {
 		return wrap(op, s.name, err)
@@ -180,7 +182,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 	t := &ticket{
 		seq:       c.lastSeq.Add(1),
 		weight:    n,
-		params:    acquireParams{ttl: s.opts.TTL, wait: wait, maxQueue: s.opts.MaxQueue, headStart: s.opts.HeadStart},
+		params:    protocol.AcquireParams{TTL: s.opts.TTL, Wait: wait, MaxQueue: s.opts.MaxQueue, HeadStart: s.opts.HeadStart},
 		spec:      s.spec,
 		noRefresh: s.opts.NoRefresh,
 		observed:  c.events.wants(ctx),
@@ -189,9 +191,9 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		done:      make(chan struct{}),
 		released:  make(chan struct{}),
 	}
-	t.id = c.keyspace.ticketID(t.seq)
-	if t.params.ttl == 0 {
-		t.params.ttl = c.ttl
+	t.id = c.keyspace.TicketID(t.seq)
+	if t.params.TTL == 0 {
+		t.params.TTL = c.ttl
 	}
 	for {
 		v, err := c.stateOf(s.name)

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // nameState is the state of one semaphore in this process: its own tickets. The limit, the queue and the permits of other
@@ -14,7 +16,7 @@ import (
 type nameState struct {
 	client   *Client
 	name     string
-	about    callPrefix
+	about    protocol.CallPrefix
 	pipeline *pipeline
 
 	timer   timer      // guarded by scheduler.mu
@@ -22,17 +24,17 @@ type nameState struct {
 
 	mu           sync.Mutex
 	tickets      map[int64]*ticket
-	spec         limitSpec     // of the call that Redis answered last; a call about tickets has theirs
-	retired      bool          // removed from Client.states: a new ticket needs a new nameState
-	next         time.Time     // when the next tick is due; zero: none is scheduled
-	deadline     time.Time     // the nearest one of any process, while a ticket here waits; zero: unknown
-	deadlineSent time.Time     // when the call was sent whose reply had the deadline
-	waiters      int           // tickets in the phase waiting
-	backoff      time.Duration // before the next try, while calls fail
-	epoch        int64         // of the name, from the latest reply; 0: none yet
-	epochSent    time.Time     // when the call was sent whose reply had the epoch
-	verifySince  time.Time     // since when the server may have changed; zero: no reason to verify
-	checkAt      time.Time     // when to verify, if the server could go away unnoticed until then; zero: not scheduled
+	spec         protocol.LimitSpec // of the call that Redis answered last; a call about tickets has theirs
+	retired      bool               // removed from Client.states: a new ticket needs a new nameState
+	next         time.Time          // when the next tick is due; zero: none is scheduled
+	deadline     time.Time          // the nearest one of any process, while a ticket here waits; zero: unknown
+	deadlineSent time.Time          // when the call was sent whose reply had the deadline
+	waiters      int                // tickets in the phase waiting
+	backoff      time.Duration      // before the next try, while calls fail
+	epoch        int64              // of the name, from the latest reply; 0: none yet
+	epochSent    time.Time          // when the call was sent whose reply had the epoch
+	verifySince  time.Time          // since when the server may have changed; zero: no reason to verify
+	checkAt      time.Time          // when to verify, if the server could go away unnoticed until then; zero: not scheduled
 }
 
 // retireAfter is how long a nameState without tickets stays, for the next ticket of its name.
@@ -58,7 +60,7 @@ func (v *nameState) open(t *ticket) bool {
 }
 
 func (v *nameState) askLocked(t *ticket) {
-	v.submitLocked(t, batchKey{state: v, script: acquireScript, spec: t.spec, params: t.params})
+	v.submitLocked(t, batchKey{state: v, script: protocol.AcquireScript, spec: t.spec, params: t.params})
 }
 
 // refreshLocked queries tickets, and renews those that Redis has, in as few calls as possible. It skips tickets whose last
@@ -70,7 +72,7 @@ func (v *nameState) refreshLocked(tickets ...*ticket) {
 			continue
 		}
 		t.busy, t.recheck = true, false
-		j := batchKey{state: v, script: refreshScript, spec: t.spec, lease: t.params.ttl}
+		j := batchKey{state: v, script: protocol.RefreshScript, spec: t.spec, lease: t.params.TTL}
 		if t.phase == holding && t.noRefresh {
 			j.lease = 0
 		}
@@ -84,12 +86,12 @@ func (v *nameState) refreshLocked(tickets ...*ticket) {
 // releaseLocked sends the release of a leaving ticket. If an acquire of it may still be in flight, a tombstone makes sure
 // that it comes too late.
 func (v *nameState) releaseLocked(t *ticket) {
-	j := batchKey{state: v, script: releaseScript, spec: t.spec}
+	j := batchKey{state: v, script: protocol.ReleaseScript, spec: t.spec}
 	if t.maybeApplied {
-		j.lease = t.params.ttl
+		j.lease = t.params.TTL
 	}
 	if t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
-		j.lease = overdue(j.lease)
+		j.lease = protocol.Overdue(j.lease)
 	}
 	v.submitLocked(t, j)
 }
@@ -114,13 +116,13 @@ func (v *nameState) recheckLocked(tickets ...*ticket) {
 // pollLocked has the script reap and promote for all processes. Waiters of a rate limit are granted by polls. There it
 // also queries its own first waiter: the poll of another process may have granted it, and the message may be lost.
 func (v *nameState) pollLocked() {
-	if v.spec.window > 0 {
+	if v.spec.Window > 0 {
 		if first := v.firstLocked(); first != nil {
 			v.refreshLocked(first)
 			return
 		}
 	}
-	v.pipeline.add(batchKey{state: v, script: refreshScript, spec: v.spec})
+	v.pipeline.add(batchKey{state: v, script: protocol.RefreshScript, spec: v.spec})
 }
 
 // firstLocked returns the ticket of this process that is first in the queue, nil if none waits.
@@ -145,12 +147,12 @@ func (v *nameState) moveLocked(t *ticket, to phase) {
 
 // prepare is called when an operation is about to be sent. It returns the tickets that still want it, and whether all of
 // them are holding.
-func (v *nameState) prepare(s *script, tickets []*ticket, now time.Time) (still []*ticket, hold bool) {
+func (v *nameState) prepare(s *protocol.Script, tickets []*ticket, now time.Time) (still []*ticket, hold bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	still, hold = tickets[:0], true
 	for _, t := range tickets {
-		if s != releaseScript && (t.phase == leaving || t.phase == removed) {
+		if s != protocol.ReleaseScript && (t.phase == leaving || t.phase == removed) {
 			t.busy = false
 			if t.phase == leaving {
 				v.releaseOrRemoveLocked(t)
@@ -160,10 +162,10 @@ func (v *nameState) prepare(s *script, tickets []*ticket, now time.Time) (still 
 		if t.unansweredSince.IsZero() {
 			t.unansweredSince = now
 		}
-		if s == reduceScript {
+		if s == protocol.ReduceScript {
 			t.parts.sent = t.parts.released
 		}
-		v.scheduleLocked(t.unansweredSince.Add(t.params.ttl))
+		v.scheduleLocked(t.unansweredSince.Add(t.params.TTL))
 		still = append(still, t)
 		hold = hold && t.phase == holding
 	}
@@ -172,9 +174,9 @@ func (v *nameState) prepare(s *script, tickets []*ticket, now time.Time) (still 
 
 // answered handles the response to a request: a reply or an error. The request was sent at the time sent.
 func (v *nameState) answered(p *request, r response, sent instant) {
-	var rep reply
+	var rep protocol.Reply
 	if r.err == nil {
-		rep, r.err = decodeReply(r.numbers, len(p.released)+len(p.tickets))
+		rep, r.err = protocol.DecodeReply(r.numbers, len(p.released)+len(p.tickets))
 	}
 	if r.err == nil {
 		v.client.masters.watch(v)
@@ -189,37 +191,37 @@ func (v *nameState) answered(p *request, r response, sent instant) {
 		return
 	}
 	v.backoff, v.spec = 0, p.key.spec
-	v.client.declared.learn(v.name, p.key.spec, rep.since)
-	v.client.servers.meet(rep.server)
-	v.noteEpochLocked(rep.epoch, sent.Time)
+	v.client.declared.learn(v.name, p.key.spec, rep.Since)
+	v.client.servers.meet(rep.Server)
+	v.noteEpochLocked(rep.Epoch, sent.Time)
 	i := 0
 	for verb, t := range p.all() {
 		t.unansweredSince, t.cause = time.Time{}, nil
 		if t.phase == asking {
-			t.quoted = quote{rep.room, time.Duration(rep.results[i].number) * time.Millisecond}
+			t.quoted = quote{rep.Room, time.Duration(rep.Results[i].Number) * time.Millisecond}
 		}
-		v.learnLocked(verb, t, rep.results[i], rep.epoch, sent)
+		v.learnLocked(verb, t, rep.Results[i], rep.Epoch, sent)
 		v.reduceLocked(t)
 		i++
 	}
-	for _, g := range rep.grants {
-		v.grantedLocked(grantNotice{g, rep.epoch, GrantedByReply})
+	for _, g := range rep.Grants {
+		v.grantedLocked(grantNotice{g, rep.Epoch, GrantedByReply})
 	}
 	v.hintLocked(rep, sent.Time)
 }
 
 // learnLocked handles the result of one ticket's operation.
-func (v *nameState) learnLocked(s *script, t *ticket, r result, epoch int64, sent instant) {
-	stale := t.phase == waiting && r.state == stateHeld && r.number != 0 && r.number != t.token && r.number < t.epoch
-	missed := (s == refreshScript || s == reduceScript) && t.missedBy(r.state, epoch)
-	if !missed && s != reduceScript && (r.state == stateHeld || r.state == stateWaiting) {
+func (v *nameState) learnLocked(s *protocol.Script, t *ticket, r protocol.Result, epoch int64, sent instant) {
+	stale := t.phase == waiting && r.State == protocol.Held && r.Number != 0 && r.Number != t.token && r.Number < t.epoch
+	missed := (s == protocol.RefreshScript || s == protocol.ReduceScript) && t.missedBy(r.State, epoch)
+	if !missed && s != protocol.ReduceScript && (r.State == protocol.Held || r.State == protocol.Waiting) {
 		t.confirmed(epoch) // a reduce renews nothing: an old file's lease of t may soon be over
 	}
 	switch {
 	case t.phase == removed: // the answer came too late
-	case s == releaseScript:
+	case s == protocol.ReleaseScript:
 		v.releasedLocked(t, r, epoch)
-	case t.phase == leaving && (r.state == stateHeld || r.state == stateWaiting):
+	case t.phase == leaving && (r.State == protocol.Held || r.State == protocol.Waiting):
 		v.releaseLocked(t) // its caller gave it up while the operation was in flight
 	case t.phase == leaving && t.maybeApplied:
 		v.releaseLocked(t) // a copy of an earlier operation may still be in flight
@@ -229,40 +231,40 @@ func (v *nameState) learnLocked(s *script, t *ticket, r result, epoch int64, sen
 		v.leaveLocked(t) // its lease is over by the clock, and its holder was notified
 	case missed:
 		v.restoreLocked(t)
-	case t.phase == holding && r.state == stateEarly:
+	case t.phase == holding && r.State == protocol.Early:
 		v.recheckLocked(t) // expired permits were in its way, and some still are
-	case t.phase == holding && r.state == stateWaiting && sent.After(t.permit.granted()):
+	case t.phase == holding && r.State == protocol.Waiting && sent.After(t.permit.granted()):
 		v.loseLocked(t, ErrLost, errForged)
 		v.leaveLocked(t)
-	case t.phase == holding && r.state == stateEvicted:
+	case t.phase == holding && r.State == protocol.Evicted:
 		v.loseLocked(t, errHolderEvicted, ErrEvicted)
 		v.leaveOrRemoveLocked(t)
-	case t.phase == holding && s == reduceScript && r.state == stateHeld:
+	case t.phase == holding && s == protocol.ReduceScript && r.State == protocol.Held:
 		v.reducedLocked(t)
-	case t.phase == holding && r.state == stateHeld && t.noRefresh:
+	case t.phase == holding && r.State == protocol.Held && t.noRefresh:
 		v.recheckPendingLocked(t) // its lease does not change
-	case t.phase == holding && r.state != stateGone:
+	case t.phase == holding && r.State != protocol.Gone:
 		v.renewLocked(t, sent) // even if it was still waiting then: a wake message overtook this answer
 		v.recheckPendingLocked(t)
-	case stale && (window{sent, t.params.ttl}).left(v.client.clock.now()) <= 0:
+	case stale && (window{sent, t.params.TTL}).left(v.client.clock.now()) <= 0:
 		v.recheckLocked(t) // the answer is so old that t may have been evicted since, and its tombstone may have expired
 	case stale: // t waited after this grant, so the grant is from an old file, and its units may have been granted again
 		v.restoreLocked(t)
-	case r.state == stateHeld:
-		if s == refreshScript && t.token == 0 {
+	case r.State == protocol.Held:
+		if s == protocol.RefreshScript && t.token == 0 {
 			v.gapLocked() // this grant came without a message: more messages may be lost
 		}
 		v.renewLocked(t, sent)
-		v.grantLocked(t, cmp.Or(r.number, t.token), true)
-	case r.state == stateWaiting:
-		v.queuedLocked(t, r.number, sent)
+		v.grantLocked(t, cmp.Or(r.Number, t.token), true)
+	case r.State == protocol.Waiting:
+		v.queuedLocked(t, r.Number, sent)
 	case t.phase == holding:
 		v.loseLocked(t, ErrLost, errMissing)
 		v.leaveOrRemoveLocked(t)
-	case r.state == stateEarly:
-		v.scheduleLocked(time.Now().Add(early(r.number))) // then it is sent again
+	case r.State == protocol.Early:
+		v.scheduleLocked(time.Now().Add(early(r.Number))) // then it is sent again
 	default:
-		v.finishLocked(t, refusals[r.state])
+		v.finishLocked(t, refusals[r.State])
 		v.leaveOrRemoveLocked(t)
 	}
 }
@@ -277,12 +279,12 @@ func (v *nameState) leaveOrRemoveLocked(t *ticket) {
 }
 
 // refusals are the errors of tickets that neither hold nor wait. On errPositionLost, Acquire tries again.
-var refusals = map[state]error{
-	stateGone:    errPositionLost,
-	stateRefused: ErrNotAcquired,
-	stateFull:    ErrQueueFull,
-	stateTooBig:  ErrExceedsLimit,
-	stateEvicted: ErrEvicted,
+var refusals = map[protocol.State]error{
+	protocol.Gone:    errPositionLost,
+	protocol.Refused: ErrNotAcquired,
+	protocol.Full:    ErrQueueFull,
+	protocol.TooBig:  ErrExceedsLimit,
+	protocol.Evicted: ErrEvicted,
 }
 
 // queuedLocked records that t waits in the queue.
@@ -295,7 +297,7 @@ func (v *nameState) queuedLocked(t *ticket, position int64, sent instant) {
 	v.renewLocked(t, sent)
 	v.client.wake.start()
 	v.checkLocked()
-	if early.seq == t.seq {
+	if early.Seq == t.seq {
 		v.grantedLocked(early)
 	}
 	v.recheckPendingLocked(t)
@@ -312,28 +314,28 @@ func (v *nameState) recheckPendingLocked(t *ticket) {
 // name the ticket's position, which only Redis can have sent: forged and late messages come here too. A notice of another
 // epoch is about a grant that was lost since: positions are restored unchanged.
 func (v *nameState) grantedLocked(g grantNotice) {
-	t := v.tickets[g.seq]
+	t := v.tickets[g.Seq]
 	switch {
 	case t == nil:
-	case t.phase == asking || t.phase == waiting && g.token == 0 && g.place == t.token:
+	case t.phase == asking || t.phase == waiting && g.Token == 0 && g.Position == t.token:
 		v.earlyLocked(t, g) // the answer that is in flight may be older
-	case t.phase == holding && g.token == 0 && g.place == t.token:
+	case t.phase == holding && g.Token == 0 && g.Position == t.token:
 		v.recheckLocked(t) // it was evicted
-	case t.phase != waiting || t.position != g.place || g.token != 0 && t.epoch != g.epoch:
-	case g.token == 0:
+	case t.phase != waiting || t.position != g.Position || g.Token != 0 && t.epoch != g.epoch:
+	case g.Token == 0:
 		v.recheckLocked(t) // removed from the queue, and Acquire tries again; or a nearer deadline, which the answer has
 	default:
 		t.by = g.by
-		v.grantLocked(t, g.token, false)
+		v.grantLocked(t, g.Token, false)
 	}
 }
 
 // earlyLocked keeps a notice until the answer shows whether it is true. A forged message can come before the true one or
 // after it: of two that differ the first is kept, and Redis is queried.
 func (v *nameState) earlyLocked(t *ticket, g grantNotice) {
-	if t.earlyGrant.seq != t.seq {
+	if t.earlyGrant.Seq != t.seq {
 		t.earlyGrant = g
-	} else if t.earlyGrant.grant != g.grant || t.earlyGrant.epoch != g.epoch {
+	} else if t.earlyGrant.Grant != g.Grant || t.earlyGrant.epoch != g.epoch {
 		t.recheck = true
 	}
 }
@@ -367,7 +369,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 	t.permit = newPermit(t, now.Time)
 	v.finishLocked(t, nil)
 	v.scheduleLocked(t.nextDeadline())
-	if early := t.earlyGrant; early.seq == t.seq {
+	if early := t.earlyGrant; early.Seq == t.seq {
 		t.earlyGrant = grantNotice{}
 		v.grantedLocked(early)
 	}
@@ -375,7 +377,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 
 // renewLocked starts the lease of t anew: Redis confirmed t in reply to a call that was sent at that time.
 func (v *nameState) renewLocked(t *ticket, sent instant) {
-	t.lease = window{sent: sent, ttl: t.params.ttl}
+	t.lease = window{sent: sent, ttl: t.params.TTL}
 	if t.permit != nil {
 		t.permit.renew(t.lease)
 	}
@@ -384,9 +386,9 @@ func (v *nameState) renewLocked(t *ticket, sent instant) {
 
 // releasedLocked handles the answer to a release. If there was nothing to release, the permit was lost before, unless an
 // earlier release may have been executed, or Redis has lost its state.
-func (v *nameState) releasedLocked(t *ticket, r result, epoch int64) {
+func (v *nameState) releasedLocked(t *ticket, r protocol.Result, epoch int64) {
 	var err error
-	if r.state != stateHeld && t.permit != nil && !t.releaseMaybeApplied && t.epoch == epoch {
+	if r.State != protocol.Held && t.permit != nil && !t.releaseMaybeApplied && t.epoch == epoch {
 		err = lostFor(errMissing)
 	}
 	v.removeLocked(t, err)
@@ -400,7 +402,7 @@ func (v *nameState) leaveLocked(t *ticket) {
 	v.client.events.lost(t, t.lapse())
 	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
-	t.forgottenAt = time.Now().Add(t.params.ttl)
+	t.forgottenAt = time.Now().Add(t.params.TTL)
 	v.scheduleLocked(t.forgottenAt)
 	v.releaseOrRemoveLocked(t)
 }
@@ -447,7 +449,7 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 // only an acquire, a release or the restore of a waiter that can never succeed ends here.
 func (v *nameState) failedLocked(p *request, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
-	v.client.events.callFailed(v.name, p.key.script.verb, err)
+	v.client.events.callFailed(v.name, p.key.script.Verb, err)
 	for verb, t := range p.all() {
 		if t.phase == removed {
 			continue
@@ -456,7 +458,7 @@ func (v *nameState) failedLocked(p *request, err error) {
 		carried := verb != p.key.script // which may have failed because of the acquire
 		if !refused(err) || carried {
 			t.maybeApplied = true // so it is released in a call of its own
-			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == releaseScript
+			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == protocol.ReleaseScript
 		}
 		if !transient(err) && !t.goesOnWithout(verb) && !carried {
 			v.finishLocked(t, advise(err))
@@ -475,32 +477,32 @@ func (v *nameState) failedLocked(p *request, err error) {
 
 // goesOnWithout reports whether t continues although s was refused: a renewal is tried again, and a permit that cannot be
 // renewed or restored ends with its lease.
-func (t *ticket) goesOnWithout(s *script) bool {
-	return s == refreshScript || s == reduceScript || s == restoreScript && t.phase == holding
+func (t *ticket) goesOnWithout(s *protocol.Script) bool {
+	return s == protocol.RefreshScript || s == protocol.ReduceScript || s == protocol.RestoreScript && t.phase == holding
 }
 
 // hintLocked schedules the next poll: at once if work is left, and soon after the nearest deadline if a ticket here waits,
 // because an expired entry makes room. Jitter keeps many waiters apart. Of two replies, the one to the later call is newer
 // and counts.
-func (v *nameState) hintLocked(r reply, sent time.Time) {
-	if r.more {
+func (v *nameState) hintLocked(r protocol.Reply, sent time.Time) {
+	if r.More {
 		v.pollLocked()
 	}
-	if r.next < 0 || v.waiters == 0 || sent.Before(v.deadlineSent) {
+	if r.Next < 0 || v.waiters == 0 || sent.Before(v.deadlineSent) {
 		return
 	}
-	delay := r.next + time.Millisecond + rand.N(min(v.client.ttl/20, 100*time.Millisecond))
-	if v.spec.window > 0 {
-		delay = v.spec.delay(r.next)
+	delay := r.Next + time.Millisecond + rand.N(min(v.client.ttl/20, 100*time.Millisecond))
+	if v.spec.Window > 0 {
+		delay = pollDelay(v.spec.Window, r.Next)
 	}
 	v.deadline, v.deadlineSent = time.Now().Add(delay), sent
 	v.scheduleLocked(v.deadline)
 }
 
-// delay is how long to wait for the turn of a waiter of a rate limit. Many turns may follow closely, and one poll serves
+// pollDelay is how long to wait for the turn of a waiter of a rate limit. Many turns may follow closely, and one poll serves
 // them; a turn that is far off may come sooner, when other waiters leave the queue.
-func (q limitSpec) delay(turn time.Duration) time.Duration {
-	return min(max(turn, min(q.window/250, 5*time.Millisecond)), max(q.window, time.Second))
+func pollDelay(window, turn time.Duration) time.Duration {
+	return min(max(turn, min(window/250, 5*time.Millisecond)), max(window, time.Second))
 }
 
 // tick does what is due for the tickets of the name, and schedules the next tick. A nameState without tickets retires.
@@ -546,7 +548,7 @@ func (v *nameState) tick(now instant) {
 func (v *nameState) refreshAllLocked(now instant, verify bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && !now.Before(t.lease.after(t.params.ttl/6, now.asleep)) || verify && !t.busy && (t.phase == waiting || t.phase == holding) {
+		if t.renewable() && !now.Before(t.lease.after(t.params.TTL/6, now.asleep)) || verify && !t.busy && (t.phase == waiting || t.phase == holding) {
 			old = append(old, t)
 		}
 	}
@@ -566,16 +568,16 @@ func (v *nameState) loseOverdueLocked(now instant) {
 
 // advanceLocked does what is due for one ticket, by the clock or after a failure.
 func (v *nameState) advanceLocked(t *ticket, now instant) {
-	silence := !t.unansweredSince.IsZero() && now.Sub(t.unansweredSince) >= t.params.ttl
+	silence := !t.unansweredSince.IsZero() && now.Sub(t.unansweredSince) >= t.params.TTL
 	switch {
 	case t.isOverdue(now):
 		v.leaveLocked(t) // Redis may not know yet
 	case t.phase == leaving && !now.Before(t.forgottenAt):
-		v.removeLocked(t, unavailable(t.params.ttl, t.cause))
+		v.removeLocked(t, unavailable(t.params.TTL, t.cause))
 	case t.phase == leaving:
 		v.releaseOrRemoveLocked(t)
 	case silence && t.phase != holding:
-		v.finishLocked(t, unavailable(t.params.ttl, t.cause))
+		v.finishLocked(t, unavailable(t.params.TTL, t.cause))
 		v.leaveLocked(t)
 	case t.phase == asking:
 		v.askLocked(t)
@@ -680,7 +682,7 @@ func tooLong(asked, since time.Time) bool {
 }
 
 // woken handles the grants of a wake message.
-func (v *nameState) woken(epoch int64, grants []grant) {
+func (v *nameState) woken(epoch int64, grants []protocol.Grant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, g := range grants {

@@ -9,16 +9,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // How a client handles answers in an unexpected order, or with unexpected contents.
 
 // answers ends a pipeline of one script call, not for a rate limit.
 func (f *flight) answers(reply ...int64) {
-	f.cmds[0].(numbers).SetVal(slices.Insert(reply, head-2, 0, 0))
+	f.cmds[0].(protocol.Numbers).SetVal(slices.Insert(reply, protocol.Head-2, 0, 0))
 	f.end <- nil
 	synctest.Wait()
 }
@@ -39,8 +43,8 @@ func (f *flight) vouches(i int) any { return f.cmds[i].Args()[14] }
 // by makes the answers come from a server.
 func (f *flight) by(server int64) *flight {
 	for i := range f.cmds {
-		reply := f.cmds[i].(numbers).Val()
-		reply[head-1] = server
+		reply := f.cmds[i].(protocol.Numbers).Val()
+		reply[protocol.Head-1] = server
 	}
 	return f
 }
@@ -60,7 +64,7 @@ func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T
 		}
 		assert.Equal(t, int64(1000), meets("a", 0xabc), "it knows nobody")
 		assert.Equal(t, "1000 000000000abc?", meets("b", 0xabc), "it has just met it")
-		assert.Equal(t, "1000 "+usedBefore, meets("a", 0xabc), "it has used the name")
+		assert.Equal(t, "1000 "+protocol.UsedBefore, meets("a", 0xabc), "it has used the name")
 		time.Sleep(defaultGrace + time.Millisecond)
 		assert.Equal(t, "1000 000000000abc!", meets("c", 0xdef))
 		assert.Equal(t, "1000 000000000abc!,000000000def?", meets("d", 0xdef), "the other took over from it, maybe just now")
@@ -74,17 +78,17 @@ func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T
 func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
+		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)
 		c.verifyAll()
-		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(protocol.Waiting), 5)
 		c.verifyAll()
-		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(stateHeld), 50)
+		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Held), 50)
 		assert.Zero(t, a.tokenNow())
 		f := w.carries("restore a: 1")
 		assert.Equal(t, []any{0, int64(200), a.id, int64(5), int64(1)}, f.cmds[0].Args()[15:])
-		f.answers(1, -1, 0, 200, int64(stateWaiting), 5)
+		f.answers(1, -1, 0, 200, int64(protocol.Waiting), 5)
 		c.verifyAll()
-		w.carries("refresh a: 1").answers(1, -1, 0, 300, int64(stateHeld), 250)
+		w.carries("refresh a: 1").answers(1, -1, 0, 300, int64(protocol.Held), 250)
 		assert.Equal(t, int64(250), a.tokenNow())
 	})
 }
@@ -92,14 +96,14 @@ func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 // Guards against a permit that a new epoch has with the lease of an old file: to lower its weight does not renew it.
 func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		a, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", limitSpec{limit: 5}}}, 3, true, time.Now())
+		a, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}, 3, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()
 		a.state.reduce(a, 1)
-		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10)
-		w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(stateHeld), 0)
-		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(stateHeld), 10) // an old file may have it with a larger weight
+		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10)
+		w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 0)
+		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10) // an old file may have it with a larger weight
 		w.isIdle()
 	})
 }
@@ -126,11 +130,11 @@ func TestVerifyingGoesOnAfterACallThatFailedForGood(t *testing.T) {
 func TestWaiterWhoseGrantWasLostIsRestoredAsAWaiter(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{NoRefresh: true})
-		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
-		c.woken("a", 10, []grant{{1, 5, 50}}) // the client confirms it first, because its lease begins with the answer
-		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
+		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)
+		c.woken("a", 10, []protocol.Grant{grantAt(1, 5, 50)}) // the client confirms it first, because its lease begins with the answer
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(protocol.Waiting), 5)
 		c.verifyAll()
-		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(stateGone), 0)
+		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Gone), 0)
 		f := w.carries("restore a: 1")
 		assert.Equal(t, []any{0, int64(200)}, f.cmds[0].Args()[15:17], "nobody holds")
 	})
@@ -144,7 +148,7 @@ func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
 		synctest.Wait()
 		ctx := a.permit.Context()
 		c.verifyAll()
-		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateGone), 0)
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(protocol.Gone), 0)
 		f := w.carries("restore a: 1")
 		for range 12 * time.Second / lastRetry { // the holder does not check its context, which would detect the loss
 			if f != nil {
@@ -172,8 +176,8 @@ func TestLateAnswerDoesNotBringAnOldEpochBack(t *testing.T) {
 		early := w.carries("acquire a: 2")
 		time.Sleep(time.Millisecond)
 		c.verifyAll()
-		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateHeld), 0)
-		early.answers(1, -1, 0, 1, int64(stateWaiting), 20)
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(protocol.Held), 0)
+		early.answers(1, -1, 0, 1, int64(protocol.Waiting), 20)
 		a.state.mu.Lock()
 		defer a.state.mu.Unlock()
 		assert.Equal(t, int64(100), a.state.epoch)
@@ -188,7 +192,7 @@ func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
 		w.isIdle()
 		c.wake.setBlind(true)
 		c.verifyAll()
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		w.isIdle()
 		time.Sleep(firstRetry)
 		w.carries("refresh a: 1")
@@ -228,11 +232,11 @@ func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 		c.wake.setBlind(true)
 		c.verifyAll()
 		for range 3 {
-			w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+			w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
 			w.isIdle()
 			time.Sleep(defaultGrace/3 + time.Millisecond)
 		}
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateHeld), 0)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		c.wake.setBlind(false)
 		time.Sleep(time.Minute)
 		w.isIdle()
@@ -254,16 +258,16 @@ func TestFirstSubscriptionThatIsNotConfirmedIsMadeUpForByQuestions(t *testing.T)
 func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 50)
 		time.Sleep(time.Second + time.Millisecond)
 		f := w.carries("refresh a: 1")
 		assert.Equal(t, false, f.knows(0))
-		f.answers(1, -1, 0, 1, int64(stateHeld), 60)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 60)
 		assert.Equal(t, int64(60), a.tokenNow())
 		time.Sleep(time.Second + time.Millisecond)
 		f = w.carries("refresh a: 1")
 		assert.Equal(t, true, f.knows(0), "it holds")
-		f.answers(1, -1, 0, 1, int64(stateHeld), 0)
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		assert.Equal(t, int64(60), a.permit.Token())
 		assert.NoError(t, a.permit.Context().Err())
 	})
@@ -272,7 +276,7 @@ func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 func TestRefreshOfHoldersAndWaitersAsksForTokens(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		w.atOnce(c, func() { asks(c, "a", 2, CallOptions{}) }, "acquire a: 3 4").
-			answers(1, -1, 0, 1, int64(stateHeld), 40, int64(stateWaiting), 50)
+			answers(1, -1, 0, 1, int64(protocol.Held), 40, int64(protocol.Waiting), 50)
 		time.Sleep(time.Second + time.Millisecond)
 		seen := 0 // in one pipeline or in two
 		for f := w.next(); f != nil; f = w.next() {
@@ -295,7 +299,7 @@ func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
 		released := make(chan error, 1)
 		go func() { released <- a.permit.Release(background) }() // ends with the answer
 		synctest.Wait()
-		f.answers(1, -1, 0, 1, int64(stateGone), 0)
+		f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 		require.ErrorIs(t, <-released, ErrLost)
 	})
 }
@@ -309,7 +313,7 @@ func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T)
 		<-asked.done
 		assert.ErrorContains(t, asked.err, "WRONGTYPE")
 		time.Sleep(lastRetry)
-		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 		<-held.released
 		assert.NoError(t, held.releaseErr, "the call that was refused may have given it back")
 		w.isIdle()
@@ -331,7 +335,7 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 			time.Sleep(lastRetry)
 			f := w.carries("acquire a: 1")
 			a.state.leave(a)
-			f.answers(1, -1, 0, 1, int64(stateRefused), 0)
+			f.answers(1, -1, 0, 1, int64(protocol.Refused), 0)
 			return a
 		},
 		"lost": func(c *Client, w *wire) *ticket {
@@ -340,7 +344,7 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 			time.Sleep(time.Second + time.Millisecond)
 			w.carries("refresh a: 1").breaks()
 			time.Sleep(lastRetry)
-			w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateGone), 0)
+			w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 			return a
 		},
 	} {
@@ -350,10 +354,10 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 				f := w.carries("release a: 1")
 				tombstone := 3 * time.Second
 				if name == "lost" {
-					tombstone = overdue(tombstone)
+					tombstone = protocol.Overdue(tombstone)
 				}
 				assert.Equal(t, tombstone, f.lease(0))
-				f.answers(1, -1, 0, 1, int64(stateGone), 0)
+				f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 				<-a.released
 			})
 		})
@@ -364,14 +368,14 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 func TestGrantThatRedisDoesNotConfirmEndsWithTheNextRenewal(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
-		c.woken("a", 1, []grant{{a.seq, 50, 60}})
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 50)
+		c.woken("a", 1, []protocol.Grant{grantAt(a.seq, 50, 60)})
 		<-a.done
 		require.NoError(t, a.permit.Context().Err())
 		time.Sleep(time.Second + time.Millisecond)
-		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 50)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 50)
 		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
-		w.carries("release a: 1").answers(1, -1, 0, 1, int64(stateWaiting), 0)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 0)
 		<-a.released
 	})
 }
@@ -386,13 +390,13 @@ func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 			f.answers(reply...)
 		}
 		a := asks(c, "a", 1, CallOptions{})[0]
-		acked("acquire a: 1", 1, 1, -1, 0, 1, int64(stateWaiting), 50)
-		c.woken("a", 1, []grant{{a.seq, 50, 60}})
+		acked("acquire a: 1", 1, 1, -1, 0, 1, int64(protocol.Waiting), 50)
+		c.woken("a", 1, []protocol.Grant{grantAt(a.seq, 50, 60)})
 		synctest.Wait()
-		acked("refresh a: 1", 0, 1, -1, 0, 1, int64(stateHeld), 60)
+		acked("refresh a: 1", 0, 1, -1, 0, 1, int64(protocol.Held), 60)
 		assert.Nil(t, a.permit, "no replica has it")
 		time.Sleep(lastRetry)
-		acked("refresh a: 1", 1, 1, -1, 0, 1, int64(stateHeld), 60)
+		acked("refresh a: 1", 1, 1, -1, 0, 1, int64(protocol.Held), 60)
 		<-a.done
 		assert.NoError(t, a.err)
 		assert.Equal(t, int64(60), a.permit.Token())
@@ -402,19 +406,19 @@ func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	t.Parallel()
 	d := declarations{began: time.Now()}
-	d.learn("a", limitSpec{limit: 5}, 0)
-	d.learn("a", limitSpec{limit: 6}, 1234)
+	d.learn("a", protocol.LimitSpec{Limit: 5}, 0)
+	d.learn("a", protocol.LimitSpec{Limit: 6}, 1234)
 	for _, limit := range []int64{5, 6} {
-		since := d.declare("a", limitSpec{limit: limit}).since
+		since := d.declare("a", protocol.LimitSpec{Limit: limit}).Since
 		assert.True(t, since <= 0 && since > -time.Minute.Microseconds(), "limit %d is declared since %d", limit, since)
 	}
 }
 
 func TestCloseOfAClientWithoutRedisSaysThatNothingWasGivenBack(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, realRedis(t))
-	rdb := redis.NewClient(l.rdb.Options())
-	c, err := New(rdb, Options{Prefix: l.space.prefix})
+	direct := redistest.SettledClient(t)
+	rdb := redis.NewClient(&redis.Options{Addr: direct.Options().Addr})
+	c, err := New(rdb, Options{Prefix: "fairsem-test-" + uuid.NewString()})
 	require.NoError(t, err)
 	s, err := c.Semaphore("name", 1)
 	require.NoError(t, err)
@@ -422,7 +426,9 @@ func TestCloseOfAClientWithoutRedisSaysThatNothingWasGivenBack(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, rdb.Close())
 	assert.ErrorIs(t, c.Close(), ErrUnavailable)
-	assert.Equal(t, int64(1), l.rdb.ZCard(t.Context(), l.keys[0]).Val())
+	keys := c.keyspace.Keys("name")
+	assert.Equal(t, int64(1), direct.ZCard(t.Context(), keys[0]).Val())
+	assert.NoError(t, direct.Del(t.Context(), keys[:]...).Err())
 }
 
 // lapsing returns a permit that is never renewed, one second after its grant, when a broken connection has made the client
@@ -434,7 +440,7 @@ func (w *wire) lapsing(c *Client) (*Permit, *flight) {
 	synctest.Wait()
 	time.Sleep(time.Second)
 	c.verifyAll()
-	w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(stateGone), 0) // in a new epoch
+	w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(protocol.Gone), 0) // in a new epoch
 	return a.permit, w.carries("restore a: 1")
 }
 
@@ -455,7 +461,7 @@ func TestPermitThatIsNeverRenewedIsRestoredForTheRestOfItsLease(t *testing.T) {
 func TestPuttingBackDoesNotProlongAPermitThatIsNeverRenewed(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		p, f := w.lapsing(c)
-		f.answers(1, -1, 0, 2, int64(stateHeld), 10)
+		f.answers(1, -1, 0, 2, int64(protocol.Held), 10)
 		require.NoError(t, p.Context().Err())
 		time.Sleep(1700 * time.Millisecond) // nine tenths of the TTL, from the grant on
 		assert.ErrorIs(t, context.Cause(p.Context()), ErrLost)
@@ -498,13 +504,13 @@ func TestNewSubscriptionWithAMasterAsksAboutItsNamesAndNoOthers(t *testing.T) {
 func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
+		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)
 		c.verifyAll()
 		f := w.carries("refresh a: 1")
 		time.Sleep(9 * minTTL / 10)
-		f.answers(1, -1, 0, 100, int64(stateHeld), 50)
+		f.answers(1, -1, 0, 100, int64(protocol.Held), 50)
 		assert.Zero(t, a.tokenNow(), "its lease is nearly over")
-		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateHeld), 50)
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(protocol.Held), 50)
 		assert.Equal(t, int64(50), a.tokenNow())
 	})
 }
@@ -513,14 +519,14 @@ func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 func TestGrantOfAnOldFileThatIsToldLateIsAskedAboutAgain(t *testing.T) {
 	onWire(t, minTTL, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
-		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(stateWaiting), 5)
+		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)
 		c.verifyAll()
-		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(stateWaiting), 5)
+		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(protocol.Waiting), 5)
 		c.verifyAll()
 		late := w.carries("refresh a: 1")
 		time.Sleep(minTTL * 95 / 100)
-		late.answers(1, -1, 0, 200, int64(stateHeld), 50)
-		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(stateHeld), 50)
+		late.answers(1, -1, 0, 200, int64(protocol.Held), 50)
+		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Held), 50)
 		w.carries("restore a: 1")
 	})
 }

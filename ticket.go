@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // phase is how far a ticket has come, as far as its client knows.
@@ -28,8 +30,8 @@ type ticket struct {
 	seq       int64
 	id        string
 	weight    int64 // units that it asks for
-	params    acquireParams
-	spec      limitSpec // that its caller declares
+	params    protocol.AcquireParams
+	spec      protocol.LimitSpec // that its caller declares
 	noRefresh bool
 	observed  bool            // its events are wanted
 	asked     time.Time       // when its caller called
@@ -62,6 +64,19 @@ type ticket struct {
 	quoted              quote       // of a rate limit; set before done is closed
 }
 
+// PermitID is the id under which Redis knows t.
+func (t *ticket) PermitID() string { return t.id }
+
+// Units are what t asks for.
+func (t *ticket) Units() int64 { return t.weight }
+
+// grantNotice is a grant from a message or a reply, with the epoch of the name at that time.
+type grantNotice struct {
+	protocol.Grant
+	epoch int64
+	by    GrantedBy
+}
+
 // quote is what a rate limit returns besides yes or no.
 type quote struct {
 	left  int64         // available units
@@ -69,7 +84,7 @@ type quote struct {
 }
 
 // lapses reports whether a grant of t is never released, but expires after the window of a rate limit.
-func (t *ticket) lapses() bool { return t.spec.window > 0 }
+func (t *ticket) lapses() bool { return t.spec.Window > 0 }
 
 // await waits for the outcome of a ticket. It gives the ticket up if ctx ends first, if the time latest passes, or if the
 // permit was lost before the caller received it.
@@ -145,7 +160,7 @@ func (t *ticket) nextDeadline() time.Time {
 		sooner(t.lease.end(asleep))
 	}
 	if !t.unansweredSince.IsZero() && t.phase != holding && t.phase != leaving {
-		sooner(t.unansweredSince.Add(t.params.ttl))
+		sooner(t.unansweredSince.Add(t.params.TTL))
 	}
 	if t.renewable() {
 		sooner(t.lease.due(asleep))

@@ -18,7 +18,7 @@ func newWake(c *Client) *wake {
 	w := &wake{subscription: subscription{
 		client:  c,
 		server:  c.rdb,
-		channel: c.keyspace.wakePrefix() + c.keyspace.clientID,
+		channel: c.keyspace.WakePrefix() + c.keyspace.ClientID,
 		wanted:  func() bool { return true },
 	}}
 	w.handle = w.handleMessage
@@ -38,7 +38,7 @@ func (w *wake) handleMessage(message any) {
 		w.client.gap()       // earlier messages may have been missed
 		w.client.verifyAll() // until now a change of the server could go unnoticed
 	case *redis.Message:
-		if name, epoch, grants, ok := w.client.keyspace.parseWake(m.Payload); ok {
+		if name, epoch, grants, ok := w.client.keyspace.ParseWake(m.Payload); ok {
 			w.client.woken(name, epoch, grants)
 		}
 	}

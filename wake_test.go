@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // sluice is a go-redis hook that counts scripts, and that can hold back requests or replies.
@@ -33,7 +37,7 @@ func (s *sluice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 		requests, replies := s.requests, s.replies
 		for _, c := range cmds {
 			if script := scriptOf(c); script != nil {
-				s.calls = append(s.calls, script.verb)
+				s.calls = append(s.calls, script.Verb)
 			}
 		}
 		s.mu.Unlock()
@@ -81,15 +85,15 @@ type ears struct {
 
 func newEars(t *testing.T) *ears {
 	t.Helper()
-	e := &ears{t: t, rdb: realRedis(t), name: t.Name() + "-" + uuid.NewString(), sluice: &sluice{}}
-	rdb := realRedis(t)
+	e := &ears{t: t, rdb: redistest.SettledClient(t), name: t.Name() + "-" + uuid.NewString(), sluice: &sluice{}}
+	rdb := redistest.SettledClient(t)
 	rdb.AddHook(e.sluice)
 	e.listener = e.client(rdb)
-	s, err := e.client(realRedis(t)).Semaphore(e.name, 1)
+	s, err := e.client(redistest.SettledClient(t)).Semaphore(e.name, 1)
 	require.NoError(t, err)
 	e.other, err = s.Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	keys := e.listener.keyspace.keys(e.name)
+	keys := e.listener.keyspace.Keys(e.name)
 	t.Cleanup(func() { assert.NoError(t, e.rdb.Del(background, keys[:]...).Err()) })
 	return e
 }
@@ -186,7 +190,7 @@ func (e *ears) publish(payloads ...string) {
 	require.NoError(e.t, err)
 }
 
-func (e *ears) ownerKey() string { return e.listener.keyspace.keys(e.name)[0] }
+func (e *ears) ownerKey() string { return e.listener.keyspace.Keys(e.name)[0] }
 
 // grantedBy makes the other process release, and checks that the waiter gets what Redis granted, by a message alone.
 func (e *ears) grantedBy(done <-chan outcome, calls int) {
@@ -206,15 +210,15 @@ func TestForgedMessageWithoutThePlaceInLineGrantsNothing(t *testing.T) {
 	done, ticket := e.queue()
 	calls := len(e.sluice.since(0))
 	seq, place := ticket.seq, ticket.position
-	for _, g := range []grant{
-		{seq, place + 1, 666}, {seq, place - 1, 666}, {seq, 0, 666}, {seq, -place, 666}, {seq, 666, place}, {seq, place + 1, 0},
-		{seq + 1, place, 666}, {-seq, place, 666}, {0, 0, 0},
+	for _, g := range []protocol.Grant{
+		grantAt(seq, place+1, 666), grantAt(seq, place-1, 666), grantAt(seq, 0, 666), grantAt(seq, -place, 666), grantAt(seq, 666, place), grantAt(seq, place+1, 0),
+		grantAt(seq+1, place, 666), grantAt(-seq, place, 666), grantAt(0, 0, 0),
 	} {
-		e.publish(wakeMessage(e.ownerKey(), ticket.epoch, []grant{g}))
+		e.publish(wakeMessage(e.ownerKey(), ticket.epoch, []protocol.Grant{g}))
 	}
 	// A message from before a loss of state: positions are restored unchanged, grants are not.
-	e.publish(wakeMessage(e.ownerKey(), ticket.epoch-1, []grant{{seq, place, 666}}))
-	e.publish(wakeMessage(e.listener.keyspace.keys("another name")[0], ticket.epoch, []grant{{seq, place, 666}}))
+	e.publish(wakeMessage(e.ownerKey(), ticket.epoch-1, []protocol.Grant{grantAt(seq, place, 666)}))
+	e.publish(wakeMessage(e.listener.keyspace.Keys("another name")[0], ticket.epoch, []protocol.Grant{grantAt(seq, place, 666)}))
 	e.grantedBy(done, calls)
 }
 
@@ -226,8 +230,8 @@ func TestForgedMessageChangesNothingForWhoHolds(t *testing.T) {
 	p := e.await(done).permit
 	token := p.Token()
 	calls := len(e.sluice.since(0))
-	for _, g := range []grant{{ticket.seq, ticket.position, 666}, {ticket.seq, ticket.position, 0}, {ticket.seq, 0, 666}} {
-		e.listener.wake.handleMessage(&redis.Message{Payload: wakeMessage(e.ownerKey(), ticket.epoch, []grant{g})})
+	for _, g := range []protocol.Grant{grantAt(ticket.seq, ticket.position, 666), grantAt(ticket.seq, ticket.position, 0), grantAt(ticket.seq, 0, 666)} {
+		e.listener.wake.handleMessage(&redis.Message{Payload: wakeMessage(e.ownerKey(), ticket.epoch, []protocol.Grant{g})})
 	}
 	assert.Equal(t, token, p.Token())
 	require.NoError(t, p.Context().Err())
@@ -244,7 +248,7 @@ func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
 	e.publish("", " ", "\x00", "\r\n", "*3\r\n$7\r\nmessage\r\n", key, " "+key, real, real+"666",
 		real+"666 ", real+" "+key, real+"666: "+key, real+"6e6 "+key, real+"666, "+key,
 		real+"99999999999999999999 "+key, real+"666 "+key+" ", real+"666  "+key,
-		real+"666 x"+key, real+"666 "+e.ownerKey(), real+"666 1"+key, real+"666 "+e.listener.keyspace.keys(e.name)[1])
+		real+"666 x"+key, real+"666 "+e.ownerKey(), real+"666 1"+key, real+"666 "+e.listener.keyspace.Keys(e.name)[1])
 	e.grantedBy(done, calls)
 }
 
@@ -260,8 +264,8 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	// Half of them name the true position and say that it is lost. Only Redis should know that, so the client queries it.
 	flood := make([]string, 10_000)
 	for i := range flood {
-		g := grant{target.seq, target.position + int64(i%2), 0}
-		flood[i] = wakeMessage(e.ownerKey(), target.epoch, []grant{g})
+		g := grantAt(target.seq, target.position+int64(i%2), 0)
+		flood[i] = wakeMessage(e.ownerKey(), target.epoch, []protocol.Grant{g})
 	}
 	e.publish(flood...)
 	require.NoError(t, e.other.Release(t.Context()))
@@ -288,14 +292,14 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	defer release()
 	seq := e.listener.lastSeq.Load() + 1
 	done := e.ask()
-	queue := e.listener.keyspace.keys(e.name)[1]
+	queue := e.listener.keyspace.Keys(e.name)[1]
 	require.Eventually(t, func() bool { return e.rdb.ZCard(t.Context(), queue).Val() == 1 }, 10*time.Second, time.Millisecond)
 
 	// The operator releases the unit, because the listener's own replies are held back.
-	space := keyspace{prefix: e.listener.keyspace.prefix, clientID: "an operator"}
-	c := space.about(e.name).release(declaration{limitSpec{limit: 1}, declareNothing, ""}, 0, tickets(holder.ID()))
-	require.NoError(t, e.rdb.Process(t.Context(), c.command(true)))
-	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.earlyGrant.token != 0 })
+	space := protocol.Keyspace{Prefix: e.listener.keyspace.Prefix, ClientID: "an operator"}
+	c := protocol.Release(space.About(e.name), protocol.Declaration{Spec: protocol.LimitSpec{Limit: 1}, Since: protocol.DeclareNothing}, 0, []*ticket{{id: holder.ID()}})
+	require.NoError(t, e.rdb.Process(t.Context(), c.Command(true)))
+	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.earlyGrant.Token != 0 })
 	calls := len(e.sluice.since(0))
 	release()
 	o := e.await(done)
@@ -323,7 +327,7 @@ func TestNewSubscriptionAsksForWhatWasMissed(t *testing.T) {
 // It shows a holder that the server went away, so it is needed before any waiter; and no longer after Close.
 func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 	t.Parallel()
-	c, err := New(realRedis(t), Options{})
+	c, err := New(redistest.SettledClient(t), Options{})
 	require.NoError(t, err)
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)
@@ -334,7 +338,7 @@ func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 		return nil
 	}))
 	require.NoError(t, c.Close())
-	c, err = New(realRedis(t), Options{})
+	c, err = New(redistest.SettledClient(t), Options{})
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	c.wake.start()
@@ -344,7 +348,7 @@ func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	c, err := New(realRedis(t), Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c, err := New(redistest.SettledClient(t), Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)
@@ -354,4 +358,18 @@ func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {
 	}))
 	require.NoError(t, c.Close())
 	assert.Empty(t, log.String())
+}
+
+// wakeMessage builds a message as the scripts do.
+func wakeMessage(ownerKey string, epoch int64, grants []protocol.Grant) string {
+	var notes []string
+	for _, g := range grants {
+		notes = append(notes, fmt.Sprintf("%d:%d:%d", g.Seq, g.Position, g.Token))
+	}
+	return fmt.Sprintf("%s %d %s", strings.Join(notes, ","), epoch, ownerKey)
+}
+
+// grantAt is a grant of a ticket.
+func grantAt(seq, position, token int64) protocol.Grant {
+	return protocol.Grant{Seq: seq, Position: position, Token: token}
 }

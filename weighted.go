@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Weighted has the methods of the type of the same name in golang.org/x/sync/semaphore, for a limit that processes share. Code
@@ -128,7 +130,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case n <= maxUnits && !errors.Is(err, ErrExceedsLimit):
+		case n <= protocol.MaxUnits && !errors.Is(err, ErrExceedsLimit):
 			return err
 		}
 		switch err := w.sem.client.goroutines.sleep(ctx, w.timeout()/3); {

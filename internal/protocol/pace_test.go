@@ -1,4 +1,4 @@
-package fairsem
+package protocol
 
 import (
 	"strconv"
@@ -81,7 +81,7 @@ func TestPaceStartsAnewWithALimitSetByHand(t *testing.T) {
 		l := newLab(t, rdb)
 		l.seed("owner you:1=5 | queue you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | meta declared=1 layout=1 since=7 until=80s granted=5")
 		l.mark(marks{"-30s", "3", "-40s", "2"})
-		l.ask(l.space.resize("name", limitSpec{limit: 1}, 1, l.now().UnixMicro()), 1)
+		l.ask(l.space.Resize("name", LimitSpec{Limit: 1}, 1, l.now().UnixMicro()), 1)
 		assert.Equal(t, marks{}, l.marks())
 		l.ask(releasing(1, 0)(l, tickets("you:1")), 1)
 		assert.Equal(t, marks{markedAt: "0s", marked: "6"}, l.marks())
@@ -116,25 +116,5 @@ func TestPaceIsOfTheGrantsSinceTheOlderMark(t *testing.T) {
 				assert.InEpsilon(t, 1+c.want, 1+l.status(1).Pace, 0.2)
 			})
 		})
-	}
-}
-
-func TestExpectedWaitIsTheQueueAtItsPace(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		Status
-		want  time.Duration
-		known bool
-	}{
-		"there is room":         {Status{Limit: 3, Used: 2}, 0, true},
-		"a queue":               {Status{Limit: 3, Used: 3, Waiting: 9, Pace: 2}, 5 * time.Second, true},
-		"a large waiter":        {Status{Limit: 3, Used: 1, Waiting: 1, Pace: 0.5}, 4 * time.Second, true},
-		"none was granted":      {Status{Limit: 3, Used: 3, Waiting: 9}, 0, false},
-		"no queue, and no room": {Status{Limit: 3, Used: 3}, 0, false},
-		"a pause":               {Status{Waiting: 9, Pace: 2}, 0, false},
-		"as good as never":      {Status{Limit: 1, Used: 1, Waiting: 1 << 52, Pace: 1e-9}, maxExpected, true},
-	} {
-		got, known := c.ExpectedWait()
-		assert.Equal(t, []any{c.want, c.known}, []any{got, known}, name)
 	}
 }

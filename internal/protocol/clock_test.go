@@ -1,4 +1,4 @@
-package fairsem
+package protocol
 
 import (
 	"fmt"
@@ -34,17 +34,17 @@ func (l *clockLab) step(d time.Duration) {
 	l.server.SetTime(l.time)
 }
 
-func (l *lab) as(client string) callPrefix {
+func (l *lab) as(client string) CallPrefix {
 	space := l.space
-	space.clientID = client
-	return space.about("name")
+	space.ClientID = client
+	return space.About("name")
 }
 
 // asks sends an acquire of one id from a client that declares a limit.
-func (l *lab) asks(id string, d declaration, t acquireParams) result {
+func (l *lab) asks(id string, d Declaration, t AcquireParams) Result {
 	l.t.Helper()
-	t.ttl = 3 * time.Hour
-	return l.ask(l.as(clientOf(id)).acquire(d, t, tickets(id)), 1).results[0]
+	t.TTL = 3 * time.Hour
+	return l.ask(Acquire(l.as(ClientOf(id)), d, t, tickets(id)), 1).Results[0]
 }
 
 func (l *lab) meta(field string) string { return l.rdb.HGet(background, l.keys[5], field).Val() }
@@ -55,22 +55,22 @@ func TestNumbersGoOnWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
 	l := newClockLab(t)
 	var first int64
 	for i, number := range []func(id string) int64{
-		func(id string) int64 { return l.asks(id, declares(3, 7), acquireParams{}).number },
-		func(id string) int64 { return l.asks(id, declares(3, 7), acquireParams{}).number }, // the fast path
-		func(id string) int64 { return l.asks(id, declares(3, 7), acquireParams{wait: true}).number },
+		func(id string) int64 { return l.asks(id, declares(3, 7), AcquireParams{}).Number },
+		func(id string) int64 { return l.asks(id, declares(3, 7), AcquireParams{}).Number }, // the fast path
+		func(id string) int64 { return l.asks(id, declares(3, 7), AcquireParams{Wait: true}).Number },
 		func(string) int64 { // by a promotion
-			l.ask(l.as("you").release(known(3), 0, tickets("you:1")), 1)
+			l.ask(Release(l.as("you"), known(3), 0, tickets("you:1")), 1)
 			return int64(l.rdb.ZRevRangeWithScores(background, l.keys[0], 0, 0).Val()[0].Score)
 		},
 		func(id string) int64 { // with a head start
-			n := l.asks(id, declares(3, 7), acquireParams{wait: true, headStart: time.Minute}).number
+			n := l.asks(id, declares(3, 7), AcquireParams{Wait: true, HeadStart: time.Minute}).Number
 			return n + time.Minute.Microseconds()
 		},
 	} {
 		if i == 0 {
-			assert.Equal(t, l.time.UnixMicro(), l.asks("you:1", declares(3, usedNow), acquireParams{}).number)
+			assert.Equal(t, l.time.UnixMicro(), l.asks("you:1", declares(3, usedNow), AcquireParams{}).Number)
 			l.step(-time.Hour)
-			assert.Equal(t, stateEarly, l.asks("me:0", declares(3, 7), acquireParams{}).state, "the epoch begins anew")
+			assert.Equal(t, Early, l.asks("me:0", declares(3, 7), AcquireParams{}).State, "the epoch begins anew")
 			l.step(time.Second)
 		}
 		n := number([]string{"me:1", "me:2", "me:3", "", "me:5"}[i])
@@ -101,12 +101,12 @@ func TestEveryStepBackIsMadeUpForAndNoneForward(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := newClockLab(t)
-			first := l.asks("me:1", declares(9, usedNow), acquireParams{}).number
+			first := l.asks("me:1", declares(9, usedNow), AcquireParams{}).Number
 			require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", 1).Err()) // no step goes behind this epoch
 			last := first
 			for i, d := range c.steps {
 				l.step(d)
-				n := l.asks("me:"+string(rune('2'+i)), declares(9, 7), acquireParams{}).number
+				n := l.asks("me:"+string(rune('2'+i)), declares(9, 7), AcquireParams{}).Number
 				require.Greater(t, n, last)
 				last = n
 			}
@@ -114,7 +114,7 @@ func TestEveryStepBackIsMadeUpForAndNoneForward(t *testing.T) {
 			assert.GreaterOrEqual(t, ahead, c.min)
 			assert.LessOrEqual(t, ahead, c.max)
 			l.step(time.Minute)
-			assert.Equal(t, last+time.Minute.Microseconds(), l.asks("me:9", declares(9, 7), acquireParams{}).number+lag(c.steps))
+			assert.Equal(t, last+time.Minute.Microseconds(), l.asks("me:9", declares(9, 7), AcquireParams{}).Number+lag(c.steps))
 		})
 	}
 }
@@ -131,11 +131,11 @@ func lag(steps []time.Duration) int64 {
 func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(l *clockLab){
-		"with a number given out since": func(l *clockLab) { l.asks("old:1", declares(2, usedNow), acquireParams{}) },
+		"with a number given out since": func(l *clockLab) { l.asks("old:1", declares(2, usedNow), AcquireParams{}) },
 		"with none": func(l *clockLab) {
-			l.asks("old:1*5", declares(2, usedNow), acquireParams{})
+			l.asks("old:1*5", declares(2, usedNow), AcquireParams{})
 			l.step(time.Minute)
-			l.asks("older:1*5", declares(3, usedNow), acquireParams{}) // refused, so no number is used
+			l.asks("older:1*5", declares(3, usedNow), AcquireParams{}) // refused, so no number is used
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) 
 			l := newClockLab(t)
 			before(l)
 			l.step(-time.Hour)
-			l.asks("new:1", declares(7, -2000), acquireParams{}) // 2 ms ago, after that much time in flight
+			l.asks("new:1", declares(7, -2000), AcquireParams{}) // 2 ms ago, after that much time in flight
 			assert.Equal(t, "7", l.meta("declared"))
 		})
 	}
@@ -153,37 +153,37 @@ func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) 
 func TestDeclarationOfAnotherServersTimeIsReplacedByTheNextOne(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
-	l.asks("old:1", declares(2, l.time.Add(time.Hour).UnixMicro()), acquireParams{})
+	l.asks("old:1", declares(2, l.time.Add(time.Hour).UnixMicro()), AcquireParams{})
 	assert.Equal(t, "2", l.meta("declared"))
-	l.asks("new:1", declares(7, usedNow), acquireParams{})
+	l.asks("new:1", declares(7, usedNow), AcquireParams{})
 	assert.Equal(t, "7", l.meta("declared"))
 }
 
 func TestNumbersRestoredFromAServerAheadGoOnWithTime(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
-	had := claims{holders: 1, numbers: []int64{l.time.Add(time.Hour).UnixMicro()}, units: []int64{1}}
-	l.ask(l.as("me").restore(declares(5, usedNow), time.Hour, tickets("me:1"), had), 1)
+	had := Claims{Holders: 1, Numbers: []int64{l.time.Add(time.Hour).UnixMicro()}, Units: []int64{1}}
+	l.ask(Restore(l.as("me"), declares(5, usedNow), time.Hour, tickets("me:1"), had), 1)
 	l.step(2 * time.Second) // the grace period
-	first := l.asks("me:2", declares(5, 7), acquireParams{}).number
-	assert.Greater(t, first, had.numbers[0])
+	first := l.asks("me:2", declares(5, 7), AcquireParams{}).Number
+	assert.Greater(t, first, had.Numbers[0])
 	l.step(time.Minute)
-	assert.Equal(t, first+time.Minute.Microseconds(), l.asks("me:3", declares(5, 7), acquireParams{}).number)
+	assert.Equal(t, first+time.Minute.Microseconds(), l.asks("me:3", declares(5, 7), AcquireParams{}).Number)
 }
 
 func TestStatusTellsHowLongSomebodyHasWaitedSinceTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
 	look := func() Status {
-		r := l.run(l.space.status("name", limitSpec{limit: 1}, 0, 0))
+		r := l.run(l.space.Status("name", LimitSpec{Limit: 1}, 0, 0))
 		require.NoError(t, r.err)
-		found, err := decodeStock(r.numbers)
+		found, err := DecodeStock(r.numbers)
 		require.NoError(t, err)
-		return found.status("name")
+		return found.Status()
 	}
-	token := l.asks("me:1", declares(1, usedNow), acquireParams{}).number
+	token := l.asks("me:1", declares(1, usedNow), AcquireParams{}).Number
 	l.step(-time.Hour)
-	place := l.asks("me:2", declares(1, 7), acquireParams{wait: true}).number
+	place := l.asks("me:2", declares(1, 7), AcquireParams{Wait: true}).Number
 	l.step(time.Minute)
 	s := look()
 	assert.Equal(t, time.Minute, s.OldestWait)
@@ -199,7 +199,7 @@ func TestNumbersAheadOfTheClockGoOnWithTime(t *testing.T) {
 		var numbers, times []int64
 		for _, id := range []string{"me:1", "me:2", "me:3"} {
 			times = append(times, l.now().UnixMicro())
-			numbers = append(numbers, l.asks(id, declares(9, 7), acquireParams{}).number)
+			numbers = append(numbers, l.asks(id, declares(9, 7), AcquireParams{}).Number)
 			times = append(times, l.now().UnixMicro())
 		}
 		for i := range 2 {

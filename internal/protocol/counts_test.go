@@ -1,9 +1,8 @@
-package fairsem
+package protocol
 
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +26,7 @@ func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
 		acquires, releases := acquiring(known(3), nil), releasing(3, 0)
 		for _, step := range []struct {
 			what string
-			call func(*lab, []*ticket) call
+			call func(*lab, []*ticket) Call
 			ids  []string
 			want int64
 		}{
@@ -66,37 +65,15 @@ func TestStatusCountsWhatIsOverAndLetsNobodyIn(t *testing.T) {
 	})
 }
 
-// More is expired than one call counts, and not all of it in the order of the queue.
-func TestStatusCountsAllThatIsExpired(t *testing.T) {
-	t.Parallel()
-	const calls, each = 3, 1000
-	l := newLab(t, realRedis(t))
-	l.seed("counter 8 | meta declared=9000 layout=1 since=7 until=80s")
-	l.many("owner", "you", calls*each, 1, 1)
-	l.many("queue", "he", 50, 1, 1)
-	l.many("timeout", "you", calls*each, 1, 1)
-	l.many("timeout", "he", 49, 1, 1)
-	now := l.now()
-	require.NoError(t, l.rdb.ZAdd(background, l.keys[2], redis.Z{Score: float64(now.Add(time.Minute).UnixMilli()), Member: "he:50"}).Err())
-	c, err := New(l.rdb, Options{Prefix: l.space.prefix})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	s, err := c.Semaphore("name", 9000)
-	require.NoError(t, err)
-	got, err := s.Status(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, [4]int64{0, 0, 1, calls * each}, [4]int64{got.Holders, got.Used, got.Waiting, got.Expired})
-	assert.Positive(t, got.OldestWait)
-	assert.InDelta(t, time.Minute, got.NextExpiry, float64(30*time.Second))
-}
-
 func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 	const plain = " | meta declared=3 layout=1 since=7 until=80s granted=9"
 	const rate = " | meta declared=3/60000 layout=1 since=7 until=80s granted=9"
-	lapsed := func(l *lab, ids []*ticket) call { return l.space.about("name").release(threeAMinute, overdue(0), ids) }
+	lapsed := func(l *lab, ids []*ticket) Call {
+		return Release(l.space.About("name"), threeAMinute, Overdue(0), ids)
+	}
 	cases := map[string]struct {
 		seed string
-		call func(*lab, []*ticket) call // nil: only the call for the status
+		call func(*lab, []*ticket) Call // nil: only the call for the status
 		ids  []string
 		want int64
 	}{
@@ -107,10 +84,10 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 		"before a waiter":    {seed: "owner me:1=5 | queue you:1=6 | timeout me:1=-9s you:1=20s" + strings.Replace(plain, "=3", "=1", 1), call: refreshing(1), ids: []string{"me:1"}, want: 1},
 		"given back by a process that says so": {
 			seed: "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s" + plain,
-			call: releasing(3, overdue(0)), ids: []string{"me:1", "me:2"}, want: 1,
+			call: releasing(3, Overdue(0)), ids: []string{"me:1", "me:2"}, want: 1,
 		},
 		"a grant of a rate, likewise":        {seed: "owner me:1=5 | timeout me:1=20s" + rate, call: lapsed, ids: []string{"me:1"}},
-		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, overdue(0)), ids: []string{"me:1"}, want: 1},
+		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, Overdue(0)), ids: []string{"me:1"}, want: 1},
 		"waiters":                            {seed: "owner you:1=4 | queue me:1=5 me:2=6 | timeout me:1=-9s me:2=-9s you:1=20s | weight me:2=2" + plain},
 		"waiters, where units are held":      {seed: "owner you:1=4 | queue me:1=5 | timeout me:1=-9s you:1=20s | weight you:1=2 extra=1" + plain},
 		"tombstones":                         {seed: "timeout me:1=-9s" + plain},
@@ -160,9 +137,9 @@ func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
 		l.ask(releasing(3, 0)(l, tickets("me:1")), 1)
 		assert.True(t, l.status(3).Exists, "it was in use")
 		require.NoError(t, rdb.Del(background, l.keys[:]...).Err()) // as when they expire
-		assert.Equal(t, Status{Name: "name", Limit: 3, Declared: 3}, l.status(3))
-		l.run(l.space.resize("name", limitSpec{limit: 3}, 2, l.now().UnixMicro()))
-		assert.Equal(t, Status{Name: "name", Limit: 2, Declared: 3, Pinned: true, Exists: true}, l.status(3))
+		assert.Equal(t, Status{Limit: 3, Declared: 3}, l.status(3))
+		l.run(l.space.Resize("name", LimitSpec{Limit: 3}, 2, l.now().UnixMicro()))
+		assert.Equal(t, Status{Limit: 2, Declared: 3, Pinned: true, Exists: true}, l.status(3))
 	})
 }
 
@@ -178,8 +155,8 @@ func TestCountsKeepNoNameForEver(t *testing.T) {
 			"lapsed": lapsed, "lapsed, without meta": cutMeta(lapsed), "lapsed, pinned": lapsed + " pinned=3",
 			"room": lined, "room, pinned": lined + " pinned=9",
 		} {
-			for i, s := range allScripts {
-				t.Run(s.verb+" "+name, func(t *testing.T) {
+			for i, s := range Scripts {
+				t.Run(s.Verb+" "+name, func(t *testing.T) {
 					l := newLab(t, rdb)
 					l.seed(seed)
 					require.NoError(t, l.run(l.everyCall()[i]).err)
@@ -189,27 +166,5 @@ func TestCountsKeepNoNameForEver(t *testing.T) {
 				})
 			}
 		}
-	})
-}
-
-// A process whose lease ended by its own clock releases it before Redis notices, and the release says so.
-func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		late := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
-		w.carries("acquire a: 1").grantAll(10)
-		synctest.Wait()
-		<-late.permit.Context().Done()
-		f := w.carries("release a: 1")
-		assert.Equal(t, overdue(0), f.lease(0))
-		f.grantAll(0)
-
-		early := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
-		w.carries("acquire a: 2").grantAll(20)
-		synctest.Wait()
-		early.state.leave(early)
-		f = w.carries("release a: 2")
-		assert.Zero(t, f.lease(0))
-		f.grantAll(0)
-		w.isIdle()
 	})
 }

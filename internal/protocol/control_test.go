@@ -1,4 +1,4 @@
-package fairsem
+package protocol
 
 import (
 	"fmt"
@@ -11,17 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func resizing(pin int64) func(*lab, []*ticket) call { return resizingLate(pin, 0) }
+func resizing(pin int64) func(*lab, []*ticket) Call { return resizingLate(pin, 0) }
 
 // resizingLate is a resize that was in flight for so long.
-func resizingLate(pin int64, late time.Duration) func(*lab, []*ticket) call {
-	return func(l *lab, _ []*ticket) call {
-		return l.space.resize("name", limitSpec{limit: 3}, pin, l.now().Add(-late).UnixMicro())
+func resizingLate(pin int64, late time.Duration) func(*lab, []*ticket) Call {
+	return func(l *lab, _ []*ticket) Call {
+		return l.space.Resize("name", LimitSpec{Limit: 3}, pin, l.now().Add(-late).UnixMicro())
 	}
 }
 
-func evicting(id string) func(*lab, []*ticket) call {
-	return func(l *lab, _ []*ticket) call { return l.space.evict("name", limitSpec{limit: 3}, id) }
+func evicting(id string) func(*lab, []*ticket) Call {
+	return func(l *lab, _ []*ticket) Call {
+		return l.space.Evict("name", LimitSpec{Limit: 3}, id)
+	}
 }
 
 // TestResizeScript: the outcome of a resize stands where other calls have the state of an id.
@@ -62,7 +64,7 @@ func TestResizeScript(t *testing.T) {
 		name:  "takes the pin away, and lets those in who fit the declared limit",
 		seed:  "queue you:1=6 you:2=7 | timeout you:1=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=0 pinned_at=5 since=7 until=80s",
 		ids:   change,
-		call:  resizing(unpin),
+		call:  resizing(Unpin),
 		reply: "held",
 		wake:  "you 1:6:#2",
 		state: "owner you:1=#2 | queue you:2=7 | timeout you:1=20s you:2=20s | counter #2 | meta declared=1 layout=1 pinned_at=#1 since=7 until=80s granted=1",
@@ -70,13 +72,13 @@ func TestResizeScript(t *testing.T) {
 		name:  "gives a name that nobody uses an end again",
 		seed:  "meta layout=1 pinned=0",
 		ids:   change,
-		call:  resizing(unpin),
+		call:  resizing(Unpin),
 		reply: "held",
 		state: "meta layout=1 pinned_at=#1 until=20s",
 	}, {
 		name:  "takes away no pin where there is none, and leaves for a while when that was",
 		ids:   change,
-		call:  resizing(unpin),
+		call:  resizing(Unpin),
 		reply: "held",
 		state: "meta layout=1 pinned_at=#1 until=20s",
 	}})
@@ -97,7 +99,7 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 		name:  "and takes none of them away",
 		seed:  later,
 		ids:   change,
-		call:  resizing(unpin),
+		call:  resizing(Unpin),
 		reply: "held",
 		state: same,
 	}, {
@@ -129,7 +131,7 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 		name:  "as is one that takes a pin away",
 		seed:  "queue you:1=6 | timeout you:1=20s | counter 8" + strings.Replace(meta, "pinned=1", "pinned=0", 1),
 		ids:   change,
-		call:  resizingLate(unpin, 10*time.Second),
+		call:  resizingLate(Unpin, 10*time.Second),
 		reply: "gone",
 	}})
 }
@@ -138,11 +140,11 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 func TestStatusGivesOutATimeForTheNextChangeOfTheLimit(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		asked := func(l *lab) int64 {
-			r := l.run(l.space.status("name", limitSpec{limit: 3}, 0, 0))
+			r := l.run(l.space.Status("name", LimitSpec{Limit: 3}, 0, 0))
 			require.NoError(t, r.err)
-			found, err := decodeStock(r.numbers)
+			found, err := DecodeStock(r.numbers)
 			require.NoError(t, err)
-			return found.asks
+			return found.Asks
 		}
 		l := newLab(t, rdb)
 		began := l.now().UnixMicro()
@@ -196,11 +198,11 @@ func TestEvictScript(t *testing.T) {
 }
 
 // A rate limit of 3 units in 60 s, from a client that declared it at 7.
-var threeAMinute = declaration{limitSpec{3, time.Minute}, 7, ""}
+var threeAMinute = Declaration{LimitSpec{3, time.Minute}, 7, ""}
 
-func taking(wait bool) func(*lab, []*ticket) call {
-	return func(l *lab, ids []*ticket) call {
-		return l.space.about("name").acquire(threeAMinute, acquireParams{ttl: 10 * time.Second, wait: wait}, ids)
+func taking(wait bool) func(*lab, []*ticket) Call {
+	return func(l *lab, ids []*ticket) Call {
+		return Acquire(l.space.About("name"), threeAMinute, AcquireParams{TTL: 10 * time.Second, Wait: wait}, ids)
 	}
 }
 
@@ -223,8 +225,8 @@ func TestScriptsOfARate(t *testing.T) {
 		name: "no renewal makes it last",
 		seed: "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
 		ids:  []string{"me:1"},
-		call: func(l *lab, ids []*ticket) call {
-			return l.space.about("name").refresh(threeAMinute, time.Minute, false, ids)
+		call: func(l *lab, ids []*ticket) Call {
+			return Refresh(l.space.About("name"), threeAMinute, time.Minute, false, ids)
 		},
 		reply: "held 5, room 2",
 	}, {
@@ -265,8 +267,8 @@ func TestScriptsOfARate(t *testing.T) {
 	}, {
 		name: "who is let in from the line has it for a window, too",
 		seed: "owner you:1=5 you:2=6 | queue you:3=7 | timeout you:3=10s you:1=20s you:2=30s | counter 8" + meta,
-		call: func(l *lab, _ []*ticket) call {
-			return l.space.about("name").refresh(threeAMinute, 20*time.Second, false, nil)
+		call: func(l *lab, _ []*ticket) Call {
+			return Refresh[*ticket](l.space.About("name"), threeAMinute, 20*time.Second, false, nil)
 		},
 		wake:  "you 3:7:#1",
 		state: "owner you:1=5 you:2=6 you:3=#1 | timeout you:1=20s you:2=30s you:3=60s | counter #1" + meta + " granted=1",
@@ -295,9 +297,9 @@ func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
 }
 
 // asRate is a refresh by "me" of a rate limit of 3 units in 60 s, with a lease of 10 s.
-func asRate(knows bool) func(*lab, []*ticket) call {
-	return func(l *lab, ids []*ticket) call {
-		return l.space.about("name").refresh(threeAMinute, 10*time.Second, knows, ids)
+func asRate(knows bool) func(*lab, []*ticket) Call {
+	return func(l *lab, ids []*ticket) Call {
+		return Refresh(l.space.About("name"), threeAMinute, 10*time.Second, knows, ids)
 	}
 }
 
@@ -314,8 +316,8 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 		name: "put back",
 		seed: "counter 8" + meta,
 		ids:  []string{"me:1"},
-		call: func(l *lab, ids []*ticket) call {
-			return l.space.about("name").restore(threeAMinute, 10*time.Second, ids, claims{1, seededEpoch, []int64{5}, []int64{1}})
+		call: func(l *lab, ids []*ticket) Call {
+			return Restore(l.space.About("name"), threeAMinute, 10*time.Second, ids, Claims{1, seededEpoch, []int64{5}, []int64{1}})
 		},
 		reply: "held 5, room 2",
 		state: "owner me:1=5 | timeout me:1=60s | counter 8" + meta,
@@ -323,8 +325,8 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 		name: "put back, and there",
 		seed: "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
 		ids:  []string{"me:1"},
-		call: func(l *lab, ids []*ticket) call {
-			return l.space.about("name").restore(threeAMinute, 10*time.Second, ids, claims{1, seededEpoch, []int64{5}, []int64{1}})
+		call: func(l *lab, ids []*ticket) Call {
+			return Restore(l.space.About("name"), threeAMinute, 10*time.Second, ids, Claims{1, seededEpoch, []int64{5}, []int64{1}})
 		},
 		reply: "held 5, room 2",
 	}})
@@ -447,14 +449,14 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 
 func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
-		for lapsed, left := range map[int]int64{maxIDs - 1: maxIDs, maxIDs: 1} {
+		for lapsed, left := range map[int]int64{MaxIDs - 1: MaxIDs, MaxIDs: 1} {
 			l := newLab(t, rdb)
 			l.seed("counter 8 | meta declared=1000/60000 layout=1 since=7 until=80s")
 			l.many("owner", "you", lapsed, 1, 1)
 			l.many("timeout", "you", lapsed, 1, 1)
-			d := declaration{limitSpec{1000, time.Minute}, 7, ""}
-			r := l.ask(l.space.about("name").acquire(d, acquireParams{ttl: time.Second}, tickets("me:1")), 1)
-			assert.Equal(t, int64(999), r.room, "%d have lapsed", lapsed)
+			d := Declaration{LimitSpec{1000, time.Minute}, 7, ""}
+			r := l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Second}, tickets("me:1")), 1)
+			assert.Equal(t, int64(999), r.Room, "%d have lapsed", lapsed)
 			assert.Equal(t, left, rdb.ZCard(t.Context(), l.keys[0]).Val(), "%d have lapsed", lapsed)
 		}
 	})
@@ -463,8 +465,8 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
 func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
-	giving := func(l *lab, ids []*ticket) call {
-		return l.space.about("name").acquire(threeAMinute, acquireParams{ttl: 10 * time.Second}, ids[1:], ids[0])
+	giving := func(l *lab, ids []*ticket) Call {
+		return Acquire(l.space.About("name"), threeAMinute, AcquireParams{TTL: 10 * time.Second}, ids[1:], ids[0])
 	}
 	checkFastPath(t, acquireWithoutFastPath(t), map[string]contract{
 		"of one":                      {seed: held + meta, call: taking(false), ids: []string{"me:1"}},
@@ -481,4 +483,17 @@ func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
 		"that gives one back":         {seed: held + meta, call: giving, ids: []string{"you:1", "me:1"}},
 		"that gives back what lapsed": {seed: strings.Replace(held, "20s", "-10s", 1) + meta, call: giving, ids: []string{"you:1", "me:1"}},
 	})
+}
+
+func TestCallThatDeclaresNothingGrantsNothingWhereNoLimitIsKnown(t *testing.T) {
+	const seed = "owner me:1=5 | queue you:1=6 | timeout me:1=20s you:1=20s | counter 8"
+	checkAll(t, []contract{{
+		name:  "an eviction by a handle with a limit of its own",
+		seed:  seed,
+		ids:   []string{"me:2"},
+		call:  evicting("me:2"),
+		reply: "gone",
+		wake:  "you 1:6:0", // there is a new epoch
+		state: seed + " | meta until=40s",
+	}})
 }

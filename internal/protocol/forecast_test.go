@@ -1,4 +1,4 @@
-package fairsem
+package protocol
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 type clockwork struct {
 	*rand.Rand
 	*clockLab
-	d   declaration
+	d   Declaration
 	ids int
 }
 
@@ -22,18 +22,18 @@ func newClockwork(t *testing.T, seed uint64) *clockwork {
 	t.Helper()
 	w := &clockwork{Rand: rand.New(rand.NewPCG(seed, 3)), clockLab: newClockLab(t)}
 	w.step(time.Duration(w.IntN(1000)) * time.Microsecond)
-	w.d = declaration{limitSpec{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, ""}
+	w.d = Declaration{LimitSpec{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, ""}
 	return w
 }
 
 // take requests units for a client.
-func (w *clockwork) take(client string, wait bool, units ...int64) reply {
+func (w *clockwork) take(client string, wait bool, units ...int64) Reply {
 	var ids []string
 	for _, n := range units {
 		w.ids++
 		ids = append(ids, fmt.Sprintf("%s:%d*%d", client, w.ids, n))
 	}
-	return w.ask(w.as(client).acquire(w.d, acquireParams{ttl: time.Hour, wait: wait}, tickets(ids...)), len(ids))
+	return w.ask(Acquire(w.as(client), w.d, AcquireParams{TTL: time.Hour, Wait: wait}, tickets(ids...)), len(ids))
 }
 
 // some returns units for one to three calls, mostly 1.
@@ -42,16 +42,16 @@ func (w *clockwork) some() []int64 {
 	for i := range units {
 		units[i] = 1
 		if w.ids%2 == 0 || w.IntN(4) == 0 {
-			units[i] += w.Int64N(min(w.d.spec.limit, 3))
+			units[i] += w.Int64N(min(w.d.Spec.Limit, 3))
 		}
-		units[i] = min(units[i], w.d.spec.limit)
+		units[i] = min(units[i], w.d.Spec.Limit)
 	}
 	return units
 }
 
 // look grants everything that is due, and returns the first waiter of each client.
 func (w *clockwork) look() map[string]string {
-	w.ask(w.as("nobody").refresh(w.d, time.Hour, false, nil), 0)
+	w.ask(Refresh[*ticket](w.as("nobody"), w.d, time.Hour, false, nil), 0)
 	first := make(map[string]string)
 	for _, id := range w.rdb.ZRange(background, w.keys[1], 0, -1).Val() {
 		client, _, _ := strings.Cut(id, ":")
@@ -71,21 +71,21 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 		clients := []string{"me", "you", "he"}
 		for range 5 + w.IntN(15) {
 			w.take(clients[w.IntN(3)], w.IntN(3) > 0, w.some()...)
-			w.step(time.Duration(w.Int64N(int64(w.d.spec.window) / 4)))
+			w.step(time.Duration(w.Int64N(int64(w.d.Spec.Window) / 4)))
 		}
 		if w.IntN(3) == 0 { // a limit below what is granted, and below the weight of some waiters
-			w.d.spec.limit, w.d.since = 1+w.Int64N(w.d.spec.limit), w.d.since+1
+			w.d.Spec.Limit, w.d.Since = 1+w.Int64N(w.d.Spec.Limit), w.d.Since+1
 			w.take("he", false, 1)
 		}
-		what := fmt.Sprintf("seed %d, %d in %v", seed, w.d.spec.limit, w.d.spec.window)
-		began, mine := w.time.UnixMilli(), 1+w.Int64N(w.d.spec.limit)
-		refused := w.take("late", false, mine).results[0]
+		what := fmt.Sprintf("seed %d, %d in %v", seed, w.d.Spec.Limit, w.d.Spec.Window)
+		began, mine := w.time.UnixMilli(), 1+w.Int64N(w.d.Spec.Limit)
+		refused := w.take("late", false, mine).Results[0]
 		first, told := w.look(), make(map[string]int64)
 		for client := range first {
-			told[client] = w.ask(w.as(client).refresh(w.d, time.Hour, false, nil), 0).next.Milliseconds()
+			told[client] = w.ask(Refresh[*ticket](w.as(client), w.d, time.Hour, false, nil), 0).Next.Milliseconds()
 			require.Positive(t, told[client], what)
 		}
-		for len(first) > 0 || refused.state == stateRefused {
+		for len(first) > 0 || refused.State == Refused {
 			w.step(time.Millisecond)
 			now := w.look()
 			for client, id := range first {
@@ -99,12 +99,12 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 				}
 				delete(first, client)
 			}
-			if refused.state == stateRefused {
-				late := w.take("late", false, mine).results[0]
-				require.Equal(t, late.state == stateHeld, w.time.UnixMilli()-began == refused.number, "%s: %d that were refused for %d ms, after %d",
-					what, mine, refused.number, w.time.UnixMilli()-began)
-				if late.state == stateHeld {
-					refused.state = stateHeld
+			if refused.State == Refused {
+				late := w.take("late", false, mine).Results[0]
+				require.Equal(t, late.State == Held, w.time.UnixMilli()-began == refused.Number, "%s: %d that were refused for %d ms, after %d",
+					what, mine, refused.Number, w.time.UnixMilli()-began)
+				if late.State == Held {
+					refused.State = Held
 					refusals++
 				}
 			}
@@ -119,7 +119,7 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
 	t.Parallel()
 	w := newClockwork(t, 1)
-	w.d.spec = limitSpec{1500, 100 * time.Millisecond}
+	w.d.Spec = LimitSpec{1500, 100 * time.Millisecond}
 	mixed := func(n int) (units []int64) {
 		for range n {
 			units = append(units, 1+w.Int64N(4))
@@ -146,13 +146,13 @@ func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
 		}
 		if !held && now() >= turn {
 			waits++
-			r := w.ask(w.as("me").refresh(w.d, time.Hour, false, tickets(me)), 1)
-			held, turn = r.results[0].state == stateHeld, now()+r.next.Milliseconds()
+			r := w.ask(Refresh(w.as("me"), w.d, time.Hour, false, tickets(me)), 1)
+			held, turn = r.Results[0].State == Held, now()+r.Next.Milliseconds()
 		}
 		if !allowed && now() >= retry {
 			tries++
-			late := w.take("late", false, 2).results[0]
-			allowed, retry = late.state == stateHeld, now()+late.number
+			late := w.take("late", false, 2).Results[0]
+			allowed, retry = late.State == Held, now()+late.Number
 		}
 	}
 	t.Logf("%d calls of who waits behind 800, %d of who is refused", waits, tries)

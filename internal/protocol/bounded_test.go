@@ -1,4 +1,4 @@
-package fairsem
+package protocol
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,7 @@ import (
 // hostileState is a stored state that costs more than others.
 type hostileState struct {
 	name             string
-	quota            limitSpec
+	quota            LimitSpec
 	holders, waiters int
 	expired          int // of the holders, and as many of the waiters
 	tombstones       int // all of them expired
@@ -37,8 +38,8 @@ func distinct(i int) int64 { return int64(i + 2) }
 
 // hostileStates returns states with size ids of a kind. Where weights are 1, at most size/2 units are free or due at once.
 func hostileStates(size int) []hostileState {
-	ample, used := limitSpec{limit: ample}, limitSpec{limit: int64(size)}
-	rate := func(limit int64) limitSpec { return limitSpec{limit, time.Hour} }
+	ample, used := LimitSpec{Limit: ample}, LimitSpec{Limit: int64(size)}
+	rate := func(limit int64) LimitSpec { return LimitSpec{limit, time.Hour} }
 	one := func(int) int64 { return 1 }
 	sum := int64(size) * int64(size+3) / 2 // of the distinct weights
 	oversized := func(i int) int64 { return int64(size) + 1 + int64(i) }
@@ -46,16 +47,16 @@ func hostileStates(size int) []hostileState {
 		{name: "nobody waits", quota: ample, holders: size, weight: one},
 		{name: "nobody waits, weights", quota: ample, holders: size, weight: distinct},
 		{name: "a long line", quota: used, holders: size, waiters: size, weight: one, renew: true},
-		{name: "a long line, weights", quota: limitSpec{limit: sum}, holders: size, waiters: size, weight: distinct},
+		{name: "a long line, weights", quota: LimitSpec{Limit: sum}, holders: size, waiters: size, weight: distinct},
 		{name: "all expired", quota: used, holders: size, waiters: size, expired: size, weight: one, renew: true},
-		{name: "all expired, weights", quota: limitSpec{limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
-		{name: "some expired", quota: limitSpec{limit: sum}, holders: size, waiters: size, expired: 2*maxIDs - 1, weight: distinct, renew: true},
+		{name: "all expired, weights", quota: LimitSpec{Limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
+		{name: "some expired", quota: LimitSpec{Limit: sum}, holders: size, waiters: size, expired: 2*MaxIDs - 1, weight: distinct, renew: true},
 		{name: "room for the line", quota: ample, waiters: size, weight: one, renew: true},
 		{name: "room for the line, weights", quota: ample, waiters: size, weight: distinct, renew: true},
-		{name: "some expired, room for the line", quota: ample, holders: 3 * maxIDs / 2, expired: 3 * maxIDs / 2, waiters: size, weight: distinct, renew: true},
+		{name: "some expired, room for the line", quota: ample, holders: 3 * MaxIDs / 2, expired: 3 * MaxIDs / 2, waiters: size, weight: distinct, renew: true},
 		{name: "a line that can never fit", quota: used, waiters: size, weight: oversized, renew: true},
 		{name: "tombstones", quota: ample, holders: size / 2, waiters: size / 2, tombstones: size, weight: distinct},
-		{name: "long ids", quota: limitSpec{limit: sum}, holders: size / 10, waiters: size / 10, expired: 2*maxIDs + 100, weight: distinct, longIDs: true, renew: true},
+		{name: "long ids", quota: LimitSpec{Limit: sum}, holders: size / 10, waiters: size / 10, expired: 2*MaxIDs + 100, weight: distinct, longIDs: true, renew: true},
 		{name: "rate, used up", quota: rate(int64(size)), holders: size, weight: one},
 		{name: "rate, used up, weights", quota: rate(sum), holders: size, weight: distinct},
 		{name: "rate, a long line", quota: rate(int64(size)), holders: size, waiters: size, weight: one},
@@ -67,7 +68,7 @@ func hostileStates(size int) []hostileState {
 			return 1
 		}},
 		{name: "rate, all expired, weights", quota: rate(sum), holders: size, waiters: size, expired: size, weight: distinct, renew: true},
-		{name: "rate, some expired, weights", quota: rate(sum), holders: size, waiters: size, expired: 2*maxIDs - 1, weight: distinct, renew: true},
+		{name: "rate, some expired, weights", quota: rate(sum), holders: size, waiters: size, expired: 2*MaxIDs - 1, weight: distinct, renew: true},
 	}
 }
 
@@ -127,13 +128,13 @@ func (s hostileState) seed(l *lab) {
 // hostileCall is a call about n ids.
 type hostileCall struct {
 	name string
-	call func(s hostileState, about callPrefix, d declaration, n int) call
+	call func(s hostileState, about CallPrefix, d Declaration, n int) Call
 }
 
 // tickets returns stored tickets, from an index on, with distinct weights.
 func (s hostileState) tickets(from, n int) (all []*ticket) {
 	for i := from; i < from+n; i++ {
-		all = append(all, &ticket{id: s.id(i), weight: int64(i%n) + 1, params: acquireParams{ttl: time.Minute}})
+		all = append(all, &ticket{id: s.id(i), weight: int64(i%n) + 1})
 	}
 	return all
 }
@@ -156,73 +157,81 @@ func lightened(all []*ticket) []*ticket {
 func ones(n int) (all []int64) { return slices.Repeat([]int64{1}, n) }
 
 func hostileCalls() []hostileCall {
-	wait, try := acquireParams{ttl: time.Minute, wait: true}, acquireParams{ttl: time.Minute}
-	early := acquireParams{ttl: time.Minute, wait: true, headStart: time.Hour}
+	wait, try := AcquireParams{TTL: time.Minute, Wait: true}, AcquireParams{TTL: time.Minute}
+	early := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Hour}
 	return []hostileCall{
-		{"acquire: all wait", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.acquire(d, wait, lightened(s.strange(n)))
+		{"acquire: all wait", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, wait, lightened(s.strange(n)))
 		}},
-		{"acquire: distinct weights wait, with a head start", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.acquire(d, early, s.strange(n))
+		{"acquire: distinct weights wait, with a head start", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, early, s.strange(n))
 		}},
-		{"acquire: try", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.acquire(d, try, lightened(s.strange(n)))
+		{"acquire: try", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, try, lightened(s.strange(n)))
 		}},
-		{"acquire: try distinct weights", func(s hostileState, a callPrefix, d declaration, n int) call { return a.acquire(d, try, s.strange(n)) }},
-		{"acquire: sent again", func(s hostileState, a callPrefix, d declaration, n int) call { return a.acquire(d, wait, s.some(n)) }},
-		{"acquire: gives back as many", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.acquire(d, wait, s.strange(n/2), s.some(n-n/2)...)
+		{"acquire: try distinct weights", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, try, s.strange(n))
 		}},
-		{"acquire: gives back all for one", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.acquire(d, wait, s.strange(1), s.some(n-1)...)
+		{"acquire: sent again", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, wait, s.some(n))
 		}},
-		{"release", func(s hostileState, a callPrefix, d declaration, n int) call { return a.release(d, 0, s.some(n)) }},
-		{"release: holders", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.release(d, 0, s.tickets(s.expired, n))
+		{"acquire: gives back as many", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, wait, s.strange(n/2), s.some(n-n/2)...)
 		}},
-		{"release: tombstones", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.release(d, time.Minute, s.some(n))
+		{"acquire: gives back all for one", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, wait, s.strange(1), s.some(n-1)...)
 		}},
-		{"refresh", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.refresh(d, time.Minute, false, s.some(n))
+		{"release", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Release(a, d, 0, s.some(n))
 		}},
-		{"refresh: who holds", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.refresh(d, time.Minute, true, s.tickets(s.expired, n))
+		{"release: holders", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Release(a, d, 0, s.tickets(s.expired, n))
 		}},
-		{"refresh: nobody", func(_ hostileState, a callPrefix, d declaration, _ int) call {
-			return a.refresh(d, time.Minute, false, nil)
+		{"release: tombstones", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Release(a, d, time.Minute, s.some(n))
 		}},
-		{"reduce", func(s hostileState, a callPrefix, d declaration, n int) call { return a.reduce(d, s.some(n), ones(n)) }},
-		{"restore: strangers hold", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.restore(d, time.Minute, s.strange(n), claims{n, seededEpoch, ones(n), ones(n)})
+		{"refresh", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Refresh(a, d, time.Minute, false, s.some(n))
 		}},
-		{"restore: strangers of weight wait", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.restore(d, time.Minute, s.strange(n), claims{0, seededEpoch, ones(n), slices.Repeat([]int64{7}, n)})
+		{"refresh: who holds", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Refresh(a, d, time.Minute, true, s.tickets(s.expired, n))
 		}},
-		{"restore: all wait here and held", func(s hostileState, a callPrefix, d declaration, n int) call {
-			return a.restore(d, time.Minute, s.tickets(s.holders, n), claims{n, seededEpoch, ones(n), ones(n)})
+		{"refresh: nobody", func(_ hostileState, a CallPrefix, d Declaration, _ int) Call {
+			return Refresh[*ticket](a, d, time.Minute, false, nil)
 		}},
-		{"resize", func(s hostileState, a callPrefix, _ declaration, _ int) call {
-			return call{resizeScript, append(asked(resizeScript, a, s), ample, time.Now().UnixMicro())}
+		{"reduce", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Reduce(a, d, s.some(n), ones(n))
 		}},
-		{"resize: less", func(s hostileState, a callPrefix, _ declaration, _ int) call {
-			return call{resizeScript, append(asked(resizeScript, a, s), 1, time.Now().UnixMicro())}
+		{"restore: strangers hold", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Restore(a, d, time.Minute, s.strange(n), Claims{n, seededEpoch, ones(n), ones(n)})
 		}},
-		{"evict", func(s hostileState, a callPrefix, _ declaration, _ int) call {
-			return call{evictScript, append(asked(evictScript, a, s), s.id(s.holders))}
+		{"restore: strangers of weight wait", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Restore(a, d, time.Minute, s.strange(n), Claims{0, seededEpoch, ones(n), slices.Repeat([]int64{7}, n)})
 		}},
-		{"status", func(s hostileState, a callPrefix, _ declaration, _ int) call {
-			return call{statusScript, append(asked(statusScript, a, s), 0, 0)}
+		{"restore: all wait here and held", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Restore(a, d, time.Minute, s.tickets(s.holders, n), Claims{n, seededEpoch, ones(n), ones(n)})
 		}},
-		{"page", func(_ hostileState, a callPrefix, _ declaration, _ int) call {
-			return a.page("queue", bookmark{}, pageSize)
+		{"resize", func(s hostileState, a CallPrefix, _ Declaration, _ int) Call {
+			return Call{ResizeScript, append(asked(ResizeScript, a, s), ample, time.Now().UnixMicro())}
+		}},
+		{"resize: less", func(s hostileState, a CallPrefix, _ Declaration, _ int) Call {
+			return Call{ResizeScript, append(asked(ResizeScript, a, s), 1, time.Now().UnixMicro())}
+		}},
+		{"evict", func(s hostileState, a CallPrefix, _ Declaration, _ int) Call {
+			return Call{EvictScript, append(asked(EvictScript, a, s), s.id(s.holders))}
+		}},
+		{"status", func(s hostileState, a CallPrefix, _ Declaration, _ int) Call {
+			return Call{StatusScript, append(asked(StatusScript, a, s), 0, 0)}
+		}},
+		{"page", func(_ hostileState, a CallPrefix, _ Declaration, _ int) Call {
+			return a.Page("queue", Bookmark{}, pageSize)
 		}},
 	}
 }
 
 // asked returns the arguments of a call that declares nothing.
-func asked(run *script, a callPrefix, s hostileState) []any {
-	return a.newCall(run, declaration{spec: s.quota, since: declareNothing}, 0, 1).args
+func asked(run *Script, a CallPrefix, s hostileState) []any {
+	return a.newCall(run, Declaration{Spec: s.quota, Since: DeclareNothing}, 0, 1).Args
 }
 
 // scriptWork is the work of a call.
@@ -254,7 +263,7 @@ func (m *meter) Done() <-chan struct{} {
 func (m *meter) Err() error { return errEndless }
 
 // measure runs a script here, with the commands on the server, and counts its work. The error is the script's.
-func (l *lab) measure(c call) (scriptWork, error) {
+func (l *lab) measure(c Call) (scriptWork, error) {
 	l.t.Helper()
 	m := &meter{Context: background, over: make(chan struct{})}
 	vm := lua.NewState(lua.Options{RegistryMaxSize: 1 << 20, RegistryGrowStep: 4 << 10})
@@ -287,7 +296,7 @@ func (l *lab) measure(c call) (scriptWork, error) {
 		"error_reply": func(vm *lua.LState) int { vm.RaiseError("%s", vm.CheckString(1)); return 0 },
 	})
 	vm.SetGlobal("redis", table)
-	keys := c.args[2].(int)
+	keys := c.Args[2].(int)
 	list := func(name string, args []any) {
 		t := vm.NewTable()
 		for _, arg := range args {
@@ -295,10 +304,10 @@ func (l *lab) measure(c call) (scriptWork, error) {
 		}
 		vm.SetGlobal(name, t)
 	}
-	list("KEYS", c.args[3:3+keys])
-	list("ARGV", c.args[3+keys:])
+	list("KEYS", c.Args[3:3+keys])
+	list("ARGV", c.Args[3+keys:])
 	vm.SetContext(m)
-	vm.Push(vm.NewFunctionFromProto(compiled(l.t, c.script)))
+	vm.Push(vm.NewFunctionFromProto(compiled(l.t, c.Script)))
 	err := vm.PCall(0, 0, nil)
 	return m.scriptWork, err
 }
@@ -306,14 +315,14 @@ func (l *lab) measure(c call) (scriptWork, error) {
 var compiledScripts sync.Map // of *script: *lua.FunctionProto
 
 // compiled compiles a script once for all tests: that takes longer than most runs of it.
-func compiled(t testing.TB, s *script) *lua.FunctionProto {
+func compiled(t testing.TB, s *Script) *lua.FunctionProto {
 	t.Helper()
 	if proto, ok := compiledScripts.Load(s); ok {
 		return proto.(*lua.FunctionProto)
 	}
-	chunk, err := parse.Parse(strings.NewReader(s.text), s.verb)
+	chunk, err := parse.Parse(strings.NewReader(s.Text), s.Verb)
 	require.NoError(t, err)
-	proto, err := lua.Compile(chunk, s.verb)
+	proto, err := lua.Compile(chunk, s.Verb)
 	require.NoError(t, err)
 	compiledScripts.Store(s, proto)
 	return proto
@@ -351,8 +360,8 @@ func (m *meter) value(vm *lua.LState, out any) lua.LValue {
 // A long call delays every other client: 2000 weights requested from a used-up Limiter took 0.8 s.
 func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
 	t.Parallel()
-	const size = 2 * maxIDs // beyond every bound
-	rdb := redis.NewClient(&redis.Options{Addr: realRedis(t).Options().Addr, Protocol: 2})
+	const size = 2 * MaxIDs // beyond every bound
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	worst := make(map[string]scriptWork)
 	for _, state := range hostileStates(size) {
@@ -361,7 +370,7 @@ func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
 		for _, hostile := range hostileCalls() {
 			l := newLab(t, rdb)
 			l.copy(template)
-			c := hostile.call(state, l.space.about("name"), declaration{state.quota, 7, ""}, maxIDs)
+			c := hostile.call(state, l.space.About("name"), Declaration{state.quota, 7, ""}, MaxIDs)
 			did, err := l.measure(c)
 			require.NoError(t, err)
 			if did.commands > most.commands || did.elements > most.elements || did.steps > most.steps {
@@ -389,7 +398,7 @@ func (l *lab) copy(from *lab) {
 //	go test -run '^$' -bench Hostile -benchtime 5x .
 func BenchmarkHostile(b *testing.B) {
 	const size = 100_000
-	rdb := benchRedis(b)
+	rdb := redistest.SettledClient(b)
 	for _, state := range hostileStates(size) {
 		template := newLab(b, rdb)
 		state.seed(template)
@@ -399,7 +408,7 @@ func BenchmarkHostile(b *testing.B) {
 				for b.Loop() {
 					l := newLab(b, rdb)
 					l.copy(template)
-					all = append(all, l.cost(hostile.call(state, l.space.about("name"), declaration{state.quota, 7, ""}, maxIDs)))
+					all = append(all, l.cost(hostile.call(state, l.space.About("name"), Declaration{state.quota, 7, ""}, MaxIDs)))
 					require.NoError(b, rdb.Unlink(background, l.keys[:]...).Err())
 				}
 				slices.Sort(all)
@@ -412,9 +421,9 @@ func BenchmarkHostile(b *testing.B) {
 }
 
 // cost returns the processor time of a call on the server in us, including reading and replying.
-func (l *lab) cost(c call) float64 {
+func (l *lab) cost(c Call) float64 {
 	l.t.Helper()
-	require.NoError(l.t, l.rdb.ScriptLoad(background, c.script.text).Err())
+	require.NoError(l.t, l.rdb.ScriptLoad(background, c.Script.Text).Err())
 	before := l.spent()
 	require.NoError(l.t, l.run(c).err)
 	return l.spent() - before

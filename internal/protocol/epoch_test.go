@@ -1,4 +1,4 @@
-package fairsem
+package protocol
 
 import (
 	"cmp"
@@ -18,13 +18,13 @@ import (
 // The scripts where state may have been lost.
 
 // restoring is a restore by "me": the first of the ids are holders, with the numbers 1, 2, ... from first on.
-func restoring(limit int64, holders int, first int64) func(*lab, []*ticket) call {
-	return func(l *lab, ids []*ticket) call {
-		had := claims{holders: holders, epoch: seededEpoch, units: weightsOf(ids)}
+func restoring(limit int64, holders int, first int64) func(*lab, []*ticket) Call {
+	return func(l *lab, ids []*ticket) Call {
+		had := Claims{Holders: holders, Epoch: seededEpoch, Units: weightsOf(ids)}
 		for i := range ids {
-			had.numbers = append(had.numbers, first+int64(i))
+			had.Numbers = append(had.Numbers, first+int64(i))
 		}
-		return l.space.about("name").restore(known(limit), time.Minute, ids, had)
+		return Restore(l.space.About("name"), known(limit), time.Minute, ids, had)
 	}
 }
 
@@ -86,8 +86,8 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 		name: "but not by a late copy from another epoch",
 		seed: "owner me:1=3 | timeout me:1=20s | counter 7" + meta,
 		ids:  []string{"me:1"},
-		call: func(l *lab, ids []*ticket) call {
-			return l.space.about("name").restore(known(4), time.Minute, ids, claims{0, seededEpoch - 1, []int64{8}, []int64{1}})
+		call: func(l *lab, ids []*ticket) Call {
+			return Restore(l.space.About("name"), known(4), time.Minute, ids, Claims{0, seededEpoch - 1, []int64{8}, []int64{1}})
 		},
 		reply: "held 3",
 		state: "owner me:1=3 | timeout me:1=60s | counter 8" + meta,
@@ -133,11 +133,13 @@ const (
 )
 
 // declaring is a declaration by a client that knows these servers.
-func declaring(knows string) declaration { return declaration{limitSpec{limit: 1}, usedNow, knows} }
+func declaring(knows string) Declaration {
+	return Declaration{LimitSpec{Limit: 1}, usedNow, knows}
+}
 
-func (l *lab) acquires(d declaration) result {
+func (l *lab) acquires(d Declaration) Result {
 	l.t.Helper()
-	return l.ask(l.space.about("name").acquire(d, acquireParams{ttl: time.Minute}, tickets("me:1")), 1).results[0]
+	return l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute}, tickets("me:1")), 1).Results[0]
 }
 
 // promoted returns a server that took over from another.
@@ -157,29 +159,29 @@ func promoted(t *testing.T) *redis.Client {
 
 func TestNewNameIsServedAtOnceUnlessItMayBeOneThatWasLost(t *testing.T) {
 	t.Parallel()
-	old, successor := realRedis(t), promoted(t)
+	old, successor := redistest.SettledClient(t), promoted(t)
 	for name, c := range map[string]struct {
 		rdb   *redis.Client
 		knows func(*lab) string
-		want  state
+		want  State
 	}{
-		"by who knows no server":                        {old, func(*lab) string { return "" }, stateHeld},
-		"by who knows this server":                      {old, func(l *lab) string { return someServer + recent + "," + l.identity() + settled }, stateHeld},
-		"not by who knows another one only":             {old, func(*lab) string { return someServer + settled }, stateEarly},
-		"not by who has used it before":                 {old, func(*lab) string { return usedBefore }, stateEarly},
-		"by who knows nobody, of a successor":           {successor, func(*lab) string { return "" }, stateHeld},
-		"by who knows the successor":                    {successor, func(l *lab) string { return someServer + settled + "," + l.identity() + settled }, stateHeld},
-		"by who has met the successor, and nobody else": {successor, func(l *lab) string { return l.identity() + recent }, stateHeld},
-		"not by who knew its predecessor":               {successor, func(*lab) string { return someServer + settled }, stateEarly},
-		"not by who had just met its predecessor":       {successor, func(*lab) string { return someServer + recent }, stateEarly},
-		"not by who has just met both":                  {successor, func(l *lab) string { return someServer + recent + "," + l.identity() + recent }, stateEarly},
+		"by who knows no server":                        {old, func(*lab) string { return "" }, Held},
+		"by who knows this server":                      {old, func(l *lab) string { return someServer + recent + "," + l.identity() + settled }, Held},
+		"not by who knows another one only":             {old, func(*lab) string { return someServer + settled }, Early},
+		"not by who has used it before":                 {old, func(*lab) string { return UsedBefore }, Early},
+		"by who knows nobody, of a successor":           {successor, func(*lab) string { return "" }, Held},
+		"by who knows the successor":                    {successor, func(l *lab) string { return someServer + settled + "," + l.identity() + settled }, Held},
+		"by who has met the successor, and nobody else": {successor, func(l *lab) string { return l.identity() + recent }, Held},
+		"not by who knew its predecessor":               {successor, func(*lab) string { return someServer + settled }, Early},
+		"not by who had just met its predecessor":       {successor, func(*lab) string { return someServer + recent }, Early},
+		"not by who has just met both":                  {successor, func(l *lab) string { return someServer + recent + "," + l.identity() + recent }, Early},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, c.rdb)
-			assert.Equal(t, c.want, l.acquires(declaring(c.knows(l))).state)
+			assert.Equal(t, c.want, l.acquires(declaring(c.knows(l))).State)
 			_, quiet := l.epochOf()
-			assert.Equal(t, c.want == stateEarly, quiet > 0)
+			assert.Equal(t, c.want == Early, quiet > 0)
 		})
 	}
 }
@@ -187,32 +189,32 @@ func TestNewNameIsServedAtOnceUnlessItMayBeOneThatWasLost(t *testing.T) {
 // Here the grace period is longer than the age of the server.
 func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, realRedis(t))
-	l.space.grace = time.Hour
+	l := newLab(t, redistest.SettledClient(t))
+	l.space.Grace = time.Hour
 	d := declaring("")
 	early := l.acquires(d)
-	assert.Equal(t, stateEarly, early.state)
+	assert.Equal(t, Early, early.State)
 	_, quiet := l.epochOf()
-	assert.InDelta(t, quiet.Milliseconds(), early.number, 1000)
+	assert.InDelta(t, quiet.Milliseconds(), early.Number, 1000)
 	assert.Greater(t, quiet, 50*time.Minute)
 	assert.LessOrEqual(t, quiet, time.Hour)
 
-	r := l.ask(l.space.about("name").acquire(d, acquireParams{ttl: 2 * time.Hour, wait: true}, tickets("me:2", "me:3")), 2)
-	assert.Equal(t, []state{stateWaiting, stateWaiting}, []state{r.results[0].state, r.results[1].state})
-	assert.InDelta(t, quiet, r.next, float64(time.Second), "they look again when it is over")
-	r = l.ask(l.space.about("name").release(d, 0, tickets("me:9")), 1)
-	assert.Empty(t, r.grants)
+	r := l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: 2 * time.Hour, Wait: true}, tickets("me:2", "me:3")), 2)
+	assert.Equal(t, []State{Waiting, Waiting}, []State{r.Results[0].State, r.Results[1].State})
+	assert.InDelta(t, quiet, r.Next, float64(time.Second), "they look again when it is over")
+	r = l.ask(Release(l.space.About("name"), d, 0, tickets("me:9")), 1)
+	assert.Empty(t, r.Grants)
 
 	require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", l.now().UnixMilli()).Err())
-	r = l.ask(l.space.about("name").refresh(d, 2*time.Hour, false, tickets("me:2", "me:3")), 2)
-	require.Len(t, r.grants, 1)
-	assert.Equal(t, int64(2), r.grants[0].seq)
+	r = l.ask(Refresh(l.space.About("name"), d, 2*time.Hour, false, tickets("me:2", "me:3")), 2)
+	require.Len(t, r.Grants, 1)
+	assert.Equal(t, int64(2), r.Grants[0].Seq)
 }
 
 // Whatever servers the caller knows: the name records another one.
 func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 	t.Parallel()
-	rdb := realRedis(t)
+	rdb := redistest.SettledClient(t)
 	for name, c := range map[string]struct {
 		server string // recorded with the name
 		begins bool
@@ -225,19 +227,19 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 			l := newLab(t, rdb)
 			l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=80s")
 			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(c.server, l.identity())).Err())
-			d := declaration{limitSpec{limit: 3}, 7, l.identity() + settled}
-			r := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
-			assert.Equal(t, stateHeld, r.results[0].state, "who is there stays")
-			assert.Equal(t, c.begins, r.epoch != seededEpoch)
-			assert.Equal(t, l.identity(), fmt.Sprintf("%012x", r.server))
+			d := Declaration{LimitSpec{Limit: 3}, 7, l.identity() + settled}
+			r := l.ask(Refresh(l.space.About("name"), d, time.Minute, true, tickets("me:1")), 1)
+			assert.Equal(t, Held, r.Results[0].State, "who is there stays")
+			assert.Equal(t, c.begins, r.Epoch != seededEpoch)
+			assert.Equal(t, l.identity(), fmt.Sprintf("%012x", r.Server))
 			epoch, quiet := l.epochOf()
-			assert.Equal(t, epoch, r.epoch)
+			assert.Equal(t, epoch, r.Epoch)
 			assert.Equal(t, c.begins, quiet > 0)
-			known := l.ask(l.space.about("name").refresh(d, time.Minute, true, tickets("me:1")), 1)
-			assert.Equal(t, epoch, known.epoch, "now it is known")
+			known := l.ask(Refresh(l.space.About("name"), d, time.Minute, true, tickets("me:1")), 1)
+			assert.Equal(t, epoch, known.Epoch, "now it is known")
 
-			r = l.ask(l.space.about("name").acquire(d, acquireParams{ttl: time.Minute}, tickets("me:2")), 1)
-			assert.Equal(t, c.begins, r.results[0].state == stateEarly)
+			r = l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute}, tickets("me:2")), 1)
+			assert.Equal(t, c.begins, r.Results[0].State == Early)
 		})
 	}
 }
@@ -245,12 +247,16 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 // The call of an operator may come before those of the clients.
 func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	rdb := realRedis(t)
-	for name, ask := range map[string]func(*lab) call{
-		"status": func(l *lab) call { return l.space.status("name", limitSpec{limit: 1}, 0, 0) },
-		"resize": func(l *lab) call { return l.space.resize("name", limitSpec{limit: 1}, 3, l.now().UnixMicro()) },
-		"unpin":  func(l *lab) call { return l.space.resize("name", limitSpec{limit: 1}, unpin, l.now().UnixMicro()) },
-		"evict":  func(l *lab) call { return l.space.evict("name", limitSpec{limit: 1}, "me:1") },
+	rdb := redistest.SettledClient(t)
+	for name, ask := range map[string]func(*lab) Call{
+		"status": func(l *lab) Call { return l.space.Status("name", LimitSpec{Limit: 1}, 0, 0) },
+		"resize": func(l *lab) Call {
+			return l.space.Resize("name", LimitSpec{Limit: 1}, 3, l.now().UnixMicro())
+		},
+		"unpin": func(l *lab) Call {
+			return l.space.Resize("name", LimitSpec{Limit: 1}, Unpin, l.now().UnixMicro())
+		},
+		"evict": func(l *lab) Call { return l.space.Evict("name", LimitSpec{Limit: 1}, "me:1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -269,25 +275,25 @@ func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *te
 // A call about an unused name leaves nothing behind.
 func TestCallsThatDeclareNothingBeginNoEpochOfANameThatIsNotUsed(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, realRedis(t))
-	require.NoError(t, l.run(l.space.evict("name", limitSpec{limit: 1}, "me:1")).err)
-	require.NoError(t, l.run(l.space.status("name", limitSpec{limit: 1}, 0, 0)).err)
+	l := newLab(t, redistest.SettledClient(t))
+	require.NoError(t, l.run(l.space.Evict("name", LimitSpec{Limit: 1}, "me:1")).err)
+	require.NoError(t, l.run(l.space.Status("name", LimitSpec{Limit: 1}, 0, 0)).err)
 	assert.Empty(t, l.snapshot().String())
 }
 
 // An id that a release does not find was lost, or not: that depends on the server.
 func TestReleaseOfWhatIsMissingTellsTheEpochOnlyOfAServerThatTheNameKnows(t *testing.T) {
 	t.Parallel()
-	rdb := realRedis(t)
+	rdb := redistest.SettledClient(t)
 	for _, server := range []string{someServer, ""} {
 		l := newLab(t, rdb)
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=30s")
 		require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(server, l.identity())).Err())
-		r := l.ask(l.space.about("name").release(known(3), 0, tickets("me:1")), 1)
-		assert.Zero(t, r.epoch, "nothing is missing, so nothing was compared")
-		r = l.ask(l.space.about("name").release(known(3), 0, tickets("me:2")), 1)
-		assert.Equal(t, stateGone, r.results[0].state)
-		assert.Equal(t, server == "", r.epoch == seededEpoch, "%d", r.epoch)
+		r := l.ask(Release(l.space.About("name"), known(3), 0, tickets("me:1")), 1)
+		assert.Zero(t, r.Epoch, "nothing is missing, so nothing was compared")
+		r = l.ask(Release(l.space.About("name"), known(3), 0, tickets("me:2")), 1)
+		assert.Equal(t, Gone, r.Results[0].State)
+		assert.Equal(t, server == "", r.Epoch == seededEpoch, "%d", r.Epoch)
 	}
 }
 
@@ -303,10 +309,10 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 				l.seed("meta declared=3 layout=1 since=7 until=80s")
 				begun := l.now().Add(c.begun)
 				require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", begun.UnixMicro(), "quiet", begun.Add(time.Minute).UnixMilli()).Err())
-				r := l.ask(l.space.about("name").acquire(known(3), acquireParams{ttl: time.Minute}, tickets("me:1")), 1)
-				assert.Equal(t, stateEarly, r.results[0].state, "holders may not be back yet")
-				assert.LessOrEqual(t, r.results[0].number, c.most.Milliseconds())
-				assert.Equal(t, c.begun > 0, r.epoch != begun.UnixMicro(), "it begins anew")
+				r := l.ask(Acquire(l.space.About("name"), known(3), AcquireParams{TTL: time.Minute}, tickets("me:1")), 1)
+				assert.Equal(t, Early, r.Results[0].State, "holders may not be back yet")
+				assert.LessOrEqual(t, r.Results[0].Number, c.most.Milliseconds())
+				assert.Equal(t, c.begun > 0, r.Epoch != begun.UnixMicro(), "it begins anew")
 			})
 		}
 	})
@@ -315,18 +321,18 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 // A client that has used a name has proof that it existed, however old the server is.
 func TestQuestionAboutALostNameBeginsTheGrace(t *testing.T) {
 	t.Parallel()
-	rdb := realRedis(t)
-	d := declaration{limitSpec{limit: 3}, 7, usedBefore}
-	for name, ask := range map[string]func(callPrefix) call{
-		"refresh": func(s callPrefix) call { return s.refresh(d, time.Minute, true, tickets("me:1")) },
-		"reduce":  func(s callPrefix) call { return s.reduce(d, tickets("me:1"), []int64{1}) },
+	rdb := redistest.SettledClient(t)
+	d := Declaration{LimitSpec{Limit: 3}, 7, UsedBefore}
+	for name, ask := range map[string]func(CallPrefix) Call{
+		"refresh": func(s CallPrefix) Call { return Refresh(s, d, time.Minute, true, tickets("me:1")) },
+		"reduce":  func(s CallPrefix) Call { return Reduce(s, d, tickets("me:1"), []int64{1}) },
 	} {
 		l := newLab(t, rdb)
-		r := l.ask(ask(l.space.about("name")), 1)
-		assert.Equal(t, stateGone, r.results[0].state, name)
+		r := l.ask(ask(l.space.About("name")), 1)
+		assert.Equal(t, Gone, r.Results[0].State, name)
 		_, quiet := l.epochOf()
 		assert.Greater(t, quiet, time.Duration(0), name)
-		r = l.ask(l.space.about("name").restore(d, time.Minute, tickets("me:1"), claims{1, seededEpoch, []int64{3}, []int64{1}}), 1)
-		assert.Equal(t, result{stateHeld, 3}, r.results[0])
+		r = l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:1"), Claims{1, seededEpoch, []int64{3}, []int64{1}}), 1)
+		assert.Equal(t, Result{Held, 3}, r.Results[0])
 	}
 }

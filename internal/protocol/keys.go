@@ -1,0 +1,99 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxName is the most bytes that a name may have.
+const MaxName = 512
+
+// The kinds of keys that a name has: the last part of each.
+const (
+	Owner   = "owner"   // zset: permit id -> fencing token: the holders
+	Queue   = "queue"   // zset: permit id -> position number: the waiters
+	Timeout = "timeout" // zset: permit id -> deadline in ms, of both and of tombstones
+	Counter = "counter" // string: the last number given out
+	Weight  = "weight"  // hash: permit id -> weight, where it is not 1
+	Meta    = "meta"    // hash: layout version, limits, expiry of the keys, epoch, counts
+)
+
+// Kinds are the kinds of keys in the order in which scripts get them.
+var Kinds = [6]string{Owner, Queue, Timeout, Counter, Weight, Meta}
+
+// MetaFields are the fields of the key Meta besides "layout".
+var MetaFields = []string{
+	"declared", "since", "pinned", "until", "epoch", "quiet", "server", "granted", "lapsed", "ahead", "pinned_at",
+	"marked_at", "marked", "before_at", "before",
+}
+
+// CheckName returns why a name cannot be used, nil if it can.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case name[0] == '}':
+		return fmt.Errorf("the name %.40q starts with a closing brace, which would spread its keys over a cluster", name)
+	case len(name) > MaxName:
+		return fmt.Errorf("the name %.40q... has %d bytes, more than %d", name, len(name), MaxName)
+	}
+	return nil
+}
+
+// Keyspace is where the keys and channels are in Redis, and which client makes the calls.
+type Keyspace struct {
+	Prefix   string // of every key and channel
+	ClientID string
+	Grace    time.Duration // how long a server that may have lost state grants nothing new
+}
+
+// Keys returns the keys of a name in the order of Kinds. Everything up to the first "}" is the hash tag, so
+// all of them are in one slot. No two names share a key, because the suffixes differ.
+func (k Keyspace) Keys(name string) (keys [6]string) {
+	for i, kind := range Kinds {
+		keys[i] = k.Key(name, kind)
+	}
+	return keys
+}
+
+// Key returns the key of one kind.
+func (k Keyspace) Key(name, kind string) string { return k.Prefix + ":{" + name + "}:" + kind }
+
+// NameOf returns the name to which a key of the given kind belongs.
+func (k Keyspace) NameOf(key, kind string) (name string, ok bool) {
+	name, found := strings.CutPrefix(key, k.Prefix+":{")
+	name, ends := strings.CutSuffix(name, "}:"+kind)
+	return name, found && ends && CheckName(name) == nil
+}
+
+// escapePattern escapes the characters that are special in a pattern.
+var escapePattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// EveryName is a SCAN pattern that matches one key of each name. It can match other keys, too.
+func (k Keyspace) EveryName() string { return escapePattern.Replace(k.Prefix) + ":{*}:" + Meta }
+
+// WakePrefix plus a client id is the channel on which that client is notified of its grants.
+func (k Keyspace) WakePrefix() string { return k.Prefix + ":wake:" }
+
+// WatchChannel is a channel to which nothing is published.
+func (k Keyspace) WatchChannel() string { return k.Prefix + ":watch" }
+
+// LabelKey holds the label that operators see beside the permits of a client.
+func (k Keyspace) LabelKey(clientID string) string { return k.Prefix + ":client:" + clientID }
+
+// EvictedKey holds the label of the client that evicted a permit or waiter.
+func (k Keyspace) EvictedKey(id string) string { return k.Prefix + ":evicted:" + id }
+
+// TicketID is the permit id of the client's seq-th ticket.
+func (k Keyspace) TicketID(seq int64) string { return k.ClientID + ":" + strconv.FormatInt(seq, 10) }
+
+// ClientOf returns the client id in a permit id.
+func ClientOf(id string) string {
+	if i := strings.LastIndexByte(id, ':'); i >= 0 {
+		return id[:i]
+	}
+	return id
+}

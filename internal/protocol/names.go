@@ -1,0 +1,49 @@
+package protocol
+
+// anonymous begins a call without a client id. If it promotes waiters, all of them are notified by message.
+func (k Keyspace) anonymous(name string, run *Script, q LimitSpec, room int) Call {
+	k.ClientID = ""
+	return k.About(name).newCall(run, Declaration{Spec: q, Since: DeclareNothing}, 0, room)
+}
+
+// Status queries a name as of a server time in ms, 0 for now. from is how many of the expired entries earlier calls have
+// counted.
+func (k Keyspace) Status(name string, q LimitSpec, at, from int64) Call {
+	c := k.anonymous(name, StatusScript, q, 2)
+	c.Args = append(c.Args, at, from)
+	return c
+}
+
+// Unpin is the limit that makes Resize remove the pin.
+const Unpin = -1
+
+// Resize sets a limit by hand, or removes it; asked is the time that Status returned for that.
+func (k Keyspace) Resize(name string, q LimitSpec, pin, asked int64) Call {
+	c := k.anonymous(name, ResizeScript, q, 2)
+	c.Args = append(c.Args, pin, asked)
+	return c
+}
+
+// Promote grants the available units to waiters.
+func (k Keyspace) Promote(name string, q LimitSpec) Call {
+	c := k.anonymous(name, RefreshScript, q, 1)
+	c.Args = append(c.Args, false)
+	return c
+}
+
+// Evict removes a permit or a waiter.
+func (k Keyspace) Evict(name string, q LimitSpec, id string) Call {
+	c := k.anonymous(name, EvictScript, q, 1)
+	c.Args = append(c.Args, id)
+	return c
+}
+
+// Bookmark is the entry after which a page begins. The zero value is before the first entry.
+type Bookmark struct{ number, id string }
+
+// Page queries entries of the owner or queue key.
+func (s CallPrefix) Page(key string, after Bookmark, count int) Call {
+	c := s.newCall(PageScript, Declaration{Since: DeclareNothing}, 0, 4)
+	c.Args = append(c.Args, key, after.number, after.id, count)
+	return c
+}

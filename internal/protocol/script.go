@@ -1,0 +1,55 @@
+package protocol
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/scripts"
+)
+
+// Script is the script of one verb, with the hash by which Redis caches it.
+type Script struct {
+	Verb, Text string
+	Hash       any // a string, converted to any once instead of at each call
+}
+
+// The scripts of all verbs.
+var (
+	AcquireScript = newScript("acquire", "semaphore", "limit", "epoch", "quick_acquire", "line", "forecast", "enter", "acquire", "finish")
+	ReleaseScript = newScript("release", "semaphore", "quick_release", "limit", "epoch", "line", "release", "finish")
+	RefreshScript = newScript("refresh", "semaphore", "limit", "epoch", "quick_refresh", "line", "forecast", "refresh", "finish")
+	ReduceScript  = newScript("reduce", "semaphore", "limit", "epoch", "line", "reduce", "finish")
+	RestoreScript = newScript("restore", "semaphore", "limit", "epoch", "line", "enter", "restore", "finish")
+	ResizeScript  = newScript("resize", "semaphore", "limit", "epoch", "line", "resize", "finish")
+	EvictScript   = newScript("evict", "semaphore", "limit", "epoch", "line", "evict", "finish")
+	StatusScript  = newScript("status", "semaphore", "limit", "status")
+	PageScript    = newScript("page", "semaphore", "page")
+)
+
+// Scripts are all of them.
+var Scripts = []*Script{
+	AcquireScript, ReleaseScript, RefreshScript, ReduceScript, RestoreScript, ResizeScript, EvictScript, StatusScript, PageScript,
+}
+
+func newScript(verb string, files ...string) *Script {
+	text := scripts.Text(verb, files...)
+	return &Script{verb, text, redis.NewScript(text).Hash()}
+}
+
+// A script is sent exactly once: go-redis must not resend it after a lost reply, as the client could not know
+// the outcome of that operation.
+type (
+	// Numbers is a script call that replies with a list of numbers.
+	Numbers struct{ *redis.IntSliceCmd }
+	// Values is one that replies with a list of anything.
+	Values struct{ *redis.SliceCmd }
+)
+
+// NoRetry has go-redis send the command once.
+func (Numbers) NoRetry() bool { return true }
+
+// MaxIDs is the most ids that one call carries. Together with BOUND in semaphore.lua it bounds how long a call blocks the
+// server. See "The longest calls" in docs/performance.md for measurements.
+const MaxIDs = 150
+
+// MaxUnits bounds limits and weights: Lua counts in doubles, which are exact up to here.
+const MaxUnits = 1<<53 - 1

@@ -1,0 +1,92 @@
+package protocol
+
+import (
+	"slices"
+	"time"
+)
+
+// Entry is a permit or a waiter in a call.
+type Entry interface {
+	PermitID() string
+	Units() int64
+}
+
+// AcquireParams are the parameters that all requests of one acquire have in common.
+type AcquireParams struct {
+	TTL       time.Duration
+	Wait      bool
+	MaxQueue  int64
+	HeadStart time.Duration
+}
+
+// Acquire acquires permits, after releasing others.
+func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E, released ...E) Call {
+	c := s.newCall(AcquireScript, d, p.TTL, 5+2*len(entries)+len(released))
+	c.Args = append(c.Args, p.Wait, p.MaxQueue, p.HeadStart.Microseconds(), len(entries), len(released))
+	addIDs(&c, entries)
+	if slices.ContainsFunc(entries, func(e E) bool { return e.Units() != 1 }) {
+		for _, e := range entries {
+			c.Args = append(c.Args, e.Units())
+		}
+	}
+	addIDs(&c, released)
+	return c
+}
+
+// Overdue marks a tombstone, or 0 for none, as one of permits whose leases have ended. Their client knows that slightly
+// before Redis.
+func Overdue(tombstone time.Duration) time.Duration { return -time.Millisecond - tombstone }
+
+// Release releases permits and removes waiters. A tombstone refuses late copies of their acquire for that long.
+func Release[E Entry](s CallPrefix, d Declaration, tombstone time.Duration, entries []E) Call {
+	c := s.newCall(ReleaseScript, d, tombstone, len(entries))
+	addIDs(&c, entries)
+	return c
+}
+
+// Refresh renews permits and waiters, or with a lease of 0 only queries them. If known is set, the reply may omit the
+// tokens.
+func Refresh[E Entry](s CallPrefix, d Declaration, lease time.Duration, known bool, entries []E) Call {
+	c := s.newCall(RefreshScript, d, lease, 1+len(entries))
+	c.Args = append(c.Args, known)
+	addIDs(&c, entries)
+	return c
+}
+
+// Reduce lowers the weight of each permit to the units that it keeps.
+func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Call {
+	c := s.newCall(ReduceScript, d, 0, 2*len(entries))
+	addIDs(&c, entries)
+	c.addNumbers(keeps)
+	return c
+}
+
+// Claims are what permits and waiters that are to be restored had, permits before waiters.
+type Claims struct {
+	Holders int     // how many of them are permits
+	Epoch   int64   // in which they are missing
+	Numbers []int64 // token or position of each
+	Units   []int64 // of each
+}
+
+// Restore stores permits and waiters again with the numbers and units that they had.
+func Restore[E Entry](s CallPrefix, d Declaration, lease time.Duration, entries []E, had Claims) Call {
+	c := s.newCall(RestoreScript, d, lease, 2+3*len(entries))
+	c.Args = append(c.Args, had.Holders, had.Epoch)
+	addIDs(&c, entries)
+	c.addNumbers(had.Numbers)
+	c.addNumbers(had.Units)
+	return c
+}
+
+func (c *Call) addNumbers(list []int64) {
+	for _, n := range list {
+		c.Args = append(c.Args, n)
+	}
+}
+
+func addIDs[E Entry](c *Call, entries []E) {
+	for _, e := range entries {
+		c.Args = append(c.Args, e.PermitID())
+	}
+}
