@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -49,7 +50,7 @@ func (i *Inspector) pin(ctx context.Context, limit int64) error {
 		case rep.Results[0].State != protocol.Gone:
 			return i.promote(ctx, rep)
 		case time.Since(began) >= i.client.ttl:
-			return unavailable(i.client.ttl, errNoAnswer)
+			return unavailable(i.client.ttl, failure.ErrNoAnswer)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
 		w.carries("status a:").end <- net.ErrClosed
 		synctest.Wait()
 		began := time.Now()
-		c.goroutines.close()
+		c.goroutines.Close()
 		assert.ErrorIs(t, <-done, ErrClosed)
 		assert.Zero(t, time.Since(began))
 	})

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // Errors, to be tested for with [errors.Is]. A returned error names the semaphore and the cause.
@@ -26,7 +26,7 @@ var (
 	// ErrReleased is the cause of a permit's context after Release.
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
-	ErrClosed = errors.New("fairsem: client closed")
+	ErrClosed = failure.ErrClosed
 	// ErrUnavailable: Redis did not answer for a whole TTL, or until the context of the call ended; in Release, for a second.
 	// It wraps the last error.
 	ErrUnavailable = errors.New("fairsem: Redis unavailable")
@@ -68,24 +68,10 @@ func (e *opError) Error() string {
 
 func (e *opError) Unwrap() error { return e.err }
 
-// advice is what to do about errors of Redis that a retry cannot heal, by their first words.
-var advice = map[string]string{
-	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
-	"FAIRSEMKIND":                         "a Limiter and a Semaphore need names of their own",
-	"FAIRSEMLAYOUT":                       "another process uses a later version of this package: upgrade this one",
-	"NOPERM":                              rightsAdvice,
-	"ACL failure in script":               rightsAdvice,
-	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
-}
-
-const rightsAdvice = "give this Redis user the rights that docs/operations.md lists"
-
 // advise adds advice to err.
 func advise(err error) error {
-	for begin, what := range advice {
-		if redis.HasErrorPrefix(err, begin) {
-			return fmt.Errorf("%w (%s)", err, what)
-		}
+	if what := failure.Advice(err); what != "" {
+		return fmt.Errorf("%w (%s)", err, what)
 	}
 	return err
 }

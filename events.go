@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/goroutines"
 )
 
 // events sends each Event to the logger and the observer, in order and from one goroutine at a time. A nil events has
@@ -15,7 +18,7 @@ import (
 type events struct {
 	observer   Observer     // nil: none
 	log        *slog.Logger // nil: none
-	goroutines *goroutines
+	goroutines *goroutines.Group
 
 	calls sync.RWMutex // read-locked by each call under way; locked by close for good
 
@@ -26,7 +29,7 @@ type events struct {
 	closed      bool
 }
 
-func newEvents(observer Observer, log *slog.Logger, goroutines *goroutines) *events {
+func newEvents(observer Observer, log *slog.Logger, goroutines *goroutines.Group) *events {
 	if observer == nil && log == nil {
 		return nil
 	}
@@ -77,7 +80,7 @@ func (e *events) emit(ev Event) {
 	}
 	e.queue = append(e.queue, ev)
 	if !e.dispatching {
-		e.dispatching = e.goroutines.start(observers, e.dispatch) // ends when the queue is empty
+		e.dispatching = e.goroutines.Start(goroutines.Observers, e.dispatch) // ends when the queue is empty
 	}
 }
 
@@ -133,12 +136,12 @@ func (t *ticket) lapse() error {
 	switch {
 	case t.noRefresh:
 		return errNoRefreshExpired
-	case t.state.client.clock.known() > t.lease.sent.asleep:
+	case t.state.client.clock.Asleep() > t.lease.sent.Asleep:
 		return errAsleep
 	case t.cause != nil:
 		return t.cause
 	case t.busy:
-		return errNoAnswer
+		return failure.ErrNoAnswer
 	default:
 		return errTooLate // this process stood still
 	}
@@ -256,12 +259,12 @@ func (t *ticket) context() context.Context { return context.WithoutCancel(t.valu
 
 // held is how long the holder of t could rely on its permit, until it was released.
 func (t *ticket) held() time.Duration {
-	now := t.state.client.clock.now()
+	now := t.state.client.clock.Now()
 	end := now.Time
 	if !t.forgottenAt.IsZero() {
 		end = t.forgottenAt.Add(-t.params.TTL)
 	}
-	if over := t.lease.end(now.asleep); over.Before(end) {
+	if over := t.lease.end(now.Asleep); over.Before(end) {
 		end = over
 	}
 	return end.Sub(t.permit.granted())

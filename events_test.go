@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -271,11 +272,11 @@ func TestEndOfTheSubscriptionAtCloseIsNotTold(t *testing.T) {
 		c, err := New(redistest.SettledClient(t), Options{Observer: func(ev Event) { all = append(all, ev) }})
 		require.NoError(t, err)
 		if closed {
-			c.goroutines.close()
+			c.goroutines.Close()
 		}
 		c.wake.failed(errSubscriptionSilent)
 		c.wake.failed(errSubscriptionSilent)
-		c.goroutines.close()
+		c.goroutines.Close()
 		c.events.close()
 		assert.Equal(t, closed, len(all) == 0, all)
 		assert.LessOrEqual(t, len(all), 1)
@@ -288,10 +289,10 @@ func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 	for name, e := range map[string]*events{
 		"nobody to tell": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
 	} {
-		v := &nameState{client: &Client{events: e, clock: newClock(wallSinceStart, suspended)}, name: "a"}
+		v := &nameState{client: &Client{events: e, clock: clock.New()}, name: "a"}
 		a := &ticket{state: v, id: "id", weight: 1, values: background, observed: e.wants(background)}
 		a.permit = newPermit(a, time.Now())
-		a.permit.renew(window{sent: instant{Time: time.Now()}, ttl: time.Hour})
+		a.permit.renew(window{sent: clock.Instant{Time: time.Now()}, ttl: time.Hour})
 		failure := errors.New("failure")
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			if e.begin() {

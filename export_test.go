@@ -4,8 +4,9 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // PlaceOf returns the position in the queue from which a permit was granted: its token if it never waited.

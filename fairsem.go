@@ -17,6 +17,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -85,9 +87,9 @@ type Client struct {
 	replicas int
 
 	shared     *pipeline // for all names, except in a cluster
-	goroutines *goroutines
+	goroutines *goroutines.Group
 	events     *events // nil: neither an observer nor a logger
-	clock      *clock
+	clock      *clock.Clock
 	scheduler  *scheduler
 	wake       *wake
 	masters    *masters
@@ -116,8 +118,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		grace:      opts.Grace,
 		servers:    &servers{settled: opts.Grace, met: make(map[int64]time.Time)},
 		replicas:   opts.WaitReplicas,
-		goroutines: newGoroutines(),
-		clock:      newClock(wallSinceStart, suspended),
+		goroutines: goroutines.New(),
+		clock:      clock.New(),
 		declared:   &declarations{began: time.Now()},
 		states:     make(map[string]*nameState),
 	}
@@ -335,12 +337,12 @@ func (c *Client) Close() error {
 	states := c.everyState()
 	err := c.releaseAll(states)
 	c.scheduler.close()
-	c.goroutines.close()
+	c.goroutines.Close()
 	for _, v := range states {
 		v.abandon()
 	}
 	c.events.close()
-	return errors.Join(err, c.goroutines.hanging())
+	return errors.Join(err, hanging(c.goroutines))
 }
 
 // releaseAll releases all tickets, deletes the label, and waits until Redis has confirmed it.
@@ -366,4 +368,14 @@ func (c *Client) releaseAll(states []*nameState) error {
 	}
 	c.withdraw(ctx)
 	return nil
+}
+
+// hanging returns ErrUnavailable if some work did not end in time, nil if all did.
+func hanging(g *goroutines.Group) error {
+	all := g.Hanging()
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: close: after %v these have not ended: %s (go-redis without a ReadTimeout waits for Redis without end)",
+		ErrUnavailable, goroutines.Grace, strings.Join(all, ", "))
 }

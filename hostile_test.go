@@ -11,13 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairsem/fairsem/internal/protocol"
-	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // What other programs store and publish brings no client down, and does not make it rely on more than Redis says.
@@ -46,7 +48,7 @@ func newLobby(t *testing.T) *lobby {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		c.scheduler.close()
-		c.goroutines.close()
+		c.goroutines.Close()
 		require.NoError(t, rdb.Close())
 	})
 	v, err := c.stateOf(lobbyName)
@@ -60,7 +62,7 @@ func newLobby(t *testing.T) *lobby {
 			values: background, done: make(chan struct{}), released: make(chan struct{}), phase: phase(i), busy: true,
 			epoch: lobbyTime,
 		}
-		one.lease = window{sent: instant{Time: time.Now()}, ttl: time.Hour}
+		one.lease = window{sent: clock.Instant{Time: time.Now()}, ttl: time.Hour}
 		v.tickets[one.seq], l.all[i] = one, one
 	}
 	v.moveLocked(l.all[waiting], waiting)
@@ -139,7 +141,7 @@ func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 	defer v.mu.Unlock()
 	holder.permit = newPermit(holder, time.Now())
 	before := holder.lease
-	v.learnLocked(protocol.RestoreScript, holder, protocol.Result{State: protocol.Early, Number: 0}, lobbyTime+1, v.client.clock.now())
+	v.learnLocked(protocol.RestoreScript, holder, protocol.Result{State: protocol.Early, Number: 0}, lobbyTime+1, v.client.clock.Now())
 	require.Equal(t, before, holder.lease, "it was renewed")
 	require.Equal(t, int64(lobbyTime), holder.epoch, "it was confirmed")
 	require.Equal(t, holding, holder.phase)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -213,7 +214,7 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 		}
 	}
 	for _, answer := range answers {
-		if r := c.shared.await(ctx, answer); r.err != nil && !refused(r.err) {
+		if r := c.shared.await(ctx, answer); r.err != nil && !failure.Refused(r.err) {
 			return // the others will not come either
 		}
 	}

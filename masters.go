@@ -39,7 +39,7 @@ func (m *masters) watch(v *nameState) *redis.Client {
 
 func (m *masters) watchLocked(v *nameState) *redis.Client {
 	c := m.client
-	node, err := c.cluster.MasterForKey(c.goroutines.ctx, v.pipeline.key)
+	node, err := c.cluster.MasterForKey(c.goroutines.Context, v.pipeline.key)
 	if err != nil || m.watched[node] {
 		return node
 	}

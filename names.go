@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // listShare is how much of a server's time List takes.
@@ -66,7 +68,7 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 			nodes = nodes[1:]
 		}
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) && !refused(err) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) && !failure.Refused(err) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return advise(err)
@@ -90,7 +92,7 @@ func (c *Client) scans(ctx context.Context, share float64) ([]*scan, error) {
 	var mu sync.Mutex
 	var all []*scan
 	err := c.during(ctx, func() error {
-		return cluster.ForEachMaster(c.goroutines.ctx, func(_ context.Context, node *redis.Client) error {
+		return cluster.ForEachMaster(c.goroutines.Context, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, &scan{rdb: node, pace: pace{share: share}})
@@ -108,14 +110,14 @@ const scanCount = 1000
 
 // next returns the names of the next page, when the pace allows it. The scan is over when the cursor is 0 again.
 func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) {
-	if err := c.goroutines.sleep(ctx, s.pace.due()); err != nil {
+	if err := c.goroutines.Sleep(ctx, s.pace.due()); err != nil {
 		return nil, err
 	}
 	var keys []string
 	var took time.Duration
 	cursor := s.cursor
 	err = c.during(ctx, func() (err error) {
-		keys, cursor, took, err = s.page(c.goroutines.ctx, c.keyspace.EveryName())
+		keys, cursor, took, err = s.page(c.goroutines.Context, c.keyspace.EveryName())
 		return err
 	})
 	if err != nil {

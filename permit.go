@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/clock"
 )
 
 // Permit is a number of units of a semaphore, held for as long as its context lives. Its methods may be called from any goroutine.
@@ -190,11 +192,11 @@ func (p *Permit) lost() bool {
 
 // left is how long the permit may still be relied on.
 func (p *Permit) left() time.Duration {
-	return time.Duration(p.until.Load()) - p.ticket.state.client.clock.now().sinceStart()
+	return time.Duration(p.until.Load()) - p.ticket.state.client.clock.Now().SinceStart()
 }
 
 // renew extends the life of the context to the end of the lease.
-func (p *Permit) renew(lease window) { p.until.Store(int64(lease.end(0).Sub(start))) }
+func (p *Permit) renew(lease window) { p.until.Store(int64(lease.end(0).Sub(clock.Start))) }
 
 // end ends the permit and its context. The first cause stands.
 func (p *Permit) end(cause error) {

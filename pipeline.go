@@ -12,6 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -40,8 +43,6 @@ const (
 	minTimeout = 100 * time.Millisecond
 	maxTimeout = 2 * time.Second
 )
-
-var errNoAnswer = errors.New("no answer in time")
 
 // batchKey is what tickets must have in common to share a script call. Requests with equal keys are merged.
 type batchKey struct {
@@ -78,8 +79,8 @@ type response struct {
 // would take as long as its slowest node, and a dead node would hold up all names.
 type pipeline struct {
 	rdb          redis.UniversalClient
-	goroutines   *goroutines
-	clock        *clock
+	goroutines   *goroutines.Group
+	clock        *clock.Clock
 	replicas     int    // how many must acknowledge a grant
 	key          string // in a cluster: a key on the node that is called
 	suspect      func() // called whenever the server may be gone
@@ -195,7 +196,7 @@ func (l *pipeline) await(ctx context.Context, reply <-chan response) response {
 		return r
 	case <-ctx.Done():
 		return response{err: ctx.Err()}
-	case <-l.goroutines.ctx.Done():
+	case <-l.goroutines.Context.Done():
 		return response{err: ErrClosed}
 	}
 }
@@ -204,7 +205,7 @@ func (l *pipeline) startLocked() {
 	if l.inFlight == maxInFlight || len(l.urgent)+len(l.queued) == 0 {
 		return
 	}
-	if l.goroutines.start(scriptCalls, l.sendLoop) { // ends when nothing is queued
+	if l.goroutines.Start(goroutines.ScriptCalls, l.sendLoop) { // ends when nothing is queued
 		l.inFlight++
 	}
 }
@@ -262,7 +263,7 @@ func (l *pipeline) nextLocked() (requests []*request) {
 // batch is what one round trip carries.
 type batch struct {
 	pipeline *pipeline
-	sent     instant // before sending; a reply is trusted from this moment
+	sent     clock.Instant // before sending; a reply is trusted from this moment
 	requests []*request
 	timeout  time.Duration
 	done     atomic.Bool // answered or written off, whichever came first
@@ -270,7 +271,7 @@ type batch struct {
 
 // newBatch makes a batch of the queued requests that are still wanted.
 func newBatch(l *pipeline, queued []*request) *batch {
-	b := &batch{pipeline: l, sent: l.clock.now(), requests: queued[:0], timeout: maxTimeout}
+	b := &batch{pipeline: l, sent: l.clock.Now(), requests: queued[:0], timeout: maxTimeout}
 	for _, p := range queued {
 		if p.single == nil && !p.prepare(b.sent.Time) {
 			continue
@@ -357,9 +358,9 @@ func (b *batch) writeOff() {
 	l.suspect() // another server may answer next
 	l.pace(b.timeout, b.timeout)
 	l.mu.Lock()
-	err := errNoAnswer
+	err := failure.ErrNoAnswer
 	if l.failed != nil {
-		err = fmt.Errorf("%w; before that: %w", errNoAnswer, l.failed)
+		err = fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, l.failed)
 	}
 	l.mu.Unlock()
 	responses := make([]response, len(b.requests))
@@ -377,14 +378,14 @@ func (b *batch) writeOff() {
 // broken since the exchange before.
 func (l *pipeline) noteOutcome(err error) (broke bool) {
 	l.mu.Lock()
-	broke = isConnError(err) && !isConnError(l.failed)
+	broke = failure.IsConnection(err) && !failure.IsConnection(l.failed)
 	l.failed = err
 	l.mu.Unlock()
-	if isConnError(err) {
+	if failure.IsConnection(err) {
 		l.suspect()
 	}
-	if cluster, ok := l.rdb.(cluster); ok && moved(err) {
-		cluster.ReloadState(l.goroutines.ctx)
+	if cluster, ok := l.rdb.(cluster); ok && failure.Moved(err) {
+		cluster.ReloadState(l.goroutines.Context)
 	}
 	return broke
 }
@@ -399,23 +400,14 @@ func (l *pipeline) failure() error {
 // worst returns the error that says most about the server, nil if there is none.
 func worst(responses []response) (err error) {
 	for _, r := range responses {
-		if err == nil || isConnError(r.err) {
+		if err == nil || failure.IsConnection(r.err) {
 			err = r.err
 		}
-		if isConnError(err) {
+		if failure.IsConnection(err) {
 			break
 		}
 	}
 	return err
-}
-
-// moved reports whether err is the reply of a node that no longer has the name.
-func moved(err error) bool { return err != nil && redis.HasErrorPrefix(err, "MOVED") }
-
-// isConnError reports whether err means that the server is gone, or is not the same server as before.
-func isConnError(err error) bool {
-	return err != nil && !isUnreplicated(err) && (!refused(err) ||
-		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err))
 }
 
 func (b *batch) handOut(responses []response) {
@@ -447,7 +439,7 @@ func (b *batch) exchange() []response {
 	var again []protocol.Call
 	var texts []redis.Cmder
 	for i, r := range responses {
-		if calls[i].Script != nil && r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
+		if calls[i].Script != nil && failure.UnknownScript(r.err) {
 			missing = append(missing, i)
 			again = append(again, calls[i])
 			texts = append(texts, calls[i].Command(true))
@@ -484,16 +476,16 @@ func (p *request) call() protocol.Call {
 // the error of the pipeline, which may be a reply of Redis about the connection.
 func (l *pipeline) run(pipe redis.Pipeliner, commands []redis.Cmder) []response {
 	responses := make([]response, len(commands))
-	_ = pipe.BatchProcess(l.goroutines.ctx, commands...) // only queues
-	_, err := pipe.Exec(l.goroutines.ctx)
+	_ = pipe.BatchProcess(l.goroutines.Context, commands...) // only queues
+	_, err := pipe.Exec(l.goroutines.Context)
 	for i, c := range commands {
 		responses[i] = read(c)
 		switch {
-		case !errors.Is(responses[i].err, errNoAnswer):
-		case refused(err):
+		case !errors.Is(responses[i].err, failure.ErrNoAnswer):
+		case failure.Refused(err):
 			responses[i].err = err
 		default:
-			responses[i].err = errors.Join(errNoAnswer, err)
+			responses[i].err = errors.Join(failure.ErrNoAnswer, err)
 		}
 	}
 	return responses
@@ -512,41 +504,9 @@ func read(c redis.Cmder) response {
 	}
 	switch {
 	case r.err == nil && !answered:
-		r.err = errNoAnswer
+		r.err = failure.ErrNoAnswer
 	case answered && errors.Is(r.err, redis.Nil):
 		r.err = nil // a label that does not exist
 	}
 	return r
-}
-
-// refused reports whether err is Redis's reply to the command, so that no copy can still be in flight. A script that failed
-// at run time has granted nothing, and what it changed expires. An earlier reply that errNoAnswer wraps was about
-// something else.
-func refused(err error) bool {
-	var said redis.Error
-	return errors.As(err, &said) && !errors.Is(err, errNoAnswer) && !isUnreplicated(err)
-}
-
-// transient reports whether a retry can help.
-func transient(err error) bool {
-	if errors.Is(err, redis.ErrClosed) {
-		return false
-	}
-	if !refused(err) {
-		return !isUnreplicated(err) || !redis.HasErrorPrefix(err, "NOPERM")
-	}
-	for _, is := range []func(error) bool{
-		redis.IsLoadingError, redis.IsReadOnlyError, redis.IsClusterDownError, redis.IsTryAgainError,
-		redis.IsMasterDownError, redis.IsMaxClientsError, redis.IsOOMError, redis.IsNoReplicasError,
-	} {
-		if is(err) {
-			return true
-		}
-	}
-	for _, prefix := range []string{"BUSY", "MISCONF", "NOSCRIPT", "MOVED", "ASK"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
 }

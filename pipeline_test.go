@@ -20,6 +20,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -165,7 +168,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 		defer func() {
 			close(w.down)
 			c.scheduler.close()
-			c.goroutines.close()
+			c.goroutines.Close()
 			assert.NoError(t, rdb.Close())
 		}()
 		test(t, c, w)
@@ -710,7 +713,7 @@ func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 		responses := <-got
 		assert.Equal(t, []response{{numbers: []int64{42}}, {err: said("ERR no")}}, responses[:2])
 		for _, r := range responses[2:] {
-			assert.ErrorIs(t, r.err, errNoAnswer)
+			assert.ErrorIs(t, r.err, failure.ErrNoAnswer)
 			assert.ErrorIs(t, r.err, io.EOF)
 		}
 	})
@@ -718,8 +721,8 @@ func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 
 func TestClosedGoroutinesStartNothing(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		c.goroutines.close()
-		assert.False(t, c.goroutines.start(scriptCalls, func() { t.Error("it runs") }))
+		c.goroutines.Close()
+		assert.False(t, c.goroutines.Start(goroutines.ScriptCalls, func() { t.Error("it runs") }))
 		assert.ErrorIs(t, c.shared.ask(background, request{single: redis.NewCmd(background, "ping")}).err, ErrClosed)
 		w.isIdle()
 	})
@@ -745,7 +748,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // with go-redis's default number of tries
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			l := &pipeline{rdb: rdb, goroutines: newGoroutines(), clock: newClock(wallSinceStart, suspended), suspect: func() {}, disconnected: func() {}}
+			l := &pipeline{rdb: rdb, goroutines: goroutines.New(), clock: clock.New(), suspect: func() {}, disconnected: func() {}}
 			l.run(rdb.Pipeline(), []redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected now
 			key := "fairsem-test-" + uuid.NewString()
 			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })
@@ -798,8 +801,8 @@ func TestErrorsOfRedisAreTransientOrNot(t *testing.T) {
 		err := rdb.Eval(background, "return redis.error_reply(ARGV[1])", nil, text).Err()
 		require.ErrorContains(t, err, text)
 		for _, err := range []error{err, fmt.Errorf("wrapped: %w", err), wrap("acquire", "a", err)} {
-			assert.True(t, refused(err), "%v is Redis's own word", err)
-			assert.Equal(t, want, transient(err), "%v", err)
+			assert.True(t, failure.Refused(err), "%v is Redis's own word", err)
+			assert.Equal(t, want, failure.Transient(err), "%v", err)
 		}
 	}
 }
@@ -807,18 +810,18 @@ func TestErrorsOfRedisAreTransientOrNot(t *testing.T) {
 func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
-		io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, context.DeadlineExceeded, errNoAnswer, protocol.ErrReply,
-		&net.OpError{Op: "dial", Err: errors.New("connection refused")}, redis.ErrPoolTimeout, errors.Join(errNoAnswer, io.EOF),
-		fmt.Errorf("%w; before that: %w", errNoAnswer, io.EOF),
-		fmt.Errorf("%w; before that: %w", errNoAnswer, said("WRONGTYPE Operation against a key holding the wrong kind of value")),
-		fmt.Errorf("%w; before that: %w", errNoAnswer, said("NOPERM User x has no permissions to run the 'evalsha' command")),
-		fmt.Errorf("%w; before that: %w", errNoAnswer, said("LOADING Redis is loading the dataset in memory")),
+		io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, context.DeadlineExceeded, failure.ErrNoAnswer, protocol.ErrReply,
+		&net.OpError{Op: "dial", Err: errors.New("connection refused")}, redis.ErrPoolTimeout, errors.Join(failure.ErrNoAnswer, io.EOF),
+		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, io.EOF),
+		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, said("WRONGTYPE Operation against a key holding the wrong kind of value")),
+		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, said("NOPERM User x has no permissions to run the 'evalsha' command")),
+		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, said("LOADING Redis is loading the dataset in memory")),
 	} {
-		assert.True(t, transient(err), "%v", err)
-		assert.False(t, refused(err), "%v", err)
+		assert.True(t, failure.Transient(err), "%v", err)
+		assert.False(t, failure.Refused(err), "%v", err)
 	}
-	assert.False(t, transient(redis.ErrClosed), "its owner closed the client of go-redis for good")
-	assert.False(t, transient(fmt.Errorf("wrapped: %w", redis.ErrClosed)))
+	assert.False(t, failure.Transient(redis.ErrClosed), "its owner closed the client of go-redis for good")
+	assert.False(t, failure.Transient(fmt.Errorf("wrapped: %w", redis.ErrClosed)))
 }
 
 // Two batches of a process are in flight at once, and the second may be executed first.

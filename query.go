@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -19,7 +21,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 		return err
 	}
 	done := make(chan error, 1)
-	if !c.goroutines.start(listings, func() { done <- f() }) {
+	if !c.goroutines.Start(goroutines.Listings, func() { done <- f() }) {
 		return ErrClosed
 	}
 	select {
@@ -27,7 +29,7 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 		return err
 	case <-ctx.Done():
 		return ended(ctx)
-	case <-c.goroutines.ctx.Done():
+	case <-c.goroutines.Context.Done():
 		return ErrClosed
 	}
 }
@@ -54,13 +56,13 @@ func (c *Client) query(ctx context.Context, name string, q protocol.Call) (respo
 			return r, nil
 		case ctx.Err() != nil:
 			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), cmp.Or(failed, pipeline.failure())))
-		case !transient(r.err):
+		case !failure.Transient(r.err):
 			return response{}, advise(r.err)
 		case time.Since(began) >= c.ttl:
 			return response{}, unavailable(c.ttl, r.err)
 		}
 		failed = r.err
-		switch err := c.goroutines.sleep(ctx, backoff/2+rand.N(backoff)); {
+		switch err := c.goroutines.Sleep(ctx, backoff/2+rand.N(backoff)); {
 		case ctx.Err() != nil:
 			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), failed))
 		case err != nil:
@@ -96,7 +98,7 @@ func (c *Client) askOnce(ctx context.Context, cmd redis.Cmder) error {
 		return err
 	case ctx.Err() != nil:
 		return withDoubt(ended(ctx), unavailable(time.Since(began), c.shared.failure()))
-	case !refused(err) || transient(err):
+	case !failure.Refused(err) || failure.Transient(err):
 		return unavailable(time.Since(began), err)
 	}
 	return advise(err)

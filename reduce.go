@@ -54,7 +54,7 @@ func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
 func (v *nameState) reduceLocked(t *ticket) {
 	switch {
 	case t.phase != holding || t.parts.confirmed == t.parts.released:
-	case t.outdated(v.epoch) || t.renewable() && t.lease.isDue(v.client.clock.now()):
+	case t.outdated(v.epoch) || t.renewable() && t.lease.isDue(v.client.clock.Now()):
 		v.refreshLocked(t)
 	default:
 		v.submitLocked(t, batchKey{state: v, script: protocol.ReduceScript, spec: v.spec})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -229,7 +230,7 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 		{[]int64{protocol.MaxUnits}, 1, fmt.Sprintf("1 of %d", int64(protocol.MaxUnits))},
 	} {
 		w := &Weighted{held: make(heldPermits)}
-		v := &nameState{client: &Client{clock: newClock(wallSinceStart, suspended)}}
+		v := &nameState{client: &Client{clock: clock.New()}}
 		for _, n := range c.held {
 			p := &Permit{ticket: &ticket{state: v, weight: n, values: background}}
 			p.until.Store(math.MaxInt64)
@@ -406,7 +407,7 @@ func TestClosedGoroutinesHaveReportedEveryLoss(t *testing.T) {
 		held[0].permit.end(ErrLost)
 		<-entered
 		held[1].permit.end(ErrLost)
-		go func() { c.goroutines.close(); close(closed) }() // ends with the gate
+		go func() { c.goroutines.Close(); close(closed) }() // ends with the gate
 		synctest.Wait()
 		select {
 		case <-closed:
@@ -416,7 +417,7 @@ func TestClosedGoroutinesHaveReportedEveryLoss(t *testing.T) {
 		close(gate)
 		<-closed
 		assert.Equal(t, int64(2), reported)
-		assert.NoError(t, c.goroutines.hanging())
+		assert.NoError(t, hanging(c.goroutines))
 	})
 }
 
@@ -424,8 +425,8 @@ func TestGoroutineThatDoesNotEndIsNamed(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1") // it never returns
-		c.goroutines.close()
-		err := c.goroutines.hanging()
+		c.goroutines.Close()
+		err := hanging(c.goroutines)
 		require.ErrorIs(t, err, ErrUnavailable)
 		assert.ErrorContains(t, err, "after 5s these have not ended: script calls (go-redis")
 	})

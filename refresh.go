@@ -4,13 +4,15 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/clock"
 )
 
 // window is how long a permit, or a position in the queue, may be relied on. It begins before the call was sent that Redis
 // answered last, and ends a margin before Redis may grant its units again. Both ends are on the monotonic clock of this
 // process, and time in which the machine was suspended counts.
 type window struct {
-	sent instant
+	sent clock.Instant
 	ttl  time.Duration
 }
 
@@ -20,24 +22,24 @@ func (w window) margin() time.Duration { return w.ttl / 10 }
 
 // after is the moment d after the beginning, if the machine has been suspended for asleep by then.
 func (w window) after(d, asleep time.Duration) time.Time {
-	return w.sent.Add(d - (asleep - w.sent.asleep))
+	return w.sent.Add(d - (asleep - w.sent.Asleep))
 }
 
 // end is the moment from which the lease may no longer be relied on.
 func (w window) end(asleep time.Duration) time.Time { return w.after(w.ttl-w.margin(), asleep) }
 
 // left is the time until the end; zero or less: the lease is over.
-func (w window) left(now instant) time.Duration { return w.end(now.asleep).Sub(now.Time) }
+func (w window) left(now clock.Instant) time.Duration { return w.end(now.Asleep).Sub(now.Time) }
 
 // due is when to renew. A third of the TTL leaves time for two more attempts.
 func (w window) due(asleep time.Duration) time.Time { return w.after(w.ttl/3, asleep) }
 
-func (w window) isDue(now instant) bool { return !now.Before(w.due(now.asleep)) }
+func (w window) isDue(now clock.Instant) bool { return !now.Before(w.due(now.Asleep)) }
 
 // scheduler calls tick on each nameState at the time that it asked for. A tick does no I/O, so leases end on time whatever
 // the network does.
 type scheduler struct {
-	clock   *clock
+	clock   *clock.Clock
 	asleep  time.Duration // what the clock knew at the last tick
 	stop    chan struct{}
 	stopped chan struct{}
@@ -48,7 +50,7 @@ type scheduler struct {
 	running bool
 }
 
-func newScheduler(c *clock) *scheduler {
+func newScheduler(c *clock.Clock) *scheduler {
 	return &scheduler{
 		clock:   c,
 		stop:    make(chan struct{}),
@@ -105,20 +107,20 @@ func (s *scheduler) run() {
 // suspended, so it never sleeps for long; after a suspension every nameState is due.
 func (s *scheduler) tickDue() time.Duration {
 	for {
-		now := s.clock.now()
+		now := s.clock.Now()
 		s.mu.Lock()
 		if len(s.timers) == 0 {
 			s.mu.Unlock()
 			return maxTTL
 		}
-		if now.asleep != s.asleep {
-			s.asleep = now.asleep
+		if now.Asleep != s.asleep {
+			s.asleep = now.Asleep
 			s.timers.allDue(now.Time)
 		}
 		first := s.timers[0]
 		if wait := first.at.Sub(now.Time); wait > 0 {
 			s.mu.Unlock()
-			return min(wait, clockPeriod)
+			return min(wait, clock.Period)
 		}
 		s.timers.remove(first)
 		s.mu.Unlock()

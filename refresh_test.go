@@ -11,11 +11,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/clock"
 )
 
 func TestWindowEndsAMarginBeforeTheLease(t *testing.T) {
 	t.Parallel()
-	sent := instant{time.Now(), time.Minute}
+	sent := clock.Instant{Time: time.Now(), Asleep: time.Minute}
 	for _, c := range []struct{ ttl, margin, due time.Duration }{
 		{minTTL, 10 * time.Millisecond, 33333333 * time.Nanosecond},
 		{900 * time.Millisecond, 90 * time.Millisecond, 300 * time.Millisecond},
@@ -31,7 +33,7 @@ func TestWindowEndsAMarginBeforeTheLease(t *testing.T) {
 
 func TestWindowLeavesTimeForThreeTriesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
-	sent := instant{time.Now(), 0}
+	sent := clock.Instant{Time: time.Now(), Asleep: 0}
 	for range 1000 {
 		w := window{sent: sent, ttl: minTTL + rand.N(maxTTL-minTTL+1)}
 		first := w.due(0).Sub(sent.Time)
@@ -43,13 +45,13 @@ func TestWindowLeavesTimeForThreeTriesWhateverTheTTL(t *testing.T) {
 
 func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
 	t.Parallel()
-	w := window{sent: instant{time.Now(), time.Minute}, ttl: time.Second}
+	w := window{sent: clock.Instant{Time: time.Now(), Asleep: time.Minute}, ttl: time.Second}
 	end := w.end(time.Minute)
 	assert.Equal(t, 900*time.Millisecond, w.left(w.sent))
-	assert.Equal(t, time.Nanosecond, w.left(instant{end.Add(-1), time.Minute}))
-	assert.Zero(t, w.left(instant{end, time.Minute}))
-	assert.Negative(t, w.left(instant{end.Add(1), time.Minute}))
-	assert.Equal(t, 100*time.Millisecond, w.left(instant{w.sent.Time, time.Minute + 800*time.Millisecond}), "it was suspended")
+	assert.Equal(t, time.Nanosecond, w.left(clock.Instant{Time: end.Add(-1), Asleep: time.Minute}))
+	assert.Zero(t, w.left(clock.Instant{Time: end, Asleep: time.Minute}))
+	assert.Negative(t, w.left(clock.Instant{Time: end.Add(1), Asleep: time.Minute}))
+	assert.Equal(t, 100*time.Millisecond, w.left(clock.Instant{Time: w.sent.Time, Asleep: time.Minute + 800*time.Millisecond}), "it was suspended")
 	assert.Negative(t, window{}.left(w.sent), "what was never confirmed is over")
 }
 
@@ -101,7 +103,7 @@ func TestTimersKeepTheEarliestFirst(t *testing.T) {
 func TestSchedulerTicksEachStateWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newScheduler(newClock(wallSinceStart, suspended))
+		k := newScheduler(clock.New())
 		defer k.close()
 		began := time.Now()
 		views := make([]*nameState, 5)
@@ -124,7 +126,7 @@ func TestSchedulerTicksAtTheEarlierOfTwoTimes(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]time.Duration{{time.Hour, time.Second}, {time.Second, time.Hour}, {time.Hour, 0, time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			k := newScheduler(newClock(wallSinceStart, suspended))
+			k := newScheduler(clock.New())
 			defer k.close()
 			v := idleView()
 			began, first := time.Now(), slices.Min(order)
@@ -141,7 +143,7 @@ func TestSchedulerTicksAtTheEarlierOfTwoTimes(t *testing.T) {
 func TestSchedulerTicksAtOnceWhatIsOverdue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newScheduler(newClock(wallSinceStart, suspended))
+		k := newScheduler(clock.New())
 		defer k.close()
 		v, late := idleView(), idleView()
 		k.schedule(late, time.Now().Add(time.Hour))
@@ -156,7 +158,7 @@ func TestSchedulerTicksAtOnceWhatIsOverdue(t *testing.T) {
 func TestSchedulerThatWasNeverNeededCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := newScheduler(newClock(wallSinceStart, suspended))
+		k := newScheduler(clock.New())
 		k.close()
 		k.schedule(idleView(), time.Now())
 		synctest.Wait()
@@ -170,7 +172,7 @@ func TestSchedulerThatWasNeverNeededCloses(t *testing.T) {
 
 func TestSchedulerCloseWaitsForTheTickUnderWay(t *testing.T) {
 	t.Parallel()
-	k, v := newScheduler(newClock(wallSinceStart, suspended)), idleView()
+	k, v := newScheduler(clock.New()), idleView()
 	v.mu.Lock() // the tick cannot end
 	k.schedule(v, time.Now())
 	require.Eventually(t, func() bool {

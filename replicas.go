@@ -1,13 +1,13 @@
 package fairsem
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -15,8 +15,6 @@ import (
 // have everything that was written before it on the connection. If fewer have, an acquire or a renewal counts as not
 // answered: it is tried again, and trusted no sooner. A permit that was granted by a call about other tickets is
 // queried first, with a WAIT. A release need not be certain: at worst a failover undoes it until the lease ends.
-
-var errFewReplicas = errors.New("too few replicas have acknowledged it")
 
 // needsReplicas reports whether the effect of a script must survive a failover.
 func needsReplicas(s *protocol.Script) bool {
@@ -36,16 +34,13 @@ func (l *pipeline) newWait(timeout time.Duration) waitFor {
 // failed returns why the commands before the WAIT may not count, nil if they do.
 func (w waitFor) failed() error {
 	if err := w.Err(); err != nil {
-		return fmt.Errorf("%w: %w", errFewReplicas, err)
+		return fmt.Errorf("%w: %w", failure.ErrFewReplicas, err)
 	}
 	if n := w.Val(); n < int64(w.replicas) {
-		return fmt.Errorf("%w: %d of %d", errFewReplicas, n, w.replicas)
+		return fmt.Errorf("%w: %d of %d", failure.ErrFewReplicas, n, w.replicas)
 	}
 	return nil
 }
-
-// isUnreplicated reports whether err means that the operation was executed, but not confirmed by WAIT.
-func isUnreplicated(err error) bool { return errors.Is(err, errFewReplicas) }
 
 // redisPipeline returns a pipeline to a single server, which WAIT needs: it has no key that selects a node of a cluster.
 func (l *pipeline) redisPipeline() (redis.Pipeliner, error) {
@@ -53,7 +48,7 @@ func (l *pipeline) redisPipeline() (redis.Pipeliner, error) {
 	if !ok {
 		return l.rdb.Pipeline(), nil
 	}
-	node, err := cluster.MasterForKey(l.goroutines.ctx, l.key)
+	node, err := cluster.MasterForKey(l.goroutines.Context, l.key)
 	if err != nil {
 		return nil, fmt.Errorf("no node for %q: %w", l.key, err)
 	}

@@ -36,7 +36,7 @@ func (c *Client) verifyAll() {
 // itself finds out late.
 func (c *Client) reload() {
 	if c.cluster != nil {
-		c.cluster.ReloadState(c.goroutines.ctx)
+		c.cluster.ReloadState(c.goroutines.Context)
 	}
 }
 
@@ -147,7 +147,7 @@ func (t *ticket) outdated(epoch int64) bool {
 // missedBy reports whether t is to be restored: whether Redis has less of it in this epoch than it had.
 func (t *ticket) missedBy(s protocol.State, epoch int64) bool {
 	less := s == protocol.Gone || s == protocol.Waiting && t.phase == holding
-	return less && t.outdated(epoch) && t.lease.left(t.state.client.clock.now()) > 0
+	return less && t.outdated(epoch) && t.lease.left(t.state.client.clock.Now()) > 0
 }
 
 // confirmed records that Redis has t in this epoch. The weight that it has there may be older than the one it had before.
@@ -162,8 +162,8 @@ func (t *ticket) confirmed(epoch int64) {
 func (v *nameState) restoreLocked(t *ticket) {
 	lease := t.params.TTL
 	if t.noRefresh && t.phase == holding {
-		now := v.client.clock.now()
-		lease = t.lease.after(lease, now.asleep).Sub(now.Time)
+		now := v.client.clock.Now()
+		lease = t.lease.after(lease, now.Asleep).Sub(now.Time)
 	}
 	v.submitLocked(t, batchKey{state: v, script: protocol.RestoreScript, spec: t.spec, lease: lease})
 }

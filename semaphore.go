@@ -206,3 +206,6 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		}
 	}
 }
+
+// background is the root context, also for go-redis calls that require a context and never use it.
+var background = context.Background()

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -173,7 +175,7 @@ func (v *nameState) prepare(s *protocol.Script, tickets []*ticket, now time.Time
 }
 
 // answered handles the response to a request: a reply or an error. The request was sent at the time sent.
-func (v *nameState) answered(p *request, r response, sent instant) {
+func (v *nameState) answered(p *request, r response, sent clock.Instant) {
 	var rep protocol.Reply
 	if r.err == nil {
 		rep, r.err = protocol.DecodeReply(r.numbers, len(p.released)+len(p.tickets))
@@ -211,7 +213,7 @@ func (v *nameState) answered(p *request, r response, sent instant) {
 }
 
 // learnLocked handles the result of one ticket's operation.
-func (v *nameState) learnLocked(s *protocol.Script, t *ticket, r protocol.Result, epoch int64, sent instant) {
+func (v *nameState) learnLocked(s *protocol.Script, t *ticket, r protocol.Result, epoch int64, sent clock.Instant) {
 	stale := t.phase == waiting && r.State == protocol.Held && r.Number != 0 && r.Number != t.token && r.Number < t.epoch
 	missed := (s == protocol.RefreshScript || s == protocol.ReduceScript) && t.missedBy(r.State, epoch)
 	if !missed && s != protocol.ReduceScript && (r.State == protocol.Held || r.State == protocol.Waiting) {
@@ -246,7 +248,7 @@ func (v *nameState) learnLocked(s *protocol.Script, t *ticket, r protocol.Result
 	case t.phase == holding && r.State != protocol.Gone:
 		v.renewLocked(t, sent) // even if it was still waiting then: a wake message overtook this answer
 		v.recheckPendingLocked(t)
-	case stale && (window{sent, t.params.TTL}).left(v.client.clock.now()) <= 0:
+	case stale && (window{sent, t.params.TTL}).left(v.client.clock.Now()) <= 0:
 		v.recheckLocked(t) // the answer is so old that t may have been evicted since, and its tombstone may have expired
 	case stale: // t waited after this grant, so the grant is from an old file, and its units may have been granted again
 		v.restoreLocked(t)
@@ -288,7 +290,7 @@ var refusals = map[protocol.State]error{
 }
 
 // queuedLocked records that t waits in the queue.
-func (v *nameState) queuedLocked(t *ticket, position int64, sent instant) {
+func (v *nameState) queuedLocked(t *ticket, position int64, sent clock.Instant) {
 	early := t.earlyGrant
 	t.earlyGrant = grantNotice{}
 	v.moveLocked(t, waiting)
@@ -354,7 +356,7 @@ func early(ms int64) time.Duration {
 // replicas must acknowledge needs it for their acknowledgement.
 func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 	t.token = token
-	now := v.client.clock.now()
+	now := v.client.clock.Now()
 	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.client.replicas > 0) && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
@@ -376,7 +378,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 }
 
 // renewLocked starts the lease of t anew: Redis confirmed t in reply to a call that was sent at that time.
-func (v *nameState) renewLocked(t *ticket, sent instant) {
+func (v *nameState) renewLocked(t *ticket, sent clock.Instant) {
 	t.lease = window{sent: sent, ttl: t.params.TTL}
 	if t.permit != nil {
 		t.permit.renew(t.lease)
@@ -456,13 +458,13 @@ func (v *nameState) failedLocked(p *request, err error) {
 		}
 		t.cause = err
 		carried := verb != p.key.script // which may have failed because of the acquire
-		if !refused(err) || carried {
+		if !failure.Refused(err) || carried {
 			t.maybeApplied = true // so it is released in a call of its own
 			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == protocol.ReleaseScript
 		}
-		if !transient(err) && !t.goesOnWithout(verb) && !carried {
+		if !failure.Transient(err) && !t.goesOnWithout(verb) && !carried {
 			v.finishLocked(t, advise(err))
-			if isUnreplicated(err) {
+			if failure.IsUnreplicated(err) {
 				v.leaveLocked(t)
 			} else {
 				v.removeLocked(t, advise(err))
@@ -506,7 +508,7 @@ func pollDelay(window, turn time.Duration) time.Duration {
 }
 
 // tick does what is due for the tickets of the name, and schedules the next tick. A nameState without tickets retires.
-func (v *nameState) tick(now instant) {
+func (v *nameState) tick(now clock.Instant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.next = time.Time{}
@@ -545,10 +547,10 @@ func (v *nameState) tick(now instant) {
 
 // refreshAllLocked renews every lease that is not quite new, so that they are all due together from then on. If verify is
 // set it queries every holder and waiter. It reports whether there was any: a refresh also reaps and promotes.
-func (v *nameState) refreshAllLocked(now instant, verify bool) bool {
+func (v *nameState) refreshAllLocked(now clock.Instant, verify bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && !now.Before(t.lease.after(t.params.TTL/6, now.asleep)) || verify && !t.busy && (t.phase == waiting || t.phase == holding) {
+		if t.renewable() && !now.Before(t.lease.after(t.params.TTL/6, now.Asleep)) || verify && !t.busy && (t.phase == waiting || t.phase == holding) {
 			old = append(old, t)
 		}
 	}
@@ -558,7 +560,7 @@ func (v *nameState) refreshAllLocked(now instant, verify bool) bool {
 
 // loseOverdueLocked ends the permits whose leases are over. It ends all of them before anything else is done for any: every
 // holder must be notified before the margin is over.
-func (v *nameState) loseOverdueLocked(now instant) {
+func (v *nameState) loseOverdueLocked(now clock.Instant) {
 	for _, t := range v.tickets {
 		if t.isOverdue(now) {
 			v.loseLocked(t, ErrLost, t.lapse())
@@ -567,7 +569,7 @@ func (v *nameState) loseOverdueLocked(now instant) {
 }
 
 // advanceLocked does what is due for one ticket, by the clock or after a failure.
-func (v *nameState) advanceLocked(t *ticket, now instant) {
+func (v *nameState) advanceLocked(t *ticket, now clock.Instant) {
 	silence := !t.unansweredSince.IsZero() && now.Sub(t.unansweredSince) >= t.params.TTL
 	switch {
 	case t.isOverdue(now):
@@ -693,7 +695,7 @@ func (v *nameState) woken(epoch int64, grants []protocol.Grant) {
 // unavailable returns the error of a call that got no answer for so long.
 func unavailable(silence time.Duration, cause error) error {
 	if cause == nil {
-		cause = errNoAnswer
+		cause = failure.ErrNoAnswer
 	}
 	return fmt.Errorf("%w: no answer from Redis for %v: %w", ErrUnavailable, silence.Round(time.Millisecond), cause)
 }

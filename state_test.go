@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -203,7 +204,7 @@ func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
 func TestSubscriptionThatIsRefusedForAWhileLeavesNobodyBlind(t *testing.T) {
 	t.Parallel()
 	for err, lasting := range map[error]bool{said("BUSY Redis is busy running a script"): false, said("LOADING Redis is loading the dataset in memory"): false, io.EOF: false, said("NOPERM"): true} {
-		assert.Equal(t, lasting, forbids(err), "%v", err)
+		assert.Equal(t, lasting, failure.Forbidden(err), "%v", err)
 	}
 }
 

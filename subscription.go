@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/goroutines"
 )
 
 // subscription is a connection that is kept open for messages, and to notice at once when the server goes away: a client
@@ -49,7 +52,7 @@ var errSubscriptionSilent = errors.New("no sign of life")
 // launch starts the subscription. It reports false if the client is closed.
 func (s *subscription) launch() bool {
 	s.setBlind(true)
-	launched := s.client.goroutines.start(subscriptions, s.run)
+	launched := s.client.goroutines.Start(goroutines.Subscriptions, s.run)
 	if !launched {
 		s.setBlind(false)
 	}
@@ -65,7 +68,7 @@ func (s *subscription) run() {
 		if err == nil {
 			return
 		}
-		last, forbidden := lastPause, forbids(err)
+		last, forbidden := lastPause, failure.Forbidden(err)
 		if forbidden {
 			last = longestPause
 		}
@@ -76,15 +79,12 @@ func (s *subscription) run() {
 			pause = firstPause
 		}
 		s.failed(err)
-		if s.client.goroutines.sleep(background, pause) != nil {
+		if s.client.goroutines.Sleep(background, pause) != nil {
 			return
 		}
 		pause = min(2*pause, last)
 	}
 }
-
-// forbids reports whether err is Redis's reply to a user who lacks a right.
-func forbids(err error) bool { return refused(err) && !transient(err) }
 
 // setBlind records whether the server could go away unnoticed, and reports whether that begins now.
 func (s *subscription) setBlind(is bool) (begins bool) {
@@ -105,7 +105,7 @@ func (s *subscription) setBlind(is bool) (begins bool) {
 // longer wanted or the client is closed. go-redis does not notice a half-open connection, so listen answers silence with a
 // PING, and further silence with an error.
 func (s *subscription) listen() error {
-	ctx := s.client.goroutines.ctx
+	ctx := s.client.goroutines.Context
 	sub := s.server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
@@ -156,7 +156,7 @@ func (s *subscription) receive(message any) {
 func (s *subscription) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down.IsZero() || s.client.goroutines.ctx.Err() != nil {
+	if !s.down.IsZero() || s.client.goroutines.Context.Err() != nil {
 		return
 	}
 	if s.down = s.received; s.received.IsZero() {

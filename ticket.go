@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -139,7 +140,9 @@ func (t *ticket) renewable() bool {
 }
 
 // isOverdue reports whether t has a permit that may no longer be relied on.
-func (t *ticket) isOverdue(now instant) bool { return t.phase == holding && t.lease.left(now) <= 0 }
+func (t *ticket) isOverdue(now clock.Instant) bool {
+	return t.phase == holding && t.lease.left(now) <= 0
+}
 
 // isUnanswered reports whether an answer about t is due.
 func (t *ticket) isUnanswered() bool { return !t.unansweredSince.IsZero() }
@@ -155,7 +158,7 @@ func (t *ticket) nextDeadline() time.Time {
 	if t.phase == leaving {
 		sooner(t.forgottenAt)
 	}
-	asleep := t.state.client.clock.known()
+	asleep := t.state.client.clock.Asleep()
 	if t.phase == holding {
 		sooner(t.lease.end(asleep))
 	}

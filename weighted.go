@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -133,7 +135,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 		case n <= protocol.MaxUnits && !errors.Is(err, ErrExceedsLimit):
 			return err
 		}
-		switch err := w.sem.client.goroutines.sleep(ctx, w.timeout()/3); {
+		switch err := w.sem.client.goroutines.Sleep(ctx, w.timeout()/3); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
@@ -238,7 +240,7 @@ func (g *partialRelease) await(enough <-chan struct{}) error {
 		}
 		return t.releaseErr
 	case <-enough:
-		return errNoAnswer
+		return failure.ErrNoAnswer
 	}
 }
 
@@ -285,7 +287,7 @@ func (w *Weighted) noteLoss(s *heldPermit) {
 	defer w.lossMu.Unlock()
 	w.endings = append(w.endings, s)
 	if !w.reporting {
-		w.reporting = w.sem.client.goroutines.start(lossReports, w.report) // ends when all losses are reported
+		w.reporting = w.sem.client.goroutines.Start(goroutines.LossReports, w.report) // ends when all losses are reported
 	}
 }
 

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // No script call may occupy Redis for long, whatever is stored and requested: every state of hostileStates meets every

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // A program that may write to the keys or call the scripts may do so in any way. That can cost permits, but no script runs

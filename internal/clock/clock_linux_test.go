@@ -1,4 +1,4 @@
-package fairsem
+package clock
 
 import (
 	"os"
@@ -28,7 +28,7 @@ func TestSuspendedIsTheUptimeBeyondTheMonotonicClock(t *testing.T) {
 	total, known := suspended()
 	after := uptime()
 	require.True(t, known)
-	const rounding = 10*time.Millisecond + clockJitter
+	const rounding = 10*time.Millisecond + Jitter
 	booted := time.Duration(awake.Nano()) + total
 	assert.GreaterOrEqual(t, booted, before-rounding)
 	assert.LessOrEqual(t, booted, after+rounding)
@@ -37,9 +37,9 @@ func TestSuspendedIsTheUptimeBeyondTheMonotonicClock(t *testing.T) {
 // The clocks of this machine, which is not suspended during the test.
 func TestClockOfThisMachineFindsNoSuspension(t *testing.T) {
 	t.Parallel()
-	c := newClock(wallSinceStart, suspended)
+	c := New()
 	for range 10 {
 		c.checked.Store(0) // force a check
-		assert.Zero(t, c.now().asleep)
+		assert.Zero(t, c.Now().Asleep)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package fairsem
+package clock
 
 import "time"
 

@@ -1,4 +1,4 @@
-package fairsem
+package clock
 
 import (
 	"math"

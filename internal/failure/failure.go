@@ -1,0 +1,90 @@
+// Package failure is all that knows the errors of go-redis and of Redis: which of them say that a command was executed,
+// that it was not, or that nobody knows, and after which it helps to try again.
+package failure
+
+import (
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	// ErrClosed: the client was closed.
+	ErrClosed = errors.New("fairsem: client closed")
+	// ErrNoAnswer: the outcome of a command is unknown. A copy of it may still be executed.
+	ErrNoAnswer = errors.New("no answer in time")
+	// ErrFewReplicas: a command was executed, but too few replicas have its effect.
+	ErrFewReplicas = errors.New("too few replicas have acknowledged it")
+)
+
+// Refused reports whether err is Redis's reply to the command, so that no copy can still be in flight. A script that failed
+// at run time has granted nothing, and what it changed expires. An earlier reply that ErrNoAnswer wraps was about
+// something else.
+func Refused(err error) bool {
+	var said redis.Error
+	return errors.As(err, &said) && !errors.Is(err, ErrNoAnswer) && !IsUnreplicated(err)
+}
+
+// IsUnreplicated reports whether err means that the operation was executed, but not confirmed by WAIT.
+func IsUnreplicated(err error) bool { return errors.Is(err, ErrFewReplicas) }
+
+// IsConnection reports whether err means that the server is gone, or is not the same server as before.
+func IsConnection(err error) bool {
+	return err != nil && !IsUnreplicated(err) && (!Refused(err) ||
+		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err))
+}
+
+// Moved reports whether err is the reply of a node that no longer has the name.
+func Moved(err error) bool { return err != nil && redis.HasErrorPrefix(err, "MOVED") }
+
+// UnknownScript reports whether err is the reply of a server that has not cached the script.
+func UnknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+
+// Forbidden reports whether err is Redis's reply to a user who lacks a right.
+func Forbidden(err error) bool { return Refused(err) && !Transient(err) }
+
+// Transient reports whether a retry can help.
+func Transient(err error) bool {
+	if errors.Is(err, redis.ErrClosed) {
+		return false
+	}
+	if !Refused(err) {
+		return !IsUnreplicated(err) || !redis.HasErrorPrefix(err, "NOPERM")
+	}
+	for _, is := range []func(error) bool{
+		redis.IsLoadingError, redis.IsReadOnlyError, redis.IsClusterDownError, redis.IsTryAgainError,
+		redis.IsMasterDownError, redis.IsMaxClientsError, redis.IsOOMError, redis.IsNoReplicasError,
+	} {
+		if is(err) {
+			return true
+		}
+	}
+	for _, prefix := range []string{"BUSY", "MISCONF", "NOSCRIPT", "MOVED", "ASK"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// advice is what to do about errors of Redis that a retry cannot heal, by their first words.
+var advice = map[string]string{
+	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
+	"FAIRSEMKIND":                         "a Limiter and a Semaphore need names of their own",
+	"FAIRSEMLAYOUT":                       "another process uses a later version of this package: upgrade this one",
+	"NOPERM":                              rightsAdvice,
+	"ACL failure in script":               rightsAdvice,
+	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
+}
+
+const rightsAdvice = "give this Redis user the rights that docs/operations.md lists"
+
+// Advice is what to do about err, "" if there is none.
+func Advice(err error) string {
+	for begin, what := range advice {
+		if redis.HasErrorPrefix(err, begin) {
+			return what
+		}
+	}
+	return ""
+}
