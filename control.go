@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -61,7 +62,7 @@ func (i *Inspector) tryPin(ctx context.Context, limit int64) (protocol.Reply, er
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	found, err := protocol.DecodeStock(r.numbers)
+	found, err := protocol.DecodeStock(r.Numbers)
 	if err != nil {
 		return protocol.Reply{}, err
 	}
@@ -69,7 +70,7 @@ func (i *Inspector) tryPin(ctx context.Context, limit int64) (protocol.Reply, er
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	return protocol.DecodeReply(r.numbers, 1)
+	return protocol.DecodeReply(r.Numbers, 1)
 }
 
 // promote continues a call that could not grant to all waiters at once, for as long as the reply says so.
@@ -79,7 +80,7 @@ func (i *Inspector) promote(ctx context.Context, rep protocol.Reply) error {
 		if err != nil {
 			return err
 		}
-		if rep, err = protocol.DecodeReply(r.numbers, 0); err != nil {
+		if rep, err = protocol.DecodeReply(r.Numbers, 0); err != nil {
 			return err
 		}
 	}
@@ -107,7 +108,7 @@ func (i *Inspector) evict(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	rep, err := protocol.DecodeReply(r.numbers, 1)
+	rep, err := protocol.DecodeReply(r.Numbers, 1)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (i *Inspector) sign(ctx context.Context, id string) {
 	defer cancel()
 	c := i.client
 	set := redis.NewStatusCmd(background, "set", c.keyspace.EvictedKey(id), c.label, "px", signatureLife.Milliseconds())
-	c.shared.ask(ctx, request{single: set})
+	c.shared.Ask(ctx, pipeline.Command{Cmd: set})
 }
 
 // EvictedBy returns the label of the Client that evicted the permit or waiter of that id within the last 20 s, or "" if that is not

@@ -19,23 +19,6 @@ func (e *WaitError) Error() string {
 // Unwrap returns [ErrNotAcquired].
 func (e *WaitError) Unwrap() error { return ErrNotAcquired }
 
-// latest is when the wait of a call that began at asked is over; zero: never.
-func (o CallOptions) latest(asked time.Time) time.Time {
-	if o.MaxWait == 0 {
-		return time.Time{}
-	}
-	return asked.Add(o.MaxWait)
-}
-
-// cutShort is latest, or the deadline of ctx if that comes first.
-func (o CallOptions) cutShort(ctx context.Context, asked time.Time) time.Time {
-	latest := o.latest(asked)
-	if deadline, ok := ctx.Deadline(); ok && (latest.IsZero() || deadline.Before(latest)) {
-		return deadline
-	}
-	return latest
-}
-
 // ended returns the error of a call whose context has ended: that of the context, and its cause if that says more.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
@@ -55,3 +38,6 @@ func withDoubt(err, unanswered error) error {
 	}
 	return fmt.Errorf("%w: %w", err, unanswered)
 }
+
+// background is the root context, also for go-redis calls that require a context and never use it.
+var background = context.Background()

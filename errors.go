@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fairsem/fairsem/internal/failure"
 )
@@ -75,3 +76,23 @@ func advise(err error) error {
 	}
 	return err
 }
+
+// unavailable returns the error of a call that got no answer for so long.
+func unavailable(silence time.Duration, cause error) error {
+	if cause == nil {
+		cause = failure.ErrNoAnswer
+	}
+	return fmt.Errorf("%w: no answer from Redis for %v: %w", ErrUnavailable, silence.Round(time.Millisecond), cause)
+}
+
+// Why a permit was lost.
+var (
+	errMissing          = errors.New("it is not in Redis any more: it expired, or was removed")
+	errForged           = errors.New("it is still in the queue: the message about its grant was forged")
+	errAsleep           = errors.New("the machine was suspended")
+	errTooLate          = errors.New("it was not renewed in time")
+	errNoRefreshExpired = errors.New("its TTL is over, and it is never renewed")
+)
+
+// lostFor returns ErrLost with the reason.
+func lostFor(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }

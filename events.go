@@ -1,15 +1,11 @@
 package fairsem
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/goroutines"
 )
 
@@ -119,117 +115,6 @@ func (e *events) record(ev Event) {
 	_ = e.log.Handler().Handle(h.ctx, r) // there is nowhere to report the error
 }
 
-// Why a permit was lost.
-var (
-	errMissing          = errors.New("it is not in Redis any more: it expired, or was removed")
-	errForged           = errors.New("it is still in the queue: the message about its grant was forged")
-	errAsleep           = errors.New("the machine was suspended")
-	errTooLate          = errors.New("it was not renewed in time")
-	errNoRefreshExpired = errors.New("its TTL is over, and it is never renewed")
-)
-
-// lostFor returns ErrLost with the reason.
-func lostFor(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
-
-// lapse returns why a lease is over by the clock.
-func (t *ticket) lapse() error {
-	switch {
-	case t.noRefresh:
-		return errNoRefreshExpired
-	case t.state.client.clock.Asleep() > t.lease.sent.Asleep:
-		return errAsleep
-	case t.cause != nil:
-		return t.cause
-	case t.busy:
-		return failure.ErrNoAnswer
-	default:
-		return errTooLate // this process stood still
-	}
-}
-
-// The methods below emit the events. For a ticket that is not observed they cost only the check.
-
-// waiting reports that t is in the queue. The position itself is reported to no one: it authenticates wake messages.
-func (e *events) waiting(t *ticket) {
-	if t.observed && t.position == 0 {
-		e.emit(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight})
-	}
-}
-
-// granted reports that the caller of t gets what it asked for.
-func (e *events) granted(t *ticket) {
-	if !t.observed {
-		return
-	}
-	by := GrantedAtOnce
-	if t.position != 0 {
-		by = cmp.Or(t.by, GrantedByRefresh)
-	}
-	if t.lapses() {
-		e.emit(AllowedEvent{
-			At: t.permit.granted(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
-			Queued: t.position != 0, Waited: t.permit.waited, By: by,
-		})
-		return
-	}
-	e.emit(GrantedEvent{
-		At: t.permit.granted(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
-		Queued: t.position != 0, Waited: t.permit.waited, Token: t.token, By: by,
-	})
-}
-
-// notAcquired reports that the call that asked for t returns err. No later event of t is reported.
-func (e *events) notAcquired(name string, t *ticket, err error) {
-	if !t.observed {
-		return
-	}
-	now := time.Now()
-	e.emit(NotAcquiredEvent{
-		At: now, Context: t.context(), Name: name, ID: t.id, Weight: t.weight,
-		Queued: t.position != 0, Waited: now.Sub(t.asked), Err: err,
-	})
-}
-
-// positionLost reports that the call that asked for t tries again.
-func (e *events) positionLost(t *ticket) {
-	if e == nil {
-		return
-	}
-	now := time.Now()
-	e.emit(PositionLostEvent{
-		At: now, Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
-		Queued: t.position != 0, Waited: now.Sub(t.asked),
-	})
-}
-
-// lost reports the loss of t's permit, with its reason, if it was lost while its holder had it.
-func (e *events) lost(t *ticket, why error) {
-	if e != nil && t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
-		e.finished(t, lostFor(why))
-	}
-}
-
-// finished reports, once, the end of a permit that its caller had received. A grant of a rate limit has no end to report.
-// err is what the release reports.
-func (e *events) finished(t *ticket, err error) {
-	if e == nil || t.reported || t.permit == nil || t.lapses() || !t.permit.isTaken() {
-		return
-	}
-	t.reported = true
-	switch {
-	case errors.Is(err, ErrLost):
-		e.emit(LostEvent{
-			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
-			Token: t.token, Held: t.held(), Err: err,
-		})
-	case t.observed || err != nil:
-		e.emit(ReleasedEvent{
-			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
-			Token: t.token, Held: t.held(), Err: err,
-		})
-	}
-}
-
 func (e *events) callFailed(name, verb string, err error) {
 	if e != nil {
 		e.emit(CallFailedEvent{At: time.Now(), Name: name, Verb: verb, Err: err})
@@ -252,20 +137,4 @@ func (e *events) reconnected(channel, node string, silent time.Duration) {
 	if e != nil {
 		e.emit(ReconnectedEvent{At: time.Now(), Channel: channel, Node: node, Silent: silent})
 	}
-}
-
-// context is the Context of t's events, for handlers that find a trace in it.
-func (t *ticket) context() context.Context { return context.WithoutCancel(t.values) }
-
-// held is how long the holder of t could rely on its permit, until it was released.
-func (t *ticket) held() time.Duration {
-	now := t.state.client.clock.Now()
-	end := now.Time
-	if !t.forgottenAt.IsZero() {
-		end = t.forgottenAt.Add(-t.params.TTL)
-	}
-	if over := t.lease.end(now.Asleep); over.Before(end) {
-		end = over
-	}
-	return end.Sub(t.permit.granted())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -123,7 +124,7 @@ func (i *Inspector) stock(ctx context.Context) (protocol.Stock, error) {
 		if err != nil {
 			return protocol.Stock{}, err
 		}
-		found, err := protocol.DecodeStock(r.numbers)
+		found, err := protocol.DecodeStock(r.Numbers)
 		if err != nil {
 			return protocol.Stock{}, err
 		}
@@ -184,7 +185,7 @@ func (i *Inspector) page(ctx context.Context, kind string, after protocol.Bookma
 	if err != nil {
 		return protocol.Page{}, err
 	}
-	return protocol.DecodePage(r.list)
+	return protocol.DecodePage(r.List)
 }
 
 // ticketsOf converts a page. Only a holder has a token.
@@ -205,16 +206,16 @@ func (c *Client) ticketsOf(ctx context.Context, kind string, page []protocol.Pag
 // than New accepts.
 func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	labels := make(map[string]*redis.StringCmd)
-	var answers []<-chan response
+	var answers []<-chan pipeline.Response
 	for _, t := range page {
 		id := protocol.ClientOf(t.ID)
 		if labels[id] == nil {
 			labels[id] = redis.NewStringCmd(background, "getrange", c.keyspace.LabelKey(id), 0, maxLabel-1)
-			answers = append(answers, c.shared.send(request{single: labels[id]}))
+			answers = append(answers, c.shared.Send(pipeline.Command{Cmd: labels[id]}))
 		}
 	}
 	for _, answer := range answers {
-		if r := c.shared.await(ctx, answer); r.err != nil && !failure.Refused(r.err) {
+		if r := c.shared.Await(ctx, answer); r.Err != nil && !failure.Refused(r.Err) {
 			return // the others will not come either
 		}
 	}

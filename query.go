@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/goroutines"
+	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -34,39 +35,44 @@ func (c *Client) during(ctx context.Context, f func() error) error {
 	}
 }
 
+// queried is the answer to a query; again means that the query was sent before, without an answer.
+type queried struct {
+	pipeline.Response
+	again bool
+}
+
 // query runs a script that concerns no ticket. It retries transient failures, for up to a TTL.
-func (c *Client) query(ctx context.Context, name string, q protocol.Call) (response, error) {
+func (c *Client) query(ctx context.Context, name string, q protocol.Call) (queried, error) {
 	if ctx == nil {
-		return response{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
+		return queried{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
 	}
 	if ctx.Err() != nil {
-		return response{}, ended(ctx)
+		return queried{}, ended(ctx)
 	}
 	began, backoff := time.Now(), firstRetry
 	var failed error // error of the last try
-	pipeline := c.pipelineOf(name)
+	server := c.pipelineOf(name)
 	for again := false; ; again = true {
 		if c.isClosed() {
-			return response{}, ErrClosed
+			return queried{}, ErrClosed
 		}
-		r := pipeline.ask(ctx, request{single: q.Command(false), text: q})
+		r := server.Ask(ctx, pipeline.Command{Call: q})
 		switch {
-		case r.err == nil:
-			r.again = again
-			return r, nil
+		case r.Err == nil:
+			return queried{r, again}, nil
 		case ctx.Err() != nil:
-			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), cmp.Or(failed, pipeline.failure())))
-		case !failure.Transient(r.err):
-			return response{}, advise(r.err)
+			return queried{}, withDoubt(ended(ctx), unavailable(time.Since(began), cmp.Or(failed, server.Failure())))
+		case !failure.Transient(r.Err):
+			return queried{}, advise(r.Err)
 		case time.Since(began) >= c.ttl:
-			return response{}, unavailable(c.ttl, r.err)
+			return queried{}, unavailable(c.ttl, r.Err)
 		}
-		failed = r.err
+		failed = r.Err
 		switch err := c.goroutines.Sleep(ctx, backoff/2+rand.N(backoff)); {
 		case ctx.Err() != nil:
-			return response{}, withDoubt(ended(ctx), unavailable(time.Since(began), failed))
+			return queried{}, withDoubt(ended(ctx), unavailable(time.Since(began), failed))
 		case err != nil:
-			return response{}, err
+			return queried{}, err
 		}
 		backoff = min(2*backoff, lastRetry)
 	}
@@ -92,12 +98,12 @@ func (c *Client) askOnce(ctx context.Context, cmd redis.Cmder) error {
 		return ErrClosed
 	}
 	began := time.Now()
-	err := c.shared.ask(ctx, request{single: cmd}).err
+	err := c.shared.Ask(ctx, pipeline.Command{Cmd: cmd}).Err
 	switch {
 	case err == nil || errors.Is(err, ErrClosed):
 		return err
 	case ctx.Err() != nil:
-		return withDoubt(ended(ctx), unavailable(time.Since(began), c.shared.failure()))
+		return withDoubt(ended(ctx), unavailable(time.Since(began), c.shared.Failure()))
 	case !failure.Refused(err) || failure.Transient(err):
 		return unavailable(time.Since(began), err)
 	}

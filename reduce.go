@@ -9,34 +9,6 @@ import (
 // A permit that is released in parts. The units released so far only increase, and Redis is sent the units that the holder
 // keeps: one call can release many parts, and a late call undoes none.
 
-// parts are what the holder of a ticket has released of it while keeping the rest.
-type parts struct {
-	released  int64  // units
-	sent      int64  // of these, in the operation in flight
-	confirmed int64  // of these, confirmed by Redis in the ticket's epoch
-	waits     []part // until they are confirmed
-}
-
-// part is a wait until Redis has confirmed the release of so many units of a ticket.
-type part struct {
-	units     int64
-	confirmed chan struct{}
-}
-
-// keeps is how many units t should still have. The caller holds nameState.mu.
-func (t *ticket) keeps() int64 { return t.weight - t.parts.released }
-
-// keeps returns how many units each ticket should still have.
-func (v *nameState) keeps(tickets []*ticket) []int64 {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	all := make([]int64, len(tickets))
-	for i, t := range tickets {
-		all[i] = t.keeps()
-	}
-	return all
-}
-
 // reduce releases n units of t, which keeps some. The channel is closed when Redis has confirmed it; if t ends before that,
 // it is never closed.
 func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
@@ -54,10 +26,10 @@ func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
 func (v *nameState) reduceLocked(t *ticket) {
 	switch {
 	case t.phase != holding || t.parts.confirmed == t.parts.released:
-	case t.outdated(v.epoch) || t.renewable() && t.lease.isDue(v.client.clock.Now()):
+	case t.isOutdated(v.epoch) || t.renewable() && t.lease.isDue(v.host.clock.Now()):
 		v.refreshLocked(t)
 	default:
-		v.submitLocked(t, batchKey{state: v, script: protocol.ReduceScript, spec: v.spec})
+		v.submitLocked(t, requestKey{script: protocol.ReduceScript, spec: v.spec})
 	}
 }
 
@@ -71,5 +43,5 @@ func (v *nameState) reducedLocked(t *ticket) {
 		}
 		return over
 	})
-	v.scheduleLocked(t.nextDeadline())
+	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 }

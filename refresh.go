@@ -36,7 +36,10 @@ func (w window) due(asleep time.Duration) time.Time { return w.after(w.ttl/3, as
 
 func (w window) isDue(now clock.Instant) bool { return !now.Before(w.due(now.Asleep)) }
 
-// scheduler calls tick on each nameState at the time that it asked for. A tick does no I/O, so leases end on time whatever
+// ticker is what a scheduler calls.
+type ticker interface{ tick(now clock.Instant) }
+
+// scheduler calls tick on each name at the time that it asked for. A tick does no I/O, so leases end on time whatever
 // the network does.
 type scheduler struct {
 	clock   *clock.Clock
@@ -59,15 +62,15 @@ func newScheduler(c *clock.Clock) *scheduler {
 	}
 }
 
-// schedule makes sure that v gets a tick at that time or earlier. The first call starts the scheduler.
-func (s *scheduler) schedule(v *nameState, at time.Time) {
+// schedule makes sure that the owner of t gets a tick at that time or earlier. The first call starts the scheduler.
+func (s *scheduler) schedule(t *timer, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.running {
 		s.running = true
 		go s.run() // ends at close, which waits for stopped
 	}
-	if !s.timers.add(v, at) {
+	if !s.timers.add(t, at) {
 		return
 	}
 	select {
@@ -103,15 +106,15 @@ func (s *scheduler) run() {
 	}
 }
 
-// tickDue calls tick on each nameState that is due, and returns how long to sleep. Timers stand still while the machine is
-// suspended, so it never sleeps for long; after a suspension every nameState is due.
+// tickDue calls tick on each name that is due, and returns how long to sleep. Timers stand still while the machine is
+// suspended, so it never sleeps for long; after a suspension every name is due.
 func (s *scheduler) tickDue() time.Duration {
 	for {
 		now := s.clock.Now()
 		s.mu.Lock()
 		if len(s.timers) == 0 {
 			s.mu.Unlock()
-			return maxTTL
+			return maxTTL // until the first timer comes
 		}
 		if now.Asleep != s.asleep {
 			s.asleep = now.Asleep
@@ -124,13 +127,13 @@ func (s *scheduler) tickDue() time.Duration {
 		}
 		s.timers.remove(first)
 		s.mu.Unlock()
-		first.state.tick(now)
+		first.owner.tick(now)
 	}
 }
 
-// timer is when a nameState needs its next tick.
+// timer is when a name needs its next tick.
 type timer struct {
-	state *nameState
+	owner ticker
 	at    time.Time
 	index int // in the heap; -1: not in it
 }
@@ -138,9 +141,8 @@ type timer struct {
 // timerHeap is a heap of timers, the earliest first. Guarded by scheduler.mu.
 type timerHeap []*timer
 
-// add sets the timer of v to at if that is earlier, and reports whether it is now the first.
-func (h *timerHeap) add(v *nameState, at time.Time) bool {
-	t := &v.timer
+// add sets t to at if that is earlier, and reports whether it is now the first.
+func (h *timerHeap) add(t *timer, at time.Time) bool {
 	switch {
 	case t.index < 0:
 		t.at = at

@@ -16,6 +16,29 @@ type Semaphore struct {
 	opts CallOptions
 }
 
+// Semaphore returns a handle on the semaphore of that name, of which at most limit units are in use at once. It does no
+// I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
+//
+// The limit belongs to the semaphore: what this client declares with its first operation replaces what other clients
+// declared before, and stays until a later client declares another limit. A lower limit revokes no permit; no new permit is
+// granted until enough units are released.
+//
+// The error is [ErrInvalid].
+func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
+	return c.semaphore(name, limit, 1)
+}
+
+// semaphore is Semaphore for a limit of at least least.
+func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if limit < least || limit > protocol.MaxUnits {
+		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(protocol.MaxUnits)))
+	}
+	return &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: limit}}}, nil
+}
+
 // CallOptions change how a call behaves. The zero value changes nothing.
 type CallOptions struct {
 	// HeadStart adds the call to the queue as if it had come this much earlier. It is a priority that starves no other call:
@@ -34,6 +57,23 @@ type CallOptions struct {
 
 	// NoRefresh leaves the permit without renewals, so that it ends at most TTL after the grant.
 	NoRefresh bool
+}
+
+// latest is when the wait of a call that began at asked is over; zero: never.
+func (o CallOptions) latest(asked time.Time) time.Time {
+	if o.MaxWait == 0 {
+		return time.Time{}
+	}
+	return asked.Add(o.MaxWait)
+}
+
+// cutShort is latest, or the deadline of ctx if that comes first.
+func (o CallOptions) cutShort(ctx context.Context, asked time.Time) time.Time {
+	latest := o.latest(asked)
+	if deadline, ok := ctx.Deadline(); ok && (latest.IsZero() || deadline.Before(latest)) {
+		return deadline
+	}
+	return latest
 }
 
 func (o CallOptions) check() error {
@@ -111,7 +151,7 @@ func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.
 	defer cancel(nil)
 	stop := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
 	defer stop()
-	return fn(permitContext{inner, p, cancel})
+	return fn(leaseContext{inner, &p.ticket.hold, cancel})
 }
 
 // acquire is Acquire, or TryAcquire if wait is false; op is how its caller is named in errors.
@@ -120,7 +160,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) 
 	if err != nil {
 		return nil, err
 	}
-	return t.permit, nil
+	return &Permit{t}, nil
 }
 
 // obtain returns a ticket that has its permit. Beside an error it returns the ticket that was not granted, if there was one.
@@ -138,7 +178,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 	for {
 		t, err := s.client.ask(ctx, s, n, queued, asked)
 		if err == nil {
-			err = t.await(ctx, s.opts.latest(asked))
+			err = s.await(ctx, t, s.opts.latest(asked))
 		}
 		if wait && !queued && errors.Is(err, ErrNotAcquired) && t.isDone() { // else MaxWait passed before there was an answer
 			if time.Now().Add(t.quoted.retry).Before(cutShort) {
@@ -151,13 +191,59 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 		case err == nil:
 			return t, nil
 		case errors.Is(err, errPositionLost):
-			s.client.events.positionLost(t)
+			t.reportPositionLost(s.client.events)
 		default:
 			err = wrap(op, s.name, err)
-			s.client.events.notAcquired(s.name, t, err)
+			t.reportNotAcquired(s.client.events, s.name, err)
 			return t, err
 		}
 	}
+}
+
+// await waits for the outcome of a ticket. It gives the ticket up if ctx ends first, if the time latest passes, or if the
+// permit was lost before the caller received it.
+func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) error {
+	var late <-chan time.Time
+	if !latest.IsZero() {
+		timer := time.NewTimer(time.Until(latest))
+		defer timer.Stop()
+		late = timer.C
+	}
+	isLate := false
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+	case <-late:
+		isLate = !t.isDone()
+	}
+	if err := ended(ctx); err != nil {
+		return withDoubt(err, t.state.giveUp(t))
+	}
+	if isLate {
+		return withDoubt(ErrNotAcquired, t.state.giveUp(t))
+	}
+	if t.err != nil {
+		return t.err
+	}
+	if !s.take(t) {
+		t.state.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
+		if errors.Is(t.hold.ended(), ErrEvicted) {
+			return ErrEvicted // an evicted permit is not to be acquired again
+		}
+		return errPositionLost
+	}
+	if t.lapses() && !t.state.removeRateGrant(t) {
+		return errPositionLost
+	}
+	return nil
+}
+
+// take passes the permit of t to its caller, unless it has ended.
+func (s *Semaphore) take(t *ticket) bool {
+	if t.observed && !t.lapses() {
+		return t.hold.take(func() { t.reportGranted(s.client.events) })
+	}
+	return t.hold.take(nil)
 }
 
 // check does all checks that need no I/O.
@@ -206,6 +292,3 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		}
 	}
 }
-
-// background is the root context, also for go-redis calls that require a context and never use it.
-var background = context.Background()

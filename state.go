@@ -3,49 +3,13 @@ package fairsem
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
-)
-
-// nameState is the state of one semaphore in this process: its own tickets. The limit, the queue and the permits of other
-// processes are only in Redis.
-type nameState struct {
-	client   *Client
-	name     string
-	about    protocol.CallPrefix
-	pipeline *pipeline
-
-	timer   timer      // guarded by scheduler.mu
-	filling []*request // queued requests that have room for its tickets; guarded by pipeline.mu
-
-	mu           sync.Mutex
-	tickets      map[int64]*ticket
-	spec         protocol.LimitSpec // of the call that Redis answered last; a call about tickets has theirs
-	retired      bool               // removed from Client.states: a new ticket needs a new nameState
-	next         time.Time          // when the next tick is due; zero: none is scheduled
-	deadline     time.Time          // the nearest one of any process, while a ticket here waits; zero: unknown
-	deadlineSent time.Time          // when the call was sent whose reply had the deadline
-	waiters      int                // tickets in the phase waiting
-	backoff      time.Duration      // before the next try, while calls fail
-	epoch        int64              // of the name, from the latest reply; 0: none yet
-	epochSent    time.Time          // when the call was sent whose reply had the epoch
-	verifySince  time.Time          // since when the server may have changed; zero: no reason to verify
-	checkAt      time.Time          // when to verify, if the server could go away unnoticed until then; zero: not scheduled
-}
-
-// retireAfter is how long a nameState without tickets stays, for the next ticket of its name.
-const retireAfter = time.Second
-
-// The backoff of a nameState is between these.
-const (
-	firstRetry = 10 * time.Millisecond
-	lastRetry  = 250 * time.Millisecond
 )
 
 // open adds t and requests a permit for it. It reports false if the state has retired and t needs a new one.
@@ -62,49 +26,38 @@ func (v *nameState) open(t *ticket) bool {
 }
 
 func (v *nameState) askLocked(t *ticket) {
-	v.submitLocked(t, batchKey{state: v, script: protocol.AcquireScript, spec: t.spec, params: t.params})
+	v.submitLocked(t, requestKey{script: protocol.AcquireScript, spec: t.spec, params: t.params})
 }
 
 // refreshLocked queries tickets, and renews those that Redis has, in as few calls as possible. It skips tickets whose last
 // operation has not ended.
 func (v *nameState) refreshLocked(tickets ...*ticket) {
-	calls := make(map[batchKey][]*ticket, 1)
+	calls := make(map[requestKey][]*ticket, 1)
 	for _, t := range tickets {
 		if t.busy {
 			continue
 		}
 		t.busy, t.recheck = true, false
-		j := batchKey{state: v, script: protocol.RefreshScript, spec: t.spec, lease: t.params.TTL}
+		k := requestKey{script: protocol.RefreshScript, spec: t.spec, lease: t.params.TTL}
 		if t.phase == holding && t.noRefresh {
-			j.lease = 0
+			k.lease = 0
 		}
-		calls[j] = append(calls[j], t)
+		calls[k] = append(calls[k], t)
 	}
-	for j, together := range calls {
-		v.pipeline.add(j, together...)
+	for k, together := range calls {
+		v.queueLocked(k, together...)
 	}
 }
 
 // releaseLocked sends the release of a leaving ticket. If an acquire of it may still be in flight, a tombstone makes sure
 // that it comes too late.
 func (v *nameState) releaseLocked(t *ticket) {
-	j := batchKey{state: v, script: protocol.ReleaseScript, spec: t.spec}
+	k := requestKey{script: protocol.ReleaseScript, spec: t.spec}
 	if t.maybeApplied {
-		j.lease = t.params.TTL
+		k.tombstone = t.params.TTL
 	}
-	if t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
-		j.lease = protocol.Overdue(j.lease)
-	}
-	v.submitLocked(t, j)
-}
-
-// submitLocked queues an operation, unless the one before has not ended. When that ends, the next one is submitted.
-func (v *nameState) submitLocked(t *ticket, j batchKey) {
-	if t.busy {
-		return
-	}
-	t.busy = true
-	v.pipeline.add(j, t)
+	k.overdue = t.hold.begun && errors.Is(t.hold.ended(), ErrLost)
+	v.submitLocked(t, k)
 }
 
 // recheckLocked queries tickets, and queries them again if the answer that is in flight may be too old.
@@ -124,7 +77,7 @@ func (v *nameState) pollLocked() {
 			return
 		}
 	}
-	v.pipeline.add(batchKey{state: v, script: protocol.RefreshScript, spec: v.spec})
+	v.queueLocked(requestKey{script: protocol.RefreshScript, spec: v.spec})
 }
 
 // firstLocked returns the ticket of this process that is first in the queue, nil if none waits.
@@ -147,62 +100,40 @@ func (v *nameState) moveLocked(t *ticket, to phase) {
 	t.phase = to
 }
 
-// prepare is called when an operation is about to be sent. It returns the tickets that still want it, and whether all of
-// them are holding.
-func (v *nameState) prepare(s *protocol.Script, tickets []*ticket, now time.Time) (still []*ticket, hold bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	still, hold = tickets[:0], true
+// stillWantedLocked is called when an operation is about to be sent. It returns the tickets that still want it.
+func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, now time.Time) []*ticket {
+	still := tickets[:0]
 	for _, t := range tickets {
-		if s != protocol.ReleaseScript && (t.phase == leaving || t.phase == removed) {
+		if verb != protocol.ReleaseScript && (t.phase == leaving || t.phase == removed) {
 			t.busy = false
-			if t.phase == leaving {
-				v.releaseOrRemoveLocked(t)
-			}
+			v.applyLocked(t, situation{event: left})
 			continue
 		}
 		if t.unansweredSince.IsZero() {
 			t.unansweredSince = now
 		}
-		if s == protocol.ReduceScript {
+		if verb == protocol.ReduceScript {
 			t.parts.sent = t.parts.released
 		}
 		v.scheduleLocked(t.unansweredSince.Add(t.params.TTL))
 		still = append(still, t)
-		hold = hold && t.phase == holding
 	}
-	return still, hold
+	return still
 }
 
-// answered handles the response to a request: a reply or an error. The request was sent at the time sent.
-func (v *nameState) answered(p *request, r response, sent clock.Instant) {
-	var rep protocol.Reply
-	if r.err == nil {
-		rep, r.err = protocol.DecodeReply(r.numbers, len(p.released)+len(p.tickets))
-	}
-	if r.err == nil {
-		v.client.masters.watch(v)
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, t := range p.all() {
-		t.busy = false
-	}
-	if r.err != nil {
-		v.failedLocked(p, r.err)
-		return
-	}
-	v.backoff, v.spec = 0, p.key.spec
-	v.client.declared.learn(v.name, p.key.spec, rep.Since)
-	v.client.servers.meet(rep.Server)
+// answeredLocked handles the reply to a request that was sent at the time sent.
+func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.Instant) {
+	v.backoff, v.spec = 0, r.key.spec
+	v.host.declared.learn(v.name, r.key.spec, rep.Since)
+	v.host.servers.meet(rep.Server)
 	v.noteEpochLocked(rep.Epoch, sent.Time)
 	i := 0
-	for verb, t := range p.all() {
+	for verb, t := range r.all() {
 		t.unansweredSince, t.cause = time.Time{}, nil
 		if t.phase == asking {
 			t.quoted = quote{rep.Room, time.Duration(rep.Results[i].Number) * time.Millisecond}
 		}
-		v.learnLocked(verb, t, rep.Results[i], rep.Epoch, sent)
+		v.learnLocked(t, answer{verb, rep.Results[i], rep.Epoch, sent})
 		v.reduceLocked(t)
 		i++
 	}
@@ -212,67 +143,100 @@ func (v *nameState) answered(p *request, r response, sent clock.Instant) {
 	v.hintLocked(rep, sent.Time)
 }
 
+// answer is what Redis has said of a ticket.
+type answer struct {
+	verb *protocol.Script
+	protocol.Result
+	epoch int64
+	sent  clock.Instant // when it was asked
+}
+
 // learnLocked handles the result of one ticket's operation.
-func (v *nameState) learnLocked(s *protocol.Script, t *ticket, r protocol.Result, epoch int64, sent clock.Instant) {
-	stale := t.phase == waiting && r.State == protocol.Held && r.Number != 0 && r.Number != t.token && r.Number < t.epoch
-	missed := (s == protocol.RefreshScript || s == protocol.ReduceScript) && t.missedBy(r.State, epoch)
-	if !missed && s != protocol.ReduceScript && (r.State == protocol.Held || r.State == protocol.Waiting) {
-		t.confirmed(epoch) // a reduce renews nothing: an old file's lease of t may soon be over
+func (v *nameState) learnLocked(t *ticket, a answer) {
+	s := situation{
+		event: answered, verb: a.verb, state: a.State,
+		ended: t.phase == holding && t.hold.ended() != nil,
+		less:  t.isLess(a.State, a.epoch) && t.lease.left(v.host.clock.Now()) > 0,
+		newer: t.phase == holding && a.sent.After(t.hold.at),
+		stale: t.phase == waiting && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.Number < t.epoch,
 	}
-	switch {
-	case t.phase == removed: // the answer came too late
-	case s == protocol.ReleaseScript:
-		v.releasedLocked(t, r, epoch)
-	case t.phase == leaving && (r.State == protocol.Held || r.State == protocol.Waiting):
-		v.releaseLocked(t) // its caller gave it up while the operation was in flight
-	case t.phase == leaving && t.maybeApplied:
-		v.releaseLocked(t) // a copy of an earlier operation may still be in flight
-	case t.phase == leaving:
-		v.releasedLocked(t, r, epoch) // Redis no longer had it before its release was sent
-	case t.phase == holding && t.permit.ended() != nil:
-		v.leaveLocked(t) // its lease is over by the clock, and its holder was notified
-	case missed:
-		v.restoreLocked(t)
-	case t.phase == holding && r.State == protocol.Early:
-		v.recheckLocked(t) // expired permits were in its way, and some still are
-	case t.phase == holding && r.State == protocol.Waiting && sent.After(t.permit.granted()):
-		v.loseLocked(t, ErrLost, errForged)
-		v.leaveLocked(t)
-	case t.phase == holding && r.State == protocol.Evicted:
-		v.loseLocked(t, errHolderEvicted, ErrEvicted)
-		v.leaveOrRemoveLocked(t)
-	case t.phase == holding && s == protocol.ReduceScript && r.State == protocol.Held:
+	s.old = s.stale && (window{a.sent, t.params.TTL}).left(v.host.clock.Now()) <= 0
+	inRedis := a.State == protocol.Held || a.State == protocol.Waiting
+	if inRedis && a.verb != protocol.ReduceScript && !(s.less && a.verb == protocol.RefreshScript) {
+		t.confirmed(a.epoch) // a reduce renews nothing: an old file's lease of t may soon be over
+	}
+	v.acceptLocked(t, v.applyLocked(t, s), a)
+}
+
+// acceptLocked does what an effect needs the answer for.
+func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
+	switch e {
+	case doConclude:
+		v.concludeLocked(t, a)
+	case doConfirmPart:
 		v.reducedLocked(t)
-	case t.phase == holding && r.State == protocol.Held && t.noRefresh:
-		v.recheckPendingLocked(t) // its lease does not change
-	case t.phase == holding && r.State != protocol.Gone:
-		v.renewLocked(t, sent) // even if it was still waiting then: a wake message overtook this answer
+	case doRenew:
+		v.renewLocked(t, a.sent)
 		v.recheckPendingLocked(t)
-	case stale && (window{sent, t.params.TTL}).left(v.client.clock.Now()) <= 0:
-		v.recheckLocked(t) // the answer is so old that t may have been evicted since, and its tombstone may have expired
-	case stale: // t waited after this grant, so the grant is from an old file, and its units may have been granted again
-		v.restoreLocked(t)
-	case r.State == protocol.Held:
-		if s == protocol.RefreshScript && t.token == 0 {
+	case doHold:
+		if a.verb == protocol.RefreshScript && t.token == 0 {
 			v.gapLocked() // this grant came without a message: more messages may be lost
 		}
-		v.renewLocked(t, sent)
-		v.grantLocked(t, cmp.Or(r.Number, t.token), true)
-	case r.State == protocol.Waiting:
-		v.queuedLocked(t, r.Number, sent)
-	case t.phase == holding:
-		v.loseLocked(t, ErrLost, errMissing)
-		v.leaveOrRemoveLocked(t)
-	case r.State == protocol.Early:
-		v.scheduleLocked(time.Now().Add(early(r.Number))) // then it is sent again
-	default:
-		v.finishLocked(t, refusals[r.State])
-		v.leaveOrRemoveLocked(t)
+		v.renewLocked(t, a.sent)
+		v.grantLocked(t, cmp.Or(a.Number, t.token), true)
+	case doWait:
+		v.queuedLocked(t, a.Number, a.sent)
+	case doRetry:
+		v.scheduleLocked(time.Now().Add(early(a.Number))) // then it is sent again
+	case doRefuse:
+		v.finishLocked(t, refusals[a.State])
+		v.dropLocked(t)
 	}
 }
 
-// leaveOrRemoveLocked ends a ticket that Redis does not have. A copy of an earlier operation may still be in flight.
-func (v *nameState) leaveOrRemoveLocked(t *ticket) {
+// applyLocked does what comes next for a ticket, and returns what that is: some effects need more than the situation.
+func (v *nameState) applyLocked(t *ticket, s situation) effect {
+	s.phase, s.busy, s.known, s.maybeApplied, s.neverRenewed = t.phase, t.busy, t.known, t.maybeApplied, t.noRefresh
+	e := next(s)
+	switch e {
+	case doAsk:
+		v.askLocked(t)
+	case doRelease:
+		v.releaseLocked(t)
+	case doQuery:
+		v.refreshLocked(t)
+	case doRequery:
+		v.recheckLocked(t)
+	case doConfirm:
+		v.recheckPendingLocked(t)
+	case doRestore:
+		v.restoreLocked(t)
+	case doReduce:
+		v.reduceLocked(t)
+	case doLeave:
+		v.leaveLocked(t)
+	case doLoseForged:
+		v.loseLocked(t, ErrLost, errForged)
+		v.leaveLocked(t)
+	case doLoseEvicted:
+		v.loseLocked(t, errHolderEvicted, ErrEvicted)
+		v.dropLocked(t)
+	case doLoseMissing:
+		v.loseLocked(t, ErrLost, errMissing)
+		v.dropLocked(t)
+	case doGiveUp:
+		v.finishLocked(t, unavailable(t.params.TTL, t.cause))
+		v.leaveLocked(t)
+	case doForget:
+		v.removeLocked(t, unavailable(t.params.TTL, t.cause))
+	case doRemove:
+		v.removeLocked(t, nil)
+	}
+	return e
+}
+
+// dropLocked ends a ticket that Redis does not have. A copy of an earlier operation may still be in flight.
+func (v *nameState) dropLocked(t *ticket) {
 	if t.maybeApplied {
 		v.leaveLocked(t)
 	} else {
@@ -294,10 +258,10 @@ func (v *nameState) queuedLocked(t *ticket, position int64, sent clock.Instant) 
 	early := t.earlyGrant
 	t.earlyGrant = grantNotice{}
 	v.moveLocked(t, waiting)
-	v.client.events.waiting(t)
+	t.reportWaiting(v.host.events)
 	t.position, t.token = position, 0
 	v.renewLocked(t, sent)
-	v.client.wake.start()
+	v.host.hub.Start()
 	v.checkLocked()
 	if early.Seq == t.seq {
 		v.grantedLocked(early)
@@ -356,21 +320,21 @@ func early(ms int64) time.Duration {
 // replicas must acknowledge needs it for their acknowledgement.
 func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 	t.token = token
-	now := v.client.clock.Now()
-	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.client.replicas > 0) && !fresh {
+	now := v.host.clock.Now()
+	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.host.replicas > 0) && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
 		return
 	}
 	v.moveLocked(t, holding)
 	if !t.lapses() {
-		v.client.wake.start()
+		v.host.hub.Start()
 		v.checkLocked()
 	}
 	t.recheck = false
-	t.permit = newPermit(t, now.Time)
+	t.hold.begin(v.host.clock, now.Time, t.asked, t.values, t.lease)
 	v.finishLocked(t, nil)
-	v.scheduleLocked(t.nextDeadline())
+	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 	if early := t.earlyGrant; early.Seq == t.seq {
 		t.earlyGrant = grantNotice{}
 		v.grantedLocked(early)
@@ -380,17 +344,17 @@ func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 // renewLocked starts the lease of t anew: Redis confirmed t in reply to a call that was sent at that time.
 func (v *nameState) renewLocked(t *ticket, sent clock.Instant) {
 	t.lease = window{sent: sent, ttl: t.params.TTL}
-	if t.permit != nil {
-		t.permit.renew(t.lease)
+	if t.hold.begun {
+		t.hold.renew(t.lease)
 	}
-	v.scheduleLocked(t.nextDeadline())
+	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 }
 
-// releasedLocked handles the answer to a release. If there was nothing to release, the permit was lost before, unless an
-// earlier release may have been executed, or Redis has lost its state.
-func (v *nameState) releasedLocked(t *ticket, r protocol.Result, epoch int64) {
+// concludeLocked removes t with the outcome of its release. If there was nothing to release, the permit was lost before,
+// unless an earlier release may have been executed, or Redis has lost its state.
+func (v *nameState) concludeLocked(t *ticket, a answer) {
 	var err error
-	if r.State != protocol.Held && t.permit != nil && !t.releaseMaybeApplied && t.epoch == epoch {
+	if a.State != protocol.Held && t.hold.begun && !t.releaseMaybeApplied && t.epoch == a.epoch {
 		err = lostFor(errMissing)
 	}
 	v.removeLocked(t, err)
@@ -401,29 +365,18 @@ func (v *nameState) leaveLocked(t *ticket) {
 	if t.phase == leaving || t.phase == removed {
 		return
 	}
-	v.client.events.lost(t, t.lapse())
+	t.reportLost(v.host.events, v.host.clock, t.whyOver(v.host.clock.Asleep()))
 	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
 	t.forgottenAt = time.Now().Add(t.params.TTL)
 	v.scheduleLocked(t.forgottenAt)
-	v.releaseOrRemoveLocked(t)
-}
-
-// releaseOrRemoveLocked releases a leaving ticket if Redis can have it, and removes it otherwise.
-func (v *nameState) releaseOrRemoveLocked(t *ticket) {
-	switch {
-	case t.busy:
-	case t.known || t.maybeApplied:
-		v.releaseLocked(t)
-	default:
-		v.removeLocked(t, nil) // nothing was sent, or Redis refused it
-	}
+	v.applyLocked(t, situation{event: left})
 }
 
 // loseLocked ends the permit of t with the error lost, and reports why.
 func (v *nameState) loseLocked(t *ticket, lost, why error) {
-	t.permit.end(lost)
-	v.client.events.lost(t, why)
+	t.hold.end(lost)
+	t.reportLost(v.host.events, v.host.clock, why)
 }
 
 // finishLocked ends the wait of the call that asked for t.
@@ -440,47 +393,42 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 	v.moveLocked(t, removed)
 	delete(v.tickets, t.seq)
 	t.releaseErr = err
-	v.client.events.finished(t, err)
+	t.reportEnd(v.host.events, v.host.clock, err)
 	close(t.released)
 	if len(v.tickets) == 0 {
 		v.scheduleLocked(time.Now().Add(retireAfter))
 	}
 }
 
-// failedLocked handles an operation that got no answer, or a refusal. After a backoff every ticket continues where it was;
-// only an acquire, a release or the restore of a waiter that can never succeed ends here.
-func (v *nameState) failedLocked(p *request, err error) {
+// failedLocked handles a request that got no answer, or a refusal. After a backoff every ticket continues where it was; only
+// an acquire, a release or the restore of a waiter that can never succeed ends here.
+func (v *nameState) failedLocked(r *request, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
-	v.client.events.callFailed(v.name, p.key.script.Verb, err)
-	for verb, t := range p.all() {
+	v.host.events.callFailed(v.name, r.key.script.Verb, err)
+	s := situation{event: failed, final: !failure.Transient(err), unreplicated: failure.IsUnreplicated(err)}
+	for verb, t := range r.all() {
 		if t.phase == removed {
 			continue
 		}
 		t.cause = err
-		carried := verb != p.key.script // which may have failed because of the acquire
-		if !failure.Refused(err) || carried {
+		s.verb, s.carried = verb, verb != r.key.script // a release may have failed because of the acquire
+		if !failure.Refused(err) || s.carried {
 			t.maybeApplied = true // so it is released in a call of its own
 			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == protocol.ReleaseScript
 		}
-		if !failure.Transient(err) && !t.goesOnWithout(verb) && !carried {
+		switch v.applyLocked(t, s) {
+		case doFail:
 			v.finishLocked(t, advise(err))
-			if failure.IsUnreplicated(err) {
-				v.leaveLocked(t)
-			} else {
-				v.removeLocked(t, advise(err))
-			}
+			v.removeLocked(t, advise(err))
+		case doFailLeaving:
+			v.finishLocked(t, advise(err))
+			v.leaveLocked(t)
 		}
 	}
 	for _, t := range v.tickets {
 		t.recheck = t.recheck || t.phase == waiting // the lost reply may have had its grant
 	}
 	v.scheduleLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
-}
-
-// goesOnWithout reports whether t continues although s was refused: a renewal is tried again, and a permit that cannot be
-// renewed or restored ends with its lease.
-func (t *ticket) goesOnWithout(s *protocol.Script) bool {
-	return s == protocol.RefreshScript || s == protocol.ReduceScript || s == protocol.RestoreScript && t.phase == holding
 }
 
 // hintLocked schedules the next poll: at once if work is left, and soon after the nearest deadline if a ticket here waits,
@@ -493,7 +441,7 @@ func (v *nameState) hintLocked(r protocol.Reply, sent time.Time) {
 	if r.Next < 0 || v.waiters == 0 || sent.Before(v.deadlineSent) {
 		return
 	}
-	delay := r.Next + time.Millisecond + rand.N(min(v.client.ttl/20, 100*time.Millisecond))
+	delay := r.Next + time.Millisecond + rand.N(min(v.host.ttl/20, 100*time.Millisecond))
 	if v.spec.Window > 0 {
 		delay = pollDelay(v.spec.Window, r.Next)
 	}
@@ -514,17 +462,17 @@ func (v *nameState) tick(now clock.Instant) {
 	v.next = time.Time{}
 	if len(v.tickets) == 0 {
 		v.retired = true
-		v.client.forget(v)
+		v.host.retired(v)
 		return
 	}
-	v.client.announce(now.Time)
+	v.host.inUse(now.Time)
 	over := !v.deadline.IsZero() && !now.Before(v.deadline)
 	if over {
 		v.deadline = time.Time{}
 	}
 	if !v.checkAt.IsZero() && !now.Before(v.checkAt) {
 		v.checkAt = time.Time{}
-		if v.client.unseen.Load() > 0 {
+		if v.host.hub.Blind() {
 			v.verifySince = now.Time
 		}
 	}
@@ -540,7 +488,7 @@ func (v *nameState) tick(now clock.Instant) {
 		v.pollLocked()
 	}
 	for _, t := range v.tickets {
-		v.scheduleLocked(t.nextDeadline())
+		v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 	}
 	v.scheduleLocked(v.deadline)
 }
@@ -563,31 +511,20 @@ func (v *nameState) refreshAllLocked(now clock.Instant, verify bool) bool {
 func (v *nameState) loseOverdueLocked(now clock.Instant) {
 	for _, t := range v.tickets {
 		if t.isOverdue(now) {
-			v.loseLocked(t, ErrLost, t.lapse())
+			v.loseLocked(t, ErrLost, t.whyOver(now.Asleep))
 		}
 	}
 }
 
 // advanceLocked does what is due for one ticket, by the clock or after a failure.
 func (v *nameState) advanceLocked(t *ticket, now clock.Instant) {
-	silence := !t.unansweredSince.IsZero() && now.Sub(t.unansweredSince) >= t.params.TTL
-	switch {
-	case t.isOverdue(now):
-		v.leaveLocked(t) // Redis may not know yet
-	case t.phase == leaving && !now.Before(t.forgottenAt):
-		v.removeLocked(t, unavailable(t.params.TTL, t.cause))
-	case t.phase == leaving:
-		v.releaseOrRemoveLocked(t)
-	case silence && t.phase != holding:
-		v.finishLocked(t, unavailable(t.params.TTL, t.cause))
-		v.leaveLocked(t)
-	case t.phase == asking:
-		v.askLocked(t)
-	case t.recheck || t.outdated(v.epoch):
-		v.refreshLocked(t)
-	default:
-		v.reduceLocked(t)
-	}
+	v.applyLocked(t, situation{
+		event:     ticked,
+		overdue:   t.isOverdue(now),
+		forgotten: t.phase == leaving && !now.Before(t.forgottenAt),
+		silent:    t.isSilent(now),
+		doubtful:  t.recheck || t.isOutdated(v.epoch),
+	})
 }
 
 // scheduleLocked makes sure that a tick comes at that time or earlier.
@@ -596,7 +533,7 @@ func (v *nameState) scheduleLocked(at time.Time) {
 		return
 	}
 	v.next = at
-	v.client.scheduler.schedule(v, at)
+	v.host.scheduler.schedule(&v.timer, at)
 }
 
 // gap is called when wake messages may have been lost.
@@ -624,7 +561,7 @@ func (v *nameState) close() []*ticket {
 	var all []*ticket
 	for _, t := range v.tickets {
 		if t.phase == holding {
-			t.permit.end(ErrReleased)
+			t.hold.end(ErrReleased)
 		}
 		v.finishLocked(t, ErrClosed)
 		v.leaveLocked(t)
@@ -650,7 +587,7 @@ func (v *nameState) removeRateGrant(t *ticket) bool {
 	if t.phase != holding {
 		return false
 	}
-	v.client.events.granted(t)
+	t.reportGranted(v.host.events)
 	v.removeLocked(t, nil)
 	return true
 }
@@ -672,7 +609,7 @@ func (v *nameState) giveUp(t *ticket) (unanswered error) {
 		since = t.asked
 	}
 	if !since.IsZero() && (t.phase == asking || t.phase == waiting) && (t.cause != nil || tooLong(t.asked, since)) {
-		unanswered = unavailable(time.Since(since), cmp.Or(t.cause, v.pipeline.failure()))
+		unanswered = unavailable(time.Since(since), cmp.Or(t.cause, v.pipeline.Failure()))
 	}
 	v.leaveLocked(t)
 	return unanswered
@@ -680,7 +617,7 @@ func (v *nameState) giveUp(t *ticket) (unanswered error) {
 
 // tooLong reports whether an answer that is due since then takes longer than usual.
 func tooLong(asked, since time.Time) bool {
-	return time.Since(since) >= min(minTimeout, time.Since(asked)/2)
+	return time.Since(since) >= min(pipeline.MinTimeout, time.Since(asked)/2)
 }
 
 // woken handles the grants of a wake message.
@@ -690,12 +627,4 @@ func (v *nameState) woken(epoch int64, grants []protocol.Grant) {
 	for _, g := range grants {
 		v.grantedLocked(grantNotice{g, epoch, GrantedByMessage})
 	}
-}
-
-// unavailable returns the error of a call that got no answer for so long.
-func unavailable(silence time.Duration, cause error) error {
-	if cause == nil {
-		cause = failure.ErrNoAnswer
-	}
-	return fmt.Errorf("%w: no answer from Redis for %v: %w", ErrUnavailable, silence.Round(time.Millisecond), cause)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -38,7 +39,7 @@ type ticket struct {
 	asked     time.Time       // when its caller called
 	values    context.Context // the context of its caller, for the values of the permit's context
 
-	done     chan struct{} // closed when permit or err is set
+	done     chan struct{} // closed when hold or err is set
 	released chan struct{} // closed when it is removed
 
 	// Guarded by nameState.mu.
@@ -60,7 +61,7 @@ type ticket struct {
 	forgottenAt         time.Time   // leaving: when it has expired in Redis in any case
 	releaseErr          error       // set before released is closed: result of the release
 	reported            bool        // the end of the permit has been reported
-	permit              *Permit     // set before done is closed
+	hold                hold        // of its permit, set before done is closed
 	err                 error       // set before done is closed
 	quoted              quote       // of a rate limit; set before done is closed
 }
@@ -84,46 +85,25 @@ type quote struct {
 	retry time.Duration // until the answer would be yes
 }
 
+// parts are what the holder of a ticket has released of it while keeping the rest.
+type parts struct {
+	released  int64  // units
+	sent      int64  // of these, in the operation in flight
+	confirmed int64  // of these, confirmed by Redis in the ticket's epoch
+	waits     []part // until they are confirmed
+}
+
+// part is a wait until Redis has confirmed the release of so many units of a ticket.
+type part struct {
+	units     int64
+	confirmed chan struct{}
+}
+
+// keeps is how many units t should still have.
+func (t *ticket) keeps() int64 { return t.weight - t.parts.released }
+
 // lapses reports whether a grant of t is never released, but expires after the window of a rate limit.
 func (t *ticket) lapses() bool { return t.spec.Window > 0 }
-
-// await waits for the outcome of a ticket. It gives the ticket up if ctx ends first, if the time latest passes, or if the
-// permit was lost before the caller received it.
-func (t *ticket) await(ctx context.Context, latest time.Time) error {
-	var late <-chan time.Time
-	if !latest.IsZero() {
-		timer := time.NewTimer(time.Until(latest))
-		defer timer.Stop()
-		late = timer.C
-	}
-	isLate := false
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-	case <-late:
-		isLate = !t.isDone()
-	}
-	if err := ended(ctx); err != nil {
-		return withDoubt(err, t.state.giveUp(t))
-	}
-	if isLate {
-		return withDoubt(ErrNotAcquired, t.state.giveUp(t))
-	}
-	if t.err != nil {
-		return t.err
-	}
-	if !t.permit.take() {
-		t.state.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
-		if errors.Is(t.permit.ended(), ErrEvicted) {
-			return ErrEvicted // an evicted permit is not to be acquired again
-		}
-		return errPositionLost
-	}
-	if t.lapses() && !t.state.removeRateGrant(t) {
-		return errPositionLost
-	}
-	return nil
-}
 
 func (t *ticket) isDone() bool {
 	select {
@@ -144,11 +124,42 @@ func (t *ticket) isOverdue(now clock.Instant) bool {
 	return t.phase == holding && t.lease.left(now) <= 0
 }
 
+// isSilent reports whether Redis has not answered for a whole TTL.
+func (t *ticket) isSilent(now clock.Instant) bool {
+	return t.isUnanswered() && now.Sub(t.unansweredSince) >= t.params.TTL
+}
+
 // isUnanswered reports whether an answer about t is due.
 func (t *ticket) isUnanswered() bool { return !t.unansweredSince.IsZero() }
 
-// nextDeadline returns when t needs a tick at the latest.
-func (t *ticket) nextDeadline() time.Time {
+// isOutdated reports whether Redis has not confirmed t in this epoch.
+func (t *ticket) isOutdated(epoch int64) bool {
+	return (t.phase == waiting || t.phase == holding && !t.lapses()) && epoch != 0 && t.epoch != epoch
+}
+
+// isLess reports whether Redis, where t is in a state, has less of it in this epoch than it had before.
+func (t *ticket) isLess(s protocol.State, epoch int64) bool {
+	return (s == protocol.Gone || s == protocol.Waiting && t.phase == holding) && t.isOutdated(epoch)
+}
+
+// confirmed records that Redis has t in this epoch. The weight that it has there may be older than the one it had before.
+func (t *ticket) confirmed(epoch int64) {
+	if t.epoch != epoch {
+		t.parts.confirmed = 0
+	}
+	t.epoch = epoch
+}
+
+// number is the token of a holder, or the position of a waiter.
+func (t *ticket) number() int64 {
+	if t.phase == holding {
+		return t.token
+	}
+	return t.position
+}
+
+// nextDeadline returns when t needs a tick at the latest, if the machine has been suspended for asleep by now.
+func (t *ticket) nextDeadline(asleep time.Duration) time.Time {
 	var at time.Time
 	sooner := func(other time.Time) {
 		if at.IsZero() || other.Before(at) {
@@ -158,17 +169,44 @@ func (t *ticket) nextDeadline() time.Time {
 	if t.phase == leaving {
 		sooner(t.forgottenAt)
 	}
-	asleep := t.state.client.clock.Asleep()
 	if t.phase == holding {
 		sooner(t.lease.end(asleep))
 	}
-	if !t.unansweredSince.IsZero() && t.phase != holding && t.phase != leaving {
+	if t.isUnanswered() && t.phase != holding && t.phase != leaving {
 		sooner(t.unansweredSince.Add(t.params.TTL))
 	}
 	if t.renewable() {
 		sooner(t.lease.due(asleep))
 	}
 	return at
+}
+
+// whyOver returns why the lease of t is over by the clock.
+func (t *ticket) whyOver(asleep time.Duration) error {
+	switch {
+	case t.noRefresh:
+		return errNoRefreshExpired
+	case asleep > t.lease.sent.Asleep:
+		return errAsleep
+	case t.cause != nil:
+		return t.cause
+	case t.busy:
+		return failure.ErrNoAnswer
+	default:
+		return errTooLate // this process stood still
+	}
+}
+
+// held is how long the holder of t could rely on its permit, until it was released.
+func (t *ticket) held(now clock.Instant) time.Duration {
+	end := now.Time
+	if !t.forgottenAt.IsZero() {
+		end = t.forgottenAt.Add(-t.params.TTL)
+	}
+	if over := t.lease.end(now.Asleep); over.Before(end) {
+		end = over
+	}
+	return end.Sub(t.hold.at)
 }
 
 // isGone reports whether t is removed, with Redis's confirmation.

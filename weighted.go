@@ -178,7 +178,7 @@ func (w *Weighted) hold(p *Permit) {
 	s := &heldPermit{permit: p, units: p.ticket.weight}
 	w.total += s.units
 	w.held.add(s)
-	p.onLoss(func() { w.noteLoss(s) })
+	p.ticket.hold.onLoss(func() { w.noteLoss(s) })
 }
 
 // Release releases n units. It panics if the caller does not hold that many, or if n is negative.
@@ -228,7 +228,7 @@ func (g *partialRelease) send() {
 // before.
 func (g *partialRelease) await(enough <-chan struct{}) error {
 	t := g.permit.ticket
-	if !g.part && errors.Is(g.permit.ended(), ErrLost) {
+	if !g.part && errors.Is(t.hold.ended(), ErrLost) {
 		return ErrLost
 	}
 	select {
@@ -259,7 +259,7 @@ func (w *Weighted) take(n int64) (all []partialRelease) {
 			continue
 		}
 		s := w.held.best(n)
-		if s.permit.lost() {
+		if s.permit.ticket.hold.lost() {
 			w.loseLocked(s)
 			continue
 		}
@@ -331,7 +331,7 @@ func (w *Weighted) Err() error {
 	lost := w.lost
 	for units, all := range w.held {
 		for _, s := range all {
-			if s.permit.lost() {
+			if s.permit.ticket.hold.lost() {
 				lost += units
 			}
 		}

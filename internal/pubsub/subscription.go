@@ -1,4 +1,4 @@
-package fairsem
+package pubsub
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 //
 // It is a plain subscription in a cluster, too: sharded ones end silently when a slot moves.
 type subscription struct {
-	client  *Client
+	hub     *Hub
 	server  subscriber
 	channel string
 	node    string            // address of the cluster node that it watches; "": it receives grants
@@ -27,7 +27,7 @@ type subscription struct {
 	mu       sync.Mutex
 	received time.Time // when anything was received last
 	down     time.Time // when anything was received before it failed; zero: it works, or was never tried
-	blind    bool      // the server could go away unnoticed; counted in Client.unseen
+	blind    bool      // the server could go away unnoticed; counted in Hub.blind
 }
 
 // subscriber is a go-redis client of one server or of several.
@@ -52,7 +52,7 @@ var errSubscriptionSilent = errors.New("no sign of life")
 // launch starts the subscription. It reports false if the client is closed.
 func (s *subscription) launch() bool {
 	s.setBlind(true)
-	launched := s.client.goroutines.Start(goroutines.Subscriptions, s.run)
+	launched := s.hub.goroutines.Start(goroutines.Subscriptions, s.run)
 	if !launched {
 		s.setBlind(false)
 	}
@@ -74,12 +74,12 @@ func (s *subscription) run() {
 		}
 		blinded := s.setBlind(!forbidden)             // a right may be missing for ever: no reason to keep verifying
 		if blinded || s.lastReceived().After(began) { // else it is the same failure as before
-			s.client.reload()
-			s.client.verifyAll()
+			s.hub.Reload()
+			s.hub.hooks.Doubt()
 			pause = firstPause
 		}
 		s.failed(err)
-		if s.client.goroutines.Sleep(background, pause) != nil {
+		if s.hub.goroutines.Sleep(context.Background(), pause) != nil {
 			return
 		}
 		pause = min(2*pause, last)
@@ -93,9 +93,9 @@ func (s *subscription) setBlind(is bool) (begins bool) {
 	begins = is && !s.blind
 	switch {
 	case begins:
-		s.client.unseen.Add(1)
+		s.hub.blind.Add(1)
 	case !is && s.blind:
-		s.client.unseen.Add(-1)
+		s.hub.blind.Add(-1)
 	}
 	s.blind = is
 	return begins
@@ -105,7 +105,7 @@ func (s *subscription) setBlind(is bool) (begins bool) {
 // longer wanted or the client is closed. go-redis does not notice a half-open connection, so listen answers silence with a
 // PING, and further silence with an error.
 func (s *subscription) listen() error {
-	ctx := s.client.goroutines.Context
+	ctx := s.hub.goroutines.Context
 	sub := s.server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
@@ -138,7 +138,7 @@ func (s *subscription) timeout(due bool) time.Duration {
 	if due {
 		return answerTime
 	}
-	return min(max(s.client.ttl, answerTime), maxSilence)
+	return min(max(s.hub.ttl, answerTime), maxSilence)
 }
 
 func (s *subscription) receive(message any) {
@@ -156,13 +156,13 @@ func (s *subscription) receive(message any) {
 func (s *subscription) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down.IsZero() || s.client.goroutines.Context.Err() != nil {
+	if !s.down.IsZero() || s.hub.goroutines.Context.Err() != nil {
 		return
 	}
 	if s.down = s.received; s.received.IsZero() {
 		s.down = time.Now()
 	}
-	s.client.events.disconnected(s.channel, s.node, err)
+	s.hub.hooks.Disconnected(s.channel, s.node, err)
 }
 
 // established reports that the subscription works again.
@@ -170,7 +170,7 @@ func (s *subscription) established() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.down.IsZero() {
-		s.client.events.reconnected(s.channel, s.node, time.Since(s.down))
+		s.hub.hooks.Reconnected(s.channel, s.node, time.Since(s.down))
 		s.down = time.Time{}
 	}
 }

@@ -1,0 +1,149 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// batch is what one round trip carries.
+type batch struct {
+	pipeline *Pipeline
+	sent     clock.Instant // before sending; a reply is trusted from this moment
+	requests []Request
+	commands []Command // of the requests
+	timeout  time.Duration
+	done     atomic.Bool // answered or written off, whichever came first
+}
+
+func newBatch(l *Pipeline, room int) *batch {
+	return &batch{
+		pipeline: l, sent: l.Clock.Now(), timeout: MaxTimeout,
+		requests: make([]Request, 0, room), commands: make([]Command, 0, room),
+	}
+}
+
+// add adds a request if it is still wanted.
+func (b *batch) add(r Request) {
+	c, timeout, wanted := r.Prepare(b.sent)
+	if !wanted {
+		return
+	}
+	b.requests, b.commands = append(b.requests, r), append(b.commands, c)
+	b.timeout = max(min(b.timeout, timeout), MinTimeout)
+}
+
+// deliver sends the batch and hands out the responses. It reports false if the batch was written off meanwhile.
+func (b *batch) deliver() bool {
+	timer := time.AfterFunc(b.timeout, b.writeOff)
+	defer timer.Stop()
+	responses := b.exchange()
+	broke := b.pipeline.noteOutcome(worst(responses))
+	inTime := b.done.CompareAndSwap(false, true)
+	if inTime {
+		b.pipeline.pace(time.Since(b.sent.Time), b.timeout)
+		for i, r := range b.requests {
+			r.Done(responses[i], b.sent)
+		}
+	}
+	if broke {
+		b.pipeline.Disconnected()
+	}
+	return inTime
+}
+
+// writeOff stops waiting for a batch: go-redis cannot be made to return from a read in time.
+func (b *batch) writeOff() {
+	if !b.done.CompareAndSwap(false, true) {
+		return
+	}
+	err := b.pipeline.writtenOff(b.timeout)
+	for _, r := range b.requests {
+		r.Done(Response{Err: err}, b.sent)
+	}
+	b.pipeline.takeOver()
+}
+
+// worst returns the error that says most about the server, nil if there is none.
+func worst(responses []Response) (err error) {
+	for _, r := range responses {
+		if err == nil || failure.IsConnection(r.Err) {
+			err = r.Err
+		}
+		if failure.IsConnection(err) {
+			break
+		}
+	}
+	return err
+}
+
+// exchange runs the commands in one round trip. Scripts that the server did not have are sent again with their text, in a
+// second one.
+func (b *batch) exchange() []Response {
+	responses := b.pipeline.runDurable(b.commands, false, b.timeout)
+	var missing []int
+	var again []Command
+	for i, r := range responses {
+		if b.commands[i].Cmd == nil && failure.UnknownScript(r.Err) {
+			missing, again = append(missing, i), append(again, b.commands[i])
+		}
+	}
+	if len(again) > 0 {
+		for i, r := range b.pipeline.runDurable(again, true, b.timeout) {
+			responses[missing[i]] = r
+		}
+	}
+	return responses
+}
+
+// run sends commands in one pipeline. A command with neither a value nor an error of its own was not answered. It gets
+// the error of the pipeline, which may be a reply of Redis about the connection.
+func (l *Pipeline) run(pipe redis.Pipeliner, commands []redis.Cmder) []Response {
+	responses := make([]Response, len(commands))
+	_ = pipe.BatchProcess(l.Goroutines.Context, commands...) // only queues
+	_, err := pipe.Exec(l.Goroutines.Context)
+	for i, c := range commands {
+		responses[i] = read(c)
+		switch {
+		case !errors.Is(responses[i].Err, failure.ErrNoAnswer):
+		case failure.Refused(err):
+			responses[i].Err = err
+		default:
+			responses[i].Err = errors.Join(failure.ErrNoAnswer, err)
+		}
+	}
+	return responses
+}
+
+func read(c redis.Cmder) Response {
+	r := Response{Err: c.Err()}
+	answered := true
+	switch c := c.(type) {
+	case protocol.Numbers:
+		r.Numbers = c.Val()
+		answered = r.Numbers != nil
+	case protocol.Values:
+		r.List = c.Val()
+		answered = r.List != nil
+	}
+	switch {
+	case r.Err == nil && !answered:
+		r.Err = failure.ErrNoAnswer
+	case answered && errors.Is(r.Err, redis.Nil):
+		r.Err = nil // a label that does not exist
+	}
+	return r
+}
+
+// cluster is a client of a cluster, however it is wrapped.
+type cluster interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
+}

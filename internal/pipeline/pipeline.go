@@ -1,0 +1,278 @@
+// Package pipeline sends requests of many callers in few round trips. It knows go-redis and the calls of package protocol,
+// but not what they are about.
+//
+// Callers queue requests. While maxInFlight batches are in flight the next one fills, and it is sent as soon as one of them
+// has been answered: an idle client sends at once, a busy one sends few and large batches.
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/goroutines"
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// Request is one command of a batch. No lock of the pipeline is held when its methods are called, except for IDs.
+type Request interface {
+	// IDs is how many ids it has ever carried; it may grow until Prepare returns. It must not wait for a lock.
+	IDs() int
+	// Prepare is called once, when the request is about to be sent: now is the time from which its answer is trusted. It
+	// returns the command, and how long to wait for the answer; false: it is no longer wanted.
+	Prepare(now clock.Instant) (c Command, timeout time.Duration, wanted bool)
+	// Done is called once after a Prepare that returned true, with the answer or the reason why there is none.
+	Done(r Response, sent clock.Instant)
+}
+
+// Command is a script call, or any other command.
+type Command struct {
+	Call protocol.Call
+	Cmd  redis.Cmder // nil: the script call
+}
+
+// cmd is the command as go-redis sends it. With withText a script is sent itself, for a server that has not cached it.
+func (c Command) cmd(withText bool) redis.Cmder {
+	if c.Cmd != nil {
+		return c.Cmd
+	}
+	return c.Call.Command(withText)
+}
+
+// Response is the answer to a command. A command that has a result of its own has only the error here.
+type Response struct {
+	Numbers []int64 // reply of a script
+	List    []any   // reply of the script that pages
+	Err     error
+}
+
+// maxInFlight is how many batches of a pipeline may be in flight. With one, Redis would idle while the client reads;
+// with more than two, batches only get smaller.
+const maxInFlight = 2
+
+// A batch is bounded so that its last command is answered before the timeout, even behind another batch and with the
+// shortest TTL: a late batch is late as a whole, and all of it must be sent again. How many ids fit depends on the
+// machines and the network, so a pipeline starts with the ids of one call and adapts to how long its batches take.
+// A batch of more than MaxBatchIDs would not be faster.
+const (
+	maxRequests = 500
+	MaxBatchIDs = 12 * requestIDs
+	requestIDs  = protocol.MaxIDs // per call
+)
+
+// A batch without an answer is written off after the shortest timeout in it, within these bounds. That is soon
+// enough to try again while the leases last, and late enough for a slow network.
+const (
+	MinTimeout = 100 * time.Millisecond
+	MaxTimeout = 2 * time.Second
+)
+
+// Config says what a Pipeline works with.
+type Config struct {
+	Client       redis.UniversalClient
+	Goroutines   *goroutines.Group
+	Clock        *clock.Clock
+	Replicas     int    // how many must acknowledge a grant
+	Key          string // in a cluster: a key on the node that is called
+	Suspect      func() // called whenever the server may be gone
+	Disconnected func() // called when the connection breaks
+}
+
+// Pipeline is a queue of requests for one server. In a cluster each name has its own pipeline: one over several nodes
+// would take as long as its slowest node, and a dead node would hold up all names.
+type Pipeline struct {
+	Config
+	backlog atomic.Int64 // ids in queued, and in what is being prepared
+	room    atomic.Int64 // ids that a batch may carry; if less than requestIDs: one call
+
+	mu       sync.Mutex
+	urgent   []Request // sent first, or leases would expire behind many new calls
+	queued   []Request // both queues are in the order in which the requests were begun
+	inFlight int
+	failed   error // error of the last exchange, nil if it worked: the cause of a timeout
+}
+
+// New returns a Pipeline, which needs no closing: its goroutines are those of the group.
+func New(c Config) *Pipeline { return &Pipeline{Config: c} }
+
+// Queue queues a request. Urgent ones are sent before the others.
+func (l *Pipeline) Queue(r Request, urgent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if urgent {
+		l.urgent = append(l.urgent, r)
+	} else {
+		l.backlog.Add(int64(r.IDs()))
+		l.queued = append(l.queued, r)
+	}
+	l.startLocked()
+}
+
+// Grown is called after a request that is not urgent has got n more ids, before its Prepare returns.
+func (l *Pipeline) Grown(n int) { l.backlog.Add(int64(n)) }
+
+// Crowded reports whether a request that is not urgent would not be sent with the next batch.
+func (l *Pipeline) Crowded() bool { return l.backlog.Load() >= l.most() }
+
+// most is how many ids a batch may carry.
+func (l *Pipeline) most() int64 { return max(l.room.Load(), requestIDs) }
+
+// Failure returns the error of the last exchange, nil if it worked.
+func (l *Pipeline) Failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
+// query is the Request of a command that shares only the round trip.
+type query struct {
+	command Command
+	reply   chan Response
+}
+
+func (q query) IDs() int { return 0 }
+
+func (q query) Prepare(clock.Instant) (Command, time.Duration, bool) {
+	return q.command, MaxTimeout, true
+}
+
+func (q query) Done(r Response, _ clock.Instant) { q.reply <- r }
+
+// Ask sends a command and waits for its response.
+func (l *Pipeline) Ask(ctx context.Context, c Command) Response { return l.Await(ctx, l.Send(c)) }
+
+// Send is the first half of Ask, Await the second.
+func (l *Pipeline) Send(c Command) <-chan Response {
+	q := query{c, make(chan Response, 1)}
+	l.Queue(q, false)
+	return q.reply
+}
+
+// Await waits for a response, until ctx ends or the client is closed.
+func (l *Pipeline) Await(ctx context.Context, reply <-chan Response) Response {
+	select {
+	case r := <-reply:
+		return r
+	case <-ctx.Done():
+		return Response{Err: ctx.Err()}
+	case <-l.Goroutines.Context.Done():
+		return Response{Err: failure.ErrClosed}
+	}
+}
+
+func (l *Pipeline) startLocked() {
+	if l.inFlight == maxInFlight || len(l.urgent)+len(l.queued) == 0 {
+		return
+	}
+	if l.Goroutines.Start(goroutines.ScriptCalls, l.sendLoop) { // ends when nothing is queued
+		l.inFlight++
+	}
+}
+
+// sendLoop sends batches until nothing is queued, or until a batch was written off: another goroutine then takes over.
+func (l *Pipeline) sendLoop() {
+	for b := l.nextBatch(); b != nil; b = l.nextBatch() {
+		if !b.deliver() {
+			return
+		}
+	}
+}
+
+// nextBatch makes a batch of what is queued. If nothing is queued it returns nil, and the caller no longer counts as in
+// flight.
+func (l *Pipeline) nextBatch() *batch {
+	for {
+		l.mu.Lock()
+		urgent, others := l.nextLocked()
+		if len(urgent)+len(others) == 0 {
+			l.inFlight--
+			l.mu.Unlock()
+			return nil
+		}
+		l.mu.Unlock()
+		b := newBatch(l, len(urgent)+len(others))
+		for _, r := range urgent {
+			b.add(r)
+		}
+		for _, r := range others {
+			b.add(r)
+			l.backlog.Add(-int64(r.IDs())) // not before: until then it may have grown
+		}
+		if len(b.requests) > 0 {
+			return b
+		}
+	}
+}
+
+// nextLocked dequeues the requests of one batch: urgent ones first, but at least one from each queue. A client that
+// cannot keep up with its renewals must still release.
+func (l *Pipeline) nextLocked() (urgent, others []Request) {
+	requests, ids := 0, 0
+	dequeue := func(queue *[]Request) []Request {
+		n := 0
+		for _, r := range *queue {
+			if n > 0 && (requests >= maxRequests || int64(ids+r.IDs()) > l.most()) {
+				break
+			}
+			n, requests, ids = n+1, requests+1, ids+r.IDs()
+		}
+		some := (*queue)[:n]
+		*queue = (*queue)[n:]
+		return some
+	}
+	return dequeue(&l.urgent), dequeue(&l.queued)
+}
+
+// pace lets batches grow while answers take a small part of the timeout, and shrinks them before they take all of it.
+func (l *Pipeline) pace(took, timeout time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch room := l.room.Load(); {
+	case took > timeout/2:
+		l.room.Store(0)
+	case took > timeout/4:
+		l.room.Store(room / 2)
+	case took < timeout/8:
+		l.room.Store(min(max(2*room, requestIDs), MaxBatchIDs))
+	}
+}
+
+// writtenOff is called when a batch got no answer in time.
+func (l *Pipeline) writtenOff(timeout time.Duration) error {
+	l.Suspect() // another server may answer next
+	l.pace(timeout, timeout)
+	if failed := l.Failure(); failed != nil {
+		return fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, failed)
+	}
+	return failure.ErrNoAnswer
+}
+
+// takeOver lets another goroutine send, because one does not return from a batch that was written off.
+func (l *Pipeline) takeOver() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inFlight--
+	l.startLocked()
+}
+
+// noteOutcome records the error of an exchange, even of one that was written off. It reports whether the connection has
+// broken since the exchange before.
+func (l *Pipeline) noteOutcome(err error) (broke bool) {
+	l.mu.Lock()
+	broke = failure.IsConnection(err) && !failure.IsConnection(l.failed)
+	l.failed = err
+	l.mu.Unlock()
+	if failure.IsConnection(err) {
+		l.Suspect()
+	}
+	if cluster, ok := l.Client.(cluster); ok && failure.Moved(err) {
+		cluster.ReloadState(l.Goroutines.Context)
+	}
+	return broke
+}

@@ -1,0 +1,82 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// Grants that survive a failover. With Config.Replicas a batch ends with WAIT, which answers when that many replicas
+// have everything that was written before it on the connection. If fewer have, an acquire or a renewal counts as not
+// answered: it is tried again, and trusted no sooner. A permit that was granted by a call about other tickets is
+// queried first, with a WAIT. A release need not be certain: at worst a failover undoes it until the lease ends.
+
+// needsReplicas reports whether the effect of a command must survive a failover.
+func (c Command) needsReplicas() bool {
+	s := c.Call.Script
+	return s == protocol.AcquireScript || s == protocol.RefreshScript || s == protocol.RestoreScript
+}
+
+// waitFor is a WAIT with its answer.
+type waitFor struct {
+	*redis.IntCmd
+	replicas int
+}
+
+func (l *Pipeline) newWait(timeout time.Duration) waitFor {
+	return waitFor{redis.NewIntCmd(context.Background(), "wait", l.Replicas, (timeout / 2).Milliseconds()), l.Replicas}
+}
+
+// failed returns why the commands before the WAIT may not count, nil if they do.
+func (w waitFor) failed() error {
+	if err := w.Err(); err != nil {
+		return fmt.Errorf("%w: %w", failure.ErrFewReplicas, err)
+	}
+	if n := w.Val(); n < int64(w.replicas) {
+		return fmt.Errorf("%w: %d of %d", failure.ErrFewReplicas, n, w.replicas)
+	}
+	return nil
+}
+
+// redisPipeline returns a pipeline to a single server, which WAIT needs: it has no key that selects a node of a cluster.
+func (l *Pipeline) redisPipeline() (redis.Pipeliner, error) {
+	cluster, ok := l.Client.(cluster)
+	if !ok {
+		return l.Client.Pipeline(), nil
+	}
+	node, err := cluster.MasterForKey(l.Goroutines.Context, l.Key)
+	if err != nil {
+		return nil, fmt.Errorf("no node for %q: %w", l.Key, err)
+	}
+	return node.Pipeline(), nil
+}
+
+// runDurable runs commands, of which some may need replicas. Those that too few replicas have count as not answered.
+// With withText scripts are sent themselves.
+func (l *Pipeline) runDurable(commands []Command, withText bool, timeout time.Duration) []Response {
+	all := make([]redis.Cmder, len(commands), len(commands)+1)
+	for i, c := range commands {
+		all[i] = c.cmd(withText)
+	}
+	if l.Replicas == 0 || !slices.ContainsFunc(commands, Command.needsReplicas) {
+		return l.run(l.Client.Pipeline(), all)
+	}
+	pipe, err := l.redisPipeline()
+	if err != nil {
+		return slices.Repeat([]Response{{Err: err}}, len(commands))
+	}
+	wait := l.newWait(timeout)
+	responses := l.run(pipe, append(all, wait))
+	for i, c := range commands {
+		if err := wait.failed(); err != nil && responses[i].Err == nil && c.needsReplicas() {
+			responses[i] = Response{Err: err}
+		}
+	}
+	return responses[:len(commands)]
+}

@@ -1,0 +1,67 @@
+// Package pubsub receives what comes from Redis unasked: messages of grants, and the end of connections. It knows no
+// tickets: what it learns it passes to hooks.
+package pubsub
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/goroutines"
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// Hooks are what a Hub calls, from any goroutine. None may wait.
+type Hooks struct {
+	Woken  func(name string, epoch int64, grants []protocol.Grant) // a message of grants
+	Gap    func()                                                  // messages may have been lost
+	Doubt  func()                                                  // another server may have replaced that of any name
+	Verify func(name string)                                       // the same, for one name
+	Names  func() []string                                         // the names in use, whose servers are watched
+
+	Disconnected func(channel, node string, err error)
+	Reconnected  func(channel, node string, silent time.Duration)
+}
+
+// Cluster is a client of a cluster, however it is wrapped.
+type Cluster interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
+}
+
+// Hub has the subscriptions of a client: one for its grants, and in a cluster one to each primary that has a name in use.
+type Hub struct {
+	rdb        redis.UniversalClient
+	cluster    Cluster // nil: not a cluster
+	keyspace   protocol.Keyspace
+	ttl        time.Duration
+	goroutines *goroutines.Group
+	hooks      Hooks
+
+	started atomic.Bool
+	blind   atomic.Int32 // how many servers could go away unnoticed
+
+	mu      sync.Mutex
+	watched map[*redis.Client]bool
+}
+
+// New returns a Hub that does nothing until Start is called. g ends its subscriptions.
+func New(rdb redis.UniversalClient, k protocol.Keyspace, ttl time.Duration, g *goroutines.Group, hooks Hooks) *Hub {
+	h := &Hub{rdb: rdb, keyspace: k, ttl: ttl, goroutines: g, hooks: hooks, watched: make(map[*redis.Client]bool)}
+	h.cluster, _ = rdb.(Cluster)
+	return h
+}
+
+// Blind reports whether a server could go away unnoticed.
+func (h *Hub) Blind() bool { return h.blind.Load() > 0 }
+
+// Reload is called when a connection broke. In a cluster another node may have replaced that server, which go-redis by
+// itself finds out late.
+func (h *Hub) Reload() {
+	if h.cluster != nil {
+		h.cluster.ReloadState(h.goroutines.Context)
+	}
+}

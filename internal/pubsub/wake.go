@@ -1,0 +1,33 @@
+package pubsub
+
+import "github.com/redis/go-redis/v9"
+
+// Start subscribes to the client's grants, once: with the first ticket that waits or holds. A message lists which of the
+// client's waiters were granted what. It is a hint that saves time: if every message is lost, refreshes find the grants.
+func (h *Hub) Start() {
+	if h.started.CompareAndSwap(false, true) {
+		h.started.Store(h.grants().launch())
+	}
+}
+
+func (h *Hub) grants() *subscription {
+	return &subscription{
+		hub:     h,
+		server:  h.rdb,
+		channel: h.keyspace.WakePrefix() + h.keyspace.ClientID,
+		wanted:  func() bool { return true },
+		handle:  h.handleWake,
+	}
+}
+
+func (h *Hub) handleWake(message any) {
+	switch m := message.(type) {
+	case *redis.Subscription:
+		h.hooks.Gap()   // earlier messages may have been missed
+		h.hooks.Doubt() // until now a change of the server could go unnoticed
+	case *redis.Message:
+		if name, epoch, grants, ok := h.keyspace.ParseWake(m.Payload); ok {
+			h.hooks.Woken(name, epoch, grants)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package fairsem
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/pipeline"
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// nameState is the state of one semaphore in this process: its own tickets. The limit, the queue and the permits of other
+// processes are only in Redis. What changes it is in state.go, restore.go and reduce.go; what it sends is in request.go.
+//
+// Locks are taken in this order: nameState.mu, then those of pipeline, scheduler, Client or declarations, then hold.mu,
+// then those of events and of Weighted's losses. No lock is held during I/O, and none while a user's function runs.
+type nameState struct {
+	host     *host
+	name     string
+	about    protocol.CallPrefix
+	pipeline *pipeline.Pipeline
+
+	timer   timer // guarded by scheduler.mu
+	watched once  // when it was made sure last that its server is watched
+
+	mu           sync.Mutex
+	tickets      map[int64]*ticket
+	filling      []*request         // queued requests that have room for its tickets
+	spec         protocol.LimitSpec // of the call that Redis answered last; a call about tickets has theirs
+	retired      bool               // removed from Client.states: a new ticket needs a new nameState
+	next         time.Time          // when the next tick is due; zero: none is scheduled
+	deadline     time.Time          // the nearest one of any process, while a ticket here waits; zero: unknown
+	deadlineSent time.Time          // when the call was sent whose reply had the deadline
+	waiters      int                // tickets in the phase waiting
+	backoff      time.Duration      // before the next try, while calls fail
+	epoch        int64              // of the name, from the latest reply; 0: none yet
+	epochSent    time.Time          // when the call was sent whose reply had the epoch
+	verifySince  time.Time          // since when the server may have changed; zero: no reason to verify
+	checkAt      time.Time          // when to verify, if the server could go away unnoticed until then; zero: not scheduled
+}
+
+// host is what the names of a Client share.
+type host struct {
+	ttl       time.Duration
+	grace     time.Duration
+	replicas  int
+	clock     *clock.Clock
+	scheduler *scheduler
+	events    *events // nil: neither an observer nor a logger
+	declared  *declarations
+	servers   *servers
+	hub       hub
+	inUse     func(now time.Time)   // called now and then while there are tickets
+	retired   func(name *nameState) // called by a state that retires
+}
+
+// hub is what a name needs of a [pubsub.Hub].
+type hub interface {
+	Start()            // with the first ticket that waits or holds
+	Watch(name string) // makes sure that the end of the server of that name is noticed
+	Blind() bool       // whether a server could go away unnoticed
+}
+
+// retireAfter is how long a nameState without tickets stays, for the next ticket of its name.
+const retireAfter = time.Second
+
+// The backoff of a nameState is between these.
+const (
+	firstRetry = 10 * time.Millisecond
+	lastRetry  = 250 * time.Millisecond
+)
+
+// closeGrace bounds how long Close waits for Redis to confirm all releases.
+const closeGrace = 5 * time.Second
+
+// once is due once a second.
+type once struct{ last atomic.Int64 } // as time since clock.Start; 0: never
+
+func (o *once) isDue(now clock.Instant) bool {
+	last, at := o.last.Load(), int64(now.SinceStart())+1
+	return (last == 0 || at-last >= int64(time.Second)) && o.last.CompareAndSwap(last, at)
+}

@@ -1,0 +1,96 @@
+package fairsem
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fairsem/fairsem/internal/clock"
+)
+
+// The events of tickets. For a ticket that is not observed a report costs only the check.
+
+// context is the Context of t's events, for handlers that find a trace in it.
+func (t *ticket) context() context.Context { return context.WithoutCancel(t.values) }
+
+// reportWaiting reports that t is in the queue. The position itself is reported to no one: it authenticates wake messages.
+func (t *ticket) reportWaiting(e *events) {
+	if t.observed && t.position == 0 {
+		e.emit(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight})
+	}
+}
+
+// reportGranted reports that the caller of t gets what it asked for.
+func (t *ticket) reportGranted(e *events) {
+	if !t.observed {
+		return
+	}
+	by := GrantedAtOnce
+	if t.position != 0 {
+		by = cmp.Or(t.by, GrantedByRefresh)
+	}
+	if t.lapses() {
+		e.emit(AllowedEvent{
+			At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
+			Queued: t.position != 0, Waited: t.hold.waited, By: by,
+		})
+		return
+	}
+	e.emit(GrantedEvent{
+		At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
+		Queued: t.position != 0, Waited: t.hold.waited, Token: t.token, By: by,
+	})
+}
+
+// reportNotAcquired reports that the call that asked for t returns err. No later event of t is reported.
+func (t *ticket) reportNotAcquired(e *events, name string, err error) {
+	if !t.observed {
+		return
+	}
+	now := time.Now()
+	e.emit(NotAcquiredEvent{
+		At: now, Context: t.context(), Name: name, ID: t.id, Weight: t.weight,
+		Queued: t.position != 0, Waited: now.Sub(t.asked), Err: err,
+	})
+}
+
+// reportPositionLost reports that the call that asked for t tries again.
+func (t *ticket) reportPositionLost(e *events) {
+	if e == nil {
+		return
+	}
+	now := time.Now()
+	e.emit(PositionLostEvent{
+		At: now, Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
+		Queued: t.position != 0, Waited: now.Sub(t.asked),
+	})
+}
+
+// reportLost reports the loss of t's permit, with its reason, if it was lost while its holder had it.
+func (t *ticket) reportLost(e *events, c *clock.Clock, why error) {
+	if e != nil && t.hold.begun && errors.Is(t.hold.ended(), ErrLost) {
+		t.reportEnd(e, c, lostFor(why))
+	}
+}
+
+// reportEnd reports, once, the end of a permit that its caller had received. A grant of a rate limit has no end to report.
+// err is what the release reports.
+func (t *ticket) reportEnd(e *events, c *clock.Clock, err error) {
+	if e == nil || t.reported || !t.hold.begun || t.lapses() || !t.hold.isTaken() {
+		return
+	}
+	t.reported = true
+	switch {
+	case errors.Is(err, ErrLost):
+		e.emit(LostEvent{
+			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
+			Token: t.token, Held: t.held(c.Now()), Err: err,
+		})
+	case t.observed || err != nil:
+		e.emit(ReleasedEvent{
+			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Weight: t.weight,
+			Token: t.token, Held: t.held(c.Now()), Err: err,
+		})
+	}
+}

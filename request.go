@@ -1,0 +1,81 @@
+package fairsem
+
+import (
+	"iter"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// requestKey is what operations must have in common to share a script call.
+type requestKey struct {
+	script    *protocol.Script
+	spec      protocol.LimitSpec     // declared by the call
+	params    protocol.AcquireParams // of an acquire
+	lease     time.Duration          // of a refresh or a restore
+	tombstone time.Duration          // of a release
+	overdue   bool                   // of a release: the leases have ended
+}
+
+// isPlain reports whether k is a release that an acquire can carry.
+func (k requestKey) isPlain() bool {
+	return k.script == protocol.ReleaseScript && k.tombstone == 0 && !k.overdue
+}
+
+// renews reports whether k concerns leases that end unless it is executed in time.
+func (k requestKey) renews() bool {
+	return k.script == protocol.RefreshScript || k.script == protocol.RestoreScript
+}
+
+// request is one script call about tickets of one name. An acquire also carries the plain releases for that name.
+// It is guarded by nameState.mu.
+type request struct {
+	state    *nameState
+	key      requestKey
+	tickets  []*ticket
+	released []*ticket // by an acquire, before it acquires
+	urgent   bool
+	bare     bool         // it is wanted without tickets: to reap and promote
+	ids      atomic.Int32 // how many tickets it has ever had
+}
+
+// joins reports whether an acquire and plain releases for it come together.
+func (r *request) joins(k requestKey) bool {
+	acquires, acquire := r.key.script == protocol.AcquireScript, k.script == protocol.AcquireScript
+	return acquires && k.isPlain() || r.key.isPlain() && acquire
+}
+
+// add adds tickets with their key.
+func (r *request) add(k requestKey, tickets []*ticket) {
+	r.bare = r.bare || len(tickets) == 0
+	r.ids.Add(int32(len(tickets)))
+	switch {
+	case r.key == k:
+		r.tickets = append(r.tickets, tickets...)
+	case k.isPlain():
+		r.released = append(r.released, tickets...)
+	default: // the releases of r are carried by an acquire from now on
+		r.key, r.released, r.tickets = k, r.tickets, slices.Clone(tickets)
+	}
+}
+
+// IDs is how many tickets r has ever had.
+func (r *request) IDs() int { return int(r.ids.Load()) }
+
+// all yields the tickets in the order of the script's results, each with its verb.
+func (r *request) all() iter.Seq2[*protocol.Script, *ticket] {
+	return func(yield func(*protocol.Script, *ticket) bool) {
+		for _, t := range r.released {
+			if !yield(protocol.ReleaseScript, t) {
+				return
+			}
+		}
+		for _, t := range r.tickets {
+			if !yield(r.key.script, t) {
+				return
+			}
+		}
+	}
+}

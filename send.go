@@ -1,0 +1,155 @@
+package fairsem
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/pipeline"
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// submitLocked queues an operation, unless the one before has not ended. When that ends, the next one is submitted.
+func (v *nameState) submitLocked(t *ticket, k requestKey) {
+	if t.busy {
+		return
+	}
+	t.busy = true
+	v.queueLocked(k, t)
+}
+
+// queueLocked puts tickets into a request for their key. Without tickets the request only has the script reap and promote.
+func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
+	urgent := k.renews() || slices.ContainsFunc(tickets, (*ticket).isUnanswered)
+	// Behind a backlog of acquires every other operation is urgent.
+	urgent = urgent || k.script != protocol.AcquireScript && v.pipeline.Crowded()
+	for first := true; first || len(tickets) > 0; first = false {
+		r := v.fillingLocked(k, urgent)
+		begun := r == nil
+		if begun {
+			r = &request{state: v, key: k, urgent: urgent}
+			v.filling = append(v.filling, r)
+		}
+		n := min(len(tickets), protocol.MaxIDs-int(r.ids.Load()))
+		r.add(k, tickets[:n])
+		tickets = tickets[n:]
+		if begun {
+			v.pipeline.Queue(r, urgent)
+		} else if !urgent {
+			v.pipeline.Grown(n)
+		}
+		if r.ids.Load() == protocol.MaxIDs {
+			v.closeLocked(r)
+		}
+	}
+}
+
+// fillingLocked returns a request that can carry an operation, nil if there is none. Urgent and other operations do not
+// share a request: the urgent ones would be late, or the others would overtake.
+func (v *nameState) fillingLocked(k requestKey, urgent bool) *request {
+	for _, r := range v.filling {
+		if r.urgent == urgent && (r.key == k || r.key.spec == k.spec && r.joins(k)) {
+			return r
+		}
+	}
+	return nil
+}
+
+// closeLocked lets no more tickets into a request.
+func (v *nameState) closeLocked(r *request) {
+	v.filling = slices.DeleteFunc(v.filling, func(other *request) bool { return other == r })
+}
+
+// Prepare returns the script call for the tickets that have not been given up meanwhile.
+func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.Duration, wanted bool) {
+	v := r.state
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closeLocked(r)
+	r.tickets = v.stillWantedLocked(r.key.script, r.tickets, now.Time)
+	r.released = v.stillWantedLocked(protocol.ReleaseScript, r.released, now.Time)
+	if len(r.tickets) == 0 && len(r.released) > 0 {
+		r.key = requestKey{script: protocol.ReleaseScript, spec: r.key.spec}
+		r.tickets, r.released = r.released, nil
+	}
+	if len(r.tickets) == 0 && !r.bare {
+		return pipeline.Command{}, 0, false
+	}
+	timeout = pipeline.MaxTimeout
+	for _, t := range r.all() {
+		timeout = min(timeout, t.params.TTL/3)
+	}
+	return pipeline.Command{Call: r.callLocked()}, timeout, true
+}
+
+// callLocked returns the script call.
+func (r *request) callLocked() protocol.Call {
+	v, k := r.state, r.key
+	d := v.host.declared.declare(v.name, k.spec)
+	d.Knows = v.knowsLocked()
+	switch k.script {
+	case protocol.AcquireScript:
+		return protocol.Acquire(v.about, d, k.params, r.tickets, r.released...)
+	case protocol.ReleaseScript:
+		tombstone := k.tombstone
+		if k.overdue {
+			tombstone = protocol.Overdue(tombstone)
+		}
+		return protocol.Release(v.about, d, tombstone, r.tickets)
+	case protocol.RestoreScript:
+		return protocol.Restore(v.about, d, k.lease, r.tickets, r.claimsLocked())
+	case protocol.ReduceScript:
+		return protocol.Reduce(v.about, d, r.tickets, r.keepsLocked())
+	default:
+		hold := !slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.phase != holding })
+		return protocol.Refresh(v.about, d, k.lease, hold, r.tickets)
+	}
+}
+
+// claimsLocked returns what the tickets of a restore had, and moves the holders among them to the front.
+func (r *request) claimsLocked() (had protocol.Claims) {
+	slices.SortStableFunc(r.tickets, func(a, b *ticket) int {
+		return cmp.Compare(b.phase, a.phase) // waiting comes before holding
+	})
+	had.Epoch = r.state.epoch
+	for _, t := range r.tickets {
+		if t.phase == holding {
+			had.Holders++
+		}
+		had.Numbers = append(had.Numbers, t.number())
+		had.Units = append(had.Units, t.keeps())
+	}
+	return had
+}
+
+// keepsLocked returns how many units each ticket of a reduce should still have.
+func (r *request) keepsLocked() (all []int64) {
+	for _, t := range r.tickets {
+		all = append(all, t.keeps())
+	}
+	return all
+}
+
+// Done passes the answer to the tickets.
+func (r *request) Done(response pipeline.Response, sent clock.Instant) {
+	v := r.state
+	var rep protocol.Reply
+	err := response.Err
+	if err == nil {
+		rep, err = protocol.DecodeReply(response.Numbers, len(r.released)+len(r.tickets))
+	}
+	if err == nil && v.watched.isDue(sent) {
+		v.host.hub.Watch(v.name)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, t := range r.all() {
+		t.busy = false
+	}
+	if err != nil {
+		v.failedLocked(r, err)
+	} else {
+		v.answeredLocked(r, rep, sent)
+	}
+}

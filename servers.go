@@ -1,0 +1,63 @@
+package fairsem
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// servers records which servers have answered this client, and since when. A name that such a server does not know is a new
+// one: the server has lost nothing meanwhile.
+type servers struct {
+	settled time.Duration // how long a server must be known
+
+	mu     sync.Mutex
+	met    map[int64]time.Time
+	newest int64
+}
+
+// maxServers is how many servers are remembered.
+const maxServers = 64
+
+// meet records the server that answered; 0: it does not identify itself.
+func (s *servers) meet(server int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if server == 0 || server == s.newest {
+		return
+	}
+	s.newest = server
+	if _, known := s.met[server]; known {
+		return
+	}
+	if len(s.met) == maxServers {
+		first := server
+		for other, since := range s.met {
+			if first == server || since.Before(s.met[first]) {
+				first = other
+			}
+		}
+		delete(s.met, first)
+	}
+	s.met[server] = time.Now()
+}
+
+// known lists the servers for a call.
+func (s *servers) known() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for server, since := range s.met {
+		form := protocol.NewServer
+		if time.Since(since) > s.settled {
+			form = protocol.KnownServer
+		}
+		all = append(all, fmt.Sprintf(form, server))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}

@@ -1,0 +1,191 @@
+package fairsem
+
+import "github.com/fairsem/fairsem/internal/protocol"
+
+// What can happen to a ticket, and what is done then, is one pure function: next. It knows nothing but a situation, so
+// transition_test.go can go through all situations; docs/model has the same rules beside those of the server.
+
+// event is what happens to a ticket.
+type event int
+
+const (
+	answered event = iota // Redis has answered an operation
+	failed                // an operation got no answer, or a refusal
+	ticked                // time has passed
+	left                  // it was given up, or is about to be sent although it was
+)
+
+// situation is all that a transition depends on.
+type situation struct {
+	event event
+	phase phase
+
+	// Of an answer.
+	verb  *protocol.Script
+	state protocol.State
+	ended bool // holding: its permit has ended
+	less  bool // Redis has less of it in this epoch than it had before
+	newer bool // the answer is younger than the grant
+	stale bool // waiting: the grant in the answer is from before it waited, so from an old file
+	old   bool // the answer is so old that an eviction since may have been forgotten
+
+	// Of a failure.
+	final        bool // trying again cannot help
+	carried      bool // it was released by a call that had to acquire, too
+	unreplicated bool // Redis has executed it, but not confirmed that
+
+	// Of the ticket.
+	busy         bool // an operation is queued or in flight
+	known        bool // leaving: Redis had answered its acquire
+	maybeApplied bool // an operation without an answer may have been executed, or may be later
+	neverRenewed bool
+	overdue      bool // holding: its lease is over by the clock
+	forgotten    bool // leaving: it has expired in Redis in any case
+	silent       bool // no answer for a whole TTL
+	doubtful     bool // its state in Redis is to be queried
+}
+
+// effect is what is done with a ticket.
+type effect int
+
+const (
+	doNothing     effect = iota
+	doAsk                // send its acquire
+	doRelease            // send its release
+	doQuery              // query its state, or renew it
+	doRequery            // the same, and once more if an answer is in flight
+	doRestore            // store it again
+	doReduce             // release what its holder has released of it
+	doWait               // record that it is in the queue
+	doHold               // hand over its permit
+	doRenew              // its lease begins anew
+	doConfirm            // nothing has changed, but a query may be due
+	doConfirmPart        // Redis has confirmed the release of a part
+	doRetry              // the server grants nothing yet: send its acquire later
+	doRefuse             // end its wait with the reason that Redis gave
+	doLeave              // give it up
+	doLoseForged         // end its permit: a forged message had granted it
+	doLoseEvicted        // end its permit: it was evicted
+	doLoseMissing        // end its permit: Redis does not have it
+	doConclude           // remove it, with the outcome of its release
+	doRemove             // remove it: Redis cannot have it
+	doForget             // remove it without an answer
+	doGiveUp             // end its wait, and release it: Redis does not answer
+	doFail               // end its wait with the error, and remove it
+	doFailLeaving        // end its wait with the error, and release it
+)
+
+// next is what is done with a ticket in a situation.
+func next(s situation) effect {
+	if s.phase == removed {
+		return doNothing // it came too late
+	}
+	switch s.event {
+	case answered:
+		return nextAnswered(s)
+	case failed:
+		return nextFailed(s)
+	case ticked:
+		return nextTicked(s)
+	default:
+		return nextLeft(s)
+	}
+}
+
+func nextAnswered(s situation) effect {
+	inRedis := s.state == protocol.Held || s.state == protocol.Waiting
+	switch {
+	case s.verb == protocol.ReleaseScript:
+		return doConclude
+	case s.phase == leaving && (inRedis || s.maybeApplied):
+		return doRelease // given up while the operation was in flight, or a copy of an earlier one may still be
+	case s.phase == leaving:
+		return doConclude // Redis no longer had it before its release was sent
+	case s.phase == holding && s.ended:
+		return doLeave // its lease is over by the clock, and its holder was notified
+	case s.less && (s.verb == protocol.RefreshScript || s.verb == protocol.ReduceScript):
+		return doRestore
+	case s.phase == holding:
+		return nextHolding(s)
+	case s.stale && s.old:
+		return doRequery // it may have been evicted since, and its tombstone may have expired
+	case s.stale:
+		return doRestore // the units of the old grant may have been granted again
+	}
+	switch s.state {
+	case protocol.Held:
+		return doHold
+	case protocol.Waiting:
+		return doWait
+	case protocol.Early:
+		return doRetry
+	default:
+		return doRefuse
+	}
+}
+
+// nextHolding is for a permit whose holder relies on it.
+func nextHolding(s situation) effect {
+	switch {
+	case s.state == protocol.Early:
+		return doRequery // expired permits were in its way, and some still are
+	case s.state == protocol.Waiting && s.newer:
+		return doLoseForged
+	case s.state == protocol.Evicted:
+		return doLoseEvicted
+	case s.state == protocol.Gone:
+		return doLoseMissing
+	case s.state == protocol.Held && s.verb == protocol.ReduceScript:
+		return doConfirmPart
+	case s.state == protocol.Held && s.neverRenewed:
+		return doConfirm // its lease does not change
+	default:
+		return doRenew // even if it was still waiting then: a wake message overtook this answer
+	}
+}
+
+// nextFailed: after a backoff every ticket continues where it was. Only what can never succeed ends here: a renewal is tried
+// again all the same, and a permit that cannot be renewed or restored ends with its lease.
+func nextFailed(s situation) effect {
+	goesOn := s.verb == protocol.RefreshScript || s.verb == protocol.ReduceScript ||
+		s.verb == protocol.RestoreScript && s.phase == holding
+	switch {
+	case !s.final || s.carried || goesOn:
+		return doNothing
+	case s.unreplicated:
+		return doFailLeaving
+	default:
+		return doFail
+	}
+}
+
+func nextTicked(s situation) effect {
+	switch {
+	case s.phase == holding && s.overdue:
+		return doLeave // Redis may not know yet
+	case s.phase == leaving && s.forgotten:
+		return doForget
+	case s.phase == leaving:
+		return nextLeft(s)
+	case s.silent && s.phase != holding:
+		return doGiveUp
+	case s.phase == asking:
+		return doAsk
+	case s.doubtful:
+		return doQuery
+	default:
+		return doReduce
+	}
+}
+
+// nextLeft is for a ticket that was given up: it is released if Redis can have it.
+func nextLeft(s situation) effect {
+	switch {
+	case s.busy:
+		return doNothing // until the operation under way has ended
+	case s.known || s.maybeApplied:
+		return doRelease
+	default:
+		return doRemove // nothing was sent, or Redis refused it
+	}
+}
