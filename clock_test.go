@@ -17,7 +17,7 @@ import (
 // on makes a client that has done nothing yet run on m.
 func on(m *clock.Simulated, c *Client) {
 	c.clock = m.Clock()
-	c.scheduler.clock, c.shared.clock = c.clock, c.clock
+	c.scheduler.clock, c.shared.Clock = c.clock, c.clock
 }
 
 // onMachine is onWire on a machine of the test.
@@ -36,7 +36,7 @@ func holder(t *testing.T, c *Client, w *wire, o CallOptions) *Permit {
 	a := asks(c, "a", 1, o)[0]
 	w.carries("acquire a: 1").grantAll(10)
 	require.NoError(t, a.await(background, time.Time{}))
-	return a.permit
+	return a.permit()
 }
 
 // A holder may check its context before every step of its work.
@@ -59,33 +59,34 @@ func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
 }
 
 func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
-	c := &Client{clock: clock.New()}
-	a := &ticket{state: &nameState{client: c}, values: background, lease: window{c.clock.Now(), time.Hour}}
-	ctx := newPermit(a, time.Now()).Context()
+	var h hold
+	c := clock.New()
+	h.begin(c, time.Now(), time.Now(), background, window{c.Now(), time.Hour})
+	ctx := h.context()
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { assert.NoError(t, ctx.Err()) }))
 }
 
 // The monotonic clock stands still in a suspension, so a permit was trusted for the rest of its window.
 func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testing.T) {
-	for name, look := range map[string]func(t *testing.T, p *Permit){
-		"Context.Err": func(t *testing.T, p *Permit) {
+	for name, look := range map[string]func(t *testing.T, c *Client, p *Permit){
+		"Context.Err": func(t *testing.T, c *Client, p *Permit) {
 			require.ErrorIs(t, p.Context().Err(), context.Canceled)
 			require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
 		},
-		"Release": func(t *testing.T, p *Permit) {
+		"Release": func(t *testing.T, c *Client, p *Permit) {
 			require.ErrorIs(t, p.Release(background), ErrLost)
 		},
-		"take": func(t *testing.T, p *Permit) { assert.False(t, p.take()) },
-		"Weighted.Err": func(t *testing.T, p *Permit) {
-			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: p.ticket.state.client, name: "a"}}, held: make(heldPermits)}
+		"take": func(t *testing.T, c *Client, p *Permit) { assert.False(t, p.ticket.hold.take(nil)) },
+		"Weighted.Err": func(t *testing.T, c *Client, p *Permit) {
+			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)
 			require.ErrorIs(t, sem.Err(), ErrLost)
 		},
-		"Weighted.Release": func(t *testing.T, p *Permit) {
-			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: p.ticket.state.client, name: "a"}}, held: make(heldPermits)}
+		"Weighted.Release": func(t *testing.T, c *Client, p *Permit) {
+			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)
 			sem.Release(1)
-			assert.ErrorIs(t, p.ended(), ErrLost)
+			assert.ErrorIs(t, p.ticket.hold.ended(), ErrLost)
 		},
 	} {
 		for _, o := range []CallOptions{{}, {NoRefresh: true}} {
@@ -93,7 +94,7 @@ func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testin
 				onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 					p := holder(t, c, w, o)
 					m.Suspend(9 * time.Second)
-					look(t, p)
+					look(t, c, p)
 				})
 			})
 		}
@@ -105,7 +106,7 @@ func TestPermitOutlivesASuspensionShorterThanItsWindow(t *testing.T) {
 		p := holder(t, c, w, CallOptions{})
 		m.Suspend(9*time.Second - 1)
 		require.NoError(t, p.Context().Err())
-		assert.Equal(t, time.Duration(1), p.left())
+		assert.Equal(t, time.Duration(1), p.ticket.hold.left())
 	})
 }
 
@@ -151,10 +152,10 @@ func TestPermitThatIsNeverRenewedEndsOnTimeAfterASuspension(t *testing.T) {
 		m.Suspend(50 * time.Minute)
 		time.Sleep(4*time.Minute - 1)
 		synctest.Wait()
-		require.NoError(t, p.ended())
+		require.NoError(t, p.ticket.hold.ended())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.ErrorIs(t, p.ended(), ErrLost)
+		require.ErrorIs(t, p.ticket.hold.ended(), ErrLost)
 	})
 }
 
@@ -167,10 +168,10 @@ func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
 		c.clock.Now() // the suspension is noticed before the answer
 		f.grantAll(10)
 		f = w.carries("refresh a: 1") // the permit may no longer be relied on
-		assert.Nil(t, a.permit)
+		assert.Nil(t, a.permit())
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		require.NoError(t, a.await(background, time.Time{}))
-		assert.Equal(t, 9*time.Second, a.permit.left())
+		assert.Equal(t, 9*time.Second, a.hold.left())
 	})
 }
 
@@ -181,7 +182,7 @@ func TestStepOfTheWallClockEndsNoPermit(t *testing.T) {
 		for _, d := range []time.Duration{time.Hour, -2 * time.Hour, 24 * time.Hour} {
 			m.Step(d)
 			require.NoError(t, p.Context().Err())
-			assert.Equal(t, 9*time.Second, p.left())
+			assert.Equal(t, 9*time.Second, p.ticket.hold.left())
 		}
 		time.Sleep(clock.Period)
 		w.isIdle()

@@ -30,7 +30,7 @@ func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
 		evicted(c, 1, 10)
 		f.grantAll(10)
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
-		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
+		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrEvicted)
 		w.isIdle()
 	})
 }
@@ -40,7 +40,7 @@ func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
-		end := a.permit.left()
+		end := a.hold.left()
 		time.Sleep(time.Minute)
 		evicted(c, 1, 10)
 		f := w.carries("refresh a: 1")
@@ -50,7 +50,7 @@ func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
 		f = w.carries("refresh a: 1")
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		w.isIdle()
-		assert.Equal(t, end-time.Minute, a.permit.left(), "a question has made it last longer")
+		assert.Equal(t, end-time.Minute, a.hold.left(), "a question has made it last longer")
 	})
 }
 
@@ -64,8 +64,8 @@ func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
 		evicted(c, 1, 10)
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 0) // it was still held then
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
-		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
-		assert.ErrorIs(t, a.permit.Release(t.Context()), ErrLost)
+		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrLost)
+		assert.ErrorIs(t, a.permit().Release(t.Context()), ErrLost)
 		w.isIdle()
 	})
 }
@@ -80,7 +80,7 @@ func TestVerifyingChecksPermitsThatAreNeverRenewed(t *testing.T) {
 		f := w.carries("refresh a: 1")
 		assert.Zero(t, f.lease(0))
 		f.answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
-		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
+		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrEvicted)
 		w.isIdle()
 	})
 }

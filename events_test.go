@@ -22,7 +22,6 @@ import (
 
 	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/protocol"
-	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // Events at unexpected moments or in unexpected orders, and their cost.
@@ -185,46 +184,46 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 		told string
 	}{
 		"the clock, for its user first": {[]ending{
-			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrLost) },
+			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(ErrLost) },
 			refreshed(protocol.Held),
 		}, "Lost fairsem: permit lost: it was not renewed in time"},
 		"the clock, for its user, who gives it back": {[]ending{
-			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrLost) },
-			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
+			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(ErrLost) },
+			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit().Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: it was not renewed in time"},
 		"a renewal that finds nothing": {[]ending{
 			refreshed(protocol.Gone),
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
 		"a renewal that finds nothing, while its user gives it back": {[]ending{
-			func(_ *testing.T, a *ticket, _ *wire) { a.permit.end(ErrReleased) },
+			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(ErrReleased) },
 			refreshed(protocol.Gone),
 			func(_ *testing.T, _ *ticket, w *wire) {
 				w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 			},
-			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
+			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit().Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
 		"the clock, while its user gives it back": {[]ending{
 			func(t *testing.T, a *ticket, w *wire) {
 				time.Sleep(time.Second + time.Millisecond)
 				f := w.carries("refresh a: 1")
-				a.permit.end(ErrReleased) // the first half of Release
+				a.hold.end(ErrReleased) // the first half of Release
 				time.Sleep(1700 * time.Millisecond)
 				f.breaks()
 				for f := w.next(); f != nil; f = w.next() {
 					f.grantAll(0)
 				}
-				assert.NoError(t, a.permit.Release(background))
+				assert.NoError(t, a.permit().Release(background))
 			},
 		}, "Released"},
 		"a renewal that comes back after the release began": {[]ending{
 			func(_ *testing.T, a *ticket, w *wire) {
 				time.Sleep(time.Second + time.Millisecond)
 				f := w.carries("refresh a: 1")
-				a.permit.end(ErrReleased)
+				a.hold.end(ErrReleased)
 				a.state.leave(a)
 				f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 			},
-			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit.Release(background), ErrLost) },
+			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit().Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
 		"a renewal that finds it in line": {[]ending{
 			refreshed(protocol.Waiting),
@@ -264,49 +263,30 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 	}
 }
 
-// The check whether a subscription is dead may run while Close ends it.
-func TestEndOfTheSubscriptionAtCloseIsNotTold(t *testing.T) {
-	t.Parallel()
-	for _, closed := range []bool{false, true} {
-		var all []Event
-		c, err := New(redistest.SettledClient(t), Options{Observer: func(ev Event) { all = append(all, ev) }})
-		require.NoError(t, err)
-		if closed {
-			c.goroutines.Close()
-		}
-		c.wake.failed(errSubscriptionSilent)
-		c.wake.failed(errSubscriptionSilent)
-		c.goroutines.Close()
-		c.events.close()
-		assert.Equal(t, closed, len(all) == 0, all)
-		assert.LessOrEqual(t, len(all), 1)
-	}
-}
-
 // A client without an observer, and without a logger at this level, pays nothing.
 func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 	info := slog.New(slog.NewTextHandler(io.Discard, nil))
 	for name, e := range map[string]*events{
 		"nobody to tell": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
 	} {
-		v := &nameState{client: &Client{events: e, clock: clock.New()}, name: "a"}
+		v := &nameState{host: &host{events: e, clock: clock.New()}, name: "a"}
 		a := &ticket{state: v, id: "id", weight: 1, values: background, observed: e.wants(background)}
-		a.permit = newPermit(a, time.Now())
-		a.permit.renew(window{sent: clock.Instant{Time: time.Now()}, ttl: time.Hour})
+		a.hold.begin(v.host.clock, time.Now(), time.Now(), background, window{sent: v.host.clock.Now(), ttl: time.Hour})
 		failure := errors.New("failure")
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			if e.begin() {
 				defer e.end()
 			}
 			assert.False(t, e.wants(background))
-			e.waiting(a)
-			a.permit.take()
-			e.notAcquired("a", a, failure)
-			e.lost(a, a.lapse())
+			a.reportWaiting(e)
+			a.hold.take(nil)
+			a.reportGranted(e)
+			a.reportNotAcquired(e, "a", failure)
+			a.reportLost(e, v.host.clock, a.whyOver(0))
 			a.reported = false
-			e.finished(a, nil)
+			a.reportEnd(e, v.host.clock, nil)
 		}), name)
-		assert.True(t, a.permit.isTaken())
+		assert.True(t, a.hold.isTaken())
 	}
 	var nobody *events
 	assert.Zero(t, testing.AllocsPerRun(100, func() {

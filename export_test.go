@@ -3,6 +3,7 @@ package fairsem
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -46,4 +47,13 @@ func (h *CountedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 		}
 		return next(ctx, cmds)
 	}
+}
+
+// permit is the permit that the caller of t gets.
+func (t *ticket) permit() *Permit { return &Permit{t} }
+
+// await waits for the outcome of t, as Acquire does.
+func (t *ticket) await(ctx context.Context, latest time.Time) error {
+	s := &Semaphore{Inspector: &Inspector{client: &Client{host: *t.state.host}}}
+	return s.await(ctx, t, latest)
 }

@@ -66,7 +66,8 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	c.events = newEvents(opts.Observer, opts.Logger, c.goroutines)
 	c.pubsub = pubsub.New(rdb, c.keyspace, opts.TTL, c.goroutines, pubsub.Hooks{
 		Woken: c.woken, Gap: c.gap, Doubt: c.verifyAll, Verify: c.verify, Names: c.names,
-		Disconnected: c.events.disconnected, Reconnected: c.events.reconnected,
+		Disconnected: func(channel, node string, err error) { c.events.disconnected(channel, node, err) },
+		Reconnected:  func(channel, node string, silent time.Duration) { c.events.reconnected(channel, node, silent) },
 	})
 	c.hub = c.pubsub
 	c.shared = c.newPipeline("")

@@ -113,10 +113,7 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 		l := newLobby(t)
 		before := l.look()
 		forged := wakeMessage(l.client.keyspace.Keys(name)[0], epoch, []protocol.Grant{grantAt(seq, place, token)}) + end
-		l.client.wake.handleMessage(&redis.Message{Payload: forged})
-		if _, _, _, ok := l.client.keyspace.ParseWake(end); !ok {
-			l.client.wake.handleMessage(&redis.Message{Payload: end})
-		}
+		l.client.receive(forged)
 		if name == lobbyName && end == "" {
 			switch {
 			case seq == waits && place == lobbyAt && token == 0:
@@ -139,13 +136,13 @@ func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 	v := holder.state
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	holder.permit = newPermit(holder, time.Now())
+	holder.hold.begin(v.host.clock, time.Now(), time.Now(), background, holder.lease)
 	before := holder.lease
-	v.learnLocked(protocol.RestoreScript, holder, protocol.Result{State: protocol.Early, Number: 0}, lobbyTime+1, v.client.clock.Now())
+	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, lobbyTime + 1, v.host.clock.Now()})
 	require.Equal(t, before, holder.lease, "it was renewed")
 	require.Equal(t, int64(lobbyTime), holder.epoch, "it was confirmed")
 	require.Equal(t, holding, holder.phase)
-	require.NoError(t, holder.permit.ended())
+	require.NoError(t, holder.hold.ended())
 	require.True(t, holder.recheck, "nobody asks again")
 }
 

@@ -10,19 +10,19 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/goroutines"
+	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -164,7 +164,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 		c, err := New(rdb, Options{TTL: ttl})
 		require.NoError(t, err)
 		c.labelDue.Store(math.MaxInt64) // no label is sent in between
-		c.wake.started.Store(true)      // and no query for want of a subscription
+		c.hub = &stillHub{}             // and no query for want of a subscription
 		defer func() {
 			close(w.down)
 			c.scheduler.close()
@@ -174,6 +174,13 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 		test(t, c, w)
 	})
 }
+
+// stillHub has no subscriptions.
+type stillHub struct{ blind atomic.Bool }
+
+func (h *stillHub) Start()       {}
+func (h *stillHub) Watch(string) {}
+func (h *stillHub) Blind() bool  { return h.blind.Load() }
 
 // asks opens tickets on a name.
 func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
@@ -192,7 +199,7 @@ func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 func (t *ticket) tokenNow() int64 {
 	select {
 	case <-t.done:
-		return t.permit.Token()
+		return t.permit().Token()
 	default:
 		return 0
 	}
@@ -251,28 +258,28 @@ func TestOneCallCarriesABoundedNumberOfIds(t *testing.T) {
 		first := w.carries("acquire a: 1")
 		asks(c, "b", 1, CallOptions{})
 		second := w.carries("acquire b: 2")
-		all := asks(c, "c", requestIDs+1, CallOptions{})
+		all := asks(c, "c", protocol.MaxIDs+1, CallOptions{})
 		first.grantAll(10)
 		next := w.next()
 		require.Len(t, next.cmds, 1)
-		require.Equal(t, requestIDs, next.ids())
+		require.Equal(t, protocol.MaxIDs, next.ids())
 		next.grantAll(5000)
-		w.carries(fmt.Sprintf("acquire c: %d", requestIDs+3)).grantAll(9000)
+		w.carries(fmt.Sprintf("acquire c: %d", protocol.MaxIDs+3)).grantAll(9000)
 		synctest.Wait()
-		assert.Equal(t, int64(5000+requestIDs-1), all[requestIDs-1].tokenNow())
-		assert.NotZero(t, all[requestIDs].tokenNow())
+		assert.Equal(t, int64(5000+protocol.MaxIDs-1), all[protocol.MaxIDs-1].tokenNow())
+		assert.NotZero(t, all[protocol.MaxIDs].tokenNow())
 
 		d := asks(c, "d", 1, CallOptions{})[0]
 		w.carries(fmt.Sprintf("acquire d: %d", d.seq)) // with the second, the maximum is in flight
-		for _, ticket := range all[:requestIDs/2] {
+		for _, ticket := range all[:protocol.MaxIDs/2] {
 			ticket.state.leave(ticket)
 		}
-		more := asks(c, "c", requestIDs/2+1, CallOptions{})
+		more := asks(c, "c", protocol.MaxIDs/2+1, CallOptions{})
 		second.grantAll(2)
 		next = w.next()
 		require.Len(t, next.cmds, 2)
-		assert.Equal(t, requestIDs, len(strings.Fields(next.contents()[0]))-2, "what is given back counts, too")
-		assert.Equal(t, fmt.Sprintf("acquire c: %d", more[requestIDs/2].seq), next.contents()[1])
+		assert.Equal(t, protocol.MaxIDs, len(strings.Fields(next.contents()[0]))-2, "what is given back counts, too")
+		assert.Equal(t, fmt.Sprintf("acquire c: %d", more[protocol.MaxIDs/2].seq), next.contents()[1])
 	})
 }
 
@@ -290,14 +297,14 @@ func (w *wire) crowd(c *Client, n int) (before *flight, all []*ticket) {
 // 40,000 callers at once with a short TTL: batches with all that was queued came too late as a whole.
 func TestCrowdIsCarriedInBatchesThatGrowToABoundWhileTheyAreFast(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
-		before, all := w.crowd(c, 10*maxBatchIDs)
+		before, all := w.crowd(c, 10*pipeline.MaxBatchIDs)
 		before.grantAll(1)
 		batches, largest := 0, 0
 		for f := w.next(); f != nil; f = w.next() {
 			batches, largest = batches+1, max(largest, f.ids())
 			f.grantAll(100)
 		}
-		assert.Equal(t, maxBatchIDs, largest)
+		assert.Equal(t, pipeline.MaxBatchIDs, largest)
 		assert.LessOrEqual(t, batches, 15, "they do not grow")
 		for _, ticket := range all {
 			require.NotZero(t, ticket.tokenNow())
@@ -313,15 +320,15 @@ func TestBatchAfterOneThatWasSlowCarriesOneCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, 300*time.Millisecond, func(t *testing.T, c *Client, w *wire) {
-				before, _ := w.crowd(c, 10*maxBatchIDs)
+				before, _ := w.crowd(c, 10*pipeline.MaxBatchIDs)
 				f := before
-				for f.ids() < maxBatchIDs {
+				for f.ids() < pipeline.MaxBatchIDs {
 					f.grantAll(1)
 					f = w.next()
 					require.NotNil(t, f, "batches do not grow, or not to their bound")
 				}
 				slow(f)
-				assert.LessOrEqual(t, w.next().ids(), 2*requestIDs, "one of what is new, and one of what is asked again")
+				assert.LessOrEqual(t, w.next().ids(), 2*protocol.MaxIDs, "one of what is new, and one of what is asked again")
 			})
 		})
 	}
@@ -336,7 +343,7 @@ func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
 		w.carries("acquire held: 2").grantAll(10)
 		asks(c, "due", 1, CallOptions{})
 		w.carries("acquire due: 3").grantAll(20)
-		before, _ := w.crowd(c, 4*maxBatchIDs)
+		before, _ := w.crowd(c, 4*pipeline.MaxBatchIDs)
 		held.state.leave(held)
 		time.Sleep(time.Second + time.Millisecond)
 		before.grantAll(30)
@@ -344,7 +351,7 @@ func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
 		first := f.contents()[:3]
 		slices.Sort(first)
 		assert.Equal(t, []string{"acquire lost: 1", "refresh due: 3", "release held: 2"}, first)
-		assert.LessOrEqual(t, f.ids(), maxBatchIDs)
+		assert.LessOrEqual(t, f.ids(), pipeline.MaxBatchIDs)
 	})
 }
 
@@ -356,14 +363,14 @@ func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextTheRest(t *testing.T) {
 		asks(c, "b", 1, CallOptions{})
 		w.carries("acquire b: 2")
 		var want []string
-		for i := range maxRequests + 3 {
+		for i := range pipeline.MaxRequests + 3 {
 			asks(c, fmt.Sprintf("c%d", i), 1, CallOptions{})
 			want = append(want, fmt.Sprintf("acquire c%d: %d", i, i+3))
 		}
 		first.grantAll(10)
 		var got []string
 		for f := w.next(); f != nil; f = w.next() {
-			assert.LessOrEqual(t, len(f.cmds), maxRequests)
+			assert.LessOrEqual(t, len(f.cmds), pipeline.MaxRequests)
 			got = append(got, f.contents()...)
 			f.grantAll(1000)
 		}
@@ -580,10 +587,10 @@ func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
 		<-wrong.done
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 2")
-		time.Sleep(maxTimeout + lastRetry)
+		time.Sleep(pipeline.MaxTimeout + lastRetry)
 		w.carries("acquire a: 2")
 		a.state.leave(a)
-		time.Sleep(maxTimeout + lastRetry)
+		time.Sleep(pipeline.MaxTimeout + lastRetry)
 		f = w.carries("release a: 2")
 		assert.Equal(t, time.Hour, f.lease(0), "a copy of the question finds no tombstone")
 		f.grantAll(0)
@@ -593,12 +600,12 @@ func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
 
 func TestLabelThatIsNotThereIsNoTrouble(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		reply := c.shared.send(request{single: redis.NewStringCmd(background, "get", "label")})
+		reply := c.shared.Send(pipeline.Command{Cmd: redis.NewStringCmd(background, "get", "label")})
 		f := w.carries("get")
 		f.cmds[0].SetErr(redis.Nil)
 		f.end <- redis.Nil
-		assert.NoError(t, (<-reply).err)
-		assert.NoError(t, c.shared.failed)
+		assert.NoError(t, (<-reply).Err)
+		assert.NoError(t, c.shared.Failure())
 	})
 }
 
@@ -608,7 +615,7 @@ func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
 		for range 5 { // nothing is ever answered
 			w.carries("acquire a: 1")
 			w.isIdle()
-			time.Sleep(maxTimeout + lastRetry)
+			time.Sleep(pipeline.MaxTimeout + lastRetry)
 		}
 		asks(c, "b", 1, CallOptions{})
 		asks(c, "c", 1, CallOptions{})
@@ -616,34 +623,7 @@ func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
 		for f := w.next(); f != nil; f = w.next() {
 			flying++
 		}
-		assert.LessOrEqual(t, flying, maxInFlight)
-		c.shared.mu.Lock()
-		defer c.shared.mu.Unlock()
-		assert.LessOrEqual(t, c.shared.inFlight, maxInFlight)
-		assert.GreaterOrEqual(t, c.shared.inFlight, 0)
-	})
-}
-
-func TestTimeoutIsAThirdOfTheShortestTTLWithinItsBounds(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, _ *wire) {
-		for _, test := range []struct {
-			ttls []time.Duration
-			want time.Duration
-		}{
-			{nil, 2 * time.Second},
-			{[]time.Duration{minTTL}, 100 * time.Millisecond},
-			{[]time.Duration{300 * time.Millisecond}, 100 * time.Millisecond},
-			{[]time.Duration{3 * time.Second}, time.Second},
-			{[]time.Duration{maxTTL}, 2 * time.Second},
-			{[]time.Duration{maxTTL, 900 * time.Millisecond, 10 * time.Second}, 300 * time.Millisecond},
-		} {
-			queued := []*request{{single: redis.NewCmd(background, "ping")}}
-			for _, ttl := range test.ttls {
-				tickets := []*ticket{{params: protocol.AcquireParams{TTL: ttl}}}
-				queued = append(queued, &request{key: batchKey{state: c.newState("a"), script: protocol.RefreshScript}, tickets: tickets})
-			}
-			assert.Equal(t, test.want, newBatch(c.shared, queued).timeout, "%v", test.ttls)
-		}
+		assert.LessOrEqual(t, flying, pipeline.MaxInFlight)
 	})
 }
 
@@ -681,7 +661,7 @@ func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 
 func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		answers := make(chan response, 1)
+		answers := make(chan queried, 1)
 		go func() { // ends with the answer
 			r, err := c.query(t.Context(), "a", c.keyspace.Status("a", protocol.LimitSpec{Limit: 1}, 0, 0))
 			assert.NoError(t, err)
@@ -693,29 +673,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 		again := w.carries("status a:")
 		again.cmds[0].(protocol.Numbers).SetVal([]int64{42})
 		again.end <- nil
-		assert.Equal(t, response{numbers: []int64{42}}, <-answers)
-	})
-}
-
-// A pipeline breaks half-way: a command without a value of its own was not answered.
-func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		commands := []redis.Cmder{
-			protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "a")}, protocol.Values{SliceCmd: redis.NewSliceCmd(background, "b")},
-			protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "c")}, protocol.Values{SliceCmd: redis.NewSliceCmd(background, "d")},
-		}
-		got := make(chan []response, 1)
-		go func() { got <- c.shared.run(c.rdb.Pipeline(), commands) }() // ends with the answer
-		f := w.next()
-		f.cmds[0].(protocol.Numbers).SetVal([]int64{42})
-		f.cmds[1].SetErr(said("ERR no"))
-		f.end <- io.EOF
-		responses := <-got
-		assert.Equal(t, []response{{numbers: []int64{42}}, {err: said("ERR no")}}, responses[:2])
-		for _, r := range responses[2:] {
-			assert.ErrorIs(t, r.err, failure.ErrNoAnswer)
-			assert.ErrorIs(t, r.err, io.EOF)
-		}
+		assert.Equal(t, queried{Response: pipeline.Response{Numbers: []int64{42}}}, <-answers)
 	})
 }
 
@@ -723,52 +681,9 @@ func TestClosedGoroutinesStartNothing(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.goroutines.Close()
 		assert.False(t, c.goroutines.Start(goroutines.ScriptCalls, func() { t.Error("it runs") }))
-		assert.ErrorIs(t, c.shared.ask(background, request{single: redis.NewCmd(background, "ping")}).err, ErrClosed)
+		assert.ErrorIs(t, c.shared.Ask(background, pipeline.Command{Cmd: redis.NewCmd(background, "ping")}).Err, ErrClosed)
 		w.isIdle()
 	})
-}
-
-// If go-redis re-sends a script by itself, the outcome is unknown.
-func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
-	t.Parallel()
-	count := func(key string) redis.Cmder {
-		return protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "eval", "return { redis.call('INCR', KEYS[1]) }", 1, key)}
-	}
-	label := func(key string) redis.Cmder {
-		return redis.NewStatusCmd(background, "set", key+":label", "x", "px", 1000)
-	}
-	for name, commandsOf := range map[string][]func(string) redis.Cmder{
-		"alone":          {count},
-		"after a label":  {label, count},
-		"before a label": {count, label},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			direct := redistest.SettledClient(t)
-			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
-			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // with go-redis's default number of tries
-			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			l := &pipeline{rdb: rdb, goroutines: goroutines.New(), clock: clock.New(), suspect: func() {}, disconnected: func() {}}
-			l.run(rdb.Pipeline(), []redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected now
-			key := "fairsem-test-" + uuid.NewString()
-			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })
-			var commands []redis.Cmder
-			for _, make := range commandsOf {
-				commands = append(commands, make(key))
-			}
-			got := make(chan []response, 1)
-			proxy.HoldReplies()
-			go func() { got <- l.run(rdb.Pipeline(), commands) }() // ends when the connection is cut
-			executed := func() string { return direct.Get(background, key).Val() }
-			require.Eventually(t, func() bool { return executed() == "1" }, 10*time.Second, time.Millisecond)
-			proxy.Cut()
-			proxy.Resume()
-			for _, r := range <-got {
-				assert.Error(t, r.err)
-			}
-			assert.Equal(t, "1", executed())
-		})
-	}
 }
 
 func TestErrorsOfRedisAreTransientOrNot(t *testing.T) {
@@ -849,14 +764,14 @@ func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
 		w.carries("acquire a: 1").grantAll(10)
 		require.NoError(t, a.await(background, time.Time{}))
 		began := time.Now()
-		err := a.permit.Release(background)
+		err := a.permit().Release(background)
 		assert.Equal(t, releaseWait, time.Since(began))
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, "in the background")
 		w.carries("release a: 1")
-		time.Sleep(maxTimeout) // it is written off, and sent again
+		time.Sleep(pipeline.MaxTimeout) // it is written off, and sent again
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
-		require.NoError(t, a.permit.Release(background))
+		require.NoError(t, a.permit().Release(background))
 	})
 }
 
@@ -877,7 +792,7 @@ func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
 // A renewal that is in flight when a call ends does not mean that Redis is unavailable.
 func TestCallThatEndsBesideAQuestionDoesNotBlameRedis(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		for silence, blames := range map[time.Duration]bool{minTimeout - 1: false, minTimeout: true} {
+		for silence, blames := range map[time.Duration]bool{pipeline.MinTimeout - 1: false, pipeline.MinTimeout: true} {
 			a := asks(c, fmt.Sprint(silence), 1, CallOptions{})[0]
 			w.next().answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
 			ctx, cancel := context.WithTimeout(background, time.Second+silence)
@@ -888,6 +803,27 @@ func TestCallThatEndsBesideAQuestionDoesNotBlameRedis(t *testing.T) {
 			for f := w.next(); f != nil; f = w.next() {
 				f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 			}
+		}
+	})
+}
+
+func TestTimeoutIsAThirdOfTheShortestTTL(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, _ *wire) {
+		for _, test := range []struct {
+			ttls []time.Duration
+			want time.Duration
+		}{
+			{[]time.Duration{3 * time.Second}, time.Second},
+			{[]time.Duration{maxTTL}, pipeline.MaxTimeout},
+			{[]time.Duration{maxTTL, 900 * time.Millisecond, 10 * time.Second}, 300 * time.Millisecond},
+		} {
+			r := &request{state: c.newState("a"), key: requestKey{script: protocol.RefreshScript}}
+			for _, ttl := range test.ttls {
+				r.tickets = append(r.tickets, &ticket{params: protocol.AcquireParams{TTL: ttl}})
+			}
+			_, timeout, wanted := r.Prepare(c.clock.Now())
+			assert.True(t, wanted)
+			assert.Equal(t, test.want, timeout, "%v", test.ttls)
 		}
 	})
 }

@@ -34,7 +34,7 @@ func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
 		a.state.leave(a) // as Close does
 		w.carries("release a: 1").grantAll(0)
 		<-a.released
-		require.NoError(t, a.permit.ended(), "nothing else tells of it")
+		require.NoError(t, a.hold.ended(), "nothing else tells of it")
 		require.ErrorIs(t, a.await(background, time.Time{}), errPositionLost)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,7 +62,7 @@ func TestPartsThatComeWhileACallFliesGoTogetherInTheNext(t *testing.T) {
 		assert.False(t, over(second) || over(third), "Redis has not been told of them")
 		f = w.carries("reduce a: 1")
 		assert.Equal(t, int64(3), f.left())
-		assert.Equal(t, int64(3), a.permit.Weight())
+		assert.Equal(t, int64(3), a.permit().Weight())
 		f.isHeld(1)
 		assert.True(t, over(second) && over(third))
 		w.isIdle()
@@ -89,13 +88,13 @@ func TestReduceDoesNotProlongTheTrust(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		time.Sleep(900 * time.Millisecond)
-		before := a.permit.left()
+		before := a.hold.left()
 		a.state.reduce(a, 1)
 		w.carries("reduce a: 1").isHeld(1)
-		assert.Equal(t, before, a.permit.left())
+		assert.Equal(t, before, a.hold.left())
 		time.Sleep(100*time.Millisecond + 1)
 		w.carries("refresh a: 1").isHeld(1)
-		assert.Greater(t, a.permit.left(), before)
+		assert.Greater(t, a.hold.left(), before)
 	})
 }
 
@@ -144,7 +143,7 @@ func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
 		f.cmds[0].SetErr(said("NOPERM this user has no permissions"))
 		f.end <- f.cmds[0].Err()
 		time.Sleep(lastRetry)
-		assert.NoError(t, a.permit.Context().Err())
+		assert.NoError(t, a.permit().Context().Err())
 		w.carries("reduce a: 1").isHeld(1)
 		w.isIdle()
 	})
@@ -155,7 +154,7 @@ func TestReduceOfAPermitThatRedisDoesNotKnowTellsItsLoss(t *testing.T) {
 		a := holds(c, w, 5)
 		taken := a.state.reduce(a, 2)
 		w.carries("reduce a: 1").isGone(1)
-		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
+		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrLost)
 		assert.True(t, over(a.released))
 		assert.False(t, over(taken))
 		a.state.reduce(a, 1)
@@ -168,7 +167,7 @@ func TestPartOfAPermitThatIsGivenBackIsNotSent(t *testing.T) {
 		a := holds(c, w, 5)
 		w.atOnce(c, func() {
 			a.state.reduce(a, 2)
-			a.permit.leave()
+			a.permit().leave()
 		}, "release a: 1").isHeld(1)
 		assert.True(t, over(a.released))
 	})
@@ -186,11 +185,11 @@ func TestRestoreHasTheRemainingUnits(t *testing.T) {
 			w.carries("reduce a: 1").isHeld(1)
 			w.carries(asked(a)).isGone(2)
 			f := w.carries("restore a: 1")
-			assert.Equal(t, a.permit.Weight(), f.left(), name)
+			assert.Equal(t, a.permit().Weight(), f.left(), name)
 			f.isHeld(2)
 			w.carries("reduce a: 1").isHeld(2) // Redis may have had it with more units
 			w.isIdle()
-			a.permit.leave()
+			a.permit().leave()
 			w.carries("release a: 1").isHeld(2)
 			c.lastSeq.Store(0)
 			a.state.epoch = 0
@@ -230,10 +229,10 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 		{[]int64{protocol.MaxUnits}, 1, fmt.Sprintf("1 of %d", int64(protocol.MaxUnits))},
 	} {
 		w := &Weighted{held: make(heldPermits)}
-		v := &nameState{client: &Client{clock: clock.New()}}
+		now := clock.New()
 		for _, n := range c.held {
-			p := &Permit{ticket: &ticket{state: v, weight: n, values: background}}
-			p.until.Store(math.MaxInt64)
+			p := &Permit{ticket: &ticket{weight: n, values: background}}
+			p.ticket.hold.begin(now, time.Now(), time.Now(), background, window{sent: now.Now(), ttl: time.Hour})
 			w.hold(p)
 		}
 		var got []string
@@ -262,15 +261,15 @@ func TestWeightedLooksAtTheClock(t *testing.T) {
 			func() { sem.Release(1) },
 		} {
 			a := holds(c, w, 5)
-			sem.hold(a.permit)
+			sem.hold(a.permit())
 			assert.NoError(t, sem.Err())
-			a.permit.renew(window{})
+			a.hold.renew(window{})
 			look()
 			w.isIdle()
 			assert.Equal(t, int64(5), <-told)
 			sem.Release(sem.total)
 			assert.NoError(t, sem.Err())
-			a.permit.leave()
+			a.permit().leave()
 			w.carries("release a: 1").isHeld(1)
 			c.lastSeq.Store(0)
 		}
@@ -285,9 +284,9 @@ func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
 		told := make(chan int64, 2)
 		sem.OnLost(func(n int64, _ error) { told <- n })
 		a := holds(c, w, 5)
-		a.permit.renew(window{})
-		require.Error(t, a.permit.Context().Err())
-		sem.hold(a.permit)
+		a.hold.renew(window{})
+		require.Error(t, a.permit().Context().Err())
+		sem.hold(a.permit())
 		assert.Equal(t, int64(5), <-told)
 		assert.ErrorIs(t, sem.Err(), ErrLost)
 		sem.Release(5)
@@ -304,7 +303,7 @@ func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
 	w.atOnce(c, func() { held = asks(c, "a", n, CallOptions{NoRefresh: true}) }, w.acquires("a", 3, n)).grantAll(10)
 	synctest.Wait()
 	for _, t := range held {
-		sem.hold(t.permit)
+		sem.hold(t.permit())
 	}
 	return sem, held
 }
@@ -321,7 +320,7 @@ func (*wire) acquires(name string, first, n int) string {
 // A loss of 30,000 permits started as many goroutines, which took half a second to report it.
 func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem, held := holdsMany(c, w, requestIDs)
+		sem, held := holdsMany(c, w, protocol.MaxIDs)
 		var inside, calls, units int64
 		sem.OnLost(func(n int64, err error) {
 			inside++ // the race detector sees a second goroutine, too
@@ -332,36 +331,36 @@ func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 			inside--
 		})
 		for _, t := range held {
-			t.permit.end(ErrLost)
+			t.hold.end(ErrLost)
 			synctest.Wait() // the function has been called, and has not returned
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Equal(t, int64(requestIDs), units)
+		assert.Equal(t, int64(protocol.MaxIDs), units)
 		assert.LessOrEqual(t, calls, int64(2), "what was lost while it was called comes in the next call")
-		assert.ErrorContains(t, sem.Err(), fmt.Sprintf("%d of %d units", requestIDs, requestIDs))
-		sem.Release(requestIDs)
+		assert.ErrorContains(t, sem.Err(), fmt.Sprintf("%d of %d units", protocol.MaxIDs, protocol.MaxIDs))
+		sem.Release(protocol.MaxIDs)
 		assert.NoError(t, sem.Err())
 	})
 }
 
 func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem, held := holdsMany(c, w, requestIDs)
+		sem, held := holdsMany(c, w, protocol.MaxIDs)
 		var reported atomic.Int64
 		sem.OnLost(func(n int64, _ error) { reported.Add(n) })
 		var all sync.WaitGroup
 		all.Go(func() {
 			for i, t := range held {
 				if i%3 > 0 {
-					t.permit.renew(window{})
-					t.permit.lost()
+					t.hold.renew(window{})
+					t.hold.lost()
 				}
 			}
 		})
 		for range 2 {
 			all.Go(func() {
-				for range requestIDs / 2 {
+				for range protocol.MaxIDs / 2 {
 					sem.Release(1)
 				}
 			})
@@ -381,7 +380,7 @@ func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *te
 		synctest.Wait()
 		lost := int64(0)
 		for _, t := range held {
-			if errors.Is(t.permit.ended(), ErrLost) {
+			if errors.Is(t.hold.ended(), ErrLost) {
 				lost++
 			}
 		}
@@ -404,9 +403,9 @@ func TestClosedGoroutinesHaveReportedEveryLoss(t *testing.T) {
 				<-gate
 			}
 		})
-		held[0].permit.end(ErrLost)
+		held[0].hold.end(ErrLost)
 		<-entered
-		held[1].permit.end(ErrLost)
+		held[1].hold.end(ErrLost)
 		go func() { c.goroutines.Close(); close(closed) }() // ends with the gate
 		synctest.Wait()
 		select {
@@ -438,7 +437,7 @@ func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
 		late := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
-		<-late.permit.Context().Done()
+		<-late.permit().Context().Done()
 		f := w.carries("release a: 1")
 		assert.Equal(t, protocol.Overdue(0), f.lease(0))
 		f.grantAll(0)

@@ -57,8 +57,8 @@ func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
 
 // idleView returns a nameState without tickets: it retires at its first tick.
 func idleView() *nameState {
-	v := &nameState{client: &Client{states: make(map[string]*nameState)}}
-	v.timer = timer{state: v, index: -1}
+	v := &nameState{host: &host{retired: func(*nameState) {}}}
+	v.timer = timer{owner: v, index: -1}
 	return v
 }
 
@@ -77,20 +77,20 @@ func TestTimersKeepTheEarliestFirst(t *testing.T) {
 	for i := range views {
 		views[i] = idleView()
 	}
-	at := make(map[*nameState]time.Time) // what the heap should hold
+	at := make(map[*timer]time.Time) // what the heap should hold
 	for range 2000 {
 		if rand.IntN(3) == 0 && len(a) > 0 {
 			first := a[0]
 			for _, other := range at {
 				require.False(t, other.Before(first.at), "somebody is due before the first")
 			}
-			require.Equal(t, at[first.state], first.at)
+			require.Equal(t, at[first], first.at)
 			a.remove(first)
 			require.Negative(t, first.index)
-			delete(at, first.state)
+			delete(at, first)
 			continue
 		}
-		v, when := views[rand.IntN(len(views))], began.Add(rand.N(time.Hour))
+		v, when := &views[rand.IntN(len(views))].timer, began.Add(rand.N(time.Hour))
 		if old, ok := at[v]; !ok || when.Before(old) {
 			at[v] = when
 		}
@@ -109,7 +109,7 @@ func TestSchedulerTicksEachStateWhenItIsDue(t *testing.T) {
 		views := make([]*nameState, 5)
 		for _, i := range []int{3, 0, 4, 1, 2} {
 			views[i] = idleView()
-			k.schedule(views[i], began.Add(time.Duration(i+1)*time.Minute))
+			k.schedule(&views[i].timer, began.Add(time.Duration(i+1)*time.Minute))
 		}
 		for i := range views {
 			time.Sleep(time.Until(began.Add(time.Duration(i+1)*time.Minute - 1)))
@@ -131,7 +131,7 @@ func TestSchedulerTicksAtTheEarlierOfTwoTimes(t *testing.T) {
 			v := idleView()
 			began, first := time.Now(), slices.Min(order)
 			for _, d := range order {
-				k.schedule(v, began.Add(d))
+				k.schedule(&v.timer, began.Add(d))
 			}
 			time.Sleep(first)
 			synctest.Wait()
@@ -146,9 +146,9 @@ func TestSchedulerTicksAtOnceWhatIsOverdue(t *testing.T) {
 		k := newScheduler(clock.New())
 		defer k.close()
 		v, late := idleView(), idleView()
-		k.schedule(late, time.Now().Add(time.Hour))
+		k.schedule(&late.timer, time.Now().Add(time.Hour))
 		synctest.Wait() // it sleeps for an hour
-		k.schedule(v, time.Now().Add(-time.Hour))
+		k.schedule(&v.timer, time.Now().Add(-time.Hour))
 		synctest.Wait()
 		assert.True(t, v.looked())
 		assert.False(t, late.looked())
@@ -160,7 +160,7 @@ func TestSchedulerThatWasNeverNeededCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newScheduler(clock.New())
 		k.close()
-		k.schedule(idleView(), time.Now())
+		k.schedule(&idleView().timer, time.Now())
 		synctest.Wait()
 		select {
 		case <-k.stopped:
@@ -174,7 +174,7 @@ func TestSchedulerCloseWaitsForTheTickUnderWay(t *testing.T) {
 	t.Parallel()
 	k, v := newScheduler(clock.New()), idleView()
 	v.mu.Lock() // the tick cannot end
-	k.schedule(v, time.Now())
+	k.schedule(&v.timer, time.Now())
 	require.Eventually(t, func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()

@@ -31,7 +31,7 @@ func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 20)
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		synctest.Wait()
-		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrEvicted)
+		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrEvicted)
 		w.isIdle()
 	})
 }
@@ -116,7 +116,7 @@ func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
-		require.True(t, a.permit.take())
+		require.True(t, a.hold.take(nil))
 		a.state.close() // between the two steps of await
 		assert.False(t, a.state.removeRateGrant(a))
 		assert.Empty(t, told())

@@ -147,7 +147,7 @@ func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
-		ctx := a.permit.Context()
+		ctx := a.permit().Context()
 		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 100, int64(protocol.Gone), 0)
 		f := w.carries("restore a: 1")
@@ -191,7 +191,7 @@ func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()
-		c.wake.setBlind(true)
+		c.hub.(*stillHub).blind.Store(true)
 		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		w.isIdle()
@@ -201,7 +201,7 @@ func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
 }
 
 // A hanging script refuses a subscription too, and next the server may be killed.
-func TestSubscriptionThatIsRefusedForAWhileLeavesNobodyBlind(t *testing.T) {
+func TestOnlyAMissingRightIsForbidden(t *testing.T) {
 	t.Parallel()
 	for err, lasting := range map[error]bool{said("BUSY Redis is busy running a script"): false, said("LOADING Redis is loading the dataset in memory"): false, io.EOF: false, said("NOPERM"): true} {
 		assert.Equal(t, lasting, failure.Forbidden(err), "%v", err)
@@ -230,7 +230,7 @@ func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 		w.carries("acquire a: 1").grantAll(10)
 		time.Sleep(time.Minute)
 		w.isIdle()
-		c.wake.setBlind(true)
+		c.hub.(*stillHub).blind.Store(true)
 		c.verifyAll()
 		for range 3 {
 			w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
@@ -238,20 +238,9 @@ func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 			time.Sleep(defaultGrace/3 + time.Millisecond)
 		}
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
-		c.wake.setBlind(false)
+		c.hub.(*stillHub).blind.Store(false)
 		time.Sleep(time.Minute)
 		w.isIdle()
-	})
-}
-
-// This holds from the first permit until the server has confirmed the subscription.
-func TestFirstSubscriptionThatIsNotConfirmedIsMadeUpForByQuestions(t *testing.T) {
-	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
-		c.wake.started.Store(false) // a wire has no connections
-		asks(c, "a", 1, CallOptions{})
-		w.carries("acquire a: 1").grantAll(10)
-		time.Sleep(defaultGrace/3 + time.Millisecond)
-		w.carries("refresh a: 1")
 	})
 }
 
@@ -269,8 +258,8 @@ func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 		f = w.carries("refresh a: 1")
 		assert.Equal(t, true, f.knows(0), "it holds")
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 0)
-		assert.Equal(t, int64(60), a.permit.Token())
-		assert.NoError(t, a.permit.Context().Err())
+		assert.Equal(t, int64(60), a.permit().Token())
+		assert.NoError(t, a.permit().Context().Err())
 	})
 }
 
@@ -298,7 +287,7 @@ func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		f := w.carries("refresh a: 1")
 		released := make(chan error, 1)
-		go func() { released <- a.permit.Release(background) }() // ends with the answer
+		go func() { released <- a.permit().Release(background) }() // ends with the answer
 		synctest.Wait()
 		f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 		require.ErrorIs(t, <-released, ErrLost)
@@ -372,10 +361,10 @@ func TestGrantThatRedisDoesNotConfirmEndsWithTheNextRenewal(t *testing.T) {
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 50)
 		c.woken("a", 1, []protocol.Grant{grantAt(a.seq, 50, 60)})
 		<-a.done
-		require.NoError(t, a.permit.Context().Err())
+		require.NoError(t, a.permit().Context().Err())
 		time.Sleep(time.Second + time.Millisecond)
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 50)
-		assert.ErrorIs(t, context.Cause(a.permit.Context()), ErrLost)
+		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrLost)
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 0)
 		<-a.released
 	})
@@ -384,10 +373,10 @@ func TestGrantThatRedisDoesNotConfirmEndsWithTheNextRenewal(t *testing.T) {
 // S11: a grant by a call about other tickets may be on no replica yet.
 func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		c.replicas, c.shared.replicas = 1, 1
+		c.replicas, c.shared.Replicas = 1, 1
 		acked := func(what string, replicas int64, reply ...int64) {
 			f := w.carries(what, "wait")
-			f.cmds[1].(waitFor).SetVal(replicas)
+			f.cmds[1].(interface{ SetVal(n int64) }).SetVal(replicas)
 			f.answers(reply...)
 		}
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -395,12 +384,12 @@ func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 		c.woken("a", 1, []protocol.Grant{grantAt(a.seq, 50, 60)})
 		synctest.Wait()
 		acked("refresh a: 1", 0, 1, -1, 0, 1, int64(protocol.Held), 60)
-		assert.Nil(t, a.permit, "no replica has it")
+		assert.False(t, a.isDone(), "no replica has it")
 		time.Sleep(lastRetry)
 		acked("refresh a: 1", 1, 1, -1, 0, 1, int64(protocol.Held), 60)
 		<-a.done
 		assert.NoError(t, a.err)
-		assert.Equal(t, int64(60), a.permit.Token())
+		assert.Equal(t, int64(60), a.permit().Token())
 	})
 }
 
@@ -442,7 +431,7 @@ func (w *wire) lapsing(c *Client) (*Permit, *flight) {
 	time.Sleep(time.Second)
 	c.verifyAll()
 	w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(protocol.Gone), 0) // in a new epoch
-	return a.permit, w.carries("restore a: 1")
+	return a.permit(), w.carries("restore a: 1")
 }
 
 // A nameState without tickets to renew queries all the same.
@@ -466,37 +455,6 @@ func TestPuttingBackDoesNotProlongAPermitThatIsNeverRenewed(t *testing.T) {
 		require.NoError(t, p.Context().Err())
 		time.Sleep(1700 * time.Millisecond) // nine tenths of the TTL, from the grant on
 		assert.ErrorIs(t, context.Cause(p.Context()), ErrLost)
-	})
-}
-
-// While no subscription was established, another server may have been in its place for a moment.
-func TestNewSubscriptionAsksAboutHoldersToo(t *testing.T) {
-	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
-		asks(c, "a", 1, CallOptions{})
-		w.carries("acquire a: 1").grantAll(10)
-		w.isIdle()
-		c.wake.handleMessage(&redis.Subscription{})
-		w.carries("refresh a: 1")
-	})
-}
-
-// oneMaster is a cluster of one node.
-type oneMaster struct{ node *redis.Client }
-
-func (o oneMaster) MasterForKey(context.Context, string) (*redis.Client, error) { return o.node, nil }
-func (o oneMaster) ReloadState(context.Context)                                 {}
-
-func TestNewSubscriptionWithAMasterAsksAboutItsNamesAndNoOthers(t *testing.T) {
-	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
-		node := c.rdb.(*redis.Client)
-		c.cluster = oneMaster{node}
-		asks(c, "a", 1, CallOptions{})
-		w.carries("acquire a: 1").grantAll(10)
-		w.isIdle()
-		c.masters.handleMessage(new(redis.Client), &redis.Subscription{})
-		w.isIdle()
-		c.masters.handleMessage(node, &redis.Subscription{})
-		w.carries("refresh a: 1")
 	})
 }
 

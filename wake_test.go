@@ -143,7 +143,7 @@ func (e *ears) queue() (<-chan outcome, *ticket) {
 	seq := e.listener.lastSeq.Load() + 1
 	done := e.ask()
 	t := e.ticket(seq, func(t *ticket) bool { return t.phase == waiting })
-	require.Eventually(e.t, func() bool { return !e.listener.wake.lastReceived().IsZero() }, 10*time.Second, time.Millisecond)
+	require.Eventually(e.t, func() bool { return !e.listener.hub.Blind() }, 10*time.Second, time.Millisecond)
 	e.settle()
 	return done, t
 }
@@ -183,7 +183,7 @@ func (e *ears) publish(payloads ...string) {
 	e.t.Helper()
 	_, err := e.rdb.Pipelined(background, func(pipe redis.Pipeliner) error {
 		for _, p := range payloads {
-			pipe.Publish(background, e.listener.wake.channel, p)
+			pipe.Publish(background, e.listener.keyspace.WakePrefix()+e.listener.keyspace.ClientID, p)
 		}
 		return nil
 	})
@@ -231,7 +231,7 @@ func TestForgedMessageChangesNothingForWhoHolds(t *testing.T) {
 	token := p.Token()
 	calls := len(e.sluice.since(0))
 	for _, g := range []protocol.Grant{grantAt(ticket.seq, ticket.position, 666), grantAt(ticket.seq, ticket.position, 0), grantAt(ticket.seq, 0, 666)} {
-		e.listener.wake.handleMessage(&redis.Message{Payload: wakeMessage(e.ownerKey(), ticket.epoch, []protocol.Grant{g})})
+		e.listener.receive(wakeMessage(e.ownerKey(), ticket.epoch, []protocol.Grant{g}))
 	}
 	assert.Equal(t, token, p.Token())
 	require.NoError(t, p.Context().Err())
@@ -311,13 +311,13 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	assert.ErrorIs(t, holder.Release(t.Context()), ErrLost)
 }
 
-// The client queries for messages that it missed: here, before the first subscription was established.
-func TestNewSubscriptionAsksForWhatWasMissed(t *testing.T) {
+func TestAfterAGapTheClientQueriesWhatItMissed(t *testing.T) {
 	t.Parallel()
 	e := newEars(t)
 	done, _ := e.queue()
 	calls := len(e.sluice.since(0))
-	e.listener.wake.handleMessage(&redis.Subscription{})
+	e.listener.gap()
+	e.listener.verifyAll()
 	e.settle()
 	asked := e.sluice.since(calls)
 	assert.Equal(t, []string{"refresh"}, slices.Compact(asked), "once for the gap, and once more if that was too early for the doubt")
@@ -327,22 +327,21 @@ func TestNewSubscriptionAsksForWhatWasMissed(t *testing.T) {
 // It shows a holder that the server went away, so it is needed before any waiter; and no longer after Close.
 func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 	t.Parallel()
-	c, err := New(redistest.SettledClient(t), Options{})
+	rdb := redistest.SettledClient(t)
+	c, err := New(rdb, Options{})
 	require.NoError(t, err)
+	channel := c.keyspace.WakePrefix() + c.keyspace.ClientID
+	subscribed := func() bool { return rdb.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 }
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Do(t.Context(), 2, func(context.Context) error { return nil }), ErrExceedsLimit)
-	assert.False(t, c.wake.started.Load(), "nobody holds or waits")
+	assert.False(t, subscribed(), "no permit and no waiter")
 	require.NoError(t, s.Do(t.Context(), 1, func(context.Context) error {
-		assert.True(t, c.wake.started.Load())
+		require.Eventually(t, subscribed, time.Minute, time.Millisecond)
 		return nil
 	}))
 	require.NoError(t, c.Close())
-	c, err = New(redistest.SettledClient(t), Options{})
-	require.NoError(t, err)
-	require.NoError(t, c.Close())
-	c.wake.start()
-	assert.False(t, c.wake.started.Load(), "it is closed")
+	require.Eventually(t, func() bool { return !subscribed() }, time.Minute, time.Millisecond)
 }
 
 func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {
@@ -353,7 +352,7 @@ func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)
 	require.NoError(t, s.Do(t.Context(), 1, func(context.Context) error {
-		require.Eventually(t, func() bool { return !c.wake.lastReceived().IsZero() }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return !c.hub.Blind() }, 10*time.Second, time.Millisecond)
 		return nil
 	}))
 	require.NoError(t, c.Close())
@@ -372,4 +371,11 @@ func wakeMessage(ownerKey string, epoch int64, grants []protocol.Grant) string {
 // grantAt is a grant of a ticket.
 func grantAt(seq, position, token int64) protocol.Grant {
 	return protocol.Grant{Seq: seq, Position: position, Token: token}
+}
+
+// receive is what the client does with a message.
+func (c *Client) receive(payload string) {
+	if name, epoch, grants, ok := c.keyspace.ParseWake(payload); ok {
+		c.woken(name, epoch, grants)
+	}
 }

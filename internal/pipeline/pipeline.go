@@ -1,7 +1,7 @@
 // Package pipeline sends requests of many callers in few round trips. It knows go-redis and the calls of package protocol,
 // but not what they are about.
 //
-// Callers queue requests. While maxInFlight batches are in flight the next one fills, and it is sent as soon as one of them
+// Callers queue requests. While MaxInFlight batches are in flight the next one fills, and it is sent as soon as one of them
 // has been answered: an idle client sends at once, a busy one sends few and large batches.
 package pipeline
 
@@ -52,16 +52,16 @@ type Response struct {
 	Err     error
 }
 
-// maxInFlight is how many batches of a pipeline may be in flight. With one, Redis would idle while the client reads;
+// MaxInFlight is how many batches of a pipeline may be in flight. With one, Redis would idle while the client reads;
 // with more than two, batches only get smaller.
-const maxInFlight = 2
+const MaxInFlight = 2
 
 // A batch is bounded so that its last command is answered before the timeout, even behind another batch and with the
 // shortest TTL: a late batch is late as a whole, and all of it must be sent again. How many ids fit depends on the
 // machines and the network, so a pipeline starts with the ids of one call and adapts to how long its batches take.
 // A batch of more than MaxBatchIDs would not be faster.
 const (
-	maxRequests = 500
+	MaxRequests = 500
 	MaxBatchIDs = 12 * requestIDs
 	requestIDs  = protocol.MaxIDs // per call
 )
@@ -167,7 +167,7 @@ func (l *Pipeline) Await(ctx context.Context, reply <-chan Response) Response {
 }
 
 func (l *Pipeline) startLocked() {
-	if l.inFlight == maxInFlight || len(l.urgent)+len(l.queued) == 0 {
+	if l.inFlight == MaxInFlight || len(l.urgent)+len(l.queued) == 0 {
 		return
 	}
 	if l.Goroutines.Start(goroutines.ScriptCalls, l.sendLoop) { // ends when nothing is queued
@@ -217,7 +217,7 @@ func (l *Pipeline) nextLocked() (urgent, others []Request) {
 	dequeue := func(queue *[]Request) []Request {
 		n := 0
 		for _, r := range *queue {
-			if n > 0 && (requests >= maxRequests || int64(ids+r.IDs()) > l.most()) {
+			if n > 0 && (requests >= MaxRequests || int64(ids+r.IDs()) > l.most()) {
 				break
 			}
 			n, requests, ids = n+1, requests+1, ids+r.IDs()
