@@ -61,7 +61,7 @@ func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
 func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
 	var h hold
 	c := clock.New()
-	h.begin(c, time.Now(), time.Now(), background, window{c.Now(), time.Hour})
+	h.begin(background, c, time.Now(), time.Now(), window{c.Now(), time.Hour})
 	ctx := h.context()
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { assert.NoError(t, ctx.Err()) }))
 }
@@ -69,14 +69,14 @@ func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
 // The monotonic clock stands still in a suspension, so a permit was trusted for the rest of its window.
 func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testing.T) {
 	for name, look := range map[string]func(t *testing.T, c *Client, p *Permit){
-		"Context.Err": func(t *testing.T, c *Client, p *Permit) {
+		"Context.Err": func(t *testing.T, _ *Client, p *Permit) {
 			require.ErrorIs(t, p.Context().Err(), context.Canceled)
 			require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
 		},
-		"Release": func(t *testing.T, c *Client, p *Permit) {
+		"Release": func(t *testing.T, _ *Client, p *Permit) {
 			require.ErrorIs(t, p.Release(background), ErrLost)
 		},
-		"take": func(t *testing.T, c *Client, p *Permit) { assert.False(t, p.ticket.hold.take(nil)) },
+		"take": func(t *testing.T, _ *Client, p *Permit) { assert.False(t, p.ticket.hold.take(nil)) },
 		"Weighted.Err": func(t *testing.T, c *Client, p *Permit) {
 			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)

@@ -271,7 +271,7 @@ func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 	} {
 		v := &nameState{host: &host{events: e, clock: clock.New()}, name: "a"}
 		a := &ticket{state: v, id: "id", weight: 1, values: background, observed: e.wants(background)}
-		a.hold.begin(v.host.clock, time.Now(), time.Now(), background, window{sent: v.host.clock.Now(), ttl: time.Hour})
+		a.hold.begin(background, v.host.clock, time.Now(), time.Now(), window{sent: v.host.clock.Now(), ttl: time.Hour})
 		failure := errors.New("failure")
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			if e.begin() {

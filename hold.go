@@ -30,7 +30,7 @@ type hold struct {
 }
 
 // begin is called once, with the grant.
-func (h *hold) begin(c *clock.Clock, now, asked time.Time, values context.Context, lease window) {
+func (h *hold) begin(values context.Context, c *clock.Clock, asked, now time.Time, lease window) {
 	h.begun, h.at, h.waited, h.ttl, h.clock, h.values = true, now, now.Sub(asked), lease.ttl, c, values
 	h.renew(lease)
 }

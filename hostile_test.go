@@ -136,7 +136,7 @@ func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 	v := holder.state
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	holder.hold.begin(v.host.clock, time.Now(), time.Now(), background, holder.lease)
+	holder.hold.begin(background, v.host.clock, time.Now(), time.Now(), holder.lease)
 	before := holder.lease
 	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, lobbyTime + 1, v.host.clock.Now()})
 	require.Equal(t, before, holder.lease, "it was renewed")

@@ -1,8 +1,11 @@
 package fairsem_test
 
 import (
+	"errors"
+	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -96,4 +99,76 @@ func TestMapOfTheCodeHasEveryFileOfTheLibrary(t *testing.T) {
 	require.NoError(t, err)
 	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") || file == "doc.go" })
 	assert.ElementsMatch(t, files, listed)
+}
+
+// uses returns which files of the library use what others declare, methods included.
+func uses(t *testing.T) map[string][]string {
+	t.Helper()
+	set := token.NewFileSet()
+	var files []*ast.File
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(set, name, nil, 0)
+		require.NoError(t, err)
+		files = append(files, file)
+	}
+	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
+	conf := types.Config{Importer: noPackages{}, Error: func(error) {}} // what is imported does not matter here
+	library, _ := conf.Check(module, set, files, info)
+	all := make(map[string][]string)
+	for use, object := range info.Uses {
+		field, isVar := object.(*types.Var)
+		if object.Pkg() != library || isVar && field.IsField() || object.Parent() != library.Scope() && !isMethod(object) {
+			continue
+		}
+		from, to := set.Position(use.Pos()).Filename, set.Position(object.Pos()).Filename
+		if from != to && !slices.Contains(all[from], to) {
+			all[from] = append(all[from], to)
+		}
+	}
+	return all
+}
+
+type noPackages struct{}
+
+func (noPackages) Import(string) (*types.Package, error) { return nil, errors.New("not needed") }
+
+func isMethod(object types.Object) bool {
+	_, is := object.(*types.Func)
+	return is
+}
+
+// A file that is in no large cycle can be read after those that it uses, and changed without the others.
+func TestFilesOfTheLibraryFormNoLargeCycle(t *testing.T) {
+	t.Parallel()
+	all := uses(t)
+	require.Greater(t, len(all), 15)
+	reach := make(map[string]map[string]bool) // what a file uses, directly or not
+	var follow func(from, file string)
+	follow = func(from, file string) {
+		for _, next := range all[file] {
+			if !reach[from][next] {
+				reach[from][next] = true
+				follow(from, next)
+			}
+		}
+	}
+	for file := range all {
+		reach[file] = make(map[string]bool)
+		follow(file, file)
+	}
+	for file := range all {
+		cycle := []string{file}
+		for other := range reach[file] {
+			if other != file && reach[other][file] {
+				cycle = append(cycle, other)
+			}
+		}
+		slices.Sort(cycle)
+		assert.LessOrEqual(t, len(cycle), 4, "%v use each other", cycle)
+	}
 }

@@ -161,8 +161,8 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 		stale: t.phase == waiting && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.Number < t.epoch,
 	}
 	s.old = s.stale && (window{a.sent, t.params.TTL}).left(v.host.clock.Now()) <= 0
-	inRedis := a.State == protocol.Held || a.State == protocol.Waiting
-	if inRedis && a.verb != protocol.ReduceScript && !(s.less && a.verb == protocol.RefreshScript) {
+	missed := s.less && a.verb == protocol.RefreshScript
+	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed {
 		t.confirmed(a.epoch) // a reduce renews nothing: an old file's lease of t may soon be over
 	}
 	v.acceptLocked(t, v.applyLocked(t, s), a)
@@ -332,7 +332,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
 		v.checkLocked()
 	}
 	t.recheck = false
-	t.hold.begin(v.host.clock, now.Time, t.asked, t.values, t.lease)
+	t.hold.begin(t.values, v.host.clock, t.asked, now.Time, t.lease)
 	v.finishLocked(t, nil)
 	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 	if early := t.earlyGrant; early.Seq == t.seq {

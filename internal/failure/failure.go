@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	// ErrClosed: the client was closed.
+	// ErrClosed means that the client was closed.
 	ErrClosed = errors.New("fairsem: client closed")
-	// ErrNoAnswer: the outcome of a command is unknown. A copy of it may still be executed.
+	// ErrNoAnswer means that the outcome of a command is unknown. A copy of it may still be executed.
 	ErrNoAnswer = errors.New("no answer in time")
-	// ErrFewReplicas: a command was executed, but too few replicas have its effect.
+	// ErrFewReplicas means that a command was executed, but too few replicas have its effect.
 	ErrFewReplicas = errors.New("too few replicas have acknowledged it")
 )
 

@@ -17,17 +17,19 @@ import (
 type batch struct {
 	pipeline *Pipeline
 	sent     clock.Instant // before sending; a reply is trusted from this moment
-	requests []Request
-	commands []Command // of the requests
+	prepared []prepared
 	timeout  time.Duration
 	done     atomic.Bool // answered or written off, whichever came first
 }
 
+// prepared is a request with its command.
+type prepared struct {
+	Request
+	Command
+}
+
 func newBatch(l *Pipeline, room int) *batch {
-	return &batch{
-		pipeline: l, sent: l.Clock.Now(), timeout: MaxTimeout,
-		requests: make([]Request, 0, room), commands: make([]Command, 0, room),
-	}
+	return &batch{pipeline: l, sent: l.Clock.Now(), timeout: MaxTimeout, prepared: make([]prepared, 0, room)}
 }
 
 // add adds a request if it is still wanted.
@@ -36,7 +38,7 @@ func (b *batch) add(r Request) {
 	if !wanted {
 		return
 	}
-	b.requests, b.commands = append(b.requests, r), append(b.commands, c)
+	b.prepared = append(b.prepared, prepared{r, c})
 	b.timeout = max(min(b.timeout, timeout), MinTimeout)
 }
 
@@ -49,7 +51,7 @@ func (b *batch) deliver() bool {
 	inTime := b.done.CompareAndSwap(false, true)
 	if inTime {
 		b.pipeline.pace(time.Since(b.sent.Time), b.timeout)
-		for i, r := range b.requests {
+		for i, r := range b.prepared {
 			r.Done(responses[i], b.sent)
 		}
 	}
@@ -65,7 +67,7 @@ func (b *batch) writeOff() {
 		return
 	}
 	err := b.pipeline.writtenOff(b.timeout)
-	for _, r := range b.requests {
+	for _, r := range b.prepared {
 		r.Done(Response{Err: err}, b.sent)
 	}
 	b.pipeline.takeOver()
@@ -87,12 +89,12 @@ func worst(responses []Response) (err error) {
 // exchange runs the commands in one round trip. Scripts that the server did not have are sent again with their text, in a
 // second one.
 func (b *batch) exchange() []Response {
-	responses := b.pipeline.runDurable(b.commands, false, b.timeout)
+	responses := b.pipeline.runDurable(b.prepared, false, b.timeout)
 	var missing []int
-	var again []Command
+	var again []prepared
 	for i, r := range responses {
-		if b.commands[i].Cmd == nil && failure.UnknownScript(r.Err) {
-			missing, again = append(missing, i), append(again, b.commands[i])
+		if b.prepared[i].Cmd == nil && failure.UnknownScript(r.Err) {
+			missing, again = append(missing, i), append(again, b.prepared[i])
 		}
 	}
 	if len(again) > 0 {

@@ -1,41 +1,183 @@
 package pipeline
 
 import (
+	"context"
+	"errors"
 	"io"
+	"net"
+	"os"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
-	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+var background = context.Background()
+
+// said is an error that Redis answered with.
+type said string
+
+func (s said) Error() string { return string(s) }
+func (said) RedisError()     {}
+
+// network is a go-redis hook that answers pipelines.
+type network func(cmds []redis.Cmder) error
+
+func (network) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no connections") }
+}
+
+func (network) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (n network) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error { return n(cmds) }
+}
+
+// newTestPipeline returns a Pipeline whose batches n answers.
+func newTestPipeline(t *testing.T, n network) *Pipeline {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+	rdb.AddHook(n)
+	l := New(Config{Client: rdb, Goroutines: goroutines.New(), Clock: clock.New(), Suspect: func() {}, Disconnected: func() {}})
+	t.Cleanup(func() {
+		l.Goroutines.Close()
+		assert.NoError(t, rdb.Close())
+	})
+	return l
+}
+
+// order is a request with ids, and how long its answer may take.
+type order struct {
+	ids      int
+	timeout  time.Duration
+	unwanted bool
+	prepared func()
+	done     chan Response
+}
+
+func newOrder(ids int, timeout time.Duration) *order {
+	return &order{ids: ids, timeout: timeout, done: make(chan Response, 1)}
+}
+
+func (o *order) IDs() int { return o.ids }
+
+func (o *order) Prepare(clock.Instant) (Command, time.Duration, bool) {
+	if o.prepared != nil {
+		o.prepared()
+	}
+	return Command{Cmd: redis.NewCmd(background, "ping")}, o.timeout, !o.unwanted
+}
+
+func (o *order) Done(r Response, _ clock.Instant) { o.done <- r }
+
+func TestTimeoutOfABatchIsTheShortestWithinItsBounds(t *testing.T) {
+	t.Parallel()
+	l := newTestPipeline(t, nil)
+	for _, test := range []struct {
+		timeouts []time.Duration
+		want     time.Duration
+	}{
+		{nil, MaxTimeout},
+		{[]time.Duration{time.Millisecond}, MinTimeout},
+		{[]time.Duration{time.Hour}, MaxTimeout},
+		{[]time.Duration{time.Hour, 300 * time.Millisecond, time.Second}, 300 * time.Millisecond},
+		{[]time.Duration{time.Millisecond, time.Second}, MinTimeout},
+	} {
+		b := newBatch(l, len(test.timeouts))
+		for _, timeout := range test.timeouts {
+			b.add(newOrder(1, timeout))
+		}
+		assert.Equal(t, test.want, b.timeout, "%v", test.timeouts)
+	}
+}
+
+// What is never subtracted would make every release urgent for ever.
+func TestBacklogIsEmptyOnceAllIsSentHoweverRequestsGrow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		l := newTestPipeline(t, func([]redis.Cmder) error { <-hold; return nil })
+		for range MaxInFlight {
+			l.Queue(newOrder(1, MaxTimeout), false)
+			synctest.Wait()
+		}
+		var all []*order
+		for i := range 20 {
+			o := newOrder(i*protocol.MaxIDs/10, MaxTimeout)
+			o.unwanted = i%3 == 0
+			o.prepared = func() { o.ids++; l.Grown(1) } // while it is prepared
+			all = append(all, o)
+			l.Queue(o, i%4 == 0)
+			if i%4 == 0 {
+				o.prepared = nil
+			} else if i%2 == 0 {
+				o.ids += 5 // while it is queued
+				l.Grown(5)
+			}
+		}
+		assert.True(t, l.Crowded())
+		close(hold)
+		synctest.Wait()
+		for _, o := range all {
+			assert.Len(t, o.done, map[bool]int{false: 1, true: 0}[o.unwanted])
+		}
+		assert.Zero(t, l.backlog.Load())
+		assert.False(t, l.Crowded())
+	})
+}
+
+func TestBatchesThatWereWrittenOffLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		var batches atomic.Int32
+		l := newTestPipeline(t, func([]redis.Cmder) error { batches.Add(1); <-hold; return nil })
+		for range 5 {
+			o := newOrder(1, MinTimeout)
+			l.Queue(o, false)
+			assert.ErrorIs(t, (<-o.done).Err, failure.ErrNoAnswer)
+		}
+		assert.Equal(t, int32(5), batches.Load())
+		close(hold)
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		assert.Zero(t, l.inFlight)
+	})
+}
 
 // A pipeline breaks half-way: a command without a value of its own was not answered.
 func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		commands := []redis.Cmder{
-			protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "a")}, protocol.Values{SliceCmd: redis.NewSliceCmd(background, "b")},
-			protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "c")}, protocol.Values{SliceCmd: redis.NewSliceCmd(background, "d")},
-		}
-		got := make(chan []response, 1)
-		go func() { got <- c.shared.run(c.rdb.Pipeline(), commands) }() // ends with the answer
-		f := w.next()
-		f.cmds[0].(protocol.Numbers).SetVal([]int64{42})
-		f.cmds[1].SetErr(said("ERR no"))
-		f.end <- io.EOF
-		responses := <-got
-		assert.Equal(t, []response{{numbers: []int64{42}}, {err: said("ERR no")}}, responses[:2])
-		for _, r := range responses[2:] {
-			assert.ErrorIs(t, r.err, failure.ErrNoAnswer)
-			assert.ErrorIs(t, r.err, io.EOF)
-		}
+	t.Parallel()
+	commands := []redis.Cmder{
+		protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "a")}, protocol.Values{SliceCmd: redis.NewSliceCmd(background, "b")},
+		protocol.Numbers{IntSliceCmd: redis.NewIntSliceCmd(background, "c")}, protocol.Values{SliceCmd: redis.NewSliceCmd(background, "d")},
+	}
+	l := newTestPipeline(t, func(cmds []redis.Cmder) error {
+		cmds[0].(protocol.Numbers).SetVal([]int64{42})
+		cmds[1].SetErr(said("ERR no"))
+		return io.EOF
 	})
+	responses := l.run(l.Client.Pipeline(), commands)
+	assert.Equal(t, []Response{{Numbers: []int64{42}}, {Err: said("ERR no")}}, responses[:2])
+	for _, r := range responses[2:] {
+		assert.ErrorIs(t, r.Err, failure.ErrNoAnswer)
+		assert.ErrorIs(t, r.Err, io.EOF)
+	}
 }
 
 // If go-redis re-sends a script by itself, the outcome is unknown.
@@ -58,7 +200,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // with go-redis's default number of tries
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-			l := &pipeline{rdb: rdb, goroutines: goroutines.New(), clock: clock.New(), suspect: func() {}, disconnected: func() {}}
+			l := New(Config{Client: rdb, Goroutines: goroutines.New(), Clock: clock.New(), Suspect: func() {}, Disconnected: func() {}})
 			l.run(rdb.Pipeline(), []redis.Cmder{redis.NewCmd(background, "ping")}) // it is connected now
 			key := "fairsem-test-" + uuid.NewString()
 			t.Cleanup(func() { assert.NoError(t, direct.Del(background, key, key+":label").Err()) })
@@ -66,7 +208,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			for _, make := range commandsOf {
 				commands = append(commands, make(key))
 			}
-			got := make(chan []response, 1)
+			got := make(chan []Response, 1)
 			proxy.HoldReplies()
 			go func() { got <- l.run(rdb.Pipeline(), commands) }() // ends when the connection is cut
 			executed := func() string { return direct.Get(background, key).Val() }
@@ -74,7 +216,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			proxy.Cut()
 			proxy.Resume()
 			for _, r := range <-got {
-				assert.Error(t, r.err)
+				assert.Error(t, r.Err)
 			}
 			assert.Equal(t, "1", executed())
 		})

@@ -204,7 +204,7 @@ func (l *Pipeline) nextBatch() *batch {
 			b.add(r)
 			l.backlog.Add(-int64(r.IDs())) // not before: until then it may have grown
 		}
-		if len(b.requests) > 0 {
+		if len(b.prepared) > 0 {
 			return b
 		}
 	}

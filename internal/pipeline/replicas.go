@@ -59,12 +59,12 @@ func (l *Pipeline) redisPipeline() (redis.Pipeliner, error) {
 
 // runDurable runs commands, of which some may need replicas. Those that too few replicas have count as not answered.
 // With withText scripts are sent themselves.
-func (l *Pipeline) runDurable(commands []Command, withText bool, timeout time.Duration) []Response {
+func (l *Pipeline) runDurable(commands []prepared, withText bool, timeout time.Duration) []Response {
 	all := make([]redis.Cmder, len(commands), len(commands)+1)
 	for i, c := range commands {
 		all[i] = c.cmd(withText)
 	}
-	if l.Replicas == 0 || !slices.ContainsFunc(commands, Command.needsReplicas) {
+	if l.Replicas == 0 || !slices.ContainsFunc(commands, prepared.needsReplicas) {
 		return l.run(l.Client.Pipeline(), all)
 	}
 	pipe, err := l.redisPipeline()

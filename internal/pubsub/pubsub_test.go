@@ -1,0 +1,150 @@
+package pubsub
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/goroutines"
+	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+// calls records what a Hub calls.
+type calls struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (c *calls) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, what)
+}
+
+func (c *calls) take() (all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, c.all = c.all, nil
+	return all
+}
+
+// newTestHub returns a Hub for these names, and what it calls.
+func newTestHub(t *testing.T, rdb redis.UniversalClient, names ...string) (*Hub, *calls) {
+	t.Helper()
+	c := &calls{}
+	g := goroutines.New()
+	t.Cleanup(g.Close)
+	k := protocol.Keyspace{Prefix: "fairsem-test-" + uuid.NewString(), ClientID: "me"}
+	return New(rdb, k, time.Hour, g, Hooks{
+		Woken:        func(name string, _ int64, _ []protocol.Grant) { c.add("woken " + name) },
+		Gap:          func() { c.add("gap") },
+		Doubt:        func() { c.add("doubt") },
+		Verify:       func(name string) { c.add("verify " + name) },
+		Names:        func() []string { return names },
+		Disconnected: func(string, string, error) { c.add("disconnected") },
+		Reconnected:  func(string, string, time.Duration) { c.add("reconnected") },
+	}), c
+}
+
+// While no subscription was established, messages may have been lost, and another server may have been there for a moment.
+func TestNewSubscriptionMeansAGapAndADoubt(t *testing.T) {
+	t.Parallel()
+	h, called := newTestHub(t, redis.NewClient(&redis.Options{}))
+	h.handleWake(&redis.Subscription{})
+	assert.Equal(t, []string{"gap", "doubt"}, called.take())
+	h.handleWake(&redis.Pong{})
+	h.handleWake(&redis.Message{Payload: "nonsense"})
+	assert.Empty(t, called.take())
+}
+
+// nodes is a cluster in which each key is on one of two nodes.
+type nodes struct {
+	redis.UniversalClient
+	of map[string]*redis.Client // by key
+}
+
+func (n nodes) MasterForKey(_ context.Context, key string) (*redis.Client, error) {
+	return n.of[key], nil
+}
+func (n nodes) ReloadState(context.Context) {}
+
+func TestNewSubscriptionToAPrimaryIsADoubtAboutItsNamesOnly(t *testing.T) {
+	t.Parallel()
+	one, two := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
+	h, called := newTestHub(t, nodes{one, nil}, "a", "b", "c")
+	h.cluster = nodes{one, map[string]*redis.Client{
+		h.keyspace.Key("a", protocol.Owner): one, h.keyspace.Key("b", protocol.Owner): two, h.keyspace.Key("c", protocol.Owner): one,
+	}}
+	h.watched[one], h.watched[two] = true, true
+	h.handleWatch(two, &redis.Subscription{})
+	assert.Equal(t, []string{"verify b"}, called.take())
+	h.handleWatch(one, &redis.Subscription{})
+	assert.Equal(t, []string{"verify a", "verify c"}, called.take())
+	h.handleWatch(one, &redis.Pong{})
+	assert.Empty(t, called.take())
+	assert.True(t, h.needs(two))
+	assert.False(t, h.needs(redis.NewClient(&redis.Options{})), "no name is there")
+}
+
+// The check whether a subscription is dead may run while the client is closed.
+func TestFailureIsReportedOnceAndNotAtClose(t *testing.T) {
+	t.Parallel()
+	for _, closed := range []bool{false, true} {
+		h, called := newTestHub(t, redis.NewClient(&redis.Options{}))
+		if closed {
+			h.goroutines.Close()
+		}
+		s := h.grants()
+		s.failed(errSubscriptionSilent)
+		s.failed(io.EOF)
+		want := []string{"disconnected"}
+		if closed {
+			want = nil
+		}
+		assert.Equal(t, want, called.take())
+	}
+}
+
+func TestClosedHubStartsNothing(t *testing.T) {
+	t.Parallel()
+	h, _ := newTestHub(t, redis.NewClient(&redis.Options{}))
+	h.goroutines.Close()
+	h.Start()
+	assert.False(t, h.started.Load())
+	assert.False(t, h.Blind())
+}
+
+// From the start until the server has confirmed the subscription, it could go away unnoticed.
+func TestHubIsBlindUntilItsSubscriptionIsEstablished(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.SettledClient(t)
+	h, called := newTestHub(t, rdb)
+	assert.False(t, h.Blind(), "nothing is watched")
+	h.Start()
+	require.Eventually(t, func() bool { return !h.Blind() }, time.Minute, time.Millisecond)
+	assert.Equal(t, []string{"gap", "doubt"}, called.take())
+	key := h.keyspace.Key("a name", protocol.Owner)
+	require.NoError(t, rdb.Publish(t.Context(), h.keyspace.WakePrefix()+"me", "1:2:3 4 "+key).Err())
+	var got []string
+	require.Eventually(t, func() bool { got = called.take(); return len(got) > 0 }, time.Minute, time.Millisecond)
+	assert.Equal(t, []string{"woken a name"}, got)
+
+	unreachable := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { assert.NoError(t, unreachable.Close()) })
+	h, called = newTestHub(t, unreachable)
+	h.Start()
+	require.Eventually(t, func() bool { got = called.take(); return len(got) > 0 }, time.Minute, time.Millisecond)
+	assert.Equal(t, []string{"disconnected"}, got, "it was a doubt from the start")
+	assert.True(t, h.Blind())
+}
