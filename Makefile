@@ -13,7 +13,7 @@ PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish les
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test static unit stress lint fmt tidy vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures release release-check binaries setup clean help
+.PHONY: test static unit stress lint fmt tidy api vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures release release-check binaries setup clean help
 
 test: setup static unit chaos-smoke ## everything CI checks
 
@@ -41,6 +41,9 @@ fmt: ## gofmt everything
 
 tidy: ## go mod tidy in every module, with the library of this folder
 	cd release && go run . tidy
+
+api: ## write down the exported API: release/api, with which the tests compare it
+	cd release && go run . api
 
 vuln: ## govulncheck: known vulnerabilities in what any module calls
 	set -e; for dir in $(MODULES); do cd "$$dir"; go run golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION) ./...; done

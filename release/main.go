@@ -19,6 +19,7 @@ const usage = `usage:
   release cut VERSION       make the release: a commit on main and its tags; nothing is pushed
   release check [VERSION]   the same in a temporary clone, which is thrown away; by default of the next minor version
   release tidy              go mod tidy in every module, with the library of this folder
+  release api               write down the exported API, with which the tests compare what it is
   release binaries [flags]  static binaries of the command, for each system an archive`
 
 // A usageError is what was wrong with the command line.
@@ -57,6 +58,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return check(ctx, root, strings.Join(args, ""), out)
 	case name == "tidy" && len(args) == 0:
 		return tidy(ctx, root)
+	case name == "api" && len(args) == 0:
+		return writeAPI(ctx, root)
 	case name == "binaries":
 		return binariesCommand(ctx, root, args, out)
 	}
