@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +23,8 @@ func in(dir string, env ...string) folder { return folder{dir, env} }
 // path returns the path of a file of the folder, which is named with slashes.
 func (f folder) path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
 
-// run runs a program and returns what it writes, without the space at the end. The error has what it writes to standard error.
+// run runs a program and returns what it writes, without the space at the end. The error has what it writes to standard error,
+// or what it writes at all: go has its errors in JSON if it is to write that.
 func (f folder) run(ctx context.Context, name string, args ...string) (string, error) {
 	return f.feed(ctx, "", name, args...)
 }
@@ -34,7 +36,8 @@ func (f folder) feed(ctx context.Context, input, name string, args ...string) (s
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = f.dir, strings.NewReader(input), &out, &errs
 	cmd.Env = append(os.Environ(), f.env...)
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(errs.String()))
+		said := cmp.Or(strings.TrimSpace(errs.String()), strings.TrimSpace(out.String()))
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, said)
 	}
 	return strings.TrimSpace(out.String()), nil
 }
