@@ -13,7 +13,7 @@ PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish les
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test static unit stress lint fmt vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures setup clean help
+.PHONY: test static unit stress lint fmt tidy api vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures release release-check binaries setup clean help
 
 test: setup static unit chaos-smoke ## everything CI checks
 
@@ -38,6 +38,12 @@ lint: $(LINT) ## gofmt and golangci-lint, go vet included, over every module
 
 fmt: ## gofmt everything
 	gofmt -w .
+
+tidy: ## go mod tidy in every module, with the library of this folder
+	cd release && go run . tidy
+
+api: ## write down the exported API: release/api, with which the tests compare it
+	cd release && go run . api
 
 vuln: ## govulncheck: known vulnerabilities in what any module calls
 	set -e; for dir in $(MODULES); do cd "$$dir"; go run golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION) ./...; done
@@ -78,6 +84,15 @@ pictures: setup ## the pictures of the docs, of programs that really run: docs/p
 	mkdir -p .bin && cd cmd/fairsem && go build -o $(CURDIR)/.bin/fairsem . && \
 		go run ./internal/pictures -fairsem $(CURDIR)/.bin/fairsem -out $(CURDIR)/docs/pictures -for $(FOR)
 
+release: ## a commit and tags, nothing pushed: make release VERSION=v0.1.0, with DRY_RUN=1 in a temporary clone
+	cd release && go run . $(if $(DRY_RUN),check,cut) $(or $(VERSION),$(error which version? make release VERSION=v0.1.0))
+
+release-check: ## a dry run of the next minor version, or of VERSION
+	cd release && go run . check $(VERSION)
+
+binaries: ## static binaries of the last commit for each system, with checksums: .bin/dist
+	cd release && go run . binaries -out $(CURDIR)/.bin/dist
+
 # One of the peers is written for node. The bench says so when it leaves it out, for want of node or of a registry.
 bench/node/node_modules: bench/node/package-lock.json
 	cd bench/node && { npm ci --ignore-scripts --no-audit --no-fund && touch node_modules || rm -rf node_modules; }
@@ -103,4 +118,4 @@ clean: ## remove what make built
 	rm -rf .bin bench/node/node_modules
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -37,5 +37,3 @@ require (
 	golang.org/x/time v0.0.0-20190308202827-9d24e82272b4 // indirect
 	google.golang.org/protobuf v1.26.0 // indirect
 )
-
-replace github.com/fairsem/fairsem => ../

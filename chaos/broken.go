@@ -79,10 +79,15 @@ func (v variant) build(ctx context.Context, folder string) (string, error) {
 		return "", err
 	}
 	worker := filepath.Join(folder, "worker")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", worker, ".")
-	cmd.Dir, cmd.Env = filepath.Join(folder, "chaos"), append(os.Environ(), "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w: %s", v.name, err, out)
+	for _, args := range [][]string{
+		{"mod", "edit", "-replace=github.com/fairsem/fairsem=.."}, // what go.work does for the original
+		{"build", "-o", worker, "."},
+	} {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Env = filepath.Join(folder, "chaos"), append(os.Environ(), "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: go %s: %w: %s", v.name, args[0], err, out)
+		}
 	}
 	return worker, nil
 }

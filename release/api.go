@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// apiDir has a file for each package that others import, with its API: what a release promises to keep.
+const apiDir = "release/api"
+
+// apiPackages are what others import, as folders.
+var apiPackages = []string{".", "fairsemtest"}
+
+// writeAPI makes the files of apiDir anew.
+func writeAPI(ctx context.Context, root string) error {
+	apis, err := readAPIs(ctx, root)
+	if err != nil {
+		return err
+	}
+	for name, lines := range apis {
+		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(apiDir), name), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAPIs returns the API of each package as it is, by the name of its file.
+func readAPIs(ctx context.Context, root string) (map[string][]string, error) {
+	exports, err := exportsOf(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	w, err := readWorkspace(ctx, in(root))
+	if err != nil {
+		return nil, err
+	}
+	from := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	apis := make(map[string][]string)
+	for _, dir := range apiPackages {
+		pkg, err := from.Import(path.Join(w.library, dir))
+		if err != nil {
+			return nil, err
+		}
+		apis[pkg.Name()+".txt"] = apiOf(pkg)
+	}
+	return apis, nil
+}
+
+// exportsOf returns the files of the compiler that describe the packages and all that they import.
+func exportsOf(ctx context.Context, root string) (map[string]string, error) {
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export"}
+	for _, dir := range apiPackages {
+		args = append(args, "./"+dir)
+	}
+	list, err := in(root).run(ctx, "go", args...)
+	if err != nil {
+		return nil, err
+	}
+	exports := make(map[string]string)
+	for decoder := json.NewDecoder(strings.NewReader(list)); ; {
+		var p struct{ ImportPath, Export string }
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return exports, nil
+		} else if err != nil {
+			return nil, err
+		}
+		exports[p.ImportPath] = p.Export
+	}
+}
+
+// apiOf lists what callers of a package can use, a line for each. A line that goes or changes breaks callers, unless only the name of a
+// parameter changed; a new line breaks nothing. So an interface, which callers may implement, is one line with all its methods.
+func apiOf(pkg *types.Package) (lines []string) {
+	q := func(other *types.Package) string {
+		if other == pkg {
+			return ""
+		}
+		return other.Name()
+	}
+	for _, name := range pkg.Scope().Names() {
+		object := pkg.Scope().Lookup(name)
+		if !object.Exported() {
+			continue
+		}
+		switch object := object.(type) {
+		case *types.Const:
+			lines = append(lines, types.ObjectString(object, q)+" = "+object.Val().ExactString())
+		case *types.TypeName:
+			lines = append(lines, typeLines(object, q)...)
+		default:
+			lines = append(lines, types.ObjectString(object, q))
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// typeLines are those of a type with its fields and methods, embedded ones too.
+func typeLines(name *types.TypeName, q types.Qualifier) (lines []string) {
+	head := "type " + name.Name()
+	if name.IsAlias() {
+		return []string{head + " = " + types.TypeString(types.Unalias(name.Type()), q)}
+	}
+	fields, isStruct := name.Type().Underlying().(*types.Struct)
+	switch {
+	case isStruct && types.Comparable(name.Type()):
+		lines = append(lines, head+" struct, comparable")
+	case isStruct:
+		lines = append(lines, head+" struct")
+	default:
+		lines = append(lines, head+" "+types.TypeString(name.Type().Underlying(), q))
+	}
+	for i := 0; isStruct && i < fields.NumFields(); i++ {
+		field := fields.Field(i)
+		switch {
+		case field.Embedded() && field.Exported():
+			lines = append(lines, fmt.Sprintf("%s struct { %s }", head, types.TypeString(field.Type(), q)))
+		case field.Exported():
+			lines = append(lines, fmt.Sprintf("%s struct { %s %s }", head, field.Name(), types.TypeString(field.Type(), q)))
+		}
+	}
+	if types.IsInterface(name.Type()) {
+		return lines
+	}
+	ofValue, ofPointer := types.NewMethodSet(name.Type()), types.NewMethodSet(types.NewPointer(name.Type()))
+	for method := range ofPointer.Methods() {
+		receiver := "*" + name.Name()
+		if ofValue.Lookup(name.Pkg(), method.Obj().Name()) != nil {
+			receiver = name.Name()
+		}
+		if method.Obj().Exported() {
+			lines = append(lines, fmt.Sprintf("func (%s) %s%s", receiver, method.Obj().Name(), strings.TrimPrefix(types.TypeString(method.Type(), q), "func")))
+		}
+	}
+	return lines
+}
+
+// apiChange says what is not as in a file of apiDir, "" if nothing is.
+func apiChange(file string, recorded, now []string) string {
+	gone, added := missing(recorded, now), missing(now, recorded)
+	if len(gone)+len(added) == 0 {
+		return ""
+	}
+	said := fmt.Sprintf("the exported API is not as recorded in %s/%s\n", apiDir, file)
+	if len(gone) > 0 {
+		said += "gone or changed, which breaks callers unless only the name of a parameter changed:\n\t- " + strings.Join(gone, "\n\t- ") + "\n"
+	}
+	if len(added) > 0 {
+		said += "new:\n\t+ " + strings.Join(added, "\n\t+ ") + "\n"
+	}
+	return said + "If that is meant, run make api, commit the file and write the change into " + changelog + "."
+}
+
+// missing returns the lines of one list that another lacks.
+func missing(of, in []string) []string {
+	return slices.DeleteFunc(slices.Clone(of), func(line string) bool { return line == "" || slices.Contains(in, line) })
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	_ "github.com/fairsem/fairsem" // go test does not remember a result for another API
+	_ "github.com/fairsem/fairsem/fairsemtest"
+)
+
+func TestExportedAPIIsAsRecorded(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	apis, err := readAPIs(t.Context(), root)
+	require.NoError(t, err)
+	assert.Len(t, apis, len(apiPackages))
+	for file, now := range apis {
+		recorded, err := os.ReadFile(filepath.Join("api", file))
+		require.NoError(t, err)
+		if change := apiChange(file, strings.Split(string(recorded), "\n"), now); change != "" {
+			t.Error(change)
+		}
+	}
+}
+
+func TestChangeOfTheAPINamesWhatBreaksCallersAndWhatIsNew(t *testing.T) {
+	t.Parallel()
+	files := tiny(func(files map[string]string) {
+		files["tiny.go"] = `package tiny
+
+import "time"
+
+const Limit = 1
+
+var Err error
+
+type (
+	Options struct {
+		TTL    time.Duration
+		hidden int
+		Base
+	}
+	Base  struct{ list []int }
+	Alias = Options
+	Kind  int
+	Seen  interface{ See(o Options); unseen() }
+)
+
+func (o *Options) Set(ttl time.Duration) error { o.TTL = ttl; o.hidden = 1; return nil }
+func (Base) Of(kinds ...Kind) int              { return 0 }
+func (Base) hide()                             {}
+
+func New(f func(a int) (b error)) *Options { return nil }
+func hidden()                              {}
+`
+		files["fairsemtest/x.go"] = "package fairsemtest\n"
+	})
+	apis, err := readAPIs(t.Context(), committed(t, files).dir)
+	require.NoError(t, err)
+	now := apis["tiny.txt"]
+	assert.Equal(t, []string{
+		"const Limit untyped int = 1",
+		"func (*Options) Set(ttl time.Duration) error",
+		"func (Base) Of(kinds ...Kind) int",
+		"func (Options) Of(kinds ...Kind) int",
+		"func New(f func(a int) (b error)) *Options",
+		"type Alias = Options",
+		"type Base struct",
+		"type Kind int",
+		"type Options struct",
+		"type Options struct { Base }",
+		"type Options struct { TTL time.Duration }",
+		"type Seen interface{See(o Options); unseen()}",
+		"var Err error",
+	}, now)
+
+	assert.Empty(t, apiChange("tiny.txt", now, now))
+	change := apiChange("tiny.txt", append([]string{"func Old()"}, now[1:]...), now)
+	assert.Contains(t, change, "breaks callers unless only the name of a parameter changed:\n\t- func Old()\nnew:\n\t+ const Limit untyped int = 1\n")
+	assert.Contains(t, change, "make api")
+	assert.NotContains(t, apiChange("tiny.txt", now[1:], now), "breaks callers")
+}

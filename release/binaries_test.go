@@ -1,0 +1,95 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+const native = runtime.GOOS + "/" + runtime.GOARCH
+
+func TestBinariesOfACommitAreTheSameInEveryFolder(t *testing.T) {
+	t.Parallel()
+	one := repository(t)
+	does(t, one, "git", "tag", "-a", "-m", "x", command+"/v0.1.0")
+	two := in(filepath.Join(t.TempDir(), "elsewhere"))
+	does(t, one, "git", "clone", "-q", one.dir, two.dir)
+	var archives [2][]byte
+	for i, at := range []folder{one, two} {
+		out := t.TempDir()
+		// As a process: packing takes the race detector ten times as long.
+		does(t, in(at.path("release")), "go", "run", ".", "binaries", "-out", out, "-targets", native)
+		does(t, in(out), redistest.Program(t, "sha256sum"), "--check", "--strict", "fairsem_0.1.0_SHA256SUMS")
+		var err error
+		archives[i], err = os.ReadFile(filepath.Join(out, "fairsem_0.1.0_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz"))
+		require.NoError(t, err)
+	}
+	assert.True(t, bytes.Equal(archives[0], archives[1]), "the archives differ")
+
+	dir := unpack(t, archives[0])
+	for _, name := range []string{"LICENSE", "man1/fairsem-run.1", "completions/fairsem.bash"} {
+		assert.FileExists(t, filepath.Join(dir, name))
+	}
+	licences, err := os.ReadFile(filepath.Join(dir, "THIRD_PARTY_LICENSES"))
+	require.NoError(t, err)
+	assert.Contains(t, string(licences), "==== Go: LICENSE ====")
+	assert.Contains(t, string(licences), "==== github.com/redis/go-redis/v9 v")
+	assert.Regexp(t, `^fairsem v0\.1\.0 revision [0-9a-f]{40} `, does(t, in(dir), filepath.Join(dir, "fairsem"), "version"))
+	isStatic(t, filepath.Join(dir, "fairsem"))
+}
+
+// isStatic fails if a program needs a library or an interpreter, which an image that contains nothing else lacks.
+func isStatic(t *testing.T, program string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return // no other system has programs without libraries
+	}
+	f, err := elf.Open(program)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, f.Close()) }()
+	for _, part := range f.Progs {
+		assert.NotEqual(t, elf.PT_INTERP, part.Type)
+		assert.NotEqual(t, elf.PT_DYNAMIC, part.Type)
+	}
+}
+
+// unpack returns a folder with the files of an archive.
+func unpack(t *testing.T, archive []byte) string {
+	t.Helper()
+	packed, err := gzip.NewReader(bytes.NewReader(archive))
+	require.NoError(t, err)
+	at := in(t.TempDir())
+	for files := tar.NewReader(packed); ; {
+		head, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return at.dir
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(files)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(at.path(head.Name)), 0o755))
+		require.NoError(t, os.WriteFile(at.path(head.Name), text, head.FileInfo().Mode()))
+	}
+}
+
+func TestTargetThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "dist")
+	_, err := binaries(t.Context(), "..", out, []string{"linux/amd64", "plan9/mips"})
+	var wrong usageError
+	require.ErrorAs(t, err, &wrong)
+	assert.ErrorContains(t, err, `target "plan9/mips" is none of linux/amd64, `)
+	assert.NoDirExists(t, out)
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// A release is made and tried in a clone. Until it is published the repository is as it was.
+type release struct {
+	version string
+	root    folder // the repository
+	work    string // what discard removes
+	clone   folder
+	w       workspace
+	notes   string   // from the changelog
+	user    []string // variables with which go is a user's who has the release: see registry.user
+}
+
+// branch is the one that is released.
+const branch = "main"
+
+func (r *release) tags() []string { return tagsOf(r.version) }
+
+// prepare makes the release of a version and tries it, in a clone of the repository at root.
+func prepare(ctx context.Context, root, version string, today time.Time) (_ *release, err error) {
+	r := &release{version: version, root: in(root)}
+	if err := r.checkRepository(ctx); err != nil {
+		return nil, err
+	}
+	if r.work, err = os.MkdirTemp("", "fairsem-release-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.discard()
+		}
+	}()
+	if err := r.copyRepository(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.writeNotes(today); err != nil {
+		return nil, err
+	}
+	if err := r.w.require(ctx, r.clone, version); err != nil {
+		return nil, err
+	}
+	sum, err := r.writeSums(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.tag(ctx); err != nil {
+		return nil, err
+	}
+	return r, r.try(ctx, sum)
+}
+
+func (r *release) discard() { _ = os.RemoveAll(r.work) } // a temporary folder: what is left costs only space
+
+// checkRepository says why nothing can be released from the repository as it is.
+func (r *release) checkRepository(ctx context.Context) (err error) {
+	if r.w, err = readWorkspace(ctx, r.root); err != nil {
+		return err
+	}
+	tags, err := r.root.run(ctx, "git", "tag", "--list")
+	if err != nil {
+		return err
+	}
+	if err := checkVersion(r.version, r.w.library, strings.Fields(tags)); err != nil {
+		return err
+	}
+	on, err := r.root.run(ctx, "git", "rev-parse", "--abbrev-ref", "HEAD")
+	if err != nil {
+		return err
+	}
+	if on != branch {
+		return fmt.Errorf("releases are made from %s, and this is %s: git switch %[1]s", branch, on)
+	}
+	changed, err := r.root.run(ctx, "git", "status", "--porcelain")
+	if err == nil && changed != "" {
+		err = fmt.Errorf("some files are not as in the last commit: commit, stash or remove them\n%s", changed)
+	}
+	return err
+}
+
+// copyRepository clones, with what the configuration of the repository says about authors and signatures.
+func (r *release) copyRepository(ctx context.Context) error {
+	r.clone = in(filepath.Join(r.work, "clone"))
+	if _, err := r.root.run(ctx, "git", "clone", "-q", "--branch", branch, r.root.dir, r.clone.dir); err != nil {
+		return err
+	}
+	settings, err := r.root.run(ctx, "git", "config", "--null", "--list")
+	if err != nil {
+		return err
+	}
+	for setting := range strings.SplitSeq(settings, "\x00") {
+		key, value, _ := strings.Cut(setting, "\n")
+		if !regexp.MustCompile(`^(user|gpg|commit|tag)\.`).MatchString(key) {
+			continue
+		}
+		if _, err := r.clone.run(ctx, "git", "config", key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *release) writeNotes(today time.Time) error {
+	text, err := os.ReadFile(r.clone.path(changelog))
+	if err != nil {
+		return err
+	}
+	changed, notes, err := datedChangelog(string(text), r.version, today)
+	if err != nil {
+		return err
+	}
+	r.notes = notes
+	return os.WriteFile(r.clone.path(changelog), []byte(changed), 0o644)
+}
+
+// writeSums tidies the modules that require the library. Their go.sum has the hash of the library at the tag, which a tag for a while
+// gives: no file of those modules is part of the library, so the hash is that of the release.
+func (r *release) writeSums(ctx context.Context) (sum string, err error) {
+	if _, err := r.clone.run(ctx, "git", "commit", "-q", "--all", "--no-verify", "--no-gpg-sign", "-m", "for the hash of the library"); err != nil {
+		return "", err
+	}
+	if _, err := r.clone.run(ctx, "git", "tag", "--no-sign", r.version); err != nil {
+		return "", err
+	}
+	early, err := newRegistry(ctx, filepath.Join(r.work, "early"), r.clone.dir, r.w.library, r.version, r.w.library)
+	if err != nil {
+		return "", err
+	}
+	env, err := early.user(ctx, filepath.Join(r.work, "cache"), r.w.library)
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range r.w.dependents {
+		if _, err := in(r.clone.path(dir), env...).run(ctx, "go", "mod", "tidy"); err != nil {
+			return "", fmt.Errorf("tidy %s without the workspace: %w", dir, err)
+		}
+	}
+	return early.sums[r.w.library], nil
+}
+
+// tag makes the commit of the release and its tags.
+func (r *release) tag(ctx context.Context) error {
+	message := fmt.Sprintf("release: %s\n\n%s has its notes. The other modules require the library at this version: without that, go install\n"+
+		"would build the command with an older one.\n", r.version, changelog)
+	if _, err := r.clone.run(ctx, "git", "commit", "-q", "--all", "--amend", "--no-verify", "-m", message); err != nil {
+		return err
+	}
+	for i, tag := range r.tags() {
+		message := tag
+		if i == 0 {
+			message += "\n\n" + r.notes
+		}
+		// The headings of the notes begin like comments.
+		if _, err := r.clone.run(ctx, "git", "tag", "--force", "--annotate", "--cleanup=whitespace", "-m", message, tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try looks up everything that the modules import, by their go.mod and go.sum alone, and installs what users install from the tags.
+func (r *release) try(ctx context.Context, sum string) error {
+	made, err := newRegistry(ctx, filepath.Join(r.work, "registry"), r.clone.dir, r.w.library, r.version, r.w.library, r.w.library+"/"+command)
+	if err != nil {
+		return err
+	}
+	if made.sums[r.w.library] != sum {
+		return errors.New("the hash of the library changed while it was written into go.sum: does the library contain files of another module?")
+	}
+	if r.user, err = made.user(ctx, filepath.Join(r.work, "cache"), r.w.library); err != nil {
+		return err
+	}
+	for _, dir := range r.w.dependents {
+		if _, err := in(r.clone.path(dir), r.user...).run(ctx, "go", "list", "-mod=readonly", "-deps", "-test", "./..."); err != nil {
+			return fmt.Errorf("find what %s imports without the workspace: %w", dir, err)
+		}
+	}
+	return r.install(ctx)
+}
+
+// publish brings commit and tags into the repository, or nothing.
+func (r *release) publish(ctx context.Context) error {
+	before, err := r.root.run(ctx, "git", "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	refs := []string{"refs/heads/" + branch}
+	create := "start\n"
+	for _, tag := range r.tags() {
+		ref := "refs/tags/" + tag
+		object, err := r.clone.run(ctx, "git", "rev-parse", ref)
+		if err != nil {
+			return err
+		}
+		refs = append(refs, ref)
+		create += "create " + ref + " " + object + "\n"
+	}
+	if _, err := r.root.run(ctx, "git", append([]string{"fetch", "-q", "--no-tags", r.clone.dir}, refs...)...); err != nil {
+		return err
+	}
+	// From here on an interrupt waits: it could leave a half.
+	ctx = context.WithoutCancel(ctx)
+	commit, err := r.clone.run(ctx, "git", "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	if _, err := r.root.run(ctx, "git", "merge", "-q", "--ff-only", commit); err != nil {
+		return err
+	}
+	if _, err := r.root.feed(ctx, create+"commit\n", "git", "update-ref", "--stdin"); err != nil {
+		_, undone := r.root.run(ctx, "git", "reset", "-q", "--keep", before)
+		return errors.Join(err, undone)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// A registry is a folder of released modules that go reads with GOPROXY=file://...: what a module proxy would have made of the tags
+// of a clone. It is go itself that makes it, so the names of the tags, the files of a module and its hashes are what users get.
+type registry struct {
+	dir  string            // GOPROXY, as a folder
+	sums map[string]string // of each module path: the hash in go.sum
+}
+
+// newRegistry makes one in a folder from the tags of a clone. The library's module path is that of the repository.
+func newRegistry(ctx context.Context, work, clone, library, version string, modules ...string) (*registry, error) {
+	r := &registry{filepath.Join(work, "cache", "download"), make(map[string]string)}
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return nil, err
+	}
+	at := in(work, "GOWORK=off", "GOMODCACHE="+work, "GOPROXY=direct", "GONOPROXY=", "GOPRIVATE=", "GONOSUMDB="+library, "GOVCS=*:git",
+		"GOFLAGS=-modcacherw", "GOTOOLCHAIN=local",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+fileURL(clone)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+library)
+	for _, module := range modules {
+		var got struct{ Sum string }
+		if err := at.goJSON(ctx, &got, "mod", "download", "-json", module+"@"+version); err != nil {
+			return nil, fmt.Errorf("make a module of its tag: %w", err)
+		}
+		r.sums[module] = got.Sum
+	}
+	return r, nil
+}
+
+// user returns variables with which go in a folder gets the released modules from the registry, and others from this machine's module
+// cache, or as always if they are not there. They keep a module cache of their own: what is made here is not yet a release.
+func (r *registry) user(ctx context.Context, cache, library string) ([]string, error) {
+	var env struct{ GOMODCACHE, GOPROXY string }
+	if err := in(".").goJSON(ctx, &env, "env", "-json", "GOMODCACHE", "GOPROXY"); err != nil {
+		return nil, err
+	}
+	proxies := fileURL(r.dir) + "," + fileURL(filepath.Join(env.GOMODCACHE, "cache", "download")) + "," + env.GOPROXY
+	return []string{
+		"GOWORK=off", "GOMODCACHE=" + cache, "GOPROXY=" + proxies, "GONOPROXY=none", "GOPRIVATE=", "GONOSUMDB=" + library,
+		"GOFLAGS=-modcacherw -trimpath", "GOTOOLCHAIN=local", "CGO_ENABLED=0",
+	}, nil
+}
+
+func fileURL(dir string) string { return "file://" + filepath.ToSlash(dir) }
