@@ -230,6 +230,6 @@ func TestAPlaceOnAServerThatMayForgetItCountsFromWhenItWasTold(t *testing.T) {
 		e.monitor.inLine["x:1"] = 3
 		e.join()
 		assert.Len(t, e.calls, 1, "it is no call")
-		assert.Equal(t, want, e.grants[soloName][0].Place)
+		assert.Equal(t, want, e.grants[soloName][0].Position)
 	}
 }

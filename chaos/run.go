@@ -202,7 +202,7 @@ func (e *evidence) join() {
 	for _, c := range e.calls {
 		g := c.Grant
 		g.AskedWall = g.Asked
-		g.Place = e.confirmed(g.ID)
+		g.Position = e.confirmed(g.ID)
 		e.grants[c.Name] = append(e.grants[c.Name], g)
 	}
 }

@@ -34,7 +34,7 @@ func TestARunOnASoundServerSeesGrantsAndPlacesInLine(t *testing.T) {
 	assert.Positive(t, e.fenced.writes)
 	placed := 0
 	for _, g := range e.grants[poolName] {
-		if g.Place > 0 && g.Granted > 0 {
+		if g.Position > 0 && g.Granted > 0 {
 			placed++
 		}
 	}
