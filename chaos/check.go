@@ -72,7 +72,8 @@ func tokensOutOfOrder(e *evidence) []string {
 	})
 }
 
-// wrongReports returns the violations that callers recorded themselves, and the losses that were reported only after the next grant.
+// wrongReports returns the violations that callers recorded themselves, and the losses that were reported only after the next
+// grant.
 func wrongReports(e *evidence) []string {
 	var all []string
 	for _, c := range e.calls {

@@ -88,8 +88,8 @@ func (env *environment) awaitFreeSeat() error {
 	return err
 }
 
-// saveOldState saves a state in which the holder's lease expires before the waiter's. Both will have renewed by then. It returns the
-// time at which the holder's lease expires.
+// saveOldState saves a state in which the holder's lease expires before the waiter's. Both will have renewed by then. It
+// returns the time at which the holder's lease expires.
 func (env *environment) saveOldState(save func() error) (ends time.Time, err error) {
 	holder, waiter := env.pickTwo()
 	ttl := env.processes.config.Options.TTL

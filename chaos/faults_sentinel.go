@@ -74,8 +74,8 @@ func (env *environment) primaryReplaced() {
 	}
 }
 
-// awaitReplicas waits until the primary has its two replicas. It reconfigures them itself, because the sentinels would take 10 to 30
-// seconds, and a run would have fewer strikes.
+// awaitReplicas waits until the primary has its two replicas. It reconfigures them itself, because the sentinels would take 10
+// to 30 seconds, and a run would have fewer strikes.
 func (env *environment) awaitReplicas() error {
 	return await(func() error {
 		primary, err := env.deployment.sentinel.Primary()

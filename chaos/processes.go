@@ -235,7 +235,8 @@ func (s *processSet) histories() ([]*call, error) {
 			mine = append(mine, c)
 		}
 		for _, c := range mine {
-			// A process that does not run cannot be notified. Callers that check their context show what it sees when it continues.
+			// A process that does not run cannot be notified. Callers that check their context show what it sees
+			// when it continues.
 			if c.Awaited && proc.stalledFor(c.Granted, c.Released) > 0 {
 				c.Released = c.Granted
 			}

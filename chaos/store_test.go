@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// If a holder is paused between the check of its permit and its write, the fenced store refuses the write. In the unfenced store the
-// write overwrites that of another holder.
+// If a holder is paused between the check of its permit and its write, the fenced store refuses the write. In the unfenced
+// store the write overwrites that of another holder.
 func TestFencedStoreRefusesALateWriteThatTheUnfencedOneAccepts(t *testing.T) {
 	s := &store{}
 	c := storeServer{s}
