@@ -6,7 +6,7 @@ import "time"
 
 func rest(d time.Duration) { time.Sleep(d) }
 
-// placed leaves it to the system where processes run: there is no portable way to say it.
+// run calls start. The system decides on which cores the processes run, because no portable call sets that.
 func (p placement) placed(_ int, start func() error) (restore func(), err error) {
 	return func() {}, start()
 }

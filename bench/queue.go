@@ -13,56 +13,56 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// line is a holder and many waiters on one name with a limit of 1, all in this process. It stands
-// still until it is told to move: then each in turn releases, and goes to the end of the line.
-type line struct {
-	name    string
-	waiting int
-	sem     *fairsem.Semaphore
-	turns   chan struct{} // one for each hand-off that is wanted
-	moved   chan struct{} // one for each that was made
-	ended   sync.WaitGroup
-	failed  atomic.Pointer[error]
+// queue is a holder and many waiters on one name with a limit of 1, all in this process. For each hand-off the holder releases
+// and joins the end of the queue.
+type queue struct {
+	name       string
+	waiters    int
+	sem        *fairsem.Semaphore
+	release    chan struct{} // one value for each requested hand-off
+	released   chan struct{} // one value for each hand-off that was made
+	goroutines sync.WaitGroup
+	failed     atomic.Pointer[error]
 }
 
-// fairOn is fairsem in this process.
-type fairOn struct {
+// fairsemClient is fairsem in this process.
+type fairsemClient struct {
 	rdb    *redis.Client
 	client *fairsem.Client
 }
 
-func (b *bench) fairsem(ttl time.Duration) (fairOn, error) {
+func (b *bench) fairsem(ttl time.Duration) (fairsemClient, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: b.server.addr()})
 	client, err := fairsem.New(rdb, fairsem.Options{TTL: ttl})
 	if err != nil {
-		return fairOn{}, errors.Join(err, rdb.Close())
+		return fairsemClient{}, errors.Join(err, rdb.Close())
 	}
-	return fairOn{rdb, client}, nil
+	return fairsemClient{rdb, client}, nil
 }
 
-func (f fairOn) close() error { return errors.Join(f.client.Close(), f.rdb.Close()) }
+func (f fairsemClient) close() error { return errors.Join(f.client.Close(), f.rdb.Close()) }
 
-// form starts a line, and returns when everybody stands in it. It goes on until ctx or the client
-// ends, also after an error, unless the line is nil; who wants to know waits for ended.
-func (f fairOn) form(ctx context.Context, name string, waiting int) (*line, error) {
+// startQueue starts a queue, and returns when it is full. The queue exists until ctx or the client ends, also after an error,
+// unless it is nil. To wait for its end, wait for goroutines.
+func (f fairsemClient) startQueue(ctx context.Context, name string, waiting int) (*queue, error) {
 	sem, err := f.client.Semaphore(name, 1)
 	if err != nil {
 		return nil, err
 	}
-	l := &line{name: name, waiting: waiting, sem: sem, turns: make(chan struct{}), moved: make(chan struct{})}
+	l := &queue{name: name, waiters: waiting, sem: sem, release: make(chan struct{}), released: make(chan struct{})}
 	for range waiting + 1 {
-		l.ended.Go(func() { l.stand(ctx) }) // ends with ctx or the client
+		l.goroutines.Go(func() { l.run(ctx) }) // ends with ctx or the client
 	}
-	return l, l.formed(ctx)
+	return l, l.awaitFull(ctx)
 }
 
-// stand waits in the line again and again.
-func (l *line) stand(ctx context.Context) {
+// run acquires and releases repeatedly.
+func (l *queue) run(ctx context.Context) {
 	for {
 		permit, err := l.sem.Acquire(ctx, 1)
 		if err == nil {
 			select {
-			case <-l.turns:
+			case <-l.release:
 			case <-ctx.Done():
 			}
 			err = permit.Release(ctx)
@@ -75,7 +75,7 @@ func (l *line) stand(ctx context.Context) {
 			return
 		}
 		select {
-		case l.moved <- struct{}{}:
+		case l.released <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
@@ -83,92 +83,92 @@ func (l *line) stand(ctx context.Context) {
 }
 
 const (
-	formWithin = 60 * time.Second
-	lookEvery  = 20 * time.Millisecond
+	fillTimeout = 60 * time.Second
+	pollEvery   = 20 * time.Millisecond
 )
 
-// formed returns when Redis has everybody in the line.
-func (l *line) formed(ctx context.Context) error {
-	for overdue := time.Now().Add(formWithin); time.Now().Before(overdue); time.Sleep(lookEvery) {
+// awaitFull waits until all waiters are in the queue in Redis.
+func (l *queue) awaitFull(ctx context.Context) error {
+	for overdue := time.Now().Add(fillTimeout); time.Now().Before(overdue); time.Sleep(pollEvery) {
 		s, err := l.sem.Status(ctx)
 		if failed := l.failed.Load(); failed != nil {
 			err = *failed
 		}
-		if err != nil || s.Waiting == int64(l.waiting) {
+		if err != nil || s.Waiting == int64(l.waiters) {
 			return err
 		}
 	}
-	return fmt.Errorf("%d waiters are not in line within %v", l.waiting, formWithin)
+	return fmt.Errorf("%d waiters are not in the queue within %v", l.waiters, fillTimeout)
 }
 
-// move makes so many hand-offs, one after the other.
-func (l *line) move(ctx context.Context, handOffs int) error {
+// handOff makes hand-offs, one after the other.
+func (l *queue) handOff(ctx context.Context, handOffs int) error {
 	for range handOffs {
 		select {
-		case l.turns <- struct{}{}:
+		case l.release <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(formWithin):
-			return errors.New("nobody is granted the unit")
+		case <-time.After(fillTimeout):
+			return errors.New("no call was granted the unit")
 		}
-		<-l.moved
+		<-l.released
 	}
 	return nil
 }
 
-// restful is a TTL so long that nothing is renewed while it is measured.
-const restful = time.Hour
+// longTTL is so long that nothing is renewed during a measurement.
+const longTTL = time.Hour
 
-// lineLengths measures what a hand-off costs Redis, by how many wait. All lines stand at the same
-// time, so that each round measures all of them on the same server.
-func lineLengths(ctx context.Context, b *bench) (s *section, err error) {
+// queueLengths measures what a hand-off costs Redis for different numbers of waiters. All queues exist at the same time, so
+// that each round measures all of them on the same server.
+func queueLengths(ctx context.Context, b *bench) (s *section, err error) {
 	s = &section{
 		Name: "waiters", Title: "waiters on one name: what a hand-off costs", Columns: []string{"cpu", "mean", "samples"},
-		Notes: []string{"A hand-off is a release, the grant to the next in line, and the former holder's new place at its end, one after the other."},
+		Notes: []string{"A hand-off is a release, the grant to the head of the queue, and the former holder's new position at the end of the queue. Hand-offs are made one after the other."},
 	}
-	f, err := b.fairsem(restful)
+	f, err := b.fairsem(longTTL)
 	if err != nil {
 		return s, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var lines []*line
+	var queues []*queue
 	defer func() {
 		cancel()
-		for _, l := range lines {
-			l.ended.Wait()
+		for _, l := range queues {
+			l.goroutines.Wait()
 		}
 		err = errors.Join(err, f.close())
 	}()
 	for _, n := range b.waiters {
-		l, err := f.form(ctx, b.key(), n)
+		l, err := f.startQueue(ctx, b.key(), n)
 		if l != nil {
-			lines = append(lines, l)
+			queues = append(queues, l)
 		}
 		if err != nil {
 			return s, err
 		}
 	}
 	for round := 0; err == nil && round < b.Rounds; round++ {
-		b.say("waiters, round %d of %d", round+1, b.Rounds)
-		for i := 0; err == nil && i < len(lines); i++ {
-			err = b.moveLine(ctx, s, lines[(i+round)%len(lines)])
+		b.logf("waiters, round %d of %d", round+1, b.Rounds)
+		for i := 0; err == nil && i < len(queues); i++ {
+			err = b.measureHandOffs(ctx, s, queues[(i+round)%len(queues)])
 		}
 	}
 	s.Targets = []target{b.growth(s)}
 	return s, err
 }
 
-func (b *bench) moveLine(ctx context.Context, s *section, l *line) error {
+func (b *bench) measureHandOffs(ctx context.Context, s *section, l *queue) error {
 	m, err := b.server.meter(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.move(ctx, b.handOffs); err != nil {
+	if err := l.handOff(ctx, b.handOffs); err != nil {
 		return err
 	}
 	took := time.Since(m.since)
 	cpu, err := m.cpu(ctx)
-	s.add(waiterLabel(l.waiting), figures{
+	s.add(waiterLabel(l.waiters), figures{
 		"cpu": cpu / float64(b.handOffs), "mean": took.Seconds() / float64(b.handOffs), "samples": float64(b.handOffs),
 	})
 	return err

@@ -13,60 +13,60 @@ import (
 	"time"
 )
 
-// crew are the worker processes of one measurement.
-type crew []*member
+// workerSet is the worker processes of one measurement.
+type workerSet []*workerProcess
 
-// member is one worker process, seen from the bench. It ends with its standard input, so with the
-// bench too.
-type member struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	orders *json.Encoder
-	says   *json.Decoder
-	stderr bytes.Buffer // to be read once it has ended
-	ended  bool
-	result error
+// workerProcess is one worker process as the bench sees it. It ends when its standard input is closed, so it also ends with the
+// bench.
+type workerProcess struct {
+	cmd      *exec.Cmd
+	stdin    io.WriteCloser
+	requests *json.Encoder
+	answers  *json.Decoder
+	stderr   bytes.Buffer // may be read once the process has ended
+	ended    bool
+	exitErr  error
 }
 
-// muster starts a worker for each job, and returns when all are connected and warmed up. The caller
-// must dismiss the crew, after an error too. All processes end with ctx.
-func muster(ctx context.Context, jobs []job) (crew, map[string]string, error) {
-	var c crew
+// startWorkers starts a worker for each job. It returns when all are connected and warmed up. The caller must stop the workers,
+// also after an error. All processes end with ctx.
+func startWorkers(ctx context.Context, jobs []job) (workerSet, map[string]string, error) {
+	var s workerSet
 	for _, j := range jobs {
-		m := &member{}
-		if err := m.start(ctx, j); err != nil {
-			return c, nil, err
+		p := &workerProcess{}
+		if err := p.start(ctx, j); err != nil {
+			return s, nil, err
 		}
-		c = append(c, m)
+		s = append(s, p)
 	}
 	var h hello
-	for _, m := range c {
-		if err := m.says.Decode(&h); err != nil {
-			return c, nil, m.explain(err)
+	for _, p := range s {
+		if err := p.answers.Decode(&h); err != nil {
+			return s, nil, p.explain(err)
 		}
 	}
-	return c, h.Versions, nil
+	return s, h.Versions, nil
 }
 
-func (m *member) start(ctx context.Context, j job) error {
+func (p *workerProcess) start(ctx context.Context, j job) error {
 	var err error
-	if m.cmd, err = command(ctx, j); err != nil {
+	if p.cmd, err = command(ctx, j); err != nil {
 		return err
 	}
-	m.cmd.Stderr = &m.stderr
-	if m.stdin, err = m.cmd.StdinPipe(); err != nil {
+	p.cmd.Stderr = &p.stderr
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return err
 	}
-	stdout, err := m.cmd.StdoutPipe()
+	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	if err := m.cmd.Start(); err != nil {
+	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	m.orders, m.says = json.NewEncoder(m.stdin), json.NewDecoder(stdout)
-	// One that is gone already cannot read it; muster hears of that.
-	_ = m.orders.Encode(j)
+	p.requests, p.answers = json.NewEncoder(p.stdin), json.NewDecoder(stdout)
+	// If the process has already ended, startWorkers gets an error when it reads the answer.
+	_ = p.requests.Encode(j)
 	return nil
 }
 
@@ -78,53 +78,53 @@ func command(ctx context.Context, j job) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, self, workerArg), err
 }
 
-// work has all workers work at the same time, and returns what each saw.
-func (c crew) work(win window) ([]outcome, error) {
-	for _, m := range c {
-		if err := m.orders.Encode(win); err != nil {
-			return nil, m.explain(err)
+// run makes all workers run at the same time, and returns the outcome of each.
+func (s workerSet) run(win window) ([]outcome, error) {
+	for _, p := range s {
+		if err := p.requests.Encode(win); err != nil {
+			return nil, p.explain(err)
 		}
 	}
-	outcomes := make([]outcome, len(c))
-	for i, m := range c {
-		if err := m.says.Decode(&outcomes[i]); err != nil {
-			return nil, m.explain(err)
+	outcomes := make([]outcome, len(s))
+	for i, p := range s {
+		if err := p.answers.Decode(&outcomes[i]); err != nil {
+			return nil, p.explain(err)
 		}
 	}
 	return outcomes, nil
 }
 
-// grace is how long a worker may take to close its connections.
-const grace = 10 * time.Second
+// stopTimeout is how long a worker may take to close its connections.
+const stopTimeout = 10 * time.Second
 
-// dismiss ends all workers and waits for it.
-func (c crew) dismiss() error {
-	for _, m := range c {
-		_ = m.stdin.Close() // fails for one that is gone
+// stop ends all workers and waits until they have ended.
+func (s workerSet) stop() error {
+	for _, p := range s {
+		_ = p.stdin.Close() // fails if the process has ended
 	}
 	var errs []error
-	for _, m := range c {
-		if err := m.end(grace); err != nil {
-			errs = append(errs, fmt.Errorf("worker: %w: %s", err, m.lastWords()))
+	for _, p := range s {
+		if err := p.end(stopTimeout); err != nil {
+			errs = append(errs, fmt.Errorf("worker: %w: %s", err, p.stderrText()))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// end waits for the process, for so long, and then kills it. It may be called again.
-func (m *member) end(within time.Duration) error {
-	if !m.ended {
-		timer := time.AfterFunc(within, func() { _ = m.cmd.Process.Kill() }) // fails for one that is gone
+// end waits for the process to end, and kills it after a timeout. It may be called again.
+func (p *workerProcess) end(within time.Duration) error {
+	if !p.ended {
+		timer := time.AfterFunc(within, func() { _ = p.cmd.Process.Kill() }) // fails if the process has ended
 		defer timer.Stop()
-		m.result, m.ended = m.cmd.Wait(), true
+		p.exitErr, p.ended = p.cmd.Wait(), true
 	}
-	return m.result
+	return p.exitErr
 }
 
-// explain ends a worker that broke off the conversation, and adds what it said itself.
-func (m *member) explain(err error) error {
-	return fmt.Errorf("worker: %w: %s", errors.Join(err, m.end(time.Second)), m.lastWords())
+// explain ends a worker that did not follow the protocol, and adds what it wrote to its standard error.
+func (p *workerProcess) explain(err error) error {
+	return fmt.Errorf("worker: %w: %s", errors.Join(err, p.end(time.Second)), p.stderrText())
 }
 
-// lastWords is what an ended worker wrote to its standard error.
-func (m *member) lastWords() string { return strings.TrimSpace(m.stderr.String()) }
+// stderrText returns what a worker that has ended wrote to its standard error.
+func (p *workerProcess) stderrText() string { return strings.TrimSpace(p.stderr.String()) }
