@@ -4,9 +4,9 @@ package main
 
 import "time"
 
-func rest(d time.Duration) { time.Sleep(d) }
+func threadSleep(d time.Duration) { time.Sleep(d) }
 
 // run calls start. The system decides on which cores the processes run, because no portable call sets that.
-func (p placement) placed(_ int, start func() error) (restore func(), err error) {
+func (p placement) run(_ int, start func() error) (restore func(), err error) {
 	return func() {}, start()
 }
