@@ -15,14 +15,14 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// pin resizes, and takes the pin away at the end, so that nothing stays.
+// pin sets a limit, and resets it at the end of the test, so that nothing stays.
 func (w *world) pin(s *fairsem.Semaphore, limit int64) {
 	w.t.Helper()
 	require.NoError(w.t, s.SetLimit(w.t.Context(), limit))
 	w.t.Cleanup(func() { assert.NoError(w.t, w.of(w.client(), 1).ResetLimit(context.Background())) })
 }
 
-func TestResizeWakesWaitersAtOnce(t *testing.T) {
+func TestSetLimitWakesWaitersAtOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour // no refresh comes to help
 		held, s := w.semaphore(), w.semaphore()
@@ -35,13 +35,13 @@ func TestResizeWakesWaitersAtOnce(t *testing.T) {
 	})
 }
 
-func TestResizeLetsInMoreThanOneCallCan(t *testing.T) {
+func TestSetLimitGrantsMoreThanOneCallCan(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Hour
 	s := w.semaphore()
-	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace of a new name is over
+	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace period of a new name is over
 	w.pin(s, 0)
-	const crowd = 1200 // two bounds and a bit
+	const crowd = 1200 // more than two calls grant
 	var calls []*call
 	for range crowd {
 		calls = append(calls, acquire(t.Context(), s, 1))
@@ -53,14 +53,14 @@ func TestResizeLetsInMoreThanOneCallCan(t *testing.T) {
 	}
 }
 
-// A SetLimit under which more waiters fit than one call grants to calls again: for them, and not for its limit.
-func TestLaterPauseStandsWhileAResizeStillLetsWaitersIn(t *testing.T) {
+// If more waiters fit than one call can grant, SetLimit calls again. Those calls must not set the limit again.
+func TestLaterPauseHoldsWhileSetLimitStillGrants(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Hour
 	s := w.semaphore()
-	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace of a new name is over
+	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace period of a new name is over
 	w.pin(s, 0)
-	const crowd = 1200 // two bounds and a bit
+	const crowd = 1200 // more than two calls grant
 	var calls []*call
 	for range crowd {
 		calls = append(calls, acquire(t.Context(), s, 1))
@@ -82,8 +82,8 @@ func TestLaterPauseStandsWhileAResizeStillLetsWaitersIn(t *testing.T) {
 	}
 }
 
-// Commands that sat in the socket of a server that hung are executed when it goes on, whatever came meanwhile.
-func TestLateCopyOfAChangeReplacesNoLaterOne(t *testing.T) {
+// A server that hung executes the commands in its sockets when it continues, whatever happened meanwhile.
+func TestLateCopyOfAChangeDoesNotReplaceALaterOne(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		rdb := w.connect()
 		var sent [][]any
@@ -102,7 +102,7 @@ func TestLateCopyOfAChangeReplacesNoLaterOne(t *testing.T) {
 		require.NoError(t, later.ResetLimit(t.Context()))
 		arrive()
 		assert.False(t, w.status(later).Pinned)
-		require.NoError(t, s.ResetLimit(t.Context())) // there is nothing to unpin
+		require.NoError(t, s.ResetLimit(t.Context())) // no limit is set
 		w.pin(later, 0)
 		arrive()
 		st := w.status(later)
@@ -110,7 +110,7 @@ func TestLateCopyOfAChangeReplacesNoLaterOne(t *testing.T) {
 	})
 }
 
-// afterScripts is a go-redis hook that tells of scripts that were run, until it need not any more.
+// afterScripts is a go-redis hook that reports executed scripts until it is stopped.
 type afterScripts struct {
 	then func(calls [][]any) (done bool)
 }
@@ -134,7 +134,7 @@ func (h *afterScripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-func TestSmallerLimitTakesNoPermitAwayAndDrains(t *testing.T) {
+func TestSmallerLimitRevokesNoPermitAndGrantsNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 3
 		s := w.semaphore()
@@ -142,8 +142,8 @@ func TestSmallerLimitTakesNoPermitAwayAndDrains(t *testing.T) {
 		w.pin(s, 1)
 		waits := w.queue(t.Context(), w.semaphore(), 1)
 		for _, p := range permits {
-			assert.NoError(t, p.Context().Err(), "a permit was taken away")
-			assert.True(t, waits.waits(), "let in beyond the limit")
+			assert.NoError(t, p.Context().Err(), "a permit was revoked")
+			assert.True(t, waits.waits(), "granted beyond the limit")
 			w.release(p)
 		}
 		w.release(w.granted(waits))
@@ -156,20 +156,20 @@ func TestLimitOfZeroIsAPauseForAllProcesses(t *testing.T) {
 		s := w.semaphore()
 		held := w.must(s.Acquire(t.Context(), 1))
 		w.pin(s, 0)
-		late := w.semaphore() // declares 2 anew: a pin stands above that
+		late := w.semaphore() // declares 2 again, but the limit set by hand counts
 		_, err := late.TryAcquire(t.Context(), 1)
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 		waits, large := w.queue(t.Context(), late, 1), w.queue(t.Context(), late, 2)
 		assert.NoError(t, held.Context().Err())
 		w.release(held)
-		assert.True(t, waits.waits() && large.waits(), "let in during a pause")
+		assert.True(t, waits.waits() && large.waits(), "granted during a pause")
 		require.NoError(t, w.semaphore().ResetLimit(t.Context()))
 		w.release(w.granted(waits))
 		w.release(w.granted(large))
 	})
 }
 
-func TestPinStandsAboveDeclarationsUntilUnpin(t *testing.T) {
+func TestLimitSetByHandOverridesDeclarationsUntilItIsReset(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore()
 		w.pin(s, 3)
@@ -183,12 +183,12 @@ func TestPinStandsAboveDeclarationsUntilUnpin(t *testing.T) {
 	})
 }
 
-func TestPinOutlivesAllProcesses(t *testing.T) {
+func TestLimitSetByHandOutlivesAllProcesses(t *testing.T) {
 	w := onRedis(t)
 	s := w.semaphore()
 	w.release(w.must(s.Acquire(t.Context(), 1)))
 	w.pin(s, 5)
-	assert.Equal(t, time.Duration(-1), w.rdb.PTTL(t.Context(), w.key("meta")).Val(), "as PTTL says that a key stays")
+	assert.Equal(t, time.Duration(-1), w.rdb.PTTL(t.Context(), w.key("meta")).Val(), "PTTL of a key that never expires")
 	for _, kind := range []string{"counter", "timeout"} {
 		assert.NotEqual(t, time.Duration(-1), w.rdb.PTTL(t.Context(), w.key(kind)).Val(), kind)
 	}
@@ -196,7 +196,7 @@ func TestPinOutlivesAllProcesses(t *testing.T) {
 	assert.Positive(t, w.rdb.PTTL(t.Context(), w.key("meta")).Val())
 }
 
-func TestWaiterLargerThanAPinnedLimitGetsErrExceedsLimit(t *testing.T) {
+func TestWaiterLargerThanALimitSetByHandGetsErrExceedsLimit(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 3, time.Hour
 		s := w.semaphore()
@@ -210,8 +210,8 @@ func TestWaiterLargerThanAPinnedLimitGetsErrExceedsLimit(t *testing.T) {
 	})
 }
 
-// A rolling deployment: old and new processes take turns, and each keeps saying what it was built with.
-func TestRollingDeploymentEndsOnTheNewLimitAndDoesNotFlap(t *testing.T) {
+// During a rolling deployment, old and new processes call alternately, each with the limit that it was built with.
+func TestRollingDeploymentChangesToTheNewLimitOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		before := w.of(w.client(), 2)
 		w.release(w.must(before.Acquire(t.Context(), 1)))
@@ -225,7 +225,7 @@ func TestRollingDeploymentEndsOnTheNewLimitAndDoesNotFlap(t *testing.T) {
 	})
 }
 
-func TestResizeRefusesWhatCanNeverWorkBeforeAnyIO(t *testing.T) {
+func TestSetLimitRefusesInvalidLimitsBeforeAnyIO(t *testing.T) {
 	t.Parallel()
 	s := offlineSemaphore(t, "name").Inspector
 	assert.ErrorIs(t, s.SetLimit(t.Context(), -1), fairsem.ErrInvalid)
@@ -240,7 +240,7 @@ func TestResizeRefusesWhatCanNeverWorkBeforeAnyIO(t *testing.T) {
 	assert.ErrorIs(t, s.Evict(done, "a:1"), context.Canceled)
 }
 
-func TestEvictedHolderIsToldAtOnceAndItsUnitsAreFree(t *testing.T) {
+func TestEvictedHolderIsNotifiedAtOnceAndItsUnitsAreFree(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour // no refresh comes to help
 		holder, next := w.semaphore(), w.semaphore()
@@ -252,13 +252,13 @@ func TestEvictedHolderIsToldAtOnceAndItsUnitsAreFree(t *testing.T) {
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
 		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
-		assert.NoError(t, got.Context().Err(), "its release took somebody else's permit")
+		assert.NoError(t, got.Context().Err(), "its release ended another permit")
 		assert.Equal(t, int64(1), w.status(next).Used)
 		w.release(got)
 	})
 }
 
-func TestEvictedWaiterGetsAnErrorOfItsOwnAndTheLineMovesUp(t *testing.T) {
+func TestEvictedWaiterGetsErrEvictedAndTheNextIsGranted(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 2, time.Hour
 		s := w.semaphore()
@@ -276,7 +276,7 @@ func TestEvictedWaiterGetsAnErrorOfItsOwnAndTheLineMovesUp(t *testing.T) {
 	})
 }
 
-func TestWhoEvictedAPermitIsKnownForAShortWhile(t *testing.T) {
+func TestLabelOfTheEvictingProcessIsKeptForAShortTime(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore()
 		p := w.must(s.Acquire(t.Context(), 1))
@@ -295,13 +295,13 @@ func TestWhoEvictedAPermitIsKnownForAShortWhile(t *testing.T) {
 		require.ErrorIs(t, s.Evict(t.Context(), p.ID()), fairsem.ErrNotFound)
 		by, err = s.EvictedBy(t.Context(), p.ID())
 		require.NoError(t, err)
-		assert.Equal(t, long, by, "who evicts nothing signs nothing")
+		assert.Equal(t, long, by, "an Evict that finds nothing stores no label")
 		assert.LessOrEqual(t, w.rdb.PTTL(t.Context(), "fairsem:evicted:"+p.ID()).Val(), 20*time.Second)
 		assert.Positive(t, w.rdb.PTTL(t.Context(), "fairsem:evicted:"+p.ID()).Val())
 	})
 }
 
-func TestNoMoreOfWhoEvictedIsReadThanALabelMayHave(t *testing.T) {
+func TestLabelOfTheEvictingProcessIsReadUpToItsMaximum(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		require.NoError(t, w.rdb.Set(t.Context(), "fairsem:evicted:a:1", strings.Repeat("x", 1<<20), time.Minute).Err())
 		t.Cleanup(func() { assert.NoError(t, w.rdb.Del(context.Background(), "fairsem:evicted:a:1").Err()) })
@@ -311,7 +311,7 @@ func TestNoMoreOfWhoEvictedIsReadThanALabelMayHave(t *testing.T) {
 	})
 }
 
-func TestNoRefreshPermitHearsOfItsEviction(t *testing.T) {
+func TestNoRefreshPermitIsNotifiedOfItsEviction(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore().With(fairsem.CallOptions{NoRefresh: true, TTL: time.Hour})
 		p := w.must(s.Acquire(t.Context(), 1))
@@ -337,7 +337,7 @@ func TestEvictionIsFoundByTheNextRefreshWithAllMessagesLost(t *testing.T) {
 	assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
 }
 
-// waiters are the ids of who waits.
+// waiters returns the ids of the waiters.
 func (w *world) waiters(s *fairsem.Semaphore) map[string]bool {
 	w.t.Helper()
 	ids := make(map[string]bool)
@@ -358,13 +358,13 @@ func TestEvictOfAnUnknownIDIsErrNotFound(t *testing.T) {
 		}
 		assert.NoError(t, p.Context().Err())
 		require.NoError(t, s.Evict(t.Context(), p.ID()))
-		assert.ErrorIs(t, s.Evict(t.Context(), p.ID()), fairsem.ErrNotFound, "it was evicted already")
+		assert.ErrorIs(t, s.Evict(t.Context(), p.ID()), fairsem.ErrNotFound, "it was already evicted")
 		<-p.Context().Done()
 	})
 }
 
-// A question whose answer is lost is asked again with the same id: that must not bring an evicted one back.
-func TestEvictedWaiterIsNotLetInByAQuestionSentAgain(t *testing.T) {
+// An acquire whose answer is lost is sent again with the same id. That must not restore an evicted waiter.
+func TestEvictedWaiterIsNotGrantedWhenItsAcquireIsSentAgain(t *testing.T) {
 	w := onRedis(t)
 	s := w.semaphore()
 	held := w.must(s.Acquire(t.Context(), 1))
@@ -380,7 +380,7 @@ func TestEvictedWaiterIsNotLetInByAQuestionSentAgain(t *testing.T) {
 	assert.Zero(t, w.status(s).Used)
 }
 
-func TestListYieldsEachNameInUseOnceAndThoseWithAPin(t *testing.T) {
+func TestListYieldsEachNameInUseOrWithALimitSetByHandOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		prefix := "fairsem:list*[?]\\-" + uuid.NewString()
 		c := w.clientOn(w.connect(), fairsem.Options{Prefix: prefix})
@@ -433,7 +433,7 @@ func TestListEndsWithItsContextAndWithTheClient(t *testing.T) {
 }
 
 // 100,000 waiters are read in pages: no reply holds more than some hundreds.
-func TestLongLinesAreListedPageByPage(t *testing.T) {
+func TestLongQueuesAreListedPageByPage(t *testing.T) {
 	w := onRedis(t)
 	const crowd = 100_000
 	deadline := float64(time.Now().Add(time.Hour).UnixMilli())
@@ -469,7 +469,7 @@ func TestLongLinesAreListedPageByPage(t *testing.T) {
 	assert.LessOrEqual(t, largest.values, 4*300)
 }
 
-// largestReply remembers the longest list that came back.
+// largestReply records the length of the longest list in a reply.
 type largestReply struct{ values int }
 
 func (h *largestReply) DialHook(next redis.DialHook) redis.DialHook          { return next }

@@ -14,9 +14,9 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// How calls end that do not get what they ask for: by their context, by MaxWait, and by a Redis that says nothing.
+// How calls end without a grant: by their context, by MaxWait, or because Redis does not answer.
 
-// asking are all ways to ask of a name that the client has used, or not.
+// asking returns all calls, on a name that the client has used or not.
 func (w *world) asking(c *fairsem.Client) map[string]func(context.Context) error {
 	w.t.Helper()
 	s := w.of(c, 1)
@@ -35,11 +35,11 @@ func (w *world) asking(c *fairsem.Client) map[string]func(context.Context) error
 
 func nothing(context.Context) error { return nil }
 
-// A web server could not tell Redis that is away from a long queue.
-func TestRedisThatIsAwayIsNotTakenForALongQueue(t *testing.T) {
+// A web server once could not distinguish an unreachable Redis from a long queue.
+func TestErrorDistinguishesUnreachableRedisFromALongQueue(t *testing.T) {
 	w, server := privately(t)
 	c := w.clientOn(w.open(func(testing.TB) redis.UniversalClient {
-		return redis.NewClient(&redis.Options{Addr: server.Addr(), DialerRetries: 1}) // or it keeps for half a second what it knows
+		return redis.NewClient(&redis.Options{Addr: server.Addr(), DialerRetries: 1}) // otherwise it reports the error half a second later
 	}), fairsem.Options{TTL: w.ttl})
 	require.NoError(t, server.Kill())
 	var all sync.WaitGroup
@@ -48,7 +48,7 @@ func TestRedisThatIsAwayIsNotTakenForALongQueue(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, errors.New("out of patience"))
 			defer cancel()
 			err := ask(ctx)
-			if name != "Ping" { // which asks once
+			if name != "Ping" { // it makes one attempt
 				assert.ErrorIs(t, err, context.DeadlineExceeded, name)
 				assert.ErrorContains(t, err, "out of patience", name)
 			}
@@ -61,7 +61,7 @@ func TestRedisThatIsAwayIsNotTakenForALongQueue(t *testing.T) {
 	w.release(w.must(w.of(c, 1).Acquire(t.Context(), 1)))
 }
 
-func TestSilentRedisIsNotTakenForALongQueue(t *testing.T) {
+func TestErrorDistinguishesASilentRedisFromALongQueue(t *testing.T) {
 	w, server := privately(t)
 	c := w.client()
 	require.NoError(t, c.Ping(t.Context()))
@@ -76,7 +76,7 @@ func TestSilentRedisIsNotTakenForALongQueue(t *testing.T) {
 	require.NoError(t, server.Resume())
 }
 
-// The units of an outer permit were taken away: that is why, and not that somebody cancelled.
+// If the units of an outer permit were revoked, the error must say that, and not only that the context was cancelled.
 func TestErrorOfACallHasTheCauseOfItsContext(t *testing.T) {
 	w := onRedis(t)
 	w.limit = 2
@@ -101,7 +101,7 @@ func TestMaxWaitEndsTheWaitAndNotTheWork(t *testing.T) {
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, brief.Do(t.Context(), 1, nothing), fairsem.ErrNotAcquired)
-		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "a place in line is left behind")
+		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "a position in the queue is left behind")
 		w.release(holder)
 
 		patient := s.With(fairsem.CallOptions{MaxWait: time.Hour})
@@ -113,7 +113,7 @@ func TestMaxWaitEndsTheWaitAndNotTheWork(t *testing.T) {
 	})
 }
 
-func TestWaitFailsAtOnceIfItsTurnComesTooLate(t *testing.T) {
+func TestWaitFailsAtOnceIfItsGrantWouldComeTooLate(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l := w.limiter(1, time.Hour)
 		require.NoError(t, l.Wait(t.Context(), 1))
@@ -123,7 +123,7 @@ func TestWaitFailsAtOnceIfItsTurnComesTooLate(t *testing.T) {
 			"MaxWait":  func() error { return l.With(fairsem.CallOptions{MaxWait: 30 * time.Minute}).Wait(t.Context(), 1) },
 			"deadline": func() error { return l.Wait(ctx, 1) },
 		} {
-			err := wait() // or the test hangs
+			err := wait() // otherwise the test hangs
 			var known *fairsem.WaitError
 			require.ErrorAs(t, err, &known, name)
 			assert.Greater(t, known.RetryAfter, 30*time.Minute, name)
@@ -134,7 +134,7 @@ func TestWaitFailsAtOnceIfItsTurnComesTooLate(t *testing.T) {
 	})
 }
 
-func TestWaitWhoseTurnComesInTimeWaitsInLine(t *testing.T) {
+func TestWaitWhoseGrantComesInTimeWaits(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l := w.limiter(1, 200*time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -44,7 +44,7 @@ func TestGoCodeOfTheDocsIsCodeThatIsRun(t *testing.T) {
 	}
 }
 
-// without returns the paragraphs that are not whole lines of the code, however far that is indented.
+// without returns the paragraphs that do not consist of whole lines of the code, whatever their indentation.
 func without(paragraphs []string, code string) (left []string) {
 	for _, text := range paragraphs {
 		found := false
@@ -59,8 +59,8 @@ func without(paragraphs []string, code string) (left []string) {
 	return left
 }
 
-// declarations returns the source of each function and type in the test files of packages, by name. Those of other packages than
-// the first begin with the directory.
+// declarations returns the source of each function and type in the test files of packages, by name. In packages other than the
+// first, the name begins with the directory.
 func declarations(t *testing.T, dirs ...string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -81,7 +81,7 @@ func declarations(t *testing.T, dirs ...string) map[string]string {
 	return all
 }
 
-// nameOf is the name of a function or a type, or Type.Method; "": it is neither.
+// nameOf returns the name of a function or a type, or Type.Method, or "" if it is neither.
 func nameOf(d ast.Decl) string {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -103,7 +103,7 @@ func nameOf(d ast.Decl) string {
 	return ""
 }
 
-// An index that lacks an example hides it, and one that has too many sends readers in vain.
+// The index must contain every example, and only examples that exist.
 func TestIndexOfTheDocsHasEveryExample(t *testing.T) {
 	t.Parallel()
 	var indexed, exist []string
@@ -121,7 +121,7 @@ func TestIndexOfTheDocsHasEveryExample(t *testing.T) {
 	assert.ElementsMatch(t, exist, indexed)
 }
 
-func TestLinksOfTheDocsLeadSomewhere(t *testing.T) {
+func TestLinksOfTheDocsExist(t *testing.T) {
 	t.Parallel()
 	seen := 0
 	eachFile(t, func(file string) {
@@ -158,7 +158,7 @@ func links(page string) (all []string) {
 	return all
 }
 
-// anchors returns what can be linked to in a page: its headings, as they are named on the pages of forges.
+// anchors returns the anchors of a page: its headings, in the form that code hosts use.
 func anchors(page string) (all []string) {
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
 		all = append(all, strings.Map(func(r rune) rune {
@@ -242,7 +242,7 @@ func TestMethodsThatTheDocsNameExist(t *testing.T) {
 	assert.Greater(t, seen, 100)
 }
 
-// has says whether a type has a method or a field.
+// has reports whether a type has a method or a field.
 func has(of reflect.Type, name string) bool {
 	if _, method := of.MethodByName(name); method {
 		return true

@@ -33,7 +33,7 @@ func newProvider(client *fairsem.Client) (*provider, error) {
 	return &provider{client, all, rate}, err
 }
 
-// call takes the narrow limit first, the shared one next and the rate last.
+// call acquires the narrow limit first, then the shared one, and the rate last.
 func (p *provider) call(ctx context.Context, customer string, send func(context.Context) error) error {
 	own, err := p.client.Semaphore("provider/customer/"+customer, 5)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *provider) call(ctx context.Context, customer string, send func(context.
 	})
 }
 
-// A call that is subject to three limits. A customer that floods its own limit takes nothing from the others.
+// A call with three limits. A customer that floods its own limit does not affect the others.
 func ExampleSemaphore_composed() {
 	client, stop := newClient()
 	defer stop()
@@ -120,7 +120,7 @@ func TestWindowThatIsLongerByTheJitterKeepsTheProvidersLimit(t *testing.T) {
 	}
 }
 
-// arrivals are the times at which requests of two processes arrive at a provider, for as long as it takes to send 4 bursts.
+// arrivals returns the times at which requests of two processes arrive at a provider, while 4 bursts are sent.
 func arrivals(t *testing.T, per time.Duration, delay func(nth int) time.Duration) (at []time.Time) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func arrivals(t *testing.T, per time.Duration, delay func(nth int) time.Duration
 	return at
 }
 
-// mostInAWindow is how many arrive in the fullest window of the provider.
+// mostInAWindow returns the largest number of arrivals in any window of the provider.
 func mostInAWindow(at []time.Time) (most int) {
 	slices.SortFunc(at, time.Time.Compare)
 	first := 0

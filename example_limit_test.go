@@ -12,8 +12,8 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// A pool of workers is a loop that acquires before it starts a goroutine: there are never more
-// goroutines than units, and never more at work than units in all processes together.
+// A pool of workers is a loop that acquires a unit before it starts a goroutine. There are never more goroutines than units, in all
+// processes together.
 func ExampleSemaphore_workerPool() {
 	client, stop := newClient()
 	defer stop()
@@ -44,8 +44,8 @@ func ExampleSemaphore_workerPool() {
 	// Output: [3 3 3 3 3 3 3] <nil>
 }
 
-// A group of x/sync runs as many tasks as it likes here; how many work at a time, everywhere together, the
-// semaphore says. The first error ends the others, also those in line.
+// A group of x/sync starts any number of tasks. The semaphore limits how many of them run at the same time, in all processes
+// together. The first error ends the others, also those that wait.
 func ExampleSemaphore_errgroup() {
 	client, stop := newClient()
 	defer stop()
@@ -64,7 +64,7 @@ func ExampleSemaphore_errgroup() {
 	// Output: /gone: 404
 }
 
-// fetch knows which page is missing; the others end when somebody has said so.
+// fetch fails for one page. For the others it waits until that failure ends them.
 func fetch(ctx context.Context, page string) error {
 	if page == "/gone" {
 		return errors.New(page + ": 404")
@@ -75,10 +75,10 @@ func fetch(ctx context.Context, page string) error {
 
 func shrink(ctx context.Context, image string) (int, error) { return len(image), ctx.Err() }
 
-// Calls to the API of a language model differ in size, so a call weighs the tokens that it may use, and
-// the limit is how many of them all pods together may have under way; it does not say how many that is
-// in a minute. People go ahead of batch work that came up to a minute before them; batch work that has
-// waited for longer goes first all the same.
+// Calls to the API of a language model differ in size, so the weight of a call is the number of tokens that it may use. The
+// limit is the number of tokens that all pods together may have in flight; it does not limit tokens per minute. Calls of users
+// are granted before batch work that came up to a minute earlier. Batch work that has waited longer is granted first all the
+// same.
 func ExampleSemaphore_modelAPI() {
 	client, stop := newClient()
 	defer stop()
@@ -93,7 +93,7 @@ func ExampleSemaphore_modelAPI() {
 	ask := func(lane *fairsem.Semaphore, tokens int64, prompt string) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		err := lane.Do(ctx, tokens, func(context.Context) error { // whose context goes into the request
+		err := lane.Do(ctx, tokens, func(context.Context) error { // pass its context to the request
 			fmt.Println("answered:", prompt)
 			return nil
 		})
@@ -130,7 +130,7 @@ func ExampleSemaphore_modelAPI() {
 	// answered: a nightly summary
 }
 
-// awaitLine waits until n calls stand in line.
+// awaitLine waits until n calls are in the queue.
 func awaitLine(s *fairsem.Semaphore, n int64) {
 	for {
 		status, err := s.Status(context.Background())

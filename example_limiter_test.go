@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// A client of an API that allows so many calls in any second, to all of us together.
+// A client of an API that allows a number of calls in any second, for all processes together.
 func ExampleLimiter_Wait() {
 	client, stop := newClient()
 	defer stop()
@@ -32,7 +32,7 @@ func ExampleLimiter_Wait() {
 	// asking for Oslo
 }
 
-// A server that turns callers away, and tells them when to come again.
+// A server that refuses callers and reports when they may retry.
 func ExampleLimiter_Allow() {
 	client, stop := newClient()
 	defer stop()
@@ -58,7 +58,7 @@ func ExampleLimiter_Allow() {
 	// 429, Retry-After: 1h0m0s
 }
 
-// Set a limit by hand while something is wrong, and go back to what the programs declare.
+// Set a limit by hand while something is wrong, and return to the declared limit afterwards.
 func ExampleInspector_SetLimit() {
 	client, stop := newClient()
 	defer stop()
@@ -91,8 +91,8 @@ func ExampleInspector_SetLimit() {
 	// limit 20 pinned false
 }
 
-// A job that one of the pods runs at each tick, whichever comes first. The tick is in the name, and the
-// grant belongs to nobody, so it is not given back when the job is done or its pod goes away.
+// A job that one of the pods runs at each tick: the first that calls. The name contains the tick, and the grant of a Limiter is
+// never released, so it remains when the job is done or its pod ends.
 func ExampleLimiter_cron() {
 	rdb, stop := startRedis()
 	defer stop()

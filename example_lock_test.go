@@ -10,11 +10,11 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// account is a row of a store that refuses what an older holder of the lock writes. In SQL:
+// account is a row of a store that refuses writes of earlier holders of the lock. In SQL:
 //
 //	UPDATE account SET balance = $1, token = $2 WHERE id = $3 AND token <= $2
 //
-// and the writer was too late if that updates no row. It is <= and not <, for a holder may write twice.
+// If that updates no row, the writer was too late. The comparison is <= and not <, because a holder may write twice.
 type account struct {
 	mu             sync.Mutex
 	balance, token int64
@@ -38,8 +38,8 @@ func (a *account) read() int64 {
 	return a.balance
 }
 
-// Somebody who was paused while the lock passed on to the next would undo what that one wrote. The lock
-// cannot keep it from trying; the store can, by the token.
+// A process that was paused while another one got the lock would overwrite what that one wrote. The lock cannot prevent that.
+// The store can, by the token.
 func ExampleMutex_fencedWrite() {
 	client, stop := newClient()
 	defer stop()
@@ -51,7 +51,7 @@ func ExampleMutex_fencedWrite() {
 	}
 	row := &account{balance: 100}
 
-	// The first holder reads, and then stands still for longer than its lease lasts.
+	// The first holder reads, and then is paused for longer than its lease.
 	stalls := fairsem.CallOptions{TTL: 500 * time.Millisecond, NoRefresh: true}
 	first, err := lock.With(stalls).Lock(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func ExampleMutex_fencedWrite() {
 	// balance: 150
 }
 
-// Readers share the lock, a writer has it alone.
+// Readers share the lock; a writer holds it alone.
 func ExampleRWMutex() {
 	client, stop := newClient()
 	defer stop()
@@ -95,7 +95,7 @@ func ExampleRWMutex() {
 		readers.Go(func() {
 			err := prices.RDo(ctx, func(context.Context) error {
 				inside.Done()
-				inside.Wait() // neither leaves before the other is in
+				inside.Wait() // neither releases before the other one holds
 				return nil
 			})
 			if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// metrics are what a service exports. The observer is one goroutine at a time, those who read are others.
+// metrics are the metrics that a service exports. One goroutine at a time calls the observer; other goroutines read the metrics.
 type metrics struct {
 	waiting, holding atomic.Int64 // now
 	granted, refused atomic.Int64
-	waited           atomic.Int64 // ns, by all who were granted something
-	lost             atomic.Int64 // somebody looks into each of these
+	waited           atomic.Int64 // ns, of all granted calls
+	lost             atomic.Int64 // each of these should be investigated
 }
 
 func (m *metrics) observe(event fairsem.Event) {
@@ -66,12 +66,12 @@ func ExampleObserver() {
 		return
 	}
 
-	undo := occupy(reports, 2) // somebody holds both units, and somebody waits
+	undo := occupy(reports, 2) // another process holds both units, and a call waits
 	_, _ = reports.TryAcquire(ctx, 1)
 	undo()
 	_ = reports.Do(ctx, 1, func(context.Context) error { return nil })
 
-	if err := client.Close(); err != nil { // whatever has happened is told when it returns
+	if err := client.Close(); err != nil { // all events have been reported when it returns
 		fmt.Println(err)
 	}
 	fmt.Println("granted:", m.granted.Load(), "refused:", m.refused.Load(), "lost:", m.lost.Load())

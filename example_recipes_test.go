@@ -21,7 +21,7 @@ func once(ctx context.Context, lock *fairsem.Mutex, job func(context.Context) er
 	return errors.Join(err, permit.Release(ctx))
 }
 
-// One process at a time cleans up. Those that come meanwhile leave it to that one.
+// One process at a time cleans up. Others that come meanwhile skip it.
 func ExampleMutex_TryLock() {
 	client, stop := newClient()
 	defer stop()
@@ -44,7 +44,7 @@ func ExampleMutex_TryLock() {
 	// <nil>
 }
 
-// render takes as many MiB of the memory that all processes share as a job needs, and runs the job.
+// render acquires the MiB that a job needs of the memory that all processes share, and runs the job.
 func render(ctx context.Context, memory *fairsem.Semaphore, mib int64, job func(context.Context) error) error {
 	err := memory.Do(ctx, mib, job)
 	if errors.Is(err, fairsem.ErrExceedsLimit) {
@@ -53,7 +53,7 @@ func render(ctx context.Context, memory *fairsem.Semaphore, mib int64, job func(
 	return err
 }
 
-// A job weighs the memory that it needs. A large one waits for its turn and no longer: small ones do not overtake it.
+// The weight of a job is the memory that it needs. Small jobs do not overtake a large one that waits.
 func ExampleSemaphore_memoryBudget() {
 	client, stop := newClient()
 	defer stop()

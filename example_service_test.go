@@ -48,7 +48,7 @@ func atRate(limiter *fairsem.Limiter, patience time.Duration, next http.Handler)
 	})
 }
 
-// refuse says why a request was not served, and when to try again. An error can be more than one of these: the order matters.
+// refuse reports why a request was not served, and when to retry. An error can wrap more than one of these, so the order matters.
 func refuse(w http.ResponseWriter, err error) {
 	code, retry := http.StatusInternalServerError, time.Duration(0) // ErrInvalid, ErrExceedsLimit, a missing right, ...
 	var wait *fairsem.WaitError
@@ -73,7 +73,8 @@ func request(handler http.Handler) {
 	fmt.Println(w.Code, "Retry-After:", w.Header().Get("Retry-After") != "")
 }
 
-// A server that refuses with 503 when it is busy or without Redis, with 429 above a rate, and says when to try again.
+// A server that refuses requests with 503 when it is busy or Redis is unreachable, with 429 above a rate, and reports when to
+// retry.
 func ExampleWaitError() {
 	client, stop := newClient()
 	defer stop()
@@ -102,8 +103,8 @@ func ExampleWaitError() {
 	// 429 Retry-After: true
 }
 
-// An error can say that the wait is over and that Redis is away. The second is what the caller has to know.
-func TestServerOfTheRecipeSaysThatRedisIsAway(t *testing.T) {
+// An error can say both that the wait has ended and that Redis is unreachable. The caller needs to know the second.
+func TestServerOfTheRecipeReportsThatRedisIsUnreachable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := fairsemtest.NewServer(t)
@@ -163,7 +164,7 @@ func workUntil(ctx context.Context, client *fairsem.Client, workers *fairsem.Sem
 	return client.Close() // releases what is still held, and waits until Redis has confirmed it
 }
 
-// A process that was asked to stop begins nothing new, finishes what it has begun, and leaves nothing behind.
+// When it is asked to stop, a process starts no new job, finishes those that it has started, and leaves nothing behind.
 func ExampleClient_Close() {
 	rdb, stop := startRedis()
 	defer stop()

@@ -19,7 +19,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// startRedis starts an embedded server, and returns a client and what ends both.
+// startRedis starts an embedded server. It returns a client and a function that ends both.
 func startRedis() (redis.UniversalClient, func()) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -34,7 +34,7 @@ func startRedis() (redis.UniversalClient, func()) {
 	}
 }
 
-// newClient returns a Client on a server of its own, and what ends both.
+// newClient returns a Client on its own server, and a function that ends both.
 func newClient() (*fairsem.Client, func()) {
 	rdb, stop := startRedis()
 	client, err := fairsem.New(rdb, fairsem.Options{})
@@ -49,7 +49,7 @@ func newClient() (*fairsem.Client, func()) {
 	}
 }
 
-// A job that needs more than one unit asks for all of them at once, and waits its turn like others.
+// A job that needs more than one unit acquires all of them in one call, and waits in the queue like other calls.
 func ExampleSemaphore_Do() {
 	client, stop := newClient()
 	defer stop()
@@ -73,7 +73,7 @@ func ExampleSemaphore_Do() {
 	// Output: in use: 2 of 4
 }
 
-// One process at a time does a job, and the others do without.
+// One process at a time does a job, and the others skip it.
 func ExampleSemaphore_TryAcquire() {
 	client, stop := newClient()
 	defer stop()
@@ -102,7 +102,7 @@ func ExampleSemaphore_TryAcquire() {
 	// host b leaves it to others
 }
 
-// A server that is behind turns requests away instead of letting the line grow.
+// A server that cannot keep up refuses requests instead of letting the queue grow.
 func ExampleSemaphore_With() {
 	client, stop := newClient()
 	defer stop()
@@ -111,7 +111,7 @@ func ExampleSemaphore_With() {
 		fmt.Println(err)
 		return
 	}
-	defer occupy(reports, 2)() // somebody holds both units, and somebody waits
+	defer occupy(reports, 2)() // another process holds both units, and a call waits
 
 	shortLine := reports.With(fairsem.CallOptions{MaxQueue: 1})
 	_, err = shortLine.Acquire(context.Background(), 1)
@@ -121,7 +121,7 @@ func ExampleSemaphore_With() {
 	// Output: come back later
 }
 
-// occupy takes n units, all there are, and has one more call wait. The function it returns undoes that.
+// occupy acquires all n units and makes one more call wait. The returned function ends both.
 func occupy(s *fairsem.Semaphore, n int64) func() {
 	ctx, cancel := context.WithCancel(context.Background())
 	permit, err := s.Acquire(ctx, n)
@@ -149,7 +149,7 @@ func occupy(s *fairsem.Semaphore, n int64) func() {
 	}
 }
 
-// A pool of workers on x/sync's semaphore becomes one for all processes together with the line that makes sem.
+// To turn a pool of workers on x/sync's semaphore into one for all processes together, change the line that creates sem.
 func ExampleWeighted() {
 	client, stop := newClient()
 	defer stop()
@@ -180,13 +180,13 @@ func ExampleWeighted() {
 	defer sem.Release(workers)
 
 	fmt.Println(squares)
-	fmt.Println("units lost:", sem.Err()) // which x/sync has not, nor needs
+	fmt.Println("units lost:", sem.Err()) // x/sync does not have this
 	// Output:
 	// [0 1 4 9 16 25 36 49 64 81]
 	// units lost: <nil>
 }
 
-// Where a write that comes too late does harm, the store refuses it by its token.
+// If a late write would do harm, the store must refuse it by its token.
 func ExamplePermit_Token() {
 	client, stop := newClient()
 	defer stop()
@@ -209,7 +209,7 @@ func ExamplePermit_Token() {
 		fmt.Println("written:", entry)
 	}
 
-	// The first holder stops renewing, as one that was paused does. Its lease lapses.
+	// The first holder stops renewing, like a process that was paused. Its lease expires.
 	paused := fairsem.CallOptions{TTL: 100 * time.Millisecond, NoRefresh: true}
 	first, err := ledger.With(paused).Acquire(ctx, 1)
 	if err != nil {
@@ -232,8 +232,7 @@ func ExamplePermit_Token() {
 	// fairsem: permit lost
 }
 
-// The README's code is the function run in readme_test.go, to the byte: it compiles, runs and says
-// what it said when it was last read.
+// The code of the README is exactly the function run in readme_test.go, so it compiles and runs.
 func TestReadmeExampleIsTheTestedExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)

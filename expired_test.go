@@ -13,7 +13,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// bury stores so many ids that hold or wait and whose leases are over, as a crowd leaves them that died.
+// bury stores holders and waiters whose leases have expired, as after many processes were killed.
 func (w *world) bury(holders, waiters int) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -27,11 +27,11 @@ func (w *world) bury(holders, waiters int) {
 	}
 	put("owner", "held", holders)
 	put("queue", "waited", waiters)
-	put("timeout", "waited", waiters) // they are reaped first
+	put("timeout", "waited", waiters) // these are reaped first
 	put("timeout", "held", holders)
 }
 
-// released gives back a permit.
+// released releases a permit.
 func released(p *fairsem.Permit, err error) error {
 	if err != nil {
 		return err
@@ -39,8 +39,8 @@ func released(p *fairsem.Permit, err error) error {
 	return p.Release(context.Background())
 }
 
-// More expired ids than one call removes made the answer no for a tenth of a second.
-func TestExpiredLeasesRefuseNobody(t *testing.T) {
+// If there were more expired ids than one call removes, calls were refused for a tenth of a second.
+func TestExpiredLeasesDoNotRefuseACall(t *testing.T) {
 	t.Parallel()
 	const holders, waiters = 600, 1200
 	refusals := map[string]func(*world, *fairsem.Client) error{
@@ -53,7 +53,7 @@ func TestExpiredLeasesRefuseNobody(t *testing.T) {
 			return released(p, err)
 		},
 		"Allow": func(w *world, c *fairsem.Client) error {
-			l := w.limiterOf(c, 2, time.Hour) // of which the first call has one
+			l := w.limiterOf(c, 2, time.Hour) // the first call uses one
 			d, err := l.Allow(t.Context(), 1)
 			assert.True(t, d.Allowed)
 			return err
@@ -66,11 +66,11 @@ func TestExpiredLeasesRefuseNobody(t *testing.T) {
 			rdb := w.connect()
 			rdb.AddHook(calls)
 			c := w.clientOn(rdb, fairsem.Options{})
-			require.NoError(t, ask(w, c)) // the name is known from here on
+			require.NoError(t, ask(w, c)) // from here on the client has used the name
 			calls.Store(0)
 			w.bury(holders, waiters)
 			require.NoError(t, ask(w, c))
-			assert.Less(t, calls.Load(), int64((holders+waiters)/50), "it asks more often than there is something to remove")
+			assert.Less(t, calls.Load(), int64((holders+waiters)/50), "it calls more often than there is something to remove")
 		})
 	}
 }

@@ -27,20 +27,20 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// The black box: what a user can see, on every kind of server.
+// These tests use the public API on every kind of server.
 
-// Most tests wait for a lease to end rather than for a processor, so more of them run at once than there are processors.
+// Most tests wait for a lease to expire and not for a processor, so more of them run at once than there are processors.
 func TestMain(m *testing.M) {
 	if role := os.Getenv(workerEnv); role != "" {
 		os.Exit(worker(role))
 	}
-	redis.SetLogger(&logging.VoidLogger{}) // sentinel clients tell of every connection
+	redis.SetLogger(&logging.VoidLogger{}) // sentinel clients log every connection
 	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err) // there is such a flag; -parallel stands above it
+		panic(err) // the flag exists; -parallel overrides it
 	}
 	code := redistest.Main(m)
 	if code == 0 {
-		// go-redis tries a server that is gone for up to a second after its client was closed.
+		// go-redis keeps dialling a server that is down for up to a second after its client was closed.
 		dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 		if err := goleak.Find(dialing); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
@@ -53,12 +53,12 @@ func TestMain(m *testing.M) {
 // backend is a kind of server.
 type backend struct {
 	name string
-	dial func(t testing.TB) redis.UniversalClient // a connection pool of its own, as another process has
+	dial func(t testing.TB) redis.UniversalClient // its own connection pool, like that of another process
 
-	// Where each world has a server of its own, this starts it and returns dial.
+	// If each world has its own server, serve starts it and returns dial.
 	serve func(t testing.TB) func(testing.TB) redis.UniversalClient
 
-	// To look from outside needs more rights than the library has here, and nothing it tries may be denied. nil: dial.
+	// The client of the test itself, if it needs more rights than the library, to which nothing may be denied. nil: dial.
 	admin func(t testing.TB) redis.UniversalClient
 }
 
@@ -89,7 +89,7 @@ func addrs(servers []*redistest.Server) []string {
 	return all
 }
 
-// everywhere runs a test on every kind of server, all at once.
+// everywhere runs a test on every kind of server in parallel.
 func everywhere(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
@@ -116,7 +116,7 @@ func onRedis(t *testing.T) *world {
 type world struct {
 	t     *testing.T
 	dial  func(t testing.TB) redis.UniversalClient
-	rdb   redis.UniversalClient // to look at Redis from outside
+	rdb   redis.UniversalClient // the client of the test itself
 	name  string
 	limit int64
 	ttl   time.Duration
@@ -152,7 +152,7 @@ func (w *world) open(dial func(t testing.TB) redis.UniversalClient) redis.Univer
 	return rdb
 }
 
-// client is a process of its own, as far as Redis can tell.
+// client returns a new Client. For Redis it is another process.
 func (w *world) client() *fairsem.Client { return w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl}) }
 
 func (w *world) clientOn(rdb redis.UniversalClient, opts fairsem.Options) *fairsem.Client {
@@ -163,7 +163,7 @@ func (w *world) clientOn(rdb redis.UniversalClient, opts fairsem.Options) *fairs
 	return c
 }
 
-// semaphore is the semaphore of the world, seen by a new process.
+// semaphore returns the semaphore of the world with a new client.
 func (w *world) semaphore() *fairsem.Semaphore { return w.of(w.client(), w.limit) }
 
 func (w *world) of(c *fairsem.Client, limit int64) *fairsem.Semaphore {
@@ -182,14 +182,14 @@ type call struct {
 
 func acquire(ctx context.Context, s *fairsem.Semaphore, n int64) *call {
 	c := &call{done: make(chan struct{})}
-	go func() { // ends with Acquire, which every test waits for or cancels
+	go func() { // ends with Acquire; every test waits for it or cancels it
 		defer close(c.done)
 		c.permit, c.err = s.Acquire(ctx, n)
 	}()
 	return c
 }
 
-// queue acquires in the background, and returns when the call stands in line.
+// queue acquires in the background, and returns when the call is in the queue.
 func (w *world) queue(ctx context.Context, s *fairsem.Semaphore, n int64) *call {
 	w.t.Helper()
 	before := w.status(s).Waiting
@@ -233,8 +233,8 @@ func (w *world) release(p *fairsem.Permit) {
 	require.NoError(w.t, w.givenBack(p))
 }
 
-// givenBack is Release for who waits until it is confirmed, which a busy machine or a server that is away for a while
-// can put off for more than the second that Release takes.
+// givenBack calls Release until it is confirmed. On a busy machine, or while a server is down, that can take longer than the
+// second that Release waits.
 func (w *world) givenBack(p *fairsem.Permit) (err error) {
 	for range 20 {
 		if err = p.Release(w.t.Context()); !errors.Is(err, fairsem.ErrUnavailable) {
@@ -251,7 +251,7 @@ func (w *world) eventually(is func() bool, why string) {
 
 func (w *world) key(kind string) string { return "fairsem:{" + w.name + "}:" + kind }
 
-// mustBeEmpty checks that the test left nobody behind, and no key that would stay for ever.
+// mustBeEmpty checks that the test left no holder, no waiter, and no key that never expires.
 func (w *world) mustBeEmpty() {
 	ctx := context.Background()
 	if w.limited.Load() {
@@ -284,7 +284,7 @@ func TestAcquireGrantsUpToTheLimitAndThenQueues(t *testing.T) {
 }
 
 // S5, across processes and with weights.
-func TestWhoAsksFirstIsServedFirst(t *testing.T) {
+func TestCallsAreGrantedInTheOrderInWhichTheyWereQueued(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 3
 		processes := []*fairsem.Semaphore{w.semaphore(), w.semaphore(), w.semaphore()}
@@ -316,7 +316,7 @@ func TestLargeAcquireIsNotStarvedBySmallOnes(t *testing.T) {
 			held = append(held, w.must(s.Acquire(t.Context(), 1)))
 		}
 		for _, p := range held {
-			small.Go(func() { // churns until the large one is in
+			small.Go(func() { // releases and acquires until the large call is granted
 				for p != nil {
 					assert.NoError(t, p.Release(t.Context()))
 					p, _ = s.Acquire(ctx, 1)
@@ -346,7 +346,7 @@ func TestSmallRequestBehindALargeOneWaitsAlthoughItFits(t *testing.T) {
 	})
 }
 
-// golang/go#37852: cancelling the head must look at those behind it.
+// golang/go#37852: if the head is cancelled, the waiters behind it must be checked.
 func TestCancelledLargeHeadWakesTheSmallOnesBehindIt(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 2, time.Hour // no refresh comes to help
@@ -370,7 +370,7 @@ func TestTryAcquireNeverWaitsAndNeverOvertakes(t *testing.T) {
 		_, err := other.TryAcquire(t.Context(), 2)
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 		waiter := w.queue(t.Context(), s, 2)
-		_, err = other.TryAcquire(t.Context(), 1) // it fits, but somebody waits
+		_, err = other.TryAcquire(t.Context(), 1) // it fits, but another call waits
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 		w.release(holder)
 		w.release(w.granted(waiter))
@@ -379,7 +379,7 @@ func TestTryAcquireNeverWaitsAndNeverOvertakes(t *testing.T) {
 }
 
 // V2: with a TTL of an hour the next refresh is 20 minutes away.
-func TestReleaseWakesTheNextInAnotherProcessByPush(t *testing.T) {
+func TestReleaseWakesTheNextWaiterInAnotherProcessByAMessage(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour
 		a, b := w.semaphore(), w.semaphore()
@@ -425,8 +425,8 @@ func TestTokensIncreaseAlsoWhenAllStateIsLost(t *testing.T) {
 	})
 }
 
-// The newest declaration stands, whoever goes on using an older one.
-func TestNewestDeclaredLimitStands(t *testing.T) {
+// The newest declaration counts, even while another process still uses an older one.
+func TestNewestDeclaredLimitCounts(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		old, latest := w.client(), w.client()
 		w.release(w.must(w.of(old, 2).Acquire(t.Context(), 1)))
@@ -434,7 +434,7 @@ func TestNewestDeclaredLimitStands(t *testing.T) {
 		w.release(w.must(w.of(old, 2).Acquire(t.Context(), 4)))
 		assert.Equal(t, int64(5), w.status(w.of(old, 2)).Limit)
 
-		// and it comes back when the state was lost, also if the old one asks first
+		// After a loss of state it is declared again, even if the process with the older one calls first.
 		require.NoError(t, w.rdb.Del(t.Context(), w.key("meta")).Err())
 		w.release(w.must(w.of(old, 2).Acquire(t.Context(), 1)))
 		w.release(w.must(w.of(latest, 5).Acquire(t.Context(), 1)))
@@ -454,15 +454,15 @@ func TestLargerLimitWakesWaitersAndSmallerOneDrains(t *testing.T) {
 
 		late := w.queue(t.Context(), w.of(w.client(), 2), 2)
 		for i, p := range permits {
-			assert.True(t, late.waits(), "let in after %d of 3 releases", i)
-			require.NoError(t, p.Context().Err(), "shrinking took a permit away")
+			assert.True(t, late.waits(), "granted after %d of 3 releases", i)
+			require.NoError(t, p.Context().Err(), "a smaller limit revoked a permit")
 			w.release(p)
 		}
 		w.release(w.granted(late))
 	})
 }
 
-// A waiter that a smaller limit makes impossible must not hold up the line for ever.
+// A waiter that no longer fits a smaller limit must not block the queue for ever.
 func TestWaiterLargerThanTheNewLimitGetsErrExceedsLimit(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 3, time.Hour
@@ -487,7 +487,7 @@ func TestMaxQueueIsExactUnderConcurrency(t *testing.T) {
 		for i := range 30 {
 			calls = append(calls, acquire(ctx, processes[i%3].With(fairsem.CallOptions{MaxQueue: 7}), 1))
 		}
-		w.eventually(func() bool { return count(calls, (*call).waits) == 7 }, "not all but 7 are turned away")
+		w.eventually(func() bool { return count(calls, (*call).waits) == 7 }, "not all but 7 are refused")
 		assert.Equal(t, int64(7), w.status(s).Waiting)
 		cancel()
 		full := 0
@@ -511,7 +511,7 @@ func count(calls []*call, is func(*call) bool) (n int) {
 	return n
 }
 
-func TestHeadStartQueuesAheadOfThoseWhoCameALittleEarlier(t *testing.T) {
+func TestHeadStartIsGrantedBeforeACallThatCameALittleEarlier(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore()
 		holder := w.must(s.Acquire(t.Context(), 1))
@@ -523,7 +523,7 @@ func TestHeadStartQueuesAheadOfThoseWhoCameALittleEarlier(t *testing.T) {
 	})
 }
 
-func TestHeadStartNeverOvertakesWhoWaitedLonger(t *testing.T) {
+func TestHeadStartNeverOvertakesACallThatWaitedLonger(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore()
 		holder := w.must(s.Acquire(t.Context(), 1))
@@ -536,7 +536,7 @@ func TestHeadStartNeverOvertakesWhoWaitedLonger(t *testing.T) {
 	})
 }
 
-func TestNoRefreshPermitLapsesOneTTLAfterTheGrant(t *testing.T) {
+func TestNoRefreshPermitExpiresOneTTLAfterTheGrant(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore()
 		short := s.With(fairsem.CallOptions{TTL: time.Second, NoRefresh: true}) // a busy machine stops a process for a while
@@ -595,7 +595,7 @@ func TestReleaseIsIdempotentAlsoAtOnce(t *testing.T) {
 		all.Wait()
 		next := w.must(s.Acquire(t.Context(), 1))
 		require.NoError(t, p.Release(t.Context()))
-		assert.Equal(t, int64(1), w.status(s).Used, "a late release frees nobody else's permit")
+		assert.Equal(t, int64(1), w.status(s).Used, "a late release frees no other permit")
 		w.release(next)
 	})
 }
@@ -655,7 +655,7 @@ func TestDoneContextBeatsAFreePermit(t *testing.T) {
 	})
 }
 
-// V4's other half: nothing leaks, whenever the caller goes.
+// The other half of V4: nothing leaks, whenever a call is cancelled.
 func TestNothingLeaksOnCancelAtRandomMoments(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 3
@@ -683,7 +683,7 @@ func TestNothingLeaksOnCancelAtRandomMoments(t *testing.T) {
 	})
 }
 
-func TestCloseGivesEverythingBackAndEndsEveryCall(t *testing.T) {
+func TestCloseReleasesEverythingAndEndsEveryCall(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour
 		c, other := w.client(), w.semaphore()
@@ -705,7 +705,7 @@ func TestCloseGivesEverythingBackAndEndsEveryCall(t *testing.T) {
 	})
 }
 
-func TestStatusTellsWhoHoldsAndWaits(t *testing.T) {
+func TestStatusCountsHoldersAndWaiters(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 5
 		s := w.semaphore()
@@ -830,7 +830,7 @@ func TestNamesNeverInterfere(t *testing.T) {
 }
 
 // V6
-func TestFlushedScriptCacheIsNotNoticed(t *testing.T) {
+func TestFlushedScriptCacheGoesUnnoticed(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore()
 		for range 3 {
@@ -843,7 +843,7 @@ func TestFlushedScriptCacheIsNotNoticed(t *testing.T) {
 	})
 }
 
-// V7: keys of live names expire too, after every deadline in them.
+// V7: the keys of names in use expire, too, but after every deadline in them.
 func TestEveryKeyOutlivesItsDeadlinesAndExpires(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 2

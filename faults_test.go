@@ -19,9 +19,9 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// What breaks: networks, servers, rights, and replies that get lost.
+// Faults of networks, servers and rights, and lost replies.
 
-// privately runs a test on a server of its own, which it may treat badly.
+// privately runs a test on its own server, which the test may stop or kill.
 func privately(t *testing.T, args ...string) (*world, *redistest.Server) {
 	t.Helper()
 	t.Parallel()
@@ -31,14 +31,14 @@ func privately(t *testing.T, args ...string) (*world, *redistest.Server) {
 	}), server
 }
 
-// through connects by way of a proxy.
+// through connects through a proxy.
 func (w *world) through(proxy *redistest.Proxy) redis.UniversalClient {
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: time.Second})
 	w.t.Cleanup(func() { assert.NoError(w.t, rdb.Close()) })
 	return rdb
 }
 
-// network returns a client whose connections a proxy can break, on the server that all share.
+// network returns a client on the shared server whose connections a proxy can break.
 func (w *world) network() (*fairsem.Client, *redistest.Proxy) {
 	w.t.Helper()
 	proxy := redistest.NewProxy(w.t, redistest.SharedServer(w.t).Addr())
@@ -54,15 +54,15 @@ func (w *world) network() (*fairsem.Client, *redistest.Proxy) {
 		assert.ErrorIs(w.t, err, fairsem.ErrUnavailable)
 		ctx := context.Background()
 		w.eventually(func() bool {
-			_ = there.Evict(ctx, "nobody:1") // which removes what is expired
+			_ = there.Evict(ctx, "nobody:1") // it removes expired entries
 			return w.rdb.Exists(ctx, w.key("owner"), w.key("queue")).Val() == 0
-		}, "what the cut-off client had does not expire")
+		}, "the permits of the disconnected client do not expire")
 	})
 	return c, proxy
 }
 
 // S8, S2
-func TestLossIsToldBeforeTheNextIsLetIn(t *testing.T) {
+func TestLossIsReportedBeforeTheNextGrant(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Second
 	cutOff, proxy := w.network()
@@ -76,7 +76,7 @@ func TestLossIsToldBeforeTheNextIsLetIn(t *testing.T) {
 		assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
 		proxy.Resume()
 
-		// S3: the late release of the one frees nothing of the other
+		// S3: the late release of the lost permit frees nothing of the new one.
 		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
 		assert.Equal(t, int64(1), w.status(b).Used)
 		require.NoError(t, q.Context().Err())
@@ -84,13 +84,13 @@ func TestLossIsToldBeforeTheNextIsLetIn(t *testing.T) {
 	}
 }
 
-// The lease began when the server granted it, however long the news took.
+// The lease began when the server granted it, however late the reply arrives.
 func TestSlowReplyDoesNotMakeTheClientTrustForLonger(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Second
 	slow, proxy := w.network()
 	a, b := w.of(slow, 1), w.semaphore()
-	w.release(w.must(a.Acquire(t.Context(), 1))) // whatever is sent only once
+	w.release(w.must(a.Acquire(t.Context(), 1))) // afterwards no script must be loaded
 	for range 2 {
 		w.status(a) // has a connection ready
 		proxy.HoldReplies()
@@ -109,7 +109,7 @@ func TestSlowReplyDoesNotMakeTheClientTrustForLonger(t *testing.T) {
 	}
 }
 
-func TestStoppedServerEndsPermitsInTimeAndForgetsThemLater(t *testing.T) {
+func TestStoppedServerEndsPermitsInTimeAndExpiresThemLater(t *testing.T) {
 	w, server := privately(t)
 	w.ttl = time.Second
 	s := w.semaphore()
@@ -148,7 +148,7 @@ func TestNoPermitIsDeadOnArrival(t *testing.T) {
 	c, proxy := w.network()
 	s := w.of(c, 1)
 	direct := w.semaphore()
-	w.release(w.must(s.Acquire(t.Context(), 1))) // whatever is sent only once
+	w.release(w.must(s.Acquire(t.Context(), 1))) // afterwards no script must be loaded
 	for late := 20 * time.Millisecond; late < w.ttl; late += 50 * time.Millisecond {
 		w.status(s) // has a connection ready
 		proxy.HoldReplies()
@@ -168,7 +168,7 @@ func TestNoPermitIsDeadOnArrival(t *testing.T) {
 			proxy.Resume()
 			assert.ErrorIs(t, slow.permit.Release(t.Context()), fairsem.ErrLost)
 		}
-		w.eventually(func() bool { return w.status(direct).Used == 0 }, "it is not given back")
+		w.eventually(func() bool { return w.status(direct).Used == 0 }, "it is not released")
 	}
 }
 
@@ -199,21 +199,21 @@ func TestAcquireReturnsSoonAfterItsContextInABlackHole(t *testing.T) {
 	slices.Sort(took)
 	assert.Less(t, took[len(took)/2], 50*time.Millisecond, "median of %v", took)
 	w.release(holder)
-	w.eventually(func() bool { return w.status(s).Waiting == 0 }, "a place in line is left behind")
+	w.eventually(func() bool { return w.status(s).Waiting == 0 }, "a position in the queue is left behind")
 }
 
 // queueFromOutside is queue for a client whose network may still be catching up.
 func (w *world) queueFromOutside(ctx context.Context, s *fairsem.Semaphore) *call {
 	w.t.Helper()
 	inLine := func() int64 { return w.rdb.ZCard(w.t.Context(), w.key("queue")).Val() }
-	w.eventually(func() bool { return inLine() == 0 }, "the line does not empty")
+	w.eventually(func() bool { return inLine() == 0 }, "the queue does not become empty")
 	c := acquire(ctx, s, 1)
 	w.eventually(func() bool { return inLine() == 1 }, "the call does not queue")
 	return c
 }
 
-// V2, the other half: with every message lost the refreshes find the grants.
-func TestWithoutAnyMessageWaitersAreServedByTheirRefresh(t *testing.T) {
+// The other half of V2: if every message is lost, the renewals find the grants.
+func TestWithoutMessagesWaitersAreGrantedByTheirRefresh(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = 900 * time.Millisecond
 	s := w.of(w.clientOn(deaf{w.connect().(*redis.Client)}, fairsem.Options{TTL: w.ttl}), 1)
@@ -229,7 +229,7 @@ func TestWithoutAnyMessageWaitersAreServedByTheirRefresh(t *testing.T) {
 	}
 }
 
-// deaf subscribes to a channel on which nobody speaks.
+// deaf subscribes to a channel without messages.
 type deaf struct{ *redis.Client }
 
 func (d deaf) Subscribe(ctx context.Context, _ ...string) *redis.PubSub {
@@ -255,7 +255,7 @@ func TestDeadSubscriptionIsNoticedAndRenewed(t *testing.T) {
 	w.eventually(func() bool { return line.dials.Load() == 2 }, "it does not subscribe again")
 }
 
-// split subscribes on a client of its own.
+// split subscribes with a separate client.
 type split struct {
 	*redis.Client
 	ears *redis.Client
@@ -265,7 +265,7 @@ func (s split) Subscribe(ctx context.Context, channels ...string) *redis.PubSub 
 	return s.ears.Subscribe(ctx, channels...)
 }
 
-// deadLine makes connections from which nothing arrives any more, once they are dead.
+// deadLine makes connections from which nothing arrives once they are marked as dead.
 type deadLine struct {
 	dials atomic.Int64
 	dead  atomic.Int64
@@ -322,8 +322,8 @@ func TestLostRepliesGrantNothingTwiceAndLeakNothing(t *testing.T) {
 	}
 }
 
-// lostReplies is a go-redis hook that lets pipelines run and loses the reply of every so many. It
-// delivers what was lost again after the next pipeline, as a slow network does.
+// lostReplies is a go-redis hook that executes pipelines and loses the reply of every nth. After the next pipeline it delivers the
+// commands of the lost one again, as a slow network does.
 type lostReplies struct {
 	every int64
 	count atomic.Int64
@@ -352,7 +352,7 @@ func (l *lostReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 			late = append(late, redis.NewCmd(ctx, args...))
 		}
 		if len(late) > 0 {
-			_ = next(ctx, late) // nobody reads these replies
+			_ = next(ctx, late) // these replies are not read
 		}
 		return err
 	}
@@ -372,26 +372,26 @@ func (l *lostReplies) forget() [][]any {
 	return late
 }
 
-// S4: the copy of an acquire that arrives after its release must find it gone.
+// S4: a copy of an acquire that arrives after its release must not be granted.
 func TestAcquireThatArrivesAfterItsReleaseIsNotGranted(t *testing.T) {
 	w := onRedis(t)
 	rdb := w.connect().(*redis.Client)
 	straggler := &straggler{}
 	rdb.AddHook(straggler)
 	s := w.of(w.clientOn(rdb, fairsem.Options{}), 1)
-	p := w.must(s.Acquire(t.Context(), 1)) // the first delivery is held back, the second succeeds
+	p := w.must(s.Acquire(t.Context(), 1)) // the first delivery is held, the second succeeds
 	w.release(p)
 	straggler.arrive(t, w)
 	assert.Zero(t, w.status(s).Used)
 }
 
-// straggler holds the first pipeline with a script back and reports a broken connection.
+// straggler holds the first pipeline with a script and reports a broken connection.
 type straggler struct {
 	mu   sync.Mutex
 	held [][]any
 }
 
-// arrive delivers what was held back.
+// arrive delivers the held pipeline.
 func (s *straggler) arrive(t *testing.T, w *world) {
 	t.Helper()
 	s.mu.Lock()
@@ -417,7 +417,7 @@ func (s *straggler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// take holds the commands back, unless it has some already.
+// take holds the commands, unless it already holds some.
 func (s *straggler) take(cmds []redis.Cmder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -433,7 +433,7 @@ func (s *straggler) take(cmds []redis.Cmder) bool {
 // S11, V5
 func TestNothingIsGrantedWithoutAServerAndAllWorksAgainWithOne(t *testing.T) {
 	w, server := privately(t)
-	w.ttl = 2 * time.Second // go-redis takes half a second to say that it cannot connect
+	w.ttl = 2 * time.Second // go-redis takes half a second to report that it cannot connect
 	s := w.semaphore()
 	require.NoError(t, server.Kill())
 	_, err := s.Acquire(t.Context(), 1)
@@ -454,7 +454,7 @@ func TestNothingIsGrantedWithoutAServerAndAllWorksAgainWithOne(t *testing.T) {
 	w.release(p)
 }
 
-func TestReleaseThatCannotReachRedisSaysSo(t *testing.T) {
+func TestReleaseThatCannotReachRedisReturnsErrUnavailable(t *testing.T) {
 	w, server := privately(t)
 	w.ttl = time.Second
 	s := w.semaphore()
@@ -469,7 +469,7 @@ func TestReleaseThatCannotReachRedisSaysSo(t *testing.T) {
 	w.release(w.must(s.Acquire(t.Context(), 1))) // it has expired, or was released
 }
 
-// line returns the ids of those who wait.
+// line returns the ids of the waiters.
 func (w *world) line(s *fairsem.Semaphore) []string {
 	w.t.Helper()
 	var ids []string
@@ -480,8 +480,8 @@ func (w *world) line(s *fairsem.Semaphore) []string {
 	return ids
 }
 
-// A waiter that was silent for a TTL has lost its place; Acquire asks again.
-func TestWaiterWhoseLeaseLapsedGoesToTheEndOfTheLine(t *testing.T) {
+// A waiter that was not renewed for a TTL has lost its position, and Acquire queues again.
+func TestWaiterWhoseLeaseExpiredJoinsTheEndOfTheQueue(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Second
 	s, other := w.semaphore(), w.semaphore()
@@ -492,13 +492,13 @@ func TestWaiterWhoseLeaseLapsedGoesToTheEndOfTheLine(t *testing.T) {
 	w.eventually(func() bool {
 		line := w.line(s)
 		return len(line) == 2 && !slices.Contains(line, head)
-	}, "it does not ask again")
+	}, "it does not queue again")
 	w.release(holder)
 	w.release(w.granted(second))
 	w.release(w.granted(first))
 }
 
-func TestPermitTakenFromItsHolderOnTheServerIsToldAsLost(t *testing.T) {
+func TestPermitDeletedOnTheServerIsReportedAsLost(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = 3 * time.Second
 	s := w.semaphore()
@@ -508,7 +508,7 @@ func TestPermitTakenFromItsHolderOnTheServerIsToldAsLost(t *testing.T) {
 	}
 	began := time.Now()
 	<-p.Context().Done()
-	assert.Less(t, time.Since(began), 2*time.Second, "the next refresh tells, not the end of the lease")
+	assert.Less(t, time.Since(began), 2*time.Second, "the next renewal reports it, not the end of the lease")
 	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
 	assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
 }
@@ -538,7 +538,7 @@ func TestFullServerGrantsNothingButRenewsAndReleases(t *testing.T) {
 		err = w.rdb.RPush(t.Context(), "filler", big).Err()
 	}
 	require.True(t, redis.IsOOMError(err), err)
-	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory", "3mb").Err()) // well beyond it
+	require.NoError(t, w.rdb.ConfigSet(t.Context(), "maxmemory", "3mb").Err()) // far less than is in use
 	_, err = s.Acquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	require.True(t, redis.IsOOMError(err), err)
@@ -567,9 +567,9 @@ func TestReadOnlyReplicaGrantsNothing(t *testing.T) {
 	assert.True(t, redis.IsReadOnlyError(err), err)
 }
 
-func TestMissingRightIsAnErrorAtOnceAndNamesIt(t *testing.T) {
+func TestMissingRightIsAnErrorAtOnceThatNamesTheRight(t *testing.T) {
 	w, _ := privately(t)
-	// everything that is needed, see the package's facts about rights, but ZADD
+	// All rights that are needed, except ZADD.
 	require.NoError(t, w.rdb.Do(t.Context(), "acl", "setuser", "limited", "on", ">secret", "~fairsem:*", "&fairsem:*", "-@all",
 		"+evalsha", "+eval", "+hello", "+ping", "+time", "+hmget", "+hset", "+hget", "+hdel", "+hlen", "+zcard", "+zcount", "+pttl", "+get", "+set", "+zrange",
 		"+zmscore", "+pexpireat", "+subscribe").Err())
@@ -582,7 +582,7 @@ func TestMissingRightIsAnErrorAtOnceAndNamesIt(t *testing.T) {
 	assert.Zero(t, w.status(w.semaphore()).Used)
 }
 
-// as connects as another user.
+// as connects with another user.
 func (w *world) as(user, password string) redis.UniversalClient {
 	opts := *w.rdb.(*redis.Client).Options()
 	opts.Username, opts.Password = user, password
@@ -591,7 +591,7 @@ func (w *world) as(user, password string) redis.UniversalClient {
 	return rdb
 }
 
-func TestBusyServerIsWaitedFor(t *testing.T) {
+func TestAcquireWaitsForABusyServer(t *testing.T) {
 	w, server := privately(t)
 	require.NoError(t, w.rdb.ConfigSet(t.Context(), "busy-reply-threshold", "1").Err())
 	s := w.semaphore()
@@ -637,8 +637,8 @@ func TestConnectionsKilledByTheServerLoseNothing(t *testing.T) {
 	}
 }
 
-// A refresh says "waiting" to what a wake message has made a holder meanwhile.
-func TestGrantStandsWhenAnOlderAnswerComesAfterIt(t *testing.T) {
+// The answer to a renewal can say "waiting" after a message has reported the grant.
+func TestGrantRemainsWhenAnOlderAnswerComesAfterIt(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = 1500 * time.Millisecond
 	rdb := w.connect().(*redis.Client)
@@ -659,7 +659,7 @@ func TestGrantStandsWhenAnOlderAnswerComesAfterIt(t *testing.T) {
 	w.release(w.granted(next))
 }
 
-// heldReply is a go-redis hook that holds back the reply of one pipeline.
+// heldReply is a go-redis hook that holds the reply of one pipeline.
 type heldReply struct {
 	armed       atomic.Bool
 	ran, resume chan struct{}
@@ -694,7 +694,7 @@ func TestReleaseDuringCloseOfAClientThatCannotReachRedisEnds(t *testing.T) {
 }
 
 // go-redis without a ReadTimeout waits for a silent server for ever, and Close waited for go-redis.
-func TestCloseReturnsThoughGoRedisDoesNotAndSaysSo(t *testing.T) {
+func TestCloseReturnsAnErrorIfGoRedisDoesNotReturn(t *testing.T) {
 	w := onRedis(t)
 	proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: -1})
@@ -714,5 +714,5 @@ func TestCloseReturnsThoughGoRedisDoesNotAndSaysSo(t *testing.T) {
 	}
 	proxy.Resume() // and go-redis returns
 	other := w.semaphore()
-	w.eventually(func() bool { return w.status(other).Used == 0 }, "it is not given back")
+	w.eventually(func() bool { return w.status(other).Used == 0 }, "it is not released")
 }

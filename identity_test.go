@@ -17,11 +17,11 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// A server that may have lost state grants nothing new until the grace period is over, whatever is asked of it first.
+// A server that may have lost state grants nothing new until the grace period has ended, whatever the first call is.
 
-// Guards against calls that declare no limit: they expired the holder of an old file and granted its unit to the
-// waiter, before anybody could be restored. Every dashboard makes such calls.
-func TestNobodyGetsInBesideAHolderBecauseAnOperatorAsksFirst(t *testing.T) {
+// Guards against calls that declare no limit: they once expired the holder of an old file and granted its unit to the waiter,
+// before any client could restore its permit. Every dashboard makes such calls.
+func TestNothingIsGrantedBesideAHolderBecauseAnOperatorCallsFirst(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(ctx context.Context, s *fairsem.Semaphore) error{
 		"status": func(ctx context.Context, s *fairsem.Semaphore) error { _, err := s.Status(ctx); return err },
@@ -39,8 +39,8 @@ func TestNobodyGetsInBesideAHolderBecauseAnOperatorAsksFirst(t *testing.T) {
 			p := w.must(holder.Acquire(t.Context(), 1))
 			next := w.queue(t.Context(), waiter, 1)
 
-			// The worst file: the holder's lease is over when the server starts again, and the waiter's is not.
-			proxy.Hold() // nobody comes between, and nobody is restored before the operator asks
+			// The worst file: when the server starts again, the holder's lease has expired, and the waiter's has not.
+			proxy.Hold() // no other call arrives, and nothing is restored, before the operator calls
 			require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: p.ID()}).Err())
 			require.NoError(t, w.rdb.Save(t.Context()).Err())
 			restart(t, server)
@@ -63,9 +63,9 @@ func TestNobodyGetsInBesideAHolderBecauseAnOperatorAsksFirst(t *testing.T) {
 	}
 }
 
-// switched is a client whose connections go where its switch says: to the primary, for one that is told which it is.
+// switched is a client whose connections go to the target of a switch, like a client that follows the primary.
 type switched struct {
-	target atomic.Pointer[string] // nil: nowhere
+	target atomic.Pointer[string] // nil: to no server
 }
 
 func (s *switched) to(server *redistest.Server) {
@@ -86,7 +86,7 @@ func (s *switched) client(w *world) redis.UniversalClient {
 	})
 }
 
-// pair is a primary and its replica, both started in one second: LASTSAVE tells them not apart.
+// pair is a primary and its replica, both started in the same second, so they have the same LASTSAVE.
 func pair(t *testing.T) (a, b *redistest.Server) {
 	t.Helper()
 	for range 20 {
@@ -99,7 +99,7 @@ func pair(t *testing.T) (a, b *redistest.Server) {
 	return a, b
 }
 
-// follow makes a server the replica of another, and returns when it has everything.
+// follow makes a server the replica of another one, and returns when it is in sync.
 func follow(t *testing.T, replica, primary *redistest.Server) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(primary.Addr())
@@ -120,9 +120,9 @@ func promote(t *testing.T, server *redistest.Server) {
 	require.NoError(t, server.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
 }
 
-// Guards against a server that is taken for the one before because it was started in the same second, or because it
-// was that one once: an idle process that asked it first was let in beside a holder.
-func TestNobodyGetsInBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *testing.T) {
+// Guards against mistaking a server for the previous one because it was started in the same second, or because it was the primary
+// before: an idle process that called it first was granted a unit beside a holder.
+func TestNothingIsGrantedBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *testing.T) {
 	t.Parallel()
 	for name, failOver := range map[string]func(t *testing.T, a, b *redistest.Server) (primary *redistest.Server){
 		"to a replica that was started in the same second": func(t *testing.T, _, b *redistest.Server) *redistest.Server {
@@ -168,7 +168,7 @@ func TestNobodyGetsInBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *te
 			epoch := func() string { return primary.Client().HGet(t.Context(), w.key("meta"), "epoch").Val() }
 			before := epoch()
 			next := acquire(t.Context(), other, 1)
-			w.eventually(func() bool { return !next.waits() || epoch() != before }, "it was not asked")
+			w.eventually(func() bool { return !next.waits() || epoch() != before }, "it received no call")
 			require.True(t, next.waits(), "two live permits for one unit")
 			busy.to(primary)
 			w.eventually(func() bool {
@@ -180,7 +180,7 @@ func TestNobodyGetsInBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t *te
 			w.release(p)
 			w.release(w.granted(next))
 			w.release(keep)
-			require.NoError(t, a.Client().FlushAll(t.Context()).Err()) // where it is the old primary, nobody tells it
+			require.NoError(t, a.Client().FlushAll(t.Context()).Err()) // if it is the old primary, it does not notice
 		})
 	}
 }

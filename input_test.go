@@ -17,13 +17,13 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// What can never work is refused before anything is sent; what just so can, works.
+// Invalid input is refused before anything is sent. The largest and smallest valid values work.
 
 const maxUnits = 1<<53 - 1 // of limits and weights
 
-var none context.Context // a nil context, which a linter would not let stand as an argument
+var none context.Context // a nil context, which the linter does not accept as an argument
 
-// offline is a client of go-redis through which nothing may be sent.
+// offline returns a go-redis client through which nothing may be sent.
 func offline(t *testing.T) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -35,7 +35,7 @@ func offline(t *testing.T) *redis.Client {
 	return rdb
 }
 
-// silence is a go-redis hook that sees what would be sent before go-redis looks for a connection.
+// silence is a go-redis hook that sees each command before go-redis gets a connection.
 type silence struct{ t *testing.T }
 
 func (s silence) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -69,7 +69,7 @@ func offlineSemaphore(t *testing.T, name string) *fairsem.Semaphore {
 	return s
 }
 
-// invalid checks an error for bad input; part is what must be in it to help who made the mistake.
+// invalid checks an error for invalid input. It must contain part, which helps to correct the mistake.
 func invalid(t *testing.T, err error, part string) {
 	t.Helper()
 	wrong(t, err, fairsem.ErrInvalid, part)
@@ -86,7 +86,7 @@ func wrong(t *testing.T, err, is error, part string) {
 	}
 }
 
-func TestClientsThatCanNeverWorkAreRefused(t *testing.T) {
+func TestInvalidClientsAreRefused(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{})
 	t.Cleanup(func() { assert.NoError(t, ring.Close()) })
@@ -114,7 +114,7 @@ func TestClientsThatCanNeverWorkAreRefused(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCanNeverWorkAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		opts fairsem.Options
@@ -136,7 +136,7 @@ func TestOptionsThatCanNeverWorkAreRefused(t *testing.T) {
 	}
 }
 
-func TestNamesThatCanNeverWorkAreRefused(t *testing.T) {
+func TestInvalidNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := offlineClient(t)
 	for _, test := range []struct{ name, part string }{
@@ -151,11 +151,11 @@ func TestNamesThatCanNeverWorkAreRefused(t *testing.T) {
 		s, err := c.Semaphore(test.name, 1)
 		assert.Nil(t, s)
 		invalid(t, err, test.part)
-		assert.Less(t, len(err.Error()), 400, "the whole of a long name")
+		assert.Less(t, len(err.Error()), 400, "the error contains the whole name")
 	}
 }
 
-func TestLimitsThatCanNeverWorkAreRefused(t *testing.T) {
+func TestInvalidLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := offlineClient(t)
 	for _, limit := range []int64{0, -1, math.MinInt64, maxUnits + 1, math.MaxInt64} {
@@ -166,7 +166,7 @@ func TestLimitsThatCanNeverWorkAreRefused(t *testing.T) {
 	}
 }
 
-// operations are all calls of a semaphore that take a context.
+// operations returns all calls of a semaphore that take a context.
 func operations(s *fairsem.Semaphore) map[string]func(context.Context, int64) error {
 	return map[string]func(context.Context, int64) error{
 		"Acquire":    func(ctx context.Context, n int64) error { _, err := s.Acquire(ctx, n); return err },
@@ -185,7 +185,7 @@ func firstError(list func(func(fairsem.Ticket, error) bool)) (first error) {
 	return first
 }
 
-// askers are the names of the operations that ask for a permit.
+// askers are the names of the operations that acquire a permit.
 var askers = []string{"Acquire", "TryAcquire", "Do"}
 
 func TestNilContextIsRefused(t *testing.T) {
@@ -195,7 +195,7 @@ func TestNilContextIsRefused(t *testing.T) {
 	}
 }
 
-func TestWeightsThatCanNeverWorkAreRefused(t *testing.T) {
+func TestInvalidWeightsAreRefused(t *testing.T) {
 	t.Parallel()
 	all := operations(offlineSemaphore(t, "a\nname"))
 	for _, name := range askers {
@@ -206,7 +206,7 @@ func TestWeightsThatCanNeverWorkAreRefused(t *testing.T) {
 	}
 }
 
-func TestCallOptionsThatCanNeverWorkAreRefused(t *testing.T) {
+func TestInvalidCallOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := offlineSemaphore(t, "a\nname")
 	for _, test := range []struct {
@@ -268,7 +268,7 @@ func TestDoneContextSendsNothing(t *testing.T) {
 	}
 }
 
-// Whoever only makes clients and handles needs no server.
+// Clients and handles can be created without a server.
 func TestClientsAndHandlesNeedNoServer(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []fairsem.Options{
@@ -303,12 +303,12 @@ func ttlWorks(t *testing.T, ttl time.Duration) {
 	ordinary := w.of(w.clientOn(w.connect(), fairsem.Options{}), 1)
 	for _, s := range []*fairsem.Semaphore{w.semaphore(), ordinary.With(fairsem.CallOptions{TTL: ttl})} {
 		p, err := s.Acquire(t.Context(), 1)
-		for errors.Is(err, fairsem.ErrUnavailable) { // this machine was busy for the whole of a short TTL
+		for errors.Is(err, fairsem.ErrUnavailable) { // the machine was busy for the whole of a short TTL
 			p, err = s.Acquire(t.Context(), 1)
 		}
 		require.NoError(t, err)
 		deadline, err := w.rdb.ZScore(t.Context(), w.key("timeout"), p.ID()).Result()
-		if err == nil { // else it lapsed: this machine was busy
+		if err == nil { // otherwise it expired, because the machine was busy
 			assert.InDelta(t, p.Token()/1000+ttl.Milliseconds(), deadline, 5000)
 		}
 		if err := p.Release(t.Context()); err != nil {
@@ -364,12 +364,12 @@ func TestPasswordIsInNoError(t *testing.T) {
 				assert.NotContains(t, e.Error(), wrong)
 			}
 		}
-		assert.Less(t, time.Since(began), 5*time.Second, "trying again cannot heal it")
+		assert.Less(t, time.Since(began), 5*time.Second, "a retry does not help")
 	}
 	w.release(w.must(w.of(w.clientOn(w.as("default", right), fairsem.Options{}), 1).Acquire(t.Context(), 1)))
 }
 
-// chain is an error and all that it wraps.
+// chain returns an error and all errors that it wraps.
 func chain(err error) []error {
 	all := []error{err}
 	switch e := err.(type) { //nolint:errorlint // every error of the chain is looked at by itself
@@ -385,8 +385,8 @@ func chain(err error) []error {
 	return all
 }
 
-// `defer permit.Release(ctx)` before the look at the error is a mistake that everybody makes once.
-func TestWhatNoCallReturnedIsRefusedAndDoesNotCrash(t *testing.T) {
+// "defer permit.Release(ctx)" before the check of the error is a common mistake.
+func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 	t.Parallel()
 	var none *fairsem.Permit
 	require.ErrorIs(t, none.Release(t.Context()), fairsem.ErrInvalid)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// inspects is what every handle can do beside its own.
+// inspects are the methods of Inspector, which every handle has.
 type inspects interface {
 	Name() string
 	Status(ctx context.Context) (fairsem.Status, error)
@@ -46,7 +46,7 @@ func TestEveryHandleShowsAndSetsItsOwnLimit(t *testing.T) {
 			require.NoError(t, one.SetLimit(t.Context(), 2))
 			s, err = c.Inspect(one.Name()).Status(t.Context())
 			require.NoError(t, err)
-			assert.Equal(t, []any{int64(2), int64(0), true}, []any{s.Limit, s.Declared, s.Pinned}, "who only looks declares nothing")
+			assert.Equal(t, []any{int64(2), int64(0), true}, []any{s.Limit, s.Declared, s.Pinned}, "an Inspector declares nothing")
 			require.NoError(t, one.ResetLimit(t.Context()))
 			assert.ErrorIs(t, one.Evict(t.Context(), "nobody:1"), fairsem.ErrNotFound)
 		}
@@ -80,7 +80,7 @@ func TestInspectorShowsALockThatAnotherProcessHolds(t *testing.T) {
 	})
 }
 
-// What only looks at a name cannot know its limit, so it must not let anybody in under a wrong one, and leaves nothing behind.
+// An Inspector does not know the limit of its name, so it must not grant anything under a wrong one. It leaves nothing behind.
 func TestInspectorOfANameThatIsNotInUseShowsNothingAndLeavesNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		there := w.client().Inspect(w.name)
@@ -100,7 +100,7 @@ func TestInspectorOfANameThatIsNotInUseShowsNothingAndLeavesNothing(t *testing.T
 	})
 }
 
-func TestInspectorOfABadNameOrOfNoClientIsErrInvalidBeforeAnyIO(t *testing.T) {
+func TestInspectorOfAnInvalidNameOrWithoutAClientIsErrInvalidBeforeAnyIO(t *testing.T) {
 	t.Parallel()
 	client := offlineClient(t)
 	for _, there := range []*fairsem.Inspector{nil, {}, client.Inspect(""), client.Inspect("}"), new(fairsem.Semaphore).Inspector, new(fairsem.Mutex).Inspector} {
@@ -122,17 +122,17 @@ func TestPaceOfAQueueIsKnownOnceAWaiterWasGranted(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 1
 		s := w.semaphore()
-		began := time.Now() // of a server that has just started the first call may wait, too
+		began := time.Now() // on a server that has just started, the first call may wait, too
 		held := w.must(s.Acquire(t.Context(), 1))
 		next, last := w.queue(t.Context(), s, 1), w.queue(t.Context(), s, 1)
 		w.release(held)
 		held = w.granted(next)
 		var st fairsem.Status // it takes a second to be known
 		w.eventually(func() bool { st = w.status(s); return st.Pace > 0 }, "the pace is not known")
-		assert.Greater(t, st.Pace, 0.9/time.Since(began).Seconds(), "one was granted in less time than that")
+		assert.Greater(t, st.Pace, 0.9/time.Since(began).Seconds(), "the first grant took less time")
 		wait, known := st.ExpectedWait()
 		assert.True(t, known)
-		assert.InEpsilon(t, 2/st.Pace, wait.Seconds(), 0.01, "there are one before it and itself")
+		assert.InEpsilon(t, 2/st.Pace, wait.Seconds(), 0.01, "one waiter is before it")
 		w.release(held)
 		w.release(w.granted(last))
 		assert.Zero(t, w.status(s).Pace, "no call waits")

@@ -32,8 +32,8 @@ func (w *world) limiterOf(c *fairsem.Client, limit int64, per time.Duration) *fa
 	return l
 }
 
-// forgetGrants deletes what is never released: it would be there until its window is over. Clients must be closed, or
-// what one of them has in flight meets keys of which some are gone.
+// forgetGrants deletes grants, because they are never released and would stay for a window. Clients must be closed, because a call
+// in flight would find only some of the keys.
 func (w *world) forgetGrants() {
 	ctx := context.Background()
 	for _, kind := range []string{"owner", "timeout", "weight"} {
@@ -48,19 +48,19 @@ func (w *world) allow(l *fairsem.Limiter, n int64) fairsem.Decision {
 	return d
 }
 
-// take waits: a server that was just started grants nothing at first.
+// take waits, because a server that was just started grants nothing at first.
 func (w *world) take(l *fairsem.Limiter, n int64) {
 	w.t.Helper()
 	require.NoError(w.t, l.Wait(w.t.Context(), n))
 }
 
-// taken is a grant: when, on the server's clock, and how many units.
+// taken is a grant: its time on the server's clock and its units.
 type taken struct {
 	at time.Time
 	n  int64
 }
 
-// mostInWindow are the most units in any window, wherever it ends.
+// mostInWindow returns the largest number of units in any window.
 func mostInWindow(all []taken, per time.Duration) (most int64) {
 	slices.SortFunc(all, func(a, b taken) int { return a.at.Compare(b.at) })
 	var units int64
@@ -76,9 +76,8 @@ func mostInWindow(all []taken, per time.Duration) (most int64) {
 	return most
 }
 
-// The clock of the server stands still but for the steps of the test, so each answer can be told beforehand: by a
-// list of all grants.
-func TestAllowSaysWhatAListOfAllGrantsSays(t *testing.T) {
+// Only the test moves the clock of the server, so a list of all grants predicts each answer.
+func TestAllowAgreesWithAListOfAllGrants(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -126,7 +125,7 @@ func TestAllowSaysWhatAListOfAllGrantsSays(t *testing.T) {
 	}
 }
 
-func TestNoWindowHasMoreThanTheLimitWhoeverAsks(t *testing.T) {
+func TestNoWindowHasMoreThanTheLimitWithManyCallers(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		const limit, per = 20, 500 * time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -174,8 +173,8 @@ func sleepUntil(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watchGrants reads the grants of the world's name as they come, until ctx ends: all of them, if none was there for less
-// long than it took to look twice.
+// watchGrants reads the grants of the name until ctx ends. It finds each grant that exists for longer than the time between two
+// reads.
 func (w *world) watchGrants(ctx context.Context, per time.Duration) (list []taken, all bool) {
 	w.t.Helper()
 	seen := make(map[string]taken)
@@ -197,7 +196,7 @@ func (w *world) watchGrants(ctx context.Context, per time.Duration) (list []take
 			require.NoError(w.t, err)
 			seen[id] = taken{time.UnixMicro(int64(z.Score)), n}
 		}
-		sleepUntil(context.Background(), 10*time.Millisecond) // often enough to see each, and no more
+		sleepUntil(context.Background(), 10*time.Millisecond) // often enough to find each grant
 	}
 	for _, g := range seen {
 		list = append(list, g)
@@ -205,7 +204,7 @@ func (w *world) watchGrants(ctx context.Context, per time.Duration) (list []take
 	return list, all
 }
 
-func TestAllowTellsWhatIsLeftAndWhenToComeAgain(t *testing.T) {
+func TestAllowReturnsRemainingUnitsAndRetryAfter(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l, other := w.limiter(4, time.Second), w.limiter(4, time.Second)
 		w.take(l, 1)
@@ -218,25 +217,25 @@ func TestAllowTellsWhatIsLeftAndWhenToComeAgain(t *testing.T) {
 		assert.Zero(t, d.Remaining)
 		assert.LessOrEqual(t, d.RetryAfter, time.Second+time.Millisecond)
 		sleepUntil(t.Context(), d.RetryAfter)
-		assert.True(t, w.allow(other, 1).Allowed, "as told")
+		assert.True(t, w.allow(other, 1).Allowed, "as RetryAfter said")
 	})
 }
 
-func TestAllowNeverOvertakesWhoWaits(t *testing.T) {
+func TestAllowNeverOvertakesAWaiter(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l, s := w.limiter(2, time.Hour), w.semaphore()
 		w.take(l, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		waits := make(chan error)
 		go func() { waits <- w.limiter(2, time.Hour).Wait(ctx, 2) }() // ends with cancel
-		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "no call waits")
 		d := w.allow(l, 1)
-		assert.False(t, d.Allowed, "one is left, but who waits comes first")
+		assert.False(t, d.Allowed, "one unit is free, but the waiter is granted first")
 		assert.Equal(t, int64(1), d.Remaining)
-		assert.Greater(t, d.RetryAfter, 90*time.Minute, "the first lapses in an hour, and who waits has both for an hour then")
+		assert.Greater(t, d.RetryAfter, 90*time.Minute, "the first expires in an hour, and the waiter then has both for an hour")
 		cancel()
 		require.ErrorIs(t, <-waits, context.Canceled)
-		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "the place in line is not given up")
+		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "the position in the queue is not released")
 		assert.True(t, w.allow(l, 1).Allowed)
 	})
 }
@@ -245,13 +244,13 @@ func TestWaitIsFirstComeFirstServed(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		const per = 200 * time.Millisecond
 		s := w.semaphore()
-		w.pin(s, 0) // so that there is time to make a line
+		w.pin(s, 0) // so that a queue forms
 		var mu sync.Mutex
 		var order []int
 		var crowd sync.WaitGroup
 		for i := range 4 {
 			l := w.limiter(1, per)
-			crowd.Go(func() { // ends as the line moves up
+			crowd.Go(func() { // ends when all are granted
 				if assert.NoError(t, l.Wait(t.Context(), 1)) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -266,8 +265,8 @@ func TestWaitIsFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// A cancelled call must not count, also where its grant and its end meet.
-func TestWaitThatFailsTakesNothing(t *testing.T) {
+// A cancelled call must not count, even if it is granted at the same time.
+func TestWaitThatFailsUsesNoUnit(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l, s := w.limiter(1000, time.Hour), w.semaphore()
 		var served atomic.Int64
@@ -282,7 +281,7 @@ func TestWaitThatFailsTakesNothing(t *testing.T) {
 			})
 		}
 		crowd.Wait()
-		w.eventually(func() bool { return w.status(s).Used == served.Load() }, "what failed counts, or what was served does not")
+		w.eventually(func() bool { return w.status(s).Used == served.Load() }, "a failed call counts, or a granted one does not")
 	})
 }
 
@@ -291,19 +290,19 @@ func TestGrantsOfALimiterOutliveItsClient(t *testing.T) {
 		c := w.client()
 		w.take(w.limiterOf(c, 1, time.Hour), 1)
 		require.NoError(t, c.Close())
-		assert.False(t, w.allow(w.limiter(1, time.Hour), 1).Allowed, "given back at the end of its process")
+		assert.False(t, w.allow(w.limiter(1, time.Hour), 1).Allowed, "released at the end of its process")
 	})
 }
 
-func TestStatusCountsCallsOfALimiterAndNoneAsLapsed(t *testing.T) {
+func TestStatusCountsCallsOfALimiterAndNoneAsExpired(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l := w.limiter(2, 100*time.Millisecond)
-		for range 3 { // the third has to wait until the others have lapsed
+		for range 3 { // the third must wait until the others have expired
 			w.take(l, 1)
 		}
 		w.take(l, 2)
 		s := w.of(w.client(), 1)
-		w.eventually(func() bool { return w.status(s).Holders == 0 }, "nothing lapses")
+		w.eventually(func() bool { return w.status(s).Holders == 0 }, "nothing expires")
 		st := w.status(s)
 		assert.Equal(t, []int64{4, 0}, []int64{st.Granted, st.Expired})
 	})
@@ -316,14 +315,14 @@ func TestWaitEndsWithItsClient(t *testing.T) {
 		require.NoError(t, l.Wait(t.Context(), 1))
 		waits := make(chan error)
 		go func() { waits <- l.Wait(t.Context(), 1) }() // ends with the client
-		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "no call waits")
 		require.NoError(t, c.Close())
 		require.ErrorIs(t, <-waits, fairsem.ErrClosed)
 		assert.Zero(t, w.status(s).Waiting)
 	})
 }
 
-func TestWaitIsToldWhenItsTurnComesAndAsksForNothingUntilThen(t *testing.T) {
+func TestWaitSendsNothingUntilTheTimeOfItsGrant(t *testing.T) {
 	w := onRedis(t)
 	rdb := w.connect()
 	calls := &fairsem.CountedCalls{}
@@ -333,21 +332,21 @@ func TestWaitIsToldWhenItsTurnComesAndAsksForNothingUntilThen(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, l.Wait(t.Context(), 1))
 	assert.GreaterOrEqual(t, time.Since(began), 900*time.Millisecond)
-	// Two acquires, a look when the subscription stands, and one when the turn has come; one to spare, for a clock that
-	// is a little fast.
+	// Two acquires, a query when the subscription is established, and one at the time of the grant. One more is allowed,
+	// because the clock may be a little fast.
 	assert.LessOrEqual(t, calls.Load(), int64(5))
 }
 
-// With all messages lost too: whoever waits looks itself when its turn comes.
+// All messages are lost, too: a waiter polls at the time of its grant.
 func TestWaitersOfALimiterNeedNoMessage(t *testing.T) {
 	w := securely(t, append(rights(t), "-publish")...)
-	w.ttl = time.Hour // no refresh comes to help
+	w.ttl = time.Hour // no renewal during the test
 	const per = 100 * time.Millisecond
 	var crowd sync.WaitGroup
 	for range 4 {
 		l := w.limiter(2, per)
 		for range 3 {
-			crowd.Go(func() { assert.NoError(t, l.Wait(t.Context(), 1)) }) // ends when served
+			crowd.Go(func() { assert.NoError(t, l.Wait(t.Context(), 1)) }) // ends with the grant
 		}
 	}
 	crowd.Wait()
@@ -363,7 +362,7 @@ func TestMoreThanTheLimitIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-func TestNameOfALimiterIsNoNameOfASemaphore(t *testing.T) {
+func TestLimiterAndSemaphoreCannotShareAName(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s, l := w.semaphore(), w.limiter(3, time.Hour)
 		held := w.must(s.Acquire(t.Context(), 1))
@@ -383,14 +382,14 @@ func TestNameOfALimiterIsNoNameOfASemaphore(t *testing.T) {
 	})
 }
 
-func TestLimiterCanBePausedAndResized(t *testing.T) {
+func TestLimiterCanBePausedAndItsLimitSet(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l, s := w.limiter(2, time.Hour), w.semaphore()
 		w.pin(s, 0)
 		assert.False(t, w.allow(l, 1).Allowed)
 		waits := make(chan error)
 		go func() { waits <- l.Wait(t.Context(), 1) }() // ends with the pause
-		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "no call waits")
 		require.NoError(t, s.SetLimit(t.Context(), 1))
 		require.NoError(t, <-waits)
 		assert.False(t, w.allow(l, 1).Allowed)
@@ -399,32 +398,32 @@ func TestLimiterCanBePausedAndResized(t *testing.T) {
 	})
 }
 
-func TestNewestWindowStands(t *testing.T) {
+func TestNewestWindowCounts(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		before := w.limiter(5, time.Hour)
 		w.take(before, 1)
 		after := w.limiter(3, time.Minute)
 		w.take(after, 1)
-		assert.Equal(t, int64(0), w.allow(before, 1).Remaining, "three of the newer limit are taken")
+		assert.Equal(t, int64(0), w.allow(before, 1).Remaining, "three units of the newer limit are used")
 		assert.Equal(t, time.Minute, w.status(w.semaphore()).Window)
 	})
 }
 
-func TestLimiterTakesOptionsForItsLine(t *testing.T) {
+func TestLimiterUsesCallOptionsForItsQueue(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l, s := w.limiter(1, time.Hour), w.semaphore()
 		w.take(l, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		waits := make(chan error)
 		go func() { waits <- l.Wait(ctx, 1) }() // ends with cancel
-		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "nobody waits")
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "no call waits")
 		require.ErrorIs(t, l.With(fairsem.CallOptions{MaxQueue: 1}).Wait(t.Context(), 1), fairsem.ErrQueueFull)
 		cancel()
 		require.ErrorIs(t, <-waits, context.Canceled)
 	})
 }
 
-func TestLimiterRefusesWhatCanNeverWorkBeforeAnyIO(t *testing.T) {
+func TestLimiterRefusesInvalidInputBeforeAnyIO(t *testing.T) {
 	t.Parallel()
 	c := offlineClient(t)
 	for _, per := range []time.Duration{0, -time.Second, 31*24*time.Hour + 1} {
@@ -450,7 +449,7 @@ func TestLimiterRefusesWhatCanNeverWorkBeforeAnyIO(t *testing.T) {
 	assert.Equal(t, "name", l.Name())
 }
 
-// A restart forgets the grants; for the time of grace nothing new is granted, so a window that is no longer holds.
+// A restart loses the grants. During the grace period nothing new is granted, so the limit holds for windows that are not longer.
 func TestLimitHoldsAcrossARestartForWindowsUpToGrace(t *testing.T) {
 	w, server := privately(t)
 	opts := fairsem.Options{Grace: 2 * time.Second}
@@ -464,7 +463,7 @@ func TestLimitHoldsAcrossARestartForWindowsUpToGrace(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 2*time.Second)
 }
 
-// A caller that followed RetryAfter asked again at once, for ever.
+// A caller that followed RetryAfter once retried without a pause, for ever.
 func TestAllowWithoutAnAnswerIsNoRefusal(t *testing.T) {
 	w := onRedis(t)
 	cutOff, proxy := w.network()
@@ -475,8 +474,8 @@ func TestAllowWithoutAnAnswerIsNoRefusal(t *testing.T) {
 	proxy.Resume()
 }
 
-// The forecast was that of a call at the end of the queue.
-func TestWaitWithAHeadStartIsNotRefusedForTheQueueThatItOvertakes(t *testing.T) {
+// The forecast was once that of a call at the end of the queue.
+func TestWaitWithAHeadStartIsNotRefusedBecauseOfWaitersThatItOvertakes(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l, s := w.limiter(1, 2*time.Second), w.semaphore()
 		w.take(l, 1)

@@ -17,11 +17,11 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// Mutex and RWMutex. What they have from Semaphore is tested there; here is what makes them locks.
+// Tests of Mutex and RWMutex. What they inherit from Semaphore is tested there.
 
-const allUnits = 1_000_000_000 // what the writer of an RWMutex takes
+const allUnits = 1_000_000_000 // the weight of the writer of an RWMutex
 
-// locker is a Mutex, or an RWMutex as its writers see it.
+// locker is a Mutex, or the writers' half of an RWMutex.
 type locker interface {
 	Lock(ctx context.Context) (*fairsem.Permit, error)
 	TryLock(ctx context.Context) (*fairsem.Permit, error)
@@ -43,7 +43,7 @@ func (w *world) rwMutex() *fairsem.RWMutex {
 	return m
 }
 
-// bothLocks runs a test on both kinds of locks; lock is the lock of the world, seen by a new process.
+// bothLocks runs a test on both kinds of locks. lock returns the lock of the world with a new client.
 func bothLocks(t *testing.T, test func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker)) {
 	t.Helper()
 	t.Parallel()
@@ -59,12 +59,12 @@ func bothLocks(t *testing.T, test func(t *testing.T, w *world, lock func(fairsem
 	}
 }
 
-// lining calls get in the background, and returns when it stands in line.
+// lining calls get in the background, and returns when the call is in the queue.
 func (w *world) lining(s *fairsem.Semaphore, get func(context.Context) (*fairsem.Permit, error)) *call {
 	w.t.Helper()
 	before := w.status(s).Waiting
 	c := &call{done: make(chan struct{})}
-	go func() { // ends with the grant, which every test waits for
+	go func() { // ends with the grant; every test waits for it
 		defer close(c.done)
 		c.permit, c.err = get(w.t.Context())
 	}()
@@ -72,7 +72,7 @@ func (w *world) lining(s *fairsem.Semaphore, get func(context.Context) (*fairsem
 	return c
 }
 
-// refusedTo checks that a try is turned away.
+// refusedTo checks that a try is refused.
 func (w *world) refusedTo(try func(context.Context) (*fairsem.Permit, error)) {
 	w.t.Helper()
 	p, err := try(w.t.Context())
@@ -80,7 +80,7 @@ func (w *world) refusedTo(try func(context.Context) (*fairsem.Permit, error)) {
 	assert.Nil(w.t, p)
 }
 
-func TestLockIsHeldByOneAndThenByWhoAskedFirst(t *testing.T) {
+func TestLockIsHeldByOneCallAndThenByTheNextInTheQueue(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
 		look, processes := w.semaphore(), []locker{lock(fairsem.CallOptions{}), lock(fairsem.CallOptions{})}
 		holder := w.must(processes[0].Lock(t.Context()))
@@ -90,7 +90,7 @@ func TestLockIsHeldByOneAndThenByWhoAskedFirst(t *testing.T) {
 		}
 		for i, c := range calls {
 			for _, later := range calls[i:] {
-				require.True(t, later.waits(), "it is let in beside the holder")
+				require.True(t, later.waits(), "it is granted beside the holder")
 			}
 			assert.Equal(t, int64(1), w.status(look).Holders)
 			w.release(holder)
@@ -158,13 +158,13 @@ func TestReadersShareTheLockAndAWriterExcludesAllOthers(t *testing.T) {
 	})
 }
 
-func TestWaitingWriterHoldsUpTheReadersThatComeAfterIt(t *testing.T) {
+func TestWaitingWriterBlocksReadersThatComeAfterIt(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		look, a, b := w.semaphore(), w.rwMutex(), w.rwMutex()
 		early := w.must(a.RLock(t.Context()))
 		writer := w.lining(look, b.Lock)
 		late := w.lining(look, a.RLock)
-		w.refusedTo(a.TryRLock) // there is room beside the early reader, but somebody waits
+		w.refusedTo(a.TryRLock) // a unit is free beside the first reader, but another call waits
 		assert.Equal(t, int64(1), w.status(look).Used)
 		w.release(early)
 		p := w.granted(writer)
@@ -174,9 +174,9 @@ func TestWaitingWriterHoldsUpTheReadersThatComeAfterIt(t *testing.T) {
 	})
 }
 
-func TestReadersBehindAWriterGetInTogether(t *testing.T) {
+func TestReadersBehindAWriterAreGrantedTogether(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		w.ttl = time.Hour // no refresh comes to help
+		w.ttl = time.Hour // no renewal during the test
 		look, a, b := w.semaphore(), w.rwMutex(), w.rwMutex()
 		holder := w.must(a.Lock(t.Context()))
 		var readers []*call
@@ -187,10 +187,10 @@ func TestReadersBehindAWriterGetInTogether(t *testing.T) {
 		w.release(holder)
 		var together []*fairsem.Permit
 		for _, c := range readers {
-			together = append(together, w.granted(c)) // nobody has released
+			together = append(together, w.granted(c)) // none has released
 		}
 		for i, p := range together {
-			assert.True(t, writer.waits(), "let in beside %d readers", len(together)-i)
+			assert.True(t, writer.waits(), "granted beside %d readers", len(together)-i)
 			w.release(p)
 		}
 		p := w.granted(writer)
@@ -200,8 +200,8 @@ func TestReadersBehindAWriterGetInTogether(t *testing.T) {
 	})
 }
 
-// A writer that gives up must not leave the readers behind it waiting for nothing.
-func TestReadersGetInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
+// If a waiting writer is cancelled, the readers behind it must be granted.
+func TestReadersAreGrantedWhenTheWriterBeforeThemIsCancelled(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour
 		look, a, b := w.semaphore(), w.rwMutex(), w.rwMutex()
@@ -219,12 +219,12 @@ func TestReadersGetInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	})
 }
 
-// Neither kind starves: whoever stands in line goes before all who ask later, however many they are.
+// Neither kind starves: a waiter is granted before all later calls, however many there are.
 func TestStreamOfReadersStarvesNoWriterAndOfWritersNoReader(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		for _, c := range []struct{ stream, single string }{{"reader", "writer"}, {"writer", "reader"}} {
 			record := new(record)
-			enough := make(chan struct{}) // closed when the single one was served
+			enough := make(chan struct{}) // closed when the single call was granted
 			var all sync.WaitGroup
 			for range 2 {
 				m := w.rwMutex()
@@ -241,7 +241,7 @@ func TestStreamOfReadersStarvesNoWriterAndOfWritersNoReader(t *testing.T) {
 					})
 				}
 			}
-			w.eventually(func() bool { return record.len() >= 20 }, "the stream does not flow")
+			w.eventually(func() bool { return record.len() >= 20 }, "the stream makes no progress")
 			m := w.rwMutex()
 			for range 5 {
 				record.add(w.use(t.Context(), m, c.single, 0))
@@ -254,8 +254,7 @@ func TestStreamOfReadersStarvesNoWriterAndOfWritersNoReader(t *testing.T) {
 	})
 }
 
-// use asks for a lock as one kind, holds it for a while, and returns what became of it: an empty Grant
-// if ctx ended before.
+// use acquires a lock as a reader or a writer, holds it for a while, and returns the grant, which is empty if ctx ended before.
 func (w *world) use(ctx context.Context, m *fairsem.RWMutex, kind string, hold time.Duration) history.Grant {
 	get, weight := m.RLock, int64(1)
 	if kind == "writer" {
@@ -269,7 +268,7 @@ func (w *world) use(ctx context.Context, m *fairsem.RWMutex, kind string, hold t
 		return history.Grant{}
 	}
 	assert.Equal(w.t, weight, p.Weight())
-	g.ID, g.Token, g.Place = p.ID(), p.Token(), fairsem.PlaceOf(p)
+	g.ID, g.Token, g.Position = p.ID(), p.Token(), fairsem.PlaceOf(p)
 	time.Sleep(hold) // the work
 	g.Released = history.Now()
 	g.Lost = p.Context().Err() != nil
@@ -277,7 +276,7 @@ func (w *world) use(ctx context.Context, m *fairsem.RWMutex, kind string, hold t
 	return g
 }
 
-// record is what became of many calls.
+// record collects the grants of many calls.
 type record struct {
 	mu     sync.Mutex
 	grants []history.Grant
@@ -297,7 +296,7 @@ func (r *record) len() int {
 	return len(r.grants)
 }
 
-// Readers and writers at random, some of which give up waiting: no writer beside anybody, no overtaking.
+// Random readers and writers, some of which are cancelled: no writer beside another holder, no overtaking.
 func TestRandomReadersAndWritersKeepEveryPromise(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		seed := rand.Uint64()
@@ -310,7 +309,7 @@ func TestRandomReadersAndWritersKeepEveryPromise(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 10*process+g))
 				all.Go(func() { // ends with its last try
 					for range 25 {
-						time.Sleep(time.Duration(random.ExpFloat64() * float64(10*time.Millisecond))) // now and then nobody waits
+						time.Sleep(time.Duration(random.ExpFloat64() * float64(10*time.Millisecond))) // sometimes no call waits
 						kind := []string{"writer", "reader", "reader", "reader", "reader"}[random.IntN(5)]
 						patience := time.Duration(random.ExpFloat64() * float64(100*time.Millisecond))
 						ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -322,7 +321,7 @@ func TestRandomReadersAndWritersKeepEveryPromise(t *testing.T) {
 		}
 		all.Wait()
 		t.Logf("%d grants", len(record.grants))
-		assert.GreaterOrEqual(t, history.MostAtOnce(record.grants), int64(allUnits), "no writer ever got in")
+		assert.GreaterOrEqual(t, history.MostAtOnce(record.grants), int64(allUnits), "no writer was granted")
 		assert.Empty(t, history.OverLimit(record.grants, allUnits))
 		assert.Empty(t, history.Overtakes(record.grants))
 		assert.Empty(t, history.TokensDecrease(record.grants))
@@ -335,7 +334,7 @@ func TestRandomReadersAndWritersKeepEveryPromise(t *testing.T) {
 	})
 }
 
-func TestLocksAreGivenBackAfterErrorsAndPanicsInDo(t *testing.T) {
+func TestDoReleasesLocksAfterErrorsAndPanics(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
 		m := lock(fairsem.CallOptions{})
 		givesBack(t, w, m.Do, m.TryLock, lock(fairsem.CallOptions{}).TryLock)
@@ -345,7 +344,7 @@ func TestLocksAreGivenBackAfterErrorsAndPanicsInDo(t *testing.T) {
 	})
 }
 
-// givesBack checks that the tries find do's lock taken while its function runs, and free thereafter.
+// givesBack checks that the tries fail while the function of do runs, and succeed afterwards.
 func givesBack(
 	t *testing.T, w *world, do func(context.Context, func(context.Context) error) error,
 	tries ...func(context.Context) (*fairsem.Permit, error),
@@ -364,7 +363,7 @@ func givesBack(
 		assert.NoError(t, ctx.Err())
 		return failure
 	})
-	assert.Equal(t, failure.Error(), err.Error(), "and nothing else went wrong")
+	assert.Equal(t, failure.Error(), err.Error(), "the error contains nothing else")
 	require.ErrorIs(t, err, failure)
 	free()
 	assert.PanicsWithValue(t, "panic", func() {
@@ -375,7 +374,7 @@ func givesBack(
 	free()
 }
 
-// Readers run beside each other in RDo, and beside no writer.
+// In RDo, readers run beside each other, but not beside a writer.
 func TestFunctionsOfReadersRunTogether(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		a, b := w.rwMutex(), w.rwMutex()
@@ -393,7 +392,7 @@ func TestFunctionsOfReadersRunTogether(t *testing.T) {
 	})
 }
 
-func TestLostLockEndsItsContextBeforeTheNextGetsIn(t *testing.T) {
+func TestLostLockEndsItsContextBeforeTheNextGrant(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
 		mute := lock(fairsem.CallOptions{TTL: 600 * time.Millisecond, NoRefresh: true})
 		losesTheLock(t, w, mute.Lock, mute.Do, lock(fairsem.CallOptions{}).Lock)
@@ -403,7 +402,7 @@ func TestLostLockEndsItsContextBeforeTheNextGetsIn(t *testing.T) {
 	})
 }
 
-// losesTheLock checks what somebody hears whose lease is not renewed.
+// losesTheLock checks what is reported to a holder whose lease is not renewed.
 func losesTheLock(
 	t *testing.T, w *world, get func(context.Context) (*fairsem.Permit, error),
 	do func(context.Context, func(context.Context) error) error,
@@ -411,7 +410,7 @@ func losesTheLock(
 ) {
 	t.Helper()
 	p := w.must(get(t.Context()))
-	next := w.must(other(t.Context())) // nobody releases p
+	next := w.must(other(t.Context())) // p is not released
 	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
 	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
 	require.NoError(t, next.Context().Err())
@@ -426,8 +425,8 @@ func losesTheLock(
 	w.release(w.must(other(t.Context())))
 }
 
-// The server has ended the lease, as when its clock is stepped: the next refresh tells the holder.
-func TestHolderOfALockHearsThatRedisKnowsItNoMore(t *testing.T) {
+// If the server has ended the lease, for example after a step of its clock, the next renewal notifies the holder.
+func TestHolderOfALockIsNotifiedWhenRedisNoLongerHasIt(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
 		m := lock(fairsem.CallOptions{TTL: 900 * time.Millisecond})
 		p := w.must(m.Lock(t.Context()))
@@ -439,7 +438,7 @@ func TestHolderOfALockHearsThatRedisKnowsItNoMore(t *testing.T) {
 	})
 }
 
-func TestLocksTakeCallOptions(t *testing.T) {
+func TestLocksUseCallOptions(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
 		look, m, short := w.semaphore(), lock(fairsem.CallOptions{}), lock(fairsem.CallOptions{MaxQueue: 1})
 		assert.Equal(t, w.name, m.Name())
@@ -458,7 +457,7 @@ func TestLocksTakeCallOptions(t *testing.T) {
 func TestMutexIsTheSemaphoreOfItsNameWithALimitOfOne(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		p := w.must(w.mutex().Lock(t.Context()))
-		st := w.status(w.of(w.client(), 7)) // another limit, which looking does not declare
+		st := w.status(w.of(w.client(), 7)) // another limit, which Status does not declare
 		assert.Equal(t, [3]int64{1, 1, 1}, [3]int64{st.Limit, st.Used, st.Holders})
 		_, err := w.semaphore().TryAcquire(t.Context(), 1)
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
@@ -466,7 +465,7 @@ func TestMutexIsTheSemaphoreOfItsNameWithALimitOfOne(t *testing.T) {
 	})
 }
 
-func TestRWMutexIsASemaphoreOfWhichAWriterHasAll(t *testing.T) {
+func TestRWMutexIsASemaphoreOfWhichAWriterHoldsAllUnits(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		m := w.rwMutex()
 		look := w.of(w.client(), 7)
@@ -496,8 +495,8 @@ func TestRWMutexIsASemaphoreOfWhichAWriterHasAll(t *testing.T) {
 	})
 }
 
-// Its name is used for something smaller, too: the writer hears it, and nobody waits for ever.
-func TestWriterUnderALowerLimitIsToldSo(t *testing.T) {
+// If the name is also used with a smaller limit, the writer gets an error and does not wait for ever.
+func TestWriterUnderALowerLimitGetsAnError(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 3
 		m, s := w.rwMutex(), w.semaphore()
@@ -511,7 +510,7 @@ func TestWriterUnderALowerLimitIsToldSo(t *testing.T) {
 	})
 }
 
-func TestLocksWithNamesThatCanNeverWorkAreRefused(t *testing.T) {
+func TestLocksWithInvalidNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := offlineClient(t)
 	for _, test := range []struct{ name, part string }{
@@ -528,7 +527,7 @@ func TestLocksWithNamesThatCanNeverWorkAreRefused(t *testing.T) {
 	}
 }
 
-// lockOperations are all calls of locks that take a context, by the kind of lock and how errors call them.
+// lockOperations returns all calls of locks that take a context, by the kind of lock and their name in errors.
 func lockOperations(m *fairsem.Mutex, rw *fairsem.RWMutex, fn func(context.Context) error) map[string]map[string]func(context.Context) error {
 	permit := func(get func(context.Context) (*fairsem.Permit, error)) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := get(ctx); return err }
@@ -576,7 +575,7 @@ func TestErrorsOfLocksNameTheCallAndComeBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-func TestLocksRefuseToRunNoFunction(t *testing.T) {
+func TestLocksRefuseANilFunction(t *testing.T) {
 	t.Parallel()
 	c := offlineClient(t)
 	m, err := c.Mutex("a\nname")

@@ -18,16 +18,16 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// What a server forgets, its clients put back: holders with their tokens, waiters in their order.
+// After a loss of state, clients restore holders with their tokens, and waiters in their order.
 
-// grace is Options.Grace by default.
+// grace is the default of Options.Grace.
 const grace = time.Second
 
-// agedServer is a private server that is so old that a name it does not know is a new one.
+// agedServer returns a private server that has run for so long that it grants at once on a name that it does not have.
 func agedServer(t *testing.T, args ...string) (*world, *redistest.Server) {
 	t.Helper()
 	w, server := privately(t, args...)
-	require.NoError(t, server.AwaitAge(2)) // whole seconds, of which the first may have been short
+	require.NoError(t, server.AwaitAge(2)) // in whole seconds, and the first may have been short
 	return w, server
 }
 
@@ -38,7 +38,7 @@ func restart(t *testing.T, server *redistest.Server) {
 	require.NoError(t, server.Restart())
 }
 
-// holders returns the permit ids of those who hold, with their tokens.
+// holders returns the permit ids of the holders, with their tokens.
 func (w *world) holders(s *fairsem.Semaphore) map[string]int64 {
 	w.t.Helper()
 	found := make(map[string]int64)
@@ -57,7 +57,7 @@ func tokens(permits ...*fairsem.Permit) map[string]int64 {
 	return all
 }
 
-func TestRestartWithoutPersistenceLosesNobodyAndLetsNobodyInTwice(t *testing.T) {
+func TestRestartWithoutPersistenceLosesNothingAndGrantsNothingTwice(t *testing.T) {
 	w, server := agedServer(t)
 	w.limit = 6
 	a, b, newcomer := w.semaphore(), w.semaphore(), w.semaphore()
@@ -69,8 +69,8 @@ func TestRestartWithoutPersistenceLosesNobodyAndLetsNobodyInTwice(t *testing.T) 
 	line := w.line(a)
 
 	restart(t, server)
-	late := acquire(t.Context(), newcomer, 1) // at once, when nobody may have put back anything
-	w.eventually(func() bool { return w.status(newcomer).Waiting == 5 && w.status(newcomer).Used == 6 }, "not all is put back")
+	late := acquire(t.Context(), newcomer, 1) // at once, before anything may be restored
+	w.eventually(func() bool { return w.status(newcomer).Waiting == 5 && w.status(newcomer).Used == 6 }, "not all is restored")
 	assert.Equal(t, tokens(held...), w.holders(a))
 	assert.Equal(t, line, w.line(a)[:4], "the newcomer is last")
 	for _, p := range held {
@@ -86,8 +86,8 @@ func TestRestartWithoutPersistenceLosesNobodyAndLetsNobodyInTwice(t *testing.T) 
 	}
 }
 
-// What a restored file is too old to know is put back, too.
-func TestRestartFromAnOldFileLosesNobody(t *testing.T) {
+// Entries that are newer than the restored file are restored by their clients.
+func TestRestartFromAnOldFileLosesNothing(t *testing.T) {
 	w, server := agedServer(t)
 	w.limit = 2
 	a, b := w.semaphore(), w.semaphore()
@@ -99,15 +99,15 @@ func TestRestartFromAnOldFileLosesNobody(t *testing.T) {
 	restart(t, server)
 	_, err := b.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
-	w.eventually(func() bool { return w.status(b).Waiting == 1 }, "the waiter is not put back")
+	w.eventually(func() bool { return w.status(b).Waiting == 1 }, "the waiter is not restored")
 	assert.Equal(t, tokens(before, after), w.holders(b))
 	w.release(before)
 	w.release(after)
 	w.release(w.granted(waiter))
 }
 
-// Nobody breaks a connection here, so it comes out with the next refresh.
-func TestFlushedServerIsRefilledByItsClients(t *testing.T) {
+// No connection breaks here, so the next renewal finds it.
+func TestClientsRestoreAFlushedServer(t *testing.T) {
 	w, _ := agedServer(t)
 	w.ttl = 900 * time.Millisecond
 	w.limit = 3
@@ -119,7 +119,7 @@ func TestFlushedServerIsRefilledByItsClients(t *testing.T) {
 	require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
 	w.eventually(func() bool {
 		return len(w.holders(a)) == 2 && len(w.line(a)) == 2
-	}, "not all is put back")
+	}, "not all is restored")
 	assert.Equal(t, tokens(held, brief), w.holders(a))
 	assert.Equal(t, line, w.line(a))
 	w.release(held)
@@ -145,7 +145,7 @@ func TestRestoreThatNoLongerFitsIsReportedAsLost(t *testing.T) {
 	w.release(q)
 }
 
-// Whoever was given up while the server was away is not put back.
+// A call that ended while the server was down is not restored.
 func TestWhatEndedDuringTheOutageIsNotRestored(t *testing.T) {
 	w, server := agedServer(t)
 	w.limit = 2
@@ -162,12 +162,12 @@ func TestWhatEndedDuringTheOutageIsNotRestored(t *testing.T) {
 	go func() { // ends within the time that Release takes after its context
 		defer close(released)
 		if err := p.Release(short); err != nil {
-			assert.ErrorIs(t, err, context.Canceled, "it was good until it was released")
+			assert.ErrorIs(t, err, context.Canceled, "it was live until it was released")
 		}
 	}()
 	require.NoError(t, server.Restart())
 	<-released
-	w.eventually(func() bool { st := w.status(s); return st.Used == 1 && st.Waiting == 0 }, "too much is put back")
+	w.eventually(func() bool { st := w.status(s); return st.Used == 1 && st.Waiting == 0 }, "too much is restored")
 	assert.Equal(t, tokens(q), w.holders(s))
 	w.release(q)
 }
@@ -187,8 +187,8 @@ func TestTryAcquireWaitsForTheEndOfTheGrace(t *testing.T) {
 	w.release(p)
 }
 
-// With a grace of a whole TTL it does not matter that the holder cannot put itself back.
-func TestGraceOfATTLLetsNobodyInBesideAHolderThatIsCutOff(t *testing.T) {
+// With a grace period of a whole TTL it does not matter that the holder cannot restore its permit.
+func TestGraceOfATTLGrantsNothingBesideADisconnectedHolder(t *testing.T) {
 	w, server := agedServer(t)
 	w.ttl = 2 * time.Second
 	opts := fairsem.Options{TTL: w.ttl, Grace: w.ttl}
@@ -205,7 +205,7 @@ func TestGraceOfATTLLetsNobodyInBesideAHolderThatIsCutOff(t *testing.T) {
 	w.release(q)
 }
 
-// The state is in a replica's memory, and may lack the last of it.
+// The state is in the memory of a replica, and may lack the latest changes.
 func sentinelWorld(t *testing.T, opts fairsem.Options) (*world, *redistest.Sentinel, func() *fairsem.Semaphore) {
 	t.Helper()
 	t.Parallel()
@@ -235,15 +235,15 @@ func TestFailoverKeepsWhatReplicasAcknowledged(t *testing.T) {
 	}
 	require.NoError(t, old.Kill())
 	require.NoError(t, group.AwaitFailover(old))
-	require.NoError(t, old.Restart()) // as a replica, for without it too few acknowledge
+	require.NoError(t, old.Restart()) // as a replica; without it too few replicas acknowledge
 	w.release(p)
 	w.release(w.granted(waiter))
 	require.NoError(t, q.Context().Err())
 	w.release(q)
 }
 
-// A grant that the old primary acknowledged alone is put back on the new one.
-func TestFailoverWithoutWaitReplicasPutsBackWhatTheReplicaMissed(t *testing.T) {
+// A grant that only the old primary had is restored on the new one.
+func TestFailoverWithoutWaitReplicasRestoresWhatTheReplicaMissed(t *testing.T) {
 	w, group, semaphore := sentinelWorld(t, fairsem.Options{})
 	w.limit = 2
 	a, b := semaphore(), semaphore()
@@ -252,7 +252,7 @@ func TestFailoverWithoutWaitReplicasPutsBackWhatTheReplicaMissed(t *testing.T) {
 	require.NoError(t, err)
 	replicas, err := group.Replicas()
 	require.NoError(t, err)
-	for _, r := range replicas { // whoever comes next has never heard of the permit
+	for _, r := range replicas { // so the next primary does not have the permit
 		require.NoError(t, r.Client().ConfigSet(t.Context(), "replica-read-only", "no").Err())
 		require.NoError(t, r.Client().Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
 		require.NoError(t, r.Client().ConfigSet(t.Context(), "replica-read-only", "yes").Err())
@@ -261,14 +261,14 @@ func TestFailoverWithoutWaitReplicasPutsBackWhatTheReplicaMissed(t *testing.T) {
 	require.NoError(t, group.AwaitFailover(old))
 	q := w.must(b.Acquire(t.Context(), 1))
 	_, err = b.TryAcquire(t.Context(), 1)
-	require.ErrorIs(t, err, fairsem.ErrNotAcquired, "one is put back")
+	require.ErrorIs(t, err, fairsem.ErrNotAcquired, "one permit is restored")
 	assert.Equal(t, tokens(p, q), w.holders(b))
 	require.NoError(t, p.Context().Err())
 	w.release(p)
 	w.release(q)
 }
 
-// S11: a grant that too few replicas have is none.
+// S11: a grant that too few replicas have does not count.
 func TestWithoutEnoughReplicasNothingIsGranted(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = 1500 * time.Millisecond
@@ -280,8 +280,8 @@ func TestWithoutEnoughReplicasNothingIsGranted(t *testing.T) {
 	w.release(w.must(other.Acquire(t.Context(), 1)))
 }
 
-// An old file may have somebody in line who was granted since.
-func TestHolderThatAnOldFileHasInLineStaysTheHolder(t *testing.T) {
+// In an old file, a holder may still be a waiter.
+func TestHolderThatWaitsInAnOldFileRemainsTheHolder(t *testing.T) {
 	w, server := agedServer(t)
 	w.ttl = 2 * time.Second
 	a, b, newcomer := w.semaphore(), w.semaphore(), w.semaphore()
@@ -292,14 +292,14 @@ func TestHolderThatAnOldFileHasInLineStaysTheHolder(t *testing.T) {
 	p := w.granted(waiter)
 	restart(t, server)
 	next := acquire(t.Context(), newcomer.With(fairsem.CallOptions{HeadStart: time.Hour}), 1)
-	w.eventually(func() bool { return maps.Equal(tokens(p), w.holders(a)) && w.status(a).Waiting == 1 }, "it is not put back, or the file's does not lapse")
+	w.eventually(func() bool { return maps.Equal(tokens(p), w.holders(a)) && w.status(a).Waiting == 1 }, "it is not restored, or the entry of the file does not expire")
 	require.NoError(t, p.Context().Err())
 	w.release(p)
 	w.release(w.granted(next))
 }
 
-// A release that was forgotten is no reason to take the permit from who was granted it next.
-func TestHolderOfAnOldFileDoesNotPushOutWhoHoldsSince(t *testing.T) {
+// If the server loses a release, the next holder must keep its permit.
+func TestHolderInAnOldFileDoesNotReplaceTheLaterHolder(t *testing.T) {
 	w, server := agedServer(t)
 	w.ttl = 2 * time.Second
 	a, b := w.semaphore(), w.semaphore()
@@ -309,13 +309,13 @@ func TestHolderOfAnOldFileDoesNotPushOutWhoHoldsSince(t *testing.T) {
 	p := w.must(b.Acquire(t.Context(), 1))
 	restart(t, server)
 	next := acquire(t.Context(), a, 1)
-	w.eventually(func() bool { return maps.Equal(tokens(p), w.holders(b)) && w.status(b).Waiting == 1 }, "it is not put back, or the file's does not lapse")
+	w.eventually(func() bool { return maps.Equal(tokens(p), w.holders(b)) && w.status(b).Waiting == 1 }, "it is not restored, or the entry of the file does not expire")
 	require.NoError(t, p.Context().Err())
 	w.release(p)
 	w.release(w.granted(next))
 }
 
-func TestLoweredLimitAndARestartTakeNoPermitAway(t *testing.T) {
+func TestLoweredLimitAndARestartRevokeNoPermit(t *testing.T) {
 	w, server := agedServer(t)
 	many := w.of(w.client(), 3)
 	held := []*fairsem.Permit{w.must(many.Acquire(t.Context(), 1)), w.must(many.Acquire(t.Context(), 2))}
@@ -324,7 +324,7 @@ func TestLoweredLimitAndARestartTakeNoPermitAway(t *testing.T) {
 	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 	restart(t, server)
 	waiter := w.queue(t.Context(), few, 1)
-	w.eventually(func() bool { return w.status(few).Used == 3 }, "not all is put back")
+	w.eventually(func() bool { return w.status(few).Used == 3 }, "not all is restored")
 	for _, p := range held {
 		require.NoError(t, p.Context().Err())
 		w.release(p)
@@ -332,8 +332,8 @@ func TestLoweredLimitAndARestartTakeNoPermitAway(t *testing.T) {
 	w.release(w.granted(waiter))
 }
 
-// The acquire was done; only its WAIT was refused.
-func TestMissingRightToWaitLeavesNothingTaken(t *testing.T) {
+// The acquire was executed, and only its WAIT was refused.
+func TestMissingRightToWaitLeavesNothingHeld(t *testing.T) {
 	w, server := privately(t)
 	rights := []any{"ACL", "SETUSER", "hasty", "on", "nopass", "~*", "&*", "+@all", "-wait"}
 	require.NoError(t, server.Client().Do(t.Context(), rights...).Err())
@@ -343,10 +343,11 @@ func TestMissingRightToWaitLeavesNothingTaken(t *testing.T) {
 	_, err := s.Acquire(t.Context(), 1)
 	require.ErrorContains(t, err, "NOPERM")
 	assert.ErrorContains(t, err, "docs/operations.md")
-	w.eventually(func() bool { return w.status(s).Used == 0 }, "nobody holds it, and nobody can")
+	w.eventually(func() bool { return w.status(s).Used == 0 }, "the unit is still in use without a holder")
 }
 
-// apart is a world in a cluster of its own, with two processes. The name is on another master than the channel of the first.
+// apart returns a world in its own cluster, with two processes. The name is on another master than the channel of the first
+// process.
 func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Cluster, master *redistest.Server, holder, rival *fairsem.Semaphore) {
 	t.Helper()
 	t.Parallel()
@@ -369,7 +370,7 @@ func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Clu
 	return w, cluster, master, w.of(c, 1), w.of(w.clientOn(w.connect(), opts), 1)
 }
 
-// A holder that only holds learns of it by a connection that it has for nothing else.
+// A holder that sends nothing notices the loss of its master by a connection that it keeps only for that.
 func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -377,8 +378,8 @@ func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T
 		dies  func(t *testing.T, master, replica *redistest.Server)
 	}{
 		"restarted empty": {grace, func(t *testing.T, master, _ *redistest.Server) { restart(t, master) }},
-		// go-redis tries for some seconds to connect to who is gone, and either process may be the unlucky one.
-		"replaced by a replica that knows nothing": {5 * grace, func(t *testing.T, master, replica *redistest.Server) {
+		// go-redis tries for some seconds to connect to the killed master, in either process.
+		"replaced by a replica that lacks the state": {5 * grace, func(t *testing.T, master, replica *redistest.Server) {
 			require.NoError(t, replica.Client().ConfigSet(t.Context(), "replica-read-only", "no").Err())
 			require.NoError(t, replica.Client().FlushAll(t.Context()).Err())
 			require.NoError(t, master.Kill())
@@ -386,18 +387,18 @@ func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, cluster, master, holder, rival := apart(t, fairsem.Options{Grace: c.grace})
-			w.release(w.must(rival.Acquire(t.Context(), 1))) // it has a connection there, and sees that break
+			w.release(w.must(rival.Acquire(t.Context(), 1))) // it then has a connection there, and sees it break
 			p := w.must(holder.Acquire(t.Context(), 1))
 			w.eventually(func() bool {
 				const channel = "fairsem:watch"
 				return master.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 2
-			}, "nobody would see it go")
+			}, "the master is not watched")
 			c.dies(t, master, cluster.Nodes[slices.Index(cluster.Nodes, master)+3])
 			late := acquire(t.Context(), rival, 1)
 			w.eventually(func() bool {
 				st, err := rival.Status(t.Context())
 				return err == nil && st.Used == 1 && st.Waiting == 1 || !late.waits()
-			}, "it is not put back")
+			}, "it is not restored")
 			require.True(t, late.waits(), "two live permits for one unit")
 			assert.Equal(t, tokens(p), w.holders(rival))
 			require.NoError(t, p.Context().Err())
@@ -407,7 +408,7 @@ func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T
 	}
 }
 
-func TestMasterIsWatchedForAsLongAsItHasSomething(t *testing.T) {
+func TestMasterIsWatchedWhileItHasPermitsOfTheClient(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
 	w := newWorld(t, func(testing.TB) redis.UniversalClient {
@@ -423,8 +424,8 @@ func TestMasterIsWatchedForAsLongAsItHasSomething(t *testing.T) {
 	}
 	for range 2 {
 		p := w.must(s.Acquire(t.Context(), 1))
-		w.eventually(func() bool { return watchers() == 1 }, "nobody watches it")
+		w.eventually(func() bool { return watchers() == 1 }, "it is not watched")
 		w.release(p)
-		w.eventually(func() bool { return watchers() == 0 }, "it is watched for nothing")
+		w.eventually(func() bool { return watchers() == 0 }, "it is still watched")
 	}
 }

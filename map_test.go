@@ -20,8 +20,8 @@ import (
 
 const module = "github.com/fairsem/fairsem"
 
-// mapped lists the packages of the map in CONTRIBUTING.md, from the top down, as directories. In a row the first is a whole
-// path, and those that follow are beside it.
+// mapped returns the packages of the map in CONTRIBUTING.md, from top to bottom, as directories. In each row the first is a
+// whole path, and the others are in the same parent directory.
 func mapped(t *testing.T) (dirs []string) {
 	t.Helper()
 	_, after, found := strings.Cut(readFile(t, "CONTRIBUTING.md"), "| package |")
@@ -41,7 +41,7 @@ func mapped(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// imports returns what each package of the project imports of the project, as directories. Tests do not count.
+// imports returns the packages of the project that each package imports, as directories. Tests do not count.
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
 	all := make(map[string][]string)

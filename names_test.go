@@ -18,7 +18,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// crowd writes so many keys of somebody else.
+// crowd writes keys that do not belong to fairsem.
 func crowd(t *testing.T, rdb redis.UniversalClient, keys int) {
 	t.Helper()
 	pipe := rdb.Pipeline()
@@ -29,7 +29,7 @@ func crowd(t *testing.T, rdb redis.UniversalClient, keys int) {
 	require.NoError(t, err)
 }
 
-// spentOn is what the server says that it spent on a command since it started.
+// spentOn returns the time that the server has spent on a command since it started.
 func spentOn(t *testing.T, rdb redis.UniversalClient, command string) time.Duration {
 	t.Helper()
 	stats, err := rdb.Info(t.Context(), "commandstats").Result()
@@ -41,7 +41,7 @@ func spentOn(t *testing.T, rdb redis.UniversalClient, command string) time.Durat
 	return time.Duration(usec) * time.Microsecond
 }
 
-// among is a client of a server that has as many keys of others.
+// among returns a client of a server that also has that many other keys.
 func among(t *testing.T, n int) (*fairsem.Client, redis.UniversalClient) {
 	t.Helper()
 	rdb := redistest.NewServer(t).Client()
@@ -52,8 +52,8 @@ func among(t *testing.T, n int) (*fairsem.Client, redis.UniversalClient) {
 	return c, rdb
 }
 
-// A walk over millions of keys of others used to take four fifths of the server from them.
-func TestListTakesNoMoreThanItsShareOfTheServer(t *testing.T) {
+// A walk over millions of other keys once used four fifths of the time of the server.
+func TestListUsesNoMoreThanItsShareOfTheServer(t *testing.T) {
 	t.Parallel()
 	c, rdb := among(t, 30_000)
 	const share = 0.01
@@ -61,12 +61,12 @@ func TestListTakesNoMoreThanItsShareOfTheServer(t *testing.T) {
 	for _, err := range c.ListAt(t.Context(), share) {
 		require.NoError(t, err)
 	}
-	// What a walk may take at once, and its last page, are beyond the share; twice as much is far from all of it.
+	// The first burst of a walk and its last page exceed the share. Twice the share is still far less than all of the time.
 	most := 2 * share * float64(time.Since(began)+100*time.Millisecond)
 	assert.LessOrEqual(t, float64(spentOn(t, rdb, "scan")), most)
 }
 
-func TestListBetweenManyKeysFindsAllThatIsThere(t *testing.T) {
+func TestListAmongManyKeysFindsAllNames(t *testing.T) {
 	t.Parallel()
 	c, _ := among(t, 5000)
 	var want, got []string
@@ -96,7 +96,7 @@ func TestListThatPausesEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, ended, context.DeadlineExceeded)
 }
 
-func TestShareThatIsNoneIsRefused(t *testing.T) {
+func TestInvalidShareIsRefused(t *testing.T) {
 	t.Parallel()
 	c, err := fairsem.New(offline(t), fairsem.Options{})
 	require.NoError(t, err)
@@ -121,8 +121,8 @@ func TestLabelHasAtMost256Bytes(t *testing.T) {
 	wrong(t, err, fairsem.ErrInvalid, "label of 257 bytes")
 }
 
-// Whoever can write to Redis can write labels of any length: 20 of 20 MiB took more than a GB to show.
-func TestNoMoreOfALabelIsReadThanOneMayHave(t *testing.T) {
+// Another program can write labels of any length: showing 20 labels of 20 MiB needed more than a GB.
+func TestLabelsAreReadUpToTheirMaximalLength(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour // no renewal writes the right label in between
 		s := w.semaphore()

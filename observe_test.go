@@ -23,9 +23,9 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// What an observer is told: each event when it happens, and only then.
+// An observer receives each event when it happens, and only then.
 
-// diary is what an observer was told.
+// diary records the events that an observer received.
 type diary struct {
 	mu  sync.Mutex
 	all []fairsem.Event
@@ -60,7 +60,7 @@ func awaited[E fairsem.Event](w *world, d *diary, n int) E {
 	return told[E](d)[n-1]
 }
 
-// kinds are the names of the events about an id, or with none of all, in order.
+// kinds returns the names of the events about the ids in order, or of all events if there are no ids.
 func (d *diary) kinds(ids ...string) (all []string) {
 	for _, ev := range d.events() {
 		if len(ids) == 0 || slices.Contains(ids, field[string](ev, "ID")) {
@@ -70,12 +70,12 @@ func (d *diary) kinds(ids ...string) (all []string) {
 	return all
 }
 
-// kind is the name of its type, without what all of them have in common.
+// kind returns the name of the type of an event, without the common parts.
 func kind(ev fairsem.Event) string {
 	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", ev), "fairsem."), "Event")
 }
 
-// field is a field that not every event has.
+// field returns a field that not every event has.
 func field[T any](ev fairsem.Event, name string) (value T) {
 	if f := reflect.ValueOf(ev).FieldByName(name); f.IsValid() && !f.IsZero() {
 		value = f.Interface().(T)
@@ -83,8 +83,8 @@ func field[T any](ev fairsem.Event, name string) (value T) {
 	return value
 }
 
-// observed is a client on a connection pool, whose observer keeps a diary. Somebody has used the name before: the first
-// call on a young server would wait.
+// observed returns a client whose observer keeps a diary. The name was used before, because the first call on a server that was
+// just started would wait.
 func (w *world) observed(rdb redis.UniversalClient) (*fairsem.Client, *diary) {
 	w.t.Helper()
 	first := w.client()
@@ -94,21 +94,21 @@ func (w *world) observed(rdb redis.UniversalClient) (*fairsem.Client, *diary) {
 	return w.clientOn(rdb, fairsem.Options{TTL: w.ttl, Observer: d.note}), d
 }
 
-// finish closes the client, and returns what is in the diary then: Close tells all of it before it returns.
+// finish closes the client and returns the diary: Close reports all events before it returns.
 func (w *world) finish(c *fairsem.Client, d *diary) []fairsem.Event {
 	w.t.Helper()
 	require.NoError(w.t, c.Close())
 	return d.events()
 }
 
-// pass lets so much time go by.
+// pass waits for d.
 func (w *world) pass(d time.Duration) {
 	w.t.Helper()
 	began := time.Now()
 	w.eventually(func() bool { return time.Since(began) > d }, "time stands still")
 }
 
-func TestGrantAtOnceAndItsReleaseAreTold(t *testing.T) {
+func TestGrantAtOnceAndItsReleaseAreReported(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "trace"))
@@ -135,13 +135,13 @@ func TestGrantAtOnceAndItsReleaseAreTold(t *testing.T) {
 		for _, ev := range all {
 			ctx := field[context.Context](ev, "Context")
 			assert.Equal(t, "trace", ctx.Value(key{}))
-			assert.NoError(t, ctx.Err(), "it has the end of the caller's")
+			assert.NoError(t, ctx.Err(), "it ends with that of the caller")
 		}
 	})
 }
 
-// handOff has one semaphore wait while another holds, and checks what is told to the observer of the one that waits. It
-// returns how the grant was heard of.
+// handOff makes one semaphore wait while another one holds, and checks the events of the waiting one. It returns how the grant was
+// reported.
 func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.GrantedBy {
 	w.t.Helper()
 	first := w.must(from.Acquire(w.t.Context(), 1))
@@ -149,7 +149,7 @@ func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.GrantedBy
 	w.release(first)
 	p := w.granted(waiter)
 	w.release(p)
-	w.eventually(func() bool { return len(d.kinds(p.ID())) == 3 }, "not all is told")
+	w.eventually(func() bool { return len(d.kinds(p.ID())) == 3 }, "not all is reported")
 	require.Equal(w.t, []string{"WaitStarted", "Granted", "Released"}, d.kinds(p.ID()))
 	i := slices.IndexFunc(d.events(), func(ev fairsem.Event) bool { return field[string](ev, "ID") == p.ID() })
 	s := d.events()[i].(fairsem.WaitStartedEvent)
@@ -162,7 +162,7 @@ func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.GrantedBy
 	return g.By
 }
 
-// A new subscription asks for what was missed, so the first grants may be found that way.
+// A new subscription queries missed messages, so the first grants may be found that way.
 func (w *world) handsOffBy(want fairsem.GrantedBy, from, to *fairsem.Semaphore, d *diary) {
 	w.t.Helper()
 	var seen []fairsem.GrantedBy
@@ -177,7 +177,7 @@ func (w *world) handsOffBy(want fairsem.GrantedBy, from, to *fairsem.Semaphore, 
 	w.t.Errorf("want a grant by %s, not %v", want, seen)
 }
 
-func TestWaiterServedByItsOwnProcessIsToldByReply(t *testing.T) {
+func TestGrantByTheSameProcessIsReportedByReply(t *testing.T) {
 	everywhere(t, func(_ *testing.T, w *world) {
 		w.ttl = time.Hour
 		c, d := w.observed(w.connect())
@@ -185,7 +185,7 @@ func TestWaiterServedByItsOwnProcessIsToldByReply(t *testing.T) {
 	})
 }
 
-func TestWaiterServedByAnotherProcessIsToldByMessage(t *testing.T) {
+func TestGrantByAnotherProcessIsReportedByMessage(t *testing.T) {
 	everywhere(t, func(_ *testing.T, w *world) {
 		w.ttl = time.Hour
 		c, d := w.observed(w.connect())
@@ -193,14 +193,14 @@ func TestWaiterServedByAnotherProcessIsToldByMessage(t *testing.T) {
 	})
 }
 
-func TestGrantOfWhichNoMessageToldIsToldByRefresh(t *testing.T) {
+func TestGrantWithoutAMessageIsReportedByRefresh(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = 900 * time.Millisecond
 	c, d := w.observed(deaf{w.connect().(*redis.Client)})
 	assert.Equal(t, fairsem.GrantedByRefresh, w.handOff(w.semaphore(), w.of(c, 1), d))
 }
 
-func TestWhoIsNotServedIsToldAsItIsReturned(t *testing.T) {
+func TestNotAcquiredIsReportedWithTheReturnedError(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 2
 		c, d := w.observed(w.connect())
@@ -246,8 +246,8 @@ func TestWhoIsNotServedIsToldAsItIsReturned(t *testing.T) {
 	})
 }
 
-// Whatever is never sent is none of the observer's business.
-func TestCallThatIsWrongFromTheStartIsNotTold(t *testing.T) {
+// A call that sends nothing causes no event.
+func TestInvalidCallIsNotReported(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		c, d := w.observed(w.connect())
 		s := w.of(c, 1)
@@ -264,7 +264,7 @@ func TestCallThatIsWrongFromTheStartIsNotTold(t *testing.T) {
 	})
 }
 
-func TestWhatCloseEndsIsToldBeforeItReturns(t *testing.T) {
+func TestCloseReportsWhatItEndsBeforeItReturns(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		c, d := w.observed(w.connect())
 		s := w.of(c, 1)
@@ -275,7 +275,7 @@ func TestWhatCloseEndsIsToldBeforeItReturns(t *testing.T) {
 		for range 20 {
 			calls = append(calls, w.queue(ctx, s, 1))
 		}
-		awaited[fairsem.WaitStartedEvent](w, d, len(calls)) // they know that they stand in line
+		awaited[fairsem.WaitStartedEvent](w, d, len(calls)) // their positions are confirmed
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
 		assert.NoError(t, told[fairsem.ReleasedEvent](d)[0].Err)
@@ -292,7 +292,7 @@ func TestWhatCloseEndsIsToldBeforeItReturns(t *testing.T) {
 	})
 }
 
-func TestErrorThatTryingAgainCannotHealIsTold(t *testing.T) {
+func TestErrorThatARetryCannotHealIsReported(t *testing.T) {
 	w := onRedis(t)
 	c, d := w.observed(w.connect())
 	require.NoError(t, w.rdb.Set(t.Context(), w.key("owner"), "not a set", time.Minute).Err())
@@ -304,7 +304,7 @@ func TestErrorThatTryingAgainCannotHealIsTold(t *testing.T) {
 	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner")).Err())
 }
 
-func TestServerThatIsDownIsTold(t *testing.T) {
+func TestServerThatIsDownIsReported(t *testing.T) {
 	w, server := privately(t)
 	w.ttl = time.Second
 	c, d := w.observed(w.connect())
@@ -322,7 +322,7 @@ func TestServerThatIsDownIsTold(t *testing.T) {
 	assert.Equal(t, []string{"NotAcquired"}, d.kinds(n.ID))
 }
 
-func TestLossBySilenceIsToldWithWhatTheNetworkSaid(t *testing.T) {
+func TestLossWithoutAnAnswerIsReportedWithTheNetworkError(t *testing.T) {
 	w, server := privately(t)
 	w.ttl = time.Second
 	c, d := w.observed(w.connect())
@@ -344,15 +344,15 @@ func TestLossBySilenceIsToldWithWhatTheNetworkSaid(t *testing.T) {
 	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
 }
 
-// takeAway removes an id from Redis behind its owner's back.
+// takeAway deletes an id from Redis without notifying its holder.
 func (w *world) takeAway(id string) {
 	w.t.Helper()
-	for _, kind := range []string{"timeout", "owner"} { // in this order: else it looks evicted for a moment
+	for _, kind := range []string{"timeout", "owner"} { // in this order, because otherwise it seems evicted for a moment
 		require.NoError(w.t, w.rdb.ZRem(w.t.Context(), w.key(kind), id).Err())
 	}
 }
 
-func TestLossThatARenewalFindsIsTold(t *testing.T) {
+func TestLossThatARenewalFindsIsReported(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = 3 * time.Second
 	c, d := w.observed(w.connect())
@@ -366,7 +366,7 @@ func TestLossThatARenewalFindsIsTold(t *testing.T) {
 	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds())
 }
 
-func TestLossThatOnlyTheReleaseFindsIsToldInsteadOfTheRelease(t *testing.T) {
+func TestLossThatTheReleaseFindsIsReportedInsteadOfTheRelease(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour
 		c, d := w.observed(w.connect())
@@ -380,20 +380,20 @@ func TestLossThatOnlyTheReleaseFindsIsToldInsteadOfTheRelease(t *testing.T) {
 	})
 }
 
-func TestPermitThatIsNeverRenewedIsToldAsLost(t *testing.T) {
+func TestPermitThatIsNeverRenewedIsReportedAsLost(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		c, d := w.observed(w.connect())
 		brief := w.of(c, 1).With(fairsem.CallOptions{TTL: time.Second, NoRefresh: true})
 		p := w.must(brief.Acquire(t.Context(), 1))
 		l := awaited[fairsem.LostEvent](w, d, 1)
 		require.ErrorContains(t, l.Err, "never renewed")
-		w.eventually(func() bool { return w.status(brief).Used == 0 }, "it does not lapse")
+		w.eventually(func() bool { return w.status(brief).Used == 0 }, "it does not expire")
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
 	})
 }
 
-func TestEvictionIsTold(t *testing.T) {
+func TestEvictionIsReported(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour
 		c, d := w.observed(w.connect())
@@ -418,15 +418,15 @@ func TestEvictionIsTold(t *testing.T) {
 	})
 }
 
-// What a Limiter lets through is no permit, which somebody could lose or give back.
-func TestCallsOfALimiterAreTold(t *testing.T) {
+// A grant of a Limiter is not a permit, so it cannot be lost or released.
+func TestCallsOfALimiterAreReported(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limited.Store(true)
 		d := &diary{}
 		c := w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Observer: d.note})
 		other, err := w.client().Limiter(w.name, 2, 300*time.Millisecond)
 		require.NoError(t, err)
-		require.NoError(t, other.Wait(t.Context(), 1)) // on a young server it waits
+		require.NoError(t, other.Wait(t.Context(), 1)) // on a server that was just started it waits
 		w.pass(400 * time.Millisecond)
 		l, err := c.Limiter(w.name, 2, 300*time.Millisecond)
 		require.NoError(t, err)
@@ -445,12 +445,12 @@ func TestCallsOfALimiterAreTold(t *testing.T) {
 		assert.True(t, last.Queued)
 		assert.Greater(t, last.Waited, 100*time.Millisecond)
 		s := w.semaphore()
-		w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not lapse")
+		w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not expire")
 	})
 }
 
-// x/sync's methods cannot say what went wrong.
-func TestErrorThatAWeightedCannotReturnIsTold(t *testing.T) {
+// Some methods of x/sync return no error.
+func TestErrorThatAWeightedCannotReturnIsReported(t *testing.T) {
 	w, server := privately(t)
 	w.ttl = time.Second
 	c, d := w.observed(w.connect())
@@ -458,7 +458,7 @@ func TestErrorThatAWeightedCannotReturnIsTold(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, units.TryAcquire(1))
 	require.False(t, units.TryAcquire(1))
-	require.Empty(t, told[fairsem.UnreturnedEvent](d), "that is an answer")
+	require.Empty(t, told[fairsem.UnreturnedEvent](d), "a refusal is no error")
 	require.NoError(t, server.Pause())
 	units.Release(1)
 	u := awaited[fairsem.UnreturnedEvent](w, d, 1)
@@ -472,7 +472,7 @@ func TestErrorThatAWeightedCannotReturnIsTold(t *testing.T) {
 	assert.Len(t, told[fairsem.ReleasedEvent](d), len(told[fairsem.GrantedEvent](d)))
 }
 
-func TestPermitThatIsGivenBackInPartsIsToldOnce(t *testing.T) {
+func TestPermitThatIsReleasedInPartsIsReportedOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 5
 		c, d := w.observed(w.connect())
@@ -507,7 +507,7 @@ func (o *outages) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-func TestRenewalThatFailsAndRecoversIsToldAndLosesNothing(t *testing.T) {
+func TestRenewalThatFailsAndRecoversIsReportedAndLosesNothing(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = 3 * time.Second
 	rdb := w.connect().(*redis.Client)
@@ -527,7 +527,7 @@ func TestRenewalThatFailsAndRecoversIsToldAndLosesNothing(t *testing.T) {
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
 }
 
-func TestReleaseThatRedisDoesNotConfirmIsToldWithItsError(t *testing.T) {
+func TestReleaseThatRedisDoesNotConfirmIsReportedWithItsError(t *testing.T) {
 	w, server := privately(t)
 	w.ttl = time.Second
 	c, d := w.observed(w.connect())
@@ -542,10 +542,10 @@ func TestReleaseThatRedisDoesNotConfirmIsToldWithItsError(t *testing.T) {
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
 }
 
-func TestCloseThatCannotReachRedisTellsWhatItGaveUp(t *testing.T) {
+func TestCloseThatCannotReachRedisReportsWhatItDidNotRelease(t *testing.T) {
 	w, server := privately(t)
 	w.ttl = time.Hour
-	first := w.semaphore() // on a young server it waits
+	first := w.semaphore() // on a server that was just started it waits
 	w.release(w.must(first.Acquire(t.Context(), 1)))
 	d := &diary{}
 	c, err := fairsem.New(w.connect(), fairsem.Options{TTL: w.ttl, Observer: d.note})
@@ -559,7 +559,7 @@ func TestCloseThatCannotReachRedisTellsWhatItGaveUp(t *testing.T) {
 	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
 }
 
-func TestLostPlaceInLineIsToldAndTheCallGoesOn(t *testing.T) {
+func TestLostPositionIsReportedAndTheCallContinues(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Second
 	c, d := w.observed(w.connect())
@@ -582,7 +582,7 @@ func TestLostPlaceInLineIsToldAndTheCallGoesOn(t *testing.T) {
 	assert.Greater(t, told[fairsem.GrantedEvent](d)[0].Waited, l.Waited, "it counts from the call")
 }
 
-func TestSubscriptionThatEndsAndComesBackIsTold(t *testing.T) {
+func TestSubscriptionThatEndsAndIsEstablishedAgainIsReported(t *testing.T) {
 	w, _ := privately(t)
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
@@ -602,12 +602,12 @@ func TestSubscriptionThatEndsAndComesBackIsTold(t *testing.T) {
 	}
 	w.release(p)
 	w.finish(c, d)
-	assert.Len(t, told[fairsem.DisconnectedEvent](d), 3, "the end at Close is none")
+	assert.Len(t, told[fairsem.DisconnectedEvent](d), 3, "the end at Close is not reported")
 	assert.Len(t, told[fairsem.ReconnectedEvent](d), 3)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
 }
 
-func TestNodeOfAClusterThatBreaksTheConnectionIsToldByItsAddress(t *testing.T) {
+func TestNodeOfAClusterThatBreaksTheConnectionIsReportedWithItsAddress(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
 	w := newWorld(t, func(testing.TB) redis.UniversalClient {
@@ -621,18 +621,18 @@ func TestNodeOfAClusterThatBreaksTheConnectionIsToldByItsAddress(t *testing.T) {
 	w.eventually(func() bool {
 		owner.Client().ClientKillByFilter(t.Context(), "type", "pubsub")
 		return slices.ContainsFunc(d.events(), isNode)
-	}, "its end is not told")
+	}, "its end is not reported")
 	first := d.events()[slices.IndexFunc(d.events(), isNode)]
 	require.IsType(t, fairsem.DisconnectedEvent{}, first)
 	w.eventually(func() bool {
 		return slices.ContainsFunc(told[fairsem.ReconnectedEvent](d), func(r fairsem.ReconnectedEvent) bool { return isNode(r) })
-	}, "that it is back is not told")
+	}, "its return is not reported")
 	w.release(p)
 	w.finish(c, d)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
 }
 
-func TestSubscriptionThatIsNotAllowedIsToldOnce(t *testing.T) {
+func TestSubscriptionWithoutARightIsReportedOnce(t *testing.T) {
 	w, _ := privately(t)
 	rights := []any{"ACL", "SETUSER", "mute", "on", "nopass", "~*", "resetchannels", "+@all"}
 	require.NoError(t, w.rdb.Do(t.Context(), rights...).Err())
@@ -640,7 +640,7 @@ func TestSubscriptionThatIsNotAllowedIsToldOnce(t *testing.T) {
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	lost := awaited[fairsem.DisconnectedEvent](w, d, 1)
 	require.ErrorContains(t, lost.Err, "NOPERM")
-	w.eventually(func() bool { // it goes on trying
+	w.eventually(func() bool { // it keeps trying
 		log, err := w.rdb.ACLLog(t.Context(), 1).Result()
 		return err == nil && len(log) > 0 && log[0].Count >= 3
 	}, "it does not try again")
@@ -651,7 +651,7 @@ func TestSubscriptionThatIsNotAllowedIsToldOnce(t *testing.T) {
 	assert.Empty(t, told[fairsem.ReconnectedEvent](d))
 }
 
-// closing is a Close in a goroutine.
+// closing calls Close in a goroutine.
 func closing(c *fairsem.Client) *call {
 	closed := &call{done: make(chan struct{})}
 	go func() { // ends with Close
@@ -662,7 +662,7 @@ func closing(c *fairsem.Client) *call {
 }
 
 // Close does not return before the observer, and the observer misses nothing.
-func TestObserverThatIsSlowIsToldEverythingBeforeCloseReturns(t *testing.T) {
+func TestSlowObserverReceivesEverythingBeforeCloseReturns(t *testing.T) {
 	w := onRedis(t)
 	w.limit = 50
 	gate := make(chan struct{})
@@ -707,11 +707,11 @@ func TestObserverThatIsSlowIsToldEverythingBeforeCloseReturns(t *testing.T) {
 	assert.Len(t, told[fairsem.ReleasedEvent](d), 1000)
 }
 
-// slowEnd is a context that has ended, which it takes its time to say to who asks for the second time.
+// slowEnd is a context that has ended. The second check of its error is delayed.
 type slowEnd struct {
 	context.Context
 	asked  atomic.Int64
-	inside chan struct{} // closed when it does
+	inside chan struct{} // closed at the second check
 	gate   chan struct{}
 }
 
@@ -724,7 +724,7 @@ func (s *slowEnd) Err() error {
 	return context.Canceled
 }
 
-// A call that is about to return has not told of it yet.
+// A call that is about to return has not reported its event yet.
 func TestCloseWaitsForTheCallsThatAreAboutToReturn(t *testing.T) {
 	w := onRedis(t)
 	c, d := w.observed(w.connect())
@@ -773,13 +773,13 @@ func TestObserverMayUseItsClient(t *testing.T) {
 	assert.Len(t, told[fairsem.ReleasedEvent](d), len(told[fairsem.GrantedEvent](d)))
 }
 
-// logbook is a slog handler that keeps what is of a level.
+// logbook is a slog handler that keeps the records from a level on.
 type logbook struct {
 	level slog.Level
 
 	mu      sync.Mutex
 	records []slog.Record
-	traces  []any // what the contexts have for traceKey
+	traces  []any // the values of traceKey in the contexts
 }
 
 type traceKey struct{}
@@ -795,7 +795,7 @@ func (l *logbook) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// lines are the level, the message and the names of the attributes of each record.
+// lines returns the level, the message and the names of the attributes of each record.
 func (l *logbook) lines() (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -809,9 +809,9 @@ func (l *logbook) lines() (all []string) {
 	return all
 }
 
-func TestLoggerAndObserverAreToldTheSame(t *testing.T) {
+func TestLoggerAndObserverReceiveTheSameEvents(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		w.release(w.must(w.semaphore().Acquire(t.Context(), 1))) // on a young server it waits
+		w.release(w.must(w.semaphore().Acquire(t.Context(), 1))) // on a server that was just started it waits
 		d, all := &diary{}, &logbook{level: slog.LevelDebug}
 		warnings, beside := &logbook{level: slog.LevelWarn}, &logbook{level: slog.LevelWarn}
 		clients := []*fairsem.Client{
@@ -825,7 +825,7 @@ func TestLoggerAndObserverAreToldTheSame(t *testing.T) {
 			w.release(w.must(s.Acquire(ctx, 1)))
 			p := w.must(s.With(fairsem.CallOptions{TTL: time.Second, NoRefresh: true}).Acquire(ctx, 1))
 			<-p.Context().Done()
-			w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not lapse")
+			w.eventually(func() bool { return w.status(s).Used == 0 }, "it does not expire")
 			_, err := s.Acquire(ctx, 2)
 			require.ErrorIs(t, err, fairsem.ErrExceedsLimit)
 			require.NoError(t, c.Close())
@@ -854,7 +854,7 @@ func TestLoggerAndObserverAreToldTheSame(t *testing.T) {
 	})
 }
 
-// late is a context whose end is seen only by who asks a second time, so every call with it passes the checks.
+// late is a context whose end is seen only at the second check, so every call with it passes the first one.
 type late struct {
 	context.Context
 	asked atomic.Bool
@@ -915,10 +915,10 @@ func TestUnderRandomLoadEveryCallAndEveryPermitHasItsEventsOnce(t *testing.T) {
 	killer.Wait()
 }
 
-// books are what the users of a client saw, to be compared with what its observer was told.
+// books are the results that the users of a client saw, for a comparison with the events of its observer.
 type books struct {
 	mu      sync.Mutex
-	permits map[string]error // by id: what Release said
+	permits map[string]error // by id: the result of Release
 	errs    []error
 }
 
@@ -945,12 +945,12 @@ func (b *books) use(t *testing.T, w *world, s *fairsem.Semaphore, random *rand.R
 	}
 	b.permits[p.ID()] = nil
 	if random.IntN(500) == 0 {
-		return // Close gives it back
+		return // Close releases it
 	}
 	b.mu.Unlock()
 	time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond) // the work
 	if random.IntN(20) == 0 {
-		w.rdb.ZAddXX(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: p.ID()}) // it lapses
+		w.rdb.ZAddXX(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: p.ID()}) // it expires
 		if random.IntN(2) == 0 {
 			<-p.Context().Done()
 		}

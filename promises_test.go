@@ -16,15 +16,15 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// Promises under circumstances that are easy to forget. Each test opens with what it guards against.
+// Promises in situations that are easy to forget. The comment of each test says what it guards against.
 
-// A handler that blocks must keep neither the leases of other names alive nor their users waiting.
-func TestLoggerThatBlocksHoldsUpNobody(t *testing.T) {
+// A handler that blocks must not delay calls on other names, nor the end of their leases.
+func TestLoggerThatBlocksDelaysNoCall(t *testing.T) {
 	gate := make(chan struct{})
 	holdsUpNobody(t, gate, fairsem.Options{Logger: slog.New(blocked{slog.DiscardHandler, gate})})
 }
 
-func TestObserverThatBlocksHoldsUpNobody(t *testing.T) {
+func TestObserverThatBlocksDelaysNoCall(t *testing.T) {
 	gate := make(chan struct{})
 	holdsUpNobody(t, gate, fairsem.Options{Observer: func(fairsem.Event) { <-gate }})
 }
@@ -39,7 +39,7 @@ func holdsUpNobody(t *testing.T, gate chan struct{}, opts fairsem.Options) {
 	t.Cleanup(func() { close(gate) })
 	other, err := c.Semaphore(w.name+"-other", 1)
 	require.NoError(t, err)
-	w.must(other.Acquire(t.Context(), 1)) // its loss is told first
+	w.must(other.Acquire(t.Context(), 1)) // its loss is reported first
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	next := w.queue(t.Context(), w.semaphore(), 1)
 	proxy.Hold()
@@ -66,8 +66,8 @@ func (b blocked) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// An operator's call promotes too: who makes one while it waits must not miss its own grant.
-func TestResizeThatPromotesTellsItsOwnWaiter(t *testing.T) {
+// The call of an operator also grants. A client that makes one while it waits must not miss its own grant.
+func TestSetLimitNotifiesAWaiterOfTheSameClient(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = time.Hour
 		c := w.client()
@@ -81,14 +81,14 @@ func TestResizeThatPromotesTellsItsOwnWaiter(t *testing.T) {
 	})
 }
 
-// lapse ends the lease of an id on the server.
+// lapse expires the lease of an id on the server.
 func lapse(t *testing.T, w *world, id string) {
 	t.Helper()
 	require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: id}).Err())
 }
 
-// The context of fn ends before the release, which must not use it.
-func TestDoWaitsForItsReleaseThoughTheContextOfItsFunctionIsOver(t *testing.T) {
+// The context of fn ends before the release, so the release must not use it.
+func TestDoWaitsForItsReleaseAfterTheContextOfItsFunctionHasEnded(t *testing.T) {
 	w, server := privately(t)
 	err := w.semaphore().Do(t.Context(), 1, func(context.Context) error {
 		require.NoError(t, server.Pause())
@@ -98,8 +98,8 @@ func TestDoWaitsForItsReleaseThoughTheContextOfItsFunctionIsOver(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An answer that says no does not make an earlier copy of the question go away.
-func TestQuestionThatArrivesAfterItsRefusalIsNotGranted(t *testing.T) {
+// An earlier copy of a request can still arrive after the request was refused.
+func TestCopyOfARequestThatArrivesAfterItsRefusalIsNotGranted(t *testing.T) {
 	w := onRedis(t)
 	rdb := w.connect().(*redis.Client)
 	late := &straggler{}
@@ -109,20 +109,20 @@ func TestQuestionThatArrivesAfterItsRefusalIsNotGranted(t *testing.T) {
 	_, err := s.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 	w.release(holder)
-	// The mark that it is given up is on its way when TryAcquire returns.
-	w.eventually(func() bool { return w.rdb.ZCard(t.Context(), w.key("timeout")).Val() == 1 }, "it leaves no mark")
+	// The tombstone may still be in flight when TryAcquire returns.
+	w.eventually(func() bool { return w.rdb.ZCard(t.Context(), w.key("timeout")).Val() == 1 }, "it leaves no tombstone")
 	late.arrive(t, w)
 	assert.Zero(t, w.status(other).Used)
 }
 
-// A declaration whose answer was lost is as old as its first sending, not as its second.
+// A declaration whose answer was lost is as old as the first attempt, not as the second.
 func TestDeclarationThatIsSentAgainIsNotTheNewest(t *testing.T) {
 	w := onRedis(t)
 	rdb := w.connect().(*redis.Client)
 	deployed := w.client()
 	began := time.Now()
 	rdb.AddHook(&between{func() {
-		// An age is as exact as a round trip is short.
+		// An age is exact only up to a round trip.
 		w.eventually(func() bool { return time.Since(began) > 300*time.Millisecond }, "time stands still")
 		w.release(w.must(w.of(deployed, 5).Acquire(t.Context(), 1)))
 	}, new(atomic.Bool)})
@@ -153,8 +153,9 @@ func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// V1 for who waits with a long TTL: a short lease that gets in before it and dies costs the short TTL.
-func TestDeathOfAShorterLeaseCostsItsOwnTTL(t *testing.T) {
+// V1 for a waiter with a long TTL: if a process with a short TTL is granted first and is killed, the waiter waits for the short
+// TTL.
+func TestKilledHolderWithAShorterTTLDelaysByItsOwnTTL(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Hour
 	s, other := w.semaphore(), w.semaphore()
@@ -173,7 +174,7 @@ func TestDeathOfAShorterLeaseCostsItsOwnTTL(t *testing.T) {
 	w.release(q)
 }
 
-// A refresh that was asked for while an operation was under way must not come after the grant.
+// A renewal that was requested while an operation was in flight must not be sent after the grant.
 func TestNoRefreshPermitIsNotRenewedByAnEarlierVerify(t *testing.T) {
 	w := onRedis(t)
 	w.ttl, w.limit = 3*time.Second, 2
@@ -182,12 +183,12 @@ func TestNoRefreshPermitIsNotRenewedByAnEarlierVerify(t *testing.T) {
 	resume := sync.OnceFunc(func() { close(slow.resume) })
 	rdb.AddHook(slow)
 	s := w.of(w.clientOn(rdb, fairsem.Options{TTL: w.ttl}), w.limit)
-	other := w.must(s.Acquire(t.Context(), 1)) // has the keeper look at the name
+	other := w.must(s.Acquire(t.Context(), 1)) // makes the scheduler check the name
 	slow.armed.Store(true)
 	t.Cleanup(resume) // a test that fails must not hang
 	call := acquire(t.Context(), s.With(fairsem.CallOptions{NoRefresh: true}), 1)
 	<-slow.ran
-	waiter := w.queue(t.Context(), s, 1) // its subscription makes the client look again
+	waiter := w.queue(t.Context(), s, 1) // its subscription makes the client query again
 	resume()
 	p := w.granted(call)
 	granted := time.Now()
@@ -197,7 +198,7 @@ func TestNoRefreshPermitIsNotRenewedByAnEarlierVerify(t *testing.T) {
 	w.release(other)
 }
 
-// Losing meta alone must neither drop the owners nor have them expire before their leases.
+// If only meta is lost, the holders must stay, and must not expire before their leases.
 func TestLossOfMetaAloneKeepsTheHolders(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 2
@@ -217,8 +218,8 @@ func TestLossOfMetaAloneKeepsTheHolders(t *testing.T) {
 	})
 }
 
-// A sum of weights that is wrong, after a right was missing half-way, is counted again.
-func TestWrongSumOfWeightsHealsWhenNobodyHolds(t *testing.T) {
+// If a missing right left a wrong sum of weights, the sum is computed again.
+func TestWrongSumOfWeightsIsCorrectedWhenNothingIsHeld(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 5
 		s := w.semaphore()
@@ -229,8 +230,8 @@ func TestWrongSumOfWeightsHealsWhenNobodyHolds(t *testing.T) {
 	})
 }
 
-// go-redis looks for the nodes of a cluster once a minute, unless it is told to.
-func TestClusterServesAgainSoonAfterAMasterWasKilled(t *testing.T) {
+// go-redis reloads the nodes of a cluster only once a minute, unless it is requested.
+func TestClusterGrantsAgainSoonAfterAMasterWasKilled(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
 	w := newWorld(t, func(testing.TB) redis.UniversalClient {

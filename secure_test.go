@@ -25,30 +25,30 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// As most people should run it: over TLS, as a user with the rights that docs/operations.md lists and no others.
+// The recommended setup: TLS, and a user with only the rights that docs/operations.md lists.
 
 func connect(addr, user, password, caFile string) (*redis.Client, error) {
 	authority, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, err
 	}
-	trusted := x509.NewCertPool() // no other authority: &tls.Config{} would trust all that the machine trusts
+	trusted := x509.NewCertPool() // no other authority: &tls.Config{} would trust all those of the machine
 	if !trusted.AppendCertsFromPEM(authority) {
 		return nil, fmt.Errorf("no certificate in %s", caFile)
 	}
 	return redis.NewClient(&redis.Options{
-		Addr:      addr, // the certificate has to name this host
+		Addr:      addr, // the certificate must contain this host
 		Username:  user,
 		Password:  password,
 		TLSConfig: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12},
 
-		// Of go-redis's own: CLIENT SETINFO and CLIENT MAINT_NOTIFICATIONS, which this user may not send.
+		// go-redis itself would send CLIENT SETINFO and CLIENT MAINT_NOTIFICATIONS, which this user may not send.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}), nil
 }
 
-// The guide's code is the function connect above, to the byte, and every test of the black box runs it.
+// The code of the guide is exactly the function connect above, which every test on all kinds of servers runs.
 func TestSecurityGuideConnectsAsTheTestsDo(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("secure_test.go")
@@ -60,7 +60,7 @@ func TestSecurityGuideConnectsAsTheTestsDo(t *testing.T) {
 	assert.Equal(t, []string{"func connect(" + body + "\n}\n"}, blocks(t, "docs/security.md", "go"))
 }
 
-// blocks returns what a document shows as code in a language.
+// blocks returns the code blocks of a document in a language.
 func blocks(t testing.TB, file, language string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -72,7 +72,7 @@ func blocks(t testing.TB, file, language string) []string {
 	return all
 }
 
-// rights are the line of least rights in docs/operations.md, as the words of a command, with a password of ours.
+// rights returns the line of least rights in docs/operations.md as the words of a command, with a password of the test.
 func rights(t testing.TB) []string {
 	t.Helper()
 	page := readFile(t, "docs/operations.md")
@@ -81,7 +81,7 @@ func rights(t testing.TB) []string {
 	return strings.Fields(strings.Replace(lines[0][1], ">PASSWORD", ">secret", 1))
 }
 
-// grant makes the user fairsem, or changes its rights.
+// grant creates the user fairsem, or changes its rights.
 func grant(t testing.TB, admin redis.UniversalClient, setuser ...string) {
 	t.Helper()
 	var command []any
@@ -93,7 +93,7 @@ func grant(t testing.TB, admin redis.UniversalClient, setuser ...string) {
 
 var secured sync.Once
 
-// sharedSecure is the server that all tests share, and on it the user of docs/operations.md.
+// sharedSecure returns the secure server that all tests share, with the user of docs/operations.md.
 func sharedSecure(t testing.TB) *redistest.Server {
 	t.Helper()
 	server := redistest.SharedSecure(t)
@@ -112,18 +112,18 @@ func asFairsem(t testing.TB, server *redistest.Server) redis.UniversalClient {
 
 func dialAdmin(t testing.TB) redis.UniversalClient { return administrator(sharedSecure(t)) }
 
-// administrator is the server's own client, but one that may be closed.
+// administrator returns a client with all rights that may be closed.
 func administrator(server *redistest.Server) redis.UniversalClient {
 	return redis.NewClient(server.Client().Options())
 }
 
-// nothingWasDenied looks at the server's own list of what it refused: a right that is missing need not be noticed
-// otherwise. All tests there do, so the last one vouches for all, and an entry says what it is about.
+// nothingWasDenied checks the ACL log of the server, because a missing right may have no other visible effect. All tests on that
+// server check it, so the last check covers all of them. An entry contains the command.
 func (w *world) nothingWasDenied() {
 	assert.Empty(w.t, w.denied())
 }
 
-// denied lists what the server refused to do for want of a right.
+// denied returns what the server refused because of a missing right.
 func (w *world) denied() []string {
 	w.t.Helper()
 	entries, err := w.rdb.(*redis.Client).ACLLog(context.Background(), 100).Result()
@@ -135,7 +135,7 @@ func (w *world) denied() []string {
 	return all
 }
 
-// securely runs a test on a TLS server of its own, as the user fairsem with these rights.
+// securely runs a test on its own TLS server, as the user fairsem with these rights.
 func securely(t *testing.T, setuser ...string) *world {
 	t.Helper()
 	t.Parallel()
@@ -147,7 +147,7 @@ func securely(t *testing.T, setuser ...string) *world {
 	}.newWorld(t)
 }
 
-// serves has two processes share a limit.
+// serves makes two processes share a limit.
 func (w *world) serves() {
 	t := w.t
 	t.Helper()
@@ -163,10 +163,10 @@ func (w *world) serves() {
 	w.release(q)
 }
 
-// What the library sends by itself; the rest is in the scripts.
+// The commands that the library sends outside scripts.
 var sentFromGo = []string{"evalsha", "eval", "hello", "ping", "subscribe", "getrange", "set", "del", "wait", "scan"}
 
-// Neither a right too few nor one too many.
+// No right is missing, and none is superfluous.
 func TestListedRightsAreTheCommandsInUse(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("scripts/*.lua")
@@ -192,7 +192,7 @@ func TestListedRightsAreTheCommandsInUse(t *testing.T) {
 	assert.Equal(t, slices.Sorted(maps.Keys(used)), slices.Sorted(slices.Values(listed)))
 }
 
-// What the guide explains is what docs/operations.md lists.
+// The guide explains the rights that docs/operations.md lists.
 func TestSecurityGuideSaysWhatEachRightIsFor(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/security.md")
@@ -205,7 +205,7 @@ func TestSecurityGuideSaysWhatEachRightIsFor(t *testing.T) {
 	assert.Equal(t, slices.Sorted(slices.Values(given)), slices.Sorted(slices.Values(explained)))
 }
 
-// A claim of the guide names the tests that hold it to its word.
+// Each claim of the guide names the tests that check it.
 func TestSecurityGuideNamesTestsThatExist(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*_test.go")
@@ -230,19 +230,19 @@ func TestSecurityGuideNamesTestsThatExist(t *testing.T) {
 	}
 }
 
-// Then waiters are served by their refresh.
+// Without them, waiters find their grants by their renewals.
 func TestRightsOnChannelsCanBeLeftOut(t *testing.T) {
 	w := securely(t, append(rights(t), "resetchannels", "-publish", "-subscribe")...)
 	w.ttl = 2 * time.Second
 	w.serves()
 }
 
-// Then nothing is counted, and the rest works.
+// Without it, nothing is counted, and everything else works.
 func TestRightToCountCanBeLeftOut(t *testing.T) {
 	w := securely(t, append(rights(t), "-hincrby")...)
 	w.serves()
 	s := w.semaphore()
-	for range 2 { // the first declares the limit, so only the second takes the short cut
+	for range 2 { // the first declares the limit, so only the second uses the fast path
 		w.release(w.must(s.Acquire(t.Context(), 1)))
 	}
 	st := w.status(s)
@@ -251,12 +251,12 @@ func TestRightToCountCanBeLeftOut(t *testing.T) {
 
 func TestMissingRightIsSeenInTheServersLog(t *testing.T) {
 	w := securely(t, append(rights(t), "-publish")...)
-	w.ttl = 2 * time.Second // the refresh has to do it
+	w.ttl = 2 * time.Second // the waiter must find its grant by a renewal
 	w.serves()
 	assert.Contains(t, w.denied(), "publish of fairsem, command (lua)")
 }
 
-// guide runs the guide's commands with a redis-cli that keeps what it is told to load.
+// guide runs the commands of the guide with a redis-cli that records the scripts that it loads.
 func guide(t *testing.T) (scripts []string) {
 	t.Helper()
 	commands := blocks(t, "docs/security.md", "sh")
@@ -283,7 +283,7 @@ func TestSecurityGuideLoadsTheScriptsThatAreSent(t *testing.T) {
 	assert.ElementsMatch(t, fairsem.ScriptTexts(), guide(t))
 }
 
-// Then nobody who takes over a process can have Redis run a script of his own.
+// In this setup, an attacker who controls a process cannot make Redis run other scripts.
 func TestScriptsLoadedAsTheGuideSaysNeedNoRightToEval(t *testing.T) {
 	w := securely(t, append(rights(t), "-eval")...)
 	t.Cleanup(w.nothingWasDenied) // EVAL was never tried
@@ -312,7 +312,7 @@ func TestScriptThatIsNotLoadedAndMayNotBeSentIsAnErrorAtOnce(t *testing.T) {
 	w.release(w.must(s.Acquire(t.Context(), 1)))
 }
 
-// What the user may do ends at its own keys and channels.
+// The user has access only to its own keys and channels.
 func TestUserWithTheListedRightsReachesNothingElse(t *testing.T) {
 	w := securely(t, rights(t)...)
 	require.NoError(t, w.rdb.Set(t.Context(), "elsewhere", "secret", 0).Err())
@@ -329,6 +329,6 @@ func TestUserWithTheListedRightsReachesNothingElse(t *testing.T) {
 		assert.True(t, redis.IsPermissionError(rdb.Do(t.Context(), args...).Err()), command)
 	}
 	err := rdb.Eval(t.Context(), `return redis.call("GET", "elsewhere")`, nil).Err()
-	require.Error(t, err, "a script has no more rights than who sends it")
+	require.Error(t, err, "a script has no more rights than its user")
 	assert.NotContains(t, err.Error(), "secret")
 }

@@ -30,13 +30,13 @@ func withAClock(t *testing.T, test func(t *testing.T, w clockWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
 		m.ClockTTL(true)
-		first, err := m.Dial() // starts it
+		first, err := m.Dial() // starts the server
 		require.NoError(t, err)
 		require.NoError(t, first.Close())
 		t.Cleanup(m.Close)
 		ahead := new(atomic.Int64)
 		m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
-			if cmd == "EVAL" || cmd == "EVALSHA" { // not what they call
+			if cmd == "EVAL" || cmd == "EVALSHA" { // not the commands that they call
 				m.SetTime(time.Now().Add(time.Duration(ahead.Load())))
 			}
 			return false
@@ -44,7 +44,7 @@ func withAClock(t *testing.T, test func(t *testing.T, w clockWorld)) {
 		w := newWorld(t, func(testing.TB) redis.UniversalClient {
 			return redis.NewClient(&redis.Options{
 				Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
-				PoolSize:                 100, // whoever waits for a connection does so on a timer from outside of the bubble
+				PoolSize:                 100, // a call that waits for a connection uses a timer from outside of the bubble
 				DisableIdentity:          true,
 				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 			})
@@ -55,7 +55,7 @@ func withAClock(t *testing.T, test func(t *testing.T, w clockWorld)) {
 
 func (w clockWorld) step(d time.Duration) { w.ahead.Add(int64(d)) }
 
-// A head start is a time: that of one who comes an hour after the clock went back an hour is no hour longer.
+// A head start is a duration: if the clock is stepped back by an hour, it must not grow by that hour.
 func TestHeadStartIsNoLongerAfterTheClockWasSteppedBack(t *testing.T) {
 	withAClock(t, func(t *testing.T, w clockWorld) {
 		holder := w.must(w.semaphore().Acquire(t.Context(), 1))
@@ -71,7 +71,7 @@ func TestHeadStartIsNoLongerAfterTheClockWasSteppedBack(t *testing.T) {
 	})
 }
 
-func TestNewestLimitStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
+func TestNewestLimitCountsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
 	withAClock(t, func(t *testing.T, w clockWorld) {
 		w.release(w.must(w.of(w.client(), 2).Acquire(t.Context(), 1)))
 		w.step(-time.Hour)
@@ -81,14 +81,14 @@ func TestNewestLimitStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
 	})
 }
 
-// What of a step forward a lease survives. A tenth of a TTL is the margin; two thirds are what is left when a renewal is due.
-func TestClockSteppedForwardLetsNobodyInBesideAHolderUnless(t *testing.T) {
+// How large a step forward a lease survives. The margin is a tenth of a TTL; two thirds remain when a renewal is due.
+func TestClockSteppedForwardGrantsNothingBesideAHolderUnless(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
 	for name, c := range map[string]struct {
 		step    time.Duration
 		renews  bool
-		beside  bool // whether somebody is let in while the context of the holder lives
+		beside  bool // whether another call is granted while the context of the holder is live
 		outlast bool // whether the holder keeps its permit
 	}{
 		"it does not renew, and the step is a tenth of its TTL":           {step: ttl/10 - time.Millisecond},
@@ -124,8 +124,8 @@ func TestClockSteppedForwardLetsNobodyInBesideAHolderUnless(t *testing.T) {
 	}
 }
 
-// A change that was on its way for so long that a later one may be forgotten is not made, and so it is made anew.
-func TestResizeThatArrivesTooLateIsAskedForAgain(t *testing.T) {
+// If a change was in flight for too long, it is refused, because a later one may have been forgotten. So it is sent again.
+func TestSetLimitThatArrivesTooLateIsSentAgain(t *testing.T) {
 	withAClock(t, func(t *testing.T, w clockWorld) {
 		rdb, scripts := w.connect(), 0
 		rdb.AddHook(&afterScripts{func([][]any) bool {
@@ -136,12 +136,12 @@ func TestResizeThatArrivesTooLateIsAskedForAgain(t *testing.T) {
 		}})
 		s := w.of(w.clientOn(rdb, fairsem.Options{}), 1)
 		w.pin(s, 3)
-		assert.Equal(t, 4, scripts, "two questions for the time, each with a change")
+		assert.Equal(t, 4, scripts, "two queries of the time, each with a change")
 		assert.Equal(t, int64(3), w.status(s).Limit)
 	})
 }
 
-func TestResizeThatAlwaysArrivesTooLateIsErrUnavailableAfterATTL(t *testing.T) {
+func TestSetLimitThatAlwaysArrivesTooLateIsErrUnavailableAfterATTL(t *testing.T) {
 	withAClock(t, func(t *testing.T, w clockWorld) {
 		rdb := w.connect()
 		rdb.AddHook(&afterScripts{func([][]any) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// slotWorld is a world in a cluster of its own, with the slot of its name on the way to another master.
+// slotWorld is a world in its own cluster, whose slot is being moved to another master.
 type slotWorld struct {
 	*world
 	cluster  *redistest.Cluster
@@ -48,14 +48,14 @@ func (w *slotWorld) on(node *redistest.Server, args ...any) any {
 	return answer
 }
 
-// mark is the first step of a move, as redis-cli makes it.
+// mark makes the first step of a move, as redis-cli does.
 func (w *slotWorld) mark() {
 	w.t.Helper()
 	w.on(w.to, "CLUSTER", "SETSLOT", w.slot, "IMPORTING", w.on(w.from, "CLUSTER", "MYID"))
 	w.on(w.from, "CLUSTER", "SETSLOT", w.slot, "MIGRATING", w.on(w.to, "CLUSTER", "MYID"))
 }
 
-// move is the rest of it.
+// move makes the remaining steps.
 func (w *slotWorld) move() {
 	w.t.Helper()
 	keys, err := w.from.Client().ClusterGetKeysInSlot(context.Background(), int(w.slot), 100).Result()
@@ -81,7 +81,7 @@ func TestPermitOutlivesAMoveOfItsSlotWithinATTL(t *testing.T) {
 	w.move()
 	w.eventually(func() bool { return w.status(rival).Waiting == 1 }, "the move does not end")
 	assert.NoError(t, p.Context().Err())
-	assert.True(t, waits.waits(), "let in beside the holder")
+	assert.True(t, waits.waits(), "granted beside the holder")
 	assert.Equal(t, token, w.holders(rival)[p.ID()])
 	at, err := w.cluster.Owner(w.key("owner"))
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestPermitOutlivesAMoveOfItsSlotWithinATTL(t *testing.T) {
 	w.release(w.granted(waits))
 }
 
-// Of several keys one, queue or weight, does not exist: then Redis refuses a script on either side, until the whole slot has moved.
+// If one of several keys (queue or weight) does not exist, Redis refuses a script on both masters until the whole slot has moved.
 func TestMarkedSlotRefusesEveryCallUntilPermitsAreLost(t *testing.T) {
 	w := newSlotWorld(t)
 	w.ttl = 2 * time.Second

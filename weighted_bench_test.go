@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The cost of sharing a limit between processes: x/sync's own benchmarks, with its semaphore and with the one that has its
-// methods, in one run.
+// The cost of sharing a limit between processes: the benchmarks of x/sync with its own semaphore and with Weighted, in one run.
 
 type weightedSemaphore interface {
 	Acquire(ctx context.Context, n int64) error
@@ -29,7 +28,7 @@ func compareWeighted(b *testing.B, name string, size int64, bench func(b *testin
 		if err != nil {
 			b.Fatal(err)
 		}
-		mustAcquire(b, sem, 1) // a server that was just started takes a while
+		mustAcquire(b, sem, 1) // a server that was just started delays the first call
 		sem.Release(1)
 		b.ReportAllocs()
 		report := server(b)

@@ -19,7 +19,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// weighted is what code asks for that can do with either semaphore.
+// weighted is the interface of code that can use either semaphore.
 type weighted interface {
 	Acquire(ctx context.Context, n int64) error
 	TryAcquire(n int64) bool
@@ -38,10 +38,10 @@ func (w *world) weightedOn(c *fairsem.Client, n int64) *fairsem.Weighted {
 	return sem
 }
 
-// weighted is the semaphore of the world as x/sync has it, in a new process.
+// weighted returns the semaphore of the world as a Weighted, with a new client.
 func (w *world) weighted() *fairsem.Weighted { return w.weightedOn(w.client(), w.limit) }
 
-// asInXSync runs a test of what the one semaphore does and the other therefore has to do.
+// asInXSync runs a test on x/sync's semaphore and on Weighted: Weighted must behave in the same way.
 func asInXSync(t *testing.T, size int64, test func(t *testing.T, sem weighted)) {
 	t.Helper()
 	t.Parallel()
@@ -57,7 +57,7 @@ func asInXSync(t *testing.T, size int64, test func(t *testing.T, sem weighted)) 
 	})
 }
 
-// soon is time that a call must not need, and cannot have where it has to fail.
+// soon is the timeout of calls that must fail.
 const soon = 10 * time.Millisecond
 
 func acquires(t *testing.T, sem weighted, n int64, within time.Duration) bool {
@@ -73,7 +73,7 @@ func TestWeightedPanicsWhenMoreIsReleasedThanIsHeld(t *testing.T) {
 		require.True(t, sem.TryAcquire(2))
 		sem.Release(1)
 		assert.Panics(t, func() { sem.Release(2) })
-		if ours, ok := sem.(*fairsem.Weighted); ok { // x/sync has lost count
+		if ours, ok := sem.(*fairsem.Weighted); ok { // the count of x/sync is wrong after that
 			assert.PanicsWithValue(t, "fairsem: released more than held", func() { ours.Release(math.MaxInt64) })
 			ours.Release(1)
 			assert.Panics(t, func() { ours.Release(1) })
@@ -81,11 +81,11 @@ func TestWeightedPanicsWhenMoreIsReleasedThanIsHeld(t *testing.T) {
 	})
 }
 
-func TestWeightedPanicsWhenWhatNobodyAcquiredIsReleased(t *testing.T) {
+func TestWeightedPanicsOnReleaseWithoutAcquire(t *testing.T) {
 	asInXSync(t, 3, func(t *testing.T, sem weighted) { assert.Panics(t, func() { sem.Release(1) }) })
 }
 
-func TestWeightedPanicsOfNegativeWeights(t *testing.T) {
+func TestWeightedPanicsOnNegativeWeights(t *testing.T) {
 	asInXSync(t, 3, func(t *testing.T, sem weighted) {
 		for _, n := range []int64{-1, math.MinInt64} {
 			assert.Panics(t, func() { _ = sem.Acquire(t.Context(), n) })
@@ -95,7 +95,7 @@ func TestWeightedPanicsOfNegativeWeights(t *testing.T) {
 	})
 }
 
-func TestWeightedGivesZeroUnitsToEverybody(t *testing.T) {
+func TestWeightedGrantsZeroUnitsAtOnce(t *testing.T) {
 	asInXSync(t, 2, func(t *testing.T, sem weighted) {
 		require.True(t, sem.TryAcquire(2))
 		assert.True(t, sem.TryAcquire(0))
@@ -109,7 +109,7 @@ func TestWeightedGivesZeroUnitsToEverybody(t *testing.T) {
 	})
 }
 
-func TestWeightedOfSizeZeroGivesNothingButZeroUnits(t *testing.T) {
+func TestWeightedOfSizeZeroGrantsOnlyZeroUnits(t *testing.T) {
 	asInXSync(t, 0, func(t *testing.T, sem weighted) {
 		assert.True(t, sem.TryAcquire(0))
 		assert.NoError(t, sem.Acquire(t.Context(), 0))
@@ -119,11 +119,11 @@ func TestWeightedOfSizeZeroGivesNothingButZeroUnits(t *testing.T) {
 	})
 }
 
-func TestWeightedOfSizeZeroServesItsWaitersWhenTheLimitIsRaised(t *testing.T) {
+func TestWeightedOfSizeZeroGrantsToWaitersWhenTheLimitIsRaised(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		sem, s := w.weightedOn(w.client(), 0), w.semaphore()
 		got := make(chan error, 1)
-		go func() { got <- sem.Acquire(t.Context(), 2) }() // ends when it is served
+		go func() { got <- sem.Acquire(t.Context(), 2) }() // ends with the grant
 		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the call does not queue")
 		assert.Zero(t, w.status(s).Limit)
 		require.NoError(t, s.SetLimit(t.Context(), 2))
@@ -134,7 +134,7 @@ func TestWeightedOfSizeZeroServesItsWaitersWhenTheLimitIsRaised(t *testing.T) {
 	})
 }
 
-func TestWeightedTryAcquireTakesWhatIsFreeAndNoMore(t *testing.T) {
+func TestWeightedTryAcquireGrantsOnlyFreeUnits(t *testing.T) {
 	asInXSync(t, 2, func(t *testing.T, sem weighted) {
 		require.NoError(t, sem.Acquire(t.Context(), 1))
 		assert.True(t, sem.TryAcquire(1))
@@ -147,7 +147,7 @@ func TestWeightedTryAcquireTakesWhatIsFreeAndNoMore(t *testing.T) {
 	})
 }
 
-func TestWeightedAcquireTakesWhatIsFreeAndNoMore(t *testing.T) {
+func TestWeightedAcquireGrantsOnlyFreeUnits(t *testing.T) {
 	asInXSync(t, 2, func(t *testing.T, sem weighted) {
 		require.NoError(t, sem.Acquire(t.Context(), 1))
 		assert.True(t, acquires(t, sem, 1, time.Minute))
@@ -160,8 +160,8 @@ func TestWeightedAcquireTakesWhatIsFreeAndNoMore(t *testing.T) {
 	})
 }
 
-// What was acquired in one split comes back in another, and each time exactly that much is free.
-func TestWeightedTakesBackAnySplit(t *testing.T) {
+// Units may be released in other portions than they were acquired. After each release exactly those units are free.
+func TestWeightedUnitsCanBeReleasedInAnyPortions(t *testing.T) {
 	asInXSync(t, 9, func(t *testing.T, sem weighted) {
 		for _, split := range [][2][]int64{
 			{{5}, {2, 3}},
@@ -195,7 +195,7 @@ func TestWeightedTakesBackAnySplit(t *testing.T) {
 	})
 }
 
-func TestWeightedCallForMoreThanThereIsWaitsForItsContextAndIsInNobodysWay(t *testing.T) {
+func TestWeightedCallAboveTheSizeWaitsForItsContextAndBlocksNoCall(t *testing.T) {
 	asInXSync(t, 2, func(t *testing.T, sem weighted) {
 		for _, n := range []int64{3, maxUnits + 1, math.MaxInt64} {
 			assert.False(t, sem.TryAcquire(n))
@@ -244,7 +244,7 @@ func TestWeightedLargeAcquireIsNotStarved(t *testing.T) {
 	})
 }
 
-// untilOneWaits waits until somebody waits for more than is free, so that not even one unit can be had.
+// untilOneWaits waits until another call waits, so that not even one unit can be acquired.
 func untilOneWaits(sem weighted) {
 	for sem.TryAcquire(1) {
 		sem.Release(1)
@@ -280,13 +280,13 @@ func TestWeightedDoneContextWinsOverFreeUnits(t *testing.T) {
 		}()
 		assert.Equal(t, context.Canceled, sem.Acquire(ctx, 2))
 		<-canceled
-		assert.True(t, acquires(t, sem, 2, time.Minute), "the call that was canceled has left something")
+		assert.True(t, acquires(t, sem, 2, time.Minute), "the cancelled call still holds something")
 		sem.Release(2)
 		assert.Equal(t, context.Canceled, sem.Acquire(ctx, 1))
 	})
 }
 
-// hammer has goroutines use semaphores that share a limit at random, and give back in other portions than they took.
+// hammer makes goroutines use semaphores that share a limit at random, and release other portions than they acquired.
 func hammer(t *testing.T, limit int64, sems ...weighted) {
 	t.Helper()
 	var inUse, most atomic.Int64
@@ -321,7 +321,7 @@ func hammer(t *testing.T, limit int64, sems ...weighted) {
 	sems[0].Release(limit)
 }
 
-// takes gives up soon: who holds some and waits for more may be waiting for another who does.
+// takes has a short timeout: a goroutine that holds units and waits for more may wait for another one that does the same.
 func takes(t *testing.T, sem weighted, n int64, random *rand.Rand) bool {
 	if random.IntN(4) == 0 {
 		return sem.TryAcquire(n)
@@ -340,7 +340,7 @@ func TestWeightedInTwoProcessesNeverHasMoreInUseThanTheLimit(t *testing.T) {
 	})
 }
 
-// Two handles of a name in one process count each for itself what they have.
+// Two handles of a name in one process each count their own units.
 func TestWeightedHandlesOfOneClientShareTheLimit(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 7
@@ -353,7 +353,7 @@ func TestWeightedHandlesOfOneClientShareTheLimit(t *testing.T) {
 	})
 }
 
-// S4: what was lost on its way is sent again, and what is sent again counts once.
+// S4: a call whose reply was lost is sent again, and counts once.
 func TestWeightedLosesNoUnitToLostReplies(t *testing.T) {
 	t.Parallel()
 	for every := int64(2); every <= 4; every++ {
@@ -370,7 +370,7 @@ func TestWeightedLosesNoUnitToLostReplies(t *testing.T) {
 	}
 }
 
-func TestPartOfAPermitIsFreeForOthersWhenReleaseReturns(t *testing.T) {
+func TestReleasedPartOfAPermitIsFreeWhenReleaseReturns(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 5
 		a, b, s := w.weighted(), w.weighted(), w.semaphore()
@@ -393,7 +393,7 @@ func TestPartOfAPermitIsFreeForOthersWhenReleaseReturns(t *testing.T) {
 }
 
 // With a TTL of an hour the next refresh is 20 minutes away.
-func TestPartOfAPermitWakesTheNextInAnotherProcessByPush(t *testing.T) {
+func TestReleasedPartOfAPermitWakesTheNextWaiterByAMessage(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 5, time.Hour
 		a, s := w.weighted(), w.semaphore()
@@ -409,7 +409,7 @@ func TestPartOfAPermitWakesTheNextInAnotherProcessByPush(t *testing.T) {
 	})
 }
 
-// loseOnServer takes the permit of so many units from its holder, and returns when that can be seen.
+// loseOnServer expires the permit with that many units on the server, and returns when it has been removed.
 func (w *world) loseOnServer(s *fairsem.Semaphore, units int64) {
 	w.t.Helper()
 	for ticket, err := range s.Holders(w.t.Context()) {
@@ -418,10 +418,10 @@ func (w *world) loseOnServer(s *fairsem.Semaphore, units int64) {
 			lapse(w.t, w, ticket.ID)
 		}
 	}
-	w.status(s) // which puts it out
+	w.status(s) // it removes the expired permit
 }
 
-// losses are what a handle has told of.
+// losses are the losses that a handle has reported.
 type losses struct {
 	mu    sync.Mutex
 	units []int64
@@ -442,7 +442,7 @@ func (l *losses) told() []int64 {
 	return slices.Sorted(slices.Values(l.units))
 }
 
-func TestWeightedTellsOfLostUnitsAndReleasesThemFirst(t *testing.T) {
+func TestWeightedReportsLostUnitsAndReleasesThemFirst(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 6, 3*time.Second
 		sem, s := w.weighted(), w.semaphore()
@@ -453,14 +453,14 @@ func TestWeightedTellsOfLostUnitsAndReleasesThemFirst(t *testing.T) {
 		require.NoError(t, sem.Err())
 		sem.Release(1) // of the two
 		w.loseOnServer(s, 4)
-		w.eventually(func() bool { return sem.Err() != nil }, "the loss is not told")
+		w.eventually(func() bool { return sem.Err() != nil }, "the loss is not reported")
 		w.eventually(func() bool { return slices.Equal(heard.told(), []int64{4}) }, "the function is not called")
 		wrong(t, sem.Err(), fairsem.ErrLost, fmt.Sprintf("%q: permit lost: 4 of 5 units", w.name))
 		wrong(t, heard.err, fairsem.ErrLost, fmt.Sprintf("%q: permit lost: 4 units", w.name))
 
 		sem.Release(1)
 		require.ErrorIs(t, sem.Err(), fairsem.ErrLost)
-		assert.Equal(t, int64(1), w.status(s).Used, "what is held is kept for as long as can be")
+		assert.Equal(t, int64(1), w.status(s).Used, "lost units are released before held ones")
 		sem.Release(3)
 		require.NoError(t, sem.Err())
 		assert.Equal(t, int64(1), w.status(s).Used)
@@ -471,8 +471,8 @@ func TestWeightedTellsOfLostUnitsAndReleasesThemFirst(t *testing.T) {
 	})
 }
 
-// Nobody has noticed the loss when the units are given back; whoever worked with them has to know.
-func TestReleaseThatFindsItsUnitsLostTellsOfIt(t *testing.T) {
+// If a loss was not noticed before the units are released, the caller must still be notified.
+func TestReleaseThatFindsItsUnitsLostReportsIt(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 6, time.Hour
 		sem, s := w.weighted(), w.semaphore()
@@ -491,7 +491,7 @@ func TestReleaseThatFindsItsUnitsLostTellsOfIt(t *testing.T) {
 	})
 }
 
-func TestReleaseOfAPartThatFindsTheRestLostTellsOfIt(t *testing.T) {
+func TestReleaseOfAPartThatFindsTheRestLostReportsIt(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 6, time.Hour
 		sem, s := w.weighted(), w.semaphore()
@@ -500,15 +500,15 @@ func TestReleaseOfAPartThatFindsTheRestLostTellsOfIt(t *testing.T) {
 		require.True(t, sem.TryAcquire(4))
 		w.loseOnServer(s, 4)
 		sem.Release(1)
-		w.eventually(func() bool { return len(heard.told()) == 1 }, "the loss of the rest is not told")
-		assert.Subset(t, []int64{3, 4}, heard.told(), "a new subscription looks at once, and may find it first")
+		w.eventually(func() bool { return len(heard.told()) == 1 }, "the loss of the rest is not reported")
+		assert.Subset(t, []int64{3, 4}, heard.told(), "a new subscription queries at once, and may find it first")
 		require.ErrorIs(t, sem.Err(), fairsem.ErrLost)
 		sem.Release(3)
 		assert.NoError(t, sem.Err())
 	})
 }
 
-// x/sync's calls have no context, so they must come to an end by themselves, on the safe side.
+// Some calls of x/sync have no context, so they must end by themselves, on the safe side.
 func TestWeightedCallsWithoutAContextEndWhenRedisIsSilent(t *testing.T) {
 	w := onRedis(t)
 	w.limit, w.ttl = 5, time.Second
@@ -533,7 +533,7 @@ func TestWeightedCallsWithoutAContextEndWhenRedisIsSilent(t *testing.T) {
 		require.NoError(t, sem.Err())
 		w.eventually(func() bool { return w.status(s).Used+w.status(s).Waiting == 0 }, "something leaked")
 	}
-	w.eventually(func() bool { return slices.Equal(heard.told(), []int64{4, 4, 4}) }, "not all losses are told")
+	w.eventually(func() bool { return slices.Equal(heard.told(), []int64{4, 4, 4}) }, "not all losses are reported")
 
 	require.NoError(t, sem.Acquire(t.Context(), 4))
 	proxy.Hold()
@@ -542,10 +542,10 @@ func TestWeightedCallsWithoutAContextEndWhenRedisIsSilent(t *testing.T) {
 	sem.Release(3)
 	assert.Less(t, time.Since(began), 2*w.ttl+time.Second)
 	proxy.Resume()
-	w.eventually(func() bool { return w.status(s).Used == 0 }, "what was given back without an answer stays")
+	w.eventually(func() bool { return w.status(s).Used == 0 }, "units whose release was not answered stay in use")
 }
 
-func TestWeightedAcquireReturnsWhatXSyncHasNoWordFor(t *testing.T) {
+func TestWeightedAcquireReturnsErrorsThatXSyncDoesNotHave(t *testing.T) {
 	w := onRedis(t)
 	w.limit, w.ttl = 5, 300*time.Millisecond
 	cutOff, proxy := w.network()
@@ -555,14 +555,14 @@ func TestWeightedAcquireReturnsWhatXSyncHasNoWordFor(t *testing.T) {
 	proxy.Resume()
 }
 
-// A limit is for all processes, and a later one may have another; x/sync's never changes.
-func TestWeightedCallForMoreThanTheLimitIsServedWhenTheLimitHasGrown(t *testing.T) {
+// The limit is shared by all processes, and a later one may declare another. That of x/sync never changes.
+func TestWeightedCallAboveTheLimitIsGrantedWhenTheLimitHasGrown(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit, w.ttl = 2, 3*time.Second
 		sem := w.weighted()
-		require.NoError(t, sem.Acquire(t.Context(), 1)) // first: a declaration on its way may come after the larger one
+		require.NoError(t, sem.Acquire(t.Context(), 1)) // first, because a declaration in flight may arrive after the larger one
 		got := make(chan error, 1)
-		go func() { got <- sem.Acquire(t.Context(), 4) }() // ends when it is served
+		go func() { got <- sem.Acquire(t.Context(), 4) }() // ends with the grant
 		larger := w.of(w.client(), 5)
 		w.release(w.must(larger.Acquire(t.Context(), 1)))
 		assert.NoError(t, <-got)
@@ -571,7 +571,7 @@ func TestWeightedCallForMoreThanTheLimitIsServedWhenTheLimitHasGrown(t *testing.
 	})
 }
 
-func TestWeightedCallInLineThatBecomesTooLargeLeavesTheLine(t *testing.T) {
+func TestWeightedWaiterThatBecomesTooLargeLeavesTheQueue(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 3
 		sem, s := w.weighted(), w.semaphore()
@@ -582,9 +582,9 @@ func TestWeightedCallInLineThatBecomesTooLargeLeavesTheLine(t *testing.T) {
 		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the call does not queue")
 		lower := w.weightedOn(w.client(), 2)
 		assert.False(t, lower.TryAcquire(1))
-		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "it stays in line")
+		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "it stays in the queue")
 		sem.Release(3)
-		assert.True(t, acquires(t, lower, 2, time.Minute), "it is in the way")
+		assert.True(t, acquires(t, lower, 2, time.Minute), "it blocks other calls")
 		assert.Empty(t, large, "it does not wait for its context")
 		cancel()
 		assert.Equal(t, context.Canceled, <-large)
@@ -611,14 +611,14 @@ func TestCloseEndsEveryCallOfAWeightedAndItsReleasesDoNothing(t *testing.T) {
 		assert.Zero(t, w.status(s).Used)
 		require.ErrorIs(t, sem.Acquire(t.Context(), 1), fairsem.ErrClosed)
 		assert.False(t, sem.TryAcquire(1))
-		assert.NoError(t, sem.Err(), "it was given back, and not lost")
-		sem.Release(1) // what is deferred still runs
+		assert.NoError(t, sem.Err(), "it was released, and not lost")
+		sem.Release(1) // deferred calls still run
 		sem.Release(3)
 		assert.Panics(t, func() { sem.Release(1) })
 	})
 }
 
-func TestWeightedThatCanNeverWorkIsRefused(t *testing.T) {
+func TestInvalidWeightedIsRefused(t *testing.T) {
 	t.Parallel()
 	c := offlineClient(t)
 	for _, n := range []int64{-1, math.MinInt64, maxUnits + 1} {
@@ -635,7 +635,7 @@ func TestWeightedThatCanNeverWorkIsRefused(t *testing.T) {
 	}
 }
 
-func TestWeightedSendsNothingWhereItKnowsTheAnswer(t *testing.T) {
+func TestWeightedSendsNothingIfItKnowsTheAnswer(t *testing.T) {
 	t.Parallel()
 	sem, err := offlineClient(t).Weighted("a", 5)
 	require.NoError(t, err)
@@ -652,8 +652,9 @@ func TestWeightedSendsNothingWhereItKnowsTheAnswer(t *testing.T) {
 	assert.False(t, acquires(t, sem, math.MaxInt64, soon))
 }
 
-// What a file has that is older than a Release must not stay in use for long, and what was put back is what was left.
-func TestRestartForgetsNoPartThatWasGivenBack(t *testing.T) {
+// A file that is older than a Release contains units that were released. They must not stay in use for long, and only the remaining
+// units may be restored.
+func TestRestartDoesNotRestoreAReleasedPart(t *testing.T) {
 	for _, kept := range []string{"nothing", "an old file"} {
 		t.Run(kept, func(t *testing.T) {
 			w, server := agedServer(t)
@@ -668,7 +669,7 @@ func TestRestartForgetsNoPartThatWasGivenBack(t *testing.T) {
 			w.eventually(func() bool {
 				st := w.status(s)
 				return st.Used == 2 && st.Holders == 1
-			}, "it is not put back with what was left")
+			}, "it is not restored with the remaining units")
 			require.NoError(t, sem.Err())
 			require.NoError(t, sem.Acquire(t.Context(), 4))
 			sem.Release(6)

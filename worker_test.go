@@ -23,19 +23,19 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// Several real processes. The test binary starts itself again; the order says what to do.
+// Tests with several real processes. The test binary starts itself again, and an order says what to do.
 
 const workerEnv = "FAIRSEM_TEST_WORKER"
 
-// order is what a worker process is told.
+// order is the task of a worker process.
 type order struct {
 	Addr, Name string
 	Limit      int64
 	TTL        time.Duration
 
-	Crowd int // hold a permit and have this many more calls wait, until killed
+	Crowd int // hold a permit, with this many more calls waiting, until killed
 
-	Goroutines int // use the semaphore at random for so long, and write history to stdout
+	Goroutines int // use the semaphore at random in this many goroutines, and write the history to stdout
 	For        time.Duration
 	Seed       uint64
 }
@@ -112,7 +112,7 @@ func (o order) load(ctx context.Context, s *fairsem.Semaphore) error {
 	return all
 }
 
-// use is one call: acquire, or give up after a while; hold; release.
+// use acquires, holds and releases. Acquire may time out.
 func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, out *history.Writer) error {
 	g := history.Grant{Process: fmt.Sprint(os.Getpid()), Weight: 1 + random.Int64N(5), AskedWall: time.Now().UnixMicro(), Asked: history.Now()}
 	patience, cancel := context.WithTimeout(ctx, time.Duration(random.ExpFloat64()*float64(100*time.Millisecond)))
@@ -129,7 +129,7 @@ func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, out *hist
 	case err != nil:
 		return err
 	}
-	g.ID, g.Token, g.Place = p.ID(), p.Token(), fairsem.PlaceOf(p)
+	g.ID, g.Token, g.Position = p.ID(), p.Token(), fairsem.PlaceOf(p)
 	if hold := random.IntN(4); hold > 0 {
 		time.Sleep(time.Duration(hold) * time.Millisecond) // the work
 	}
@@ -158,8 +158,8 @@ func process(t *testing.T, o order) (cmd *exec.Cmd, stdout io.Reader) {
 	return cmd, stdout
 }
 
-// V1 and V3: whoever is killed costs the living one TTL, with and without a crowd before them.
-func TestKilledProcessGivesEverythingBackWithinATTL(t *testing.T) {
+// V1 and V3: the units of a killed process are granted again within a TTL, however many of its waiters are in the queue.
+func TestUnitsOfAKilledProcessAreGrantedWithinATTL(t *testing.T) {
 	t.Parallel()
 	for _, crowd := range []int{0, 20} {
 		t.Run(fmt.Sprintf("%d dead waiters", crowd), func(t *testing.T) {
@@ -169,8 +169,8 @@ func TestKilledProcessGivesEverythingBackWithinATTL(t *testing.T) {
 			cmd, stdout := process(t, order{
 				Addr: redistest.SharedServer(t).Addr(), Name: w.name, Limit: w.limit, TTL: w.ttl, Crowd: crowd,
 			})
-			require.True(t, bufio.NewScanner(stdout).Scan(), "the worker does not get going")
-			w.eventually(func() bool { return w.status(s).Waiting == int64(crowd) }, "the crowd does not queue")
+			require.True(t, bufio.NewScanner(stdout).Scan(), "the worker does not start")
+			w.eventually(func() bool { return w.status(s).Waiting == int64(crowd) }, "the calls do not queue")
 			waiter := w.queue(t.Context(), s, 3)
 
 			require.NoError(t, cmd.Process.Kill())
@@ -178,7 +178,7 @@ func TestKilledProcessGivesEverythingBackWithinATTL(t *testing.T) {
 			p := w.granted(waiter)
 			assert.Less(t, time.Since(began), w.ttl+500*time.Millisecond)
 			w.release(p)
-			assert.Equal(t, int64(1), w.status(s).Expired, "the crowd waited, and only one held")
+			assert.Equal(t, int64(1), w.status(s).Expired, "only one of them was a holder")
 		})
 	}
 }
@@ -214,7 +214,7 @@ func TestProcessesUnderRandomLoadKeepEveryPromise(t *testing.T) {
 	all.Wait()
 
 	t.Logf("%d grants, at most %d units of %d at once", len(grants), history.MostAtOnce(grants), w.limit)
-	assert.Greater(t, len(grants), int(w.limit), "nobody was granted what another had given back")
+	assert.Greater(t, len(grants), int(w.limit), "no released unit was granted again")
 	assert.Equal(t, w.limit, history.MostAtOnce(grants), "the load never fills the limit")
 	assert.Empty(t, history.OverLimit(grants, w.limit))
 	assert.Empty(t, history.Overtakes(grants))

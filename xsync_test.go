@@ -18,11 +18,11 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// xsyncSemaphore is the package whose tests are ours, too.
+// xsyncSemaphore is the package whose tests must pass on Weighted, too.
 const xsyncSemaphore = "golang.org/x/sync/semaphore"
 
-// x/sync's own tests, unchanged, on Weighted and a real server. They give some calls 10 ms, which a busy machine may
-// not have: hence not in parallel with others, and up to three times.
+// This runs the tests of x/sync, unchanged, on Weighted and a real server. Some calls have a timeout of 10 ms, which may be too
+// short on a busy machine. So the tests do not run in parallel with others, and up to three times.
 func TestWeightedPassesTheTestsOfXSync(t *testing.T) {
 	redistest.Program(t, "go")
 	work, wanted := xsyncOnWeighted(t)
@@ -35,8 +35,7 @@ func TestWeightedPassesTheTestsOfXSync(t *testing.T) {
 	assert.ElementsMatch(t, wanted, passed, output)
 }
 
-// xsyncOnWeighted makes a workspace in which the tests of x/sync run on Weighted. It returns its file, and the names
-// of the tests that there are.
+// xsyncOnWeighted creates a workspace in which the tests of x/sync run on Weighted. It returns its file and the names of the tests.
 func xsyncOnWeighted(t *testing.T) (work string, wanted []string) {
 	t.Helper()
 	here, err := os.Getwd()
@@ -55,7 +54,7 @@ func xsyncOnWeighted(t *testing.T) (work string, wanted []string) {
 			wanted = append(wanted, string(found[1]))
 		}
 	}
-	for _, file := range []string{"semaphore.go", "main_test.go"} { // the first stands in for theirs
+	for _, file := range []string{"semaphore.go", "main_test.go"} { // the first replaces the file of x/sync
 		text, err := os.ReadFile(filepath.Join("testdata", "xsync", file))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(module, "semaphore", file), text, 0o600))

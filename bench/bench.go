@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// settings are what the command line says.
+// settings are the values of the flags.
 type settings struct {
 	Rounds   int           `json:"rounds"`
 	Duration time.Duration `json:"duration"` // of a measurement under contention; others take a share of it
@@ -19,16 +19,16 @@ type settings struct {
 	out      string
 }
 
-// scale is how large the workloads are that are not given by the settings.
+// scale is the size of the workloads, as far as the settings do not determine it.
 type scale struct {
-	waiters       []int // that stand in line at a hand-off
-	handOffs      int   // that are measured at each of these
+	waiters       []int // that are in the queue during a hand-off
+	handOffs      int   // to measure for each number of waiters
 	idlers        int
 	idleTTL       time.Duration
 	permits       int
 	permitTTL     time.Duration
 	permitFor     time.Duration
-	processes     int // that wait while one holds
+	processes     int // that wait while another one holds
 	processHold   time.Duration
 	releases      int
 	memoryWaiters int
@@ -57,43 +57,43 @@ func (s settings) scale() scale {
 	}
 }
 
-// bench is one run of everything.
+// bench is one run of all selected workloads.
 type bench struct {
 	settings
 	scale
 	server   *server
 	machine  machine
 	progress io.Writer
-	noNode   string // why redis-semaphore is left out; "": it is not
-	keys     int    // given out so far
+	noNode   string // why redis-semaphore is left out; "": it is included
+	keys     int    // used so far
 }
 
-// study is one workload: it measures and judges.
-type study struct {
+// workload is a name and a function that measures and compares with the targets.
+type workload struct {
 	name string
 	run  func(context.Context, *bench) (*section, error)
 }
 
-// studies has all workloads, in the order of the table.
-func studies() []study {
-	var all []study
-	for _, r := range races() {
-		all = append(all, study{r.name, r.run})
+// workloads returns all workloads in the order of the table.
+func workloads() []workload {
+	var all []workload
+	for _, r := range comparisons() {
+		all = append(all, workload{r.name, r.run})
 	}
 	return append(all,
-		study{"rate", rates},
-		study{"waiters", lineLengths},
-		study{"idle", idleWaiters},
-		study{"held", heldPermits},
-		study{"herd", herd},
-		study{"memory", memory},
+		workload{"rate", rates},
+		workload{"waiters", queueLengths},
+		workload{"idle", idleWaiters},
+		workload{"held", heldPermits},
+		workload{"herd", herd},
+		workload{"memory", memory},
 	)
 }
 
-// run measures what the settings ask for.
+// run runs the workloads that the settings select.
 func (b *bench) run(ctx context.Context) ([]*section, error) {
 	var sections []*section
-	for _, s := range studies() {
+	for _, s := range workloads() {
 		if !b.only.MatchString(s.name) {
 			continue
 		}
@@ -105,45 +105,45 @@ func (b *bench) run(ctx context.Context) ([]*section, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
-		b.say("%s: %.1f s", s.name, time.Since(started).Seconds())
+		b.logf("%s: %.1f s", s.name, time.Since(started).Seconds())
 		sections = append(sections, found)
 	}
 	if len(sections) == 0 {
-		return nil, errors.New("no workload has such a name; there are " + strings.Join(studyNames(), ", "))
+		return nil, errors.New("no workload matches -run; the workloads are " + strings.Join(workloadNames(), ", "))
 	}
 	return sections, nil
 }
 
-func studyNames() []string {
+func workloadNames() []string {
 	var names []string
-	for _, s := range studies() {
+	for _, s := range workloads() {
 		names = append(names, s.name)
 	}
 	return names
 }
 
-// say tells how far the bench is.
-func (b *bench) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(b.progress, format+"\n", args...) // there is nobody else to tell
+// logf reports progress.
+func (b *bench) logf(format string, args ...any) {
+	_, _ = fmt.Fprintf(b.progress, format+"\n", args...) // an error here cannot be reported
 }
 
-// key returns a name that was not used before on this server.
+// key returns a name that was not used on this server before.
 func (b *bench) key() string {
 	b.keys++
 	return fmt.Sprintf("bench-%d", b.keys)
 }
 
-// newBench starts the server. The caller stops it.
+// newBench starts the server. The caller must stop it.
 func newBench(ctx context.Context, s settings, progress io.Writer) (*bench, error) {
 	b := &bench{settings: s, scale: s.scale(), progress: progress, noNode: nodeMissing()}
 	if b.noNode != "" {
-		b.say("redis-semaphore is left out: %s", b.noNode)
+		b.logf("redis-semaphore is left out: %s", b.noNode)
 	}
 	var err error
 	if b.server, err = startServer(ctx); err != nil {
 		return nil, err
 	}
 	b.machine = newMachine(ctx, b.server)
-	b.say("on %s", b.machine)
+	b.logf("on %s", b.machine)
 	return b, nil
 }

@@ -23,7 +23,7 @@ const (
 	textSize   = 9
 )
 
-// reach is how much of a chart's width bars take: the rest is for values, and alike in all charts.
+// reach is the part of a chart's width that bars may take, in all charts. The rest is for the values.
 const reach = 0.7
 
 var (
@@ -37,13 +37,13 @@ var (
 	theirColours = []color.NRGBA{{0x94, 0xa3, 0xb8, 0xff}, {0xcb, 0xd5, 0xe1, 0xff}}
 )
 
-// chart is a panel with what was measured.
+// chart is a panel with its figures.
 type chart struct {
 	panel
 	series []series
 }
 
-// plot has room for so many series, and for a name that is as wide as widest.
+// plot returns a plot with room for the given number of rows, and for names as wide as widest.
 func (c chart) plot(rows int, widest string) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text, p.Title.Padding = c.title, 4
@@ -64,7 +64,7 @@ func (c chart) plot(rows int, widest string) (*plot.Plot, error) {
 	return p, nil
 }
 
-// addSeries draws the bars of a series, and their medians behind the longest.
+// addSeries draws the bars of a series, and their medians after the longest one.
 func (c chart) addSeries(p *plot.Plot, i int) error {
 	var end float64
 	var medians []string
@@ -80,10 +80,10 @@ func (c chart) addSeries(p *plot.Plot, i int) error {
 	return addValue(p, plotter.XY{X: end, Y: float64(i)}, strings.Join(medians, " · "))
 }
 
-// thickness is that of a bar with the gap to the next.
+// thickness returns the thickness of a bar with the gap to the next one.
 func (c chart) thickness() float64 { return barsHeight / float64(len(c.metrics)) }
 
-// middle is where the bar of a metric lies; a series is 1 from the next.
+// middle returns the position of the bar of a metric. The distance between two series is 1.
 func (c chart) middle(series, metric int) float64 {
 	above := float64(metric) - float64(len(c.metrics)-1)/2
 	return float64(series) + above*c.thickness()/rowHeight
@@ -100,7 +100,7 @@ func (c chart) addBar(p *plot.Plot, end plotter.XY, fill color.Color) error {
 	return nil
 }
 
-// addSpread draws a line from the least to the most.
+// addSpread draws a line from the least to the largest value.
 func addSpread(p *plot.Plot, median plotter.XY, rounds []float64) error {
 	line, err := plotter.NewXErrorBars(struct {
 		plotter.XYs
@@ -125,12 +125,12 @@ func addValue(p *plot.Plot, at plotter.XY, text string) error {
 	s := style(textSize, ink)
 	s.YAlign = draw.YCenter
 	labels.TextStyle[0] = s
-	labels.Offset = vg.Point{X: 4, Y: s.FontExtents().Descent} // in line with the name, which gonum lifts as much
+	labels.Offset = vg.Point{X: 4, Y: s.FontExtents().Descent} // aligned with the name, which gonum raises as much
 	p.Add(labels)
 	return nil
 }
 
-// setX shows an axis only for decades: lengths are told by the values beside the bars.
+// setX shows an axis only for decades. Otherwise the values beside the bars are enough.
 func (c chart) setX(x *plot.Axis) {
 	least, most := c.extremes()
 	x.Min, x.Max = 0, cmp.Or(most, 1)/reach
@@ -152,22 +152,22 @@ func (c chart) setX(x *plot.Axis) {
 func (c chart) setY(y *plot.Axis, rows int, widest string) {
 	y.Scale = plot.InvertedScale{Normalizer: plot.LinearScale{}}
 	y.Min, y.Max = -0.5, float64(rows)-0.5
-	ticks := plot.ConstantTicks{{Value: float64(rows), Label: widest}} // not drawn, being beyond Max: it only takes room
+	ticks := plot.ConstantTicks{{Value: float64(rows), Label: widest}} // beyond Max, so it is not drawn: it only reserves room
 	for i, x := range c.series {
 		ticks = append(ticks, plot.Tick{Value: float64(i), Label: x.Label})
 	}
-	y.Padding = 11 // a name begins where gonum's font has it, and ends further right in a wider one
+	y.Padding = 11 // in a font wider than that of gonum, a name ends further right
 	setTicks(y, ticks, style(textSize, ink))
 	y.Tick.Label.XAlign, y.Tick.Label.YAlign = draw.XRight, draw.YCenter
 }
 
-// setTicks has texts only.
+// setTicks sets ticks that are texts without lines.
 func setTicks(a *plot.Axis, ticks plot.ConstantTicks, s draw.TextStyle) {
 	a.Width, a.Tick.Width = 0, 0
 	a.Tick.Marker, a.Tick.Label = ticks, s
 }
 
-// extremes are the least and the most of all rounds.
+// extremes returns the least and the largest value of all rounds.
 func (c chart) extremes() (least, most float64) {
 	var all []float64
 	for _, x := range c.series {
@@ -178,21 +178,21 @@ func (c chart) extremes() (least, most float64) {
 	return slices.Min(all), slices.Max(all)
 }
 
-// decades is a log scale for bars. They begin at 0, which has no logarithm; they are drawn from the edge.
+// decades is a log scale for bars. Bars begin at 0, which has no logarithm, so they are drawn from the edge.
 type decades struct{ plot.LogScale }
 
 func (d decades) Normalize(least, most, x float64) float64 {
 	return d.LogScale.Normalize(least, most, max(least, x))
 }
 
-// style has the font that gonum brings along, so that it knows how wide texts are.
+// style returns a style with the font of gonum, so that the width of texts is known.
 func style(size vg.Length, c color.Color) draw.TextStyle {
 	f := plot.DefaultFont
 	f.Variant, f.Size = "Sans", size
 	return draw.TextStyle{Font: f, Color: c, Handler: plot.DefaultTextHandler}
 }
 
-// colour sets fairsem off from the others.
+// colour returns the colour of a bar. fairsem has its own colours.
 func (c chart) colour(series, metric int) color.Color {
 	colours := theirColours
 	if c.ours || strings.HasPrefix(c.series[series].Label, fair) {

@@ -10,13 +10,13 @@ import (
 
 var began, beganHere = bothClocks()
 
-// now is history.Now, the clock that all processes of this machine share, in nanoseconds. It reads
-// Go's monotonic clock, which is the same clock on Linux, without a system call each time: at a
-// quarter of a million pairs per second those would be measured too.
+// now returns history.Now, the time of the clock that all processes of this machine share, in nanoseconds. It reads Go's
+// monotonic clock, which is the same clock on Linux, because that needs no system call: at a quarter of a million pairs per
+// second, system calls would influence the result.
 func now() int64 { return beganHere + int64(time.Since(began)) }
 
-// bothClocks reads the two clocks at one time, as nearly as can be: a process that is put aside between
-// the readings would be ahead of the others ever after, and seem to hold what they hold.
+// bothClocks reads the two clocks as close together as possible. If the process were suspended between the two reads, its clock
+// would always be ahead of those of the others, and it would seem to hold what they hold.
 func bothClocks() (here time.Time, shared int64) {
 	closest := time.Duration(math.MaxInt64)
 	for range 1000 {
@@ -28,18 +28,17 @@ func bothClocks() (here time.Time, shared int64) {
 	return here, shared
 }
 
-// until is how long it is to that time of now.
+// until returns the time from now until at.
 func until(at int64) time.Duration { return time.Duration(at - now()) }
 
-// nap is how early holdUntil wakes from its sleep, which is late by about this.
-const nap = 150 * time.Microsecond
+// sleepLead is how much earlier holdUntil ends its sleep, because a sleep ends late by about this much.
+const sleepLead = 150 * time.Microsecond
 
-// holdUntil returns at that time of now, within microseconds where a core is free. A hold of 5 ms that
-// lasts 5.2 ms is 4 % of the limit unused that no semaphore can win back. It takes a thread, so it is
-// for holders, of which there are few.
+// holdUntil returns at the given time of now, within microseconds if a core is free. If a hold of 5 ms takes 5.2 ms, 4 % of the
+// limit is unused, whatever the semaphore does. holdUntil occupies a thread, so only holders use it, of which there are few.
 func holdUntil(at int64) {
-	if d := until(at) - nap; d > 0 {
-		rest(d)
+	if d := until(at) - sleepLead; d > 0 {
+		threadSleep(d)
 	}
 	for now() < at {
 		runtime.Gosched()

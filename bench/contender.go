@@ -7,26 +7,25 @@ import (
 	"slices"
 )
 
-// takeFunc waits for one unit of a name. It is called by one goroutine at a time.
-type takeFunc func(ctx context.Context) (held, error)
+// acquireFunc waits for one unit of a name. One goroutine at a time calls it.
+type acquireFunc func(ctx context.Context) (acquired, error)
 
-// held is what a caller got.
-type held struct {
-	give  func(ctx context.Context) error
-	token int64 // 0: there is none
+// acquired is a unit that was granted to a caller.
+type acquired struct {
+	release func(ctx context.Context) error
+	token   int64 // 0: the contender has no tokens
 }
 
-// house is one contender in one process, set up as its documentation says. Close is called when
-// nobody uses it any more.
-type house interface {
-	taker(name string) (takeFunc, error)
+// contender is one contender in one process, configured as its documentation says. close is called when it is no longer used.
+type contender interface {
+	acquirer(name string) (acquireFunc, error)
 	close() error
 }
 
-// opener connects a contender to job.Addr for at most callers takers.
-type opener func(j job, callers int) (house, error)
+// opener connects a contender to job.Addr. It then returns at most callers acquirers.
+type opener func(j job, callers int) (contender, error)
 
-// Names of contenders, as they stand in jobs and results.
+// Names of contenders in jobs and results.
 const (
 	pings        = "two PINGs"
 	fair         = "fairsem"
@@ -40,7 +39,7 @@ const (
 	redisRates   = "redis_rate"
 )
 
-// openers has every contender that is written in Go.
+// openers contains every contender that is written in Go.
 var openers = map[string]opener{
 	pings:        openPings,
 	fair:         openFairsem,
@@ -53,13 +52,13 @@ var openers = map[string]opener{
 	redisRates:   openRedisRate,
 }
 
-// ours are those whose failures fail the bench.
+// ours are the contenders whose failures fail the bench.
 var ours = []string{pings, fair, fairWaits, fairAllows}
 
-func open(j job, callers int) (house, error) {
+func open(j job, callers int) (contender, error) {
 	o, known := openers[j.Contender]
 	if !known {
-		return nil, fmt.Errorf("no contender %q; there are %q", j.Contender, slices.Sorted(maps.Keys(openers)))
+		return nil, fmt.Errorf("no contender %q; the contenders are %q", j.Contender, slices.Sorted(maps.Keys(openers)))
 	}
 	return o(j, callers)
 }

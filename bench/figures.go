@@ -6,8 +6,8 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// pairFigures are for callers who get what they ask for: how many acquired and released within the
-// window, and how long both took together.
+// pairFigures is for workloads without contention. It returns how many pairs of acquire and release ended within the window,
+// and how long a pair took.
 func pairFigures(r run) figures {
 	var pairs []int64
 	for _, o := range r.outcomes {
@@ -16,14 +16,14 @@ func pairFigures(r run) figures {
 	return merge(times(pairs), figures{"rate": float64(len(pairs)) / r.window.seconds()})
 }
 
-// waitFigures are for callers who have to wait for each other. Waits count from the call to its
-// return, also the waits of those who were let in after the window.
+// waitFigures is for workloads with contention. A wait lasts from the call to its return. Waits of calls that were granted
+// after the window count, too.
 func waitFigures(r run) figures {
-	visits := r.visits()
+	records := r.records()
 	var waits []int64
 	var granted, failed float64
-	for _, v := range visits {
-		waits = append(waits, v.wait())
+	for _, v := range records {
+		waits = append(waits, v.waited())
 		if v.granted() == 0 {
 			failed++
 		} else if v.granted() < r.window.End {
@@ -33,21 +33,21 @@ func waitFigures(r run) figures {
 	f := figures{
 		"rate":      granted / r.window.seconds(),
 		"most":      float64(history.MostAtOnce(grants(r.outcomes))),
-		"overtakes": float64(overtakes(visits)),
+		"overtakes": float64(overtakes(records)),
 		"failed":    failed,
 	}
 	if r.job.Contender == fair {
-		f["by token"] = float64(overtakesByToken(visits))
+		f["by token"] = float64(overtakesByToken(records))
 	}
 	return merge(times(waits), f)
 }
 
-// workFigures are waitFigures with how much of the limit was in use: by grants times the hold that
-// was asked for, and by the holds as they really were.
+// workFigures returns waitFigures and how much of the limit was in use: by the number of grants times the requested hold, and
+// by the actual holds.
 func workFigures(r run) figures {
 	f := waitFigures(r)
 	var busy int64
-	for _, v := range r.visits() {
+	for _, v := range r.records() {
 		if v.granted() > 0 {
 			busy += max(0, min(v.released(), r.window.End)-max(v.granted(), r.window.Start))
 		}
@@ -57,22 +57,22 @@ func workFigures(r run) figures {
 	return f
 }
 
-// handOffFigures are how long a unit takes from one process to the next.
+// handOffFigures returns how long a unit takes from one process to the next.
 func handOffFigures(r run) figures {
-	took := handOffs(r.outcomes)
+	took := handOffTimes(r.outcomes)
 	return merge(times(took), figures{"samples": float64(len(took))})
 }
 
-// waitOnly are the waits of callers who do not wait for each other.
+// waitOnly returns the waits of callers that do not wait for each other.
 func waitOnly(r run) figures {
 	var waits []int64
-	for _, v := range r.visits() {
-		waits = append(waits, v.wait())
+	for _, v := range r.records() {
+		waits = append(waits, v.waited())
 	}
 	return merge(times(waits), figures{"samples": float64(len(waits))})
 }
 
-// times are the quantiles of some nanoseconds; nothing if there are none.
+// times returns the quantiles of durations in nanoseconds, or nothing if there are none.
 func times(ns []int64) figures {
 	if len(ns) == 0 {
 		return figures{}

@@ -9,33 +9,33 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// herd has many processes wait for one unit, each for its only turn, and counts whom a release wakes.
+// herd makes many processes wait for one unit, each of them once. It counts the processes that a release wakes.
 func herd(ctx context.Context, b *bench) (s *section, err error) {
 	s = &section{
 		Name: "herd", Title: fmt.Sprintf("limit 1, holds of %v, %d waiting processes", b.processHold, b.processes),
 		Columns: []string{"woken each", "commands each", "samples"},
 		Notes:   []string{"Each process wants the unit once. Per release: messages to processes, and commands that all processes together send, the release itself included."},
 	}
-	b.say("herd: %d processes", b.processes)
+	b.logf("herd: %d processes", b.processes)
 	name, jobs := b.herdJobs()
-	c, _, err := muster(ctx, jobs)
-	defer func() { err = errors.Join(err, c.dismiss()) }()
+	c, _, err := startWorkers(ctx, jobs)
+	defer func() { err = errors.Join(err, c.stop()) }()
 	if err != nil {
 		return s, err
 	}
-	f, err := b.stampede(ctx, c, name)
+	f, err := b.releaseToHerd(ctx, c, name)
 	if err != nil {
 		return s, err
 	}
 	s.add(fmt.Sprintf("%d processes", b.processes), f)
 	s.Targets = []target{
 		atMost(1, "a release wakes one process", s.Series[0].values("woken each"), digits),
-		atMost(1, "and nobody but the releaser sends anything", s.Series[0].values("commands each"), digits),
+		atMost(1, "and only the process that releases sends a command", s.Series[0].values("commands each"), digits),
 	}
 	return s, nil
 }
 
-// herdTTL is so long that nobody renews anything meanwhile.
+// herdTTL is so long that no process renews anything during the measurement.
 const herdTTL = 10 * time.Minute
 
 func (b *bench) herdJobs() (name string, jobs []job) {
@@ -49,9 +49,9 @@ func (b *bench) herdJobs() (name string, jobs []job) {
 	return j.name(0), jobs
 }
 
-// stampede holds the unit until all processes wait for it, and watches the server while they have
-// their turns. So many of them hold for as long as they should; the rest only get through.
-func (b *bench) stampede(ctx context.Context, c crew, name string) (f figures, err error) {
+// releaseToHerd holds the unit until all processes wait for it, and then monitors the server while they get it one after the
+// other. Only the first b.releases of them hold it for the full time.
+func (b *bench) releaseToHerd(ctx context.Context, c workerSet, name string) (f figures, err error) {
 	first, err := b.fairsem(herdTTL)
 	if err != nil {
 		return nil, err
@@ -65,69 +65,69 @@ func (b *bench) stampede(ctx context.Context, c crew, name string) (f figures, e
 	if err != nil {
 		return nil, err
 	}
-	let := make(chan gate, 1)
-	go func() { let <- b.openGate(ctx, sem, permit) }() // ends when all wait, or do not in time; waited for below
-	outcomes, err := c.work(window{now(), now() + int64(b.releases)*int64(b.processHold)})
-	g := <-let
+	started := make(chan herdStart, 1)
+	go func() { started <- b.startHerd(ctx, sem, permit) }() // ends when all processes wait, or after a timeout; this function waits for it below
+	outcomes, err := c.run(window{now(), now() + int64(b.releases)*int64(b.processHold)})
+	g := <-started
 	if err := errors.Join(err, g.err); err != nil {
 		return nil, err
 	}
-	seen, err := g.tap.stop()
+	seen, err := g.monitor.stop()
 	if err != nil {
 		return nil, err
 	}
 	return b.herdFigures(outcomes, g, seen)
 }
 
-// gate is a tap on a line that is complete, and how many listen to each channel.
-type gate struct {
-	tap       *tap
-	listeners map[string]int64
-	err       error
+// herdStart is the state when the permit is released: the monitor, and the number of subscribers of each channel.
+type herdStart struct {
+	monitor     *monitor
+	subscribers map[string]int64
+	err         error
 }
 
-// openGate releases the permit once all processes wait for it and listen.
-func (b *bench) openGate(ctx context.Context, sem *fairsem.Semaphore, permit *fairsem.Permit) (g gate) {
-	if g.err = (&line{waiting: b.processes, sem: sem}).formed(ctx); g.err != nil {
+// startHerd releases the permit once all processes wait for it and have subscribed.
+func (b *bench) startHerd(ctx context.Context, sem *fairsem.Semaphore, permit *fairsem.Permit) (g herdStart) {
+	if g.err = (&queue{waiters: b.processes, sem: sem}).awaitFull(ctx); g.err != nil {
 		return g
 	}
-	if g.listeners, g.err = b.listening(ctx); g.err != nil {
+	if g.subscribers, g.err = b.awaitSubscribers(ctx); g.err != nil {
 		return g
 	}
-	time.Sleep(settle) // who has just begun to listen asks whether it missed something
-	if g.tap, g.err = b.server.listen(); g.err != nil {
+	time.Sleep(monitorDelay) // a process that has just subscribed checks whether it missed a message
+	if g.monitor, g.err = b.server.startMonitor(); g.err != nil {
 		return g
 	}
 	g.err = permit.Release(ctx)
 	return g
 }
 
-// listening waits until there is a channel for each process, and returns how many listen to each.
-func (b *bench) listening(ctx context.Context) (map[string]int64, error) {
+// awaitSubscribers waits until there is a channel for each process, and returns the number of subscribers of each channel.
+func (b *bench) awaitSubscribers(ctx context.Context) (map[string]int64, error) {
 	var channels []string
-	for overdue := time.Now().Add(formWithin); len(channels) < b.processes; time.Sleep(lookEvery) {
+	for overdue := time.Now().Add(fillTimeout); len(channels) < b.processes; time.Sleep(pollEvery) {
 		var err error
 		if channels, err = b.server.rdb.PubSubChannels(ctx, "*").Result(); err != nil {
 			return nil, err
 		}
 		if time.Now().After(overdue) {
-			return nil, fmt.Errorf("only %d of %d processes listen", len(channels), b.processes)
+			return nil, fmt.Errorf("only %d of %d processes have subscribed", len(channels), b.processes)
 		}
 	}
 	return b.server.rdb.PubSubNumSub(ctx, channels...).Result()
 }
 
-func (b *bench) herdFigures(outcomes []outcome, g gate, seen traffic) (figures, error) {
-	for _, v := range (run{outcomes: outcomes}).visits() {
+func (b *bench) herdFigures(outcomes []outcome, g herdStart, seen traffic) (figures, error) {
+	for _, v := range (run{outcomes: outcomes}).records() {
 		if v.granted() == 0 {
-			return nil, errors.New("a process gave up")
+			return nil, errors.New("a process was not granted the unit in time")
 		}
 	}
 	var woken float64
 	for channel, messages := range seen.Published {
-		woken += float64(messages) * float64(g.listeners[channel])
+		woken += float64(messages) * float64(g.subscribers[channel])
 	}
-	releases := float64(b.processes) // and one more, which finds nobody waiting
+	releases := float64(b.processes) // one more release finds no waiter
 	return figures{
 		"woken each":    woken / releases,
 		"commands each": float64(seen.commands()) / (releases + 1),

@@ -10,14 +10,14 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// idleWaiters counts what waiters that nothing happens to send.
+// idleWaiters counts the commands that idle waiters send.
 func idleWaiters(ctx context.Context, b *bench) (s *section, err error) {
 	s = &section{
 		Name: "idle", Title: fmt.Sprintf("%d idle waiters in one process for 3 TTLs of %v", b.idlers, b.idleTTL),
 		Columns: []string{"commands", "commands each"},
 		Notes:   []string{`All that the process sends, as MONITOR shows it; "each" is per third of a TTL.`},
 	}
-	holder, err := b.fairsem(restful)
+	holder, err := b.fairsem(longTTL)
 	if err != nil {
 		return s, err
 	}
@@ -33,10 +33,10 @@ func idleWaiters(ctx context.Context, b *bench) (s *section, err error) {
 		idlers.Wait()
 		err = errors.Join(err, f.close())
 	}()
-	if err := b.queueIdlers(ctx, holder, f, &idlers); err != nil {
+	if err := b.startIdlers(ctx, holder, f, &idlers); err != nil {
 		return s, err
 	}
-	seen, err := b.watch(ctx, 3*b.idleTTL)
+	seen, err := b.monitorFor(ctx, 3*b.idleTTL)
 	s.add(fmt.Sprintf("%d waiters", b.idlers), figures{
 		"commands": float64(seen.commands()), "commands each": float64(seen.commands()) / 9,
 	})
@@ -45,14 +45,14 @@ func idleWaiters(ctx context.Context, b *bench) (s *section, err error) {
 	return s, err
 }
 
-// queueIdlers has one hold and the others wait for it, until ctx ends.
-func (b *bench) queueIdlers(ctx context.Context, holder, f fairOn, idlers *sync.WaitGroup) error {
+// startIdlers acquires the unit and starts waiters for it. They wait until ctx ends.
+func (b *bench) startIdlers(ctx context.Context, holder, f fairsemClient, idlers *sync.WaitGroup) error {
 	name := b.key()
 	held, err := holder.client.Semaphore(name, 1)
 	if err != nil {
 		return err
 	}
-	if _, err := held.Acquire(ctx, 1); err != nil { // the client gives it back when it closes
+	if _, err := held.Acquire(ctx, 1); err != nil { // the client releases it when it is closed
 		return err
 	}
 	sem, err := f.client.Semaphore(name, 1)
@@ -60,14 +60,14 @@ func (b *bench) queueIdlers(ctx context.Context, holder, f fairOn, idlers *sync.
 		return err
 	}
 	for range b.idlers {
-		idlers.Go(func() { _, _ = sem.Acquire(ctx, 1) }) // ends with ctx, unserved
+		idlers.Go(func() { _, _ = sem.Acquire(ctx, 1) }) // ends with ctx, without a grant
 	}
-	return (&line{waiting: b.idlers, sem: held}).formed(ctx)
+	return (&queue{waiters: b.idlers, sem: held}).awaitFull(ctx)
 }
 
-// watch returns what clients send to the server within d.
-func (b *bench) watch(ctx context.Context, d time.Duration) (traffic, error) {
-	t, err := b.server.listen()
+// monitorFor returns what clients send to the server within d.
+func (b *bench) monitorFor(ctx context.Context, d time.Duration) (traffic, error) {
+	t, err := b.server.startMonitor()
 	if err != nil {
 		return traffic{}, err
 	}
@@ -79,7 +79,7 @@ func (b *bench) watch(ctx context.Context, d time.Duration) (traffic, error) {
 	return seen, errors.Join(err, ctx.Err())
 }
 
-// heldPermits measures what it costs to keep permits.
+// heldPermits measures what it costs to renew permits.
 func heldPermits(ctx context.Context, b *bench) (s *section, err error) {
 	s = &section{
 		Name: "held", Title: fmt.Sprintf("%d held permits in one process for %v, TTL %v", b.permits, b.permitFor, b.permitTTL),
@@ -119,8 +119,8 @@ func heldPermits(ctx context.Context, b *bench) (s *section, err error) {
 	return s, nil
 }
 
-// acquire takes all permits on one name.
-func (b *bench) acquire(ctx context.Context, f fairOn) ([]*fairsem.Permit, error) {
+// acquire acquires all permits on one name.
+func (b *bench) acquire(ctx context.Context, f fairsemClient) ([]*fairsem.Permit, error) {
 	sem, err := f.client.Semaphore(b.key(), unlimited)
 	if err != nil {
 		return nil, err

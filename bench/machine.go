@@ -11,7 +11,7 @@ import (
 	facts "github.com/fairsem/fairsem/internal/machine"
 )
 
-// machine is what a result was measured on.
+// machine describes the machine, the system and the versions of a result.
 type machine struct {
 	facts.Facts
 	Memory string `json:"memory"`
@@ -20,7 +20,7 @@ type machine struct {
 	Load   string `json:"load"` // average of the last minute when the bench began
 }
 
-// peers are the modules whose versions are told.
+// peers are the modules whose versions a result contains.
 var peers = []string{
 	"github.com/redis/go-redis/v9",
 	"github.com/bsm/redislock",
@@ -38,8 +38,8 @@ func newMachine(ctx context.Context, s *server) machine {
 		System: strings.Trim(facts.Value("/etc/os-release", "PRETTY_NAME"), `"`),
 		Load:   facts.FirstWord("/proc/loadavg"),
 	}
-	if fields, err := s.info(ctx, "server"); err == nil { // without it the line stays empty
-		m.Redis = fields["redis_version"] // Valkey says what it is compatible with, too
+	if fields, err := s.info(ctx, "server"); err == nil { // otherwise the version stays empty
+		m.Redis = fields["redis_version"] // Valkey also reports the version with which it is compatible
 		if name, version := fields["server_name"], fields["valkey_version"]; version != "" {
 			m.Redis = name + " " + version
 		}
@@ -55,17 +55,17 @@ func memorySize() string {
 	return fmt.Sprintf("%.0f GiB", kB/(1<<20))
 }
 
-// nodeWorker is the worker of redis-semaphore, seen from the folder in which the bench runs.
+// nodeWorker is the path of the worker of redis-semaphore, relative to the folder in which the bench runs.
 var nodeWorker = filepath.Join("node", "worker.mjs")
 
-// nodeMissing says why redis-semaphore cannot run; "" if it can. An installation that is there but
-// does not work is an error in the first measurement, not a reason to leave it out.
+// nodeMissing returns why redis-semaphore cannot run, or "" if it can. If it is installed but does not work, the first
+// measurement fails.
 func nodeMissing() string {
 	if _, err := exec.LookPath("node"); err != nil {
-		return "there is no node"
+		return "node is not installed"
 	}
 	if _, err := os.Stat(filepath.Join("node", "node_modules")); err != nil {
-		return "its packages are not installed: `make bench` does that, where npm is"
+		return "its packages are not installed (make bench installs them if npm is available)"
 	}
 	return ""
 }
@@ -75,7 +75,7 @@ func (m machine) String() string {
 		m.CPU, m.Cores, m.Memory, m.System, m.Kernel, m.Go, m.Redis, m.Fairsem, m.Load)
 }
 
-// short is String for where there is little room.
+// short returns a shorter description for the overview.
 func (m machine) short() string {
 	return fmt.Sprintf("%s, %d cores; %s; Redis %s", m.CPU, m.Cores, m.Go, m.Redis)
 }

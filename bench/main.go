@@ -1,5 +1,5 @@
-// Command bench measures fairsem beside its peers on a private redis-server, and writes down what it
-// found. `make bench` in the folder above runs all of it; README.md says what is measured.
+// Command bench compares fairsem with its peers on a private redis-server and writes the results. "make bench" in the parent folder
+// runs all workloads. README.md describes what is measured.
 package main
 
 import (
@@ -20,10 +20,9 @@ import (
 
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// execute returns the exit code: 1 if something broke, 2 if the command line makes no sense. A target
-// that was missed is no failure.
+// execute returns the exit code: 1 if something failed, 2 if the command line is invalid. A missed target is not a failure.
 func execute(args []string, stdout, stderr io.Writer) int {
-	// go-redis tells of every connection that a closed server ends. What matters comes back as an error.
+	// go-redis logs every connection that a stopped server closes. Everything that matters is returned as an error.
 	logging.Disable()
 	var err error
 	if len(args) == 1 && args[0] == workerArg {
@@ -39,22 +38,22 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		err = compare(s, stdout, stderr)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "bench: %v\n", err) // there is nobody else to tell
+		_, _ = fmt.Fprintf(stderr, "bench: %v\n", err) // an error of stderr cannot be reported
 		return 1
 	}
 	return 0
 }
 
-// parse tells on stderr what is wrong with args.
+// parse parses the flags. It also writes its error to stderr.
 func parse(args []string, stderr io.Writer) (settings, error) {
 	s := settings{only: regexp.MustCompile("")}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&s.Rounds, "rounds", 5, "measure every contender so many `times`, in turn")
-	flags.DurationVar(&s.Duration, "duration", 2*time.Second, "of a measurement under contention; others take half of it")
-	flags.BoolVar(&s.Smoke, "smoke", false, "everything once, tiny: proves only that the bench runs")
-	flags.StringVar(&s.out, "out", "results", "`folder` for what was found")
-	flags.Func("run", "only workloads that match the `regexp`: "+strings.Join(studyNames(), ", "), func(text string) (err error) {
+	flags.IntVar(&s.Rounds, "rounds", 5, "number of `rounds`; each measures every contender once")
+	flags.DurationVar(&s.Duration, "duration", 2*time.Second, "length of a measurement under contention; others take half of it")
+	flags.BoolVar(&s.Smoke, "smoke", false, "run tiny workloads once; this proves only that the bench runs")
+	flags.StringVar(&s.out, "out", "results", "`folder` for the results")
+	flags.Func("run", "run only workloads that match the `regexp`: "+strings.Join(workloadNames(), ", "), func(text string) (err error) {
 		s.only, err = regexp.Compile(text)
 		return err
 	})
@@ -69,13 +68,13 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	}
 	var err error
 	if flags.NArg() > 0 || s.Rounds < 1 || s.Duration <= 0 {
-		err = errors.New("bench takes no arguments but flags; rounds and duration are above 0")
-		_, _ = fmt.Fprintln(stderr, err) // there is nobody else to tell
+		err = errors.New("bench takes flags only; -rounds and -duration must be above 0")
+		_, _ = fmt.Fprintln(stderr, err) // an error of stderr cannot be reported
 	}
 	return s, err
 }
 
-// compare runs everything that s asks for.
+// compare runs the workloads that s selects.
 func compare(s settings, stdout, stderr io.Writer) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -86,7 +85,7 @@ func compare(s settings, stdout, stderr io.Writer) (err error) {
 	defer func() { err = errors.Join(err, b.server.stop()) }()
 	sections, err := b.run(ctx)
 	if ctx.Err() != nil {
-		return errors.New("interrupted; nothing was written") // what broke then says nothing
+		return errors.New("interrupted; no results were written") // an error after an interrupt means nothing
 	}
 	if err != nil {
 		return err

@@ -13,17 +13,17 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// The test binary is the worker too, as the bench binary is.
+// Like the bench binary, the test binary is also the worker.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == workerArg {
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	// A process that was built with the race detector otherwise takes a second to end.
+	// Otherwise a process with the race detector takes a second to end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(redistest.Main(m))
 }
 
-func TestFlagsSayWhatIsMeasured(t *testing.T) {
+func TestFlagsSelectWhatIsMeasured(t *testing.T) {
 	s, err := parse([]string{"-rounds", "7", "-duration", "3s", "-run", "limit|herd", "-out", "there"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, 7, s.Rounds)
@@ -33,7 +33,7 @@ func TestFlagsSayWhatIsMeasured(t *testing.T) {
 	assert.False(t, s.only.MatchString("alone"))
 }
 
-func TestSmokeIsOneShortRoundWhateverElseIsAskedFor(t *testing.T) {
+func TestSmokeIsOneShortRoundWhateverTheOtherFlags(t *testing.T) {
 	s, err := parse([]string{"-smoke", "-rounds", "7"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, 1, s.Rounds)
@@ -41,22 +41,22 @@ func TestSmokeIsOneShortRoundWhateverElseIsAskedFor(t *testing.T) {
 	assert.Less(t, s.scale().memoryWaiters, settings{}.scale().memoryWaiters)
 }
 
-func TestBadFlagsAreToldAndHelpIsNoFailure(t *testing.T) {
+func TestInvalidFlagsAreReportedAndHelpSucceeds(t *testing.T) {
 	for _, args := range [][]string{{"-rounds", "0"}, {"-duration", "-1s"}, {"-run", "("}, {"what"}, {"-what"}} {
-		var told bytes.Buffer
-		assert.Equal(t, 2, execute(args, io.Discard, &told), args)
-		assert.NotEmpty(t, told.String(), args)
+		var output bytes.Buffer
+		assert.Equal(t, 2, execute(args, io.Discard, &output), args)
+		assert.NotEmpty(t, output.String(), args)
 	}
 	assert.Zero(t, execute([]string{"-h"}, io.Discard, io.Discard))
 }
 
 func TestEveryWorkloadHasItsOwnName(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, name := range studyNames() {
+	for _, name := range workloadNames() {
 		assert.False(t, seen[name], name)
 		seen[name] = true
 	}
 	for _, p := range panels() {
-		assert.True(t, seen[p.section], "the plot shows %q, which nobody measures", p.section)
+		assert.True(t, seen[p.section], "the plot shows %q, which no workload measures", p.section)
 	}
 }

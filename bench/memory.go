@@ -8,29 +8,29 @@ import (
 	"sync"
 )
 
-// memory measures what a waiter costs, in Redis and in the process.
+// memory measures the memory of a waiter in Redis and in the process.
 func memory(ctx context.Context, b *bench) (s *section, err error) {
 	s = &section{
 		Name: "memory", Title: "memory per waiter", Columns: []string{"redis bytes", "heap bytes", "stack bytes", "samples"},
-		Notes: []string{"The goroutines existed before, so what the runtime keeps of each is in neither figure; stacks are not in the heap. A plain goroutine waits on a channel."},
+		Notes: []string{"The runtime reuses goroutines that existed before, so neither figure contains what it allocates for each of them. Stacks are not part of the heap. A plain goroutine waits on a channel."},
 	}
-	if _, err := b.plainGoroutines(ctx); err != nil { // makes the goroutines, which the runtime then uses again
+	if _, err := b.plainGoroutines(ctx); err != nil { // creates the goroutines that the runtime reuses later
 		return s, err
 	}
 	plain, err := b.plainGoroutines(ctx)
 	if err != nil {
 		return s, err
 	}
-	f, err := b.fairsem(restful)
+	f, err := b.fairsem(longTTL)
 	if err != nil {
 		return s, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var l *line
+	var l *queue
 	defer func() {
 		cancel()
 		if l != nil {
-			l.ended.Wait()
+			l.goroutines.Wait()
 		}
 		err = errors.Join(err, f.close())
 	}()
@@ -38,7 +38,7 @@ func memory(ctx context.Context, b *bench) (s *section, err error) {
 	if err != nil {
 		return s, err
 	}
-	if l, err = f.form(ctx, b.key(), b.memoryWaiters); err != nil {
+	if l, err = f.startQueue(ctx, b.key(), b.memoryWaiters); err != nil {
 		return s, err
 	}
 	waiters, err := b.grown(ctx, before)
@@ -51,7 +51,7 @@ func memory(ctx context.Context, b *bench) (s *section, err error) {
 	return s, err
 }
 
-// plainGoroutines is the same number of goroutines that wait on a channel: what Go itself takes.
+// plainGoroutines measures the same number of goroutines that wait on a channel: the memory that Go itself needs.
 func (b *bench) plainGoroutines(ctx context.Context) (figures, error) {
 	before, err := b.usage(ctx)
 	if err != nil {
@@ -69,19 +69,19 @@ func (b *bench) plainGoroutines(ctx context.Context) (figures, error) {
 	return f, err
 }
 
-// usage is what is in use, in bytes: in Redis, in the heap, in stacks.
+// usage is the memory in use in bytes: in Redis, in the heap, in stacks.
 type usage [3]float64
 
 func (b *bench) usage(ctx context.Context) (usage, error) {
 	runtime.GC()
-	runtime.GC() // the first leaves what had a finalizer
+	runtime.GC() // the first run keeps objects with a finalizer
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	redis, err := b.server.memory(ctx)
 	return usage{redis, float64(m.HeapAlloc), float64(m.StackInuse)}, err
 }
 
-// grown is what came to it since, for each waiter.
+// grown returns how much the usage has grown since before, for each waiter.
 func (b *bench) grown(ctx context.Context, before usage) (figures, error) {
 	after, err := b.usage(ctx)
 	each := func(i int) float64 { return math.Round((after[i] - before[i]) / float64(b.memoryWaiters)) }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// metric is one figure: how it is called, shown, and put together from several rounds.
+// metric is one figure: its name, its format, and how several rounds are combined.
 type metric struct {
 	key    string
 	head   string
 	show   func(float64) string
-	of     func([]float64) float64 // rounds; nil: the median
-	spread bool                    // the table shows the least and the most too
+	of     func([]float64) float64 // combines rounds; nil: the median
+	spread bool                    // the table also shows the least and the largest value
 }
 
-// metrics has all of them. Times are in seconds, sizes in bytes.
+// metrics contains all metrics. Times are in seconds, sizes in bytes.
 var metrics = []metric{
 	{key: "rate", head: "per second", show: count, spread: true},
 	{key: "first", head: "in the first window", show: count, spread: true},
@@ -59,7 +59,7 @@ func metricOf(key string) metric {
 	panic("no metric " + strconv.Quote(key))
 }
 
-// text shows the rounds of a series as one cell; "–": it was not measured.
+// text returns the rounds of a series as one cell, or "–" if the metric was not measured.
 func (m metric) text(rounds []float64) string {
 	switch {
 	case len(rounds) == 0:
@@ -80,7 +80,7 @@ func largest(xs []float64) float64 {
 	return most
 }
 
-// count shows 123, 4.57k or 1.23M.
+// count formats a number like 123, 4.57k or 1.23M.
 func count(x float64) string {
 	switch {
 	case x >= 1e6:
@@ -91,7 +91,7 @@ func count(x float64) string {
 	return strconv.FormatFloat(math.Round(x), 'f', -1, 64)
 }
 
-// seconds shows a time with three digits and the unit that fits.
+// seconds formats a time with three digits and a suitable unit.
 func seconds(x float64) string {
 	switch {
 	case x >= 1:
@@ -102,7 +102,7 @@ func seconds(x float64) string {
 	return digits(x*1e6) + " µs"
 }
 
-// digits shows three digits, or more where they stand before the point.
+// digits formats a number with three digits, or more if they are before the point.
 func digits(x float64) string {
 	places := 2
 	for limit := 9.995; x >= limit && places > 0; limit *= 10 {
@@ -115,5 +115,5 @@ func ratio(x float64) string     { return digits(x) + " x" }
 func percent(x float64) string   { return digits(x*100) + " %" }
 func bytesEach(x float64) string { return fmt.Sprintf("%.0f B", x) }
 
-// inSeconds is a number of nanoseconds as metrics have it.
+// inSeconds converts nanoseconds to seconds.
 func inSeconds[N int64 | time.Duration](ns N) float64 { return float64(ns) / 1e9 }

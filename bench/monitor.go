@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// traffic is what clients sent to the server, and what its scripts published. INFO commandstats
-// counts what scripts call as if clients had sent it, and MONITOR tells them apart.
+// traffic is the commands that clients sent to the server, and the messages that were published. It comes from MONITOR, because
+// INFO commandstats does not distinguish commands of scripts from those of clients.
 type traffic struct {
 	Commands  map[string]int // by clients
 	Published map[string]int // by scripts and clients, by channel
@@ -25,21 +25,21 @@ func (t traffic) commands() int {
 	return n
 }
 
-// tap listens to MONITOR.
-type tap struct {
+// monitor reads the output of MONITOR.
+type monitor struct {
 	conn    net.Conn
 	ended   chan struct{}
-	seen    traffic // until ended: of listen alone
-	failure error   // the same
+	seen    traffic // until ended is closed, only read uses it
+	failure error   // likewise
 }
 
-// listen starts to count. The caller must stop it.
-func (s *server) listen() (*tap, error) {
+// startMonitor starts to count. The caller must stop the monitor.
+func (s *server) startMonitor() (*monitor, error) {
 	conn, err := net.Dial("tcp", s.addr())
 	if err != nil {
 		return nil, err
 	}
-	t := &tap{conn: conn, ended: make(chan struct{}), seen: traffic{map[string]int{}, map[string]int{}}}
+	t := &monitor{conn: conn, ended: make(chan struct{}), seen: traffic{map[string]int{}, map[string]int{}}}
 	in := bufio.NewReader(conn)
 	if _, err = io.WriteString(conn, "MONITOR\r\n"); err == nil {
 		var line string
@@ -50,22 +50,22 @@ func (s *server) listen() (*tap, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	go t.read(in) // ends with the connection; stop ends that, and waits
+	go t.read(in) // ends with the connection; stop closes it and waits
 	return t, nil
 }
 
-// settle is how long what was executed may take to be told.
-const settle = 50 * time.Millisecond
+// monitorDelay is how long MONITOR may take to report an executed command.
+const monitorDelay = 50 * time.Millisecond
 
-// stop returns what was seen.
-func (t *tap) stop() (traffic, error) {
-	time.Sleep(settle)
-	_ = t.conn.Close() // it is only read from
+// stop stops the monitor and returns what it counted.
+func (t *monitor) stop() (traffic, error) {
+	time.Sleep(monitorDelay)
+	_ = t.conn.Close() // nothing more is read
 	<-t.ended
 	return t.seen, t.failure
 }
 
-func (t *tap) read(in *bufio.Reader) {
+func (t *monitor) read(in *bufio.Reader) {
 	defer close(t.ended)
 	for {
 		line, err := in.ReadString('\n')

@@ -9,17 +9,17 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-func TestMonitorTellsClientsFromScripts(t *testing.T) {
+func TestMonitorDistinguishesClientsFromScripts(t *testing.T) {
 	process := redistest.NewServer(t)
 	s := &server{process: process, rdb: process.Client()}
 	const script = `redis.call("SET", KEYS[1], ARGV[1]) return redis.call("PUBLISH", "news", "a \"quoted\" word")`
-	require.NoError(t, s.rdb.Ping(t.Context()).Err(), "what a new connection says is not counted")
+	require.NoError(t, s.rdb.Ping(t.Context()).Err(), "the commands of a new connection are not counted")
 
-	listening, err := s.listen()
+	m, err := s.startMonitor()
 	require.NoError(t, err)
 	require.NoError(t, s.rdb.Eval(t.Context(), script, []string{"key"}, "value] \"get\"").Err())
 	require.NoError(t, s.rdb.Get(t.Context(), "key").Err())
-	seen, err := listening.stop()
+	seen, err := m.stop()
 
 	require.NoError(t, err)
 	assert.Equal(t, map[string]int{"EVAL": 1, "GET": 1}, seen.Commands)
@@ -27,7 +27,7 @@ func TestMonitorTellsClientsFromScripts(t *testing.T) {
 	assert.Equal(t, 2, seen.commands())
 }
 
-func TestTheMeterSeesWhatRedisDoes(t *testing.T) {
+func TestMeterMeasuresTheCPUOfRedis(t *testing.T) {
 	s, err := startServer(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.stop()) })

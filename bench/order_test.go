@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// ms are visits in milliseconds: asked, granted, released, and a token.
-func ms(all ...visit) []visit {
+// inMilliseconds returns records from times in milliseconds (asked, granted, released) and a token.
+func inMilliseconds(all ...record) []record {
 	for i := range all {
 		for k := range 3 {
 			all[i][k] *= int64(time.Millisecond)
@@ -17,72 +17,72 @@ func ms(all ...visit) []visit {
 	return all
 }
 
-func TestWhoAskedMuchLaterAndGotInFirstOvertook(t *testing.T) {
-	assert.Equal(t, 1, overtakes(ms(visit{1, 90, 91}, visit{30, 50, 51})))
-	assert.Equal(t, 2, overtakes(ms(visit{30, 50, 51}, visit{40, 60, 61}, visit{1, 90, 91})), "in any order")
+func TestCallThatAskedMuchLaterAndWasGrantedFirstOvertook(t *testing.T) {
+	assert.Equal(t, 1, overtakes(inMilliseconds(record{1, 90, 91}, record{30, 50, 51})))
+	assert.Equal(t, 2, overtakes(inMilliseconds(record{30, 50, 51}, record{40, 60, 61}, record{1, 90, 91})), "in any order")
 }
 
-func TestWhoAskedAtAboutTheSameTimeDidNotOvertake(t *testing.T) {
-	assert.Zero(t, overtakes(ms(visit{1, 90, 91}, visit{15, 50, 51})))
-	assert.Zero(t, overtakes(ms(visit{1, 50, 51}, visit{30, 90, 91})))
+func TestCallsAtAboutTheSameTimeDoNotOvertake(t *testing.T) {
+	assert.Zero(t, overtakes(inMilliseconds(record{1, 90, 91}, record{15, 50, 51})))
+	assert.Zero(t, overtakes(inMilliseconds(record{1, 50, 51}, record{30, 90, 91})))
 	assert.Zero(t, overtakes(nil))
 }
 
-func TestToOvertakeByFarIsToGetInMuchEarlier(t *testing.T) {
-	assert.Zero(t, overtakesByFar(ms(visit{1, 70, 71}, visit{30, 50, 51})))
-	assert.Equal(t, 1, overtakesByFar(ms(visit{1, 71, 72}, visit{30, 50, 51})))
-	assert.Equal(t, 1, overtakesByFar(ms(visit{1, 0, 500}, visit{30, 50, 51})))
+func TestOvertakeByFarIsAGrantMuchEarlier(t *testing.T) {
+	assert.Zero(t, overtakesByFar(inMilliseconds(record{1, 70, 71}, record{30, 50, 51})))
+	assert.Equal(t, 1, overtakesByFar(inMilliseconds(record{1, 71, 72}, record{30, 50, 51})))
+	assert.Equal(t, 1, overtakesByFar(inMilliseconds(record{1, 0, 500}, record{30, 50, 51})))
 }
 
-func TestWhoGaveUpWaitingWasOvertaken(t *testing.T) {
-	assert.Equal(t, 1, overtakes(ms(visit{1, 0, 500}, visit{30, 50, 51})))
-	assert.Zero(t, overtakes(ms(visit{1, 10, 11}, visit{30, 0, 500})), "and overtook nobody")
+func TestCancelledCallWasOvertaken(t *testing.T) {
+	assert.Equal(t, 1, overtakes(inMilliseconds(record{1, 0, 500}, record{30, 50, 51})))
+	assert.Zero(t, overtakes(inMilliseconds(record{1, 10, 11}, record{30, 0, 500})), "it overtakes no call itself")
 }
 
-func TestTokensTellTheOrderThatTheClockHides(t *testing.T) {
-	// The first was let in first, and its process noticed late.
-	late := ms(visit{1, 90, 91, 1}, visit{30, 50, 51, 2})
+func TestTokensShowTheOrderOfTheGrants(t *testing.T) {
+	// The first call was granted first, but its process noticed late.
+	late := inMilliseconds(record{1, 90, 91, 1}, record{30, 50, 51, 2})
 	assert.Equal(t, 1, overtakes(late))
 	assert.Zero(t, overtakesByToken(late))
-	assert.Equal(t, 1, overtakesByToken(ms(visit{1, 90, 91, 2}, visit{30, 95, 96, 1})))
+	assert.Equal(t, 1, overtakesByToken(inMilliseconds(record{1, 90, 91, 2}, record{30, 95, 96, 1})))
 }
 
-func TestWaitIsTheTimeToTheGrantOrUntilGivenUp(t *testing.T) {
-	assert.EqualValues(t, 9, visit{1, 10, 20}.wait())
-	assert.EqualValues(t, 19, visit{1, 0, 20}.wait())
+func TestWaitIsTheTimeToTheGrantOrCancellation(t *testing.T) {
+	assert.EqualValues(t, 9, record{1, 10, 20}.waited())
+	assert.EqualValues(t, 19, record{1, 0, 20}.waited())
 }
 
-func TestAHandOffIsFromOneProcessToOneThatWaits(t *testing.T) {
+func TestHandOffIsToAnotherProcessThatWaits(t *testing.T) {
 	outcomes := []outcome{
-		{Visits: []visit{{0, 10, 100}, {130, 140, 200}}},
-		{Visits: []visit{{50, 103, 120}, {210, 220, 230}}},
+		{Records: []record{{0, 10, 100}, {130, 140, 200}}},
+		{Records: []record{{50, 103, 120}, {210, 220, 230}}},
 	}
-	// 100 to 103; the next asked when nobody held, and so did the last.
-	assert.Equal(t, []int64{3}, handOffs(outcomes))
+	// Only 100 to 103 counts: the other two calls asked while no call held the unit.
+	assert.Equal(t, []int64{3}, handOffTimes(outcomes))
 }
 
-func TestWhoTakesItAgainHandsNothingOff(t *testing.T) {
-	assert.Empty(t, handOffs([]outcome{{Visits: []visit{{0, 10, 100}, {90, 101, 120}}}}))
+func TestGrantToTheSameProcessIsNoHandOff(t *testing.T) {
+	assert.Empty(t, handOffTimes([]outcome{{Records: []record{{0, 10, 100}, {90, 101, 120}}}}))
 }
 
-func TestABrokenPromiseIsAnError(t *testing.T) {
-	fine := []outcome{{Visits: []visit{{1, 2, 3, 1}, {4, 5, 6, 2}}}}
-	assert.NoError(t, promises(grants(fine), 1))
+func TestBrokenPromiseIsAnError(t *testing.T) {
+	fine := []outcome{{Records: []record{{1, 2, 3, 1}, {4, 5, 6, 2}}}}
+	assert.NoError(t, checkPromises(grants(fine), 1))
 	for what, broken := range map[string][]outcome{
-		"more than the limit": {{Visits: []visit{{1, 2, 9, 1}}}, {Visits: []visit{{1, 3, 9, 2}}}},
-		"tokens fall":         {{Visits: []visit{{1, 2, 3, 2}, {4, 5, 6, 1}}}},
-		"a token twice":       {{Visits: []visit{{1, 2, 3, 1}, {2, 5, 6, 1}}}},
+		"more than the limit":  {{Records: []record{{1, 2, 9, 1}}}, {Records: []record{{1, 3, 9, 2}}}},
+		"tokens decrease":      {{Records: []record{{1, 2, 3, 2}, {4, 5, 6, 1}}}},
+		"the same token twice": {{Records: []record{{1, 2, 3, 1}, {2, 5, 6, 1}}}},
 	} {
-		assert.Error(t, promises(grants(broken), 1), what)
+		assert.Error(t, checkPromises(grants(broken), 1), what)
 	}
 }
 
-func TestFiguresOfWaitingCountTheWindowAndAllWaits(t *testing.T) {
+func TestWaitFiguresCountGrantsInTheWindowAndAllWaits(t *testing.T) {
 	second := int64(time.Second)
 	r := run{
 		job:    job{Contender: redislocks, Limit: 1, Hold: 500 * time.Millisecond},
 		window: window{Start: 0, End: second},
-		outcomes: []outcome{{Visits: []visit{
+		outcomes: []outcome{{Records: []record{
 			{1, second / 4, second * 3 / 4}, {2, second * 2, second * 2}, {3, 0, second * 3},
 		}}},
 	}
@@ -92,6 +92,6 @@ func TestFiguresOfWaitingCountTheWindowAndAllWaits(t *testing.T) {
 	assert.Equal(t, 1.0, f["most"])
 	assert.Equal(t, 0.5, f["utilisation"])
 	assert.Equal(t, 0.5, f["busy"])
-	assert.InDelta(t, 3, f["longest"], 0.001, "who gave up waited too")
+	assert.InDelta(t, 3, f["longest"], 0.001, "a cancelled call waited, too")
 	assert.NotContains(t, f, "by token")
 }

@@ -9,23 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rest sleeps in a thread of its own. It comes back 0.1 ms late, where time.Sleep, which rounds to
-// what epoll can wait, is late by up to 1 ms.
-func rest(d time.Duration) {
+// threadSleep sleeps in its own thread. It returns 0.1 ms late. time.Sleep rounds to the resolution of epoll and is late by up
+// to 1 ms.
+func threadSleep(d time.Duration) {
 	ts := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&ts, nil) // too short after a signal; its caller looks at the clock
+	_ = syscall.Nanosleep(&ts, nil) // it is too short after a signal; the caller checks the clock
 }
 
-// keepTo makes the kernel run the thread, or the main thread of the process, on these cores only.
-// 0 is the calling thread. The result is the cores that it had before.
-func keepTo(pid int, cores unix.CPUSet) (before unix.CPUSet, err error) {
+// pin makes the kernel run a thread, or the main thread of a process, on these cores only. 0 is the calling thread. It returns
+// the cores on which the thread could run before.
+func pin(pid int, cores unix.CPUSet) (before unix.CPUSet, err error) {
 	return before, errors.Join(unix.SchedGetaffinity(pid, &before), unix.SchedSetaffinity(pid, &cores))
 }
 
-// placed calls start, and has the processes that it starts and the server run as p says until the
-// returned function is called.
-func (p placement) placed(server int, start func() error) (restore func(), err error) {
-	if p == anywhere {
+// run calls start. The processes that start starts, and the server, run on the cores of p until restore is called.
+func (p placement) run(server int, start func() error) (restore func(), err error) {
+	if p == anyCore {
 		return func() {}, start()
 	}
 	runtime.LockOSThread()
@@ -36,23 +35,23 @@ func (p placement) placed(server int, start func() error) (restore func(), err e
 	}
 	last, others := split(all)
 	theirs := last
-	if p == apart && others.Count() > 0 {
+	if p == ownCore && others.Count() > 0 {
 		theirs = others
 	}
-	before, err := keepTo(server, last)
-	restore = func() { _, _ = keepTo(server, before) } // fails for a server that is gone
+	before, err := pin(server, last)
+	restore = func() { _, _ = pin(server, before) } // fails if the server has ended
 	if err != nil {
 		return restore, err
 	}
-	if _, err := keepTo(0, theirs); err != nil {
+	if _, err := pin(0, theirs); err != nil {
 		return restore, err
 	}
-	err = start() // what it starts inherits the cores of this thread
-	_, back := keepTo(0, all)
+	err = start() // processes inherit the cores of this thread
+	_, back := pin(0, all)
 	return restore, errors.Join(err, back)
 }
 
-// split takes the last core, which gets the fewest interrupts, from the others.
+// split separates the last core, which gets the fewest interrupts, from the others.
 func split(all unix.CPUSet) (last, others unix.CPUSet) {
 	highest := -1
 	for core := range len(all) * 64 {

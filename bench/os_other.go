@@ -4,9 +4,9 @@ package main
 
 import "time"
 
-func rest(d time.Duration) { time.Sleep(d) }
+func threadSleep(d time.Duration) { time.Sleep(d) }
 
-// placed leaves it to the system where processes run: there is no portable way to say it.
-func (p placement) placed(_ int, start func() error) (restore func(), err error) {
+// run calls start. The system decides on which cores the processes run, because no portable call sets that.
+func (p placement) run(_ int, start func() error) (restore func(), err error) {
 	return func() {}, start()
 }

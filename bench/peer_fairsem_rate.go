@@ -7,57 +7,57 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// fairRater is fairsem's Limiter, by one of its two calls.
+// fairRater is fairsem's Limiter with one of its two calls.
 type fairRater struct {
-	fairHouse
+	fairsemContender
 	per  time.Duration
-	take func(*fairsem.Limiter) takeFunc
+	call func(*fairsem.Limiter) acquireFunc
 }
 
-func openFairRate(take func(*fairsem.Limiter) takeFunc) opener {
-	return func(j job, callers int) (house, error) {
+func openFairRate(acquire func(*fairsem.Limiter) acquireFunc) opener {
+	return func(j job, callers int) (contender, error) {
 		h, err := openFairsem(j, callers)
 		if err != nil {
 			return nil, err
 		}
-		return &fairRater{*h.(*fairHouse), j.Per, take}, nil
+		return &fairRater{*h.(*fairsemContender), j.Per, acquire}, nil
 	}
 }
 
-func (r *fairRater) taker(name string) (takeFunc, error) {
+func (r *fairRater) acquirer(name string) (acquireFunc, error) {
 	limiter, err := r.client.Limiter(name, r.limit, r.per)
 	if err != nil {
 		return nil, err
 	}
-	return r.take(limiter), nil
+	return r.call(limiter), nil
 }
 
-func byWait(l *fairsem.Limiter) takeFunc {
-	return func(ctx context.Context) (held, error) { return held{give: keep}, l.Wait(ctx, 1) }
+func byWait(l *fairsem.Limiter) acquireFunc {
+	return func(ctx context.Context) (acquired, error) { return acquired{release: releaseNothing}, l.Wait(ctx, 1) }
 }
 
-// byAllow has its callers do what those of a limiter without Wait have to.
-func byAllow(l *fairsem.Limiter) takeFunc {
+// byAllow makes its callers do what callers of a limiter without Wait must do.
+func byAllow(l *fairsem.Limiter) acquireFunc {
 	return untilAllowed(func(ctx context.Context) (bool, time.Duration, error) {
 		d, err := l.Allow(ctx, 1)
 		return d.Allowed, d.RetryAfter, err
 	})
 }
 
-// keep is the giving back of what nobody gives back.
-func keep(context.Context) error { return nil }
+// releaseNothing is the release of a grant that is never released.
+func releaseNothing(context.Context) error { return nil }
 
-// untilAllowed asks again after each refusal, when that says it is worth it.
-func untilAllowed(allow func(context.Context) (ok bool, retryAfter time.Duration, err error)) takeFunc {
-	return func(ctx context.Context) (held, error) {
+// untilAllowed retries after each refusal, at the time that the refusal contains.
+func untilAllowed(allow func(context.Context) (ok bool, retryAfter time.Duration, err error)) acquireFunc {
+	return func(ctx context.Context) (acquired, error) {
 		for {
 			ok, retryAfter, err := allow(ctx)
 			if ok || err != nil {
-				return held{give: keep}, err
+				return acquired{release: releaseNothing}, err
 			}
 			select {
 			case <-ctx.Done():
-				return held{}, ctx.Err()
+				return acquired{}, ctx.Err()
 			case <-time.After(retryAfter):
 			}
 		}

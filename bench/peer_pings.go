@@ -6,16 +6,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pinger is the floor: one PING for the acquire and one for the release, and nothing done.
+// pinger is the floor: one PING for the acquire and one for the release, and no other work.
 type pinger struct{ rdb *redis.Client }
 
-func openPings(j job, _ int) (house, error) {
+func openPings(j job, _ int) (contender, error) {
 	return pinger{redis.NewClient(&redis.Options{Addr: j.Addr})}, nil
 }
 
-func (p pinger) taker(string) (takeFunc, error) {
+func (p pinger) acquirer(string) (acquireFunc, error) {
 	ping := func(ctx context.Context) error { return p.rdb.Ping(ctx).Err() }
-	return func(ctx context.Context) (held, error) { return held{give: ping}, ping(ctx) }, nil
+	return func(ctx context.Context) (acquired, error) { return acquired{release: ping}, ping(ctx) }, nil
 }
 
 func (p pinger) close() error { return p.rdb.Close() }

@@ -8,10 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redislocker is github.com/bsm/redislock as its README has it. Waiting is as in its example
-// "ExampleClient_Obtain_retry": LinearBackoff of 100 ms; without the example's limit of 3 tries, which
-// would be an error for nearly every call under contention. The README's TTL is 100 ms; here it is
-// what fairsem has by default, so that a busy machine costs nobody a lock.
+// redislocker is github.com/bsm/redislock as in its README. It waits as in its example "ExampleClient_Obtain_retry", with a
+// LinearBackoff of 100 ms, but without the example's limit of 3 tries, which would be an error for nearly every call under
+// contention. The README's TTL is 100 ms. Here it is fairsem's default, so that no lock is lost on a busy machine.
 type redislocker struct {
 	rdb    *redis.Client
 	locker *redislock.Client
@@ -22,19 +21,19 @@ const (
 	redislockRetry = 100 * time.Millisecond
 )
 
-func openRedislock(j job, _ int) (house, error) {
+func openRedislock(j job, _ int) (contender, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: j.Addr})
 	return redislocker{rdb, redislock.New(rdb)}, nil
 }
 
-func (r redislocker) taker(name string) (takeFunc, error) {
+func (r redislocker) acquirer(name string) (acquireFunc, error) {
 	opts := &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockRetry)}
-	return func(ctx context.Context) (held, error) {
+	return func(ctx context.Context) (acquired, error) {
 		lock, err := r.locker.Obtain(ctx, name, redislockTTL, opts)
 		if err != nil {
-			return held{}, err
+			return acquired{}, err
 		}
-		return held{give: lock.Release}, nil
+		return acquired{release: lock.Release}, nil
 	}, nil
 }
 

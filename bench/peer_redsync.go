@@ -9,27 +9,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redsyncer is github.com/go-redsync/redsync as its README has it, on one server: a mutex for each
-// use, default expiry (8 s) and default retry delay (50 to 250 ms at random). Its 32 tries are begun
-// again until it has the lock.
+// redsyncer is github.com/go-redsync/redsync as in its README, on one server: a mutex for each use, the default expiry (8 s)
+// and the default retry delay (a random one of 50 to 250 ms). After 32 tries it starts again, until it has the lock.
 type redsyncer struct {
 	rdb *redis.Client
 	rs  *redsync.Redsync
 }
 
-func openRedsync(j job, _ int) (house, error) {
+func openRedsync(j job, _ int) (contender, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: j.Addr})
 	return redsyncer{rdb, redsync.New(goredis.NewPool(rdb))}, nil
 }
 
-func (r redsyncer) taker(name string) (takeFunc, error) {
-	return func(ctx context.Context) (held, error) {
+func (r redsyncer) acquirer(name string) (acquireFunc, error) {
+	return func(ctx context.Context) (acquired, error) {
 		mutex := r.rs.NewMutex(name)
 		err := mutex.LockContext(ctx)
 		for err != nil && ctx.Err() == nil {
 			err = mutex.LockContext(ctx)
 		}
-		return held{give: func(ctx context.Context) error { return unlock(ctx, mutex) }}, err
+		return acquired{release: func(ctx context.Context) error { return unlock(ctx, mutex) }}, err
 	}, nil
 }
 

@@ -7,12 +7,12 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// rueidislocker is rueidislock with the options of its README for one server of version 7.0.5 or
-// newer, KeyMajority 1 and NoLoopTracking; the rest are its defaults (validity 5 s). Calling the
-// cancel function releases, and returns when Redis has confirmed it.
+// rueidislocker is rueidislock with the options of its README for one server of version 7.0.5 or newer: KeyMajority 1 and
+// NoLoopTracking. The other options have their defaults (validity 5 s). The cancel function releases the lock and returns when
+// Redis has confirmed it.
 type rueidislocker struct{ locker rueidislock.Locker }
 
-func openRueidislock(j job, _ int) (house, error) {
+func openRueidislock(j job, _ int) (contender, error) {
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption:   rueidis.ClientOption{InitAddress: []string{j.Addr}},
 		KeyMajority:    1,
@@ -21,14 +21,14 @@ func openRueidislock(j job, _ int) (house, error) {
 	return rueidislocker{locker}, err
 }
 
-func (r rueidislocker) taker(name string) (takeFunc, error) {
-	return func(ctx context.Context) (held, error) {
+func (r rueidislocker) acquirer(name string) (acquireFunc, error) {
+	return func(ctx context.Context) (acquired, error) {
 		_, cancel, err := r.locker.WithContext(ctx, name)
-		give := func(context.Context) error {
+		release := func(context.Context) error {
 			cancel()
 			return nil
 		}
-		return held{give: give}, err
+		return acquired{release: release}, err
 	}, nil
 }
 

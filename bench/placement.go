@@ -1,12 +1,12 @@
 package main
 
-// placement is on which cores Redis and the workers run. It matters where everybody waits for
-// everybody: on a virtual machine, to wake a core that sleeps costs more than a whole round trip
-// does, and whether client and server happen to share a core decides about a factor of three.
+// placement is on which cores Redis and the workers run. It matters if client and server wait for each other: on a virtual
+// machine, waking a core takes longer than a round trip. If client and server happen to share a core, the result differs by a
+// factor of three.
 type placement int
 
 const (
-	anywhere placement = iota // as the kernel likes
-	together                  // all on one core: nobody waits for a core to wake, all work counts
-	apart                     // Redis has a core of its own
+	anyCore placement = iota // the kernel decides
+	oneCore                  // all on one core: no core must be woken, and all work counts
+	ownCore                  // Redis has its own core
 )

@@ -19,14 +19,14 @@ type panel struct {
 	section string
 	title   string
 	metrics []string
-	log     bool // decades instead of lengths: for waits, which lie far apart
+	log     bool // a logarithmic scale, for waits, which differ by orders of magnitude
 	ours    bool // all bars are fairsem's
 	skip    func(label string) bool
 }
 
-// panels is what the overview shows of a run that measured everything.
+// panels returns the charts of the overview if everything was measured.
 func panels() []panel {
-	apart := func(label string) bool { return strings.HasSuffix(label, apartLabel) }
+	ownCore := func(label string) bool { return strings.HasSuffix(label, ownCoreLabel) }
 	return []panel{
 		{section: "256", title: "256 goroutines, uncontended: pairs per second", metrics: []string{"rate"}},
 		{section: "256", title: "256 goroutines: CPU time of Redis for each pair", metrics: []string{"cpu"}},
@@ -34,7 +34,7 @@ func panels() []panel {
 		{section: "limit 4", title: "Limit 4: wait, p50 and p99 (log)", metrics: []string{"p50", "p99"}, log: true},
 		{section: "limit 1", title: "Limit 1, 64 callers in 4 processes: grants per second", metrics: []string{"rate"}},
 		{section: "limit 1", title: "Limit 1: wait, p50 and p99 (log)", metrics: []string{"p50", "p99"}, log: true},
-		{section: "alone", title: "1 goroutine, one core: acquire + release, p50", metrics: []string{"p50"}, skip: apart},
+		{section: "alone", title: "1 goroutine, one core: acquire + release, p50", metrics: []string{"p50"}, skip: ownCore},
 		{section: "1024", title: "1024 goroutines on 100 names: pairs per second", metrics: []string{"rate"}},
 		{section: "work", title: "Limit 4, holds of 5 ms: how much of the limit is used", metrics: []string{"utilisation"}},
 		{section: "work", title: "Limit 4, holds of 5 ms: wait, p50 and p99 (log)", metrics: []string{"p50", "p99"}, log: true},
@@ -45,14 +45,14 @@ func panels() []panel {
 	}
 }
 
-// Sizes in points, of which a browser makes 4/3 pixels: 1100 in all.
+// Sizes in points. A point is 4/3 pixels in a browser, so the page is 1100 pixels wide.
 const (
 	columns   = 2
 	pageWidth = 825
 	margin    = 18
 )
 
-// overview is a picture, in SVG, of the panels that there are figures for.
+// overview returns an SVG picture of the panels for which there are figures.
 func overview(r report) ([]byte, error) {
 	charts := fill(r)
 	rows := slices.Collect(slices.Chunk(charts, columns))
@@ -62,7 +62,7 @@ func overview(r report) ([]byte, error) {
 	}
 	picture := vgsvg.New(pageWidth, height)
 	page := draw.New(picture)
-	page.SetColor(color.White) // what shows the picture may be dark
+	page.SetColor(color.White) // the background of the viewer may be dark
 	page.Fill(page.Path())
 	page = draw.Crop(page, margin, -margin, margin, -margin)
 	page.FillText(style(textSize-1, faint), page.Min, footer(r))
@@ -82,13 +82,13 @@ func footer(r report) string {
 		r.Machine.Date, r.Machine.short(), r.Settings.Rounds)
 }
 
-// withFonts names fonts that are as wide as the one that texts were placed for, which few systems have.
+// withFonts adds fonts that are as wide as the one with which the texts were placed, because few systems have that one.
 func withFonts(svg []byte) []byte {
 	return bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;"))
 }
 
-// fill makes charts of the panels, with the series that have all metrics; of those without any, none.
+// fill returns a chart for each panel, with the series that have all metrics. It omits panels without such a series.
 func fill(r report) []chart {
 	var charts []chart
 	for _, p := range panels() {
@@ -110,7 +110,7 @@ func (p panel) omits(x series) bool {
 	return p.skip != nil && p.skip(x.Label) || slices.ContainsFunc(p.metrics, missing)
 }
 
-// widest is the name that takes most room in any chart.
+// widest returns the widest name in all charts.
 func widest(charts []chart) string {
 	var names []string
 	for _, c := range charts {
@@ -122,11 +122,11 @@ func widest(charts []chart) string {
 	return slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(width(a), width(b)) })
 }
 
-// drawRow puts charts beside each other at the top of a page. Names have the same room in all rows.
+// drawRow draws charts side by side at the top of a page. Names have the same room in all rows.
 func drawRow(row []chart, page draw.Canvas, widest string) error {
 	plots := make([]*plot.Plot, columns)
 	for i := range plots {
-		p, err := row[min(i, len(row)-1)].plot(mostSeries(row), widest) // an empty place is as wide as a full one
+		p, err := row[min(i, len(row)-1)].plot(mostSeries(row), widest) // a missing chart takes as much room as the last one
 		if err != nil {
 			return err
 		}

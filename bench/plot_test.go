@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// picture is what an overview has in it.
+// picture is the content of an overview.
 type picture struct {
 	ViewBox string  `xml:"viewBox,attr"`
 	Texts   []label `xml:"g>text"`
@@ -26,11 +26,11 @@ type picture struct {
 type label struct {
 	Text  string  `xml:",chardata"`
 	X     float64 `xml:"x,attr"`
-	Y     float64 `xml:"y,attr"` // of the baseline, from the lower edge, which is 0; above it is less
+	Y     float64 `xml:"y,attr"` // of the baseline; the lower edge is 0, and positions above it are negative
 	Style string  `xml:"style,attr"`
 }
 
-func draws(t *testing.T, sections ...*section) picture {
+func drawOverview(t *testing.T, sections ...*section) picture {
 	t.Helper()
 	raw, err := overview(report{Sections: sections})
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func (p picture) texts() []string {
 	return all
 }
 
-// bars returns how long the bars of a colour are, from the top to the bottom.
+// bars returns the lengths of the bars of a colour, from top to bottom.
 func (p picture) bars(t *testing.T, colour string) []float64 {
 	t.Helper()
 	var all []float64
@@ -63,7 +63,7 @@ func (p picture) bars(t *testing.T, colour string) []float64 {
 	return all
 }
 
-// box is where a text is, as wide as the font that gonum measures with.
+// box returns the rectangle of a text in the font with which gonum measures.
 func (l label) box(t *testing.T) vg.Rectangle {
 	t.Helper()
 	_, rest, _ := strings.Cut(l.Style, "font-size:")
@@ -78,30 +78,30 @@ func (l label) box(t *testing.T) vg.Rectangle {
 	return vg.Rectangle{Min: at.Sub(vg.Point{Y: s.FontExtents().Descent}), Max: at.Add(vg.Point{X: s.Width(l.Text), Y: s.Font.Size * 0.75})}
 }
 
-// waits is a section with p50 and p99.
-func waits(name string) *section {
+// waitSection returns a section with p50 and p99.
+func waitSection(name string) *section {
 	s := &section{Name: name}
 	s.add(fair, figures{"rate": 8000, "p50": 0.01, "p99": 0.02})
 	s.add(nodes, figures{"rate": 9000, "p50": 0.0001, "p99": 1})
 	return s
 }
 
-func TestTheOverviewShowsContendersWithTheirMedians(t *testing.T) {
-	p := draws(t, sample(), waits("limit 4"))
+func TestOverviewShowsContendersWithTheirMedians(t *testing.T) {
+	p := drawOverview(t, sampleSection(), waitSection("limit 4"))
 	for _, text := range []string{
 		"256 goroutines, uncontended: pairs per second", "700", "125", redislocks,
 		"Limit 4: wait, p50 and p99 (log)", "10.0 ms · 20.0 ms", "100 µs · 1.00 s", "8000", "9000", nodes,
 	} {
 		assert.Contains(t, p.texts(), text)
 	}
-	assert.Len(t, p.bars(t, "#2563EB"), 3, "fairsem's have a colour of their own")
+	assert.Len(t, p.bars(t, "#2563EB"), 3, "fairsem has its own colour")
 	assert.Len(t, p.bars(t, "#94A3B8"), 3)
 }
 
 func TestPanelsAndSeriesWithoutFiguresAreLeftOut(t *testing.T) {
-	half := waits("limit 1")
+	half := waitSection("limit 1")
 	half.add(redsyncs, figures{"p50": 0.001})
-	texts := draws(t, sample(), half).texts()
+	texts := drawOverview(t, sampleSection(), half).texts()
 	for _, p := range panels() {
 		measured := p.section == "256" && p.metrics[0] == "rate" || p.section == "limit 1"
 		assert.Equal(t, measured, strings.Contains(strings.Join(texts, "\n"), p.title), p.title)
@@ -110,29 +110,29 @@ func TestPanelsAndSeriesWithoutFiguresAreLeftOut(t *testing.T) {
 }
 
 func TestBarsAreAsLongAsTheirMediansOrAsTheirDecades(t *testing.T) {
-	p := draws(t, sample())
+	p := drawOverview(t, sampleSection())
 	assert.InEpsilon(t, 700.0/125, p.bars(t, "#2563EB")[0]/p.bars(t, "#94A3B8")[0], 0.01)
 	s := &section{Name: "handoff"}
 	s.add(fair, figures{"p50": 0.001, "p99": 0.1})
 	s.add(nodes, figures{"p50": 0.0001, "p99": 1})
-	p = draws(t, s)
-	assert.InEpsilon(t, 3, p.bars(t, "#93C5FD")[0]/p.bars(t, "#2563EB")[0], 0.01, "they begin at 100 µs")
+	p = drawOverview(t, s)
+	assert.InEpsilon(t, 3, p.bars(t, "#93C5FD")[0]/p.bars(t, "#2563EB")[0], 0.01, "the scale begins at 100 µs")
 	for _, decade := range []string{"100 µs", "1.00 ms", "10.0 ms", "100 ms", "1.00 s"} {
 		assert.Contains(t, p.texts(), decade)
 	}
 }
 
-func TestNoTextOfTheOverviewCoversAnotherOrLeavesThePage(t *testing.T) {
+func TestTextsOfTheOverviewDoNotOverlapAndStayOnThePage(t *testing.T) {
 	var sections []*section
-	for _, name := range studyNames() {
-		s := waits(name)
+	for _, name := range workloadNames() {
+		s := waitSection(name)
 		for i := range 8 {
 			wait := 0.0001234 * float64(i+1)
 			s.add(fmt.Sprintf("as long as a name becomes %d", i), figures{"rate": 1, "p50": wait, "p99": 0.999, "cpu": wait, "utilisation": wait, "window": wait})
 		}
 		sections = append(sections, s)
 	}
-	p := draws(t, sections...)
+	p := drawOverview(t, sections...)
 	var left, top, width, height vg.Length
 	_, err := fmt.Sscan(p.ViewBox, &left, &top, &width, &height)
 	require.NoError(t, err)
@@ -148,13 +148,13 @@ func TestNoTextOfTheOverviewCoversAnotherOrLeavesThePage(t *testing.T) {
 	}
 }
 
-func TestThereIsAnOverviewWhateverWasMeasured(t *testing.T) {
+func TestOverviewExistsWhateverWasMeasured(t *testing.T) {
 	odd := &section{Name: "limit 1"}
 	odd.add("<& odd", figures{"rate": 0, "p50": 0, "p99": 0})
 	odd.add(fair, figures{"rate": 0})
-	assert.Len(t, draws(t).Texts, 1, "the machine, and nothing measured on it")
-	assert.Contains(t, draws(t, odd).texts(), "<& odd")
+	assert.Len(t, drawOverview(t).Texts, 1, "only the machine")
+	assert.Contains(t, drawOverview(t, odd).texts(), "<& odd")
 	alike := &section{Name: "handoff"}
 	alike.add(fair, figures{"p50": 0.001, "p99": 0.001})
-	assert.Contains(t, draws(t, alike).texts(), "1.00 ms · 1.00 ms")
+	assert.Contains(t, drawOverview(t, alike).texts(), "1.00 ms · 1.00 ms")
 }

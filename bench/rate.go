@@ -11,24 +11,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// oldEnough is the age in seconds at which fairsem takes a server that does not know a name for one that never had it.
-const oldEnough = 3
+// settledAge is the age in seconds from which a server that does not have a name grants at once: fairsem then assumes that it
+// never had the name.
+const settledAge = 3
 
-// rates is a limit in time that 32 callers in 4 processes always want more of.
+// rates is the workload of a rate limit that 32 callers in 4 processes use up all the time.
 func rates(ctx context.Context, b *bench) (*section, error) {
-	if err := b.server.process.AwaitAge(oldEnough); err != nil {
+	if err := b.server.process.AwaitAge(settledAge); err != nil {
 		return nil, err
 	}
-	return rateRace(b.rateLimit, b.rateWindow).run(ctx, b)
+	return rateComparison(b.rateLimit, b.rateWindow).run(ctx, b)
 }
 
-func rateRace(limit int64, per time.Duration) race {
+func rateComparison(limit int64, per time.Duration) comparison {
 	fairs := entries(fairWaits, fairAllows)
 	for i := range fairs {
-		fairs[i].watch = watchGrants
+		fairs[i].observe = observeGrants
 	}
-	return race{
-		name: "rate", title: fmt.Sprintf("%d in %v, 4 processes x 8 callers that want all they can get", limit, per),
+	return comparison{
+		name: "rate", title: fmt.Sprintf("%d in %v, 4 processes x 8 callers that use all of it", limit, per),
 		entries: append(fairs, entries(redisRates)...), processes: 4, share: 2.5,
 		job:  job{Goroutines: 8, Names: 1, Limit: limit, Per: per, Journal: true},
 		read: rateFigures,
@@ -36,36 +37,36 @@ func rateRace(limit int64, per time.Duration) race {
 			"rate", "first", "steady", "window", "by server", "p50", "p99", "longest", "overtakes", "by far", "cpu", "scripts", "failed",
 		},
 		notes: []string{
-			fmt.Sprintf("Windows are of %v and slide: the one with the most grants in it counts. Of all contenders they are measured alike, "+
-				"by when callers have their answers, on the clock of the bench; an answer that is late can make two windows one. "+
-				"By the server's clock only fairsem tells when it granted, and only there is its limit.", per),
-			fmt.Sprintf("GCRA with a burst of the whole limit lets in as many at once and one every %v besides: up to twice the limit in the first window.",
+			fmt.Sprintf("Windows of %v slide, and the one with the most grants counts. They are measured alike for all contenders, "+
+				"by when callers receive their answers, on the clock of the bench. Late answers can move grants into another window. "+
+				"Only fairsem reports when it granted by the server's clock, and only by that clock its limit holds.", per),
+			fmt.Sprintf("GCRA with a burst of the whole limit grants that many calls at once and one more every %v: up to twice the limit in the first window.",
 				per/time.Duration(limit)),
-			"A limit on every window keeps the pattern of the first one: who takes all at once waits for the rest of the window, each time. So a few waits are as long as it, and the others short.",
+			"A limit on every window repeats the pattern of the first one: if callers use up a window at once, they wait for the rest of it, each time. So a few waits are as long as a window, and the others are short.",
 		},
 		targets: func(s *section) []target {
 			return []target{
 				none("no window above the limit, by the server's clock", s.of(fairWaits, "over")),
 				none("the same by Allow", s.of(fairAllows, "over")),
-				none("0 overtakes by 20 ms and more of those who Wait", s.of(fairWaits, "by far")),
+				none("0 overtakes by 20 ms and more with Wait", s.of(fairWaits, "by far")),
 			}
 		},
 	}
 }
 
-// rateFigures are for callers who are granted what is never given back.
+// rateFigures is for grants that are never released.
 func rateFigures(r run) figures {
 	f := waitFigures(r)
-	delete(f, "most") // at once: nobody holds anything
-	f["by far"] = float64(overtakesByFar(r.visits()))
+	delete(f, "most") // no call holds anything
+	f["by far"] = float64(overtakesByFar(r.records()))
 	var granted []int64
-	for _, v := range r.visits() {
+	for _, v := range r.records() {
 		if v.granted() > 0 && v.granted() < r.window.End {
 			granted = append(granted, v.granted())
 		}
 	}
 	slices.Sort(granted)
-	f["window"] = float64(mostWithin(granted, int64(r.job.Per)))
+	f["window"] = float64(maxInWindow(granted, int64(r.job.Per)))
 	if len(granted) > 0 {
 		over := granted[0] + int64(r.job.Per)
 		first, _ := slices.BinarySearch(granted, over)
@@ -77,9 +78,8 @@ func rateFigures(r run) figures {
 	return f
 }
 
-// mostWithin is how many of sorted times lie in a window of that length, wherever it begins; both its ends belong
-// to it.
-func mostWithin(sorted []int64, window int64) (most int) {
+// maxInWindow returns the largest number of sorted times in any window of that length. Both ends belong to the window.
+func maxInWindow(sorted []int64, window int64) (most int) {
 	first := 0
 	for i, at := range sorted {
 		for at-sorted[first] > window {
@@ -90,27 +90,27 @@ func mostWithin(sorted []int64, window int64) (most int) {
 	return most
 }
 
-// grantWatch reads when Redis granted what: the tokens, which are its clock in microseconds.
-type grantWatch struct {
+// grantObserver reads when Redis made each grant: the tokens are its clock in microseconds.
+type grantObserver struct {
 	rdb    *redis.Client
 	key    string
 	job    job
 	stop   context.CancelFunc
 	ended  chan struct{}
-	tokens []int64 // until ended: of run alone
-	err    error   // the same
+	tokens []int64 // until ended is closed, only run uses it
+	err    error   // likewise
 }
 
-// watchGrants begins to watch what a job's workers are granted.
-func watchGrants(ctx context.Context, b *bench, j job) watch {
+// observeGrants starts to observe the grants of the workers of a job.
+func observeGrants(ctx context.Context, b *bench, j job) observer {
 	ctx, stop := context.WithCancel(ctx)
-	w := &grantWatch{rdb: b.server.rdb, key: "fairsem:{" + j.name(0) + "}:owner", job: j, stop: stop, ended: make(chan struct{})}
-	go w.run(ctx) // ends with found, which waits for it, or with ctx
+	w := &grantObserver{rdb: b.server.rdb, key: "fairsem:{" + j.name(0) + "}:owner", job: j, stop: stop, ended: make(chan struct{})}
+	go w.run(ctx) // ends with ctx, or with figures, which waits for it
 	return w
 }
 
-// run looks several times in a window: a grant is there for as long as one.
-func (w *grantWatch) run(ctx context.Context) {
+// run reads the grants several times in a window: a grant stays in Redis for one window.
+func (w *grantObserver) run(ctx context.Context) {
 	defer close(w.ended)
 	every := time.NewTicker(w.job.Per / 5)
 	defer every.Stop()
@@ -119,12 +119,12 @@ func (w *grantWatch) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-every.C:
-			w.err = w.look(ctx)
+			w.err = w.readGrants(ctx)
 		}
 	}
 }
 
-func (w *grantWatch) look(ctx context.Context) error {
+func (w *grantObserver) readGrants(ctx context.Context) error {
 	after := "-inf"
 	if n := len(w.tokens); n > 0 {
 		after = "(" + strconv.FormatInt(w.tokens[n-1], 10)
@@ -141,17 +141,17 @@ func (w *grantWatch) look(ctx context.Context) error {
 
 var errOverLimit = errors.New("a window has more than the limit")
 
-// found ends the watch. What the callers had and it did not see says nothing of the windows.
-func (w *grantWatch) found(ctx context.Context, r run) (figures, error) {
+// figures ends the observation. If it did not see all grants of the callers, it returns nothing about the windows.
+func (w *grantObserver) figures(ctx context.Context, r run) (figures, error) {
 	w.stop()
 	<-w.ended
-	if err := errors.Join(w.err, w.look(ctx)); err != nil {
+	if err := errors.Join(w.err, w.readGrants(ctx)); err != nil {
 		return nil, err
 	}
 	if len(w.tokens) < r.calls() {
 		return figures{"unseen": float64(r.calls() - len(w.tokens))}, nil
 	}
-	most := mostWithin(w.tokens, w.job.Per.Microseconds())
+	most := maxInWindow(w.tokens, w.job.Per.Microseconds())
 	over := max(0, most-int(w.job.Limit))
 	f := figures{"by server": float64(most), "over": float64(over)}
 	if over > 0 {

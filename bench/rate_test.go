@@ -14,8 +14,8 @@ import (
 
 var rateContenders = []string{fairWaits, fairAllows, redisRates}
 
-func TestEveryLimitInTimeServesItsCallersNoFasterThanThat(t *testing.T) {
-	b := onServer(t)
+func TestRateContendersGrantNoFasterThanTheirLimit(t *testing.T) {
+	b := sharedBench(t)
 	const limit, per = 10, 100 * time.Millisecond
 	for _, contender := range rateContenders {
 		t.Run(contender, func(t *testing.T) {
@@ -24,43 +24,43 @@ func TestEveryLimitInTimeServesItsCallersNoFasterThanThat(t *testing.T) {
 			})
 			require.NoError(t, err)
 			began := time.Now()
-			o := w.work(window{now(), now() + int64(3*per)})
-			windows := int(time.Since(began)/per) + 2 // GCRA's burst is one more
-			require.NoError(t, w.house.close())
+			o := w.run(window{now(), now() + int64(3*per)})
+			windows := int(time.Since(began)/per) + 2 // the burst of GCRA counts as one more
+			require.NoError(t, w.contender.close())
 
 			assert.Zero(t, o.Failures, o.Failure)
-			assert.Len(t, o.Visits, o.Calls)
-			assert.Greater(t, o.Calls, limit, "nobody gets in after the first window")
+			assert.Len(t, o.Records, o.Calls)
+			assert.Greater(t, o.Calls, limit, "no call is granted after the first window")
 			assert.LessOrEqual(t, o.Calls, windows*limit)
 		})
 	}
 }
 
-func TestRedisRateWaitsForWhatIsRefused(t *testing.T) {
-	b := onServer(t)
+func TestRedisRateContenderWaitsAfterARefusal(t *testing.T) {
+	b := sharedBench(t)
 	const per = 200 * time.Millisecond
 	h, err := open(job{Contender: redisRates, Addr: b.server.addr(), Limit: 2, Per: per}, 1)
 	require.NoError(t, err)
-	take, err := h.taker(t.Name())
+	acquire, err := h.acquirer(t.Name())
 	require.NoError(t, err)
 	began := time.Now()
 	for range 3 {
-		got, err := take(t.Context())
+		got, err := acquire(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, got.give(t.Context()))
+		require.NoError(t, got.release(t.Context()))
 	}
-	assert.GreaterOrEqual(t, time.Since(began), per/2-time.Millisecond, "two at once, and then one every half of it")
+	assert.GreaterOrEqual(t, time.Since(began), per/2-time.Millisecond, "two at once, and then one every half window")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	_, err = take(ctx)
+	_, err = acquire(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, h.close())
-	_, err = take(t.Context())
+	_, err = acquire(t.Context())
 	assert.ErrorIs(t, err, redis.ErrClosed)
 }
 
-func TestARateIsMeasuredOfEveryContender(t *testing.T) {
-	b := onServer(t)
+func TestRateIsMeasuredForEveryContender(t *testing.T) {
+	b := sharedBench(t)
 	s, err := rates(t.Context(), b)
 	require.NoError(t, err)
 	for _, x := range s.Series {
@@ -76,31 +76,31 @@ func TestARateIsMeasuredOfEveryContender(t *testing.T) {
 	assert.True(t, s.Targets[0].Reached)
 }
 
-func TestTheFullestWindowIsFoundWhereverItBegins(t *testing.T) {
-	assert.Equal(t, 3, mostWithin([]int64{1, 10, 15, 20, 40}, 10))
-	assert.Equal(t, 2, mostWithin([]int64{1, 10, 15, 20, 40}, 9))
-	assert.Equal(t, 1, mostWithin([]int64{1}, 10))
-	assert.Zero(t, mostWithin(nil, 10))
+func TestMaxInWindowFindsTheFullestWindowWhereverItBegins(t *testing.T) {
+	assert.Equal(t, 3, maxInWindow([]int64{1, 10, 15, 20, 40}, 10))
+	assert.Equal(t, 2, maxInWindow([]int64{1, 10, 15, 20, 40}, 9))
+	assert.Equal(t, 1, maxInWindow([]int64{1}, 10))
+	assert.Zero(t, maxInWindow(nil, 10))
 }
 
-func TestFiguresOfARateTellTheBurstFromWhatFollows(t *testing.T) {
+func TestRateFiguresSeparateTheFirstWindowFromTheRest(t *testing.T) {
 	second := int64(time.Second)
-	r := run{job: job{Limit: 2, Per: time.Second}, window: window{0, 3 * second}, outcomes: []outcome{{Visits: []visit{
+	r := run{job: job{Limit: 2, Per: time.Second}, window: window{0, 3 * second}, outcomes: []outcome{{Records: []record{
 		{0, second / 2, second / 2}, {0, second, second}, {0, second * 5 / 4, second * 5 / 4},
 		{0, second * 2, second * 2}, {0, second * 5, second * 5}, {0, 0, second},
 	}}}}
 	f := rateFigures(r)
 	assert.Equal(t, 3.0, f["first"])
 	assert.Equal(t, 3.0, f["window"], "both ends of a window belong to it")
-	assert.InDelta(t, 1/1.5, f["steady"], 0.001, "one in the second and a half that are left")
+	assert.InDelta(t, 1/1.5, f["steady"], 0.001, "one in the remaining second and a half")
 	assert.Equal(t, 1.0, f["failed"])
 	assert.NotContains(t, f, "most")
 }
 
-// The watch sees every grant of a limiter, and tells of a window with too many.
-func TestAWindowAboveTheLimitIsAnError(t *testing.T) {
+// The observer sees every grant of a limiter, and reports a window with too many.
+func TestWindowAboveTheLimitIsAnError(t *testing.T) {
 	process := redistest.NewServer(t)
-	b := onServer(t)
+	b := sharedBench(t)
 	b.server = &server{process: process, rdb: process.Client()}
 	j := job{Key: t.Name(), Names: 1, Limit: 2, Per: 100 * time.Millisecond}
 	for what, c := range map[string]struct {
@@ -109,19 +109,19 @@ func TestAWindowAboveTheLimitIsAnError(t *testing.T) {
 		want   figures
 		err    error
 	}{
-		"as many as may be": {[]float64{1, 50_000, 100_002, 150_001}, 4, figures{"by server": 2, "over": 0}, nil},
-		"one too many":      {[]float64{1, 50_000, 100_000}, 3, nil, errOverLimit},
-		"not all were seen": {[]float64{1}, 3, figures{"unseen": 2}, nil},
+		"as many as the limit": {[]float64{1, 50_000, 100_002, 150_001}, 4, figures{"by server": 2, "over": 0}, nil},
+		"one too many":         {[]float64{1, 50_000, 100_000}, 3, nil, errOverLimit},
+		"some were not seen":   {[]float64{1}, 3, figures{"unseen": 2}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			key := "fairsem:{" + j.name(0) + "}:owner"
 			require.NoError(t, b.server.empty(t.Context()))
-			w := watchGrants(t.Context(), b, j)
+			w := observeGrants(t.Context(), b, j)
 			for i, token := range c.tokens {
 				member := redis.Z{Score: token, Member: string(rune('a' + i))}
 				require.NoError(t, b.server.rdb.ZAdd(t.Context(), key, member).Err())
 			}
-			f, err := w.found(t.Context(), run{outcomes: []outcome{{Calls: c.calls}}})
+			f, err := w.figures(t.Context(), run{outcomes: []outcome{{Calls: c.calls}}})
 			require.ErrorIs(t, err, c.err)
 			if err == nil {
 				assert.Equal(t, c.want, f)
@@ -130,7 +130,7 @@ func TestAWindowAboveTheLimitIsAnError(t *testing.T) {
 	}
 }
 
-func TestTheMeterCountsScripts(t *testing.T) {
+func TestMeterCountsScripts(t *testing.T) {
 	process := redistest.NewServer(t)
 	s := &server{process: process, rdb: process.Client()}
 	m, err := s.meter(t.Context())

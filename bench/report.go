@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// report is all that a run found.
+// report is the results of a run.
 type report struct {
 	Settings settings   `json:"settings"`
 	Machine  machine    `json:"machine"`
 	Sections []*section `json:"sections"`
 }
 
-// save writes results.json, table.md and the plots into a folder, which it makes.
+// save creates the folder and writes results.json, table.md and the overview to it.
 func (r report) save(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -41,13 +41,13 @@ func (r report) save(folder string) error {
 	)
 }
 
-// table is everything as Markdown.
+// table returns all results in Markdown.
 func (r report) table() string {
 	parts := []string{
 		"# What was measured",
 		r.preamble(),
 		strings.TrimSpace(r.targets()),
-		"Ratios are taken within each round; shown are the median and, in brackets, the least and the most.",
+		"Ratios are taken within each round. The table shows the median and, in brackets, the least and the largest value.",
 	}
 	for _, s := range r.Sections {
 		parts = append(parts, "## "+s.Title, strings.TrimSpace(s.table()))
@@ -66,7 +66,7 @@ func (r report) preamble() string {
 	return text + "\n\nMeasured with " + strings.Join(versions, ", ") + "."
 }
 
-// warning is for who finds the results of a run that proves nothing.
+// warning returns a warning if the figures mean nothing.
 func (r report) warning() string {
 	if r.Settings.Smoke {
 		return "**A smoke run: its figures mean nothing.** "
@@ -74,7 +74,7 @@ func (r report) warning() string {
 	return ""
 }
 
-// targets is the table of what was to be reached.
+// targets returns the table of all targets.
 func (r report) targets() string {
 	rows := [][]string{{"workload", "target", "measured", "reached"}}
 	for _, s := range r.Sections {
@@ -95,7 +95,7 @@ func (t target) verdict() string {
 	return "no"
 }
 
-// table has a row for each contender.
+// table returns a table with a row for each contender.
 func (s *section) table() string {
 	head := []string{"contender"}
 	for _, key := range s.Columns {
@@ -116,7 +116,7 @@ func (s *section) table() string {
 	return markdown(rows)
 }
 
-// markdown makes a table of rows, the first of which is its head.
+// markdown returns a table. The first row is its head.
 func markdown(rows [][]string) string {
 	var out strings.Builder
 	for i, row := range rows {

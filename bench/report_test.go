@@ -13,8 +13,8 @@ import (
 	facts "github.com/fairsem/fairsem/internal/machine"
 )
 
-// sample is a section that two contenders ran for two rounds.
-func sample() *section {
+// sampleSection returns the results of two contenders in two rounds.
+func sampleSection() *section {
 	s := &section{Name: "256", Title: "many goroutines", Columns: []string{"rate", "p50"}}
 	s.add(redislocks, figures{"rate": 100, "p50": 0.002})
 	s.add(fair, figures{"rate": 500, "p50": 0.001})
@@ -25,16 +25,16 @@ func sample() *section {
 }
 
 func TestRatiosAreTakenWithinARound(t *testing.T) {
-	assert.Equal(t, []float64{5, 6}, sample().ratio("rate", fair, redislocks))
-	assert.Empty(t, sample().ratio("rate", fair, asynqs), "one was not measured")
+	assert.Equal(t, []float64{5, 6}, sampleSection().ratio("rate", fair, redislocks))
+	assert.Empty(t, sampleSection().ratio("rate", fair, asynqs), "one of them was not measured")
 }
 
-func TestTheBestPeerIsTheOneWithTheHighestMedian(t *testing.T) {
-	assert.Equal(t, redislocks, sample().best("rate", locks...))
-	assert.Empty(t, sample().best("rate", semaphores...))
+func TestBestPeerHasTheHighestMedian(t *testing.T) {
+	assert.Equal(t, redislocks, sampleSection().best("rate", locks...))
+	assert.Empty(t, sampleSection().best("rate", semaphores...))
 }
 
-func TestATargetIsJudgedByTheMedian(t *testing.T) {
+func TestTargetComparesTheMedian(t *testing.T) {
 	xs := []float64{1, 5, 6}
 	assert.True(t, atLeast(5, "", xs, ratio).Reached)
 	assert.False(t, atLeast(5.1, "", xs, ratio).Reached)
@@ -43,19 +43,19 @@ func TestATargetIsJudgedByTheMedian(t *testing.T) {
 	assert.Equal(t, "5.00 x (1.00 x to 6.00 x)", atMost(5, "", xs, ratio).Measured)
 }
 
-func TestWhatMustNeverHappenMayNotHappenInAnyRound(t *testing.T) {
+func TestNoneIsReachedOnlyIfItHappenedInNoRound(t *testing.T) {
 	assert.True(t, none("", []float64{0, 0}).Reached)
 	assert.False(t, none("", []float64{0, 1, 0}).Reached)
 }
 
-func TestATargetWithoutFiguresIsNeitherReachedNorMissed(t *testing.T) {
+func TestTargetWithoutFiguresIsNeitherReachedNorMissed(t *testing.T) {
 	for _, target := range []target{atMost(1, "", nil, ratio), atLeast(1, "", nil, ratio), none("", nil)} {
 		assert.Equal(t, "–", target.verdict())
 	}
 }
 
 func TestTablesShowContendersInTheirOrderAndTargets(t *testing.T) {
-	s := sample()
+	s := sampleSection()
 	s.Targets = []target{atLeast(5, "at least 5 x redislock", s.ratio("rate", fair, redislocks), ratio)}
 	table := report{Machine: machine{Facts: facts.Facts{CPU: "a CPU"}}, Sections: []*section{s}}.table()
 	for _, line := range []string{
@@ -70,14 +70,14 @@ func TestTablesShowContendersInTheirOrderAndTargets(t *testing.T) {
 	assert.Less(t, strings.Index(table, "| fairsem"), strings.Index(table, "| redislock"))
 }
 
-func TestWhatIsSavedCanBeReadAgain(t *testing.T) {
+func TestSavedReportCanBeRead(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "new")
-	require.NoError(t, report{Sections: []*section{sample()}}.save(folder))
+	require.NoError(t, report{Sections: []*section{sampleSection()}}.save(folder))
 	raw, err := os.ReadFile(filepath.Join(folder, "results.json"))
 	require.NoError(t, err)
 	var r report
 	require.NoError(t, json.Unmarshal(raw, &r))
-	assert.Equal(t, sample().Series, r.Sections[0].Series)
+	assert.Equal(t, sampleSection().Series, r.Sections[0].Series)
 	assert.FileExists(t, filepath.Join(folder, "table.md"))
 	assert.FileExists(t, filepath.Join(folder, "overview.svg"))
 }

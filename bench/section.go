@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// figures are what one round of one contender measured, by metric. What was not measured is not in it.
+// figures are the results of one round of one contender, by metric. Metrics that were not measured are missing.
 type figures map[string]float64
 
 // series is one contender in all rounds.
@@ -15,7 +15,7 @@ type series struct {
 	Rounds []figures `json:"rounds"`
 }
 
-// section is what one workload measured.
+// section is the results of one workload.
 type section struct {
 	Name    string   `json:"name"`
 	Title   string   `json:"title"`
@@ -34,7 +34,7 @@ func (s *section) add(label string, f figures) {
 	s.Series[i].Rounds = append(s.Series[i].Rounds, f)
 }
 
-// of returns a metric of a contender, round by round; nil if there is no such contender.
+// of returns a metric of a contender for each round, or nil if there is no such contender.
 func (s *section) of(label, metric string) []float64 {
 	for _, x := range s.Series {
 		if x.Label == label {
@@ -54,7 +54,7 @@ func (x series) values(metric string) []float64 {
 	return all
 }
 
-// best is the peer with the highest median, of those that are given; "" if none was measured.
+// best returns the peer with the highest median, or "" if none was measured.
 func (s *section) best(metric string, peers ...string) string {
 	var best string
 	most := math.Inf(-1)
@@ -66,8 +66,8 @@ func (s *section) best(metric string, peers ...string) string {
 	return best
 }
 
-// ratio divides a metric of one contender by that of another, round by round: only what was measured
-// at about the same time can be compared.
+// ratio divides a metric of one contender by that of another for each round, because only what was measured at about the same
+// time can be compared.
 func (s *section) ratio(metric, of, by string) []float64 {
 	var all []float64
 	above, below := s.of(of, metric), s.of(by, metric)
@@ -77,7 +77,7 @@ func (s *section) ratio(metric, of, by string) []float64 {
 	return all
 }
 
-// target is what the library wants to reach in a workload, and what it did.
+// target is a goal of the library in a workload, and what was measured.
 type target struct {
 	Text     string   `json:"text"`
 	Measured string   `json:"measured"`
@@ -85,17 +85,17 @@ type target struct {
 	Reached  bool     `json:"reached"`
 }
 
-// atMost judges the median of xs. show prints a number.
+// atMost is reached if the median of xs is at most bound. show formats a number.
 func atMost(bound float64, text string, xs []float64, show func(float64) string) target {
-	return judge(text, xs, show, func(x float64) bool { return x <= bound })
+	return newTarget(text, xs, show, func(x float64) bool { return x <= bound })
 }
 
-// atLeast is atMost the other way round.
+// atLeast is reached if the median of xs is at least bound.
 func atLeast(bound float64, text string, xs []float64, show func(float64) string) target {
-	return judge(text, xs, show, func(x float64) bool { return x >= bound })
+	return newTarget(text, xs, show, func(x float64) bool { return x >= bound })
 }
 
-func judge(text string, xs []float64, show func(float64) string, good func(float64) bool) target {
+func newTarget(text string, xs []float64, show func(float64) string, good func(float64) bool) target {
 	m := median(xs)
 	if math.IsNaN(m) || math.IsInf(m, 0) {
 		return target{Text: text, Measured: "not measured"}
@@ -103,7 +103,7 @@ func judge(text string, xs []float64, show func(float64) string, good func(float
 	return target{text, spread(xs, show), &m, good(m)}
 }
 
-// spread is the median and, if there is more than one, the least and the most.
+// spread returns the median and, if there is more than one value, the least and the largest.
 func spread(xs []float64, show func(float64) string) string {
 	text := show(median(xs))
 	if len(xs) > 1 {
@@ -112,7 +112,7 @@ func spread(xs []float64, show func(float64) string) string {
 	return text
 }
 
-// none is the target that something never happens in any round.
+// none is reached if something never happened in any round.
 func none(text string, xs []float64) target {
 	if len(xs) == 0 {
 		return target{Text: text, Measured: "not measured"}

@@ -13,16 +13,16 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// server is the private Redis that everything runs on.
+// server is the private Redis server of the bench.
 type server struct {
 	process *redistest.Server
 	rdb     *redis.Client
 	pid     int
-	idle    float64 // CPU of a second in which nobody asks for anything
+	idle    float64 // CPU that it uses in an idle second
 }
 
-// idleFor is how long the server is watched idling.
-const idleFor = 500 * time.Millisecond
+// idleTime is how long the idle server is measured.
+const idleTime = 500 * time.Millisecond
 
 func startServer(ctx context.Context) (*server, error) {
 	process, err := redistest.Start()
@@ -30,14 +30,14 @@ func startServer(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	s := &server{process: process, rdb: process.Client()}
-	if err := s.observe(ctx); err != nil {
+	if err := s.init(ctx); err != nil {
 		return nil, errors.Join(err, process.Stop())
 	}
 	return s, nil
 }
 
-// observe asks for the process, and looks what it takes to idle.
-func (s *server) observe(ctx context.Context) error {
+// init reads the process id, and measures the CPU of the idle server.
+func (s *server) init(ctx context.Context) error {
 	pid, err := s.number(ctx, "server", "process_id")
 	if err != nil {
 		return err
@@ -47,9 +47,9 @@ func (s *server) observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(idleFor)
+	time.Sleep(idleTime)
 	cpu, err := m.cpu(ctx)
-	s.idle = cpu / idleFor.Seconds()
+	s.idle = cpu / idleTime.Seconds()
 	return err
 }
 
@@ -57,7 +57,7 @@ func (s *server) stop() error { return s.process.Stop() }
 
 func (s *server) addr() string { return s.process.Addr() }
 
-// empty removes every key. The server is private, so nobody misses them.
+// empty removes every key. The server is private, so no other program needs them.
 func (s *server) empty(ctx context.Context) error { return s.rdb.FlushAll(ctx).Err() }
 
 // info returns the fields of sections of INFO.
@@ -75,7 +75,7 @@ func (s *server) info(ctx context.Context, sections ...string) (map[string]strin
 	return fields, nil
 }
 
-// number is the sum of some numeric fields of a section of INFO.
+// number returns the sum of numeric fields of a section of INFO.
 func (s *server) number(ctx context.Context, section string, names ...string) (float64, error) {
 	fields, err := s.info(ctx, section)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *server) number(ctx context.Context, section string, names ...string) (f
 	return sum, nil
 }
 
-// meter reads Redis's own CPU time, the steadiest figure there is on a noisy machine, and counts script calls.
+// meter reads the CPU time of Redis, which is the steadiest figure on a noisy machine, and counts script calls.
 type meter struct {
 	server  *server
 	used    float64
@@ -109,34 +109,33 @@ func (s *server) meter(ctx context.Context) (meter, error) {
 	return meter{s, used, scripts, time.Now()}, err
 }
 
-// scripts is how many were called so far.
+// scripts returns the number of script calls so far.
 func (s *server) scripts(ctx context.Context) (float64, error) {
 	fields, err := s.info(ctx, "commandstats")
 	var calls float64
 	for _, command := range []string{"eval", "evalsha"} {
 		var n float64
-		if _, err := fmt.Sscanf(fields["cmdstat_"+command], "calls=%f,", &n); err == nil { // else it was never called
+		if _, err := fmt.Sscanf(fields["cmdstat_"+command], "calls=%f,", &n); err == nil { // otherwise it was never called
 			calls += n
 		}
 	}
 	return calls, err
 }
 
-// spent is the CPU time in seconds since the meter was made, less what idling costs, and how many scripts
-// were called.
+// spent returns the CPU time in seconds since the meter was created, less that of an idle server, and the number of script calls.
 func (m meter) spent(ctx context.Context) (cpu, scripts float64, err error) {
 	after, err := m.server.meter(ctx)
 	idle := m.server.idle * after.since.Sub(m.since).Seconds()
 	return max(0, after.used-m.used-idle), after.scripts - m.scripts, err
 }
 
-// cpu is spent without the scripts.
+// cpu returns only the CPU time of spent.
 func (m meter) cpu(ctx context.Context) (float64, error) {
 	cpu, _, err := m.spent(ctx)
 	return cpu, err
 }
 
-// memory is what Redis says it has in use, in bytes.
+// memory returns the memory that Redis uses, in bytes.
 func (s *server) memory(ctx context.Context) (float64, error) {
 	return s.number(ctx, "memory", "used_memory")
 }

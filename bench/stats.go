@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// quantile is the smallest of sorted that at least a share of q of them do not exceed; 0 if there are
-// none.
+// quantile returns the smallest of the sorted values that at least a share q of them do not exceed, or 0 if there are none.
 func quantile(sorted []int64, q float64) int64 {
 	if len(sorted) == 0 {
 		return 0
@@ -16,7 +15,7 @@ func quantile(sorted []int64, q float64) int64 {
 	return sorted[max(0, i)]
 }
 
-// median is the middle, or between the two in the middle; NaN if there are none.
+// median returns the middle value, or the mean of the two middle values, or NaN if there are none.
 func median(xs []float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
@@ -34,7 +33,7 @@ func sum(xs []float64) float64 {
 	return total
 }
 
-// byTime sorts visits by one of their times.
-func byTime(visits []visit, time func(visit) int64) []visit {
-	return slices.SortedFunc(slices.Values(visits), func(a, b visit) int { return cmp.Compare(time(a), time(b)) })
+// byTime sorts records by one of their times.
+func byTime(records []record, time func(record) int64) []record {
+	return slices.SortedFunc(slices.Values(records), func(a, b record) int { return cmp.Compare(time(a), time(b)) })
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestQuantileIsAValueThatWasSeen(t *testing.T) {
+func TestQuantileIsOneOfTheValues(t *testing.T) {
 	hundred := make([]int64, 100)
 	for i := range hundred {
 		hundred[i] = int64(i + 1)
@@ -26,7 +26,7 @@ func TestMedianIsTheMiddle(t *testing.T) {
 	assert.True(t, math.IsNaN(median(nil)))
 }
 
-func TestNumbersAreShownWithTheirUnits(t *testing.T) {
+func TestNumbersAreFormattedWithTheirUnits(t *testing.T) {
 	for text, shown := range map[string]string{
 		"43.1 µs": seconds(43.12e-6), "9.99 ms": seconds(9.991e-3), "10.0 ms": seconds(9.996e-3), "123 ms": seconds(0.123),
 		"2.50 s": seconds(2.5), "0.50 µs": seconds(0.5e-6),
@@ -37,7 +37,7 @@ func TestNumbersAreShownWithTheirUnits(t *testing.T) {
 	}
 }
 
-func TestACellPutsRoundsTogetherAsItsMetricWants(t *testing.T) {
+func TestCellCombinesRoundsByItsMetric(t *testing.T) {
 	rounds := []float64{30, 10, 20}
 	assert.Equal(t, "20 (10 to 30)", metricOf("rate").text(rounds))
 	assert.Equal(t, "60", metricOf("overtakes").text(rounds))

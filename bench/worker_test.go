@@ -18,10 +18,10 @@ import (
 	facts "github.com/fairsem/fairsem/internal/machine"
 )
 
-// onServer is a bench on a server that other tests use too.
-func onServer(t *testing.T) *bench {
+// sharedBench returns a bench on the server that the tests share.
+func sharedBench(t *testing.T) *bench {
 	process := redistest.SharedServer(t)
-	require.NoError(t, process.AwaitAge(oldEnough)) // a younger one may grant nothing for longer than a window lasts
+	require.NoError(t, process.AwaitAge(settledAge)) // before that a server may not grant for longer than a window
 	b := &bench{
 		settings: settings{Rounds: 1, Duration: 100 * time.Millisecond, Smoke: true},
 		server:   &server{process: process, rdb: process.Client()},
@@ -32,9 +32,9 @@ func onServer(t *testing.T) *bench {
 	return b
 }
 
-// A job under contention: every contender is wired up as one that keeps a limit.
-func TestEveryContenderServesItsCallersWithinTheLimit(t *testing.T) {
-	b := onServer(t)
+// This is a job under contention, so it shows whether each contender is connected as one that enforces a limit.
+func TestEveryContenderGrantsWithinTheLimit(t *testing.T) {
+	b := sharedBench(t)
 	for contender := range openers {
 		if contender == pings || slices.Contains(rateContenders, contender) {
 			continue
@@ -44,44 +44,44 @@ func TestEveryContenderServesItsCallersWithinTheLimit(t *testing.T) {
 				Contender: contender, Addr: b.server.addr(), Key: t.Name(), Goroutines: 4, Names: 1, Limit: 1, Hold: time.Millisecond, Journal: true,
 			})
 			require.NoError(t, err)
-			o := w.work(window{now(), now() + int64(100*time.Millisecond)})
-			require.NoError(t, w.house.close())
+			o := w.run(window{now(), now() + int64(100*time.Millisecond)})
+			require.NoError(t, w.contender.close())
 
 			assert.Positive(t, o.Calls)
 			f := waitFigures(run{job: job{Limit: 1}, window: window{0, now()}, outcomes: []outcome{o}})
 			assert.Equal(t, 1.0, f["most"])
 			if contender == fair { // on a busy machine a peer may fail some of its callers
 				assert.Zero(t, o.Failures, o.Failure)
-				assert.Len(t, o.Visits, o.Calls)
+				assert.Len(t, o.Records, o.Calls)
 			}
 		})
 	}
 }
 
-func TestAnUncontendedJobTellsHowLongPairsTake(t *testing.T) {
-	b := onServer(t)
+func TestUncontendedJobRecordsHowLongPairsTake(t *testing.T) {
+	b := sharedBench(t)
 	for _, contender := range []string{pings, fair} {
 		w, err := newWorker(job{Contender: contender, Addr: b.server.addr(), Key: t.Name(), Goroutines: 3, Limit: unlimited})
 		require.NoError(t, err)
 		win := window{now(), now() + int64(50*time.Millisecond)}
-		o := w.work(win)
-		require.NoError(t, w.house.close())
+		o := w.run(win)
+		require.NoError(t, w.contender.close())
 
 		f := pairFigures(run{window: win, outcomes: []outcome{o}})
 		assert.Positive(t, f["rate"], contender)
 		assert.Positive(t, f["p50"], contender)
 		assert.LessOrEqual(t, f["p50"], f["p99"], contender)
-		assert.Empty(t, o.Visits)
+		assert.Empty(t, o.Records)
 	}
 }
 
-func TestCallsBoundWhatACallerDoes(t *testing.T) {
+func TestJobLimitsTheCallsOfACaller(t *testing.T) {
 	w, err := newWorker(job{
-		Contender: fair, Addr: onServer(t).server.addr(), Key: t.Name(), Goroutines: 2, Names: 1, Limit: 1, Calls: 3, Journal: true,
+		Contender: fair, Addr: sharedBench(t).server.addr(), Key: t.Name(), Goroutines: 2, Names: 1, Limit: 1, Calls: 3, Journal: true,
 	})
 	require.NoError(t, err)
-	o := w.work(window{now(), now() + int64(time.Minute)})
-	require.NoError(t, w.house.close())
+	o := w.run(window{now(), now() + int64(time.Minute)})
+	require.NoError(t, w.contender.close())
 	assert.Equal(t, 6, o.Calls)
 }
 
@@ -90,15 +90,15 @@ func TestUnknownContenderIsAnError(t *testing.T) {
 	assert.ErrorContains(t, err, "nobody")
 }
 
-// A race as `make bench` runs it: processes of this binary, the floor beside fairsem.
-func TestARaceMeasuresEveryEntryInEveryRound(t *testing.T) {
-	b := onServer(t)
+// This runs a comparison as "make bench" does, with processes of this binary: the floor and fairsem.
+func TestComparisonMeasuresEveryEntryInEveryRound(t *testing.T) {
+	b := sharedBench(t)
 	b.Rounds = 2
 	all := entries(pings, fair)
 	all[0].read = waitOnly
-	all[1].apart = true
-	r := contended("a race", "", 2, time.Millisecond, nil)
-	r.entries, r.processes, r.cores = all, 2, together
+	all[1].ownCore = true
+	r := contended("a comparison", "", 2, time.Millisecond, nil)
+	r.entries, r.processes, r.cores = all, 2, oneCore
 	r.read = workFigures
 	r.targets = func(s *section) []target { return []target{none("", s.of(fair, "overtakes"))} }
 
@@ -116,12 +116,12 @@ func TestARaceMeasuresEveryEntryInEveryRound(t *testing.T) {
 	assert.True(t, s.Targets[0].Reached)
 }
 
-// In CI too it may be left out: its packages come from a registry that a machine need not reach.
-func TestRedisSemaphoreSpeaksTheSameProtocol(t *testing.T) {
+// This test may be skipped in CI, too: its packages come from a registry that may not be reachable.
+func TestNodeWorkerUsesTheSameProtocol(t *testing.T) {
 	if why := nodeMissing(); why != "" {
 		t.Skip("redis-semaphore is not tested: " + why)
 	}
-	b := onServer(t)
+	b := sharedBench(t)
 	r := contended("node", "", 2, time.Millisecond, []string{nodes})
 	r.processes = 2
 	r.targets = func(*section) []target { return nil }
@@ -134,41 +134,41 @@ func TestRedisSemaphoreSpeaksTheSameProtocol(t *testing.T) {
 	assert.Contains(t, b.machine.Versions, nodes[:len("redis-semaphore")])
 }
 
-func TestAWorkerThatFailsSaysWhy(t *testing.T) {
-	c, _, err := muster(t.Context(), []job{{Contender: "nobody"}})
+func TestErrorOfAWorkerContainsItsStandardError(t *testing.T) {
+	c, _, err := startWorkers(t.Context(), []job{{Contender: "nobody"}})
 	assert.ErrorContains(t, err, `no contender "nobody"`)
-	assert.Error(t, c.dismiss())
+	assert.Error(t, c.stop())
 }
 
-func TestAWorkerEndsWithItsInput(t *testing.T) {
-	order, err := json.Marshal(job{Contender: pings, Addr: onServer(t).server.addr(), Goroutines: 1})
+func TestWorkerEndsWithItsInput(t *testing.T) {
+	input, err := json.Marshal(job{Contender: pings, Addr: sharedBench(t).server.addr(), Goroutines: 1})
 	require.NoError(t, err)
 	var out bytes.Buffer
-	assert.Error(t, serve(bytes.NewReader(order), &out), "no window came")
-	assert.JSONEq(t, "{}", out.String(), "it said hello before")
+	assert.Error(t, serve(bytes.NewReader(input), &out), "there was no window")
+	assert.JSONEq(t, "{}", out.String(), "it sent hello before")
 }
 
-func TestAWorkerEndsWithTheBench(t *testing.T) {
+func TestWorkerEndsWithTheBench(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c, _, err := muster(ctx, []job{{Contender: pings, Addr: onServer(t).server.addr(), Goroutines: 1}})
+	c, _, err := startWorkers(ctx, []job{{Contender: pings, Addr: sharedBench(t).server.addr(), Goroutines: 1}})
 	require.NoError(t, err)
 	cancel()
-	assert.Error(t, c.dismiss(), "it was killed")
+	assert.Error(t, c.stop(), "it was killed")
 }
 
-func TestAHoldEndsOnTimeAndNotBefore(t *testing.T) {
+func TestHoldUntilDoesNotReturnEarly(t *testing.T) {
 	at := now() + int64(3*time.Millisecond)
 	holdUntil(at)
 	assert.GreaterOrEqual(t, now(), at)
-	holdUntil(at) // it is over
+	holdUntil(at) // the time has passed, so it returns at once
 }
 
-// What the smaller workloads count on, on a server of their own: they look at all its traffic.
-func TestSmallWorkloadsRunAndJudge(t *testing.T) {
-	for _, study := range []study{{"waiters", lineLengths}, {"idle", idleWaiters}, {"memory", memory}, {"herd", herd}} {
+// Each workload has its own server, because it counts all traffic of the server.
+func TestSmallWorkloadsReturnTargetsAndFigures(t *testing.T) {
+	for _, study := range []workload{{"waiters", queueLengths}, {"idle", idleWaiters}, {"memory", memory}, {"herd", herd}} {
 		t.Run(study.name, func(t *testing.T) {
 			process := redistest.NewServer(t)
-			b := onServer(t)
+			b := sharedBench(t)
 			b.server = &server{process: process, rdb: process.Client()}
 			b.waiters, b.handOffs, b.idleTTL, b.processes, b.memoryWaiters = []int{2, 20}, 10, time.Second, 3, 100
 
@@ -191,7 +191,7 @@ func TestSmallWorkloadsRunAndJudge(t *testing.T) {
 }
 
 func TestHeldPermitsAreCountedWhenLost(t *testing.T) {
-	b := onServer(t)
+	b := sharedBench(t)
 	b.permits, b.permitFor = 50, 100*time.Millisecond
 	s, err := heldPermits(t.Context(), b)
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func TestResultsNameNoHostAndNoPath(t *testing.T) {
 	require.NoError(t, err)
 	home, err := os.Getwd()
 	require.NoError(t, err)
-	m := newMachine(t.Context(), onServer(t).server)
+	m := newMachine(t.Context(), sharedBench(t).server)
 	text := report{Machine: m}.table()
 	assert.NotContains(t, strings.Fields(text), host)
 	assert.NotContains(t, text, home)

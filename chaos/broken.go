@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// A checker that has never failed proves nothing. Each patch breaks the library in one way that others
-// got wrong before, and names the promise that has to turn red and the fault under which it does.
+// A checker that has never failed proves nothing. Each patch breaks the library in one way. It names the promise that is then
+// broken, and the fault under which the checker must find it.
 //
 //go:embed broken/*.patch
 var patches embed.FS
@@ -28,8 +28,8 @@ type variant struct {
 	under fault
 }
 
-// variants reads all patches.
-func variants() ([]variant, error) {
+// allVariants reads all patches.
+func allVariants() ([]variant, error) {
 	entries, err := patches.ReadDir("broken")
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func variants() ([]variant, error) {
 		if v.patch, err = patches.ReadFile("broken/" + entry.Name()); err != nil {
 			return nil, err
 		}
-		if err := v.head(); err != nil {
+		if err := v.parseHead(); err != nil {
 			return nil, fmt.Errorf("%s: %w", entry.Name(), err)
 		}
 		all = append(all, v)
@@ -48,8 +48,8 @@ func variants() ([]variant, error) {
 	return all, nil
 }
 
-// head takes what stands before the patch.
-func (v *variant) head() error {
+// parseHead parses the lines before the patch.
+func (v *variant) parseHead() error {
 	for line := range strings.Lines(string(v.patch)) {
 		if red, ok := strings.CutPrefix(line, "Red: "); ok {
 			v.red = promise(strings.TrimSpace(red))
@@ -64,16 +64,16 @@ func (v *variant) head() error {
 	}
 	switch {
 	case checks[v.red] == nil:
-		return fmt.Errorf("it turns %q red, which no checker looks at", v.red)
+		return fmt.Errorf("no checker for the promise %q", v.red)
 	case v.under.strike == nil:
-		return errors.New("there is no such fault")
-	case !v.under.holds(v.red):
+		return errors.New("the fault after Under: does not exist")
+	case !v.under.promises(v.red):
 		return fmt.Errorf("%s is not promised under %s", v.red, v.under.name)
 	}
 	return nil
 }
 
-// build makes a worker of the patched library in a folder, and returns its path.
+// build builds a worker with the patched library in a folder and returns its path.
 func (v variant) build(ctx context.Context, folder string) (string, error) {
 	if err := v.apply(ctx, folder); err != nil {
 		return "", err
@@ -107,7 +107,7 @@ func (v variant) apply(ctx context.Context, folder string) error {
 	if err := copyFiles(root, folder, "*.go", "go.mod", "go.sum"); err != nil {
 		return err
 	}
-	// One line of context: a patch has to outlive changes beside it.
+	// One line of context is enough: a patch must still apply when neighbouring lines change.
 	cmd := exec.CommandContext(ctx, "git", "apply", "-C1")
 	cmd.Dir, cmd.Stdin = folder, bytes.NewReader(v.patch)
 	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(folder))
@@ -117,7 +117,7 @@ func (v variant) apply(ctx context.Context, folder string) error {
 	return nil
 }
 
-// copyFiles copies what matches in one folder to another.
+// copyFiles copies the files that match from one folder to another.
 func copyFiles(from, to string, patterns ...string) error {
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join(from, pattern))
@@ -137,12 +137,11 @@ func copyFiles(from, to string, patterns ...string) error {
 	return nil
 }
 
-// tries is how many runs a variant gets to show itself: a fault does not strike at the worst moment
-// every time.
+// tries is the maximal number of runs of a variant: a fault does not strike at the worst moment in every run.
 const tries = 12
 
-// expose builds the variant and plays until its checker is red. It returns what showed it.
-func (v variant) expose(ctx context.Context, s settings) (shown string, err error) {
+// findBroken builds the variant and executes runs until its checker reports a violation, which it returns.
+func (v variant) findBroken(ctx context.Context, s settings) (shown string, err error) {
 	folder, err := os.MkdirTemp("", "fairsem-broken-")
 	if err != nil {
 		return "", err
@@ -153,7 +152,7 @@ func (v variant) expose(ctx context.Context, s settings) (shown string, err erro
 		return "", err
 	}
 	for i := range tries {
-		e, err := run{fault: v.under, seed: s.Seed + uint64(i), length: s.Length, binary: worker}.play(ctx)
+		e, err := run{fault: v.under, seed: s.Seed + uint64(i), length: s.Length, binary: worker}.execute(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -164,25 +163,25 @@ func (v variant) expose(ctx context.Context, s settings) (shown string, err erro
 	return "", fmt.Errorf("%s: %s stays green in %d runs under %s", v.name, v.red, tries, v.under.name)
 }
 
-// exposeAll shows that every variant is found out.
-func exposeAll(ctx context.Context, s settings, stdout io.Writer) error {
-	all, err := variants()
+// findAllBroken returns an error unless the checkers find every variant.
+func findAllBroken(ctx context.Context, s settings, stdout io.Writer) error {
+	all, err := allVariants()
 	if err != nil {
 		return err
 	}
 	errs := make([]error, len(all))
-	seats := make(chan struct{}, s.Parallel)
+	slots := make(chan struct{}, s.Parallel)
 	var playing sync.WaitGroup
 	for i, v := range all {
 		if !s.only.MatchString(v.name) {
 			continue
 		}
-		seats <- struct{}{}
+		slots <- struct{}{}
 		playing.Go(func() { // ends with the runs
-			defer func() { <-seats }()
+			defer func() { <-slots }()
 			var shown string
-			if shown, errs[i] = v.expose(ctx, s); errs[i] == nil {
-				_, _ = fmt.Fprintf(stdout, "%s turns %s red under %s: %s\n", v.name, v.red, v.under.name, shown) // there is nobody else to tell
+			if shown, errs[i] = v.findBroken(ctx, s); errs[i] == nil {
+				_, _ = fmt.Fprintf(stdout, "%s turns %s red under %s: %s\n", v.name, v.red, v.under.name, shown) // an error of stdout cannot be reported
 			}
 		})
 	}

@@ -12,34 +12,33 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// call is one Acquire and what became of it. All times are those of [history.Now].
+// call is one Acquire and its outcome. All times are those of [history.Now].
 //
-// Granted to Released is the time for which the permit was seen to be live: the clock was read first,
-// and the context said nil after that. So a process that was stopped and found its permit over when it
-// went on has a Released from before the stop, whatever happened meanwhile.
+// From Granted to Released the permit was seen to be live: the worker read the clock first, and the context had no error after
+// that. So if a process was stopped and its permit had ended when it continued, Released is before the stop.
 type call struct {
 	history.Grant
-	Number   int64  `json:"number"`             // of the call in its process
-	Name     string `json:"name"`               // of the semaphore
-	Try      bool   `json:"try,omitempty"`      // TryAcquire
-	Patience int64  `json:"patience,omitempty"` // when its context ends
-	Returned int64  `json:"returned,omitempty"` // when Acquire did; 0: it never did
-	Failure  string `json:"failure,omitempty"`  // of Acquire
-	Done     int64  `json:"done,omitempty"`     // when Release had succeeded; 0: it did not, or nobody knows
-	Wrong    string `json:"wrong,omitempty"`    // what the caller itself saw to be against the documentation
-	Over     int64  `json:"over,omitempty"`     // when the permit was seen to be over, before its release
-	Awaited  bool   `json:"awaited,omitempty"`  // it was lost, and Released is when Done told so, unasked
+	Number    int64  `json:"number"`              // of the call in its process
+	Name      string `json:"name"`                // of the semaphore
+	Try       bool   `json:"try,omitempty"`       // TryAcquire
+	Deadline  int64  `json:"deadline,omitempty"`  // when its context ends
+	Returned  int64  `json:"returned,omitempty"`  // when Acquire returned; 0: it never did
+	Failure   string `json:"failure,omitempty"`   // of Acquire
+	Done      int64  `json:"done,omitempty"`      // when Release had succeeded; 0: it did not, or the outcome is unknown
+	Violation string `json:"violation,omitempty"` // what contradicted the documentation, as the caller saw it
+	Ended     int64  `json:"ended,omitempty"`     // when the permit was seen to have ended before its release
+	Awaited   bool   `json:"awaited,omitempty"`   // it was lost, and Released is when the Done channel was closed
 }
 
-// stallName is the name of a call that is none: its process did not get to run from Asked to Returned,
-// though nobody stopped it. A busy machine does that.
+// stallName is the name of a record that is not a call: the process did not run from Asked to Returned, although no fault stopped
+// it. This happens on a busy machine.
 const stallName = "stall"
 
-// queuedName is the name of a call that is none: the library told at Asked that the call with this ID stands in line.
+// queuedName is the name of a record that is not a call: at Asked the library reported that the call with this ID is in the queue.
 const queuedName = "queued"
 
-// journal is the file of one process. A line is written before and after each step, unbuffered, so what
-// a process saw survives its death.
+// journal is the file of one process. The process writes a line before and after each step, without a buffer, so the lines survive
+// when it is killed.
 type journal struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -56,8 +55,8 @@ func (j *journal) write(c *call) error {
 	return err
 }
 
-// readJournal returns the last line of each call, in the order in which the calls began. A last line
-// without its newline belongs to a process that died writing it.
+// readJournal returns the last line of each call, in the order in which the calls began. It skips a last line without a newline,
+// because the process was killed while it wrote that line.
 func readJournal(path string) ([]*call, error) {
 	file, err := os.Open(path)
 	if err != nil {

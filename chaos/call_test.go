@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLastLineOfACallStandsAndATornOneIsLeftOut(t *testing.T) {
+func TestReadJournalReturnsTheLastLineOfACallAndSkipsAnUnfinishedOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w1.jsonl")
 	file, err := os.Create(path)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestLastLineOfACallStandsAndATornOneIsLeftOut(t *testing.T) {
 	assert.Equal(t, soloName, calls[1].Name)
 }
 
-func TestJournalThatMakesNoSenseIsAnError(t *testing.T) {
+func TestInvalidJournalIsAnError(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "w1.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte("no\n"), 0o600))
 	_, err := readJournal(path)

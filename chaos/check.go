@@ -13,32 +13,32 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// finding is a promise that was broken, and what shows it.
+// finding is a broken promise and how it was broken.
 type finding struct {
 	Promise promise `json:"promise"`
-	Shown   string  `json:"shown"`
+	Detail  string  `json:"detail"`
 }
 
-// checks has a checker for each promise. It returns what shows that the promise was broken.
+// checks contains the checker of each promise. A checker returns a description of each violation.
 var checks = map[promise]func(*evidence) []string{
-	onServer: func(e *evidence) []string { return e.monitor.over },
-	held:     overLimit,
-	linear:   noOrder,
-	once:     func(e *evidence) []string { return e.monitor.twice },
-	inOrder:  overtakes,
-	tokens:   tokensOutOfOrder,
-	alive:    deadOnArrival,
-	told:     toldWrong,
-	apart:    interferences,
-	fenced:   fencedLoses,
-	deadBack: deadUnits,
-	returns:  lateReturns,
-	works:    standstill,
-	tidy:     func(e *evidence) []string { return e.litter },
+	limitOnServer:  func(e *evidence) []string { return e.monitor.overLimit },
+	limitByContext: overLimit,
+	oneOrder:       notLinearizable,
+	oneState:       func(e *evidence) []string { return e.monitor.bothStates },
+	fifo:           overtakes,
+	tokensIncrease: tokensOutOfOrder,
+	liveOnArrival:  deadOnArrival,
+	lossReported:   wrongReports,
+	namesSeparate:  interference,
+	fencing:        lostWrites,
+	deadReleased:   unitsOfKilled,
+	acquireReturns: lateReturns,
+	grantsResume:   noProgress,
+	keysExpire:     func(e *evidence) []string { return e.leftovers },
 }
 
-// judge returns all that was found, promised or not, in the order of the promises.
-func judge(e *evidence) []finding {
+// check returns all violations in the order of the promises, also those of promises that the fault exempts.
+func check(e *evidence) []finding {
 	var all []finding
 	for _, p := range promises {
 		for _, shown := range checks[p](e) {
@@ -48,7 +48,7 @@ func judge(e *evidence) []finding {
 	return all
 }
 
-// each collects the violations of all semaphores.
+// each returns the violations of all semaphores.
 func (e *evidence) each(check func([]history.Grant, int64) []history.Violation) []string {
 	var all []string
 	for name, grants := range e.grants {
@@ -72,13 +72,13 @@ func tokensOutOfOrder(e *evidence) []string {
 	})
 }
 
-// toldWrong has what the callers saw themselves, and losses that their holders could not have known of
-// when the next were let in.
-func toldWrong(e *evidence) []string {
+// wrongReports returns the violations that callers recorded themselves, and the losses that were reported only after the next
+// grant.
+func wrongReports(e *evidence) []string {
 	var all []string
 	for _, c := range e.calls {
-		if c.Wrong != "" {
-			all = append(all, fmt.Sprintf("%s: %s: %s", c.Name, c.Wrong, c.Grant))
+		if c.Violation != "" {
+			all = append(all, fmt.Sprintf("%s: %s: %s", c.Name, c.Violation, c.Grant))
 		}
 	}
 	return append(all, e.each(func(grants []history.Grant, limit int64) []history.Violation {
@@ -86,112 +86,113 @@ func toldWrong(e *evidence) []string {
 	})...)
 }
 
-// deadOnArrival are permits that were over sooner after Acquire than they were promised to be good for, in
-// a process that ran all the time, as far as it noticed.
+// deadOnArrival returns the permits that ended sooner after Acquire than promised. It skips processes that did not run all the
+// time, as far as they noticed.
 func deadOnArrival(e *evidence) []string {
 	var all []string
 	for _, c := range e.calls {
-		lived := time.Duration(c.Over - c.Granted)
-		if c.Over == 0 || lived >= e.ttl/10-unnoticed || e.member(c.Process).stoodStill(c.Granted-int64(unnoticed), c.Over) > 0 {
+		lived := time.Duration(c.Ended - c.Granted)
+		if c.Ended == 0 || lived >= e.ttl/10-minStall || e.process(c.Process).stalledFor(c.Granted-int64(minStall), c.Ended) > 0 {
 			continue
 		}
-		all = append(all, fmt.Sprintf("%s: it was over %v after Acquire returned it, the TTL is %v: %s", c.Name, lived, e.ttl, c.Grant))
+		all = append(all, fmt.Sprintf("%s: it ended %v after Acquire returned it, the TTL is %v: %s", c.Name, lived, e.ttl, c.Grant))
 	}
 	return all
 }
 
-// interferences are what a name has of another one: an id, a limit or, where a fault is about the one, trouble.
-func interferences(e *evidence) []string {
-	all := slices.Clone(e.monitor.mixed)
+// interference returns the effects of one name on another one: an id, a limit or, if a fault concerns the one name only, a failure.
+func interference(e *evidence) []string {
+	all := slices.Clone(e.monitor.wrongName)
 	for _, c := range e.calls {
-		if seen := e.monitor.home[c.ID]; seen != "" && seen != c.Name {
+		if seen := e.monitor.nameOf[c.ID]; seen != "" && seen != c.Name {
 			all = append(all, fmt.Sprintf("%s: seen at %s: %s", c.Name, seen, c.Grant))
 		}
 	}
-	all = append(all, e.looks...)
-	if e.run.fault.spares {
+	all = append(all, e.observed...)
+	if e.run.fault.sparesOthers {
 		all = append(all, e.disturbed(func(name string) bool { return name == asideName })...)
 	}
 	return all
 }
 
-// youth is how long a new server may take to grant at once: until it has been there for longer than a restart goes
-// unseen, and for the grace after that.
-const youth = 4 * time.Second
+// settleTime is how long after its start a server may delay grants: until it has run for longer than a restart may stay
+// unnoticed, plus the grace period.
+const settleTime = 4 * time.Second
 
-// disturbed are the calls for names of which nobody else has all units that did not get in at once, or lost
-// what they had, though their process ran all the time.
+// disturbed returns the calls that were not granted at once although units were free, and those that lost their permit, if their
+// process ran all the time.
 func (e *evidence) disturbed(at func(name string) bool) []string {
 	var all []string
 	for _, c := range e.calls {
-		m := e.member(c.Process)
-		if !at(c.Name) || c.Returned == 0 || c.Asked < e.began+int64(youth) || m.killedAt() > 0 || c.Failure == context.Canceled.Error() {
+		proc := e.process(c.Process)
+		if !at(c.Name) || c.Returned == 0 || c.Asked < e.began+int64(settleTime) || proc.killedAt() > 0 || c.Failure == context.Canceled.Error() {
 			continue
 		}
 		took := time.Duration(c.Returned - c.Asked)
 		switch {
-		case took > slack+m.stoodStill(c.Asked, c.Returned):
+		case took > slack+proc.stalledFor(c.Asked, c.Returned):
 			all = append(all, fmt.Sprintf("%s: it took %v: %s", c.Name, took, c.Grant))
 		case c.Failure != "":
 			all = append(all, fmt.Sprintf("%s: %s: %s", c.Name, c.Failure, c.Grant))
-		case c.Lost && m.stoodStill(c.Granted, c.Over) == 0:
+		case c.Lost && proc.stalledFor(c.Granted, c.Ended) == 0:
 			all = append(all, fmt.Sprintf("%s: it was lost: %s", c.Name, c.Grant))
 		}
 	}
 	return all
 }
 
-// fencedLoses also looks whether the unfenced twin loses what it should, or the fault was none.
-func fencedLoses(e *evidence) []string {
+// lostWrites returns the loss of writes in the fenced store. It also checks that the unfenced store loses a write if it should;
+// otherwise the fault had no effect.
+func lostWrites(e *evidence) []string {
 	var all []string
 	if lost := e.fenced.lost(); lost != 0 {
 		all = append(all, fmt.Sprintf("the fenced store lost %d of %d writes", lost, e.fenced.writes))
 	}
-	if e.run.fault.control && e.naive.lost() == 0 {
-		all = append(all, "the unfenced store lost nothing, so this run shows nothing")
+	if e.run.fault.control && e.unfenced.lost() == 0 {
+		all = append(all, "the unfenced store lost no write, so this run proves nothing")
 	}
 	return all
 }
 
-// The machine is busy with other things too; liveness gets that much more than is promised.
+// slack is how much more time the liveness checks allow than is promised, because the machine is busy.
 const slack = 700 * time.Millisecond
 
-// deadUnits are what the server still had for a process that was killed longer ago than its TTL. Where there is room
-// for everybody it may take its time.
-func deadUnits(e *evidence) []string {
+// unitsOfKilled returns the permits that the server still had for a process that was killed more than a TTL ago. It skips the
+// semaphore that has room for all calls, because there the server may remove them later.
+func unitsOfKilled(e *evidence) []string {
 	var all []string
-	of := e.processes()
+	of := e.clientProcesses()
 	for id, seen := range e.monitor.holding {
-		m := e.member(of[clientOf(id)])
-		if m == nil || m.killedAt() == 0 || e.monitor.home[id] == asideName {
+		proc := e.process(of[clientOf(id)])
+		if proc == nil || proc.killedAt() == 0 || e.monitor.nameOf[id] == asideName {
 			continue
 		}
-		if after := time.Duration(seen - m.killedAt()); after > e.ttl+500*time.Millisecond+slack {
-			all = append(all, fmt.Sprintf("%s of %s is there %v after it was killed, the TTL is %v", id, m.name, after, e.ttl))
+		if after := time.Duration(seen - proc.killedAt()); after > e.ttl+500*time.Millisecond+slack {
+			all = append(all, fmt.Sprintf("%s of %s still holds %v after its process was killed, the TTL is %v", id, proc.name, after, e.ttl))
 		}
 	}
 	slices.Sort(all)
 	return all
 }
 
-// lateReturns are calls of Acquire that came back long after the end of their context. The time for
-// which the process stood still does not count.
+// lateReturns returns the calls of Acquire that returned too long after the end of their context. The time for which the process
+// did not run does not count.
 func lateReturns(e *evidence) []string {
 	var all []string
 	for _, c := range e.calls {
-		late := time.Duration(c.Returned - c.Patience)
+		late := time.Duration(c.Returned - c.Deadline)
 		if c.Returned == 0 || late <= 50*time.Millisecond+slack {
 			continue
 		}
-		if late -= e.member(c.Process).stoodStill(c.Patience, c.Returned); late > 50*time.Millisecond+slack {
+		if late -= e.process(c.Process).stalledFor(c.Deadline, c.Returned); late > 50*time.Millisecond+slack {
 			all = append(all, fmt.Sprintf("%s: Acquire returned %v after the end of its context: %s", c.Name, late, c.Grant))
 		}
 	}
 	return all
 }
 
-// recovery is the longest time from the end of a strike to the next grant to somebody who asked; 0: there
-// was no strike. Grants that came only after the load ended count as none.
+// recovery returns the longest time from the healing of a strike to the next grant, or 0 without a strike. Grants after the end of
+// the load do not count.
 func (e *evidence) recovery(name string) time.Duration {
 	var granted []int64
 	for _, c := range e.calls {
@@ -204,7 +205,7 @@ func (e *evidence) recovery(name string) time.Duration {
 	for i, s := range e.strikes {
 		until := e.ended
 		if i+1 < len(e.strikes) {
-			until = e.strikes[i+1].began // what the next strike keeps from working is not this one's
+			until = e.strikes[i+1].began // what the next strike delays does not count for this one
 		}
 		if n, _ := slices.BinarySearch(granted, s.healed); n < len(granted) {
 			until = min(until, granted[n])
@@ -214,37 +215,38 @@ func (e *evidence) recovery(name string) time.Duration {
 	return worst
 }
 
-// recovery is how long it may take after a strike until somebody gets in. Two seconds are promised, after
-// the grace of a new server; what a process that died or stood still held takes a TTL.
+// recovery returns how long the first grant after a strike may take. Two seconds are promised, after the grace period of a new
+// server. What a killed or stopped process held is free after a TTL.
 func (f fault) recovery(o fairsem.Options) time.Duration {
 	return 2*time.Second + max(o.Grace, time.Second) + o.TTL + slack
 }
 
-// standstill is when nobody got in for too long after a strike, or one who should have noticed nothing.
-func standstill(e *evidence) []string {
+// noProgress returns the semaphores without a grant for too long after a strike. It also returns calls that were delayed although
+// the fault does not concern them.
+func noProgress(e *evidence) []string {
 	var all []string
-	if e.run.fault.spares {
+	if e.run.fault.sparesOthers {
 		all = e.disturbed(func(name string) bool { return strings.HasPrefix(name, ownPrefix) })
 	}
 	allowed := e.run.fault.recovery(fairsem.Options{TTL: e.ttl, Grace: e.run.fault.options.Grace})
-	for _, name := range busy {
+	for _, name := range contended {
 		if took := e.recovery(name); took > allowed {
-			all = append(all, fmt.Sprintf("%s: no grant for %v after the trouble was over, %v are allowed", name, took, allowed))
+			all = append(all, fmt.Sprintf("%s: no grant for %v after the strike had healed, at most %v is allowed", name, took, allowed))
 		}
 	}
 	slices.Sort(all)
 	return all
 }
 
-// noOrder asks porcupine for one order of everything that explains what everybody saw.
-func noOrder(e *evidence) []string {
+// notLinearizable returns the semaphores for which porcupine finds no order of all grants and releases that explains the history.
+func notLinearizable(e *evidence) []string {
 	var all []string
 	for _, name := range []string{poolName, soloName, asideName, seatName} {
-		switch porcupine.CheckOperationsTimeout(permits(limitOf(name)), operations(e.calls, name), porcupinePatience) {
+		switch porcupine.CheckOperationsTimeout(permits(limitOf(name)), operations(e.calls, name), porcupineTimeout) {
 		case porcupine.Illegal:
 			all = append(all, name+": no order of grants and releases explains the history")
 		case porcupine.Unknown:
-			all = append(all, name+": porcupine did not come to an end: "+undecided)
+			all = append(all, name+": porcupine did not finish: "+undecided)
 		}
 	}
 	slices.Sort(all)

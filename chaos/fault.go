@@ -8,52 +8,52 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// promise is one of the library's, as far as a checker here can see it broken.
+// promise is a promise of the library that a checker can find broken.
 type promise string
 
 const (
-	onServer promise = "S1" // at most the limit is held on the server
-	held     promise = "S2" // and, by the contexts of the permits, in all processes together
-	linear   promise = "S3" // there is one order of all grants and releases that explains what everybody saw
-	once     promise = "S4" // an id holds once, or waits once
-	inOrder  promise = "S5" // whose place was confirmed before another asked is served first
-	tokens   promise = "S6" // tokens increase, and no two are the same
-	alive    promise = "S7" // a permit is good for a tenth of its TTL when Acquire returns it
-	told     promise = "S8" // the loss of a permit is told as documented, before the next is let in
-	apart    promise = "S9" // names never interfere
-	fenced   promise = "FE" // a store that refuses old tokens loses no write
-	deadBack promise = "V1" // what a killed process held is free a TTL and half a second later
-	returns  promise = "V4" // Acquire returns soon after the end of its context
-	works    promise = "V5" // when the trouble is over, grants go on
-	tidy     promise = "V7" // what nobody uses any more expires soon
+	limitOnServer  promise = "S1" // the units in use on the server do not exceed the limit
+	limitByContext promise = "S2" // nor, by the contexts of the permits, in all processes together
+	oneOrder       promise = "S3" // one order of all grants and releases explains what all processes saw
+	oneState       promise = "S4" // an id holds once or waits once
+	fifo           promise = "S5" // a call whose position was confirmed before another call began is granted first
+	tokensIncrease promise = "S6" // tokens increase, and no two are equal
+	liveOnArrival  promise = "S7" // a permit is live for at least a tenth of its TTL after Acquire returns it
+	lossReported   promise = "S8" // the loss of a permit is reported as documented, before the next grant
+	namesSeparate  promise = "S9" // names never interfere
+	fencing        promise = "FE" // a store that refuses old tokens loses no write
+	deadReleased   promise = "V1" // the units of a killed process are free a TTL and half a second later
+	acquireReturns promise = "V4" // Acquire returns soon after the end of its context
+	grantsResume   promise = "V5" // after a strike, calls are granted again
+	keysExpire     promise = "V7" // keys that are no longer used expire soon
 )
 
-// promises has all of them, in the order of the documentation.
-var promises = []promise{onServer, held, linear, once, inOrder, tokens, alive, told, apart, fenced, deadBack, returns, works, tidy}
+// promises contains all promises in the order of the documentation.
+var promises = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, tokensIncrease, liveOnArrival, lossReported, namesSeparate, fencing, deadReleased, acquireReturns, grantsResume, keysExpire}
 
-// fault is one kind of trouble.
+// fault is one kind of failure.
 type fault struct {
-	name    string
-	kind    string // of the servers
-	options fairsem.Options
-	deaf    bool                // no wake message arrives all the time
-	not     []promise           // that do not hold under it, and why is said in the README
-	control bool                // the unfenced store has to lose a write, or the run proves nothing
-	forgets bool                // the server may forget what it has not confirmed yet
-	least   time.Duration       // that a run has to last, for strikes that take their time
-	rest    time.Duration       // the longest additional pause between strikes
-	onCall  int                 // so many processes ask for the seat when the fault says so
-	spares  bool                // whoever uses another name than the pool and solo should notice nothing
-	keeping fairsem.CallOptions // of those who hold for long
-	heavy   bool                // those who hold for long have weights
-	smoke   bool                // part of the selection for make test
-	strike  func(*arena) (string, error)
+	name         string
+	kind         string // of servers
+	options      fairsem.Options
+	noMessages   bool                // no wake message ever arrives
+	exempt       []promise           // not promised under this fault; README.md says why
+	control      bool                // the unfenced store must lose a write, otherwise the run proves nothing
+	losesState   bool                // the server may lose what it has not confirmed yet
+	minLength    time.Duration       // of a run, for strikes that take long
+	maxPause     time.Duration       // the longest additional pause between two strikes
+	onCall       int                 // the number of processes that acquire the seat when a strike requests it
+	sparesOthers bool                // the fault must not affect names other than the pool and solo
+	longOptions  fairsem.CallOptions // of callers that hold for long
+	longWeights  bool                // callers that hold for long have weights
+	smoke        bool                // part of the selection of -smoke
+	strike       func(*environment) (string, error)
 }
 
-// holds reports whether the library promises that under this fault.
-func (f fault) holds(p promise) bool { return !slices.Contains(f.not, p) }
+// promises reports whether the library promises p under this fault.
+func (f fault) promises(p promise) bool { return !slices.Contains(f.exempt, p) }
 
-// slug is the name for a file.
+// slug returns the name of the fault and its servers as a file name.
 func (f fault) slug() string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '+' {
@@ -63,7 +63,7 @@ func (f fault) slug() string {
 	}, strings.ToLower(f.name+"-"+f.kind))
 }
 
-// faults has all of them, in the order of the table.
+// faults returns all faults in the order of the table.
 func faults() []fault {
 	return slices.Concat(workerFaults(), serverFaults(), networkFaults(), commandFaults(), dataFaults(), wakeFaults(), clockFaults(),
 		clusterFaults(), sentinelFaults(), identityFaults())

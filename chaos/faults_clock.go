@@ -2,18 +2,18 @@ package main
 
 import "fmt"
 
-// clockFaults step the clock of the server. It goes one way in a run: the way back is the other fault.
-// A step forward ends leases, those of places in line too. After a step back Redis expires keys later.
+// clockFaults step the clock of the server, in each run in one direction only. A step forward ends leases, also those of waiters.
+// After a step back, Redis expires keys later.
 func clockFaults() []fault {
 	return []fault{
-		{name: "clock stepped by -60 s", kind: skewed, not: []promise{tidy}, strike: stepClock(-60)},
-		{name: "clock stepped by +60 s", kind: skewed, not: []promise{held, linear, inOrder, alive, told}, strike: stepClock(+60)},
+		{name: "clock stepped by -60 s", kind: skewed, exempt: []promise{keysExpire}, strike: stepClock(-60)},
+		{name: "clock stepped by +60 s", kind: skewed, exempt: []promise{limitByContext, oneOrder, fifo, liveOnArrival, lossReported}, strike: stepClock(+60)},
 	}
 }
 
-func stepClock(by int) func(*arena) (string, error) {
-	return func(a *arena) (string, error) {
-		offset, err := a.rig.clock.step(by)
+func stepClock(by int) func(*environment) (string, error) {
+	return func(env *environment) (string, error) {
+		offset, err := env.deployment.clock.step(by)
 		return fmt.Sprintf("clock off by %d s", offset), err
 	}
 }

@@ -13,39 +13,39 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// A master that dies takes what its replica has not heard of with it.
-var forgets = []promise{onServer, held, linear, inOrder, alive, told}
+// When a master dies, the grants that its replica has not received are lost.
+var lossExempt = []promise{limitOnServer, limitByContext, oneOrder, fifo, liveOnArrival, lossReported}
 
-// clusterFaults are what happens to the master that has the semaphores, or to their slot.
+// clusterFaults concern the master that serves the semaphores, or their slot.
 func clusterFaults() []fault {
 	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 1}
 	return []fault{
-		{name: "restart of the master, nothing kept, Grace 1 s", kind: cluster, least: 20 * time.Second, rest: 4 * time.Second, forgets: true, options: fairsem.Options{TTL: 5 * time.Second}, strike: restartMaster},
-		{name: "kill -9 of the master, WaitReplicas 1", kind: cluster, least: 30 * time.Second, rest: 4 * time.Second, forgets: true, options: wait, strike: killMaster},
-		{name: "kill -9 of the master", kind: cluster, least: 30 * time.Second, rest: 4 * time.Second, forgets: true, options: fairsem.Options{TTL: 5 * time.Second}, not: forgets, strike: killMaster},
-		{name: "CLUSTER FAILOVER", kind: cluster, forgets: true, least: 10 * time.Second, strike: clusterFailover},
-		{name: "slot migration", kind: cluster, spares: true, least: 10 * time.Second, strike: moveSlot},
-		{name: "slot moved there and back within a TTL", kind: cluster, spares: true, least: 10 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: moveSlotBack},
+		{name: "restart of the master, nothing kept, Grace 1 s", kind: cluster, minLength: 20 * time.Second, maxPause: 4 * time.Second, losesState: true, options: fairsem.Options{TTL: 5 * time.Second}, strike: restartMaster},
+		{name: "kill -9 of the master, WaitReplicas 1", kind: cluster, minLength: 30 * time.Second, maxPause: 4 * time.Second, losesState: true, options: wait, strike: killMaster},
+		{name: "kill -9 of the master", kind: cluster, minLength: 30 * time.Second, maxPause: 4 * time.Second, losesState: true, options: fairsem.Options{TTL: 5 * time.Second}, exempt: lossExempt, strike: killMaster},
+		{name: "CLUSTER FAILOVER", kind: cluster, losesState: true, minLength: 10 * time.Second, strike: clusterFailover},
+		{name: "slot migration", kind: cluster, sparesOthers: true, minLength: 10 * time.Second, strike: moveSlot},
+		{name: "slot moved there and back within a TTL", kind: cluster, sparesOthers: true, minLength: 10 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: moveSlotBack},
 	}
 }
 
-// failoverLimit is how long other nodes may take to notice and to agree.
-const failoverLimit = 30 * time.Second
+// failoverTimeout is how long the other nodes may take to notice a failure and to agree.
+const failoverTimeout = 30 * time.Second
 
 // await polls until check returns nil.
 func await(check func() error) error {
 	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		err := check()
-		if err == nil || time.Since(began) > failoverLimit {
+		if err == nil || time.Since(began) > failoverTimeout {
 			return err
 		}
 	}
 }
 
-// restartMaster has it come back before its replica takes over.
-func restartMaster(a *arena) (string, error) {
+// restartMaster restarts the master before its replica takes over.
+func restartMaster(env *environment) (string, error) {
 	key := keyOf(poolName, "owner")
-	old, err := a.rig.cluster.Owner(key)
+	old, err := env.deployment.cluster.Owner(key)
 	if err != nil {
 		return "", err
 	}
@@ -53,15 +53,15 @@ func restartMaster(a *arena) (string, error) {
 		return "", err
 	}
 	return "restart of " + old.Addr(), await(func() error {
-		_, err := a.rig.cluster.Owner(key)
+		_, err := env.deployment.cluster.Owner(key)
 		return err
 	})
 }
 
-// killMaster has a replica take over, and the dead one come back as a replica.
-func killMaster(a *arena) (string, error) {
+// killMaster kills the master, waits until its replica has taken over, and restarts it as a replica.
+func killMaster(env *environment) (string, error) {
 	key := keyOf(poolName, "owner")
-	old, err := a.rig.cluster.Owner(key)
+	old, err := env.deployment.cluster.Owner(key)
 	if err != nil {
 		return "", err
 	}
@@ -69,24 +69,24 @@ func killMaster(a *arena) (string, error) {
 		return "", err
 	}
 	err = await(func() error {
-		now, err := a.rig.cluster.Owner(key)
+		now, err := env.deployment.cluster.Owner(key)
 		if err == nil && now == old {
-			err = errors.New("it still serves")
+			err = errors.New("the killed master still serves the slot")
 		}
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	a.successor()
+	env.primaryReplaced()
 	if err := old.Restart(); err != nil {
 		return "", err
 	}
-	return "kill -9 of " + old.Addr(), await(func() error { return inStep(old) })
+	return "kill -9 of " + old.Addr(), await(func() error { return inSync(old) })
 }
 
-// inStep returns nil when the server is a replica that has all its master has.
-func inStep(s *redistest.Server) error {
+// inSync returns nil if the server is a replica that has everything that its master has.
+func inSync(s *redistest.Server) error {
 	role, err := roleOf(s)
 	if err == nil && (role.name != "slave" || role.state != "connected") {
 		err = fmt.Errorf("%s is %s, %s", s.Addr(), role.name, role.state)
@@ -94,7 +94,7 @@ func inStep(s *redistest.Server) error {
 	return err
 }
 
-// role is what a server says of itself.
+// role is the reply of ROLE.
 type role struct{ name, master, state string }
 
 func roleOf(s *redistest.Server) (role, error) {
@@ -111,13 +111,13 @@ func roleOf(s *redistest.Server) (role, error) {
 	return r, nil
 }
 
-// clusterFailover has the replica of the master take over while that is well.
-func clusterFailover(a *arena) (string, error) {
-	old, err := a.rig.cluster.Owner(keyOf(poolName, "owner"))
+// clusterFailover makes the replica take over while the master works.
+func clusterFailover(env *environment) (string, error) {
+	old, err := env.deployment.cluster.Owner(keyOf(poolName, "owner"))
 	if err != nil {
 		return "", err
 	}
-	for _, n := range a.rig.cluster.Nodes {
+	for _, n := range env.deployment.cluster.Nodes {
 		if r, err := roleOf(n); err == nil && r.master == old.Addr() {
 			return "failover to " + n.Addr(), takeOver(n, old)
 		}
@@ -125,7 +125,7 @@ func clusterFailover(a *arena) (string, error) {
 	return "", fmt.Errorf("%s has no replica", old.Addr())
 }
 
-// manualFailover is how long a node tries before it gives up, which it tells nobody.
+// manualFailover is how long a node tries a failover before it gives up, which it does not report.
 const manualFailover = 6 * time.Second
 
 func takeOver(next, old *redistest.Server) error {
@@ -133,35 +133,35 @@ func takeOver(next, old *redistest.Server) error {
 	return await(func() error {
 		if r, err := roleOf(next); err == nil && r.name == "slave" && time.Since(asked) > manualFailover {
 			asked = time.Now()
-			_ = next.Client().ClusterFailover(context.Background()).Err() // asked again, should it fail
+			_ = next.Client().ClusterFailover(context.Background()).Err() // retried if it fails
 		}
-		return inStep(old)
+		return inSync(old)
 	})
 }
 
-// moveSlot moves the slot of the pool to another master, key by key, while all use it.
-func moveSlot(a *arena) (string, error) {
-	from, to, err := a.neighbours()
+// moveSlot moves the slot of the pool to another master, key by key, while all processes use it.
+func moveSlot(env *environment) (string, error) {
+	from, to, err := env.pickMasters()
 	if err != nil || from == to {
-		return "it stays", err
+		return "not moved", err
 	}
-	return a.move(from, to, 50*time.Millisecond)
+	return env.move(from, to, 50*time.Millisecond)
 }
 
-// moveSlotBack moves it to and fro, in less time than a lease has left that was renewed in time.
-func moveSlotBack(a *arena) (string, error) {
-	from, to, err := a.neighbours()
+// moveSlotBack moves the slot there and back, faster than a lease that was renewed in time expires.
+func moveSlotBack(env *environment) (string, error) {
+	from, to, err := env.pickMasters()
 	if err != nil || from == to {
-		return "it stays", err
+		return "not moved", err
 	}
 	var all []string
 	for range 4 {
-		what, err := a.move(from, to, 5*time.Millisecond)
+		what, err := env.move(from, to, 5*time.Millisecond)
 		if err != nil {
 			return "", err
 		}
-		// A node that knows no newer epoch claims the slot with an old one, and nobody has it.
-		if err := await(a.oneEpoch); err != nil {
+		// A node that does not know the newer epoch claims the slot with an old one, and then no node serves it.
+		if err := await(env.oneEpoch); err != nil {
 			return "", err
 		}
 		all = append(all, what)
@@ -170,12 +170,12 @@ func moveSlotBack(a *arena) (string, error) {
 	return strings.Join(all, ", "), nil
 }
 
-// oneEpoch returns nil when all nodes know the same latest epoch.
-func (a *arena) oneEpoch() error {
+// oneEpoch returns nil if all nodes know the same latest epoch.
+func (env *environment) oneEpoch() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	epochs := make(map[string]bool)
-	for _, n := range a.rig.cluster.Nodes {
+	for _, n := range env.deployment.cluster.Nodes {
 		info, err := n.Client().ClusterInfo(ctx).Result()
 		if err != nil {
 			return err
@@ -190,31 +190,31 @@ func (a *arena) oneEpoch() error {
 	return nil
 }
 
-// neighbours are the master that has the pool, and any.
-func (a *arena) neighbours() (from, to *redistest.Server, err error) {
-	from, err = a.rig.cluster.Owner(keyOf(poolName, "owner"))
-	masters := a.rig.cluster.Masters()
-	return from, masters[a.random.IntN(len(masters))], err
+// pickMasters returns the master that serves the pool, and a random one.
+func (env *environment) pickMasters() (from, to *redistest.Server, err error) {
+	from, err = env.deployment.cluster.Owner(keyOf(poolName, "owner"))
+	masters := env.deployment.cluster.Masters()
+	return from, masters[env.random.IntN(len(masters))], err
 }
 
-// move takes the slot of the pool from one master to another, with pauses between its keys.
-func (a *arena) move(from, to *redistest.Server, pause time.Duration) (string, error) {
+// move moves the slot of the pool from one master to another, with pauses between its keys.
+func (env *environment) move(from, to *redistest.Server, pause time.Duration) (string, error) {
 	ctx := context.Background()
 	slot := from.Client().ClusterKeySlot(ctx, keyOf(poolName, "owner")).Val()
 	fromID, toID := from.Client().Do(ctx, "CLUSTER", "MYID").Val(), to.Client().Do(ctx, "CLUSTER", "MYID").Val()
 	err := errors.Join(
 		to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err(),
 		from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err(),
-		moveKeys(ctx, a, from.Client(), to.Addr(), slot, pause),
+		moveKeys(ctx, env, from.Client(), to.Addr(), slot, pause),
 	)
-	for _, n := range append([]*redistest.Server{to, from}, a.rig.cluster.Masters()...) {
+	for _, n := range append([]*redistest.Server{to, from}, env.deployment.cluster.Masters()...) {
 		err = errors.Join(err, n.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 	}
 	return fmt.Sprintf("slot %d from %s to %s", slot, from.Addr(), to.Addr()), err
 }
 
-// moveKeys moves one key at a time, so that others meet the slot with some keys here and some there.
-func moveKeys(ctx context.Context, a *arena, from *redis.Client, to string, slot int64, pause time.Duration) error {
+// moveKeys moves one key at a time, so that processes find some keys of the slot on one master and some on the other.
+func moveKeys(ctx context.Context, env *environment, from *redis.Client, to string, slot int64, pause time.Duration) error {
 	for {
 		keys, err := from.ClusterGetKeysInSlot(ctx, int(slot), 1).Result()
 		if err != nil || len(keys) == 0 {
@@ -224,6 +224,6 @@ func moveKeys(ctx context.Context, a *arena, from *redis.Client, to string, slot
 		if err := from.Do(ctx, "MIGRATE", host, port, keys[0], 0, 1000).Err(); err != nil {
 			return err
 		}
-		a.last(time.Millisecond, pause)
+		env.wait(time.Millisecond, pause)
 	}
 }

@@ -5,40 +5,39 @@ import (
 	"time"
 )
 
-// Whoever deletes keys takes permits away that their holders still rely on. What is left are tokens, and
-// so what a fenced store makes of them.
-var deletes = []promise{onServer, held, linear, once, inOrder, alive, told, deadBack, works}
+// Deleting keys revokes permits on which their holders still rely. Tokens still increase, so a fenced store still loses no write.
+var deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, liveOnArrival, lossReported, deadReleased, grantsResume}
 
-// dataFaults are what other programs do to the keys.
+// dataFaults change the keys as another program may do.
 func dataFaults() []fault {
-	all := []fault{{name: "FLUSHALL", kind: single, not: deletes, strike: command("FLUSHALL")}}
+	all := []fault{{name: "FLUSHALL", kind: single, exempt: deleteExempt, strike: command("FLUSHALL")}}
 	for _, key := range []string{"owner", "queue", "timeout", "weight", "meta"} {
-		all = append(all, fault{name: "DEL of " + key, kind: single, spares: true, not: deletes, strike: deleteKey(key)})
+		all = append(all, fault{name: "DEL of " + key, kind: single, sparesOthers: true, exempt: deleteExempt, strike: deleteKey(key)})
 	}
 	return append(all,
-		fault{name: "DEL of counter", kind: single, spares: true, strike: deleteKey("counter")},
-		fault{name: "a key of the wrong type", kind: single, spares: true, not: deletes, strike: wrongType})
+		fault{name: "DEL of counter", kind: single, sparesOthers: true, strike: deleteKey("counter")},
+		fault{name: "a key of the wrong type", kind: single, sparesOthers: true, exempt: deleteExempt, strike: wrongType})
 }
 
 func keyOf(name, key string) string { return "fairsem:{" + name + "}:" + key }
 
-// someName is the semaphore that is hit.
-func (a *arena) someName() string { return []string{poolName, soloName}[a.random.IntN(2)] }
+// randomName returns the semaphore to strike.
+func (env *environment) randomName() string { return []string{poolName, soloName}[env.random.IntN(2)] }
 
-func deleteKey(key string) func(*arena) (string, error) {
-	return func(a *arena) (string, error) {
-		name := a.someName()
-		return fmt.Sprintf("DEL %s of %s", key, name), a.rig.ask("DEL", keyOf(name, key))
+func deleteKey(key string) func(*environment) (string, error) {
+	return func(env *environment) (string, error) {
+		name := env.randomName()
+		return fmt.Sprintf("DEL %s of %s", key, name), env.deployment.do("DEL", keyOf(name, key))
 	}
 }
 
-// wrongType puts something else in the place of a key, for a while.
-func wrongType(a *arena) (string, error) {
+// wrongType replaces a key by one of another type for a while.
+func wrongType(env *environment) (string, error) {
 	keys := []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
-	key := keyOf(a.someName(), keys[a.random.IntN(len(keys))])
-	if err := a.rig.ask("EVAL", `redis.call("DEL", KEYS[1]); return redis.call("LPUSH", KEYS[1], "no")`, 1, key); err != nil {
+	key := keyOf(env.randomName(), keys[env.random.IntN(len(keys))])
+	if err := env.deployment.do("EVAL", `redis.call("DEL", KEYS[1]); return redis.call("LPUSH", KEYS[1], "no")`, 1, key); err != nil {
 		return "", err
 	}
-	d := a.last(50*time.Millisecond, 1500*time.Millisecond)
-	return fmt.Sprintf("%s was a list for %v", key, d), a.rig.ask("DEL", key)
+	d := env.wait(50*time.Millisecond, 1500*time.Millisecond)
+	return fmt.Sprintf("%s was a list for %v", key, d), env.deployment.do("DEL", key)
 }

@@ -10,24 +10,25 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// identityFaults replace the server that granted by one that lacks the last grants, at the worst moment for the
-// holder of the seat, which sends nothing between its renewals. No fault keeps the holder from restoring its permit
-// in time. An old state also has permits that were released since, so the server may have more than the limit.
+// identityFaults replace the server by one that lacks the latest grants, at the worst moment for the holder of the seat, which
+// sends nothing between its renewals. No fault prevents the holder from restoring its permit in time. An old state also contains
+// permits that were released since, so the units on the server may exceed the limit.
 func identityFaults() []fault {
 	five := fairsem.Options{TTL: 5 * time.Second}
-	old := []promise{onServer}
+	old := []promise{limitOnServer}
 	return []fault{
-		{name: "restart with an old file, the holder's lease over, the waiter's not", kind: single, onCall: 2, least: 15 * time.Second, forgets: true, not: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: restartOld},
-		{name: "failover to a replica cut off long ago, the holder's lease over, the waiter's not", kind: pair, onCall: 2, least: 15 * time.Second, forgets: true, not: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: failOverOld},
-		{name: "a second crash while the subscription pauses", kind: single, onCall: 2, least: 20 * time.Second, forgets: true, options: fairsem.Options{TTL: 9 * time.Second}, strike: crashTwice},
-		{name: "failover to a lagging twin, an idle process asks first", kind: pair, smoke: true, onCall: 2, least: 12 * time.Second, forgets: true, not: old, options: five, strike: failOver},
-		{name: "failover and back, an idle process asks first", kind: pair, onCall: 2, least: 12 * time.Second, forgets: true, not: old, options: five, strike: failBack},
-		{name: "failover, WaitReplicas 1, NoRefresh and weights", kind: pair, least: 12 * time.Second, rest: 2 * time.Second, forgets: true, options: fairsem.Options{TTL: 3 * time.Second, WaitReplicas: 1},
-			keeping: fairsem.CallOptions{NoRefresh: true}, heavy: true, strike: failOverAll},
+		{name: "restart with an old file, the holder's lease over, the waiter's not", kind: single, onCall: 2, minLength: 15 * time.Second, losesState: true, exempt: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: restartOld},
+		{name: "failover to a replica cut off long ago, the holder's lease over, the waiter's not", kind: pair, onCall: 2, minLength: 15 * time.Second, losesState: true, exempt: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: failOverOld},
+		{name: "a second crash while the subscription pauses", kind: single, onCall: 2, minLength: 20 * time.Second, losesState: true, options: fairsem.Options{TTL: 9 * time.Second}, strike: crashTwice},
+		{name: "failover to a lagging twin, an idle process asks first", kind: pair, smoke: true, onCall: 2, minLength: 12 * time.Second, losesState: true, exempt: old, options: five, strike: failOver},
+		{name: "failover and back, an idle process asks first", kind: pair, onCall: 2, minLength: 12 * time.Second, losesState: true, exempt: old, options: five, strike: failBack},
+		{name: "failover, WaitReplicas 1, NoRefresh and weights", kind: pair, minLength: 12 * time.Second, maxPause: 2 * time.Second, losesState: true, options: fairsem.Options{TTL: 3 * time.Second, WaitReplicas: 1},
+			longOptions: fairsem.CallOptions{NoRefresh: true}, longWeights: true, strike: failOverAll},
 	}
 }
 
-// seatScript returns how many live leases hold the seat and wait for it, and when the last lease of a holder expires.
+// seatScript returns the number of holders and of waiters of the seat whose leases have not expired, and when the last lease of a
+// holder expires.
 const seatScript = `
 local clock, ends = redis.call("TIME"), 0
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -42,12 +43,12 @@ local function live(key)
 end
 return { live(KEYS[1]), live(KEYS[2]), string.format("%.0f", ends) }`
 
-// awaitSeat waits until the seat has so many holders and waiters. It returns when the holder's lease expires.
-func (a *arena) awaitSeat(holders, waiters int64) (ends time.Time, err error) {
+// awaitSeat waits until the seat has these numbers of holders and waiters. It returns the time at which the holder's lease expires.
+func (env *environment) awaitSeat(holders, waiters int64) (ends time.Time, err error) {
 	err = await(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		list, err := a.rig.monitor.EvalRO(ctx, seatScript, []string{keyOf(seatName, "owner"), keyOf(seatName, "queue"), keyOf(seatName, "timeout")}).Slice()
+		list, err := env.deployment.monitor.EvalRO(ctx, seatScript, []string{keyOf(seatName, "owner"), keyOf(seatName, "queue"), keyOf(seatName, "timeout")}).Slice()
 		if err != nil {
 			return err
 		}
@@ -62,53 +63,53 @@ func (a *arena) awaitSeat(holders, waiters int64) (ends time.Time, err error) {
 	return ends, err
 }
 
-// cast returns the two processes on call, in a random order.
-func (a *arena) cast() (holder, other *member) {
-	all := a.team.onCall()
-	n := a.random.IntN(2)
+// pickTwo returns the two processes on call in random order.
+func (env *environment) pickTwo() (holder, other *process) {
+	all := env.processes.onCall()
+	n := env.random.IntN(2)
 	return all[n], all[1-n]
 }
 
-// take has a process acquire the free seat and hold it for so long.
-func (a *arena) take(m *member, hold time.Duration) error {
-	if err := a.free(); err != nil {
+// holdSeat makes a process acquire the free seat and hold it for a time.
+func (env *environment) holdSeat(proc *process, hold time.Duration) error {
+	if err := env.awaitFreeSeat(); err != nil {
 		return err
 	}
-	if err := m.ask(failoverLimit, hold); err != nil {
+	if err := proc.acquireSeat(failoverTimeout, hold); err != nil {
 		return err
 	}
-	_, err := a.awaitSeat(1, 0)
+	_, err := env.awaitSeat(1, 0)
 	return err
 }
 
-// free waits until the seat is free, so that strikes do not overlap.
-func (a *arena) free() error {
-	_, err := a.awaitSeat(0, 0)
+// awaitFreeSeat waits until the seat is free, so that strikes do not overlap.
+func (env *environment) awaitFreeSeat() error {
+	_, err := env.awaitSeat(0, 0)
 	return err
 }
 
-// freeze takes a copy of the state from which the holder's lease will expire before the waiter's, though both will
-// have renewed by then. It returns when the holder's does.
-func (a *arena) freeze(save func() error) (ends time.Time, err error) {
-	holder, waiter := a.cast()
-	ttl := a.team.order.Options.TTL
-	if err := a.take(holder, ttl+ttl/2); err != nil {
+// saveOldState saves a state in which the holder's lease expires before the waiter's. Both will have renewed by then. It
+// returns the time at which the holder's lease expires.
+func (env *environment) saveOldState(save func() error) (ends time.Time, err error) {
+	holder, waiter := env.pickTwo()
+	ttl := env.processes.config.Options.TTL
+	if err := env.holdSeat(holder, ttl+ttl/2); err != nil {
 		return ends, err
 	}
 	time.Sleep(ttl / 4) // the holder renews after a third
-	if err := waiter.ask(failoverLimit, ttl/4); err != nil {
+	if err := waiter.acquireSeat(failoverTimeout, ttl/4); err != nil {
 		return ends, err
 	}
-	if ends, err = a.awaitSeat(1, 1); err != nil {
+	if ends, err = env.awaitSeat(1, 1); err != nil {
 		return ends, err
 	}
 	return ends, save()
 }
 
-// thaw has the copy served from the moment at which the holder's lease in it is over. The observer is there first.
-func (a *arena) thaw(ends time.Time, from *redistest.Server, serve func() error, to *redistest.Server) error {
+// serveOldState makes a server serve the old state once the holder's lease in it has expired. The observer reaches it first.
+func (env *environment) serveOldState(ends time.Time, from *redistest.Server, serve func() error, to *redistest.Server) error {
 	time.Sleep(time.Until(ends) - 100*time.Millisecond)
-	a.route(nowhere)
+	env.redirect(closedAddr)
 	if err := from.Kill(); err != nil {
 		return err
 	}
@@ -116,121 +117,121 @@ func (a *arena) thaw(ends time.Time, from *redistest.Server, serve func() error,
 	if err := serve(); err != nil {
 		return err
 	}
-	a.route(to.Addr(), a.team.onCall()...)
+	env.redirect(to.Addr(), env.processes.onCall()...)
 	time.Sleep(headStart)
-	a.route(to.Addr())
-	a.works()
+	env.redirect(to.Addr())
+	env.markHealed()
 	return nil
 }
 
 // restartOld restarts the server with an old file.
-func restartOld(a *arena) (string, error) {
-	s := a.rig.server
-	ends, err := a.freeze(func() error { return a.rig.ask("SAVE") })
+func restartOld(env *environment) (string, error) {
+	s := env.deployment.server
+	ends, err := env.saveOldState(func() error { return env.deployment.do("SAVE") })
 	if err != nil {
 		return "", err
 	}
 	old := time.Now()
-	if err := a.thaw(ends, s, s.Restart, s); err != nil {
+	if err := env.serveOldState(ends, s, s.Restart, s); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("restart with a file of %v ago", time.Since(old)), a.free()
+	return fmt.Sprintf("restart with a file of %v ago", time.Since(old)), env.awaitFreeSeat()
 }
 
-// failOverOld promotes a replica that was cut off long ago.
-func failOverOld(a *arena) (string, error) {
-	old, next := a.rig.nodes[0], a.rig.nodes[1]
-	ends, err := a.freeze(func() error {
+// failOverOld promotes a replica that was disconnected long ago.
+func failOverOld(env *environment) (string, error) {
+	old, next := env.deployment.nodes[0], env.deployment.nodes[1]
+	ends, err := env.saveOldState(func() error {
 		return errors.Join(old.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(next))
 	})
 	if err != nil {
 		return "", err
 	}
 	alone := time.Now()
-	if err := a.thaw(ends, old, func() error { return promote(next) }, next); err != nil {
+	if err := env.serveOldState(ends, old, func() error { return promote(next) }, next); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s was cut off for %v", next.Addr(), time.Since(alone)), errors.Join(a.rejoin(), a.free())
+	return fmt.Sprintf("%s was cut off for %v", next.Addr(), time.Since(alone)), errors.Join(env.rejoin(), env.awaitFreeSeat())
 }
 
-// crashTwice keeps the server away until the holder's subscription is in a pause of seconds, and crashes it again as
-// soon as the holder has restored its permit.
-func crashTwice(a *arena) (string, error) {
-	holder, other := a.cast()
-	if err := a.take(holder, 8*time.Second); err != nil {
+// crashTwice keeps the server down until the holder's subscription waits for seconds between its attempts. It kills the server
+// again as soon as the holder has restored its permit.
+func crashTwice(env *environment) (string, error) {
+	holder, other := env.pickTwo()
+	if err := env.holdSeat(holder, 8*time.Second); err != nil {
 		return "", err
 	}
-	a.last(200*time.Millisecond, 300*time.Millisecond) // until the subscription stands
-	if err := a.rig.server.Kill(); err != nil {
+	env.wait(200*time.Millisecond, 300*time.Millisecond) // until the subscription is established
+	if err := env.deployment.server.Kill(); err != nil {
 		return "", err
 	}
-	away := a.last(4200*time.Millisecond, 4800*time.Millisecond)
-	if err := a.rig.server.Restart(); err != nil {
+	away := env.wait(4200*time.Millisecond, 4800*time.Millisecond)
+	if err := env.deployment.server.Restart(); err != nil {
 		return "", err
 	}
-	if _, err := a.awaitSeat(1, 0); err != nil { // restored
+	if _, err := env.awaitSeat(1, 0); err != nil { // restored
 		return "", err
 	}
-	if err := other.ask(failoverLimit, 1500*time.Millisecond); err != nil {
+	if err := other.acquireSeat(failoverTimeout, 1500*time.Millisecond); err != nil {
 		return "", err
 	}
-	if _, err := a.awaitSeat(1, 1); err != nil {
+	if _, err := env.awaitSeat(1, 1); err != nil {
 		return "", err
 	}
-	a.last(300*time.Millisecond, 400*time.Millisecond) // until all that was asked was answered
-	if err := a.rig.server.Restart(); err != nil {     // it kills first
+	env.wait(300*time.Millisecond, 400*time.Millisecond)    // until all requests have been answered
+	if err := env.deployment.server.Restart(); err != nil { // Restart kills the server first
 		return "", err
 	}
-	a.works()
-	return fmt.Sprintf("away for %v, and again", away), a.free()
+	env.markHealed()
+	return fmt.Sprintf("down for %v, and killed again", away), env.awaitFreeSeat()
 }
 
-// prepare lets both processes on call use the seat once and cuts the replica off. Then one of them acquires the seat,
-// of which the replica does not hear.
-func (a *arena) prepare(hold time.Duration) (idle *member, err error) {
-	holder, idle := a.cast()
-	primary, replica := a.rig.nodes[0], a.rig.nodes[1]
-	if err := a.take(idle, 50*time.Millisecond); err != nil {
+// grantUnreplicated makes one process on call use the seat once, and disconnects the replica. Then the other process acquires the
+// seat, so the replica lacks that grant.
+func (env *environment) grantUnreplicated(hold time.Duration) (idle *process, err error) {
+	holder, idle := env.pickTwo()
+	primary, replica := env.deployment.nodes[0], env.deployment.nodes[1]
+	if err := env.holdSeat(idle, 50*time.Millisecond); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(a.free(), primary.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(replica)); err != nil {
+	if err := errors.Join(env.awaitFreeSeat(), primary.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(replica)); err != nil {
 		return nil, err
 	}
-	err = a.take(holder, hold)
+	err = env.holdSeat(holder, hold)
 	return idle, err
 }
 
-// failOver kills the primary and promotes its replica, which has the same LASTSAVE and lacks the holder. The first
-// process to ask has sent nothing for longer than the grace.
-func failOver(a *arena) (string, error) {
-	if err := a.alike(); err != nil {
+// failOver kills the primary and promotes its replica, which has the same LASTSAVE and lacks the holder. The first process to call
+// has sent nothing for longer than the grace period.
+func failOver(env *environment) (string, error) {
+	if err := env.saveInOneSecond(); err != nil {
 		return "", err
 	}
-	idle, err := a.prepare(3 * time.Second)
+	idle, err := env.grantUnreplicated(3 * time.Second)
 	if err != nil {
 		return "", err
 	}
-	old, next := a.rig.nodes[0], a.rig.nodes[1]
+	old, next := env.deployment.nodes[0], env.deployment.nodes[1]
 	if err := old.Kill(); err != nil {
 		return "", err
 	}
-	away := a.last(1200*time.Millisecond, 1500*time.Millisecond)
-	if err := errors.Join(promote(next), a.routeFirst(next.Addr(), idle)); err != nil {
+	away := env.wait(1200*time.Millisecond, 1500*time.Millisecond)
+	if err := errors.Join(promote(next), env.redirectFirst(next.Addr(), idle)); err != nil {
 		return "", err
 	}
-	a.works()
-	return fmt.Sprintf("%s died, %s took over %v later", old.Addr(), next.Addr(), away), errors.Join(a.rejoin(), a.free())
+	env.markHealed()
+	return fmt.Sprintf("%s was killed, %s took over %v later", old.Addr(), next.Addr(), away), errors.Join(env.rejoin(), env.awaitFreeSeat())
 }
 
-// rejoin restarts the dead primary as the replica of its successor. Before that acknowledges, nothing is confirmed to who
-// waits for replicas, and so nothing that is seen on the primary counts: the strike is not over.
-func (a *arena) rejoin() error {
-	a.rig.nodes[0], a.rig.nodes[1] = a.rig.nodes[1], a.rig.nodes[0]
-	if err := a.rig.nodes[1].Restart(); err != nil {
+// rejoin restarts the killed primary as the replica of the new one. The strike has not ended before the replica acknowledges: until
+// then, nothing on the primary is confirmed to callers that wait for replicas.
+func (env *environment) rejoin() error {
+	env.deployment.nodes[0], env.deployment.nodes[1] = env.deployment.nodes[1], env.deployment.nodes[0]
+	if err := env.deployment.nodes[1].Restart(); err != nil {
 		return err
 	}
 	return await(func() error {
-		return errors.Join(follows(a.rig.nodes[1], a.rig.nodes[0]), acknowledged(a.rig.nodes[0]))
+		return errors.Join(follows(env.deployment.nodes[1], env.deployment.nodes[0]), acknowledged(env.deployment.nodes[0]))
 	})
 }
 
@@ -242,40 +243,40 @@ func acknowledged(primary *redistest.Server) error {
 	return err
 }
 
-// failBack promotes the lagging replica, makes the primary its replica, and promotes the primary again, before any
-// process asks. The primary is the same process as before and lacks the holder.
-func failBack(a *arena) (string, error) {
-	idle, err := a.prepare(4 * time.Second)
+// failBack promotes the lagging replica, makes the primary its replica, and promotes the primary again, before any process calls.
+// The primary is then the same process as before and lacks the holder.
+func failBack(env *environment) (string, error) {
+	idle, err := env.grantUnreplicated(4 * time.Second)
 	if err != nil {
 		return "", err
 	}
-	primary, replica := a.rig.nodes[0], a.rig.nodes[1]
+	primary, replica := env.deployment.nodes[0], env.deployment.nodes[1]
 	began := time.Now()
-	a.route(nowhere)
+	env.redirect(closedAddr)
 	err = errors.Join(promote(replica), await(func() error { return follows(primary, replica) }),
-		promote(primary), a.routeFirst(primary.Addr(), idle))
+		promote(primary), env.redirectFirst(primary.Addr(), idle))
 	if err != nil {
 		return "", err
 	}
 	away := time.Since(began)
-	a.works()
+	env.markHealed()
 	return fmt.Sprintf("%s was a replica for %v", primary.Addr(), away),
-		errors.Join(await(func() error { return follows(replica, primary) }), a.free())
+		errors.Join(await(func() error { return follows(replica, primary) }), env.awaitFreeSeat())
 }
 
-// failOverAll kills the primary under load. Sometimes the replica was cut off for a while before.
-func failOverAll(a *arena) (string, error) {
-	old, next := a.rig.nodes[0], a.rig.nodes[1]
+// failOverAll kills the primary under load. Sometimes it disconnects the replica for a while before.
+func failOverAll(env *environment) (string, error) {
+	old, next := env.deployment.nodes[0], env.deployment.nodes[1]
 	var alone time.Duration
-	if a.random.IntN(2) == 0 {
+	if env.random.IntN(2) == 0 {
 		if err := isolate(next); err != nil {
 			return "", err
 		}
-		alone = a.last(0, time.Second)
+		alone = env.wait(0, time.Second)
 	}
 	if err := errors.Join(old.Kill(), promote(next)); err != nil {
 		return "", err
 	}
-	a.route(next.Addr())
-	return fmt.Sprintf("%s died after %v alone, %s took over", old.Addr(), alone, next.Addr()), a.rejoin()
+	env.redirect(next.Addr())
+	return fmt.Sprintf("%s was killed after %v without its replica, %s took over", old.Addr(), alone, next.Addr()), env.rejoin()
 }

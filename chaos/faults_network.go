@@ -7,7 +7,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// networkFaults are what happens between one worker and its server, while the others have no trouble.
+// networkFaults disturb the connections of one worker. They do not affect the others.
 func networkFaults() []fault {
 	return []fault{
 		{name: "reply lost, connection ends", kind: single, smoke: true, strike: loseReply(false)},
@@ -23,62 +23,62 @@ func networkFaults() []fault {
 	}
 }
 
-// someProxy is the way of one worker.
-func (a *arena) someProxy() (int, *redistest.Proxy) {
-	n := 1 + a.random.IntN(processes)
-	return n, a.rig.proxies[n]
+// randomProxy returns the proxy of one worker.
+func (env *environment) randomProxy() (int, *redistest.Proxy) {
+	n := 1 + env.random.IntN(workers)
+	return n, env.deployment.proxies[n]
 }
 
 // loseReply loses the reply to one of the next four scripts.
-func loseReply(hole bool) func(*arena) (string, error) {
-	return func(a *arena) (string, error) {
-		n, proxy := a.someProxy()
-		nth := 1 + a.random.IntN(4)
+func loseReply(hole bool) func(*environment) (string, error) {
+	return func(env *environment) (string, error) {
+		n, proxy := env.randomProxy()
+		nth := 1 + env.random.IntN(4)
 		proxy.LoseReply(nth, hole)
-		a.last(50*time.Millisecond, 300*time.Millisecond)
+		env.wait(50*time.Millisecond, 300*time.Millisecond)
 		proxy.LoseReply(0, false)
-		return fmt.Sprintf("way %d loses reply %d", n, nth), nil
+		return fmt.Sprintf("proxy %d loses reply %d", n, nth), nil
 	}
 }
 
-func delayReplies(a *arena) (string, error) {
-	n, proxy := a.someProxy()
-	late := time.Duration(a.random.Int64N(int64(1200 * time.Millisecond)))
+func delayReplies(env *environment) (string, error) {
+	n, proxy := env.randomProxy()
+	late := time.Duration(env.random.Int64N(int64(1200 * time.Millisecond)))
 	proxy.Delay(late)
-	a.last(500*time.Millisecond, 2*time.Second)
+	env.wait(500*time.Millisecond, 2*time.Second)
 	proxy.Delay(0)
-	return fmt.Sprintf("way %d is late by %v", n, late), nil
+	return fmt.Sprintf("proxy %d is late by %v", n, late), nil
 }
 
-// delayThenHold lets the last answers before a silence come late.
-func delayThenHold(a *arena) (string, error) {
-	n, proxy := a.someProxy()
-	late := 100*time.Millisecond + time.Duration(a.random.Int64N(int64(200*time.Millisecond)))
+// delayThenHold delays the last answers before no more arrive.
+func delayThenHold(env *environment) (string, error) {
+	n, proxy := env.randomProxy()
+	late := 100*time.Millisecond + time.Duration(env.random.Int64N(int64(200*time.Millisecond)))
 	proxy.Delay(late)
-	a.last(500*time.Millisecond, time.Second)
+	env.wait(500*time.Millisecond, time.Second)
 	proxy.Hold()
-	d := a.last(time.Second, 2*time.Second)
+	d := env.wait(time.Second, 2*time.Second)
 	proxy.Delay(0)
 	proxy.Resume()
-	return fmt.Sprintf("way %d is late by %v, then silent for %v", n, late, d), nil
+	return fmt.Sprintf("proxy %d is late by %v, then silent for %v", n, late, d), nil
 }
 
-// hold keeps something back for more or less than a TTL.
-func hold(what func(*redistest.Proxy), lose bool) func(*arena) (string, error) {
-	return func(a *arena) (string, error) {
-		n, proxy := a.someProxy()
+// hold holds data for more or less than a TTL. With lose, it then discards the data.
+func hold(what func(*redistest.Proxy), lose bool) func(*environment) (string, error) {
+	return func(env *environment) (string, error) {
+		n, proxy := env.randomProxy()
 		what(proxy)
-		d := a.last(50*time.Millisecond, 2*time.Second)
+		d := env.wait(50*time.Millisecond, 2*time.Second)
 		if lose {
 			proxy.Cut()
 		}
 		proxy.Resume()
-		return fmt.Sprintf("way %d held for %v", n, d), nil
+		return fmt.Sprintf("proxy %d held for %v", n, d), nil
 	}
 }
 
-func cut(a *arena) (string, error) {
-	n, proxy := a.someProxy()
+func cut(env *environment) (string, error) {
+	n, proxy := env.randomProxy()
 	proxy.Cut()
-	return fmt.Sprintf("way %d cut", n), nil
+	return fmt.Sprintf("proxy %d cut", n), nil
 }

@@ -13,143 +13,141 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// sentinelFaults are what happens to the primary. With as many acknowledgements as there are replicas it
-// does not matter which of them takes over.
-// A TTL is longer than a failover takes, or nobody would still rely on what got lost.
+// sentinelFaults concern the primary. If a grant needs the acknowledgements of all replicas, it does not matter which of them takes
+// over. The TTL is longer than a failover takes; otherwise no holder would still rely on a lost permit.
 func sentinelFaults() []fault {
 	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 2}
 	plain := fairsem.Options{TTL: 5 * time.Second}
 	const long = 30 * time.Second
 	return []fault{
-		{name: "planned failover, WaitReplicas 2", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: wait, strike: planned},
-		{name: "planned failover", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: plain, not: forgets, strike: planned},
-		{name: "kill -9 of the primary, WaitReplicas 2", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: wait, strike: killPrimary},
-		{name: "kill -9 of the primary", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: plain, not: forgets, strike: killPrimary},
-		{name: "failover to a replica that was cut off, WaitReplicas 2", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: wait, strike: promoteStale},
-		{name: "failover to a replica that was cut off", kind: sentinel, least: long, rest: 4 * time.Second, forgets: true, options: plain, not: forgets, strike: promoteStale},
+		{name: "planned failover, WaitReplicas 2", kind: sentinel, minLength: long, maxPause: 4 * time.Second, losesState: true, options: wait, strike: planned},
+		{name: "planned failover", kind: sentinel, minLength: long, maxPause: 4 * time.Second, losesState: true, options: plain, exempt: lossExempt, strike: planned},
+		{name: "kill -9 of the primary, WaitReplicas 2", kind: sentinel, minLength: long, maxPause: 4 * time.Second, losesState: true, options: wait, strike: killPrimary},
+		{name: "kill -9 of the primary", kind: sentinel, minLength: long, maxPause: 4 * time.Second, losesState: true, options: plain, exempt: lossExempt, strike: killPrimary},
+		{name: "failover to a replica that was cut off, WaitReplicas 2", kind: sentinel, minLength: long, maxPause: 4 * time.Second, losesState: true, options: wait, strike: promoteStale},
+		{name: "failover to a replica that was cut off", kind: sentinel, minLength: long, maxPause: 4 * time.Second, losesState: true, options: plain, exempt: lossExempt, strike: promoteStale},
 	}
 }
 
-// planned has a replica take over while the primary is well.
-func planned(a *arena) (string, error) {
-	old, err := a.rig.sentinel.Primary()
+// planned makes a replica take over while the primary works.
+func planned(env *environment) (string, error) {
+	old, err := env.deployment.sentinel.Primary()
 	if err != nil {
 		return "", err
 	}
-	// Soon after another one the sentinels refuse.
-	if err := await(a.rig.sentinel.Failover); err != nil {
+	// The sentinels refuse a failover soon after another one.
+	if err := await(env.deployment.sentinel.Failover); err != nil {
 		return "", err
 	}
-	a.successor()
-	return "failover from " + old.Addr(), a.settle()
+	env.primaryReplaced()
+	return "failover from " + old.Addr(), env.awaitReplicas()
 }
 
-// killPrimary has a replica take over, and the dead one come back as a replica.
-func killPrimary(a *arena) (string, error) {
-	old, err := a.rig.sentinel.Primary()
+// killPrimary kills the primary, waits until a replica has taken over, and restarts it as a replica.
+func killPrimary(env *environment) (string, error) {
+	old, err := env.deployment.sentinel.Primary()
 	if err != nil {
 		return "", err
 	}
-	return "kill -9 of " + old.Addr(), a.succeed(old)
+	return "kill -9 of " + old.Addr(), env.killAndReplace(old)
 }
 
-// succeed kills the primary and waits until all is well again.
-func (a *arena) succeed(old *redistest.Server) error {
+// killAndReplace kills the primary and waits until all servers work again.
+func (env *environment) killAndReplace(old *redistest.Server) error {
 	if err := old.Kill(); err != nil {
 		return err
 	}
-	if err := a.rig.sentinel.AwaitFailover(old); err != nil {
+	if err := env.deployment.sentinel.AwaitFailover(old); err != nil {
 		return err
 	}
-	a.successor()
+	env.primaryReplaced()
 	if err := old.Restart(); err != nil {
 		return err
 	}
-	return a.settle()
+	return env.awaitReplicas()
 }
 
-// successor notes that there is a primary again. Whoever waits for replicas has to wait for all of them.
-func (a *arena) successor() {
-	if a.fault.options.WaitReplicas == 0 {
-		a.works()
+// primaryReplaced records that there is a new primary. With WaitReplicas, grants need all replicas, so the strike has not healed.
+func (env *environment) primaryReplaced() {
+	if env.fault.options.WaitReplicas == 0 {
+		env.markHealed()
 	}
 }
 
-// settle waits until the primary has its two replicas. The sentinels would see to it too, in ten seconds
-// or thirty; so there are more strikes in a run.
-func (a *arena) settle() error {
+// awaitReplicas waits until the primary has its two replicas. It reconfigures them itself, because the sentinels would take 10
+// to 30 seconds, and a run would have fewer strikes.
+func (env *environment) awaitReplicas() error {
 	return await(func() error {
-		primary, err := a.rig.sentinel.Primary()
+		primary, err := env.deployment.sentinel.Primary()
 		if err != nil {
 			return err
 		}
 		var errs []error
-		for _, n := range a.rig.sentinel.Nodes {
+		for _, n := range env.deployment.sentinel.Nodes {
 			if n != primary {
 				errs = append(errs, follows(n, primary))
 			}
 		}
-		for _, watcher := range a.rig.sentinel.Sentinels {
-			errs = append(errs, content(watcher))
+		for _, sentinel := range env.deployment.sentinel.Sentinels {
+			errs = append(errs, sentinelReady(sentinel))
 		}
 		return errors.Join(errs...)
 	})
 }
 
-// content returns nil when a sentinel finds nothing wrong with anybody: before that it promotes nobody.
-func content(watcher *redistest.Server) error {
+// sentinelReady returns nil if a sentinel reports all servers as healthy. Before that it promotes no replica.
+func sentinelReady(sentinel *redistest.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	sentinel := redis.NewSentinelClient(&redis.Options{Addr: watcher.Addr()})
-	defer func() { _ = sentinel.Close() }() // it has answered, or it has not
-	primary, err := sentinel.Master(ctx, redistest.PrimaryName).Result()
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr()})
+	defer func() { _ = client.Close() }() // it is no longer needed
+	primary, err := client.Master(ctx, redistest.PrimaryName).Result()
 	if err != nil {
 		return err
 	}
-	others, err := sentinel.Replicas(ctx, redistest.PrimaryName).Result()
+	others, err := client.Replicas(ctx, redistest.PrimaryName).Result()
 	healthy := primary["flags"] == "master"
 	for _, replica := range others {
 		healthy = healthy && replica["flags"] == "slave" && replica["master-link-status"] == "ok"
 	}
 	if err == nil && (!healthy || len(others) != 2) {
-		err = fmt.Errorf("%s is not content yet", watcher.Addr())
+		err = fmt.Errorf("%s does not report all servers as healthy yet", sentinel.Addr())
 	}
 	return err
 }
 
-// follows returns nil when the server is a replica of the primary and in step. It makes it one.
+// follows makes the server a replica of the primary. It returns nil once the replica is in sync.
 func follows(n, primary *redistest.Server) error {
 	r, err := roleOf(n)
 	if err == nil && r.master != primary.Addr() {
 		host, port := split(primary.Addr())
 		err = n.Client().Do(context.Background(), "REPLICAOF", host, port).Err()
 	}
-	return errors.Join(err, inStep(n))
+	return errors.Join(err, inSync(n))
 }
 
-// promoteStale has the replicas hear nothing of their primary for a while, which then dies: what it did
-// last is gone.
-func promoteStale(a *arena) (string, error) {
-	old, err := a.rig.sentinel.Primary()
+// promoteStale disconnects the replicas from the primary for a while and then kills it. What it did last is lost.
+func promoteStale(env *environment) (string, error) {
+	old, err := env.deployment.sentinel.Primary()
 	if err != nil {
 		return "", err
 	}
-	others, err := a.rig.sentinel.Replicas()
+	others, err := env.deployment.sentinel.Replicas()
 	if err != nil {
 		return "", err
 	}
 	for _, n := range others {
-		// Nobody listens on port 1. The sentinels put that right, though not at once.
+		// No process listens on port 1. The sentinels correct this later.
 		if err := n.Client().Do(context.Background(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 			return "", err
 		}
 	}
-	d := a.last(500*time.Millisecond, 2500*time.Millisecond)
-	return fmt.Sprintf("%s died after %v alone", old.Addr(), d), a.succeed(old)
+	d := env.wait(500*time.Millisecond, 2500*time.Millisecond)
+	return fmt.Sprintf("%s was killed after %v without its replicas", old.Addr(), d), env.killAndReplace(old)
 }
 
-// split takes "host:port" apart.
+// split splits "host:port".
 func split(addr string) (host, port string) {
-	host, port, _ = net.SplitHostPort(addr) // redistest made it
+	host, port, _ = net.SplitHostPort(addr) // addresses of redistest are valid
 	return host, port
 }

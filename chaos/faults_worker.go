@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// workerFaults are what happens to processes.
+// workerFaults kill or stop processes.
 func workerFaults() []fault {
 	return []fault{
-		{name: "nothing", kind: single, spares: true, smoke: true, strike: nothing},
+		{name: "nothing", kind: single, sparesOthers: true, smoke: true, strike: nothing},
 		{name: "kill -9 of workers", kind: single, smoke: true, strike: killWorker},
 		{name: "SIGSTOP of workers", kind: single, smoke: true, strike: stopWorker},
 		{name: "SIGSTOP of all workers", kind: single, strike: stopAllWorkers},
@@ -18,59 +18,59 @@ func workerFaults() []fault {
 	}
 }
 
-func nothing(*arena) (string, error) { return "nothing", nil }
+func nothing(*environment) (string, error) { return "nothing", nil }
 
-// killWorker replaces a worker by a new one; sometimes it stood still before.
-func killWorker(a *arena) (string, error) {
-	m := a.team.anyone(a.random)
-	if a.random.IntN(3) == 0 {
-		if err := m.stop(); err != nil {
+// killWorker replaces a worker by a new one. Sometimes it stops the worker first.
+func killWorker(env *environment) (string, error) {
+	proc := env.processes.randomWorker(env.random)
+	if env.random.IntN(3) == 0 {
+		if err := proc.pause(); err != nil {
 			return "", err
 		}
-		a.last(0, 1500*time.Millisecond)
+		env.wait(0, 1500*time.Millisecond)
 	}
-	m.kill()
-	return "kill " + m.name, a.team.hire()
+	proc.kill()
+	return "kill " + proc.name, env.processes.startWorker()
 }
 
-// stopWorker stops one for longer than its leases last, or for less.
-func stopWorker(a *arena) (string, error) {
-	m := a.team.anyone(a.random)
-	if err := m.stop(); err != nil {
+// stopWorker stops a worker for more or less time than its leases last.
+func stopWorker(env *environment) (string, error) {
+	proc := env.processes.randomWorker(env.random)
+	if err := proc.pause(); err != nil {
 		return "", err
 	}
-	d := a.last(50*time.Millisecond, 2*time.Second)
-	return fmt.Sprintf("stop %s for %v", m.name, d), m.wake()
+	d := env.wait(50*time.Millisecond, 2*time.Second)
+	return fmt.Sprintf("stop %s for %v", proc.name, d), proc.resume()
 }
 
-// stopAllWorkers stops them one after the other, and wakes them at once.
-func stopAllWorkers(a *arena) (string, error) {
-	living := a.team.living()
-	for _, m := range living {
-		if err := m.stop(); err != nil {
+// stopAllWorkers stops all workers one after the other, and then continues them all.
+func stopAllWorkers(env *environment) (string, error) {
+	workers := env.processes.alive()
+	for _, proc := range workers {
+		if err := proc.pause(); err != nil {
 			return "", err
 		}
 	}
-	d := a.last(50*time.Millisecond, 2*time.Second)
-	for _, m := range living {
-		if err := m.wake(); err != nil {
+	d := env.wait(50*time.Millisecond, 2*time.Second)
+	for _, proc := range workers {
+		if err := proc.resume(); err != nil {
 			return "", err
 		}
 	}
 	return fmt.Sprintf("stop all for %v", d), nil
 }
 
-// stopWriter stops the process that has looked at its permit, found it good, and sent a write.
-func stopWriter(a *arena) (string, error) {
+// stopWriter stops a process that has checked its permit and has a write in flight.
+func stopWriter(env *environment) (string, error) {
 	select {
-	case name := <-a.store.writing:
-		m := a.team.named(name)
-		if err := m.stop(); err != nil {
+	case name := <-env.store.writing:
+		proc := env.processes.aliveNamed(name)
+		if err := proc.pause(); err != nil {
 			return "", err
 		}
-		d := a.last(1500*time.Millisecond, 2*time.Second)
-		return fmt.Sprintf("stop writer %s for %v", name, d), m.wake()
-	case <-a.Done():
+		d := env.wait(1500*time.Millisecond, 2*time.Second)
+		return fmt.Sprintf("stop writer %s for %v", name, d), proc.resume()
+	case <-env.Done():
 		return "no writer", nil
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// machine is what a result was found on.
+// machine describes the machine and the Redis version of a result.
 type machine struct {
 	facts.Facts
 	Redis string `json:"redis"`
@@ -31,7 +31,7 @@ func redisVersion(ctx context.Context) string {
 	return output(ctx, binary, "--version")
 }
 
-// output is the first three words that a command says.
+// output returns the first three words of a command's output.
 func output(ctx context.Context, name string, args ...string) string {
 	text, err := exec.CommandContext(ctx, name, args...).Output()
 	words := strings.Fields(string(text))

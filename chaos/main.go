@@ -1,6 +1,6 @@
-// Command chaos has several processes share semaphores while workers, servers and the network between
-// them break, and looks afterwards whether anybody saw a promise of fairsem broken. `make chaos` in the
-// folder above runs all of it; README.md says what is broken and what is looked at.
+// Command chaos runs processes that share semaphores while workers, servers and the network between them fail. Afterwards it
+// checks whether fairsem kept its promises. "make chaos" in the parent folder runs all faults. README.md describes the faults and
+// the checks.
 package main
 
 import (
@@ -20,11 +20,11 @@ import (
 
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// settings are what the command line says.
+// settings are the values of the flags.
 type settings struct {
-	Length   time.Duration `json:"length"` // of a run
-	Seeds    int           `json:"seeds"`  // runs of each fault
-	Seed     uint64        `json:"seed"`   // of the first of them
+	Length   time.Duration `json:"length"` // of each run
+	Seeds    int           `json:"seeds"`  // the number of runs of each fault
+	Seed     uint64        `json:"seed"`   // of the first run of each fault
 	Parallel int           `json:"parallel"`
 	Smoke    bool          `json:"smoke"`
 	only     *regexp.Regexp
@@ -34,10 +34,9 @@ type settings struct {
 	broken   bool
 }
 
-// execute returns the exit code: 1 if a promise was broken or something else was, 2 if the command line
-// makes no sense.
+// execute returns the exit code: 1 if a promise was broken or a run failed, 2 if the command line is invalid.
 func execute(args []string, stdout, stderr io.Writer) int {
-	// go-redis tells of every connection that a closed server ends. What matters comes back as an error.
+	// go-redis logs every connection that a stopped server closes. Everything that matters is returned as an error.
 	logging.Disable()
 	var err error
 	if len(args) == 1 && args[0] == workerArg {
@@ -50,30 +49,30 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		case bad != nil:
 			return 2
 		}
-		err = rage(s, stdout, stderr)
+		err = runFaults(s, stdout, stderr)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "chaos: %v\n", err) // there is nobody else to tell
+		_, _ = fmt.Fprintf(stderr, "chaos: %v\n", err) // an error of stderr cannot be reported
 		return 1
 	}
 	return 0
 }
 
-// parse tells on stderr what is wrong with args.
+// parse parses the flags. It also writes its error to stderr.
 func parse(args []string, stderr io.Writer) (settings, error) {
 	s := settings{only: regexp.MustCompile("")}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.DurationVar(&s.Length, "for", 10*time.Second, "length of a run")
-	flags.IntVar(&s.Seeds, "seeds", 1, "runs of each fault, each with the next `seed`")
-	flags.Uint64Var(&s.Seed, "seed", 0, "of the first run of each fault; 0: by the clock")
-	flags.IntVar(&s.Parallel, "parallel", 2, "so many runs at a time")
-	flags.BoolVar(&s.Smoke, "smoke", false, "a selection of faults")
-	flags.BoolVar(&s.list, "list", false, "only tell which faults there are")
-	flags.BoolVar(&s.broken, "broken", false, "play with broken variants of the library, and fail unless each is found out; -run is for their names")
-	flags.StringVar(&s.out, "out", "results", "`folder` for what was found; empty: none")
-	flags.StringVar(&s.keep, "keep", "", "`folder` for the histories of all runs; empty: none")
-	flags.Func("run", "only faults that match the `regexp`, in their name and kind of server", func(text string) (err error) {
+	flags.IntVar(&s.Seeds, "seeds", 1, "number of runs of each fault, each with the next `seed`")
+	flags.Uint64Var(&s.Seed, "seed", 0, "seed of the first run of each fault; 0: taken from the clock")
+	flags.IntVar(&s.Parallel, "parallel", 2, "number of runs at the same time")
+	flags.BoolVar(&s.Smoke, "smoke", false, "run only a selection of faults")
+	flags.BoolVar(&s.list, "list", false, "only list the faults")
+	flags.BoolVar(&s.broken, "broken", false, "run broken variants of the library, and fail unless the checks find each of them; -run then selects variants by name")
+	flags.StringVar(&s.out, "out", "results", "`folder` for the results; empty: write none")
+	flags.StringVar(&s.keep, "keep", "", "`folder` for the histories of all runs; empty: keep none")
+	flags.Func("run", "run only faults whose name and kind of server match the `regexp`", func(text string) (err error) {
 		s.only, err = regexp.Compile(text)
 		return err
 	})
@@ -85,26 +84,26 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	}
 	var err error
 	if flags.NArg() > 0 || s.Seeds < 1 || s.Parallel < 1 || s.Length < time.Second {
-		err = errors.New("chaos takes no arguments but flags; seeds and parallel are above 0, a run takes a second at least")
-		_, _ = fmt.Fprintln(stderr, err) // there is nobody else to tell
+		err = errors.New("chaos takes flags only; -seeds and -parallel must be above 0, and -for at least 1s")
+		_, _ = fmt.Fprintln(stderr, err) // an error of stderr cannot be reported
 	}
 	return s, err
 }
 
-// rage runs everything that s asks for.
-func rage(s settings, stdout, stderr io.Writer) error {
+// runFaults does what s selects: it runs or lists faults, or runs broken variants.
+func runFaults(s settings, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if s.broken {
-		return exposeAll(ctx, s, stdout)
+		return findAllBroken(ctx, s, stdout)
 	}
 	chosen := s.faults()
 	if len(chosen) == 0 {
-		return errors.New("no fault has such a name; -list tells which there are")
+		return errors.New("no fault matches -run; -list shows all faults")
 	}
 	if s.list {
 		for _, f := range chosen {
-			_, _ = fmt.Fprintf(stdout, "%s, %s\n", f.name, f.kind) // there is nobody else to tell
+			_, _ = fmt.Fprintf(stdout, "%s, %s\n", f.name, f.kind) // an error of stdout cannot be reported
 		}
 		return nil
 	}
@@ -112,15 +111,15 @@ func rage(s settings, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := report{Settings: s, Machine: newMachine(ctx), Rows: playAll(ctx, s.runs(chosen, binary), s.Parallel, stderr)}
+	r := report{Settings: s, Machine: newMachine(ctx), Rows: executeAll(ctx, s.runs(chosen, binary), s.Parallel, stderr)}
 	if ctx.Err() != nil {
-		return errors.New("interrupted; nothing was written")
+		return errors.New("interrupted; no results were written")
 	}
-	_, _ = fmt.Fprintln(stdout, r.text()) // there is nobody else to tell
+	_, _ = fmt.Fprintln(stdout, r.text()) // an error of stdout cannot be reported
 	return errors.Join(r.save(s.out), r.verdict())
 }
 
-// faults are those that s asks for.
+// faults returns the faults that s selects.
 func (s settings) faults() []fault {
 	var chosen []fault
 	for _, f := range faults() {
@@ -131,7 +130,7 @@ func (s settings) faults() []fault {
 	return chosen
 }
 
-// runs are as many of each fault as s asks for.
+// runs returns the runs of the chosen faults, one for each seed.
 func (s settings) runs(chosen []fault, binary string) []run {
 	var all []run
 	for _, f := range chosen {

@@ -11,17 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The test binary is the worker too, as the chaos binary is.
+// Like the chaos binary, the test binary is also the worker.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == workerArg {
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	// A process that was built with the race detector otherwise takes a second to end.
+	// Otherwise a process with the race detector takes a second to end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
-func TestFlagsSayWhatIsBroken(t *testing.T) {
+func TestFlagsSelectTheRuns(t *testing.T) {
 	s, err := parse([]string{"-for", "7s", "-seeds", "3", "-seed", "42", "-run", "OOM|kill"}, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, 7*time.Second, s.Length)
@@ -29,20 +29,20 @@ func TestFlagsSayWhatIsBroken(t *testing.T) {
 	assert.True(t, s.only.MatchString("kill -9 of workers, single"))
 	runs := s.runs(s.faults()[:1], "worker")
 	require.Len(t, runs, 3)
-	assert.Equal(t, uint64(44), runs[2].seed, "each run of a fault has a seed of its own")
+	assert.Equal(t, uint64(44), runs[2].seed, "each run of a fault has its own seed")
 }
 
-func TestBadFlagsAreToldAndHelpIsNoFailure(t *testing.T) {
+func TestInvalidFlagsAreReportedAndHelpSucceeds(t *testing.T) {
 	for _, args := range [][]string{{"-seeds", "0"}, {"-for", "1ms"}, {"-run", "("}, {"what"}, {"-what"}, {"-parallel", "0"}} {
-		var told bytes.Buffer
-		assert.Equal(t, 2, execute(args, io.Discard, &told), args)
-		assert.NotEmpty(t, told.String(), args)
+		var output bytes.Buffer
+		assert.Equal(t, 2, execute(args, io.Discard, &output), args)
+		assert.NotEmpty(t, output.String(), args)
 	}
 	assert.Zero(t, execute([]string{"-h"}, io.Discard, io.Discard))
 	assert.Equal(t, 1, execute([]string{"-run", "no such fault"}, io.Discard, io.Discard))
 }
 
-func TestListTellsEveryFault(t *testing.T) {
+func TestListShowsEveryFault(t *testing.T) {
 	var out bytes.Buffer
 	require.Zero(t, execute([]string{"-list"}, &out, io.Discard))
 	for _, f := range faults() {
@@ -50,7 +50,7 @@ func TestListTellsEveryFault(t *testing.T) {
 	}
 }
 
-func TestEveryFaultHasAnOwnNameForItsFile(t *testing.T) {
+func TestEveryFaultHasItsOwnFileName(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, f := range faults() {
 		assert.False(t, seen[f.slug()], f.slug())

@@ -13,28 +13,28 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// monitor looks into the server again and again, past every fault between it and the workers.
+// monitor reads the server repeatedly. It bypasses the proxies, so faults between the server and the workers do not affect it.
 type monitor struct {
 	rdb  redis.UniversalClient
 	stop chan struct{}
 	done sync.WaitGroup
 
-	mu      sync.Mutex
-	looks   int               // guarded by mu
-	over    []string          // looks that found more than the limit in use; guarded by mu
-	twice   []string          // ids that held and waited at the same time; guarded by mu
-	inLine  map[string]int64  // id -> when it was seen in line first; guarded by mu
-	granted map[string]int64  // name -> when a holder was seen there that was new; guarded by mu
-	holding map[string]int64  // id -> when it was seen among the holders last; guarded by mu
-	home    map[string]string // id -> the name at which it was seen first; guarded by mu
-	mixed   []string          // ids that were seen at another one; guarded by mu
+	mu         sync.Mutex
+	reads      int               // guarded by mu
+	overLimit  []string          // descriptions of reads with more units in use than the limit; guarded by mu
+	bothStates []string          // ids that held and waited at the same time; guarded by mu
+	queued     map[string]int64  // id -> when it was first seen in the queue; guarded by mu
+	granted    map[string]int64  // name -> when a new holder was last seen there; guarded by mu
+	holding    map[string]int64  // id -> when it was last seen among the holders; guarded by mu
+	nameOf     map[string]string // id -> the name at which it was first seen; guarded by mu
+	wrongName  []string          // ids that were seen at two names; guarded by mu
 }
 
-// lookEvery is a compromise: what happens between two looks the monitor does not see.
-const lookEvery = 3 * time.Millisecond
+// readEvery is a compromise: the monitor does not see what happens between two reads.
+const readEvery = 3 * time.Millisecond
 
-// lookScript reads a semaphore in one step: the units in use, then who holds, then who waits.
-const lookScript = `
+// readScript reads a semaphore atomically: the units in use, the ids of the holders, and those of the waiters.
+const readScript = `
 local holders = redis.call("ZRANGE", KEYS[1], 0, -1)
 local units = 0
 for _, id in ipairs(holders) do
@@ -45,18 +45,18 @@ return { units, holders, redis.call("ZRANGE", KEYS[2], 0, -1) }`
 func newMonitor(rdb redis.UniversalClient) *monitor {
 	return &monitor{
 		rdb: rdb, stop: make(chan struct{}),
-		inLine: make(map[string]int64), holding: make(map[string]int64), granted: make(map[string]int64),
-		home: make(map[string]string),
+		queued: make(map[string]int64), holding: make(map[string]int64), granted: make(map[string]int64),
+		nameOf: make(map[string]string),
 	}
 }
 
 func startMonitor(rdb redis.UniversalClient) *monitor {
 	m := newMonitor(rdb)
-	m.done.Go(m.run) // end stops it and waits for it
+	m.done.Go(m.run) // end stops it and waits for it to end
 	return m
 }
 
-// end stops looking.
+// end stops the monitor.
 func (m *monitor) end() {
 	close(m.stop)
 	m.done.Wait()
@@ -65,24 +65,24 @@ func (m *monitor) end() {
 func (m *monitor) run() {
 	for {
 		for _, name := range []string{poolName, soloName, asideName, seatName} {
-			m.look(name, limitOf(name))
+			m.read(name, limitOf(name))
 		}
 		select {
 		case <-m.stop:
 			return
-		case <-time.After(lookEvery):
+		case <-time.After(readEvery):
 		}
 	}
 }
 
-// look notes what a semaphore looks like. A server that does not answer is no news.
-func (m *monitor) look(name string, limit int64) {
+// read reads a semaphore and records its state. It records nothing if the server does not answer.
+func (m *monitor) read(name string, limit int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	base := "fairsem:{" + name + "}:"
 	keys := []string{base + "owner", base + "queue", base + "weight"}
 	asked := history.Now()
-	list, err := m.rdb.EvalRO(ctx, lookScript, keys).Slice()
+	list, err := m.rdb.EvalRO(ctx, readScript, keys).Slice()
 	if cluster, ok := m.rdb.(*redis.ClusterClient); ok && err != nil {
 		cluster.ReloadState(ctx)
 	}
@@ -90,7 +90,7 @@ func (m *monitor) look(name string, limit int64) {
 		return
 	}
 	units, _ := list[0].(int64)
-	m.note(name, limit, units, texts(list[1]), texts(list[2]), asked)
+	m.record(name, limit, units, texts(list[1]), texts(list[2]), asked)
 }
 
 func texts(list any) []string {
@@ -104,22 +104,22 @@ func texts(list any) []string {
 	return all
 }
 
-func (m *monitor) note(name string, limit, units int64, holders, waiters []string, asked int64) {
+func (m *monitor) record(name string, limit, units int64, holders, waiters []string, asked int64) {
 	now := history.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.looks++
+	m.reads++
 	if units > limit {
-		m.over = append(m.over, fmt.Sprintf("%s at %d: %d units of %d are in use, by %s", name, now, units, limit, strings.Join(holders, " ")))
+		m.overLimit = append(m.overLimit, fmt.Sprintf("%s at %d: %d units of %d are in use, by %s", name, now, units, limit, strings.Join(holders, " ")))
 	}
 	for _, id := range slices.Concat(holders, waiters) {
-		if m.home[id] == "" {
-			m.home[id] = name
-		} else if m.home[id] != name {
-			m.mixed = append(m.mixed, fmt.Sprintf("%s at %d: %s is there, which was at %s", name, now, id, m.home[id]))
+		if m.nameOf[id] == "" {
+			m.nameOf[id] = name
+		} else if m.nameOf[id] != name {
+			m.wrongName = append(m.wrongName, fmt.Sprintf("%s at %d: %s is there, but it was first seen at %s", name, now, id, m.nameOf[id]))
 		}
 	}
-	// Of what the dead have, the start of the look counts, which is sure to be no later than what it shows.
+	// For the units of killed processes, the time before the read counts: it cannot be later than the state that was read.
 	for _, id := range holders {
 		if m.holding[id] == 0 {
 			m.granted[name] = now
@@ -128,19 +128,19 @@ func (m *monitor) note(name string, limit, units int64, holders, waiters []strin
 	}
 	for _, id := range waiters {
 		if m.holding[id] == asked {
-			m.twice = append(m.twice, fmt.Sprintf("%s at %d: %s holds and waits", name, now, id))
+			m.bothStates = append(m.bothStates, fmt.Sprintf("%s at %d: %s holds and waits", name, now, id))
 		}
-		if m.inLine[id] == 0 {
-			m.inLine[id] = now
+		if m.queued[id] == 0 {
+			m.queued[id] = now
 		}
 	}
 }
 
-// grantedSince reports whether each semaphore has had a new holder since then.
+// grantedSince reports whether each contended semaphore has had a new holder since then.
 func (m *monitor) grantedSince(at int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, name := range busy {
+	for _, name := range contended {
 		if m.granted[name] <= at {
 			return false
 		}

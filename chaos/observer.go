@@ -10,59 +10,59 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// lookName is the name of a call that is none: what the observer saw that should not be.
-const lookName = "look"
+// observedName is the name of a record that is not a call: a violation that the observer saw.
+const observedName = "observed"
 
 const (
-	lookPause = 10 * time.Millisecond
-	// A server that comes back is to be looked at before anybody else asks, so the observer tries again at once.
-	lookLimit = 50 * time.Millisecond
+	observePause = 10 * time.Millisecond
+	// After a restart the observer must be the first process to call, so it retries soon.
+	observeTimeout = 50 * time.Millisecond
 )
 
-// observe is the turn of a process that only looks, as `fairsem top` and a dashboard do. What it changes is
-// nothing that anybody could see: it pins a limit to what it is, and evicts who is not there.
+// observe is the action of a process that only reads, like "fairsem top" or a dashboard. Its changes have no visible effect: it
+// sets a limit to the value that the limit has, and evicts an id that does not exist.
 func (w *worker) observe(ctx context.Context, random *rand.Rand) error {
 	if random.IntN(20) == 0 {
-		w.brief(ctx, func(ctx context.Context) {
+		w.withTimeout(ctx, func(ctx context.Context) {
 			for _, err := range w.client.List(ctx) {
 				if err != nil {
-					return // the server is away
+					return // the server is down
 				}
 			}
 		})
 	}
-	for _, s := range w.inView() {
-		if there, err := w.lookAt(ctx, s); err != nil || !there {
-			return err // and the seat is first again, at which others are about to ask
+	for _, s := range w.observed() {
+		if there, err := w.checkLimit(ctx, s); err != nil || !there {
+			return err // the next action begins with the seat again, which others are about to acquire
 		}
 		switch random.IntN(60) {
 		case 0:
-			w.brief(ctx, func(ctx context.Context) { _ = s.Evict(ctx, "nobody:0") }) // it never finds anybody
+			w.withTimeout(ctx, func(ctx context.Context) { _ = s.Evict(ctx, "nobody:0") }) // no holder or waiter has this id
 		case 1:
-			w.pinned[s] = true // whatever becomes of it
-			w.brief(ctx, func(ctx context.Context) { _ = s.SetLimit(ctx, limitOf(s.Name())) })
+			w.limitSet[s] = true // whether or not the call succeeds
+			w.withTimeout(ctx, func(ctx context.Context) { _ = s.SetLimit(ctx, limitOf(s.Name())) })
 		}
 	}
-	w.unpin(ctx)
-	rest(ctx, lookPause)
+	w.resetLimits(ctx)
+	sleep(ctx, observePause)
 	return nil
 }
 
-// inView is what the observer looks at, and pins.
-func (w *worker) inView() []*fairsem.Semaphore {
+// observed returns the semaphores that the observer reads, and whose limits it sets.
+func (w *worker) observed() []*fairsem.Semaphore {
 	return []*fairsem.Semaphore{w.seat, w.pool, w.solo, w.aside}
 }
 
-// brief has f end soon.
-func (w *worker) brief(ctx context.Context, f func(context.Context)) {
-	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+// withTimeout calls f with a short timeout.
+func (w *worker) withTimeout(ctx context.Context, f func(context.Context)) {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	f(ctx)
 }
 
-// lookAt writes down if a semaphore has a limit that is not its own. It reports whether the server answered.
-func (w *worker) lookAt(ctx context.Context, s *fairsem.Semaphore) (there bool, err error) {
-	w.brief(ctx, func(ctx context.Context) {
+// checkLimit reads a semaphore and records a violation if its limit is wrong. It reports whether the server answered.
+func (w *worker) checkLimit(ctx context.Context, s *fairsem.Semaphore) (there bool, err error) {
+	w.withTimeout(ctx, func(ctx context.Context) {
 		asked := history.Now()
 		status, failed := s.Status(ctx)
 		if there = failed == nil; !there {
@@ -70,8 +70,8 @@ func (w *worker) lookAt(ctx context.Context, s *fairsem.Semaphore) (there bool, 
 		}
 		if status.Limit != limitOf(s.Name()) {
 			err = w.journal.write(&call{
-				Grant:  history.Grant{Process: w.order.Process, Asked: asked},
-				Number: w.calls.Add(1), Name: lookName, Wrong: fmt.Sprintf("%s has a limit of %d", s.Name(), status.Limit),
+				Grant:  history.Grant{Process: w.config.Process, Asked: asked},
+				Number: w.calls.Add(1), Name: observedName, Violation: fmt.Sprintf("%s has a limit of %d", s.Name(), status.Limit),
 			})
 		}
 		for _, failed := range s.Holders(ctx) {
@@ -83,27 +83,27 @@ func (w *worker) lookAt(ctx context.Context, s *fairsem.Semaphore) (there bool, 
 	return there, err
 }
 
-// unpin takes back what the observer pinned. A pin that is forgotten stays for ever.
-func (w *worker) unpin(ctx context.Context) {
-	for s := range w.pinned {
-		w.brief(ctx, func(ctx context.Context) {
+// resetLimits resets the limits that the observer has set. Otherwise they would stay in Redis for ever.
+func (w *worker) resetLimits(ctx context.Context) {
+	for s := range w.limitSet {
+		w.withTimeout(ctx, func(ctx context.Context) {
 			if s.ResetLimit(ctx) == nil {
-				delete(w.pinned, s)
+				delete(w.limitSet, s)
 			}
 		})
 	}
 }
 
-// tidy unpins when the load has ended, all there is: a server with an old state may have a pin that was taken back since.
-// One that was down a moment ago may take a while.
-func (w *worker) tidy() {
-	for _, s := range w.inView() {
-		w.pinned[s] = true
+// resetAllLimits resets all limits after the load has ended: a server with an old state may have a limit that was already reset.
+// A server that was just down may take a while to answer.
+func (w *worker) resetAllLimits() {
+	for _, s := range w.observed() {
+		w.limitSet[s] = true
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
+	ctx, cancel := context.WithTimeout(context.Background(), exitTimeout/2)
 	defer cancel()
-	for len(w.pinned) > 0 && ctx.Err() == nil {
-		w.unpin(ctx)
-		rest(ctx, lookPause)
+	for len(w.limitSet) > 0 && ctx.Err() == nil {
+		w.resetLimits(ctx)
+		sleep(ctx, observePause)
 	}
 }

@@ -2,5 +2,5 @@ package main
 
 import "syscall"
 
-// dieWithParent makes the kernel kill a worker with us, a stopped one too.
+// dieWithParent makes the kernel kill a worker, even a paused one, when this process ends.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

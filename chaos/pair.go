@@ -10,34 +10,34 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// nowhere is an address at which nobody listens.
-const nowhere = "127.0.0.1:1"
+// closedAddr is an address on which no process listens.
+const closedAddr = "127.0.0.1:1"
 
-// launchPair starts two servers in one second, as a compose file does. Their addresses follow the primary. No sentinel
-// takes its time, so a process can be there as soon as the replica takes over.
-func (r *rig) launchPair() error {
+// startPair starts two servers in the same second, as a compose file does. The proxies follow the primary. There is no sentinel
+// that takes time, so a process can reach the replica as soon as it is promoted.
+func (d *deployment) startPair() error {
 	err := await(func() (err error) {
-		if r.nodes, err = startTwins(); err == nil && !sameAge(r.nodes) {
-			err = errors.Join(errors.New("not in one second"), stopAll(r.nodes))
-			r.nodes = nil
+		if d.nodes, err = startTwo(); err == nil && !sameLastSave(d.nodes) {
+			err = errors.Join(errors.New("not in the same second"), stopAll(d.nodes))
+			d.nodes = nil
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := r.bridge(r.nodes[0].Addr()); err != nil {
+	if err := d.startProxies(d.nodes[0].Addr()); err != nil {
 		return err
 	}
-	r.monitor = impatient(r.proxies[0].Addr())
-	return await(func() error { return errors.Join(follows(r.nodes[1], r.nodes[0]), acknowledged(r.nodes[0])) })
+	d.monitor = noRetryClient(d.proxies[0].Addr())
+	return await(func() error { return errors.Join(follows(d.nodes[1], d.nodes[0]), acknowledged(d.nodes[0])) })
 }
 
-func startTwins() ([]*redistest.Server, error) {
+func startTwo() ([]*redistest.Server, error) {
 	servers, errs := make([]*redistest.Server, 2), make([]error, 2)
 	var all sync.WaitGroup
 	for i := range servers {
-		all.Go(func() { servers[i], errs[i] = redistest.Start(userArgs...) }) // ends when it answers
+		all.Go(func() { servers[i], errs[i] = redistest.Start(userArgs...) }) // ends when the server answers
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -56,8 +56,8 @@ func stopAll(servers []*redistest.Server) error {
 	return errors.Join(errs...)
 }
 
-// sameAge reports whether the servers have the same LASTSAVE, which is the time of the start if nothing was saved.
-func sameAge(servers []*redistest.Server) bool {
+// sameLastSave reports whether the servers have the same LASTSAVE, which is the time of the start if nothing was saved.
+func sameLastSave(servers []*redistest.Server) bool {
 	var ages []int64
 	for _, s := range servers {
 		ages = append(ages, s.Client().LastSave(context.Background()).Val())
@@ -65,56 +65,56 @@ func sameAge(servers []*redistest.Server) bool {
 	return len(slices.Compact(ages)) == 1
 }
 
-// alike has both servers save in the same second, because one of them may have been restarted.
-func (a *arena) alike() error {
+// saveInOneSecond makes both servers save in the same second, because one of them may have been restarted.
+func (env *environment) saveInOneSecond() error {
 	return await(func() error {
-		if sameAge(a.rig.nodes) {
+		if sameLastSave(env.deployment.nodes) {
 			return nil
 		}
-		for _, s := range a.rig.nodes {
+		for _, s := range env.deployment.nodes {
 			if err := s.Client().Save(context.Background()).Err(); err != nil {
 				return err
 			}
 		}
-		return errors.New("not in one second")
+		return errors.New("not in the same second")
 	})
 }
 
-// headStart is how much sooner than the others a process reaches a new server. It leaves them most of the grace.
+// headStart is how much earlier than the others a process reaches a new server. It leaves them most of the grace period.
 const headStart = 200 * time.Millisecond
 
-// route redirects the proxies of all processes, except some, to a server.
-func (a *arena) route(addr string, but ...*member) {
-	for i, way := range a.rig.proxies {
-		if !slices.ContainsFunc(but, func(m *member) bool { return a.wayOf(m) == a.rig.proxies[i] }) {
-			way.Redirect(addr)
+// redirect redirects the proxies of all processes except some to a server.
+func (env *environment) redirect(addr string, except ...*process) {
+	for i, proxy := range env.deployment.proxies {
+		if !slices.ContainsFunc(except, func(proc *process) bool { return env.proxyOf(proc) == env.deployment.proxies[i] }) {
+			proxy.Redirect(addr)
 		}
 	}
 }
 
-// routeFirst redirects all of them, and has one process ask for the seat before the others can.
-func (a *arena) routeFirst(addr string, first *member) error {
-	a.wayOf(first).Redirect(addr)
-	err := first.ask(time.Second, 500*time.Millisecond)
+// redirectFirst redirects all proxies to a server. It redirects one process earlier, and makes that process acquire the seat.
+func (env *environment) redirectFirst(addr string, first *process) error {
+	env.proxyOf(first).Redirect(addr)
+	err := first.acquireSeat(time.Second, 500*time.Millisecond)
 	time.Sleep(headStart)
-	a.route(addr, first)
+	env.redirect(addr, first)
 	return err
 }
 
-// wayOf is the proxy of a process.
-func (a *arena) wayOf(m *member) *redistest.Proxy {
-	return a.rig.proxies[1+slices.Index(a.team.all(), m)]
+// proxyOf returns the proxy of a process.
+func (env *environment) proxyOf(proc *process) *redistest.Proxy {
+	return env.deployment.proxies[1+slices.Index(env.processes.all(), proc)]
 }
 
-// isolate cuts a replica off from its primary.
+// isolate disconnects a replica from its primary.
 func isolate(replica *redistest.Server) error {
-	return instruct(replica, "REPLICAOF", "127.0.0.1", "1")
+	return do(replica, "REPLICAOF", "127.0.0.1", "1")
 }
 
 // promote makes a replica a primary.
-func promote(replica *redistest.Server) error { return instruct(replica, "REPLICAOF", "NO", "ONE") }
+func promote(replica *redistest.Server) error { return do(replica, "REPLICAOF", "NO", "ONE") }
 
-func instruct(s *redistest.Server, words ...any) error {
+func do(s *redistest.Server, words ...any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return s.Client().Do(ctx, words...).Err()

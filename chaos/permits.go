@@ -7,25 +7,25 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// porcupinePatience is how long the search for an order may take. Where it does not end, nothing is known.
-const porcupinePatience = 20 * time.Second
+// porcupineTimeout is how long porcupine may search for an order. After that the result is undecided.
+const porcupineTimeout = 20 * time.Second
 
-// undecided marks what porcupine could not decide, which is neither a violation nor a proof of none.
+// undecided marks what porcupine could not decide. That is not a violation, and not a proof that there is none.
 const undecided = "undecided"
 
-// permitsState is a semaphore in the model: so many units are in use, and the last token was that.
+// permitsState is the state of a semaphore in the model: the units in use and the last token.
 type permitsState struct{ used, token int64 }
 
-// step is one operation: a grant of n units with that token or, with token 0, the end of n units.
-type step struct{ n, token int64 }
+// operation is a grant of n units with a token or, if token is 0, the release of n units.
+type operation struct{ n, token int64 }
 
-// permits is the model of a semaphore: a grant fits and has a token above all before it, an end gives
-// back. Who asks first is not in it: an order of arrival is not to be seen from outside.
+// permits returns the model of a semaphore: a grant must fit and must have a token above all earlier ones, and a release frees
+// units. The model does not contain the order of the queue, because the histories do not show it.
 func permits(limit int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return permitsState{} },
 		Step: func(state, input, _ any) (bool, any) {
-			s, in := state.(permitsState), input.(step)
+			s, in := state.(permitsState), input.(operation)
 			if in.token == 0 {
 				return s.used >= in.n, permitsState{s.used - in.n, s.token}
 			}
@@ -34,10 +34,9 @@ func permits(limit int64) porcupine.Model {
 	}
 }
 
-// operations is the history of a semaphore for porcupine. A grant took effect while Acquire ran. Its end
-// did while Release ran or, where nobody knows, at any time after the permit was last seen to be live. An
-// Acquire that returned nothing may have held something for a moment, which makes the others' case no
-// better: it is left out.
+// operations returns the history of a semaphore for porcupine. A grant took effect while Acquire ran. Its end took effect while
+// Release ran or, if that is unknown, at any time after the permit was last seen to be live. An Acquire that returned no permit
+// may have held units for a moment. It is left out, because that cannot explain any other grant.
 func operations(calls []*call, name string) []porcupine.Operation {
 	var all []porcupine.Operation
 	for _, c := range calls {
@@ -49,8 +48,8 @@ func operations(calls []*call, name string) []porcupine.Operation {
 			done = c.Done
 		}
 		all = append(all,
-			porcupine.Operation{Input: step{c.Weight, c.Token}, Call: c.Asked, Return: c.Granted},
-			porcupine.Operation{Input: step{c.Weight, 0}, Call: c.Released, Return: done})
+			porcupine.Operation{Input: operation{c.Weight, c.Token}, Call: c.Asked, Return: c.Granted},
+			porcupine.Operation{Input: operation{c.Weight, 0}, Call: c.Released, Return: done})
 	}
 	return all
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// row is what was found in one run or, added up, in all runs of a fault.
+// row is the result of one run, or the sum of all runs of a fault.
 type row struct {
 	Fault     string         `json:"fault"`
 	Kind      string         `json:"kind"`
@@ -22,46 +22,46 @@ type row struct {
 	Strikes   int            `json:"strikes"`
 	Calls     int            `json:"calls"`
 	Grants    int            `json:"grants"`
-	Over      int            `json:"over"` // grants with which the limit was exceeded
+	Over      int            `json:"over"` // grants that exceeded the limit
 	Overtakes int            `json:"overtakes"`
-	Late      int            `json:"late"` // losses told too late
+	Late      int            `json:"late"` // losses reported too late
 	Lost      int            `json:"lost"`
 	Unfenced  int64          `json:"unfenced"` // writes that the unfenced store lost
 	Refused   int64          `json:"refused"`  // writes that the fenced store refused
 	Recovery  time.Duration  `json:"recovery"`
-	Exempt    []promise      `json:"exempt,omitempty"`  // not promised under this fault
-	Broken    []finding      `json:"broken,omitempty"`  // and promised
-	Counted   map[string]int `json:"counted,omitempty"` // of what is not promised
+	Exempt    []promise      `json:"exempt,omitempty"`  // promises that do not hold under this fault
+	Broken    []finding      `json:"broken,omitempty"`  // violations of promises that hold
+	Counted   map[string]int `json:"counted,omitempty"` // violations of promises that do not hold
 	Undecided int            `json:"undecided,omitempty"`
 	Failures  map[string]int `json:"failures,omitempty"` // of Acquire
 	Error     string         `json:"error,omitempty"`    // the run itself failed
 }
 
-// most is how many findings of a promise are told; all are counted.
-const most = 3
+// maxDetails is how many findings of a promise are printed. All are counted.
+const maxDetails = 3
 
-// newRow judges a run.
+// newRow runs all checks.
 func newRow(e *evidence) row {
 	f := e.run.fault
 	r := row{
-		Fault: f.name, Kind: f.kind, Seeds: []uint64{e.run.seed}, Strikes: len(e.strikes), Calls: len(e.calls), Exempt: f.not,
-		Unfenced: e.naive.lost(), Refused: e.fenced.refused, Counted: make(map[string]int), Failures: make(map[string]int),
+		Fault: f.name, Kind: f.kind, Seeds: []uint64{e.run.seed}, Strikes: len(e.strikes), Calls: len(e.calls), Exempt: f.exempt,
+		Unfenced: e.unfenced.lost(), Refused: e.fenced.refused, Counted: make(map[string]int), Failures: make(map[string]int),
 	}
-	for _, name := range busy {
+	for _, name := range contended {
 		r.Recovery = max(r.Recovery, e.recovery(name))
 	}
 	for _, c := range e.calls {
 		if c.Granted > 0 {
 			r.Grants++
 		}
-		if c.Granted > 0 && c.Lost && e.member(c.Process).killedAt() == 0 {
+		if c.Granted > 0 && c.Lost && e.process(c.Process).killedAt() == 0 {
 			r.Lost++
 		}
 		if c.Failure != "" {
 			r.Failures[c.Failure]++
 		}
 	}
-	for _, found := range judge(e) {
+	for _, found := range check(e) {
 		r.add(f, found)
 	}
 	return r
@@ -69,25 +69,25 @@ func newRow(e *evidence) row {
 
 func (r *row) add(f fault, found finding) {
 	switch found.Promise {
-	case held:
+	case limitByContext:
 		r.Over++
-	case inOrder:
+	case fifo:
 		r.Overtakes++
-	case told:
+	case lossReported:
 		r.Late++
 	}
 	switch {
-	case strings.HasSuffix(found.Shown, undecided):
+	case strings.HasSuffix(found.Detail, undecided):
 		r.Undecided++
-	case !f.holds(found.Promise):
+	case !f.promises(found.Promise):
 		r.Counted[string(found.Promise)]++
 	default:
 		r.Broken = append(r.Broken, found)
 	}
 }
 
-// plus adds the run of another seed.
-func (r row) plus(o row) row {
+// merge adds the run of another seed.
+func (r row) merge(o row) row {
 	r.Seeds = append(r.Seeds, o.Seeds...)
 	r.Strikes, r.Calls, r.Grants = r.Strikes+o.Strikes, r.Calls+o.Calls, r.Grants+o.Grants
 	r.Over, r.Overtakes, r.Late, r.Lost = r.Over+o.Over, r.Overtakes+o.Overtakes, r.Late+o.Late, r.Lost+o.Lost
@@ -104,26 +104,26 @@ func (r row) plus(o row) row {
 	return r
 }
 
-// playAll plays some runs at a time, and returns a row for each fault, in the order of the runs.
-func playAll(ctx context.Context, runs []run, parallel int, progress io.Writer) []row {
+// executeAll executes the runs, several at a time. It returns a row for each fault, in the order of the runs.
+func executeAll(ctx context.Context, runs []run, parallel int, progress io.Writer) []row {
 	rows := make([]row, len(runs))
-	seats := make(chan struct{}, parallel)
+	slots := make(chan struct{}, parallel)
 	var all sync.WaitGroup
 	for i, r := range runs {
-		seats <- struct{}{}
+		slots <- struct{}{}
 		all.Go(func() { // ends with the run
-			defer func() { <-seats }()
+			defer func() { <-slots }()
 			rows[i] = r.row(ctx)
-			_, _ = fmt.Fprintln(progress, rows[i].line()) // there is nobody else to tell
+			_, _ = fmt.Fprintln(progress, rows[i].line()) // an error here cannot be reported
 		})
 	}
 	all.Wait()
-	return together(rows)
+	return mergeSeeds(rows)
 }
 
-// row plays a run.
+// row executes a run.
 func (r run) row(ctx context.Context) row {
-	e, err := r.play(ctx)
+	e, err := r.execute(ctx)
 	if err != nil {
 		return row{Fault: r.fault.name, Kind: r.fault.kind, Seeds: []uint64{r.seed}, Error: err.Error(),
 			Counted: make(map[string]int), Failures: make(map[string]int)}
@@ -131,8 +131,8 @@ func (r run) row(ctx context.Context) row {
 	return newRow(e)
 }
 
-// together adds up the runs of each fault.
-func together(rows []row) []row {
+// mergeSeeds merges the runs of each fault.
+func mergeSeeds(rows []row) []row {
 	var all []row
 	for _, r := range rows {
 		i := slices.IndexFunc(all, func(o row) bool { return o.Fault == r.Fault && o.Kind == r.Kind })
@@ -140,28 +140,28 @@ func together(rows []row) []row {
 			all = append(all, r)
 			continue
 		}
-		all[i] = all[i].plus(r)
+		all[i] = all[i].merge(r)
 	}
 	return all
 }
 
-// line is what is told of a run as soon as it is over.
+// line returns the text that is printed when a run has ended.
 func (r row) line() string {
 	text := fmt.Sprintf("%s, %s, seed %d: %d strikes, %d calls, %d grants, %d lost, %s",
 		r.Fault, r.Kind, r.Seeds[0], r.Strikes, r.Calls, r.Grants, r.Lost, r.verdict())
 	if r.Error != "" {
 		return text + ": " + r.Error
 	}
-	told := make(map[promise]int)
+	output := make(map[promise]int)
 	for _, b := range r.Broken {
-		if told[b.Promise]++; told[b.Promise] <= most {
-			text += fmt.Sprintf("\n  %s %s", b.Promise, b.Shown)
+		if output[b.Promise]++; output[b.Promise] <= maxDetails {
+			text += fmt.Sprintf("\n  %s %s", b.Promise, b.Detail)
 		}
 	}
 	return text
 }
 
-// verdict is one word, or a few.
+// verdict returns the result in a few words.
 func (r row) verdict() string {
 	switch {
 	case r.Error != "":
@@ -184,14 +184,14 @@ func (r row) verdict() string {
 	return "kept"
 }
 
-// report is all that was found.
+// report contains the results of all runs.
 type report struct {
 	Settings settings `json:"settings"`
 	Machine  machine  `json:"machine"`
 	Rows     []row    `json:"rows"`
 }
 
-// verdict is an error if a promise was broken, or a run could not be made.
+// verdict returns an error if a promise was broken or a run failed.
 func (r report) verdict() error {
 	bad := 0
 	for _, row := range r.Rows {
@@ -202,12 +202,12 @@ func (r report) verdict() error {
 	if bad == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d faults broke a promise, or could not be run", bad, len(r.Rows))
+	return fmt.Errorf("under %d of %d faults a promise was broken or a run failed", bad, len(r.Rows))
 }
 
-// text is the table, in the shape that Markdown has.
+// text returns the table in Markdown.
 func (r report) text() string {
-	rows := [][]string{{"fault", "servers", "strikes", "calls", "grants", "over limit", "overtakes", "told late", "lost",
+	rows := [][]string{{"fault", "servers", "strikes", "calls", "grants", "over limit", "overtakes", "reported late", "lost",
 		"fenced off", "works again", "promised", "not promised, seen"}}
 	for _, x := range r.Rows {
 		rows = append(rows, []string{x.Fault, x.Kind, fmt.Sprint(x.Strikes), fmt.Sprint(x.Calls), fmt.Sprint(x.Grants),
@@ -224,7 +224,7 @@ func (r report) text() string {
 	return out.String()
 }
 
-// exempt is what is not promised, and how often it was seen.
+// exempt returns the promises that do not hold under the fault, and how often each was seen broken.
 func (r row) exempt() string {
 	var words []string
 	for _, p := range r.Exempt {
@@ -237,7 +237,7 @@ func (r row) exempt() string {
 	return strings.Join(words, ", ")
 }
 
-// save writes results.json and table.md into a folder, which it makes.
+// save creates the folder and writes results.json and table.md to it.
 func (r report) save(folder string) error {
 	if folder == "" {
 		return nil

@@ -20,65 +20,65 @@ type run struct {
 	seed   uint64
 	length time.Duration
 	binary string // of the workers
-	keep   string // folder for the histories; "": they go
+	keep   string // the folder for the histories; "": they are removed
 }
 
-// arena is what a nemesis has to play with.
-type arena struct {
-	context.Context // ends when the time is up
-	rig             *rig
-	team            *team
+// environment is what a strike can use: the servers, the processes, and what observes them.
+type environment struct {
+	context.Context // ends when no more strikes begin
+	deployment      *deployment
+	processes       *processSet
 	monitor         *monitor
 	store           *store
 	random          *rand.Rand
 
 	fault   fault
 	strikes []strike
-	mended  int64 // by the strike under way, before its end; 0: it was not
+	healed  int64 // when the current strike healed, if that was before its end, or 0
 }
 
-// strike is one thing that went wrong.
+// strike is one occurrence of a fault.
 type strike struct {
 	what   string
 	began  int64
-	healed int64 // from when on all could be well
-	ended  int64 // when all was tidied up, too
+	healed int64 // when everything could work again
+	ended  int64 // when the strike had also cleaned up
 }
 
-// evidence is all that is known of a run afterwards.
+// evidence is everything that was recorded in a run.
 type evidence struct {
-	run     run
-	ttl     time.Duration
-	calls   []*call
-	grants  map[string][]history.Grant // by semaphore, with the places that the monitor saw
-	members []*member
-	monitor *monitor
-	strikes []strike
-	litter  []string         // what stays in Redis
-	looks   []string         // what the observer saw that should not be
-	queued  map[string]int64 // id -> when its process was told that it stands in line
-	fenced  register
-	naive   register // the unfenced twin
-	began   int64    // when the load did
-	ended   int64    // when it did
+	run       run
+	ttl       time.Duration
+	calls     []*call
+	grants    map[string][]history.Grant // by semaphore, with the positions that the monitor saw
+	processes []*process
+	monitor   *monitor
+	strikes   []strike
+	leftovers []string         // keys that stay in Redis
+	observed  []string         // violations that the observer saw
+	queued    map[string]int64 // id -> when its process was notified that it is in the queue
+	fenced    register
+	unfenced  register // the store without fencing
+	began     int64    // when the load began
+	ended     int64    // when the load ended
 }
 
-// The load of a run.
+// The load of a run: the number of workers, and of the goroutines of each kind in each worker.
 const (
-	processes = 3
-	callers   = 6
-	keepers   = 1
-	writers   = 2
+	workers      = 3
+	shortHolders = 6
+	longHolders  = 1
+	storeWriters = 2
 )
 
-// play starts servers and workers, lets the nemesis loose, and returns what was seen.
-func (r run) play(ctx context.Context) (e *evidence, err error) {
+// execute starts servers and workers, makes the fault strike, and returns the evidence.
+func (r run) execute(ctx context.Context) (e *evidence, err error) {
 	folder, err := os.MkdirTemp("", "fairsem-chaos-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	servers, err := startRig(r.fault.kind, folder)
+	servers, err := startDeployment(r.fault.kind, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -88,20 +88,20 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	t := &team{binary: r.binary, folder: folder, order: r.order(s), address: servers.address}
-	watch := startMonitor(servers.monitor)
-	a := &arena{fault: r.fault, rig: servers, team: t, monitor: watch, store: s, random: rand.New(rand.NewPCG(r.seed, 1))}
+	t := &processSet{binary: r.binary, folder: folder, config: r.workerConfig(s), address: servers.address}
+	mon := startMonitor(servers.monitor)
+	env := &environment{fault: r.fault, deployment: servers, processes: t, monitor: mon, store: s, random: rand.New(rand.NewPCG(r.seed, 1))}
 	began := history.Now()
-	broken := a.fight(ctx, r)
+	failed := env.strikeRepeatedly(ctx, r)
 	ended := history.Now()
-	broken = errors.Join(broken, t.dismiss())
-	watch.end()
-	if broken != nil {
-		return nil, broken
+	failed = errors.Join(failed, t.stop())
+	mon.end()
+	if failed != nil {
+		return nil, failed
 	}
-	e = &evidence{run: r, ttl: t.order.Options.TTL, monitor: watch, members: t.all(), strikes: a.strikes, began: began, ended: ended}
-	e.fenced, e.naive = s.result()
-	if e.litter, err = servers.litter(e.ttl); err != nil {
+	e = &evidence{run: r, ttl: t.config.Options.TTL, monitor: mon, processes: t.all(), strikes: env.strikes, began: began, ended: ended}
+	e.fenced, e.unfenced = s.result()
+	if e.leftovers, err = servers.leftovers(e.ttl); err != nil {
 		return nil, err
 	}
 	if e.calls, err = t.histories(); err != nil {
@@ -111,12 +111,12 @@ func (r run) play(ctx context.Context) (e *evidence, err error) {
 	return e, r.save(folder)
 }
 
-// order is what the workers of the run are told.
-func (r run) order(s *store) order {
-	o := order{
-		Seed: r.seed, Callers: callers, Keepers: keepers, Writers: writers,
-		Store: s.addr(), Options: r.fault.options, Deaf: r.fault.deaf,
-		Keeping: r.fault.keeping, Heavy: r.fault.heavy,
+// workerConfig returns what the configurations of all workers have in common.
+func (r run) workerConfig(s *store) workerConfig {
+	o := workerConfig{
+		Seed: r.seed, ShortHolders: shortHolders, LongHolders: longHolders, Writers: storeWriters,
+		Store: s.addr(), Options: r.fault.options, NoMessages: r.fault.noMessages,
+		LongOptions: r.fault.longOptions, LongWeights: r.fault.longWeights,
 	}
 	if o.Options.TTL == 0 {
 		o.Options.TTL = time.Second
@@ -124,67 +124,67 @@ func (r run) order(s *store) order {
 	return o
 }
 
-// calm is how much of a run is without faults at its end. It is longer where nobody gets in meanwhile.
-const calm = time.Second
+// calmTime is how long no fault strikes at the end of a run. It is longer if no call is granted during that time.
+const calmTime = time.Second
 
-// fight hires the team and strikes until the time is up.
-func (a *arena) fight(ctx context.Context, r run) error {
-	length := max(r.length, r.fault.least)
-	storm, end := context.WithTimeout(ctx, max(length-calm, length/2))
+// strikeRepeatedly starts the processes and makes the fault strike until the time is over.
+func (env *environment) strikeRepeatedly(ctx context.Context, r run) error {
+	length := max(r.length, r.fault.minLength)
+	striking, end := context.WithTimeout(ctx, max(length-calmTime, length/2))
 	defer end()
-	a.Context = storm
-	for _, role := range slices.Concat(slices.Repeat([]string{atWork}, processes), []string{looks}, slices.Repeat([]string{onCall}, a.fault.onCall)) {
-		if err := a.team.hireFor(role); err != nil {
+	env.Context = striking
+	for _, role := range slices.Concat(slices.Repeat([]string{roleWorker}, workers), []string{roleObserver}, slices.Repeat([]string{roleOnCall}, env.fault.onCall)) {
+		if err := env.processes.start(role); err != nil {
 			return err
 		}
 	}
-	for a.pause(200*time.Millisecond, 700*time.Millisecond); a.Err() == nil; a.pause(100*time.Millisecond, 900*time.Millisecond+r.fault.rest) {
-		if err := a.strike(); err != nil {
+	for env.pause(200*time.Millisecond, 700*time.Millisecond); env.Err() == nil; env.pause(100*time.Millisecond, 900*time.Millisecond+r.fault.maxPause) {
+		if err := env.strike(); err != nil {
 			return fmt.Errorf("%s: %w", r.fault.name, err)
 		}
 	}
-	a.recover(ctx)
+	env.awaitGrants(ctx)
 	return ctx.Err()
 }
 
-// recover waits until everybody who should get in does, or until it is clear that nobody will.
-func (a *arena) recover(ctx context.Context) {
+// awaitGrants waits until each contended semaphore has a new grant, or until that has taken too long.
+func (env *environment) awaitGrants(ctx context.Context) {
 	over := history.Now()
-	for history.Now() < over+int64(a.fault.recovery(a.team.order.Options)+time.Second) && ctx.Err() == nil {
-		rest(ctx, 20*time.Millisecond)
-		if history.Now() > over+int64(calm) && a.monitor.grantedSince(over) {
+	for history.Now() < over+int64(env.fault.recovery(env.processes.config.Options)+time.Second) && ctx.Err() == nil {
+		sleep(ctx, 20*time.Millisecond)
+		if history.Now() > over+int64(calmTime) && env.monitor.grantedSince(over) {
 			return
 		}
 	}
 }
 
-// strike has the fault strike once, and heal.
-func (a *arena) strike() error {
-	a.mended = 0
+// strike makes the fault strike once and heal.
+func (env *environment) strike() error {
+	env.healed = 0
 	began := history.Now()
-	what, err := a.fault.strike(a)
+	what, err := env.fault.strike(env)
 	ended := history.Now()
-	a.strikes = append(a.strikes, strike{what, began, cmp.Or(a.mended, ended), ended})
+	env.strikes = append(env.strikes, strike{what, began, cmp.Or(env.healed, ended), ended})
 	return err
 }
 
-// works is for strikes that go on tidying up when all could be well already.
-func (a *arena) works() { a.mended = history.Now() }
+// markHealed is called by strikes that still clean up when everything could already work again.
+func (env *environment) markHealed() { env.healed = history.Now() }
 
-// pause lets some time pass, though not beyond the end of the storm.
-func (a *arena) pause(least, most time.Duration) {
-	rest(a, least+time.Duration(a.random.Int64N(int64(most-least))))
+// pause waits for a random time, but no longer than strikes may begin.
+func (env *environment) pause(least, most time.Duration) {
+	sleep(env, least+time.Duration(env.random.Int64N(int64(most-least))))
 }
 
-// last is pause to the end, whatever becomes of the storm: what was begun has to be seen.
-func (a *arena) last(least, most time.Duration) time.Duration {
-	d := least + time.Duration(a.random.Int64N(int64(most-least)))
+// wait waits for a random time, even if no more strikes begin: a strike that has begun must take effect.
+func (env *environment) wait(least, most time.Duration) time.Duration {
+	d := least + time.Duration(env.random.Int64N(int64(most-least)))
 	time.Sleep(d)
 	return d
 }
 
-// join puts together what the workers and the monitor saw. The place in line of a grant becomes the time
-// at which it was confirmed, and a caller asked when its clock said so: one clock for both.
+// join combines the records of the workers and the monitor. The position of a grant becomes the time at which the position was
+// confirmed, and the time of the request is that of the same clock. So the two can be compared.
 func (e *evidence) join() {
 	e.grants = make(map[string][]history.Grant)
 	if e.queued == nil {
@@ -192,31 +192,31 @@ func (e *evidence) join() {
 	}
 	e.calls = slices.DeleteFunc(e.calls, func(c *call) bool {
 		switch c.Name {
-		case lookName:
-			e.looks = append(e.looks, fmt.Sprintf("%s at %d: %s", c.Process, c.Asked, c.Wrong))
+		case observedName:
+			e.observed = append(e.observed, fmt.Sprintf("%s at %d: %s", c.Process, c.Asked, c.Violation))
 		case queuedName:
 			e.queued[c.ID] = c.Asked
 		}
-		return c.Name == lookName || c.Name == queuedName
+		return c.Name == observedName || c.Name == queuedName
 	})
 	for _, c := range e.calls {
 		g := c.Grant
 		g.AskedWall = g.Asked
-		g.Place = e.confirmed(g.ID)
+		g.Position = e.confirmed(g.ID)
 		e.grants[c.Name] = append(e.grants[c.Name], g)
 	}
 }
 
-// confirmed returns since when a place in line counts; 0: never. That is when the monitor saw it, which needs no word of
-// the library's; but what is seen on a server that may forget it counts from when its process was told of it.
+// confirmed returns the time from which a position in the queue counts, or 0 if it never does. That is when the monitor first saw
+// it, so the check does not depend on the library. If the server may lose its state, it is when the process was notified.
 func (e *evidence) confirmed(id string) int64 {
-	if e.run.fault.forgets {
+	if e.run.fault.losesState {
 		return e.queued[id]
 	}
-	return e.monitor.inLine[id]
+	return e.monitor.queued[id]
 }
 
-// save keeps the histories for a look at them.
+// save copies the histories to the folder of -keep.
 func (r run) save(folder string) error {
 	if r.keep == "" {
 		return nil
@@ -224,21 +224,21 @@ func (r run) save(folder string) error {
 	return os.CopyFS(fmt.Sprintf("%s/%s-%d", r.keep, r.fault.slug(), r.seed), os.DirFS(folder))
 }
 
-// busy are the semaphores at which somebody gets in all the time, when all is well.
-var busy = []string{poolName, soloName}
+// contended are the semaphores that are granted all the time while everything works.
+var contended = []string{poolName, soloName}
 
-// member is the worker of that name.
-func (e *evidence) member(name string) *member {
-	for _, m := range e.members {
-		if m.name == name {
-			return m
+// process returns the process of that name.
+func (e *evidence) process(name string) *process {
+	for _, proc := range e.processes {
+		if proc.name == name {
+			return proc
 		}
 	}
 	return nil
 }
 
-// processes tells which worker a client id is of, as far as it was granted anything.
-func (e *evidence) processes() map[string]string {
+// clientProcesses returns the process of each client id that was granted a permit.
+func (e *evidence) clientProcesses() map[string]string {
 	all := make(map[string]string)
 	for _, c := range e.calls {
 		if c.ID != "" {
@@ -248,7 +248,7 @@ func (e *evidence) processes() map[string]string {
 	return all
 }
 
-// clientOf returns what all permit ids of one client begin with.
+// clientOf returns the client id with which a permit id begins.
 func clientOf(id string) string {
 	client, _, _ := strings.Cut(id, ":")
 	return client

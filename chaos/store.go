@@ -12,12 +12,12 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// store is what a semaphore of limit 1 is for: a counter that one process at a time reads and writes
-// back one higher. It is kept twice. The fenced twin refuses whoever comes with a lower token than it has
-// seen; the other believes everybody, and shows what a paused holder does to it.
+// store is a counter that one process at a time increments, by reading it and writing it back. A semaphore of limit 1 guards it.
+// There are two copies. The fenced one refuses a token that is lower than one it has seen. The unfenced one accepts all tokens
+// and shows what a paused holder does to it.
 type store struct {
 	listener net.Listener
-	writing  chan string // the processes that are about to write, for a nemesis that wants to know
+	writing  chan string // the processes that are about to write, for a strike that needs to know
 
 	mu       sync.Mutex
 	fenced   register // guarded by mu
@@ -25,21 +25,21 @@ type store struct {
 }
 
 type register struct {
-	value   int64
-	seen    int64 // the largest token
-	writes  int64 // that it took
-	refused int64
+	value    int64
+	maxToken int64 // the largest token
+	writes   int64 // that it accepted
+	refused  int64
 }
 
-// lost is how many writes were overwritten by somebody who had not read them.
+// lost returns how many writes were overwritten by a process that had not read them.
 func (r register) lost() int64 { return r.writes - r.value }
 
-// Visit is what a holder says to the store.
-type Visit struct {
+// Access is the argument of every call that a holder makes to the store.
+type Access struct {
 	Process          string
 	Token            int64
 	Fenced, Unfenced int64 // the values to write
-	Refused          bool  // by the fenced twin, before
+	Refused          bool  // by the fenced copy, at the read
 }
 
 func startStore() (*store, error) {
@@ -49,21 +49,21 @@ func startStore() (*store, error) {
 	}
 	s := &store{listener: listener, writing: make(chan string)}
 	server := rpc.NewServer()
-	if err := server.RegisterName("Store", &counter{s}); err != nil {
+	if err := server.RegisterName("Store", &storeServer{s}); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	go s.accept(server) // ends when stop closes the listener
 	return s, nil
 }
 
-// accept serves every worker for as long as that lives.
+// accept serves every worker until it ends.
 func (s *store) accept(server *rpc.Server) {
 	for {
 		conn, err := s.listener.Accept()
 		if err != nil {
 			return
 		}
-		go server.ServeConn(conn) // ends with the worker, which the team waits for
+		go server.ServeConn(conn) // ends with the worker, for which processSet.stop waits
 	}
 }
 
@@ -71,28 +71,28 @@ func (s *store) addr() string { return s.listener.Addr().String() }
 
 func (s *store) stop() error { return s.listener.Close() }
 
-// result is both twins as they are now.
+// result returns both copies as they are now.
 func (s *store) result() (fenced, unfenced register) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fenced, s.unfenced
 }
 
-// counter has the calls that go over the network.
-type counter struct{ store *store }
+// storeServer has the methods that workers call over the network.
+type storeServer struct{ store *store }
 
-// Read tells both values. A read shows a token too: whoever reads later has to be the later writer.
-func (c *counter) Read(v Visit, out *Visit) error {
+// Read returns both values. It also records the token, so that after a read no write with a lower token is accepted.
+func (c *storeServer) Read(v Access, out *Access) error {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	*out = v
-	out.Refused = !c.store.fenced.admits(v.Token)
+	out.Refused = !c.store.fenced.accepts(v.Token)
 	out.Fenced, out.Unfenced = c.store.fenced.value, c.store.unfenced.value
 	return nil
 }
 
-// Send says that a write is on its way. A nemesis may be waiting for this.
-func (c *counter) Send(v Visit, _ *Visit) error { //nolint:unparam // net/rpc wants it
+// Send reports that a write is in flight. A strike may wait for this.
+func (c *storeServer) Send(v Access, _ *Access) error { //nolint:unparam // net/rpc requires it
 	select {
 	case c.store.writing <- v.Process:
 	default:
@@ -100,56 +100,56 @@ func (c *counter) Send(v Visit, _ *Visit) error { //nolint:unparam // net/rpc wa
 	return nil
 }
 
-// Write takes the values.
-func (c *counter) Write(v Visit, _ *Visit) error {
+// Write stores the values.
+func (c *storeServer) Write(v Access, _ *Access) error {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
-	if !v.Refused && c.store.fenced.admits(v.Token) {
+	if !v.Refused && c.store.fenced.accepts(v.Token) {
 		c.store.fenced.value, c.store.fenced.writes = v.Fenced, c.store.fenced.writes+1
 	}
 	c.store.unfenced.value, c.store.unfenced.writes = v.Unfenced, c.store.unfenced.writes+1
 	return nil
 }
 
-func (r *register) admits(token int64) bool {
-	if token < r.seen {
+func (r *register) accepts(token int64) bool {
+	if token < r.maxToken {
 		r.refused++
 		return false
 	}
-	r.seen = token
+	r.maxToken = token
 	return true
 }
 
-// update is one turn of a writer: read, work, see that the permit is still good, write.
-func (w *worker) update(ctx context.Context, random *rand.Rand) error {
+// writeStore reads the store, works, checks that the permit is still live, and writes.
+func (w *worker) writeStore(ctx context.Context, random *rand.Rand) error {
 	c := &call{Name: soloName}
 	c.Weight = 1
-	p, err := w.ask(ctx, w.solo, c, 3*time.Second)
+	p, err := w.acquire(ctx, w.solo, c, 3*time.Second)
 	if p == nil {
 		return err
 	}
-	v := Visit{Process: w.order.Process, Token: p.Token()}
+	v := Access{Process: w.config.Process, Token: p.Token()}
 	if err := w.store.Call("Store.Read", v, &v); err != nil {
 		return err
 	}
 	v.Fenced, v.Unfenced = v.Fenced+1, v.Unfenced+1
-	w.hold(ctx, c, p, time.Duration(random.Int64N(int64(5*time.Millisecond))))
-	if look(c, p) {
-		if err := w.write(ctx, v); err != nil {
+	w.holdPolling(ctx, c, p, time.Duration(random.Int64N(int64(5*time.Millisecond))))
+	if checkLive(c, p) {
+		if err := w.sendWrite(ctx, v); err != nil {
 			return err
 		}
 	}
-	return w.giveBack(ctx, c, p)
+	return w.release(ctx, c, p)
 }
 
-// inFlight is how long a write takes from the look at the permit to the store. Nothing can call it back.
-const inFlight = 5 * time.Millisecond
+// writeDelay is the time from the check of the permit until the write reaches the store. The write cannot be cancelled.
+const writeDelay = 5 * time.Millisecond
 
-func (w *worker) write(ctx context.Context, v Visit) error {
+func (w *worker) sendWrite(ctx context.Context, v Access) error {
 	if err := w.store.Call("Store.Send", v, &v); err != nil {
 		return err
 	}
-	for began := history.Now(); history.Now() < began+int64(inFlight) && ctx.Err() == nil; {
+	for began := history.Now(); history.Now() < began+int64(writeDelay) && ctx.Err() == nil; {
 		time.Sleep(time.Millisecond)
 	}
 	return w.store.Call("Store.Write", v, &v)

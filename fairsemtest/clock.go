@@ -12,7 +12,7 @@ import (
 func (s *Server) Advance(d time.Duration) {
 	s.tb.Helper()
 	if d < 0 {
-		s.tb.Fatalf("fairsemtest: Advance(%v): time does not go back", d)
+		s.tb.Fatalf("fairsemtest: Advance(%v): the duration is negative", d)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

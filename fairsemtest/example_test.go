@@ -11,20 +11,20 @@ import (
 	"github.com/fairsem/fairsem/fairsemtest"
 )
 
-// asTest runs what would be the function of your test.
+// asTest runs the body of a test.
 func asTest(test func(t testing.TB)) {
 	if failure := record(test); failure != "" {
 		fmt.Println(failure)
 	}
 }
 
-// nightly is a program to be tested: one process at a time does the job.
+// nightly is the program under test: one process at a time does the job.
 func nightly(ctx context.Context, client *fairsem.Client, job func(context.Context) error) error {
-	turn, err := client.Semaphore("nightly", 1)
+	sem, err := client.Semaphore("nightly", 1)
 	if err != nil {
 		return err
 	}
-	return turn.Do(ctx, 1, job)
+	return sem.Do(ctx, 1, job)
 }
 
 func Example() {
@@ -41,27 +41,27 @@ func Example() {
 	// <nil>
 }
 
-// What a process had that was killed comes back when its TTL is over, and no real time passes.
+// The units of a killed process are granted again after its TTL, without real time passing.
 func ExampleServer_Advance() {
 	asTest(func(t testing.TB) {
 		server := fairsemtest.NewServer(t)
-		doomed, other := server.Client(fairsem.Options{TTL: time.Hour}), server.Client(fairsem.Options{TTL: time.Hour})
+		killed, other := server.Client(fairsem.Options{TTL: time.Hour}), server.Client(fairsem.Options{TTL: time.Hour})
 
-		held, _ := doomed.Semaphore("nightly", 1)
-		if _, err := held.Acquire(t.Context(), 1); err != nil {
+		sem, _ := killed.Semaphore("nightly", 1)
+		if _, err := sem.Acquire(t.Context(), 1); err != nil {
 			t.Fatalf("%v", err)
 		}
-		server.Kill(doomed)
+		server.Kill(killed)
 		server.Advance(time.Hour)
 
 		err := nightly(t.Context(), other, func(context.Context) error {
-			fmt.Println("the other one does the job")
+			fmt.Println("the other process does the job")
 			return nil
 		})
 		fmt.Println(err)
 	})
 	// Output:
-	// the other one does the job
+	// the other process does the job
 	// <nil>
 }
 
@@ -70,7 +70,7 @@ func ExampleServer_Expire() {
 	asTest(func(t testing.TB) {
 		server := fairsemtest.NewServer(t)
 		err := nightly(t.Context(), server.Client(fairsem.Options{}), func(ctx context.Context) error {
-			server.Expire("nightly") // in the midst of it
+			server.Expire("nightly") // while the job runs
 			<-ctx.Done()
 			return errors.New("stopped half-way")
 		})

@@ -28,11 +28,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patient is a TTL with which nothing lapses, and no renewal finds out anything, while a test runs on the
-// clock of the machine.
-const patient = 24 * time.Hour
+// longTTL is so long that nothing expires and nothing is renewed while a test runs on the real clock.
+const longTTL = 24 * time.Hour
 
-// inABubble runs a test where time passes only when nobody has anything else to do.
+// inABubble runs a test in a bubble of synctest, where time passes only when all goroutines wait.
 func inABubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
@@ -53,7 +52,7 @@ func acquire(t testing.TB, s *fairsem.Semaphore, n int64) *fairsem.Permit {
 	return p
 }
 
-// queue acquires in the background, and returns when the call stands in line.
+// queue acquires in the background, and returns when the call is in the queue.
 func queue(t testing.TB, s *fairsem.Semaphore, n int64) <-chan *fairsem.Permit {
 	t.Helper()
 	waiting := func() int64 {
@@ -81,7 +80,7 @@ func TestClientsShareALimit(t *testing.T) {
 	_, err := b.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 	require.NoError(t, p.Release(t.Context()))
-	acquire(t, b, 2) // and the end of the test gives it back
+	acquire(t, b, 2) // the end of the test releases it
 }
 
 func TestServersShareNothing(t *testing.T) {
@@ -90,20 +89,20 @@ func TestServersShareNothing(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
 			server := fairsemtest.NewServer(t)
-			p := acquire(t, semaphore(t, server.Client(fairsem.Options{TTL: patient}), "pool", 1), 1)
-			server.Advance(patient)
+			p := acquire(t, semaphore(t, server.Client(fairsem.Options{TTL: longTTL}), "pool", 1), 1)
+			server.Advance(longTTL)
 			assert.NoError(t, p.Context().Err())
 		})
 	}
 }
 
-func TestKilledProcessGivesItsUnitsBackAfterItsTTLAndNoSooner(t *testing.T) {
+func TestUnitsOfAKilledProcessAreFreeAfterItsTTLAndNoSooner(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
-	doomed, client := server.Client(fairsem.Options{TTL: patient}), server.Client(fairsem.Options{TTL: patient})
-	acquire(t, semaphore(t, doomed, "pool", 1), 1)
-	server.Kill(doomed)
-	server.Advance(patient - time.Minute)
+	killed, client := server.Client(fairsem.Options{TTL: longTTL}), server.Client(fairsem.Options{TTL: longTTL})
+	acquire(t, semaphore(t, killed, "pool", 1), 1)
+	server.Kill(killed)
+	server.Advance(longTTL - time.Minute)
 	pool := semaphore(t, client, "pool", 1)
 	_, err := pool.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
@@ -112,21 +111,21 @@ func TestKilledProcessGivesItsUnitsBackAfterItsTTLAndNoSooner(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestWaitersAreServedWhenTheDeadBeforeThemLapse(t *testing.T) {
+func TestWaitersAreGrantedWhenKilledProcessesBeforeThemExpire(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
-	holder, waiter := server.Client(fairsem.Options{TTL: patient}), server.Client(fairsem.Options{TTL: patient})
+	holder, waiter := server.Client(fairsem.Options{TTL: longTTL}), server.Client(fairsem.Options{TTL: longTTL})
 	acquire(t, semaphore(t, holder, "pool", 2), 1)
 	queue(t, semaphore(t, waiter, "pool", 2), 2)
-	pool := semaphore(t, server.Client(fairsem.Options{TTL: patient}), "pool", 2)
+	pool := semaphore(t, server.Client(fairsem.Options{TTL: longTTL}), "pool", 2)
 	first, second := queue(t, pool, 1), queue(t, pool, 1)
 	server.Kill(holder)
 	server.Kill(waiter)
-	server.Advance(patient)
+	server.Advance(longTTL)
 	assert.Less(t, (<-first).Token(), (<-second).Token())
 }
 
-func TestAdvanceTakesNothingFromTheLiving(t *testing.T) {
+func TestAdvanceExpiresNothingOfRunningProcesses(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
 	a := semaphore(t, server.Client(fairsem.Options{Label: "a"}), "pool", 1)
@@ -151,8 +150,8 @@ func TestAdvanceTakesNothingFromTheLiving(t *testing.T) {
 	assert.NoError(t, (<-second).Release(t.Context()))
 }
 
-// A script in the middle of Advance would see the clock moved, or the leases, but not both.
-func TestAdvanceTakesNothingFromThoseWhoComeMeanwhile(t *testing.T) {
+// A script in the middle of Advance would see either the clock or the leases moved, but not both.
+func TestAdvanceExpiresNothingOfConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
 	var busy sync.WaitGroup
@@ -170,23 +169,23 @@ func TestAdvanceTakesNothingFromThoseWhoComeMeanwhile(t *testing.T) {
 		busy.Wait()
 		close(done)
 	}()
-	for passes := false; !passes; {
+	for ended := false; !ended; {
 		select {
 		case <-done:
-			passes = true
+			ended = true
 		default:
 			server.Advance(time.Minute)
 		}
 	}
 }
 
-// Scripts have the keys of a name expire by what meta says of them, not by what Redis knows.
+// Scripts set the expiry of the keys of a name by a field of meta, not by what PTTL returns.
 func TestAdvanceKeepsKeysForAsLongAsTheLeasesInThem(t *testing.T) {
 	inABubble(t, func(t *testing.T) {
 		server := fairsemtest.NewServer(t)
 		brief := semaphore(t, server.Client(fairsem.Options{}), "pool", 1)
-		p := acquire(t, brief.With(fairsem.CallOptions{TTL: patient, NoRefresh: true}), 1) // nothing renews it
-		server.Advance(patient + time.Hour)
+		p := acquire(t, brief.With(fairsem.CallOptions{TTL: longTTL, NoRefresh: true}), 1) // nothing renews it
+		server.Advance(longTTL + time.Hour)
 		for range 2 {
 			_, err := brief.TryAcquire(t.Context(), 1)
 			require.ErrorIs(t, err, fairsem.ErrNotAcquired)
@@ -196,7 +195,7 @@ func TestAdvanceKeepsKeysForAsLongAsTheLeasesInThem(t *testing.T) {
 	})
 }
 
-func TestAdvanceMovesTheClockByWhichTheLineIsOrdered(t *testing.T) {
+func TestAdvanceMovesTheClockThatOrdersTheQueue(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
 	pool := semaphore(t, server.Client(fairsem.Options{}), "pool", 1)
@@ -216,15 +215,15 @@ func TestAdvanceMovesTheClockByWhichTheLineIsOrdered(t *testing.T) {
 	}
 }
 
-func TestClockGoesOnAfterItWasMoved(t *testing.T) {
+func TestClockContinuesAfterAdvance(t *testing.T) {
 	inABubble(t, func(t *testing.T) {
 		server := fairsemtest.NewServer(t)
-		doomed, client := server.Client(fairsem.Options{}), server.Client(fairsem.Options{})
+		killed, client := server.Client(fairsem.Options{}), server.Client(fairsem.Options{})
 		server.Advance(time.Hour)
-		acquire(t, semaphore(t, doomed, "pool", 1), 1)
+		acquire(t, semaphore(t, killed, "pool", 1), 1)
 		rdb := server.Redis()
 		require.NoError(t, rdb.Set(t.Context(), "the user's own", 1, time.Minute).Err())
-		server.Kill(doomed)
+		server.Kill(killed)
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, rdb.Get(t.Context(), "the user's own").Err(), redis.Nil)
 		_, err := semaphore(t, client, "pool", 1).TryAcquire(t.Context(), 1)
@@ -243,10 +242,10 @@ func TestAdvanceMovesTheExpiryOfAllKeys(t *testing.T) {
 	assert.ErrorIs(t, rdb.Get(t.Context(), "the user's own").Err(), redis.Nil)
 }
 
-func TestExpireTellsAllHoldersOfTheNameAtOnce(t *testing.T) {
+func TestExpireNotifiesAllHoldersOfTheNameAtOnce(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
-	opts := fairsem.Options{TTL: patient, Prefix: "app"}
+	opts := fairsem.Options{TTL: longTTL, Prefix: "app"}
 	a, b := semaphore(t, server.Client(opts), "pool", 4), semaphore(t, server.Client(opts), "pool", 4)
 	other := acquire(t, semaphore(t, server.Client(opts), "another pool", 1), 1)
 	brief := acquire(t, b.With(fairsem.CallOptions{NoRefresh: true}), 1)
@@ -265,19 +264,19 @@ func TestExpireTellsAllHoldersOfTheNameAtOnce(t *testing.T) {
 	assert.Zero(t, server.Redis().Exists(t.Context(), "app:{pool}:owner", "app:{pool}:weight").Val(), "left behind")
 }
 
-// The client subscribes, and can be told, a moment after it has its first permit.
-func TestExpireAtTheVeryFirstMomentIsToldToo(t *testing.T) {
+// The client subscribes just after it has its first permit. Before that it cannot be notified.
+func TestExpireRightAfterTheFirstGrantIsReported(t *testing.T) {
 	t.Parallel()
 	for range 30 {
 		server := fairsemtest.NewServer(t)
-		p := acquire(t, semaphore(t, server.Client(fairsem.Options{TTL: patient}), "pool", 1), 1)
+		p := acquire(t, semaphore(t, server.Client(fairsem.Options{TTL: longTTL}), "pool", 1), 1)
 		server.Expire("pool")
 		<-p.Context().Done()
 		require.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 	}
 }
 
-func TestNothingTakesTimeThatNeedNot(t *testing.T) {
+func TestCallsTakeNoTimeInABubble(t *testing.T) {
 	inABubble(t, func(t *testing.T) {
 		began := time.Now()
 		server := fairsemtest.NewServer(t)
@@ -291,7 +290,7 @@ func TestNothingTakesTimeThatNeedNot(t *testing.T) {
 	})
 }
 
-// A pipe is no socket: without buffers a pipeline that is longer than those of its ends waits for ever.
+// A pipe is not a socket: it has no buffer, so a pipeline that is longer than the buffers of its ends would wait for ever.
 func TestManyNamesShareARoundTrip(t *testing.T) {
 	inABubble(t, func(t *testing.T) {
 		began := time.Now()
@@ -308,7 +307,7 @@ func TestManyNamesShareARoundTrip(t *testing.T) {
 	})
 }
 
-// go-redis keeps the timers on which callers wait for a connection, and no timer may change bubbles.
+// go-redis reuses the timers with which callers wait for a connection, and a timer must not be used in another bubble.
 func TestManyConnectionsStayInTheirBubble(t *testing.T) {
 	t.Parallel()
 	for range 2 {
@@ -323,7 +322,7 @@ func TestManyConnectionsStayInTheirBubble(t *testing.T) {
 	}
 }
 
-func TestHoursPassAndTheLivingKeepWhatTheyHave(t *testing.T) {
+func TestPermitsAreRenewedForHours(t *testing.T) {
 	inABubble(t, func(t *testing.T) {
 		server := fairsemtest.NewServer(t)
 		opts := fairsem.Options{TTL: time.Hour}
@@ -345,7 +344,7 @@ func TestHoursPassAndTheLivingKeepWhatTheyHave(t *testing.T) {
 	})
 }
 
-func TestHolderThatIsCutOffHearsOfItsLossBeforeTheNextIsIn(t *testing.T) {
+func TestDisconnectedHolderIsNotifiedBeforeTheNextGrant(t *testing.T) {
 	inABubble(t, func(t *testing.T) {
 		server := fairsemtest.NewServer(t)
 		client := server.Client(fairsem.Options{})
@@ -373,7 +372,7 @@ func TestPermitWithoutRefreshEndsByTheClock(t *testing.T) {
 		began := time.Now()
 		acquire(t, pool, 1)
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
-		assert.Equal(t, 54*time.Second, time.Since(began), "its process is there to give it back")
+		assert.Equal(t, 54*time.Second, time.Since(began), "its process releases it")
 	})
 }
 
@@ -402,7 +401,7 @@ func TestShortOutageLosesNothing(t *testing.T) {
 		server.Up()
 		began := time.Now()
 		q := acquire(t, semaphore(t, client, "another pool", 1), 1)
-		assert.Less(t, time.Since(began), time.Second/2, "no grace for a server that lost nothing")
+		assert.Less(t, time.Since(began), time.Second/2, "no grace period after an outage without a loss")
 		require.NoError(t, q.Release(t.Context()))
 		time.Sleep(time.Minute)
 		require.NoError(t, p.Context().Err())
@@ -410,22 +409,22 @@ func TestShortOutageLosesNothing(t *testing.T) {
 	})
 }
 
-func TestProgramMakesItsOwnClient(t *testing.T) {
+func TestProgramCanCreateItsOwnClient(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
 	rdb := server.Redis()
-	client, err := fairsem.New(rdb, fairsem.Options{TTL: patient})
+	client, err := fairsem.New(rdb, fairsem.Options{TTL: longTTL})
 	require.NoError(t, err)
 	p := acquire(t, semaphore(t, client, "pool", 1), 1)
-	server.Advance(patient)
+	server.Advance(longTTL)
 	require.NoError(t, p.Context().Err())
 	server.Expire("pool")
 	<-p.Context().Done()
 	require.NoError(t, client.Close())
-	require.NoError(t, rdb.Close()) // and the end of the test does not mind
+	require.NoError(t, rdb.Close()) // the end of the test accepts that
 }
 
-// recorder is a test that is over when its function returns, and of which somebody else hears how it went.
+// recorder is a test that records its failure for another test.
 type recorder struct {
 	testing.TB
 	failure  string
@@ -443,7 +442,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// record runs a test and returns what it failed with.
+// record runs a test and returns its failure, or "".
 func record(test func(t testing.TB)) string {
 	r := new(recorder)
 	var done sync.WaitGroup
@@ -464,10 +463,10 @@ func TestMistakesFailTheTest(t *testing.T) {
 		"fairsemtest: fairsem: invalid argument: TTL 1ns is not between 100ms and 24h0m0s": func(_ testing.TB, s *fairsemtest.Server) {
 			s.Client(fairsem.Options{TTL: 1})
 		},
-		"fairsemtest: Advance(-1s): time does not go back": func(_ testing.TB, s *fairsemtest.Server) {
+		"fairsemtest: Advance(-1s): the duration is negative": func(_ testing.TB, s *fairsemtest.Server) {
 			s.Advance(-time.Second)
 		},
-		`fairsemtest: Expire: nobody holds units of "pool"`: func(t testing.TB, s *fairsemtest.Server) {
+		`fairsemtest: Expire: no permit of "pool" is held`: func(t testing.TB, s *fairsemtest.Server) {
 			acquire(t, semaphore(t, s.Client(fairsem.Options{}), "x:{pool", 1), 1)
 			s.Expire("pool")
 		},
@@ -480,8 +479,8 @@ func TestMistakesFailTheTest(t *testing.T) {
 	}
 }
 
-// What a test leaves behind is given back, also by who was cut off, and nobody waits for a lease to end.
-func TestEndOfTheTestEndsEverythingSoon(t *testing.T) {
+// The end of a test releases all permits, also those of a disconnected client, without waiting for a lease to expire.
+func TestEndOfATestReleasesEverythingSoon(t *testing.T) {
 	inABubble(t, func(t *testing.T) {
 		var began time.Time
 		failure := record(func(t testing.TB) {
@@ -500,7 +499,7 @@ func TestEndOfTheTestEndsEverythingSoon(t *testing.T) {
 	})
 }
 
-func TestAdvanceLetsTheWindowOfALimiterPass(t *testing.T) {
+func TestAdvanceEndsTheWindowOfALimiter(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
 	limiter, err := server.Client(fairsem.Options{}).Limiter("mails", 1, time.Hour)
@@ -515,7 +514,7 @@ func TestAdvanceLetsTheWindowOfALimiterPass(t *testing.T) {
 	go func() { waited <- limiter.Wait(t.Context(), 1) }() // ends when the window has passed
 	require.Eventually(t, func() bool {
 		d, err := limiter.Allow(t.Context(), 1)
-		return err == nil && d.RetryAfter > time.Hour // somebody waits
+		return err == nil && d.RetryAfter > time.Hour // the other call waits
 	}, 10*time.Second, time.Millisecond)
 	server.Advance(time.Minute + time.Second)
 	require.NoError(t, <-waited)

@@ -55,7 +55,7 @@ func (s *Server) Expire(name string) {
 		}
 	}
 	if ended == 0 {
-		s.tb.Fatalf("fairsemtest: Expire: nobody holds units of %q", name)
+		s.tb.Fatalf("fairsemtest: Expire: no permit of %q is held", name)
 	}
 	s.haveAllLook()
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Violation is a broken promise and the two grants that show it.
+// Violation is a broken promise and the two grants that prove it.
 type Violation struct {
 	What           string
 	Earlier, Later Grant
@@ -17,22 +17,22 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s:\n  %s\n  %s", v.What, v.Earlier, v.Later)
 }
 
-// String has what is needed to find the bug.
+// String contains what a reader needs to find the bug.
 func (g Grant) String() string {
-	return fmt.Sprintf("%s %s weight=%d token=%d place=%d asked=%d granted=%d released=%d asked_wall=%d lost=%t",
-		g.Process, g.ID, g.Weight, g.Token, g.Place, g.Asked, g.Granted, g.Released, g.AskedWall, g.Lost)
+	return fmt.Sprintf("%s %s weight=%d token=%d position=%d asked=%d granted=%d released=%d asked_wall=%d lost=%t",
+		g.Process, g.ID, g.Weight, g.Token, g.Position, g.Asked, g.Granted, g.Released, g.AskedWall, g.Lost)
 }
 
-// MostAtOnce is the largest number of units that were held at the same instant. A permit counts from
-// Granted up to, and not including, Released.
+// MostAtOnce returns the largest number of units that were held at the same instant. A permit counts from Granted up to, but
+// not including, Released.
 func MostAtOnce(grants []Grant) int64 {
 	var most int64
 	sweep(grants, func(_, _ Grant, units int64) { most = max(most, units) })
 	return most
 }
 
-// OverLimit returns every grant that brought the units held above the limit, as Later, with one that
-// was held at that instant as Earlier; Earlier is empty if the grant alone is too large.
+// OverLimit returns a violation for every grant that raised the units in use above the limit. Later is that grant. Earlier is
+// one that was held at that instant, or empty if the grant alone is larger than the limit.
 func OverLimit(grants []Grant, limit int64) []Violation {
 	var found []Violation
 	sweep(grants, func(earlier, later Grant, units int64) {
@@ -45,15 +45,15 @@ func OverLimit(grants []Grant, limit int64) []Violation {
 	return found
 }
 
-// sweep goes through the grants as they begin, with the units then held, and of those that were
-// held already the one that stayed longest; empty if there was none.
+// sweep visits the grants in the order in which they begin. It passes the units in use at that instant, and, of the grants
+// already held, the one that is held longest. That one is empty if there was none.
 func sweep(grants []Grant, visit func(earlier, later Grant, units int64)) {
 	began := order(grants, Grant.holds, func(g Grant) int64 { return g.Granted })
 	ended := order(grants, Grant.holds, end)
 	var units int64
 	var longest Grant
 	for _, g := range began {
-		// What ends at the instant at which another begins is out of its way.
+		// A grant that ends at the instant at which another begins no longer counts.
 		for len(ended) > 0 && end(ended[0]) <= g.Granted {
 			units -= ended[0].Weight
 			ended = ended[1:]
@@ -69,7 +69,7 @@ func sweep(grants []Grant, visit func(earlier, later Grant, units int64)) {
 	}
 }
 
-// end is when the grant stopped to count.
+// end returns when the grant stopped counting against the limit.
 func end(g Grant) int64 {
 	if g.Released == 0 {
 		return math.MaxInt64
@@ -77,32 +77,32 @@ func end(g Grant) int64 {
 	return g.Released
 }
 
-// Overtakes returns every grant, as Later, that was made before one whose position in the queue was assigned before it
-// asked. One machine must hold the server and all processes, or the clocks say nothing; the server's time of the position
-// and the caller's wall clock are compared. Grants without a Place cannot show up as Earlier, grants without an AskedWall
-// not as Later; nor can grants that had a larger head start than others.
+// Overtakes returns a violation for every grant that was made before another one whose position in the queue was assigned
+// before the first one asked. Later is the grant that overtook. The server's time of the position is compared with the
+// caller's wall clock, so the server and all processes must run on one machine. A grant without a Position is never Earlier.
+// A grant without an AskedWall is never Later. Leave out grants that had a larger head start than others.
 func Overtakes(grants []Grant) []Violation {
-	inLine := func(g Grant) bool { return g.Token > 0 && g.Place > 0 }
+	queued := func(g Grant) bool { return g.Token > 0 && g.Position > 0 }
 	asked := func(g Grant) bool { return g.Token > 0 && g.AskedWall > 0 }
-	return backwards("overtook one that was in line before it asked",
-		order(grants, inLine, func(g Grant) int64 { return g.Place }), func(g Grant) int64 { return g.Place },
+	return outOfOrder("was granted before one that was queued before it asked",
+		order(grants, queued, func(g Grant) int64 { return g.Position }), func(g Grant) int64 { return g.Position },
 		order(grants, asked, func(g Grant) int64 { return g.AskedWall }), func(g Grant) int64 { return g.AskedWall })
 }
 
-// TokensDecrease returns every grant, as Later, that asked after another had been granted and has
-// no larger token all the same.
+// TokensDecrease returns a violation for every grant that asked after another one had been granted, but has no larger token.
+// Later is the grant that asked later.
 func TokensDecrease(grants []Grant) []Violation {
 	granted := func(g Grant) bool { return g.Token > 0 && g.Granted > 0 }
 	asked := func(g Grant) bool { return g.Token > 0 && g.Asked > 0 }
-	return backwards("asked after the other was granted and has no larger token",
+	return outOfOrder("asked after the other was granted, but has no larger token",
 		order(grants, granted, func(g Grant) int64 { return g.Granted }), func(g Grant) int64 { return g.Granted },
 		order(grants, asked, func(g Grant) int64 { return g.Asked }), func(g Grant) int64 { return g.Asked })
 }
 
-// backwards returns every later grant with a token that is not above those of all the earlier ones
-// that lie before it in time. Both are in the order of their times. The largest token so far is
-// enough to compare with, which keeps this linear.
-func backwards(what string, earlier []Grant, before func(Grant) int64, later []Grant, after func(Grant) int64) []Violation {
+// outOfOrder returns a violation for every grant of later whose token is not larger than the tokens of all grants of earlier
+// that precede it in time. Both slices must be sorted by time. Comparing with the largest token so far is enough, so this is
+// linear.
+func outOfOrder(what string, earlier []Grant, before func(Grant) int64, later []Grant, after func(Grant) int64) []Violation {
 	var found []Violation
 	var largest Grant
 	for _, g := range later {
@@ -119,7 +119,7 @@ func backwards(what string, earlier []Grant, before func(Grant) int64, later []G
 	return found
 }
 
-// TokensRepeat returns the grants that have the same token as another.
+// TokensRepeat returns a violation for every grant that has the same token as another one.
 func TokensRepeat(grants []Grant) []Violation {
 	var found []Violation
 	token := func(g Grant) int64 { return g.Token }
@@ -132,7 +132,7 @@ func TokensRepeat(grants []Grant) []Violation {
 	return found
 }
 
-// order returns those of the grants that are wanted, by key; grants stay as they are.
+// order returns the wanted grants, sorted by key. It does not change grants.
 func order(grants []Grant, wanted func(Grant) bool, key func(Grant) int64) []Grant {
 	sorted := make([]Grant, 0, len(grants))
 	for _, g := range grants {

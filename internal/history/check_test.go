@@ -19,21 +19,21 @@ func TestOverLimit(t *testing.T) {
 		most   int64
 		pairs  [][2]string
 	}{
-		"nothing happened":                {},
-		"one after the other":             {[]Grant{held("a", 2, 1, 5), held("b", 2, 5, 9)}, 2, nil},
-		"as many as fit":                  {[]Grant{held("a", 1, 1, 5), held("b", 1, 2, 6)}, 2, nil},
-		"one too many":                    {[]Grant{held("a", 1, 1, 5), held("b", 1, 2, 6), held("c", 1, 4, 7)}, 3, [][2]string{{"b", "c"}}},
-		"too heavy together":              {[]Grant{held("a", 1, 1, 5), held("b", 2, 4, 6)}, 3, [][2]string{{"a", "b"}}},
-		"too heavy alone":                 {[]Grant{held("a", 3, 1, 5)}, 3, [][2]string{{"", "a"}}},
-		"for a nanosecond":                {[]Grant{held("a", 2, 1, 5), held("b", 1, 4, 6)}, 3, [][2]string{{"a", "b"}}},
-		"at the same instant":             {[]Grant{held("a", 2, 1, 5), held("b", 2, 1, 5)}, 4, [][2]string{{"a", "b"}}},
-		"still held by the end":           {[]Grant{held("a", 2, 1, 0), held("b", 1, 90, 91)}, 3, [][2]string{{"a", "b"}}},
-		"in any order of the records":     {[]Grant{held("b", 2, 4, 6), held("a", 1, 1, 5)}, 3, [][2]string{{"a", "b"}}},
-		"with another in between":         {[]Grant{held("a", 2, 1, 9), held("b", 1, 2, 3), held("c", 1, 5, 6)}, 3, [][2]string{{"a", "b"}, {"a", "c"}}},
-		"held for no time at all":         {[]Grant{held("a", 2, 3, 3), held("b", 2, 1, 5)}, 2, nil},
-		"never granted":                   {[]Grant{held("a", 2, 1, 5), {ID: "b", Weight: 2, Asked: 2, Cancelled: true}}, 2, nil},
-		"lost before the next was let in": {[]Grant{{ID: "a", Weight: 2, Granted: 1, Released: 3, Lost: true}, held("b", 2, 4, 6)}, 2, nil},
-		"lost after the next was let in":  {[]Grant{{ID: "a", Weight: 2, Granted: 1, Released: 5, Lost: true}, held("b", 2, 4, 6)}, 4, [][2]string{{"a", "b"}}},
+		"no grants":                            {},
+		"one after the other":                  {[]Grant{held("a", 2, 1, 5), held("b", 2, 5, 9)}, 2, nil},
+		"as many as fit":                       {[]Grant{held("a", 1, 1, 5), held("b", 1, 2, 6)}, 2, nil},
+		"one too many":                         {[]Grant{held("a", 1, 1, 5), held("b", 1, 2, 6), held("c", 1, 4, 7)}, 3, [][2]string{{"b", "c"}}},
+		"too large together":                   {[]Grant{held("a", 1, 1, 5), held("b", 2, 4, 6)}, 3, [][2]string{{"a", "b"}}},
+		"too large alone":                      {[]Grant{held("a", 3, 1, 5)}, 3, [][2]string{{"", "a"}}},
+		"above the limit for a nanosecond":     {[]Grant{held("a", 2, 1, 5), held("b", 1, 4, 6)}, 3, [][2]string{{"a", "b"}}},
+		"at the same instant":                  {[]Grant{held("a", 2, 1, 5), held("b", 2, 1, 5)}, 4, [][2]string{{"a", "b"}}},
+		"never released":                       {[]Grant{held("a", 2, 1, 0), held("b", 1, 90, 91)}, 3, [][2]string{{"a", "b"}}},
+		"records in another order":             {[]Grant{held("b", 2, 4, 6), held("a", 1, 1, 5)}, 3, [][2]string{{"a", "b"}}},
+		"with a third one in between":          {[]Grant{held("a", 2, 1, 9), held("b", 1, 2, 3), held("c", 1, 5, 6)}, 3, [][2]string{{"a", "b"}, {"a", "c"}}},
+		"released at the instant of the grant": {[]Grant{held("a", 2, 3, 3), held("b", 2, 1, 5)}, 2, nil},
+		"never granted":                        {[]Grant{held("a", 2, 1, 5), {ID: "b", Weight: 2, Asked: 2, Cancelled: true}}, 2, nil},
+		"lost before the next grant":           {[]Grant{{ID: "a", Weight: 2, Granted: 1, Released: 3, Lost: true}, held("b", 2, 4, 6)}, 2, nil},
+		"lost after the next grant":            {[]Grant{{ID: "a", Weight: 2, Granted: 1, Released: 5, Lost: true}, held("b", 2, 4, 6)}, 4, [][2]string{{"a", "b"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, c.most, MostAtOnce(c.grants))
@@ -43,22 +43,22 @@ func TestOverLimit(t *testing.T) {
 }
 
 func TestOvertakes(t *testing.T) {
-	inLine := Grant{ID: "a", Place: 10, Token: 100}
+	queued := Grant{ID: "a", Position: 10, Token: 100}
 	for name, c := range map[string]struct {
 		grants []Grant
 		pairs  [][2]string
 	}{
-		"nothing happened":                {},
-		"first come, first served":        {[]Grant{inLine, {ID: "b", AskedWall: 11, Token: 101}}, nil},
-		"asked later, granted first":      {[]Grant{inLine, {ID: "b", AskedWall: 11, Token: 99}}, [][2]string{{"a", "b"}}},
-		"asked at the same time":          {[]Grant{inLine, {ID: "b", AskedWall: 10, Token: 99}}, nil},
-		"asked before the other had it":   {[]Grant{inLine, {ID: "b", AskedWall: 9, Token: 99}}, nil},
-		"the other never got it":          {[]Grant{{ID: "a", Place: 10}, {ID: "b", AskedWall: 11, Token: 99}}, nil},
-		"it never got it itself":          {[]Grant{inLine, {ID: "b", AskedWall: 11, Cancelled: true}}, nil},
-		"no place known":                  {[]Grant{{ID: "a", Token: 100}, {ID: "b", AskedWall: 11, Token: 99}}, nil},
-		"no wall clock known":             {[]Grant{inLine, {ID: "b", Token: 99}}, nil},
-		"of one that was served long ago": {[]Grant{{ID: "old", Place: 1, Token: 2}, inLine, {ID: "b", AskedWall: 11, Token: 101}}, nil},
-		"by two": {[]Grant{inLine, {ID: "b", AskedWall: 11, Token: 98}, {ID: "c", AskedWall: 12, Token: 99}},
+		"no grants":                          {},
+		"first come, first served":           {[]Grant{queued, {ID: "b", AskedWall: 11, Token: 101}}, nil},
+		"asked later, granted first":         {[]Grant{queued, {ID: "b", AskedWall: 11, Token: 99}}, [][2]string{{"a", "b"}}},
+		"asked at the same time":             {[]Grant{queued, {ID: "b", AskedWall: 10, Token: 99}}, nil},
+		"asked before the other was granted": {[]Grant{queued, {ID: "b", AskedWall: 9, Token: 99}}, nil},
+		"the other was never granted":        {[]Grant{{ID: "a", Position: 10}, {ID: "b", AskedWall: 11, Token: 99}}, nil},
+		"it was never granted itself":        {[]Grant{queued, {ID: "b", AskedWall: 11, Cancelled: true}}, nil},
+		"position unknown":                   {[]Grant{{ID: "a", Token: 100}, {ID: "b", AskedWall: 11, Token: 99}}, nil},
+		"wall clock unknown":                 {[]Grant{queued, {ID: "b", Token: 99}}, nil},
+		"of one that was granted long ago":   {[]Grant{{ID: "old", Position: 1, Token: 2}, queued, {ID: "b", AskedWall: 11, Token: 101}}, nil},
+		"by two": {[]Grant{queued, {ID: "b", AskedWall: 11, Token: 98}, {ID: "c", AskedWall: 12, Token: 99}},
 			[][2]string{{"a", "b"}, {"a", "c"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,12 +73,12 @@ func TestTokensDecrease(t *testing.T) {
 		later Grant
 		pairs [][2]string
 	}{
-		"larger":                      {Grant{ID: "b", Asked: 11, Granted: 12, Token: 101}, nil},
-		"smaller":                     {Grant{ID: "b", Asked: 11, Granted: 12, Token: 99}, [][2]string{{"a", "b"}}},
-		"the same":                    {Grant{ID: "b", Asked: 11, Granted: 12, Token: 100}, [][2]string{{"a", "b"}}},
-		"smaller, asked meanwhile":    {Grant{ID: "b", Asked: 9, Granted: 12, Token: 99}, nil},
-		"smaller, asked at that time": {Grant{ID: "b", Asked: 10, Granted: 12, Token: 99}, nil},
-		"never granted":               {Grant{ID: "b", Asked: 11, Cancelled: true}, nil},
+		"larger":                          {Grant{ID: "b", Asked: 11, Granted: 12, Token: 101}, nil},
+		"smaller":                         {Grant{ID: "b", Asked: 11, Granted: 12, Token: 99}, [][2]string{{"a", "b"}}},
+		"the same":                        {Grant{ID: "b", Asked: 11, Granted: 12, Token: 100}, [][2]string{{"a", "b"}}},
+		"smaller, asked meanwhile":        {Grant{ID: "b", Asked: 9, Granted: 12, Token: 99}, nil},
+		"smaller, asked at the same time": {Grant{ID: "b", Asked: 10, Granted: 12, Token: 99}, nil},
+		"never granted":                   {Grant{ID: "b", Asked: 11, Cancelled: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, c.pairs, pairs(TokensDecrease([]Grant{c.later, first})))
@@ -92,8 +92,8 @@ func TestTokensRepeat(t *testing.T) {
 	assert.Equal(t, [][2]string{{"a", "c"}}, pairs(again))
 }
 
-// The quick checkers and the ones that follow the definition word for word agree.
-func TestTheCheckersFindWhatEveryPairAndInstantShows(t *testing.T) {
+// The fast checkers agree with slow ones that follow the definition word for word.
+func TestCheckersAgreeWithACheckOfEveryPairAndInstant(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		grants := make([]Grant, 2+rng.IntN(40))
@@ -102,33 +102,33 @@ func TestTheCheckersFindWhatEveryPairAndInstantShows(t *testing.T) {
 		}
 		before := slices.Clone(grants)
 		require.Equal(t, slowMost(grants), MostAtOnce(grants), "seed %d", seed)
-		require.Equal(t, slowOverLimit(grants, 6), laters(OverLimit(grants, 6)), "seed %d", seed)
+		require.Equal(t, slowOverLimit(grants, 6), laterIDs(OverLimit(grants, 6)), "seed %d", seed)
 		overtook := func(a, b Grant) bool {
-			return a.Token > 0 && b.Token > 0 && a.Place > 0 && b.AskedWall > 0 && a.Place < b.AskedWall && a.Token >= b.Token
+			return a.Token > 0 && b.Token > 0 && a.Position > 0 && b.AskedWall > 0 && a.Position < b.AskedWall && a.Token >= b.Token
 		}
-		require.Equal(t, slowPairs(grants, overtook), laters(Overtakes(grants)), "seed %d", seed)
+		require.Equal(t, slowPairs(grants, overtook), laterIDs(Overtakes(grants)), "seed %d", seed)
 		decreased := func(a, b Grant) bool {
 			return a.Token > 0 && b.Token > 0 && a.Granted > 0 && b.Asked > 0 && a.Granted < b.Asked && a.Token >= b.Token
 		}
-		require.Equal(t, slowPairs(grants, decreased), laters(TokensDecrease(grants)), "seed %d", seed)
-		require.Equal(t, before, grants, "a checker changed what it was given, seed %d", seed)
+		require.Equal(t, slowPairs(grants, decreased), laterIDs(TokensDecrease(grants)), "seed %d", seed)
+		require.Equal(t, before, grants, "a checker changed its input, seed %d", seed)
 	}
 }
 
-func TestTheGrantNamedBesideAViolationReallyHeld(t *testing.T) {
+func TestEarlierGrantOfAViolationWasHeldAtThatInstant(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		grants := make([]Grant, 30)
 		for i := range grants {
 			grants[i] = random(rng, i)
 		}
-		for _, v := range OverLimit(grants, 5) { // no grant is as heavy
+		for _, v := range OverLimit(grants, 5) { // no grant alone is above 5
 			require.True(t, v.Earlier.holds() && v.Earlier.Granted <= v.Later.Granted && end(v.Earlier) > v.Later.Granted, "seed %d: %s", seed, v)
 		}
 	}
 }
 
-func TestAViolationNamesBothGrants(t *testing.T) {
+func TestViolationNamesBothGrants(t *testing.T) {
 	v := OverLimit([]Grant{held("x:1", 2, 1, 5), held("y:7", 1, 4, 6)}, 2)[0]
 	assert.Contains(t, v.String(), "3 units held at 4, the limit is 2")
 	assert.Contains(t, v.String(), "x:1")
@@ -140,7 +140,7 @@ func BenchmarkAMillionGrants(b *testing.B) {
 	grants := make([]Grant, 1e6)
 	for i := range grants {
 		at := int64(i) * 100
-		grants[i] = Grant{Weight: 1 + rng.Int64N(5), Token: at + 50, Place: at, AskedWall: at - 50,
+		grants[i] = Grant{Weight: 1 + rng.Int64N(5), Token: at + 50, Position: at, AskedWall: at - 50,
 			Asked: at - 50, Granted: at + 60, Released: at + 60 + rng.Int64N(10000)}
 	}
 	for b.Loop() {
@@ -151,10 +151,10 @@ func BenchmarkAMillionGrants(b *testing.B) {
 	}
 }
 
-// random is a grant among few instants and tokens, so that they meet.
+// random returns a grant with few possible instants and tokens, so that grants overlap.
 func random(rng *rand.Rand, i int) Grant {
 	g := Grant{ID: string(rune('A' + i)), Weight: 1 + rng.Int64N(4), Token: 1 + rng.Int64N(60),
-		Place: rng.Int64N(30), AskedWall: rng.Int64N(30), Asked: 1 + rng.Int64N(50)}
+		Position: rng.Int64N(30), AskedWall: rng.Int64N(30), Asked: 1 + rng.Int64N(50)}
 	g.Granted = g.Asked + 1 + rng.Int64N(20)
 	g.Released = g.Granted + rng.Int64N(10)
 	switch rng.IntN(10) {
@@ -187,13 +187,13 @@ func slowMost(grants []Grant) int64 {
 // slowOverLimit adds the grants one by one in the order in which they began.
 func slowOverLimit(grants []Grant, limit int64) []string {
 	var found []string
-	var sofar []Grant
+	var soFar []Grant
 	for at := range int64(200) {
 		for _, g := range grants {
 			if g.Granted != at || !g.holds() {
 				continue
 			}
-			if sofar = append(sofar, g); slowUnits(sofar, at) > limit {
+			if soFar = append(soFar, g); slowUnits(soFar, at) > limit {
 				found = append(found, g.ID)
 			}
 		}
@@ -213,7 +213,7 @@ func slowPairs(grants []Grant, broken func(a, b Grant) bool) []string {
 	return found
 }
 
-func laters(found []Violation) []string {
+func laterIDs(found []Violation) []string {
 	var ids []string
 	for _, v := range found {
 		ids = append(ids, v.Later.ID)

@@ -1,9 +1,9 @@
-// Package history records who held what and when, over any number of processes, and checks the record against the
-// promises of the library.
+// Package history records the permits that any number of processes held, and when. It checks the record against the promises
+// of the library.
 //
-// Every process writes a line when it is granted something and another right before it releases it. The checkers read all
-// of them, and report only what cannot have happened under a library that keeps its promises, so each violation is a bug,
-// in the library or in the recording. They say nothing about what was not recorded.
+// Every process writes a line when it is granted a permit, and another one right before it releases it. The checkers read the
+// lines of all processes. They report only what cannot happen if the library keeps its promises. So each violation is a bug,
+// in the library or in the recording. The checkers cannot see what was not recorded.
 package history
 
 import (
@@ -16,29 +16,29 @@ import (
 	"sync"
 )
 
-// Grant is one call of Acquire and what became of it. Times are nanoseconds of [Now], so that all
-// processes of one machine can be compared, except where microseconds are mentioned.
+// Grant is one call of Acquire and its outcome. Times are nanoseconds of [Now] unless a comment says microseconds, so the times
+// of all processes on one machine can be compared.
 type Grant struct {
 	Process string `json:"process"`
 	ID      string `json:"id"` // of the permit
 	Weight  int64  `json:"weight"`
 	Token   int64  `json:"token,omitempty"` // 0: never granted
 
-	// Place is the position in the queue, in microseconds of the server's clock and without any head start; 0: unknown,
-	// or granted without waiting. AskedWall is the caller's wall clock in microseconds when it called Acquire; 0:
-	// unknown. Leave it 0 when the server has another clock.
-	Place     int64 `json:"place,omitempty"`
+	// Position is the position in the queue, in microseconds of the server's clock and without any head start. It is 0 if
+	// it is unknown, or if the call was granted without waiting. AskedWall is the caller's wall clock in microseconds when
+	// it called Acquire. It is 0 if unknown; leave it 0 if the server has another clock.
+	Position  int64 `json:"position,omitempty"`
 	AskedWall int64 `json:"asked_wall,omitempty"`
 
 	Asked    int64 `json:"asked"`              // before Acquire was called
-	Granted  int64 `json:"granted,omitempty"`  // after Acquire returned the permit; 0: it did not
+	Granted  int64 `json:"granted,omitempty"`  // after Acquire returned the permit; 0: it returned none
 	Released int64 `json:"released,omitempty"` // before Release was called, or when it was lost; 0: still held
 
 	Lost      bool `json:"lost,omitempty"`      // the permit ended without Release
-	Cancelled bool `json:"cancelled,omitempty"` // the caller gave up waiting
+	Cancelled bool `json:"cancelled,omitempty"` // the caller stopped waiting
 }
 
-// holds says whether there was an instant at which this grant counted against the limit.
+// holds reports whether there was an instant at which this grant counted against the limit.
 func (g Grant) holds() bool {
 	return g.Granted > 0 && (g.Released == 0 || g.Released > g.Granted)
 }
@@ -49,11 +49,11 @@ type Writer struct {
 	out io.Writer
 }
 
-// NewWriter returns a Writer that hands every line to out in one Write, unbuffered: what was written
-// survives the death of the process.
+// NewWriter returns a Writer that passes every line to out in one Write. It buffers nothing, so the lines survive a crash of
+// the process.
 func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
 
-// Write adds a line. A grant may be written any number of times, the last line of an ID stands.
+// Write adds a line. A grant may be written any number of times: the last line of an ID counts.
 func (w *Writer) Write(g Grant) error {
 	line, err := json.Marshal(g)
 	if err != nil {
@@ -65,9 +65,8 @@ func (w *Writer) Write(g Grant) error {
 	return err
 }
 
-// Lines yields the grants as they were written, as they come. It ends with the first error, which
-// comes with an empty Grant. A last line without its newline belongs to a process that died writing
-// it and is left out.
+// Lines yields the grants in the order of the lines. It stops at the first error, which it yields with an empty Grant. A last
+// line without a newline was written by a process that died meanwhile. Lines skips it.
 func Lines(in io.Reader) iter.Seq2[Grant, error] {
 	return func(yield func(Grant, error) bool) {
 		buffered := bufio.NewReader(in)
@@ -91,8 +90,8 @@ func Lines(in io.Reader) iter.Seq2[Grant, error] {
 	}
 }
 
-// Read returns all grants, the last line of each ID, in the order in which the IDs came first. Lines
-// without an ID, of calls that were never granted, all stay.
+// Read returns the last line of each ID, in the order in which the IDs first appear. Calls that were never granted have no ID:
+// all their lines are returned.
 func Read(in io.Reader) ([]Grant, error) {
 	var all []Grant
 	at := make(map[string]int)
@@ -111,8 +110,7 @@ func Read(in io.Reader) ([]Grant, error) {
 	return all, nil
 }
 
-// Died ends, at the given time of [Now], what a process still held when it was killed. It changes
-// grants in place.
+// Died ends the permits that a process still held when it was killed, at the given time of [Now]. It changes grants in place.
 func Died(grants []Grant, process string, at int64) {
 	for i := range grants {
 		g := &grants[i]

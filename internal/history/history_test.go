@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
-	want := Grant{Process: "p", ID: "c:1", Weight: 2, Token: 3, Place: 4, AskedWall: 5,
+func TestReadReturnsWhatWriteWrote(t *testing.T) {
+	want := Grant{Process: "p", ID: "c:1", Weight: 2, Token: 3, Position: 4, AskedWall: 5,
 		Asked: 6, Granted: 7, Released: 8, Lost: true, Cancelled: true}
 	var file bytes.Buffer
 	require.NoError(t, NewWriter(&file).Write(want))
@@ -27,28 +27,28 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	assert.Equal(t, []Grant{want}, got)
 }
 
-func TestTheLastLineOfAnIDStandsInTheFirstOnesPlace(t *testing.T) {
+func TestReadReturnsTheLastLineOfAnIDInTheOrderOfTheFirst(t *testing.T) {
 	got := read(t, Grant{ID: "a", Granted: 1}, Grant{ID: "b", Granted: 2}, Grant{ID: "a", Granted: 1, Released: 3})
 	assert.Equal(t, []Grant{{ID: "a", Granted: 1, Released: 3}, {ID: "b", Granted: 2}}, got)
 }
 
-func TestCallsThatWereNeverGrantedAllStay(t *testing.T) {
+func TestReadReturnsAllCallsThatWereNeverGranted(t *testing.T) {
 	want := []Grant{{Process: "p", Cancelled: true, Asked: 1}, {Process: "q", Cancelled: true, Asked: 2}}
 	assert.Equal(t, want, read(t, want...))
 }
 
-func TestALineThatTheDeadCouldNotFinishIsLeftOut(t *testing.T) {
+func TestReadSkipsAnUnfinishedLastLine(t *testing.T) {
 	got, err := Read(strings.NewReader(`{"id":"a"}` + "\n" + `{"id":"b","gra`))
 	require.NoError(t, err)
 	assert.Equal(t, []Grant{{ID: "a"}}, got)
 }
 
-func TestALineThatIsNoGrantIsAnError(t *testing.T) {
+func TestLineThatIsNoGrantIsAnError(t *testing.T) {
 	_, err := Read(strings.NewReader("{}\nnonsense\n{}\n"))
 	assert.ErrorContains(t, err, "history: line 2: ")
 }
 
-func TestAReaderThatFailsIsAnError(t *testing.T) {
+func TestFailedReadIsAnError(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := Read(io.MultiReader(strings.NewReader("{}\n"), iotest.ErrReader(broken)))
 	assert.ErrorIs(t, err, broken)
@@ -66,24 +66,23 @@ func TestEveryLineIsOneWrite(t *testing.T) {
 	assert.True(t, bytes.HasSuffix(writes[0], []byte("}\n")))
 }
 
-func TestTheDeadHoldNothingAfterTheirDeath(t *testing.T) {
+func TestKilledProcessHoldsNothingAfterItsEnd(t *testing.T) {
 	grants := []Grant{
 		{Process: "dead", ID: "held", Granted: 1},
-		{Process: "dead", ID: "given back", Granted: 1, Released: 2},
+		{Process: "dead", ID: "released", Granted: 1, Released: 2},
 		{Process: "dead", ID: "never granted"},
 		{Process: "alive", ID: "held too", Granted: 1},
 	}
 	Died(grants, "dead", 5)
 	assert.Equal(t, []Grant{
 		{Process: "dead", ID: "held", Granted: 1, Released: 5, Lost: true},
-		{Process: "dead", ID: "given back", Granted: 1, Released: 2},
+		{Process: "dead", ID: "released", Granted: 1, Released: 2},
 		{Process: "dead", ID: "never granted"},
 		{Process: "alive", ID: "held too", Granted: 1},
 	}, grants)
 }
 
-// A clock of its own in each process, such as the one of package time, would make every check of
-// several processes worthless.
+// The monotonic clock of package time differs between processes. With it, no check across processes would be valid.
 func TestTwoProcessesReadTheSameClock(t *testing.T) {
 	if os.Getenv("HISTORY_TEST_CHILD") != "" {
 		fmt.Printf("now=%d\n", Now())

@@ -1,4 +1,4 @@
-// Package machine says what something was measured or tried on. It names no host and no path.
+// Package machine describes the machine and the versions of a measurement or a test. It contains no host name and no path.
 package machine
 
 import (
@@ -24,7 +24,7 @@ type Facts struct {
 	Versions map[string]string `json:"versions"` // of modules in this program
 }
 
-// New returns the facts, with the versions of the modules named.
+// New returns the facts. Versions contains those of the given modules that are part of this program.
 func New(ctx context.Context, modules ...string) Facts {
 	f := Facts{
 		Date:     time.Now().UTC().Format(time.DateOnly),
@@ -45,8 +45,8 @@ func New(ctx context.Context, modules ...string) Facts {
 	return f
 }
 
-// Value is what stands after a name in a file of "name: value" or "name=value" lines; "unknown" if
-// nothing does, as on other systems than Linux.
+// Value returns the value of a name in a file of "name: value" or "name=value" lines. It returns "unknown" if the file does not
+// have the name or does not exist, as on systems other than Linux.
 func Value(file, name string) string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -61,7 +61,7 @@ func Value(file, name string) string {
 	return "unknown"
 }
 
-// FirstWord is the first word of a file, "unknown" if there is none.
+// FirstWord returns the first word of a file, or "unknown" if there is none.
 func FirstWord(file string) string {
 	text, err := os.ReadFile(file)
 	if words := strings.Fields(string(text)); err == nil && len(words) > 0 {
@@ -70,7 +70,7 @@ func FirstWord(file string) string {
 	return "unknown"
 }
 
-// commit is what was measured, as git names it: of a build that go run makes Go does not know.
+// commit returns the commit by git describe, because a program that go run has built does not contain it.
 func commit(ctx context.Context) string {
 	name, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
 	if err != nil {

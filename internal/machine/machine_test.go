@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFactsAreFoundByNameAndUnknownWithoutIt(t *testing.T) {
+func TestMissingValueIsUnknown(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "facts")
 	require.NoError(t, os.WriteFile(file, []byte("first word\nmodel name\t: a CPU\nNAME=\"an OS\"\n"), 0o600))
@@ -21,7 +21,7 @@ func TestFactsAreFoundByNameAndUnknownWithoutIt(t *testing.T) {
 	}
 }
 
-func TestOnlyVersionsThatAreAskedForAreTold(t *testing.T) {
+func TestFactsContainOnlyTheVersionsOfTheGivenModules(t *testing.T) {
 	t.Parallel()
 	f := New(t.Context(), "no.such/module")
 	assert.Empty(t, f.Versions)

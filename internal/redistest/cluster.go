@@ -17,26 +17,26 @@ const (
 
 // Cluster is three masters and three replicas. Its methods may be called from any goroutine.
 type Cluster struct {
-	// Nodes are all six, paused, killed or not. The first three start as masters; Nodes[i+3] starts as the replica of
-	// Nodes[i].
+	// Nodes contains all six nodes, also those that are paused or killed. The first three start as masters. Nodes[i+3]
+	// starts as the replica of Nodes[i].
 	Nodes  []*Server
 	client *redis.ClusterClient
 }
 
-// StartCluster returns a cluster once every node sees all slots served and every replica is in step with its master.
-// A node counts as failed after 2 s of silence. On failure nothing is left behind.
+// StartCluster starts a cluster. It returns once every node sees that all slots are served, and every replica is in sync with
+// its master. A node counts as failed after 2 s without an answer. If StartCluster fails, it leaves nothing behind.
 func StartCluster() (c *Cluster, err error) {
 	for range 3 {
-		if c, err = startCluster(); !errors.Is(err, errStranger) {
+		if c, err = startCluster(); !errors.Is(err, errForeignNode) {
 			break
 		}
 	}
 	return c, err
 }
 
-// errStranger: a node of another cluster has joined, because one of the ports was of a node of it before: nodes try again
-// and again to reach those that they knew.
-var errStranger = errors.New("a node of another cluster has joined")
+// errForeignNode means that a node of another cluster has joined. That happens when a node of the other cluster used one of our
+// ports before: nodes keep trying to reach the nodes that they know.
+var errForeignNode = errors.New("a node of another cluster has joined")
 
 func startCluster() (*Cluster, error) {
 	nodes, err := startAll(2*masters, setup{
@@ -55,10 +55,10 @@ func startCluster() (*Cluster, error) {
 
 const clusterNode = memoryOnly + "cluster-enabled yes\ncluster-node-timeout 2000\ncluster-announce-ip 127.0.0.1\n"
 
-// Client returns a client of the whole cluster, always the same one. Stop closes it.
+// Client returns a client of the whole cluster. It is always the same one. Stop closes it.
 func (c *Cluster) Client() *redis.ClusterClient { return c.client }
 
-// Masters returns the nodes that call themselves masters now. One that does not answer within a second is left out.
+// Masters returns the nodes that report that they are masters. It omits nodes that do not answer within a second.
 func (c *Cluster) Masters() []*Server {
 	var found []*Server
 	for _, n := range c.Nodes {
@@ -69,11 +69,11 @@ func (c *Cluster) Masters() []*Server {
 	return found
 }
 
-// Owner returns the node that serves key now. It fails when none does, as during a failover.
+// Owner returns the node that serves key now. It fails if no node does, for example during a failover.
 func (c *Cluster) Owner(key string) (*Server, error) {
 	var errs []error
 	for _, n := range c.Nodes {
-		err := n.ask("EXISTS", key).Err()
+		err := n.do("EXISTS", key).Err()
 		if err == nil {
 			return n, nil
 		}
@@ -87,20 +87,20 @@ func (c *Cluster) Stop() error {
 	return errors.Join(ignoreClosed(c.client.Close()), stopAll(c.Nodes))
 }
 
-// form turns six strangers into a cluster.
+// form joins the six nodes to a cluster.
 func (c *Cluster) form() error {
 	for i, n := range c.Nodes {
-		// Distinct epochs from the start: otherwise the nodes spend the first seconds on settling collisions.
-		if err := n.ask("CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
+		// Each node gets its own epoch. Otherwise the nodes spend the first seconds on resolving collisions.
+		if err := n.do("CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 			return err
 		}
 		if i < masters {
-			if err := n.ask("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
+			if err := n.do("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
 				return err
 			}
 		}
 	}
-	if err := c.introduce(); err != nil {
+	if err := c.meet(); err != nil {
 		return err
 	}
 	for i, n := range c.Nodes[masters:] {
@@ -108,23 +108,23 @@ func (c *Cluster) form() error {
 			return err
 		}
 	}
-	var stranger error // which no waiting heals
-	err := await(groupLimit, nil, func() error {
+	var foreign error // waiting does not help against it
+	err := await(groupTimeout, nil, func() error {
 		err := c.ready()
-		if errors.Is(err, errStranger) {
-			stranger, err = err, nil
+		if errors.Is(err, errForeignNode) {
+			foreign, err = err, nil
 		}
 		return err
 	})
-	return errors.Join(err, stranger)
+	return errors.Join(err, foreign)
 }
 
-// introduce makes every node meet every other one directly, because gossip takes a second more.
-func (c *Cluster) introduce() error {
+// meet makes every node meet every other one directly, because gossip takes a second longer.
+func (c *Cluster) meet() error {
 	for i, n := range c.Nodes {
 		for _, other := range c.Nodes[:i] {
 			host, port, _ := strings.Cut(other.addr, ":")
-			if err := n.ask("CLUSTER", "MEET", host, port).Err(); err != nil {
+			if err := n.do("CLUSTER", "MEET", host, port).Err(); err != nil {
 				return err
 			}
 		}
@@ -132,23 +132,23 @@ func (c *Cluster) introduce() error {
 	return nil
 }
 
-// replicate waits until replica knows master, which takes a handshake.
+// replicate makes replica a replica of master. It retries until replica knows master, which takes a handshake.
 func (c *Cluster) replicate(replica, master *Server) error {
-	id, err := master.ask("CLUSTER", "MYID").Text()
+	id, err := master.do("CLUSTER", "MYID").Text()
 	if err != nil {
 		return err
 	}
-	return await(groupLimit, nil, func() error { return replica.ask("CLUSTER", "REPLICATE", id).Err() })
+	return await(groupTimeout, nil, func() error { return replica.do("CLUSTER", "REPLICATE", id).Err() })
 }
 
-// ready asks for more than cluster_state:ok, which a node says while it misses replicas.
+// ready checks more than cluster_state:ok, which a node reports even while it has no replicas.
 func (c *Cluster) ready() error {
 	for i, n := range c.Nodes {
 		if err := n.seesCluster(); err != nil {
 			return fmt.Errorf("%s: %w", n.addr, err)
 		}
 		if i >= masters && !n.inSync() {
-			return fmt.Errorf("%s: not in step with its master", n.addr)
+			return fmt.Errorf("%s: not in sync with its master", n.addr)
 		}
 	}
 	return c.client.ForEachShard(context.Background(), func(ctx context.Context, n *redis.Client) error {
@@ -156,20 +156,20 @@ func (c *Cluster) ready() error {
 	})
 }
 
-// seesCluster returns nil when the server says that all is well and knows a master and a replica for every slot.
+// seesCluster returns nil if the server reports the state ok and knows a master and a replica for every slot.
 func (s *Server) seesCluster() error {
-	info, err := s.ask("CLUSTER", "INFO").Text()
+	info, err := s.do("CLUSTER", "INFO").Text()
 	if err != nil {
 		return err
 	}
 	known, err := strconv.Atoi(field(info, "cluster_known_nodes"))
 	if err == nil && known > 2*masters {
-		return errStranger
+		return errForeignNode
 	}
 	if field(info, "cluster_state") != "ok" || known != 2*masters {
-		return errors.New("state is not ok yet")
+		return errors.New("the state is not ok yet")
 	}
-	ranges, err := s.ask("CLUSTER", "SLOTS").Slice()
+	ranges, err := s.do("CLUSTER", "SLOTS").Slice()
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *Server) seesCluster() error {
 		return fmt.Errorf("%d slot ranges", len(ranges))
 	}
 	for _, r := range ranges {
-		// First slot, last slot, then the nodes.
+		// A range has its first slot, its last slot, then the nodes.
 		if r, ok := r.([]any); !ok || len(r) != 4 {
 			return errors.New("a slot range without its replica")
 		}

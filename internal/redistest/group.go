@@ -8,22 +8,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// groupLimit is how long servers may take to find each other. It is generous because other tests use the machine too.
-const groupLimit = 60 * time.Second
+// groupTimeout is how long servers may take to find each other. It is generous, because other tests use the machine, too.
+const groupTimeout = 60 * time.Second
 
-// memoryOnly is what every data server is configured with: no files; replicas are served at once instead of after 5 s in
-// which more could come; and masters ping them each second instead of each tenth, because CLUSTER SLOTS hides a replica
-// until something was replicated.
+// memoryOnly configures every data server. It writes no files. Replicas are synchronized at once, not after waiting 5 s for
+// more replicas. Masters ping their replicas every second, not every 10 s, because CLUSTER SLOTS hides a replica until it has
+// received something.
 const memoryOnly = "save \"\"\nappendonly no\n" +
 	"repl-diskless-sync yes\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 1\n"
 
-// startAll starts n equal servers at once. On failure none is left.
+// startAll starts n equal servers at once. If one fails, it stops the others.
 func startAll(n int, how setup) ([]*Server, error) {
 	servers, errs := make([]*Server, n), make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {
-		// Ends by itself within startTries * startLimit, waited for below.
-		all.Go(func() { servers[i], errs[i] = launch(how) })
+		// Ends by itself within startTries * startTimeout. Wait below waits for it.
+		all.Go(func() { servers[i], errs[i] = start(how) })
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -32,7 +32,7 @@ func startAll(n int, how setup) ([]*Server, error) {
 	return servers, nil
 }
 
-// stopAll skips nil servers, which never started.
+// stopAll stops the servers. It skips nil, which stands for a server that never started.
 func stopAll(servers []*Server) error {
 	var errs []error
 	for _, s := range servers {
@@ -51,7 +51,7 @@ func addrs(servers []*Server) []string {
 	return all
 }
 
-// ignoreClosed makes Stop silent about a client that its user closed, or a Stop before.
+// ignoreClosed returns nil for the error of a client that was already closed, by its user or by an earlier Stop.
 func ignoreClosed(err error) error {
 	if errors.Is(err, redis.ErrClosed) {
 		return nil
@@ -59,9 +59,9 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// role returns "master", "slave" or "sentinel", and "" when the server does not say.
+// role returns "master", "slave" or "sentinel". It returns "" if the server does not answer.
 func (s *Server) role() string {
-	reply, err := s.ask("ROLE").Slice()
+	reply, err := s.do("ROLE").Slice()
 	if err != nil || len(reply) == 0 {
 		return ""
 	}
@@ -69,8 +69,8 @@ func (s *Server) role() string {
 	return role
 }
 
-// inSync reports whether the server is a replica whose link to its master is up and that has the whole state.
+// inSync reports whether the server is a replica that has the whole state and whose link to its master is up.
 func (s *Server) inSync() bool {
-	info, err := s.ask("INFO", "replication").Text()
+	info, err := s.do("INFO", "replication").Text()
 	return err == nil && field(info, "master_link_status") == "up"
 }

@@ -50,7 +50,7 @@ func TestOwnerOfAKeyIsTheNodeThatHoldsIt(t *testing.T) {
 	require.NoError(t, owner.Client().Set(t.Context(), "{owner}k", 1, 0).Err(), "no MOVED")
 }
 
-func TestClusterSurvivesTheDeathOfAMaster(t *testing.T) {
+func TestClusterSurvivesTheLossOfAMaster(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t)
 	ctx := t.Context()
@@ -60,29 +60,30 @@ func TestClusterSurvivesTheDeathOfAMaster(t *testing.T) {
 	require.Eventually(t, func() bool {
 		now, err := c.Owner("k")
 		return err == nil && now != old
-	}, groupLimit, pollEvery)
+	}, groupTimeout, pollEvery)
 	require.Eventually(t, func() bool {
-		// A node that refuses connections does not make the client look at the topology again.
+		// The client does not reload the topology when a node refuses connections.
 		c.Client().ReloadState(ctx)
 		return c.Client().Set(ctx, "k", 2, 0).Err() == nil
-	}, groupLimit, pollEvery)
+	}, groupTimeout, pollEvery)
 	require.NoError(t, old.Restart())
-	require.Eventually(t, old.inSync, groupLimit, pollEvery, "it comes back as a replica")
+	require.Eventually(t, old.inSync, groupTimeout, pollEvery, "the old master returns as a replica")
 }
 
-// A cluster that formed on a port of another one's node waited for a minute for what could not come.
-func TestClusterThatANodeOfAnotherJoinedIsNotWaitedFor(t *testing.T) {
+// StartCluster once waited a minute for a cluster that could never become ready: one of its ports had belonged to a node of
+// another cluster.
+func TestClusterThatAForeignNodeJoinedIsRejected(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t)
-	strangers, err := startAll(1, setup{config: clusterNode, busPort: true})
+	foreign, err := startAll(1, setup{config: clusterNode, busPort: true})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, stopAll(strangers)) })
+	t.Cleanup(func() { require.NoError(t, stopAll(foreign)) })
 	host, port, _ := strings.Cut(c.Nodes[0].Addr(), ":")
-	require.NoError(t, strangers[0].ask("CLUSTER", "MEET", host, port).Err())
-	require.Eventually(t, func() bool { return errors.Is(c.ready(), errStranger) }, groupLimit, pollEvery)
+	require.NoError(t, foreign[0].do("CLUSTER", "MEET", host, port).Err())
+	require.Eventually(t, func() bool { return errors.Is(c.ready(), errForeignNode) }, groupTimeout, pollEvery)
 }
 
-func TestSentinelsKnowEverybody(t *testing.T) {
+func TestSentinelsKnowThePrimaryAndAllReplicas(t *testing.T) {
 	t.Parallel()
 	s := SharedSentinel(t)
 	primary, err := s.Primary()
@@ -116,7 +117,7 @@ func TestSentinelClientFollowsAKilledPrimary(t *testing.T) {
 	requireFollows(t, s, old)
 }
 
-// requireFollows wants writes of the group's client on another server than old.
+// requireFollows requires that the group's client writes to another server than old.
 func requireFollows(t *testing.T, s *Sentinel, old *Server) {
 	t.Helper()
 	now, err := s.Primary()
@@ -126,11 +127,11 @@ func requireFollows(t *testing.T, s *Sentinel, old *Server) {
 		if s.Client().Set(t.Context(), "followed", 1, 0).Err() != nil {
 			return false
 		}
-		return now.ask("EXISTS", "followed").Val() == int64(1)
-	}, groupLimit, pollEvery)
+		return now.do("EXISTS", "followed").Val() == int64(1)
+	}, groupTimeout, pollEvery)
 }
 
-// Some servers of a group already run when another one fails.
+// When one server of a group fails to start, others already run.
 func TestFailedGroupStartLeavesNoServer(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -140,10 +141,11 @@ func TestFailedGroupStartLeavesNoServer(t *testing.T) {
 	require.Empty(t, servers)
 	left, err := filepath.Glob(filepath.Join(temp, "fairsem-redis-*"))
 	require.NoError(t, err)
-	require.Empty(t, left, "a folder goes with its process")
+	require.Empty(t, left, "the folder of a server is removed with it")
 }
 
-// failsOnce returns a server binary whose first start fails; which one that is, the kernel decides.
+// failsOnce returns a server binary that fails when it is started for the first time. Which server of a group that is depends on
+// the scheduler.
 func failsOnce(t *testing.T) string {
 	t.Helper()
 	binary, err := Binary()
@@ -157,7 +159,7 @@ func failsOnce(t *testing.T) string {
 
 func keyNumber(i int) string { return "every-slot:" + strconv.Itoa(i) }
 
-// slotOf is the cluster specification's CRC16 (XMODEM) of the key, modulo the number of slots.
+// slotOf returns the slot of a key: its CRC16 (XMODEM), modulo the number of slots, as the cluster specification defines it.
 func slotOf(key string) int64 {
 	var crc uint16
 	for _, b := range []byte(key) {

@@ -9,13 +9,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain looks after Main has stopped everything that nothing is left: no goroutine, no child, no folder.
+// TestMain checks after Main that no goroutine, no child process and no folder is left.
 func TestMain(m *testing.M) {
 	os.Exit(mainIn(m))
 }
 
 func mainIn(m *testing.M) int {
-	// All folders of this process in one place, where other test processes leave nothing.
+	// The folders of this process are below one that no other test process uses.
 	temp, err := os.MkdirTemp("", "redistest-")
 	if err != nil {
 		panic(err)

@@ -8,20 +8,20 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel kill the child when we end, so that a crashed test leaves no server.
+// dieWithParent makes the kernel kill the child when this process ends, so that a crashed test leaves no server.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// standsStill returns nil once a SIGSTOP has taken effect.
-func standsStill(pid int) error {
+// checkStopped returns nil once a SIGSTOP has taken effect.
+func checkStopped(pid int) error {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return err
 	}
-	// "pid (name) state …", and a name may hold anything.
+	// The format is "pid (name) state …", and a name may contain any character.
 	if i := bytes.LastIndexByte(stat, ')'); !bytes.HasPrefix(stat[i+1:], []byte(" T")) {
-		return errors.New("still runs after SIGSTOP")
+		return errors.New("the process still runs after SIGSTOP")
 	}
 	return nil
 }

@@ -4,8 +4,8 @@ package redistest
 
 import "syscall"
 
-// dieWithParent has nothing to offer here: after a crash of ours a server may stay.
+// dieWithParent does nothing on this system: a server may outlive a process that crashes.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-// standsStill trusts the signal; there is no portable way to see its effect.
-func standsStill(int) error { return nil }
+// checkStopped relies on the signal, because no portable call reports its effect.
+func checkStopped(int) error { return nil }

@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Servers listen below the range from which the kernel takes the ports of outgoing connections (from 32768 on Linux).
-// Inside it, a client that dials a killed server again and again one day gets the server's own port as its local end,
-// connects to itself, and keeps the server from coming back. A cluster node also needs the port busOffset above.
+// Servers listen below the range from which the kernel takes the ports of outgoing connections (from 32768 on Linux). Inside
+// that range, a client that keeps dialling a killed server can get the server's own port as its local port. It then connects to
+// itself, and the server cannot start again. A cluster node also needs the port that is busOffset higher.
 const (
 	firstPort = 11000
 	lastPort  = 21999

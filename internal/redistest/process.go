@@ -13,13 +13,13 @@ import (
 
 const pollEvery = 5 * time.Millisecond
 
-// process is one child. A nil process is one that ended.
+// process is one child process. A nil process has ended.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once the child is gone and reaped
 }
 
-// spawn starts binary with env added to the environment, dir as its folder and its output in the log file there.
+// spawn starts binary in the folder dir, with env added to the environment. Its output goes to the log file in dir.
 func spawn(binary string, args, env []string, dir string) (*process, error) {
 	log, err := os.OpenFile(logName(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -33,7 +33,7 @@ func spawn(binary string, args, env []string, dir string) (*process, error) {
 
 	p := &process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error, 1)
-	// Ends with the child; kill ends that and waits on exited.
+	// Ends with the child. kill ends the child and waits for exited.
 	go p.run(started)
 	if err := <-started; err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func spawn(binary string, args, env []string, dir string) (*process, error) {
 	return p, nil
 }
 
-// run holds its thread as long as the child lives: the kernel's "parent" whose death kills the child is the thread that
-// forked it, not the process.
+// run locks its thread for as long as the child lives. The kernel kills the child when the thread that forked it ends, not when
+// the process does.
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -61,16 +61,16 @@ func (p *process) kill() {
 	if p == nil {
 		return
 	}
-	_ = p.cmd.Process.Kill() // it fails only when the child is gone, which is what we want
+	_ = p.cmd.Process.Kill() // it fails only if the child has already ended
 	<-p.exited
 }
 
-// pause returns once the child stands still; the signal alone only asks for it.
+// pause stops the child and waits until it has stopped: the signal takes effect later.
 func (p *process) pause() error {
 	if err := p.signal(pauseSignal); err != nil {
 		return err
 	}
-	return await(startLimit, p.exited, func() error { return standsStill(p.pid()) })
+	return await(startTimeout, p.exited, func() error { return checkStopped(p.pid()) })
 }
 
 func (p *process) signal(sig os.Signal) error {
@@ -85,7 +85,7 @@ func (p *process) signal(sig os.Signal) error {
 
 func logName(dir string) string { return filepath.Join(dir, "redis.log") }
 
-// logTail returns the last n lines of the log in dir, or why they cannot be read.
+// logTail returns the last n lines of the log in dir, or the error if it cannot be read.
 func logTail(dir string, n int) string {
 	text, err := os.ReadFile(logName(dir))
 	if err != nil {
@@ -95,10 +95,10 @@ func logTail(dir string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// await calls check until it returns nil. It gives up after limit, with what check said last, and at once when exited
-// closes; a nil exited never does.
-func await(limit time.Duration, exited <-chan struct{}, check func() error) error {
-	deadline := time.After(limit)
+// await calls check until it returns nil. After timeout it returns the last error of check. If exited is closed, it returns an
+// error at once. exited may be nil.
+func await(timeout time.Duration, exited <-chan struct{}, check func() error) error {
+	deadline := time.After(timeout)
 	for {
 		err := check()
 		if err == nil {
@@ -108,7 +108,7 @@ func await(limit time.Duration, exited <-chan struct{}, check func() error) erro
 		case <-exited:
 			return errors.New("the process ended by itself")
 		case <-deadline:
-			return fmt.Errorf("not within %v: %w", limit, err)
+			return fmt.Errorf("not within %v: %w", timeout, err)
 		case <-time.After(pollEvery):
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy on 127.0.0.1 that can play a bad network. Its methods may be called from any goroutine.
+// Proxy is a TCP proxy on 127.0.0.1 that can simulate a bad network. Its methods may be called from any goroutine.
 type Proxy struct {
 	listener net.Listener
 	requests gate // towards the target
@@ -19,16 +19,16 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	target string          // guarded by mu
-	links  context.Context // ends one generation of connections, replaced by Cut; guarded by mu
-	cut    func()          // guarded by mu
+	links  context.Context // of all connections since the last Cut; guarded by mu
+	cut    func()          // ends links; guarded by mu
 	closed bool            // guarded by mu
 	delay  time.Duration   // of every reply; guarded by mu
-	doomed int             // how many scripts from now the reply gets lost; 0: none does; guarded by mu
-	hole   bool            // and whether its connection stays open; guarded by mu
+	nth    int             // the nth script from now loses its reply; 0: none does; guarded by mu
+	hole   bool            // the connection that loses a reply stays open; guarded by mu
 }
 
-// StartProxy starts a proxy in front of target, a "host:port" that need not listen yet: a connection whose target cannot
-// be reached is closed. On failure nothing is left behind.
+// StartProxy starts a proxy to target, a "host:port" that need not listen yet. It closes a connection whose target it cannot
+// reach. If StartProxy fails, it leaves nothing behind.
 func StartProxy(target string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,71 +36,71 @@ func StartProxy(target string) (*Proxy, error) {
 	}
 	p := &Proxy{target: target, listener: listener}
 	p.links, p.cut = context.WithCancel(context.Background())
-	// Close stops it, by closing the listener, and waits for it.
+	// Close closes the listener, which ends this goroutine, and waits for it.
 	p.running.Go(p.accept)
 	return p, nil
 }
 
-// Addr is the proxy's "127.0.0.1:port".
+// Addr returns the "127.0.0.1:port" of the proxy.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Hold turns the network into a black hole: connections stay open and new ones are accepted, but nothing that either
-// side sends from now on arrives, not even that it closes. Resume delivers it.
+// Hold stops all data: connections stay open and new ones are accepted, but nothing that either side sends from now on arrives,
+// not even the end of a connection. Resume delivers it.
 func (p *Proxy) Hold() {
-	p.requests.shut()
-	p.replies.shut()
+	p.requests.close()
+	p.replies.close()
 }
 
-// HoldReplies holds only what the target sends: requests are executed, and no reply arrives. Followed by a Cut this loses
-// a reply for good.
-func (p *Proxy) HoldReplies() { p.replies.shut() }
+// HoldReplies holds only what the target sends: requests are executed, but no reply arrives. A Cut before Resume loses the
+// replies for good.
+func (p *Proxy) HoldReplies() { p.replies.close() }
 
-// HoldRequests holds only what the clients send: it is executed late, or after a Cut never.
-func (p *Proxy) HoldRequests() { p.requests.shut() }
+// HoldRequests holds only what the clients send: requests are executed after Resume, or never if a Cut comes first.
+func (p *Proxy) HoldRequests() { p.requests.close() }
 
-// Resume delivers what was kept back and goes on as if nothing had been.
+// Resume delivers what was held, and forwards again.
 func (p *Proxy) Resume() {
 	p.requests.open()
 	p.replies.open()
 }
 
-// Delay has every reply arrive later by so much, from now on.
+// Delay delays every reply by d from now on.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// LoseReply has the connection that sends the nth script from now (1 is the next one) lose the reply to it, after the
-// server has executed it: the connection ends there or, with hole, stays open and silent. A script is an EVAL or an
-// EVALSHA; of those that arrive in one piece all lose their reply.
+// LoseReply loses the reply to the nth script from now on (1 is the next one), after the server has executed it. The connection
+// that sent it then ends or, with hole, stays open and silent. A script is an EVAL or an EVALSHA. Scripts that arrive in one
+// read all lose their replies.
 func (p *Proxy) LoseReply(nth int, hole bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.doomed, p.hole = nth, hole
+	p.nth, p.hole = nth, hole
 }
 
-// dooms counts the scripts in what a client sends, and reports whether the one that loses its reply is among them.
-func (p *Proxy) dooms(sent []byte) (lost, hole bool) {
+// losesReply counts the scripts in what a client sent. It reports whether the script that loses its reply is among them.
+func (p *Proxy) losesReply(sent []byte) (lost, hole bool) {
 	scripts := bytes.Count(bytes.ToLower(sent), []byte("\r\neval"))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if scripts == 0 || p.doomed == 0 {
+	if scripts == 0 || p.nth == 0 {
 		return false, false
 	}
-	lost = scripts >= p.doomed
-	p.doomed = max(0, p.doomed-scripts)
+	lost = scripts >= p.nth
+	p.nth = max(0, p.nth-scripts)
 	return lost, p.hole
 }
 
-func (p *Proxy) late() time.Duration {
+func (p *Proxy) replyDelay() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.delay
 }
 
-// Cut closes all present connections on both sides; what they kept back is lost. New connections work, or are held if
-// the proxy holds.
+// Cut closes all current connections on both sides. What they held is lost. New connections work, or are held if the proxy
+// holds.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,8 +110,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Redirect cuts all present connections and has new ones go to another target, as an address does that follows the
-// primary.
+// Redirect cuts all current connections and connects new ones to another target, like an address that follows the primary.
 func (p *Proxy) Redirect(target string) {
 	p.mu.Lock()
 	p.target = target
@@ -119,7 +118,7 @@ func (p *Proxy) Redirect(target string) {
 	p.Cut()
 }
 
-// Close cuts all connections, accepts no more and returns when all goroutines have ended. The second call does nothing.
+// Close cuts all connections and accepts no more. It returns when all goroutines have ended. A second call does nothing.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	again := p.closed
@@ -143,12 +142,12 @@ func (p *Proxy) accept() {
 		p.mu.Lock()
 		links, target := p.links, p.target
 		p.mu.Unlock()
-		// Cut and Close stop it by ending links; Close waits for it.
+		// Cut and Close end links, which ends this goroutine. Close waits for it.
 		p.running.Go(func() { p.serve(links, client, target) })
 	}
 }
 
-// serve lives as long as one connection.
+// serve forwards one connection until it ends.
 func (p *Proxy) serve(links context.Context, client net.Conn, target string) {
 	defer func() { _ = client.Close() }()
 	if !p.requests.pass(links) {
@@ -160,34 +159,34 @@ func (p *Proxy) serve(links context.Context, client net.Conn, target string) {
 	}
 	link, end := context.WithCancel(links)
 	defer end()
-	var lost, hole atomic.Bool // whether the replies of this connection get lost
-	watch := func(sent []byte) bool {
-		if doomed, silent := p.dooms(sent); doomed {
+	var lost, hole atomic.Bool // whether this connection loses its replies, and whether it then stays open
+	request := func(sent []byte) bool {
+		if loses, silent := p.losesReply(sent); loses {
 			hole.Store(silent)
 			lost.Store(true)
 		}
 		return true
 	}
-	drop := func([]byte) bool {
+	reply := func([]byte) bool {
 		if lost.Load() && !hole.Load() {
 			end()
 		}
-		if d := p.late(); d > 0 {
+		if d := p.replyDelay(); d > 0 {
 			pause(link, d)
 		}
 		return !lost.Load()
 	}
 	var pumps sync.WaitGroup
-	// Each ends when its reader or writer closes, which happens below at the latest, where both are waited for.
-	pumps.Go(func() { defer end(); pump(link, server, client, &p.requests, watch) })
-	pumps.Go(func() { defer end(); pump(link, client, server, &p.replies, drop) })
+	// Each ends when one of its connections is closed, which happens below at the latest. Wait below waits for both.
+	pumps.Go(func() { defer end(); pump(link, server, client, &p.requests, request) })
+	pumps.Go(func() { defer end(); pump(link, client, server, &p.replies, reply) })
 	<-link.Done()
 	_ = client.Close()
 	_ = server.Close()
 	pumps.Wait()
 }
 
-// pause returns after d or with ctx, whichever is first.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -197,8 +196,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pump forwards what it is shown first and lets pass, until one side ends. The gate is asked after each read, so that what was sent after a Hold is held even
-// if the pump was reading before.
+// pump forwards the data for which passes returns true, until one side ends. It waits for the gate after each read, so that it
+// holds what was sent after a Hold even if the read began before.
 func pump(link context.Context, to, from net.Conn, g *gate, passes func([]byte) bool) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -217,13 +216,13 @@ func pump(link context.Context, to, from net.Conn, g *gate, passes func([]byte) 
 	}
 }
 
-// gate is open at first.
+// gate blocks one direction of the proxy while it is closed. The zero value is open.
 type gate struct {
 	mu   sync.Mutex
-	held chan struct{} // nil while open, closed by open; guarded by mu
+	held chan struct{} // nil while the gate is open; open closes it; guarded by mu
 }
 
-func (g *gate) shut() {
+func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.held == nil {
@@ -240,7 +239,7 @@ func (g *gate) open() {
 	}
 }
 
-// pass waits until the gate is open. It returns false, at once, when ctx ends.
+// pass waits until the gate is open. It returns false as soon as ctx ends.
 func (g *gate) pass(ctx context.Context) bool {
 	g.mu.Lock()
 	held := g.held

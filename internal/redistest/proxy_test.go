@@ -14,27 +14,27 @@ import (
 	"go.uber.org/goleak"
 )
 
-// talk is a raw connection: Redis clients retry, which is what these tests must not do.
-type talk struct {
+// rawConn is a connection without a Redis client, because clients retry, and these tests must not.
+type rawConn struct {
 	net.Conn
 	lines *bufio.Reader
 }
 
-func dial(t *testing.T, addr string) *talk {
+func dial(t *testing.T, addr string) *rawConn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return &talk{conn, bufio.NewReader(conn)}
+	return &rawConn{conn, bufio.NewReader(conn)}
 }
 
-func (c *talk) send(t *testing.T, command string) {
+func (c *rawConn) send(t *testing.T, command string) {
 	t.Helper()
 	_, err := io.WriteString(c, command+"\r\n")
 	require.NoError(t, err)
 }
 
-func (c *talk) hear(t *testing.T) string {
+func (c *rawConn) receive(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
 	line, err := c.lines.ReadString('\n')
@@ -42,15 +42,15 @@ func (c *talk) hear(t *testing.T) string {
 	return line
 }
 
-// requireSilent gives a reply the time that a hundred of them would need.
-func (c *talk) requireSilent(t *testing.T) {
+// requireSilent waits about a hundred times as long as a reply takes.
+func (c *rawConn) requireSilent(t *testing.T) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err := c.lines.ReadByte()
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "silent, but not closed")
 }
 
-func (c *talk) requireClosed(t *testing.T) {
+func (c *rawConn) requireClosed(t *testing.T) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(soon)))
 	_, err := c.lines.ReadByte()
@@ -63,16 +63,16 @@ func TestProxyForwards(t *testing.T) {
 	p := NewProxy(t, NewServer(t).Addr())
 	c := dial(t, p.Addr())
 	c.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", c.hear(t))
+	require.Equal(t, "+PONG\r\n", c.receive(t))
 }
 
-func TestProxyHoldsAndResumes(t *testing.T) {
+func TestHeldDataArrivesAfterResume(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	p := NewProxy(t, s.Addr())
 	old := dial(t, p.Addr())
 	old.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", old.hear(t))
+	require.Equal(t, "+PONG\r\n", old.receive(t))
 
 	p.Hold()
 	old.send(t, "INCR k")
@@ -83,41 +83,41 @@ func TestProxyHoldsAndResumes(t *testing.T) {
 	require.Zero(t, s.Client().Exists(t.Context(), "k").Val(), "nothing reached the server")
 
 	p.Resume()
-	require.ElementsMatch(t, []string{":1\r\n", ":2\r\n"}, []string{old.hear(t), fresh.hear(t)})
+	require.ElementsMatch(t, []string{":1\r\n", ":2\r\n"}, []string{old.receive(t), fresh.receive(t)})
 }
 
-func TestRedirectEndsConnectionsAndLeadsNewOnesElsewhere(t *testing.T) {
+func TestRedirectCutsConnectionsAndConnectsNewOnesToTheNewTarget(t *testing.T) {
 	t.Parallel()
 	old, next := NewServer(t), NewServer(t)
 	require.NoError(t, next.Client().Set(t.Context(), "k", "next", 0).Err())
 	p := NewProxy(t, old.Addr())
 	c := dial(t, p.Addr())
 	c.send(t, "EXISTS k")
-	require.Equal(t, ":0\r\n", c.hear(t))
+	require.Equal(t, ":0\r\n", c.receive(t))
 	p.Redirect(next.Addr())
 	c.requireClosed(t)
 	c = dial(t, p.Addr())
 	c.send(t, "EXISTS k")
-	require.Equal(t, ":1\r\n", c.hear(t))
+	require.Equal(t, ":1\r\n", c.receive(t))
 }
 
-func TestHoldKeepsBackWhatTheServerSendsByItself(t *testing.T) {
+func TestHoldAlsoHoldsMessagesOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	p := NewProxy(t, s.Addr())
 	c := dial(t, p.Addr())
 	c.send(t, "SUBSCRIBE ch")
-	for range 6 { // the confirmation's lines
-		c.hear(t)
+	for range 6 { // the lines of the confirmation
+		c.receive(t)
 	}
 	p.Hold()
 	require.EqualValues(t, 1, s.Client().Publish(t.Context(), "ch", "m").Val())
 	c.requireSilent(t)
 	p.Resume()
-	require.Equal(t, "*3\r\n", c.hear(t))
+	require.Equal(t, "*3\r\n", c.receive(t))
 }
 
-func TestHeldRepliesBelongToExecutedRequests(t *testing.T) {
+func TestServerExecutesRequestsWhoseRepliesAreHeld(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	p := NewProxy(t, s.Addr())
@@ -131,17 +131,17 @@ func TestHeldRepliesBelongToExecutedRequests(t *testing.T) {
 	p.Resume()
 	fresh := dial(t, p.Addr())
 	fresh.send(t, "INCR k")
-	require.Equal(t, ":2\r\n", fresh.hear(t), "the cut reply is lost")
+	require.Equal(t, ":2\r\n", fresh.receive(t), "the cut reply is lost")
 }
 
-// A Redis that never learns that its client is gone is what a lost network looks like from its side.
+// When a network fails, Redis does not notice that its client has closed the connection.
 func TestHeldConnectionHidesThatTheClientClosed(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	p := NewProxy(t, s.Addr())
 	c := dial(t, p.Addr())
 	c.send(t, "CLIENT SETNAME victim")
-	require.Equal(t, "+OK\r\n", c.hear(t))
+	require.Equal(t, "+OK\r\n", c.receive(t))
 	p.Hold()
 	require.NoError(t, c.Close())
 	gone := func() bool { return !strings.Contains(s.Client().ClientList(t.Context()).Val(), "name=victim") }
@@ -150,17 +150,17 @@ func TestHeldConnectionHidesThatTheClientClosed(t *testing.T) {
 	require.Eventually(t, gone, soon, pollEvery)
 }
 
-func TestCutClosesPresentConnectionsOnly(t *testing.T) {
+func TestCutClosesCurrentConnectionsOnly(t *testing.T) {
 	t.Parallel()
 	p := NewProxy(t, NewServer(t).Addr())
 	old := dial(t, p.Addr())
 	old.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", old.hear(t))
+	require.Equal(t, "+PONG\r\n", old.receive(t))
 	p.Cut()
 	old.requireClosed(t)
 	fresh := dial(t, p.Addr())
 	fresh.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", fresh.hear(t))
+	require.Equal(t, "+PONG\r\n", fresh.receive(t))
 }
 
 func TestCutClosesHeldConnections(t *testing.T) {
@@ -190,18 +190,18 @@ func TestCloseOfAHeldProxyLeavesNoGoroutine(t *testing.T) {
 	require.NoError(t, err)
 	open := dial(t, p.Addr())
 	open.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", open.hear(t))
+	require.Equal(t, "+PONG\r\n", open.receive(t))
 	p.Hold()
 	open.send(t, "PING")
 	held := dial(t, p.Addr())
 	require.NoError(t, p.Close())
 	open.requireClosed(t)
 	held.requireClosed(t)
-	require.NoError(t, p.Close(), "the second Close does nothing")
+	require.NoError(t, p.Close(), "a second Close does nothing")
 	goleak.VerifyNone(t, before)
 }
 
-func TestProxyLosesTheReplyToTheScriptThatWasNamed(t *testing.T) {
+func TestProxyLosesTheReplyToTheNthScript(t *testing.T) {
 	for name, hole := range map[string]bool{"and ends the connection": false, "and leaves the connection open": true} {
 		t.Run(name, func(t *testing.T) {
 			p := NewProxy(t, SharedServer(t).Addr())
@@ -213,9 +213,9 @@ func TestProxyLosesTheReplyToTheScriptThatWasNamed(t *testing.T) {
 			c := dial(t, p.Addr())
 			p.LoseReply(2, hole)
 			c.send(t, script)
-			require.Equal(t, ":1\r\n", c.hear(t))
+			require.Equal(t, ":1\r\n", c.receive(t))
 			c.send(t, "PING")
-			require.Equal(t, "+PONG\r\n", c.hear(t), "what is no script does not count")
+			require.Equal(t, "+PONG\r\n", c.receive(t), "only scripts count")
 			c.send(t, script)
 			if hole {
 				c.requireSilent(t)
@@ -224,7 +224,7 @@ func TestProxyLosesTheReplyToTheScriptThatWasNamed(t *testing.T) {
 			}
 			other := dial(t, p.Addr())
 			other.send(t, script)
-			require.Equal(t, ":3\r\n", other.hear(t), "the lost one was executed, and only one is lost")
+			require.Equal(t, ":3\r\n", other.receive(t), "the script was executed, and only one reply is lost")
 		})
 	}
 }
@@ -232,22 +232,22 @@ func TestProxyLosesTheReplyToTheScriptThatWasNamed(t *testing.T) {
 func TestDelayedRepliesArriveLate(t *testing.T) {
 	p := NewProxy(t, SharedServer(t).Addr())
 	c := dial(t, p.Addr())
-	const late = 60 * time.Millisecond
-	p.Delay(late)
+	const delay = 60 * time.Millisecond
+	p.Delay(delay)
 	began := time.Now()
 	c.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", c.hear(t))
-	require.GreaterOrEqual(t, time.Since(began), late)
+	require.Equal(t, "+PONG\r\n", c.receive(t))
+	require.GreaterOrEqual(t, time.Since(began), delay)
 }
 
 func TestHeldRequestsAreExecutedAfterResume(t *testing.T) {
 	p := NewProxy(t, SharedServer(t).Addr())
 	c := dial(t, p.Addr())
 	c.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", c.hear(t))
+	require.Equal(t, "+PONG\r\n", c.receive(t))
 	p.HoldRequests()
 	c.send(t, "PING")
 	c.requireSilent(t)
 	p.Resume()
-	require.Equal(t, "+PONG\r\n", c.hear(t))
+	require.Equal(t, "+PONG\r\n", c.receive(t))
 }

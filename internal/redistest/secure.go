@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// StartSecure starts one server that speaks only TLS and requires a password. Its certificate is signed by a certificate
-// authority that is made for it and thrown away: [Server.CAFile] is what to trust, and [Server.Client] is the
-// administrator. args are as in [Start]; a server that was built without TLS is a failure.
+// StartSecure starts one server that requires TLS and a password. A certificate authority made for this server signs its
+// certificate; clients trust [Server.CAFile]. [Server.Client] has all rights. args are as in [Start]. StartSecure fails if the
+// server was built without TLS.
 func StartSecure(args ...string) (*Server, error) {
-	return launch(setup{config: memoryOnly, args: args, secure: true})
+	return start(setup{config: memoryOnly, args: args, secure: true})
 }
 
-// CAFile is the certificate of the authority that a client of a server from [StartSecure] has to trust, in PEM.
+// CAFile returns the path of the authority's certificate in PEM, which a client of a server from [StartSecure] must trust.
 func (s *Server) CAFile() string { return filepath.Join(s.dir, caFile) }
 
-// secure gives the server a password, a certificate and the lines of configuration about both.
+// secure creates a password and a certificate for the server. It returns the configuration for both.
 func (s *Server) secure(port int) (config string, err error) {
 	s.password = rand.Text()
 	if s.tls, err = certify(s.dir); err != nil {
@@ -42,16 +42,16 @@ const (
 	certFile = "server.crt"
 	keyFile  = "server.key"
 
-	certified = 24 * time.Hour // how long certificates are good for: longer than any test
+	validity = 24 * time.Hour // of the certificates: longer than any test
 )
 
-// certify writes the certificate of an authority, and of a server on 127.0.0.1 with its key, to dir. It returns a
-// configuration that trusts them. The key of the authority is thrown away.
+// certify writes the certificate of an authority to dir, and the certificate and key of a server on 127.0.0.1. It returns a
+// configuration that trusts the authority, whose key it does not keep.
 func certify(dir string) (*tls.Config, error) {
 	now := time.Now()
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "fairsem test CA"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certified),
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validity),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	server := &x509.Certificate{
@@ -83,7 +83,7 @@ func certify(dir string) (*tls.Config, error) {
 	return trust(filepath.Join(dir, caFile))
 }
 
-// sign writes the certificate of key, signed by its parent.
+// sign writes the certificate of key, which the parent signs.
 func sign(dir, file string, cert, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) error {
 	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), parentKey)
 	if err != nil {
@@ -97,7 +97,7 @@ func writePEM(dir, file, kind string, der []byte) error {
 	return os.WriteFile(filepath.Join(dir, file), text, 0o600)
 }
 
-// trust returns a configuration that trusts the authority in a file, and no other.
+// trust returns a configuration that trusts only the authority in a file.
 func trust(file string) (*tls.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSecureServerSpeaksNothingButTLS(t *testing.T) {
+func TestSecureServerAcceptsOnlyTLS(t *testing.T) {
 	t.Parallel()
 	s := NewSecure(t)
 	require.NoError(t, s.Client().Ping(t.Context()).Err())
@@ -18,7 +18,7 @@ func TestSecureServerSpeaksNothingButTLS(t *testing.T) {
 	require.Equal(t, map[string]string{"port": "0"}, s.Client().ConfigGet(t.Context(), "port").Val())
 }
 
-func TestSecureServerLetsNobodyInWithoutItsPassword(t *testing.T) {
+func TestSecureServerRefusesAWrongPassword(t *testing.T) {
 	t.Parallel()
 	s := NewSecure(t)
 	for _, password := range []string{"", "wrong"} {
@@ -28,8 +28,8 @@ func TestSecureServerLetsNobodyInWithoutItsPassword(t *testing.T) {
 	}
 }
 
-// A test that passes although nobody looked at the certificate would prove nothing.
-func TestSecureServersTrustOfOneIsNotTrustOfAnother(t *testing.T) {
+// A test against a secure server proves nothing if the client accepts any certificate.
+func TestClientTrustsOnlyItsOwnSecureServer(t *testing.T) {
 	t.Parallel()
 	s, other := NewSecure(t), NewSecure(t)
 	for _, trust := range []*tls.Config{other.tls, {}} {
@@ -39,23 +39,23 @@ func TestSecureServersTrustOfOneIsNotTrustOfAnother(t *testing.T) {
 	}
 }
 
-func TestSecureServerIsTheSameAfterARestart(t *testing.T) {
+func TestSecureServerKeepsItsPasswordAndCertificateAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := NewSecure(t)
 	require.NoError(t, s.Restart())
-	require.Equal(t, "PONG", s.ask("PING").Val())
+	require.Equal(t, "PONG", s.do("PING").Val())
 	require.NoError(t, s.Pause())
 	require.NoError(t, s.Resume())
 }
 
-// A binary that does not know TLS says so in its log, as this one does of a directive that it does not know.
-func TestServerWithoutTLSIsAFailureAlsoOutsideCI(t *testing.T) {
+// A server that was built without TLS reports an unknown directive in its log, as this script does.
+func TestServerWithoutTLSFailsTheTestOutsideCIToo(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "redis-server")
 	require.NoError(t, os.WriteFile(binary, []byte("#!/bin/sh\necho 'Bad directive: tls-port' >&2\nexit 1\n"), 0o700))
 	t.Setenv("FAIRSEM_REDIS_SERVER", binary)
 	t.Setenv("CI", "")
-	v := judge(func(t testing.TB) { t.Helper(); NewSecure(t) })
-	require.True(t, v.failed)
-	require.False(t, v.skipped)
+	o := runTest(func(t testing.TB) { t.Helper(); NewSecure(t) })
+	require.True(t, o.failed)
+	require.False(t, o.skipped)
 }

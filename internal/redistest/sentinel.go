@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// PrimaryName is what the sentinels of a [Sentinel] call the primary.
+// PrimaryName is the name of the primary in the sentinels of a [Sentinel].
 const PrimaryName = "fairsem"
 
 const (
@@ -17,15 +17,16 @@ const (
 	quorum    = 2
 )
 
-// Sentinel is a primary and two replicas, watched by three sentinels. Its methods may be called from any goroutine.
+// Sentinel is a primary and two replicas with three sentinels. Its methods may be called from any goroutine.
 type Sentinel struct {
-	Nodes     []*Server // the primary and its replicas, in no lasting order
+	Nodes     []*Server // the primary and its replicas, a failover changes their roles, not their order
 	Sentinels []*Server
 	client    *redis.Client
 }
 
-// StartSentinel returns once all sentinels agree about the primary and know its replicas and each other. The primary
-// counts as down after 1 s of silence. On failure nothing is left behind.
+// StartSentinel starts a primary, its replicas and the sentinels. It returns once all sentinels agree about the primary and know
+// its replicas and each other. The primary counts as down after 1 s without an answer. If StartSentinel fails, it leaves
+// nothing behind.
 func StartSentinel() (*Sentinel, error) {
 	s := &Sentinel{}
 	if err := s.form(); err != nil {
@@ -38,18 +39,17 @@ func StartSentinel() (*Sentinel, error) {
 	return s, nil
 }
 
-// Addrs returns the addresses of the sentinels, for a failover client of the caller's own.
+// Addrs returns the addresses of the sentinels, from which a caller can create its own failover client.
 func (s *Sentinel) Addrs() []string { return addrs(s.Sentinels) }
 
-// Client returns a client that follows the primary, always the same one. Stop closes it.
+// Client returns a client that follows the primary. It is always the same one. Stop closes it.
 func (s *Sentinel) Client() *redis.Client { return s.client }
 
-// Primary returns the server that most sentinels call the primary now, whether it lives or not. It fails while they
-// disagree.
+// Primary returns the server that most sentinels consider the primary, whether it runs or not. It fails while they disagree.
 func (s *Sentinel) Primary() (*Server, error) {
 	votes := map[string]int{}
-	for _, watcher := range s.Sentinels {
-		votes[watcher.primaryAddr()]++
+	for _, sentinel := range s.Sentinels {
+		votes[sentinel.primaryAddr()]++
 	}
 	for _, n := range s.Nodes {
 		if votes[n.addr] >= quorum {
@@ -59,7 +59,7 @@ func (s *Sentinel) Primary() (*Server, error) {
 	return nil, fmt.Errorf("redistest: the sentinels disagree about the primary: %v", votes)
 }
 
-// Replicas returns the servers that are not the [Sentinel.Primary] now, whether they live or not.
+// Replicas returns all servers except the [Sentinel.Primary], whether they run or not.
 func (s *Sentinel) Replicas() ([]*Server, error) {
 	primary, err := s.Primary()
 	if err != nil {
@@ -74,28 +74,29 @@ func (s *Sentinel) Replicas() ([]*Server, error) {
 	return others, nil
 }
 
-// Failover is a planned one: it makes a replica the primary while the old primary is well, and returns once the
-// sentinels name the new one and it calls itself master. Writes that the old one acknowledged meanwhile may be lost.
+// Failover makes a planned failover: a replica becomes the primary while the old primary still works. It returns once the
+// sentinels report the new primary and that server reports that it is a master. Writes that the old primary acknowledged
+// meanwhile may be lost.
 func (s *Sentinel) Failover() error {
 	old, err := s.Primary()
 	if err != nil {
 		return err
 	}
-	if err := s.Sentinels[0].ask("SENTINEL", "FAILOVER", PrimaryName).Err(); err != nil {
+	if err := s.Sentinels[0].do("SENTINEL", "FAILOVER", PrimaryName).Err(); err != nil {
 		return fmt.Errorf("redistest: failover: %w", err)
 	}
 	return s.AwaitFailover(old)
 }
 
-// AwaitFailover returns once another server than old is the primary and calls itself master, after a Kill for instance.
+// AwaitFailover waits until another server than old is the primary and reports that it is a master, for example after a Kill.
 func (s *Sentinel) AwaitFailover(old *Server) error {
-	return await(groupLimit, nil, func() error {
+	return await(groupTimeout, nil, func() error {
 		now, err := s.Primary()
 		if err != nil {
 			return err
 		}
 		if now == old || now.role() != "master" {
-			return fmt.Errorf("redistest: %s has no successor yet", old.addr)
+			return fmt.Errorf("redistest: no new primary after %s yet", old.addr)
 		}
 		return nil
 	})
@@ -110,29 +111,29 @@ func (s *Sentinel) Stop() error {
 	return errors.Join(err, stopAll(s.Sentinels), stopAll(s.Nodes))
 }
 
-// form starts the servers and lets them find each other. On failure s holds what has to be stopped.
+// form starts the servers and waits until they have found each other. If it fails, s contains the servers to stop.
 func (s *Sentinel) form() error {
 	var err error
 	if s.Nodes, err = startAll(1, setup{config: memoryOnly}); err != nil {
 		return err
 	}
-	followers, err := startAll(replicas, setup{config: memoryOnly + "replicaof " + spaced(s.Nodes[0].addr) + "\n"})
-	s.Nodes = append(s.Nodes, followers...)
+	others, err := startAll(replicas, setup{config: memoryOnly + "replicaof " + spaced(s.Nodes[0].addr) + "\n"})
+	s.Nodes = append(s.Nodes, others...)
 	if err != nil {
 		return err
 	}
-	// First the replicas: a sentinel that meets a primary without them asks it again only 10 s later.
-	if err := await(groupLimit, nil, s.replicasOnline); err != nil {
+	// The replicas must be online first: a sentinel that finds a primary without replicas asks again only 10 s later.
+	if err := await(groupTimeout, nil, s.replicasOnline); err != nil {
 		return err
 	}
-	if s.Sentinels, err = startAll(sentinels, s.watching()); err != nil {
+	if s.Sentinels, err = startAll(sentinels, s.sentinelSetup()); err != nil {
 		return err
 	}
-	return await(groupLimit, nil, s.agreed)
+	return await(groupTimeout, nil, s.agreed)
 }
 
-// watching is the set-up of a sentinel.
-func (s *Sentinel) watching() setup {
+// sentinelSetup returns the setup of a sentinel.
+func (s *Sentinel) sentinelSetup() setup {
 	config := "sentinel monitor NAME " + spaced(s.Nodes[0].addr) + fmt.Sprintf(" %d\n", quorum) +
 		"sentinel down-after-milliseconds NAME 1000\n" +
 		"sentinel failover-timeout NAME 5000\n"
@@ -143,7 +144,7 @@ func (s *Sentinel) watching() setup {
 func (s *Sentinel) replicasOnline() error {
 	for _, n := range s.Nodes[1:] {
 		if !n.inSync() {
-			return fmt.Errorf("%s: not in step with the primary", n.addr)
+			return fmt.Errorf("%s: not in sync with the primary", n.addr)
 		}
 	}
 	return nil
@@ -151,9 +152,9 @@ func (s *Sentinel) replicasOnline() error {
 
 // agreed returns nil when every sentinel has found all others.
 func (s *Sentinel) agreed() error {
-	for _, watcher := range s.Sentinels {
-		// Flat pairs: name, value, name, value.
-		pairs, err := watcher.ask("SENTINEL", "MASTER", PrimaryName).StringSlice()
+	for _, sentinel := range s.Sentinels {
+		// The reply is a flat list: name, value, name, value.
+		pairs, err := sentinel.do("SENTINEL", "MASTER", PrimaryName).StringSlice()
 		if err != nil {
 			return err
 		}
@@ -162,22 +163,22 @@ func (s *Sentinel) agreed() error {
 			state[pairs[i]] = pairs[i+1]
 		}
 		if state["flags"] != "master" || state["num-slaves"] != fmt.Sprint(replicas) ||
-			state["num-other-sentinels"] != fmt.Sprint(sentinels-1) || watcher.primaryAddr() != s.Nodes[0].addr {
-			return fmt.Errorf("%s: flags %s, %s replicas, %s other sentinels", watcher.addr,
+			state["num-other-sentinels"] != fmt.Sprint(sentinels-1) || sentinel.primaryAddr() != s.Nodes[0].addr {
+			return fmt.Errorf("%s: flags %s, %s replicas, %s other sentinels", sentinel.addr,
 				state["flags"], state["num-slaves"], state["num-other-sentinels"])
 		}
 	}
 	return nil
 }
 
-// primaryAddr asks one sentinel; "" when it does not say.
+// primaryAddr returns the address of the primary as one sentinel reports it, or "" if it does not answer.
 func (s *Server) primaryAddr() string {
-	reply, err := s.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", PrimaryName).StringSlice()
+	reply, err := s.do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", PrimaryName).StringSlice()
 	if err != nil {
 		return ""
 	}
 	return strings.Join(reply, ":")
 }
 
-// spaced writes "host:port" as Redis configuration wants it.
+// spaced returns "host:port" as "host port", the format of a Redis configuration.
 func spaced(addr string) string { return strings.Replace(addr, ":", " ", 1) }

@@ -19,18 +19,18 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// ErrNoServer is returned by every Start function when there is no redis-server binary to start.
+// ErrNoServer is the error of every Start function if there is no redis-server binary.
 var ErrNoServer = errors.New("redistest: no redis-server")
 
 var (
 	errPortTaken = errors.New("redistest: port taken")
-	errStopped   = errors.New("redistest: server is stopped for good")
+	errStopped   = errors.New("redistest: server was stopped and cannot be restarted")
 )
 
 const (
-	startTries = 20
-	startLimit = 15 * time.Second
-	askLimit   = time.Second
+	startTries   = 20
+	startTimeout = 15 * time.Second
+	doTimeout    = time.Second
 )
 
 // Server is one redis-server process that this package started. Its methods may be called from any goroutine.
@@ -42,45 +42,45 @@ type Server struct {
 	env    []string
 	client *redis.Client
 
-	tls      *tls.Config // nil: it speaks without TLS
-	password string      // of the default user; "": it needs none
+	tls      *tls.Config // nil: the server does not use TLS
+	password string      // of the default user; "": none is needed
 
 	mu      sync.Mutex
 	proc    *process // guarded by mu
 	stopped bool     // guarded by mu
 }
 
-// Start starts one server without persistence and returns it once it answers. args are appended to the server's command
-// line ("--maxmemory", "1mb"); they must not ask for a password or TLS, because readiness is checked without either:
-// [StartSecure] is for that.
-// On failure the error holds the end of the server's log, or is [ErrNoServer], and nothing is left behind.
+// Start starts one server without persistence and returns it once it answers. args are appended to the server's command line
+// ("--maxmemory", "1mb"). They must not configure a password or TLS, because the check whether the server answers uses neither;
+// for these there is [StartSecure]. If Start fails, the error is [ErrNoServer] or contains the end of the server's log, and
+// nothing is left behind.
 func Start(args ...string) (*Server, error) {
-	return launch(setup{config: memoryOnly, args: args})
+	return start(setup{config: memoryOnly, args: args})
 }
 
-// StartWith is [Start] with "name=value" pairs for the environment of the server, LD_PRELOAD for instance.
+// StartWith is [Start] with "name=value" pairs for the environment of the server, for example LD_PRELOAD.
 func StartWith(env []string, args ...string) (*Server, error) {
-	return launch(setup{config: memoryOnly, args: args, env: env})
+	return start(setup{config: memoryOnly, args: args, env: env})
 }
 
-// setup is how one kind of server differs from another.
+// setup describes a kind of server.
 type setup struct {
 	config  string   // lines for the configuration file
 	args    []string // for the command line, after the configuration file
-	env     []string // beside what the server inherits
-	busPort bool     // the port 10000 above must be free too
-	secure  bool     // TLS and a password
+	env     []string // added to the environment that the server inherits
+	busPort bool     // the port that is busOffset higher must be free, too
+	secure  bool     // the server requires TLS and a password
 }
 
-// launch tries ports until one is really free: between the choice and the server's bind another process can take it.
-func launch(how setup) (*Server, error) {
+// start tries ports until one works: another process can take a port after it was found free and before the server binds it.
+func start(how setup) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
 		return nil, err
 	}
 	for range startTries {
 		var s *Server
-		if s, err = launchOnce(binary, how); err == nil {
+		if s, err = startOnce(binary, how); err == nil {
 			return s, nil
 		}
 		if !errors.Is(err, errPortTaken) {
@@ -90,7 +90,7 @@ func launch(how setup) (*Server, error) {
 	return nil, err
 }
 
-// Binary returns the path of the server that is started, or [ErrNoServer].
+// Binary returns the path of the redis-server binary, or [ErrNoServer].
 func Binary() (string, error) {
 	name := os.Getenv("FAIRSEM_REDIS_SERVER")
 	if name == "" {
@@ -98,12 +98,12 @@ func Binary() (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w; FAIRSEM_REDIS_SERVER can name another", ErrNoServer, err)
+		return "", fmt.Errorf("%w: %w (set FAIRSEM_REDIS_SERVER to use another binary)", ErrNoServer, err)
 	}
 	return filepath.Abs(path)
 }
 
-func launchOnce(binary string, how setup) (*Server, error) {
+func startOnce(binary string, how setup) (*Server, error) {
 	port, err := freePort(how.busPort)
 	if err != nil {
 		return nil, err
@@ -128,31 +128,31 @@ func launchOnce(binary string, how setup) (*Server, error) {
 	return s, nil
 }
 
-// configure writes the configuration, and makes the client that goes with it. A file and not only arguments: a sentinel
-// needs one, and CONFIG REWRITE works.
+// configure writes the configuration file and creates the client. A file is needed, because a sentinel requires one, and so does
+// CONFIG REWRITE.
 func (s *Server) configure(how setup, port int) error {
 	config := fmt.Sprintf("bind 127.0.0.1\nprotected-mode no\ndir %q\n%s", s.dir, how.config)
-	door := fmt.Sprintf("port %d\n", port)
+	listen := fmt.Sprintf("port %d\n", port)
 	var err error
 	if how.secure {
-		door, err = s.secure(port)
+		listen, err = s.secure(port)
 	}
 	s.client = redis.NewClient(&redis.Options{Addr: s.addr, Password: s.password, TLSConfig: s.tls})
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.args[0], []byte(config+door), 0o600)
+	return os.WriteFile(s.args[0], []byte(config+listen), 0o600)
 }
 
-// Addr is the server's "127.0.0.1:port". It stays the same over Kill and Restart.
+// Addr returns the "127.0.0.1:port" of the server. Kill and Restart do not change it.
 func (s *Server) Addr() string { return s.addr }
 
-// Client returns the server's own client, with go-redis's default options; always the same one. Stop closes it.
-// After a Kill its pool may need up to a second to notice that the server is back.
+// Client returns a client of the server, with the default options of go-redis. It is always the same one. Stop closes it. After
+// a Kill and a Restart, its pool may need up to a second to notice that the server runs again.
 func (s *Server) Client() *redis.Client { return s.client }
 
-// Restart starts the server again on the same port and in the same folder, and returns once it answers; one that still
-// runs is killed first. On failure the server is down and may be restarted again.
+// Restart starts the server again, on the same port and in the same folder, and returns once it answers. It first kills a server
+// that still runs. If Restart fails, the server is down, and Restart may be called again.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,19 +165,19 @@ func (s *Server) Restart() error {
 		return fmt.Errorf("redistest: %w", err)
 	}
 	s.proc = proc
-	if err := await(startLimit, proc.exited, func() error { return s.answers(proc.pid()) }); err != nil {
+	if err := await(startTimeout, proc.exited, func() error { return s.answers(proc.pid()) }); err != nil {
 		proc.kill()
 		return s.explain(err)
 	}
 	return nil
 }
 
-// answers reports whether the process pid, and not a stranger on the same port, executes commands.
+// answers returns nil if the process pid executes commands, and not another server on the same port.
 func (s *Server) answers(pid int) error {
-	if err := s.ask("PING").Err(); err != nil {
+	if err := s.do("PING").Err(); err != nil {
 		return err
 	}
-	info, err := s.ask("INFO", "server").Text()
+	info, err := s.do("INFO", "server").Text()
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (s *Server) answers(pid int) error {
 	return nil
 }
 
-// explain adds the end of the server's log to err, and recognizes a lost race for the port in it.
+// explain adds the end of the server's log to err. If the log says that the port was taken, the error is errPortTaken.
 func (s *Server) explain(err error) error {
 	tail := logTail(s.dir, 20)
 	if strings.Contains(tail, "Address already in use") {
@@ -196,34 +196,34 @@ func (s *Server) explain(err error) error {
 	return fmt.Errorf("redistest: start %s: %w; its log ends:\n%s", filepath.Base(s.binary), err, tail)
 }
 
-// AwaitAge returns when the server says that it is so many whole seconds old.
+// AwaitAge waits until the server reports that it has run for the given number of seconds.
 func (s *Server) AwaitAge(seconds int) error {
-	return await(startLimit, nil, func() error {
-		info, err := s.ask("INFO", "server").Text()
+	return await(startTimeout, nil, func() error {
+		info, err := s.do("INFO", "server").Text()
 		if age, bad := strconv.Atoi(field(info, "uptime_in_seconds")); err == nil && (bad != nil || age < seconds) {
-			err = fmt.Errorf("redistest: %s is %d s old", s.addr, age)
+			err = fmt.Errorf("redistest: %s has run for only %d s", s.addr, age)
 		}
 		return err
 	})
 }
 
-// Pause stops the process with SIGSTOP; connections stay open and the kernel goes on accepting new ones. The server
-// executes nothing between Pause's return and Resume.
+// Pause stops the process with SIGSTOP. Connections stay open, and the kernel still accepts new ones. From the return of Pause
+// until Resume, the server executes nothing.
 func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc.pause()
 }
 
-// Resume lets a paused server go on. It does nothing to one that is not paused.
+// Resume continues a paused server. If the server is not paused, it does nothing.
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proc.signal(resumeSignal)
 }
 
-// Kill ends the process with SIGKILL and waits for its end, paused or not. Restart starts it again. Killing a server
-// that is down does nothing.
+// Kill ends the process with SIGKILL, paused or not, and waits for its end. Restart starts it again. If the server is down, Kill
+// does nothing.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,8 +231,8 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Stop kills the process, waits for its end, closes the client and removes the folder. The second call does nothing. An
-// error means that the folder could not be removed; the process is gone even then.
+// Stop kills the process, waits for its end, closes the client and removes the folder. A second call does nothing. An error
+// means that the folder could not be removed; even then the process has ended.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,11 +244,12 @@ func (s *Server) Stop() error {
 	return errors.Join(ignoreClosed(s.client.Close()), os.RemoveAll(s.dir))
 }
 
-// ask sends one command over a connection of its own, once, and gives up after askLimit: the server may be paused.
-func (s *Server) ask(args ...any) *redis.Cmd {
+// do sends one command once, over a new connection. It fails after doTimeout, because the server may be paused.
+func (s *Server) do(args ...any) *redis.Cmd {
 	ctx := context.Background()
 	cmd := redis.NewCmd(ctx, args...)
-	// Dialled here, because the client logs a refused connection, and polling a dead server would flood the test's output.
+	// This dials itself, because the client logs every refused connection, which would flood the output when a test polls a
+	// server that is down.
 	conn, err := s.dial()
 	if err != nil {
 		cmd.SetErr(err)
@@ -259,24 +260,24 @@ func (s *Server) ask(args ...any) *redis.Cmd {
 		Password:                 s.password,
 		Protocol:                 2,
 		MaxRetries:               -1,
-		ReadTimeout:              askLimit,
+		ReadTimeout:              doTimeout,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer func() { _, _ = conn.Close(), c.Close() }()
-	_ = c.Process(ctx, cmd) // the command keeps the error
+	_ = c.Process(ctx, cmd) // cmd contains the error
 	return cmd
 }
 
 func (s *Server) dial() (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: askLimit}
+	dialer := &net.Dialer{Timeout: doTimeout}
 	if s.tls == nil {
 		return dialer.Dial("tcp", s.addr)
 	}
 	return tls.DialWithDialer(dialer, "tcp", s.addr, s.tls)
 }
 
-// field returns the value of one "name:value" line of an INFO reply, or "".
+// field returns the value of a "name:value" line of an INFO reply, or "".
 func field(info, name string) string {
 	for lines := bufio.NewScanner(strings.NewReader(info)); lines.Scan(); {
 		if value, ok := strings.CutPrefix(lines.Text(), name+":"); ok {

@@ -14,7 +14,7 @@ import (
 
 const soon = 10 * time.Second
 
-// impatient is a client that tries once and gives up early.
+// impatient returns a client that tries once and has a short timeout.
 func impatient(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
@@ -24,7 +24,7 @@ func impatient(t *testing.T, addr string) *redis.Client {
 	return c
 }
 
-func TestStartedServerAnswersAndIsEmptyAndKeepsNothing(t *testing.T) {
+func TestNewServerAnswersIsEmptyAndDoesNotPersist(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	ctx := t.Context()
@@ -57,7 +57,7 @@ func TestStopLeavesNoProcessAndNoFolder(t *testing.T) {
 			require.NoError(t, s.Stop())
 			require.ErrorIs(t, s.proc.signal(syscall.Signal(0)), os.ErrProcessDone)
 			require.NoDirExists(t, s.dir)
-			require.NoError(t, s.Stop(), "the second Stop does nothing")
+			require.NoError(t, s.Stop(), "a second Stop does nothing")
 			require.ErrorIs(t, s.Restart(), errStopped)
 		})
 	}
@@ -85,7 +85,7 @@ func TestPausedServerAnswersAfterResume(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Ping(ctx).Err() == nil }, soon, pollEvery)
 }
 
-func TestRestartKeepsThePortAndForgetsTheKeys(t *testing.T) {
+func TestRestartKeepsThePortAndLosesTheKeys(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	c := impatient(t, s.Addr())
@@ -93,7 +93,7 @@ func TestRestartKeepsThePortAndForgetsTheKeys(t *testing.T) {
 	require.NoError(t, c.Set(ctx, "k", "v", 0).Err())
 	require.NoError(t, s.Kill())
 	require.Error(t, c.Ping(ctx).Err())
-	require.Error(t, s.Pause(), "there is nothing to pause")
+	require.Error(t, s.Pause(), "a killed server cannot be paused")
 	require.NoError(t, s.Restart())
 	require.ErrorIs(t, impatient(t, s.Addr()).Get(ctx, "k").Err(), redis.Nil)
 }
@@ -107,16 +107,16 @@ func TestRestartOfAServerThatPersistsKeepsTheKeys(t *testing.T) {
 	require.Equal(t, "v", impatient(t, s.Addr()).Get(ctx, "k").Val())
 }
 
-// A stranger that answers on the port must not be taken for the server that failed to get it.
-func TestServerIsNotReadyBecauseAStrangerAnswers(t *testing.T) {
+// If another server answers on the port, the server that failed to bind it is not ready.
+func TestServerIsNotReadyIfAnotherServerAnswersOnItsPort(t *testing.T) {
 	t.Parallel()
-	stranger := NewServer(t)
+	other := NewServer(t)
 	s := NewServer(t)
 	require.NoError(t, s.Kill())
-	s.args = append(s.args, "--port", strings.TrimPrefix(stranger.Addr(), "127.0.0.1:"))
-	s.addr = stranger.Addr()
+	s.args = append(s.args, "--port", strings.TrimPrefix(other.Addr(), "127.0.0.1:"))
+	s.addr = other.Addr()
 	require.ErrorIs(t, s.Restart(), errPortTaken)
-	require.NoError(t, stranger.Client().Ping(t.Context()).Err())
+	require.NoError(t, other.Client().Ping(t.Context()).Err())
 }
 
 func TestManyServersStartAtOnce(t *testing.T) {
@@ -129,9 +129,9 @@ func TestManyServersStartAtOnce(t *testing.T) {
 	}
 }
 
-func TestServerSeesTheEnvironmentThatItIsGiven(t *testing.T) {
+func TestStartWithAddsToTheEnvironmentOfTheServer(t *testing.T) {
 	s, err := StartWith([]string{"LD_PRELOAD=no-such-library.so"})
 	needs(t, err)
 	defer func() { require.NoError(t, s.Stop()) }()
-	require.Contains(t, logTail(s.dir, 100), "no-such-library.so", "the loader complains, and goes on")
+	require.Contains(t, logTail(s.dir, 100), "no-such-library.so", "the loader warns, and the server starts")
 }

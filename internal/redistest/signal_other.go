@@ -4,7 +4,7 @@ package redistest
 
 import "os"
 
-// Process.Signal refuses everything but Kill here, so Pause and Resume say that they cannot work.
+// On this system, Process.Signal refuses every signal but Kill, so Pause and Resume return an error.
 var (
 	pauseSignal  = os.Interrupt
 	resumeSignal = os.Interrupt

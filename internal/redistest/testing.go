@@ -16,60 +16,59 @@ var (
 	sentinel = shared[*Sentinel]{start: StartSentinel}
 )
 
-// SharedServer returns the one server that all tests of this process share, started on first use and stopped by [Main].
-// Leave it as it is: no pause, no kill, no FLUSHALL, no CONFIG SET. [NewServer] is for that.
+// SharedServer returns the server that all tests of this process share. The first call starts it, and [Main] stops it. A test
+// must not pause, kill, flush or configure it; use [NewServer] for that.
 //
-// Without a program to start, this and every other function that takes a testing.TB skips the test; when the environment
-// says CI=true the test fails.
+// If the program to start does not exist, every function that takes a testing.TB skips the test, or fails it if the environment
+// has CI=true.
 func SharedServer(t testing.TB) *Server {
 	t.Helper()
 	return single.get(t)
 }
 
-// SharedCluster is to [StartCluster] what [SharedServer] is to Start.
+// SharedCluster returns the cluster that all tests of this process share; see [SharedServer].
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	return cluster.get(t)
 }
 
-// SharedSentinel is to [StartSentinel] what [SharedServer] is to Start.
+// SharedSentinel returns the sentinel group that all tests of this process share; see [SharedServer].
 func SharedSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	return sentinel.get(t)
 }
 
-// SharedSecure is to [StartSecure] what [SharedServer] is to Start.
+// SharedSecure returns the server with TLS and a password that all tests of this process share; see [SharedServer].
 func SharedSecure(t testing.TB) *Server {
 	t.Helper()
 	return secure.get(t)
 }
 
-// NewServer starts a server for this test alone, with args as in [Start]; the test's end stops it.
+// NewServer starts a server for this test only, with args as in [Start]. The end of the test stops it.
 func NewServer(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return private(t, func() (*Server, error) { return Start(args...) })
 }
 
-// NewSecure starts a server with TLS and a password for this test alone, with args as in [Start]; the test's end stops it.
+// NewSecure starts a server with TLS and a password for this test only, with args as in [Start]. The end of the test stops it.
 func NewSecure(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return private(t, func() (*Server, error) { return StartSecure(args...) })
 }
 
-// NewCluster starts a cluster for this test alone; the test's end stops it.
+// NewCluster starts a cluster for this test only. The end of the test stops it.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
 	return private(t, StartCluster)
 }
 
-// NewSentinel starts a sentinel group for this test alone; the test's end stops it.
+// NewSentinel starts a sentinel group for this test only. The end of the test stops it.
 func NewSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	return private(t, StartSentinel)
 }
 
-// Program returns the path of a program that is no server of this package, and that the test cannot do without.
-// What is named here is installed by make setup.
+// Program returns the path of another program that the test needs. "make setup" installs the programs that tests need.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -77,7 +76,7 @@ func Program(t testing.TB, name string) string {
 	return path
 }
 
-// NewProxy starts a proxy to target for this test alone; the test's end closes it.
+// NewProxy starts a proxy to target for this test only. The end of the test closes it.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := StartProxy(target)
@@ -90,7 +89,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Main runs the tests and stops what they shared. It returns the exit code, and is all that TestMain needs:
+// Main runs the tests, stops the servers that they shared, and returns the exit code. TestMain needs nothing else:
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 func Main(m *testing.M) int {
@@ -104,13 +103,13 @@ func Main(m *testing.M) int {
 
 type stopper interface{ Stop() error }
 
-// shared is started by the first test that wants it; a failure stays, so that every test reports it.
+// shared is started by the first test that needs it. A failure is kept, so that every test reports it.
 type shared[T stopper] struct {
 	start func() (T, error)
 
 	mu      sync.Mutex
 	started bool  // guarded by mu
-	it      T     // guarded by mu
+	value   T     // guarded by mu
 	err     error // guarded by mu
 }
 
@@ -119,11 +118,11 @@ func (s *shared[T]) get(t testing.TB) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.started {
-		s.it, s.err = s.start()
+		s.value, s.err = s.start()
 		s.started = true
 	}
 	needs(t, s.err)
-	return s.it
+	return s.value
 }
 
 func (s *shared[T]) stop() error {
@@ -132,19 +131,19 @@ func (s *shared[T]) stop() error {
 	if !s.started || s.err != nil {
 		return nil
 	}
-	return s.it.Stop()
+	return s.value.Stop()
 }
 
 func private[T stopper](t testing.TB, start func() (T, error)) T {
 	t.Helper()
-	it, err := start()
+	value, err := start()
 	needs(t, err)
 	t.Cleanup(func() {
-		if err := it.Stop(); err != nil {
+		if err := value.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 	})
-	return it
+	return value
 }
 
 // needs ends the test unless err is nil.

@@ -9,47 +9,47 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// verdict records how a test ended.
-type verdict struct {
+// outcome records how a test ended.
+type outcome struct {
 	testing.TB
 	skipped, failed bool
 }
 
-func (*verdict) Helper()                {}
-func (v *verdict) Skipf(string, ...any) { v.skipped = true; runtime.Goexit() }
-func (v *verdict) Fatal(...any)         { v.failed = true; runtime.Goexit() }
+func (*outcome) Helper()                {}
+func (o *outcome) Skipf(string, ...any) { o.skipped = true; runtime.Goexit() }
+func (o *outcome) Fatal(...any)         { o.failed = true; runtime.Goexit() }
 
-// judge runs body as a test would be run.
-func judge(body func(testing.TB)) *verdict {
-	v := &verdict{}
+// runTest runs body like a test.
+func runTest(body func(testing.TB)) *outcome {
+	o := &outcome{}
 	done := make(chan struct{})
-	// Ends with body, at the latest with its Goexit; waited for below.
+	// Ends with body or its Goexit. This function waits for it.
 	go func() {
 		defer close(done)
-		body(v)
+		body(o)
 	}()
 	<-done
-	return v
+	return o
 }
 
 func TestMissingServerFailsInCI(t *testing.T) {
 	t.Setenv("FAIRSEM_REDIS_SERVER", "/nowhere/redis-server")
 	t.Setenv("CI", "true")
-	v := judge(func(t testing.TB) { t.Helper(); NewServer(t) })
-	require.True(t, v.failed)
-	require.False(t, v.skipped)
+	o := runTest(func(t testing.TB) { t.Helper(); NewServer(t) })
+	require.True(t, o.failed)
+	require.False(t, o.skipped)
 }
 
 func TestMissingProgramFailsInCIAndSkipsElsewhere(t *testing.T) {
 	for environment, inCI := range map[string]bool{"true": true, "": false} {
 		t.Setenv("CI", environment)
-		v := judge(func(t testing.TB) { t.Helper(); Program(t, "no-such-program") })
-		require.Equal(t, inCI, v.failed)
-		require.Equal(t, !inCI, v.skipped)
+		o := runTest(func(t testing.TB) { t.Helper(); Program(t, "no-such-program") })
+		require.Equal(t, inCI, o.failed)
+		require.Equal(t, !inCI, o.skipped)
 	}
 }
 
-func TestProgramIsFound(t *testing.T) {
+func TestProgramReturnsThePathOfAProgram(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, os.Args[0], Program(t, os.Args[0]))
 }
@@ -62,9 +62,9 @@ func TestMissingServerSkipsElsewhere(t *testing.T) {
 		func(t testing.TB) { t.Helper(); NewCluster(t) },
 		func(t testing.TB) { t.Helper(); NewSentinel(t) },
 	} {
-		v := judge(body)
-		require.True(t, v.skipped)
-		require.False(t, v.failed)
+		o := runTest(body)
+		require.True(t, o.skipped)
+		require.False(t, o.failed)
 	}
 }
 
@@ -74,10 +74,11 @@ func TestSharedServerIsOnePerProcess(t *testing.T) {
 	require.Same(t, SharedServer(t).Client(), SharedServer(t).Client())
 }
 
-// A test binary that panics or is killed must not leave a server: the process below dies right after it started one.
+// A test binary that panics or is killed must not leave a server. This test runs a process that ends right after it has started
+// one.
 func TestServerDiesWithAProcessThatCrashes(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells a child that its parent died")
+		t.Skip("only Linux can kill a child when its parent ends")
 	}
 	if os.Getenv("REDISTEST_CRASH") != "" {
 		s, err := Start()
@@ -88,11 +89,11 @@ func TestServerDiesWithAProcessThatCrashes(t *testing.T) {
 	t.Parallel()
 	addr := crash(t)
 	require.Eventually(t, func() bool {
-		return (&Server{addr: addr}).ask("PING").Err() != nil
+		return (&Server{addr: addr}).do("PING").Err() != nil
 	}, soon, pollEvery)
 }
 
-// crash runs this test again in a process that dies, and returns the address of its server.
+// crash runs this test in another process, which ends at once. It returns the address of the server of that process.
 func crash(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServerDiesWithAProcessThatCrashes$")

@@ -8,35 +8,34 @@ import (
 	"time"
 )
 
-// race is a workload that several contenders run, in worker processes, one after the other in every
-// round.
-type race struct {
+// comparison is a workload that several contenders run in worker processes, one after the other in every round.
+type comparison struct {
 	name, title string
 	entries     []entry
 	processes   int
 	cores       placement
-	job         job     // what all have in common
-	share       float64 // of settings.Duration that a measurement takes
+	job         job     // what the jobs of all entries have in common
+	share       float64 // the part of settings.Duration that a measurement takes
 	read        func(run) figures
 	columns     []string
 	targets     func(*section) []target
 	notes       []string
 }
 
-// entry is one contender of a race.
+// entry is one contender of a comparison.
 type entry struct {
 	label     string
 	contender string
-	change    func(*job)        // what is different for it; nil: nothing
-	read      func(run) figures // nil: as the race says
-	apart     bool              // Redis has a core of its own, whatever the race says
+	change    func(*job)        // changes the job for this entry; may be nil
+	read      func(run) figures // nil: that of the comparison
+	ownCore   bool              // Redis has its own core, whatever the comparison says
 
-	watch func(context.Context, *bench, job) watch // nil: nobody looks on
+	observe func(context.Context, *bench, job) observer // may be nil
 }
 
-// watch looks on while workers work, and says what it saw. It must be asked for that, or its context end.
-type watch interface {
-	found(context.Context, run) (figures, error)
+// observer observes a measurement and returns figures. To stop it, call figures or end its context.
+type observer interface {
+	figures(context.Context, run) (figures, error)
 }
 
 // run is one contender in one round.
@@ -48,8 +47,8 @@ type run struct {
 	scripts  float64 // calls
 }
 
-// run lets every contender run in every round. Who begins changes from round to round.
-func (r race) run(ctx context.Context, b *bench) (*section, error) {
+// run runs every contender in every round. Each round begins with another contender.
+func (r comparison) run(ctx context.Context, b *bench) (*section, error) {
 	s := &section{Name: r.name, Title: r.title, Columns: r.columns, Notes: r.notes}
 	for round := range b.Rounds {
 		for i := range r.entries {
@@ -57,7 +56,7 @@ func (r race) run(ctx context.Context, b *bench) (*section, error) {
 			if e.contender == nodes && b.noNode != "" {
 				continue
 			}
-			b.say("%s, round %d of %d: %s", r.name, round+1, b.Rounds, e.label)
+			b.logf("%s, round %d of %d: %s", r.name, round+1, b.Rounds, e.label)
 			f, note, err := r.measure(ctx, b, e)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", e.label, err)
@@ -73,35 +72,35 @@ func (r race) run(ctx context.Context, b *bench) (*section, error) {
 	return s, nil
 }
 
-// inOrder undoes what the changing order of the rounds did to the table.
+// inOrder sorts the series as the entries, because the rounds ran them in different orders.
 func (s *section) inOrder(entries []entry) {
-	place := func(x series) int {
+	position := func(x series) int {
 		return slices.IndexFunc(entries, func(e entry) bool { return e.label == x.Label })
 	}
-	slices.SortFunc(s.Series, func(a, b series) int { return place(a) - place(b) })
+	slices.SortFunc(s.Series, func(a, b series) int { return position(a) - position(b) })
 }
 
-// A measurement that takes this much longer than its window is stuck.
-const stuck = 60 * time.Second
+// extraTime is how much longer than its window a measurement may take.
+const extraTime = 60 * time.Second
 
-// measure runs one contender once. The note tells of failures of a peer; those of fairsem are errors.
-func (r race) measure(ctx context.Context, b *bench, e entry) (figures, string, error) {
+// measure runs one contender once. The note reports failures of a peer. Failures of fairsem are errors.
+func (r comparison) measure(ctx context.Context, b *bench, e entry) (figures, string, error) {
 	d := time.Duration(float64(b.Duration) * r.share)
-	ctx, cancel := context.WithTimeout(ctx, d+stuck)
+	ctx, cancel := context.WithTimeout(ctx, d+extraTime)
 	defer cancel()
 	if err := b.server.empty(ctx); err != nil {
 		return nil, "", err
 	}
 	cores := r.cores
-	if e.apart {
-		cores = apart
+	if e.ownCore {
+		cores = ownCore
 	}
 	jobs := r.jobs(b, e)
-	var seen watch
-	if e.watch != nil {
-		seen = e.watch(ctx, b, jobs[0])
+	var seen observer
+	if e.observe != nil {
+		seen = e.observe(ctx, b, jobs[0])
 	}
-	run, err := b.race(ctx, jobs, cores, d)
+	run, err := b.runWorkers(ctx, jobs, cores, d)
 	if err != nil {
 		return nil, "", err
 	}
@@ -112,7 +111,7 @@ func (r race) measure(ctx context.Context, b *bench, e entry) (figures, string, 
 	calls := float64(max(1, run.calls()))
 	f["cpu"], f["scripts"] = run.cpu/calls, run.scripts/calls
 	if seen != nil {
-		more, err := seen.found(ctx, run)
+		more, err := seen.figures(ctx, run)
 		if err != nil {
 			return nil, "", err
 		}
@@ -122,8 +121,8 @@ func (r race) measure(ctx context.Context, b *bench, e entry) (figures, string, 
 	return f, note, err
 }
 
-// jobs is what the workers of an entry are told.
-func (r race) jobs(b *bench, e entry) []job {
+// jobs returns the job of each worker of an entry.
+func (r comparison) jobs(b *bench, e entry) []job {
 	j := r.job
 	j.Contender, j.Addr, j.Key = e.contender, b.server.addr(), b.key()
 	if e.change != nil {
@@ -137,19 +136,19 @@ func (r race) jobs(b *bench, e entry) []job {
 	return all
 }
 
-// lead is how long before the window the workers are told of it.
+// lead is how long before its start the workers receive the window.
 const lead = 30 * time.Millisecond
 
-// race starts a worker for each job, has them work for d, and ends them.
-func (b *bench) race(ctx context.Context, jobs []job, cores placement, d time.Duration) (r run, err error) {
-	var c crew
+// runWorkers starts a worker for each job, runs them for d, and ends them.
+func (b *bench) runWorkers(ctx context.Context, jobs []job, cores placement, d time.Duration) (r run, err error) {
+	var c workerSet
 	var versions map[string]string
-	restore, err := cores.placed(b.server.pid, func() (err error) {
-		c, versions, err = muster(ctx, jobs)
+	restore, err := cores.run(b.server.pid, func() (err error) {
+		c, versions, err = startWorkers(ctx, jobs)
 		return err
 	})
 	defer restore()
-	defer func() { err = errors.Join(err, c.dismiss()) }()
+	defer func() { err = errors.Join(err, c.stop()) }()
 	if err != nil {
 		return r, err
 	}
@@ -162,14 +161,14 @@ func (b *bench) race(ctx context.Context, jobs []job, cores placement, d time.Du
 	}
 	start := now() + int64(lead)
 	r.job, r.window = jobs[0], window{start, start + int64(d)}
-	if r.outcomes, err = c.work(r.window); err != nil {
+	if r.outcomes, err = c.run(r.window); err != nil {
 		return r, err
 	}
 	r.cpu, r.scripts, err = m.spent(ctx)
 	return r, err
 }
 
-// calls is how many were served, in and after the window: what Redis's CPU was spent on.
+// calls returns the number of granted calls, in and after the window: all those for which Redis used its CPU.
 func (r run) calls() int {
 	var n int
 	for _, o := range r.outcomes {
@@ -178,15 +177,15 @@ func (r run) calls() int {
 	return n
 }
 
-func (r run) visits() []visit {
-	var all []visit
+func (r run) records() []record {
+	var all []record
 	for _, o := range r.outcomes {
-		all = append(all, o.Visits...)
+		all = append(all, o.Records...)
 	}
 	return all
 }
 
-// check returns an error if fairsem, or the floor, failed in any way, and a note if a peer did.
+// check returns an error if fairsem or the floor failed, and a note if a peer failed.
 func (r run) check(e entry) (string, error) {
 	for _, o := range r.outcomes {
 		switch {
@@ -197,7 +196,7 @@ func (r run) check(e entry) (string, error) {
 		}
 	}
 	if e.contender == fair && r.job.Journal {
-		return "", promises(grants(r.outcomes), r.job.Limit)
+		return "", checkPromises(grants(r.outcomes), r.job.Limit)
 	}
 	return "", nil
 }

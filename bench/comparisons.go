@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// unlimited is a limit that nobody meets.
+// unlimited is a limit that is never reached.
 const unlimited = 1 << 30
 
 var (
@@ -13,7 +13,7 @@ var (
 	semaphores = []string{asynqs, nodes}
 )
 
-// entries are contenders that all do the same.
+// entries returns an entry for each contender, without changes.
 func entries(contenders ...string) []entry {
 	var all []entry
 	for _, c := range contenders {
@@ -22,68 +22,68 @@ func entries(contenders ...string) []entry {
 	return all
 }
 
-// changed are entries with another job.
-func changed(change func(*job), all []entry) []entry {
+// withChange adds a change of the job to all entries.
+func withChange(change func(*job), all []entry) []entry {
 	for i := range all {
 		all[i].change = change
 	}
 	return all
 }
 
-// shared has the goroutines share so many names, as semaphores do that nobody has to wait for; locks
-// are uncontended only with a name each, which is the default.
-func shared(names int) func(*job) { return func(j *job) { j.Names = names } }
+// sharedNames makes the goroutines share names. Semaphores with a high limit are uncontended all the same. Locks are
+// uncontended only if each goroutine has its own name, which is the default.
+func sharedNames(names int) func(*job) { return func(j *job) { j.Names = names } }
 
-// unhindered are all contenders, the semaphores on so many names.
-func unhindered(names int) []entry {
-	all := append(entries(pings), changed(shared(names), entries(fair))...)
+// uncontendedEntries returns all contenders. The semaphores share the given number of names.
+func uncontendedEntries(names int) []entry {
+	all := append(entries(pings), withChange(sharedNames(names), entries(fair))...)
 	all = append(all, entries(locks...)...)
-	return append(all, changed(shared(names), entries(semaphores...))...)
+	return append(all, withChange(sharedNames(names), entries(semaphores...))...)
 }
 
-const apartLabel = ", a core each"
+const ownCoreLabel = ", a core each"
 
-// onTwoCores are contenders in a process that Redis leaves a core to.
+// onTwoCores returns contenders that run on another core than Redis.
 func onTwoCores(contenders ...string) []entry {
-	all := changed(shared(1), entries(contenders...))
+	all := withChange(sharedNames(1), entries(contenders...))
 	for i := range all {
-		all[i].label += apartLabel
-		all[i].apart = true
+		all[i].label += ownCoreLabel
+		all[i].ownCore = true
 	}
 	return all
 }
 
-// fairAlone is fairsem with a name for each goroutine.
+// fairAlone is the label of fairsem with a name for each goroutine.
 const fairAlone = "fairsem, a name each"
 
-func races() []race {
-	return []race{alone(), crowd(), names(), contendedSemaphores(), contendedLocks(), realWork(), handOff()}
+func comparisons() []comparison {
+	return []comparison{oneGoroutine(), goroutines256(), goroutines1024(), contendedSemaphores(), contendedLocks(), contendedWork(), handOff()}
 }
 
 var pairColumns = []string{"rate", "p50", "p99", "cpu"}
 
-func alone() race {
-	return race{
+func oneGoroutine() comparison {
+	return comparison{
 		name: "alone", title: "1 goroutine, uncontended acquire + release",
-		entries: append(unhindered(1), onTwoCores(pings, fair, redislocks)...), processes: 1, cores: together, share: 0.5,
+		entries: append(uncontendedEntries(1), onTwoCores(pings, fair, redislocks)...), processes: 1, cores: oneCore, share: 0.5,
 		job:  job{Goroutines: 1, Limit: unlimited},
 		read: pairFigures, columns: pairColumns,
-		notes: []string{"Redis and the process share a core, which leaves nothing to chance, and every microsecond of work counts; or have one each, and wake each other up."},
+		notes: []string{"If Redis and the process share a core, nothing is left to chance, and every microsecond of work counts. If they have a core each, they wake each other up."},
 		targets: func(s *section) []target {
 			return []target{
 				atMost(1.4, "p50 at most 1.4 x two PINGs (aim: 1.25)", s.ratio("p50", fair, pings), ratio),
 				atMost(1.2, "p50 at most 1.2 x redislock (aim: 1.10)", s.ratio("p50", fair, redislocks), ratio),
-				atMost(1.4, "the same with a core for Redis: 1.4 x two PINGs", s.ratio("p50", fair+apartLabel, pings+apartLabel), ratio),
-				atMost(1.2, "and 1.2 x redislock", s.ratio("p50", fair+apartLabel, redislocks+apartLabel), ratio),
+				atMost(1.4, "the same with a core for Redis: 1.4 x two PINGs", s.ratio("p50", fair+ownCoreLabel, pings+ownCoreLabel), ratio),
+				atMost(1.2, "and 1.2 x redislock", s.ratio("p50", fair+ownCoreLabel, redislocks+ownCoreLabel), ratio),
 			}
 		},
 	}
 }
 
-func crowd() race {
-	return race{
+func goroutines256() comparison {
+	return comparison{
 		name: "256", title: "256 goroutines, uncontended, one process",
-		entries: append(unhindered(1), entry{label: fairAlone, contender: fair}), processes: 1, share: 0.5,
+		entries: append(uncontendedEntries(1), entry{label: fairAlone, contender: fair}), processes: 1, share: 0.5,
 		job:  job{Goroutines: 256, Limit: unlimited},
 		read: pairFigures, columns: pairColumns,
 		targets: func(s *section) []target {
@@ -95,13 +95,13 @@ func crowd() race {
 	}
 }
 
-func names() race {
-	return race{
+func goroutines1024() comparison {
+	return comparison{
 		name: "1024", title: "1024 goroutines on 100 names, one process",
-		entries: unhindered(100), processes: 1, share: 0.5,
+		entries: uncontendedEntries(100), processes: 1, share: 0.5,
 		job:  job{Goroutines: 1024, Limit: unlimited},
 		read: pairFigures, columns: pairColumns,
-		notes: []string{"The locks have a name for each goroutine: on 100 names they would not be uncontended."},
+		notes: []string{"The locks have a name for each goroutine, because on 100 names they would be contended."},
 		targets: func(s *section) []target {
 			return []target{
 				atLeast(4, "at least 4 x redislock's pairs/s", s.ratio("rate", fair, redislocks), ratio),
@@ -110,35 +110,35 @@ func names() race {
 	}
 }
 
-// contended is 4 processes with 16 goroutines each that all want the same name.
-func contended(name, title string, limit int64, hold time.Duration, contenders []string) race {
-	return race{
+// contended returns a comparison with 4 processes of 16 goroutines each that all acquire the same name.
+func contended(name, title string, limit int64, hold time.Duration, contenders []string) comparison {
+	return comparison{
 		name: name, title: title, entries: entries(contenders...), processes: 4, share: 1,
 		job:  job{Goroutines: 16, Names: 1, Limit: limit, Hold: hold, Journal: true},
 		read: waitFigures, columns: []string{"rate", "p50", "p99", "longest", "cpu", "most", "overtakes", "by token", "failed"},
 		notes: []string{
-			"Times are waits: from the call of Acquire to its return. They are quantiles of calls, not of callers: " +
-				"where one caller gets the unit thousands of times while the others wait, few calls are long ones, and only the longest shows it.",
+			"Times are waits, from the call of Acquire to its return. They are quantiles of calls, not of callers: " +
+				"if one caller gets the unit thousands of times while the others wait, few calls are long, and only the longest shows it.",
 		},
 	}
 }
 
-func contendedSemaphores() race {
+func contendedSemaphores() comparison {
 	r := contended("limit 4", "contended, limit 4, 4 processes x 16 goroutines, hold 0, semaphores",
 		4, 0, append([]string{fair}, semaphores...))
-	r.targets = func(s *section) []target { return besides(s, 2, "semaphore", semaphores) }
+	r.targets = func(s *section) []target { return againstBest(s, 2, "semaphore", semaphores) }
 	return r
 }
 
-func contendedLocks() race {
+func contendedLocks() comparison {
 	r := contended("limit 1", "contended, limit 1, 4 processes x 16 goroutines, hold 0, locks",
 		1, 0, append([]string{fair}, locks...))
-	r.targets = func(s *section) []target { return besides(s, 1, "lock", locks) }
+	r.targets = func(s *section) []target { return againstBest(s, 1, "lock", locks) }
 	return r
 }
 
-// besides compares fairsem with the peer that has the most grants.
-func besides(s *section, times float64, kind string, peers []string) []target {
+// againstBest returns targets that compare fairsem with the peer that has the most grants.
+func againstBest(s *section, times float64, kind string, peers []string) []target {
 	best := s.best("rate", peers...)
 	return []target{
 		atLeast(times, fmt.Sprintf("at least %.1f x the grants/s of the best %s (%s)", times, kind, best), s.ratio("rate", fair, best), ratio),
@@ -147,11 +147,11 @@ func besides(s *section, times float64, kind string, peers []string) []target {
 	}
 }
 
-func realWork() race {
+func contendedWork() comparison {
 	r := contended("work", "contended, limit 4, hold 5 ms, 4 processes x 16 goroutines", 4, 5*time.Millisecond, append([]string{fair}, semaphores...))
 	r.read = workFigures
 	r.columns = []string{"utilisation", "busy", "rate", "p50", "p99", "longest", "cpu", "most", "overtakes", "by token", "failed"}
-	r.notes = append(r.notes, `"limit used" is grants/s x 5 ms / 4; "with real holds" has the holds as long as they really were: timers come late.`)
+	r.notes = append(r.notes, `"limit used" is grants/s x 5 ms / 4; "with real holds" uses the actual length of the holds, because timers fire late.`)
 	r.targets = func(s *section) []target {
 		best := s.best("utilisation", semaphores...)
 		beside := fmt.Sprintf("uses at least 97 %% of the limit (best peer, %s: %s)", best, percent(median(s.of(best, "utilisation"))))
@@ -163,23 +163,23 @@ func realWork() race {
 	return r
 }
 
-// Labels of the hand-off's floor.
+// Labels of the floor of the hand-off.
 const (
-	pingPaced = "PING, as seldom as that"
-	pingBusy  = "PING, one after the other"
+	pingPaced = "PING, same pauses"
+	pingBusy  = "PING, no pauses"
 )
 
-func handOff() race {
+func handOff() comparison {
 	all := []entry{
 		{label: pingPaced, contender: pings, read: waitOnly},
 		{label: pingBusy, contender: pings, read: waitOnly, change: func(j *job) { j.Hold, j.Pause = 0, 0 }},
 	}
-	return race{
+	return comparison{
 		name: "handoff", title: "hand-off: release in process A to return of Acquire in process B",
 		entries: append(all, entries(append([]string{fair}, append(locks, semaphores...)...)...)...), processes: 2, share: 0.5,
 		job:  job{Goroutines: 1, Names: 1, Limit: 1, Hold: 2 * time.Millisecond, Pause: time.Millisecond, Journal: true},
 		read: handOffFigures, columns: []string{"p50", "p99", "longest", "samples", "cpu"},
-		notes: []string{"Two processes with a goroutine each hold for 2 ms and pause for 1 ms; a hand-off counts if the other waited already."},
+		notes: []string{"Two processes with a goroutine each hold for 2 ms and pause for 1 ms. A hand-off counts if the other process was already waiting."},
 		targets: func(s *section) []target {
 			return []target{
 				atMost(2.5, "p50 at most 2.5 x PING", s.ratio("p50", fair, pingPaced), ratio),
