@@ -89,8 +89,8 @@ func gather(cmd *cobra.Command, find func(context.Context, *fairsem.Client, func
 		if err != nil {
 			return
 		}
-		defer s.close()
-		find(ctx, s.client, func(one cobra.Completion) bool {
+		defer s.Close()
+		find(ctx, s.Client, func(one cobra.Completion) bool {
 			select {
 			case found <- one:
 				return true

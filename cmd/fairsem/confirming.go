@@ -13,15 +13,16 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // confirming is a command that changes something, and asks before.
 type confirming struct {
-	connection
-	yes  bool
-	json bool
+	connection connection
+	yes        bool
+	json       bool
 }
 
 func (c *confirming) flags(cmd *cobra.Command) {
@@ -35,21 +36,21 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	ctx, notify := cmd.Context(), cmd.ErrOrStderr()
 	width, terminal := frames.Width(notify)
 	if !c.yes && (!terminal || !term.IsTerminal(int(os.Stdin.Fd()))) {
-		return usage("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
+		return exit.Usagef("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
 	}
-	s, err := c.open(ctx, name)
+	s, err := c.connection.open(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	target := change.Target{
-		Client: s.client, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
+		Client: s.Client, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
 		Messages: &colorprofile.Writer{Forward: notify, Profile: text.Profile(notify)}, Width: width,
 	}
 	if !c.yes {
 		target.Ask = ask
 	}
-	return withSignal(ctx, withServer(refused(name, do(ctx, target)), s.server))
+	return withSignal(ctx, s.Server.WithAddress(refused(name, do(ctx, target))))
 }
 
 // ask wants an answer on the terminal. The end of the input is a no.
@@ -79,9 +80,9 @@ func refused(name string, err error) error {
 	case errors.Is(err, change.ErrUnknown):
 		return unknown(name)
 	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNoMatch):
-		return &failure{exitNo, err}
+		return &exit.Error{Code: exit.No, Err: err}
 	case errors.Is(err, change.ErrInUse):
-		return &failure{exitNotAcquired, err}
+		return &exit.Error{Code: exit.NotAcquired, Err: err}
 	}
 	return err
 }

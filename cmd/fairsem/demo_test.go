@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/history"
 	"github.com/fairsem/fairsem/internal/redistest"
@@ -137,7 +138,7 @@ func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
 	d.await("3 of 3 used")
 	require.NoError(t, server.Kill())
-	assert.Equal(t, exitFailure, d.wait())
+	assert.Equal(t, exit.Failure, d.wait())
 	assert.NotContains(t, d.out.String(), "What was checked")
 	assert.Regexp(t, `(?m)^fairsem: .*`, d.out.String())
 }
@@ -170,9 +171,9 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 
 func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
 	t.Parallel()
-	var f *failure
-	require.ErrorAs(t, withExitCode(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
-	assert.Equal(t, exitBroken, f.code)
+	var coded *exit.Error
+	require.ErrorAs(t, withExitCode(fmt.Errorf("%w: two at once", demo.ErrBroken)), &coded)
+	assert.Equal(t, exit.No, coded.Code)
 	assert.Equal(t, io.EOF, withExitCode(io.EOF))
 }
 

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"maps"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
@@ -220,27 +220,11 @@ func TestASignalEndsTheWaitForAGrant(t *testing.T) {
 	}
 }
 
-func TestASignalBeforeALimitListensIsNotLost(t *testing.T) {
-	s := newStation(t)
-	o := limitOptions{rate: rate{1, time.Hour}}
-	o.redis, o.name, o.weight, o.command = "redis://"+s.server.Addr(), "n", 1, []string{"echo"}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(signalled{syscall.SIGTERM})
-	assert.Equal(t, signalled{syscall.SIGTERM}, limitCommand(ctx, o))
-}
-
-func TestASignalAfterTheGrantKeepsTheCommandFromStarting(t *testing.T) {
-	t.Parallel()
-	signals := make(chan os.Signal, 1)
-	signals <- syscall.SIGTERM
-	assert.Equal(t, signalled{syscall.SIGTERM}, become("/bin/false", []string{"false"}, nil, signals))
-}
-
 func TestACommandThatCannotBeExecutedIsSaidAfterTheGrant(t *testing.T) {
 	s := newStation(t)
 	s.requireUnexecutable(s.limit, "100/s")
 	out, err := s.limit("100/s", "--", "no-such-command").CombinedOutput()
-	assert.Equal(t, exitNotFound, exitCode(err), "%s", out)
+	assert.Equal(t, exit.NotFound, exitCode(err), "%s", out)
 	assert.EqualValues(t, 2, s.status().Granted, "for a command that is not there nobody asks")
 }
 
@@ -273,21 +257,4 @@ func TestAWaiterOfALimitCanBeEvicted(t *testing.T) {
 	assert.Equal(t, 75, exitCode(cmd.Wait()))
 	assert.Contains(t, out.String(), `"reason":"evicted"`)
 	assert.NotContains(t, out.String(), "ran")
-}
-
-func TestALimitThatDoesNotWaitIsNotLongEither(t *testing.T) {
-	s := newStation(t)
-	require.NoError(t, s.limit("5/1h").Run())
-	client, err := fairsem.New(s.server.Client(), fairsem.Options{TTL: time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	l := &limiter{rate: rate{5, time.Hour}}
-	l.redis, l.name, l.weight, l.noWait = "redis://"+s.server.Addr(), "n", 1, true
-	l.target, err = l.server()
-	require.NoError(t, err)
-	handle, err := client.Limiter("n", 5, time.Hour)
-	require.NoError(t, err)
-	require.NoError(t, s.server.Pause())
-	require.ErrorIs(t, l.obtain(t.Context(), handle), fairsem.ErrUnavailable)
-	require.NoError(t, s.server.Resume())
 }

@@ -7,16 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
 type lsOptions struct {
-	connection
-	watching
-	busy bool
-	list list.List
+	connection connection
+	watching   watching
+	list       list.List
 }
 
 func newLs() *cobra.Command {
@@ -63,44 +63,44 @@ if signal n stopped it.`,
 	}
 	o.connection.flags(cmd.Flags())
 	o.watching.flags(cmd)
-	cmd.Flags().BoolVar(&o.busy, "busy", false, "only names with a holder or a waiter")
+	cmd.Flags().BoolVar(&o.list.Busy, "busy", false, "only names with a holder or a waiter")
 	return cmd
 }
 
 func (o *lsOptions) complete(cmd *cobra.Command) error {
-	o.list = list.List{Pattern: cmd.Flags().Arg(0), Busy: o.busy, JSON: o.json}
+	o.list.Pattern, o.list.JSON = cmd.Flags().Arg(0), o.watching.json
 	if err := o.list.Check(); err != nil {
-		return usage("PATTERN %w", err)
+		return exit.Usagef("PATTERN %w", err)
 	}
-	return o.check(cmd)
+	return o.watching.check(cmd)
 }
 
 func (o *lsOptions) run(cmd *cobra.Command) error {
-	s, err := o.open(cmd.Context())
+	s, err := o.connection.open(cmd.Context())
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	o.list.Client, o.list.Prefix = s.client, o.keys()
+	defer s.Close()
+	o.list.Client, o.list.Prefix = s.Client, o.connection.keys()
 	if o.hints(cmd) {
-		o.list.Others = func(ctx context.Context) []string { return look.OtherPrefixes(ctx, s.rdb, o.keys()) }
+		o.list.Others = func(ctx context.Context) []string { return look.OtherPrefixes(ctx, s.Redis, o.connection.keys()) }
 	}
-	if o.watch && !look.Exact(o.list.Pattern) {
-		stop, err := o.list.Follow(cmd.Context(), o.interval)
+	if o.watching.watch && !look.Exact(o.list.Pattern) {
+		stop, err := o.list.Follow(cmd.Context(), o.watching.interval)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
 	defer o.explain(cmd)()
-	return o.show(cmd, s, o.list.Pattern, o.list.Look)
+	return o.watching.show(cmd, s, o.list.Pattern, o.list.Look)
 }
 
 // hints says whether it is worth a walk over keys to say why there is nothing: with a name, which is found without one, only
 // for people, and never again and again.
 func (o *lsOptions) hints(cmd *cobra.Command) bool {
 	_, people := frames.Width(cmd.ErrOrStderr())
-	return !o.watch && (people || !look.Exact(o.list.Pattern))
+	return !o.watching.watch && (people || !look.Exact(o.list.Pattern))
 }
 
 // longWalk is after how long people wonder.
@@ -108,7 +108,7 @@ const longWalk = 5 * time.Second
 
 // explain says why there is nothing yet, if that takes long, until the returned function is called.
 func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
-	if o.watch {
+	if o.watching.watch {
 		return func() {}
 	}
 	said := make(chan struct{})
@@ -127,7 +127,7 @@ func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
 func atMostOne(what, hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return usage("%q is one argument too many: give one %s; %s", args[1], what, hint)
+			return exit.Usagef("%q is one argument too many: give one %s; %s", args[1], what, hint)
 		}
 		return nil
 	}

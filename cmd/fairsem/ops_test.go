@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -147,7 +148,7 @@ func TestTheWordsOfAServerGiveATerminalNoOrders(t *testing.T) {
 	for _, args := range []string{"ls", "show n", "evict n --all --yes", "resize n 1 --yes", "pause n --yes", "resume n --yes",
 		"run n --limit 1 -- true", "run n --limit 1 --json -- true", "demo"} {
 		out, err := exec.CommandContext(t.Context(), "fairsem", slices.Insert(strings.Fields(args), 1, "--redis", "redis://"+m.Addr())...).CombinedOutput()
-		assert.Equal(t, exitFailure, exitCode(err), "%s: %s", args, out)
+		assert.Equal(t, exit.Failure, exitCode(err), "%s: %s", args, out)
 		assert.Contains(t, string(out), "owned", args)
 		requireHarmless(t, string(out))
 	}
@@ -176,7 +177,7 @@ func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
 	assert.Contains(t, string(out), "\nn ")
 	cmd = exec.CommandContext(t.Context(), "fairsem", "run", "n", "--limit", "1", "-n", "--", "true")
 	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
-	assert.Equal(t, exitNotAcquired, exitCode(cmd.Run()))
+	assert.Equal(t, exit.NotAcquired, exitCode(cmd.Run()))
 }
 
 func TestLsWhereNothingIsInUseSaysSoAndNothingOnStandardOutput(t *testing.T) {
@@ -413,7 +414,7 @@ func TestResizePinsUntilResume(t *testing.T) {
 func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
 	o := newOffice(t)
 	p := o.hold("h", "n", 3, 2)
-	_, notify := o.does(exitNotAcquired, "pause", "n", "--yes", "--wait=10ms")
+	_, notify := o.does(exit.NotAcquired, "pause", "n", "--yes", "--wait=10ms")
 	assert.Contains(t, notify, `fairsem: "n" is still in use after 10ms, by 1 holder; it stays paused`)
 	assert.Zero(t, o.status("n").Limit)
 	cmd, out := o.begin("pause", "n", "--yes", "--wait")
@@ -426,7 +427,7 @@ func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
 	cmd, out = o.begin("pause", "n", "--yes", "--wait")
 	o.await(out, "Waiting for 1 holder.", 1)
 	o.does(0, "resume", "n", "--yes")
-	assert.Equal(t, exitNo, exitCode(cmd.Wait()), out)
+	assert.Equal(t, exit.No, exitCode(cmd.Wait()), out)
 	assert.Contains(t, out.String(), "the pause was ended meanwhile")
 }
 
@@ -511,7 +512,7 @@ func TestAnIDThatIsTooShortEvictsNobody(t *testing.T) {
 		require.NoError(t, err)
 	}
 	id := o.json("show", "n")["held_by"].([]any)[0].(object)["id"].(string)
-	_, notify := o.does(exitNo, "evict", "n", id[:20], "--yes")
+	_, notify := o.does(exit.No, "evict", "n", id[:20], "--yes")
 	assert.Contains(t, notify, "is short for 2 ids")
 	assert.Equal(t, int64(2), o.status("n").Holders)
 }

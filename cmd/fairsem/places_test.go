@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -81,7 +82,7 @@ func (p place) requireOneAfterAnother(t *testing.T) {
 	second, secondOut := p.begin(t, "run", "n", "--limit", "1", "-c", `echo "$FAIRSEM_TOKEN" >`+dir+`/second`)
 	s.awaitLine(1, 1)
 	out, err := p.command(t, "run", "n", "--limit", "1", "-n", "--", "true").CombinedOutput()
-	assert.Equal(t, exitNotAcquired, exitCode(err), "%s", out)
+	assert.Equal(t, exit.NotAcquired, exitCode(err), "%s", out)
 	third, _ := p.begin(t, "run", "n", "--limit", "1", "--", "true")
 	s.awaitLine(1, 2)
 	require.NoError(t, third.Process.Signal(syscall.SIGTERM))

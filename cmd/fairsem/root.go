@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 func newRoot() *cobra.Command {
@@ -60,12 +62,12 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 func wrongFlag(_ *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		return usage("%w (to pass it as an argument, put it after \"--\")", err)
+		return exit.Usagef("%w (to pass it as an argument, put it after \"--\")", err)
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		if wants := typeErrors[invalid.GetFlag().Value.Type()]; wants != "" {
-			return usage("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
+			return exit.Usagef("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
 		}
 	}
 	return err
@@ -89,7 +91,7 @@ func strictHelp(root *cobra.Command) {
 
 func knownTopic(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-		return usage("unknown command %q", strings.Join(args, " "))
+		return exit.Usagef("unknown command %q", strings.Join(args, " "))
 	}
 	return nil
 }
@@ -102,12 +104,12 @@ func ownFailure(steps ...func(*cobra.Command) error) func(*cobra.Command, []stri
 		for i := 0; i < len(steps) && err == nil; i++ {
 			err = steps[i](cmd)
 		}
-		var f *failure
-		var stop signalled
-		if err == nil || errors.As(err, &f) || errors.As(err, &stop) {
+		var coded *exit.Error
+		var stop exit.Signal
+		if err == nil || errors.As(err, &coded) || errors.As(err, &stop) {
 			return err
 		}
-		return &failure{exitFailure, err}
+		return &exit.Error{Code: exit.Failure, Err: err}
 	}
 }
 

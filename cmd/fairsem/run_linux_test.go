@@ -1,12 +1,13 @@
 package main
 
 import (
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 func TestNothingOutlivesARunThatWasKilled(t *testing.T) {
@@ -43,24 +44,9 @@ func TestAZombieThatNobodyReapsDoesNotKeepARunGoing(t *testing.T) {
 	go func() { ended <- cmd.Wait() }() // ends with the run, which ends with the test
 	select {
 	case err := <-ended:
-		require.Equal(t, exitLost, exitCode(err), out)
+		require.Equal(t, exit.Lost, exitCode(err), out)
 		require.Contains(t, out.String(), "cannot be removed")
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "the run does not end", out)
 	}
-}
-
-// The number of a group that is gone may be that of another soon.
-func TestAGuardThatWasStoppedEndsNothing(t *testing.T) {
-	t.Parallel()
-	sleep := exec.CommandContext(t.Context(), "sleep", "300")
-	sleep.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, sleep.Start())
-	g := startGuard()
-	require.NotNil(t, g)
-	g.watch(sleep.Process.Pid)
-	g.stop()
-	require.True(t, exists(sleep.Process.Pid))
-	require.NoError(t, sleep.Process.Kill())
-	require.ErrorContains(t, sleep.Wait(), "killed")
 }

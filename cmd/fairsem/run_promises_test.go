@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
 )
 
@@ -32,7 +32,7 @@ func TestARunTakesItsWeightAndLeavesTheRest(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(3).Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	for weight, want := range map[string]int{"2": 0, "3": exitNotAcquired} {
+	for weight, want := range map[string]int{"2": 0, "3": exit.NotAcquired} {
 		out, err := s.command("--limit", "3", "-w", weight, "-n", "--", "true").CombinedOutput()
 		assert.Equal(t, want, exitCode(err), "%s: %s", weight, out)
 	}
@@ -80,7 +80,7 @@ func TestKillAfterIsHowLongACommandHasToEnd(t *testing.T) {
 	awaitFile(t, dir+"/up")
 	began := time.Now()
 	s.evict()
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()))
 	assert.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
 	assert.Contains(t, out.String(), "term\n")
 }
@@ -112,7 +112,7 @@ func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
 		cmd, out := s.begin("--limit", "2", "-w", "2", "--", "echo", "ran")
 		s.awaitLine(1, 1)
 		do()
-		assert.Equal(t, exitNotAcquired, exitCode(cmd.Wait()))
+		assert.Equal(t, exit.NotAcquired, exitCode(cmd.Wait()))
 		assert.Equal(t, 1, strings.Count(out.String(), "\n"), "one line: %s", out)
 		assert.NotContains(t, out.String(), "ran\n")
 		return out.String()
@@ -147,7 +147,7 @@ func TestAServerThatDiesWhileARunWaitsIsOwnFailure(t *testing.T) {
 		return
 	}
 	require.NoError(t, s.server.Kill())
-	assert.Equal(t, exitFailure, exitCode(cmd.Wait()), out)
+	assert.Equal(t, exit.Failure, exitCode(cmd.Wait()), out)
 	assert.Equal(t, 1, strings.Count(out.String(), "\n"), "one line: %s", out)
 	assert.Contains(t, out.String(), s.server.Addr())
 }
@@ -170,7 +170,7 @@ func TestAWrongPasswordIsOneLineWithoutIt(t *testing.T) {
 	m.RequireUserAuth("user", "richtig")
 	for _, args := range [][]string{{"run", "n", "--limit", "1", "--redis", "redis://user:geheim@" + m.Addr(), "--", "true"}, {"demo", "--redis", "redis://user:geheim@" + m.Addr()}} {
 		out, err := exec.CommandContext(t.Context(), "fairsem", args...).CombinedOutput()
-		assert.Equal(t, exitFailure, exitCode(err))
+		assert.Equal(t, exit.Failure, exitCode(err))
 		assert.Regexp(t, `^fairsem: no Redis at `+m.Addr()+`: .*check address, user and password.*\n$`, string(out))
 		assert.NotContains(t, string(out), "geheim")
 	}
@@ -182,7 +182,7 @@ func TestJSONTellsOfALossToo(t *testing.T) {
 	cmd, out := s.begin("--limit", "1", "--json", "-c", `echo up >`+dir+`/up; while :; do sleep 0.01; done`)
 	awaitFile(t, dir+"/up")
 	s.evict()
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()))
 	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*"reason":"evicted"}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost \(evicted by [^ )]+:\d+\)[^\n]*}\n$`, out.String())
 }
 
@@ -192,7 +192,7 @@ func TestARunDoesItsWorkThoughNobodyReadsWhatItSays(t *testing.T) {
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, reader.Close())
-	for args, want := range map[string]int{"exit 3": 3, "kill -PIPE $$": 128 + int(syscall.SIGPIPE), "fairsem evict n --all --yes >/dev/null 2>&1; while :; do sleep 0.01; done": exitLost} {
+	for args, want := range map[string]int{"exit 3": 3, "kill -PIPE $$": 128 + int(syscall.SIGPIPE), "fairsem evict n --all --yes >/dev/null 2>&1; while :; do sleep 0.01; done": exit.Lost} {
 		cmd := s.command("--limit", "1", "--pass-redis-url", "--json", "-c", args)
 		cmd.Stderr = writer
 		assert.Equal(t, want, exitCode(cmd.Run()), args)
@@ -217,7 +217,7 @@ func TestACommandIsEndedThoughWhatIsSaidOfItIsNotRead(t *testing.T) {
 	s.evict()
 	assert.Equal(t, "term", awaitFile(t, dir+"/term"))
 	go func() { _, _ = io.Copy(io.Discard, reader) }() // ends with the pipe
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()))
 	assert.NoError(t, writer.Close())
 }
 
@@ -243,20 +243,6 @@ func TestTheJSONOfARunGivesATerminalNoOrders(t *testing.T) {
 	requireHarmless(t, strings.ReplaceAll(string(out), "\ufffd", "")) // for the byte that is no UTF-8
 }
 
-// Between the start of the program and that of the run there is one that only the context knows of.
-func TestASignalBeforeTheRunListensIsNotLost(t *testing.T) {
-	s := newStation(t)
-	ran := t.TempDir() + "/ran"
-	o := runOptions{
-		waiting: waiting{connection: connection{redis: "redis://" + s.server.Addr(), prefix: "fairsem"}, weight: 1, name: "n", command: []string{"touch", ran}},
-		holding: holding{limit: 1, ttl: runTTL, onLost: lostTerm},
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(signalled{syscall.SIGTERM})
-	assert.Equal(t, signalled{syscall.SIGTERM}, runCommand(ctx, o))
-	assert.NoFileExists(t, ran)
-}
-
 // nohup has a process ignore SIGHUP, and that is to stay so.
 func TestASignalThatIsIgnoredStaysIgnored(t *testing.T) {
 	s := newStation(t)
@@ -269,26 +255,6 @@ func TestASignalThatIsIgnoredStaysIgnored(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
 	assert.Equal(t, 7, exitCode(cmd.Wait()))
-}
-
-// Whoever has -n in a crontab does not want it to hang for a long TTL. It is no answer, rather than a no.
-func TestNoWaitIsNotLongEither(t *testing.T) {
-	s := newStation(t)
-	client, err := fairsem.New(s.server.Client(), fairsem.Options{TTL: time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	r := &runner{caller: caller{waiting: waiting{connection: connection{redis: "redis://" + s.server.Addr()}, name: "n", weight: 1, noWait: true}}}
-	r.target, err = r.server()
-	require.NoError(t, err)
-	r.sem, err = client.Semaphore("n", 1)
-	require.NoError(t, err)
-	require.NoError(t, s.server.Pause())
-	err = r.acquire(t.Context())
-	require.ErrorIs(t, err, fairsem.ErrUnavailable)
-	require.ErrorContains(t, err, "the server is "+s.server.Addr())
-	var f *failure
-	assert.NotErrorAs(t, err, &f, "so that the exit code is 125")
-	require.NoError(t, s.server.Resume())
 }
 
 // The wait is over when it is over, whether the server answers or not.

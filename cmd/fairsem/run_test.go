@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/run"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -119,8 +121,8 @@ func (s *station) requireUnexecutable(command func(args ...string) *exec.Cmd, ar
 		text string
 		code int
 	}{
-		"noformat":      {"true\n", exitCannotExec},
-		"nointerpreter": {"#!/no/such/interpreter\n", exitNotFound},
+		"noformat":      {"true\n", exit.CannotExec},
+		"nointerpreter": {"#!/no/such/interpreter\n", exit.NotFound},
 	} {
 		file := filepath.Join(dir, name)
 		require.NoError(s.t, os.WriteFile(file, []byte(c.text), 0o755))
@@ -294,7 +296,7 @@ func TestACommandIsDeadBeforeItsLostPermitIsGrantedAgain(t *testing.T) {
 	proxy.Hold()
 	assert.Equal(t, "dead", awaitFile(t, dir+"/seen"))
 	assert.NoError(t, next.Wait())
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()), out)
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()), out)
 	assert.Contains(t, out.String(), `fairsem: the permit on "n" was lost (expired), so /bin/sh was ended`)
 }
 
@@ -306,7 +308,7 @@ func TestACommandIsDeadWhenAServerThatStoodStillGoesOn(t *testing.T) {
 	next, _ := s.begin("--limit", "1", "--ttl", "1m", "-c", fmt.Sprintf(seen, pid, dir))
 	s.awaitLine(1, 1)
 	require.NoError(t, s.server.Pause())
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()), out)
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()), out)
 	require.NoError(t, s.server.Resume())
 	assert.Equal(t, "dead", awaitFile(t, dir+"/seen"))
 	assert.NoError(t, next.Wait())
@@ -319,9 +321,9 @@ func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
 		code int
 		out  string
 	}{
-		{lostTerm, exitLost, "term\nfairsem: the permit"},
-		{lostKill, exitLost, "fairsem: the permit"},
-		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh continues`},
+		{run.OnLostTerm, exit.Lost, "term\nfairsem: the permit"},
+		{run.OnLostKill, exit.Lost, "fairsem: the permit"},
+		{run.OnLostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh continues`},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			s := newStation(t)
@@ -333,7 +335,7 @@ func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, s.sem(1).Evict(t.Context(), holder.ID))
 			}
-			if c.how == lostIgnore {
+			if c.how == run.OnLostIgnore {
 				s.awaitLine(0, 0)
 				time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(dir+"/stop", nil, 0o644) })
 			}

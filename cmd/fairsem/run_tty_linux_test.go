@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -135,7 +136,7 @@ func TestCtrlZStopsARunWithinARunToo(t *testing.T) {
 	require.Eventually(t, func() bool {
 		sh.press("\x1a") // that which comes while a run still begins is taken for a stop for want of the terminal
 		return strings.Contains(sh.String(), "Stopped")
-	}, 20*time.Second, terminalGrace/4)
+	}, 20*time.Second, time.Second/4)
 	sh.press("fg\n")
 	sh.await("fairsem run outer")
 	sh.press("two\n")
@@ -232,7 +233,7 @@ func TestADumbTerminalHasNoStatusLine(t *testing.T) {
 	require.NoError(t, err)
 	cmd := s.command("--limit", "1", "--wait", "1500ms", "--", "true")
 	tty := onTerminalOf(t, cmd, nil, "TERM=dumb")
-	assert.Equal(t, exitNotAcquired, exitCode(cmd.Wait()))
+	assert.Equal(t, exit.NotAcquired, exitCode(cmd.Wait()))
 	require.Eventually(t, func() bool { return strings.Contains(tty.String(), "was not free within 1.5s") }, 20*time.Second, 5*time.Millisecond)
 	assert.NotContains(t, tty.String(), "position")
 }

@@ -15,12 +15,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/web"
 )
 
 type serveOptions struct {
-	connection
+	connection  connection
 	listen      string
 	interval    time.Duration
 	hosts       []string
@@ -130,18 +131,18 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	}
 	for _, host := range o.hosts {
 		if host == "" || strings.ContainsAny(host, ":/ ") {
-			return usage("--host %q is not a host name: give it without a scheme or a port", host)
+			return exit.Usagef("--host %q is not a host name: give it without a scheme or a port", host)
 		}
 	}
 	switch {
 	case o.interval < shortestInterval || o.interval > intervalMost:
-		return usage("--interval %v is not between %v and %v", o.interval, shortestInterval, intervalMost)
+		return exit.Usagef("--interval %v is not between %v and %v", o.interval, shortestInterval, intervalMost)
 	case o.tokenFile != "" && !o.allowWrites:
-		return usage("--token-file needs --allow-writes: give both or neither")
+		return exit.Usagef("--token-file needs --allow-writes: give both or neither")
 	case o.insecure && (!o.allowWrites || o.tlsCert != ""):
-		return usage("--insecure is for --allow-writes without TLS: leave it out")
+		return exit.Usagef("--insecure is for --allow-writes without TLS: leave it out")
 	case o.allowWrites && o.tlsCert == "" && !o.insecure && !isLocal(o.listen):
-		return usage("--allow-writes beyond this machine without TLS sends the token unencrypted: give --tls-cert and --tls-key, or --insecure if a proxy in front has TLS")
+		return exit.Usagef("--allow-writes beyond this machine without TLS sends the token unencrypted: give --tls-cert and --tls-key, or --insecure if a proxy in front has TLS")
 	case o.allowWrites:
 		if err := o.fetchToken(); err != nil {
 			return err
@@ -150,7 +151,7 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	if err := o.loadCertificate(); err != nil {
 		return err
 	}
-	_, err = o.server()
+	_, err = o.connection.server()
 	return err
 }
 
@@ -164,14 +165,14 @@ func isLocal(address string) bool {
 // loadCertificate refuses files that do not belong together.
 func (o *serveOptions) loadCertificate() error {
 	if (o.tlsCert == "") != (o.tlsKey == "") {
-		return usage("--tls-cert and --tls-key need each other: give both or neither")
+		return exit.Usagef("--tls-cert and --tls-key need each other: give both or neither")
 	}
 	if o.tlsCert == "" {
 		return nil
 	}
 	pair, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
 	if err != nil {
-		return usage("--tls-cert and --tls-key are not a certificate with its key: %v", err)
+		return exit.Usagef("--tls-cert and --tls-key are not a certificate with its key: %v", err)
 	}
 	o.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	return nil
@@ -183,7 +184,7 @@ func checkListen(address string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return usage("--listen %q is not an address and port, such as 127.0.0.1:7420 or [::1]:7420", address)
+		return exit.Usagef("--listen %q is not an address and port, such as 127.0.0.1:7420 or [::1]:7420", address)
 	}
 	return nil
 }
@@ -194,40 +195,40 @@ func (o *serveOptions) fetchToken() error {
 	if o.tokenFile != "" {
 		raw, err := os.ReadFile(o.tokenFile)
 		if err != nil {
-			return usage("--token-file cannot be read: %v", err)
+			return exit.Usagef("--token-file cannot be read: %v", err)
 		}
 		source, token = "--token-file", string(raw)
 	}
 	o.token = strings.TrimSpace(token)
 	switch {
 	case o.token == "":
-		return usage("--allow-writes needs a token: give --token-file FILE or set %s", tokenVariable)
+		return exit.Usagef("--allow-writes needs a token: give --token-file FILE or set %s", tokenVariable)
 	case len(o.token) < tokenLeast:
-		return usage("the token of %s is too short: at least %d characters, such as those of `openssl rand -hex 16`", source, tokenLeast)
+		return exit.Usagef("the token of %s is too short: at least %d characters, such as those of `openssl rand -hex 16`", source, tokenLeast)
 	case strings.ContainsFunc(o.token, unicode.IsControl):
-		return usage("the token of %s is not one line of printable characters", source)
+		return exit.Usagef("the token of %s is not one line of printable characters", source)
 	}
 	return nil
 }
 
 func (o *serveOptions) serve(cmd *cobra.Command) error {
 	ctx := cmd.Context()
-	s, err := o.open(ctx)
+	s, err := o.connection.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
 	if err != nil {
 		return cannotListen(ctx, o.listen, err)
 	}
-	o.announce(cmd, listener.Addr(), s.server.String())
+	o.announce(cmd, listener.Addr(), s.Server.String())
 	if o.tls != nil {
 		listener = tls.NewListener(listener, o.tls)
 	}
 	page := web.New(web.Options{
-		Client:   s.client,
-		Redis:    s.server.String(),
+		Client:   s.Client,
+		Redis:    s.Server.String(),
 		Interval: o.interval,
 		Timeout:  serveTimeout,
 		Names:    serveNames,
@@ -236,7 +237,7 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		Hosts:    o.hosts,
 		Token:    o.token,
 		Log:      cmd.ErrOrStderr(),
-		Ping:     s.ping,
+		Ping:     s.Ping,
 	})
 	return page.Serve(ctx, listener)
 }

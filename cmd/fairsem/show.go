@@ -5,13 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
 )
 
 type showOptions struct {
-	connection
-	watching
-	show show.Show
+	connection connection
+	watching   watching
+	show       show.Show
 }
 
 const usualRows = 50
@@ -51,23 +52,23 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 }
 
 func (o *showOptions) complete(cmd *cobra.Command) error {
-	o.show.Name, o.show.JSON = cmd.Flags().Arg(0), o.json
-	if !o.watch {
+	o.show.Name, o.show.JSON = cmd.Flags().Arg(0), o.watching.json
+	if !o.watching.watch {
 		o.show.Absent = unknown(o.show.Name)
 	}
 	if o.show.Rows < 1 {
-		return usage("--rows %d is below 1", o.show.Rows)
+		return exit.Usagef("--rows %d is below 1", o.show.Rows)
 	}
-	return o.check(cmd)
+	return o.watching.check(cmd)
 }
 
 func (o *showOptions) run(cmd *cobra.Command) error {
-	s, err := o.open(cmd.Context(), o.show.Name)
+	s, err := o.connection.open(cmd.Context(), o.show.Name)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	o.show.Client = s.client
+	defer s.Close()
+	o.show.Client = s.Client
 	return o.watching.show(cmd, s, o.show.Name, o.show.Look)
 }
 
@@ -75,16 +76,13 @@ func (o *showOptions) run(cmd *cobra.Command) error {
 func oneName(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usage("NAME is missing: fairsem %s NAME", cmd.Name())
+		return exit.Usagef("NAME is missing: fairsem %s NAME", cmd.Name())
 	case len(args) > 1:
-		return usage("%q is one argument too many: give one NAME, in quotes if it has a space", args[1])
+		return exit.Usagef("%q is one argument too many: give one NAME, in quotes if it has a space", args[1])
 	}
 	return nil
 }
 
-// exitNo is for what is not as it was asked about.
-const exitNo = 1
-
 func unknown(name string) error {
-	return &failure{exitNo, fmt.Errorf("no semaphore %q: fairsem ls lists those in use", name)}
+	return &exit.Error{Code: exit.No, Err: fmt.Errorf("no semaphore %q: fairsem ls lists those in use", name)}
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/top"
 )
 
 type topOptions struct {
-	connection
-	view top.Options
-	json bool
+	connection connection
+	view       top.Options
+	json       bool
 }
 
 func newTop() *cobra.Command {
@@ -69,21 +70,21 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 	var err error
 	switch {
 	case o.json:
-		return usage("top has no --json: use fairsem ls --json --watch")
+		return exit.Usagef("top has no --json: use fairsem ls --json --watch")
 	case o.view.Interval < shortestInterval:
-		return usage("--interval %v is below %v", o.view.Interval, shortestInterval)
+		return exit.Usagef("--interval %v is below %v", o.view.Interval, shortestInterval)
 	case !slices.Contains(top.Orders(), o.view.Sort):
-		return usage("--sort %q is not a column: give one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
+		return exit.Usagef("--sort %q is not a column: give one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
 	}
 	if o.view.Pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
 	}
-	if _, err = o.server(); err != nil {
+	if _, err = o.connection.server(); err != nil {
 		return err
 	}
 	var ok bool
 	if o.view.Terminal, ok = screenOf(cmd.OutOrStdout()); !ok {
-		return usage("top needs a terminal; use fairsem ls --watch")
+		return exit.Usagef("top needs a terminal; use fairsem ls --watch")
 	}
 	return nil
 }
@@ -96,12 +97,12 @@ func screenOf(out io.Writer) (*os.File, bool) {
 }
 
 func (o *topOptions) run(cmd *cobra.Command) error {
-	s, err := o.open(cmd.Context())
+	s, err := o.connection.open(cmd.Context())
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	view := o.view
-	view.Client, view.Address, view.Profile = s.client, s.server.String(), text.Profile(view.Terminal)
+	view.Client, view.Address, view.Profile = s.Client, s.Server.String(), text.Profile(view.Terminal)
 	return top.Run(cmd.Context(), view)
 }

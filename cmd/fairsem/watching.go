@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -38,18 +40,18 @@ const shortestInterval = 100 * time.Millisecond
 func (w *watching) check(cmd *cobra.Command) error {
 	switch {
 	case w.interval < shortestInterval:
-		return usage("--interval %v is below %v", w.interval, shortestInterval)
+		return exit.Usagef("--interval %v is below %v", w.interval, shortestInterval)
 	case cmd.Flags().Changed("interval") && !w.watch:
-		return usage("--interval needs --watch: give both or neither")
+		return exit.Usagef("--interval needs --watch: give both or neither")
 	}
 	return nil
 }
 
 // show shows what find finds, in the requested way.
-func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames.Query) error {
+func (w *watching) show(cmd *cobra.Command, s *dial.Session, what string, find frames.Query) error {
 	look := func(ctx context.Context) (frames.Frame, error) {
 		f, err := find(ctx)
-		return f, withServer(err, s.server)
+		return f, s.Server.WithAddress(err)
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	width, terminal := frames.Width(out)
@@ -61,7 +63,7 @@ func (w *watching) show(cmd *cobra.Command, s *session, what string, find frames
 	case w.json || !terminal || text.Profile(out) == colorprofile.NoTTY:
 		err = paper.Repeat(ctx, w.interval, look)
 	default:
-		title := fmt.Sprintf("%s · %s · every %v · q quits", strings.TrimSpace(cmd.CommandPath()+" "+what), s.server, w.interval)
+		title := fmt.Sprintf("%s · %s · every %v · q quits", strings.TrimSpace(cmd.CommandPath()+" "+what), s.Server, w.interval)
 		err = inPlace(ctx, out, title, w.interval, look)
 	}
 	return withSignal(ctx, err)
@@ -74,14 +76,14 @@ func inPlace(ctx context.Context, out io.Writer, title string, every time.Durati
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		l.In = os.Stdin
 	}
-	return l.Repeat(ctx, every, look, func() { cancel(signalled{syscall.SIGINT}) })
+	return l.Repeat(ctx, every, look, func() { cancel(exit.Signal{Signal: syscall.SIGINT}) })
 }
 
 // withSignal gives an error its exit code: that of a signal, if one came, whatever else failed.
 func withSignal(ctx context.Context, err error) error {
-	var stop signalled
+	var stop exit.Signal
 	if err != nil && errors.As(context.Cause(ctx), &stop) {
 		return stop
 	}
-	return asUsage(err)
+	return exit.Invalid(err)
 }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package run
 
 import (
 	"errors"
@@ -10,6 +10,6 @@ import (
 
 var forwarded = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
-func (r *runner) hold() error { return errors.New("run needs a Unix system") }
+func (h *holder) hold() error { return errors.New("run needs a Unix system") }
 
 func inBackground() bool { return false }

@@ -1,9 +1,8 @@
 //go:build unix
 
-package main
+package run
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,13 +12,18 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
 )
 
 // supervisor supervises the command from its start to the end of its process group.
 type supervisor struct {
-	*runner
-	child *child
-	jobs  chan os.Signal // those of job control
+	job      PermitJob
+	permit   *fairsem.Permit
+	journal  *journal
+	child    *child
+	signals  <-chan os.Signal // for the command
+	controls <-chan os.Signal // those of job control
 
 	lastAlive time.Time        // when the permit was last seen to live
 	lost      bool             // and the loss was reported
@@ -28,77 +32,62 @@ type supervisor struct {
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
-func (r *runner) hold() error {
-	granted := time.Now()
-	if r.permit.Context().Err() != nil {
-		return r.lostError("so " + r.command[0] + " was not started")
+func (h *holder) hold() error {
+	granted, command := time.Now(), h.job.Request.Command
+	if h.permit.Context().Err() != nil {
+		return h.lostError("so " + command[0] + " was not started")
 	}
-	jobs := make(chan os.Signal, 16)
-	notify(jobs, jobControl...)
-	defer signal.Stop(jobs)
+	controls := make(chan os.Signal, 16)
+	exit.Notify(controls, jobControl...)
+	defer signal.Stop(controls)
 	g := startGuard()
-	c, err := startChild(r.path, r.command, r.environment(r.permitVariables()...))
+	c, err := startChild(h.path, command, h.job.Request.environment(h.permitVariables()...))
 	if err != nil {
 		g.stop()
-		return r.startError(err)
+		return startError(command[0], err)
 	}
 	g.watch(c.pid)
-	r.journal.note(note{Event: "started", PID: c.pid})
-	s := &supervisor{runner: r, child: c, jobs: jobs, lastAlive: granted}
+	journal := h.waiter.journal
+	journal.note(note{Event: "started", PID: c.pid})
+	s := &supervisor{job: h.job, permit: h.permit, journal: journal, child: c, signals: h.waiter.signals, controls: controls, lastAlive: granted}
 	code := s.supervise()
 	s.endGroup()
 	g.stop()
 	c.reclaimTerminal()
-	r.journal.note(note{Event: "ended", Exit: &code})
-	if s.lost && r.onLost != lostIgnore {
-		if s.warned == alreadyLost {
-			return r.lostError("and " + r.command[0] + " could not be ended")
-		}
-		return r.lostError("so " + r.command[0] + " was ended")
+	journal.note(note{Event: "ended", Exit: &code})
+	switch {
+	case s.lost && s.job.OnLost != OnLostIgnore && s.warned == alreadyLost:
+		return h.lostError("and " + command[0] + " could not be ended")
+	case s.lost && s.job.OnLost != OnLostIgnore:
+		return h.lostError("so " + command[0] + " was ended")
 	}
 	s.holdMinimum(granted)
 	if code == 0 {
 		return nil
 	}
-	return &failure{code, nil}
+	return &exit.Error{Code: code}
 }
 
-func (r *runner) lostError(outcome string) error {
-	reason := r.reason()
-	if reason == reasonEvicted {
-		reason += r.evictedBy(r.permit.ID())
-	}
-	return &failure{exitLost, fmt.Errorf("the permit on %q was lost (%s), %s", r.name, reason, outcome)}
-}
-
-// reason is why the permit was lost.
-func (r *runner) reason() string {
-	if errors.Is(context.Cause(r.permit.Context()), fairsem.ErrEvicted) {
-		return reasonEvicted
-	}
-	return reasonExpired
-}
-
-func (r *runner) startError(err error) error {
+func startError(command string, err error) error {
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
 		return fmt.Errorf("cannot start a process: %w", err)
 	}
-	return cannotStart(r.command[0], err)
+	return cannotStart(command, err)
 }
 
 // permitVariables describe the permit in the environment of the command.
-func (r *runner) permitVariables() [][2]string {
-	return [][2]string{
-		{"FAIRSEM_NAME", r.name},
-		{"FAIRSEM_ID", r.permit.ID()},
-		{"FAIRSEM_TOKEN", strconv.FormatInt(r.permit.Token(), 10)},
-		{"FAIRSEM_WEIGHT", strconv.FormatInt(r.weight, 10)},
+func (h *holder) permitVariables() []string {
+	return []string{
+		"FAIRSEM_NAME=" + h.job.Request.Name,
+		"FAIRSEM_ID=" + h.permit.ID(),
+		"FAIRSEM_TOKEN=" + strconv.FormatInt(h.permit.Token(), 10),
+		"FAIRSEM_WEIGHT=" + strconv.FormatInt(h.job.Request.Weight, 10),
 	}
 }
 
 // supervise returns the exit code of the command.
 func (s *supervisor) supervise() int {
-	tick := time.NewTicker(s.ttl / 100)
+	tick := time.NewTicker(s.job.TTL / 100)
 	defer tick.Stop()
 	lost := s.permit.Context().Done()
 	for {
@@ -111,8 +100,8 @@ func (s *supervisor) supervise() int {
 			s.stopped(state.StopSignal())
 		case sig := <-s.signals:
 			s.send(sig)
-		case sig := <-s.jobs:
-			s.job(sig)
+		case sig := <-s.controls:
+			s.control(sig)
 		case <-tick.C:
 		case <-lost:
 			lost = nil
@@ -125,13 +114,13 @@ func (s *supervisor) supervise() int {
 
 func codeOf(state syscall.WaitStatus) int {
 	if state.Signaled() {
-		return exitSignal + int(state.Signal())
+		return exit.SignalCode(state.Signal())
 	}
 	return state.ExitStatus()
 }
 
-// job passes on the signals of job control.
-func (s *supervisor) job(sig os.Signal) {
+// control passes on the signals of job control.
+func (s *supervisor) control(sig os.Signal) {
 	s.check() // after a long stop the permit may be lost, and the command must not continue
 	if sig == syscall.SIGCONT && s.child.usesTerminal {
 		s.child.giveTerminal()
@@ -155,7 +144,7 @@ func (s *supervisor) stopped(by syscall.Signal) {
 		whom = 0 // the terminal would have stopped the others of a pipe too
 	}
 	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, SIGTTIN does not stop a process without a shell
-	// that could continue it. Kill returns when this process is continued, and jobs then has SIGCONT.
+	// that could continue it. Kill returns when this process is continued, and controls then has SIGCONT.
 	_ = syscall.Kill(whom, syscall.SIGTTIN)
 }
 
@@ -171,17 +160,17 @@ func (s *supervisor) check() {
 	}
 	s.lost = true
 	s.lose()
-	s.journal.note(note{Event: "lost", Reason: s.reason()})
+	s.journal.note(note{Event: "lost", Reason: lossReason(s.permit)})
 }
 
 // lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
 // tenth of the TTL left at least, so the most that CMD may have counts from then, however late this is.
 func (s *supervisor) lose() {
-	left := min(s.killAfter, time.Until(s.lastAlive.Add(killAfterMost(s.ttl))))
+	left := min(s.job.KillAfter, time.Until(s.lastAlive.Add(MaxKillAfter(s.job.TTL))))
 	switch {
-	case s.onLost == lostIgnore:
-		s.journal.warn("the permit on %q was lost (%s); %s continues", s.name, s.reason(), s.command[0])
-	case s.onLost == lostKill || left <= 0:
+	case s.job.OnLost == OnLostIgnore:
+		s.journal.warn("the permit on %q was lost (%s); %s continues", s.job.Request.Name, lossReason(s.permit), s.job.Request.Command[0])
+	case s.job.OnLost == OnLostKill || left <= 0:
 		s.send(syscall.SIGKILL)
 	default:
 		s.send(syscall.SIGTERM)
@@ -230,7 +219,7 @@ func (s *supervisor) endGroup() {
 	if s.killAt == nil {
 		s.send(syscall.SIGTERM)
 		s.child.signal(syscall.SIGCONT)
-		s.killAt = time.After(s.killAfter)
+		s.killAt = time.After(s.job.KillAfter)
 	}
 	var giveUp <-chan time.Time
 	for s.child.groupLives() {
@@ -254,7 +243,7 @@ func (s *supervisor) endGroup() {
 // abandonGroup warns about the rest of a group that was killed, and reports whether to stop waiting for it: if none of it
 // runs, or the permit is lost.
 func (s *supervisor) abandonGroup() bool {
-	if groupRuns(s.child.pid) {
+	if orphan.GroupRuns(s.child.pid) {
 		s.warnUnended()
 		return s.lost
 	}
@@ -264,11 +253,11 @@ func (s *supervisor) abandonGroup() bool {
 
 // holdMinimum holds the permit for the minimum time, unless a signal or a loss ends it.
 func (s *supervisor) holdMinimum(granted time.Time) {
-	if s.minHold == 0 {
+	if s.job.MinHold == 0 {
 		return
 	}
 	select {
-	case <-time.After(time.Until(granted.Add(s.minHold))):
+	case <-time.After(time.Until(granted.Add(s.job.MinHold))):
 	case <-s.signals:
 	case <-s.permit.Context().Done():
 	}

@@ -3,17 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/user"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 // connection is where a command finds its semaphores.
@@ -44,7 +42,7 @@ func (c *connection) server() (*dial.Server, error) {
 	}
 	rawURL := cmp.Or(c.redis, os.Getenv(urlVariable))
 	if rawURL == "" {
-		return nil, usage("the server is missing: give --redis URL or set REDIS_URL")
+		return nil, exit.Usagef("the server is missing: give --redis URL or set REDIS_URL")
 	}
 	return parseURL(rawURL, source)
 }
@@ -53,40 +51,35 @@ func (c *connection) server() (*dial.Server, error) {
 func parseURL(rawURL, source string) (*dial.Server, error) {
 	there, err := dial.Parse(rawURL)
 	if err != nil {
-		return nil, usage("%s is %w", source, err)
+		return nil, exit.Usagef("%s is %w", source, err)
 	}
 	return there, nil
-}
-
-// session is a connection to a server that has answered.
-type session struct {
-	server *dial.Server
-	rdb    redis.UniversalClient
-	client *fairsem.Client
 }
 
 // inspectTTL bounds how long a command that holds nothing queries a server that does not answer.
 const inspectTTL = 5 * time.Second
 
 // open connects for a command that holds nothing. It refuses names that can never be one.
-func (c *connection) open(ctx context.Context, names ...string) (*session, error) {
+func (c *connection) open(ctx context.Context, names ...string) (*dial.Session, error) {
 	there, err := c.server()
 	if err != nil {
 		return nil, err
 	}
-	s := &session{server: there, rdb: there.Client()}
-	s.client, err = fairsem.New(s.rdb, fairsem.Options{Prefix: c.keys(), TTL: inspectTTL, Label: operator()})
+	s, err := there.Open(fairsem.Options{Prefix: c.keys(), TTL: inspectTTL, Label: operator()})
+	if err != nil {
+		return nil, exit.Invalid(err)
+	}
 	for _, name := range names {
 		if err == nil {
-			_, err = s.client.Semaphore(name, 1)
+			_, err = s.Client.Semaphore(name, 1)
 		}
 	}
 	if err == nil {
 		err = there.Reach(ctx)
 	}
 	if err != nil {
-		_ = s.rdb.Close() // nothing was sent
-		return nil, asUsage(err)
+		s.Close()
+		return nil, exit.Invalid(err)
 	}
 	return s, nil
 }
@@ -99,27 +92,5 @@ func operator() string {
 		name = u.Username
 	}
 	label := name + "@" + host
-	return label[:min(len(label), longestLabel)]
-}
-
-// ping sends PING to the server, in a cluster to every master.
-func (s *session) ping(ctx context.Context) error {
-	cluster, ok := s.rdb.(*redis.ClusterClient)
-	if !ok {
-		return s.rdb.Ping(ctx).Err()
-	}
-	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
-}
-
-// withServer adds the address of the server to an error of a server that does not answer.
-func withServer(err error, there *dial.Server) error {
-	if errors.Is(err, fairsem.ErrUnavailable) {
-		return fmt.Errorf("%w; the server is %s", err, there)
-	}
-	return err
-}
-
-func (s *session) close() {
-	closeClient(s.client)
-	_ = s.rdb.Close() // nothing is in flight any more
+	return label[:min(len(label), dial.MaxLabel)]
 }

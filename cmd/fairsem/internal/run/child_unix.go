@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package run
 
 import (
 	"os"
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
 )
 
@@ -65,7 +66,7 @@ func (c *child) wait() {
 			continue
 		}
 		if err != nil { // no other goroutine waits for it
-			state = exitFailure << 8
+			state = exit.Failure << 8
 		}
 		c.states <- state
 		if !state.Stopped() {

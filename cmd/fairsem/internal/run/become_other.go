@@ -1,13 +1,14 @@
 //go:build !unix
 
-package main
+package run
 
 import (
 	"errors"
 	"os"
 )
 
-const canBecome = false
+// CanBecome reports whether a command can replace this process.
+const CanBecome = false
 
 func become(string, []string, []string, chan os.Signal) error {
 	return errors.New("running a command needs a Unix system")

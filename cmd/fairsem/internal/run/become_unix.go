@@ -1,14 +1,17 @@
 //go:build unix
 
-package main
+package run
 
 import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
-const canBecome = true
+// CanBecome reports whether a command can replace this process.
+const CanBecome = true
 
 // become replaces this process by a command. It returns if that is not possible, or if a signal came before: signals
 // has those that were caught so far.
@@ -18,7 +21,7 @@ func become(path string, args, env []string, signals chan os.Signal) error {
 	signal.Stop(signals)
 	select {
 	case s := <-signals:
-		return signalled{s}
+		return exit.Signal{Signal: s}
 	default:
 	}
 	return cannotStart(args[0], syscall.Exec(path, args, env))

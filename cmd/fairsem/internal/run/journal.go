@@ -1,33 +1,39 @@
-package main
+package run
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// journal writes the messages of a run to standard error: standard output is the command's. Only close waits until they
+// journal writes the messages of a job to standard error: standard output is the command's. Only close waits until they
 // are written: the command must end in time even if its terminal does not read.
 type journal struct {
-	json     bool
-	quiet    bool
-	conflict int
-	name     string
-
+	request *Request
 	lines   chan []byte
 	written chan struct{} // closed when all lines are
 }
 
-// journalLines is how many can be unread. A run has a dozen.
+// journalled runs f with a journal that ends with it.
+func (r *Request) journalled(f func(*journal) error) error {
+	j := newJournal(os.Stderr, r)
+	defer j.close()
+	return j.conclude(f(j))
+}
+
+// journalLines is how many can be unread. A job has a dozen.
 const journalLines = 64
 
-func newJournal(out io.Writer, w *waiting) *journal {
-	j := &journal{json: w.json, quiet: w.quiet, conflict: w.conflict, name: w.name, lines: make(chan []byte, journalLines), written: make(chan struct{})}
+func newJournal(out io.Writer, r *Request) *journal {
+	j := &journal{request: r, lines: make(chan []byte, journalLines), written: make(chan struct{})}
 	go func() { // ends after close; close waits
 		defer close(j.written)
 		for line := range j.lines {
@@ -50,7 +56,7 @@ func (j *journal) close() {
 	close(j.lines)
 	select {
 	case <-j.written:
-	case <-time.After(closeLimit):
+	case <-time.After(dial.CloseTimeout):
 	}
 }
 
@@ -78,20 +84,20 @@ const (
 
 // note writes JSON if that is requested, else nothing.
 func (j *journal) note(n note) {
-	if !j.json {
+	if !j.request.JSON {
 		return
 	}
-	n.Time, n.Name = time.Now(), j.name
+	n.Time, n.Name = time.Now(), j.request.Name
 	j.write(text.JSON(n))
 }
 
 // warn is for people, unless they want it quiet, and for programs if they want JSON.
 func (j *journal) warn(format string, args ...any) {
-	if j.quiet {
+	if j.request.Quiet {
 		return
 	}
 	message := fmt.Sprintf(format, args...)
-	if j.json {
+	if j.request.JSON {
 		j.note(note{Event: "warning", Message: message})
 		return
 	}
@@ -101,20 +107,20 @@ func (j *journal) warn(format string, args ...any) {
 // conclude reports as JSON, if that is requested, why the command did not run or did not end by itself, and returns only
 // the exit code.
 func (j *journal) conclude(err error) error {
-	var f *failure
-	if err == nil || errors.As(err, &f) && f.err == nil {
+	var coded *exit.Error
+	if err == nil || errors.As(err, &coded) && coded.Err == nil {
 		return err
 	}
-	if !j.json {
-		return j.muted(err, f)
+	if !j.request.JSON {
+		return j.muted(err, coded)
 	}
-	event, code := "failed", exitFailure
-	var stop signalled
+	event, code := "failed", exit.Failure
+	var stop exit.Signal
 	switch {
 	case errors.As(err, &stop):
-		event, code = "stopped", stop.code()
-	case f != nil:
-		code = f.code
+		event, code = "stopped", stop.Code()
+	case coded != nil:
+		code = coded.Code
 	}
 	n := note{Event: event, Exit: &code}
 	if errors.Is(err, fairsem.ErrEvicted) {
@@ -126,14 +132,14 @@ func (j *journal) conclude(err error) error {
 	}
 	n.Message = strings.TrimPrefix(err.Error(), "fairsem: ")
 	j.note(n)
-	return &failure{code, nil}
+	return &exit.Error{Code: code}
 }
 
-// muted returns only the exit code of an error f that is not reported: a code of 0, because cron would send a mail, and
+// muted returns only the exit code of an error that is not reported: a code of 0, because cron would send a mail, and
 // with quiet an expected outcome.
-func (j *journal) muted(err error, f *failure) error {
-	if f != nil && (f.code == 0 || j.quiet && (f.code == j.conflict || f.code == exitLost)) {
-		return &failure{f.code, nil}
+func (j *journal) muted(err error, coded *exit.Error) error {
+	if coded != nil && (coded.Code == 0 || j.request.Quiet && (coded.Code == j.request.ConflictCode || coded.Code == exit.Lost)) {
+		return &exit.Error{Code: coded.Code}
 	}
 	return err
 }
