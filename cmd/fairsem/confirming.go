@@ -14,8 +14,8 @@ import (
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/watch"
 )
 
 // confirming is a command that changes something, and asks before.
@@ -34,7 +34,7 @@ func (c *confirming) flags(cmd *cobra.Command) {
 // change connects and has do make a change to the name. Before, it refuses to begin what it cannot ask about.
 func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Context, change.Target) error) error {
 	ctx, notify := cmd.Context(), cmd.ErrOrStderr()
-	width, terminal := frames.Width(notify)
+	width, terminal := watch.Width(notify)
 	if !c.yes && (!terminal || !term.IsTerminal(int(os.Stdin.Fd()))) {
 		return exit.Usagef("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
 	}
@@ -50,7 +50,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	if !c.yes {
 		target.Ask = ask
 	}
-	return withSignal(ctx, s.Server.WithAddress(refused(name, do(ctx, target))))
+	return exit.WithSignal(ctx, s.Server.WithAddress(refused(name, do(ctx, target))))
 }
 
 // ask wants an answer on the terminal. The end of the input is a no.

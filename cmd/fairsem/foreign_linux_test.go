@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
@@ -87,7 +87,7 @@ func (s *station) awaitHeldFor(least time.Duration) {
 		require.Len(s.t, holders, 1, "after %v", held)
 		status, err := s.sem(1).Status(s.t.Context())
 		require.NoError(s.t, err)
-		held = look.Since(status.At, holders[0])
+		held = inspect.Since(status.At, holders[0])
 	}
 }
 

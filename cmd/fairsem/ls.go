@@ -2,21 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/watch"
 )
 
 type lsOptions struct {
 	connection connection
-	watching   watching
-	list       list.List
+	watch      watchFlags
+	pattern    string
+	busy       bool
 }
 
 func newLs() *cobra.Command {
@@ -62,17 +67,17 @@ if signal n stopped it.`,
 		RunE:              ownFailure(o.complete, o.run),
 	}
 	o.connection.flags(cmd.Flags())
-	o.watching.flags(cmd)
-	cmd.Flags().BoolVar(&o.list.Busy, "busy", false, "only names with a holder or a waiter")
+	o.watch.define(cmd)
+	cmd.Flags().BoolVar(&o.busy, "busy", false, "only names with a holder or a waiter")
 	return cmd
 }
 
 func (o *lsOptions) complete(cmd *cobra.Command) error {
-	o.list.Pattern, o.list.JSON = cmd.Flags().Arg(0), o.watching.json
-	if err := o.list.Check(); err != nil {
+	o.pattern = cmd.Flags().Arg(0)
+	if _, err := inspect.Glob(o.pattern); err != nil {
 		return exit.Usagef("PATTERN %w", err)
 	}
-	return o.watching.check(cmd)
+	return o.watch.check(cmd)
 }
 
 func (o *lsOptions) run(cmd *cobra.Command) error {
@@ -81,38 +86,78 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer s.Close()
-	o.list.Client, o.list.Prefix = s.Client, o.connection.keys()
-	if o.hints(cmd) {
-		o.list.Others = func(ctx context.Context) []string { return look.OtherPrefixes(ctx, s.Redis, o.connection.keys()) }
+	search, err := inspect.NewSearch(s.Client, o.pattern)
+	if err != nil {
+		return err
 	}
-	if o.watching.watch && !look.Exact(o.list.Pattern) {
-		stop, err := o.list.Follow(cmd.Context(), o.watching.interval)
-		if err != nil {
-			return err
-		}
-		defer stop()
+	if o.watch.watch {
+		defer search.Follow(cmd.Context(), o.watch.interval)()
 	}
+	hints := o.hints(cmd)
 	defer o.explain(cmd)()
-	return o.watching.show(cmd, s, o.list.Pattern, o.list.Look)
+	return o.watch.show(cmd, s, o.pattern, func(ctx context.Context) (watch.Frame, error) {
+		found, err := search.Query(ctx)
+		if err != nil {
+			return watch.Frame{}, err
+		}
+		f := o.frame(found)
+		if hints && len(found.Statuses)+len(found.Unreadable) == 0 && !found.Excluded {
+			if others := inspect.OtherPrefixes(ctx, s.Redis, o.connection.keys()); len(others) > 0 {
+				f.Note = fmt.Sprintf("Nothing to show with the prefix %s; %s.", text.Brief(o.connection.keys()), render.Elsewhere(others))
+			}
+		}
+		return f, nil
+	})
 }
 
-// hints says whether it is worth a walk over keys to say why there is nothing: with a name, which is found without one, only
-// for people, and never again and again.
+// frame shows what was found.
+func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
+	all := found.Statuses
+	if o.busy {
+		all = slices.DeleteFunc(all, func(s fairsem.Status) bool { return !inspect.Busy(s) })
+	}
+	f.Text = func(width, height int) string {
+		switch {
+		case o.watch.json:
+			return render.ListJSON(all)
+		case width > 0 && height > 0: // the screen would cut off more rows
+			return render.List(all[:min(len(all), height)], width)
+		}
+		return render.List(all, width)
+	}
+	f.Err = errors.Join(found.Unreadable[:min(1, len(found.Unreadable))]...)
+	if more := len(found.Unreadable) - 1; more > 0 {
+		f.Err = fmt.Errorf("%w; and %d more cannot be read", found.Unreadable[0], more)
+	}
+	switch {
+	case len(all)+len(found.Unreadable) > 0:
+	case o.busy:
+		f.Note = "No name has a holder or a waiter."
+	case o.pattern != "":
+		f.Note = fmt.Sprintf("No name in use matches %q.", o.pattern)
+	default:
+		f.Note = "Nothing is in use: `fairsem demo` shows an example."
+	}
+	return f
+}
+
+// hints reports whether to search for other prefixes if nothing is found: not repeatedly, and for a single name, which
+// needs no scan, only for people.
 func (o *lsOptions) hints(cmd *cobra.Command) bool {
-	_, people := frames.Width(cmd.ErrOrStderr())
-	return !o.watching.watch && (people || !look.Exact(o.list.Pattern))
+	_, people := watch.Width(cmd.ErrOrStderr())
+	return !o.watch.watch && (people || !inspect.Exact(o.pattern))
 }
 
-// longWalk is after how long people wonder.
-const longWalk = 5 * time.Second
+// longScan is after how long people wonder.
+const longScan = 5 * time.Second
 
 // explain says why there is nothing yet, if that takes long, until the returned function is called.
 func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
-	if o.watching.watch {
+	if o.watch.watch {
 		return func() {}
 	}
 	said := make(chan struct{})
-	timer := time.AfterFunc(longWalk, func() {
+	timer := time.AfterFunc(longScan, func() {
 		defer close(said)
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "fairsem: still scanning the keys of the server, in a tenth of its time; a NAME without * is found at once") // only for people
 	})

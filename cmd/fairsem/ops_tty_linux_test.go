@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -140,7 +140,7 @@ func TestAYesToEvictAWaiterDoesNotCountOnceItIsLetIn(t *testing.T) {
 		granted <- p
 	}()
 	require.Eventually(t, func() bool { return o.status("n").Waiting == 1 }, 20*time.Second, 5*time.Millisecond)
-	waiters, err := look.Collect(sem.Waiters(t.Context()))
+	waiters, err := inspect.Collect(sem.Waiters(t.Context()))
 	require.NoError(t, err)
 
 	cmd, tty := o.terminal(80, nil, "evict", "n", waiters[0].ID)

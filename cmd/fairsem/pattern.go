@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // parsePattern returns the one PATTERN of a command that shows names until it is stopped, "" if there is none.
@@ -15,7 +15,7 @@ func parsePattern(args []string) (string, error) {
 	case args[0] == "":
 		return "", exit.Usagef("PATTERN is empty: leave it out to see every name")
 	}
-	if _, err := look.Glob(args[0]); err != nil {
+	if _, err := inspect.Glob(args[0]); err != nil {
 		return "", exit.Usagef("PATTERN %w", err)
 	}
 	return args[0], nil

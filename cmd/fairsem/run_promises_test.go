@@ -17,7 +17,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
@@ -97,7 +97,7 @@ func (s *station) evict() {
 
 func (s *station) tickets(seq func(func(fairsem.Ticket, error) bool)) []fairsem.Ticket {
 	s.t.Helper()
-	all, err := look.Collect(seq)
+	all, err := inspect.Collect(seq)
 	require.NoError(s.t, err)
 	return all
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -35,9 +35,9 @@ type Target struct {
 
 // result is what --json writes of a limit. An eviction adds to it.
 type result struct {
-	Changed bool           `json:"changed"`
-	Before  look.Semaphore `json:"before"`
-	After   look.Semaphore `json:"after"`
+	Changed bool             `json:"changed"`
+	Before  render.Semaphore `json:"before"`
+	After   render.Semaphore `json:"after"`
 }
 
 func (d Target) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
@@ -81,17 +81,17 @@ func (d Target) tell(object any, words string) error {
 func state(s fairsem.Status) string {
 	limit := fmt.Sprintf("limit %d", s.Limit)
 	switch {
-	case look.Paused(s):
+	case inspect.Paused(s):
 		limit = "paused"
 	case s.Limit == 0:
 		limit = "no limit declared"
 	case s.Window > 0:
-		limit = "rate " + look.Rate(s.Limit, s.Window)
+		limit = "rate " + render.Rate(s.Limit, s.Window)
 	}
 	if s.Pinned && s.Limit > 0 {
 		limit += " (set by hand)"
 	}
-	words := fmt.Sprintf("%s, %s in use, %d waiting", limit, list.Used(s), s.Waiting)
+	words := fmt.Sprintf("%s, %s in use, %d waiting", limit, render.Used(s), s.Waiting)
 	if s.Waiting > 0 {
 		words += ", the oldest for " + text.Ago(s.OldestWait)
 	}

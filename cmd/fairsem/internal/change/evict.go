@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -33,7 +33,7 @@ func (v Selection) Check() error {
 	if len(v.IDs) > 0 || v.All {
 		return nil
 	}
-	if _, err := look.Glob(v.Label); err != nil || v.Label == "" {
+	if _, err := inspect.Glob(v.Label); err != nil || v.Label == "" {
 		return cmp.Or(err, errors.New("--label is empty: give a PATTERN such as 'host-7:*'"))
 	}
 	return nil
@@ -45,9 +45,9 @@ var ErrNoMatch = errors.New("nothing to evict")
 // evicted is what --json writes of an eviction.
 type evicted struct {
 	result
-	Holders []look.Holder `json:"evicted_holders"`
-	Waiters []look.Waiter `json:"evicted_waiters"`
-	Gone    []string      `json:"gone"` // ids that were released or given up before they could be evicted
+	Holders []render.Holder `json:"evicted_holders"`
+	Waiters []render.Waiter `json:"evicted_waiters"`
+	Gone    []string        `json:"gone"` // ids that were released or given up before they could be evicted
 }
 
 // Evict revokes permits and removes waiters.
@@ -77,7 +77,7 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 		return fmt.Errorf("they were evicted, but the state after that is not known: %w", err)
 	}
 	o := c.object(gone)
-	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(before), look.NewSemaphore(after)}
+	o.result = result{len(o.Holders)+len(o.Waiters) > 0, render.NewSemaphore(before), render.NewSemaphore(after)}
 	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), count(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d were gone already", len(gone))
@@ -97,11 +97,11 @@ type choice struct {
 func (d Target) choose(ctx context.Context, now time.Time, selection Selection) (c choice, err error) {
 	inspector := d.there()
 	c.now = now
-	waiters, err := look.Collect(inspector.Waiters(ctx))
+	waiters, err := inspect.Collect(inspector.Waiters(ctx))
 	if err != nil {
 		return c, err
 	}
-	holders, err := look.Collect(inspector.Holders(ctx))
+	holders, err := inspect.Collect(inspector.Holders(ctx))
 	if err != nil {
 		return c, err
 	}
@@ -129,7 +129,7 @@ func (c choice) stillWait(ctx context.Context, inspector *fairsem.Inspector) err
 	if len(c.waiters) == 0 {
 		return nil
 	}
-	holders, err := look.Collect(inspector.Holders(ctx))
+	holders, err := inspect.Collect(inspector.Holders(ctx))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	if len(v.IDs) > 0 {
 		return v.named(all)
 	}
-	like, err := look.Glob(v.Label)
+	like, err := inspect.Glob(v.Label)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func matching(given string, all []fairsem.Ticket) (ids []string) {
 		if t.ID == given {
 			return []string{given}
 		}
-		if look.Abbreviates(given, t.ID) && !slices.Contains(ids, t.ID) {
+		if inspect.Abbreviates(given, t.ID) && !slices.Contains(ids, t.ID) {
 			ids = append(ids, t.ID)
 		}
 	}
@@ -202,11 +202,11 @@ func (c choice) announce(d Target, s fairsem.Status) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", count(len(c.holders), len(c.waiters)), text.Quote(d.Name))
 	if len(c.holders) > 0 {
-		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
+		b.WriteString(render.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
 	}
 	if len(c.waiters) > 0 {
 		most := min(shown, len(c.waiters))
-		b.WriteString(show.Waiters(c.waiters[:most], c.positions[:most], c.now, d.Width) + "\n")
+		b.WriteString(render.Waiters(c.waiters[:most], c.positions[:most], c.now, d.Width) + "\n")
 	}
 	if hidden := max(0, len(c.holders)-shown) + max(0, len(c.waiters)-shown); hidden > 0 {
 		fmt.Fprintf(&b, "… and %d more\n\n", hidden)
@@ -222,11 +222,11 @@ func (c choice) announce(d Target, s fairsem.Status) string {
 func count(holders, waiters int) string {
 	switch {
 	case waiters == 0:
-		return show.Count(int64(holders), "holder")
+		return render.Count(int64(holders), "holder")
 	case holders == 0:
-		return show.Count(int64(waiters), "waiter")
+		return render.Count(int64(waiters), "waiter")
 	}
-	return show.Count(int64(holders), "holder") + " and " + show.Count(int64(waiters), "waiter")
+	return render.Count(int64(holders), "holder") + " and " + render.Count(int64(waiters), "waiter")
 }
 
 // evictAtOnce is how many are evicted at the same time; the client sends them together.
@@ -261,15 +261,15 @@ func (c choice) evict(ctx context.Context, inspector *fairsem.Inspector) (gone m
 
 // object lists what was evicted and what was gone.
 func (c choice) object(gone map[string]bool) evicted {
-	o := evicted{Holders: []look.Holder{}, Waiters: []look.Waiter{}, Gone: []string{}}
+	o := evicted{Holders: []render.Holder{}, Waiters: []render.Waiter{}, Gone: []string{}}
 	for _, t := range c.holders {
 		if !gone[t.ID] {
-			o.Holders = append(o.Holders, look.NewHolder(c.now, t))
+			o.Holders = append(o.Holders, render.NewHolder(c.now, t))
 		}
 	}
 	for i, t := range c.waiters {
 		if !gone[t.ID] {
-			o.Waiters = append(o.Waiters, look.NewWaiter(c.now, c.positions[i], t))
+			o.Waiters = append(o.Waiters, render.NewWaiter(c.now, c.positions[i], t))
 		}
 	}
 	for id := range gone {

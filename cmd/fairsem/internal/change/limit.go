@@ -7,7 +7,8 @@ import (
 	"strconv"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -50,7 +51,7 @@ func drain(s fairsem.Status, limit int64) string {
 func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
 	return d.pin(ctx, fresh, step{
 		settle: settle,
-		done:   look.Paused,
+		done:   inspect.Paused,
 		what: func(s fairsem.Status) string {
 			what := fmt.Sprintf("This pauses %s: nothing is granted until it is resumed; holders keep their permits.", text.Quote(d.Name))
 			if s.Pinned {
@@ -110,7 +111,7 @@ func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 	if err != nil {
 		return fmt.Errorf("the limit was changed, but the state after that is not known: %w", err)
 	}
-	return d.tell(result{changed, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
+	return d.tell(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
 }
 
 // make asks, and makes the change.

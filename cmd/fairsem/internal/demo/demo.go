@@ -24,7 +24,7 @@ const (
 
 const (
 	ttl       = 2 * time.Second
-	lookEvery = 100 * time.Millisecond
+	pollEvery = 100 * time.Millisecond
 	timeout   = 5 * ttl // after which a server that says nothing is taken for gone
 )
 
@@ -119,7 +119,7 @@ func (d *demo) orders() []orders {
 }
 
 func (d *demo) play(ctx context.Context, screen display) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for !d.over() {
 		select {

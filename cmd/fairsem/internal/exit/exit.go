@@ -52,6 +52,15 @@ func Invalid(err error) error {
 	return err
 }
 
+// WithSignal gives an error its exit code: that of the signal that ended ctx, if there was one, whatever else failed.
+func WithSignal(ctx context.Context, err error) error {
+	var stop Signal
+	if err != nil && errors.As(context.Cause(ctx), &stop) {
+		return stop
+	}
+	return Invalid(err)
+}
+
 // Signal is the cause of a context that a signal ended.
 type Signal struct{ Signal os.Signal }
 

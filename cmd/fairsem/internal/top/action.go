@@ -8,7 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -85,7 +85,7 @@ func shrinks(now fairsem.Status, limit int64) string {
 
 // forgets says which limit a pause replaces.
 func forgets(now fairsem.Status) string {
-	if !now.Pinned || look.Paused(now) {
+	if !now.Pinned || inspect.Paused(now) {
 		return ""
 	}
 	return fmt.Sprintf(" The limit of %s was set by hand: resume does not restore it.", exact(now.Limit))

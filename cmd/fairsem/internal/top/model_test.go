@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // bench drives a model by hand: its looks are fed, and what it wants done is only counted.
@@ -62,8 +62,8 @@ type fake struct {
 	err   error
 }
 
-func (f *fake) All(context.Context) (look.Survey, error)                { return look.Survey{}, f.err }
-func (f *fake) Deep(context.Context, string) (d look.Detail, err error) { return d, f.err }
+func (f *fake) Survey(context.Context) (inspect.Survey, error)               { return inspect.Survey{}, f.err }
+func (f *fake) Detail(context.Context, string) (d inspect.Detail, err error) { return d, f.err }
 func (f *fake) SetLimit(_ context.Context, name string, limit int64) error {
 	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
 	return f.err
@@ -103,14 +103,14 @@ func (b *bench) press(keys string) (cmd tea.Cmd) {
 // show has a look at all names come back a second later.
 func (b *bench) show(all ...fairsem.Status) tea.Cmd {
 	b.t.Helper()
-	return b.back(answer{all: look.Survey{All: all}})
+	return b.back(answer{survey: inspect.Survey{Statuses: all}})
 }
 
 // showDeep is show for one name.
-func (b *bench) showDeep(d look.Detail) tea.Cmd {
+func (b *bench) showDeep(d inspect.Detail) tea.Cmd {
 	b.t.Helper()
 	d.At = serverTime
-	return b.back(answer{deep: &d})
+	return b.back(answer{detail: &d})
 }
 
 func (b *bench) back(l answer) tea.Cmd {
@@ -165,7 +165,7 @@ var (
 	calls  = fairsem.Status{Name: "calls", Limit: 100, Declared: 100, Used: 20, Window: time.Minute, Exists: true}
 	paused = fairsem.Status{Name: "deploy", Declared: 2, Pinned: true, Used: 1, Exists: true}
 
-	inside = look.Detail{Status: api, Holders: []fairsem.Ticket{holder("h1", "alice"), holder("h2", "bob")}, Waiters: []fairsem.Ticket{waiter("w1", "carol")}}
+	inside = inspect.Detail{Status: api, Holders: []fairsem.Ticket{holder("h1", "alice"), holder("h2", "bob")}, Waiters: []fairsem.Ticket{waiter("w1", "carol")}}
 )
 
 func TestTableShowsWhatANameIsLike(t *testing.T) {
@@ -215,12 +215,12 @@ func TestDetailSaysWhatItDoesNotShow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, backup)
 	b.press("<enter>")
-	d := look.Detail{Status: backup, MoreHolders: 2000, MoreWaiters: 5}
+	d := inspect.Detail{Status: backup, MoreHolders: 2000, MoreWaiters: 5}
 	b.showDeep(d)
 	b.sees("2005 more are not shown")
 	b.sees("pinned, declared 1")
 	b.sees("No holders, no waiters.")
-	b.showDeep(look.Detail{Status: fairsem.Status{Name: "backup"}})
+	b.showDeep(inspect.Detail{Status: fairsem.Status{Name: "backup"}})
 	b.sees("does not know this name any more")
 }
 
@@ -397,7 +397,7 @@ func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 	assert.Nil(t, b.press("y"))
 	b.press("x")
 	b.sees("Evict carol from api?")
-	b.showDeep(look.Detail{Status: api})
+	b.showDeep(inspect.Detail{Status: api})
 	b.sees("carol is gone")
 	assert.Nil(t, b.press("y"))
 	assert.Empty(t, b.source.asked)
@@ -452,7 +452,7 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	b.sees(`stale for 12s: list "fairsem": NOAUTH say who you are`)
 	b.sees("api")
 	b.press("<enter>")
-	b.back(answer{err: errors.New("gone"), deep: &look.Detail{}})
+	b.back(answer{err: errors.New("gone"), detail: &inspect.Detail{}})
 	b.sees("waiting for an answer…")
 	b.press("<esc>")
 	b.show(api)
@@ -476,7 +476,7 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
 	b.sees(`2 names cannot be read: status "odd": WRONGTYPE`)
 	b.sees("4/4")
 	b.show(api)
@@ -486,9 +486,9 @@ func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 func TestLooksThatTakeLongAreFewer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{Interval: time.Second})
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}, took: 400 * time.Millisecond})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}}, took: 400 * time.Millisecond})
 	assert.Equal(t, time.Second, b.schedule.every())
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
 	assert.Equal(t, 3*time.Second, b.schedule.every())
 	b.sees("every 3s")
 }
@@ -499,7 +499,7 @@ func TestWhatComesBackForAnotherScreenIsDropped(t *testing.T) {
 	b.send(due(b.schedule.number))
 	require.True(t, b.schedule.inFlight)
 	b.press("<enter>")
-	b.send(answer{all: look.Survey{All: []fairsem.Status{calls}}, at: b.at})
+	b.send(answer{survey: inspect.Survey{Statuses: []fairsem.Status{calls}}, at: b.at})
 	assert.Equal(t, []string{"api", "backup"}, b.order())
 	assert.True(t, b.schedule.inFlight, "the look at the name begins")
 	b.send(due(b.schedule.number - 1))
@@ -511,7 +511,7 @@ func TestNoScreenIsTooSmallAndNoTextTooBad(t *testing.T) {
 	t.Parallel()
 	names := []string{"\x1b[2J\x1b]0;t\x07", "a\nb\r\tc", "\u202egnp\u2066", "東京東京東京東京東京東京東京東京", "👨‍👩‍👧‍👦❤️👍🏽", "\xff\xfe", strings.Repeat("x", 512), strings.Repeat("\u0301", 99), "n"}
 	var all []fairsem.Status
-	var d look.Detail
+	var d inspect.Detail
 	for i, name := range names {
 		all = append(all, fairsem.Status{Name: name, Limit: 1 << 52, Used: rand.Int64N(1 << 53), Waiting: 1 << 40, OldestWait: 1 << 55, Expired: 1 << 50, Pinned: i%2 == 0, Window: time.Duration(i%3) * time.Minute, Exists: true})
 		d.Holders = append(d.Holders, fairsem.Ticket{ID: name, Label: name, Token: 1 << 52, Weight: 1 << 52})
@@ -573,10 +573,10 @@ func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 func TestThereMayBeMoreNamesUntilAllKeysWereWalkedOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(answer{all: look.Survey{Partial: true}})
+	b.back(answer{survey: inspect.Survey{Partial: true}})
 	b.sees("No name was found yet; still scanning the keys of the server")
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}, Partial: true}})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}, Partial: true}})
 	b.sees("still scanning the keys of the server: there may be more names")
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}}})
 	assert.NotContains(t, b.screen(), "still scanning")
 }

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
@@ -48,11 +48,11 @@ func panicking(place string) {
 // broken panics in a look at one name.
 type broken struct{ fake }
 
-func (b *broken) All(context.Context) (look.Survey, error) {
-	return look.Survey{All: []fairsem.Status{api}}, nil
+func (b *broken) Survey(context.Context) (inspect.Survey, error) {
+	return inspect.Survey{Statuses: []fairsem.Status{api}}, nil
 }
 
-func (b *broken) Deep(context.Context, string) (look.Detail, error) { panic("a look is broken") }
+func (b *broken) Detail(context.Context, string) (inspect.Detail, error) { panic("a look is broken") }
 
 type brokenModel struct{ tea.Model }
 

@@ -45,7 +45,7 @@ func (m model) command(msg tea.KeyPressMsg) (model, tea.Cmd) {
 		return m.open()
 	case key.Matches(msg, k.back):
 		m.inside = false
-		return m.lookNow()
+		return m.queryNow()
 	case key.Matches(msg, k.filter):
 		m.prompt = filterPrompt(m.names.filter)
 	case key.Matches(msg, k.clear):
@@ -73,7 +73,7 @@ func (m model) open() (model, tea.Cmd) {
 		return m, nil
 	}
 	m.detail, m.inside = m.names.open(r), true
-	return m.lookNow()
+	return m.queryNow()
 }
 
 // subject is the name that an action would be about: the open one, or the selected one.

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // feed is a source whose answers come when the test sends them.
 type feed struct {
 	fake
 	names chan []fairsem.Status
-	deeps chan look.Detail
+	deeps chan inspect.Detail
 
 	mu         sync.Mutex
 	asked      int // guarded by mu
@@ -28,14 +28,18 @@ type feed struct {
 	mostFlying int // guarded by mu
 }
 
-func newFeed() *feed { return &feed{names: make(chan []fairsem.Status), deeps: make(chan look.Detail)} }
-
-func (f *feed) All(ctx context.Context) (look.Survey, error) {
-	all, err := fed(ctx, f, f.names)
-	return look.Survey{All: all}, err
+func newFeed() *feed {
+	return &feed{names: make(chan []fairsem.Status), deeps: make(chan inspect.Detail)}
 }
 
-func (f *feed) Deep(ctx context.Context, _ string) (look.Detail, error) { return fed(ctx, f, f.deeps) }
+func (f *feed) Survey(ctx context.Context) (inspect.Survey, error) {
+	all, err := fed(ctx, f, f.names)
+	return inspect.Survey{Statuses: all}, err
+}
+
+func (f *feed) Detail(ctx context.Context, _ string) (inspect.Detail, error) {
+	return fed(ctx, f, f.deeps)
+}
 
 func fed[T any](ctx context.Context, f *feed, answers chan T) (answer T, err error) {
 	f.mu.Lock()

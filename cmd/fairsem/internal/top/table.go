@@ -11,7 +11,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -89,7 +90,9 @@ func (n *names) arrange() {
 }
 
 // shows reports whether a row is among those that are wanted.
-func (n *names) shows(r row) bool { return n.matchesFilter(r.Name) && (!n.busy || look.Busy(r.Status)) }
+func (n *names) shows(r row) bool {
+	return n.matchesFilter(r.Name) && (!n.busy || inspect.Busy(r.Status))
+}
 
 // matchesFilter reports whether a name, as it is on the screen, contains the filter, whatever the case.
 func (n *names) matchesFilter(name string) bool {
@@ -147,7 +150,7 @@ func barCell(r row, width int, p paint) string { return bar(r.Status, width, p) 
 
 func bar(s fairsem.Status, width int, p paint) string {
 	style := p.bar
-	if look.Full(s) {
+	if inspect.Full(s) {
 		style = p.full
 	}
 	drawn := text.Bar(s.Used, s.Limit, width)
@@ -208,7 +211,7 @@ func lostCell(r row, _ int, p paint) string {
 func noteCell(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }
 
 // notes is what is special about a name.
-func notes(s fairsem.Status) string { return strings.Join(look.Notes(s), ", ") }
+func notes(s fairsem.Status) string { return strings.Join(render.Notes(s), ", ") }
 
 // summary is about all names, those that the filter hides, too.
 func (n *names) summary(p paint) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // Options are all that Run needs.
@@ -30,21 +30,12 @@ type Options struct {
 
 // Run draws until the user quits, or ctx ends: then its error is the cause. The terminal is restored, also after a panic.
 func Run(ctx context.Context, o Options) error {
-	matches, err := look.Glob(cmp.Or(o.Pattern, "*"))
+	matches, err := inspect.Glob(cmp.Or(o.Pattern, "*"))
 	if err != nil {
 		return err
 	}
-	names := look.Watch(o.Client, matches, 0, o.Interval)
-	walking, stop := context.WithCancel(ctx)
-	walked := make(chan struct{})
-	go func() { // ends with walking; waited for below
-		defer close(walked)
-		names.Run(walking)
-	}()
-	defer func() {
-		stop()
-		<-walked
-	}()
+	names := inspect.NewFinder(o.Client, matches, 0, o.Interval)
+	defer names.Start(ctx)()
 	return run(ctx, &server{o.Client, names}, o)
 }
 

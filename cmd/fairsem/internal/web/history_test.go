@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -36,7 +36,7 @@ func TestTheLastTenMinutesOfANameAreKept(t *testing.T) {
 	assert.Len(t, points, 600)
 	assert.EqualValues(t, 1400, points[0].used)
 	assert.EqualValues(t, 1999, points[599].used)
-	assert.LessOrEqual(t, cap(points), 2*mostLooks+2, "what is dropped is not kept in memory")
+	assert.LessOrEqual(t, cap(points), 2*mostPoints+2, "what is dropped is not kept in memory")
 
 	// Looks that come faster make the past shorter, not longer.
 	for i := range 2000 {
@@ -88,12 +88,12 @@ func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (look.Survey, error) {
-			return look.Survey{All: one("a", 3)}, nil
+		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (inspect.Survey, error) {
+			return inspect.Survey{Statuses: one("a", 3)}, nil
 		})
 		go s.run(ctx) // ends with ctx; synctest waits for it
 		time.Sleep(9500 * time.Millisecond)
-		assert.EqualValues(t, 10, s.latest().looks)
+		assert.EqualValues(t, 10, s.latest().polls)
 		assert.Len(t, s.latest().series["a"], 10)
 		cancel()
 	})
@@ -123,14 +123,14 @@ func alive(s *sampler, away *atomic.Bool) (p *Page, stop func()) {
 func TestARedisThatIsSlowIsNotAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (look.Survey, error) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (inspect.Survey, error) {
 			time.Sleep(2900 * time.Millisecond)
-			return look.Survey{All: one("a", 3)}, nil
+			return inspect.Survey{Statuses: one("a", 3)}, nil
 		})
 		p, stop := alive(s, new(atomic.Bool))
 		defer stop()
 		<-s.latest().replace
-		for s.latest().looks < 5 {
+		for s.latest().polls < 5 {
 			assert.Empty(t, p.trouble(s.latest()))
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -141,9 +141,9 @@ func TestARedisThatIsSlowIsNotAway(t *testing.T) {
 func TestALookThatNeverEndsIsNoRedisThatIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (look.Survey, error) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (inspect.Survey, error) {
 			<-ctx.Done()
-			return look.Survey{}, ctx.Err()
+			return inspect.Survey{}, ctx.Err()
 		})
 		p, stop := alive(s, new(atomic.Bool))
 		defer stop()
@@ -157,12 +157,12 @@ func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var away, gone atomic.Bool
-		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (look.Survey, error) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (inspect.Survey, error) {
 			if away.Load() { // a server that does not answer
 				<-ctx.Done()
-				return look.Survey{}, errors.New("away")
+				return inspect.Survey{}, errors.New("away")
 			}
-			return look.Survey{All: one("a", 3)}, nil
+			return inspect.Survey{Statuses: one("a", 3)}, nil
 		})
 		p, stop := alive(s, &gone)
 		defer stop()
@@ -173,7 +173,7 @@ func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
 		away.Store(true)
 		<-seen.replace
 		now := s.latest()
-		assert.Equal(t, seen.All, now.All)
+		assert.Equal(t, seen.Statuses, now.Statuses)
 		assert.Equal(t, seen.at, now.at)
 		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the look, four for it")
 		assert.Empty(t, p.away(now))

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // These tests are about readers who are not logged in and mean harm.
@@ -56,9 +56,9 @@ func TestWhatIsAskedOfRedisDoesNotDependOnWhatIsLookedAt(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	var looks atomic.Int64
-	s.page.details.look = func(ctx context.Context, name string) (look.Detail, error) {
+	s.page.details.query = func(ctx context.Context, name string) (inspect.Detail, error) {
 		looks.Add(1)
-		return look.Deep(ctx, s.client, name, maxTickets)
+		return inspect.QueryDetail(ctx, s.client, name, maxTickets)
 	}
 	s.seen(0)
 	began := time.Now()
@@ -79,7 +79,7 @@ func TestWhatIsAskedOfRedisDoesNotDependOnWhatIsLookedAt(t *testing.T) {
 func TestANameThatWasNotAskedAboutIsNotSaidToBeUnknown(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.page.details.look = func(context.Context, string) (look.Detail, error) { return look.Detail{}, errBusy }
+	s.page.details.query = func(context.Context, string) (inspect.Detail, error) { return inspect.Detail{}, errBusy }
 	s.seen(0)
 	body := s.get("/semaphore?name=gate").body
 	assert.Contains(t, body, "too many other names are being queried")

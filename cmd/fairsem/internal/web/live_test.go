@@ -103,8 +103,8 @@ func TestInABrowserANameRunsNothingAndBreaksNothing(t *testing.T) {
 	b.look("light", 360, 780)
 	b.open(s.url + "/")
 	get[bool](b, `addEventListener("securitypolicyviolation", (e) => { window.violation = e.blockedURI + e.sourceFile }), true`)
-	first := s.page.sampler.latest().looks
-	require.Eventually(t, func() bool { return s.page.sampler.latest().looks > first+5 }, soon, often)
+	first := s.page.sampler.latest().polls
+	require.Eventually(t, func() bool { return s.page.sampler.latest().polls > first+5 }, soon, often)
 	assert.Equal(t, len(hostile), get[int](b, rows("Semaphores")))
 	assert.True(t, get[bool](b, fits))
 	assert.Equal(t, 1, get[int](b, "document.scripts.length"))

@@ -130,7 +130,7 @@ func (s *served) seen(names int) {
 	require.Eventually(s.t, func() bool {
 		now := s.page.sampler.latest()
 		_, answered := s.page.pulse.age()
-		return answered && !now.at.IsZero() && len(now.All) == names
+		return answered && !now.at.IsZero() && len(now.Statuses) == names
 	}, soon, often)
 }
 

@@ -96,7 +96,7 @@ func (p *Page) indexStream(w http.ResponseWriter, r *http.Request) {
 func (p *Page) indexPicture(filter filter) picture {
 	return func(now *snapshot) func() []byte {
 		return func() []byte {
-			return p.fragments.get(now.looks, filter.path("/"), func() []byte {
+			return p.fragments.get(now.polls, filter.path("/"), func() []byte {
 				return p.render("index-live", p.overview(now, filter))
 			})
 		}
@@ -133,7 +133,7 @@ func (p *Page) semaphorePicture(r *http.Request, name string, in bool) picture {
 	return func(now *snapshot) func() []byte {
 		d := p.detail(r.Context(), now, r.RemoteAddr, name)
 		return func() []byte {
-			return p.fragments.get(now.looks, key, func() []byte {
+			return p.fragments.get(now.polls, key, func() []byte {
 				return p.render("semaphore-live", p.closeUp(now, d, name, in))
 			})
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -70,8 +70,8 @@ func TestHowLongIsByTheClockOfTheServer(t *testing.T) {
 	s := serve(t)
 	s.hold("gate", 1)
 	s.seen(1)
-	s.page.details.look = func(context.Context, string) (look.Detail, error) {
-		return look.Detail{
+	s.page.details.query = func(context.Context, string) (inspect.Detail, error) {
+		return inspect.Detail{
 			Status:  fairsem.Status{Name: "gate", Exists: true, At: noon},
 			Holders: []fairsem.Ticket{{ID: "h", Since: noon.Add(-90 * time.Second)}},
 			Waiters: []fairsem.Ticket{{ID: "w", Since: noon.Add(-30 * time.Second)}},
@@ -201,11 +201,11 @@ func TestOnlySoManyNamesAreLookedAt(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return s.page.sampler.latest().More }, soon, often)
 	before := s.page.sampler.latest()
-	assert.Len(t, before.All, 3)
+	assert.Len(t, before.Statuses, 3)
 	for i := range 50 {
 		s.hold(fmt.Sprint("flood ", i), 1)
 	}
-	require.Eventually(t, func() bool { return s.page.sampler.latest().looks > before.looks+3 }, soon, often)
+	require.Eventually(t, func() bool { return s.page.sampler.latest().polls > before.polls+3 }, soon, often)
 	assert.Equal(t, before.byName, s.page.sampler.latest().byName, "those that are shown stay")
 	assert.Contains(t, s.get("/").body, "Not all are shown: there are more names on the server than the 3")
 	assert.Contains(t, s.get("/metrics").body, "fairsem_names_truncated 1")

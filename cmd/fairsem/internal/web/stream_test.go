@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // watch opens a stream.
@@ -72,22 +72,22 @@ func TestAllWhoWatchANameShareOneLook(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	var looks atomic.Int64
-	s.page.details.look = func(ctx context.Context, name string) (look.Detail, error) {
+	s.page.details.query = func(ctx context.Context, name string) (inspect.Detail, error) {
 		looks.Add(1)
-		return look.Deep(ctx, s.client, name, maxTickets)
+		return inspect.QueryDetail(ctx, s.client, name, maxTickets)
 	}
 	s.hold("gate", 1)
 	s.seen(1)
 	assert.Zero(t, looks.Load(), "nobody watches")
-	from := s.page.sampler.latest().looks
+	from := s.page.sampler.latest().polls
 	for range 5 {
 		s.watch("/semaphore/stream?name=gate")
 	}
 	lines := s.watch("/semaphore/stream?name=gate")
-	for watched := s.page.sampler.latest().looks; s.page.sampler.latest().looks < watched+10; {
+	for watched := s.page.sampler.latest().polls; s.page.sampler.latest().polls < watched+10; {
 		await(t, lines, "host:1")
 	}
-	most := 2 * (s.page.sampler.latest().looks - from + 1) // who is late, on a slow machine, has one of its own
+	most := 2 * (s.page.sampler.latest().polls - from + 1) // who is late, on a slow machine, has one of its own
 	assert.LessOrEqual(t, looks.Load(), most, "one for each look at all, not six")
 }
 
@@ -167,11 +167,11 @@ const here = "127.0.0.1:1"
 func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 	t.Parallel()
 	at := noon
-	d := newDetails(soon, 0, func(context.Context, string) (look.Detail, error) {
-		return look.Detail{Status: fairsem.Status{At: at}}, nil
+	d := newDetails(soon, 0, func(context.Context, string) (inspect.Detail, error) {
+		return inspect.Detail{Status: fairsem.Status{At: at}}, nil
 	})
 	for i := range 2 * mostDetails {
-		d.keep(strings.Repeat("x", i), look.Detail{Status: fairsem.Status{At: at}})
+		d.keep(strings.Repeat("x", i), inspect.Detail{Status: fairsem.Status{At: at}})
 	}
 	assert.Len(t, d.last, mostDetails)
 	assert.Contains(t, d.last, strings.Repeat("x", 2*mostDetails-1), "what was seen last stays")
@@ -184,8 +184,8 @@ func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 func TestWhereRedisDoesNotSayItIsWhatWasLastSeen(t *testing.T) {
 	t.Parallel()
 	var failure error
-	d := newDetails(soon, 0, func(context.Context, string) (look.Detail, error) {
-		return look.Detail{Status: fairsem.Status{At: noon}}, failure
+	d := newDetails(soon, 0, func(context.Context, string) (inspect.Detail, error) {
+		return inspect.Detail{Status: fairsem.Status{At: noon}}, failure
 	})
 	_, err := d.get(t.Context(), here, "a")
 	require.NoError(t, err)

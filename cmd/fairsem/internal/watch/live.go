@@ -1,53 +1,52 @@
-package frames
+package watch
 
 import (
 	"context"
-	"io"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/term"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Live is a terminal on which each frame replaces the previous one.
-type Live struct {
-	Out     io.Writer
-	In      io.Reader // nil: no keys
-	Profile colorprofile.Profile
-	Title   string
-}
-
-// Repeat shows a frame at every interval until ctx ends, whose cause it returns, or the user quits. Ctrl-C calls
-// interrupt, which must end ctx. After a first frame an error is shown below the last frame, and polling continues.
-func (l Live) Repeat(ctx context.Context, every time.Duration, query Query, interrupt func()) error {
+// inPlace shows each frame in place of the previous one, until ctx ends, whose cause it returns, or the user quits. After a
+// first frame an error is shown below the last frame, and polling continues.
+func inPlace(ctx context.Context, o Options, query Query) error {
 	first, err := query(ctx)
 	if err != nil {
 		return err
 	}
-	program := tea.NewProgram(model{title: l.Title, frame: first, interrupt: interrupt},
-		tea.WithOutput(l.Out), tea.WithInput(l.In), tea.WithColorProfile(l.Profile), tea.WithoutSignalHandler())
-	ctx, cancel := context.WithCancel(ctx)
-	looking := make(chan struct{})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m := model{title: text.Clean(o.Title), frame: first, interrupt: func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }}
+	options := []tea.ProgramOption{tea.WithOutput(o.Out), tea.WithColorProfile(text.Profile(o.Out)), tea.WithoutSignalHandler()}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		options = append(options, tea.WithInput(nil)) // no keys
+	}
+	program := tea.NewProgram(m, options...)
+	polling := make(chan struct{})
 	go func() { // ends with ctx; waited for below
-		defer close(looking)
-		l.feed(ctx, program, every, query)
+		defer close(polling)
+		poll(ctx, program, o.Every, query)
 	}()
 	_, err = program.Run()
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	cancel()
-	<-looking
+	cancel(nil)
+	<-polling
 	return err
 }
 
-// feed sends frames until ctx ends, and then quits.
-func (l Live) feed(ctx context.Context, program *tea.Program, every time.Duration, query Query) {
+// poll sends frames until ctx ends, and then quits.
+func poll(ctx context.Context, program *tea.Program, every time.Duration, query Query) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {

@@ -1,20 +1,19 @@
-package look
+package render
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
-
-// Busy reports whether the name has a holder or a waiter.
-func Busy(s fairsem.Status) bool { return s.Used != 0 || s.Waiting != 0 }
 
 // Notes say what is special about a name. The rate is the one in force, and in a pause the declared one.
 func Notes(s fairsem.Status) (notes []string) {
 	limit := s.Limit
-	if Paused(s) {
+	if inspect.Paused(s) {
 		notes, limit = append(notes, "paused"), s.Declared
 	} else if s.Pinned {
 		notes = append(notes, "pinned")
@@ -28,4 +27,21 @@ func Notes(s fairsem.Status) (notes []string) {
 // Rate is like 20/1s.
 func Rate(limit int64, window time.Duration) string {
 	return strconv.FormatInt(limit, 10) + "/" + text.Span(window)
+}
+
+// Count is like "1 holder" and "2 holders".
+func Count(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + what
+}
+
+// Elsewhere says that there are semaphores with other prefixes, and what to do.
+func Elsewhere(prefixes []string) string {
+	quoted := make([]string, len(prefixes))
+	for i, prefix := range prefixes {
+		quoted[i] = text.Brief(prefix)
+	}
+	return "there are semaphores with the prefix " + strings.Join(quoted, " or ") + ": select it with --prefix"
 }

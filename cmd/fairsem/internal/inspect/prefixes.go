@@ -1,4 +1,4 @@
-package look
+package inspect
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Bounds on the search for other prefixes: it is for a hint.
@@ -35,9 +33,9 @@ func OtherPrefixes(ctx context.Context, rdb redis.UniversalClient, own string) [
 		defer close(ended)
 		switch rdb := rdb.(type) {
 		case *redis.ClusterClient:
-			_ = rdb.ForEachMaster(ctx, s.walk) // what was found by then is good
+			_ = rdb.ForEachMaster(ctx, s.scan) // what was found by then is good
 		case *redis.Client:
-			_ = s.walk(ctx, rdb) // as above
+			_ = s.scan(ctx, rdb) // as above
 		}
 	}()
 	select {
@@ -55,11 +53,11 @@ type prefixSearch struct {
 	asked map[string]bool // by prefix, whether there are semaphores; guarded by mu
 }
 
-// errEnough ends a walk that has found what it can.
+// errEnough ends a scan that has found what it can.
 var errEnough = errors.New("enough prefixes are known")
 
-// walk scans the keys of one server.
-func (s *prefixSearch) walk(ctx context.Context, node *redis.Client) error {
+// scan scans the keys of one server.
+func (s *prefixSearch) scan(ctx context.Context, node *redis.Client) error {
 	began, spent := time.Now(), time.Duration(0)
 	for cursor := uint64(0); ; {
 		keys, next, took, err := keysOfMeta(ctx, node, cursor)
@@ -134,7 +132,7 @@ func (s *prefixSearch) begin(prefix string) bool {
 	return true
 }
 
-// add keeps a prefix. The error is that the walk can end.
+// add keeps a prefix. The error is that the scan can end.
 func (s *prefixSearch) add(prefix string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,13 +162,4 @@ func (s *prefixSearch) found() []string {
 	all := s.good()
 	slices.Sort(all)
 	return all[:min(len(all), prefixesMost)]
-}
-
-// Elsewhere says that there are semaphores with other prefixes, and what to do.
-func Elsewhere(prefixes []string) string {
-	quoted := make([]string, len(prefixes))
-	for i, prefix := range prefixes {
-		quoted[i] = text.Brief(prefix)
-	}
-	return "there are semaphores with the prefix " + strings.Join(quoted, " or ") + ": select it with --prefix"
 }

@@ -1,10 +1,11 @@
-package look
+package render
 
 import (
 	"time"
 	"unicode/utf8"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // Semaphore is a name as --json shows it. Durations are whole milliseconds. Bytes that are not UTF-8 are U+FFFD in all
@@ -52,10 +53,19 @@ type Waiter struct {
 	ExpiresInMS int64     `json:"expires_in_ms"`
 }
 
-// NewSemaphore is s.
+// SemaphoreDetail is a name with its holders and waiters as --json shows it.
+type SemaphoreDetail struct {
+	Semaphore
+	HeldBy      []Holder `json:"held_by"` // in the order of their tokens
+	MoreHolders int64    `json:"more_holders"`
+	Queue       []Waiter `json:"queue"` // in its order
+	MoreWaiters int64    `json:"more_waiters"`
+}
+
+// NewSemaphore converts s.
 func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
-		Time: s.At.UTC(), Name: s.Name, NameBase64: notUTF8(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: Paused(s),
+		Time: s.At.UTC(), Name: s.Name, NameBase64: notUTF8(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: inspect.Paused(s),
 		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: expected(s),
 		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Expired: s.Expired,
 	}
@@ -70,19 +80,19 @@ func expected(s fairsem.Status) *int64 {
 	return &ms
 }
 
-// NewHolder is t when it is now on the server.
+// NewHolder converts t; now is the time of the server.
 func NewHolder(now time.Time, t fairsem.Ticket) Holder {
 	return Holder{
 		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
-		HeldMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
+		HeldMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }
 
-// NewWaiter is t at that position; now is the server's time.
+// NewWaiter converts t at that position; now is the time of the server.
 func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
 	return Waiter{
 		Position: position, ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
-		WaitedMS: Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
+		WaitedMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }
 
@@ -94,12 +104,17 @@ func notUTF8(s string) []byte {
 	return []byte(s)
 }
 
-// Paused reports whether all grants were stopped by hand.
-func Paused(s fairsem.Status) bool { return s.Pinned && s.Limit == 0 }
-
-// Full reports whether nothing can be granted: all units are in use, more than the limit are, or the name is paused. None
-// of these is a fault, so the bar is yellow, and red is left for faults.
-func Full(s fairsem.Status) bool { return s.Used >= s.Limit }
-
-// Since is how long t has held or waited when it is now on the server.
-func Since(now time.Time, t fairsem.Ticket) time.Duration { return max(0, now.Sub(t.Since)) }
+// NewSemaphoreDetail converts d.
+func NewSemaphoreDetail(d inspect.Detail) SemaphoreDetail {
+	o := SemaphoreDetail{
+		Semaphore: NewSemaphore(d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
+		HeldBy: make([]Holder, len(d.Holders)), Queue: make([]Waiter, len(d.Waiters)),
+	}
+	for i, t := range d.Holders {
+		o.HeldBy[i] = NewHolder(d.At, t)
+	}
+	for i, t := range d.Waiters {
+		o.Queue[i] = NewWaiter(d.At, i+1, t)
+	}
+	return o
+}

@@ -1,5 +1,4 @@
-// Package grid sets text in columns, for terminals and for pipes.
-package grid
+package render
 
 import (
 	"slices"
@@ -10,8 +9,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Column is a column with its heading.
-type Column struct {
+// column is a column with its heading.
+type column struct {
 	Head  string
 	Right bool // aligned to the right, like numbers
 	Cut   bool // gives way where the terminal is too narrow; its cells have no escape sequences
@@ -22,10 +21,10 @@ const least = 8
 
 var head = lipgloss.NewStyle().Bold(true)
 
-// Lay returns one line for the headings and one for each row, each with its end. Where they do not fit width
+// layOut returns one line for the headings and one for each row, each with its end. Where they do not fit width
 // the columns that may be cut are, evenly, and then the lines; a width of 0 cuts nothing. Cells are clean.
-func Lay(columns []Column, rows [][]string, width int) string {
-	if excess := Width(columns, rows) - width; width > 0 && excess > 0 {
+func layOut(columns []column, rows [][]string, width int) string {
+	if excess := fullWidth(columns, rows) - width; width > 0 && excess > 0 {
 		rows = narrowed(columns, rows, excess)
 	}
 	lines := strings.Split(render(columns, rows), "\n")
@@ -38,7 +37,7 @@ func Lay(columns []Column, rows [][]string, width int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func render(columns []Column, rows [][]string) string {
+func render(columns []column, rows [][]string) string {
 	t := table.New().Wrap(false).Rows(rows...).
 		BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).BorderColumn(false).BorderHeader(false).
 		StyleFunc(func(row, i int) lipgloss.Style {
@@ -64,8 +63,8 @@ func render(columns []Column, rows [][]string) string {
 // gap is between two columns.
 const gap = 2
 
-// Width is how wide the lines are if nothing is cut.
-func Width(columns []Column, rows [][]string) int {
+// fullWidth is how wide the lines are if nothing is cut.
+func fullWidth(columns []column, rows [][]string) int {
 	all := gap * (len(columns) - 1)
 	for _, w := range widths(columns, rows) {
 		all += w
@@ -73,7 +72,7 @@ func Width(columns []Column, rows [][]string) int {
 	return all
 }
 
-func widths(columns []Column, rows [][]string) []int {
+func widths(columns []column, rows [][]string) []int {
 	widths := make([]int, len(columns))
 	for i, c := range columns {
 		widths[i] = ansi.StringWidth(c.Head)
@@ -87,7 +86,7 @@ func widths(columns []Column, rows [][]string) []int {
 }
 
 // narrowed takes so many columns from the cells that may be cut, always from the widest.
-func narrowed(columns []Column, rows [][]string, excess int) [][]string {
+func narrowed(columns []column, rows [][]string, excess int) [][]string {
 	widths := widths(columns, rows)
 	for ; excess > 0; excess-- {
 		widest := -1

@@ -1,4 +1,4 @@
-package look_test
+package inspect_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -27,7 +27,7 @@ func hold(t *testing.T, rdb redis.UniversalClient, prefix, name string) {
 func TestOtherPrefixesAreThoseOfSemaphoresAndNoMoreThanThree(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
-	others := func() []string { return look.OtherPrefixes(t.Context(), rdb, "fairsem") }
+	others := func() []string { return inspect.OtherPrefixes(t.Context(), rdb, "fairsem") }
 	require.Empty(t, others())
 	hold(t, rdb, "app:staging", "n")
 	hold(t, rdb, "app:staging", "m")
@@ -45,7 +45,7 @@ func TestOtherPrefixesAreThoseOfSemaphoresAndNoMoreThanThree(t *testing.T) {
 	assert.Len(t, others(), 3)
 	assert.IsIncreasing(t, others())
 	hold(t, rdb, "fairsem", "n")
-	assert.Len(t, look.OtherPrefixes(t.Context(), rdb, "e"), 3)
+	assert.Len(t, inspect.OtherPrefixes(t.Context(), rdb, "e"), 3)
 }
 
 func TestWhoHasSemaphoresHearsOfNoOtherPrefix(t *testing.T) {
@@ -53,8 +53,8 @@ func TestWhoHasSemaphoresHearsOfNoOtherPrefix(t *testing.T) {
 	rdb := redistest.NewServer(t).Client()
 	hold(t, rdb, "fairsem", "n")
 	hold(t, rdb, "other", "n")
-	assert.Empty(t, look.OtherPrefixes(t.Context(), rdb, "fairsem"))
-	assert.Equal(t, []string{"fairsem", "other"}, look.OtherPrefixes(t.Context(), rdb, "third"))
+	assert.Empty(t, inspect.OtherPrefixes(t.Context(), rdb, "fairsem"))
+	assert.Equal(t, []string{"fairsem", "other"}, inspect.OtherPrefixes(t.Context(), rdb, "third"))
 }
 
 func TestOtherPrefixesAreFoundOnEveryMasterOfACluster(t *testing.T) {
@@ -73,7 +73,7 @@ func TestOtherPrefixesAreFoundOnEveryMasterOfACluster(t *testing.T) {
 			want = append(want, prefix)
 		}
 	}
-	assert.Equal(t, want, look.OtherPrefixes(t.Context(), cluster, "none"))
+	assert.Equal(t, want, inspect.OtherPrefixes(t.Context(), cluster, "none"))
 }
 
 // A user who may not see what others store, or may not walk over keys, gets no hint, and the administrator one line in ACL LOG
@@ -93,7 +93,7 @@ func TestWhoMayNotReadOtherKeysHearsOfNone(t *testing.T) {
 		require.NoError(t, admin.Do(t.Context(), args...).Err())
 		require.NoError(t, admin.Do(t.Context(), "ACL", "LOG", "RESET").Err())
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "secret"})
-		assert.Empty(t, look.OtherPrefixes(t.Context(), rdb, "fairsem"), user)
+		assert.Empty(t, inspect.OtherPrefixes(t.Context(), rdb, "fairsem"), user)
 		assert.NoError(t, rdb.Close())
 		log, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
 		require.NoError(t, err)
@@ -108,12 +108,6 @@ func TestTheSearchForPrefixesEndsWithItsContextThoughTheServerHangs(t *testing.T
 	require.NoError(t, server.Pause())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.Empty(t, look.OtherPrefixes(ctx, rdb, "fairsem"))
+	assert.Empty(t, inspect.OtherPrefixes(ctx, rdb, "fairsem"))
 	require.NoError(t, server.Resume())
-}
-
-func TestOtherPrefixesAreSaidWithoutOrdersToATerminal(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, `there are semaphores with the prefix "a\x1b[2J" or "`+strings.Repeat("b", 59)+`…": select it with --prefix`,
-		look.Elsewhere([]string{"a\x1b[2J", strings.Repeat("b", 100)}))
 }

@@ -1,4 +1,4 @@
-package look_test
+package inspect_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -43,11 +43,11 @@ func TestAllNamesAreThereInOrderWithTheirLimits(t *testing.T) {
 	for i := range 100 { // more than are asked about at once
 		acquire(t, client, fmt.Sprintf("n%03d", 99-i), int64(i+1), 1)
 	}
-	seen, err := look.All(t.Context(), client, func(string) bool { return true })
+	seen, err := inspect.Scan(t.Context(), client, func(string) bool { return true })
 	require.NoError(t, err)
 	require.Empty(t, seen.Unreadable)
-	require.Len(t, seen.All, 100)
-	for i, s := range seen.All {
+	require.Len(t, seen.Statuses, 100)
+	for i, s := range seen.Statuses {
 		assert.Equal(t, fmt.Sprintf("n%03d", i), s.Name)
 		assert.Equal(t, int64(100-i), s.Limit)
 		assert.Equal(t, int64(1), s.Used)
@@ -60,9 +60,9 @@ func TestLookingDeclaresNoLimitAndLeavesNothing(t *testing.T) {
 	s, err := client.Inspect("nobody").Status(t.Context())
 	require.NoError(t, err)
 	assert.False(t, s.Exists)
-	seen, err := look.All(t.Context(), client, func(string) bool { return true })
+	seen, err := inspect.Scan(t.Context(), client, func(string) bool { return true })
 	require.NoError(t, err)
-	assert.Empty(t, seen.All)
+	assert.Empty(t, seen.Statuses)
 	assert.Empty(t, seen.Unreadable)
 
 	acquire(t, client, "n", 7, 1)
@@ -87,7 +87,7 @@ func TestDetailIsBoundedAndCountsTheRest(t *testing.T) {
 			return err == nil && s.Waiting == int64(i+1)
 		}, time.Minute, time.Millisecond)
 	}
-	d, err := look.Deep(t.Context(), client, "n", 2)
+	d, err := inspect.QueryDetail(t.Context(), client, "n", 2)
 	require.NoError(t, err)
 	assert.Len(t, d.Holders, 2)
 	assert.Len(t, d.Waiters, 2)
@@ -95,7 +95,7 @@ func TestDetailIsBoundedAndCountsTheRest(t *testing.T) {
 	assert.Equal(t, int64(1), d.MoreWaiters)
 	assert.Equal(t, "me", d.Holders[0].Label)
 
-	d, err = look.Deep(t.Context(), client, "n", 10)
+	d, err = inspect.QueryDetail(t.Context(), client, "n", 10)
 	require.NoError(t, err)
 	assert.Len(t, d.Holders, 5)
 	assert.Len(t, d.Waiters, 3)
@@ -104,7 +104,7 @@ func TestDetailIsBoundedAndCountsTheRest(t *testing.T) {
 
 func TestRateIsGrantsASecondSinceTheLookBefore(t *testing.T) {
 	t.Parallel()
-	var r look.Rates
+	var r inspect.Rates
 	at := time.Now()
 	assert.Empty(t, r.Add(at, []fairsem.Status{{Name: "a", Granted: 100}}), "nothing to compare with")
 	at = at.Add(2 * time.Second)

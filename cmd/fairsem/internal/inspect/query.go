@@ -1,6 +1,5 @@
-// Package look queries Redis about all semaphores or one of them, for the commands of operators. It declares no limit and
-// leaves nothing behind.
-package look
+// Package inspect reads the names of semaphores and their state from Redis. It declares no limit and leaves nothing behind.
+package inspect
 
 import (
 	"context"
@@ -17,7 +16,7 @@ import (
 // maxParallel is how many names are queried at the same time; the client sends them together.
 const maxParallel = 64
 
-// CheckName refuses a name that can never be one, before anything is asked.
+// CheckName refuses a name that can never be one, before any I/O.
 func CheckName(client *fairsem.Client, name string) error {
 	_, err := client.Semaphore(name, 1) // the 1 is never declared
 	return err
@@ -25,28 +24,28 @@ func CheckName(client *fairsem.Client, name string) error {
 
 // Survey is the result of a query of many names. Their moments differ slightly.
 type Survey struct {
-	All        []fairsem.Status // of those that Redis knows, by name
+	Statuses   []fairsem.Status // of those that Redis knows, by name
 	Unreadable []error          // errors of a single name, such as a key of the wrong type
 	More       bool             // there are more names than are queried
-	Partial    bool             // not all keys were walked over yet, so that there may be more
-	Unwanted   bool             // there are names that are not wanted
+	Partial    bool             // the first scan of the keys is still in progress, so there may be more names
+	Excluded   bool             // there are names that do not match
 }
 
-// All scans all keys and queries the names that are wanted.
-func All(ctx context.Context, client *fairsem.Client, wanted func(name string) bool) (Survey, error) {
+// Scan scans all keys and queries the names that match.
+func Scan(ctx context.Context, client *fairsem.Client, match func(name string) bool) (Survey, error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
 		return Survey{}, err
 	}
 	found := len(names)
-	names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
-	s, err := Some(ctx, client, names)
-	s.Unwanted = len(names) < found
+	names = slices.DeleteFunc(names, func(name string) bool { return !match(name) })
+	s, err := Query(ctx, client, names)
+	s.Excluded = len(names) < found
 	return s, err
 }
 
-// Some queries those names, without a scan.
-func Some(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
+// Query queries those names, without a scan.
+func Query(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
 	slices.Sort(names)
 	all, unreadable, err := statuses(ctx, client, names)
 	if err != nil {
@@ -58,7 +57,7 @@ func Some(ctx context.Context, client *fairsem.Client, names []string) (Survey, 
 // surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither.
 func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 	return Survey{
-		All:        slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Exists }),
+		Statuses:   slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Exists }),
 		Unreadable: slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }),
 	}
 }
@@ -80,17 +79,17 @@ func statuses(ctx context.Context, client *fairsem.Client, names []string) (all 
 	return all, unreadable, group.Wait()
 }
 
-// Detail is a name with its holders and waiters.
+// Detail is the state of a name, with its holders and waiters.
 type Detail struct {
 	fairsem.Status
-	Holders, Waiters         []fairsem.Ticket // in the order of their tokens and of the queue
-	MoreHolders, MoreWaiters int64            // of which there are that many more than were asked for
+	Holders, Waiters         []fairsem.Ticket // in the order of their tokens, and of the queue
+	MoreHolders, MoreWaiters int64            // how many more there are
 }
 
-// Deep queries one name, with at most so many holders and waiters each. Its parts are of slightly different moments. The
-// queue is read first, so that a waiter that is granted meanwhile is seen twice rather than never, and counts as a
-// holder.
-func Deep(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
+// QueryDetail queries one name, with at most so many holders and waiters each. Its parts are of slightly different
+// moments. The queue is read first, so that a waiter that is granted meanwhile is seen twice rather than never, and counts
+// as a holder.
+func QueryDetail(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
 	there := client.Inspect(name)
 	if d.Waiters, err = Collect(first(there.Waiters(ctx), most)); err != nil {
 		return d, err

@@ -1,4 +1,4 @@
-package grid_test
+package render
 
 import (
 	"strings"
@@ -7,13 +7,11 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
-
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/grid"
 )
 
-var columns = []grid.Column{{Head: "NAME", Cut: true}, {Head: "N", Right: true}, {Head: "WHO", Cut: true}, {Head: "NOTE"}}
+var someColumns = []column{{Head: "NAME", Cut: true}, {Head: "N", Right: true}, {Head: "WHO", Cut: true}, {Head: "NOTE"}}
 
-func rows() [][]string {
+func someRows() [][]string {
 	red := lipgloss.NewStyle().Foreground(lipgloss.Red)
 	return [][]string{
 		{"a", "1", "host", ""},
@@ -27,7 +25,7 @@ func TestColumnsAreAlignedAndNumbersToTheRight(t *testing.T) {
 		"a                                  1  host",
 		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx  1000  日本日本日本日本日本  paused",
 		"",
-	}, strings.Split(ansi.Strip(grid.Lay(columns, rows(), 0)), "\n"))
+	}, strings.Split(ansi.Strip(layOut(someColumns, someRows(), 0)), "\n"))
 }
 
 func TestWhatIsTooWideGivesWayFromTheWidestColumnOn(t *testing.T) {
@@ -36,22 +34,22 @@ func TestWhatIsTooWideGivesWayFromTheWidestColumnOn(t *testing.T) {
 		"a                 1  host",
 		"xxxxxxxxxxxx…  1000  日本日本日本…  paused",
 		"",
-	}, strings.Split(ansi.Strip(grid.Lay(columns, rows(), 42)), "\n"))
+	}, strings.Split(ansi.Strip(layOut(someColumns, someRows(), 42)), "\n"))
 }
 
 func TestNoLineIsWiderThanItMayBe(t *testing.T) {
-	whole := grid.Lay(columns, rows(), 0)
+	whole := layOut(someColumns, someRows(), 0)
 	for width := 1; width < 80; width++ {
-		text := grid.Lay(columns, rows(), width)
+		text := layOut(someColumns, someRows(), width)
 		assert.Equal(t, 3, strings.Count(text, "\n"))
 		assert.LessOrEqual(t, lipgloss.Width(text), width)
-		if width >= grid.Width(columns, rows()) {
+		if width >= fullWidth(someColumns, someRows()) {
 			assert.Equal(t, whole, text)
 		}
 	}
-	assert.Equal(t, lipgloss.Width(whole), grid.Width(columns, rows()))
+	assert.Equal(t, lipgloss.Width(whole), fullWidth(someColumns, someRows()))
 }
 
 func TestNoRowsAreJustTheHeadings(t *testing.T) {
-	assert.Equal(t, "NAME  N  WHO  NOTE\n", ansi.Strip(grid.Lay(columns, nil, 80)))
+	assert.Equal(t, "NAME  N  WHO  NOTE\n", ansi.Strip(layOut(someColumns, nil, 80)))
 }

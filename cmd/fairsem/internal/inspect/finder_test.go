@@ -1,4 +1,4 @@
-package look_test
+package inspect_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -26,9 +26,9 @@ const (
 func everyName(string) bool { return true }
 
 // watch finds names until the test ends.
-func watch(t *testing.T, client *fairsem.Client, most int) *look.Names {
+func watch(t *testing.T, client *fairsem.Client, most int) *inspect.Finder {
 	t.Helper()
-	names := look.Watch(client, everyName, most, 0)
+	names := inspect.NewFinder(client, everyName, most, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	var walking sync.WaitGroup
 	walking.Go(func() { names.Run(ctx) })
@@ -40,11 +40,11 @@ func watch(t *testing.T, client *fairsem.Client, most int) *look.Names {
 }
 
 // seen are the names of a look.
-func seen(t *testing.T, names *look.Names) (all []string) {
+func seen(t *testing.T, names *inspect.Finder) (all []string) {
 	t.Helper()
-	survey, err := names.Look(t.Context())
+	survey, err := names.Query(t.Context())
 	require.NoError(t, err)
-	for _, s := range survey.All {
+	for _, s := range survey.Statuses {
 		all = append(all, s.Name)
 	}
 	return all
@@ -55,7 +55,7 @@ func TestNamesAreFoundInTheBackgroundAndDroppedWhenTheyAreGone(t *testing.T) {
 	rdb := redistest.NewServer(t).Client()
 	client := newClientOn(t, rdb)
 	names := watch(t, client, 0)
-	<-names.Walked()
+	<-names.Complete()
 	assert.Empty(t, seen(t, names))
 	acquire(t, client, "b", 1, 1)
 	sem, err := client.Semaphore("a", 1)
@@ -97,15 +97,15 @@ func TestThoseThatAreKnownStayWhereThereAreTooMany(t *testing.T) {
 		acquire(t, client, name, 1, 1)
 	}
 	names := watch(t, client, 3)
-	<-names.Walked()
-	survey, err := names.Look(t.Context())
+	<-names.Complete()
+	survey, err := names.Query(t.Context())
 	require.NoError(t, err)
 	assert.False(t, survey.More)
 	for i := range 20 {
 		acquire(t, client, fmt.Sprint("flood ", i), 1, 1)
 	}
 	require.Eventually(t, func() bool {
-		survey, err := names.Look(t.Context())
+		survey, err := names.Query(t.Context())
 		return err == nil && survey.More
 	}, soon, often)
 	found := seen(t, names)
@@ -143,17 +143,17 @@ func TestALookSaysMoreOnlyOfAFullTable(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	acquire(t, client, "a", 1, 1)
-	names := look.Watch(client, everyName, 2, 0)
+	names := inspect.NewFinder(client, everyName, 2, 0)
 	names.Add("a")
 	rdb.AddHook(&whileAsked{f: func() { // the walk goes on
 		names.Add("b")
 		names.Add("c")
 	}})
-	survey, err := names.Look(t.Context())
+	survey, err := names.Query(t.Context())
 	require.NoError(t, err)
-	require.Len(t, survey.All, 1)
+	require.Len(t, survey.Statuses, 1)
 	assert.False(t, survey.More)
-	survey, err = names.Look(t.Context())
+	survey, err = names.Query(t.Context())
 	require.NoError(t, err)
 	assert.True(t, survey.More)
 }
@@ -173,7 +173,7 @@ func TestWhoWatchesTakesAFiftiethOfTheServerForFindingNames(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	began := time.Now()
 	names := watch(t, client, 0)
-	<-names.Walked()
+	<-names.Complete()
 	assert.LessOrEqual(t, scanned(t, server.Client()), 0.04*(time.Since(began)+100*time.Millisecond).Seconds(), "0.02 and the last page")
 }
 
@@ -192,6 +192,6 @@ func scanned(t *testing.T, rdb redis.UniversalClient) float64 {
 func TestAPatternWithoutASignIsOneName(t *testing.T) {
 	t.Parallel()
 	for pattern, exact := range map[string]bool{"a b": true, "a/b": true, "": false, "a*": false, "?": false, "[a]": false, `\[`: false} {
-		assert.Equal(t, exact, look.Exact(pattern), pattern)
+		assert.Equal(t, exact, inspect.Exact(pattern), pattern)
 	}
 }

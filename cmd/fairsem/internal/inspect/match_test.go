@@ -1,4 +1,4 @@
-package look_test
+package inspect_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 func TestAPatternTakesASlashForACharacterLikeAnyOther(t *testing.T) {
@@ -18,21 +18,21 @@ func TestAPatternTakesASlashForACharacterLikeAnyOther(t *testing.T) {
 		{"a/*", "b/a/c", false}, {"[a-c]x", "bx", true}, {"[^a]x", "ax", false}, {`\*`, "*", true}, {`\*`, "x", false},
 		{"host:*", "host:12", true}, {"a", "A", false}, {"a", "ab", false}, {"日?", "日本", true}, {"*", "\xff", true},
 	} {
-		match, err := look.Glob(c.pattern)
+		match, err := inspect.Glob(c.pattern)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, match(c.s), "%q %q", c.pattern, c.s)
 	}
 	for _, pattern := range []string{"[", "a[b", `a\`, "[]", "[b-"} {
-		_, err := look.Glob(pattern)
+		_, err := inspect.Glob(pattern)
 		assert.ErrorContains(t, err, "no pattern", "%q", pattern)
 	}
 }
 
 func TestAShortIDIsForThoseOfThisLibraryAlone(t *testing.T) {
 	const client = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
-	assert.Equal(t, "7c9e6679:12", look.ShortID(client+":12"))
+	assert.Equal(t, "7c9e6679:12", inspect.ShortID(client+":12"))
 	for _, id := range []string{"", ":", client, client + ":", client + ":x", client + ":1:2", "x" + client[1:] + ":1", "urn:uuid:" + client + ":1", "{" + client + "}:1"} {
-		assert.Equal(t, id, look.ShortID(id))
+		assert.Equal(t, id, inspect.ShortID(id))
 	}
 }
 
@@ -42,8 +42,8 @@ func TestAnIDIsMeantByAnyBeginning(t *testing.T) {
 		id: true, "63bc9390:12": true, "6:12": true, "63bc9390": true, "63bc9390-8b2f-4": true,
 		"63bc9390:1": false, "63bc9390:": false, "63bc9390:120": false, ":12": false, "": false, "bc9390:12": false,
 	} {
-		assert.Equal(t, want, look.Abbreviates(given, id), given)
+		assert.Equal(t, want, inspect.Abbreviates(given, id), given)
 	}
-	assert.True(t, look.Abbreviates("else", "else"))
-	assert.False(t, look.Abbreviates("el", "else"))
+	assert.True(t, inspect.Abbreviates("else", "else"))
+	assert.False(t, inspect.Abbreviates("el", "else"))
 }

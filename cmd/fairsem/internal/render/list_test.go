@@ -1,4 +1,4 @@
-package list_test
+package render
 
 import (
 	"strings"
@@ -9,10 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
 )
 
-var all = []fairsem.Status{
+var listed = []fairsem.Status{
 	{Name: "staging", Limit: 20, Used: 20, Waiting: 7, OldestWait: 185 * time.Second, Expired: 3},
 	{Name: "a name with spaces \x1b[2J that is rather long for a terminal", Limit: 4, Used: 1},
 	{Name: "stopped", Pinned: true, Used: 2, Waiting: 1},
@@ -26,11 +25,11 @@ func TestATableSaysWhatIsInUseAndWhatIsSpecial(t *testing.T) {
 		`a name with spaces \x1b[2J …  ██░░░░░░░░░    1/4        0       -        0`,
 		`stopped                       ███████████    2/0        1      0s        0  paused`,
 		`calls                         ░░░░░░░░░░░  0/100        0       -        0  pinned, rate 100/1m`,
-		``}, "\n"), ansi.Strip(list.Table(all, 95)))
+		``}, "\n"), ansi.Strip(listTable(listed, 95)))
 }
 
 func TestWithoutATerminalEveryRowHasTheSameFields(t *testing.T) {
-	text := ansi.Strip(list.Plain(all))
+	text := ansi.Strip(plainList(listed))
 	var got [][]string
 	for line := range strings.Lines(text) {
 		got = append(got, strings.Fields(line)[:6])
@@ -45,8 +44,8 @@ func TestWithoutATerminalEveryRowHasTheSameFields(t *testing.T) {
 }
 
 func TestTheBarIsGreenWithRoomAndYellowWithout(t *testing.T) {
-	assert.Contains(t, list.Bar(all[1], 4), "\x1b[32m█░░░")
-	for _, s := range []fairsem.Status{all[0], all[2], {Limit: 2, Used: 3}} {
-		assert.Contains(t, list.Bar(s, 4), "\x1b[33m████")
+	assert.Contains(t, bar(listed[1], 4), "\x1b[32m█░░░")
+	for _, s := range []fairsem.Status{listed[0], listed[2], {Limit: 2, Used: 3}} {
+		assert.Contains(t, bar(s, 4), "\x1b[33m████")
 	}
 }
