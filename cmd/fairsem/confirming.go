@@ -8,14 +8,12 @@ import (
 	"os"
 	"strings"
 
-	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/watch"
 )
 
 // confirming is a command that changes something, and asks before.
@@ -34,7 +32,7 @@ func (c *confirming) flags(cmd *cobra.Command) {
 // change connects and has do make a change to the name. Before, it refuses to begin what it cannot ask about.
 func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Context, change.Target) error) error {
 	ctx, notify := cmd.Context(), cmd.ErrOrStderr()
-	width, terminal := watch.Width(notify)
+	width, terminal := text.Width(notify)
 	if !c.yes && (!terminal || !term.IsTerminal(int(os.Stdin.Fd()))) {
 		return exit.Usagef("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
 	}
@@ -45,7 +43,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	defer s.Close()
 	target := change.Target{
 		Client: s.Client, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
-		Messages: &colorprofile.Writer{Forward: notify, Profile: text.Profile(notify)}, Width: width,
+		Messages: text.Writer(notify), Width: width,
 	}
 	if !c.yes {
 		target.Ask = ask

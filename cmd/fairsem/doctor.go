@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
@@ -58,7 +57,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	page := newPage(out)
+	page := doctor.Page{Out: text.Writer(out), Pretty: text.Profile(out) > colorprofile.NoTTY}
 	report := doctor.Report{Server: there.String()}
 	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.connection.keys(), Names: cmd.Flags().Args(), TTL: o.ttl}, func(f doctor.Finding) {
 		report.Add(f)
@@ -80,10 +79,4 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 		return &exit.Error{Code: exit.No}
 	}
 	return nil
-}
-
-// newPage is pretty where out can show it.
-func newPage(out io.Writer) doctor.Page {
-	p := text.Profile(out)
-	return doctor.Page{Out: &colorprofile.Writer{Forward: out, Profile: p}, Pretty: p > colorprofile.NoTTY}
 }

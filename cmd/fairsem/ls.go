@@ -144,7 +144,7 @@ func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
 // hints reports whether to search for other prefixes if nothing is found: not repeatedly, and for a single name, which
 // needs no scan, only for people.
 func (o *lsOptions) hints(cmd *cobra.Command) bool {
-	_, people := watch.Width(cmd.ErrOrStderr())
+	_, people := text.Width(cmd.ErrOrStderr())
 	return !o.watch.watch && (people || !inspect.Exact(o.pattern))
 }
 

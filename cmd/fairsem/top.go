@@ -1,13 +1,11 @@
 package main
 
 import (
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -82,18 +80,10 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 	if _, err = o.connection.server(); err != nil {
 		return err
 	}
-	var ok bool
-	if o.view.Terminal, ok = screenOf(cmd.OutOrStdout()); !ok {
+	if o.view.Terminal = cmd.OutOrStdout(); !text.CanDraw(o.view.Terminal) || !term.IsTerminal(int(os.Stdin.Fd())) || os.Getenv("TERM") == "dumb" {
 		return exit.Usagef("top needs a terminal; use fairsem ls --watch")
 	}
 	return nil
-}
-
-// screenOf returns out if one can draw on it, and press keys.
-func screenOf(out io.Writer) (*os.File, bool) {
-	file, ok := out.(*os.File)
-	ok = ok && term.IsTerminal(int(file.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
-	return file, ok && text.Profile(out) != colorprofile.NoTTY && os.Getenv("TERM") != "dumb"
 }
 
 func (o *topOptions) run(cmd *cobra.Command) error {

@@ -1,14 +1,12 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/colorprofile"
-	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -27,7 +25,8 @@ var next = [][2]string{
 
 // summarize says what was shown and checked, and what came of it.
 func summarize(out io.Writer, header string, events []event, verdicts []verdict) {
-	s := summary{width: columns(out), signs: signs()}
+	width, _ := text.Width(out)
+	s := summary{width: cmp.Or(width, text.DefaultWidth), signs: signs()}
 	s.heading(header)
 	for _, e := range events {
 		s.add("%s", strings.Join(paragraph(e.when(), e.text, 11, s.width-11, plainly), "\n"))
@@ -47,18 +46,7 @@ func summarize(out io.Writer, header string, events []event, verdicts []verdict)
 			s.pair("  "+n[0], 49, faint.Render(n[1]))
 		}
 	}
-	w := &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}
-	_, _ = io.WriteString(w, s.text.String()) // an error cannot be reported anywhere
-}
-
-// columns is how wide out is; what is no terminal has as many as they mostly have.
-func columns(out io.Writer) int {
-	if file, ok := out.(*os.File); ok {
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
-			return width
-		}
-	}
-	return 80
+	_, _ = io.WriteString(text.Writer(out), s.text.String()) // an error cannot be reported anywhere
 }
 
 type summary struct {

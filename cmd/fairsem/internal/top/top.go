@@ -5,7 +5,7 @@ package top
 import (
 	"cmp"
 	"context"
-	"os"
+	"io"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -24,7 +24,7 @@ type Options struct {
 	Interval time.Duration        // between queries
 	Sort     string               // one of Orders
 	ReadOnly bool                 // nothing can be changed
-	Terminal *os.File             // to draw on
+	Terminal io.Writer            // to draw on
 	Profile  colorprofile.Profile // of its colours
 }
 

@@ -4,11 +4,7 @@ package watch
 import (
 	"context"
 	"io"
-	"os"
 	"time"
-
-	"github.com/charmbracelet/colorprofile"
-	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -33,21 +29,6 @@ func (f Frame) words() string {
 // Query queries Redis for a frame.
 type Query func(context.Context) (Frame, error)
 
-// defaultWidth is the width of a terminal that does not report its own.
-const defaultWidth = 80
-
-// Width is how many columns the terminal has that out is; 0 if it is none.
-func Width(out io.Writer) (width int, terminal bool) {
-	file, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return 0, false
-	}
-	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-		return width, true
-	}
-	return defaultWidth, true
-}
-
 // Options say how results are shown.
 type Options struct {
 	Out, Notes io.Writer     // results, and notes about them
@@ -59,13 +40,12 @@ type Options struct {
 // Show shows what query returns, as often as o says. It returns the error of the query, or of the output, or the cause of
 // ctx; nil if the user quits.
 func Show(ctx context.Context, o Options, query Query) error {
-	width, terminal := Width(o.Out)
-	profile := text.Profile(o.Out)
-	out := output{&colorprofile.Writer{Forward: o.Out, Profile: profile}, o.Notes, width}
+	width, _ := text.Width(o.Out)
+	out := output{text.Writer(o.Out), o.Notes, width}
 	switch {
 	case o.Every == 0:
 		return out.once(ctx, query)
-	case o.Below || !terminal || profile == colorprofile.NoTTY:
+	case o.Below || !text.CanDraw(o.Out):
 		return out.repeat(ctx, o.Every, query)
 	}
 	return inPlace(ctx, o, query)
