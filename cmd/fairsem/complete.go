@@ -114,7 +114,7 @@ func gather(cmd *cobra.Command, find func(context.Context, *fairsem.Client, func
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-// connectionOf is what the flags of a command say so far.
+// connectionOf returns the connection that the flags of a command describe so far.
 func connectionOf(cmd *cobra.Command) *connection {
 	c := &connection{}
 	c.redis, _ = cmd.Flags().GetString("redis") // a command without the flag has an empty one

@@ -16,7 +16,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// confirming is a command that changes something, and asks before.
+// confirming is a command that asks before it changes something.
 type confirming struct {
 	connection connection
 	yes        bool
@@ -29,7 +29,7 @@ func (c *confirming) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.json, "json", false, "write the result as JSON")
 }
 
-// change connects and has do make a change to the name. Before, it refuses to begin what it cannot ask about.
+// change connects and calls do, which changes the name. It fails first if it has to ask and there is no terminal.
 func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Context, change.Target) error) error {
 	ctx, notify := cmd.Context(), cmd.ErrOrStderr()
 	width, terminal := text.Width(notify)
@@ -51,7 +51,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	return exit.WithSignal(ctx, s.Server.WithAddress(refused(name, do(ctx, target))))
 }
 
-// ask wants an answer on the terminal. The end of the input is a no.
+// ask reads an answer from the terminal. The end of the input is a no.
 func ask(ctx context.Context) (bool, error) {
 	_, _ = fmt.Fprint(os.Stderr, "Go on? [y/N] ") // if it cannot be written, the answer will not be yes
 	answers := make(chan string, 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
-// connection is where a command finds its semaphores.
+// connection is the server and the prefix that a command works on.
 type connection struct {
 	redis  string
 	prefix string
@@ -28,13 +28,13 @@ func (c *connection) flags(f *pflag.FlagSet) {
 // prefixVariable is the environment variable for --prefix.
 const prefixVariable = "FAIRSEM_PREFIX"
 
-// keys is what every key begins with.
+// keys returns the prefix of every key.
 func (c *connection) keys() string { return cmp.Or(c.prefix, os.Getenv(prefixVariable), "fairsem") }
 
 // urlVariable is the environment variable that names the server, with its password.
 const urlVariable = "REDIS_URL"
 
-// server is the one that is named, or an error of usage.
+// server returns the server that is named by flag or variable, or an error of usage.
 func (c *connection) server() (*dial.Server, error) {
 	source := urlVariable
 	if c.redis != "" {
@@ -47,7 +47,7 @@ func (c *connection) server() (*dial.Server, error) {
 	return parseURL(rawURL, source)
 }
 
-// parseURL takes a URL from source, which is a flag or a variable.
+// parseURL parses a URL from source, which is a flag or a variable.
 func parseURL(rawURL, source string) (*dial.Server, error) {
 	there, err := dial.Parse(rawURL)
 	if err != nil {
@@ -59,7 +59,7 @@ func parseURL(rawURL, source string) (*dial.Server, error) {
 // inspectTTL bounds how long a command that holds nothing queries a server that does not answer.
 const inspectTTL = 5 * time.Second
 
-// open connects for a command that holds nothing. It refuses names that can never be one.
+// open connects for a command that holds nothing. It refuses invalid names.
 func (c *connection) open(ctx context.Context, names ...string) (*dial.Session, error) {
 	there, err := c.server()
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *connection) open(ctx context.Context, names ...string) (*dial.Session, 
 	return s, nil
 }
 
-// operator is the label of evictions for others: user@host, as far as it is known.
+// operator returns the label of evictions: user@host, as far as it is known.
 func operator() string {
 	host, _ := os.Hostname() // "" if the machine has no name
 	name := "?"

@@ -64,7 +64,7 @@ func runDemo(ctx context.Context, out io.Writer, o demo.Options) error {
 	return withExitCode(demo.Run(ctx, out, o))
 }
 
-// withExitCode gives a broken promise its exit code.
+// withExitCode adds the exit code to the error of a broken promise.
 func withExitCode(err error) error {
 	if errors.Is(err, demo.ErrBroken) {
 		return &exit.Error{Code: exit.No, Err: err}

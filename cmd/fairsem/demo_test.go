@@ -26,7 +26,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// Seven processes with leases of two seconds keep no promise where nobody gets a turn for as long: beside these demos
+// Seven processes with leases of two seconds keep no promise on a machine that stalls for as long: beside these demos
 // runs nothing else.
 func TestTheDemoShowsThatEveryPromiseHolds(t *testing.T) { //nolint:tparallel // as the line above says
 	t.Run("on the embedded server", func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestWithJSONTheDemoWritesItsResultAndNothingElse(t *testing.T) {
 	assert.Contains(t, got.Promises[1].Found, "0 overtakes")
 }
 
-// A password reaches the workers, and nobody else: not the output, and not the arguments and the
+// A password reaches the workers only: not the output, and not the arguments and the
 // environment of any process.
 func TestThePasswordIsNeverShown(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 	assert.NotContains(t, d.out.String(), "What was checked", "nothing was checked to the end")
 }
 
-func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
+func TestADeadServerIsOneLineOfErrorAndNoVerdict(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
@@ -144,7 +144,7 @@ func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
 }
 
 // Where the kernel does not kill orphans, this is what ends them.
-func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
+func TestAWorkerReleasesAndEndsWhenItsInputEnds(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	worker := exec.CommandContext(t.Context(), "fairsem", "demo-worker")
@@ -212,8 +212,8 @@ func demoCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The server of the demo is open to whoever is on this machine.
-func TestNobodyElseGetsInAtTheServerOfTheDemo(t *testing.T) {
+// Every user of this machine can connect to the server of the demo.
+func TestTheServerOfTheDemoRefusesOtherClients(t *testing.T) {
 	t.Parallel()
 	d := start(t, "--for", "1h")
 	d.await("3 of 3 used")

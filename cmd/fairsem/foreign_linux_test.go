@@ -65,7 +65,7 @@ func end(t *testing.T, member *exec.Cmd) {
 	require.ErrorContains(t, member.Wait(), "killed")
 }
 
-// A group of which nothing can be sent a signal was taken for one that is gone: the permit was given back while sudo's
+// A group that no signal can reach was taken for one that is gone: the permit was released while sudo's
 // command ran.
 func TestAPermitIsHeldWhileAProcessOfAnotherUserRunsInTheGroup(t *testing.T) {
 	s := newStation(t)
@@ -73,13 +73,13 @@ func TestAPermitIsHeldWhileAProcessOfAnotherUserRunsInTheGroup(t *testing.T) {
 	goOn()
 	s.awaitHeldFor(4 * time.Second) // twice as long as the kernel gets to remove what was killed
 	assert.Contains(t, out.String(), "cannot be ended, because it is another user's or hangs in the kernel; the permit is held until it has ended")
-	assert.Regexp(t, `^[^\n]*\n$`, out.String(), "told once")
+	assert.Regexp(t, `^[^\n]*\n$`, out.String(), "reported once")
 	end(t, member)
 	assert.Equal(t, 3, exitCode(run.Wait()), out)
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
-// awaitHeldFor waits until the one who holds has done so for so long, by the clock of the server.
+// awaitHeldFor waits until the permit has been held for so long, by the clock of the server.
 func (s *station) awaitHeldFor(least time.Duration) {
 	s.t.Helper()
 	for held := time.Duration(0); held < least; <-time.After(10 * time.Millisecond) {
@@ -92,7 +92,7 @@ func (s *station) awaitHeldFor(least time.Duration) {
 }
 
 // The error said that it had been ended.
-func TestALossThatCannotEndAllOfTheGroupIsToldAsThat(t *testing.T) {
+func TestALossReportsThatTheGroupCouldNotBeEnded(t *testing.T) {
 	s := newStation(t)
 	run, out, member, _ := s.beginAsNobody("--limit", "1", "--ttl", "1s")
 	s.evict()

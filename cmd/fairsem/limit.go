@@ -53,7 +53,7 @@ if it was not found, 2 for a wrong command line.`,
 	return cmd
 }
 
-// complete takes the arguments and refuses what can never work.
+// complete parses the arguments and refuses invalid combinations of flags.
 func (o *limitOptions) complete(cmd *cobra.Command) error {
 	words, err := o.flags.parseArgs(cmd, "fairsem limit NAME RATE -- CMD", "NAME", "RATE")
 	if err != nil {

@@ -88,7 +88,7 @@ func (s *station) awaitQueue(waiting int64) {
 	require.Eventually(s.t, func() bool { return s.status().Waiting == waiting }, time.Minute, 5*time.Millisecond, "%d waiting", waiting)
 }
 
-func TestLimitServesWhoCameFirst(t *testing.T) {
+func TestLimitGrantsFirstComeFirstServed(t *testing.T) {
 	s := newStation(t)
 	file := filepath.Join(t.TempDir(), "order")
 	require.NoError(t, s.limit("1/1h").Run())
@@ -116,7 +116,7 @@ func TestLimitServesWhoCameFirst(t *testing.T) {
 	assert.Equal(t, "first\nsecond\nthird\n", string(text))
 }
 
-// So it has the terminal, the signals and the exit code, and whoever started fairsem waits for CMD.
+// So it has the terminal, the signals and the exit code, and the parent of fairsem waits for CMD.
 func TestLimitBecomesItsCommand(t *testing.T) {
 	s := newStation(t)
 	cmd, out := s.beginLimit("100/s", "-c", `echo "$$ $PPID"; exit 7`)
@@ -177,7 +177,7 @@ func TestTheCommandOfALimitDoesNotGetThePasswordsOfFairsem(t *testing.T) {
 	}
 }
 
-func TestALimitWithoutRoomSaysWhenThereIsSome(t *testing.T) {
+func TestARefusedLimitReportsWhenUnitsAreGranted(t *testing.T) {
 	s := newStation(t)
 	require.NoError(t, s.limit("3/1h", "-w", "3").Run())
 	for _, c := range []struct {
@@ -220,15 +220,15 @@ func TestASignalEndsTheWaitForAGrant(t *testing.T) {
 	}
 }
 
-func TestACommandThatCannotBeExecutedIsSaidAfterTheGrant(t *testing.T) {
+func TestACommandThatCannotBeExecutedIsReportedAfterTheGrant(t *testing.T) {
 	s := newStation(t)
 	s.requireUnexecutable(s.limit, "100/s")
 	out, err := s.limit("100/s", "--", "no-such-command").CombinedOutput()
 	assert.Equal(t, exit.NotFound, exitCode(err), "%s", out)
-	assert.EqualValues(t, 2, s.status().Granted, "for a command that is not there nobody asks")
+	assert.EqualValues(t, 2, s.status().Granted, "a missing command requests nothing")
 }
 
-func TestANameThatIsOfTheOtherKindIsSaidInWords(t *testing.T) {
+func TestANameOfTheOtherKindIsExplained(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)

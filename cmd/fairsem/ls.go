@@ -142,16 +142,16 @@ func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
 }
 
 // hints reports whether to search for other prefixes if nothing is found: not repeatedly, and for a single name, which
-// needs no scan, only for people.
+// needs no scan, only on a terminal.
 func (o *lsOptions) hints(cmd *cobra.Command) bool {
 	_, people := text.Width(cmd.ErrOrStderr())
 	return !o.watch.watch && (people || !inspect.Exact(o.pattern))
 }
 
-// longScan is after how long people wonder.
+// longScan is when people wonder whether it works.
 const longScan = 5 * time.Second
 
-// explain says why there is nothing yet, if that takes long, until the returned function is called.
+// explain reports a scan that takes long, until the returned function is called.
 func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
 	if o.watch.watch {
 		return func() {}
@@ -168,7 +168,7 @@ func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
 	}
 }
 
-// atMostOne refuses a second argument. hint says what may have led to it.
+// atMostOne refuses a second argument. hint is what may have led to it.
 func atMostOne(what, hint string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {

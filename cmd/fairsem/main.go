@@ -30,7 +30,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return report(stderr, cmd.CommandPath(), err)
 }
 
-// report says on stderr in one line what went wrong, and returns the exit code. Errors that have no
+// report writes one line about the error to stderr, and returns the exit code. Errors that have no
 // code are cobra's own, about the command line.
 func report(stderr io.Writer, command string, err error) int {
 	var stop exit.Signal

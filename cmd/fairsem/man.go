@@ -71,7 +71,7 @@ func (o *manOptions) write(cmd *cobra.Command) error {
 
 const markdownIntro = "Generated from the commands by `go generate ./cmd/fairsem`. `fairsem help COMMAND` and `man fairsem-COMMAND` have the same text."
 
-// newEdition is that of this program.
+// newEdition returns the edition of this program.
 func newEdition() (e manual.Edition, err error) {
 	e.Version = version()
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")

@@ -5,7 +5,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
-// parsePattern returns the one PATTERN of a command that shows names until it is stopped, "" if there is none.
+// parsePattern returns the PATTERN of a command that shows names until it is stopped; "" if there is none.
 func parsePattern(args []string) (string, error) {
 	switch {
 	case len(args) == 0:

@@ -30,7 +30,7 @@ func TestARateIsUnitsAndAWindow(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRateIsRefusedInWords(t *testing.T) {
+func TestAnInvalidRateIsRefusedWithAnExplanation(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                       "not units and a window",

@@ -59,7 +59,7 @@ func (w *requestFlags) parseArgs(cmd *cobra.Command, form string, words ...strin
 	return before, nil
 }
 
-// check refuses what can never work where so many units are the limit, which is from a source. It completes the request.
+// check refuses invalid flags and completes the request. source is where the limit comes from, for errors.
 func (w *requestFlags) check(limit int64, source string) (err error) {
 	r := &w.request
 	switch {

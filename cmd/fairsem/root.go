@@ -58,7 +58,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	}
 }
 
-// wrongFlag says of what is no flag how it can be a name, a limit or an id.
+// wrongFlag explains how an argument that begins with - can be a name, a limit or an id.
 func wrongFlag(_ *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
@@ -73,7 +73,7 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	return err
 }
 
-// typeErrors says what a value of a flag of that type is not.
+// typeErrors explains, by the type of a flag, why a value is invalid.
 var typeErrors = map[string]string{
 	"bool":     "not true or false",
 	"int":      "not a whole number, or too large",
@@ -81,7 +81,7 @@ var typeErrors = map[string]string{
 	"duration": "not a length of time: give a number and a unit, such as 30s or 5m",
 }
 
-// strictHelp has the command help, which is cobra's own, refuse what there is no help about.
+// strictHelp makes the help command, which is cobra's own, refuse unknown commands.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
@@ -96,8 +96,8 @@ func knownTopic(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ownFailure takes the steps one after the other, up to the first error, and gives that the exit code
-// for the command's own failures if it has none.
+// ownFailure runs the steps up to the first error. An error without an exit code gets that of a failure of the command
+// itself.
 func ownFailure(steps ...func(*cobra.Command) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		var err error
@@ -113,7 +113,7 @@ func ownFailure(steps ...func(*cobra.Command) error) func(*cobra.Command, []stri
 	}
 }
 
-// version is that of the module: a release, or what stands for a build that is none.
+// version returns the version of the module; "(devel)" for a build that is no release.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
@@ -122,7 +122,7 @@ func version() string {
 	return info.Main.Version
 }
 
-// buildInfo says what was built, from what, with what.
+// buildInfo is the version, the revision and the toolchain.
 func buildInfo() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -75,7 +75,7 @@ func (o *runOptions) define(cmd *cobra.Command) {
 	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ")
 }
 
-// complete takes the arguments and refuses what can never work.
+// complete parses the arguments and refuses invalid combinations of flags.
 func (o *runOptions) complete(cmd *cobra.Command) error {
 	if _, err := o.flags.parseArgs(cmd, "fairsem run NAME --limit N -- CMD", "NAME"); err != nil {
 		return err

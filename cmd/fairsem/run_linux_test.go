@@ -23,13 +23,13 @@ func TestNothingOutlivesARunThatWasKilled(t *testing.T) {
 	_, _ = cmd.Process.Wait() // cmd.Wait would wait for all that can write to the output
 	requireGone(t, append(outer, inner))
 	began := time.Now()
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 	require.Less(t, time.Since(began), 5*time.Second)
 }
 
-// A zombie is in the group as long as its parent does not look, and that one may have left the group. After a loss, nobody
+// A zombie is in the group until its parent reaps it, and the parent may have left the group. After a loss, no process
 // was to be killed any more, and the run went on for as long as the parent.
-func TestAZombieThatNobodyReapsDoesNotKeepARunGoing(t *testing.T) {
+func TestAnUnreapedZombieDoesNotKeepARunAlive(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	cmd, out := s.begin("--limit", "1", "-c", `trap "" TERM; sh -c 'true & exec setsid sh -c "echo up >`+dir+`/up; exec sleep 300 >/dev/null 2>&1"' & echo $! >`+dir+`/parent; while :; do sleep 0.01; done`)

@@ -28,7 +28,7 @@ func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
 	assert.Equal(t, strings.Join(args, "|")+"|", string(out))
 }
 
-func TestARunTakesItsWeightAndLeavesTheRest(t *testing.T) {
+func TestARunAcquiresItsWeightAndNoMore(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(3).Acquire(t.Context(), 1)
 	require.NoError(t, err)
@@ -39,15 +39,15 @@ func TestARunTakesItsWeightAndLeavesTheRest(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
-func TestAHeadStartPassesWhoCameLittleBefore(t *testing.T) {
+func TestAHeadStartOvertakesRecentWaiters(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	p, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	usual, _ := s.begin("--limit", "1", "-c", "echo usual >>"+dir+"/order")
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	urgent, _ := s.begin("--limit", "1", "--head-start", "1h", "-c", "echo urgent >>"+dir+"/order")
-	s.awaitLine(1, 2)
+	s.awaitState(1, 2)
 	require.NoError(t, p.Release(t.Context()))
 	require.NoError(t, usual.Wait())
 	require.NoError(t, urgent.Wait())
@@ -63,7 +63,7 @@ func TestTheLabelIsWhatOperatorsSee(t *testing.T) {
 		want string
 	}{{nil, host + ":"}, {[]string{"--label", "backup of srv"}, "backup of srv"}} {
 		cmd, _ := s.begin(append(c.args, "--limit", "1", "-c", "while :; do sleep 0.01; done")...)
-		s.awaitLine(1, 0)
+		s.awaitState(1, 0)
 		for holder, err := range s.sem(1).Holders(t.Context()) {
 			require.NoError(t, err)
 			assert.True(t, strings.HasPrefix(holder.Label, c.want), holder.Label)
@@ -85,7 +85,7 @@ func TestKillAfterIsHowLongACommandHasToEnd(t *testing.T) {
 	assert.Contains(t, out.String(), "term\n")
 }
 
-// evict takes from everybody who holds or waits.
+// evict evicts all holders and waiters.
 func (s *station) evict() {
 	s.t.Helper()
 	for _, all := range [][]fairsem.Ticket{s.tickets(s.sem(1).Holders(s.t.Context())), s.tickets(s.sem(1).Waiters(s.t.Context()))} {
@@ -102,15 +102,15 @@ func (s *station) tickets(seq func(func(fairsem.Ticket, error) bool)) []fairsem.
 	return all
 }
 
-// What operators do to a run that waits is told by one line and the exit code of one that has no turn.
-func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
+// An eviction of a waiting run is reported in one line, with the exit code of a refusal.
+func TestAnEvictedRunWasNotAcquired(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(2).Acquire(t.Context(), 2)
 	require.NoError(t, err)
 	refused := func(do func()) string {
 		t.Helper()
 		cmd, out := s.begin("--limit", "2", "-w", "2", "--", "echo", "ran")
-		s.awaitLine(1, 1)
+		s.awaitState(1, 1)
 		do()
 		assert.Equal(t, exit.NotAcquired, exitCode(cmd.Wait()))
 		assert.Equal(t, 1, strings.Count(out.String(), "\n"), "one line: %s", out)
@@ -127,23 +127,23 @@ func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
-func TestAPausedNameHoldsRunsBackUntilItIsNot(t *testing.T) {
+func TestAPausedNameGrantsNoRunUntilItIsResumed(t *testing.T) {
 	s := newStation(t)
 	require.NoError(t, s.sem(1).SetLimit(t.Context(), 0))
 	cmd, out := s.begin("--limit", "1", "--", "echo", "ran")
-	s.awaitLine(0, 1)
+	s.awaitState(0, 1)
 	assert.Empty(t, out.String())
 	require.NoError(t, s.sem(1).ResetLimit(t.Context()))
 	require.NoError(t, cmd.Wait())
 	assert.Equal(t, "ran\n", out.String())
 }
 
-func TestAServerThatDiesWhileARunWaitsIsOwnFailure(t *testing.T) {
+func TestAServerThatDiesDuringAWaitIsAFailureOfFairsem(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	cmd, out := s.begin("--limit", "1", "--ttl", "1s", "--redis", "redis://user:@"+s.server.Addr(), "--", "echo", "ran")
-	if s.awaitLine(1, 1); t.Failed() {
+	if s.awaitState(1, 1); t.Failed() {
 		return
 	}
 	require.NoError(t, s.server.Kill())
@@ -158,10 +158,10 @@ func TestARestartOfTheServerDoesNotEndARun(t *testing.T) {
 	cmd, out := s.begin("--limit", "1", "-c", `echo up >`+dir+`/up; until test -e `+dir+`/go; do sleep 0.01; done; exit 5`)
 	awaitFile(t, dir+"/up")
 	require.NoError(t, s.server.Restart())
-	s.awaitLine(1, 0) // it has put back what the server forgot
+	s.awaitState(1, 0) // it has put back what the server forgot
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
 	assert.Equal(t, 5, exitCode(cmd.Wait()), out)
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
 func TestAWrongPasswordIsOneLineWithoutIt(t *testing.T) {
@@ -176,7 +176,7 @@ func TestAWrongPasswordIsOneLineWithoutIt(t *testing.T) {
 	}
 }
 
-func TestJSONTellsOfALossToo(t *testing.T) {
+func TestJSONReportsALoss(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	cmd, out := s.begin("--limit", "1", "--json", "-c", `echo up >`+dir+`/up; while :; do sleep 0.01; done`)
@@ -187,7 +187,7 @@ func TestJSONTellsOfALossToo(t *testing.T) {
 }
 
 // The first word about it was SIGPIPE, which killed the run and its command, and left the permit until its TTL.
-func TestARunDoesItsWorkThoughNobodyReadsWhatItSays(t *testing.T) {
+func TestARunWorksIfItsMessagesAreNotRead(t *testing.T) {
 	s := newStation(t)
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
@@ -196,13 +196,13 @@ func TestARunDoesItsWorkThoughNobodyReadsWhatItSays(t *testing.T) {
 		cmd := s.command("--limit", "1", "--pass-redis-url", "--json", "-c", args)
 		cmd.Stderr = writer
 		assert.Equal(t, want, exitCode(cmd.Run()), args)
-		s.awaitLine(0, 0)
+		s.awaitState(0, 0)
 	}
 	assert.NoError(t, writer.Close())
 }
 
 // A terminal that was stopped with Ctrl-S, or a pipe whose reader sleeps, must not keep CMD alive.
-func TestACommandIsEndedThoughWhatIsSaidOfItIsNotRead(t *testing.T) {
+func TestACommandIsEndedIfMessagesAreNotRead(t *testing.T) {
 	s := newStation(t)
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
@@ -222,7 +222,7 @@ func TestACommandIsEndedThoughWhatIsSaidOfItIsNotRead(t *testing.T) {
 }
 
 // Where all signals that a run listens for are ignored it listened for every other: for those of the Go runtime too.
-func TestARunThatIsToIgnoreAllSignalsHeedsNoOther(t *testing.T) {
+func TestARunStartedToIgnoreAllItsSignalsHandlesNoOther(t *testing.T) {
 	s := newStation(t)
 	inner := s.command("--limit", "1", "-c", `kill -CHLD $PPID; kill -URG $PPID; kill -WINCH $PPID; exit 7`)
 	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `trap "" HUP INT TERM QUIT USR1 USR2; exec "$@"`, "sh"}, inner.Args...)...)
@@ -232,7 +232,7 @@ func TestARunThatIsToIgnoreAllSignalsHeedsNoOther(t *testing.T) {
 }
 
 // A terminal takes U+009B for the beginning of an order, and U+202E turns the rest of a line round.
-func TestTheJSONOfARunGivesATerminalNoOrders(t *testing.T) {
+func TestTheJSONOfARunHasNoControlCharacters(t *testing.T) {
 	s := newStation(t)
 	cmd := s.command("--limit", "1", "--json", "--", "true")
 	cmd.Args[2] = hostile
@@ -258,12 +258,12 @@ func TestASignalThatIsIgnoredStaysIgnored(t *testing.T) {
 }
 
 // The wait is over when it is over, whether the server answers or not.
-func TestAWaitEndsInTimeThoughTheServerHangs(t *testing.T) {
+func TestAWaitEndsInTimeIfTheServerHangs(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--wait", "2s", "-E", "9", "--", "true")
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	require.NoError(t, s.server.Pause())
 	if exitCode(cmd.Wait()) == 9 { // all that it had asked was answered before
 		assert.Contains(t, out.String(), "was not free within 2s")

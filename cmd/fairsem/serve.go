@@ -121,7 +121,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
 }
 
-// check refuses what can never work, and fetches the token.
+// check refuses invalid combinations of flags, and reads the token.
 func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	if o.pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
@@ -162,7 +162,7 @@ func isLocal(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// loadCertificate refuses files that do not belong together.
+// loadCertificate refuses a certificate without its key.
 func (o *serveOptions) loadCertificate() error {
 	if (o.tlsCert == "") != (o.tlsKey == "") {
 		return exit.Usagef("--tls-cert and --tls-key need each other: give both or neither")
@@ -189,7 +189,7 @@ func checkListen(address string) error {
 	return nil
 }
 
-// fetchToken never repeats what it read.
+// fetchToken reads the token. Its errors never contain it.
 func (o *serveOptions) fetchToken() error {
 	source, token := tokenVariable, os.Getenv(tokenVariable)
 	if o.tokenFile != "" {
@@ -253,7 +253,7 @@ func cannotListen(ctx context.Context, address string, err error) error {
 	return fmt.Errorf("cannot listen on %s: %w; stop the program that listens there, or give another address with --listen", address, err)
 }
 
-// announce writes the address of the page, and who can reach it.
+// announce writes the address of the page, and a warning if other machines can reach it.
 func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	url := o.pageURL(at)
 	line := url + "\n"
@@ -278,7 +278,7 @@ func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	}
 }
 
-// pageURL is how to reach the page from this machine.
+// pageURL returns the URL of the page on this machine.
 func (o *serveOptions) pageURL(at net.Addr) string {
 	host, port, _ := net.SplitHostPort(at.String()) // it is one
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {

@@ -92,7 +92,7 @@ func (o *showOptions) query(ctx context.Context, client *fairsem.Client) (f watc
 	return f, nil
 }
 
-// oneName wants a name and nothing else.
+// oneName requires exactly one argument, a name.
 func oneName(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:

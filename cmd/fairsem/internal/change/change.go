@@ -1,4 +1,4 @@
-// Package change makes the changes of operators: it announces a change to a name, asks, makes it, and reports the result.
+// Package change makes the changes of operators: it announces a change to a name, asks, makes it and reports the result.
 package change
 
 import (
@@ -28,7 +28,7 @@ type Target struct {
 	Name     string
 	Messages io.Writer                           // where a change is announced
 	Width    int                                 // of the lines of Messages; 0: any
-	Ask      func(context.Context) (bool, error) // whether to go on; nil: yes
+	Ask      func(context.Context) (bool, error) // whether to make the change; nil: yes
 	JSON     bool                                // the result
 	Out      io.Writer                           // has the result
 }
@@ -51,7 +51,7 @@ func (d Target) known(ctx context.Context) (fairsem.Status, error) {
 	return s, err
 }
 
-// confirm says what is about to be done, and asks.
+// confirm announces a change, and asks.
 func (d Target) confirm(ctx context.Context, what string) error {
 	if d.Width > 0 {
 		what = ansi.Wordwrap(what, d.Width, "")
@@ -67,8 +67,8 @@ func (d Target) confirm(ctx context.Context, what string) error {
 	return err
 }
 
-// tell writes the result.
-func (d Target) tell(object any, words string) error {
+// report writes the result.
+func (d Target) report(object any, words string) error {
 	line := []byte(words + "\n")
 	if d.JSON {
 		line = text.JSON(object)

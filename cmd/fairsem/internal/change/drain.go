@@ -24,7 +24,7 @@ func (d Target) Drained(ctx context.Context, most time.Duration) error {
 	if most > 0 {
 		over = time.After(most)
 	}
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		s, err := d.there().Status(ctx)
 		switch {
 		case err != nil:
@@ -33,7 +33,7 @@ func (d Target) Drained(ctx context.Context, most time.Duration) error {
 			return fmt.Errorf("%w: the pause was ended meanwhile: %s", ErrDeclined, text.Quote(d.Name))
 		case s.Used == 0:
 			return nil
-		case !told:
+		case !reported:
 			_, _ = fmt.Fprintf(d.Messages, "Paused. Waiting for %s.\n", render.Count(s.Holders, "holder")) // as confirm
 		}
 		select {

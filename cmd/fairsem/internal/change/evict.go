@@ -25,7 +25,7 @@ type Selection struct {
 	All   bool
 }
 
-// Check refuses selection that can never be found.
+// Check refuses a selection that can never match.
 func (v Selection) Check() error {
 	if slices.Contains(v.IDs, "") {
 		return errors.New("an ID is empty: fairsem show lists them")
@@ -39,7 +39,7 @@ func (v Selection) Check() error {
 	return nil
 }
 
-// ErrNoMatch is of selection that are not there. Nothing was done.
+// ErrNoMatch is the error of a selection that matches nothing. Nothing was done.
 var ErrNoMatch = errors.New("nothing to evict")
 
 // evicted is what --json writes of an eviction.
@@ -82,7 +82,7 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d were gone already", len(gone))
 	}
-	return d.tell(o, words+"; "+state(after))
+	return d.report(o, words+"; "+state(after))
 }
 
 // choice is what was selected, at a moment.
@@ -165,7 +165,7 @@ func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	return chosen, nil
 }
 
-// named wants one ticket for each id.
+// named selects one ticket for each id.
 func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	chosen := make(map[string]bool)
 	for _, given := range v.IDs {
@@ -195,7 +195,7 @@ func matching(given string, all []fairsem.Ticket) (ids []string) {
 	return ids
 }
 
-// shown is how many selection of each kind are shown before the question.
+// shown is how many holders, and how many waiters, are shown before the question.
 const shown = 20
 
 func (c choice) announce(d Target, s fairsem.Status) string {
@@ -218,7 +218,7 @@ func (c choice) announce(d Target, s fairsem.Status) string {
 	return b.String()
 }
 
-// crowd is like "2 holders and 1 waiter".
+// count is like "2 holders and 1 waiter".
 func count(holders, waiters int) string {
 	switch {
 	case waiters == 0:

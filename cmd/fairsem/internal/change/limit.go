@@ -38,7 +38,7 @@ func (d Target) Resize(ctx context.Context, limit int64, fresh bool) error {
 	})
 }
 
-// drain says what a limit takes: time, where more is in use.
+// drain explains that a limit takes effect only after releases, where more is in use.
 func drain(s fairsem.Status, limit int64) string {
 	if s.Used <= limit {
 		return ""
@@ -63,7 +63,7 @@ func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Conte
 	})
 }
 
-// Resume takes a pin away, that of a pause or another, so that the declared limit holds again.
+// Resume removes a limit that was set by hand, also that of a pause, so that the declared limit applies again.
 func (d Target) Resume(ctx context.Context) error {
 	return d.pin(ctx, false, step{
 		done: func(s fairsem.Status) bool { return !s.Pinned },
@@ -111,10 +111,10 @@ func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 	if err != nil {
 		return fmt.Errorf("the limit was changed, but the state after that is not known: %w", err)
 	}
-	return d.tell(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
+	return d.report(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
 }
 
-// make asks, and makes the change.
+// make asks and makes the change.
 func (d Target) make(ctx context.Context, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Exists {

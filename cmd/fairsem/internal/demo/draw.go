@@ -53,7 +53,7 @@ func (v view) unitRow(i, width int) string {
 	return mark + " " + style.Render(name(c)) + "  " + v.lease(c, max(0, width-20))
 }
 
-// vacancy says why a unit is free while others wait for some.
+// vacancy explains why a unit is free although there are waiters.
 func (v view) vacancy(width int) string {
 	if len(v.Waiters) == 0 || v.Waiters[0].Weight <= Limit-v.used() {
 		return "free"
@@ -104,7 +104,7 @@ func (v view) lease(c *caller, width int) string {
 	return bad.Render(bar) + track + bad.Render(fmt.Sprintf(" %3.1f s", left.Seconds()))
 }
 
-// door leads from the head of the queue to the units that were just granted.
+// door is the way from the head of the queue to the units that were just granted.
 func (v view) door() []string {
 	const head, units = 1, 2 // rows
 	lines := make([]string, Workers)

@@ -14,20 +14,20 @@ func TestHoldersKeepTheirUnitsUntilTheyGo(t *testing.T) {
 	s, _ := sceneOf(moment([]fairsem.Ticket{one, two, three}, nil))
 	assert.Equal(t, [Limit]string{"1", "2", "3"}, s.slots)
 	s.update(moment([]fairsem.Ticket{two, three}, nil), noon)
-	assert.Equal(t, [Limit]string{"", "2", "3"}, s.slots, "nobody else moves")
+	assert.Equal(t, [Limit]string{"", "2", "3"}, s.slots, "the others stay")
 	s.update(moment([]fairsem.Ticket{two}, nil), noon)
 	s.update(moment([]fairsem.Ticket{two, four}, nil), noon)
 	assert.Equal(t, [Limit]string{"2", "4", "4"}, s.slots, "two units of one holder are side by side")
 }
 
-func TestMoreThanFitsIsNoReasonToFall(t *testing.T) {
+func TestMoreHoldersThanUnitsAreDrawn(t *testing.T) {
 	t.Parallel()
 	s, now := sceneOf(moment([]fairsem.Ticket{ticket(1, 2), ticket(2, 2), ticket(3, 9), ticket(4, 1)}, nil))
 	assert.Equal(t, [Limit]string{"1", "1", "2"}, s.slots)
 	assert.Contains(t, seen(s, now), "14 of 3 units in use")
 }
 
-func TestWhoWaitedIsAPersonAlsoWhenRedisForgetsTheLabel(t *testing.T) {
+func TestALabelIsKeptWhenRedisForgetsIt(t *testing.T) {
 	t.Parallel()
 	nameless := ticket(1, 1)
 	nameless.Label = ""

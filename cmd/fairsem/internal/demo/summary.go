@@ -14,7 +14,7 @@ import (
 // maxDetails is how many violations of one promise are shown.
 const maxDetails = 3
 
-// next are the things to do after the demo.
+// next are the next steps after the demo.
 var next = [][2]string{
 	{"fairsem demo --redis URL", "the same on a Redis of yours"},
 	{"fairsem run NAME --limit 1 --redis URL -- CMD", "one CMD at a time, everywhere"},
@@ -23,7 +23,7 @@ var next = [][2]string{
 	{"README.md", "the Go library, its promises"},
 }
 
-// summarize says what was shown and checked, and what came of it.
+// summarize writes the events, the verdicts and the next steps.
 func summarize(out io.Writer, header string, events []event, verdicts []verdict) {
 	width, _ := text.Width(out)
 	s := summary{width: cmp.Or(width, text.DefaultWidth), signs: signs()}

@@ -22,7 +22,7 @@ func ticket(n int, weight int64) fairsem.Ticket {
 	return fairsem.Ticket{ID: fmt.Sprint(n), Label: fmt.Sprintf("worker %d", n), Weight: weight, ExpiresIn: ttl}
 }
 
-// moment is a frame of who holds and who waits.
+// moment is a frame with holders and waiters.
 func moment(holders, waiters []fairsem.Ticket) frame {
 	f := frame{place: "demo-0123456789ab on Redis at " + strings.Repeat("far.away.", 20), elapsed: 1234 * time.Second}
 	f.Holders, f.Waiters = holders, waiters
@@ -88,7 +88,7 @@ func TestAPictureNeverExceedsTheTerminalAndKeepsItsHeight(t *testing.T) {
 	}
 }
 
-// What a first look must find fits the smallest of the usual terminals.
+// Everything important fits the smallest of the usual terminals.
 func TestNothingIsLeftOutOnSixtyByTwenty(t *testing.T) {
 	t.Parallel()
 	f := crowded()
@@ -131,7 +131,7 @@ func TestALabelThatIsAnOrderToTheTerminalIsText(t *testing.T) {
 	assert.Contains(t, picture, `\x1b[2`)
 }
 
-func TestWhoMovedUpHasASignForEachPlace(t *testing.T) {
+func TestAWaiterThatMovedUpHasASignForEachPosition(t *testing.T) {
 	t.Parallel()
 	line := []fairsem.Ticket{ticket(1, 1), ticket(2, 2), ticket(3, 1)}
 	s, now := sceneOf(moment(nil, line), moment(line[:1], line[1:]), moment(line[1:2], line[2:]))
@@ -140,7 +140,7 @@ func TestWhoMovedUpHasASignForEachPlace(t *testing.T) {
 	assert.NotContains(t, s.render(now.Add(fresh), 80, 24, fine), moving.Render("▲"))
 }
 
-func TestWhoWasLetInIsPointedAtForAMoment(t *testing.T) {
+func TestANewHolderIsMarkedForAMoment(t *testing.T) {
 	t.Parallel()
 	line := []fairsem.Ticket{ticket(1, 1), ticket(2, 2)}
 	s, now := sceneOf(moment(line[:1], line[1:]), moment(line, nil))
@@ -153,7 +153,7 @@ func TestWhoWasLetInIsPointedAtForAMoment(t *testing.T) {
 	assert.NotContains(t, later, "in after")
 }
 
-func TestWhoDidNotWaitIsInAtOnce(t *testing.T) {
+func TestAHolderThatDidNotWaitWasGrantedAtOnce(t *testing.T) {
 	t.Parallel()
 	s, now := sceneOf(moment([]fairsem.Ticket{ticket(1, 1)}, nil))
 	assert.Contains(t, rowOf(t, seen(s, now), "worker 1"), "granted at once")
@@ -179,7 +179,7 @@ func TestTheDeadAreMarkedAndTheirLeaseRunsDown(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(seen(s, now), "□  free"))
 }
 
-func TestAFreeUnitThatNobodyGetsSaysWhomItIsKeptFor(t *testing.T) {
+func TestAFreeUnitNamesTheWaiterThatItIsKeptFor(t *testing.T) {
 	t.Parallel()
 	s, now := sceneOf(moment([]fairsem.Ticket{ticket(1, 1), ticket(2, 1)}, []fairsem.Ticket{ticket(3, 2), ticket(4, 1)}))
 	assert.Contains(t, seen(s, now), "□  kept for worker 3, which needs 2")
@@ -203,7 +203,7 @@ func TestWhatMustNotHappenIsMarkedIfItDoes(t *testing.T) {
 	assert.Contains(t, picture, bad.Render("4 of 3 units in use"))
 }
 
-func TestTheStoryTellsWhatIsToComeAndThenWhatCame(t *testing.T) {
+func TestTheStoryShowsWhatWillHappenAndThenWhatDid(t *testing.T) {
 	t.Parallel()
 	f := moment(nil, nil)
 	s, now := sceneOf(f)
@@ -215,7 +215,7 @@ func TestTheStoryTellsWhatIsToComeAndThenWhatCame(t *testing.T) {
 	assert.Contains(t, seen(s, now), "then, its units are granted to others")
 }
 
-func TestANarrowPictureTellsTheLatestOnly(t *testing.T) {
+func TestANarrowPictureShowsTheLatestEventOnly(t *testing.T) {
 	t.Parallel()
 	s, now := sceneOf(crowded())
 	picture := ansi.Strip(s.render(now, 44, 24, fine))

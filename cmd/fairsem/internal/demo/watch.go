@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// snapshot is what Redis said at one moment.
+// snapshot is the state in Redis at one moment.
 type snapshot struct {
 	inspect.Detail
 	at int64 // of history.Now, when the last answer was there

@@ -39,7 +39,7 @@ func watch(t *testing.T, client *fairsem.Client, most int) *inspect.Finder {
 	return names
 }
 
-// seen are the names of a look.
+// seen are the names of a query.
 func seen(t *testing.T, names *inspect.Finder) (all []string) {
 	t.Helper()
 	survey, err := names.Query(t.Context())
@@ -75,7 +75,7 @@ func expire(t *testing.T, rdb redis.UniversalClient, name string) {
 	require.NoError(t, rdb.Del(t.Context(), keys...).Err())
 }
 
-func TestANameThatIsGoneMakesRoomForAnother(t *testing.T) {
+func TestARemovedNameMakesRoomForAnother(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	client := newClientOn(t, rdb)
@@ -90,7 +90,7 @@ func TestANameThatIsGoneMakesRoomForAnother(t *testing.T) {
 }
 
 // A flood of names hides none that was there, and is said to be one.
-func TestThoseThatAreKnownStayWhereThereAreTooMany(t *testing.T) {
+func TestKnownNamesStayIfThereAreTooMany(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
 	for _, name := range []string{"a", "b"} {
@@ -115,7 +115,7 @@ func TestThoseThatAreKnownStayWhereThereAreTooMany(t *testing.T) {
 
 // whileAsked calls f once, before the first command of a client leaves.
 type whileAsked struct {
-	redis.Hook // for the methods that nobody calls
+	redis.Hook // for the methods that are not called
 	once       sync.Once
 	f          func()
 }
@@ -136,7 +136,7 @@ func (w *whileAsked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-func TestALookSaysMoreOnlyOfAFullTable(t *testing.T) {
+func TestASurveyReportsMoreNamesOnlyIfItIsFull(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	client, err := fairsem.New(rdb, fairsem.Options{})
@@ -158,8 +158,8 @@ func TestALookSaysMoreOnlyOfAFullTable(t *testing.T) {
 	assert.True(t, survey.More)
 }
 
-// Looking every second used to take four fifths of a server with a million keys of others.
-func TestWhoWatchesTakesAFiftiethOfTheServerForFindingNames(t *testing.T) {
+// Polling every second used to take four fifths of a server with a million keys of other programs.
+func TestFindingNamesTakesAFiftiethOfTheServersTime(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	pipe := server.Client().Pipeline()

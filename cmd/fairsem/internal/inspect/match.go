@@ -22,14 +22,14 @@ func Glob(given string) (func(string) bool, error) {
 	}, nil
 }
 
-// Exact says whether a pattern matches that one name and no other.
+// Exact reports whether a pattern matches exactly one name.
 func Exact(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
 
 // shortClient is how much of a client id distinguishes it from the others on a screen.
 const shortClient = 8
 
-// ShortID is an id for people to read and to type: the beginning of the client's, and which of its permits
-// it is. An id that is not of this library's making is as it is.
+// ShortID is an id for people to read and to type: the beginning of its client's, and the number of the permit. An id that
+// this library did not make stays as it is.
 func ShortID(id string) string {
 	client, seq, ok := splitID(id)
 	if !ok {
@@ -38,8 +38,8 @@ func ShortID(id string) string {
 	return client[:shortClient] + ":" + seq
 }
 
-// Abbreviates says whether given stands for an id: it is the id, or a beginning of the client's, of any length, maybe with the
-// number of the permit behind it as ShortID has it. An id that is not of this library's making has no other form.
+// Abbreviates reports whether given stands for an id: it is the id, or the beginning of its client's, of any length, maybe
+// with the number of the permit as in ShortID. An id that this library did not make has no other form.
 func Abbreviates(given, id string) bool {
 	client, seq, ok := splitID(id)
 	if !ok || given == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
-func TestAPatternTakesASlashForACharacterLikeAnyOther(t *testing.T) {
+func TestASlashIsAnOrdinaryCharacterOfAPattern(t *testing.T) {
 	for _, c := range []struct {
 		pattern, s string
 		want       bool
@@ -28,7 +28,7 @@ func TestAPatternTakesASlashForACharacterLikeAnyOther(t *testing.T) {
 	}
 }
 
-func TestAShortIDIsForThoseOfThisLibraryAlone(t *testing.T) {
+func TestOnlyIDsOfThisLibraryHaveAShortForm(t *testing.T) {
 	const client = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 	assert.Equal(t, "7c9e6679:12", inspect.ShortID(client+":12"))
 	for _, id := range []string{"", ":", client, client + ":", client + ":x", client + ":1:2", "x" + client[1:] + ":1", "urn:uuid:" + client + ":1", "{" + client + "}:1"} {
@@ -36,7 +36,7 @@ func TestAShortIDIsForThoseOfThisLibraryAlone(t *testing.T) {
 	}
 }
 
-func TestAnIDIsMeantByAnyBeginning(t *testing.T) {
+func TestAnIDIsSelectedByAnyBeginning(t *testing.T) {
 	const id = "63bc9390-8b2f-4f3e-9c39-0d2b7a1f4d10:12"
 	for given, want := range map[string]bool{
 		id: true, "63bc9390:12": true, "6:12": true, "63bc9390": true, "63bc9390-8b2f-4": true,

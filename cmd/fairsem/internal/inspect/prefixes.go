@@ -121,7 +121,7 @@ func prefixOf(key string) (prefix string, ok bool) {
 	return prefix, ok && prefix != "" && name != "" && name[0] != '}' && !strings.ContainsAny(prefix, "{}")
 }
 
-// begin says whether a prefix is new, and is to be asked about.
+// begin reports whether a prefix is new and has to be checked.
 func (s *prefixSearch) begin(prefix string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

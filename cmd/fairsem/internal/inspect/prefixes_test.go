@@ -48,7 +48,7 @@ func TestOtherPrefixesAreThoseOfSemaphoresAndNoMoreThanThree(t *testing.T) {
 	assert.Len(t, inspect.OtherPrefixes(t.Context(), rdb, "e"), 3)
 }
 
-func TestWhoHasSemaphoresHearsOfNoOtherPrefix(t *testing.T) {
+func TestNoOtherPrefixIsReportedIfTheOwnHasSemaphores(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()
 	hold(t, rdb, "fairsem", "n")
@@ -76,9 +76,9 @@ func TestOtherPrefixesAreFoundOnEveryMasterOfACluster(t *testing.T) {
 	assert.Equal(t, want, inspect.OtherPrefixes(t.Context(), cluster, "none"))
 }
 
-// A user who may not see what others store, or may not walk over keys, gets no hint, and the administrator one line in ACL LOG
+// A user without the right to read other keys, or to scan keys, gets no hint, and the administrator one line in ACL LOG
 // at most.
-func TestWhoMayNotReadOtherKeysHearsOfNone(t *testing.T) {
+func TestWithoutTheRightToReadOtherKeysNoPrefixIsReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	admin := server.Client()
@@ -101,7 +101,7 @@ func TestWhoMayNotReadOtherKeysHearsOfNone(t *testing.T) {
 	}
 }
 
-func TestTheSearchForPrefixesEndsWithItsContextThoughTheServerHangs(t *testing.T) {
+func TestTheSearchForPrefixesEndsWithItsContextIfTheServerHangs(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	rdb := server.Client()

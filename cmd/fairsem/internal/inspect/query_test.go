@@ -54,7 +54,7 @@ func TestAllNamesAreThereInOrderWithTheirLimits(t *testing.T) {
 	}
 }
 
-func TestLookingDeclaresNoLimitAndLeavesNothing(t *testing.T) {
+func TestQueriesDeclareNoLimitAndLeaveNothing(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
 	s, err := client.Inspect("nobody").Status(t.Context())
@@ -102,7 +102,7 @@ func TestDetailIsBoundedAndCountsTheRest(t *testing.T) {
 	assert.Zero(t, d.MoreHolders+d.MoreWaiters)
 }
 
-func TestRateIsGrantsASecondSinceTheLookBefore(t *testing.T) {
+func TestTheRateIsGrantsASecondSinceThePreviousQuery(t *testing.T) {
 	t.Parallel()
 	var r inspect.Rates
 	at := time.Now()

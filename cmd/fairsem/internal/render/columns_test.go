@@ -28,7 +28,7 @@ func TestColumnsAreAlignedAndNumbersToTheRight(t *testing.T) {
 	}, strings.Split(ansi.Strip(layOut(someColumns, someRows(), 0)), "\n"))
 }
 
-func TestWhatIsTooWideGivesWayFromTheWidestColumnOn(t *testing.T) {
+func TestTheWidestColumnsAreCutFirst(t *testing.T) {
 	assert.Equal(t, []string{
 		"NAME              N  WHO            NOTE",
 		"a                 1  host",

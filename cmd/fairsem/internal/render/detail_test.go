@@ -28,7 +28,7 @@ func crowd() inspect.Detail {
 	}
 }
 
-func TestANameIsShownWithWhoHoldsAndWhoWaits(t *testing.T) {
+func TestANameIsShownWithHoldersAndWaiters(t *testing.T) {
 	assert.Equal(t, `stag\ting
 ████████████████████  5/5 in use  9 waiting, the oldest for 1m05s
 limit 5, set by hand; the declared limit is 3
@@ -60,7 +60,7 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
-func TestAPauseAndARateAreTold(t *testing.T) {
+func TestAPauseAndARateAreShown(t *testing.T) {
 	d := crowd()
 	d.Limit = 0
 	assert.Contains(t, Detail(d, 0), "paused: nothing is granted until it is resumed or resized; the declared limit is 3")

@@ -18,7 +18,7 @@ var listed = []fairsem.Status{
 	{Name: "calls", Limit: 100, Window: time.Minute, Pinned: true},
 }
 
-func TestATableSaysWhatIsInUseAndWhatIsSpecial(t *testing.T) {
+func TestATableShowsTheUseAndNotes(t *testing.T) {
 	assert.Equal(t, strings.Join([]string{
 		`NAME                                        USED  WAITING  OLDEST  EXPIRED  NOTE`,
 		`staging                       ███████████  20/20        7   3m05s        3`,

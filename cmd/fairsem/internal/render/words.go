@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Notes say what is special about a name. The rate is the one in force, and in a pause the declared one.
+// Notes returns what is special about a name: paused, pinned, and the rate, which in a pause is the declared one.
 func Notes(s fairsem.Status) (notes []string) {
 	limit := s.Limit
 	if inspect.Paused(s) {
@@ -37,7 +37,7 @@ func Count(n int64, what string) string {
 	return strconv.FormatInt(n, 10) + " " + what
 }
 
-// Elsewhere says that there are semaphores with other prefixes, and what to do.
+// Elsewhere reports that there are semaphores with other prefixes, and how to select one.
 func Elsewhere(prefixes []string) string {
 	quoted := make([]string, len(prefixes))
 	for i, prefix := range prefixes {

@@ -17,7 +17,7 @@ func TestARateIsSoManyInATimeAndInAPauseTheDeclaredOne(t *testing.T) {
 	assert.Equal(t, []string{"paused", "rate 5/1m"}, Notes(s))
 }
 
-func TestOtherPrefixesAreSaidWithoutOrdersToATerminal(t *testing.T) {
+func TestOtherPrefixesAreEscapedForTerminals(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, `there are semaphores with the prefix "a\x1b[2J" or "`+strings.Repeat("b", 59)+`…": select it with --prefix`,
 		Elsewhere([]string{"a\x1b[2J", strings.Repeat("b", 100)}))

@@ -15,12 +15,12 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
 )
 
-// forwarded are the signals that the command is to see, and that end the wait for a permit.
+// forwarded are the signals that are passed on to the command, and that end the wait for a permit.
 var forwarded = []os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// jobControl are those that stop a job and have it go on.
+// jobControl are the signals that stop and continue a job.
 var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
 
 // child is the command. It leads a process group of its own, whose number is its pid.
@@ -81,7 +81,7 @@ func (c *child) signal(s os.Signal) (reached bool) {
 	return syscall.Kill(-c.pid, s.(syscall.Signal)) != syscall.EPERM
 }
 
-// groupLives says whether anything is left of the group. It reaps orphans that were handed to this process.
+// groupLives reports whether a process of the group exists. It reaps orphans that were handed to this process.
 func (c *child) groupLives() bool {
 	for {
 		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
@@ -92,7 +92,7 @@ func (c *child) groupLives() bool {
 	return lives(c.pid)
 }
 
-// lives says whether anything is left of a group. EPERM is of one that is all another user's: of sudo, say.
+// lives reports whether a process of a group exists. EPERM means that all of them are another user's, such as of sudo.
 func lives(group int) bool {
 	err := syscall.Kill(-group, 0)
 	return err == nil || err == syscall.EPERM

@@ -32,14 +32,14 @@ func startGuard() *guard {
 	return &guard{cmd, word}
 }
 
-// watch has it end the group if this process ends before stop is called.
+// watch makes the guard end the group if this process ends before stop is called.
 func (g *guard) watch(group int) {
 	if g != nil {
 		_, _ = fmt.Fprintln(g.stdin, group) // one that was killed guards nothing
 	}
 }
 
-// stop is for when the group is gone: its number can be another's then.
+// stop must be called when the group is gone: another group can get its number.
 func (g *guard) stop() {
 	if g != nil {
 		_, _ = fmt.Fprintln(g.stdin) // as above

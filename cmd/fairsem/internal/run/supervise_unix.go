@@ -28,7 +28,7 @@ type supervisor struct {
 	lastAlive time.Time        // when the permit was last seen to live
 	lost      bool             // and the loss was reported
 	killAt    <-chan time.Time // nil: no kill is pending
-	warned    string           // what a group that cannot be ended means for the permit
+	warned    string           // the last warning about a group that cannot be ended
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
@@ -148,7 +148,7 @@ func (s *supervisor) stopped(by syscall.Signal) {
 	_ = syscall.Kill(whom, syscall.SIGTTIN)
 }
 
-// check sees whether the permit lives. It reads the clock first: the permit did live then.
+// check notices the loss of the permit. It reads the clock first: the permit did live then.
 func (s *supervisor) check() {
 	now := time.Now()
 	if s.lost {
@@ -163,8 +163,8 @@ func (s *supervisor) check() {
 	s.journal.note(note{Event: "lost", Reason: lossReason(s.permit)})
 }
 
-// lose does what a lost permit asks for. At the time that it was last seen to live the lease had a
-// tenth of the TTL left at least, so the most that CMD may have counts from then, however late this is.
+// lose ends the command after a loss, as OnLost says. When the permit was last seen to live, at least a tenth of the TTL
+// remained of its lease, so the time to end counts from then, however late this is.
 func (s *supervisor) lose() {
 	left := min(s.job.KillAfter, time.Until(s.lastAlive.Add(MaxKillAfter(s.job.TTL))))
 	switch {
@@ -179,7 +179,7 @@ func (s *supervisor) lose() {
 	}
 }
 
-// What a group that cannot be ended means for the permit.
+// What it means for the permit that a group cannot be ended.
 const (
 	stillHeld   = "the permit is held until it has ended"
 	alreadyLost = "the units can be granted to others while it runs"

@@ -26,7 +26,7 @@ type model struct {
 	reading       bool // the manual is on the screen
 }
 
-// pane is a table, and what is said above it.
+// pane is a table with a summary above it.
 type pane interface {
 	summary(p paint) string
 	view(width int, p paint) string
@@ -34,7 +34,7 @@ type pane interface {
 	press(msg tea.KeyPressMsg, k keys) bool
 }
 
-// pane is the one on the screen.
+// pane returns the pane on the screen.
 func (m *model) pane() pane {
 	if m.inside {
 		return &m.detail
@@ -149,7 +149,7 @@ func (m model) receive(l answer) (model, tea.Cmd) {
 	return m.withdrawStale(), m.schedule.wait()
 }
 
-// withdrawStale withdraws a question whose answer would mean something else now.
+// withdrawStale withdraws a question if a yes would have another effect now.
 func (m model) withdrawStale() model {
 	a := m.prompt.action
 	if m.prompt.kind != confirms || a.verb != evict {

@@ -45,14 +45,14 @@ func panicking(place string) {
 	fmt.Println(err) // what bubbletea writes itself of a panic in a command may come too late
 }
 
-// broken panics in a look at one name.
+// broken panics in a query of one name.
 type broken struct{ fake }
 
 func (b *broken) Survey(context.Context) (inspect.Survey, error) {
 	return inspect.Survey{Statuses: []fairsem.Status{api}}, nil
 }
 
-func (b *broken) Detail(context.Context, string) (inspect.Detail, error) { panic("a look is broken") }
+func (b *broken) Detail(context.Context, string) (inspect.Detail, error) { panic("a query is broken") }
 
 type brokenModel struct{ tea.Model }
 
@@ -81,7 +81,7 @@ func TestAPanicLeavesTheTerminalAsItWas(t *testing.T) {
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 			var out transcript.Transcript
 			ended := make(chan struct{})
-			go func() { // ends when nobody has the terminal any more; waited for below
+			go func() { // ends when no process has the terminal any more; waited for below
 				defer close(ended)
 				_, _ = io.Copy(&out, keys)
 			}()

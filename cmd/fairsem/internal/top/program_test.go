@@ -19,8 +19,8 @@ import (
 // feed is a source whose answers come when the test sends them.
 type feed struct {
 	fake
-	names chan []fairsem.Status
-	deeps chan inspect.Detail
+	names   chan []fairsem.Status
+	details chan inspect.Detail
 
 	mu         sync.Mutex
 	asked      int // guarded by mu
@@ -29,7 +29,7 @@ type feed struct {
 }
 
 func newFeed() *feed {
-	return &feed{names: make(chan []fairsem.Status), deeps: make(chan inspect.Detail)}
+	return &feed{names: make(chan []fairsem.Status), details: make(chan inspect.Detail)}
 }
 
 func (f *feed) Survey(ctx context.Context) (inspect.Survey, error) {
@@ -38,7 +38,7 @@ func (f *feed) Survey(ctx context.Context) (inspect.Survey, error) {
 }
 
 func (f *feed) Detail(ctx context.Context, _ string) (inspect.Detail, error) {
-	return fed(ctx, f, f.deeps)
+	return fed(ctx, f, f.details)
 }
 
 func fed[T any](ctx context.Context, f *feed, answers chan T) (answer T, err error) {
@@ -78,7 +78,7 @@ func leave(t *testing.T, p *teatest.TestModel) model {
 	return p.FinalModel(t, teatest.WithFinalTimeout(time.Minute)).(model)
 }
 
-func TestProgramShowsLooksAsTheyComeAndLeavesWithQ(t *testing.T) {
+func TestTheProgramShowsAnswersAsTheyComeAndEndsWithQ(t *testing.T) {
 	f := newFeed()
 	p := start(t, f)
 	f.names <- []fairsem.Status{api, backup}
@@ -86,13 +86,13 @@ func TestProgramShowsLooksAsTheyComeAndLeavesWithQ(t *testing.T) {
 	f.names <- []fairsem.Status{api, backup, calls}
 	await(t, p, "rate 100/1m")
 	p.Send(tea.KeyPressMsg{Code: tea.KeyEnter})
-	f.deeps <- inside
+	f.details <- inside
 	await(t, p, "carol")
 	m := leave(t, p)
 	assert.Equal(t, "api", m.detail.Name)
 }
 
-func TestKeysAreHeardWhileALookHangs(t *testing.T) {
+func TestKeysWorkDuringAQuery(t *testing.T) {
 	p := start(t, newFeed())
 	await(t, p, "waiting for an answer")
 	p.Type("?")
@@ -100,7 +100,7 @@ func TestKeysAreHeardWhileALookHangs(t *testing.T) {
 	leave(t, p)
 }
 
-func TestAtMostOneLookIsOnItsWay(t *testing.T) {
+func TestAtMostOneQueryIsInFlight(t *testing.T) {
 	f := newFeed()
 	p := start(t, f)
 	f.names <- []fairsem.Status{api, backup}
@@ -115,7 +115,7 @@ func TestAtMostOneLookIsOnItsWay(t *testing.T) {
 		default:
 			select {
 			case f.names <- []fairsem.Status{api, backup}:
-			case f.deeps <- inside:
+			case f.details <- inside:
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func share(r row) float64 {
 	return float64(r.Used) / math.Max(0, float64(r.Limit))
 }
 
-// arrange finds out anew which rows are shown, and where.
+// arrange filters and sorts the rows.
 func (n *names) arrange() {
 	shown := slices.DeleteFunc(slices.Clone(n.all), func(r row) bool { return !n.shows(r) })
 	compare := orders[n.order].compare
@@ -99,7 +99,7 @@ func (n *names) matchesFilter(name string) bool {
 	return n.filter == "" || strings.Contains(strings.ToLower(text.Clean(name)), strings.ToLower(n.filter))
 }
 
-// sort has the table in another order, so many further on in the row of titles.
+// sort selects the order that is so many titles further on.
 func (n *names) sort(by int) {
 	n.order = (n.order + by + len(orders)) % len(orders)
 	n.reverse = false
@@ -244,7 +244,7 @@ func (n *names) summary(p paint) string {
 // stillScanning is shown until the names that were there at the start are found.
 const stillScanning = "still scanning the keys of the server: there may be more names"
 
-// warning says which names are missing.
+// warning reports names that are missing from the table.
 func (n *names) warning(p paint) string {
 	switch {
 	case len(n.unreadable) == 0 && n.partial:

@@ -23,7 +23,7 @@ var (
 	errNotShown = errors.New("this page does not show that name")
 )
 
-// checkName says why a name is refused, before Redis is queried: so the answer is the same whether there is such a name
+// checkName returns why a name is refused, before Redis is queried: so the answer is the same whether there is such a name
 // or not.
 func (p *Page) checkName(name string) error {
 	if inspect.CheckName(p.Client, name) != nil {

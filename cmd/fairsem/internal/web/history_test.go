@@ -45,7 +45,7 @@ func TestTheLastTenMinutesOfANameAreKept(t *testing.T) {
 	assert.Len(t, all["a"], 600)
 }
 
-func TestNoMoreNamesAreKeptThanAreLookedAt(t *testing.T) {
+func TestNoMoreNamesAreKeptThanArePolled(t *testing.T) {
 	t.Parallel()
 	h := history{names: 20}
 	for i := range 100 {
@@ -84,7 +84,7 @@ func TestWhatWasHandedOutNeverChanges(t *testing.T) {
 	assert.Equal(t, copied, before)
 }
 
-func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
+func TestRedisIsPolledWithoutViewers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -137,8 +137,8 @@ func TestARedisThatIsSlowIsNotAway(t *testing.T) {
 	})
 }
 
-// With millions of keys on the server every look failed, and the page said that Redis was away.
-func TestALookThatNeverEndsIsNoRedisThatIsAway(t *testing.T) {
+// With millions of keys on the server every poll failed, and the page reported that Redis was away.
+func TestAPollThatTimesOutIsNotReportedAsAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (inspect.Survey, error) {
@@ -153,7 +153,7 @@ func TestALookThatNeverEndsIsNoRedisThatIsAway(t *testing.T) {
 	})
 }
 
-func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
+func TestAFailedPollKeepsTheLastAnswerAndIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var away, gone atomic.Bool
@@ -175,7 +175,7 @@ func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
 		now := s.latest()
 		assert.Equal(t, seen.Statuses, now.Statuses)
 		assert.Equal(t, seen.at, now.at)
-		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the look, four for it")
+		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the poll, four for it")
 		assert.Empty(t, p.away(now))
 		gone.Store(true)
 		time.Sleep(10 * time.Second)
@@ -216,7 +216,7 @@ func TestAPlotOfNothingIsEmpty(t *testing.T) {
 	assert.Equal(t, plot{Top: 1}, draw(nil, noon, time.Second, true))
 }
 
-func TestAPlotShowsWhenNobodyLooked(t *testing.T) {
+func TestAPlotShowsGapsWithoutPolls(t *testing.T) {
 	t.Parallel()
 	points := []point{{noon, 1, 2, 0}, {noon.Add(5 * time.Second), 1, 2, 0}, {noon.Add(5 * time.Minute), 1, 2, 0}}
 	p := draw(columns(points, 120, func(p point) int64 { return p.used }), noon.Add(5*time.Minute), 10*time.Second, true)

@@ -162,7 +162,7 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 	return o
 }
 
-// lists says whether a name is on the page of all names.
+// lists reports whether a name is on the page of all names.
 func (p *Page) lists(s fairsem.Status) bool { return s.Exists && (!p.Busy || inspect.Busy(s)) }
 
 func total(all []fairsem.Status) []tile {

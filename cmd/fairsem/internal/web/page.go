@@ -75,7 +75,7 @@ func (p *Page) render(name string, data any) []byte {
 	return b.Bytes()
 }
 
-// problem is a page that says why there is no other.
+// problem is the page of an error.
 func (p *Page) problem(w http.ResponseWriter, r *http.Request, status int, text string) {
 	f := p.frame(r, http.StatusText(status))
 	f.Content = text

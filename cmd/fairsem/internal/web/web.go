@@ -172,7 +172,7 @@ func end(server *http.Server) {
 	}
 }
 
-// away says why Redis cannot be queried now; "" if it can. Anyone can read it, so it contains nothing that Redis said.
+// away explains why Redis cannot be queried now; "" if it can. Anyone can read it, so it has no text from Redis.
 func (p *Page) away(now *snapshot) string {
 	age, ever := p.pulse.age()
 	switch {
@@ -188,7 +188,7 @@ func (p *Page) away(now *snapshot) string {
 	return ""
 }
 
-// trouble says why what is seen is not of now; "" if it is.
+// trouble explains why the page is not up to date; "" if it is.
 func (p *Page) trouble(now *snapshot) string {
 	if away := p.away(now); away != "" {
 		return away
@@ -202,7 +202,7 @@ func (p *Page) trouble(now *snapshot) string {
 	return ""
 }
 
-// health says whether Redis answers, whatever else takes long.
+// health reports whether Redis answers, even if a query takes long.
 func (p *Page) health(w http.ResponseWriter, _ *http.Request) {
 	if away := p.away(p.sampler.latest()); away != "" {
 		http.Error(w, away, http.StatusServiceUnavailable)
