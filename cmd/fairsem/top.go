@@ -63,7 +63,7 @@ func (o *topOptions) flags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(top.Orders(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// complete refuses what can never work.
+// complete refuses invalid flags.
 func (o *topOptions) complete(cmd *cobra.Command) error {
 	var err error
 	switch {
@@ -92,7 +92,6 @@ func (o *topOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer s.Close()
-	view := o.view
-	view.Client, view.Address, view.Profile = s.Client, s.Server.String(), text.Profile(view.Terminal)
-	return top.Run(cmd.Context(), view)
+	o.view.Client, o.view.Address = s.Client, s.Server.String()
+	return top.Run(cmd.Context(), o.view)
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/colorprofile"
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // panicking is a program that panics when enter is pressed.
 func panicking(place string) {
-	o := Options{Interval: time.Second, Sort: "name", Terminal: os.Stdout, Profile: colorprofile.ANSI}
+	o := Options{Interval: time.Second, Sort: "name", Terminal: os.Stdout}
 	ctx := context.Background()
 	var m tea.Model = newModel(ctx, &broken{}, o)
 	if place == "update" {
