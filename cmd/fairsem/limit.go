@@ -47,7 +47,7 @@ if it was not found, 2 for a wrong command line.`,
   while read -r id; do fairsem limit geocoder 5/s && ./geocode "$id"; done <ids
   fairsem limit mails 100/1m --no-wait -E 0 -- ./send-digest`,
 		RunE:              ownFailure(o.complete, func(cmd *cobra.Command) error { return o.job.Run(cmd.Context()) }),
-		ValidArgsFunction: completeLimitArgs,
+		ValidArgsFunction: completeCommand(2),
 	}
 	o.flags.define(cmd.Flags())
 	return cmd

@@ -62,7 +62,7 @@ if signal n stopped it.`,
   fairsem ls 'deploy-*' --watch
   fairsem ls | awk 'NR > 1 && $4 > 100 { print $1 }' # names with a long queue
   fairsem ls --json | jq -r 'select(.paused) | .name'`,
-		Args:              atMostOne("PATTERN", "quote it, so that the shell leaves it alone"),
+		Args:              onePattern,
 		ValidArgsFunction: completeNames,
 		RunE:              ownFailure(o.complete, o.run),
 	}
@@ -165,15 +165,5 @@ func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
 		if !timer.Stop() {
 			<-said
 		}
-	}
-}
-
-// atMostOne refuses a second argument. hint is what may have led to it.
-func atMostOne(what, hint string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return exit.Usagef("%q is one argument too many: give one %s; %s", args[1], what, hint)
-		}
-		return nil
 	}
 }

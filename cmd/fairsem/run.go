@@ -58,7 +58,7 @@ be executed, 127 if it was not found, 2 for a wrong command line.`,
   fairsem run staging --limit 2 --wait 20m -- ./integration-tests.sh
   fairsem run disk --limit 4 -w 2 -c 'tar c /srv | zstd > /backup/srv.tar.zst'`,
 		RunE:              ownFailure(o.complete, func(cmd *cobra.Command) error { return o.job.Run(cmd.Context()) }),
-		ValidArgsFunction: completeRun,
+		ValidArgsFunction: completeCommand(1),
 	}
 	o.define(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("on-lost", cobra.FixedCompletions(onLost, cobra.ShellCompDirectiveNoFileComp)) // fails only for a flag that is not there

@@ -99,6 +99,7 @@ without a server or where the port is taken; 2 for a wrong command line.`,
   fairsem serve 'team-a/*' --busy
   fairsem serve --allow-writes --token-file /run/secrets/fairsem
   fairsem serve --listen 0.0.0.0:7420 --tls-cert page.crt --tls-key page.key`,
+		Args:              onePattern,
 		ValidArgsFunction: completeNames,
 		RunE:              ownFailure(o.check, o.serve),
 	}

@@ -44,6 +44,7 @@ stopped it.`,
 		Example: `  fairsem top
   fairsem top 'deploy-*' --sort lost --interval 5s
   fairsem top --read-only --redis rediss://observer:secret@redis.example.com:6379`,
+		Args:              onePattern,
 		ValidArgsFunction: completeNames,
 		RunE:              ownFailure(o.complete, o.run),
 	}

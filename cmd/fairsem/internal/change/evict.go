@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -52,15 +53,18 @@ type evicted struct {
 
 // Evict revokes permits and removes waiters.
 func (d Target) Evict(ctx context.Context, selection Selection) error {
-	before, err := d.known(ctx)
+	before, err := inspect.QueryDetail(ctx, d.Client, d.Name, math.MaxInt)
+	if err == nil && !before.Exists {
+		err = ErrUnknown
+	}
 	if err != nil {
 		return err
 	}
-	c, err := d.choose(ctx, before.At, selection)
+	c, err := selection.choose(before)
 	if err != nil {
 		return err
 	}
-	if err := d.confirm(ctx, c.announce(d, before)); err != nil {
+	if err := d.confirm(ctx, c.announce(d, before.Status)); err != nil {
 		return err
 	}
 	if d.Ask != nil && len(selection.IDs) > 0 { // --label and --all select holders and waiters alike
@@ -77,7 +81,7 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 		return fmt.Errorf("they were evicted, but the state after that is not known: %w", err)
 	}
 	o := c.object(gone)
-	o.result = result{len(o.Holders)+len(o.Waiters) > 0, render.NewSemaphore(before), render.NewSemaphore(after)}
+	o.result = result{len(o.Holders)+len(o.Waiters) > 0, render.NewSemaphore(before.Status), render.NewSemaphore(after)}
 	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), count(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d were gone already", len(gone))
@@ -92,30 +96,19 @@ type choice struct {
 	now              time.Time // on the server
 }
 
-// choose finds the selection; now is the server's time. The queue is read first, so that a waiter that is granted
-// meanwhile is not missed.
-func (d Target) choose(ctx context.Context, now time.Time, selection Selection) (c choice, err error) {
-	inspector := d.there()
-	c.now = now
-	waiters, err := inspect.Collect(inspector.Waiters(ctx))
+// choose finds the selection.
+func (v Selection) choose(d inspect.Detail) (choice, error) {
+	chosen, err := v.among(slices.Concat(d.Holders, d.Waiters))
 	if err != nil {
-		return c, err
+		return choice{}, err
 	}
-	holders, err := inspect.Collect(inspector.Holders(ctx))
-	if err != nil {
-		return c, err
-	}
-	chosen, err := selection.among(slices.Concat(holders, waiters))
-	if err != nil {
-		return c, err
-	}
-	for _, t := range holders {
+	c := choice{now: d.At}
+	for _, t := range d.Holders {
 		if chosen[t.ID] {
 			c.holders = append(c.holders, t)
-			delete(chosen, t.ID) // an id that was seen twice was granted meanwhile
 		}
 	}
-	for i, t := range waiters {
+	for i, t := range d.Waiters {
 		if chosen[t.ID] {
 			c.waiters, c.positions = append(c.waiters, t), append(c.positions, i+1)
 		}
@@ -182,13 +175,13 @@ func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	return chosen, nil
 }
 
-// matching returns the ids that given stands for. An id that is granted meanwhile occurs twice in all.
+// matching returns the ids that given stands for.
 func matching(given string, all []fairsem.Ticket) (ids []string) {
 	for _, t := range all {
 		if t.ID == given {
 			return []string{given}
 		}
-		if inspect.Abbreviates(given, t.ID) && !slices.Contains(ids, t.ID) {
+		if inspect.Abbreviates(given, t.ID) {
 			ids = append(ids, t.ID)
 		}
 	}

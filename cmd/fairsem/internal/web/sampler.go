@@ -48,18 +48,8 @@ func newSampler(interval, timeout time.Duration, names int, ask surveyor) *sampl
 
 func (s *sampler) latest() *snapshot { return s.now.Load() }
 
-// run polls until ctx ends. A poll that takes longer than an interval is not followed by another one at once.
-func (s *sampler) run(ctx context.Context) {
-	tick := time.NewTicker(s.interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		s.sample(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
-}
+// run polls until ctx ends.
+func (s *sampler) run(ctx context.Context) { repeat(ctx, s.interval, s.sample) }
 
 // sample polls once. Viewers are notified of a failure, too: the age has changed.
 func (s *sampler) sample(ctx context.Context) {
