@@ -62,20 +62,15 @@ func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 	})
 }
 
-// completeRun offers names, and leaves what stands behind to the shell: that is a command with its files.
-func completeRun(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
+// completeCommand offers a name for the first of the arguments before a command, nothing for the others, and leaves the
+// command with its files to the shell.
+func completeCommand(before int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) >= before {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return completeNames(cmd, args, typed)
 	}
-	return completeNames(cmd, args, typed)
-}
-
-// completeLimitArgs offers names, nothing for the rate, and leaves the rest to the shell as completeRun does.
-func completeLimitArgs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 1 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	return completeNames(cmd, args, typed)
 }
 
 // gather returns what find offers, until that is enough or has taken too long.
@@ -89,8 +84,8 @@ func gather(cmd *cobra.Command, find func(context.Context, *fairsem.Client, func
 		if err != nil {
 			return
 		}
-		defer s.close()
-		find(ctx, s.client, func(one cobra.Completion) bool {
+		defer s.Close()
+		find(ctx, s.Client, func(one cobra.Completion) bool {
 			select {
 			case found <- one:
 				return true
@@ -114,7 +109,7 @@ func gather(cmd *cobra.Command, find func(context.Context, *fairsem.Client, func
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-// connectionOf is what the flags of a command say so far.
+// connectionOf returns the connection that the flags of a command describe so far.
 func connectionOf(cmd *cobra.Command) *connection {
 	c := &connection{}
 	c.redis, _ = cmd.Flags().GetString("redis") // a command without the flag has an empty one

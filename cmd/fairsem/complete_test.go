@@ -29,7 +29,7 @@ func (s *station) hold(names ...string) {
 	}
 }
 
-// candidates are what fairsem tells a shell, and last what else the shell is to do.
+// candidates returns what fairsem offers to a shell, and the directive.
 func (s *station) candidates(args ...string) (all []string, directive string) {
 	s.t.Helper()
 	if args[0] != "completion" && !slices.Contains(args, "--redis") {
@@ -47,11 +47,11 @@ func (s *station) candidates(args ...string) (all []string, directive string) {
 }
 
 const (
-	shellsTurn = ":0" // the shell goes on as it likes, with files
+	shellsTurn = ":0" // the shell completes files
 	noFilesNow = ":4"
 )
 
-func TestNamesAreOfferedWhereOneIsMeant(t *testing.T) {
+func TestNamesAreOfferedForNameArguments(t *testing.T) {
 	s := newStation(t)
 	s.hold("alpha", "alpine", "beta", "team/disk:1", "häuser")
 	for _, c := range []struct {
@@ -87,8 +87,8 @@ func TestNamesAreOfferedWhereOneIsMeant(t *testing.T) {
 	}
 }
 
-// Whoever can write to the server chooses names. What is completed is run with the next key.
-func TestANameThatAShellWouldNotTakeForAWordIsNotOffered(t *testing.T) {
+// Any client of the server can choose names, and the completed line is run with the next key.
+func TestANameThatIsSpecialToAShellIsNotOffered(t *testing.T) {
 	s := newStation(t)
 	s.hold("fine", "a b", "new\nline", "tab\there", "esc\x1b[31m", "$(id)", "`id`", "a;b", "a&b", "a|b", "a>b", "'a", `"a`, `back\slash`,
 		"~root", "-n", "--limit=1", "=ls", "%1", "*", "?", "[a]", "{a,b}", "!1", "#x", "bidi\u202edata", "zero\u200bwidth", "nul\x00byte", "bad\xff", "^a")
@@ -96,7 +96,7 @@ func TestANameThatAShellWouldNotTakeForAWordIsNotOffered(t *testing.T) {
 	assert.Equal(t, []string{"fine"}, all)
 }
 
-func TestNotMoreNamesAreOfferedThanAnybodyReads(t *testing.T) {
+func TestTheNumberOfCandidatesIsBounded(t *testing.T) {
 	s := newStation(t)
 	for i := range completeMost + 50 {
 		sem, err := s.client.Semaphore(fmt.Sprintf("n%d", i), 1)
@@ -108,7 +108,7 @@ func TestNotMoreNamesAreOfferedThanAnybodyReads(t *testing.T) {
 	assert.Len(t, all, completeMost)
 }
 
-func TestAServerThatIsAwayHasNoCandidatesAndSaysNothing(t *testing.T) {
+func TestAnUnreachableServerYieldsNoCandidatesAndNoError(t *testing.T) {
 	s := newStation(t)
 	s.hold("alpha")
 	hung := redistest.NewServer(t)
@@ -122,7 +122,7 @@ func TestAServerThatIsAwayHasNoCandidatesAndSaysNothing(t *testing.T) {
 	assert.Less(t, time.Since(began), 2*completeLimit, "only one of them makes anybody wait")
 }
 
-func TestIDsAreOfferedBehindTheNameWithTheirLabels(t *testing.T) {
+func TestIDsAreOfferedAfterTheNameWithTheirLabels(t *testing.T) {
 	s := newStation(t)
 	client, err := fairsem.New(s.server.Client(), fairsem.Options{Label: "host\n\x1b[31m:7"})
 	require.NoError(t, err)
@@ -131,8 +131,8 @@ func TestIDsAreOfferedBehindTheNameWithTheirLabels(t *testing.T) {
 	require.NoError(t, err)
 	p, err := sem.Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	go func() { _, _ = s.sem(1).Acquire(t.Context(), 1) }() // ends with the test; nobody waits for it
-	s.awaitLine(1, 1)
+	go func() { _, _ = s.sem(1).Acquire(t.Context(), 1) }() // ends with the test; not waited for
+	s.awaitState(1, 1)
 
 	cmd := &cobra.Command{}
 	(&connection{}).flags(cmd.Flags())

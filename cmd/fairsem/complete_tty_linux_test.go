@@ -79,7 +79,7 @@ func TestFishCompletes(t *testing.T) {
 	assert.Equal(t, "alpha\nalpine\nco:lon\nkill\tKILL at once\n", string(out))
 }
 
-// Scripts for shells that are not here are looked at by nobody but this.
+// This is the only test of the scripts for shells that are not installed here.
 func TestEveryShellHasAScript(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {

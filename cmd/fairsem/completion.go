@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+)
 
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
@@ -30,7 +34,7 @@ Exit code: 0 if it was written, 2 for a wrong command line.`,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			args, root, out := cmd.Flags().Args(), cmd.Root(), cmd.OutOrStdout()
 			if len(args) != 1 {
-				return usage("give one shell: bash, zsh, fish or powershell")
+				return exit.Usagef("give one shell: bash, zsh, fish or powershell")
 			}
 			switch args[0] {
 			case "bash":
@@ -42,7 +46,7 @@ Exit code: 0 if it was written, 2 for a wrong command line.`,
 			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(out)
 			}
-			return usage("unknown shell %q: give bash, zsh, fish or powershell", args[0])
+			return exit.Usagef("unknown shell %q: give bash, zsh, fish or powershell", args[0])
 		}),
 	}
 }

@@ -8,20 +8,19 @@ import (
 	"os"
 	"strings"
 
-	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// confirming is a command that changes something, and asks before.
+// confirming is a command that asks before it changes something.
 type confirming struct {
-	connection
-	yes  bool
-	json bool
+	connection connection
+	yes        bool
+	json       bool
 }
 
 func (c *confirming) flags(cmd *cobra.Command) {
@@ -30,29 +29,29 @@ func (c *confirming) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.json, "json", false, "write the result as JSON")
 }
 
-// change connects and has do make a change to the name. Before, it refuses to begin what it cannot ask about.
+// change connects and calls do, which changes the name. It fails first if it has to ask and there is no terminal.
 func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Context, change.Target) error) error {
 	ctx, notify := cmd.Context(), cmd.ErrOrStderr()
-	width, terminal := frames.Width(notify)
+	width, terminal := text.Width(notify)
 	if !c.yes && (!terminal || !term.IsTerminal(int(os.Stdin.Fd()))) {
-		return usage("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
+		return exit.Usagef("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
 	}
-	s, err := c.open(ctx, name)
+	s, err := c.connection.open(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	target := change.Target{
-		Client: s.client, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
-		Messages: &colorprofile.Writer{Forward: notify, Profile: text.Profile(notify)}, Width: width,
+		Client: s.Client, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
+		Messages: text.Writer(notify), Width: width,
 	}
 	if !c.yes {
 		target.Ask = ask
 	}
-	return withSignal(ctx, withServer(refused(name, do(ctx, target)), s.server))
+	return exit.WithSignal(ctx, s.Server.WithAddress(refused(name, do(ctx, target))))
 }
 
-// ask wants an answer on the terminal. The end of the input is a no.
+// ask reads an answer from the terminal. The end of the input is a no.
 func ask(ctx context.Context) (bool, error) {
 	_, _ = fmt.Fprint(os.Stderr, "Go on? [y/N] ") // if it cannot be written, the answer will not be yes
 	answers := make(chan string, 1)
@@ -79,9 +78,9 @@ func refused(name string, err error) error {
 	case errors.Is(err, change.ErrUnknown):
 		return unknown(name)
 	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNoMatch):
-		return &failure{exitNo, err}
+		return &exit.Error{Code: exit.No, Err: err}
 	case errors.Is(err, change.ErrInUse):
-		return &failure{exitNotAcquired, err}
+		return &exit.Error{Code: exit.NotAcquired, Err: err}
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 func newDemo() *cobra.Command {
@@ -39,7 +40,7 @@ line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Worker
 		Args: cobra.NoArgs,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			if o.Length < 0 || cmd.Flags().Changed("redis") && o.Redis == "" {
-				return usage("--redis is empty or --for is negative")
+				return exit.Usagef("--redis is empty or --for is negative")
 			}
 			if o.Redis != "" {
 				if _, err := parseURL(o.Redis, "--redis"); err != nil {
@@ -59,14 +60,14 @@ line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Worker
 func runDemo(ctx context.Context, out io.Writer, o demo.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	o.Interrupt = func() { cancel(signalled{syscall.SIGINT}) }
+	o.Interrupt = func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }
 	return withExitCode(demo.Run(ctx, out, o))
 }
 
-// withExitCode gives a broken promise its exit code.
+// withExitCode adds the exit code to the error of a broken promise.
 func withExitCode(err error) error {
 	if errors.Is(err, demo.ErrBroken) {
-		return &failure{exitBroken, err}
+		return &exit.Error{Code: exit.No, Err: err}
 	}
 	return err
 }

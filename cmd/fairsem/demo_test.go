@@ -20,12 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/history"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// Seven processes with leases of two seconds keep no promise where nobody gets a turn for as long: beside these demos
+// Seven processes with leases of two seconds keep no promise on a machine that stalls for as long: beside these demos
 // runs nothing else.
 func TestTheDemoShowsThatEveryPromiseHolds(t *testing.T) { //nolint:tparallel // as the line above says
 	t.Run("on the embedded server", func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestWithJSONTheDemoWritesItsResultAndNothingElse(t *testing.T) {
 	assert.Contains(t, got.Promises[1].Found, "0 overtakes")
 }
 
-// A password reaches the workers, and nobody else: not the output, and not the arguments and the
+// A password reaches the workers only: not the output, and not the arguments and the
 // environment of any process.
 func TestThePasswordIsNeverShown(t *testing.T) {
 	t.Parallel()
@@ -131,19 +132,19 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 	assert.NotContains(t, d.out.String(), "What was checked", "nothing was checked to the end")
 }
 
-func TestAServerThatDiesIsOneLineAndNoVerdict(t *testing.T) {
+func TestADeadServerIsOneLineOfErrorAndNoVerdict(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
 	d.await("3 of 3 used")
 	require.NoError(t, server.Kill())
-	assert.Equal(t, exitFailure, d.wait())
+	assert.Equal(t, exit.Failure, d.wait())
 	assert.NotContains(t, d.out.String(), "What was checked")
 	assert.Regexp(t, `(?m)^fairsem: .*`, d.out.String())
 }
 
 // Where the kernel does not kill orphans, this is what ends them.
-func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
+func TestAWorkerReleasesAndEndsWhenItsInputEnds(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	worker := exec.CommandContext(t.Context(), "fairsem", "demo-worker")
@@ -170,9 +171,9 @@ func TestAWorkerGivesBackAndEndsWhenItsInputDoes(t *testing.T) {
 
 func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
 	t.Parallel()
-	var f *failure
-	require.ErrorAs(t, withExitCode(fmt.Errorf("%w: two at once", demo.ErrBroken)), &f)
-	assert.Equal(t, exitBroken, f.code)
+	var coded *exit.Error
+	require.ErrorAs(t, withExitCode(fmt.Errorf("%w: two at once", demo.ErrBroken)), &coded)
+	assert.Equal(t, exit.No, coded.Code)
 	assert.Equal(t, io.EOF, withExitCode(io.EOF))
 }
 
@@ -211,8 +212,8 @@ func demoCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The server of the demo is open to whoever is on this machine.
-func TestNobodyElseGetsInAtTheServerOfTheDemo(t *testing.T) {
+// Every user of this machine can connect to the server of the demo.
+func TestTheServerOfTheDemoRefusesOtherClients(t *testing.T) {
 	t.Parallel()
 	d := start(t, "--for", "1h")
 	d.await("3 of 3 used")

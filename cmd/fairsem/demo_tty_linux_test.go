@@ -19,8 +19,8 @@ func onStage(t *testing.T, line string) *tmux {
 	return x
 }
 
-// inLine are a worker's place and the number of places that it came up, on a screen.
-func inLine(screen string) map[string][2]int {
+// inQueue are a worker's place and the number of places that it came up, on a screen.
+func inQueue(screen string) map[string][2]int {
 	places := make(map[string][2]int)
 	for _, m := range regexp.MustCompile(`(\d)\. (worker \d) ■+ +(▲*)`).FindAllStringSubmatch(screen, -1) {
 		place, _ := strconv.Atoi(m[1])
@@ -31,7 +31,7 @@ func inLine(screen string) map[string][2]int {
 
 // sights are what was seen of a demo.
 type sights struct {
-	moved   bool   // somebody in line, with a sign for it
+	moved   bool   // a waiter, with a sign for it
 	dead    string // the worker that was killed
 	ranDown bool   // its lease
 	back    bool   // its units, and it has gone
@@ -40,10 +40,10 @@ type sights struct {
 var death = regexp.MustCompile(`(worker \d)  [━╸─]+ (\d\.\d) s  │.*\n.*■┘ ✗ killed with kill -9`)
 
 func (s *sights) learn(screens []string) {
-	line, left := inLine(""), ""
+	line, left := inQueue(""), ""
 	for _, screen := range screens {
 		before := line
-		line = inLine(screen)
+		line = inQueue(screen)
 		for who, now := range line {
 			was, known := before[who]
 			s.moved = s.moved || known && now[0] < was[0] && now[1] > was[1]
@@ -59,8 +59,8 @@ func (s *sights) learn(screens []string) {
 	}
 }
 
-// A busy machine may miss a sight, for the screens that are looked at are not all that there are.
-func TestOnATerminalTheLineMovesUpAndTheDeadWorkersUnitsComeBack(t *testing.T) {
+// On a busy machine not every screen is seen.
+func TestOnATerminalTheQueueMovesUpAndTheDeadWorkersUnitsAreGranted(t *testing.T) {
 	t.Parallel()
 	var saw sights
 	for range 5 {

@@ -1,21 +1,21 @@
 package main
 
 import (
-	"io"
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/doctor"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 type doctorOptions struct {
-	connection
-	ttl    time.Duration
-	json   bool
-	strict bool
+	connection connection
+	ttl        time.Duration
+	json       bool
+	strict     bool
 }
 
 func newDoctor() *cobra.Command {
@@ -41,7 +41,7 @@ Exit code: 0 if nothing failed, 1 if something did (with --strict also for a war
 		RunE:              ownFailure(o.run),
 	}
 	f := cmd.Flags()
-	o.flags(f)
+	o.connection.flags(f)
 	f.DurationVar(&o.ttl, "ttl", runTTL, "the shortest TTL of your processes, which round trips are compared with")
 	f.BoolVar(&o.json, "json", false, "one JSON object, with a list of checks")
 	f.BoolVar(&o.strict, "strict", false, "exit code 1 for warnings, too")
@@ -50,23 +50,23 @@ Exit code: 0 if nothing failed, 1 if something did (with --strict also for a war
 
 func (o *doctorOptions) run(cmd *cobra.Command) error {
 	if o.ttl <= 0 {
-		return usage("--ttl %v is not above 0", o.ttl)
+		return exit.Usagef("--ttl %v is not above 0", o.ttl)
 	}
-	there, err := o.server()
+	there, err := o.connection.server()
 	if err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	page := newPage(out)
+	page := doctor.Page{Out: text.Writer(out), Pretty: text.Profile(out) > colorprofile.NoTTY}
 	report := doctor.Report{Server: there.String()}
-	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.keys(), Names: cmd.Flags().Args(), TTL: o.ttl}, func(f doctor.Finding) {
+	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.connection.keys(), Names: cmd.Flags().Args(), TTL: o.ttl}, func(f doctor.Finding) {
 		report.Add(f)
 		if !o.json {
 			page.Show(f)
 		}
 	})
 	if err != nil {
-		return asUsage(err)
+		return exit.Invalid(err)
 	}
 	if o.json {
 		if _, err := out.Write(text.JSON(report)); err != nil {
@@ -76,13 +76,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 		page.Sum(report)
 	}
 	if report.Count[doctor.Fail] > 0 || o.strict && report.Count[doctor.Warn] > 0 {
-		return &failure{exitBroken, nil}
+		return &exit.Error{Code: exit.No}
 	}
 	return nil
-}
-
-// newPage is pretty where out can show it.
-func newPage(out io.Writer) doctor.Page {
-	p := text.Profile(out)
-	return doctor.Page{Out: &colorprofile.Writer{Forward: out, Profile: p}, Pretty: p > colorprofile.NoTTY}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/doctor"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -78,7 +79,7 @@ func TestTheDoctorDoesNotShowAPasswordThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewSecure(t)
 	out, notify, code := doctorSays(t, "--redis", "rediss://default:geheim@"+s.Addr()+"?skip_verify=true")
-	assert.Equal(t, exitFailure, code)
+	assert.Equal(t, exit.Failure, code)
 	assert.Empty(t, out)
 	assert.Regexp(t, `^fairsem: no Redis at 127\.0\.0\.1:\d+: WRONGPASS .*; check address, user and password\n$`, notify)
 	assert.NotContains(t, notify, "geheim")

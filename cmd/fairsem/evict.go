@@ -6,12 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 type evictOptions struct {
-	confirming
-	selection change.Selection
-	name      string
+	confirming confirming
+	selection  change.Selection
+	name       string
 }
 
 func newEvict() *cobra.Command {
@@ -43,12 +44,12 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeIDs,
 		RunE: ownFailure(o.complete, func(cmd *cobra.Command) error {
-			return o.change(cmd, o.name, func(ctx context.Context, d change.Target) error {
+			return o.confirming.change(cmd, o.name, func(ctx context.Context, d change.Target) error {
 				return d.Evict(ctx, o.selection)
 			})
 		}),
 	}
-	o.flags(cmd)
+	o.confirming.flags(cmd)
 	cmd.Flags().StringVar(&o.selection.Label, "label", "", "evict all holders and waiters whose label `PATTERN` matches")
 	cmd.Flags().BoolVar(&o.selection.All, "all", false, "evict all present holders and waiters")
 	return cmd
@@ -57,7 +58,7 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 func (o *evictOptions) complete(cmd *cobra.Command) error {
 	args := cmd.Flags().Args()
 	if len(args) == 0 {
-		return usage("NAME is missing: fairsem evict NAME ID")
+		return exit.Usagef("NAME is missing: fairsem evict NAME ID")
 	}
 	o.name, o.selection.IDs = args[0], args[1:]
 	ways := 0
@@ -67,10 +68,10 @@ func (o *evictOptions) complete(cmd *cobra.Command) error {
 		}
 	}
 	if ways != 1 {
-		return usage("give exactly one of ids, --label and --all: fairsem show lists the ids")
+		return exit.Usagef("give exactly one of ids, --label and --all: fairsem show lists the ids")
 	}
 	if err := o.selection.Check(); err != nil {
-		return usage("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	return nil
 }

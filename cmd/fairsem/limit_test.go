@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"maps"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
@@ -88,7 +88,7 @@ func (s *station) awaitQueue(waiting int64) {
 	require.Eventually(s.t, func() bool { return s.status().Waiting == waiting }, time.Minute, 5*time.Millisecond, "%d waiting", waiting)
 }
 
-func TestLimitServesWhoCameFirst(t *testing.T) {
+func TestLimitGrantsFirstComeFirstServed(t *testing.T) {
 	s := newStation(t)
 	file := filepath.Join(t.TempDir(), "order")
 	require.NoError(t, s.limit("1/1h").Run())
@@ -116,7 +116,7 @@ func TestLimitServesWhoCameFirst(t *testing.T) {
 	assert.Equal(t, "first\nsecond\nthird\n", string(text))
 }
 
-// So it has the terminal, the signals and the exit code, and whoever started fairsem waits for CMD.
+// So it has the terminal, the signals and the exit code, and the parent of fairsem waits for CMD.
 func TestLimitBecomesItsCommand(t *testing.T) {
 	s := newStation(t)
 	cmd, out := s.beginLimit("100/s", "-c", `echo "$$ $PPID"; exit 7`)
@@ -177,7 +177,7 @@ func TestTheCommandOfALimitDoesNotGetThePasswordsOfFairsem(t *testing.T) {
 	}
 }
 
-func TestALimitWithoutRoomSaysWhenThereIsSome(t *testing.T) {
+func TestARefusedLimitReportsWhenUnitsAreGranted(t *testing.T) {
 	s := newStation(t)
 	require.NoError(t, s.limit("3/1h", "-w", "3").Run())
 	for _, c := range []struct {
@@ -220,31 +220,15 @@ func TestASignalEndsTheWaitForAGrant(t *testing.T) {
 	}
 }
 
-func TestASignalBeforeALimitListensIsNotLost(t *testing.T) {
-	s := newStation(t)
-	o := limitOptions{rate: rate{1, time.Hour}}
-	o.redis, o.name, o.weight, o.command = "redis://"+s.server.Addr(), "n", 1, []string{"echo"}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(signalled{syscall.SIGTERM})
-	assert.Equal(t, signalled{syscall.SIGTERM}, limitCommand(ctx, o))
-}
-
-func TestASignalAfterTheGrantKeepsTheCommandFromStarting(t *testing.T) {
-	t.Parallel()
-	signals := make(chan os.Signal, 1)
-	signals <- syscall.SIGTERM
-	assert.Equal(t, signalled{syscall.SIGTERM}, become("/bin/false", []string{"false"}, nil, signals))
-}
-
-func TestACommandThatCannotBeExecutedIsSaidAfterTheGrant(t *testing.T) {
+func TestACommandThatCannotBeExecutedIsReportedAfterTheGrant(t *testing.T) {
 	s := newStation(t)
 	s.requireUnexecutable(s.limit, "100/s")
 	out, err := s.limit("100/s", "--", "no-such-command").CombinedOutput()
-	assert.Equal(t, exitNotFound, exitCode(err), "%s", out)
-	assert.EqualValues(t, 2, s.status().Granted, "for a command that is not there nobody asks")
+	assert.Equal(t, exit.NotFound, exitCode(err), "%s", out)
+	assert.EqualValues(t, 2, s.status().Granted, "a missing command requests nothing")
 }
 
-func TestANameThatIsOfTheOtherKindIsSaidInWords(t *testing.T) {
+func TestANameOfTheOtherKindIsExplained(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
@@ -273,21 +257,4 @@ func TestAWaiterOfALimitCanBeEvicted(t *testing.T) {
 	assert.Equal(t, 75, exitCode(cmd.Wait()))
 	assert.Contains(t, out.String(), `"reason":"evicted"`)
 	assert.NotContains(t, out.String(), "ran")
-}
-
-func TestALimitThatDoesNotWaitIsNotLongEither(t *testing.T) {
-	s := newStation(t)
-	require.NoError(t, s.limit("5/1h").Run())
-	client, err := fairsem.New(s.server.Client(), fairsem.Options{TTL: time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	l := &limiter{rate: rate{5, time.Hour}}
-	l.redis, l.name, l.weight, l.noWait = "redis://"+s.server.Addr(), "n", 1, true
-	l.target, err = l.server()
-	require.NoError(t, err)
-	handle, err := client.Limiter("n", 5, time.Hour)
-	require.NoError(t, err)
-	require.NoError(t, s.server.Pause())
-	require.ErrorIs(t, l.obtain(t.Context(), handle), fairsem.ErrUnavailable)
-	require.NoError(t, s.server.Resume())
 }

@@ -2,21 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/frames"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/watch"
 )
 
 type lsOptions struct {
-	connection
-	watching
-	busy bool
-	list list.List
+	connection connection
+	watch      watchFlags
+	pattern    string
+	busy       bool
 }
 
 func newLs() *cobra.Command {
@@ -57,62 +62,102 @@ if signal n stopped it.`,
   fairsem ls 'deploy-*' --watch
   fairsem ls | awk 'NR > 1 && $4 > 100 { print $1 }' # names with a long queue
   fairsem ls --json | jq -r 'select(.paused) | .name'`,
-		Args:              atMostOne("PATTERN", "quote it, so that the shell leaves it alone"),
+		Args:              onePattern,
 		ValidArgsFunction: completeNames,
 		RunE:              ownFailure(o.complete, o.run),
 	}
 	o.connection.flags(cmd.Flags())
-	o.watching.flags(cmd)
+	o.watch.define(cmd)
 	cmd.Flags().BoolVar(&o.busy, "busy", false, "only names with a holder or a waiter")
 	return cmd
 }
 
 func (o *lsOptions) complete(cmd *cobra.Command) error {
-	o.list = list.List{Pattern: cmd.Flags().Arg(0), Busy: o.busy, JSON: o.json}
-	if err := o.list.Check(); err != nil {
-		return usage("PATTERN %w", err)
+	o.pattern = cmd.Flags().Arg(0)
+	if _, err := inspect.Glob(o.pattern); err != nil {
+		return exit.Usagef("PATTERN %w", err)
 	}
-	return o.check(cmd)
+	return o.watch.check(cmd)
 }
 
 func (o *lsOptions) run(cmd *cobra.Command) error {
-	s, err := o.open(cmd.Context())
+	s, err := o.connection.open(cmd.Context())
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	o.list.Client, o.list.Prefix = s.client, o.keys()
-	if o.hints(cmd) {
-		o.list.Others = func(ctx context.Context) []string { return look.OtherPrefixes(ctx, s.rdb, o.keys()) }
+	defer s.Close()
+	search, err := inspect.NewSearch(s.Client, o.pattern)
+	if err != nil {
+		return err
 	}
-	if o.watch && !look.Exact(o.list.Pattern) {
-		stop, err := o.list.Follow(cmd.Context(), o.interval)
-		if err != nil {
-			return err
-		}
-		defer stop()
+	if o.watch.watch {
+		defer search.Follow(cmd.Context(), o.watch.interval)()
 	}
+	hints := o.hints(cmd)
 	defer o.explain(cmd)()
-	return o.show(cmd, s, o.list.Pattern, o.list.Look)
+	return o.watch.show(cmd, s, o.pattern, func(ctx context.Context) (watch.Frame, error) {
+		found, err := search.Query(ctx)
+		if err != nil {
+			return watch.Frame{}, err
+		}
+		f := o.frame(found)
+		if hints && len(found.Statuses)+len(found.Unreadable) == 0 && !found.Excluded {
+			if others := inspect.OtherPrefixes(ctx, s.Redis, o.connection.keys()); len(others) > 0 {
+				f.Note = fmt.Sprintf("Nothing to show with the prefix %s; %s.", text.Brief(o.connection.keys()), render.Elsewhere(others))
+			}
+		}
+		return f, nil
+	})
 }
 
-// hints says whether it is worth a walk over keys to say why there is nothing: with a name, which is found without one, only
-// for people, and never again and again.
+// frame shows what was found.
+func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
+	all := found.Statuses
+	if o.busy {
+		all = slices.DeleteFunc(all, func(s fairsem.Status) bool { return !inspect.Busy(s) })
+	}
+	f.Text = func(width, height int) string {
+		switch {
+		case o.watch.json:
+			return render.ListJSON(all)
+		case width > 0 && height > 0: // the screen would cut off more rows
+			return render.List(all[:min(len(all), height)], width)
+		}
+		return render.List(all, width)
+	}
+	f.Err = errors.Join(found.Unreadable[:min(1, len(found.Unreadable))]...)
+	if more := len(found.Unreadable) - 1; more > 0 {
+		f.Err = fmt.Errorf("%w; and %d more cannot be read", found.Unreadable[0], more)
+	}
+	switch {
+	case len(all)+len(found.Unreadable) > 0:
+	case o.busy:
+		f.Note = "No name has a holder or a waiter."
+	case o.pattern != "":
+		f.Note = fmt.Sprintf("No name in use matches %q.", o.pattern)
+	default:
+		f.Note = "Nothing is in use: `fairsem demo` shows an example."
+	}
+	return f
+}
+
+// hints reports whether to search for other prefixes if nothing is found: not repeatedly, and for a single name, which
+// needs no scan, only on a terminal.
 func (o *lsOptions) hints(cmd *cobra.Command) bool {
-	_, people := frames.Width(cmd.ErrOrStderr())
-	return !o.watch && (people || !look.Exact(o.list.Pattern))
+	_, people := text.Width(cmd.ErrOrStderr())
+	return !o.watch.watch && (people || !inspect.Exact(o.pattern))
 }
 
-// longWalk is after how long people wonder.
-const longWalk = 5 * time.Second
+// longScan is when people wonder whether it works.
+const longScan = 5 * time.Second
 
-// explain says why there is nothing yet, if that takes long, until the returned function is called.
+// explain reports a scan that takes long, until the returned function is called.
 func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
-	if o.watch {
+	if o.watch.watch {
 		return func() {}
 	}
 	said := make(chan struct{})
-	timer := time.AfterFunc(longWalk, func() {
+	timer := time.AfterFunc(longScan, func() {
 		defer close(said)
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "fairsem: still scanning the keys of the server, in a tenth of its time; a NAME without * is found at once") // only for people
 	})
@@ -120,15 +165,5 @@ func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
 		if !timer.Stop() {
 			<-said
 		}
-	}
-}
-
-// atMostOne refuses a second argument. hint says what may have led to it.
-func atMostOne(what, hint string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return usage("%q is one argument too many: give one %s; %s", args[1], what, hint)
-		}
-		return nil
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/manual"
 )
 
@@ -55,14 +56,14 @@ func (o *manOptions) write(cmd *cobra.Command) error {
 		return err
 	}
 	if o.dir != "" && len(args) > 0 {
-		return usage("--dir takes all commands: leave out %q", args[0])
+		return exit.Usagef("--dir takes all commands: leave out %q", args[0])
 	}
 	if o.dir != "" {
 		return manual.WriteMan(root, edition, o.dir)
 	}
 	about, rest, err := root.Find(args)
 	if err != nil || len(rest) > 0 || about.Hidden {
-		return usage("unknown command %q", args[0])
+		return exit.Usagef("unknown command %q", args[0])
 	}
 	_, err = cmd.OutOrStdout().Write(manual.Man(about, edition))
 	return err
@@ -70,7 +71,7 @@ func (o *manOptions) write(cmd *cobra.Command) error {
 
 const markdownIntro = "Generated from the commands by `go generate ./cmd/fairsem`. `fairsem help COMMAND` and `man fairsem-COMMAND` have the same text."
 
-// newEdition is that of this program.
+// newEdition returns the edition of this program.
 func newEdition() (e manual.Edition, err error) {
 	e.Version = version()
 	epoch := os.Getenv("SOURCE_DATE_EPOCH")
@@ -79,7 +80,7 @@ func newEdition() (e manual.Edition, err error) {
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
-		return e, usage("SOURCE_DATE_EPOCH is %q, which is not a number of seconds", epoch)
+		return e, exit.Usagef("SOURCE_DATE_EPOCH is %q, which is not a number of seconds", epoch)
 	}
 	e.Date = time.Unix(seconds, 0)
 	return e, nil

@@ -18,7 +18,7 @@ import (
 
 const markdownFile = "../../docs/cli.md"
 
-func TestTheManualInDocsIsWhatTheCommandsSay(t *testing.T) {
+func TestTheManualInDocsIsGeneratedFromTheCommands(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(markdownFile)
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func TestTheManualInDocsIsWhatTheCommandsSay(t *testing.T) {
 	}
 }
 
-func TestTheManualNamesEverythingThatPeopleAreToKnow(t *testing.T) {
+func TestTheManualCoversEveryCommandAndVariable(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
 	text := manual.Markdown(root, "")

@@ -22,11 +22,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// office is a part of a server, who uses it, and the commands of operators on it.
+// office is a prefix on a server, its users, and the commands of operators.
 type office struct {
 	t      *testing.T
 	prefix string
@@ -60,7 +61,7 @@ func (o *office) hold(label, name string, limit, units int64) *fairsem.Permit {
 	return p
 }
 
-// wait has a process with that label get in line, and returns what its call comes to.
+// wait makes a process with that label join the queue, and returns the result of its call.
 func (o *office) wait(label, name string, limit, units int64) <-chan error {
 	o.t.Helper()
 	sem, err := o.client(label).Semaphore(name, limit)
@@ -133,8 +134,8 @@ func requireHarmless(t *testing.T, s string) {
 	}
 }
 
-// What a server answers is its own choice, and so is that of whoever sits between.
-func TestTheWordsOfAServerGiveATerminalNoOrders(t *testing.T) {
+// A server, or a proxy in between, can answer anything.
+func TestErrorsOfAServerAreEscapedForTerminals(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
@@ -147,13 +148,13 @@ func TestTheWordsOfAServerGiveATerminalNoOrders(t *testing.T) {
 	for _, args := range []string{"ls", "show n", "evict n --all --yes", "resize n 1 --yes", "pause n --yes", "resume n --yes",
 		"run n --limit 1 -- true", "run n --limit 1 --json -- true", "demo"} {
 		out, err := exec.CommandContext(t.Context(), "fairsem", slices.Insert(strings.Fields(args), 1, "--redis", "redis://"+m.Addr())...).CombinedOutput()
-		assert.Equal(t, exitFailure, exitCode(err), "%s: %s", args, out)
+		assert.Equal(t, exit.Failure, exitCode(err), "%s: %s", args, out)
 		assert.Contains(t, string(out), "owned", args)
 		requireHarmless(t, string(out))
 	}
 }
 
-func TestLsLeavesOutWhatIsIdleIfItIsToldSo(t *testing.T) {
+func TestLsWithBusyOmitsIdleNames(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "held", 1, 1)
 	require.NoError(t, o.hold("h", "idle", 1, 1).Release(t.Context()))
@@ -176,10 +177,10 @@ func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
 	assert.Contains(t, string(out), "\nn ")
 	cmd = exec.CommandContext(t.Context(), "fairsem", "run", "n", "--limit", "1", "-n", "--", "true")
 	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
-	assert.Equal(t, exitNotAcquired, exitCode(cmd.Run()))
+	assert.Equal(t, exit.NotAcquired, exitCode(cmd.Run()))
 }
 
-func TestLsWhereNothingIsInUseSaysSoAndNothingOnStandardOutput(t *testing.T) {
+func TestLsWithNothingInUseWritesANoteAndNoOutput(t *testing.T) {
 	o := newOffice(t)
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "x*"}} {
 		out, notify := o.does(0, args...)
@@ -188,7 +189,7 @@ func TestLsWhereNothingIsInUseSaysSoAndNothingOnStandardOutput(t *testing.T) {
 	}
 }
 
-func TestLsSaysWithWhichOtherPrefixesThereAreSemaphores(t *testing.T) {
+func TestLsReportsOtherPrefixesWithSemaphores(t *testing.T) {
 	s := newStation(t)
 	o := &office{t, "fairsem", "redis://" + s.server.Addr(), s.server.Client()}
 	_, notify := o.does(0, "ls")
@@ -232,7 +233,7 @@ func TestLsInAPipeHasTheSameColumnsInEveryRowAndCutsNothing(t *testing.T) {
 	requireHarmless(t, out)
 }
 
-func TestLsShowsThoseThatThePatternMatches(t *testing.T) {
+func TestLsShowsNamesThatMatchThePattern(t *testing.T) {
 	o := newOffice(t)
 	for _, name := range []string{"jobs/eu/1", "jobs/us/1", "other"} {
 		o.hold("h", name, 1, 1)
@@ -244,7 +245,7 @@ func TestLsShowsThoseThatThePatternMatches(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out, "\n"), out)
 }
 
-func TestLsTellsWhatIsSpecialOfAName(t *testing.T) {
+func TestLsNotesPausedPinnedAndRate(t *testing.T) {
 	o := newOffice(t)
 	limiter, err := o.client("h").Limiter("calls", 20, time.Second)
 	require.NoError(t, err)
@@ -261,7 +262,7 @@ func TestLsTellsWhatIsSpecialOfAName(t *testing.T) {
 	assert.Contains(t, show, "rate 20/1s\n")
 }
 
-func TestAnotherPrefixIsAnotherWorld(t *testing.T) {
+func TestPrefixesAreSeparate(t *testing.T) {
 	o, other := newOffice(t), &office{}
 	*other = *o
 	other.prefix += "x"
@@ -274,7 +275,7 @@ func TestAnotherPrefixIsAnotherWorld(t *testing.T) {
 	other.does(0, "evict", "n", "--all", "--yes")
 }
 
-func TestANameThatCannotBeReadKeepsNobodyFromTheOthers(t *testing.T) {
+func TestAnUnreadableNameDoesNotHideOthers(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "good", 1, 1)
 	for _, name := range []string{"bad\x1b[2J", "worse"} {
@@ -313,7 +314,7 @@ func TestNothingRawOfNamesAndLabelsIsWritten(t *testing.T) {
 	requireHarmless(t, notify)
 }
 
-func TestNamesThatAreNoUTF8AreToldApartInJSON(t *testing.T) {
+func TestNamesThatAreNotUTF8AreDistinctInJSON(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n\xfe", 1, 1)
 	o.hold("h", "n\xff", 1, 1)
@@ -349,7 +350,7 @@ func TestJSONHasWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestShowTellsHowManyItLeavesOut(t *testing.T) {
+func TestShowReportsHowManyItOmits(t *testing.T) {
 	o := newOffice(t)
 	for range 3 {
 		o.hold("h", "n", 3, 1)
@@ -361,7 +362,7 @@ func TestShowTellsHowManyItLeavesOut(t *testing.T) {
 	assert.Equal(t, 1.0, d["more_holders"])
 }
 
-func TestShowOfANameThatIsNotThereIsANo(t *testing.T) {
+func TestShowOfAnUnknownNameExitsWith1(t *testing.T) {
 	o := newOffice(t)
 	out, notify := o.does(1, "show", "nope")
 	assert.Empty(t, out)
@@ -369,7 +370,7 @@ func TestShowOfANameThatIsNotThereIsANo(t *testing.T) {
 }
 
 // A token is a time of the server. Whose clock is a day away must see the same lengths of time.
-func TestHowLongSomebodyHasHeldIsToldByTheClockOfTheServer(t *testing.T) {
+func TestHeldTimesAreMeasuredByTheClockOfTheServer(t *testing.T) {
 	t.Parallel()
 	for _, apart := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		t.Run(apart.String(), func(t *testing.T) {
@@ -409,11 +410,11 @@ func TestResizePinsUntilResume(t *testing.T) {
 	assert.False(t, o.status("n").Pinned)
 }
 
-// What came behind a pause ran beside those who held.
-func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
+// After a pause, new work ran beside the old holders.
+func TestAPauseThatWaitsEndsWhenNoPermitIsHeld(t *testing.T) {
 	o := newOffice(t)
 	p := o.hold("h", "n", 3, 2)
-	_, notify := o.does(exitNotAcquired, "pause", "n", "--yes", "--wait=10ms")
+	_, notify := o.does(exit.NotAcquired, "pause", "n", "--yes", "--wait=10ms")
 	assert.Contains(t, notify, `fairsem: "n" is still in use after 10ms, by 1 holder; it stays paused`)
 	assert.Zero(t, o.status("n").Limit)
 	cmd, out := o.begin("pause", "n", "--yes", "--wait")
@@ -426,11 +427,11 @@ func TestAPauseThatWaitsEndsWhenNobodyHoldsAnyMore(t *testing.T) {
 	cmd, out = o.begin("pause", "n", "--yes", "--wait")
 	o.await(out, "Waiting for 1 holder.", 1)
 	o.does(0, "resume", "n", "--yes")
-	assert.Equal(t, exitNo, exitCode(cmd.Wait()), out)
+	assert.Equal(t, exit.No, exitCode(cmd.Wait()), out)
 	assert.Contains(t, out.String(), "the pause was ended meanwhile")
 }
 
-func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
+func TestAPauseStopsGrantsAndResumeGrants(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 1)
 	o.does(0, "resize", "n", "7", "--yes")
@@ -444,7 +445,7 @@ func TestAPauseLetsNobodyInAndResumeLetsThemIn(t *testing.T) {
 	assert.Equal(t, int64(3), o.status("n").Limit)
 }
 
-func TestANameThatRedisDoesNotKnowIsTakenForATypo(t *testing.T) {
+func TestAnUnknownNameIsTreatedAsATypo(t *testing.T) {
 	o := newOffice(t)
 	for _, args := range [][]string{{"resize", "typo", "5"}, {"pause", "typo"}, {"resume", "typo"}, {"evict", "typo", "--all"}} {
 		out, notify := o.does(1, append(args, "--yes")...)
@@ -458,7 +459,7 @@ func TestANameThatRedisDoesNotKnowIsTakenForATypo(t *testing.T) {
 	assert.Equal(t, int64(4), o.status("typo").Limit)
 }
 
-func TestALimitThatNobodyDeclaredIsNotMadeUp(t *testing.T) {
+func TestAnUndeclaredLimitIsNotInvented(t *testing.T) {
 	o := newOffice(t)
 	d := o.json("resize", "n", "4", "--yes", "--new")
 	assert.Equal(t, []any{0.0, 0.0}, []any{d["before"].(object)["limit"], d["before"].(object)["declared"]})
@@ -472,7 +473,7 @@ func TestALimitThatNobodyDeclaredIsNotMadeUp(t *testing.T) {
 	assert.Contains(t, out, "in use  no waiters\nno limit is declared\n")
 }
 
-func TestEvictTakesPermitsAndPlacesInLine(t *testing.T) {
+func TestEvictRevokesPermitsAndRemovesWaiters(t *testing.T) {
 	o := newOffice(t)
 	held, kept := o.hold("host-1:1", "n", 2, 1), o.hold("host-2:2", "n", 2, 1)
 	waits, stays := o.wait("host-1:3", "n", 2, 1), o.wait("host-3:4", "n", 2, 1)
@@ -487,7 +488,7 @@ func TestEvictTakesPermitsAndPlacesInLine(t *testing.T) {
 	assert.Empty(t, d["gone"])
 }
 
-func TestEvictTakesShortIDs(t *testing.T) {
+func TestEvictAcceptsShortIDs(t *testing.T) {
 	o := newOffice(t)
 	p, kept := o.hold("h", "n", 2, 1), o.hold("h", "n", 2, 1)
 	client, number, _ := strings.Cut(p.ID(), ":")
@@ -502,7 +503,7 @@ func TestEvictTakesShortIDs(t *testing.T) {
 	assert.Equal(t, int64(1), o.status("n").Holders)
 }
 
-func TestAnIDThatIsTooShortEvictsNobody(t *testing.T) {
+func TestAnAmbiguousIDEvictsNothing(t *testing.T) {
 	o := newOffice(t)
 	sem, err := o.client("h").Semaphore("n", 2)
 	require.NoError(t, err)
@@ -511,13 +512,14 @@ func TestAnIDThatIsTooShortEvictsNobody(t *testing.T) {
 		require.NoError(t, err)
 	}
 	id := o.json("show", "n")["held_by"].([]any)[0].(object)["id"].(string)
-	_, notify := o.does(exitNo, "evict", "n", id[:20], "--yes")
+	_, notify := o.does(exit.No, "evict", "n", id[:20], "--yes")
 	assert.Contains(t, notify, "is short for 2 ids")
 	assert.Equal(t, int64(2), o.status("n").Holders)
 }
 
-// Who is let in by the eviction of another and evicted then would be told of a permit that never was.
-func TestEvictAllLetsNobodyOfTheLineIn(t *testing.T) {
+// A waiter that is granted units by the eviction of a holder, and then evicted, would lose a permit that it should not
+// have had.
+func TestEvictAllGrantsNoEvictedWaiter(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
 	var ends []<-chan error
@@ -531,7 +533,7 @@ func TestEvictAllLetsNobodyOfTheLineIn(t *testing.T) {
 	assert.Equal(t, int64(1), o.status("n").Granted)
 }
 
-func TestEvictOfWhoIsNotThereSaysWhoAndDoesNothing(t *testing.T) {
+func TestEvictWithoutAMatchNamesItAndDoesNothing(t *testing.T) {
 	o := newOffice(t)
 	p := o.hold("h", "n", 1, 1)
 	for what, args := range map[string][]string{
@@ -601,7 +603,7 @@ func (o *office) await(out *transcript.Transcript, want string, times int) {
 	require.Eventually(o.t, func() bool { return strings.Count(out.String(), want) >= times }, 20*time.Second, 5*time.Millisecond, "%q", out)
 }
 
-func TestWatchInAPipeGoesOnUntilASignal(t *testing.T) {
+func TestWatchInAPipeContinuesUntilASignal(t *testing.T) {
 	o := newOffice(t)
 	for _, args := range [][]string{{"ls", "--watch"}, {"show", "n", "--watch", "--json"}} {
 		cmd, out := o.watched(args...)
@@ -616,7 +618,7 @@ func TestWatchInAPipeGoesOnUntilASignal(t *testing.T) {
 }
 
 // A log of a day survives a restart of the server; what never had a server fails at once, as noserver.txt has it.
-func TestWatchInAPipeGoesOnAfterTrouble(t *testing.T) {
+func TestWatchInAPipeContinuesAfterAnError(t *testing.T) {
 	o := newOffice(t)
 	p := o.hold("h", "n", 1, 1)
 	cmd, out := o.watched("show", "n", "--watch", "--json")
@@ -632,7 +634,7 @@ func TestWatchInAPipeGoesOnAfterTrouble(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out.String(), "WRONGTYPE"), out)
 }
 
-func TestWatchSaysOnceThatNothingIsInUse(t *testing.T) {
+func TestWatchReportsOnceThatNothingIsInUse(t *testing.T) {
 	o := newOffice(t)
 	cmd, out := o.watched("ls", "--watch")
 	o.await(out, "Nothing is in use", 1)
@@ -655,7 +657,7 @@ func TestAReaderThatIsGoneEndsTheCommandQuietly(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsTold(t *testing.T) {
+func TestAFullDiskIsReported(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
 	cmd := o.program("bash", "-c", "fairsem ls --prefix $PREFIX >/dev/full")
@@ -664,14 +666,14 @@ func TestAFullDiskIsTold(t *testing.T) {
 	assert.Contains(t, string(notify), "no space left")
 }
 
-func TestTheHeadOfAListIsNoNameForTheAwkOfTheExample(t *testing.T) {
+func TestTheAwkOfTheExampleSkipsTheHeadings(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
 	for line := range strings.Lines(newLs().Example) {
 		if strings.Contains(line, "awk") {
 			out, err := o.program("bash", "-c", strings.Replace(line, "ls", "ls --prefix $PREFIX", 1)).CombinedOutput()
 			require.NoError(t, err)
-			assert.Empty(t, string(out), "nobody waits")
+			assert.Empty(t, string(out), "no name has waiters")
 			return
 		}
 	}

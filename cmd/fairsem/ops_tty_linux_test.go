@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -128,8 +128,8 @@ func TestEveryChangeAsks(t *testing.T) {
 	assert.NoError(t, p.Context().Err())
 }
 
-// What was to be a place in line would be a permit, with work under way.
-func TestAYesToEvictAWaiterDoesNotCountOnceItIsLetIn(t *testing.T) {
+// What was to be a waiter would be a holder, with work in progress.
+func TestAYesToEvictAWaiterDoesNotCountOnceItIsGranted(t *testing.T) {
 	o := newOffice(t)
 	first := o.hold("first", "n", 1, 1)
 	sem, err := o.client("second").Semaphore("n", 1)
@@ -140,7 +140,7 @@ func TestAYesToEvictAWaiterDoesNotCountOnceItIsLetIn(t *testing.T) {
 		granted <- p
 	}()
 	require.Eventually(t, func() bool { return o.status("n").Waiting == 1 }, 20*time.Second, 5*time.Millisecond)
-	waiters, err := look.Collect(sem.Waiters(t.Context()))
+	waiters, err := inspect.Collect(sem.Waiters(t.Context()))
 	require.NoError(t, err)
 
 	cmd, tty := o.terminal(80, nil, "evict", "n", waiters[0].ID)
@@ -169,7 +169,7 @@ func TestCtrlCAtTheQuestionChangesNothing(t *testing.T) {
 	assert.NoError(t, p.Context().Err())
 }
 
-func TestASignalEndsAChangeThatTheServerDoesNotAnswer(t *testing.T) {
+func TestASignalEndsAChangeWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	o := &office{t, "p", "redis://" + server.Addr(), server.Client()}
@@ -184,7 +184,7 @@ func TestASignalEndsAChangeThatTheServerDoesNotAnswer(t *testing.T) {
 	require.NoError(t, server.Resume())
 }
 
-func TestTheQuestionOfAnEvictionShowsWhomAndNothingRaw(t *testing.T) {
+func TestTheQuestionOfAnEvictionListsTicketsEscaped(t *testing.T) {
 	o := newOffice(t)
 	o.hold("host-7:12", hostile, 3, 1)
 	o.hold(hostile, hostile, 3, 1)
@@ -209,7 +209,7 @@ func TestTheResultGoesToStandardOutputAndTheQuestionDoesNot(t *testing.T) {
 }
 
 // Without one of the two the question is not seen or not answered.
-func TestAQuestionWantsATerminalForItselfAndForTheAnswer(t *testing.T) {
+func TestAQuestionNeedsATerminalForItselfAndForTheAnswer(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 1)
 	for _, redirect := range []string{"</dev/null", "2>/dev/null"} {
@@ -241,7 +241,7 @@ func TestWatchOnATerminalDrawsInPlaceAndLeavesItAsItWas(t *testing.T) {
 	}
 }
 
-func TestWatchOnATerminalShowsTroubleAndGoesOn(t *testing.T) {
+func TestWatchOnATerminalShowsErrorsAndContinues(t *testing.T) {
 	o := newOffice(t)
 	cmd, tty := o.terminal(80, nil, "show", "n", "--watch", "--interval", "100ms")
 	tty.await(`"n" is not in use.`)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
 )
 
 func TestNoWorkerOutlivesADemoThatWasKilled(t *testing.T) {
@@ -46,8 +47,8 @@ func requireGone(t *testing.T, pids []int) {
 
 // exists says whether a process runs. One that ended and was not waited for does not.
 func exists(pid int) bool {
-	p, err := readStat(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && p.runs()
+	p, err := orphan.ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && p.Runs()
 }
 
 // children are the processes that a process has started.
@@ -56,8 +57,8 @@ func children(t *testing.T, parent int) (pids []int) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	require.NoError(t, err)
 	for _, file := range files {
-		p, err := readStat(file)
-		if err != nil || p.parent != parent { // an error: ended meanwhile
+		p, err := orphan.ReadStat(file)
+		if err != nil || p.Parent != parent { // an error: ended meanwhile
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

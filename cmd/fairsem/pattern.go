@@ -1,19 +1,30 @@
 package main
 
-import "github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+import (
+	"github.com/spf13/cobra"
 
-// parsePattern returns the one PATTERN of a command that shows names until it is stopped, "" if there is none.
-func parsePattern(args []string) (string, error) {
-	switch {
-	case len(args) == 0:
-		return "", nil
-	case len(args) > 1:
-		return "", usage("%q is one argument too many: give one PATTERN, and quote it, so that the shell leaves it alone", args[1])
-	case args[0] == "":
-		return "", usage("PATTERN is empty: leave it out to see every name")
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+)
+
+// onePattern refuses a second argument.
+func onePattern(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return exit.Usagef("%q is one argument too many: give one PATTERN; quote it, so that the shell leaves it alone", args[1])
 	}
-	if _, err := look.Glob(args[0]); err != nil {
-		return "", usage("PATTERN %w", err)
+	return nil
+}
+
+// parsePattern returns the PATTERN of a command that shows names until it is stopped; "" if there is none.
+func parsePattern(args []string) (string, error) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	if args[0] == "" {
+		return "", exit.Usagef("PATTERN is empty: leave it out to see every name")
+	}
+	if _, err := inspect.Glob(args[0]); err != nil {
+		return "", exit.Usagef("PATTERN %w", err)
 	}
 	return args[0], nil
 }

@@ -7,11 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 type pauseOptions struct {
-	resizeOptions
-	wait time.Duration
+	confirming confirming
+	fresh      bool
+	wait       time.Duration
 }
 
 func newPause() *cobra.Command {
@@ -42,7 +44,7 @@ the server did not answer, 128+n if signal n stopped it, which ends no pause.`,
 		ValidArgsFunction: completeNames,
 		RunE:              ownFailure(o.run),
 	}
-	o.flags(cmd)
+	o.confirming.flags(cmd)
 	cmd.Flags().BoolVar(&o.fresh, "new", false, "even if Redis does not know NAME")
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "wait until no permit is held, with =`DURATION` for at most that long")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "0s"
@@ -51,9 +53,9 @@ the server did not answer, 128+n if signal n stopped it, which ends no pause.`,
 
 func (o *pauseOptions) run(cmd *cobra.Command) error {
 	if o.wait < 0 {
-		return usage("--wait cannot be negative")
+		return exit.Usagef("--wait cannot be negative")
 	}
-	return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Target) error {
+	return o.confirming.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Target) error {
 		if !cmd.Flags().Changed("wait") {
 			return d.Pause(ctx, o.fresh, nil)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -79,20 +80,20 @@ func (p place) requireOneAfterAnother(t *testing.T) {
 	first, firstOut := p.begin(t, "run", "n", "--limit", "1", "-c", `echo "$FAIRSEM_TOKEN" >`+dir+`/first; until test -e `+dir+`/go; do sleep 0.01; done`)
 	token := atoi(t, awaitFile(t, dir+"/first"))
 	second, secondOut := p.begin(t, "run", "n", "--limit", "1", "-c", `echo "$FAIRSEM_TOKEN" >`+dir+`/second`)
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	out, err := p.command(t, "run", "n", "--limit", "1", "-n", "--", "true").CombinedOutput()
-	assert.Equal(t, exitNotAcquired, exitCode(err), "%s", out)
+	assert.Equal(t, exit.NotAcquired, exitCode(err), "%s", out)
 	third, _ := p.begin(t, "run", "n", "--limit", "1", "--", "true")
-	s.awaitLine(1, 2)
+	s.awaitState(1, 2)
 	require.NoError(t, third.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 143, exitCode(third.Wait()))
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	assert.NoFileExists(t, dir+"/second")
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
 	assert.NoError(t, first.Wait(), firstOut)
 	assert.NoError(t, second.Wait(), secondOut)
 	assert.Greater(t, atoi(t, awaitFile(t, dir+"/second")), token)
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
 func (p place) begin(t *testing.T, args ...string) (*exec.Cmd, *transcript.Transcript) {
@@ -116,7 +117,7 @@ func (p place) requirePrefixesApart(t *testing.T) {
 	}
 }
 
-// requireNothingForEver looks at all keys of all masters.
+// requireNothingForEver checks that all keys of all masters expire.
 func (p place) requireNothingForEver(t *testing.T) {
 	t.Helper()
 	var seen atomic.Int64

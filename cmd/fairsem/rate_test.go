@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 func TestARateIsUnitsAndAWindow(t *testing.T) {
@@ -28,7 +30,7 @@ func TestARateIsUnitsAndAWindow(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRateIsRefusedInWords(t *testing.T) {
+func TestAnInvalidRateIsRefusedWithAnExplanation(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                       "not units and a window",
@@ -52,8 +54,8 @@ func TestWhatIsNoRateIsRefusedInWords(t *testing.T) {
 		_, err := parseRate(text)
 		require.ErrorContains(t, err, want, text)
 		require.ErrorContains(t, err, "RATE "+strconv.Quote(text))
-		var f *failure
-		require.ErrorAs(t, err, &f)
-		assert.Equal(t, exitUsage, f.code)
+		var coded *exit.Error
+		require.ErrorAs(t, err, &coded)
+		assert.Equal(t, exit.Usage, coded.Code)
 	}
 }

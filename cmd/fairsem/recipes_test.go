@@ -77,7 +77,7 @@ func (k *kitchen) start(cmd *exec.Cmd, env ...string) (out string, code int) {
 	return string(text), exitCode(err)
 }
 
-// busy has somebody else hold a name.
+// busy holds a name.
 func (k *kitchen) busy(name string, limit int64, during func()) {
 	k.t.Helper()
 	sem, err := k.client.Semaphore(name, limit)
@@ -215,7 +215,7 @@ func TestTheRecipesWork(t *testing.T) {
 	}(k.recipes)
 	slices.Sort(names)
 	for _, name := range names {
-		require.Contains(t, tried, name, "a recipe that nobody has tried")
+		require.Contains(t, tried, name, "an untested recipe")
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, os.RemoveAll(filepath.Join(k.dir, "ran")))
 			tried[name](t, k, k.recipes[name])

@@ -6,15 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
-type resizeOptions struct {
-	confirming
-	fresh bool
-}
-
 func newResize() *cobra.Command {
-	var o resizeOptions
+	var o confirming
+	var fresh bool
 	cmd := &cobra.Command{
 		Use:   "resize NAME LIMIT",
 		Short: "Set a limit for all callers until resume",
@@ -39,28 +36,28 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			limit, _ := change.ParseLimit(cmd.Flags().Arg(1)) // it was checked
 			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Target) error {
-				return d.Resize(ctx, limit, o.fresh)
+				return d.Resize(ctx, limit, fresh)
 			})
 		}),
 	}
 	o.flags(cmd)
-	cmd.Flags().BoolVar(&o.fresh, "new", false, "even if Redis does not know NAME")
+	cmd.Flags().BoolVar(&fresh, "new", false, "even if Redis does not know NAME")
 	return cmd
 }
 
 func nameAndLimit(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) < 2:
-		return usage("NAME or LIMIT is missing: fairsem resize NAME LIMIT")
+		return exit.Usagef("NAME or LIMIT is missing: fairsem resize NAME LIMIT")
 	case len(args) > 2:
-		return usage("%q is one argument too many: give NAME and LIMIT, NAME in quotes if it has a space", args[2])
+		return exit.Usagef("%q is one argument too many: give NAME and LIMIT, NAME in quotes if it has a space", args[2])
 	}
 	limit, err := change.ParseLimit(args[1])
 	switch {
 	case err != nil:
-		return usage("LIMIT %v", err)
+		return exit.Usagef("LIMIT %v", err)
 	case limit == 0:
-		return usage("LIMIT 0 would stop all grants: use fairsem pause for that")
+		return exit.Usagef("LIMIT 0 would stop all grants: use fairsem pause for that")
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 func newRoot() *cobra.Command {
@@ -56,22 +58,22 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	}
 }
 
-// wrongFlag says of what is no flag how it can be a name, a limit or an id.
+// wrongFlag explains how an argument that begins with - can be a name, a limit or an id.
 func wrongFlag(_ *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
-		return usage("%w (to pass it as an argument, put it after \"--\")", err)
+		return exit.Usagef("%w (to pass it as an argument, put it after \"--\")", err)
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		if wants := typeErrors[invalid.GetFlag().Value.Type()]; wants != "" {
-			return usage("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
+			return exit.Usagef("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
 		}
 	}
 	return err
 }
 
-// typeErrors says what a value of a flag of that type is not.
+// typeErrors explains, by the type of a flag, why a value is invalid.
 var typeErrors = map[string]string{
 	"bool":     "not true or false",
 	"int":      "not a whole number, or too large",
@@ -79,7 +81,7 @@ var typeErrors = map[string]string{
 	"duration": "not a length of time: give a number and a unit, such as 30s or 5m",
 }
 
-// strictHelp has the command help, which is cobra's own, refuse what there is no help about.
+// strictHelp makes the help command, which is cobra's own, refuse unknown commands.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
@@ -89,29 +91,29 @@ func strictHelp(root *cobra.Command) {
 
 func knownTopic(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-		return usage("unknown command %q", strings.Join(args, " "))
+		return exit.Usagef("unknown command %q", strings.Join(args, " "))
 	}
 	return nil
 }
 
-// ownFailure takes the steps one after the other, up to the first error, and gives that the exit code
-// for the command's own failures if it has none.
+// ownFailure runs the steps up to the first error. An error without an exit code gets that of a failure of the command
+// itself.
 func ownFailure(steps ...func(*cobra.Command) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		var err error
 		for i := 0; i < len(steps) && err == nil; i++ {
 			err = steps[i](cmd)
 		}
-		var f *failure
-		var stop signalled
-		if err == nil || errors.As(err, &f) || errors.As(err, &stop) {
+		var coded *exit.Error
+		var stop exit.Signal
+		if err == nil || errors.As(err, &coded) || errors.As(err, &stop) {
 			return err
 		}
-		return &failure{exitFailure, err}
+		return &exit.Error{Code: exit.Failure, Err: err}
 	}
 }
 
-// version is that of the module: a release, or what stands for a build that is none.
+// version returns the version of the module; "(devel)" for a build that is no release.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
@@ -120,7 +122,7 @@ func version() string {
 	return info.Main.Version
 }
 
-// buildInfo says what was built, from what, with what.
+// buildInfo is the version, the revision and the toolchain.
 func buildInfo() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 func TestNothingOutlivesARunThatWasKilled(t *testing.T) {
@@ -22,13 +23,13 @@ func TestNothingOutlivesARunThatWasKilled(t *testing.T) {
 	_, _ = cmd.Process.Wait() // cmd.Wait would wait for all that can write to the output
 	requireGone(t, append(outer, inner))
 	began := time.Now()
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 	require.Less(t, time.Since(began), 5*time.Second)
 }
 
-// A zombie is in the group as long as its parent does not look, and that one may have left the group. After a loss, nobody
+// A zombie is in the group until its parent reaps it, and the parent may have left the group. After a loss, no process
 // was to be killed any more, and the run went on for as long as the parent.
-func TestAZombieThatNobodyReapsDoesNotKeepARunGoing(t *testing.T) {
+func TestAnUnreapedZombieDoesNotKeepARunAlive(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	cmd, out := s.begin("--limit", "1", "-c", `trap "" TERM; sh -c 'true & exec setsid sh -c "echo up >`+dir+`/up; exec sleep 300 >/dev/null 2>&1"' & echo $! >`+dir+`/parent; while :; do sleep 0.01; done`)
@@ -43,24 +44,9 @@ func TestAZombieThatNobodyReapsDoesNotKeepARunGoing(t *testing.T) {
 	go func() { ended <- cmd.Wait() }() // ends with the run, which ends with the test
 	select {
 	case err := <-ended:
-		require.Equal(t, exitLost, exitCode(err), out)
+		require.Equal(t, exit.Lost, exitCode(err), out)
 		require.Contains(t, out.String(), "cannot be removed")
 	case <-time.After(30 * time.Second):
 		require.Fail(t, "the run does not end", out)
 	}
-}
-
-// The number of a group that is gone may be that of another soon.
-func TestAGuardThatWasStoppedEndsNothing(t *testing.T) {
-	t.Parallel()
-	sleep := exec.CommandContext(t.Context(), "sleep", "300")
-	sleep.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, sleep.Start())
-	g := startGuard()
-	require.NotNil(t, g)
-	g.watch(sleep.Process.Pid)
-	g.stop()
-	require.True(t, exists(sleep.Process.Pid))
-	require.NoError(t, sleep.Process.Kill())
-	require.ErrorContains(t, sleep.Wait(), "killed")
 }

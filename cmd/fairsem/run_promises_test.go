@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -17,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
@@ -28,26 +28,26 @@ func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
 	assert.Equal(t, strings.Join(args, "|")+"|", string(out))
 }
 
-func TestARunTakesItsWeightAndLeavesTheRest(t *testing.T) {
+func TestARunAcquiresItsWeightAndNoMore(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(3).Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	for weight, want := range map[string]int{"2": 0, "3": exitNotAcquired} {
+	for weight, want := range map[string]int{"2": 0, "3": exit.NotAcquired} {
 		out, err := s.command("--limit", "3", "-w", weight, "-n", "--", "true").CombinedOutput()
 		assert.Equal(t, want, exitCode(err), "%s: %s", weight, out)
 	}
 	require.NoError(t, p.Release(t.Context()))
 }
 
-func TestAHeadStartPassesWhoCameLittleBefore(t *testing.T) {
+func TestAHeadStartOvertakesRecentWaiters(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	p, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	usual, _ := s.begin("--limit", "1", "-c", "echo usual >>"+dir+"/order")
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	urgent, _ := s.begin("--limit", "1", "--head-start", "1h", "-c", "echo urgent >>"+dir+"/order")
-	s.awaitLine(1, 2)
+	s.awaitState(1, 2)
 	require.NoError(t, p.Release(t.Context()))
 	require.NoError(t, usual.Wait())
 	require.NoError(t, urgent.Wait())
@@ -63,7 +63,7 @@ func TestTheLabelIsWhatOperatorsSee(t *testing.T) {
 		want string
 	}{{nil, host + ":"}, {[]string{"--label", "backup of srv"}, "backup of srv"}} {
 		cmd, _ := s.begin(append(c.args, "--limit", "1", "-c", "while :; do sleep 0.01; done")...)
-		s.awaitLine(1, 0)
+		s.awaitState(1, 0)
 		for holder, err := range s.sem(1).Holders(t.Context()) {
 			require.NoError(t, err)
 			assert.True(t, strings.HasPrefix(holder.Label, c.want), holder.Label)
@@ -80,12 +80,12 @@ func TestKillAfterIsHowLongACommandHasToEnd(t *testing.T) {
 	awaitFile(t, dir+"/up")
 	began := time.Now()
 	s.evict()
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()))
 	assert.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
 	assert.Contains(t, out.String(), "term\n")
 }
 
-// evict takes from everybody who holds or waits.
+// evict evicts all holders and waiters.
 func (s *station) evict() {
 	s.t.Helper()
 	for _, all := range [][]fairsem.Ticket{s.tickets(s.sem(1).Holders(s.t.Context())), s.tickets(s.sem(1).Waiters(s.t.Context()))} {
@@ -97,22 +97,22 @@ func (s *station) evict() {
 
 func (s *station) tickets(seq func(func(fairsem.Ticket, error) bool)) []fairsem.Ticket {
 	s.t.Helper()
-	all, err := look.Collect(seq)
+	all, err := inspect.Collect(seq)
 	require.NoError(s.t, err)
 	return all
 }
 
-// What operators do to a run that waits is told by one line and the exit code of one that has no turn.
-func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
+// An eviction of a waiting run is reported in one line, with the exit code of a refusal.
+func TestAnEvictedRunWasNotAcquired(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(2).Acquire(t.Context(), 2)
 	require.NoError(t, err)
 	refused := func(do func()) string {
 		t.Helper()
 		cmd, out := s.begin("--limit", "2", "-w", "2", "--", "echo", "ran")
-		s.awaitLine(1, 1)
+		s.awaitState(1, 1)
 		do()
-		assert.Equal(t, exitNotAcquired, exitCode(cmd.Wait()))
+		assert.Equal(t, exit.NotAcquired, exitCode(cmd.Wait()))
 		assert.Equal(t, 1, strings.Count(out.String(), "\n"), "one line: %s", out)
 		assert.NotContains(t, out.String(), "ran\n")
 		return out.String()
@@ -127,27 +127,27 @@ func TestARunThatIsSentAwayWasNotAcquired(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
-func TestAPausedNameHoldsRunsBackUntilItIsNot(t *testing.T) {
+func TestAPausedNameGrantsNoRunUntilItIsResumed(t *testing.T) {
 	s := newStation(t)
 	require.NoError(t, s.sem(1).SetLimit(t.Context(), 0))
 	cmd, out := s.begin("--limit", "1", "--", "echo", "ran")
-	s.awaitLine(0, 1)
+	s.awaitState(0, 1)
 	assert.Empty(t, out.String())
 	require.NoError(t, s.sem(1).ResetLimit(t.Context()))
 	require.NoError(t, cmd.Wait())
 	assert.Equal(t, "ran\n", out.String())
 }
 
-func TestAServerThatDiesWhileARunWaitsIsOwnFailure(t *testing.T) {
+func TestAServerThatDiesDuringAWaitIsAFailureOfFairsem(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	cmd, out := s.begin("--limit", "1", "--ttl", "1s", "--redis", "redis://user:@"+s.server.Addr(), "--", "echo", "ran")
-	if s.awaitLine(1, 1); t.Failed() {
+	if s.awaitState(1, 1); t.Failed() {
 		return
 	}
 	require.NoError(t, s.server.Kill())
-	assert.Equal(t, exitFailure, exitCode(cmd.Wait()), out)
+	assert.Equal(t, exit.Failure, exitCode(cmd.Wait()), out)
 	assert.Equal(t, 1, strings.Count(out.String(), "\n"), "one line: %s", out)
 	assert.Contains(t, out.String(), s.server.Addr())
 }
@@ -158,10 +158,10 @@ func TestARestartOfTheServerDoesNotEndARun(t *testing.T) {
 	cmd, out := s.begin("--limit", "1", "-c", `echo up >`+dir+`/up; until test -e `+dir+`/go; do sleep 0.01; done; exit 5`)
 	awaitFile(t, dir+"/up")
 	require.NoError(t, s.server.Restart())
-	s.awaitLine(1, 0) // it has put back what the server forgot
+	s.awaitState(1, 0) // it has put back what the server forgot
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
 	assert.Equal(t, 5, exitCode(cmd.Wait()), out)
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
 func TestAWrongPasswordIsOneLineWithoutIt(t *testing.T) {
@@ -170,39 +170,39 @@ func TestAWrongPasswordIsOneLineWithoutIt(t *testing.T) {
 	m.RequireUserAuth("user", "richtig")
 	for _, args := range [][]string{{"run", "n", "--limit", "1", "--redis", "redis://user:geheim@" + m.Addr(), "--", "true"}, {"demo", "--redis", "redis://user:geheim@" + m.Addr()}} {
 		out, err := exec.CommandContext(t.Context(), "fairsem", args...).CombinedOutput()
-		assert.Equal(t, exitFailure, exitCode(err))
+		assert.Equal(t, exit.Failure, exitCode(err))
 		assert.Regexp(t, `^fairsem: no Redis at `+m.Addr()+`: .*check address, user and password.*\n$`, string(out))
 		assert.NotContains(t, string(out), "geheim")
 	}
 }
 
-func TestJSONTellsOfALossToo(t *testing.T) {
+func TestJSONReportsALoss(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	cmd, out := s.begin("--limit", "1", "--json", "-c", `echo up >`+dir+`/up; while :; do sleep 0.01; done`)
 	awaitFile(t, dir+"/up")
 	s.evict()
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()))
 	assert.Regexp(t, `{[^\n]*"event":"lost"[^\n]*"reason":"evicted"}\n{[^\n]*"event":"ended"[^\n]*"exit":143}\n{[^\n]*"event":"failed"[^\n]*"exit":76,"message":"the permit on \\"n\\" was lost \(evicted by [^ )]+:\d+\)[^\n]*}\n$`, out.String())
 }
 
 // The first word about it was SIGPIPE, which killed the run and its command, and left the permit until its TTL.
-func TestARunDoesItsWorkThoughNobodyReadsWhatItSays(t *testing.T) {
+func TestARunWorksIfItsMessagesAreNotRead(t *testing.T) {
 	s := newStation(t)
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, reader.Close())
-	for args, want := range map[string]int{"exit 3": 3, "kill -PIPE $$": 128 + int(syscall.SIGPIPE), "fairsem evict n --all --yes >/dev/null 2>&1; while :; do sleep 0.01; done": exitLost} {
+	for args, want := range map[string]int{"exit 3": 3, "kill -PIPE $$": 128 + int(syscall.SIGPIPE), "fairsem evict n --all --yes >/dev/null 2>&1; while :; do sleep 0.01; done": exit.Lost} {
 		cmd := s.command("--limit", "1", "--pass-redis-url", "--json", "-c", args)
 		cmd.Stderr = writer
 		assert.Equal(t, want, exitCode(cmd.Run()), args)
-		s.awaitLine(0, 0)
+		s.awaitState(0, 0)
 	}
 	assert.NoError(t, writer.Close())
 }
 
 // A terminal that was stopped with Ctrl-S, or a pipe whose reader sleeps, must not keep CMD alive.
-func TestACommandIsEndedThoughWhatIsSaidOfItIsNotRead(t *testing.T) {
+func TestACommandIsEndedIfMessagesAreNotRead(t *testing.T) {
 	s := newStation(t)
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
@@ -217,12 +217,12 @@ func TestACommandIsEndedThoughWhatIsSaidOfItIsNotRead(t *testing.T) {
 	s.evict()
 	assert.Equal(t, "term", awaitFile(t, dir+"/term"))
 	go func() { _, _ = io.Copy(io.Discard, reader) }() // ends with the pipe
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()))
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()))
 	assert.NoError(t, writer.Close())
 }
 
 // Where all signals that a run listens for are ignored it listened for every other: for those of the Go runtime too.
-func TestARunThatIsToIgnoreAllSignalsHeedsNoOther(t *testing.T) {
+func TestARunStartedToIgnoreAllItsSignalsHandlesNoOther(t *testing.T) {
 	s := newStation(t)
 	inner := s.command("--limit", "1", "-c", `kill -CHLD $PPID; kill -URG $PPID; kill -WINCH $PPID; exit 7`)
 	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `trap "" HUP INT TERM QUIT USR1 USR2; exec "$@"`, "sh"}, inner.Args...)...)
@@ -232,7 +232,7 @@ func TestARunThatIsToIgnoreAllSignalsHeedsNoOther(t *testing.T) {
 }
 
 // A terminal takes U+009B for the beginning of an order, and U+202E turns the rest of a line round.
-func TestTheJSONOfARunGivesATerminalNoOrders(t *testing.T) {
+func TestTheJSONOfARunHasNoControlCharacters(t *testing.T) {
 	s := newStation(t)
 	cmd := s.command("--limit", "1", "--json", "--", "true")
 	cmd.Args[2] = hostile
@@ -241,20 +241,6 @@ func TestTheJSONOfARunGivesATerminalNoOrders(t *testing.T) {
 	assert.Contains(t, string(out), `"event":"released"`)
 	assert.Contains(t, string(out), `\u202e\u009b31m`)
 	requireHarmless(t, strings.ReplaceAll(string(out), "\ufffd", "")) // for the byte that is no UTF-8
-}
-
-// Between the start of the program and that of the run there is one that only the context knows of.
-func TestASignalBeforeTheRunListensIsNotLost(t *testing.T) {
-	s := newStation(t)
-	ran := t.TempDir() + "/ran"
-	o := runOptions{
-		waiting: waiting{connection: connection{redis: "redis://" + s.server.Addr(), prefix: "fairsem"}, weight: 1, name: "n", command: []string{"touch", ran}},
-		holding: holding{limit: 1, ttl: runTTL, onLost: lostTerm},
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(signalled{syscall.SIGTERM})
-	assert.Equal(t, signalled{syscall.SIGTERM}, runCommand(ctx, o))
-	assert.NoFileExists(t, ran)
 }
 
 // nohup has a process ignore SIGHUP, and that is to stay so.
@@ -271,33 +257,13 @@ func TestASignalThatIsIgnoredStaysIgnored(t *testing.T) {
 	assert.Equal(t, 7, exitCode(cmd.Wait()))
 }
 
-// Whoever has -n in a crontab does not want it to hang for a long TTL. It is no answer, rather than a no.
-func TestNoWaitIsNotLongEither(t *testing.T) {
-	s := newStation(t)
-	client, err := fairsem.New(s.server.Client(), fairsem.Options{TTL: time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	r := &runner{caller: caller{waiting: waiting{connection: connection{redis: "redis://" + s.server.Addr()}, name: "n", weight: 1, noWait: true}}}
-	r.target, err = r.server()
-	require.NoError(t, err)
-	r.sem, err = client.Semaphore("n", 1)
-	require.NoError(t, err)
-	require.NoError(t, s.server.Pause())
-	err = r.acquire(t.Context())
-	require.ErrorIs(t, err, fairsem.ErrUnavailable)
-	require.ErrorContains(t, err, "the server is "+s.server.Addr())
-	var f *failure
-	assert.NotErrorAs(t, err, &f, "so that the exit code is 125")
-	require.NoError(t, s.server.Resume())
-}
-
 // The wait is over when it is over, whether the server answers or not.
-func TestAWaitEndsInTimeThoughTheServerHangs(t *testing.T) {
+func TestAWaitEndsInTimeIfTheServerHangs(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--wait", "2s", "-E", "9", "--", "true")
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	require.NoError(t, s.server.Pause())
 	if exitCode(cmd.Wait()) == 9 { // all that it had asked was answered before
 		assert.Contains(t, out.String(), "was not free within 2s")

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/run"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -74,8 +76,8 @@ func (s *station) start(cmd *exec.Cmd) (*exec.Cmd, *transcript.Transcript) {
 	return cmd, out
 }
 
-// awaitLine waits until so many hold and so many wait.
-func (s *station) awaitLine(holders, waiting int64) {
+// awaitState waits until so many hold and so many wait.
+func (s *station) awaitState(holders, waiting int64) {
 	s.t.Helper()
 	sem := s.sem(1)
 	require.Eventually(s.t, func() bool {
@@ -108,7 +110,7 @@ func TestRunExitsLikeItsCommand(t *testing.T) {
 		assert.Equal(t, want, exitCode(err), script)
 		assert.Empty(t, out)
 	}
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
 // requireUnexecutable has files executed that are no programs.
@@ -119,8 +121,8 @@ func (s *station) requireUnexecutable(command func(args ...string) *exec.Cmd, ar
 		text string
 		code int
 	}{
-		"noformat":      {"true\n", exitCannotExec},
-		"nointerpreter": {"#!/no/such/interpreter\n", exitNotFound},
+		"noformat":      {"true\n", exit.CannotExec},
+		"nointerpreter": {"#!/no/such/interpreter\n", exit.NotFound},
 	} {
 		file := filepath.Join(dir, name)
 		require.NoError(s.t, os.WriteFile(file, []byte(c.text), 0o755))
@@ -130,13 +132,13 @@ func (s *station) requireUnexecutable(command func(args ...string) *exec.Cmd, ar
 	}
 }
 
-func TestRunCannotExecuteWhatIsNoProgram(t *testing.T) {
+func TestRunReportsAFileThatIsNoProgram(t *testing.T) {
 	s := newStation(t)
 	s.requireUnexecutable(s.command, "--limit", "1")
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
-func TestRunTellsTheCommandWhatItHolds(t *testing.T) {
+func TestRunDescribesThePermitInTheEnvironment(t *testing.T) {
 	s := newStation(t)
 	cmd := s.command("--limit", "3", "-w", "2", "-c", `echo "$FAIRSEM_NAME $FAIRSEM_WEIGHT $FAIRSEM_ID $FAIRSEM_TOKEN"`)
 	cmd.Env = append(cmd.Env, "FAIRSEM_NAME=outer")
@@ -145,7 +147,7 @@ func TestRunTellsTheCommandWhatItHolds(t *testing.T) {
 	assert.Regexp(t, `^n 2 [0-9a-f-]{36}:\d+ [1-9]\d*\n$`, string(out))
 }
 
-// Who starts CMD need not trust it with the password of the server.
+// CMD need not be trusted with the password of the server.
 func TestTheCommandDoesNotGetThePasswordsOfFairsem(t *testing.T) {
 	s := newStation(t)
 	for flag, want := range map[string]string{"--quiet": "//kept\n", "--pass-redis-url": "redis://" + s.server.Addr() + "//kept\n"} {
@@ -173,7 +175,7 @@ func TestRunPassesStandardInputAndOutputUntouched(t *testing.T) {
 	assert.Empty(t, stderr.String())
 }
 
-func TestRunGivesUpWhenItIsNotItsTurn(t *testing.T) {
+func TestRunExitsWith75IfNotGranted(t *testing.T) {
 	s := newStation(t)
 	p, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
@@ -193,35 +195,35 @@ func TestRunGivesUpWhenItIsNotItsTurn(t *testing.T) {
 		assert.NotContains(t, string(out), "ran")
 		assert.Equal(t, c.lines, strings.Count(string(out), "\n"), "%q: %s", c.args, out)
 	}
-	s.awaitLine(1, 0)
+	s.awaitState(1, 0)
 	require.NoError(t, p.Release(t.Context()))
 }
 
-func TestRunDoesNotMakeALongLineLonger(t *testing.T) {
+func TestRunDoesNotJoinALongQueue(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	first, _ := s.begin("--limit", "1", "--", "true")
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	out, err := s.command("--limit", "1", "--max-queue", "1", "--", "true").CombinedOutput()
 	assert.Equal(t, 75, exitCode(err), "%s", out)
 	require.NoError(t, first.Process.Kill())
 	_ = first.Wait()
 }
 
-func TestASignalWhileWaitingLeavesTheLineAtOnce(t *testing.T) {
+func TestASignalDuringTheWaitLeavesTheQueueImmediately(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
 		cmd, out := s.begin("--limit", "1", "--", "echo", "ran")
-		s.awaitLine(1, 1)
+		s.awaitState(1, 1)
 		require.NoError(t, cmd.Process.Signal(sig))
 		assert.Equal(t, 128+int(sig), exitCode(cmd.Wait()))
 		assert.Empty(t, out.String())
 		status, err := s.sem(1).Status(t.Context())
 		require.NoError(t, err)
-		assert.Zero(t, status.Waiting, "the place in line ended with the process")
+		assert.Zero(t, status.Waiting, "the position in the queue ended with the process")
 	}
 }
 
@@ -236,7 +238,7 @@ func TestSignalsReachTheWholeGroupOfTheCommand(t *testing.T) {
 		assert.Equal(t, 3, exitCode(cmd.Wait()), "%v: %s", sig, out)
 		assert.Equal(t, "heard", awaitFile(t, dir+"/inner"))
 	}
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
 func TestNothingOfTheGroupOutlivesARun(t *testing.T) {
@@ -245,7 +247,7 @@ func TestNothingOfTheGroupOutlivesARun(t *testing.T) {
 	cmd, out := s.begin("--limit", "1", "-c", `(trap "" TERM; echo up >`+dir+`/up; while :; do sleep 0.01; done) & echo $! >`+dir+`/pid; until test -s `+dir+`/up; do sleep 0.01; done; exit 4`)
 	require.Equal(t, 4, exitCode(cmd.Wait()), out)
 	require.ErrorIs(t, syscall.Kill(atoi(t, awaitFile(t, dir+"/pid")), 0), syscall.ESRCH)
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
 func TestRunsWithALimitOfOneNeverOverlap(t *testing.T) {
@@ -260,21 +262,21 @@ func TestRunsWithALimitOfOneNeverOverlap(t *testing.T) {
 	for i, cmd := range all {
 		assert.NoError(t, cmd.Wait(), outs[i])
 	}
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
-func TestRunHoldsForTheLeastTime(t *testing.T) {
+func TestRunHoldsForTheMinimumTime(t *testing.T) {
 	s := newStation(t)
 	began := time.Now()
 	cmd, _ := s.begin("--limit", "1", "--min-hold", "700ms", "-c", "exit 5")
 	assert.Equal(t, 5, exitCode(cmd.Wait()))
 	assert.GreaterOrEqual(t, time.Since(began), 700*time.Millisecond)
 	cmd, out := s.begin("--limit", "1", "--min-hold", "1h", "--json", "-c", "exit 6")
-	s.awaitLine(1, 0)
+	s.awaitState(1, 0)
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"event":"ended"`) }, time.Minute, 5*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 6, exitCode(cmd.Wait()))
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }
 
 const stubborn = `trap "" TERM INT HUP; echo $$ >%s/pid; while :; do sleep 0.01; done`
@@ -290,38 +292,38 @@ func TestACommandIsDeadBeforeItsLostPermitIsGrantedAgain(t *testing.T) {
 	cmd, out := s.begin("--limit", "1", "--ttl", "2s", "--redis", "redis://"+proxy.Addr(), "-c", fmt.Sprintf(stubborn, dir))
 	pid := atoi(t, awaitFile(t, dir+"/pid"))
 	next, _ := s.begin("--limit", "1", "-c", fmt.Sprintf(seen, pid, dir))
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	proxy.Hold()
 	assert.Equal(t, "dead", awaitFile(t, dir+"/seen"))
 	assert.NoError(t, next.Wait())
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()), out)
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()), out)
 	assert.Contains(t, out.String(), `fairsem: the permit on "n" was lost (expired), so /bin/sh was ended`)
 }
 
-func TestACommandIsDeadWhenAServerThatStoodStillGoesOn(t *testing.T) {
+func TestACommandIsDeadWhenAPausedServerContinues(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	cmd, out := s.begin("--limit", "1", "--ttl", "2s", "-c", fmt.Sprintf(stubborn, dir))
 	pid := atoi(t, awaitFile(t, dir+"/pid"))
 	next, _ := s.begin("--limit", "1", "--ttl", "1m", "-c", fmt.Sprintf(seen, pid, dir))
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	require.NoError(t, s.server.Pause())
-	assert.Equal(t, exitLost, exitCode(cmd.Wait()), out)
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()), out)
 	require.NoError(t, s.server.Resume())
 	assert.Equal(t, "dead", awaitFile(t, dir+"/seen"))
 	assert.NoError(t, next.Wait())
 }
 
-func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
+func TestACommandEndsInTimeForEveryOnLost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		how  string
 		code int
 		out  string
 	}{
-		{lostTerm, exitLost, "term\nfairsem: the permit"},
-		{lostKill, exitLost, "fairsem: the permit"},
-		{lostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh continues`},
+		{run.OnLostTerm, exit.Lost, "term\nfairsem: the permit"},
+		{run.OnLostKill, exit.Lost, "fairsem: the permit"},
+		{run.OnLostIgnore, 8, `fairsem: warning: the permit on "n" was lost (evicted); /bin/sh continues`},
 	} {
 		t.Run(c.how, func(t *testing.T) {
 			s := newStation(t)
@@ -333,8 +335,8 @@ func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, s.sem(1).Evict(t.Context(), holder.ID))
 			}
-			if c.how == lostIgnore {
-				s.awaitLine(0, 0)
+			if c.how == run.OnLostIgnore {
+				s.awaitState(0, 0)
 				time.AfterFunc(300*time.Millisecond, func() { _ = os.WriteFile(dir+"/stop", nil, 0o644) })
 			}
 			assert.Equal(t, c.code, exitCode(cmd.Wait()), out)
@@ -343,7 +345,7 @@ func TestACommandEndsInTimeWhateverOnLostSays(t *testing.T) {
 	}
 }
 
-func TestAPermitThatCannotBeGivenBackIsOnlyAWarning(t *testing.T) {
+func TestAPermitThatCannotBeReleasedIsOnlyAWarning(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	cmd, out := s.begin("--limit", "1", "--ttl", "1m", "-c", `echo up >`+dir+`/up; until test -e `+dir+`/stop; do sleep 0.01; done; exit 3`)
@@ -355,7 +357,7 @@ func TestAPermitThatCannotBeGivenBackIsOnlyAWarning(t *testing.T) {
 	require.NoError(t, s.server.Resume())
 }
 
-func TestJSONTellsWhatHappenedOnStandardError(t *testing.T) {
+func TestJSONReportsEventsOnStandardError(t *testing.T) {
 	s := newStation(t)
 	cmd := s.command("--limit", "1", "--json", "-c", "echo out; exit 3")
 	var stderr bytes.Buffer
@@ -367,13 +369,13 @@ func TestJSONTellsWhatHappenedOnStandardError(t *testing.T) {
 		`{.*"event":"started",.*"pid":\d+}\n{.*"event":"ended",.*"exit":3}\n{.*"event":"released".*}\n$`, stderr.String())
 }
 
-func TestJSONTellsThatASignalStoppedTheWait(t *testing.T) {
+func TestJSONReportsThatASignalStoppedTheWait(t *testing.T) {
 	s := newStation(t)
 	permit, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, permit.Release(t.Context())) }()
 	cmd, out := s.begin("--limit", "1", "--json", "-c", "echo ran")
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 143, exitCode(cmd.Wait()))
 	assert.Regexp(t, `^{"time":"[^"]+","event":"stopped","name":"n","exit":143,"message":"stopped by terminated"}\n$`, out.String())

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -23,7 +24,7 @@ type screen struct {
 	transcript.Transcript
 	t       *testing.T
 	keys    *os.File
-	drained chan struct{} // closed when nobody has the terminal any more, and all that was written is read
+	drained chan struct{} // closed when no process has the terminal any more, and all output is read
 }
 
 // onTerminal starts a command that leads a session with a terminal of its own.
@@ -39,7 +40,7 @@ func onTerminalOf(t *testing.T, cmd *exec.Cmd, size *pty.Winsize, env ...string)
 	keys, err := pty.StartWithSize(cmd, size)
 	require.NoError(t, err)
 	s := &screen{t: t, keys: keys, drained: make(chan struct{})}
-	go func() { // ends when nobody has the terminal any more
+	go func() { // ends when no process has the terminal any more
 		defer close(s.drained)
 		_, _ = io.Copy(s, keys)
 	}()
@@ -67,7 +68,7 @@ func TestACommandHasTheTerminalAndCtrlCReachesIt(t *testing.T) {
 	s := newStation(t)
 	cmd := s.command("--limit", "1", "-c", `trap 'echo caught; exit 5' INT; read line; echo "got $line"; while :; do sleep 0.01; done`)
 	tty := onTerminal(t, cmd)
-	s.awaitLine(1, 0)
+	s.awaitState(1, 0)
 	tty.press("hello\n")
 	tty.await("got hello")
 	tty.press("\x03")
@@ -75,12 +76,12 @@ func TestACommandHasTheTerminalAndCtrlCReachesIt(t *testing.T) {
 	assert.Equal(t, 5, exitCode(cmd.Wait()))
 }
 
-func TestCtrlCEndsWhoWaitsOnATerminalAndClearsTheStatusLine(t *testing.T) {
+func TestCtrlCEndsAWaiterOnATerminalAndClearsTheStatusLine(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	first, _ := s.begin("--limit", "1", "--", "true")
-	s.awaitLine(1, 1)
+	s.awaitState(1, 1)
 	cmd := s.command("--limit", "1", "--", "echo", "ran")
 	tty := onTerminal(t, cmd)
 	tty.await("position 2 of 2, 1/1 in use, ")
@@ -103,11 +104,11 @@ func (s *station) shell(argv ...string) *screen {
 	return sh
 }
 
-func TestCtrlZStopsTheJobAndFgHasItGoOn(t *testing.T) {
+func TestCtrlZStopsTheJobAndFgContinuesIt(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)
 	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'read a; echo "first $a"; read b; echo "second $b"; exit 6'` + "\n")
-	s.awaitLine(1, 0)
+	s.awaitState(1, 0)
 	sh.press("one\n")
 	sh.await("first one")
 	for range 2 {
@@ -129,13 +130,13 @@ func TestCtrlZStopsARunWithinARunToo(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)
 	sh.press(`fairsem run outer --limit 1 --ttl 1h --pass-redis-url -- fairsem run n --limit 1 --ttl 1h -c 'read a; echo "first $a"; read b; echo "second $b"; exit 6'` + "\n")
-	s.awaitLine(1, 0)
+	s.awaitState(1, 0)
 	sh.press("one\n")
 	sh.await("first one")
 	require.Eventually(t, func() bool {
 		sh.press("\x1a") // that which comes while a run still begins is taken for a stop for want of the terminal
 		return strings.Contains(sh.String(), "Stopped")
-	}, 20*time.Second, terminalGrace/4)
+	}, 20*time.Second, time.Second/4)
 	sh.press("fg\n")
 	sh.await("fairsem run outer")
 	sh.press("two\n")
@@ -150,7 +151,7 @@ func TestAJobInTheBackgroundGetsTheTerminalWithFg(t *testing.T) {
 	sh := s.shell(bash...)
 	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'read a; echo "got $a"' &` + "\n")
 	sh.await("ready> ")
-	s.awaitLine(1, 0)
+	s.awaitState(1, 0)
 	require.Eventually(t, func() bool {
 		sh.press("\n")
 		return strings.Contains(sh.String(), "Stopped")
@@ -162,8 +163,8 @@ func TestAJobInTheBackgroundGetsTheTerminalWithFg(t *testing.T) {
 	sh.await("ready> ")
 }
 
-// Who reads from the command reads the keys too: less, for one.
-func TestACommandInAPipeLeavesTheTerminalToTheOtherUntilItAsks(t *testing.T) {
+// The reader of a pipe may read keys, too: less, for example.
+func TestACommandInAPipeLeavesTheTerminalToTheReaderUntilItNeedsIt(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)
 	dir := t.TempDir()
@@ -179,12 +180,12 @@ func TestACommandInAPipeLeavesTheTerminalToTheOtherUntilItAsks(t *testing.T) {
 
 // A job that was stopped for longer than its TTL has no permit, and its command must not go on. The command starts nothing:
 // a dash that does is stopped by Ctrl-Z nine times in ten only, else what it has just started is, and it waits for that.
-func TestAJobThatWasStoppedTooLongDoesNotGoOn(t *testing.T) {
+func TestAJobThatWasStoppedTooLongIsNotContinued(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	sh := s.shell(bash...)
 	sh.press(`fairsem run n --limit 1 --ttl 3s -c 'trap "echo on >` + dir + `/on" CONT TERM; read x; echo up >` + dir + `/up; while :; do read x; done'` + "\n")
-	s.awaitLine(1, 0)
+	s.awaitState(1, 0)
 	sh.press("go\n")
 	awaitFile(t, dir+"/up") // so it has the terminal: the SIGCONT that comes with that would undo a Ctrl-Z
 	sh.press("\x1a")
@@ -203,7 +204,7 @@ func TestAJobThatWasStoppedTooLongDoesNotGoOn(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
-// Whoever stops just the command, not the job, does not stop the renewal.
+// A stop of the command alone, not of the job, does not stop the renewal.
 func TestACommandThatIsStoppedAloneKeepsItsPermit(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
@@ -232,7 +233,7 @@ func TestADumbTerminalHasNoStatusLine(t *testing.T) {
 	require.NoError(t, err)
 	cmd := s.command("--limit", "1", "--wait", "1500ms", "--", "true")
 	tty := onTerminalOf(t, cmd, nil, "TERM=dumb")
-	assert.Equal(t, exitNotAcquired, exitCode(cmd.Wait()))
+	assert.Equal(t, exit.NotAcquired, exitCode(cmd.Wait()))
 	require.Eventually(t, func() bool { return strings.Contains(tty.String(), "was not free within 1.5s") }, 20*time.Second, 5*time.Millisecond)
 	assert.NotContains(t, tty.String(), "position")
 }
@@ -245,7 +246,7 @@ func TestAPagerHasTheTerminalToItself(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("line\n", 200)+"the end\n"), 0o600))
 	sh := s.shell(bash...)
 	sh.press("fairsem run n --limit 1 -- less " + file + "\n")
-	s.awaitLine(1, 0)
+	s.awaitState(1, 0)
 	sh.await("line")
 	sh.press("G")
 	sh.await("the end")
@@ -253,5 +254,5 @@ func TestAPagerHasTheTerminalToItself(t *testing.T) {
 	sh.await("ready> ")
 	sh.press("echo code=$?\n")
 	sh.await("code=0")
-	s.awaitLine(0, 0)
+	s.awaitState(0, 0)
 }

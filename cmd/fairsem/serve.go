@@ -15,12 +15,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/web"
 )
 
 type serveOptions struct {
-	connection
+	connection  connection
 	listen      string
 	interval    time.Duration
 	hosts       []string
@@ -98,6 +99,7 @@ without a server or where the port is taken; 2 for a wrong command line.`,
   fairsem serve 'team-a/*' --busy
   fairsem serve --allow-writes --token-file /run/secrets/fairsem
   fairsem serve --listen 0.0.0.0:7420 --tls-cert page.crt --tls-key page.key`,
+		Args:              onePattern,
 		ValidArgsFunction: completeNames,
 		RunE:              ownFailure(o.check, o.serve),
 	}
@@ -120,7 +122,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
 }
 
-// check refuses what can never work, and fetches the token.
+// check refuses invalid combinations of flags, and reads the token.
 func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	if o.pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
@@ -130,18 +132,18 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	}
 	for _, host := range o.hosts {
 		if host == "" || strings.ContainsAny(host, ":/ ") {
-			return usage("--host %q is not a host name: give it without a scheme or a port", host)
+			return exit.Usagef("--host %q is not a host name: give it without a scheme or a port", host)
 		}
 	}
 	switch {
 	case o.interval < shortestInterval || o.interval > intervalMost:
-		return usage("--interval %v is not between %v and %v", o.interval, shortestInterval, intervalMost)
+		return exit.Usagef("--interval %v is not between %v and %v", o.interval, shortestInterval, intervalMost)
 	case o.tokenFile != "" && !o.allowWrites:
-		return usage("--token-file needs --allow-writes: give both or neither")
+		return exit.Usagef("--token-file needs --allow-writes: give both or neither")
 	case o.insecure && (!o.allowWrites || o.tlsCert != ""):
-		return usage("--insecure is for --allow-writes without TLS: leave it out")
+		return exit.Usagef("--insecure is for --allow-writes without TLS: leave it out")
 	case o.allowWrites && o.tlsCert == "" && !o.insecure && !isLocal(o.listen):
-		return usage("--allow-writes beyond this machine without TLS sends the token unencrypted: give --tls-cert and --tls-key, or --insecure if a proxy in front has TLS")
+		return exit.Usagef("--allow-writes beyond this machine without TLS sends the token unencrypted: give --tls-cert and --tls-key, or --insecure if a proxy in front has TLS")
 	case o.allowWrites:
 		if err := o.fetchToken(); err != nil {
 			return err
@@ -150,7 +152,7 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	if err := o.loadCertificate(); err != nil {
 		return err
 	}
-	_, err = o.server()
+	_, err = o.connection.server()
 	return err
 }
 
@@ -161,17 +163,17 @@ func isLocal(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// loadCertificate refuses files that do not belong together.
+// loadCertificate refuses a certificate without its key.
 func (o *serveOptions) loadCertificate() error {
 	if (o.tlsCert == "") != (o.tlsKey == "") {
-		return usage("--tls-cert and --tls-key need each other: give both or neither")
+		return exit.Usagef("--tls-cert and --tls-key need each other: give both or neither")
 	}
 	if o.tlsCert == "" {
 		return nil
 	}
 	pair, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
 	if err != nil {
-		return usage("--tls-cert and --tls-key are not a certificate with its key: %v", err)
+		return exit.Usagef("--tls-cert and --tls-key are not a certificate with its key: %v", err)
 	}
 	o.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	return nil
@@ -183,51 +185,51 @@ func checkListen(address string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return usage("--listen %q is not an address and port, such as 127.0.0.1:7420 or [::1]:7420", address)
+		return exit.Usagef("--listen %q is not an address and port, such as 127.0.0.1:7420 or [::1]:7420", address)
 	}
 	return nil
 }
 
-// fetchToken never repeats what it read.
+// fetchToken reads the token. Its errors never contain it.
 func (o *serveOptions) fetchToken() error {
 	source, token := tokenVariable, os.Getenv(tokenVariable)
 	if o.tokenFile != "" {
 		raw, err := os.ReadFile(o.tokenFile)
 		if err != nil {
-			return usage("--token-file cannot be read: %v", err)
+			return exit.Usagef("--token-file cannot be read: %v", err)
 		}
 		source, token = "--token-file", string(raw)
 	}
 	o.token = strings.TrimSpace(token)
 	switch {
 	case o.token == "":
-		return usage("--allow-writes needs a token: give --token-file FILE or set %s", tokenVariable)
+		return exit.Usagef("--allow-writes needs a token: give --token-file FILE or set %s", tokenVariable)
 	case len(o.token) < tokenLeast:
-		return usage("the token of %s is too short: at least %d characters, such as those of `openssl rand -hex 16`", source, tokenLeast)
+		return exit.Usagef("the token of %s is too short: at least %d characters, such as those of `openssl rand -hex 16`", source, tokenLeast)
 	case strings.ContainsFunc(o.token, unicode.IsControl):
-		return usage("the token of %s is not one line of printable characters", source)
+		return exit.Usagef("the token of %s is not one line of printable characters", source)
 	}
 	return nil
 }
 
 func (o *serveOptions) serve(cmd *cobra.Command) error {
 	ctx := cmd.Context()
-	s, err := o.open(ctx)
+	s, err := o.connection.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
 	if err != nil {
 		return cannotListen(ctx, o.listen, err)
 	}
-	o.announce(cmd, listener.Addr(), s.server.String())
+	o.announce(cmd, listener.Addr(), s.Server.String())
 	if o.tls != nil {
 		listener = tls.NewListener(listener, o.tls)
 	}
 	page := web.New(web.Options{
-		Client:   s.client,
-		Redis:    s.server.String(),
+		Client:   s.Client,
+		Redis:    s.Server.String(),
 		Interval: o.interval,
 		Timeout:  serveTimeout,
 		Names:    serveNames,
@@ -236,7 +238,7 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		Hosts:    o.hosts,
 		Token:    o.token,
 		Log:      cmd.ErrOrStderr(),
-		Ping:     s.ping,
+		Ping:     s.Ping,
 	})
 	return page.Serve(ctx, listener)
 }
@@ -252,7 +254,7 @@ func cannotListen(ctx context.Context, address string, err error) error {
 	return fmt.Errorf("cannot listen on %s: %w; stop the program that listens there, or give another address with --listen", address, err)
 }
 
-// announce writes the address of the page, and who can reach it.
+// announce writes the address of the page, and a warning if other machines can reach it.
 func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	url := o.pageURL(at)
 	line := url + "\n"
@@ -277,7 +279,7 @@ func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	}
 }
 
-// pageURL is how to reach the page from this machine.
+// pageURL returns the URL of the page on this machine.
 func (o *serveOptions) pageURL(at net.Addr) string {
 	host, port, _ := net.SplitHostPort(at.String()) // it is one
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {

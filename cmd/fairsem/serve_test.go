@@ -64,7 +64,7 @@ func fetch(t *testing.T, url string) *http.Response {
 	return response
 }
 
-func TestServeEndsWithASignalEvenIfSomebodyWatches(t *testing.T) {
+func TestServeEndsWithASignalEvenWithViewers(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	for signal, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
@@ -79,7 +79,7 @@ func TestServeEndsWithASignalEvenIfSomebodyWatches(t *testing.T) {
 	}
 }
 
-func TestServeShowsThoseThatThePatternMatches(t *testing.T) {
+func TestServeShowsNamesThatMatchThePattern(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	client, err := fairsem.New(server.Client(), fairsem.Options{})
@@ -107,7 +107,7 @@ func TestServeShowsThoseThatThePatternMatches(t *testing.T) {
 	assert.Equal(t, 143, exitCode(s.cmd.Wait()))
 }
 
-func TestServeTellsWhereItIsAsJSON(t *testing.T) {
+func TestServeWritesItsAddressAsJSON(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	token := filepath.Join(t.TempDir(), "token")
@@ -129,7 +129,7 @@ func TestServeTellsWhereItIsAsJSON(t *testing.T) {
 	assert.Equal(t, 143, exitCode(s.cmd.Wait()))
 }
 
-func TestServeSaysThatThePortIsTaken(t *testing.T) {
+func TestServeReportsThatThePortIsTaken(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,7 +142,7 @@ func TestServeSaysThatThePortIsTaken(t *testing.T) {
 	assert.Regexp(t, `^fairsem: cannot listen on 127\.0\.0\.1:\d+: .*address already in use; stop the program that listens there, or give another address with --listen\n$`, stderr.String())
 }
 
-// A token that anybody on the way can read keeps nobody out.
+// A token that can be read on the way protects nothing.
 func TestChangesFromBeyondThisMachineNeedTLS(t *testing.T) {
 	t.Parallel()
 	cert, key, _ := certificate(t)

@@ -1,17 +1,24 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/watch"
 )
 
 type showOptions struct {
-	connection
-	watching
-	show show.Show
+	connection connection
+	watch      watchFlags
+	name       string
+	rows       int
 }
 
 const usualRows = 50
@@ -45,46 +52,57 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		RunE:              ownFailure(o.complete, o.run),
 	}
 	o.connection.flags(cmd.Flags())
-	o.watching.flags(cmd)
-	cmd.Flags().IntVar(&o.show.Rows, "rows", usualRows, "show at most `N` holders, and N waiters")
+	o.watch.define(cmd)
+	cmd.Flags().IntVar(&o.rows, "rows", usualRows, "show at most `N` holders, and N waiters")
 	return cmd
 }
 
 func (o *showOptions) complete(cmd *cobra.Command) error {
-	o.show.Name, o.show.JSON = cmd.Flags().Arg(0), o.json
-	if !o.watch {
-		o.show.Absent = unknown(o.show.Name)
+	o.name = cmd.Flags().Arg(0)
+	if o.rows < 1 {
+		return exit.Usagef("--rows %d is below 1", o.rows)
 	}
-	if o.show.Rows < 1 {
-		return usage("--rows %d is below 1", o.show.Rows)
-	}
-	return o.check(cmd)
+	return o.watch.check(cmd)
 }
 
 func (o *showOptions) run(cmd *cobra.Command) error {
-	s, err := o.open(cmd.Context(), o.show.Name)
+	s, err := o.connection.open(cmd.Context(), o.name)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	o.show.Client = s.client
-	return o.watching.show(cmd, s, o.show.Name, o.show.Look)
+	defer s.Close()
+	return o.watch.show(cmd, s, o.name, func(ctx context.Context) (watch.Frame, error) { return o.query(ctx, s.Client) })
 }
 
-// oneName wants a name and nothing else.
+// query queries the name. Only --watch waits for a name that Redis does not know.
+func (o *showOptions) query(ctx context.Context, client *fairsem.Client) (f watch.Frame, err error) {
+	d, err := inspect.QueryDetail(ctx, client, o.name, o.rows)
+	switch {
+	case err != nil:
+		return f, err
+	case !d.Exists && !o.watch.watch:
+		return f, unknown(o.name)
+	case !d.Exists:
+		return watch.Frame{Text: func(int, int) string { return "" }, Note: fmt.Sprintf("%q is not in use.", o.name)}, nil
+	case o.watch.json:
+		f.Text = func(int, int) string { return string(text.JSON(render.NewSemaphoreDetail(d))) }
+	default:
+		f.Text = func(width, _ int) string { return render.Detail(d, width) }
+	}
+	return f, nil
+}
+
+// oneName requires exactly one argument, a name.
 func oneName(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return usage("NAME is missing: fairsem %s NAME", cmd.Name())
+		return exit.Usagef("NAME is missing: fairsem %s NAME", cmd.Name())
 	case len(args) > 1:
-		return usage("%q is one argument too many: give one NAME, in quotes if it has a space", args[1])
+		return exit.Usagef("%q is one argument too many: give one NAME, in quotes if it has a space", args[1])
 	}
 	return nil
 }
 
-// exitNo is for what is not as it was asked about.
-const exitNo = 1
-
 func unknown(name string) error {
-	return &failure{exitNo, fmt.Errorf("no semaphore %q: fairsem ls lists those in use", name)}
+	return &exit.Error{Code: exit.No, Err: fmt.Errorf("no semaphore %q: fairsem ls lists those in use", name)}
 }

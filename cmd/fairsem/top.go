@@ -1,24 +1,23 @@
 package main
 
 import (
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/colorprofile"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/top"
 )
 
 type topOptions struct {
-	connection
-	view top.Options
-	json bool
+	connection connection
+	view       top.Options
+	json       bool
 }
 
 func newTop() *cobra.Command {
@@ -45,6 +44,7 @@ stopped it.`,
 		Example: `  fairsem top
   fairsem top 'deploy-*' --sort lost --interval 5s
   fairsem top --read-only --redis rediss://observer:secret@redis.example.com:6379`,
+		Args:              onePattern,
 		ValidArgsFunction: completeNames,
 		RunE:              ownFailure(o.complete, o.run),
 	}
@@ -64,44 +64,35 @@ func (o *topOptions) flags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(top.Orders(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// complete refuses what can never work.
+// complete refuses invalid flags.
 func (o *topOptions) complete(cmd *cobra.Command) error {
 	var err error
 	switch {
 	case o.json:
-		return usage("top has no --json: use fairsem ls --json --watch")
+		return exit.Usagef("top has no --json: use fairsem ls --json --watch")
 	case o.view.Interval < shortestInterval:
-		return usage("--interval %v is below %v", o.view.Interval, shortestInterval)
+		return exit.Usagef("--interval %v is below %v", o.view.Interval, shortestInterval)
 	case !slices.Contains(top.Orders(), o.view.Sort):
-		return usage("--sort %q is not a column: give one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
+		return exit.Usagef("--sort %q is not a column: give one of %s", o.view.Sort, strings.Join(top.Orders(), ", "))
 	}
 	if o.view.Pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
 	}
-	if _, err = o.server(); err != nil {
+	if _, err = o.connection.server(); err != nil {
 		return err
 	}
-	var ok bool
-	if o.view.Terminal, ok = screenOf(cmd.OutOrStdout()); !ok {
-		return usage("top needs a terminal; use fairsem ls --watch")
+	if o.view.Terminal = cmd.OutOrStdout(); !text.CanDraw(o.view.Terminal) || !term.IsTerminal(int(os.Stdin.Fd())) || os.Getenv("TERM") == "dumb" {
+		return exit.Usagef("top needs a terminal; use fairsem ls --watch")
 	}
 	return nil
 }
 
-// screenOf returns out if one can draw on it, and press keys.
-func screenOf(out io.Writer) (*os.File, bool) {
-	file, ok := out.(*os.File)
-	ok = ok && term.IsTerminal(int(file.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
-	return file, ok && text.Profile(out) != colorprofile.NoTTY && os.Getenv("TERM") != "dumb"
-}
-
 func (o *topOptions) run(cmd *cobra.Command) error {
-	s, err := o.open(cmd.Context())
+	s, err := o.connection.open(cmd.Context())
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	view := o.view
-	view.Client, view.Address, view.Profile = s.client, s.server.String(), text.Profile(view.Terminal)
-	return top.Run(cmd.Context(), view)
+	defer s.Close()
+	o.view.Client, o.view.Address = s.Client, s.Server.String()
+	return top.Run(cmd.Context(), o.view)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// watchers is a server, a top that watches it on a terminal, and those who are watched.
+// watchers is a server, its holders and waiters, and a top on a terminal that shows them.
 type watchers struct {
 	*tmux
 	server *redistest.Server
@@ -55,13 +55,13 @@ func (w *watchers) hold(label, name string, limit int64) *fairsem.Permit {
 	return p
 }
 
-// wait waits in line until the returned function is called. Its error comes on the channel.
+// wait waits in the queue until the returned function is called. Its error comes on the channel.
 func (w *watchers) wait(label, name string, limit int64) (context.CancelFunc, <-chan error) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	sem := w.sem(label, name, limit)
 	ended := make(chan error, 1)
-	go func() { // ends with ctx; nobody need wait for it
+	go func() { // ends with ctx; not waited for
 		_, err := sem.Acquire(ctx, 1)
 		ended <- err
 	}()
@@ -104,7 +104,7 @@ func TestTopShowsAHolderArriveWaitAndLeave(t *testing.T) {
 	w.awaitRow("api", `█ +1/1 +0`)
 }
 
-func TestTopLeavesOutWhatIsIdleIfItIsToldSo(t *testing.T) {
+func TestTopWithBusyOmitsIdleNames(t *testing.T) {
 	t.Parallel()
 	w := newWatchers(t, 80, 24, "--busy")
 	p := w.hold("alice", "api", 1)
@@ -145,8 +145,8 @@ func TestTopFiltersAndSorts(t *testing.T) {
 	inOrder("alpha", "beta", "gamma")
 }
 
-// Whoever can write to the server can make a key that looks like one of a name.
-func TestTopShowsTheOthersBesideAKeyOfAnotherKind(t *testing.T) {
+// Any client that can write to the server can make a key like those of a name.
+func TestTopShowsOtherNamesBesideAKeyOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	w := newWatchers(t, 80, 24, "")
 	require.NoError(t, w.server.Client().Set(t.Context(), "fairsem:{odd}:meta", "text", 0).Err())
@@ -154,7 +154,7 @@ func TestTopShowsTheOthersBesideAKeyOfAnotherKind(t *testing.T) {
 	w.await("1 name cannot be read: status \"odd\": WRONGTYPE", "1/3")
 }
 
-func TestTopShowsThoseThatThePatternMatches(t *testing.T) {
+func TestTopShowsNamesThatMatchThePattern(t *testing.T) {
 	t.Parallel()
 	w := newWatchers(t, 80, 24, "'deploy/*'")
 	w.await("No name that is in use matches deploy/*.")

@@ -1,4 +1,4 @@
-// Package change makes the changes of operators: it announces a change to a name, asks, makes it, and reports the result.
+// Package change makes the changes of operators: it announces a change to a name, asks, makes it and reports the result.
 package change
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/list"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -28,16 +28,16 @@ type Target struct {
 	Name     string
 	Messages io.Writer                           // where a change is announced
 	Width    int                                 // of the lines of Messages; 0: any
-	Ask      func(context.Context) (bool, error) // whether to go on; nil: yes
+	Ask      func(context.Context) (bool, error) // whether to make the change; nil: yes
 	JSON     bool                                // the result
 	Out      io.Writer                           // has the result
 }
 
 // result is what --json writes of a limit. An eviction adds to it.
 type result struct {
-	Changed bool           `json:"changed"`
-	Before  look.Semaphore `json:"before"`
-	After   look.Semaphore `json:"after"`
+	Changed bool             `json:"changed"`
+	Before  render.Semaphore `json:"before"`
+	After   render.Semaphore `json:"after"`
 }
 
 func (d Target) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
@@ -51,7 +51,7 @@ func (d Target) known(ctx context.Context) (fairsem.Status, error) {
 	return s, err
 }
 
-// confirm says what is about to be done, and asks.
+// confirm announces a change, and asks.
 func (d Target) confirm(ctx context.Context, what string) error {
 	if d.Width > 0 {
 		what = ansi.Wordwrap(what, d.Width, "")
@@ -67,8 +67,8 @@ func (d Target) confirm(ctx context.Context, what string) error {
 	return err
 }
 
-// tell writes the result.
-func (d Target) tell(object any, words string) error {
+// report writes the result.
+func (d Target) report(object any, words string) error {
 	line := []byte(words + "\n")
 	if d.JSON {
 		line = text.JSON(object)
@@ -81,17 +81,17 @@ func (d Target) tell(object any, words string) error {
 func state(s fairsem.Status) string {
 	limit := fmt.Sprintf("limit %d", s.Limit)
 	switch {
-	case look.Paused(s):
+	case inspect.Paused(s):
 		limit = "paused"
 	case s.Limit == 0:
 		limit = "no limit declared"
 	case s.Window > 0:
-		limit = "rate " + look.Rate(s.Limit, s.Window)
+		limit = "rate " + render.Rate(s.Limit, s.Window)
 	}
 	if s.Pinned && s.Limit > 0 {
 		limit += " (set by hand)"
 	}
-	words := fmt.Sprintf("%s, %s in use, %d waiting", limit, list.Used(s), s.Waiting)
+	words := fmt.Sprintf("%s, %s in use, %d waiting", limit, render.Used(s), s.Waiting)
 	if s.Waiting > 0 {
 		words += ", the oldest for " + text.Ago(s.OldestWait)
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -24,21 +24,21 @@ func (d Target) Drained(ctx context.Context, most time.Duration) error {
 	if most > 0 {
 		over = time.After(most)
 	}
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		s, err := d.there().Status(ctx)
 		switch {
 		case err != nil:
 			return fmt.Errorf("it is paused, but the holders are not known: %w", err)
-		case !look.Paused(s):
+		case !inspect.Paused(s):
 			return fmt.Errorf("%w: the pause was ended meanwhile: %s", ErrDeclined, text.Quote(d.Name))
 		case s.Used == 0:
 			return nil
-		case !told:
-			_, _ = fmt.Fprintf(d.Messages, "Paused. Waiting for %s.\n", show.Count(s.Holders, "holder")) // as confirm
+		case !reported:
+			_, _ = fmt.Fprintf(d.Messages, "Paused. Waiting for %s.\n", render.Count(s.Holders, "holder")) // as confirm
 		}
 		select {
 		case <-over:
-			return fmt.Errorf("%s is %w after %v, by %s; it stays paused", text.Quote(d.Name), ErrInUse, text.Span(most), show.Count(s.Holders, "holder"))
+			return fmt.Errorf("%s is %w after %v, by %s; it stays paused", text.Quote(d.Name), ErrInUse, text.Span(most), render.Count(s.Holders, "holder"))
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(drainPoll):

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -13,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/show"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -25,7 +26,7 @@ type Selection struct {
 	All   bool
 }
 
-// Check refuses selection that can never be found.
+// Check refuses a selection that can never match.
 func (v Selection) Check() error {
 	if slices.Contains(v.IDs, "") {
 		return errors.New("an ID is empty: fairsem show lists them")
@@ -33,34 +34,37 @@ func (v Selection) Check() error {
 	if len(v.IDs) > 0 || v.All {
 		return nil
 	}
-	if _, err := look.Glob(v.Label); err != nil || v.Label == "" {
+	if _, err := inspect.Glob(v.Label); err != nil || v.Label == "" {
 		return cmp.Or(err, errors.New("--label is empty: give a PATTERN such as 'host-7:*'"))
 	}
 	return nil
 }
 
-// ErrNoMatch is of selection that are not there. Nothing was done.
+// ErrNoMatch is the error of a selection that matches nothing. Nothing was done.
 var ErrNoMatch = errors.New("nothing to evict")
 
 // evicted is what --json writes of an eviction.
 type evicted struct {
 	result
-	Holders []look.Holder `json:"evicted_holders"`
-	Waiters []look.Waiter `json:"evicted_waiters"`
-	Gone    []string      `json:"gone"` // ids that were released or given up before they could be evicted
+	Holders []render.Holder `json:"evicted_holders"`
+	Waiters []render.Waiter `json:"evicted_waiters"`
+	Gone    []string        `json:"gone"` // ids that were released or given up before they could be evicted
 }
 
 // Evict revokes permits and removes waiters.
 func (d Target) Evict(ctx context.Context, selection Selection) error {
-	before, err := d.known(ctx)
+	before, err := inspect.QueryDetail(ctx, d.Client, d.Name, math.MaxInt)
+	if err == nil && !before.Exists {
+		err = ErrUnknown
+	}
 	if err != nil {
 		return err
 	}
-	c, err := d.choose(ctx, before.At, selection)
+	c, err := selection.choose(before)
 	if err != nil {
 		return err
 	}
-	if err := d.confirm(ctx, c.announce(d, before)); err != nil {
+	if err := d.confirm(ctx, c.announce(d, before.Status)); err != nil {
 		return err
 	}
 	if d.Ask != nil && len(selection.IDs) > 0 { // --label and --all select holders and waiters alike
@@ -77,12 +81,12 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 		return fmt.Errorf("they were evicted, but the state after that is not known: %w", err)
 	}
 	o := c.object(gone)
-	o.result = result{len(o.Holders)+len(o.Waiters) > 0, look.NewSemaphore(before), look.NewSemaphore(after)}
+	o.result = result{len(o.Holders)+len(o.Waiters) > 0, render.NewSemaphore(before.Status), render.NewSemaphore(after)}
 	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), count(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d were gone already", len(gone))
 	}
-	return d.tell(o, words+"; "+state(after))
+	return d.report(o, words+"; "+state(after))
 }
 
 // choice is what was selected, at a moment.
@@ -92,30 +96,19 @@ type choice struct {
 	now              time.Time // on the server
 }
 
-// choose finds the selection; now is the server's time. The queue is read first, so that a waiter that is granted
-// meanwhile is not missed.
-func (d Target) choose(ctx context.Context, now time.Time, selection Selection) (c choice, err error) {
-	inspector := d.there()
-	c.now = now
-	waiters, err := look.Collect(inspector.Waiters(ctx))
+// choose finds the selection.
+func (v Selection) choose(d inspect.Detail) (choice, error) {
+	chosen, err := v.among(slices.Concat(d.Holders, d.Waiters))
 	if err != nil {
-		return c, err
+		return choice{}, err
 	}
-	holders, err := look.Collect(inspector.Holders(ctx))
-	if err != nil {
-		return c, err
-	}
-	chosen, err := selection.among(slices.Concat(holders, waiters))
-	if err != nil {
-		return c, err
-	}
-	for _, t := range holders {
+	c := choice{now: d.At}
+	for _, t := range d.Holders {
 		if chosen[t.ID] {
 			c.holders = append(c.holders, t)
-			delete(chosen, t.ID) // an id that was seen twice was granted meanwhile
 		}
 	}
-	for i, t := range waiters {
+	for i, t := range d.Waiters {
 		if chosen[t.ID] {
 			c.waiters, c.positions = append(c.waiters, t), append(c.positions, i+1)
 		}
@@ -129,7 +122,7 @@ func (c choice) stillWait(ctx context.Context, inspector *fairsem.Inspector) err
 	if len(c.waiters) == 0 {
 		return nil
 	}
-	holders, err := look.Collect(inspector.Holders(ctx))
+	holders, err := inspect.Collect(inspector.Holders(ctx))
 	if err != nil {
 		return err
 	}
@@ -146,7 +139,7 @@ func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	if len(v.IDs) > 0 {
 		return v.named(all)
 	}
-	like, err := look.Glob(v.Label)
+	like, err := inspect.Glob(v.Label)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +158,7 @@ func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	return chosen, nil
 }
 
-// named wants one ticket for each id.
+// named selects one ticket for each id.
 func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	chosen := make(map[string]bool)
 	for _, given := range v.IDs {
@@ -182,31 +175,31 @@ func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	return chosen, nil
 }
 
-// matching returns the ids that given stands for. An id that is granted meanwhile occurs twice in all.
+// matching returns the ids that given stands for.
 func matching(given string, all []fairsem.Ticket) (ids []string) {
 	for _, t := range all {
 		if t.ID == given {
 			return []string{given}
 		}
-		if look.Abbreviates(given, t.ID) && !slices.Contains(ids, t.ID) {
+		if inspect.Abbreviates(given, t.ID) {
 			ids = append(ids, t.ID)
 		}
 	}
 	return ids
 }
 
-// shown is how many selection of each kind are shown before the question.
+// shown is how many holders, and how many waiters, are shown before the question.
 const shown = 20
 
 func (c choice) announce(d Target, s fairsem.Status) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", count(len(c.holders), len(c.waiters)), text.Quote(d.Name))
 	if len(c.holders) > 0 {
-		b.WriteString(show.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
+		b.WriteString(render.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
 	}
 	if len(c.waiters) > 0 {
 		most := min(shown, len(c.waiters))
-		b.WriteString(show.Waiters(c.waiters[:most], c.positions[:most], c.now, d.Width) + "\n")
+		b.WriteString(render.Waiters(c.waiters[:most], c.positions[:most], c.now, d.Width) + "\n")
 	}
 	if hidden := max(0, len(c.holders)-shown) + max(0, len(c.waiters)-shown); hidden > 0 {
 		fmt.Fprintf(&b, "… and %d more\n\n", hidden)
@@ -218,15 +211,15 @@ func (c choice) announce(d Target, s fairsem.Status) string {
 	return b.String()
 }
 
-// crowd is like "2 holders and 1 waiter".
+// count is like "2 holders and 1 waiter".
 func count(holders, waiters int) string {
 	switch {
 	case waiters == 0:
-		return show.Count(int64(holders), "holder")
+		return render.Count(int64(holders), "holder")
 	case holders == 0:
-		return show.Count(int64(waiters), "waiter")
+		return render.Count(int64(waiters), "waiter")
 	}
-	return show.Count(int64(holders), "holder") + " and " + show.Count(int64(waiters), "waiter")
+	return render.Count(int64(holders), "holder") + " and " + render.Count(int64(waiters), "waiter")
 }
 
 // evictAtOnce is how many are evicted at the same time; the client sends them together.
@@ -261,15 +254,15 @@ func (c choice) evict(ctx context.Context, inspector *fairsem.Inspector) (gone m
 
 // object lists what was evicted and what was gone.
 func (c choice) object(gone map[string]bool) evicted {
-	o := evicted{Holders: []look.Holder{}, Waiters: []look.Waiter{}, Gone: []string{}}
+	o := evicted{Holders: []render.Holder{}, Waiters: []render.Waiter{}, Gone: []string{}}
 	for _, t := range c.holders {
 		if !gone[t.ID] {
-			o.Holders = append(o.Holders, look.NewHolder(c.now, t))
+			o.Holders = append(o.Holders, render.NewHolder(c.now, t))
 		}
 	}
 	for i, t := range c.waiters {
 		if !gone[t.ID] {
-			o.Waiters = append(o.Waiters, look.NewWaiter(c.now, c.positions[i], t))
+			o.Waiters = append(o.Waiters, render.NewWaiter(c.now, c.positions[i], t))
 		}
 	}
 	for id := range gone {

@@ -7,7 +7,8 @@ import (
 	"strconv"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -37,7 +38,7 @@ func (d Target) Resize(ctx context.Context, limit int64, fresh bool) error {
 	})
 }
 
-// drain says what a limit takes: time, where more is in use.
+// drain explains that a limit takes effect only after releases, where more is in use.
 func drain(s fairsem.Status, limit int64) string {
 	if s.Used <= limit {
 		return ""
@@ -50,7 +51,7 @@ func drain(s fairsem.Status, limit int64) string {
 func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
 	return d.pin(ctx, fresh, step{
 		settle: settle,
-		done:   look.Paused,
+		done:   inspect.Paused,
 		what: func(s fairsem.Status) string {
 			what := fmt.Sprintf("This pauses %s: nothing is granted until it is resumed; holders keep their permits.", text.Quote(d.Name))
 			if s.Pinned {
@@ -62,7 +63,7 @@ func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Conte
 	})
 }
 
-// Resume takes a pin away, that of a pause or another, so that the declared limit holds again.
+// Resume removes a limit that was set by hand, also that of a pause, so that the declared limit applies again.
 func (d Target) Resume(ctx context.Context) error {
 	return d.pin(ctx, false, step{
 		done: func(s fairsem.Status) bool { return !s.Pinned },
@@ -110,10 +111,10 @@ func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 	if err != nil {
 		return fmt.Errorf("the limit was changed, but the state after that is not known: %w", err)
 	}
-	return d.tell(result{changed, look.NewSemaphore(before), look.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
+	return d.report(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
 }
 
-// make asks, and makes the change.
+// make asks and makes the change.
 func (d Target) make(ctx context.Context, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Exists {

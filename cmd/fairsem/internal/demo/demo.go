@@ -24,14 +24,14 @@ const (
 
 const (
 	ttl       = 2 * time.Second
-	lookEvery = 100 * time.Millisecond
-	timeout   = 5 * ttl // after which a server that says nothing is taken for gone
+	pollEvery = 100 * time.Millisecond
+	timeout   = 5 * ttl // after which a server without an answer counts as gone
 )
 
 // weights has the weight of each worker. Two that take 2 units make the queue interesting, and one of them is killed.
 var weights = [Workers]int64{1, 1, 2, 1, 1, 2, 1}
 
-// Options say how a demo is to be.
+// Options of a demo.
 type Options struct {
 	Redis     string        // URL of the server; "" is an embedded one
 	Length    time.Duration // at least
@@ -119,7 +119,7 @@ func (d *demo) orders() []orders {
 }
 
 func (d *demo) play(ctx context.Context, screen display) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for !d.over() {
 		select {
@@ -142,7 +142,7 @@ func (d *demo) play(ctx context.Context, screen display) error {
 	return nil
 }
 
-// over says whether everything was shown, or will not happen any more.
+// over reports whether everything was shown, or cannot happen any more.
 func (d *demo) over() bool {
 	elapsed := time.Since(d.began)
 	if elapsed < d.options.Length {
@@ -155,7 +155,7 @@ func (d *demo) over() bool {
 	return settled || since(d.death.killed) > 2*(ttl+deathGrace)
 }
 
-// conclude judges what was seen, and says so.
+// conclude judges what was seen, and reports it.
 func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 	end, err := d.sem.Status(ctx)
 	if ctx.Err() != nil {
@@ -183,7 +183,7 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 	return broken(verdicts)
 }
 
-// stateError is the error for a server that does not report the state.
+// stateError is the error of a server that does not report the state.
 func (d *demo) stateError(err error) error {
 	return fmt.Errorf("%s does not report the state of %q: %s; check that it runs and allows this user to run scripts",
 		d.server.address, d.sem.Name(), strings.TrimPrefix(err.Error(), "fairsem: "))

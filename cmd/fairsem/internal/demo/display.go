@@ -6,7 +6,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/colorprofile"
 	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
@@ -24,11 +23,10 @@ func (d *demo) display(out io.Writer) display {
 	if d.options.JSON {
 		return &plain{out: io.Discard}
 	}
-	file, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) || text.Profile(out) == colorprofile.NoTTY {
+	if !text.CanDraw(out) {
 		return &plain{out: out}
 	}
-	return newLive(file, d.options.Interrupt)
+	return newLive(out, d.options.Interrupt)
 }
 
 // live draws on a screen of its own.
@@ -37,12 +35,12 @@ type live struct {
 	ended   chan struct{}
 }
 
-func newLive(out *os.File, interrupt func()) *live {
+func newLive(out io.Writer, interrupt func()) *live {
 	options := []tea.ProgramOption{tea.WithOutput(out), tea.WithColorProfile(text.Profile(out)), tea.WithoutSignalHandler()}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		options = append(options, tea.WithInput(nil))
 	}
-	l := &live{tea.NewProgram(picture{stage: &stage{}, signs: signs(), interrupt: interrupt}, options...), make(chan struct{})}
+	l := &live{tea.NewProgram(picture{scene: &scene{}, signs: signs(), interrupt: interrupt}, options...), make(chan struct{})}
 	go func() { // ends when close asks it to, and close waits
 		defer close(l.ended)
 		_, _ = l.program.Run() // without a picture the demo continues, and its summary has everything
@@ -63,7 +61,7 @@ const drawEvery = 50 * time.Millisecond
 
 // picture is the model that bubbletea wants.
 type picture struct {
-	stage         *stage
+	scene         *scene
 	width, height int // of the terminal; 0: not known yet
 	now           time.Time
 	signs         glyphs
@@ -80,7 +78,7 @@ func (p picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	p.now = time.Now()
 	switch msg := msg.(type) {
 	case frame:
-		p.stage.update(msg, p.now)
+		p.scene.update(msg, p.now)
 	case tea.WindowSizeMsg:
 		p.width, p.height = msg.Width, msg.Height
 	case tick:
@@ -94,7 +92,7 @@ func (p picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 func (p picture) View() tea.View {
-	v := tea.NewView(p.stage.render(p.now, p.width, p.height, p.signs))
+	v := tea.NewView(p.scene.render(p.now, p.width, p.height, p.signs))
 	v.AltScreen = true
 	v.WindowTitle = "fairsem demo"
 	return v

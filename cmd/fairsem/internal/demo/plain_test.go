@@ -22,7 +22,7 @@ func TestWithoutATerminalEveryChangeIsALineAndNothingElse(t *testing.T) {
 	assert.True(t, strings.HasSuffix(out.String(), "1 of 3 used by 1; queue: nobody\n"), out.String())
 }
 
-func TestALogHasNoOrdersToATerminal(t *testing.T) {
+func TestALogIsEscapedForTerminals(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	f := crowded()

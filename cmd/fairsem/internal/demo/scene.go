@@ -1,172 +1,116 @@
 package demo
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
-
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem"
 )
 
-// units is a box with a row for each unit.
-func (v view) units(width int) []string {
-	used := bold
-	if v.used() > Limit {
-		used = bad
-	}
-	rows := make([]string, Limit)
-	for i := range rows {
-		rows[i] = ansi.Truncate(v.unitRow(i, width-4), width-4, "")
-	}
-	box := lipgloss.NewStyle().Border(v.border).BorderForeground(lipgloss.NoColor{}).Padding(0, 1).Width(width)
-	lines := []string{used.Render(fmt.Sprintf("%d of %d units in use", v.used(), Limit))}
-	lines = append(lines, strings.Split(box.Render(strings.Join(rows, "\n")), "\n")...)
-	legend := fmt.Sprintf("%s unit  %s lease  %s moved up", v.unit, v.rest, v.up)
-	return append(lines, faint.Render(legend))
+// fresh is how long a move or a grant is marked.
+const fresh = 800 * time.Millisecond
+
+// scene knows what a single frame does not show: what has changed. The zero value is empty.
+type scene struct {
+	frame
+	at      time.Time          // when the frame came
+	callers map[string]*caller // by permit id
+	slots   [Limit]string      // permit id by unit; "" is free
 }
 
-func (v view) unitRow(i, width int) string {
-	a := v.actors[v.slots[i]]
-	if a == nil {
-		return faint.Render(v.free + "  " + v.vacancy(width-3))
-	}
-	style := v.style(a)
-	first := i == 0 || v.slots[i-1] != a.ID
-	bracket := " "
-	switch {
-	case !first:
-		bracket = v.lower
-	case a.Weight > 1:
-		bracket = v.upper
-	}
-	mark := style.Render(v.unit + bracket)
-	switch {
-	case !first:
-		return mark + " " + style.Render(v.note(a))
-	case a.Weight == 1 && v.note(a) != "":
-		return mark + " " + style.Render(name(a)+"  "+v.note(a))
-	}
-	return mark + " " + style.Render(name(a)) + "  " + v.lease(a, max(0, width-20))
+// caller is a holder or a waiter, from the first frame that has its ticket.
+type caller struct {
+	fairsem.Ticket
+	position int // in the queue, from 1; 0: a holder
+	climbed  int // positions by which it moved up in all
+	came     time.Time
+	moved    time.Time // up, for the last time
+	granted  time.Time
 }
 
-// vacancy says why a unit is free while others wait for some.
-func (v view) vacancy(width int) string {
-	if len(v.Waiters) == 0 || v.Waiters[0].Weight <= Limit-v.used() {
-		return "free"
+// update takes a frame that came at that time.
+func (s *scene) update(f frame, now time.Time) {
+	s.frame, s.at = f, now
+	before := s.callers
+	s.callers = make(map[string]*caller, len(before))
+	for i, w := range f.Waiters {
+		c := s.add(before[w.ID], w, now)
+		if c.position > i+1 {
+			c.climbed += c.position - (i + 1)
+			c.moved = now
+		}
+		c.position = i + 1
 	}
-	head := v.actors[v.Waiters[0].ID]
-	who := "kept for " + strings.TrimRight(name(head), " ")
-	if why := fmt.Sprintf(", which needs %d", head.Weight); lipgloss.Width(who+why) <= width {
-		who += why
-	}
-	return who
-}
-
-// note is what is special about a holder.
-func (v view) note(a *actor) string {
-	switch {
-	case a.ID == v.dead:
-		return v.wrong + " killed with kill -9"
-	case v.justGranted(a) && a.waited() == 0:
-		return "granted at once"
-	case v.justGranted(a):
-		return fmt.Sprintf("granted after %.1f s", a.waited().Seconds())
-	}
-	return ""
-}
-
-func (v view) style(a *actor) lipgloss.Style {
-	switch {
-	case a.ID == v.dead:
-		return bad
-	case v.justGranted(a):
-		return good
-	}
-	return plainly
-}
-
-func (v view) justGranted(a *actor) bool { return a.ID != v.dead && v.now.Sub(a.entered) < fresh }
-
-// lease is a bar of the rest of the lease, which goes down between two frames. A renewal fills it again.
-func (v view) lease(a *actor, width int) string {
-	left := max(0, a.ExpiresIn-v.now.Sub(v.at))
-	halves := int(left * time.Duration(2*width) / ttl)
-	halves = max(0, min(2*width, halves))
-	bar := strings.Repeat(v.rest, halves/2) + strings.Repeat(v.half, halves%2)
-	track := faint.Render(strings.Repeat(v.spent, width-(halves+1)/2))
-	if a.ID != v.dead {
-		return bar + track
-	}
-	return bad.Render(bar) + track + bad.Render(fmt.Sprintf(" %3.1f s", left.Seconds()))
-}
-
-// door leads from the head of the queue to the units that were just granted.
-func (v view) door() []string {
-	const head, units = 1, 2 // rows
-	lines := make([]string, Workers)
-	for i, id := range slices.Backward(v.slots[:]) {
-		a := v.actors[id]
-		in := a != nil && v.justGranted(a)
-		switch deeper := lines[units+i+1] != ""; {
-		case in && deeper:
-			lines[units+i] = good.Render(" " + v.in + v.fork)
-		case in:
-			lines[units+i] = good.Render(" " + v.in + v.corner)
-		case deeper:
-			lines[units+i] = good.Render("   " + v.wall)
+	for _, h := range f.Holders {
+		if c := s.add(before[h.ID], h, now); c.granted.IsZero() {
+			c.granted, c.position = now, 0
 		}
 	}
-	if lines[units] != "" {
-		lines[head] = good.Render("   " + v.start)
-	}
-	return lines
+	s.assignUnits()
 }
 
-// queue has a row for each position.
-func (v view) queue(width int) []string {
-	header := bold.Render("queue") + ": first come, first served"
-	if width < lipgloss.Width(header) {
-		header = bold.Render("queue")
+// add adds a ticket. known is what is known of its caller; nil: it is new.
+func (s *scene) add(known *caller, t fairsem.Ticket, now time.Time) *caller {
+	c := known
+	if c == nil {
+		c = &caller{came: now}
 	}
-	lines := []string{header}
-	for i, a := range v.line(v.now) {
-		number, style := faint, plainly
-		if i == 0 {
-			number, style = bold, bold
+	if t.Label == "" { // Redis forgets that of the dead
+		t.Label = c.Label
+	}
+	c.Ticket = t
+	s.callers[t.ID] = c
+	return c
+}
+
+// waited is how long it was in the queue, as far as this was seen.
+func (c *caller) waited() time.Duration { return c.granted.Sub(c.came) }
+
+// assignUnits gives holders as many units as they have, and keeps those that they had.
+func (s *scene) assignUnits() {
+	for i, id := range s.slots {
+		if !s.holds(id) {
+			s.slots[i] = ""
 		}
-		line := number.Render(fmt.Sprintf("%d.", i+1))
-		if a != nil {
-			line += " " + style.Render(name(a)) + " " + v.need(a) + " " + v.trail(a)
+	}
+	for _, h := range s.Holders {
+		if slices.Contains(s.slots[:], h.ID) {
+			continue
 		}
-		lines = append(lines, line)
+		at := s.gap(h.Weight)
+		if at < 0 { // the free ones are apart
+			s.pack()
+			at = max(0, s.gap(1))
+		}
+		for i := at; i < min(len(s.slots), at+int(h.Weight)) && s.slots[i] == ""; i++ {
+			s.slots[i] = h.ID
+		}
 	}
-	return lines
 }
 
-func (v view) need(a *actor) string {
-	return fmt.Sprintf("%-2s", strings.Repeat(v.unit, int(max(0, min(a.Weight, Limit)))))
+// gap is where that many free units begin that are side by side; -1: nowhere.
+func (s *scene) gap(weight int64) int {
+	free := int64(0)
+	for i, id := range s.slots {
+		if free++; id != "" {
+			free = 0
+		}
+		if free == weight {
+			return i + 1 - int(weight)
+		}
+	}
+	return -1
 }
 
-// trail has a sign for each position that it was drawn to move up, the last of which is highlighted for a while.
-func (v view) trail(a *actor) string {
-	left := a.drawn(v.now) - a.position
-	climbed := max(0, min(a.climbed-left, Workers))
-	if climbed > 0 && left == 0 && v.now.Sub(a.moved) < fresh {
-		return strings.Repeat(v.up, climbed-1) + moving.Render(v.up)
-	}
-	return strings.Repeat(v.up, climbed)
-}
-
-// name is a label in the eight columns that those of the demo have.
-func name(a *actor) string { return text.Fit(a.Label, len("worker 1")) }
-
-func units(n int64) string {
-	if n == 1 {
-		return "1 unit"
-	}
-	return fmt.Sprintf("%d units", n)
+// pack moves the free units to the end.
+func (s *scene) pack() {
+	slices.SortStableFunc(s.slots[:], func(a, b string) int {
+		switch {
+		case a != "" && b == "":
+			return -1
+		case a == "" && b != "":
+			return 1
+		}
+		return 0
+	})
 }

@@ -52,8 +52,7 @@ var (
 	}
 )
 
-// signs are those that the locale has. One that is not set says nothing about the terminal, and that shows more than
-// ASCII nowadays.
+// signs returns the signs that the locale has. Without a locale the terminal is taken to show more than ASCII.
 func signs() glyphs {
 	locale := strings.ToLower(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"), "utf-8"))
 	if strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8") {

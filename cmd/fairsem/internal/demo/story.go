@@ -26,7 +26,7 @@ func (d *demo) addEvent(format string, args ...any) {
 	d.events = append(d.events, event{time.Since(d.began), fmt.Sprintf(format, args...)})
 }
 
-// update learns from a snapshot.
+// update adds a snapshot to the evidence, and kills a worker when it is time.
 func (d *demo) update(s snapshot) {
 	d.orderings.add(s.Waiters)
 	d.mostSeen = max(d.mostSeen, s.used())
@@ -60,7 +60,7 @@ func (d *demo) killOne(s snapshot) {
 // since is how long ago a time of history.Now was.
 func since(at int64) time.Duration { return time.Duration(history.Now() - at) }
 
-// observeDeath checks what became of the dead worker's permit.
+// observeDeath watches the permit of the dead worker, and its units.
 func (d *demo) observeDeath(s snapshot) {
 	if d.death.gone == 0 && !s.holds(d.death.permit.ID) {
 		d.death.gone = s.at
@@ -75,7 +75,7 @@ func (d *demo) observeDeath(s snapshot) {
 	}
 }
 
-// frame is what there is to show at one moment.
+// frame is the picture at one moment.
 type frame struct {
 	snapshot
 	place   string // where it happens

@@ -35,7 +35,7 @@ func TestTheTallyCountsWhatIsCertain(t *testing.T) {
 	assert.Equal(t, tally{grants: 2, overtakes: 1, killed: 1}, d.count())
 }
 
-func TestTheDemoGoesOnUntilTheReturnWasSeen(t *testing.T) {
+func TestTheDemoContinuesUntilTheUnitsAreGrantedAgain(t *testing.T) {
 	t.Parallel()
 	now := history.Now()
 	ago := func(d time.Duration) int64 { return now - int64(d) }
@@ -53,8 +53,8 @@ func TestTheDemoGoesOnUntilTheReturnWasSeen(t *testing.T) {
 		"the units are just back": {2 * Length, justBack, false},
 		"they are not back":       {2 * Length, killed, false},
 		"they do not come back":   {2 * Length, hopeless, true},
-		"nobody is killed yet":    {Length, death{}, false},
-		"nobody can be killed":    {2*Length + killGrace, death{}, true},
+		"no worker is killed yet": {Length, death{}, false},
+		"no worker can be killed": {2*Length + killGrace, death{}, true},
 	} {
 		d := underway()
 		d.options.Length, d.began, d.death = Length, time.Now().Add(-c.ran), c.death

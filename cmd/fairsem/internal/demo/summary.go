@@ -1,14 +1,12 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/colorprofile"
-	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -16,7 +14,7 @@ import (
 // maxDetails is how many violations of one promise are shown.
 const maxDetails = 3
 
-// next are the things to do after the demo.
+// next are the next steps after the demo.
 var next = [][2]string{
 	{"fairsem demo --redis URL", "the same on a Redis of yours"},
 	{"fairsem run NAME --limit 1 --redis URL -- CMD", "one CMD at a time, everywhere"},
@@ -25,9 +23,10 @@ var next = [][2]string{
 	{"README.md", "the Go library, its promises"},
 }
 
-// summarize says what was shown and checked, and what came of it.
+// summarize writes the events, the verdicts and the next steps.
 func summarize(out io.Writer, header string, events []event, verdicts []verdict) {
-	s := summary{width: columns(out), signs: signs()}
+	width, _ := text.Width(out)
+	s := summary{width: cmp.Or(width, text.DefaultWidth), signs: signs()}
 	s.heading(header)
 	for _, e := range events {
 		s.add("%s", strings.Join(paragraph(e.when(), e.text, 11, s.width-11, plainly), "\n"))
@@ -47,18 +46,7 @@ func summarize(out io.Writer, header string, events []event, verdicts []verdict)
 			s.pair("  "+n[0], 49, faint.Render(n[1]))
 		}
 	}
-	w := &colorprofile.Writer{Forward: out, Profile: text.Profile(out)}
-	_, _ = io.WriteString(w, s.text.String()) // an error cannot be reported anywhere
-}
-
-// columns is how wide out is; what is no terminal has as many as they mostly have.
-func columns(out io.Writer) int {
-	if file, ok := out.(*os.File); ok {
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
-			return width
-		}
-	}
-	return 80
+	_, _ = io.WriteString(text.Writer(out), s.text.String()) // an error cannot be reported anywhere
 }
 
 type summary struct {

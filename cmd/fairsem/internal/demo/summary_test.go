@@ -30,7 +30,7 @@ func TestABrokenPromiseIsMarkedAndShownWithItsEvidence(t *testing.T) {
 	assert.NotContains(t, out.String(), "What to try next", "there are better things to do then")
 }
 
-func TestTheSummaryTellsWhatHappenedAndWhatToTryNext(t *testing.T) {
+func TestTheSummaryHasTheEventsAndTheNextSteps(t *testing.T) {
 	t.Setenv("LC_ALL", "C")
 	var out bytes.Buffer
 	events := []event{{0, "first come"}, {4 * time.Second, "kill -9"}}

@@ -95,7 +95,7 @@ func (t *team) follow(m *member) {
 	}
 }
 
-// lastWords is why a worker ended: its own first line, or else how the system puts it.
+// lastWords is why a worker ended: its own first line, or else the error of the system.
 func (m *member) lastWords(err error) string {
 	line, _, _ := bytes.Cut(m.stderr.Bytes(), []byte("\n"))
 	switch {
@@ -137,7 +137,7 @@ func (t *team) grant(id string) (history.Grant, bool) {
 }
 
 // kill ends a worker as kill -9 does, and returns when that was and whether it still held the permit:
-// it may just have given it back.
+// it may just have released it.
 func (t *team) kill(label, permit string) (at int64, held bool) {
 	i := slices.IndexFunc(t.members, func(m *member) bool { return m.orders.Label == label })
 	m := t.members[i]

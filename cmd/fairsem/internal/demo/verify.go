@@ -8,7 +8,7 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// evidence is everything that the demo saw, and what to expect.
+// evidence is everything that the demo saw, and what was promised.
 type evidence struct {
 	limit     int64
 	ttl       time.Duration
@@ -30,14 +30,14 @@ type death struct {
 // deathGrace is what the library promises on top of the TTL.
 const deathGrace = 500 * time.Millisecond
 
-// verdict is a promise, and what came of it.
+// verdict is a promise, and whether it was kept.
 type verdict struct {
 	promise, found string
 	broken         bool
 	details        []history.Violation
 }
 
-// judge checks every promise. One that nothing was seen of counts as broken.
+// judge checks every promise. A promise without evidence counts as broken.
 func judge(e evidence) []verdict {
 	return []verdict{e.limitKept(), e.orderKept(), e.tokensGrow(), e.deadReleased(), e.nothingLeft()}
 }

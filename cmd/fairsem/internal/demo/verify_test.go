@@ -56,7 +56,7 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 			"never more than 2 units in use at once", "most: 3, over 4 grants"},
 		"overtaken in the queue": {func(e *evidence) { e.orderings.add([]fairsem.Ticket{{ID: "last"}, {ID: "next"}}) },
 			"first come, first served", "1 overtakes, 4 pairs queued"},
-		"nobody seen in line": {func(e *evidence) { e.orderings = nil },
+		"no waiter was seen": {func(e *evidence) { e.orderings = nil },
 			"first come, first served", "0 overtakes, 0 pairs queued"},
 		"the same token twice": {func(e *evidence) { e.grants[0].Token = 12 },
 			"every token larger than those before", "1 out of order, 4 tokens"},
@@ -64,17 +64,17 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 			"every token larger than those before", "1 out of order, 4 tokens"},
 		"the dead keep their permit": {func(e *evidence) { e.death.gone = 0 },
 			"the units of a dead process are released", "not within 2.50 s"},
-		"nobody gets what the dead had": {func(e *evidence) { e.death.regained = 0 },
+		"the units of the dead are not granted": {func(e *evidence) { e.death.regained = 0 },
 			"the units of a dead process are released", "not within 2.50 s"},
 		"others get it too late": {func(e *evidence) { e.death.regained = 5*second + 6*second/10 },
 			"the units of a dead process are released", "after 2.60 s, at most 2.50 s"},
 		"Redis lists it for too long": {func(e *evidence) { e.death.gone = 5*second + 6*second/10 },
 			"the units of a dead process are released", "after 2.00 s, at most 2.50 s"},
-		"nobody was killed": {func(e *evidence) { e.death = death{} },
+		"no worker was killed": {func(e *evidence) { e.death = death{} },
 			"the units of a dead process are released", "no worker could be killed while it held units"},
 		"units left": {func(e *evidence) { e.end.Used = 1 },
 			"nothing is left at the end", "1 units in use, 0 waiting"},
-		"somebody left in line": {func(e *evidence) { e.end.Waiting = 1 },
+		"a waiter is left": {func(e *evidence) { e.end.Waiting = 1 },
 			"nothing is left at the end", "0 units in use, 1 waiting"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestUnitsAreRegainedByTheFirstGrantThatNeedsThem(t *testing.T) {
 		later []history.Grant
 		want  int64
 	}{
-		"nobody came":               {nil, 0},
+		"no grant after the death":  {nil, 0},
 		"one came that fits beside": {[]history.Grant{{ID: "x", Weight: 1, Granted: 45}}, 0},
 		"one came that does not":    {[]history.Grant{{ID: "x", Weight: 1, Granted: 30}}, 30},
 		"the first of two counts":   {[]history.Grant{{ID: "y", Weight: 2, Granted: 50}, {ID: "x", Weight: 1, Granted: 30, Released: 35}}, 30},

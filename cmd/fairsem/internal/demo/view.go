@@ -12,9 +12,9 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// view is a stage on a terminal of some size at some moment.
+// view is a scene on a terminal of some size at some moment.
 type view struct {
-	*stage
+	*scene
 	glyphs
 	now   time.Time
 	width int // of what is drawn, less than that of the terminal
@@ -26,8 +26,8 @@ const (
 	longest  = 69 // columns of an event
 )
 
-// render draws the stage in at most so many columns and rows. The number of rows depends on these only.
-func (s *stage) render(now time.Time, width, height int, g glyphs) string {
+// render draws the scene in at most so many columns and rows. The number of rows depends on these only.
+func (s *scene) render(now time.Time, width, height int, g glyphs) string {
 	v := view{s, g, now, max(20, min(width-2, widest))}
 	parts := [][]string{v.title(), v.body(), v.counters(), v.story()}
 	var lines []string
@@ -70,11 +70,7 @@ func (v view) body() []string {
 
 // block cuts and fills lines to that width.
 func block(lines []string, width int) string {
-	for i, line := range lines {
-		line = ansi.Truncate(line, width, "")
-		lines[i] = line + strings.Repeat(" ", width-lipgloss.Width(line))
-	}
-	return strings.Join(lines, "\n")
+	return lipgloss.PlaceHorizontal(width, lipgloss.Left, plainly.MaxWidth(width).Render(strings.Join(lines, "\n")))
 }
 
 func (v view) counters() []string {

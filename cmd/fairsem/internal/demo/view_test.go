@@ -22,7 +22,7 @@ func ticket(n int, weight int64) fairsem.Ticket {
 	return fairsem.Ticket{ID: fmt.Sprint(n), Label: fmt.Sprintf("worker %d", n), Weight: weight, ExpiresIn: ttl}
 }
 
-// moment is a frame of who holds and who waits.
+// moment is a frame with holders and waiters.
 func moment(holders, waiters []fairsem.Ticket) frame {
 	f := frame{place: "demo-0123456789ab on Redis at " + strings.Repeat("far.away.", 20), elapsed: 1234 * time.Second}
 	f.Holders, f.Waiters = holders, waiters
@@ -43,9 +43,9 @@ func crowded() frame {
 	return f
 }
 
-// staged is a stage on which these frames came, one a second; the time is that of the last.
-func staged(frames ...frame) (*stage, time.Time) {
-	s, now := &stage{}, noon
+// sceneOf is a scene on which these frames came, one a second; the time is that of the last.
+func sceneOf(frames ...frame) (*scene, time.Time) {
+	s, now := &scene{}, noon
 	for i, f := range frames {
 		now = noon.Add(time.Duration(i) * time.Second)
 		s.update(f, now)
@@ -54,7 +54,7 @@ func staged(frames ...frame) (*stage, time.Time) {
 }
 
 // seen is what shows on a terminal of 80 by 24.
-func seen(s *stage, now time.Time) string { return ansi.Strip(s.render(now, 80, 24, fine)) }
+func seen(s *scene, now time.Time) string { return ansi.Strip(s.render(now, 80, 24, fine)) }
 
 // rowOf is the first row that contains the text.
 func rowOf(t *testing.T, picture, text string) string {
@@ -70,14 +70,14 @@ func rowOf(t *testing.T, picture, text string) string {
 
 func TestAPictureNeverExceedsTheTerminalAndKeepsItsHeight(t *testing.T) {
 	t.Parallel()
-	full, now := staged(moment(nil, crowded().Waiters), crowded())
-	empty, _ := staged()
-	halfway, _ := staged(moment([]fairsem.Ticket{ticket(1, 1)}, []fairsem.Ticket{ticket(3, 2), ticket(2, 1)}))
+	full, now := sceneOf(moment(nil, crowded().Waiters), crowded())
+	empty, _ := sceneOf()
+	halfway, _ := sceneOf(moment([]fairsem.Ticket{ticket(1, 1)}, []fairsem.Ticket{ticket(3, 2), ticket(2, 1)}))
 	for _, width := range []int{0, 1, 10, 22, 23, 40, 57, 58, 60, 79, 80, 200} {
 		for _, height := range []int{0, 1, 8, 17, 20, 24} {
 			tall := lipgloss.Height(empty.render(now, width, height, fine))
 			assert.LessOrEqual(t, tall, max(1, height))
-			for _, s := range []*stage{full, empty, halfway} {
+			for _, s := range []*scene{full, empty, halfway} {
 				for _, g := range []glyphs{fine, coarse} {
 					picture := s.render(now, width, height, g)
 					require.LessOrEqual(t, lipgloss.Width(picture), width)
@@ -88,14 +88,14 @@ func TestAPictureNeverExceedsTheTerminalAndKeepsItsHeight(t *testing.T) {
 	}
 }
 
-// What a first look must find fits the smallest of the usual terminals.
+// Everything important fits the smallest of the usual terminals.
 func TestNothingIsLeftOutOnSixtyByTwenty(t *testing.T) {
 	t.Parallel()
 	f := crowded()
 	f.tally = tally{grants: 99, overLimit: 9, overtakes: 9, killed: 1}
-	s, now := staged(f)
-	picture := ansi.Strip(s.render(now.Add(stepTime*Workers), 60, 20, fine))
-	for _, want := range []string{"fairsem demo", "1234.5 s", "3 of 3 units in use", "6. worker 6", "99 grants", "✗ 1 killed",
+	s, now := sceneOf(f)
+	picture := ansi.Strip(s.render(now, 60, 20, fine))
+	for _, want := range []string{"fairsem demo", "1234.0 s", "3 of 3 units in use", "6. worker 6", "99 grants", "✗ 1 killed",
 		"✗ 9 over the limit", "✗ 9 overtakes", "kill -9 worker 7", "its units are granted to the head of the queue"} {
 		assert.Contains(t, picture, want)
 	}
@@ -105,7 +105,7 @@ func TestWithoutUTF8APictureIsASCII(t *testing.T) {
 	t.Parallel()
 	f := crowded()
 	f.Waiters[0].Label = "wörker"
-	s, now := staged(moment(nil, f.Waiters), f)
+	s, now := sceneOf(moment(nil, f.Waiters), f)
 	for _, width := range []int{40, 60, 80} {
 		picture := s.render(now, width, 24, coarse)
 		for _, r := range picture {
@@ -121,33 +121,29 @@ func TestALabelThatIsAnOrderToTheTerminalIsText(t *testing.T) {
 	f := crowded()
 	f.Holders[0].Label, f.Waiters[0].Label = "\x1b[2Jx", "a\nb\u202ec"
 	f.place = "\x1b]0;title\a"
-	s, now := staged(moment(nil, f.Waiters), f)
+	s, now := sceneOf(moment(nil, f.Waiters), f)
 	picture := s.render(now, 80, 24, fine)
 	assert.NotContains(t, picture, "\x1b]")
 	picture = ansi.Strip(picture)
-	plain, _ := staged(moment(nil, crowded().Waiters), crowded())
+	plain, _ := sceneOf(moment(nil, crowded().Waiters), crowded())
 	assert.Equal(t, lipgloss.Height(seen(plain, now)), lipgloss.Height(picture))
 	assert.NotRegexp(t, "[\x00-\x09\x0b-\x1f\u202e]", picture)
 	assert.Contains(t, picture, `\x1b[2`)
 }
 
-func TestWhoMovedUpHasASignForEachPlace(t *testing.T) {
+func TestAWaiterThatMovedUpHasASignForEachPosition(t *testing.T) {
 	t.Parallel()
 	line := []fairsem.Ticket{ticket(1, 1), ticket(2, 2), ticket(3, 1)}
-	s, now := staged(moment(nil, line), moment(line[:1], line[1:]), moment(line[1:2], line[2:]))
+	s, now := sceneOf(moment(nil, line), moment(line[:1], line[1:]), moment(line[1:2], line[2:]))
 	assert.Regexp(t, `1\. worker 3 ■  ▲▲\s*\n`, rowOf(t, seen(s, now), "worker 3"))
 	assert.Contains(t, s.render(now, 80, 24, fine), "▲"+moving.Render("▲"), "the new one stands out")
 	assert.NotContains(t, s.render(now.Add(fresh), 80, 24, fine), moving.Render("▲"))
-
-	s, now = staged(moment(nil, line), moment(line[:1], line[1:]))
-	assert.Regexp(t, `3\. worker 3 ■ +\n`, rowOf(t, seen(s, now), "worker 3"), "it has yet to move")
-	assert.Regexp(t, `2\. worker 3 ■  ▲ *\n`, rowOf(t, seen(s, now.Add(stepTime)), "worker 3"))
 }
 
-func TestWhoWasLetInIsPointedAtForAMoment(t *testing.T) {
+func TestANewHolderIsMarkedForAMoment(t *testing.T) {
 	t.Parallel()
 	line := []fairsem.Ticket{ticket(1, 1), ticket(2, 2)}
-	s, now := staged(moment(line[:1], line[1:]), moment(line, nil))
+	s, now := sceneOf(moment(line[:1], line[1:]), moment(line, nil))
 	row := rowOf(t, seen(s, now), "worker 2")
 	assert.Regexp(t, `│ ■┐ worker 2 .*│ ◀━┫`, row)
 	assert.Contains(t, seen(s, now), "■┘ granted after 1.0 s")
@@ -157,9 +153,9 @@ func TestWhoWasLetInIsPointedAtForAMoment(t *testing.T) {
 	assert.NotContains(t, later, "in after")
 }
 
-func TestWhoDidNotWaitIsInAtOnce(t *testing.T) {
+func TestAHolderThatDidNotWaitWasGrantedAtOnce(t *testing.T) {
 	t.Parallel()
-	s, now := staged(moment([]fairsem.Ticket{ticket(1, 1)}, nil))
+	s, now := sceneOf(moment([]fairsem.Ticket{ticket(1, 1)}, nil))
 	assert.Contains(t, rowOf(t, seen(s, now), "worker 1"), "granted at once")
 }
 
@@ -168,7 +164,7 @@ func TestTheDeadAreMarkedAndTheirLeaseRunsDown(t *testing.T) {
 	t.Parallel()
 	f := moment([]fairsem.Ticket{ticket(6, 2), ticket(1, 1)}, nil)
 	f.dead = "6"
-	s, now := staged(f)
+	s, now := sceneOf(f)
 	previous := strings.Repeat("━", 99)
 	for _, left := range []string{"2.0 s", "1.5 s", "1.0 s", "0.5 s", "0.0 s"} {
 		row := rowOf(t, seen(s, now), "worker 6")
@@ -183,45 +179,45 @@ func TestTheDeadAreMarkedAndTheirLeaseRunsDown(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(seen(s, now), "□  free"))
 }
 
-func TestAFreeUnitThatNobodyGetsSaysWhomItIsKeptFor(t *testing.T) {
+func TestAFreeUnitNamesTheWaiterThatItIsKeptFor(t *testing.T) {
 	t.Parallel()
-	s, now := staged(moment([]fairsem.Ticket{ticket(1, 1), ticket(2, 1)}, []fairsem.Ticket{ticket(3, 2), ticket(4, 1)}))
+	s, now := sceneOf(moment([]fairsem.Ticket{ticket(1, 1), ticket(2, 1)}, []fairsem.Ticket{ticket(3, 2), ticket(4, 1)}))
 	assert.Contains(t, seen(s, now), "□  kept for worker 3, which needs 2")
 	assert.Contains(t, ansi.Strip(s.render(now, 60, 20, fine)), "□  kept for worker 3  ")
 
-	s, now = staged(moment([]fairsem.Ticket{ticket(1, 1)}, []fairsem.Ticket{ticket(3, 2)}))
+	s, now = sceneOf(moment([]fairsem.Ticket{ticket(1, 1)}, []fairsem.Ticket{ticket(3, 2)}))
 	assert.Contains(t, seen(s, now), "□  free", "it is about to get them")
 }
 
 func TestWhatMustNotHappenIsMarkedIfItDoes(t *testing.T) {
 	t.Parallel()
 	f := moment(nil, nil)
-	s, now := staged(f)
+	s, now := sceneOf(f)
 	assert.Contains(t, seen(s, now), "0 grants     ✓ 0 over the limit     ✓ 0 overtakes")
 	f.tally = tally{overLimit: 1, overtakes: 2}
 	f.Holders = []fairsem.Ticket{ticket(1, 2), ticket(2, 2)}
-	s, now = staged(f)
+	s, now = sceneOf(f)
 	picture := s.render(now, 80, 24, fine)
 	assert.Contains(t, picture, bad.Render("✗ 1 over the limit"))
 	assert.Contains(t, picture, bad.Render("✗ 2 overtakes"))
 	assert.Contains(t, picture, bad.Render("4 of 3 units in use"))
 }
 
-func TestTheStoryTellsWhatIsToComeAndThenWhatCame(t *testing.T) {
+func TestTheStoryShowsWhatWillHappenAndThenWhatDid(t *testing.T) {
 	t.Parallel()
 	f := moment(nil, nil)
-	s, now := staged(f)
+	s, now := sceneOf(f)
 	assert.Contains(t, seen(s, now), "soon, a worker that holds 2 units is killed")
 	f.events = append(f.events, event{4 * time.Second, "kill -9 worker 3"})
-	s, now = staged(f)
+	s, now = sceneOf(f)
 	assert.NotContains(t, seen(s, now), "soon, ")
 	assert.Contains(t, seen(s, now), "   4.0 s  kill -9 worker 3")
 	assert.Contains(t, seen(s, now), "then, its units are granted to others")
 }
 
-func TestANarrowPictureTellsTheLatestOnly(t *testing.T) {
+func TestANarrowPictureShowsTheLatestEventOnly(t *testing.T) {
 	t.Parallel()
-	s, now := staged(crowded())
+	s, now := sceneOf(crowded())
 	picture := ansi.Strip(s.render(now, 44, 24, fine))
 	assert.Contains(t, picture, "its units are granted to the")
 	assert.NotContains(t, picture, "kill -9 worker 7")

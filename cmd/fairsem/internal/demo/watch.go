@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// snapshot is what Redis said at one moment.
+// snapshot is the state in Redis at one moment.
 type snapshot struct {
-	look.Detail
+	inspect.Detail
 	at int64 // of history.Now, when the last answer was there
 }
 
@@ -19,7 +19,7 @@ type snapshot struct {
 const maxTickets = 100
 
 func observe(ctx context.Context, client *fairsem.Client, name string) (snapshot, error) {
-	d, err := look.Deep(ctx, client, name, maxTickets)
+	d, err := inspect.QueryDetail(ctx, client, name, maxTickets)
 	return snapshot{d, history.Now()}, err
 }
 

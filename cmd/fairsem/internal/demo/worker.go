@@ -31,8 +31,8 @@ const (
 	minThink, maxThink = 50 * time.Millisecond, 200 * time.Millisecond
 )
 
-// Work is a worker: it works until in ends, which it does when the demo wants that and when the demo dies. It
-// writes every grant to out twice: when it has it, and before it gives it back.
+// Work is a worker: it works until in ends, which is when the demo closes it or dies. It writes every grant to out twice:
+// when it is granted, and before the release.
 func Work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	var o orders
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
@@ -85,7 +85,7 @@ func (w *worker) work(ctx context.Context) error {
 	return nil
 }
 
-// turn takes the units, holds them for a while, and gives them back.
+// turn acquires the units, holds them for a while, and releases them.
 func (w *worker) turn(ctx context.Context, sem *fairsem.Semaphore) error {
 	g := history.Grant{Process: w.Label, Weight: w.Weight, Asked: history.Now()}
 	p, err := sem.Acquire(ctx, w.Weight)

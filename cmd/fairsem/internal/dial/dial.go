@@ -1,5 +1,5 @@
-// Package dial makes clients of the URLs by which people name a Redis. It repeats nothing of a URL and of
-// what parsers say about it: a password with a special character ends up in any part, and in their messages.
+// Package dial connects to the server that a URL names. Its errors contain no part of the URL and no message of a parser:
+// a password with a special character can end up in any of them.
 package dial
 
 import (
@@ -95,12 +95,12 @@ func parseSentinel(u *url.URL) (*Server, error) {
 	return &Server{sentinel: opts}, nil
 }
 
-// plain says whether no address has a part of a password in it: what is before an @ is no host, and would be shown.
+// plain reports whether no address has a part of a password in it: what is before an @ is no host, and would be shown.
 func plain(addrs []string) bool {
 	return !slices.ContainsFunc(addrs, func(addr string) bool { return strings.Contains(addr, "@") })
 }
 
-// possible says whether a pool can have these sizes: go-redis panics where it cannot. -1 is none, 0 the default.
+// possible reports whether a pool can have these sizes: go-redis panics where it cannot. -1 is none, 0 the default.
 func possible(sizes ...int) bool {
 	return slices.Min(sizes) >= -1 && slices.Max(sizes) <= math.MaxUint16 && sizes[0] >= 0
 }

@@ -104,7 +104,7 @@ func TestAURLThatCannotWorkIsRefusedAndNotRepeated(t *testing.T) {
 	}
 }
 
-func TestARefusalSaysWhatToWriteInstead(t *testing.T) {
+func TestARefusalExplainsWhatToWriteInstead(t *testing.T) {
 	for rawURL, want := range map[string]string{
 		"localhost":               "write special characters of a password as %XX",
 		"cluster://a/1":           "leave it out, a cluster has one database",

@@ -69,7 +69,7 @@ func (s *Server) check(ctx context.Context, client redis.UniversalClient) error 
 	return nil
 }
 
-// mode is what a server calls itself; "": it does not say. HELLO is what every connection of go-redis begins
+// mode is the mode that a server reports; "": it reports none. HELLO is what every connection of go-redis begins
 // with, so that it needs no more rights.
 func mode(ctx context.Context, client redis.UniversalClient) string {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
@@ -104,7 +104,7 @@ func (s *Server) secrets() []string {
 	return []string{s.single.Password}
 }
 
-// advice says what to do about an error. Those of servers have no types.
+// advice is what to do about an error. Errors of servers have no types.
 func (s *Server) advice(err error) string {
 	var timeout net.Error
 	var untrusted x509.UnknownAuthorityError

@@ -82,7 +82,7 @@ type guarded struct{ single, cluster, sentinel *redistest.Server }
 // guards are all of them, for TestMain to stop.
 var guards []*redistest.Server
 
-// trusted starts guarded servers, and has this process trust them. It reads whom to trust once only.
+// trusted starts guarded servers, and makes this process trust them. A process reads its trusted authorities only once.
 var trusted = sync.OnceValues(func() (g guarded, err error) {
 	for _, s := range []struct {
 		server **redistest.Server
@@ -108,7 +108,7 @@ var trusted = sync.OnceValues(func() (g guarded, err error) {
 	)
 })
 
-// trust does what people do who have an authority of their own.
+// trust sets what users with an authority of their own set.
 func (g guarded) trust() error {
 	var bundle []byte
 	for _, s := range guards {
@@ -134,7 +134,7 @@ func newGuarded(t *testing.T) guarded {
 	return g
 }
 
-func TestServersWithTLSAreReachedByThoseWhoTrustThem(t *testing.T) {
+func TestTrustedServersWithTLSAreReached(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	requireWorks(t, parse(t, "rediss://:%s@%s", password(g.single), g.single.Addr()))
@@ -145,7 +145,7 @@ func TestServersWithTLSAreReachedByThoseWhoTrustThem(t *testing.T) {
 	requireWorks(t, parse(t, "sentinels://:%s@%s?master_name=m&sentinel_password=%s", password(g.single), g.sentinel.Addr(), password(g.sentinel)))
 }
 
-func TestAServerThatNobodyTrustsIsNotReached(t *testing.T) {
+func TestAnUntrustedServerIsNotReached(t *testing.T) {
 	t.Parallel()
 	newGuarded(t)
 	stranger := redistest.NewSecure(t)
@@ -155,7 +155,7 @@ func TestAServerThatNobodyTrustsIsNotReached(t *testing.T) {
 	requireRefuses(t, parse(t, "redis://:geheim@%s", stranger.Addr()), "if it uses TLS, write rediss://")
 }
 
-func TestAWrongPasswordIsSaidAndNotShown(t *testing.T) {
+func TestAWrongPasswordIsReportedAndNotShown(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	requireRefuses(t, parse(t, "rediss://:geheim@%s", g.single.Addr()), "WRONGPASS", "check address, user and password")
@@ -166,7 +166,7 @@ func TestAWrongPasswordIsSaidAndNotShown(t *testing.T) {
 	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m&sentinel_password=geheim", g.sentinel.Addr()), "WRONGPASS")
 }
 
-func TestADeadServerIsToldAtOnce(t *testing.T) {
+func TestADeadServerIsReportedImmediately(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	requireRefuses(t, parse(t, "redis://user:geheim@127.0.0.1:1"), "no Redis at", "connection refused", "check address, user and password")
@@ -176,7 +176,7 @@ func TestADeadServerIsToldAtOnce(t *testing.T) {
 	assert.Less(t, time.Since(began), dialTimeout)
 }
 
-func TestAServerThatHangsIsToldAfterAWhile(t *testing.T) {
+func TestAServerThatHangsIsReportedAfterATimeout(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	require.NoError(t, server.Pause())
@@ -214,8 +214,8 @@ func TestReachEndsWithItsContext(t *testing.T) {
 	assert.Less(t, time.Since(began), dialTimeout)
 }
 
-// Who asks one node for all names would see a third of them.
-func TestAServerOfAnotherKindSaysWhatToWrite(t *testing.T) {
+// A query of one node for all names would find a third of them.
+func TestAServerOfAnotherKindIsExplained(t *testing.T) {
 	t.Parallel()
 	single := redistest.SharedServer(t).Addr()
 	watcher := redistest.SharedSentinel(t).Addrs()[0]
@@ -232,7 +232,7 @@ func TestAPasswordThatAServerRepeatsIsNotShown(t *testing.T) {
 	door, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = door.Close() })
-	go func() { // ends with the listener; nobody waits for it
+	go func() { // ends with the listener; not waited for
 		for {
 			conn, err := door.Accept()
 			if err != nil {

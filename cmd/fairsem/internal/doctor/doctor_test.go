@@ -183,7 +183,7 @@ func TestOnHealthyServersAllIsWellAndNoKeyIsLeft(t *testing.T) {
 	}
 }
 
-func TestOnlyNamedSemaphoresAreLookedAtAndUnknownNamesAreFailures(t *testing.T) {
+func TestOnlyNamedSemaphoresAreCheckedAndUnknownNamesAreFailures(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
 	o := usual()
@@ -251,7 +251,7 @@ func TestAServerThatAScriptKeepsBusyIsAFailureAndNothingMoreIsAsked(t *testing.T
 	<-ended
 }
 
-func TestAServerThatDiesMeanwhileIsToldOnce(t *testing.T) {
+func TestAServerThatDiesMeanwhileIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewServer(t)
 	server, err := dial.Parse("redis://" + s.Addr())

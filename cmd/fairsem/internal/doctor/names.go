@@ -12,7 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -78,11 +79,11 @@ func semaphores(ctx context.Context, p *target) []Finding {
 
 // elsewhere adds to the finding that there are no names with which other prefixes there are some.
 func (p *target) elsewhere(ctx context.Context, f Finding) Finding {
-	others := look.OtherPrefixes(ctx, p.rdb, p.Prefix)
+	others := inspect.OtherPrefixes(ctx, p.rdb, p.Prefix)
 	if len(others) == 0 {
 		return f
 	}
-	f.Message += fmt.Sprintf(" with the prefix %s; %s", text.Brief(p.Prefix), look.Elsewhere(others))
+	f.Message += fmt.Sprintf(" with the prefix %s; %s", text.Brief(p.Prefix), render.Elsewhere(others))
 	return f.with("other_prefixes", others)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAPageForATerminalHasASignForEachStateAndNoOrdersOfOthers(t *testing.T) {
+func TestAPageForATerminalHasASignForEachStateAndIsEscaped(t *testing.T) {
 	t.Parallel()
 	for state, sign := range map[State]string{OK: "✓", Warn: "!", Fail: "✗", Skip: "-"} {
 		var out bytes.Buffer

@@ -111,7 +111,7 @@ func TestMemoryThatIsNearlyFullIsFound(t *testing.T) {
 	assert.Equal(t, OK, judgeMemory(85, 100).State)
 }
 
-func TestPersistenceIsToldWithWhatARestartCosts(t *testing.T) {
+func TestPersistenceIsReportedWithTheCostOfARestart(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewServer(t)
 	for _, c := range []struct{ name, value, says string }{
@@ -157,7 +157,7 @@ func TestErrorsOfTheAppendOnlyFileAreFound(t *testing.T) {
 	}
 }
 
-func TestALoadingServerIsTheLastThingThatIsSaid(t *testing.T) {
+func TestALoadingServerIsTheLastFinding(t *testing.T) {
 	t.Parallel()
 	f := loading(t.Context(), nil, &node{info: fields("loading:1\nloading_loaded_perc:12.5")})
 	assert.Equal(t, Fail, f.State)
@@ -212,7 +212,7 @@ func TestACommandThatTookLongIsFoundAndItsArgumentsAreNotShown(t *testing.T) {
 	assert.NotContains(t, f.Message, "secret")
 }
 
-func TestTheGraceOfAYoungServerIsTold(t *testing.T) {
+func TestTheGracePeriodOfAYoungServerIsReported(t *testing.T) {
 	t.Parallel()
 	assert.NotContains(t, judgeTrial(trial{}).Message, "grace")
 	f := judgeTrial(trial{grace: true, first: 1200 * time.Millisecond})
@@ -236,7 +236,7 @@ func TestAMasterWithoutSlotsIsLeftOut(t *testing.T) {
 	assert.Equal(t, Fail, one(t, p.runs(t, "scripts")).State)
 }
 
-func TestInAClusterWhatIsNotWellIsToldOfEachServer(t *testing.T) {
+func TestInAClusterFindingsNameTheirServer(t *testing.T) {
 	t.Parallel()
 	p := &target{nodes: []*node{{addr: "a"}, {addr: "b"}, {addr: "c"}, {addr: "d"}}}
 	all := each(func(_ context.Context, _ *target, n *node) Finding {

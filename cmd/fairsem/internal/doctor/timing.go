@@ -44,15 +44,15 @@ func judgePings(took []time.Duration, ttl time.Duration) Finding {
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 const (
-	clockLooks = 5
-	clockApart = time.Second // which people notice in logs
+	clockSamples = 5
+	clockApart   = time.Second // which people notice in logs
 )
 
 // clock compares the server's clock with this machine's. The answer was made between question and arrival, so
 // it is as exact as that was quick.
 func clock(ctx context.Context, _ *target, n *node) Finding {
 	var ahead, within time.Duration
-	for i := range clockLooks {
+	for i := range clockSamples {
 		asked := time.Now()
 		server, err := n.rdb.Time(ctx).Result()
 		if err != nil {

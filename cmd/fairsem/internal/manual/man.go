@@ -40,13 +40,12 @@ func Man(cmd *cobra.Command, e Edition) []byte {
 	return md2man.Render([]byte(b.String()))
 }
 
-// WriteMan writes the pages of root and all commands under it that people are to know into a directory, which
-// it makes if need be.
+// WriteMan writes the pages of root and its commands into a directory, which it makes if needed.
 func WriteMan(root *cobra.Command, e Edition, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for cmd := range visible(root) {
+	for _, cmd := range append(commands(root), root) {
 		file := filepath.Join(dir, dashed(cmd.CommandPath())+".1")
 		if err := os.WriteFile(file, Man(cmd, e), 0o644); err != nil {
 			return err
@@ -59,10 +58,7 @@ func dashed(path string) string { return strings.ReplaceAll(path, " ", "-") }
 
 func (p page) manCommands(b *strings.Builder, cmd *cobra.Command) {
 	title := "# COMMANDS\n"
-	for sub := range visible(cmd) {
-		if sub == cmd {
-			continue
-		}
+	for _, sub := range commands(cmd) {
 		_, _ = fmt.Fprintf(b, "%s**%s**(1)\n: %s\n\n", title, dashed(sub.CommandPath()), plain(sub.Short))
 		title = ""
 	}

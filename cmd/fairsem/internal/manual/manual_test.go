@@ -31,7 +31,7 @@ It says more. Exit code: 0 if well,
 	return root
 }
 
-func TestMarkdownKeepsWhatCommandsSay(t *testing.T) {
+func TestMarkdownHasTheTextOfTheCommands(t *testing.T) {
 	text := Markdown(tree(), "Intro.")
 	for _, want := range []string{
 		"# prog\n\nIntro.\n\nIt does \\<things> with a\\_b\\_c and \\*stars\\*.\n\n## Contents\n\n- [`prog sub`](#prog-sub): One | thing\n",
@@ -44,7 +44,7 @@ func TestMarkdownKeepsWhatCommandsSay(t *testing.T) {
 	assert.NotContains(t, text, "unseen")
 }
 
-func TestAManualPageKeepsWhatItsCommandSays(t *testing.T) {
+func TestAManualPageHasTheTextOfItsCommand(t *testing.T) {
 	root := tree()
 	page := string(Man(root.Commands()[0], Edition{Version: "v1"}))
 	for _, want := range []string{

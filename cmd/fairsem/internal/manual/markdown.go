@@ -7,27 +7,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Markdown returns one page about root and all commands under it that people are to know. What an intro says
-// stands before the commands.
+// Markdown returns one page about root and its commands, with an introduction.
 func Markdown(root *cobra.Command, intro string) string {
 	var b strings.Builder
 	top := describe(root)
 	_, _ = fmt.Fprintf(&b, "# %s\n\n%s\n\n", top.path, intro) // a Builder takes everything
 	top.markAbout(&b)
 	b.WriteString("## Contents\n\n")
-	for cmd := range visible(root) {
-		if cmd != root {
-			_, _ = fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", cmd.CommandPath(), anchor(cmd.CommandPath()), plain(cmd.Short))
-		}
+	for _, cmd := range commands(root) {
+		_, _ = fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", cmd.CommandPath(), anchor(cmd.CommandPath()), plain(cmd.Short))
 	}
 	for _, t := range topics {
 		_, _ = fmt.Fprintf(&b, "- [%s](#%s)\n", t.title, anchor(t.title))
 	}
 	b.WriteString("\n")
-	for cmd := range visible(root) {
-		if cmd != root {
-			describe(cmd).mark(&b)
-		}
+	for _, cmd := range commands(root) {
+		describe(cmd).mark(&b)
 	}
 	for _, t := range topics {
 		_, _ = fmt.Fprintf(&b, "## %s\n\n", t.title)

@@ -1,9 +1,8 @@
-// Package manual writes the documentation of commands from what they say of themselves: one page in Markdown,
-// and manual pages for man.
+// Package manual writes the documentation of commands from their help texts and flags: one page in Markdown, and manual
+// pages for man.
 package manual
 
 import (
-	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,13 +11,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// page is what there is to say of one command.
+// page is the documentation of one command.
 type page struct {
 	path    string // with its parents
 	short   string
 	use     string
 	about   []string // paragraphs
-	exit    string   // the exit codes; "": nothing is said
+	exit    string   // the exit codes; "": there are none
 	flags   []flag
 	example string
 }
@@ -30,7 +29,7 @@ type flag struct {
 	usage              string
 }
 
-// exits is where a description goes over to the exit codes.
+// exits matches the part of a description with the exit codes.
 var exits = regexp.MustCompile(`(?s)(?:^|\s)(Exit codes?: .*)$`)
 
 func describe(cmd *cobra.Command) page {
@@ -57,7 +56,7 @@ func describe(cmd *cobra.Command) page {
 	return p
 }
 
-// obvious are defaults that say no more than that a flag was not given.
+// obvious are defaults that mean that a flag was not given.
 var obvious = []string{"", "0", "0s", "false", "[]"}
 
 func describeFlag(f *pflag.Flag) flag {
@@ -69,26 +68,14 @@ func describeFlag(f *pflag.Flag) flag {
 	return d
 }
 
-// visible are a command and those under it that people are to know, in the order of help.
-func visible(cmd *cobra.Command) iter.Seq[*cobra.Command] {
-	return func(yield func(*cobra.Command) bool) {
-		if !yield(cmd) {
-			return
-		}
-		for _, sub := range cmd.Commands() {
-			if !sub.IsAvailableCommand() || sub.Name() == "help" {
-				continue
-			}
-			for c := range visible(sub) {
-				if !yield(c) {
-					return
-				}
-			}
-		}
-	}
+// commands are the subcommands that users should know, in the order of help.
+func commands(cmd *cobra.Command) []*cobra.Command {
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(sub *cobra.Command) bool {
+		return !sub.IsAvailableCommand() || sub.Name() == "help"
+	})
 }
 
-// verbatim says whether a paragraph is laid out by hand: a list, or a table.
+// verbatim reports whether a paragraph is laid out by hand: a list, or a table.
 func verbatim(paragraph string) bool {
 	return slices.ContainsFunc(strings.Split(paragraph, "\n"), func(line string) bool { return strings.HasPrefix(line, "  ") })
 }
@@ -104,5 +91,5 @@ func dedent(text string) string {
 
 var special = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`, "]", `\]`, "`", "\\`", "#", `\#`)
 
-// plain is text that Markdown is to leave alone.
+// plain escapes text for Markdown.
 func plain(text string) string { return special.Replace(text) }

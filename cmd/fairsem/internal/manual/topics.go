@@ -1,13 +1,13 @@
 package manual
 
-// topic is a section about all commands: a list, and what there is to add. All of it is Markdown.
+// topic is a section about all commands, in Markdown: a list, and text below it.
 type topic struct {
 	title   string
 	entries []entry
 	text    string
 }
 
-// entry is something by its name, and what it means.
+// entry is a name and its meaning.
 type entry struct{ name, meaning string }
 
 var topics = []topic{

@@ -85,8 +85,8 @@ func cast(title string, of size, frames []frame) []byte {
 	before := make([]string, of.height)
 	for _, f := range frames {
 		var draw strings.Builder
-		for row, line := range of.lines(f.screen) {
-			if line != before[row] {
+		for row, cells := range of.lines(f.screen) {
+			if line := strings.TrimRight(cells.Render(), " "); line != before[row] {
 				fmt.Fprintf(&draw, "\x1b[%d;1H\x1b[0m%s\x1b[0m\x1b[K", row+1, line)
 				before[row] = line
 			}

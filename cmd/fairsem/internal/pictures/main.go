@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// makeAll makes the pictures, one after the other: the machine is to show them unhurried.
+// makeAll makes the pictures one after the other, so that the machine is not busy with others.
 func makeAll(ctx context.Context, program, out string, warm time.Duration) error {
 	for _, name := range []string{"tmux", "chromium"} {
 		if _, err := exec.LookPath(name); err != nil {

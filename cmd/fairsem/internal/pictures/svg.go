@@ -5,11 +5,12 @@ import (
 	"cmp"
 	"fmt"
 	"html"
+	"image/color"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
+	uv "github.com/charmbracelet/ultraviolet"
 	"github.com/charmbracelet/x/ansi"
 )
 
@@ -23,12 +24,6 @@ const (
 	bar        = 30 // with the title
 )
 
-// style is how characters look; the zero value is plain.
-type style struct {
-	colour                         string // "": that of the page
-	bold, dim, underlined, reverse bool
-}
-
 // The colours 0 to 15 of a terminal, on a dark page.
 var palette = [16]string{
 	"#484f58", "#ff7b72", "#3fb950", "#d29922", "#58a6ff", "#bc8cff", "#39c5cf", "#b1bac4",
@@ -40,120 +35,56 @@ const (
 	ink  = "#c9d1d9"
 )
 
-var (
-	sgr    = regexp.MustCompile("\x1b\\[([0-9;:]*)m")
-	phrase = regexp.MustCompile(`█+|[^ █]+( [^ █]+)*`)
-)
+var phrase = regexp.MustCompile(`█+|[^ █]+( [^ █]+)*`)
 
 // plain is a screen without colours.
 func plain(screen string) string { return ansi.Strip(screen) }
 
-// lines are those of a screen. Each sets its style itself: tmux goes on with that of the line before.
-func (of size) lines(screen string) []string {
-	all := make([]string, of.height)
-	carried := ""
-	for row, line := range strings.Split(strings.TrimRight(screen, "\n"), "\n") {
-		if row == of.height {
-			break
-		}
-		all[row] = strings.TrimRight(carried+line, " ")
-		for _, code := range sgr.FindAllString(line, -1) {
-			carried += code
-		}
-		if at := strings.LastIndex(carried, "\x1b[0"); at >= 0 {
-			carried = carried[at:]
-		}
-	}
-	return all
+// lines are those of a screen. Each has its own style: tmux goes on with that of the line before.
+func (of size) lines(screen string) []uv.Line {
+	buffer := uv.NewScreenBuffer(of.width, of.height)
+	uv.NewStyledString(screen).Draw(buffer, buffer.Bounds())
+	return buffer.Lines
 }
 
-// apply changes the style as the numbers of a sequence say.
-func (s *style) apply(sequence string) {
-	codes := strings.FieldsFunc(sequence, func(r rune) bool { return r == ';' || r == ':' })
-	if len(codes) == 0 {
-		*s = style{}
-	}
-	for i := 0; i < len(codes); i++ {
-		n, _ := strconv.Atoi(codes[i]) // the pattern has only numbers
-		switch {
-		case n == 0:
-			*s = style{}
-		case n == 1:
-			s.bold = true
-		case n == 2:
-			s.dim = true
-		case n == 4:
-			s.underlined = true
-		case n == 7:
-			s.reverse = true
-		case n == 22:
-			s.bold, s.dim = false, false
-		case n == 24:
-			s.underlined = false
-		case n == 27:
-			s.reverse = false
-		case n >= 30 && n < 38:
-			s.colour = palette[n-30]
-		case n >= 90 && n < 98:
-			s.colour = palette[n-82]
-		case n == 39:
-			s.colour = ""
-		case n == 38 && len(codes) > i+4 && codes[i+1] == "2":
-			s.colour = fmt.Sprintf("rgb(%s,%s,%s)", codes[i+2], codes[i+3], codes[i+4])
-			i += 4
-		case n == 38 && len(codes) > i+2 && codes[i+1] == "5":
-			s.colour = indexed(codes[i+2])
-			i += 2
-		case n == 48: // no program here colours the page
-			return
+// css is a colour of a terminal; "" is that of the page.
+func css(c color.Color) string {
+	switch c := c.(type) {
+	case nil:
+		return ""
+	case ansi.BasicColor:
+		return palette[c]
+	case ansi.IndexedColor:
+		if int(c) < len(palette) {
+			return palette[c]
 		}
 	}
-}
-
-// indexed is one of the 256 colours.
-func indexed(code string) string {
-	n, _ := strconv.Atoi(code)
-	switch {
-	case n < 16:
-		return palette[n]
-	case n >= 232:
-		grey := 8 + 10*(n-232)
-		return fmt.Sprintf("rgb(%d,%d,%d)", grey, grey, grey)
-	}
-	level := func(v int) int { return max(0, 55+40*v) - 55*(1-min(v, 1)) }
-	n -= 16
-	return fmt.Sprintf("rgb(%d,%d,%d)", level(n/36), level(n/6%6), level(n%6))
+	r, g, b, _ := c.RGBA()
+	return fmt.Sprintf("rgb(%d,%d,%d)", r>>8, g>>8, b>>8)
 }
 
 // drawLine writes one line of a screen.
-func drawLine(line string) string {
+func drawLine(line uv.Line) string {
 	var out strings.Builder
-	var now style
-	column := 0
-	draw := func(text string) {
-		cells := ansi.StringWidth(text)
-		colour := now.colour
-		if now.reverse {
+	for column, next := 0, 0; column < len(line); column = next {
+		style, text := line[column].Style, ""
+		for next = column; next < len(line) && line[next].Style.Equal(&style); next++ {
+			text += line[next].Content
+		}
+		colour := css(style.Fg)
+		if style.Attrs&uv.AttrReverse != 0 {
 			fmt.Fprintf(&out, `<rect x="%.1f" y="-13" width="%.1f" height="%d" fill="%s"/>`,
-				float64(column)*cellWidth, float64(cells)*cellWidth, cellHeight, cmp.Or(colour, ink))
+				float64(column)*cellWidth, float64(next-column)*cellWidth, cellHeight, cmp.Or(colour, ink))
 			colour = page
 		}
 		for _, at := range phrase.FindAllStringIndex(text, -1) { // two blanks would become one
-			drawRun(&out, column+ansi.StringWidth(text[:at[0]]), text[at[0]:at[1]], colour, now)
+			drawRun(&out, column+ansi.StringWidth(text[:at[0]]), text[at[0]:at[1]], colour, style)
 		}
-		column += cells
 	}
-	from := 0
-	for _, at := range sgr.FindAllStringSubmatchIndex(line, -1) {
-		draw(line[from:at[0]])
-		now.apply(line[at[2]:at[3]])
-		from = at[1]
-	}
-	draw(line[from:])
 	return out.String()
 }
 
-func drawRun(out *strings.Builder, column int, text, colour string, s style) {
+func drawRun(out *strings.Builder, column int, text, colour string, s uv.Style) {
 	x, wide := float64(column)*cellWidth, float64(ansi.StringWidth(text))*cellWidth
 	if strings.HasPrefix(text, "█") { // glyphs would leave gaps between columns; those between lines part the bars
 		fmt.Fprintf(out, `<rect x="%.1f" y="-11" width="%.1f" height="%d" fill="%s"/>`, x, wide, cellHeight-4, cmp.Or(colour, ink))
@@ -163,13 +94,13 @@ func drawRun(out *strings.Builder, column int, text, colour string, s style) {
 	if colour != "" {
 		fmt.Fprintf(out, ` fill="%s"`, colour)
 	}
-	if s.bold {
+	if s.Attrs&uv.AttrBold != 0 {
 		out.WriteString(` font-weight="bold"`)
 	}
-	if s.dim {
+	if s.Attrs&uv.AttrFaint != 0 {
 		out.WriteString(` opacity=".6"`)
 	}
-	if s.underlined {
+	if s.Underline != ansi.UnderlineNone {
 		out.WriteString(` text-decoration="underline"`)
 	}
 	out.WriteString(">" + html.EscapeString(text) + "</text>")

@@ -26,7 +26,7 @@ func TestLineHasTheStyleInWhichTheLineBeforeEnded(t *testing.T) {
 // Blanks are where they were: a reader's font has characters of another width, and SVG makes one blank of two.
 func TestTextStandsInItsColumn(t *testing.T) {
 	t.Parallel()
-	drawn := drawLine("a  b c   ██ d")
+	drawn := drawLine(small.lines("a  b c   ██ d")[0])
 	for _, want := range []string{
 		`<text x="0.0" textLength="8.4">a</text>`, `<text x="25.2" textLength="25.2">b c</text>`,
 		`<rect x="75.6" y="-11" width="16.8"`, `<text x="100.8" textLength="8.4">d</text>`,
@@ -38,7 +38,7 @@ func TestTextStandsInItsColumn(t *testing.T) {
 func TestReversedTextStandsOnItsColour(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, `<rect x="0.0" y="-13" width="25.2" height="17" fill="#c9d1d9"/><text x="8.4" textLength="8.4" fill="#0d1117">a</text>`,
-		drawLine("\x1b[7m a \x1b[0m"))
+		drawLine(small.lines("\x1b[7m a \x1b[0m")[0]))
 }
 
 func TestColoursAreThoseOfTheTerminal(t *testing.T) {
@@ -47,9 +47,9 @@ func TestColoursAreThoseOfTheTerminal(t *testing.T) {
 		"31": palette[1], "96": palette[14], "38;5;9": palette[9], "38;5;21": "rgb(0,0,255)", "38;5;232": "rgb(8,8,8)",
 		"38;2;1;2;3": "rgb(1,2,3)", "31;39": "", "31;0": "", "": "",
 	} {
-		s := style{colour: "before"}
-		s.apply(code)
-		assert.Equal(t, want, s.colour, code)
+		drawn := drawLine(small.lines("\x1b[35;" + code + "mx")[0])
+		assert.Equal(t, want != "", strings.Contains(drawn, `fill="`), code)
+		assert.Contains(t, drawn, want, code)
 	}
 }
 

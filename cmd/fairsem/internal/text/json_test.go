@@ -11,7 +11,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-func TestJSONIsOneLineThatReadsTheSameAndOrdersATerminalNothing(t *testing.T) {
+func TestJSONIsOneLineWithTheSameValueAndNoControlCharacters(t *testing.T) {
 	for _, s := range []string{"", "plain <b>&", "\x1b[2J\x1b]0;t\a", "a\nb\r\u0085\u2028", "\u202eabc\u200b\ufeff", "\u009b31m\x7f", "日本 e\u0301 😀", "\U000e0041", "\u2800\u3164", "\u0301", "o\u0302\u0301\u0316\u0316", `"\u202e"`} {
 		line := string(text.JSON(s))
 		assert.Equal(t, 1, strings.Count(line, "\n"), "%q", line)

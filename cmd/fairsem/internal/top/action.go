@@ -8,11 +8,11 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// action is a change that was asked about, or is under way.
+// action is a change that needs a yes, or is in progress.
 type action struct {
 	verb   verb
 	name   string
@@ -35,7 +35,7 @@ type done struct {
 	err error
 }
 
-// run does it, in the background.
+// run makes the change in the background.
 func (a action) run(ctx context.Context, s source) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -75,7 +75,7 @@ func (a action) question(now fairsem.Status, t ticket) string {
 		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
 }
 
-// shrinks says what a lower limit means for the holders.
+// shrinks explains what a lower limit means for the holders.
 func shrinks(now fairsem.Status, limit int64) string {
 	if now.Used <= limit {
 		return ""
@@ -83,15 +83,15 @@ func shrinks(now fairsem.Status, limit int64) string {
 	return fmt.Sprintf(" No permit is revoked, and nothing is granted while %s or more are in use.", exact(limit))
 }
 
-// forgets says which limit a pause replaces.
+// forgets names the limit that a pause replaces.
 func forgets(now fairsem.Status) string {
-	if !now.Pinned || look.Paused(now) {
+	if !now.Pinned || inspect.Paused(now) {
 		return ""
 	}
 	return fmt.Sprintf(" The limit of %s was set by hand: resume does not restore it.", exact(now.Limit))
 }
 
-// outcome says how it went.
+// outcome describes the result.
 func (d done) outcome() notice {
 	name := short(d.name)
 	if d.err != nil {
@@ -118,7 +118,7 @@ func (d done) failure(name string) notice {
 	return notice{text: plainly(d.err), bad: true}
 }
 
-// who names a ticket in a sentence.
+// who is the label of a ticket in a sentence.
 func who(t ticket) string {
 	if t.Label == "" {
 		return "a caller" // the process has been silent for long

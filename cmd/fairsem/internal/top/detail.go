@@ -8,7 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -37,7 +37,7 @@ func (t ticket) key() string { return t.ID }
 func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 
 // update takes the answer to a query at a moment.
-func (d *detail) update(at time.Time, seen look.Detail) {
+func (d *detail) update(at time.Time, seen inspect.Detail) {
 	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
 	d.more = seen.MoreHolders + seen.MoreWaiters
 	var tickets []ticket
@@ -114,7 +114,7 @@ func tokenCell(t ticket, width int, p paint) string {
 }
 
 func idCell(t ticket, width int, p paint) string {
-	return p.title.Render(text.Fit(look.ShortID(t.ID), width))
+	return p.title.Render(text.Fit(inspect.ShortID(t.ID), width))
 }
 
 // summary begins with what matters most: its end may be beyond the screen.

@@ -29,7 +29,7 @@ func count(n int64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64) + "kMGTP"[unit:unit+1]
 }
 
-// several is how people write how many of something there are.
+// several is a count with its noun.
 func several(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -48,10 +48,10 @@ func declared(s fairsem.Status) string {
 	return exact(s.Declared)
 }
 
-// short is a name in a sentence.
+// short shortens a name for a sentence.
 func short(name string) string { return ansi.Truncate(text.Clean(name), 40, "…") }
 
-// plainly is an error for people, on one line. Of one of the network that is what the network said.
+// plainly is an error on one line, for people. A network error is reduced to its cause.
 func plainly(err error) string {
 	var network *net.OpError
 	if errors.As(err, &network) {

@@ -35,7 +35,7 @@ func numbers(n int) []line {
 	return lines
 }
 
-func TestSelectionStaysOnItsLineWhileOthersComeGoAndMove(t *testing.T) {
+func TestTheSelectionStaysOnItsNameWhileRowsChange(t *testing.T) {
 	t.Parallel()
 	l := listOf(2, "a", "b", "c", "d")
 	l.cursor = 1
@@ -45,7 +45,7 @@ func TestSelectionStaysOnItsLineWhileOthersComeGoAndMove(t *testing.T) {
 	}
 }
 
-func TestSelectionOfALineThatWentIsOnTheOneInItsPlace(t *testing.T) {
+func TestTheSelectionOfARemovedRowMovesToTheNext(t *testing.T) {
 	t.Parallel()
 	l := listOf(9, "a", "b", "c")
 	l.cursor = 1

@@ -26,7 +26,7 @@ type model struct {
 	reading       bool // the manual is on the screen
 }
 
-// pane is a table, and what is said above it.
+// pane is a table with a summary above it.
 type pane interface {
 	summary(p paint) string
 	view(width int, p paint) string
@@ -34,7 +34,7 @@ type pane interface {
 	press(msg tea.KeyPressMsg, k keys) bool
 }
 
-// pane is the one on the screen.
+// pane returns the pane on the screen.
 func (m *model) pane() pane {
 	if m.inside {
 		return &m.detail
@@ -89,20 +89,20 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 	case started:
 		m.now = time.Time(msg)
-		return m.look()
+		return m.query()
 	case tick:
 		m.now = time.Time(msg)
 		return m, nextTick()
 	case due:
 		if int(msg) == m.schedule.number {
-			return m.look()
+			return m.query()
 		}
 	case answer:
 		return m.receive(msg)
 	case done:
 		return m.finish(msg)
 	case tea.ResumeMsg:
-		return m.lookNow()
+		return m.queryNow()
 	case tea.KeyPressMsg:
 		return m.press(msg)
 	case tea.PasteMsg:
@@ -111,8 +111,8 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 	return m, nil
 }
 
-// look begins a query of what is on the screen.
-func (m model) look() (model, tea.Cmd) {
+// query begins a query of what is on the screen.
+func (m model) query() (model, tea.Cmd) {
 	name := ""
 	if m.inside {
 		name = m.detail.Name
@@ -120,12 +120,12 @@ func (m model) look() (model, tea.Cmd) {
 	return m, m.schedule.begin(m.ctx, m.source, name, m.now)
 }
 
-// lookNow is look as soon as possible.
-func (m model) lookNow() (model, tea.Cmd) {
+// queryNow is query as soon as possible.
+func (m model) queryNow() (model, tea.Cmd) {
 	if !m.schedule.hurry() {
 		return m, nil
 	}
-	return m.look()
+	return m.query()
 }
 
 // receive takes the answer to a query.
@@ -135,21 +135,21 @@ func (m model) receive(l answer) (model, tea.Cmd) {
 		m.now = answered
 	}
 	if !m.schedule.end(l) {
-		return m.look()
+		return m.query()
 	}
 	switch {
 	case l.err != nil:
-	case l.deep == nil:
-		m.names.update(l.at, l.all.All)
-		m.names.unreadable, m.names.partial, m.names.answered = l.all.Unreadable, l.all.Partial, answered
+	case l.detail == nil:
+		m.names.update(l.at, l.survey.Statuses)
+		m.names.unreadable, m.names.partial, m.names.answered = l.survey.Unreadable, l.survey.Partial, answered
 	case m.inside:
-		m.detail.update(l.at, *l.deep)
+		m.detail.update(l.at, *l.detail)
 		m.detail.answered = answered
 	}
 	return m.withdrawStale(), m.schedule.wait()
 }
 
-// withdrawStale withdraws a question whose answer would mean something else now.
+// withdrawStale withdraws a question if a yes would have another effect now.
 func (m model) withdrawStale() model {
 	a := m.prompt.action
 	if m.prompt.kind != confirms || a.verb != evict {
@@ -171,7 +171,7 @@ func (m model) withdrawStale() model {
 func (m model) finish(d done) (model, tea.Cmd) {
 	m.notice = d.outcome()
 	m.notice.until = m.now.Add(noticeSpan)
-	return m.lookNow()
+	return m.queryNow()
 }
 
 func (m model) notify(text string, bad bool) model {

@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
-// bench drives a model by hand: its looks are fed, and what it wants done is only counted.
+// bench drives a model by hand: it feeds answers, and only counts the commands.
 type bench struct {
 	t *testing.T
 	model
@@ -52,7 +52,7 @@ func openBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t, Options{}, api)
 	b.press("<enter>")
-	b.showDeep(inside)
+	b.showDetail(inside)
 	return b
 }
 
@@ -62,8 +62,8 @@ type fake struct {
 	err   error
 }
 
-func (f *fake) All(context.Context) (look.Survey, error)                { return look.Survey{}, f.err }
-func (f *fake) Deep(context.Context, string) (d look.Detail, err error) { return d, f.err }
+func (f *fake) Survey(context.Context) (inspect.Survey, error)               { return inspect.Survey{}, f.err }
+func (f *fake) Detail(context.Context, string) (d inspect.Detail, err error) { return d, f.err }
 func (f *fake) SetLimit(_ context.Context, name string, limit int64) error {
 	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
 	return f.err
@@ -100,17 +100,17 @@ func (b *bench) press(keys string) (cmd tea.Cmd) {
 	return cmd
 }
 
-// show has a look at all names come back a second later.
+// show answers the query of all names a second later.
 func (b *bench) show(all ...fairsem.Status) tea.Cmd {
 	b.t.Helper()
-	return b.back(answer{all: look.Survey{All: all}})
+	return b.back(answer{survey: inspect.Survey{Statuses: all}})
 }
 
-// showDeep is show for one name.
-func (b *bench) showDeep(d look.Detail) tea.Cmd {
+// showDetail is show for one name.
+func (b *bench) showDetail(d inspect.Detail) tea.Cmd {
 	b.t.Helper()
 	d.At = serverTime
-	return b.back(answer{deep: &d})
+	return b.back(answer{detail: &d})
 }
 
 func (b *bench) back(l answer) tea.Cmd {
@@ -165,7 +165,7 @@ var (
 	calls  = fairsem.Status{Name: "calls", Limit: 100, Declared: 100, Used: 20, Window: time.Minute, Exists: true}
 	paused = fairsem.Status{Name: "deploy", Declared: 2, Pinned: true, Used: 1, Exists: true}
 
-	inside = look.Detail{Status: api, Holders: []fairsem.Ticket{holder("h1", "alice"), holder("h2", "bob")}, Waiters: []fairsem.Ticket{waiter("w1", "carol")}}
+	inside = inspect.Detail{Status: api, Holders: []fairsem.Ticket{holder("h1", "alice"), holder("h2", "bob")}, Waiters: []fairsem.Ticket{waiter("w1", "carol")}}
 )
 
 func TestTableShowsWhatANameIsLike(t *testing.T) {
@@ -195,12 +195,12 @@ func TestTheBarIsGreenWithRoomAndYellowWithout(t *testing.T) {
 	}
 }
 
-func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
+func TestEnterShowsHoldersAndWaitersByTheServersClock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, backup)
 	b.press("<enter>")
 	b.sees("waiting for an answer…")
-	b.showDeep(inside)
+	b.showDetail(inside)
 	assert.Regexp(t, `^ holds +alice +2 +3m00s +8\.0s +7  h1$`, strings.TrimRight(b.row("holds    alice"), " "))
 	assert.Regexp(t, `^ #1 +carol +1 +12s +9\.0s +-  w1$`, strings.TrimRight(b.row("#1"), " "))
 	b.sees("1 waiting, 12s")
@@ -211,16 +211,16 @@ func TestEnterShowsWhoHoldsAndWaitsByTheServersClock(t *testing.T) {
 	b.sees("backup")
 }
 
-func TestDetailSaysWhatItDoesNotShow(t *testing.T) {
+func TestTheDetailReportsWhatItOmits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, backup)
 	b.press("<enter>")
-	d := look.Detail{Status: backup, MoreHolders: 2000, MoreWaiters: 5}
-	b.showDeep(d)
+	d := inspect.Detail{Status: backup, MoreHolders: 2000, MoreWaiters: 5}
+	b.showDetail(d)
 	b.sees("2005 more are not shown")
 	b.sees("pinned, declared 1")
 	b.sees("No holders, no waiters.")
-	b.showDeep(look.Detail{Status: fairsem.Status{Name: "backup"}})
+	b.showDetail(inspect.Detail{Status: fairsem.Status{Name: "backup"}})
 	b.sees("does not know this name any more")
 }
 
@@ -283,7 +283,7 @@ func TestKeysChangeTheOrderAndTheSelectionStaysOnItsName(t *testing.T) {
 		{"", []string{"api", "backup", "calls", "deploy"}},
 		{"r", []string{"deploy", "calls", "backup", "api"}},
 		{"s", []string{"deploy", "api", "calls", "backup"}}, // by the share in use
-		{">", []string{"api", "backup", "calls", "deploy"}}, // by who waits
+		{">", []string{"api", "backup", "calls", "deploy"}}, // by waiters
 		{">>>", []string{"backup", "api", "calls", "deploy"}},
 		{"r", []string{"api", "calls", "deploy", "backup"}},
 		{"<", []string{"api", "backup", "calls", "deploy"}},
@@ -295,13 +295,13 @@ func TestKeysChangeTheOrderAndTheSelectionStaysOnItsName(t *testing.T) {
 	}
 }
 
-func TestSelectionStaysOnItsIDWhenAWaiterIsLetIn(t *testing.T) {
+func TestTheSelectionStaysOnItsIDWhenAWaiterIsGranted(t *testing.T) {
 	t.Parallel()
 	b := openBench(t)
 	b.press("jj")
 	d := inside
 	d.Holders, d.Waiters = []fairsem.Ticket{holder("h2", "bob"), holder("w1", "carol")}, []fairsem.Ticket{waiter("w2", "dave")}
-	b.showDeep(d)
+	b.showDetail(d)
 	selected, ok := b.detail.selected()
 	require.True(t, ok)
 	assert.Equal(t, "w1", selected.ID)
@@ -314,7 +314,7 @@ func (b *bench) run(cmd tea.Cmd) {
 	b.send(cmd())
 }
 
-func TestResizeAsksForTheLimitTellsThePresentStateAndPins(t *testing.T) {
+func TestResizeAsksForTheLimitShowsTheStateAndSetsIt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, backup)
 	b.press("R")
@@ -356,7 +356,7 @@ func TestPauseAndResumeAskFirst(t *testing.T) {
 	assert.Equal(t, []string{"resize api 0", "unpin deploy"}, b.source.asked)
 }
 
-func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
+func TestAPauseWarnsThatALimitSetByHandIsLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, backup, paused)
 	for name, forgets := range map[string]bool{"api": false, "backup": true, "deploy": false} {
@@ -367,13 +367,13 @@ func TestAPauseSaysThatAPinnedLimitIsForgotten(t *testing.T) {
 	}
 }
 
-func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
+func TestEvictAsksAboutTheSelectedTicket(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api)
 	b.press("x")
 	b.sees("open a name with enter")
 	b.press("<enter>")
-	b.showDeep(inside)
+	b.showDetail(inside)
 	b.press("jx")
 	b.sees("Evict bob from api? It has held 2 units for 3m00s")
 	b.sees("id h2")
@@ -385,25 +385,25 @@ func TestEvictAsksAboutTheSelectedOne(t *testing.T) {
 	b.sees("carol was evicted from api")
 }
 
-// A waiter that is let in while the question is on the screen has work under way.
+// A waiter that is granted its permit while the question is on the screen has work in progress.
 func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 	t.Parallel()
 	b := openBench(t)
 	b.press("jjx")
 	d := inside
 	d.Holders, d.Waiters = append([]fairsem.Ticket{holder("w1", "carol")}, inside.Holders...), nil
-	b.showDeep(d)
+	b.showDetail(d)
 	b.sees("carol was granted its permit meanwhile")
 	assert.Nil(t, b.press("y"))
 	b.press("x")
 	b.sees("Evict carol from api?")
-	b.showDeep(look.Detail{Status: api})
+	b.showDetail(inspect.Detail{Status: api})
 	b.sees("carol is gone")
 	assert.Nil(t, b.press("y"))
 	assert.Empty(t, b.source.asked)
 }
 
-func TestFailedChangeSaysWhy(t *testing.T) {
+func TestAFailedChangeIsExplained(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
 		fairsem.ErrNotFound:                        "alice was gone already",
@@ -424,7 +424,7 @@ func TestReadOnlyHasNoKeysThatChangeAnything(t *testing.T) {
 	for _, place := range []string{"", "<enter>"} {
 		b.press(place)
 		if place != "" {
-			b.showDeep(inside)
+			b.showDetail(inside)
 		}
 		for _, key := range []string{"R", "l", "p", "u", "x"} {
 			b.notice = notice{}
@@ -442,7 +442,7 @@ func TestReadOnlyHasNoKeysThatChangeAnything(t *testing.T) {
 	assert.Empty(t, b.source.asked)
 }
 
-func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
+func TestThePictureStaysDuringAnOutageWithItsAge(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api)
 	b.seesNot("stale")
@@ -452,15 +452,15 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 	b.sees(`stale for 12s: list "fairsem": NOAUTH say who you are`)
 	b.sees("api")
 	b.press("<enter>")
-	b.back(answer{err: errors.New("gone"), deep: &look.Detail{}})
+	b.back(answer{err: errors.New("gone"), detail: &inspect.Detail{}})
 	b.sees("waiting for an answer…")
 	b.press("<esc>")
 	b.show(api)
 	b.seesNot("stale")
 
 	b.press("<enter>")
-	b.showDeep(inside)
-	b.showDeep(inside)
+	b.showDetail(inside)
+	b.showDetail(inside)
 	b.press("<esc>")
 	b.back(answer{err: errors.New("gone")})
 	b.sees("stale for 3s") // not since the answer about one name
@@ -476,34 +476,34 @@ func TestPictureStaysWhileTheServerIsAwayAndSaysHowOldItIs(t *testing.T) {
 func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}, Unreadable: []error{errors.New("status \"odd\": WRONGTYPE"), errors.New("other")}}})
 	b.sees(`2 names cannot be read: status "odd": WRONGTYPE`)
 	b.sees("4/4")
 	b.show(api)
 	b.seesNot("cannot be read")
 }
 
-func TestLooksThatTakeLongAreFewer(t *testing.T) {
+func TestSlowQueriesAreLessFrequent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{Interval: time.Second})
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}, took: 400 * time.Millisecond})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}}, took: 400 * time.Millisecond})
 	assert.Equal(t, time.Second, b.schedule.every())
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}}, took: 1500 * time.Millisecond})
 	assert.Equal(t, 3*time.Second, b.schedule.every())
 	b.sees("every 3s")
 }
 
-func TestWhatComesBackForAnotherScreenIsDropped(t *testing.T) {
+func TestAnAnswerForAnotherScreenIsDropped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{}, api, backup)
 	b.send(due(b.schedule.number))
 	require.True(t, b.schedule.inFlight)
 	b.press("<enter>")
-	b.send(answer{all: look.Survey{All: []fairsem.Status{calls}}, at: b.at})
+	b.send(answer{survey: inspect.Survey{Statuses: []fairsem.Status{calls}}, at: b.at})
 	assert.Equal(t, []string{"api", "backup"}, b.order())
-	assert.True(t, b.schedule.inFlight, "the look at the name begins")
+	assert.True(t, b.schedule.inFlight, "the query of the name begins")
 	b.send(due(b.schedule.number - 1))
-	b.showDeep(inside)
+	b.showDetail(inside)
 	b.sees("alice")
 }
 
@@ -511,7 +511,7 @@ func TestNoScreenIsTooSmallAndNoTextTooBad(t *testing.T) {
 	t.Parallel()
 	names := []string{"\x1b[2J\x1b]0;t\x07", "a\nb\r\tc", "\u202egnp\u2066", "東京東京東京東京東京東京東京東京", "👨‍👩‍👧‍👦❤️👍🏽", "\xff\xfe", strings.Repeat("x", 512), strings.Repeat("\u0301", 99), "n"}
 	var all []fairsem.Status
-	var d look.Detail
+	var d inspect.Detail
 	for i, name := range names {
 		all = append(all, fairsem.Status{Name: name, Limit: 1 << 52, Used: rand.Int64N(1 << 53), Waiting: 1 << 40, OldestWait: 1 << 55, Expired: 1 << 50, Pinned: i%2 == 0, Window: time.Duration(i%3) * time.Minute, Exists: true})
 		d.Holders = append(d.Holders, fairsem.Ticket{ID: name, Label: name, Token: 1 << 52, Weight: 1 << 52})
@@ -524,7 +524,7 @@ func TestNoScreenIsTooSmallAndNoTextTooBad(t *testing.T) {
 		for _, step := range []func(){
 			func() {}, func() { b.show() }, func() { b.show(all...) }, func() { b.press("<pgdn>R") }, func() { b.press("5<enter>") },
 			func() { b.back(answer{err: errors.New(strings.Join(names, " "))}) }, func() { b.press("n/" + "n") }, func() { b.press("<esc>?") },
-			func() { b.press("?<enter>") }, func() { b.showDeep(d) }, func() { b.press("<pgdn>x") }, func() { b.press("nx") },
+			func() { b.press("?<enter>") }, func() { b.showDetail(d) }, func() { b.press("<pgdn>x") }, func() { b.press("nx") },
 		} {
 			step()
 			for _, size := range [][2]int{{1, 1}, {3, 2}, {20, 5}, {33, 9}, {60, 12}, {80, 24}, {140, 40}, {300, 3}} {
@@ -569,14 +569,14 @@ func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {
 	assert.Less(t, testing.AllocsPerRun(5, func() { b.View() }), 20_000., "it draws what is seen")
 }
 
-// A picture of some names does not look like one of all.
+// A table of some names differs from a table of all.
 func TestThereMayBeMoreNamesUntilAllKeysWereWalkedOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})
-	b.back(answer{all: look.Survey{Partial: true}})
+	b.back(answer{survey: inspect.Survey{Partial: true}})
 	b.sees("No name was found yet; still scanning the keys of the server")
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}, Partial: true}})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}, Partial: true}})
 	b.sees("still scanning the keys of the server: there may be more names")
-	b.back(answer{all: look.Survey{All: []fairsem.Status{api}}})
+	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}}})
 	assert.NotContains(t, b.screen(), "still scanning")
 }

@@ -11,14 +11,13 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/colorprofile"
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
@@ -35,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // panicking is a program that panics when enter is pressed.
 func panicking(place string) {
-	o := Options{Interval: time.Second, Sort: "name", Terminal: os.Stdout, Profile: colorprofile.ANSI}
+	o := Options{Interval: time.Second, Sort: "name", Terminal: os.Stdout}
 	ctx := context.Background()
 	var m tea.Model = newModel(ctx, &broken{}, o)
 	if place == "update" {
@@ -45,14 +44,14 @@ func panicking(place string) {
 	fmt.Println(err) // what bubbletea writes itself of a panic in a command may come too late
 }
 
-// broken panics in a look at one name.
+// broken panics in a query of one name.
 type broken struct{ fake }
 
-func (b *broken) All(context.Context) (look.Survey, error) {
-	return look.Survey{All: []fairsem.Status{api}}, nil
+func (b *broken) Survey(context.Context) (inspect.Survey, error) {
+	return inspect.Survey{Statuses: []fairsem.Status{api}}, nil
 }
 
-func (b *broken) Deep(context.Context, string) (look.Detail, error) { panic("a look is broken") }
+func (b *broken) Detail(context.Context, string) (inspect.Detail, error) { panic("a query is broken") }
 
 type brokenModel struct{ tea.Model }
 
@@ -81,7 +80,7 @@ func TestAPanicLeavesTheTerminalAsItWas(t *testing.T) {
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 			var out transcript.Transcript
 			ended := make(chan struct{})
-			go func() { // ends when nobody has the terminal any more; waited for below
+			go func() { // ends when no process has the terminal any more; waited for below
 				defer close(ended)
 				_, _ = io.Copy(&out, keys)
 			}()

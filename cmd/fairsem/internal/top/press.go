@@ -11,7 +11,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 )
 
-// keys are those that mean something now.
+// keys returns the bindings that are enabled now.
 func (m model) keys() keys {
 	return bindings.at(m.inside, m.names.filter != "", m.options.ReadOnly)
 }
@@ -45,7 +45,7 @@ func (m model) command(msg tea.KeyPressMsg) (model, tea.Cmd) {
 		return m.open()
 	case key.Matches(msg, k.back):
 		m.inside = false
-		return m.lookNow()
+		return m.queryNow()
 	case key.Matches(msg, k.filter):
 		m.prompt = filterPrompt(m.names.filter)
 	case key.Matches(msg, k.clear):
@@ -73,10 +73,10 @@ func (m model) open() (model, tea.Cmd) {
 		return m, nil
 	}
 	m.detail, m.inside = m.names.open(r), true
-	return m.lookNow()
+	return m.queryNow()
 }
 
-// subject is the name that an action would be about: the open one, or the selected one.
+// subject returns the name that an action would change: the open one, or the selected one.
 func (m model) subject() (fairsem.Status, bool) {
 	if m.inside {
 		return m.detail.Status, true
@@ -85,7 +85,7 @@ func (m model) subject() (fairsem.Status, bool) {
 	return r.Status, ok
 }
 
-// change asks about a change.
+// change opens the question about a change.
 func (m model) change(msg tea.KeyPressMsg) model {
 	if m.options.ReadOnly {
 		return m.notify("read-only: start top without --read-only to change anything", true)
@@ -132,7 +132,7 @@ func (m model) typeIn(msg tea.Msg) (model, tea.Cmd) {
 	pressed, _ := msg.(tea.KeyPressMsg)
 	switch {
 	case m.prompt.kind == none || m.prompt.kind == confirms:
-		return m, nil // what is pasted answers no question
+		return m, nil // pasted text answers no question
 	case key.Matches(pressed, bindings.cancel):
 		if m.prompt.kind == filtering {
 			m.names.filter = ""

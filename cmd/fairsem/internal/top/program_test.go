@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // feed is a source whose answers come when the test sends them.
 type feed struct {
 	fake
-	names chan []fairsem.Status
-	deeps chan look.Detail
+	names   chan []fairsem.Status
+	details chan inspect.Detail
 
 	mu         sync.Mutex
 	asked      int // guarded by mu
@@ -28,14 +28,18 @@ type feed struct {
 	mostFlying int // guarded by mu
 }
 
-func newFeed() *feed { return &feed{names: make(chan []fairsem.Status), deeps: make(chan look.Detail)} }
-
-func (f *feed) All(ctx context.Context) (look.Survey, error) {
-	all, err := fed(ctx, f, f.names)
-	return look.Survey{All: all}, err
+func newFeed() *feed {
+	return &feed{names: make(chan []fairsem.Status), details: make(chan inspect.Detail)}
 }
 
-func (f *feed) Deep(ctx context.Context, _ string) (look.Detail, error) { return fed(ctx, f, f.deeps) }
+func (f *feed) Survey(ctx context.Context) (inspect.Survey, error) {
+	all, err := fed(ctx, f, f.names)
+	return inspect.Survey{Statuses: all}, err
+}
+
+func (f *feed) Detail(ctx context.Context, _ string) (inspect.Detail, error) {
+	return fed(ctx, f, f.details)
+}
 
 func fed[T any](ctx context.Context, f *feed, answers chan T) (answer T, err error) {
 	f.mu.Lock()
@@ -74,7 +78,7 @@ func leave(t *testing.T, p *teatest.TestModel) model {
 	return p.FinalModel(t, teatest.WithFinalTimeout(time.Minute)).(model)
 }
 
-func TestProgramShowsLooksAsTheyComeAndLeavesWithQ(t *testing.T) {
+func TestTheProgramShowsAnswersAsTheyComeAndEndsWithQ(t *testing.T) {
 	f := newFeed()
 	p := start(t, f)
 	f.names <- []fairsem.Status{api, backup}
@@ -82,13 +86,13 @@ func TestProgramShowsLooksAsTheyComeAndLeavesWithQ(t *testing.T) {
 	f.names <- []fairsem.Status{api, backup, calls}
 	await(t, p, "rate 100/1m")
 	p.Send(tea.KeyPressMsg{Code: tea.KeyEnter})
-	f.deeps <- inside
+	f.details <- inside
 	await(t, p, "carol")
 	m := leave(t, p)
 	assert.Equal(t, "api", m.detail.Name)
 }
 
-func TestKeysAreHeardWhileALookHangs(t *testing.T) {
+func TestKeysWorkDuringAQuery(t *testing.T) {
 	p := start(t, newFeed())
 	await(t, p, "waiting for an answer")
 	p.Type("?")
@@ -96,7 +100,7 @@ func TestKeysAreHeardWhileALookHangs(t *testing.T) {
 	leave(t, p)
 }
 
-func TestAtMostOneLookIsOnItsWay(t *testing.T) {
+func TestAtMostOneQueryIsInFlight(t *testing.T) {
 	f := newFeed()
 	p := start(t, f)
 	f.names <- []fairsem.Status{api, backup}
@@ -111,7 +115,7 @@ func TestAtMostOneLookIsOnItsWay(t *testing.T) {
 		default:
 			select {
 			case f.names <- []fairsem.Status{api, backup}:
-			case f.deeps <- inside:
+			case f.details <- inside:
 			}
 		}
 	}

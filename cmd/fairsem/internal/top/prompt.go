@@ -72,7 +72,7 @@ func (p prompt) lines(width, height int, question string) []string {
 	if p.wrong != "" {
 		lines = append(lines, wrap(p.wrong, width, colourful.bad)...)
 	}
-	return append(lines[:max(0, min(len(lines), height-1))], last) // the last line says how to answer
+	return append(lines[:max(0, min(len(lines), height-1))], last) // the last line explains how to answer
 }
 
 // wrap breaks s into lines of at most width columns, with a column free in front.

@@ -7,7 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 const (
@@ -29,11 +29,11 @@ type schedule struct {
 
 // answer is the message that a query has ended.
 type answer struct {
-	at   time.Time
-	took time.Duration
-	all  look.Survey
-	deep *look.Detail // if it was at one name
-	err  error
+	at     time.Time
+	took   time.Duration
+	survey inspect.Survey
+	detail *inspect.Detail // if it was at one name
+	err    error
 }
 
 // due is the message that it is time for the query after that number.
@@ -49,10 +49,10 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 		defer cancel()
 		l := answer{at: time.Now()}
 		if name == "" {
-			l.all, l.err = from.All(ctx)
+			l.survey, l.err = from.Survey(ctx)
 		} else {
-			l.deep = new(look.Detail)
-			*l.deep, l.err = from.Deep(ctx, name)
+			l.detail = new(inspect.Detail)
+			*l.detail, l.err = from.Detail(ctx, name)
 		}
 		l.took = time.Since(l.at)
 		return l

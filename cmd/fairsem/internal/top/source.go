@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // source is what is queried and changed. Each call returns when its ctx is done.
 type source interface {
-	All(ctx context.Context) (look.Survey, error)
-	Deep(ctx context.Context, name string) (look.Detail, error)
+	Survey(ctx context.Context) (inspect.Survey, error)
+	Detail(ctx context.Context, name string) (inspect.Detail, error)
 	SetLimit(ctx context.Context, name string, limit int64) error
 	ResetLimit(ctx context.Context, name string) error
 	Evict(ctx context.Context, name, id string) error
@@ -22,13 +22,13 @@ const maxTickets = 1000
 // server is the source that Redis is.
 type server struct {
 	client *fairsem.Client
-	names  *look.Names
+	names  *inspect.Finder
 }
 
-func (s *server) All(ctx context.Context) (look.Survey, error) { return s.names.Look(ctx) }
+func (s *server) Survey(ctx context.Context) (inspect.Survey, error) { return s.names.Query(ctx) }
 
-func (s *server) Deep(ctx context.Context, name string) (look.Detail, error) {
-	return look.Deep(ctx, s.client, name, maxTickets)
+func (s *server) Detail(ctx context.Context, name string) (inspect.Detail, error) {
+	return inspect.QueryDetail(ctx, s.client, name, maxTickets)
 }
 
 func (s *server) SetLimit(ctx context.Context, name string, limit int64) error {

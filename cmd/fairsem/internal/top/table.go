@@ -11,7 +11,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -74,7 +75,7 @@ func share(r row) float64 {
 	return float64(r.Used) / math.Max(0, float64(r.Limit))
 }
 
-// arrange finds out anew which rows are shown, and where.
+// arrange filters and sorts the rows.
 func (n *names) arrange() {
 	shown := slices.DeleteFunc(slices.Clone(n.all), func(r row) bool { return !n.shows(r) })
 	compare := orders[n.order].compare
@@ -89,14 +90,16 @@ func (n *names) arrange() {
 }
 
 // shows reports whether a row is among those that are wanted.
-func (n *names) shows(r row) bool { return n.matchesFilter(r.Name) && (!n.busy || look.Busy(r.Status)) }
+func (n *names) shows(r row) bool {
+	return n.matchesFilter(r.Name) && (!n.busy || inspect.Busy(r.Status))
+}
 
 // matchesFilter reports whether a name, as it is on the screen, contains the filter, whatever the case.
 func (n *names) matchesFilter(name string) bool {
 	return n.filter == "" || strings.Contains(strings.ToLower(text.Clean(name)), strings.ToLower(n.filter))
 }
 
-// sort has the table in another order, so many further on in the row of titles.
+// sort selects the order that is so many titles further on.
 func (n *names) sort(by int) {
 	n.order = (n.order + by + len(orders)) % len(orders)
 	n.reverse = false
@@ -147,7 +150,7 @@ func barCell(r row, width int, p paint) string { return bar(r.Status, width, p) 
 
 func bar(s fairsem.Status, width int, p paint) string {
 	style := p.bar
-	if look.Full(s) {
+	if inspect.Full(s) {
 		style = p.full
 	}
 	drawn := text.Bar(s.Used, s.Limit, width)
@@ -208,7 +211,7 @@ func lostCell(r row, _ int, p paint) string {
 func noteCell(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }
 
 // notes is what is special about a name.
-func notes(s fairsem.Status) string { return strings.Join(look.Notes(s), ", ") }
+func notes(s fairsem.Status) string { return strings.Join(render.Notes(s), ", ") }
 
 // summary is about all names, those that the filter hides, too.
 func (n *names) summary(p paint) string {
@@ -241,7 +244,7 @@ func (n *names) summary(p paint) string {
 // stillScanning is shown until the names that were there at the start are found.
 const stillScanning = "still scanning the keys of the server: there may be more names"
 
-// warning says which names are missing.
+// warning reports names that are missing from the table.
 func (n *names) warning(p paint) string {
 	switch {
 	case len(n.unreadable) == 0 && n.partial:

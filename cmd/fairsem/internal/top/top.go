@@ -5,46 +5,36 @@ package top
 import (
 	"cmp"
 	"context"
-	"os"
+	"io"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/colorprofile"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Options are all that Run needs.
 type Options struct {
 	Client   *fairsem.Client
-	Address  string               // of the server, for people
-	Pattern  string               // that names have to match; "": any
-	Busy     bool                 // leave out names without holders and waiters
-	Interval time.Duration        // between queries
-	Sort     string               // one of Orders
-	ReadOnly bool                 // nothing can be changed
-	Terminal *os.File             // to draw on
-	Profile  colorprofile.Profile // of its colours
+	Address  string        // of the server, for people
+	Pattern  string        // that names have to match; "": any
+	Busy     bool          // leave out names without holders and waiters
+	Interval time.Duration // between queries
+	Sort     string        // one of Orders
+	ReadOnly bool          // nothing can be changed
+	Terminal io.Writer     // to draw on
 }
 
 // Run draws until the user quits, or ctx ends: then its error is the cause. The terminal is restored, also after a panic.
 func Run(ctx context.Context, o Options) error {
-	matches, err := look.Glob(cmp.Or(o.Pattern, "*"))
+	matches, err := inspect.Glob(cmp.Or(o.Pattern, "*"))
 	if err != nil {
 		return err
 	}
-	names := look.Watch(o.Client, matches, 0, o.Interval)
-	walking, stop := context.WithCancel(ctx)
-	walked := make(chan struct{})
-	go func() { // ends with walking; waited for below
-		defer close(walked)
-		names.Run(walking)
-	}()
-	defer func() {
-		stop()
-		<-walked
-	}()
+	names := inspect.NewFinder(o.Client, matches, 0, o.Interval)
+	defer names.Start(ctx)()
 	return run(ctx, &server{o.Client, names}, o)
 }
 
@@ -59,5 +49,5 @@ func run(ctx context.Context, from source, o Options) error {
 }
 
 func program(ctx context.Context, m tea.Model, o Options) *tea.Program {
-	return tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(o.Terminal), tea.WithColorProfile(o.Profile), tea.WithoutSignalHandler())
+	return tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(o.Terminal), tea.WithColorProfile(text.Profile(o.Terminal)), tea.WithoutSignalHandler())
 }

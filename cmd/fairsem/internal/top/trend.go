@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 const (
@@ -24,7 +24,7 @@ func (r row) key() string { return r.Name }
 
 // trend compares answers. It is a value: what was copied does not change with the copy.
 type trend struct {
-	rates look.Rates
+	rates inspect.Rates
 	at    time.Time
 	names map[string]movement
 }

@@ -74,7 +74,7 @@ func (m model) header() []string {
 	return []string{title, m.summary(), m.names.warning(m.paint())}
 }
 
-// answered is when that came which is on the screen; zero: nothing has.
+// answered is the time of the answer that is on the screen; zero: there is none.
 func (m model) answered() time.Time {
 	if m.inside {
 		return m.detail.answered
@@ -82,7 +82,7 @@ func (m model) answered() time.Time {
 	return m.names.answered
 }
 
-// clock says when the last answer came, and how often there should be one.
+// clock is the time of the last answer and the interval between queries.
 func (m model) clock() string {
 	if m.answered().IsZero() {
 		return ""
@@ -90,7 +90,7 @@ func (m model) clock() string {
 	return faint.Render(m.answered().Format(time.TimeOnly) + "  every " + text.Span(m.schedule.every()))
 }
 
-// age is that of the picture.
+// age describes the age of the picture.
 func (m model) age() string {
 	if m.answered().IsZero() {
 		return "no answer yet"
@@ -98,7 +98,7 @@ func (m model) age() string {
 	return "stale for " + strings.Replace(text.Ago(m.now.Sub(m.answered()).Truncate(time.Second)), ".0", "", 1)
 }
 
-// summary is about all that the table below is about.
+// summary summarizes the table below.
 func (m model) summary() string { return m.pane().summary(m.paint()) }
 
 func (m model) paint() paint {
@@ -118,7 +118,7 @@ func (m model) body() []string {
 	return strings.Split(m.pane().view(m.width, m.paint()), "\n")
 }
 
-// empty says why there is no table.
+// empty explains why there is no table; "": there is one.
 func (m model) empty() string {
 	n := &m.names
 	switch {

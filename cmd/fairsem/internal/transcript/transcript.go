@@ -26,7 +26,7 @@ func (t *Transcript) String() string {
 	return t.text.String()
 }
 
-// Past forgets all up to the first mark and with it, and says whether there was one.
+// Past forgets all text up to and including the first mark, and reports whether there was one.
 func (t *Transcript) Past(mark string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // wantedBy returns which names a pattern matches, "" being all.
 func wantedBy(pattern string) func(name string) bool {
-	matches, err := look.Glob(cmp.Or(pattern, "*"))
+	matches, err := inspect.Glob(cmp.Or(pattern, "*"))
 	if err != nil {
 		return func(string) bool { return false }
 	}
@@ -23,10 +23,10 @@ var (
 	errNotShown = errors.New("this page does not show that name")
 )
 
-// checkName says why a name is refused, before Redis is queried: so the answer is the same whether there is such a name
+// checkName returns why a name is refused, before Redis is queried: so the answer is the same whether there is such a name
 // or not.
 func (p *Page) checkName(name string) error {
-	if look.CheckName(p.Client, name) != nil {
+	if inspect.CheckName(p.Client, name) != nil {
 		return errBadName
 	}
 	if !p.wanted(name) {

@@ -31,7 +31,7 @@ func TestOnlyNamesThatThePatternMatchesAreSeen(t *testing.T) {
 	assert.Equal(t, http.StatusOK, s.get("/semaphore?name=team-a%2Fnew").StatusCode, "one that Redis does not know yet")
 }
 
-// The pattern is a bound: who reads the page learns nothing of another name, not even whether there is one.
+// The pattern is a bound: a reader learns nothing about another name, not even whether it exists.
 func TestANameOutsideOfThePatternIsRefusedWhetherItIsThereOrNot(t *testing.T) {
 	t.Parallel()
 	s := serve(t, matching("team-a/*"), writable)

@@ -81,7 +81,7 @@ func stopChromium() {
 	}
 }
 
-// look has the tab be of a size, and of a user who likes it light or dark.
+// look sets the size of the tab, and the light or dark scheme of the user.
 func (b *tab) look(scheme string, width, height int64) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
@@ -135,7 +135,7 @@ func (b *tab) text() string {
 	return get[string](b, "document.body.innerText")
 }
 
-// screenshot is for whoever writes the page: FAIRSEM_SCREENSHOTS names the folder.
+// screenshot is for developers of the page: FAIRSEM_SCREENSHOTS names the folder.
 func (b *tab) screenshot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("FAIRSEM_SCREENSHOTS")

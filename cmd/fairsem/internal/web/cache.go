@@ -8,22 +8,22 @@ const mostShared = 16
 // cache keeps the pictures of the latest poll, so that many viewers of the same picture cost no more than one.
 type cache struct {
 	mu    sync.Mutex
-	looks int64                    // guarded by mu
+	polls int64                    // guarded by mu
 	made  map[string]func() []byte // guarded by mu
 }
 
 // get returns what make makes, once for each key and poll.
-func (m *cache) get(looks int64, key string, make func() []byte) []byte {
-	return m.entry(looks, key, sync.OnceValue(make))()
+func (m *cache) get(polls int64, key string, make func() []byte) []byte {
+	return m.entry(polls, key, sync.OnceValue(make))()
 }
 
-func (m *cache) entry(looks int64, key string, once func() []byte) func() []byte {
+func (m *cache) entry(polls int64, key string, once func() []byte) func() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if looks > m.looks || m.made == nil {
-		m.looks, m.made = looks, make(map[string]func() []byte)
+	if polls > m.polls || m.made == nil {
+		m.polls, m.made = polls, make(map[string]func() []byte)
 	}
-	if looks < m.looks { // a newer poll has come
+	if polls < m.polls { // a newer poll has come
 		return once
 	}
 	if old, ok := m.made[key]; ok {

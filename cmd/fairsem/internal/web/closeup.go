@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -43,7 +43,7 @@ type control struct{ Link, Text string }
 
 // detail is the holders and waiters of a name.
 type detail struct {
-	look.Detail
+	inspect.Detail
 	seen, busy bool // it is known; it is not, because other names are being queried
 }
 
@@ -118,7 +118,7 @@ func controlsOf(s fairsem.Status) []control {
 	to := func(verb string) string { return "/act/" + verb + "?" + url.Values{"name": {s.Name}}.Encode() }
 	resize, pause := control{to("resize"), "Resize"}, control{to("pause"), "Pause"}
 	switch {
-	case look.Paused(s):
+	case inspect.Paused(s):
 		return []control{resize, {to("resume"), "Resume"}}
 	case s.Pinned:
 		return []control{resize, pause, {to("resume"), "Reset the limit"}}

@@ -68,7 +68,7 @@ func (c *connectionLimit) oldestLocked(newest net.Conn) net.Conn {
 
 func (c *connectionLimit) closeLocked(conn net.Conn) {
 	c.forgetLocked(conn)
-	if secure, ok := conn.(*tls.Conn); ok { // which would take its time to say good-bye
+	if secure, ok := conn.(*tls.Conn); ok { // Close of a TLS connection waits to send its end
 		conn = secure.NetConn()
 	}
 	_ = conn.Close() // the server sees that it is closed

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // How often single names are queried, all names together. A network gets half of it.
@@ -30,7 +30,7 @@ var errBusy = errors.New("too many names are being queried")
 type details struct {
 	timeout  time.Duration
 	fresh    time.Duration // for so long what was seen is as good as new
-	look     func(context.Context, string) (look.Detail, error)
+	query    func(context.Context, string) (inspect.Detail, error)
 	each     *rates
 	all      *rate.Limiter
 	inFlight singleflight.Group
@@ -40,20 +40,20 @@ type details struct {
 }
 
 type seen struct {
-	look.Detail
+	inspect.Detail
 	at time.Time // by the clock of this machine
 }
 
-func newDetails(timeout, fresh time.Duration, ask func(context.Context, string) (look.Detail, error)) *details {
+func newDetails(timeout, fresh time.Duration, ask func(context.Context, string) (inspect.Detail, error)) *details {
 	return &details{
-		timeout: timeout, fresh: fresh, look: ask, last: make(map[string]seen),
+		timeout: timeout, fresh: fresh, query: ask, last: make(map[string]seen),
 		each: newRates(2*detailEvery, detailBurst/2), all: rate.NewLimiter(rate.Every(detailEvery), detailBurst),
 	}
 }
 
 // get returns the present state of the name, for a viewer at a remote address. If Redis does not answer, or the name is
 // not queried, it is the last answer, with the error.
-func (d *details) get(ctx context.Context, from, name string) (look.Detail, error) {
+func (d *details) get(ctx context.Context, from, name string) (inspect.Detail, error) {
 	if now, ok := d.current(name); ok {
 		return now, nil
 	}
@@ -64,16 +64,16 @@ func (d *details) get(ctx context.Context, from, name string) (look.Detail, erro
 		old, _ := d.kept(name)
 		return old, err
 	}
-	return answer.(look.Detail), nil
+	return answer.(inspect.Detail), nil
 }
 
 // ask waits for a turn, and asks Redis, unless another network's turn has brought the answer meanwhile.
-func (d *details) ask(ctx context.Context, from, name string) (look.Detail, error) {
+func (d *details) ask(ctx context.Context, from, name string) (inspect.Detail, error) {
 	turn, cancel := context.WithTimeout(ctx, detailWait)
 	defer cancel()
 	for _, limit := range []*rate.Limiter{d.each.of(from), d.all} {
 		if limit.Wait(turn) != nil {
-			return look.Detail{}, errBusy
+			return inspect.Detail{}, errBusy
 		}
 		if now, ok := d.current(name); ok {
 			return now, nil
@@ -81,7 +81,7 @@ func (d *details) ask(ctx context.Context, from, name string) (look.Detail, erro
 	}
 	ctx, cancel = context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	fresh, err := d.look(ctx, name)
+	fresh, err := d.query(ctx, name)
 	if err == nil {
 		d.keep(name, fresh)
 	}
@@ -89,14 +89,14 @@ func (d *details) ask(ctx context.Context, from, name string) (look.Detail, erro
 }
 
 // current is what was seen just now.
-func (d *details) current(name string) (look.Detail, bool) {
+func (d *details) current(name string) (inspect.Detail, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, ok := d.last[name]
 	return s.Detail, ok && time.Since(s.at) < d.fresh
 }
 
-func (d *details) kept(name string) (look.Detail, bool) {
+func (d *details) kept(name string) (inspect.Detail, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, ok := d.last[name]
@@ -107,7 +107,7 @@ func (d *details) kept(name string) (look.Detail, bool) {
 const forgetAfter = 2 * time.Minute
 
 // keep drops names without recent requests, and where there is no room the oldest answer.
-func (d *details) keep(name string, s look.Detail) {
+func (d *details) keep(name string, s inspect.Detail) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	oldest := name

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestEveryAnswerTellsTheBrowserToBeStrict(t *testing.T) {
+func TestEveryResponseHasStrictSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	s := serve(t, writable)
 	for _, path := range []string{"/", "/semaphore?name=x", "/semaphore", "/login", "/metrics", "/healthz", "/static/style.css", "/nowhere"} {
@@ -45,7 +45,7 @@ func TestThePageGoesByKnownNamesOnly(t *testing.T) {
 		for _, path := range []string{"/", "/semaphore?name=x", "/metrics", "/login", "/static/live.js"} {
 			assert.Equal(t, status, s.get(path, "Host", host).StatusCode, "%s as %s", path, host)
 		}
-		assert.NotEqual(t, http.StatusMisdirectedRequest, s.get("/healthz", "Host", host).StatusCode, "it tells nothing")
+		assert.NotEqual(t, http.StatusMisdirectedRequest, s.get("/healthz", "Host", host).StatusCode, "it reveals nothing")
 	}
 	assert.Equal(t, http.StatusMisdirectedRequest, s.ask(http.MethodPost, "/login", "token=x", "Host", "evil.example").StatusCode)
 }

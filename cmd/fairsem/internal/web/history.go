@@ -8,8 +8,8 @@ import (
 
 // The plots have that much time, or that many polls.
 const (
-	window    = 10 * time.Minute
-	mostLooks = 600
+	window     = 10 * time.Minute
+	mostPoints = 600
 )
 
 // point is the status of a name at one moment.
@@ -30,7 +30,7 @@ type history struct {
 func (h *history) add(at time.Time, all []fairsem.Status) map[string][]point {
 	next := make(map[string][]point, len(all))
 	for _, s := range all {
-		next[s.Name] = append(recent(h.series[s.Name], at, mostLooks-1), point{at, s.Used, s.Limit, s.Waiting})
+		next[s.Name] = append(recent(h.series[s.Name], at, mostPoints-1), point{at, s.Used, s.Limit, s.Waiting})
 	}
 	// A name that is unused for a while keeps its past, as long as there is room.
 	for name, points := range h.series {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -36,7 +36,7 @@ func TestTheLastTenMinutesOfANameAreKept(t *testing.T) {
 	assert.Len(t, points, 600)
 	assert.EqualValues(t, 1400, points[0].used)
 	assert.EqualValues(t, 1999, points[599].used)
-	assert.LessOrEqual(t, cap(points), 2*mostLooks+2, "what is dropped is not kept in memory")
+	assert.LessOrEqual(t, cap(points), 2*mostPoints+2, "what is dropped is not kept in memory")
 
 	// Looks that come faster make the past shorter, not longer.
 	for i := range 2000 {
@@ -45,7 +45,7 @@ func TestTheLastTenMinutesOfANameAreKept(t *testing.T) {
 	assert.Len(t, all["a"], 600)
 }
 
-func TestNoMoreNamesAreKeptThanAreLookedAt(t *testing.T) {
+func TestNoMoreNamesAreKeptThanArePolled(t *testing.T) {
 	t.Parallel()
 	h := history{names: 20}
 	for i := range 100 {
@@ -84,16 +84,16 @@ func TestWhatWasHandedOutNeverChanges(t *testing.T) {
 	assert.Equal(t, copied, before)
 }
 
-func TestRedisIsLookedAtWhetherAnybodyWatchesOrNot(t *testing.T) {
+func TestRedisIsPolledWithoutViewers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (look.Survey, error) {
-			return look.Survey{All: one("a", 3)}, nil
+		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (inspect.Survey, error) {
+			return inspect.Survey{Statuses: one("a", 3)}, nil
 		})
 		go s.run(ctx) // ends with ctx; synctest waits for it
 		time.Sleep(9500 * time.Millisecond)
-		assert.EqualValues(t, 10, s.latest().looks)
+		assert.EqualValues(t, 10, s.latest().polls)
 		assert.Len(t, s.latest().series["a"], 10)
 		cancel()
 	})
@@ -123,27 +123,27 @@ func alive(s *sampler, away *atomic.Bool) (p *Page, stop func()) {
 func TestARedisThatIsSlowIsNotAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (look.Survey, error) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(context.Context) (inspect.Survey, error) {
 			time.Sleep(2900 * time.Millisecond)
-			return look.Survey{All: one("a", 3)}, nil
+			return inspect.Survey{Statuses: one("a", 3)}, nil
 		})
 		p, stop := alive(s, new(atomic.Bool))
 		defer stop()
 		<-s.latest().replace
-		for s.latest().looks < 5 {
+		for s.latest().polls < 5 {
 			assert.Empty(t, p.trouble(s.latest()))
 			time.Sleep(100 * time.Millisecond)
 		}
 	})
 }
 
-// With millions of keys on the server every look failed, and the page said that Redis was away.
-func TestALookThatNeverEndsIsNoRedisThatIsAway(t *testing.T) {
+// With millions of keys on the server every poll failed, and the page reported that Redis was away.
+func TestAPollThatTimesOutIsNotReportedAsAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (look.Survey, error) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (inspect.Survey, error) {
 			<-ctx.Done()
-			return look.Survey{}, ctx.Err()
+			return inspect.Survey{}, ctx.Err()
 		})
 		p, stop := alive(s, new(atomic.Bool))
 		defer stop()
@@ -153,16 +153,16 @@ func TestALookThatNeverEndsIsNoRedisThatIsAway(t *testing.T) {
 	})
 }
 
-func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
+func TestAFailedPollKeepsTheLastAnswerAndIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var away, gone atomic.Bool
-		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (look.Survey, error) {
+		s := newSampler(time.Second, 3*time.Second, 10, func(ctx context.Context) (inspect.Survey, error) {
 			if away.Load() { // a server that does not answer
 				<-ctx.Done()
-				return look.Survey{}, errors.New("away")
+				return inspect.Survey{}, errors.New("away")
 			}
-			return look.Survey{All: one("a", 3)}, nil
+			return inspect.Survey{Statuses: one("a", 3)}, nil
 		})
 		p, stop := alive(s, &gone)
 		defer stop()
@@ -173,9 +173,9 @@ func TestALookThatFailsLeavesWhatWasSeenAndIsToldOf(t *testing.T) {
 		away.Store(true)
 		<-seen.replace
 		now := s.latest()
-		assert.Equal(t, seen.All, now.All)
+		assert.Equal(t, seen.Statuses, now.Statuses)
 		assert.Equal(t, seen.at, now.at)
-		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the look, four for it")
+		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the poll, four for it")
 		assert.Empty(t, p.away(now))
 		gone.Store(true)
 		time.Sleep(10 * time.Second)
@@ -216,7 +216,7 @@ func TestAPlotOfNothingIsEmpty(t *testing.T) {
 	assert.Equal(t, plot{Top: 1}, draw(nil, noon, time.Second, true))
 }
 
-func TestAPlotShowsWhenNobodyLooked(t *testing.T) {
+func TestAPlotShowsGapsWithoutPolls(t *testing.T) {
 	t.Parallel()
 	points := []point{{noon, 1, 2, 0}, {noon.Add(5 * time.Second), 1, 2, 0}, {noon.Add(5 * time.Minute), 1, 2, 0}}
 	p := draw(columns(points, 120, func(p point) int64 { return p.used }), noon.Add(5*time.Minute), 10*time.Second, true)

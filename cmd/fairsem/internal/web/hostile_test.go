@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
-// These tests are about readers who are not logged in and mean harm.
+// These tests are about hostile readers without a login.
 
 // from is a client whose connections come from an address of this machine.
 func from(t *testing.T, address string) *http.Client {
@@ -52,13 +52,13 @@ func (s *served) dial(sent string) {
 }
 
 // A reader used to cause more than a hundred thousand commands a second.
-func TestWhatIsAskedOfRedisDoesNotDependOnWhatIsLookedAt(t *testing.T) {
+func TestTheLoadOnRedisDoesNotDependOnTheViewers(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	var looks atomic.Int64
-	s.page.details.look = func(ctx context.Context, name string) (look.Detail, error) {
-		looks.Add(1)
-		return look.Deep(ctx, s.client, name, maxTickets)
+	var queries atomic.Int64
+	s.page.details.query = func(ctx context.Context, name string) (inspect.Detail, error) {
+		queries.Add(1)
+		return inspect.QueryDetail(ctx, s.client, name, maxTickets)
 	}
 	s.seen(0)
 	began := time.Now()
@@ -72,14 +72,14 @@ func TestWhatIsAskedOfRedisDoesNotDependOnWhatIsLookedAt(t *testing.T) {
 	}
 	readers.Wait()
 	most := detailBurst + float64(time.Since(began))/float64(detailEvery)
-	assert.LessOrEqual(t, float64(looks.Load()), most)
-	assert.Positive(t, looks.Load())
+	assert.LessOrEqual(t, float64(queries.Load()), most)
+	assert.Positive(t, queries.Load())
 }
 
-func TestANameThatWasNotAskedAboutIsNotSaidToBeUnknown(t *testing.T) {
+func TestANameThatWasNotQueriedIsNotReportedAsUnknown(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.page.details.look = func(context.Context, string) (look.Detail, error) { return look.Detail{}, errBusy }
+	s.page.details.query = func(context.Context, string) (inspect.Detail, error) { return inspect.Detail{}, errBusy }
 	s.seen(0)
 	body := s.get("/semaphore?name=gate").body
 	assert.Contains(t, body, "too many other names are being queried")
@@ -103,7 +103,7 @@ func TestOneAddressDoesNotTakeTheRoomOfOthers(t *testing.T) {
 	require.Eventually(t, func() bool { return s.fetches(other, "/stream") == http.StatusOK }, soon, often)
 }
 
-func TestConnectionsThatAreOnlyKeptShutNobodyOut(t *testing.T) {
+func TestIdleConnectionsDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.seen(0)
@@ -183,7 +183,7 @@ func TestARoomHasSpaceForSecondsAndIsEmptyAfterwards(t *testing.T) {
 // What is made for one reader is not kept for all of them: 300 MB of searches were.
 func TestSearchesAreNotKept(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(o *Options) { o.Interval = time.Minute }) // one look for all
+	s := serve(t, func(o *Options) { o.Interval = time.Minute }) // one poll for all
 	s.seen(0)
 	for i := range 4 * mostShared {
 		s.get(fmt.Sprint("/?q=", i))

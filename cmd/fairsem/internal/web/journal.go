@@ -12,7 +12,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// newJournal logs who changed what, when and from where, and who tried to.
+// newJournal logs each change and each attempt: its time, its address and the name.
 func newJournal(to io.Writer) *log.Logger {
 	return log.New(to, "fairsem: ", log.Ldate|log.Ltime|log.LUTC|log.Lmsgprefix)
 }

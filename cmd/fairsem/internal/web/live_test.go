@@ -16,7 +16,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// These tests look at the page as people do: in a real browser.
+// These tests use the page as people do: in a real browser.
 
 // unreloaded marks the page, so that a reload shows.
 const unreloaded = "window.unreloaded === true"
@@ -103,8 +103,8 @@ func TestInABrowserANameRunsNothingAndBreaksNothing(t *testing.T) {
 	b.look("light", 360, 780)
 	b.open(s.url + "/")
 	get[bool](b, `addEventListener("securitypolicyviolation", (e) => { window.violation = e.blockedURI + e.sourceFile }), true`)
-	first := s.page.sampler.latest().looks
-	require.Eventually(t, func() bool { return s.page.sampler.latest().looks > first+5 }, soon, often)
+	first := s.page.sampler.latest().polls
+	require.Eventually(t, func() bool { return s.page.sampler.latest().polls > first+5 }, soon, often)
 	assert.Equal(t, len(hostile), get[int](b, rows("Semaphores")))
 	assert.True(t, get[bool](b, fits))
 	assert.Equal(t, 1, get[int](b, "document.scripts.length"))
@@ -240,7 +240,7 @@ func TestInABrowserAnotherPageCanDoAndReadNothing(t *testing.T) {
 	assert.Contains(t, b.text(), "Log out", "the session was there all the time")
 }
 
-func TestInABrowserOneIsToldThatTheServerIsGone(t *testing.T) {
+func TestInABrowserAnOutageOfThePageIsShown(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.hold("gate", 1)
@@ -262,7 +262,7 @@ func TestInABrowserOneIsToldThatTheServerIsGone(t *testing.T) {
 	assert.Equal(t, 1, get[int](b, rows("Semaphores")))
 }
 
-func TestInABrowserWithoutJavaScriptThePageGoesOn(t *testing.T) {
+func TestInABrowserWithoutJavaScriptThePageIsUpdated(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	b := openTab(t)

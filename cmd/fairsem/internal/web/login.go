@@ -28,7 +28,7 @@ var (
 	errTooOften   = errors.New("too many wrong tokens: wait a minute")
 )
 
-// login knows who may change something: sessions that have sent the token.
+// login keeps the sessions that have sent the token and may change something.
 type login struct {
 	token [sha256.Size]byte // so that a comparison takes as long for any
 
@@ -186,7 +186,7 @@ func cookie(r *http.Request, value string, age int) *http.Cookie {
 	}
 }
 
-// returnPath is where to go after a login: a page of this server, whatever a link says.
+// returnPath is the path to open after a login: always a page of this server, even if a link names another.
 func returnPath(r *http.Request) string {
 	u, err := url.Parse(r.FormValue("next"))
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || u.Path == "/login" {

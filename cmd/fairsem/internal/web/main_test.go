@@ -101,7 +101,7 @@ func (s *served) holdAll(names ...string) {
 	s.seen(len(names))
 }
 
-// wait gets in line until the test ends or the returned function is called, or until it gets in.
+// wait waits in the queue until the test ends, the returned function is called, or the permit is granted.
 func (s *served) wait(name string, limit int64) (leave func()) {
 	s.t.Helper()
 	sem, err := s.client.Semaphore(name, limit)
@@ -124,13 +124,13 @@ func (s *served) wait(name string, limit int64) (leave func()) {
 	return leave
 }
 
-// seen waits until the page has looked at so many names.
+// seen waits until the page has polled so many names.
 func (s *served) seen(names int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		now := s.page.sampler.latest()
 		_, answered := s.page.pulse.age()
-		return answered && !now.at.IsZero() && len(now.All) == names
+		return answered && !now.at.IsZero() && len(now.Statuses) == names
 	}, soon, often)
 }
 

@@ -54,7 +54,7 @@ func newRegistry(p *Page) *prometheus.Registry {
 		Help:    "How long it took to query all names.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 7),
 	})
-	p.sampler.looked = func(d time.Duration) { took.Observe(d.Seconds()) }
+	p.sampler.polled = func(d time.Duration) { took.Observe(d.Seconds()) }
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(took, server{p})
 	return registry
@@ -72,15 +72,15 @@ type figuresText struct {
 	names *prometheus.Registry
 
 	mu    sync.Mutex
-	looks int64  // guarded by mu
+	polls int64  // guarded by mu
 	text  []byte // guarded by mu
 }
 
-func (f *figuresText) of(looks int64) []byte {
+func (f *figuresText) of(polls int64) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if looks != f.looks {
-		f.looks, f.text = looks, encode(f.names)
+	if polls != f.polls {
+		f.polls, f.text = polls, encode(f.names)
 	}
 	return f.text
 }
@@ -104,7 +104,7 @@ func (p *Page) metrics(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	_, _ = w.Write(encode(p.registry)) // the client is gone
 	if now := p.sampler.latest(); p.trouble(now) == "" {
-		_, _ = w.Write(p.figures.of(now.looks)) // as above
+		_, _ = w.Write(p.figures.of(now.polls)) // as above
 	}
 }
 
@@ -147,7 +147,7 @@ func (names) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect leaves out a name that reads like another.
 func (c names) Collect(ch chan<- prometheus.Metric) {
-	all := c.page.sampler.latest().All
+	all := c.page.sampler.latest().Statuses
 	seen := make(map[string]bool, len(all))
 	for _, s := range all {
 		name := label(s.Name)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMetricsAreOfTheLatestLook(t *testing.T) {
+func TestMetricsAreOfTheLatestPoll(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.hold("gate", 2)
@@ -52,8 +52,8 @@ func TestALabelIsTextWhateverANameIs(t *testing.T) {
 	assert.Equal(t, len(hostile)+1, strings.Count(answer.body, "\nfairsem_waiters{"), "two that read alike are one")
 }
 
-// Four who read slowly used to shut Prometheus out, and each had figures of its own made.
-func TestFiguresOfNamesAreMadeOnceForEachLook(t *testing.T) {
+// Four slow readers used to block Prometheus, and figures were made for each.
+func TestFiguresOfNamesAreEncodedOncePerPoll(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.hold("gate", 1)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -112,7 +112,7 @@ type overview struct {
 	Headings      []heading
 	Rows          []row
 	Hidden        int    // rows, by their number
-	More, Partial bool   // as of a look.Survey
+	More, Partial bool   // as of a inspect.Survey
 	Connected     bool   // there was a poll
 	Exact         string // the link of the name that is exactly the query, if there can be one
 	Names         int    // that are polled, at most
@@ -129,7 +129,7 @@ type tile struct{ Name, Value string }
 func (p *Page) overview(now *snapshot, f filter) overview {
 	o := overview{
 		Trouble: p.trouble(now), Filter: f, Connected: !now.at.IsZero(), Headings: f.headings(),
-		More: now.More, Partial: now.Partial, Names: p.Names, Total: total(now.All),
+		More: now.More, Partial: now.Partial, Names: p.Names, Total: total(now.Statuses),
 		Pattern: shown(p.Pattern), Busy: p.Busy,
 	}
 	for _, err := range now.Unreadable[:min(len(now.Unreadable), mostUnreadable)] {
@@ -143,7 +143,7 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 		}
 	}
 	query := strings.ToLower(f.Query)
-	for _, s := range now.All {
+	for _, s := range now.Statuses {
 		if !p.lists(s) {
 			o.Idle++
 			continue
@@ -162,8 +162,8 @@ func (p *Page) overview(now *snapshot, f filter) overview {
 	return o
 }
 
-// lists says whether a name is on the page of all names.
-func (p *Page) lists(s fairsem.Status) bool { return s.Exists && (!p.Busy || look.Busy(s)) }
+// lists reports whether a name is on the page of all names.
+func (p *Page) lists(s fairsem.Status) bool { return s.Exists && (!p.Busy || inspect.Busy(s)) }
 
 func total(all []fairsem.Status) []tile {
 	var used, waiting int64
@@ -207,7 +207,7 @@ type gauge struct {
 }
 
 func newGauge(s fairsem.Status) gauge {
-	g := gauge{Used: s.Used, Limit: s.Limit, Full: look.Full(s), Pinned: s.Pinned, Paused: look.Paused(s)}
+	g := gauge{Used: s.Used, Limit: s.Limit, Full: inspect.Full(s), Pinned: s.Pinned, Paused: inspect.Paused(s)}
 	if s.Window > 0 {
 		g.Per = "per " + s.Window.String()
 	}

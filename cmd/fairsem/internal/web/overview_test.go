@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-func TestABarLooksFullWhereNobodyGetsInAndPausedWhereSomebodyWantsThat(t *testing.T) {
+func TestABarIsFullWhereNothingCanBeGrantedAndPausedWherePaused(t *testing.T) {
 	t.Parallel()
 	p := &Page{templates: template.Must(template.ParseFS(files, "templates/*.html"))}
 	for _, c := range []struct {

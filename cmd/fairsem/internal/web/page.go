@@ -75,7 +75,7 @@ func (p *Page) render(name string, data any) []byte {
 	return b.Bytes()
 }
 
-// problem is a page that says why there is no other.
+// problem is the page of an error.
 func (p *Page) problem(w http.ResponseWriter, r *http.Request, status int, text string) {
 	f := p.frame(r, http.StatusText(status))
 	f.Content = text
@@ -96,7 +96,7 @@ func (p *Page) indexStream(w http.ResponseWriter, r *http.Request) {
 func (p *Page) indexPicture(filter filter) picture {
 	return func(now *snapshot) func() []byte {
 		return func() []byte {
-			return p.fragments.get(now.looks, filter.path("/"), func() []byte {
+			return p.fragments.get(now.polls, filter.path("/"), func() []byte {
 				return p.render("index-live", p.overview(now, filter))
 			})
 		}
@@ -133,7 +133,7 @@ func (p *Page) semaphorePicture(r *http.Request, name string, in bool) picture {
 	return func(now *snapshot) func() []byte {
 		d := p.detail(r.Context(), now, r.RemoteAddr, name)
 		return func() []byte {
-			return p.fragments.get(now.looks, key, func() []byte {
+			return p.fragments.get(now.polls, key, func() []byte {
 				return p.render("semaphore-live", p.closeUp(now, d, name, in))
 			})
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -44,7 +44,7 @@ func TestThePageShowsWhatIsInUse(t *testing.T) {
 	assert.Contains(t, s.get("/?q=%3Cb%3E").body, "No name contains that")
 }
 
-func TestThePageOfANameShowsWhoHoldsAndWhoWaits(t *testing.T) {
+func TestThePageOfANameShowsHoldersAndWaiters(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	permit := s.hold("gate", 1)
@@ -54,7 +54,7 @@ func TestThePageOfANameShowsWhoHoldsAndWhoWaits(t *testing.T) {
 	assert.Contains(t, body, permit.ID())
 	assert.Contains(t, body, "host:1")
 	assert.Contains(t, body, `data-label="Position">1<`)
-	assert.NotContains(t, body, "/act/", "nobody may change anything")
+	assert.NotContains(t, body, "/act/", "nothing can be changed")
 
 	answer := s.get("/semaphore?name=other")
 	assert.Contains(t, answer.body, "Redis does not know the name")
@@ -70,8 +70,8 @@ func TestHowLongIsByTheClockOfTheServer(t *testing.T) {
 	s := serve(t)
 	s.hold("gate", 1)
 	s.seen(1)
-	s.page.details.look = func(context.Context, string) (look.Detail, error) {
-		return look.Detail{
+	s.page.details.query = func(context.Context, string) (inspect.Detail, error) {
+		return inspect.Detail{
 			Status:  fairsem.Status{Name: "gate", Exists: true, At: noon},
 			Holders: []fairsem.Ticket{{ID: "h", Since: noon.Add(-90 * time.Second)}},
 			Waiters: []fairsem.Ticket{{ID: "w", Since: noon.Add(-30 * time.Second)}},
@@ -82,8 +82,8 @@ func TestHowLongIsByTheClockOfTheServer(t *testing.T) {
 	assert.Contains(t, body, `data-label="Waited">30s<`)
 }
 
-// Nobody is sent to look for a server that is there.
-func TestARightThatIsMissingIsNoRedisThatIsAway(t *testing.T) {
+// A server that is up is not reported as down.
+func TestAMissingRightIsNotReportedAsAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.SharedServer(t)
 	name := "blind-" + uuid.NewString()
@@ -101,7 +101,7 @@ func TestARightThatIsMissingIsNoRedisThatIsAway(t *testing.T) {
 	assert.NotContains(t, s.get("/").body, name)
 }
 
-// What somebody who can write to Redis may call a semaphore.
+// Names that a client of Redis may give a semaphore.
 var hostile = []string{
 	`<script>document.title="owned"</script>`,
 	`"><img src=x onerror=document.title='owned'>`,
@@ -144,7 +144,7 @@ func TestANameIsTextWhateverItIs(t *testing.T) {
 	assert.Equal(t, 1+len(links), strings.Count(pages, "<script"), "ours, once a page")
 }
 
-func TestARedisThatIsAwayIsTold(t *testing.T) {
+func TestAnOutageIsReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	s := serveOn(t, server.Client(), func(o *Options) { o.Timeout = 0; o.Interval *= 10 })
@@ -193,7 +193,7 @@ func TestANameThatCannotBeReadHidesNoOther(t *testing.T) {
 	assert.Contains(t, s.get("/metrics").body, "fairsem_up 1")
 }
 
-func TestOnlySoManyNamesAreLookedAt(t *testing.T) {
+func TestTheNumberOfPolledNamesIsBounded(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *Options) { o.Names = 3 })
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -201,11 +201,11 @@ func TestOnlySoManyNamesAreLookedAt(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return s.page.sampler.latest().More }, soon, often)
 	before := s.page.sampler.latest()
-	assert.Len(t, before.All, 3)
+	assert.Len(t, before.Statuses, 3)
 	for i := range 50 {
 		s.hold(fmt.Sprint("flood ", i), 1)
 	}
-	require.Eventually(t, func() bool { return s.page.sampler.latest().looks > before.looks+3 }, soon, often)
+	require.Eventually(t, func() bool { return s.page.sampler.latest().polls > before.polls+3 }, soon, often)
 	assert.Equal(t, before.byName, s.page.sampler.latest().byName, "those that are shown stay")
 	assert.Contains(t, s.get("/").body, "Not all are shown: there are more names on the server than the 3")
 	assert.Contains(t, s.get("/metrics").body, "fairsem_names_truncated 1")

@@ -22,12 +22,16 @@ func newPinger(interval time.Duration, ping func(context.Context) error) *pinger
 	return &pinger{ping: ping, every: min(interval, maxPingInterval) / 2}
 }
 
-// run asks until ctx ends.
-func (p *pinger) run(ctx context.Context) {
-	tick := time.NewTicker(p.every)
+// run pings until ctx ends.
+func (p *pinger) run(ctx context.Context) { repeat(ctx, p.every, p.once) }
+
+// repeat calls f at every interval until ctx ends. A call that takes longer than an interval is not followed by another
+// one at once.
+func repeat(ctx context.Context, every time.Duration, f func(context.Context)) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		p.once(ctx)
+		f(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -8,39 +8,39 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // snapshot is the state after a poll. It never changes.
 type snapshot struct {
-	look.Survey                    // the last that was good
-	at          time.Time          // when it began; zero: none was
-	there       time.Time          // when it had its answers
-	refused     bool               // by the last poll: the user lacks a right
-	looks       int64              // at Redis so far
-	byName      map[string]int     // where in all
-	rates       map[string]float64 // grants a second
-	series      map[string][]point
-	replace     chan struct{} // closed when there is a newer one
+	inspect.Survey                    // the last that was good
+	at             time.Time          // when it began; zero: none was
+	there          time.Time          // when it had its answers
+	refused        bool               // by the last poll: the user lacks a right
+	polls          int64              // so far
+	byName         map[string]int     // where in all
+	rates          map[string]float64 // grants a second
+	series         map[string][]point
+	replace        chan struct{} // closed when there is a newer one
 }
 
 // surveyor queries all names. It returns an error if Redis does not answer.
-type surveyor func(context.Context) (look.Survey, error)
+type surveyor func(context.Context) (inspect.Survey, error)
 
 // sampler polls Redis, with or without viewers: a plot needs a past.
 type sampler struct {
 	interval, timeout time.Duration
 	survey            surveyor
-	looked            func(time.Duration) // is called with the duration of a successful poll
+	polled            func(time.Duration) // is called with the duration of a successful poll
 	now               atomic.Pointer[snapshot]
 
 	// Only run uses these.
 	history history
-	rates   look.Rates
+	rates   inspect.Rates
 }
 
 func newSampler(interval, timeout time.Duration, names int, ask surveyor) *sampler {
-	s := &sampler{interval: interval, timeout: interval + timeout, survey: ask, looked: func(time.Duration) {}}
+	s := &sampler{interval: interval, timeout: interval + timeout, survey: ask, polled: func(time.Duration) {}}
 	s.history.names = names
 	s.now.Store(&snapshot{replace: make(chan struct{})})
 	return s
@@ -48,18 +48,8 @@ func newSampler(interval, timeout time.Duration, names int, ask surveyor) *sampl
 
 func (s *sampler) latest() *snapshot { return s.now.Load() }
 
-// run polls until ctx ends. A poll that takes longer than an interval is not followed by another one at once.
-func (s *sampler) run(ctx context.Context) {
-	tick := time.NewTicker(s.interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		s.sample(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
-}
+// run polls until ctx ends.
+func (s *sampler) run(ctx context.Context) { repeat(ctx, s.interval, s.sample) }
 
 // sample polls once. Viewers are notified of a failure, too: the age has changed.
 func (s *sampler) sample(ctx context.Context) {
@@ -69,16 +59,16 @@ func (s *sampler) sample(ctx context.Context) {
 	old := s.latest()
 	seen, err := s.survey(ctx)
 	next := *old
-	next.looks++
+	next.polls++
 	next.replace = make(chan struct{})
 	next.refused = redis.IsPermissionError(err)
 	if err == nil {
 		next.at, next.there, next.Survey = began, time.Now(), seen
-		s.looked(next.there.Sub(began))
-		next.rates = s.rates.Add(began, seen.All)
-		next.series = s.history.add(began, seen.All)
-		next.byName = make(map[string]int, len(seen.All))
-		for i, status := range seen.All {
+		s.polled(next.there.Sub(began))
+		next.rates = s.rates.Add(began, seen.Statuses)
+		next.series = s.history.add(began, seen.Statuses)
+		next.byName = make(map[string]int, len(seen.Statuses))
+		for i, status := range seen.Statuses {
 			next.byName[status.Name] = i
 		}
 	}
@@ -89,7 +79,7 @@ func (s *sampler) sample(ctx context.Context) {
 // one returns the status of a name; the zero value if Redis does not know it.
 func (s *snapshot) one(name string) fairsem.Status {
 	if i, ok := s.byName[name]; ok {
-		return s.All[i]
+		return s.Statuses[i]
 	}
 	return fairsem.Status{Name: name}
 }

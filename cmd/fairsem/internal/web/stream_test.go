@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // watch opens a stream.
@@ -68,30 +68,30 @@ func TestAStreamShowsWhatChanges(t *testing.T) {
 	await(t, lines, `0<span class="of"> / 2</span>`)
 }
 
-func TestAllWhoWatchANameShareOneLook(t *testing.T) {
+func TestViewersOfANameShareOneQuery(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	var looks atomic.Int64
-	s.page.details.look = func(ctx context.Context, name string) (look.Detail, error) {
-		looks.Add(1)
-		return look.Deep(ctx, s.client, name, maxTickets)
+	var queries atomic.Int64
+	s.page.details.query = func(ctx context.Context, name string) (inspect.Detail, error) {
+		queries.Add(1)
+		return inspect.QueryDetail(ctx, s.client, name, maxTickets)
 	}
 	s.hold("gate", 1)
 	s.seen(1)
-	assert.Zero(t, looks.Load(), "nobody watches")
-	from := s.page.sampler.latest().looks
+	assert.Zero(t, queries.Load(), "there are no viewers")
+	from := s.page.sampler.latest().polls
 	for range 5 {
 		s.watch("/semaphore/stream?name=gate")
 	}
 	lines := s.watch("/semaphore/stream?name=gate")
-	for watched := s.page.sampler.latest().looks; s.page.sampler.latest().looks < watched+10; {
+	for watched := s.page.sampler.latest().polls; s.page.sampler.latest().polls < watched+10; {
 		await(t, lines, "host:1")
 	}
-	most := 2 * (s.page.sampler.latest().looks - from + 1) // who is late, on a slow machine, has one of its own
-	assert.LessOrEqual(t, looks.Load(), most, "one for each look at all, not six")
+	most := 2 * (s.page.sampler.latest().polls - from + 1) // on a slow machine a late viewer has a query of its own
+	assert.LessOrEqual(t, queries.Load(), most, "one for each poll, not six")
 }
 
-func TestAStreamThatNobodyReadsHoldsUpNobody(t *testing.T) {
+func TestAnUnreadStreamDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	s.hold("gate", 1)
@@ -115,7 +115,7 @@ func TestThereIsAnEndToHowManyWatch(t *testing.T) {
 	answer := s.get("/stream")
 	assert.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
 	assert.NotEmpty(t, answer.Header.Get("Retry-After"))
-	assert.Equal(t, http.StatusOK, s.get("/").StatusCode, "one may look all the same")
+	assert.Equal(t, http.StatusOK, s.get("/").StatusCode, "reading is allowed all the same")
 	assert.Equal(t, http.StatusOK, s.get("/metrics").StatusCode)
 	require.Eventually(t, func() bool { return s.get("/healthz").StatusCode == http.StatusOK }, soon, often)
 	assert.True(t, s.page.streams.acquire("192.0.2.1:1", mine), "another address has room")
@@ -127,15 +127,15 @@ func TestThereIsAnEndToHowManyWatch(t *testing.T) {
 	require.Eventually(t, func() bool { return s.page.streams.acquire("127.0.0.1:1", mine-1) }, soon, often, "only the first is left")
 }
 
-func TestALineOfATextIsNoLineOfTheStream(t *testing.T) {
+func TestALineBreakInATextIsNoneInTheStream(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "retry: 2000\ndata: a\ndata: \ndata: event: b\n\n", string(event([]byte("a\n\nevent: b"))))
 	assert.Equal(t, "retry: 2000\ndata: a\n\n", string(event([]byte("a\r\n"))))
 	assert.Equal(t, "retry: 2000\ndata: a\ndata: \ndata: event: b\n\n", string(event([]byte("a\r\revent: b"))))
 }
 
-// A link to the page brings what is looked for, so that anybody may have written it.
-func TestWhatIsLookedForIsNoLineOfTheStream(t *testing.T) {
+// A link to the page contains the filter, so a stranger may have written it.
+func TestAFilterCannotInjectIntoTheStream(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	lines := s.watch("/stream?q=" + url.QueryEscape("a\r\rretry: 7\revent: owned"))
@@ -144,7 +144,7 @@ func TestWhatIsLookedForIsNoLineOfTheStream(t *testing.T) {
 	assert.NotContains(t, lines.Text(), "\r")
 }
 
-func TestAPictureIsMadeOnceForAllAndForEachLook(t *testing.T) {
+func TestAPictureIsRenderedOncePerPollForAllViewers(t *testing.T) {
 	t.Parallel()
 	var m cache
 	made := 0
@@ -164,14 +164,14 @@ func TestAPictureIsMadeOnceForAllAndForEachLook(t *testing.T) {
 
 const here = "127.0.0.1:1"
 
-func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
+func TestNamesWithoutViewersAreForgotten(t *testing.T) {
 	t.Parallel()
 	at := noon
-	d := newDetails(soon, 0, func(context.Context, string) (look.Detail, error) {
-		return look.Detail{Status: fairsem.Status{At: at}}, nil
+	d := newDetails(soon, 0, func(context.Context, string) (inspect.Detail, error) {
+		return inspect.Detail{Status: fairsem.Status{At: at}}, nil
 	})
 	for i := range 2 * mostDetails {
-		d.keep(strings.Repeat("x", i), look.Detail{Status: fairsem.Status{At: at}})
+		d.keep(strings.Repeat("x", i), inspect.Detail{Status: fairsem.Status{At: at}})
 	}
 	assert.Len(t, d.last, mostDetails)
 	assert.Contains(t, d.last, strings.Repeat("x", 2*mostDetails-1), "what was seen last stays")
@@ -181,11 +181,11 @@ func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 	assert.Len(t, d.last, 1)
 }
 
-func TestWhereRedisDoesNotSayItIsWhatWasLastSeen(t *testing.T) {
+func TestDuringAnOutageTheLastAnswerIsShown(t *testing.T) {
 	t.Parallel()
 	var failure error
-	d := newDetails(soon, 0, func(context.Context, string) (look.Detail, error) {
-		return look.Detail{Status: fairsem.Status{At: noon}}, failure
+	d := newDetails(soon, 0, func(context.Context, string) (inspect.Detail, error) {
+		return inspect.Detail{Status: fairsem.Status{At: noon}}, failure
 	})
 	_, err := d.get(t.Context(), here, "a")
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/look"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -65,7 +65,7 @@ type Page struct {
 	Options
 	pulse     *pinger
 	wanted    func(name string) bool // which names may be seen
-	names     *look.Names
+	names     *inspect.Finder
 	sampler   *sampler
 	details   *details
 	fragments cache
@@ -95,10 +95,10 @@ func New(o Options) *Page {
 		sending:   newQuota(maxSending),
 		drawing:   make(chan struct{}, maxDrawing),
 	}
-	p.names = look.Watch(o.Client, p.wanted, o.Names, o.Interval)
-	p.sampler = newSampler(o.Interval, o.Timeout, o.Names, p.names.Look)
-	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (look.Detail, error) {
-		return look.Deep(ctx, o.Client, name, maxTickets)
+	p.names = inspect.NewFinder(o.Client, p.wanted, o.Names, o.Interval)
+	p.sampler = newSampler(o.Interval, o.Timeout, o.Names, p.names.Query)
+	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (inspect.Detail, error) {
+		return inspect.QueryDetail(ctx, o.Client, name, maxTickets)
 	})
 	p.registry, p.figures.names = newRegistry(p), newNames(p)
 	if o.Token != "" {
@@ -172,7 +172,7 @@ func end(server *http.Server) {
 	}
 }
 
-// away says why Redis cannot be queried now; "" if it can. Anyone can read it, so it contains nothing that Redis said.
+// away explains why Redis cannot be queried now; "" if it can. Anyone can read it, so it has no text from Redis.
 func (p *Page) away(now *snapshot) string {
 	age, ever := p.pulse.age()
 	switch {
@@ -188,7 +188,7 @@ func (p *Page) away(now *snapshot) string {
 	return ""
 }
 
-// trouble says why what is seen is not of now; "" if it is.
+// trouble explains why the page is not up to date; "" if it is.
 func (p *Page) trouble(now *snapshot) string {
 	if away := p.away(now); away != "" {
 		return away
@@ -202,7 +202,7 @@ func (p *Page) trouble(now *snapshot) string {
 	return ""
 }
 
-// health says whether Redis answers, whatever else takes long.
+// health reports whether Redis answers, even if a query takes long.
 func (p *Page) health(w http.ResponseWriter, _ *http.Request) {
 	if away := p.away(p.sampler.latest()); away != "" {
 		http.Error(w, away, http.StatusServiceUnavailable)

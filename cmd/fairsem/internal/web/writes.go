@@ -78,7 +78,7 @@ type confirmation struct {
 	Seal                  string
 }
 
-// confirm is a page with the one form that does what it says.
+// confirm is a page with a form that makes one change.
 func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	s := p.login.session(r)
 	if s == nil {
@@ -143,7 +143,7 @@ func (p *Page) read(r *http.Request, v verb) (action, error) {
 	return d, nil
 }
 
-// act does what a confirmed form asks for, or a program that knows the token.
+// act makes the change of a confirmed form, or of a program that knows the token.
 func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		p.actForProgram(w, r, v, token)

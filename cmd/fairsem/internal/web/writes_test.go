@@ -64,7 +64,7 @@ func TestWithoutATokenNothingCanBeChanged(t *testing.T) {
 	assert.EqualValues(t, 1, s.status("gate").Limit)
 }
 
-func TestWhoIsNotLoggedInMayLookOnly(t *testing.T) {
+func TestWithoutALoginNothingCanBeChanged(t *testing.T) {
 	t.Parallel()
 	s := serve(t, writable)
 	s.hold("gate", 1)
@@ -184,7 +184,7 @@ func TestATokenCannotBeGuessed(t *testing.T) {
 	assert.Equal(t, http.StatusSeeOther, s.perform(cookie, "/act/pause?name=gate").StatusCode, "who is logged in is not hindered")
 }
 
-// Ten wrong tokens used to lock out all who knew the right one, behind a proxy everybody.
+// Ten wrong tokens used to lock out users with the right one; behind a proxy, all of them.
 func TestWrongTokensDoNotLockOutTheRightOne(t *testing.T) {
 	t.Parallel()
 	s := serve(t, writable)
@@ -197,7 +197,7 @@ func TestWrongTokensDoNotLockOutTheRightOne(t *testing.T) {
 	assert.Equal(t, http.StatusOK, right.StatusCode)
 }
 
-func TestWhoChangedWhatAndWhoTriedToIsInTheLog(t *testing.T) {
+func TestChangesAndAttemptsAreLogged(t *testing.T) {
 	t.Parallel()
 	log := &transcript.Transcript{}
 	s := serve(t, writable, logged(log))
@@ -219,7 +219,7 @@ func TestWhoChangedWhatAndWhoTriedToIsInTheLog(t *testing.T) {
 	assert.NotContains(t, text, "\u202E")
 }
 
-func TestWhoGuessesHoldsUpNobodyElse(t *testing.T) {
+func TestGuessingDoesNotDelayOtherLogins(t *testing.T) {
 	t.Parallel()
 	l := newLogin(testToken)
 	guess := func(from string) {
@@ -243,7 +243,7 @@ func TestWhoGuessesHoldsUpNobodyElse(t *testing.T) {
 	require.ErrorIs(t, l.check("[2001:db8::2]:1", "wrong"), errTooOften, "one machine has them all")
 }
 
-func TestATokenThatIsRightCanBeUsedAsOftenAsOneLikes(t *testing.T) {
+func TestTheRightTokenCanBeUsedAnyNumberOfTimes(t *testing.T) {
 	t.Parallel()
 	l := newLogin(testToken)
 	for range 100 {
@@ -252,7 +252,7 @@ func TestATokenThatIsRightCanBeUsedAsOftenAsOneLikes(t *testing.T) {
 	require.ErrorIs(t, l.check("192.0.2.1:1", testToken+" "), errWrongToken)
 }
 
-func TestAFormDoesWhatItSays(t *testing.T) {
+func TestAFormMakesItsChange(t *testing.T) {
 	t.Parallel()
 	s := serve(t, writable)
 	name := "gate \xff<b>&"
@@ -268,7 +268,7 @@ func TestAFormDoesWhatItSays(t *testing.T) {
 	assert.Equal(t, "/semaphore?"+named(name), answer.Header.Get("Location"))
 	assert.EqualValues(t, 7, s.status(name).Limit)
 	assert.Contains(t, s.get(answer.Header.Get("Location"), cookie...).body, "The limit is set to 7.")
-	assert.NotContains(t, s.get(answer.Header.Get("Location"), cookie...).body, "set to 7.", "it is told once")
+	assert.NotContains(t, s.get(answer.Header.Get("Location"), cookie...).body, "set to 7.", "it is shown once")
 
 	s.perform(cookie, "/act/pause?"+named(name))
 	assert.EqualValues(t, 0, s.status(name).Limit)

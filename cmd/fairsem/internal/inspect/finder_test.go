@@ -1,0 +1,197 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+const (
+	soon  = time.Minute
+	often = 10 * time.Millisecond
+)
+
+func everyName(string) bool { return true }
+
+// watch finds names until the test ends.
+func watch(t *testing.T, client *fairsem.Client, most int) *inspect.Finder {
+	t.Helper()
+	names := inspect.NewFinder(client, everyName, most, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	var walking sync.WaitGroup
+	walking.Go(func() { names.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		walking.Wait()
+	})
+	return names
+}
+
+// seen are the names of a query.
+func seen(t *testing.T, names *inspect.Finder) (all []string) {
+	t.Helper()
+	survey, err := names.Query(t.Context())
+	require.NoError(t, err)
+	for _, s := range survey.Statuses {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+func TestNamesAreFoundInTheBackgroundAndDroppedWhenTheyAreGone(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t).Client()
+	client := newClientOn(t, rdb)
+	names := watch(t, client, 0)
+	<-names.Complete()
+	assert.Empty(t, seen(t, names))
+	acquire(t, client, "b", 1, 1)
+	sem, err := client.Semaphore("a", 1)
+	require.NoError(t, err)
+	require.NoError(t, sem.SetLimit(t.Context(), 1)) // known without an end
+	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[a b]" }, soon, often)
+	expire(t, rdb, "a")
+	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[b]" }, soon, often)
+}
+
+// expire deletes what Redis deletes by itself some 20 s after the last use of a name.
+func expire(t *testing.T, rdb redis.UniversalClient, name string) {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), "fairsem:{"+name+"}:*").Result()
+	require.NoError(t, err)
+	require.NotEmpty(t, keys)
+	require.NoError(t, rdb.Del(t.Context(), keys...).Err())
+}
+
+func TestARemovedNameMakesRoomForAnother(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t).Client()
+	client := newClientOn(t, rdb)
+	sem, err := client.Semaphore("a", 1)
+	require.NoError(t, err)
+	require.NoError(t, sem.SetLimit(t.Context(), 1))
+	names := watch(t, client, 1)
+	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[a]" }, soon, often)
+	expire(t, rdb, "a")
+	acquire(t, client, "b", 1, 1)
+	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[b]" }, soon, often)
+}
+
+// A flood of names hides none that was there, and is said to be one.
+func TestKnownNamesStayIfThereAreTooMany(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	for _, name := range []string{"a", "b"} {
+		acquire(t, client, name, 1, 1)
+	}
+	names := watch(t, client, 3)
+	<-names.Complete()
+	survey, err := names.Query(t.Context())
+	require.NoError(t, err)
+	assert.False(t, survey.More)
+	for i := range 20 {
+		acquire(t, client, fmt.Sprint("flood ", i), 1, 1)
+	}
+	require.Eventually(t, func() bool {
+		survey, err := names.Query(t.Context())
+		return err == nil && survey.More
+	}, soon, often)
+	found := seen(t, names)
+	assert.Len(t, found, 3)
+	assert.Subset(t, found, []string{"a", "b"})
+}
+
+// whileAsked calls f once, before the first command of a client leaves.
+type whileAsked struct {
+	redis.Hook // for the methods that are not called
+	once       sync.Once
+	f          func()
+}
+
+func (w *whileAsked) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *whileAsked) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		w.once.Do(w.f)
+		return next(ctx, cmd)
+	}
+}
+
+func (w *whileAsked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		w.once.Do(w.f)
+		return next(ctx, cmds)
+	}
+}
+
+func TestASurveyReportsMoreNamesOnlyIfItIsFull(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t).Client()
+	client, err := fairsem.New(rdb, fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	acquire(t, client, "a", 1, 1)
+	names := inspect.NewFinder(client, everyName, 2, 0)
+	names.Add("a")
+	rdb.AddHook(&whileAsked{f: func() { // the walk goes on
+		names.Add("b")
+		names.Add("c")
+	}})
+	survey, err := names.Query(t.Context())
+	require.NoError(t, err)
+	require.Len(t, survey.Statuses, 1)
+	assert.False(t, survey.More)
+	survey, err = names.Query(t.Context())
+	require.NoError(t, err)
+	assert.True(t, survey.More)
+}
+
+// Polling every second used to take four fifths of a server with a million keys of other programs.
+func TestFindingNamesTakesAFiftiethOfTheServersTime(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	pipe := server.Client().Pipeline()
+	for i := range 5_000 {
+		pipe.Set(t.Context(), "foreign:"+strconv.Itoa(i), "", 0)
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	client, err := fairsem.New(server.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	began := time.Now()
+	names := watch(t, client, 0)
+	<-names.Complete()
+	assert.LessOrEqual(t, scanned(t, server.Client()), 0.04*(time.Since(began)+100*time.Millisecond).Seconds(), "0.02 and the last page")
+}
+
+// scanned is how many seconds the server spent on SCAN.
+func scanned(t *testing.T, rdb redis.UniversalClient) float64 {
+	t.Helper()
+	stats, err := rdb.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	found := regexp.MustCompile(`cmdstat_scan:calls=\d+,usec=(\d+)`).FindStringSubmatch(stats)
+	require.NotNil(t, found, stats)
+	usec, err := strconv.Atoi(found[1])
+	require.NoError(t, err)
+	return float64(usec) / 1e6
+}
+
+func TestAPatternWithoutASignIsOneName(t *testing.T) {
+	t.Parallel()
+	for pattern, exact := range map[string]bool{"a b": true, "a/b": true, "": false, "a*": false, "?": false, "[a]": false, `\[`: false} {
+		assert.Equal(t, exact, inspect.Exact(pattern), pattern)
+	}
+}

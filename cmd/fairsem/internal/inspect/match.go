@@ -1,0 +1,55 @@
+package inspect
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Glob returns a matcher for a pattern of *, ? and [a-z], in which a slash is a character like any other, or an error if
+// the pattern is invalid.
+func Glob(given string) (func(string) bool, error) {
+	plain := strings.NewReplacer("/", "\x00") // which no argument has
+	pattern := plain.Replace(given)
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, fmt.Errorf(`%q is no pattern: a [ lacks its ], or a \ what it is before; \[ is the character`, given)
+	}
+	return func(s string) bool {
+		ok, _ := path.Match(pattern, plain.Replace(s)) // the pattern is a good one
+		return ok
+	}, nil
+}
+
+// Exact reports whether a pattern matches exactly one name.
+func Exact(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
+
+// shortClient is how much of a client id distinguishes it from the others on a screen.
+const shortClient = 8
+
+// ShortID is an id for people to read and to type: the beginning of its client's, and the number of the permit. An id that
+// this library did not make stays as it is.
+func ShortID(id string) string {
+	client, seq, ok := splitID(id)
+	if !ok {
+		return id
+	}
+	return client[:shortClient] + ":" + seq
+}
+
+// Abbreviates reports whether given stands for an id: it is the id, or the beginning of its client's, of any length, maybe
+// with the number of the permit as in ShortID. An id that this library did not make has no other form.
+func Abbreviates(given, id string) bool {
+	client, seq, ok := splitID(id)
+	if !ok || given == "" {
+		return given == id
+	}
+	head, number, numbered := strings.Cut(given, ":")
+	return head != "" && strings.HasPrefix(client, head) && (!numbered || number == seq)
+}
+
+func splitID(id string) (client, seq string, ok bool) {
+	client, seq, ok = strings.Cut(id, ":")
+	return client, seq, ok && len(client) == 36 && uuid.Validate(client) == nil && seq != "" && strings.Trim(seq, "0123456789") == ""
+}

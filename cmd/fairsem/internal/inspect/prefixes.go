@@ -1,0 +1,165 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Bounds on the search for other prefixes: it is for a hint.
+const (
+	prefixesShare = 0.1 // of a server's time
+	prefixesLimit = 2 * time.Second
+	prefixesMost  = 3   // that are named
+	prefixesAsked = 100 // that may turn out to be another program's
+	prefixesPage  = 1000
+)
+
+// OtherPrefixes returns up to three prefixes of semaphores on a server, sorted, for a caller that found none with the
+// prefix own. It scans keys for two seconds at most, in a tenth of the server's time, so it may miss some among millions
+// of keys. It returns none if there are semaphores with the prefix own, and none to a user without the right to scan keys
+// or to read those of others.
+func OtherPrefixes(ctx context.Context, rdb redis.UniversalClient, own string) []string {
+	ctx, cancel := context.WithTimeout(ctx, prefixesLimit)
+	defer cancel()
+	s := &prefixSearch{own: own, asked: make(map[string]bool)}
+	ended := make(chan struct{})
+	go func() { // ends with ctx and the time-outs of go-redis; not waited for beyond ctx
+		defer close(ended)
+		switch rdb := rdb.(type) {
+		case *redis.ClusterClient:
+			_ = rdb.ForEachMaster(ctx, s.scan) // what was found by then is good
+		case *redis.Client:
+			_ = s.scan(ctx, rdb) // as above
+		}
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return s.found()
+}
+
+// prefixSearch is a search under way, on every master of a cluster at once.
+type prefixSearch struct {
+	own string
+
+	mu    sync.Mutex
+	asked map[string]bool // by prefix, whether there are semaphores; guarded by mu
+}
+
+// errEnough ends a scan that has found what it can.
+var errEnough = errors.New("enough prefixes are known")
+
+// scan scans the keys of one server.
+func (s *prefixSearch) scan(ctx context.Context, node *redis.Client) error {
+	began, spent := time.Now(), time.Duration(0)
+	for cursor := uint64(0); ; {
+		keys, next, took, err := keysOfMeta(ctx, node, cursor)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if err := s.consider(ctx, node, key); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+		spent += took
+		select {
+		case <-time.After(time.Duration(float64(spent)/prefixesShare) - time.Since(began)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// keysOfMeta returns some keys that look like those of names, and how much of the server's time that took. For a server
+// that does not report its time, all the time until its answer counts.
+func keysOfMeta(ctx context.Context, node *redis.Client, cursor uint64) (keys []string, next uint64, took time.Duration, err error) {
+	began := time.Now()
+	pipe := node.Pipeline()
+	before := pipe.Time(ctx)
+	page := pipe.ScanType(ctx, cursor, "*:{*}:meta", prefixesPage, "hash")
+	after := pipe.Time(ctx)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	took = time.Since(began)
+	if before.Err() == nil && after.Err() == nil {
+		took = min(took, max(0, after.Val().Sub(before.Val())))
+	}
+	keys, next, err = page.Result()
+	return keys, next, took, err
+}
+
+// consider checks whether a key that looks like one of a name is one, if its prefix is new. An error ends the scan.
+func (s *prefixSearch) consider(ctx context.Context, node *redis.Client, key string) error {
+	prefix, ok := prefixOf(key)
+	if !ok || !s.begin(prefix) {
+		return nil
+	}
+	err := node.HGet(ctx, key, "layout").Err()
+	switch {
+	case err == nil:
+		return s.add(prefix)
+	case errors.Is(err, redis.Nil): // another program's, or gone
+		return nil
+	}
+	return err // a user who may not read this may not read others either, and each try is noted in ACL LOG
+}
+
+// prefixOf is what a key begins with that looks like one of a name. No prefix has a brace.
+func prefixOf(key string) (prefix string, ok bool) {
+	prefix, rest, _ := strings.Cut(key, ":{")
+	name, ok := strings.CutSuffix(rest, "}:meta")
+	return prefix, ok && prefix != "" && name != "" && name[0] != '}' && !strings.ContainsAny(prefix, "{}")
+}
+
+// begin reports whether a prefix is new and has to be checked.
+func (s *prefixSearch) begin(prefix string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.asked[prefix]; known || len(s.asked) >= prefixesAsked {
+		return false
+	}
+	s.asked[prefix] = false
+	return true
+}
+
+// add keeps a prefix. The error is that the scan can end.
+func (s *prefixSearch) add(prefix string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[prefix] = true
+	if len(s.good()) >= prefixesMost || prefix == s.own {
+		return errEnough
+	}
+	return nil
+}
+
+// good are the prefixes with semaphores. The caller has the lock.
+func (s *prefixSearch) good() (all []string) {
+	for prefix, good := range s.asked {
+		if good {
+			all = append(all, prefix)
+		}
+	}
+	return all
+}
+
+func (s *prefixSearch) found() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked[s.own] {
+		return nil
+	}
+	all := s.good()
+	slices.Sort(all)
+	return all[:min(len(all), prefixesMost)]
+}

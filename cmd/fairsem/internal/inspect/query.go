@@ -1,0 +1,166 @@
+// Package inspect reads the names of semaphores and their state from Redis. It declares no limit and leaves nothing behind.
+package inspect
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairsem/fairsem"
+)
+
+// maxParallel is how many names are queried at the same time; the client sends them together.
+const maxParallel = 64
+
+// CheckName refuses a name that can never be one, before any I/O.
+func CheckName(client *fairsem.Client, name string) error {
+	_, err := client.Semaphore(name, 1) // the 1 is never declared
+	return err
+}
+
+// Survey is the result of a query of many names. Their moments differ slightly.
+type Survey struct {
+	Statuses   []fairsem.Status // of those that Redis knows, by name
+	Unreadable []error          // errors of a single name, such as a key of the wrong type
+	More       bool             // there are more names than are queried
+	Partial    bool             // the first scan of the keys is still in progress, so there may be more names
+	Excluded   bool             // there are names that do not match
+}
+
+// Scan scans all keys and queries the names that match.
+func Scan(ctx context.Context, client *fairsem.Client, match func(name string) bool) (Survey, error) {
+	names, err := Collect(client.List(ctx))
+	if err != nil {
+		return Survey{}, err
+	}
+	found := len(names)
+	names = slices.DeleteFunc(names, func(name string) bool { return !match(name) })
+	s, err := Query(ctx, client, names)
+	s.Excluded = len(names) < found
+	return s, err
+}
+
+// Query queries those names, without a scan.
+func Query(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
+	slices.Sort(names)
+	all, unreadable, err := statuses(ctx, client, names)
+	if err != nil {
+		return Survey{}, err
+	}
+	return surveyOf(all, unreadable), nil
+}
+
+// surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither.
+func surveyOf(all []fairsem.Status, unreadable []error) Survey {
+	return Survey{
+		Statuses:   slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Exists }),
+		Unreadable: slices.DeleteFunc(unreadable, func(err error) bool { return err == nil }),
+	}
+}
+
+// statuses queries each name. An error of one name does not affect the others.
+func statuses(ctx context.Context, client *fairsem.Client, names []string) (all []fairsem.Status, unreadable []error, err error) {
+	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(maxParallel)
+	for i, name := range names {
+		group.Go(func() error {
+			all[i], unreadable[i] = client.Inspect(name).Status(within)
+			if errors.Is(unreadable[i], fairsem.ErrUnavailable) {
+				return unreadable[i]
+			}
+			return within.Err()
+		})
+	}
+	return all, unreadable, group.Wait()
+}
+
+// Detail is the state of a name, with its holders and waiters.
+type Detail struct {
+	fairsem.Status
+	Holders, Waiters         []fairsem.Ticket // in the order of their tokens, and of the queue
+	MoreHolders, MoreWaiters int64            // how many more there are
+}
+
+// QueryDetail queries one name, with at most so many holders and waiters each. Its parts are of slightly different
+// moments. The queue is read first, so that a waiter that is granted meanwhile is seen twice rather than never, and counts
+// as a holder.
+func QueryDetail(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
+	there := client.Inspect(name)
+	if d.Waiters, err = Collect(first(there.Waiters(ctx), most)); err != nil {
+		return d, err
+	}
+	if d.Holders, err = Collect(first(there.Holders(ctx), most)); err != nil {
+		return d, err
+	}
+	if d.Status, err = there.Status(ctx); err != nil {
+		return d, err
+	}
+	held := make(map[string]bool, len(d.Holders))
+	for _, h := range d.Holders {
+		held[h.ID] = true
+	}
+	d.Waiters = slices.DeleteFunc(d.Waiters, func(w fairsem.Ticket) bool { return held[w.ID] })
+	if len(d.Holders) >= most {
+		d.MoreHolders = max(0, d.Status.Holders-int64(len(d.Holders)))
+	}
+	if len(d.Waiters) >= most {
+		d.MoreWaiters = max(0, d.Waiting-int64(len(d.Waiters)))
+	}
+	return d, nil
+}
+
+// first ends seq after n values. Errors come through.
+func first[T any](seq iter.Seq2[T, error], n int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		left := n
+		for v, err := range seq {
+			if !yield(v, err) || err != nil {
+				return
+			}
+			if left--; left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// Collect returns all values, or the error.
+func Collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
+	for v, err := range seq {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// Rates computes how fast names grant, from their status at different moments. The zero value is ready.
+type Rates struct {
+	at      time.Time
+	granted map[string]int64
+}
+
+// Add takes the status of all names at a moment, and returns the grants a second of each since the previous call; none
+// for a name that was not in that.
+func (r *Rates) Add(at time.Time, all []fairsem.Status) map[string]float64 {
+	passed := at.Sub(r.at).Seconds()
+	granted, rates := make(map[string]int64, len(all)), make(map[string]float64, len(all))
+	for _, s := range all {
+		granted[s.Name] = s.Granted
+		before, ok := r.granted[s.Name]
+		if s.Granted < before { // Redis forgot the name, and counts from the start
+			before = 0
+		}
+		if ok && passed > 0 {
+			rates[s.Name] = float64(s.Granted-before) / passed
+		}
+	}
+	r.at, r.granted = at, granted
+	return rates
+}

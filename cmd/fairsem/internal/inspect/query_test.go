@@ -1,0 +1,117 @@
+package inspect_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// newClient is one on a server of the test's own.
+func newClient(t *testing.T) *fairsem.Client {
+	t.Helper()
+	return newClientOn(t, redistest.NewServer(t).Client())
+}
+
+func newClientOn(t *testing.T, rdb redis.UniversalClient) *fairsem.Client {
+	t.Helper()
+	client, err := fairsem.New(rdb, fairsem.Options{Label: "me"})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	return client
+}
+
+func acquire(t *testing.T, client *fairsem.Client, name string, limit, weight int64) *fairsem.Permit {
+	t.Helper()
+	sem, err := client.Semaphore(name, limit)
+	require.NoError(t, err)
+	p, err := sem.Acquire(t.Context(), weight)
+	require.NoError(t, err)
+	return p
+}
+
+func TestAllNamesAreThereInOrderWithTheirLimits(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	for i := range 100 { // more than are asked about at once
+		acquire(t, client, fmt.Sprintf("n%03d", 99-i), int64(i+1), 1)
+	}
+	seen, err := inspect.Scan(t.Context(), client, func(string) bool { return true })
+	require.NoError(t, err)
+	require.Empty(t, seen.Unreadable)
+	require.Len(t, seen.Statuses, 100)
+	for i, s := range seen.Statuses {
+		assert.Equal(t, fmt.Sprintf("n%03d", i), s.Name)
+		assert.Equal(t, int64(100-i), s.Limit)
+		assert.Equal(t, int64(1), s.Used)
+	}
+}
+
+func TestQueriesDeclareNoLimitAndLeaveNothing(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	s, err := client.Inspect("nobody").Status(t.Context())
+	require.NoError(t, err)
+	assert.False(t, s.Exists)
+	seen, err := inspect.Scan(t.Context(), client, func(string) bool { return true })
+	require.NoError(t, err)
+	assert.Empty(t, seen.Statuses)
+	assert.Empty(t, seen.Unreadable)
+
+	acquire(t, client, "n", 7, 1)
+	s, err = client.Inspect("n").Status(t.Context())
+	require.NoError(t, err)
+	assert.True(t, s.Exists)
+	assert.Equal(t, int64(7), s.Limit)
+}
+
+func TestDetailIsBoundedAndCountsTheRest(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	for range 5 {
+		acquire(t, client, "n", 5, 1)
+	}
+	sem, err := client.Semaphore("n", 5)
+	require.NoError(t, err)
+	for i := range 3 {
+		go func() { _, _ = sem.Acquire(t.Context(), 1) }() // ends with the test's context
+		require.Eventually(t, func() bool {
+			s, err := sem.Status(t.Context())
+			return err == nil && s.Waiting == int64(i+1)
+		}, time.Minute, time.Millisecond)
+	}
+	d, err := inspect.QueryDetail(t.Context(), client, "n", 2)
+	require.NoError(t, err)
+	assert.Len(t, d.Holders, 2)
+	assert.Len(t, d.Waiters, 2)
+	assert.Equal(t, int64(3), d.MoreHolders)
+	assert.Equal(t, int64(1), d.MoreWaiters)
+	assert.Equal(t, "me", d.Holders[0].Label)
+
+	d, err = inspect.QueryDetail(t.Context(), client, "n", 10)
+	require.NoError(t, err)
+	assert.Len(t, d.Holders, 5)
+	assert.Len(t, d.Waiters, 3)
+	assert.Zero(t, d.MoreHolders+d.MoreWaiters)
+}
+
+func TestTheRateIsGrantsASecondSinceThePreviousQuery(t *testing.T) {
+	t.Parallel()
+	var r inspect.Rates
+	at := time.Now()
+	assert.Empty(t, r.Add(at, []fairsem.Status{{Name: "a", Granted: 100}}), "nothing to compare with")
+	at = at.Add(2 * time.Second)
+	assert.Equal(t, map[string]float64{"a": 5}, r.Add(at, []fairsem.Status{{Name: "a", Granted: 110}, {Name: "b", Granted: 3}}))
+	at = at.Add(time.Second)
+	rates := r.Add(at, []fairsem.Status{{Name: "a", Granted: 4}, {Name: "b", Granted: 3}})
+	assert.Equal(t, map[string]float64{"a": 4, "b": 0}, rates, "Redis forgot a and counts it from the start")
+	assert.Empty(t, r.Add(at, nil))
+	assert.Empty(t, r.Add(at.Add(time.Second), []fairsem.Status{{Name: "a", Granted: 9}}), "it was gone in between")
+}

@@ -1,0 +1,72 @@
+package render
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+)
+
+func crowd() inspect.Detail {
+	now := time.UnixMicro(1_800_000_000_000_000)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	id := "7c9e6679-7425-40de-944b-e07fc1f90ae7:"
+	return inspect.Detail{
+		Status: fairsem.Status{Name: "stag\ting", At: now, Limit: 5, Declared: 3, Pinned: true, Used: 5, Waiting: 9, OldestWait: 65 * time.Second, Granted: 12, Expired: 1},
+		Holders: []fairsem.Ticket{
+			{ID: id + "1", Label: "host-1:77", Token: now.UnixMicro() - 12e6, Weight: 3, Since: ago(12 * time.Second), ExpiresIn: 8 * time.Second},
+			{ID: "other \x1b[2J", Token: now.UnixMicro() + 1, Weight: 2, Since: ago(-time.Second)},
+		},
+		Waiters:     []fairsem.Ticket{{ID: id + "2", Label: "host-2:\a78", Weight: 5, Since: ago(65 * time.Second), ExpiresIn: 9 * time.Second}},
+		MoreWaiters: 8,
+	}
+}
+
+func TestANameIsShownWithHoldersAndWaiters(t *testing.T) {
+	assert.Equal(t, `stag\ting
+████████████████████  5/5 in use  9 waiting, the oldest for 1m05s
+limit 5, set by hand; the declared limit is 3
+12 granted so far, 1 expired
+
+HOLDER     UNITS  HELD  EXPIRES             TOKEN  ID
+host-1:77      3   12s     8.0s  1799999988000000  7c9e6679:1
+?              2    0s       0s  1800000000000001  other \x1b[2J
+
+POSITION  WAITER       UNITS  WAITED  EXPIRES  ID
+       1  host-2:\a78      5   1m05s     9.0s  7c9e6679:2
+… and 8 more: --rows shows them
+`, ansi.Strip(Detail(crowd(), 80)))
+}
+
+func TestWithoutATerminalNothingIsCut(t *testing.T) {
+	d := crowd()
+	d.Holders[0].Label = strings.Repeat("label ", 100)
+	text := ansi.Strip(Detail(d, 0))
+	assert.Contains(t, text, strings.TrimSpace(d.Holders[0].Label))
+	assert.Contains(t, text, d.Holders[0].ID)
+}
+
+func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
+	d := crowd()
+	d.Name, d.Holders[0].Label = strings.Repeat("name ", 100), strings.Repeat("日本", 100)
+	for width := 1; width < 150; width += 7 {
+		assert.LessOrEqual(t, lipgloss.Width(Detail(d, width)), width)
+	}
+}
+
+func TestAPauseAndARateAreShown(t *testing.T) {
+	d := crowd()
+	d.Limit = 0
+	assert.Contains(t, Detail(d, 0), "paused: nothing is granted until it is resumed or resized; the declared limit is 3")
+	d.Window = time.Second
+	assert.Contains(t, Detail(d, 0), "resized; the declared rate is 3/1s")
+	d = crowd()
+	d.Window, d.Pinned, d.Waiting = time.Second, false, 0
+	assert.Contains(t, ansi.Strip(Detail(d, 0)), "no waiters\nrate 5/1s\n12 granted so far\n")
+}

@@ -1,0 +1,120 @@
+package render
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+)
+
+// Semaphore is a name as --json shows it. Durations are whole milliseconds. Bytes that are not UTF-8 are U+FFFD in all
+// strings; names and ids, which other commands take, are also there as exact bytes.
+type Semaphore struct {
+	Time         time.Time `json:"time"` // of the query, by the clock of the server
+	Name         string    `json:"name"`
+	NameBase64   []byte    `json:"name_base64,omitempty"` // only if the name is no UTF-8, which JSON cannot write
+	Limit        int64     `json:"limit"`                 // in force
+	Declared     int64     `json:"declared"`              // by the latest process that declared one; 0: none has
+	Pinned       bool      `json:"pinned"`                // whether the limit was set by hand
+	Paused       bool      `json:"paused"`                // whether it was set to 0
+	Used         int64     `json:"used"`                  // units
+	Holders      int64     `json:"holders"`               // permits
+	Waiting      int64     `json:"waiting"`               // calls in the queue
+	OldestWaitMS int64     `json:"oldest_wait_ms"`
+	ExpectedMS   *int64    `json:"expected_wait_ms"` // of a call that joins the queue now; null: not known
+	NextExpiryMS int64     `json:"next_expiry_ms"`   // until the next lease ends unless it is renewed; 0: there is none
+	WindowMS     int64     `json:"window_ms"`        // after which a grant of a rate expires; 0: it is no rate
+	Granted      int64     `json:"granted"`          // since the name exists
+	Expired      int64     `json:"expired"`          // permits since then whose lease ended before their release
+}
+
+// Holder is a holder as --json shows it.
+type Holder struct {
+	ID          string    `json:"id"`
+	IDBase64    []byte    `json:"id_base64,omitempty"` // like that of a name
+	Label       string    `json:"label"`               // "": of a process that has been silent for long
+	Token       int64     `json:"token"`
+	Weight      int64     `json:"weight"`
+	Since       time.Time `json:"since"` // by the clock of the server, as is what follows
+	HeldMS      int64     `json:"held_ms"`
+	ExpiresInMS int64     `json:"expires_in_ms"` // unless the lease is renewed
+}
+
+// Waiter is a waiter as --json shows it.
+type Waiter struct {
+	Position    int       `json:"position"` // in the queue, from 1
+	ID          string    `json:"id"`
+	IDBase64    []byte    `json:"id_base64,omitempty"`
+	Label       string    `json:"label"`
+	Weight      int64     `json:"weight"`
+	Since       time.Time `json:"since"` // less the head start; otherwise as of a Holder
+	WaitedMS    int64     `json:"waited_ms"`
+	ExpiresInMS int64     `json:"expires_in_ms"`
+}
+
+// SemaphoreDetail is a name with its holders and waiters as --json shows it.
+type SemaphoreDetail struct {
+	Semaphore
+	HeldBy      []Holder `json:"held_by"` // in the order of their tokens
+	MoreHolders int64    `json:"more_holders"`
+	Queue       []Waiter `json:"queue"` // in its order
+	MoreWaiters int64    `json:"more_waiters"`
+}
+
+// NewSemaphore converts s.
+func NewSemaphore(s fairsem.Status) Semaphore {
+	return Semaphore{
+		Time: s.At.UTC(), Name: s.Name, NameBase64: notUTF8(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: inspect.Paused(s),
+		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: expected(s),
+		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Expired: s.Expired,
+	}
+}
+
+func expected(s fairsem.Status) *int64 {
+	wait, known := s.ExpectedWait()
+	if !known {
+		return nil
+	}
+	ms := wait.Milliseconds()
+	return &ms
+}
+
+// NewHolder converts t; now is the time of the server.
+func NewHolder(now time.Time, t fairsem.Ticket) Holder {
+	return Holder{
+		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
+		HeldMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
+	}
+}
+
+// NewWaiter converts t at that position; now is the time of the server.
+func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
+	return Waiter{
+		Position: position, ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
+		WaitedMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
+	}
+}
+
+// notUTF8 returns the bytes of s if JSON would change them.
+func notUTF8(s string) []byte {
+	if utf8.ValidString(s) {
+		return nil
+	}
+	return []byte(s)
+}
+
+// NewSemaphoreDetail converts d.
+func NewSemaphoreDetail(d inspect.Detail) SemaphoreDetail {
+	o := SemaphoreDetail{
+		Semaphore: NewSemaphore(d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
+		HeldBy: make([]Holder, len(d.Holders)), Queue: make([]Waiter, len(d.Waiters)),
+	}
+	for i, t := range d.Holders {
+		o.HeldBy[i] = NewHolder(d.At, t)
+	}
+	for i, t := range d.Waiters {
+		o.Queue[i] = NewWaiter(d.At, i+1, t)
+	}
+	return o
+}

@@ -1,0 +1,156 @@
+//go:build unix
+
+package run
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
+)
+
+// forwarded are the signals that are passed on to the command, and that end the wait for a permit.
+var forwarded = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
+// jobControl are the signals that stop and continue a job.
+var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
+
+// child is the command. It leads a process group of its own, whose number is its pid.
+type child struct {
+	pid           int
+	states        chan syscall.WaitStatus // each stop, and last the end
+	usesTerminal  bool
+	terminalSince time.Time // when it got the terminal last
+}
+
+// terminalGrace is how soon after the child got the terminal a stop is still attributed to not having had it.
+const terminalGrace = time.Second
+
+// startChild starts the command with the files of this process. It must be called on the main thread,
+// for the kernel kills the child when the thread that started it ends.
+func startChild(path string, args, env []string) (*child, error) {
+	orphan.Adopt()
+	attr := orphan.DieWithParent()
+	if attr == nil {
+		attr = &syscall.SysProcAttr{}
+	}
+	attr.Setpgid = true
+	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
+	if err != nil {
+		return nil, err
+	}
+	c := &child{pid: pid, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
+	// The child cannot do this itself without ignoring SIGTTOU, and what is ignored stays so in the
+	// command. One that asked for the terminal too early is stopped, and the supervisor has it go on: only
+	// then, because a SIGCONT undoes a Ctrl-Z that was faster.
+	if c.usesTerminal {
+		c.giveTerminal()
+	}
+	go c.wait() // ends with the child
+	return c, nil
+}
+
+func (c *child) wait() {
+	for {
+		var state syscall.WaitStatus
+		_, err := syscall.Wait4(c.pid, &state, syscall.WUNTRACED, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil { // no other goroutine waits for it
+			state = exit.Failure << 8
+		}
+		c.states <- state
+		if !state.Stopped() {
+			return
+		}
+	}
+}
+
+// signal sends s to the whole group, and reports whether the signal may have reached a process. A group that is gone
+// needs none.
+func (c *child) signal(s os.Signal) (reached bool) {
+	return syscall.Kill(-c.pid, s.(syscall.Signal)) != syscall.EPERM
+}
+
+// groupLives reports whether a process of the group exists. It reaps orphans that were handed to this process.
+func (c *child) groupLives() bool {
+	for {
+		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
+		if err != syscall.EINTR && pid <= 0 {
+			break
+		}
+	}
+	return lives(c.pid)
+}
+
+// lives reports whether a process of a group exists. EPERM means that all of them are another user's, such as of sudo.
+func lives(group int) bool {
+	err := syscall.Kill(-group, 0)
+	return err == nil || err == syscall.EPERM
+}
+
+// terminal is the first of the standard files that is one; -1: none is.
+func terminal() int {
+	for fd := range 3 {
+		if term.IsTerminal(fd) {
+			return fd
+		}
+	}
+	return -1
+}
+
+// interactive reports whether the command gets the terminal at the start. A command that writes into a pipe leaves the
+// terminal to the reader of the pipe, and gets it when it asks.
+func interactive() bool { return term.IsTerminal(0) && term.IsTerminal(1) }
+
+// giveTerminal gives the terminal to the child's group, if this process's group has it, and reports whether that resolves
+// a stop caused by not having it. A child that has had it for longer has stopped for another reason, such as a run within
+// a run.
+func (c *child) giveTerminal() bool {
+	switch foreground() {
+	case c.pid:
+		return time.Since(c.terminalSince) < terminalGrace
+	case syscall.Getpgrp():
+		c.terminalSince = time.Now()
+		return setForeground(c.pid)
+	}
+	return false
+}
+
+// reclaimTerminal takes the terminal back, if the child has it or no living group has it.
+func (c *child) reclaimTerminal() bool {
+	group := foreground()
+	if group != c.pid && (group <= 0 || lives(group)) {
+		return false
+	}
+	signal.Ignore(syscall.SIGTTOU) // this process is in the background, and may do it all the same
+	return setForeground(syscall.Getpgrp())
+}
+
+// foreground is the group that has the terminal; 0: there is none.
+func foreground() int {
+	group, err := unix.IoctlGetInt(terminal(), unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return group
+}
+
+// inBackground reports whether another group has the terminal.
+func inBackground() bool {
+	group := foreground()
+	return group != 0 && group != syscall.Getpgrp()
+}
+
+func setForeground(group int) bool {
+	return unix.IoctlSetPointerInt(terminal(), unix.TIOCSPGRP, group) == nil
+}

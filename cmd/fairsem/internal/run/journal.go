@@ -1,0 +1,145 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// journal writes the messages of a job to standard error: standard output is the command's. Only close waits until they
+// are written: the command must end in time even if its terminal does not read.
+type journal struct {
+	request *Request
+	lines   chan []byte
+	written chan struct{} // closed when all lines are
+}
+
+// journalled runs f with a journal that ends with it.
+func (r *Request) journalled(f func(*journal) error) error {
+	j := newJournal(os.Stderr, r)
+	defer j.close()
+	return j.conclude(f(j))
+}
+
+// journalLines is how many can be unread. A job has a dozen.
+const journalLines = 64
+
+func newJournal(out io.Writer, r *Request) *journal {
+	j := &journal{request: r, lines: make(chan []byte, journalLines), written: make(chan struct{})}
+	go func() { // ends after close; close waits
+		defer close(j.written)
+		for line := range j.lines {
+			_, _ = out.Write(line) // an error cannot be reported anywhere
+		}
+	}()
+	return j
+}
+
+// write drops a line if too many are unwritten.
+func (j *journal) write(line []byte) {
+	select {
+	case j.lines <- line:
+	default:
+	}
+}
+
+// close waits until all is written, for as long as that is worth waiting for.
+func (j *journal) close() {
+	close(j.lines)
+	select {
+	case <-j.written:
+	case <-time.After(dial.CloseTimeout):
+	}
+}
+
+// note is what happened, for programs to read.
+type note struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"` // granted, started, lost, ended, released, warning, stopped or failed
+	Name     string    `json:"name"`
+	ID       string    `json:"id,omitempty"`
+	Token    int64     `json:"token,omitempty"`
+	Weight   int64     `json:"weight,omitempty"`
+	WaitedMS int64     `json:"waited_ms,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+	Exit     *int      `json:"exit,omitempty"`
+	Reason   string    `json:"reason,omitempty"`         // of a loss, and of a wait that was ended: evicted or expired
+	RetryMS  int64     `json:"retry_after_ms,omitempty"` // of a rate: until the units would be granted
+	Message  string    `json:"message,omitempty"`
+}
+
+// Why a permit was lost.
+const (
+	reasonEvicted = "evicted" // revoked by an operator
+	reasonExpired = "expired" // not renewed in time, by Redis or by this process
+)
+
+// note writes JSON if that is requested, else nothing.
+func (j *journal) note(n note) {
+	if !j.request.JSON {
+		return
+	}
+	n.Time, n.Name = time.Now(), j.request.Name
+	j.write(text.JSON(n))
+}
+
+// warn is for people, unless they want it quiet, and for programs if they want JSON.
+func (j *journal) warn(format string, args ...any) {
+	if j.request.Quiet {
+		return
+	}
+	message := fmt.Sprintf(format, args...)
+	if j.request.JSON {
+		j.note(note{Event: "warning", Message: message})
+		return
+	}
+	j.write(fmt.Appendf(nil, "fairsem: warning: %s\n", text.Clean(message)))
+}
+
+// conclude reports as JSON, if that is requested, why the command did not run or did not end by itself, and returns only
+// the exit code.
+func (j *journal) conclude(err error) error {
+	var coded *exit.Error
+	if err == nil || errors.As(err, &coded) && coded.Err == nil {
+		return err
+	}
+	if !j.request.JSON {
+		return j.muted(err, coded)
+	}
+	event, code := "failed", exit.Failure
+	var stop exit.Signal
+	switch {
+	case errors.As(err, &stop):
+		event, code = "stopped", stop.Code()
+	case coded != nil:
+		code = coded.Code
+	}
+	n := note{Event: event, Exit: &code}
+	if errors.Is(err, fairsem.ErrEvicted) {
+		n.Reason = reasonEvicted
+	}
+	var later *fairsem.WaitError
+	if errors.As(err, &later) {
+		n.RetryMS = later.RetryAfter.Milliseconds()
+	}
+	n.Message = strings.TrimPrefix(err.Error(), "fairsem: ")
+	j.note(n)
+	return &exit.Error{Code: code}
+}
+
+// muted returns only the exit code of an error that is not reported: a code of 0, because cron would send a mail, and
+// with quiet an expected outcome.
+func (j *journal) muted(err error, coded *exit.Error) error {
+	if coded != nil && (coded.Code == 0 || j.request.Quiet && (coded.Code == j.request.ConflictCode || coded.Code == exit.Lost)) {
+		return &exit.Error{Code: coded.Code}
+	}
+	return err
+}

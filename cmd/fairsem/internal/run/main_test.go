@@ -1,0 +1,10 @@
+package run
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }

@@ -1,0 +1,84 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+const (
+	positionFirst = 300 * time.Millisecond // a shorter wait needs no display
+	positionEvery = time.Second
+	positionMost  = 2000 // waiters that are read to find the own position
+)
+
+// showPosition draws the position in the queue on the terminal until the returned function is called, which clears it.
+func (w *waiter) showPosition(ctx context.Context) (stop func()) {
+	if w.ownLabel == "" || w.request.NoWait {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { // ends with ctx; stop waits
+		defer close(ended)
+		w.drawPosition(ctx, os.Stderr)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+func (w *waiter) drawPosition(ctx context.Context, out io.Writer) {
+	began, drawn := time.Now(), 0
+	for wait := positionFirst; ; wait = positionEvery {
+		pause(ctx, wait)
+		if ctx.Err() != nil {
+			break
+		}
+		if inBackground() {
+			continue
+		}
+		line, err := w.progress(ctx)
+		if err != nil {
+			continue // the call that waits reports what is wrong
+		}
+		line = fmt.Sprintf("%s, %d s", line, int(time.Since(began).Seconds()))
+		_, _ = fmt.Fprintf(out, "\r%-*s", drawn, line) // only for people to read
+		drawn = len(line)
+	}
+	if drawn > 0 {
+		_, _ = fmt.Fprintf(out, "\r%*s\r", drawn, "") // as above
+	}
+}
+
+// progress describes the position of the command in the queue.
+func (w *waiter) progress(ctx context.Context) (string, error) {
+	position, err := w.position(ctx)
+	if err != nil {
+		return "", err
+	}
+	s, err := w.inspector.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s of %d, %d/%d in use", position, s.Waiting, s.Used, s.Limit), nil
+}
+
+func (w *waiter) position(ctx context.Context) (string, error) {
+	n := 0
+	for t, err := range w.inspector.Waiters(ctx) {
+		if err != nil {
+			return "", err
+		}
+		if n++; t.Label == w.ownLabel {
+			return fmt.Sprintf("position %d", n), nil
+		}
+		if n == positionMost {
+			return fmt.Sprintf("position over %d", positionMost), nil
+		}
+	}
+	return "position ?", nil // between two positions, or the label is gone
+}

@@ -1,0 +1,106 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+)
+
+// RateJob is a command that starts at a limited rate. Without a command it only waits for the grant.
+type RateJob struct {
+	Request Request
+	Units   int64 // that are granted in any window
+	Window  time.Duration
+}
+
+// positionTTL is the lease of a position in the queue of a rate.
+const positionTTL = 10 * time.Second
+
+// Run waits for a grant, and is then replaced by the command. The error has the exit code.
+func (j RateJob) Run(ctx context.Context) error {
+	signals, stop := catch()
+	defer stop()
+	command, path := j.Request.Command, ""
+	err := j.Request.journalled(func(journal *journal) (err error) {
+		if len(command) > 0 {
+			if path, err = findCommand(command[0]); err != nil {
+				return err
+			}
+		}
+		w := &rateWaiter{job: j, waiter: &waiter{request: &j.Request, signals: signals, journal: journal}}
+		return w.run(ctx)
+	})
+	if err != nil || len(command) == 0 {
+		return err
+	}
+	return j.Request.journalled(func(*journal) error { return become(path, command, j.Request.environment(), signals) })
+}
+
+// rateWaiter is a RateJob that waits for its grant.
+type rateWaiter struct {
+	job    RateJob
+	waiter *waiter
+}
+
+func (w *rateWaiter) run(ctx context.Context) error {
+	request := &w.job.Request
+	return w.waiter.connect(positionTTL, func(s *dial.Session) error {
+		limiter, err := s.Client.Limiter(request.Name, w.job.Units, w.job.Window)
+		if err != nil {
+			return err
+		}
+		w.waiter.inspector = limiter.Inspector
+		if err := w.waiter.untilSignal(ctx, request.Server.Reach); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := w.wait(ctx, limiter); err != nil {
+			return w.waiter.refused(err, "semaphore, which is for fairsem run")
+		}
+		w.waiter.journal.note(note{Event: "granted", Weight: request.Weight, WaitedMS: time.Since(began).Milliseconds()})
+		return nil
+	})
+}
+
+// wait returns when the units are granted, a signal comes, or it is known that they are not granted in time.
+func (w *rateWaiter) wait(ctx context.Context, limiter *fairsem.Limiter) error {
+	request := &w.job.Request
+	stop := w.waiter.showPosition(ctx)
+	defer stop()
+	err := w.waiter.untilSignal(ctx, func(ctx context.Context) error {
+		if request.NoWait {
+			return promptly(ctx, func(ctx context.Context) error { return allow(ctx, limiter, request.Weight) })
+		}
+		return limiter.With(fairsem.CallOptions{HeadStart: request.HeadStart, MaxQueue: request.MaxQueue, MaxWait: request.Wait}).Wait(ctx, request.Weight)
+	})
+	var refusal *fairsem.WaitError
+	if errors.As(err, &refusal) {
+		return tooLateError{refusal, request.Name}
+	}
+	return err
+}
+
+// allow is Limiter.Allow with an error for a refusal, as Wait has it.
+func allow(ctx context.Context, limiter *fairsem.Limiter, weight int64) error {
+	d, err := limiter.Allow(ctx, weight)
+	if err != nil || d.Allowed {
+		return err
+	}
+	return &fairsem.WaitError{RetryAfter: d.RetryAfter}
+}
+
+// tooLateError is a refusal that says when the units would be granted.
+type tooLateError struct {
+	refusal *fairsem.WaitError
+	name    string
+}
+
+func (e tooLateError) Error() string {
+	return fmt.Sprintf("not acquired: %q would grant the units in %v at the earliest: try again then", e.name, e.refusal.RetryAfter)
+}
+
+func (e tooLateError) Unwrap() error { return e.refusal }

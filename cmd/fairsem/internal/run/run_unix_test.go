@@ -1,0 +1,90 @@
+//go:build unix
+
+package run
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// requestTo is a request for one unit of the name n.
+func requestTo(t *testing.T, s *redistest.Server, command ...string) Request {
+	t.Helper()
+	server, err := dial.Parse("redis://" + s.Addr())
+	require.NoError(t, err)
+	return Request{Server: server, Prefix: "fairsem", Name: "n", Weight: 1, Command: command}
+}
+
+// Between the start of the program and that of a job there are moments in which only the context knows of a signal.
+func TestASignalBeforeAJobListensIsNotLost(t *testing.T) {
+	t.Parallel()
+	s, ran := redistest.NewServer(t), t.TempDir()+"/ran"
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := exit.Signal{Signal: syscall.SIGTERM}
+	cancel(stopped)
+	request := requestTo(t, s, "touch", ran)
+	assert.Equal(t, stopped, PermitJob{Request: request, Limit: 1, TTL: 10 * time.Second, OnLost: OnLostTerm}.Run(ctx))
+	assert.NoFileExists(t, ran)
+	assert.Equal(t, stopped, RateJob{Request: request, Units: 1, Window: time.Hour}.Run(ctx))
+	assert.NoFileExists(t, ran)
+}
+
+func TestASignalAfterTheGrantKeepsTheCommandFromStarting(t *testing.T) {
+	t.Parallel()
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGTERM
+	assert.Equal(t, exit.Signal{Signal: syscall.SIGTERM}, become("/bin/false", []string{"false"}, nil, signals))
+}
+
+// A user with -n in a crontab does not want it to hang for a long TTL. No answer is not a refusal.
+func TestNoWaitDoesNotWaitForTheServerEither(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	client, err := fairsem.New(s.Client(), fairsem.Options{TTL: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	request := requestTo(t, s)
+	request.NoWait = true
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	limiter, err := client.Limiter("rate", 5, time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, s.Pause())
+
+	h := &holder{job: PermitJob{Request: request}, waiter: &waiter{request: &request}, sem: sem}
+	err = h.acquire(t.Context())
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	require.ErrorContains(t, err, "the server is "+s.Addr())
+	var coded *exit.Error
+	assert.NotErrorAs(t, err, &coded, "so that the exit code is 125")
+	w := &rateWaiter{job: RateJob{Request: request}, waiter: h.waiter}
+	require.ErrorIs(t, w.wait(t.Context(), limiter), fairsem.ErrUnavailable)
+	require.NoError(t, s.Resume())
+}
+
+// The number of a group that is gone may be that of another soon.
+func TestAStoppedGuardKillsNothing(t *testing.T) {
+	t.Parallel()
+	sleep := exec.CommandContext(t.Context(), "sleep", "300")
+	sleep.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, sleep.Start())
+	g := startGuard()
+	require.NotNil(t, g)
+	g.watch(sleep.Process.Pid)
+	g.stop()
+	require.NoError(t, sleep.Process.Signal(syscall.Signal(0)), "it runs")
+	require.NoError(t, sleep.Process.Signal(syscall.SIGTERM))
+	require.ErrorContains(t, sleep.Wait(), "terminated")
+}

@@ -1,0 +1,264 @@
+//go:build unix
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
+)
+
+// supervisor supervises the command from its start to the end of its process group.
+type supervisor struct {
+	job      PermitJob
+	permit   *fairsem.Permit
+	journal  *journal
+	child    *child
+	signals  <-chan os.Signal // for the command
+	controls <-chan os.Signal // those of job control
+
+	lastAlive time.Time        // when the permit was last seen to live
+	lost      bool             // and the loss was reported
+	killAt    <-chan time.Time // nil: no kill is pending
+	warned    string           // the last warning about a group that cannot be ended
+}
+
+// hold runs the command and returns when its group is gone and the least time is over.
+func (h *holder) hold() error {
+	granted, command := time.Now(), h.job.Request.Command
+	if h.permit.Context().Err() != nil {
+		return h.lostError("so " + command[0] + " was not started")
+	}
+	controls := make(chan os.Signal, 16)
+	exit.Notify(controls, jobControl...)
+	defer signal.Stop(controls)
+	g := startGuard()
+	c, err := startChild(h.path, command, h.job.Request.environment(h.permitVariables()...))
+	if err != nil {
+		g.stop()
+		return startError(command[0], err)
+	}
+	g.watch(c.pid)
+	journal := h.waiter.journal
+	journal.note(note{Event: "started", PID: c.pid})
+	s := &supervisor{job: h.job, permit: h.permit, journal: journal, child: c, signals: h.waiter.signals, controls: controls, lastAlive: granted}
+	code := s.supervise()
+	s.endGroup()
+	g.stop()
+	c.reclaimTerminal()
+	journal.note(note{Event: "ended", Exit: &code})
+	switch {
+	case s.lost && s.job.OnLost != OnLostIgnore && s.warned == alreadyLost:
+		return h.lostError("and " + command[0] + " could not be ended")
+	case s.lost && s.job.OnLost != OnLostIgnore:
+		return h.lostError("so " + command[0] + " was ended")
+	}
+	s.holdMinimum(granted)
+	if code == 0 {
+		return nil
+	}
+	return &exit.Error{Code: code}
+}
+
+func startError(command string, err error) error {
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
+		return fmt.Errorf("cannot start a process: %w", err)
+	}
+	return cannotStart(command, err)
+}
+
+// permitVariables describe the permit in the environment of the command.
+func (h *holder) permitVariables() []string {
+	return []string{
+		"FAIRSEM_NAME=" + h.job.Request.Name,
+		"FAIRSEM_ID=" + h.permit.ID(),
+		"FAIRSEM_TOKEN=" + strconv.FormatInt(h.permit.Token(), 10),
+		"FAIRSEM_WEIGHT=" + strconv.FormatInt(h.job.Request.Weight, 10),
+	}
+}
+
+// supervise returns the exit code of the command.
+func (s *supervisor) supervise() int {
+	tick := time.NewTicker(s.job.TTL / 100)
+	defer tick.Stop()
+	lost := s.permit.Context().Done()
+	for {
+		s.check()
+		select {
+		case state := <-s.child.states:
+			if !state.Stopped() {
+				return codeOf(state)
+			}
+			s.stopped(state.StopSignal())
+		case sig := <-s.signals:
+			s.send(sig)
+		case sig := <-s.controls:
+			s.control(sig)
+		case <-tick.C:
+		case <-lost:
+			lost = nil
+		case <-s.killAt:
+			s.send(syscall.SIGKILL)
+			s.killAt = nil // it fires once, and clear waits for one
+		}
+	}
+}
+
+func codeOf(state syscall.WaitStatus) int {
+	if state.Signaled() {
+		return exit.SignalCode(state.Signal())
+	}
+	return state.ExitStatus()
+}
+
+// control passes on the signals of job control.
+func (s *supervisor) control(sig os.Signal) {
+	s.check() // after a long stop the permit may be lost, and the command must not continue
+	if sig == syscall.SIGCONT && s.child.usesTerminal {
+		s.child.giveTerminal()
+	}
+	s.child.signal(sig)
+}
+
+// stopped gives the child the terminal if that is what stopped it. Otherwise this job stops like the child, unless only
+// the child was stopped: that must not stop the renewal of its permit.
+func (s *supervisor) stopped(by syscall.Signal) {
+	if by == syscall.SIGSTOP {
+		return
+	}
+	if by != syscall.SIGTSTP && s.child.giveTerminal() {
+		s.child.usesTerminal = true
+		s.child.signal(syscall.SIGCONT)
+		return
+	}
+	whom := os.Getpid()
+	if s.child.reclaimTerminal() {
+		whom = 0 // the terminal would have stopped the others of a pipe too
+	}
+	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, SIGTTIN does not stop a process without a shell
+	// that could continue it. Kill returns when this process is continued, and controls then has SIGCONT.
+	_ = syscall.Kill(whom, syscall.SIGTTIN)
+}
+
+// check notices the loss of the permit. It reads the clock first: the permit did live then.
+func (s *supervisor) check() {
+	now := time.Now()
+	if s.lost {
+		return
+	}
+	if s.permit.Context().Err() == nil {
+		s.lastAlive = now
+		return
+	}
+	s.lost = true
+	s.lose()
+	s.journal.note(note{Event: "lost", Reason: lossReason(s.permit)})
+}
+
+// lose ends the command after a loss, as OnLost says. When the permit was last seen to live, at least a tenth of the TTL
+// remained of its lease, so the time to end counts from then, however late this is.
+func (s *supervisor) lose() {
+	left := min(s.job.KillAfter, time.Until(s.lastAlive.Add(MaxKillAfter(s.job.TTL))))
+	switch {
+	case s.job.OnLost == OnLostIgnore:
+		s.journal.warn("the permit on %q was lost (%s); %s continues", s.job.Request.Name, lossReason(s.permit), s.job.Request.Command[0])
+	case s.job.OnLost == OnLostKill || left <= 0:
+		s.send(syscall.SIGKILL)
+	default:
+		s.send(syscall.SIGTERM)
+		s.child.signal(syscall.SIGCONT) // a stopped process does not handle TERM
+		s.killAt = time.After(left)
+	}
+}
+
+// What it means for the permit that a group cannot be ended.
+const (
+	stillHeld   = "the permit is held until it has ended"
+	alreadyLost = "the units can be granted to others while it runs"
+)
+
+// send sends a signal to the group, and warns if no process there can be reached: what sudo starts is another user's.
+func (s *supervisor) send(sig os.Signal) {
+	if !s.child.signal(sig) {
+		s.warnUnended()
+	}
+}
+
+// warnUnended warns that a process cannot be ended, once while the permit is held and once when it is lost.
+func (s *supervisor) warnUnended() {
+	means := stillHeld
+	if s.lost {
+		means = alreadyLost
+	}
+	if s.warned != means {
+		s.warned = means
+		s.journal.warn("a process of the group %d cannot be ended, because it is another user's or hangs in the kernel; %s", s.child.pid, means)
+	}
+}
+
+const (
+	groupPoll  = 5 * time.Millisecond
+	groupLimit = 2 * time.Second // for the kernel to end what was killed
+)
+
+// endGroup ends what the command has left in its group. It waits for processes that it cannot end, for as long as the
+// permit lives.
+func (s *supervisor) endGroup() {
+	s.check()
+	if !s.child.groupLives() {
+		return
+	}
+	if s.killAt == nil {
+		s.send(syscall.SIGTERM)
+		s.child.signal(syscall.SIGCONT)
+		s.killAt = time.After(s.job.KillAfter)
+	}
+	var giveUp <-chan time.Time
+	for s.child.groupLives() {
+		select {
+		case <-s.killAt:
+			s.send(syscall.SIGKILL)
+			giveUp = time.After(groupLimit)
+		case <-giveUp:
+			if s.abandonGroup() {
+				return
+			}
+			giveUp = time.After(groupLimit)
+		case sig := <-s.signals:
+			s.send(sig)
+		case <-time.After(groupPoll):
+		}
+		s.check()
+	}
+}
+
+// abandonGroup warns about the rest of a group that was killed, and reports whether to stop waiting for it: if none of it
+// runs, or the permit is lost.
+func (s *supervisor) abandonGroup() bool {
+	if orphan.GroupRuns(s.child.pid) {
+		s.warnUnended()
+		return s.lost
+	}
+	s.journal.warn("a process of the group %d cannot be removed, but does not run any more: its parent does not ask for its exit code", s.child.pid)
+	return true
+}
+
+// holdMinimum holds the permit for the minimum time, unless a signal or a loss ends it.
+func (s *supervisor) holdMinimum(granted time.Time) {
+	if s.job.MinHold == 0 {
+		return
+	}
+	select {
+	case <-time.After(time.Until(granted.Add(s.job.MinHold))):
+	case <-s.signals:
+	case <-s.permit.Context().Done():
+	}
+}

@@ -1,0 +1,182 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// waiter is a request in the queue: it listens to signals and reports what happens.
+type waiter struct {
+	request *Request
+	signals <-chan os.Signal
+	journal *journal
+
+	inspector *fairsem.Inspector     // of the name
+	ownLabel  string                 // the label, if no other waiter has the same
+	ticketID  atomic.Pointer[string] // nil before the call waits
+}
+
+// catch sends the signals that are for the command to a channel until stop is called. The channel keeps a signal that
+// comes between two phases. One that came before catch has ended the context of the command.
+func catch() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 16)
+	exit.Notify(signals, forwarded...)
+	// A write to a closed pipe must not end this process, and with it the command. It is never reset, because the last
+	// messages come after this.
+	exit.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// connect calls use with a session whose permits and positions in the queue expire after ttl without a renewal.
+func (w *waiter) connect(ttl time.Duration, use func(*dial.Session) error) error {
+	s, err := w.request.Server.Open(fairsem.Options{Prefix: w.request.Prefix, TTL: ttl, Label: w.label(), Observer: w.observe})
+	if err != nil {
+		return exit.Invalid(err)
+	}
+	defer s.Close()
+	return exit.Invalid(use(s))
+}
+
+// observe keeps the id of a call that waits, which only events have.
+func (w *waiter) observe(e fairsem.Event) {
+	if e, ok := e.(fairsem.WaitStartedEvent); ok {
+		w.ticketID.Store(&e.ID)
+	}
+}
+
+// label returns the label for the client. Where the position in the queue is shown it must be unique.
+func (w *waiter) label() string {
+	host, _ := os.Hostname() // a machine without a name is ":pid"
+	label := cmp.Or(w.request.Label, fmt.Sprintf("%s:%d", host, os.Getpid()))
+	if !w.request.JSON && !w.request.Quiet && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
+		mark := "#" + uuid.NewString()[:8]
+		w.ownLabel = label[:min(len(label), dial.MaxLabel-len(mark))] + mark
+		return w.ownLabel
+	}
+	return label
+}
+
+// untilSignal runs f and ends its context with the first signal, which is then the error. ctx may have ended with a signal
+// before.
+func (w *waiter) untilSignal(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }() // ends with ctx; waited for below
+	for {
+		select {
+		case s := <-w.signals:
+			cancel(exit.Signal{Signal: s})
+		case err := <-done:
+			var stop exit.Signal
+			if errors.As(context.Cause(ctx), &stop) {
+				return stop
+			}
+			return err
+		}
+	}
+}
+
+// noWaitTimeout bounds a request that does not wait in the queue.
+const noWaitTimeout = 5 * time.Second
+
+// promptly calls request for a caller that does not wait in the queue. It does not wait for the server either, however
+// long the TTL.
+func promptly(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, noWaitTimeout)
+	defer cancel()
+	err := request(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, noWaitTimeout)
+	}
+	return err
+}
+
+// refused gives refusals their exit code. It adds the address of a server that does not answer, and says so if the name is
+// of the other kind.
+func (w *waiter) refused(err error, otherKind string) error {
+	conflict := func(err error) error { return &exit.Error{Code: w.request.ConflictCode, Err: err} }
+	switch {
+	case errors.Is(err, fairsem.ErrUnavailable):
+		return w.request.Server.WithAddress(err)
+	case redis.HasErrorPrefix(err, "FAIRSEMKIND"):
+		return fmt.Errorf("%q is the name of a %s: choose another name", w.request.Name, otherKind)
+	case errors.Is(err, fairsem.ErrEvicted):
+		if id := w.ticketID.Load(); id != nil {
+			err = fmt.Errorf("%w%s", err, w.evictedBy(*id))
+		}
+		return conflict(err)
+	case errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull), errors.Is(err, fairsem.ErrExceedsLimit):
+		return conflict(err)
+	}
+	return err
+}
+
+// The search for the operator who evicted a command that has nothing left to do.
+const (
+	evictedByTimeout = 500 * time.Millisecond
+	evictedByEvery   = 20 * time.Millisecond
+)
+
+// evictedBy returns " by" and the label of the process that evicted that id, or "" if it is not known.
+func (w *waiter) evictedBy(id string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), evictedByTimeout)
+	defer cancel()
+	for {
+		label, err := w.inspector.EvictedBy(ctx, id)
+		switch {
+		case label != "":
+			return " by " + text.Clean(label)
+		case err != nil:
+			return ""
+		}
+		pause(ctx, evictedByEvery) // it is stored right after the eviction
+	}
+}
+
+// pause waits for d or for ctx, whichever is first.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// findCommand finds the command before the call joins the queue.
+func findCommand(command string) (string, error) {
+	path, err := exec.LookPath(command)
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return "", cannotStart(command, err)
+	}
+	return path, nil
+}
+
+func cannotStart(command string, err error) error {
+	code := exit.CannotExec
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code = exit.NotFound
+	}
+	var detail *exec.Error
+	if errors.As(err, &detail) {
+		err = detail.Err
+	}
+	return &exit.Error{Code: code, Err: fmt.Errorf("cannot run %q: %w", command, err)}
+}

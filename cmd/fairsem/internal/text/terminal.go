@@ -1,0 +1,44 @@
+package text
+
+import (
+	"io"
+	"os"
+
+	"github.com/charmbracelet/colorprofile"
+	"golang.org/x/term"
+)
+
+// Profile is what out can show. NO_COLOR counts whatever its value, see no-color.org.
+func Profile(out io.Writer) colorprofile.Profile {
+	p := colorprofile.Detect(out, os.Environ())
+	if os.Getenv("NO_COLOR") != "" {
+		return min(p, colorprofile.ASCII)
+	}
+	return p
+}
+
+// Writer returns a writer to out that leaves out the colours that out cannot show.
+func Writer(out io.Writer) io.Writer {
+	return &colorprofile.Writer{Forward: out, Profile: Profile(out)}
+}
+
+// CanDraw reports whether out is a terminal on which a program can draw.
+func CanDraw(out io.Writer) bool {
+	_, terminal := Width(out)
+	return terminal && Profile(out) != colorprofile.NoTTY
+}
+
+// DefaultWidth is the width of a terminal that does not report its own.
+const DefaultWidth = 80
+
+// Width is how many columns the terminal has that out is; 0 if it is none.
+func Width(out io.Writer) (width int, terminal bool) {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0, false
+	}
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
+		return width, true
+	}
+	return DefaultWidth, true
+}
