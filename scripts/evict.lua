@@ -1,3 +1,7 @@
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+-- include line.lua
 -- evict: revokes a permit, or removes a waiter. The deadline stays as a tombstone: until then the process that had
 -- the id can query it, and so learn that it was evicted and did not expire.
 --
@@ -20,3 +24,4 @@ if number then
 end
 size = size + 2
 
+-- include finish.lua

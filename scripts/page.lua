@@ -1,3 +1,4 @@
+-- include semaphore.lua
 -- page: some of the holders, by token, or of the waiters, by position.
 --
 -- ARGV    7 key    owner or queue

@@ -1,3 +1,7 @@
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+-- include line.lua
 -- reduce: lowers the weights of holders to what they keep. It never raises one, so a late copy reverts nothing, and it
 -- renews no lease: releasing some units says nothing about the rest.
 --
@@ -33,3 +37,4 @@ end
 if #reduced > 0 then redis.call("HSET", weight, unpack(reduced)) end
 if #single > 0 then redis.call("HDEL", weight, unpack(single)) end -- "extra" comes after that, in finish.lua
 
+-- include finish.lua

@@ -1,3 +1,7 @@
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+-- include line.lua
 -- resize: pins a limit, which overrides what processes declare, or removes the pin. A lower limit revokes nothing; while
 -- it is 0 nothing is granted. The latest request wins, in whatever order calls and copies of them arrive. One older
 -- than LINGER is refused: the record of a later one may be gone after twice that time.
@@ -27,3 +31,4 @@ reply[size + 1], reply[size + 2] = too_late and GONE or HELD, 0
 size = size + 2
 if expired_entries > 0 then reap() end
 
+-- include finish.lua

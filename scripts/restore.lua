@@ -1,3 +1,8 @@
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+-- include line.lua
+-- include enter.lua
 -- restore: stores again what is missing since the state was lost: holders with their tokens, waiters with their
 -- positions. Holders must fit, except during the grace period: what does not fit then is what an old file has too
 -- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
@@ -58,3 +63,4 @@ if count > 0 then
   if waiters > 0 then reply[2], reply[3] = lease, now < grace_until and 0 or 1 end -- the next call promotes
 end
 
+-- include finish.lua

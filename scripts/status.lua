@@ -1,3 +1,5 @@
+-- include semaphore.lua
+-- include limit.lua
 -- status: the current state of the name. It changes nothing. Expired entries are still in the keys, so the caller
 -- subtracts them: each call counts some of them, until the caller has all.
 --

@@ -14,15 +14,15 @@ type Script struct {
 
 // The scripts of all verbs.
 var (
-	AcquireScript = newScript("acquire", "semaphore", "limit", "epoch", "quick_acquire", "line", "forecast", "enter", "acquire", "finish")
-	ReleaseScript = newScript("release", "semaphore", "quick_release", "limit", "epoch", "line", "release", "finish")
-	RefreshScript = newScript("refresh", "semaphore", "limit", "epoch", "quick_refresh", "line", "forecast", "refresh", "finish")
-	ReduceScript  = newScript("reduce", "semaphore", "limit", "epoch", "line", "reduce", "finish")
-	RestoreScript = newScript("restore", "semaphore", "limit", "epoch", "line", "enter", "restore", "finish")
-	ResizeScript  = newScript("resize", "semaphore", "limit", "epoch", "line", "resize", "finish")
-	EvictScript   = newScript("evict", "semaphore", "limit", "epoch", "line", "evict", "finish")
-	StatusScript  = newScript("status", "semaphore", "limit", "status")
-	PageScript    = newScript("page", "semaphore", "page")
+	AcquireScript = newScript("acquire")
+	ReleaseScript = newScript("release")
+	RefreshScript = newScript("refresh")
+	ReduceScript  = newScript("reduce")
+	RestoreScript = newScript("restore")
+	ResizeScript  = newScript("resize")
+	EvictScript   = newScript("evict")
+	StatusScript  = newScript("status")
+	PageScript    = newScript("page")
 )
 
 // Scripts are all of them.
@@ -30,8 +30,8 @@ var Scripts = []*Script{
 	AcquireScript, ReleaseScript, RefreshScript, ReduceScript, RestoreScript, ResizeScript, EvictScript, StatusScript, PageScript,
 }
 
-func newScript(verb string, files ...string) *Script {
-	text := scripts.Text(verb, files...)
+func newScript(verb string) *Script {
+	text := scripts.Text(verb)
 	return &Script{verb, text, redis.NewScript(text).Hash()}
 }
 

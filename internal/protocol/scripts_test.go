@@ -813,7 +813,7 @@ func TestQuickReleaseIsTheSameRelease(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=30s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7"
 	releases := releasing(3, 0)
-	checkFastPath(t, newScript("release", "semaphore", "limit", "epoch", "line", "release", "finish"), map[string]contract{
+	checkFastPath(t, without(t, ReleaseScript, "if waiters + weight_count + lease == 0"), map[string]contract{
 		"one of several":            {seed: held + meta, call: releases, ids: []string{"me:1"}},
 		"several":                   {seed: held + meta, call: releases, ids: []string{"me:1", "me:2"}},
 		"all, and one twice":        {seed: held + meta, call: releases, ids: []string{"me:1", "me:2", "you:1", "me:1"}},
@@ -831,7 +831,7 @@ func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	acquires := acquiring(known(3), nil)
-	checkFastPath(t, acquireWithoutFastPath(t), map[string]contract{
+	checkFastPath(t, without(t, AcquireScript, "local fast = waiters + weight_count == 0"), map[string]contract{
 		"of one":                          {seed: held + meta, call: acquires, ids: []string{"me:1"}},
 		"of several that just fit":        {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}},
 		"of one too many":                 {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}},
@@ -865,7 +865,7 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=40s | counter 7"
 	refreshes := renewing(3)
-	checkFastPath(t, newScript("refresh", "semaphore", "limit", "epoch", "line", "refresh", "finish"), map[string]contract{
+	checkFastPath(t, without(t, RefreshScript, `if ARGV[7] == "1"`), map[string]contract{
 		"of some":                    {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
 		"of all":                     {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2", "you:1"}},
 		"of nobody":                  {seed: held + meta, call: refreshes},
@@ -882,13 +882,12 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	})
 }
 
-// acquireWithoutFastPath is an acquire without its fast path.
-func acquireWithoutFastPath(t *testing.T) *Script {
+// without is a script without its fast path, which begins with that condition.
+func without(t *testing.T, s *Script, condition string) *Script {
 	t.Helper()
-	const way = "local fast ="
-	require.Equal(t, 1, strings.Count(AcquireScript.Text, way))
-	text := strings.Replace(AcquireScript.Text, way, way+" false and", 1)
-	return &Script{AcquireScript.Verb, text, redis.NewScript(text).Hash()}
+	require.Equal(t, 1, strings.Count(s.Text, condition))
+	text := strings.Replace(s.Text, condition, condition+" and false", 1)
+	return &Script{s.Verb, text, redis.NewScript(text).Hash()}
 }
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
@@ -1884,7 +1883,7 @@ func (w *walk) checkResults(s *Script, after snapshot, r Reply, ids []string, gi
 	}
 }
 
-// header is what the comment before the first line of code says.
+// header is what the comment with the arguments says.
 type header struct {
 	args  []string // names of the arguments, by number from 0
 	rest  string   // what comes after them, any number of times
@@ -1899,12 +1898,16 @@ func readHeader(t *testing.T, file string, shared ...string) header {
 	text, err := os.ReadFile("../../scripts/" + file + ".lua")
 	require.NoError(t, err)
 	h := header{args: shared}
-	inArgs := false
+	inArgs, found := false, false
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "--") {
-			return h
+			if found {
+				return h
+			}
+			continue
 		}
+		found = found || strings.HasPrefix(line, "-- ARGV")
 		if rest, ok := strings.CutPrefix(line, "-- First write: "); ok {
 			h.write = rest
 		}
@@ -1913,7 +1916,7 @@ func readHeader(t *testing.T, file string, shared ...string) header {
 			h.add(t, m[1], m[2] != "", m[3])
 		}
 	}
-	t.Fatalf("%s has no code", file)
+	t.Fatalf("%s has no list of arguments, or no code after it", file)
 	return h
 }
 
