@@ -1,60 +1,3 @@
--- include semaphore.lua
--- include limit.lua
--- include epoch.lua
--- quick_acquire.lua: without waiters, an acquire of new ids that all fit needs no queue, and neither do the ids that
--- it releases if all of them are holders. It does not reap: expired holders occupy units that are not
--- needed, until the keys have to be renewed or an id does not fit.
-local count, released = tonumber(ARGV[10]), tonumber(ARGV[11])
-local has_weights = #ARGV == 11 + 2 * count + released and count > 0
-if not has_weights and #ARGV ~= 11 + count + released or not distinct(12, count) then
-  return redis.error_reply("FAIRSEMIDS the ids are not as many as the call says, or one comes twice")
-end
-local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, 12, 11 + count))
-local fast = waiters + weight_count == 0 and holders - released + count <= limit
-  and not (has_weights or renew_keys or declares or state_lost or now < grace_until)
-for i = 1, count do fast = fast and not old_deadlines[i] end
-
-local unreaped = 0 -- of a rate: how many holders have expired; they block no grant and do not count
-if fast and window > 0 then
-  unreaped = redis.call("ZCOUNT", timeout, "-inf", text(now))
-  fast = released == 0 and unreaped < BOUND and (unreaped == 0 or redis.call("ZCARD", timeout) == holders)
-end
-
-if fast and released > 0 then
-  local held = redis.call("ZMSCORE", owner, unpack(ARGV, 12 + count))
-  for i = 1, released do
-    fast = fast and held[i]
-    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, 0
-  end
-end
-
-if fast then
-  size = size + 2 * released
-  local due, granted, deadline = {}, {}, text(now + (window > 0 and window or lease))
-  for i = 1, count do
-    last_number = last_number < steady and steady or last_number + 1
-    due[2 * i - 1], due[2 * i] = deadline, ARGV[11 + i]
-    granted[2 * i - 1], granted[2 * i] = text(last_number), ARGV[11 + i]
-    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, last_number
-  end
-  redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
-  redis.pcall("HINCRBY", meta, "granted", count)
-  if released > 0 then
-    redis.call("ZREM", owner, unpack(ARGV, 12 + count))
-    redis.call("ZREM", timeout, unpack(ARGV, 12 + count))
-  end
-  redis.call("ZADD", timeout, unpack(due))
-  redis.call("ZADD", owner, unpack(granted))
-  if holders == released then -- both keys are new
-    redis.call("PEXPIREAT", timeout, text(expire_at))
-    redis.call("PEXPIREAT", owner, text(expire_at))
-  end
-  if window > 0 then reply[5] = limit - holders + unreaped - count end
-  return reply
-end
--- include line.lua
--- include forecast.lua
--- include enter.lua
 -- acquire: permits, or positions in the queue, for a batch of ids. An id that is known already gets the same answer
 -- again, keeps its position and has its lease renewed: any number of deliveries are one grant, and the answer to each is
 -- worth a whole lease. Before that the call releases other ids: a busy client has both to send at once, and one
@@ -72,12 +15,77 @@ end
 --         with 0, if expired ids are left over at the bound: they may be all that is in its way, so it asks
 --         again), EVICTED (also if it was released before this call arrived), or GONE
 -- First write: SET, so that it is refused under OOM.
-local wait, max_queue, head_start = ARGV[7] == "1", tonumber(ARGV[8]), tonumber(ARGV[9])
+
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+
+local wait, max_queue, head_start, count, released = unpack(ARGV, OWN, OWN + 4)
+count, released = tonumber(count), tonumber(released)
+local first_id, last_id, first_released = OWN + 5, OWN + 4 + count, #ARGV - released + 1
+local has_weights = first_released == last_id + count + 1 and count > 0
+if not has_weights and first_released ~= last_id + 1 or not distinct(first_id, count) then
+  return redis.error_reply("FAIRSEMIDS the ids are not as many as the call says, or one comes twice")
+end
+local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, last_id))
+
+-- The fast path: without waiters, an acquire of new ids that all fit needs no queue, and neither do the ids that it
+-- releases if all of them are holders. It does not reap: expired holders occupy units that are not needed, until the keys
+-- have to be renewed or an id does not fit.
+local fast = waiters + weight_count == 0 and holders - released + count <= limit
+  and not (has_weights or renew_keys or declares or state_lost or now < grace_until)
+for i = 1, count do fast = fast and not old_deadlines[i] end
+
+local unreaped = 0 -- of a rate: how many holders have expired; they block no grant and do not count
+if fast and window > 0 then
+  unreaped = redis.call("ZCOUNT", timeout, "-inf", text(now))
+  fast = released == 0 and unreaped < BOUND and (unreaped == 0 or redis.call("ZCARD", timeout) == holders)
+end
+
+if fast and released > 0 then
+  local held = redis.call("ZMSCORE", owner, unpack(ARGV, first_released))
+  for i = 1, released do
+    fast = fast and held[i]
+    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, 0
+  end
+end
+
+if fast then
+  size = size + 2 * released
+  local due, granted, deadline = {}, {}, text(now + (window > 0 and window or lease))
+  for i = 1, count do
+    last_number = last_number < steady and steady or last_number + 1
+    local id = ARGV[first_id + i - 1]
+    due[2 * i - 1], due[2 * i] = deadline, id
+    granted[2 * i - 1], granted[2 * i] = text(last_number), id
+    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, last_number
+  end
+  redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
+  redis.pcall("HINCRBY", meta, "granted", count)
+  if released > 0 then
+    redis.call("ZREM", owner, unpack(ARGV, first_released))
+    redis.call("ZREM", timeout, unpack(ARGV, first_released))
+  end
+  redis.call("ZADD", timeout, unpack(due))
+  redis.call("ZADD", owner, unpack(granted))
+  if holders == released then -- both keys are new
+    redis.call("PEXPIREAT", timeout, text(expire_at))
+    redis.call("PEXPIREAT", owner, text(expire_at))
+  end
+  if window > 0 then reply[5] = limit - holders + unreaped - count end
+  return reply
+end
+
+-- include line.lua
+-- include forecast.lua
+-- include enter.lua
+
+wait, max_queue, head_start = wait == "1", tonumber(max_queue), tonumber(head_start)
 
 -- The SET comes first, as what follows would be allowed under OOM.
 if expired_entries + released > 0 then redis.call("SET", counter, text(last_number), "PXAT", text(expire_at)) end
 if expired_entries > 0 then reap() end
-if released > 0 then release(#ARGV - released + 1) end
+if released > 0 then release(first_released) end
 if promote then promote() end -- waiters come before new requests
 
 local had_waiters = waiters > 0
@@ -86,18 +94,19 @@ local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
 local due_size, granted_size, queued_size = 0, 0, 0      -- how many values are in them
 -- For a rate: the largest weight among the requests whose wait the reply reports.
-local largest = has_weights and window > 0 and not wait and math.max(unpack(ARGV, 12 + count, 11 + 2 * count)) or 1
+local largest = has_weights and window > 0 and not wait and math.max(unpack(ARGV, last_id + 1, last_id + count)) or 1
 local repeated = false -- whether any of the ids was sent before
 for i = 1, count do repeated = repeated or old_deadlines[i] end
-local tokens = repeated and redis.call("ZMSCORE", owner, unpack(ARGV, 12, 11 + count))
-local positions = repeated and waiters > 0 and redis.call("ZMSCORE", queue, unpack(ARGV, 12, 11 + count)) or {}
+local tokens = repeated and redis.call("ZMSCORE", owner, unpack(ARGV, first_id, last_id))
+local positions = repeated and waiters > 0 and redis.call("ZMSCORE", queue, unpack(ARGV, first_id, last_id)) or {}
 
-for i = 12, 11 + count do
+for i = first_id, last_id do
   local id, units = ARGV[i], has_weights and tonumber(ARGV[i + count]) or 1
+  local nth = i - first_id + 1
   local state, number = GONE, nil
-  if old_deadlines[i - 11] then
-    if tonumber(old_deadlines[i - 11]) > now then state, number = HELD, whole(tokens[i - 11]) end
-    if state == HELD and not number then state, number = WAITING, whole(positions[i - 11]) end
+  if old_deadlines[nth] then
+    if tonumber(old_deadlines[nth]) > now then state, number = HELD, whole(tokens[nth]) end
+    if state == HELD and not number then state, number = WAITING, whole(positions[nth]) end
     if state == WAITING and not number then state = EVICTED end
   elseif limit > 0 and units > limit then
     state = TOO_BIG
@@ -120,9 +129,9 @@ for i = 12, 11 + count do
   end
   if number then
     due[due_size + 1], due[due_size + 2] =
-      state == HELD and (window > 0 and old_deadlines[i - 11] or grant_deadline) or deadline, id
+      state == HELD and (window > 0 and old_deadlines[nth] or grant_deadline) or deadline, id
     due_size = due_size + 2
-    if units > 1 and not old_deadlines[i - 11] then
+    if units > 1 and not old_deadlines[nth] then
       new_weights[#new_weights + 1], new_weights[#new_weights + 2] = id, ARGV[i + count]
     end
   end

@@ -23,7 +23,7 @@ if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count)
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end
 local pace_due = steady - (whole(meta_fields[10], steady) or 0) >= SECOND
 if waiters > 0 and pace_due and (granted_count > 0 or not had_queue) then record_pace() end
-if waiters > 0 and notify_heads and (state_lost or window > 0 and VERB == "resize") then
+if waiters > 0 and notify_heads and (state_lost or window > 0 and resizing) then
   notify_heads() -- the times that they were given are no longer true
 end
 if holders + waiters == 0 and expire_at > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then

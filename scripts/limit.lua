@@ -8,7 +8,8 @@ local last_number = whole(redis.call("GET", counter), TOP - 1000) or 0 -- token 
 -- back by more than a second, or a server whose clock is behind has replaced it, "ahead" in meta is by how much
 -- this clock is ahead of the server's. Deadlines are times of the server's own clock.
 local CENTURY = 2 ^ 52 -- us, the year 2112: no clock is beyond it
-local since, declared_at = tonumber(ARGV[4]), whole(meta_fields[4], CENTURY - 1) or 0
+since = tonumber(since)
+local declared_at = whole(meta_fields[4], CENTURY - 1) or 0
 local clock_ahead, newest = whole(meta_fields[9], CENTURY - micros) or 0, math.max(last_number, declared_at, since or 0)
 local stepped_back = newest > micros + clock_ahead + 1000000 and newest < CENTURY
 if stepped_back then clock_ahead = newest + 1000000 - micros end -- a limit that is declared now was declared after that
@@ -16,10 +17,10 @@ local steady = micros + clock_ahead
 
 -- The newest declaration is in effect. Each carries the time at which it was first made, so neither repeating an
 -- old one nor a lost meta can bring back a limit that a later process replaced.
-local function parse_limit(spec) -- a limit, and the ms after which a grant expires; 0: it is not a rate
-  local units, period = whole(spec), 0
-  if spec and not units then
-    units, period = string.match(spec, "^(%d+)/(%d+)$")
+local function parse_limit(text) -- a limit, and the ms after which a grant expires; 0: it is not a rate
+  local units, period = whole(text), 0
+  if text and not units then
+    units, period = string.match(text, "^(%d+)/(%d+)$")
     units, period = whole(units), whole(period, MONTH)
     if not (units and period and units * period > 0) then return nil end
     period = period + 1 -- deadlines are whole ms, grants are not
@@ -29,12 +30,12 @@ end
 local pinned, declared_spec = whole(meta_fields[2]), meta_fields[3]
 local declared, window = parse_limit(declared_spec)
 if since and since <= 0 then since = steady + since end
-if since and declared and (window > 0) ~= (string.find(ARGV[3], "/", 1, true) ~= nil) then
+if since and declared and (window > 0) ~= (string.find(spec, "/", 1, true) ~= nil) then
   return redis.error_reply("FAIRSEMKIND the name is that of a " .. (window > 0 and "rate limit" or "semaphore"))
 end
 local declares = since and (not declared or since > declared_at)
 if declares or not declared then
-  declared_spec = ARGV[3]
+  declared_spec = spec
   declared, window = parse_limit(declared_spec)
 end
 local limit = pinned or declared

@@ -4,6 +4,8 @@ local stored_extra = weight_count > 0 and whole(redis.call("HGET", weight, "extr
 local extra_weight = holders > 0 and stored_extra or 0 -- without holders no units are held
 local had_queue = waiters > 0 -- before this call
 local granted_count, expired_count = 0, 0 -- permits that this call grants, and those that it counts as expired
+local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
+local resizing = false -- set by resize: waiters that can never fit are removed even if no unit is available
 local budget, remaining = BOUND, 0        -- ids that it may still reap or remove from the queue; expired entries left over
 
 local function store_extra()
@@ -76,26 +78,26 @@ local function reap()
   if #ids > 0 then discard(ids) end
   budget, remaining = budget - #ids, expired_entries - #ids
   if remaining > 0 then reply[3] = 1 end
-  if window > 0 or now < grace_until or VERB == "restore" then return end -- they are meant to expire, or may be restored
-  expired_count = before - holders
+  if counts_expired then expired_count = before - holders end
 end
 
 local grants, messages = {}, {} -- of promoted waiters: the caller's, and those of other clients by client
-local notify, notify_heads, promote, forecast
-if waiters > 0 or VERB == "evict" then -- otherwise this call promotes no waiter
 
-  -- notify records that the waiter at position was granted token. Token 0: that waiter must poll, or, in evict, the
-  -- holder whose token is given as position.
-  function notify(id, position, token)
-    local client, seq = string.match(id, "^(.*):(%d+)$")
-    if client == caller then
-      grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = tonumber(seq), position, token
-    elseif client then
-      local entries = messages[client] or {}
-      entries[#entries + 1] = seq .. ":" .. text(position) .. ":" .. text(token)
-      messages[client] = entries
-    end
+-- notify records that the waiter at position was granted token. Token 0: that waiter must poll, or, in evict, the holder
+-- whose token is given as position.
+local function notify(id, position, token)
+  local client, seq = string.match(id, "^(.*):(%d+)$")
+  if client == caller then
+    grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = tonumber(seq), position, token
+  elseif client then
+    local entries = messages[client] or {}
+    entries[#entries + 1] = seq .. ":" .. text(position) .. ":" .. text(token)
+    messages[client] = entries
   end
+end
+
+local notify_heads, promote, forecast
+if waiters > 0 then -- otherwise this call promotes no waiter
 
   -- notify_heads makes the first waiter of each client near the head of the queue poll, except for the caller's.
   function notify_heads()
@@ -122,7 +124,7 @@ if waiters > 0 or VERB == "evict" then -- otherwise this call promotes no waiter
     blocked = blocked or not (since or pinned or meta_fields[3]) -- meta was lost, and the limit that was sent may be wrong
     local chunk = weight_count == 0 and math.max(available, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
-    while scanned < math.min(waiters, budget) and (available > 0 or declares or VERB == "resize") and not blocked do
+    while scanned < math.min(waiters, budget) and (available > 0 or declares or resizing) and not blocked do
       local heads = redis.call("ZRANGE", queue, scanned, math.min(scanned + chunk, budget) - 1, "WITHSCORES")
       if #heads == 0 then break end
       local weights = weight_count > 0 and weights_of(heads)

@@ -1,14 +1,27 @@
+-- refresh: renews the leases of holders and waiters, and returns the state of each. It never revives an expired id.
+-- With no ids it only reaps and promotes. A grant of a rate is not renewed, and with a lease of 0 nothing is.
+--
+-- ARGV    7 knows  1: the caller knows that these ids are holders, and their tokens; 0: it does not
+--         8.. ids
+-- Results: HELD (without a number if the caller knows it), WAITING, EVICTED or GONE
+-- First write: PEXPIREAT or ZREM, so that it works under OOM.
+
 -- include semaphore.lua
 -- include limit.lua
 -- include epoch.lua
--- quick_refresh.lua: a refresh by a caller that knows the tokens, if there are no waiters, no expired entries and no
+
+local knows = ARGV[OWN]
+local first_id = OWN + 1
+local count = #ARGV - first_id + 1
+
+-- The fast path: a refresh by a caller that knows the tokens, if there are no waiters, no expired entries and no
 -- tombstones: then every id with a deadline is a holder. Not for a rate, whose grants are not renewed.
-local count = #ARGV - 7
-if ARGV[7] == "1" and lease > 0 and window + waiters == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
-    and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0 and not declares and not state_lost and not renew_keys then
+local fast = knows == "1" and lease > 0 and window + waiters == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
+  and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0 and not (declares or state_lost or renew_keys)
+if fast then
   local due, deadline = {}, text(now + lease)
   for i = 1, count do
-    due[2 * i - 1], due[2 * i] = deadline, ARGV[7 + i]
+    due[2 * i - 1], due[2 * i] = deadline, ARGV[first_id + i - 1]
     reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, 0
   end
   redis.call("PEXPIREAT", timeout, text(expire_at)) -- works under OOM, and so does what follows it
@@ -18,14 +31,8 @@ end
 
 -- include line.lua
 -- include forecast.lua
--- refresh: renews the leases of holders and waiters, and returns the state of each. It never revives an expired id.
--- With no ids it only reaps and promotes. A grant of a rate is not renewed, and with a lease of 0 nothing is.
---
--- ARGV    7 knows  1: the caller knows that these ids are holders, and their tokens; 0: it does not
---         8.. ids
--- Results: HELD (without a number if the caller knows it), WAITING, EVICTED or GONE
--- First write: PEXPIREAT or ZREM, so that it works under OOM.
-local ids, due = { unpack(ARGV, 8) }, {}
+
+local ids, due = { unpack(ARGV, first_id) }, {}
 redis.call("PEXPIREAT", timeout, text(expire_at))
 if expired_entries > 0 then reap() end
 if #ids > 0 then

@@ -1,11 +1,24 @@
+-- release: removes holders and waiters.
+--
+-- ARGV    5 lease  of the tombstones: ms for which a late acquire of these ids must not succeed; 0: none can come.
+--                  Below 0: -1 minus those ms, and the leases of these ids have ended: holders count as
+--                  expired, except for grants of a rate, which are meant to expire
+--         7.. ids
+-- Results: the previous state of each id, HELD, WAITING or GONE, without a number
+-- First write: ZREM, so that it works under OOM.
+
 -- include semaphore.lua
--- quick_release.lua: without waiters a release grants nothing, so it needs no clock, limit or ticket number. It compares
+
+local first_id = OWN
+
+-- The fast path: without waiters a release grants nothing, so it needs no clock, limit or ticket number. It compares
 -- servers only if an id is missing: whether it was lost depends on that. It is not used if weights must be
 -- subtracted, tombstones set, expired permits counted, or keys shortened that would outlive a long lease.
-if waiters + weight_count + lease == 0 and not already_expired and redis.call("PTTL", counter) <= 4 * LINGER then
-  redis.call("ZREM", timeout, unpack(ARGV, 7)) -- first, because this key has not been read yet
+local fast = waiters + weight_count + lease == 0 and not already_expired and redis.call("PTTL", counter) <= 4 * LINGER
+if fast then
+  redis.call("ZREM", timeout, unpack(ARGV, first_id)) -- first, because this key has not been read yet
   local missing = false
-  for i = 7, #ARGV do
+  for i = first_id, #ARGV do
     local held = redis.call("ZREM", owner, ARGV[i]) == 1
     missing = missing or not held
     reply[size + 1], reply[size + 2] = held and HELD or GONE, 0
@@ -18,21 +31,14 @@ end
 -- include limit.lua
 -- include epoch.lua
 -- include line.lua
--- release: removes holders and waiters.
---
--- ARGV    5 lease  of the tombstones: ms for which a late acquire of these ids must not succeed; 0: none can come.
---                  Below 0: -1 minus those ms, and the leases of these ids have ended: holders count as
---                  expired, except for grants of a rate, which are meant to expire
---         7.. ids
--- Results: the previous state of each id, HELD, WAITING or GONE, without a number
--- First write: ZREM, so that it works under OOM.
+
 if expired_entries > 0 then reap() end
 local before = holders
-release(7)
+release(first_id)
 if already_expired and window == 0 then expired_count = expired_count + before - holders end
 if lease > 0 then
   local due = {}
-  for i = 7, #ARGV do due[#due + 1], due[#due + 2] = text(now + lease), ARGV[i] end
+  for i = first_id, #ARGV do due[#due + 1], due[#due + 2] = text(now + lease), ARGV[i] end
   redis.call("ZADD", timeout, unpack(due))
   redis.call("PEXPIREAT", timeout, text(expire_at)) -- the key may be new
 end

@@ -1,7 +1,3 @@
--- include semaphore.lua
--- include limit.lua
--- include epoch.lua
--- include line.lua
 -- resize: pins a limit, which overrides what processes declare, or removes the pin. A lower limit revokes nothing; while
 -- it is 0 nothing is granted. The latest request wins, in whatever order calls and copies of them arrive. One older
 -- than LINGER is refused: the record of a later one may be gone after twice that time.
@@ -10,7 +6,14 @@
 --         8 asked  server us at which it was requested, as status.lua returned it then
 -- Results: HELD, also if a later request won; GONE if it came too late, and changed nothing
 -- First write: HSET, so that a pin is refused under OOM, or HDEL, so that its removal is not.
-local pin, asked = tonumber(ARGV[7]), tonumber(ARGV[8])
+
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+-- include line.lua
+
+local pin, asked = unpack(ARGV, OWN, OWN + 1)
+pin, asked, resizing = tonumber(pin), tonumber(asked), true
 local newer = asked > (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0)
 local too_late = newer and micros - asked > 1000 * LINGER
 if newer and not too_late then

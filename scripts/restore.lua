@@ -1,25 +1,31 @@
+-- restore: stores again what is missing since the state was lost: holders with their tokens, waiters with their
+-- positions. Holders must fit, except during the grace period: what does not fit then is what an old file has too
+-- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
+--
+-- ARGV    7 holder_count  how many of the ids are holders; the others, which come after them, are waiters
+--         8 missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
+--         9.. ids, then the token or position of each, then the weight of each
+-- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits), or EARLY (it does not fit, but expired ids
+--         are left over at the bound: it asks again)
+-- First write: SET, so that it is refused under OOM.
+
 -- include semaphore.lua
 -- include limit.lua
 -- include epoch.lua
 -- include line.lua
 -- include enter.lua
--- restore: stores again what is missing since the state was lost: holders with their tokens, waiters with their
--- positions. Holders must fit, except during the grace period: what does not fit then is what an old file has too
--- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
---
--- ARGV    7 holders  how many of the ids are holders; the others, which come after them, are waiters
---         8 epoch    in which the caller missed them: a late copy from another epoch reverts no grant
---         9.. ids, then the token or position of each, then the weight of each
--- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits), or EARLY (it does not fit, but expired ids
---         are left over at the bound: it asks again)
--- First write: SET, so that it is refused under OOM.
-local holder_count, missed_in, count = tonumber(ARGV[7]), tonumber(ARGV[8]), (#ARGV - 8) / 3
-if not distinct(9, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
-local ids, deadline = { unpack(ARGV, 9, 8 + count) }, text(now + lease)
+
+local holder_count, missed_in = unpack(ARGV, OWN, OWN + 1)
+holder_count, missed_in = tonumber(holder_count), tonumber(missed_in)
+local first_id, count = OWN + 2, (#ARGV - OWN - 1) / 3
+local first_number, first_weight = first_id + count, first_id + 2 * count
+counts_expired = false -- this very call may restore them
+if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
+local ids, deadline = { unpack(ARGV, first_id, first_number - 1) }, text(now + lease)
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights, stale = {}, {}, {}, {}, {}
 if count > 0 then
-  for i = 1, count do last_number = math.max(last_number, tonumber(ARGV[8 + count + i])) end
+  for i = 1, count do last_number = math.max(last_number, tonumber(ARGV[first_number + i - 1])) end
   redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
   if expired_entries > 0 then reap() end
   local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ids))
@@ -34,7 +40,7 @@ if count > 0 then
   end
   if #stale > 0 then remove(stale, 1) end
   for i, id in ipairs(ids) do
-    local number, units = tonumber(ARGV[8 + count + i]), tonumber(ARGV[8 + 2 * count + i])
+    local number, units = tonumber(ARGV[first_number + i - 1]), tonumber(ARGV[first_weight + i - 1])
     local state = tokens[i] and HELD or positions[i] and WAITING or GONE
     if state ~= GONE then
       number = whole(tokens[i] or positions[i]) or 0

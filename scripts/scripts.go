@@ -3,7 +3,6 @@ package scripts
 
 import (
 	"embed"
-	"fmt"
 	"strings"
 )
 
@@ -13,14 +12,14 @@ var sources embed.FS
 // Text returns the script of a verb: its file, in which a line "-- include NAME.lua" stands for that other file. The files
 // are embedded, so a missing one panics at the start of every test.
 func Text(verb string) string {
-	text := fmt.Sprintf("local VERB = %q\n", verb)
+	var text strings.Builder
 	for line := range strings.Lines(read(verb + ".lua")) {
 		if file, found := strings.CutPrefix(line, "-- include "); found {
 			line = read(strings.TrimSpace(file))
 		}
-		text += line
+		text.WriteString(line)
 	}
-	return text
+	return text.String()
 }
 
 func read(file string) string {

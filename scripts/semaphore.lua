@@ -1,18 +1,6 @@
--- semaphore.lua: what every script begins with: the keys, the arguments and what is stored. scripts.go joins a script
--- from these files, in this order, after a line that sets VERB:
---
---   semaphore.lua      the keys, and how many entries they have
---   quick_release.lua  the fast path of release: no waiters
---   limit.lua          the time, the limit in effect, and when the keys expire
---   epoch.lua          whether this server may have lost state
---   quick_acquire.lua  the fast path of acquire: no waiters, and all ids fit; it may release ids, too
---   quick_refresh.lua  the fast path of refresh: no waiters, and all ids are holders
---   line.lua           removes expired entries, and grants from the head of the queue
---   forecast.lua       of acquire and refresh: when the waiters for a rate are granted their units
---   enter.lua          of acquire and restore: how ids are stored
---   the verb           acquire.lua, release.lua, refresh.lua, reduce.lua, restore.lua, resize.lua,
---                      evict.lua, status.lua or page.lua
---   finish.lua         the last grants, messages and the reply; not of status.lua and page.lua, which change nothing
+-- semaphore.lua: what every script begins with: the keys, the arguments that all verbs have, and what is stored. The file
+-- of a verb includes this one and those that it shares with other verbs: scripts.go puts a file in the place of the line
+-- that names it.
 --
 -- KEYS    1 owner    zset    id -> token: the holders
 --         2 queue    zset    id -> position: the waiters
@@ -23,7 +11,7 @@
 --                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
 -- ARGV    1 caller   client id of the calling process: grants to its waiters are in the reply
 --         2 wake     channel prefix: grants to any other client are published on wake .. its client id
---         3 limit    what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
+--         3 spec     what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
 --                    it expires that many ms after the grant
 --         4 since    server us of the caller's first declaration of that limit; 0 or less: minus the us since then,
 --                    if the caller does not know the server's time; empty: the call declares nothing
@@ -59,7 +47,9 @@
 -- table that is not created, a key that is not read. Numbers go to Redis as text(), which is exact, and faster than
 -- Redis' own conversion of a Lua number.
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
-local caller, wake, lease = ARGV[1], ARGV[2], tonumber(ARGV[5])
+local caller, wake, spec, since, lease, grace = unpack(ARGV, 1, 6)
+local OWN = 7 -- the first of the arguments that only this verb has
+lease = tonumber(lease)
 local already_expired = lease < 0 -- only of a release
 if already_expired then lease = -1 - lease end
 

@@ -1,5 +1,3 @@
--- include semaphore.lua
--- include limit.lua
 -- status: the current state of the name. It changes nothing. Expired entries are still in the keys, so the caller
 -- subtracts them: each call counts some of them, until the caller has all.
 --
@@ -14,7 +12,12 @@
 --         current one, or more than that of the last pin; permits granted while there were waiters, lately, and
 --         in how many us; 0, 0: no waiters
 -- First write: none.
-local at, from = tonumber(ARGV[7]), tonumber(ARGV[8])
+
+-- include semaphore.lua
+-- include limit.lua
+
+local at, from = unpack(ARGV, OWN, OWN + 1)
+at, from = tonumber(at), tonumber(from)
 if at == 0 then at = now end
 local extra_weight = holders > 0 and weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local expired = redis.call("ZCOUNT", timeout, "-inf", text(at))

@@ -73,6 +73,9 @@ type Call struct {
 	Args   []any
 }
 
+// sharedArguments are those that newCall gives every script.
+var sharedArguments = []string{"caller", "wake", "spec", "since", "lease", "grace"}
+
 // newCall returns a call with the arguments that every script has, and capacity for room more.
 func (s CallPrefix) newCall(run *Script, d Declaration, lease time.Duration, room int) Call {
 	args := make([]any, 0, len(s.begin)+6+room)

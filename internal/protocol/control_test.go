@@ -468,7 +468,7 @@ func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
 	giving := func(l *lab, ids []*ticket) Call {
 		return Acquire(l.space.About("name"), threeAMinute, AcquireParams{TTL: 10 * time.Second}, ids[1:], ids[0])
 	}
-	checkFastPath(t, without(t, AcquireScript, "local fast = waiters + weight_count == 0"), map[string]contract{
+	checkFastPath(t, withoutFastPath(t, AcquireScript), map[string]contract{
 		"of one":                      {seed: held + meta, call: taking(false), ids: []string{"me:1"}},
 		"of one who would wait":       {seed: held + meta, call: taking(true), ids: []string{"me:1"}},
 		"of several that just fit":    {seed: held + meta, call: taking(false), ids: []string{"me:1", "me:2"}},

@@ -6,6 +6,14 @@ func (k Keyspace) anonymous(name string, run *Script, q LimitSpec, room int) Cal
 	return k.About(name).newCall(run, Declaration{Spec: q, Since: DeclareNothing}, 0, room)
 }
 
+// The scripts about a name as a whole, and those that operators run.
+var (
+	StatusScript = newScript("status", "at", "from")
+	ResizeScript = newScript("resize", "pin", "asked")
+	EvictScript  = newScript("evict", "id")
+	PageScript   = newScript("page", "kind", "after", "after_id", "count")
+)
+
 // Status queries a name as of a server time in ms, 0 for now. from is how many of the expired entries earlier calls have
 // counted.
 func (k Keyspace) Status(name string, q LimitSpec, at, from int64) Call {
@@ -42,8 +50,8 @@ func (k Keyspace) Evict(name string, q LimitSpec, id string) Call {
 type Bookmark struct{ number, id string }
 
 // Page queries entries of the owner or queue key.
-func (s CallPrefix) Page(key string, after Bookmark, count int) Call {
+func (s CallPrefix) Page(kind string, after Bookmark, count int) Call {
 	c := s.newCall(PageScript, Declaration{Since: DeclareNothing}, 0, 4)
-	c.Args = append(c.Args, key, after.number, after.id, count)
+	c.Args = append(c.Args, kind, after.number, after.id, count)
 	return c
 }

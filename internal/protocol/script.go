@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"slices"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/scripts"
@@ -9,30 +11,19 @@ import (
 // Script is the script of one verb, with the hash by which Redis caches it.
 type Script struct {
 	Verb, Text string
-	Hash       any // a string, converted to any once instead of at each call
+	Hash       any      // a string, converted to any once instead of at each call
+	Arguments  []string // what the call passes in ARGV before its ids: the names that the Lua gives it
 }
-
-// The scripts of all verbs.
-var (
-	AcquireScript = newScript("acquire")
-	ReleaseScript = newScript("release")
-	RefreshScript = newScript("refresh")
-	ReduceScript  = newScript("reduce")
-	RestoreScript = newScript("restore")
-	ResizeScript  = newScript("resize")
-	EvictScript   = newScript("evict")
-	StatusScript  = newScript("status")
-	PageScript    = newScript("page")
-)
 
 // Scripts are all of them.
 var Scripts = []*Script{
 	AcquireScript, ReleaseScript, RefreshScript, ReduceScript, RestoreScript, ResizeScript, EvictScript, StatusScript, PageScript,
 }
 
-func newScript(verb string) *Script {
+// newScript returns the script of a verb that has these arguments of its own.
+func newScript(verb string, own ...string) *Script {
 	text := scripts.Text(verb)
-	return &Script{verb, text, redis.NewScript(text).Hash()}
+	return &Script{verb, text, redis.NewScript(text).Hash(), slices.Concat(sharedArguments, own)}
 }
 
 // A script is sent exactly once: go-redis must not resend it after a lost reply, as the client could not know

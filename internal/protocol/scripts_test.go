@@ -813,7 +813,7 @@ func TestQuickReleaseIsTheSameRelease(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=30s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7"
 	releases := releasing(3, 0)
-	checkFastPath(t, without(t, ReleaseScript, "if waiters + weight_count + lease == 0"), map[string]contract{
+	checkFastPath(t, withoutFastPath(t, ReleaseScript), map[string]contract{
 		"one of several":            {seed: held + meta, call: releases, ids: []string{"me:1"}},
 		"several":                   {seed: held + meta, call: releases, ids: []string{"me:1", "me:2"}},
 		"all, and one twice":        {seed: held + meta, call: releases, ids: []string{"me:1", "me:2", "you:1", "me:1"}},
@@ -831,7 +831,7 @@ func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	acquires := acquiring(known(3), nil)
-	checkFastPath(t, without(t, AcquireScript, "local fast = waiters + weight_count == 0"), map[string]contract{
+	checkFastPath(t, withoutFastPath(t, AcquireScript), map[string]contract{
 		"of one":                          {seed: held + meta, call: acquires, ids: []string{"me:1"}},
 		"of several that just fit":        {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}},
 		"of one too many":                 {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}},
@@ -865,7 +865,7 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=40s | counter 7"
 	refreshes := renewing(3)
-	checkFastPath(t, without(t, RefreshScript, `if ARGV[7] == "1"`), map[string]contract{
+	checkFastPath(t, withoutFastPath(t, RefreshScript), map[string]contract{
 		"of some":                    {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
 		"of all":                     {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2", "you:1"}},
 		"of nobody":                  {seed: held + meta, call: refreshes},
@@ -882,12 +882,13 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	})
 }
 
-// without is a script without its fast path, which begins with that condition.
-func without(t *testing.T, s *Script, condition string) *Script {
+// withoutFastPath is a script that never takes its fast path.
+func withoutFastPath(t *testing.T, s *Script) *Script {
 	t.Helper()
-	require.Equal(t, 1, strings.Count(s.Text, condition))
-	text := strings.Replace(s.Text, condition, condition+" and false", 1)
-	return &Script{s.Verb, text, redis.NewScript(text).Hash()}
+	const way = "\nlocal fast ="
+	require.Equal(t, 1, strings.Count(s.Text, way))
+	text := strings.Replace(s.Text, way, way+" false and", 1)
+	return &Script{s.Verb, text, redis.NewScript(text).Hash(), s.Arguments}
 }
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
@@ -1951,7 +1952,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	exchange := maps.Clone(acquire)
 	exchange["released"] = 1
 	looks := func(limit int64, more map[string]any) map[string]any {
-		args := map[string]any{"limit": limit, "since": "", "lease": int64(0), "grace": int64(110)}
+		args := map[string]any{"spec": limit, "since": "", "lease": int64(0), "grace": int64(110)}
 		maps.Copy(args, more)
 		return args
 	}
@@ -1975,14 +1976,14 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		},
 		{
 			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}}),
-			map[string]any{"lease": int64(111), "holders": 1, "epoch": int64(seededEpoch)},
+			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch)},
 			"ids, then the token or position of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},
 		{space.Resize("name", LimitSpec{Limit: 101}, 114, 116), looks(101, map[string]any{"caller": "", "pin": int64(114), "asked": int64(116)}), "", nil},
 		{space.Evict("name", LimitSpec{Limit: 101}, "an id"), looks(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
 		{space.Status("name", LimitSpec{Limit: 101}, 117, 118), looks(101, map[string]any{"caller": "", "at": int64(117), "from": int64(118)}), "", nil},
-		{space.About("name").Page("owner", Bookmark{"108", "an id"}, 109), looks(0, map[string]any{"key": "owner", "after": "108", "id": "an id", "count": 109}), "", nil},
+		{space.About("name").Page("owner", Bookmark{"108", "an id"}, 109), looks(0, map[string]any{"kind": "owner", "after": "108", "after_id": "an id", "count": 109}), "", nil},
 	} {
 		t.Run(c.call.Script.Verb, func(t *testing.T) {
 			t.Parallel()
@@ -1992,7 +1993,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			for _, key := range keys {
 				want = append(want, key)
 			}
-			args := map[string]any{"caller": "caller-id", "wake": "prefix:wake:", "limit": int64(101), "since": int64(102), "grace": "110 116"}
+			args := map[string]any{"caller": "caller-id", "wake": "prefix:wake:", "spec": int64(101), "since": int64(102), "grace": "110 116"}
 			maps.Copy(args, c.args)
 			for _, name := range own.args {
 				require.Contains(t, args, name)
@@ -2000,23 +2001,38 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			}
 			assert.Equal(t, append(want, c.values...), c.call.Args)
 			assert.Equal(t, c.says, own.rest)
-			mustUseOnly(t, c.call.Script, len(own.args), own.rest != "")
+			assert.Equal(t, c.call.Script.Arguments, own.args)
+			assert.Equal(t, own.rest != "", strings.Contains(c.call.Script.Text, "local first_id"), "whether it has a name for where the ids begin")
 		})
 	}
 }
 
-var usedArg = regexp.MustCompile(`ARGV\[(\d+)\]`)
+// numbered is a line that names arguments: by their numbers, or by the first number that is not of all verbs.
+var numbered = regexp.MustCompile(`(?m)^local ([\w, ]+) = (?:unpack\(ARGV, (1|OWN), (\d+|OWN \+ \d+)\)|ARGV\[(OWN)\])$`)
 
-// mustUseOnly checks that a script reads the last of its arguments and none beyond it, and the rest if there is one.
-func mustUseOnly(t *testing.T, s *Script, last int, open bool) {
-	t.Helper()
-	top := 0
-	for _, m := range usedArg.FindAllStringSubmatch(s.Text, -1) {
-		n, _ := strconv.Atoi(m[1])
-		top = max(top, n)
+// One line of a verb gives its arguments the names that Go has for them, and one line gives them to those of all verbs. No
+// other line has a number of an argument, so that a new one changes no other line.
+func TestArgumentsHaveTheSameNamesInLuaAndGo(t *testing.T) {
+	t.Parallel()
+	for _, s := range Scripts {
+		var names []string
+		for _, m := range numbered.FindAllStringSubmatch(s.Text, -1) {
+			some := strings.Split(m[1], ", ")
+			last, own := strings.CutPrefix(m[3], "OWN + ")
+			if n, _ := strconv.Atoi(last); own {
+				assert.Len(t, some, n+1, "%s: %s", s.Verb, m[0])
+			} else if m[2] == "1" {
+				assert.Len(t, some, n, "%s: %s", s.Verb, m[0])
+				assert.Contains(t, s.Text, fmt.Sprintf("\nlocal OWN = %d ", n+1))
+			} else if m[4] == "OWN" {
+				assert.Len(t, some, 1, "%s: %s", s.Verb, m[0])
+			}
+			names = append(names, some...)
+		}
+		assert.Equal(t, s.Arguments, names, s.Verb)
+		rest := numbered.ReplaceAllString(s.Text, "")
+		assert.Empty(t, regexp.MustCompile(`ARGV(\[|, )\d.*`).FindAllString(rest, -1), s.Verb)
 	}
-	assert.Equal(t, last, top, "the last argument that the code reads by its number")
-	assert.Equal(t, open, strings.Contains(s.Text, fmt.Sprintf("unpack(ARGV, %d", last+1)), "whether it reads the rest")
 }
 
 // The keys are named and typed as in the header of semaphore.lua, in the order of keyspace.keys.

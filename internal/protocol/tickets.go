@@ -19,6 +19,9 @@ type AcquireParams struct {
 	HeadStart time.Duration
 }
 
+// AcquireScript acquires.
+var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "count", "released")
+
 // Acquire acquires permits, after releasing others.
 func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E, released ...E) Call {
 	c := s.newCall(AcquireScript, d, p.TTL, 5+2*len(entries)+len(released))
@@ -33,6 +36,9 @@ func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E,
 	return c
 }
 
+// ReleaseScript releases.
+var ReleaseScript = newScript("release")
+
 // Overdue marks a tombstone, or 0 for none, as one of permits whose leases have ended. Their client knows that slightly
 // before Redis.
 func Overdue(tombstone time.Duration) time.Duration { return -time.Millisecond - tombstone }
@@ -44,6 +50,9 @@ func Release[E Entry](s CallPrefix, d Declaration, tombstone time.Duration, entr
 	return c
 }
 
+// RefreshScript renews and queries.
+var RefreshScript = newScript("refresh", "knows")
+
 // Refresh renews permits and waiters, or with a lease of 0 only queries them. If known is set, the reply may omit the
 // tokens.
 func Refresh[E Entry](s CallPrefix, d Declaration, lease time.Duration, known bool, entries []E) Call {
@@ -53,6 +62,9 @@ func Refresh[E Entry](s CallPrefix, d Declaration, lease time.Duration, known bo
 	return c
 }
 
+// ReduceScript reduces.
+var ReduceScript = newScript("reduce")
+
 // Reduce lowers the weight of each permit to the units that it keeps.
 func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Call {
 	c := s.newCall(ReduceScript, d, 0, 2*len(entries))
@@ -60,6 +72,9 @@ func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Ca
 	c.addNumbers(keeps)
 	return c
 }
+
+// RestoreScript restores.
+var RestoreScript = newScript("restore", "holder_count", "missed_in")
 
 // Claims are what permits and waiters that are to be restored had, permits before waiters.
 type Claims struct {
