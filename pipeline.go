@@ -49,7 +49,9 @@ type batchKey struct {
 	script *protocol.Script
 	spec   protocol.LimitSpec     // declared by the call
 	params protocol.AcquireParams // for an acquire
-	lease  time.Duration          // for a refresh; for a release that leaves tombstones, or whose leases have ended
+	lease  time.Duration          // for a refresh; for a release that leaves tombstones
+
+	overdue bool // for a release: the leases have ended
 }
 
 // request is one command of a batch: a script call with its tickets, or a single command with its reply.
@@ -122,7 +124,7 @@ func (p *request) ids() int { return len(p.tickets) + len(p.released) }
 
 // canCarry reports whether the call for j, an acquire, can also perform the release other.
 func (j batchKey) canCarry(other batchKey) bool {
-	return j.script == protocol.AcquireScript && other.script == protocol.ReleaseScript && other.lease == 0 && j.spec == other.spec
+	return j.script == protocol.AcquireScript && other.script == protocol.ReleaseScript && other.lease == 0 && !other.overdue && j.spec == other.spec
 }
 
 // openLocked returns a request for the key that has room, a new one if need be. Urgent and other tickets do not share a
@@ -470,7 +472,7 @@ func (p *request) call() protocol.Call {
 	case protocol.AcquireScript:
 		return protocol.Acquire(v.about, d, j.params, p.tickets, p.released...)
 	case protocol.ReleaseScript:
-		return protocol.Release(v.about, d, j.lease, p.tickets)
+		return protocol.Release(v.about, d, j.lease, j.overdue, p.tickets)
 	case protocol.RestoreScript:
 		return protocol.Restore(v.about, d, j.lease, p.tickets, v.claims(p.tickets))
 	case protocol.ReduceScript:

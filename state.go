@@ -90,9 +90,7 @@ func (v *nameState) releaseLocked(t *ticket) {
 	if t.maybeApplied {
 		j.lease = t.params.TTL
 	}
-	if t.permit != nil && errors.Is(t.permit.ended(), ErrLost) {
-		j.lease = protocol.Overdue(j.lease)
-	}
+	j.overdue = t.permit != nil && errors.Is(t.permit.ended(), ErrLost)
 	v.submitLocked(t, j)
 }
 

@@ -3,12 +3,12 @@
 -- worth a whole lease. Before that the call releases other ids: a busy client has both to send at once, and one
 -- call is cheaper than two.
 --
--- ARGV    7 wait        1: an id that does not fit joins the queue; 0: it is REFUSED
---         8 max_queue   most waiters there may be, else FULL; 0: any number
---         9 head_start  us by which to queue ahead of now
---         10 count      how many ids it acquires
---         11 released   how many ids it releases
---         12.. ids, then, if any of them weighs more than 1, the weights of all, then the ids to release
+-- ARGV    wait        1: an id that does not fit joins the queue; 0: it is REFUSED
+--         max_queue   most waiters there may be, else FULL; 0: any number
+--         head_start  us by which to queue ahead of now
+--         count      how many ids it acquires
+--         released   how many ids it releases
+--         .. ids, then, if any of them weighs more than 1, the weights of all, then the ids to release
 -- Results: of the ids that it releases, as in release.lua; then HELD, WAITING, REFUSED (for a rate, with the ms until
 --         it would be granted if no other request came), FULL, TOO_BIG (weight above the limit), EARLY (instead of
 --         REFUSED, with the ms until a server that may have lost state grants again; or, also instead of FULL and

@@ -9,7 +9,7 @@ local epoch, grace_until = whole(meta_fields[6]), whole(meta_fields[7], now + DA
 -- was stepped back behind the epoch would end neither the epoch nor its grace period, so both begin anew.
 local state_lost = (not epoch or server ~= (meta_fields[8] or "") or micros < epoch) and (since or holders + waiters > 0)
 if state_lost then
-  local grace, knows = string.match(grace, "^(%d+) ?(.*)$")
+  grace = tonumber(grace)
   grace_until = now + grace
   if not epoch and string.find(knows, server .. "!", 1, true) then
     grace_until = 0 -- a new name: the server has lost nothing since the caller met it

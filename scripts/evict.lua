@@ -1,7 +1,7 @@
 -- evict: revokes a permit, or removes a waiter. The deadline stays as a tombstone: until then the process that had
 -- the id can query it, and so learn that it was evicted and did not expire.
 --
--- ARGV    7 id
+-- ARGV    id  of the holder or waiter
 -- Results: the previous state, HELD, WAITING, EVICTED (or released) or GONE, without a number
 -- First write: ZREM, so that it works under OOM.
 

@@ -8,7 +8,8 @@ local last_number = whole(redis.call("GET", counter), TOP - 1000) or 0 -- token 
 -- back by more than a second, or a server whose clock is behind has replaced it, "ahead" in meta is by how much
 -- this clock is ahead of the server's. Deadlines are times of the server's own clock.
 local CENTURY = 2 ^ 52 -- us, the year 2112: no clock is beyond it
-since = tonumber(since)
+local given = since
+since = tonumber(given) -- nil: nothing is declared, or it is not known yet
 local declared_at = whole(meta_fields[4], CENTURY - 1) or 0
 local clock_ahead, newest = whole(meta_fields[9], CENTURY - micros) or 0, math.max(last_number, declared_at, since or 0)
 local stepped_back = newest > micros + clock_ahead + 1000000 and newest < CENTURY
@@ -29,7 +30,10 @@ local function parse_limit(text) -- a limit, and the ms after which a grant expi
 end
 local pinned, declared_spec = whole(meta_fields[2]), meta_fields[3]
 local declared, window = parse_limit(declared_spec)
-if since and since <= 0 then since = steady + since end
+if not since and given ~= "" then
+  local age = tonumber(string.match(given, "^ago (%d+)$"))
+  since = age and steady - age
+end
 if since and declared and (window > 0) ~= (string.find(spec, "/", 1, true) ~= nil) then
   return redis.error_reply("FAIRSEMKIND the name is that of a " .. (window > 0 and "rate limit" or "semaphore"))
 end

@@ -1,9 +1,9 @@
 -- page: some of the holders, by token, or of the waiters, by position.
 --
--- ARGV    7 kind      owner or queue
---         8 after     the number of the entry after which the page begins, as this script returned it; empty: the first
---         9 after_id  of that entry, which may have been removed since
---         10 count    most entries to return; large ids make it fewer
+-- ARGV    kind      owner or queue
+--         after     the number of the entry after which the page begins, as this script returned it; empty: the first
+--         after_id  of that entry, which may have been removed since
+--         count    most entries to return; large ids make it fewer
 -- Returns whether more follow (1 or 0), then id, number, weight, ms until the deadline (-1: expired), id, ... A number
 --         is text, as another program may have stored what is not one of ours.
 -- First write: none.

@@ -1,7 +1,7 @@
 -- reduce: lowers the weights of holders to what they keep. It never raises one, so a late copy reverts nothing, and it
 -- renews no lease: releasing some units says nothing about the rest.
 --
--- ARGV    7.. ids, then the units that each keeps
+-- ARGV    .. ids, then the units that each keeps
 -- Results: HELD, WAITING, EVICTED or GONE; only a holder weighs less now
 -- First write: PEXPIREAT, so that it works under OOM.
 

@@ -1,8 +1,8 @@
 -- refresh: renews the leases of holders and waiters, and returns the state of each. It never revives an expired id.
 -- With no ids it only reaps and promotes. A grant of a rate is not renewed, and with a lease of 0 nothing is.
 --
--- ARGV    7 knows  1: the caller knows that these ids are holders, and their tokens; 0: it does not
---         8.. ids
+-- ARGV    knows_tokens  1: the caller knows that these ids are holders, and their tokens; 0: it does not
+--         .. ids
 -- Results: HELD (without a number if the caller knows it), WAITING, EVICTED or GONE
 -- First write: PEXPIREAT or ZREM, so that it works under OOM.
 
@@ -10,13 +10,13 @@
 -- include limit.lua
 -- include epoch.lua
 
-local knows = ARGV[OWN]
+local knows_tokens = ARGV[OWN]
 local first_id = OWN + 1
 local count = #ARGV - first_id + 1
 
 -- The fast path: a refresh by a caller that knows the tokens, if there are no waiters, no expired entries and no
 -- tombstones: then every id with a deadline is a holder. Not for a rate, whose grants are not renewed.
-local fast = knows == "1" and lease > 0 and window + waiters == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
+local fast = knows_tokens == "1" and lease > 0 and window + waiters == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
   and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0 and not (declares or state_lost or renew_keys)
 if fast then
   local due, deadline = {}, text(now + lease)

@@ -2,9 +2,9 @@
 -- positions. Holders must fit, except during the grace period: what does not fit then is what an old file has too
 -- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
 --
--- ARGV    7 holder_count  how many of the ids are holders; the others, which come after them, are waiters
---         8 missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
---         9.. ids, then the token or position of each, then the weight of each
+-- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
+--         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
+--         .. ids, then the token or position of each, then the weight of each
 -- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits), or EARLY (it does not fit, but expired ids
 --         are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.

@@ -9,17 +9,16 @@
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
 --         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server,
 --                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
--- ARGV    1 caller   client id of the calling process: grants to its waiters are in the reply
---         2 wake     channel prefix: grants to any other client are published on wake .. its client id
---         3 spec     what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
---                    it expires that many ms after the grant
---         4 since    server us of the caller's first declaration of that limit; 0 or less: minus the us since then,
---                    if the caller does not know the server's time; empty: the call declares nothing
---         5 lease    ms for which what this call grants, queues or renews lasts; 0: it does none of these
---         6 grace    ms for which a server that may have lost state grants nothing new; then, after a space,
---                    what the caller knows, if anything: "*" if it has used this name before, else the servers
---                    that it has met, each followed by "!" if it has known it for longer than the grace period,
---                    by "?" if not
+-- ARGV    caller   client id of the calling process: grants to its waiters are in the reply
+--         wake     channel prefix: grants to any other client are published on wake .. its client id
+--         spec     what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
+--                  it expires that many ms after the grant
+--         since    server us of the caller's first declaration of that limit, or "ago" and the us since then, if the
+--                  caller does not know the server's time; empty: the call declares nothing
+--         lease    ms for which what this call grants, queues or renews lasts; 0: it does none of these
+--         grace    ms for which a server that may have lost state grants nothing new
+--         knows    what the caller knows of the name: "*" if it has used it before, else the servers that it has
+--                  met, each followed by "!" if it has known it for longer than the grace period, by "?" if not
 -- Returns one list of numbers, unless the verb says otherwise:
 --         since    server us of the caller's first declaration of its limit; 0: it declared nothing
 --         next     ms until the nearest deadline, when waiters poll; -1: not reported, because there are no
@@ -47,11 +46,9 @@
 -- table that is not created, a key that is not read. Numbers go to Redis as text(), which is exact, and faster than
 -- Redis' own conversion of a Lua number.
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
-local caller, wake, spec, since, lease, grace = unpack(ARGV, 1, 6)
-local OWN = 7 -- the first of the arguments that only this verb has
+local caller, wake, spec, since, lease, grace, knows = unpack(ARGV, 1, 7)
+local OWN = 8 -- the first of the arguments that only this verb has
 lease = tonumber(lease)
-local already_expired = lease < 0 -- only of a release
-if already_expired then lease = -1 - lease end
 
 local LAYOUT = 1     -- of the keys above; a script never writes to a layout from its future
 local BOUND = 150    -- most ids that one call reaps and removes from the queue, together

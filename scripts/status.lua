@@ -1,8 +1,8 @@
 -- status: the current state of the name. It changes nothing. Expired entries are still in the keys, so the caller
 -- subtracts them: each call counts some of them, until the caller has all.
 --
--- ARGV    7 at    server ms as of which to count; 0: now
---         8 from  how many of the expired entries earlier calls have counted
+-- ARGV    at    server ms as of which to count; 0: now
+--         from  how many of the expired entries earlier calls have counted
 -- Results: limit, declared, pinned (1 or 0), holders, waiters and units held, including expired ones;
 --         the expired entries, and how many of these this call has counted: entries, holders, units of these, and
 --         waiters; us since the first waiter arrived that is not expired (-1: none was found), ms until the nearest

@@ -356,7 +356,7 @@ func known(limit int64) Declaration { return declares(limit, 7) }
 
 // declares is the declaration of a client that knows nothing of servers.
 func declares(limit, since int64) Declaration {
-	return Declaration{LimitSpec{Limit: limit}, since, ""}
+	return Declaration{Spec: LimitSpec{Limit: limit}, Since: since}
 }
 
 type contract struct {
@@ -416,7 +416,14 @@ func acquiring(d Declaration, change func(*AcquireParams)) func(*lab, []*ticket)
 
 func releasing(limit int64, tombstone time.Duration) func(*lab, []*ticket) Call {
 	return func(l *lab, ids []*ticket) Call {
-		return Release(l.space.About("name"), known(limit), tombstone, ids)
+		return Release(l.space.About("name"), known(limit), tombstone, false, ids)
+	}
+}
+
+// releasingOverdue is a release of what the client knows to have expired.
+func releasingOverdue(limit int64, tombstone time.Duration) func(*lab, []*ticket) Call {
+	return func(l *lab, ids []*ticket) Call {
+		return Release(l.space.About("name"), known(limit), tombstone, true, ids)
 	}
 }
 
@@ -747,7 +754,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		name:  "a waiter whose lease has ended, which counts for nothing",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | queue me:1=8 | timeout me:1=20s you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
 		ids:   []string{"me:1"},
-		call:  releasing(3, Overdue(0)),
+		call:  releasingOverdue(3, 0),
 		reply: "waiting",
 		state: "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
 	}, {
@@ -795,7 +802,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		name:  "a holder and a waiter whose leases have ended, and leaves tombstones that outlive them",
 		seed:  "owner me:1=5 you:1=6 you:2=7 you:3=8 | queue me:2=9 | timeout me:1=20s me:2=20s you:1=20s you:2=20s you:3=20s | counter 9" + meta,
 		ids:   []string{"me:1", "me:2"},
-		call:  releasing(3, Overdue(time.Hour)),
+		call:  releasingOverdue(3, time.Hour),
 		reply: "held, waiting",
 		state: "owner you:1=6 you:2=7 you:3=8 | timeout you:1=20s you:2=20s you:3=20s me:1=3600s me:2=3600s | counter 9" +
 			" | meta declared=3 layout=1 since=7 until=3620s lapsed=1",
@@ -957,7 +964,7 @@ func TestQuickReleaseOfAStrangeKeyChangesNothing(t *testing.T) {
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=1 since=7 until=30s")
 		require.NoError(t, l.rdb.Set(background, l.keys[i], "somebody else's", 0).Err())
 		before, _ := l.existing()
-		assert.ErrorContains(t, l.run(Release(l.space.About("name"), known(3), 0, tickets("me:1"))).err, "WRONGTYPE", Kinds[:][i])
+		assert.ErrorContains(t, l.run(Release(l.space.About("name"), known(3), 0, false, tickets("me:1"))).err, "WRONGTYPE", Kinds[:][i])
 		after, _ := l.existing()
 		assert.Equal(t, before, after, Kinds[:][i])
 	}
@@ -1331,7 +1338,7 @@ func TestLargestCallsWork(t *testing.T) {
 			{Acquire(l.space.About("name"), d, t1, all), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
 			{Refresh(l.space.About("name"), d, time.Minute, false, all), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
 			{Reduce(l.space.About("name"), d, all, weightsOf(all)), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
-			{Release(l.space.About("name"), d, time.Minute, all), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
+			{Release(l.space.About("name"), d, time.Minute, false, all), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
 			{Acquire(l.space.About("name"), d, t1, all), map[State]int{Evicted: MaxIDs}},
 		} {
 			got := make(map[State]int)
@@ -1352,11 +1359,11 @@ func TestNumbersNear2To53TravelExactly(t *testing.T) {
 		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
 			" | meta declared=3 layout=1 since=%d until=80s", top-7, top-6, top-5, top-4, top))
 		heard := l.listen()
-		r := l.ask(Release(l.space.About("name"), declares(3, 7), 0, tickets("me:9")), 1)
+		r := l.ask(Release(l.space.About("name"), declares(3, 7), 0, false, tickets("me:9")), 1)
 		assert.Equal(t, []Grant{{2, top - 6, top - 2}, {3, top - 5, top - 1}}, r.Grants)
 		assert.Equal(t, fmt.Sprintf("you 1:%d:%d", int64(top-7), int64(top-3)), heard())
 
-		r = l.ask(Release(l.space.About("name"), declares(3, top), 0, tickets("you:1")), 1)
+		r = l.ask(Release(l.space.About("name"), declares(3, top), 0, false, tickets("you:1")), 1)
 		assert.Equal(t, []Result{{Held, 0}}, r.Results)
 		r = l.ask(Acquire(l.space.About("name"), declares(3, top), AcquireParams{TTL: time.Minute}, tickets("me:4")), 1)
 		assert.Equal(t, []Result{{Held, top}}, r.Results)
@@ -1390,13 +1397,13 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 		assert.Equal(t, "held #1, me:2 gets #3 for #2", ranked(r.String()))
 		s = l.status(1)
 		assert.Equal(t, [2]int64{MaxUnits, 2}, [2]int64{s.Used, s.Holders})
-		l.ask(Release(l.space.About("name"), d, 0, []*ticket{largest}), 1)
+		l.ask(Release(l.space.About("name"), d, 0, false, []*ticket{largest}), 1)
 		assert.Equal(t, int64(2), l.status(1).Used)
 		largest.id, largest.weight = "me:4", MaxUnits-1
 		t1.Wait = false
 		r = l.ask(Acquire(l.space.About("name"), declares(MaxUnits, 1), t1, []*ticket{largest}), 1)
 		assert.Equal(t, "refused", r.String())
-		l.ask(Release(l.space.About("name"), d, 0, tickets("me:2")), 1)
+		l.ask(Release(l.space.About("name"), d, 0, false, tickets("me:2")), 1)
 		r = l.ask(Acquire(l.space.About("name"), declares(MaxUnits, 1), t1, []*ticket{largest}), 1)
 		assert.Equal(t, "held #1", ranked(r.String()))
 		assert.Equal(t, int64(MaxUnits), l.status(1).Used)
@@ -1408,11 +1415,11 @@ func (l *lab) everyCall() []Call {
 	d := declares(9, usedNow)
 	return []Call{
 		Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Hour, Wait: true}, tickets("me:1", "me:9*3")),
-		Release(l.space.About("name"), d, time.Hour, tickets("me:1", "me:2")),
+		Release(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Refresh(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Reduce(l.space.About("name"), d, tickets("me:1", "me:2"), []int64{1, 1}),
 		Restore(l.space.About("name"), d, time.Hour, tickets("me:8*2", "me:9"), Claims{1, seededEpoch, []int64{1, 2}, []int64{2, 1}}),
-		l.space.Resize("name", LimitSpec{Limit: 9}, 2, l.now().UnixMicro()),
+		l.space.Resize("name", LimitSpec{Limit: 9}, PinAt(2), l.now().UnixMicro()),
 		l.space.Evict("name", LimitSpec{Limit: 9}, "you:1"),
 		l.space.Status("name", LimitSpec{Limit: 9}, 0, 0),
 		l.space.About("name").Page("owner", Bookmark{}, 10),
@@ -1582,7 +1589,7 @@ func (w *walk) step() {
 		given = len(ids)
 		tombstone := time.Duration(w.IntN(2)) * time.Minute
 		build = func(_ *lab, s Keyspace, ids []*ticket) Call {
-			return Release(s.About("name"), d, tombstone, ids)
+			return Release(s.About("name"), d, tombstone, false, ids)
 		}
 	case verb < 9:
 		ids = w.oldIDs()
@@ -1886,12 +1893,12 @@ func (w *walk) checkResults(s *Script, after snapshot, r Reply, ids []string, gi
 
 // header is what the comment with the arguments says.
 type header struct {
-	args  []string // names of the arguments, by number from 0
+	args  []string // names of the arguments, in order
 	rest  string   // what comes after them, any number of times
 	write string   // the line about the first write
 }
 
-var argLine = regexp.MustCompile(`^--\s+(?:ARGV\s+)?(\d+)(\.\.)?\s+(\S.*)$`)
+var argLine = regexp.MustCompile(`^--(?: ARGV    | {9})(\S+)\s+(\S.*)$`)
 
 // readHeader reads the arguments after the shared ones. A verb may describe a shared one again.
 func readHeader(t *testing.T, file string, shared ...string) header {
@@ -1914,26 +1921,18 @@ func readHeader(t *testing.T, file string, shared ...string) header {
 		}
 		inArgs = inArgs && !strings.HasPrefix(line, "-- Re") || strings.HasPrefix(line, "-- ARGV") // Returns, Results
 		if m := argLine.FindStringSubmatch(line); inArgs && m != nil {
-			h.add(t, m[1], m[2] != "", m[3])
+			h.add(m[1], m[2])
 		}
 	}
 	t.Fatalf("%s has no list of arguments, or no code after it", file)
 	return h
 }
 
-func (h *header) add(t *testing.T, number string, open bool, text string) {
-	t.Helper()
-	n, err := strconv.Atoi(number)
-	require.NoError(t, err)
-	name := strings.Fields(text)[0]
+func (h *header) add(name, text string) {
 	switch {
-	case n <= len(h.args):
-		require.Equal(t, h.args[n-1], name)
-	case open:
-		require.Equal(t, len(h.args)+1, n)
+	case name == "..":
 		h.rest = text
-	default:
-		require.Equal(t, len(h.args)+1, n, "the arguments are numbered in order")
+	case !slices.Contains(h.args, name):
 		h.args = append(slices.Clip(h.args), name)
 	}
 }
@@ -1943,7 +1942,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	t.Parallel()
 	space := Keyspace{"prefix", "caller-id", 110 * time.Millisecond}
 	keys := space.Keys("name")
-	d := Declaration{LimitSpec{Limit: 101}, 102, "116"}
+	d := Declaration{Spec: LimitSpec{Limit: 101}, Since: 102, Knows: "116"}
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
 	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to release"
@@ -1952,7 +1951,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	exchange := maps.Clone(acquire)
 	exchange["released"] = 1
 	looks := func(limit int64, more map[string]any) map[string]any {
-		args := map[string]any{"spec": limit, "since": "", "lease": int64(0), "grace": int64(110)}
+		args := map[string]any{"spec": limit, "since": "", "lease": int64(0), "grace": int64(110), "knows": ""}
 		maps.Copy(args, more)
 		return args
 	}
@@ -1966,8 +1965,8 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		{Acquire(space.About("name"), d, params, heavy), acquire, weightsToo, []any{"a", "b", int64(201), int64(1)}},
 		{Acquire(space.About("name"), d, params, light, &ticket{id: "c", weight: 1}), exchange, weightsToo, []any{"a", "b", "c"}},
 		{Acquire(space.About("name"), d, params, heavy, &ticket{id: "c", weight: 3}), exchange, weightsToo, []any{"a", "b", int64(201), int64(1), "c"}},
-		{Release(space.About("name"), d, 106*time.Millisecond, light), map[string]any{"lease": int64(106)}, onlyIDs, []any{"a", "b"}},
-		{Refresh(space.About("name"), d, 107*time.Millisecond, true, light), map[string]any{"lease": int64(107), "knows": true}, onlyIDs, []any{"a", "b"}},
+		{Release(space.About("name"), d, 106*time.Millisecond, true, light), map[string]any{"lease": int64(106), "overdue": true}, onlyIDs, []any{"a", "b"}},
+		{Refresh(space.About("name"), d, 107*time.Millisecond, true, light), map[string]any{"lease": int64(107), "knows_tokens": true}, onlyIDs, []any{"a", "b"}},
 		{
 			Reduce(space.About("name"), d, light, []int64{114, 115}),
 			map[string]any{"lease": int64(0)},
@@ -1980,7 +1979,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			"ids, then the token or position of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},
-		{space.Resize("name", LimitSpec{Limit: 101}, 114, 116), looks(101, map[string]any{"caller": "", "pin": int64(114), "asked": int64(116)}), "", nil},
+		{space.Resize("name", LimitSpec{Limit: 101}, PinAt(114), 116), looks(101, map[string]any{"caller": "", "pin": "114", "asked": int64(116)}), "", nil},
 		{space.Evict("name", LimitSpec{Limit: 101}, "an id"), looks(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
 		{space.Status("name", LimitSpec{Limit: 101}, 117, 118), looks(101, map[string]any{"caller": "", "at": int64(117), "from": int64(118)}), "", nil},
 		{space.About("name").Page("owner", Bookmark{"108", "an id"}, 109), looks(0, map[string]any{"kind": "owner", "after": "108", "after_id": "an id", "count": 109}), "", nil},
@@ -1993,7 +1992,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			for _, key := range keys {
 				want = append(want, key)
 			}
-			args := map[string]any{"caller": "caller-id", "wake": "prefix:wake:", "spec": int64(101), "since": int64(102), "grace": "110 116"}
+			args := map[string]any{"caller": "caller-id", "wake": "prefix:wake:", "spec": int64(101), "since": int64(102), "grace": int64(110), "knows": "116"}
 			maps.Copy(args, c.args)
 			for _, name := range own.args {
 				require.Contains(t, args, name)

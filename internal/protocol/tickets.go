@@ -37,21 +37,19 @@ func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E,
 }
 
 // ReleaseScript releases.
-var ReleaseScript = newScript("release")
+var ReleaseScript = newScript("release", "overdue")
 
-// Overdue marks a tombstone, or 0 for none, as one of permits whose leases have ended. Their client knows that slightly
-// before Redis.
-func Overdue(tombstone time.Duration) time.Duration { return -time.Millisecond - tombstone }
-
-// Release releases permits and removes waiters. A tombstone refuses late copies of their acquire for that long.
-func Release[E Entry](s CallPrefix, d Declaration, tombstone time.Duration, entries []E) Call {
-	c := s.newCall(ReleaseScript, d, tombstone, len(entries))
+// Release releases permits and removes waiters. A tombstone refuses late copies of their acquire for that long. If overdue
+// is set, their leases have ended: their client knows that slightly before Redis.
+func Release[E Entry](s CallPrefix, d Declaration, tombstone time.Duration, overdue bool, entries []E) Call {
+	c := s.newCall(ReleaseScript, d, tombstone, 1+len(entries))
+	c.Args = append(c.Args, overdue)
 	addIDs(&c, entries)
 	return c
 }
 
 // RefreshScript renews and queries.
-var RefreshScript = newScript("refresh", "knows")
+var RefreshScript = newScript("refresh", "knows_tokens")
 
 // Refresh renews permits and waiters, or with a lease of 0 only queries them. If known is set, the reply may omit the
 // tokens.
