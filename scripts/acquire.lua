@@ -72,11 +72,12 @@ if fast then
     redis.call("PEXPIREAT", timeout, text(expire_at))
     redis.call("PEXPIREAT", owner, text(expire_at))
   end
-  if window > 0 then reply[5] = limit - holders + unreaped - count end
+  if window > 0 then reply[ROOM] = limit - holders + unreaped - count end
   return reply
 end
 
--- include line.lua
+-- include remove.lua
+-- include queue.lua
 -- include forecast.lua
 -- include enter.lua
 
@@ -117,9 +118,9 @@ for i = first_id, last_id do
     granted[granted_size + 1], granted[granted_size + 2] = text(last_number), id
     granted_size = granted_size + 2
   elseif not wait then
-    state = (now < grace_until or reply[3] == 1) and EARLY or REFUSED
+    state = (now < grace_until or reply[MORE] == 1) and EARLY or REFUSED
   elseif max_queue > 0 and waiters >= max_queue then
-    state = reply[3] == 1 and EARLY or FULL
+    state = reply[MORE] == 1 and EARLY or FULL
   else
     last_number = last_number < steady and steady or last_number + 1
     state, number = WAITING, last_number - head_start
@@ -136,8 +137,8 @@ for i = first_id, last_id do
     end
   end
   number = number or 0
-  if state == EARLY then number = reply[3] == 1 and 0 or grace_until - now end
-  if window > 0 and (state == REFUSED or state == EARLY and reply[3] == 0) then
+  if state == EARLY then number = reply[MORE] == 1 and 0 or grace_until - now end
+  if window > 0 and (state == REFUSED or state == EARLY and reply[MORE] == 0) then
     number = math.max(number, time_until_grant(waiters, units, largest))
   end
   reply[size + 1], reply[size + 2] = state, number
@@ -148,7 +149,7 @@ end
 -- that other processes know of, it makes the first waiters near the head of the queue poll.
 local function report_deadline()
   local nearest = whole(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
-  reply[2] = math.max(0, math.min(lease, nearest and nearest - now or lease))
+  reply[NEXT] = math.max(0, math.min(lease, nearest and nearest - now or lease))
   if not had_waiters or nearest and nearest <= now + lease then return end
   notify_heads()
 end

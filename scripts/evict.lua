@@ -8,7 +8,8 @@
 -- include semaphore.lua
 -- include limit.lua
 -- include epoch.lua
--- include line.lua
+-- include remove.lua
+-- include queue.lua
 
 local id = ARGV[OWN]
 if expired_entries > 0 then reap() end

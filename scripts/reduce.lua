@@ -8,7 +8,8 @@
 -- include semaphore.lua
 -- include limit.lua
 -- include epoch.lua
--- include line.lua
+-- include remove.lua
+-- include queue.lua
 
 local first_id, count = OWN, (#ARGV - OWN + 1) / 2
 local first_kept = first_id + count

@@ -16,8 +16,9 @@ local count = #ARGV - first_id + 1
 
 -- The fast path: a refresh by a caller that knows the tokens, if there are no waiters, no expired entries and no
 -- tombstones: then every id with a deadline is a holder. Not for a rate, whose grants are not renewed.
-local fast = knows_tokens == "1" and lease > 0 and window + waiters == 0 and count > 0 and redis.call("ZCARD", timeout) == holders
-  and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0 and not (declares or state_lost or renew_keys)
+local fast = knows_tokens == "1" and lease > 0 and window + waiters == 0 and count > 0
+  and redis.call("ZCARD", timeout) == holders and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0
+  and not (declares or state_lost or renew_keys)
 if fast then
   local due, deadline = {}, text(now + lease)
   for i = 1, count do
@@ -26,10 +27,11 @@ if fast then
   end
   redis.call("PEXPIREAT", timeout, text(expire_at)) -- works under OOM, and so does what follows it
   if redis.call("ZADD", timeout, "XX", "CH", unpack(due)) == count then return reply end
-  reply = { since or 0, -1, 0, epoch, 0, reply[6] } -- an id is missing, or was renewed in this very millisecond
+  reply = { since or 0, -1, 0, epoch, 0, reply[SERVER] } -- an id is missing, or was renewed in this very millisecond
 end
 
--- include line.lua
+-- include remove.lua
+-- include queue.lua
 -- include forecast.lua
 
 local ids, due = { unpack(ARGV, first_id) }, {}
@@ -59,7 +61,7 @@ end
 if #due > 0 then redis.call("ZADD", timeout, unpack(due)) end
 if waiters > 0 and window == 0 then
   local nearest = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
-  reply[2] = nearest and math.max(0, nearest - now) or -1
+  reply[NEXT] = nearest and math.max(0, nearest - now) or -1
 end
 
 -- include finish.lua

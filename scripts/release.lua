@@ -25,13 +25,14 @@ if fast then
     reply[size + 1], reply[size + 2] = held and HELD or GONE, 0
     size = size + 2
   end
-  if missing and identity() == meta_fields[8] then reply[4] = whole(meta_fields[6]) or 0 end
+  if missing and identity() == stored_server then reply[EPOCH] = whole(stored_epoch) or 0 end
   return reply
 end
 
 -- include limit.lua
 -- include epoch.lua
--- include line.lua
+-- include remove.lua
+-- include queue.lua
 
 if expired_entries > 0 then reap() end
 local before = holders

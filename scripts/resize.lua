@@ -10,7 +10,8 @@
 -- include semaphore.lua
 -- include limit.lua
 -- include epoch.lua
--- include line.lua
+-- include remove.lua
+-- include queue.lua
 
 local pin, asked = unpack(ARGV, OWN, OWN + 1)
 pin, asked, resizing = tonumber(pin), tonumber(asked), true
@@ -18,7 +19,7 @@ local newer = asked > (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 
 local too_late = newer and micros - asked > 1000 * LINGER
 if newer and not too_late then
   redis.pcall("HDEL", meta, "marked_at", "marked", "before_at", "before") -- the pace was that under another limit
-  meta_fields[10] = nil
+  stored_marked_at = nil
   if pin then
     redis.call("HSET", meta, "pinned", text(pin), "pinned_at", text(asked), "layout", LAYOUT)
     redis.call("PERSIST", meta)

@@ -12,7 +12,8 @@
 -- include semaphore.lua
 -- include limit.lua
 -- include epoch.lua
--- include line.lua
+-- include remove.lua
+-- include queue.lua
 -- include enter.lua
 
 local holder_count, missed_in = unpack(ARGV, OWN, OWN + 1)
@@ -53,7 +54,7 @@ if count > 0 then
       state, holders, extra_weight = HELD, holders + 1, extra_weight + units - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
     else
-      state, number = reply[3] == 1 and EARLY or GONE, 0
+      state, number = reply[MORE] == 1 and EARLY or GONE, 0
     end
     if state == HELD or state == WAITING then
       due[#due + 1], due[#due + 2] = state == HELD and (window > 0 and old_deadlines[i] or grant_deadline) or deadline, id
@@ -66,7 +67,7 @@ if count > 0 then
   end
   if #due > 0 then enter(due, granted, queued, new_weights) end
   redis.call("PEXPIREAT", timeout, text(expire_at))
-  if waiters > 0 then reply[2], reply[3] = lease, now < grace_until and 0 or 1 end -- the next call promotes
+  if waiters > 0 then reply[NEXT], reply[MORE] = lease, now < grace_until and 0 or 1 end -- the next call promotes
 end
 
 -- include finish.lua

@@ -1,6 +1,7 @@
 -- semaphore.lua: what every script begins with: the keys, the arguments that all verbs have, and what is stored. The file
--- of a verb includes this one and those that it shares with other verbs: scripts.go puts a file in the place of the line
--- that names it.
+-- of a verb includes this one and then others that it shares: scripts.go puts each in the place of the line that names
+-- it. So they are one piece of code and see each other's locals. At its top each says what it needs of those before it,
+-- besides what is declared here, what it provides for those after it, and which variables of others it changes.
 --
 -- KEYS    1 owner    zset    id -> token: the holders
 --         2 queue    zset    id -> position: the waiters
@@ -56,8 +57,9 @@ local LINGER = 10000 -- ms that keys outlive the last deadline in them
 local DAY = 86400000 -- ms: the longest lease and grace period
 local MONTH = 31 * DAY -- ms: the longest window of a rate
 
--- The states in a reply; scripts.go has the same list.
+-- The states in a reply, and the numbers with which it begins. internal/protocol has the same lists.
 local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
+local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER = 1, 2, 3, 4, 5, 6
 
 local function text(number) return string.format("%d", number) end
 
@@ -76,15 +78,16 @@ local function parse_weight(stored)
   return units and units > 0 and units or 1
 end
 
-local meta_fields = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet",
-  "server", "ahead", "marked_at")
+local stored_layout, stored_pin, stored_spec, stored_since, stored_until, stored_epoch, stored_grace_until, stored_server,
+  stored_ahead, stored_marked_at = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until",
+    "epoch", "quiet", "server", "ahead", "marked_at"), 1, 10)
 local holders = redis.call("ZCARD", owner)
 local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
-local reply, size = { 0, -1, 0, 0, 0, 0 }, 6 -- since, next, more, epoch, room, server; the verb appends its results
+local reply, size = { 0, -1, 0, 0, 0, 0 }, SERVER -- the verb appends its results
 
-if (whole(meta_fields[1]) or LAYOUT) > LAYOUT then
-  return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. meta_fields[1] .. ", this client knows " .. LAYOUT)
+if (whole(stored_layout) or LAYOUT) > LAYOUT then
+  return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. stored_layout .. ", this client knows " .. LAYOUT)
 end
 
 -- distinct reports whether the count ids in ARGV from index first on all differ. An id that is counted as it is
@@ -105,6 +108,6 @@ local function identity()
   local info = redis.pcall("INFO", "replication")
   local at = type(info) == "string" and string.find(info, "master_replid:", 1, true)
   if at then return string.sub(info, at + 14, at + 25), info end
-  return string.match(meta_fields[8] or "", "^%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?$") or "", ""
+  return string.match(stored_server or "", "^%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?$") or "", ""
 end
 

@@ -48,7 +48,7 @@ end
 
 local nearest = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(at), "+inf", "WITHSCORES", "LIMIT", 0, 1)[2]
 local expired_count = held
-if window > 0 or now < (whole(meta_fields[7], now + DAY) or 0) then
+if window > 0 or now < (whole(stored_grace_until, now + DAY) or 0) then
   expired_count = 0 -- they are meant to expire, or may be restored
 end
 local counts = redis.call("HMGET", meta, "granted", "lapsed", "before_at", "before", "marked_at", "marked")
@@ -70,7 +70,7 @@ for _, number in ipairs({
   arrived and math.max(0, steady - arrived) or -1,
   nearest and math.max(0, math.min(nearest - now, MONTH + DAY)) or -1,
   math.max(0, window - 1),
-  (meta_fields[1] or expire_at > 0) and 1 or 0, -- either may be missing: a pin needs no "until", and meta may be lost
+  (stored_layout or expire_at > 0) and 1 or 0, -- either may be missing: a pin needs no "until", and meta may be lost
   whole(counts[1]) or 0,
   whole(counts[2]) or 0,
   expired_count,

@@ -1,84 +1,18 @@
--- line.lua: removes expired entries, and grants from the head of the queue.
-local expired_entries = redis.call("ZCOUNT", timeout, "-inf", text(now))
-local stored_extra = weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
-local extra_weight = holders > 0 and stored_extra or 0 -- without holders no units are held
-local had_queue = waiters > 0 -- before this call
-local granted_count, expired_count = 0, 0 -- permits that this call grants, and those that it counts as expired
-local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
+-- queue.lua: grants from the head of the queue, and notifies the waiters.
+--
+-- needs:    budget, declares, expire_at, extra_weight, grace_until, last_number, limit, now, pinned, steady,
+--           store_extra, stored_extra, window
+-- provides: forecast, granted_count, grants, had_queue, messages, notify, notify_heads, promote, resizing,
+--           store_holders
+-- changes:  budget, extra_weight, holders, last_number, waiters
+local had_queue, granted_count = waiters > 0, 0 -- before this call; permits that this call grants
 local resizing = false -- set by resize: waiters that can never fit are removed even if no unit is available
-local budget, remaining = BOUND, 0        -- ids that it may still reap or remove from the queue; expired entries left over
-
-local function store_extra()
-  stored_extra = extra_weight
-  if extra_weight == 0 then return redis.call("HDEL", weight, "extra") end
-  redis.call("HSET", weight, "extra", text(extra_weight))
-  redis.call("PEXPIREAT", weight, text(expire_at))
-end
 
 -- store_holders stores holders that are counted already: token, id, token, id, ...
 local function store_holders(granted)
   if extra_weight > stored_extra then store_extra() end
   redis.call("ZADD", owner, unpack(granted))
   if 2 * holders == #granted then redis.call("PEXPIREAT", owner, text(expire_at)) end -- the key is new
-end
-
--- remove_from removes the ids from index first on from a key, and returns which of them were in it. Removing them one
--- at a time would take several times as long.
-local function remove_from(key, ids, first)
-  if #ids == first then return { redis.call("ZREM", key, ids[first]) == 1 } end
-  local scores = redis.call("ZMSCORE", key, unpack(ids, first))
-  redis.call("ZREM", key, unpack(ids, first))
-  return scores
-end
-
--- remove removes the ids from index first on from every key, and returns the previous state of each.
-local function remove(ids, first)
-  local units = extra_weight > 0 and redis.call("HMGET", weight, unpack(ids, first))
-  local held = holders > 0 and remove_from(owner, ids, first) or {}
-  local waited = waiters > 0 and remove_from(queue, ids, first) or {}
-  local states, removed = {}, {}
-  for i = first, #ids do
-    local n, state = i - first + 1, GONE
-    if held[n] and not removed[ids[i]] then
-      state, holders = HELD, holders - 1
-      if units then extra_weight = extra_weight + 1 - parse_weight(units[n]) end
-    elseif waited[n] and not removed[ids[i]] then
-      state, waiters = WAITING, waiters - 1
-    end
-    states[n], removed[ids[i]] = state, true
-  end
-  redis.call("ZREM", timeout, unpack(ids, first))
-  if weight_count > 0 then redis.call("HDEL", weight, unpack(ids, first)) end
-  if extra_weight ~= stored_extra then store_extra() end
-  return states
-end
-
--- release removes the ids in ARGV from index first on, and replies with the previous state of each.
-local function release(first)
-  for _, state in ipairs(remove(ARGV, first)) do
-    reply[size + 1], reply[size + 2] = state, 0
-    size = size + 2
-  end
-end
-
--- discard removes ids whose previous state no caller needs.
-local function discard(ids)
-  if extra_weight > 0 then return remove(ids, 1) end -- else no holder weighs more than 1
-  local held = redis.call("ZREM", owner, unpack(ids))
-  holders = holders - held
-  if waiters > 0 and held < #ids then waiters = waiters - redis.call("ZREM", queue, unpack(ids)) end
-  redis.call("ZREM", timeout, unpack(ids))
-  if weight_count > 0 then redis.call("HDEL", weight, unpack(ids)) end
-end
-
--- reap removes ids whose deadline has passed.
-local function reap()
-  local before = holders
-  local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, budget)
-  if #ids > 0 then discard(ids) end
-  budget, remaining = budget - #ids, expired_entries - #ids
-  if remaining > 0 then reply[3] = 1 end
-  if counts_expired then expired_count = before - holders end
 end
 
 local grants, messages = {}, {} -- of promoted waiters: the caller's, and those of other clients by client
@@ -121,7 +55,7 @@ if waiters > 0 then -- otherwise this call promotes no waiter
   -- differ it reads few at first, and more the more of them fit.
   function promote()
     local available, scanned, blocked = limit - holders - extra_weight, 0, limit == 0 or now < grace_until
-    blocked = blocked or not (since or pinned or meta_fields[3]) -- meta was lost, and the limit that was sent may be wrong
+    blocked = blocked or not (since or pinned or stored_spec) -- meta was lost, and the limit that was sent may be wrong
     local chunk = weight_count == 0 and math.max(available, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
     while scanned < math.min(waiters, budget) and (available > 0 or declares or resizing) and not blocked do
@@ -162,7 +96,7 @@ if waiters > 0 then -- otherwise this call promotes no waiter
       end
       store_holders(granted)
     end
-    if scanned >= budget and waiters > 0 and available > 0 and not blocked then reply[3] = 1 end
+    if scanned >= budget and waiters > 0 and available > 0 and not blocked then reply[MORE] = 1 end
     budget = budget - #fitting - #oversized
   end
 end
