@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // oldEnough is the age in seconds at which fairsem takes a server that does not know a name for one that never had it.
@@ -104,9 +106,14 @@ type grantWatch struct {
 // watchGrants begins to watch what a job's workers are granted.
 func watchGrants(ctx context.Context, b *bench, j job) watch {
 	ctx, stop := context.WithCancel(ctx)
-	w := &grantWatch{rdb: b.server.rdb, key: "fairsem:{" + j.name(0) + "}:owner", job: j, stop: stop, ended: make(chan struct{})}
+	w := &grantWatch{rdb: b.server.rdb, key: ownerKey(j), job: j, stop: stop, ended: make(chan struct{})}
 	go w.run(ctx) // ends with found, which waits for it, or with ctx
 	return w
+}
+
+// ownerKey is the key with what a job's workers were granted.
+func ownerKey(j job) string {
+	return protocol.Keyspace{Prefix: "fairsem"}.Key(j.name(0), protocol.Owner)
 }
 
 // run looks several times in a window: a grant is there for as long as one.

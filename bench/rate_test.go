@@ -114,7 +114,7 @@ func TestAWindowAboveTheLimitIsAnError(t *testing.T) {
 		"not all were seen": {[]float64{1}, 3, figures{"unseen": 2}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
-			key := "fairsem:{" + j.name(0) + "}:owner"
+			key := ownerKey(j)
 			require.NoError(t, b.server.empty(t.Context()))
 			w := watchGrants(t.Context(), b, j)
 			for i, token := range c.tokens {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -44,7 +45,7 @@ func await(check func() error) error {
 
 // restartMaster has it come back before its replica takes over.
 func restartMaster(a *arena) (string, error) {
-	key := keyOf(poolName, "owner")
+	key := keyOf(poolName, protocol.Owner)
 	old, err := a.rig.cluster.Owner(key)
 	if err != nil {
 		return "", err
@@ -60,7 +61,7 @@ func restartMaster(a *arena) (string, error) {
 
 // killMaster has a replica take over, and the dead one come back as a replica.
 func killMaster(a *arena) (string, error) {
-	key := keyOf(poolName, "owner")
+	key := keyOf(poolName, protocol.Owner)
 	old, err := a.rig.cluster.Owner(key)
 	if err != nil {
 		return "", err
@@ -113,7 +114,7 @@ func roleOf(s *redistest.Server) (role, error) {
 
 // clusterFailover has the replica of the master take over while that is well.
 func clusterFailover(a *arena) (string, error) {
-	old, err := a.rig.cluster.Owner(keyOf(poolName, "owner"))
+	old, err := a.rig.cluster.Owner(keyOf(poolName, protocol.Owner))
 	if err != nil {
 		return "", err
 	}
@@ -192,7 +193,7 @@ func (a *arena) oneEpoch() error {
 
 // neighbours are the master that has the pool, and any.
 func (a *arena) neighbours() (from, to *redistest.Server, err error) {
-	from, err = a.rig.cluster.Owner(keyOf(poolName, "owner"))
+	from, err = a.rig.cluster.Owner(keyOf(poolName, protocol.Owner))
 	masters := a.rig.cluster.Masters()
 	return from, masters[a.random.IntN(len(masters))], err
 }
@@ -200,7 +201,7 @@ func (a *arena) neighbours() (from, to *redistest.Server, err error) {
 // move takes the slot of the pool from one master to another, with pauses between its keys.
 func (a *arena) move(from, to *redistest.Server, pause time.Duration) (string, error) {
 	ctx := context.Background()
-	slot := from.Client().ClusterKeySlot(ctx, keyOf(poolName, "owner")).Val()
+	slot := from.Client().ClusterKeySlot(ctx, keyOf(poolName, protocol.Owner)).Val()
 	fromID, toID := from.Client().Do(ctx, "CLUSTER", "MYID").Val(), to.Client().Do(ctx, "CLUSTER", "MYID").Val()
 	err := errors.Join(
 		to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err(),

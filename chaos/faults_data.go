@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Whoever deletes keys takes permits away that their holders still rely on. What is left are tokens, and
@@ -12,15 +14,21 @@ var deletes = []promise{onServer, held, linear, once, inOrder, alive, told, dead
 // dataFaults are what other programs do to the keys.
 func dataFaults() []fault {
 	all := []fault{{name: "FLUSHALL", kind: single, not: deletes, strike: command("FLUSHALL")}}
-	for _, key := range []string{"owner", "queue", "timeout", "weight", "meta"} {
-		all = append(all, fault{name: "DEL of " + key, kind: single, spares: true, not: deletes, strike: deleteKey(key)})
+	for _, key := range protocol.Kinds {
+		f := fault{name: "DEL of " + key, kind: single, spares: true, not: deletes, strike: deleteKey(key)}
+		if key == protocol.Counter {
+			f.not = nil
+		}
+		all = append(all, f)
 	}
 	return append(all,
-		fault{name: "DEL of counter", kind: single, spares: true, strike: deleteKey("counter")},
 		fault{name: "a key of the wrong type", kind: single, spares: true, not: deletes, strike: wrongType})
 }
 
-func keyOf(name, key string) string { return "fairsem:{" + name + "}:" + key }
+// space is where the workers have their keys.
+var space = protocol.Keyspace{Prefix: "fairsem"}
+
+func keyOf(name, kind string) string { return space.Key(name, kind) }
 
 // someName is the semaphore that is hit.
 func (a *arena) someName() string { return []string{poolName, soloName}[a.random.IntN(2)] }
@@ -34,8 +42,7 @@ func deleteKey(key string) func(*arena) (string, error) {
 
 // wrongType puts something else in the place of a key, for a while.
 func wrongType(a *arena) (string, error) {
-	keys := []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
-	key := keyOf(a.someName(), keys[a.random.IntN(len(keys))])
+	key := keyOf(a.someName(), protocol.Kinds[a.random.IntN(len(protocol.Kinds))])
 	if err := a.rig.ask("EVAL", `redis.call("DEL", KEYS[1]); return redis.call("LPUSH", KEYS[1], "no")`, 1, key); err != nil {
 		return "", err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // wakeFaults are what happens to the messages that tell who is next.
@@ -31,7 +33,7 @@ func takeChannels(a *arena) (string, error) {
 func (a *arena) channels() ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return a.rig.monitor.PubSubChannels(ctx, "fairsem:wake:*").Result()
+	return a.rig.monitor.PubSubChannels(ctx, space.WakePrefix()+"*").Result()
 }
 
 // forge sends each worker lies about its waiters, and what is no message at all.
@@ -51,7 +53,7 @@ func forge(a *arena) (string, error) {
 func (a *arena) epoch(name string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return a.rig.monitor.HGet(ctx, keyOf(name, "meta"), "epoch").Val() // without one the message is no message
+	return a.rig.monitor.HGet(ctx, keyOf(name, protocol.Meta), protocol.MetaEpoch).Val() // without one the message is no message
 }
 
 // lie is well-formed half of the time. The place it names is wrong: the right one only Redis and the
@@ -67,7 +69,7 @@ func (a *arena) lie() string {
 		grants = append(grants, fmt.Sprintf("%d:%d:%d", 1+a.random.IntN(2000), now-a.random.Int64N(3_000_000), token))
 	}
 	name := a.someName()
-	text := fmt.Sprintf("%s %s %s", strings.Join(grants, ","), a.epoch(name), keyOf(name, "owner"))
+	text := fmt.Sprintf("%s %s %s", strings.Join(grants, ","), a.epoch(name), keyOf(name, protocol.Owner))
 	switch a.random.IntN(6) {
 	case 0:
 		return text[:a.random.IntN(len(text))]

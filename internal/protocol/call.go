@@ -94,9 +94,20 @@ func (s CallPrefix) newCall(run *Script, d Declaration, lease time.Duration, roo
 
 // Argument returns the argument of that name in the arguments of a command that runs the script.
 func (s *Script) Argument(args []any, name string) any {
-	const keys = 2 // evalsha and the hash, or eval and the text, come before the number of keys
-	return args[keys+1+args[keys].(int)+slices.Index(s.Arguments, name)]
+	return args[firstArgument+slices.Index(s.Arguments, name)]
 }
+
+// Caller returns the client id in a command that runs a script, empty if it is no such command.
+func Caller(command []string) string {
+	if len(command) <= firstArgument || command[firstArgument-len(Kinds)-1] != strconv.Itoa(len(Kinds)) {
+		return ""
+	}
+	return command[firstArgument]
+}
+
+// firstArgument is the index of the first argument of a script: behind EVALSHA and the hash, or EVAL and the text, the number
+// of keys, and the keys.
+const firstArgument = 3 + len(Kinds)
 
 // Command returns the call as a command for a pipeline. With withText it sends the script itself, for a server that has
 // not cached it.

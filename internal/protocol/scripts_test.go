@@ -2053,15 +2053,21 @@ func TestHeaderOfTheKeysIsTrue(t *testing.T) {
 	assert.Contains(t, string(text), "local "+strings.Join(Kinds[:], ", ")+" = unpack(KEYS)\n")
 }
 
-func TestStatesAreTheSameInLuaAndGo(t *testing.T) {
+// listOfConstants is a line that declares some.
+var listOfConstants = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)+) = ([\d, ]+)$`)
+
+func TestStatesAndTheHeadOfTheReplyAreTheSameInLuaAndGo(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../scripts/semaphore.lua")
+	lists := listOfConstants.FindAllStringSubmatch(sources(t)["semaphore.lua"], -1)
+	require.Len(t, lists, 2)
+	assert.Equal(t, []string{"SINCE, NEXT, MORE, EPOCH, ROOM, SERVER", "1, 2, 3, 4, 5, 6"}, lists[1][1:])
+	head := []int64{1, 2, 1, 4, 5, 6} // each number is what Lua calls it
+	r, err := DecodeReply(head, 0)
 	require.NoError(t, err)
-	m := regexp.MustCompile(`(?m)^local ([A-Z_, ]+) = ([\d, ]+)$`).FindStringSubmatch(string(text))
-	require.NotNil(t, m)
+	assert.Equal(t, Reply{Since: 1, Next: 2 * time.Millisecond, More: true, Epoch: 4, Room: 5, Server: 6, Results: []Result{}}, r)
 	inLua := make(map[string]string)
-	numbers := strings.Split(m[2], ", ")
-	for i, name := range strings.Split(m[1], ", ") {
+	numbers := strings.Split(lists[0][2], ", ")
+	for i, name := range strings.Split(lists[0][1], ", ") {
 		inLua[name] = numbers[i]
 	}
 	inGo := make(map[string]string)
@@ -2069,6 +2075,34 @@ func TestStatesAreTheSameInLuaAndGo(t *testing.T) {
 		inGo[strings.ToUpper(strings.ReplaceAll(name, " ", "_"))] = strconv.Itoa(int(s))
 	}
 	assert.Equal(t, inGo, inLua)
+}
+
+// fieldCall is a command on a hash, with its fields.
+var fieldCall = regexp.MustCompile(`redis\.p?call\("\w+", (meta|weight), ([^()]*(?:\([^()]*\)[^()]*)*)\)`)
+
+// What others read and write of a hash, they name as internal/protocol does.
+func TestFieldsAndLayoutAreTheSameInLuaAndGo(t *testing.T) {
+	t.Parallel()
+	var all string
+	for _, text := range sources(t) {
+		all += text
+	}
+	inLua := map[string][]string{}
+	for _, call := range fieldCall.FindAllStringSubmatch(all, -1) {
+		for _, word := range regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(call[2], -1) {
+			inLua[call[1]] = append(inLua[call[1]], word[1])
+		}
+	}
+	inGo := slices.Sorted(slices.Values(append(MetaFields, MetaLayout)))
+	slices.Sort(inLua[Meta])
+	assert.Equal(t, inGo, slices.Compact(inLua[Meta]))
+	assert.Equal(t, []string{WeightExtra}, slices.Compact(inLua[Weight]))
+	assert.Contains(t, all, fmt.Sprintf("\nlocal LAYOUT = %d ", Layout))
+
+	_, header, found := strings.Cut(sources(t)["semaphore.lua"], "--         6 meta     hash    ")
+	require.True(t, found)
+	header, _, _ = strings.Cut(header, "-- ARGV")
+	assert.Equal(t, inGo, slices.Sorted(slices.Values(regexp.MustCompile(`\w+`).FindAllString(header, -1))), "the header of semaphore.lua")
 }
 
 // spy is put before a script, which then returns the names of its commands instead of its reply.
