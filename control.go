@@ -28,7 +28,7 @@ func (i *Inspector) SetLimit(ctx context.Context, limit int64) error {
 	if limit < 0 || limit > protocol.MaxUnits {
 		return i.wrap("set-limit", fmt.Errorf("%w: limit %d is not between 0 and %d", ErrInvalid, limit, int64(protocol.MaxUnits)))
 	}
-	return i.wrap("set-limit", i.pin(ctx, limit))
+	return i.wrap("set-limit", i.pin(ctx, protocol.PinAt(limit)))
 }
 
 // ResetLimit removes what SetLimit has set, so that the limit declared last holds again. Where none is
@@ -39,12 +39,12 @@ func (i *Inspector) ResetLimit(ctx context.Context) error {
 
 // pin asks the server for its time first, by which scripts recognize the latest change. A change that arrives too late for that is
 // repeated with a new time.
-func (i *Inspector) pin(ctx context.Context, limit int64) error {
+func (i *Inspector) pin(ctx context.Context, pin protocol.Pin) error {
 	if err := i.check(ctx); err != nil {
 		return err
 	}
 	for began := time.Now(); ; {
-		rep, err := i.tryPin(ctx, limit)
+		rep, err := i.tryPin(ctx, pin)
 		switch {
 		case err != nil:
 			return err
@@ -56,7 +56,7 @@ func (i *Inspector) pin(ctx context.Context, limit int64) error {
 	}
 }
 
-func (i *Inspector) tryPin(ctx context.Context, limit int64) (protocol.Reply, error) {
+func (i *Inspector) tryPin(ctx context.Context, pin protocol.Pin) (protocol.Reply, error) {
 	space := i.client.keyspace
 	r, err := i.client.query(ctx, i.name, space.Status(i.name, i.spec, 0, 0))
 	if err != nil {
@@ -66,7 +66,7 @@ func (i *Inspector) tryPin(ctx context.Context, limit int64) (protocol.Reply, er
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	r, err = i.client.query(ctx, i.name, space.Resize(i.name, i.spec, limit, found.Asks))
+	r, err = i.client.query(ctx, i.name, space.Resize(i.name, i.spec, pin, found.Asks))
 	if err != nil {
 		return protocol.Reply{}, err
 	}

@@ -50,7 +50,7 @@ func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Decla
 	if use.server != 0 {
 		return protocol.Declaration{Spec: q, Since: use.server}
 	}
-	return protocol.Declaration{Spec: q, Since: -time.Since(use.here).Microseconds()}
+	return protocol.Declaration{Spec: q, Age: time.Since(use.here)}
 }
 
 // learn records the server's time of a first use.

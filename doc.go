@@ -71,7 +71,7 @@
 // fairsem:evicted:<permit id>, with the label of the process that asked for it.
 //
 // Only scripts change the six keys. Every script that changes something first removes expired entries, then grants from the head of
-// the queue for as long as the head fits. That is the fairness rule; it is the function promote in scripts/line.lua. A fast path
+// the queue for as long as the head fits. That is the fairness rule; it is the function promote in scripts/queue.lua. A fast path
 // skips both where no call waits and there is room, because they would change nothing that matters.
 //
 // # Time

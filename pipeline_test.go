@@ -107,12 +107,13 @@ func (f *flight) contents() (all []string) {
 		text := s.Verb + " " + name + ":"
 		back := len(args)
 		if s == protocol.AcquireScript {
-			back -= args[19].(int)
+			back -= s.Argument(args, "released").(int)
 		}
-		for i, arg := range args[15:] {
+		first := 16 // after the arguments that all scripts have
+		for i, arg := range args[first:] {
 			if id, ok := arg.(string); ok {
 				sign := ""
-				if 15+i >= back {
+				if first+i >= back {
 					sign = "-"
 				}
 				text += " " + sign + strings.TrimPrefix(id, protocol.ClientOf(id)+":")

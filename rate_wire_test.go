@@ -51,7 +51,7 @@ func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
 }
 
 // declares returns the limit that the i-th call declares.
-func (f *flight) declares(i int) any { return f.cmds[i].Args()[11] }
+func (f *flight) declares(i int) any { return f.argument(i, "spec") }
 
 // One mistaken call must not cost other calls what they have.
 func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {

@@ -439,7 +439,7 @@ func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
 		synctest.Wait()
 		<-late.permit().Context().Done()
 		f := w.carries("release a: 1")
-		assert.Equal(t, protocol.Overdue(0), f.lease(0))
+		assert.Equal(t, []any{time.Duration(0), true}, []any{f.lease(0), f.argument(0, "overdue")})
 		f.grantAll(0)
 
 		early := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]

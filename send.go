@@ -92,11 +92,7 @@ func (r *request) callLocked() protocol.Call {
 	case protocol.AcquireScript:
 		return protocol.Acquire(v.about, d, k.params, r.tickets, r.released...)
 	case protocol.ReleaseScript:
-		tombstone := k.tombstone
-		if k.overdue {
-			tombstone = protocol.Overdue(tombstone)
-		}
-		return protocol.Release(v.about, d, tombstone, r.tickets)
+		return protocol.Release(v.about, d, k.tombstone, k.overdue, r.tickets)
 	case protocol.RestoreScript:
 		return protocol.Restore(v.about, d, k.lease, r.tickets, r.claimsLocked())
 	case protocol.ReduceScript:

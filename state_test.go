@@ -36,10 +36,15 @@ func (f *flight) breaks() {
 }
 
 // knows returns what the i-th refresh says it knows of its tickets.
-func (f *flight) knows(i int) any { return f.cmds[i].Args()[15] }
+func (f *flight) knows(i int) any { return f.argument(i, "knows_tokens") }
 
 // vouches returns what the i-th call says it knows of the servers.
-func (f *flight) vouches(i int) any { return f.cmds[i].Args()[14] }
+func (f *flight) vouches(i int) any { return f.argument(i, "knows") }
+
+// argument returns an argument of the i-th call by its name in the script.
+func (f *flight) argument(i int, name string) any {
+	return scriptOf(f.cmds[i]).Argument(f.cmds[i].Args(), name)
+}
 
 // by makes the answers come from a server.
 func (f *flight) by(server int64) *flight {
@@ -63,14 +68,14 @@ func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T
 			w.isIdle()
 			return said
 		}
-		assert.Equal(t, int64(1000), meets("a", 0xabc), "it knows nobody")
-		assert.Equal(t, "1000 000000000abc?", meets("b", 0xabc), "it has just met it")
-		assert.Equal(t, "1000 "+protocol.UsedBefore, meets("a", 0xabc), "it has used the name")
+		assert.Equal(t, "", meets("a", 0xabc), "it knows nobody")
+		assert.Equal(t, "000000000abc?", meets("b", 0xabc), "it has just met it")
+		assert.Equal(t, protocol.UsedBefore, meets("a", 0xabc), "it has used the name")
 		time.Sleep(defaultGrace + time.Millisecond)
-		assert.Equal(t, "1000 000000000abc!", meets("c", 0xdef))
-		assert.Equal(t, "1000 000000000abc!,000000000def?", meets("d", 0xdef), "the other took over from it, maybe just now")
+		assert.Equal(t, "000000000abc!", meets("c", 0xdef))
+		assert.Equal(t, "000000000abc!,000000000def?", meets("d", 0xdef), "the other took over from it, maybe just now")
 		time.Sleep(defaultGrace + time.Millisecond)
-		assert.Equal(t, "1000 000000000abc!,000000000def!", meets("e", 0xdef))
+		assert.Equal(t, "000000000abc!,000000000def!", meets("e", 0xdef))
 	})
 }
 
@@ -86,7 +91,7 @@ func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Held), 50)
 		assert.Zero(t, a.tokenNow())
 		f := w.carries("restore a: 1")
-		assert.Equal(t, []any{0, int64(200), a.id, int64(5), int64(1)}, f.cmds[0].Args()[15:])
+		assert.Equal(t, []any{0, int64(200), a.id, int64(5), int64(1)}, f.cmds[0].Args()[16:])
 		f.answers(1, -1, 0, 200, int64(protocol.Waiting), 5)
 		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 300, int64(protocol.Held), 250)
@@ -137,7 +142,7 @@ func TestWaiterWhoseGrantWasLostIsRestoredAsAWaiter(t *testing.T) {
 		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Gone), 0)
 		f := w.carries("restore a: 1")
-		assert.Equal(t, []any{0, int64(200)}, f.cmds[0].Args()[15:17], "nobody holds")
+		assert.Equal(t, []any{0, int64(200)}, []any{f.argument(0, "holder_count"), f.argument(0, "missed_in")}, "nobody holds")
 	})
 }
 
@@ -313,7 +318,7 @@ func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T)
 // lease returns how long the i-th call grants or renews; for a release, how long it keeps out late copies of earlier
 // operations.
 func (f *flight) lease(i int) time.Duration {
-	return time.Duration(f.cmds[i].Args()[13].(int64)) * time.Millisecond
+	return time.Duration(f.argument(i, "lease").(int64)) * time.Millisecond
 }
 
 func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
@@ -342,11 +347,7 @@ func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
 			onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 				a := last(c, w)
 				f := w.carries("release a: 1")
-				tombstone := 3 * time.Second
-				if name == "lost" {
-					tombstone = protocol.Overdue(tombstone)
-				}
-				assert.Equal(t, tombstone, f.lease(0))
+				assert.Equal(t, []any{3 * time.Second, name == "lost"}, []any{f.lease(0), f.argument(0, "overdue")})
 				f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 				<-a.released
 			})
@@ -399,8 +400,8 @@ func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	d.learn("a", protocol.LimitSpec{Limit: 5}, 0)
 	d.learn("a", protocol.LimitSpec{Limit: 6}, 1234)
 	for _, limit := range []int64{5, 6} {
-		since := d.declare("a", protocol.LimitSpec{Limit: limit}).Since
-		assert.True(t, since <= 0 && since > -time.Minute.Microseconds(), "limit %d is declared since %d", limit, since)
+		declared := d.declare("a", protocol.LimitSpec{Limit: limit})
+		assert.True(t, declared.Since == 0 && declared.Age < time.Minute, "limit %d: %+v", limit, declared)
 	}
 }
 

@@ -297,7 +297,7 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 
 	// The operator releases the unit, because the listener's own replies are held back.
 	space := protocol.Keyspace{Prefix: e.listener.keyspace.Prefix, ClientID: "an operator"}
-	c := protocol.Release(space.About(e.name), protocol.Declaration{Spec: protocol.LimitSpec{Limit: 1}, Since: protocol.DeclareNothing}, 0, []*ticket{{id: holder.ID()}})
+	c := protocol.Release(space.About(e.name), protocol.Declaration{Spec: protocol.LimitSpec{Limit: 1}, Nothing: true}, 0, false, []*ticket{{id: holder.ID()}})
 	require.NoError(t, e.rdb.Process(t.Context(), c.Command(true)))
 	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.earlyGrant.Token != 0 })
 	calls := len(e.sluice.since(0))

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // settledAge is the age in seconds from which a server that does not have a name grants at once: fairsem then assumes that it
@@ -104,9 +106,14 @@ type grantObserver struct {
 // observeGrants starts to observe the grants of the workers of a job.
 func observeGrants(ctx context.Context, b *bench, j job) observer {
 	ctx, stop := context.WithCancel(ctx)
-	w := &grantObserver{rdb: b.server.rdb, key: "fairsem:{" + j.name(0) + "}:owner", job: j, stop: stop, ended: make(chan struct{})}
+	w := &grantObserver{rdb: b.server.rdb, key: ownerKey(j), job: j, stop: stop, ended: make(chan struct{})}
 	go w.run(ctx) // ends with ctx, or with figures, which waits for it
 	return w
+}
+
+// ownerKey is the key with the grants of the workers of a job.
+func ownerKey(j job) string {
+	return protocol.Keyspace{Prefix: "fairsem"}.Key(j.name(0), protocol.Owner)
 }
 
 // run reads the grants several times in a window: a grant stays in Redis for one window.

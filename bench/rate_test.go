@@ -114,7 +114,7 @@ func TestWindowAboveTheLimitIsAnError(t *testing.T) {
 		"some were not seen":   {[]float64{1}, 3, figures{"unseen": 2}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
-			key := "fairsem:{" + j.name(0) + "}:owner"
+			key := ownerKey(j)
 			require.NoError(t, b.server.empty(t.Context()))
 			w := observeGrants(t.Context(), b, j)
 			for i, token := range c.tokens {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -44,7 +45,7 @@ func await(check func() error) error {
 
 // restartMaster restarts the master before its replica takes over.
 func restartMaster(env *environment) (string, error) {
-	key := keyOf(poolName, "owner")
+	key := keyOf(poolName, protocol.Owner)
 	old, err := env.deployment.cluster.Owner(key)
 	if err != nil {
 		return "", err
@@ -60,7 +61,7 @@ func restartMaster(env *environment) (string, error) {
 
 // killMaster kills the master, waits until its replica has taken over, and restarts it as a replica.
 func killMaster(env *environment) (string, error) {
-	key := keyOf(poolName, "owner")
+	key := keyOf(poolName, protocol.Owner)
 	old, err := env.deployment.cluster.Owner(key)
 	if err != nil {
 		return "", err
@@ -113,7 +114,7 @@ func roleOf(s *redistest.Server) (role, error) {
 
 // clusterFailover makes the replica take over while the master works.
 func clusterFailover(env *environment) (string, error) {
-	old, err := env.deployment.cluster.Owner(keyOf(poolName, "owner"))
+	old, err := env.deployment.cluster.Owner(keyOf(poolName, protocol.Owner))
 	if err != nil {
 		return "", err
 	}
@@ -192,7 +193,7 @@ func (env *environment) oneEpoch() error {
 
 // pickMasters returns the master that serves the pool, and a random one.
 func (env *environment) pickMasters() (from, to *redistest.Server, err error) {
-	from, err = env.deployment.cluster.Owner(keyOf(poolName, "owner"))
+	from, err = env.deployment.cluster.Owner(keyOf(poolName, protocol.Owner))
 	masters := env.deployment.cluster.Masters()
 	return from, masters[env.random.IntN(len(masters))], err
 }
@@ -200,7 +201,7 @@ func (env *environment) pickMasters() (from, to *redistest.Server, err error) {
 // move moves the slot of the pool from one master to another, with pauses between its keys.
 func (env *environment) move(from, to *redistest.Server, pause time.Duration) (string, error) {
 	ctx := context.Background()
-	slot := from.Client().ClusterKeySlot(ctx, keyOf(poolName, "owner")).Val()
+	slot := from.Client().ClusterKeySlot(ctx, keyOf(poolName, protocol.Owner)).Val()
 	fromID, toID := from.Client().Do(ctx, "CLUSTER", "MYID").Val(), to.Client().Do(ctx, "CLUSTER", "MYID").Val()
 	err := errors.Join(
 		to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err(),

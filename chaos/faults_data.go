@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Deleting keys revokes permits on which their holders still rely. Tokens still increase, so a fenced store still loses no write.
@@ -11,15 +13,21 @@ var deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, 
 // dataFaults change the keys as another program may do.
 func dataFaults() []fault {
 	all := []fault{{name: "FLUSHALL", kind: single, exempt: deleteExempt, strike: command("FLUSHALL")}}
-	for _, key := range []string{"owner", "queue", "timeout", "weight", "meta"} {
-		all = append(all, fault{name: "DEL of " + key, kind: single, sparesOthers: true, exempt: deleteExempt, strike: deleteKey(key)})
+	for _, key := range protocol.Kinds {
+		f := fault{name: "DEL of " + key, kind: single, sparesOthers: true, exempt: deleteExempt, strike: deleteKey(key)}
+		if key == protocol.Counter {
+			f.exempt = nil
+		}
+		all = append(all, f)
 	}
 	return append(all,
-		fault{name: "DEL of counter", kind: single, sparesOthers: true, strike: deleteKey("counter")},
 		fault{name: "a key of the wrong type", kind: single, sparesOthers: true, exempt: deleteExempt, strike: wrongType})
 }
 
-func keyOf(name, key string) string { return "fairsem:{" + name + "}:" + key }
+// space is where the workers have their keys.
+var space = protocol.Keyspace{Prefix: "fairsem"}
+
+func keyOf(name, kind string) string { return space.Key(name, kind) }
 
 // randomName returns the semaphore to strike.
 func (env *environment) randomName() string { return []string{poolName, soloName}[env.random.IntN(2)] }
@@ -33,8 +41,7 @@ func deleteKey(key string) func(*environment) (string, error) {
 
 // wrongType replaces a key by one of another type for a while.
 func wrongType(env *environment) (string, error) {
-	keys := []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
-	key := keyOf(env.randomName(), keys[env.random.IntN(len(keys))])
+	key := keyOf(env.randomName(), protocol.Kinds[env.random.IntN(len(protocol.Kinds))])
 	if err := env.deployment.do("EVAL", `redis.call("DEL", KEYS[1]); return redis.call("LPUSH", KEYS[1], "no")`, 1, key); err != nil {
 		return "", err
 	}

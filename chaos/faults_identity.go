@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -48,7 +49,7 @@ func (env *environment) awaitSeat(holders, waiters int64) (ends time.Time, err e
 	err = await(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		list, err := env.deployment.monitor.EvalRO(ctx, seatScript, []string{keyOf(seatName, "owner"), keyOf(seatName, "queue"), keyOf(seatName, "timeout")}).Slice()
+		list, err := env.deployment.monitor.EvalRO(ctx, seatScript, []string{keyOf(seatName, protocol.Owner), keyOf(seatName, protocol.Queue), keyOf(seatName, protocol.Timeout)}).Slice()
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // wakeFaults concern the messages that notify waiters of grants.
@@ -31,7 +33,7 @@ func revokeChannels(env *environment) (string, error) {
 func (env *environment) channels() ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return env.deployment.monitor.PubSubChannels(ctx, "fairsem:wake:*").Result()
+	return env.deployment.monitor.PubSubChannels(ctx, space.WakePrefix()+"*").Result()
 }
 
 // forge sends each worker forged messages about its waiters, and malformed ones.
@@ -51,7 +53,7 @@ func forge(env *environment) (string, error) {
 func (env *environment) epoch(name string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return env.deployment.monitor.HGet(ctx, keyOf(name, "meta"), "epoch").Val() // without an epoch the message is malformed
+	return env.deployment.monitor.HGet(ctx, keyOf(name, protocol.Meta), protocol.MetaEpoch).Val() // without an epoch the message is malformed
 }
 
 // forgedMessage returns a message that is well-formed half of the time. Its position is wrong: only Redis and the process know the
@@ -67,7 +69,7 @@ func (env *environment) forgedMessage() string {
 		grants = append(grants, fmt.Sprintf("%d:%d:%d", 1+env.random.IntN(2000), now-env.random.Int64N(3_000_000), token))
 	}
 	name := env.randomName()
-	text := fmt.Sprintf("%s %s %s", strings.Join(grants, ","), env.epoch(name), keyOf(name, "owner"))
+	text := fmt.Sprintf("%s %s %s", strings.Join(grants, ","), env.epoch(name), keyOf(name, protocol.Owner))
 	switch env.random.IntN(6) {
 	case 0:
 		return text[:env.random.IntN(len(text))]

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/history"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // monitor reads the server repeatedly. It bypasses the proxies, so faults between the server and the workers do not affect it.
@@ -79,8 +80,7 @@ func (m *monitor) run() {
 func (m *monitor) read(name string, limit int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	base := "fairsem:{" + name + "}:"
-	keys := []string{base + "owner", base + "queue", base + "weight"}
+	keys := []string{keyOf(name, protocol.Owner), keyOf(name, protocol.Queue), keyOf(name, protocol.Weight)}
 	asked := history.Now()
 	list, err := m.rdb.EvalRO(ctx, readScript, keys).Slice()
 	if cluster, ok := m.rdb.(*redis.ClusterClient); ok && err != nil {

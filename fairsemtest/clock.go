@@ -3,6 +3,8 @@ package fairsemtest
 import (
 	"strings"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Advance moves the server's clock, that of TIME and of the expiry of keys, ahead of the clock of the test. It is as if
@@ -34,23 +36,22 @@ func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 // renew has the leases of the living end later by d, and the keys with them. What a Limiter granted is no lease.
 func (s *Server) renew(sem semaphore, d time.Duration) {
 	lives, granted := false, map[string]float64{}
-	if strings.Contains(s.redis.HGet(sem.base+"meta", "declared"), "/") {
-		granted = s.scores(sem.base + "owner")
+	if strings.Contains(s.redis.HGet(sem.key(protocol.Meta), protocol.MetaDeclared), "/") {
+		granted = s.scores(sem.key(protocol.Owner))
 	}
-	for id, deadline := range s.scores(sem.base + "timeout") {
-		client, _, _ := strings.Cut(id, ":")
-		if _, lapses := granted[id]; !lapses && s.lives(client) {
-			_, _ = s.redis.ZAdd(sem.base+"timeout", deadline+float64(d.Milliseconds()), id) // it was there a moment ago
+	for id, deadline := range s.scores(sem.key(protocol.Timeout)) {
+		if _, lapses := granted[id]; !lapses && s.lives(protocol.ClientOf(id)) {
+			_, _ = s.redis.ZAdd(sem.key(protocol.Timeout), deadline+float64(d.Milliseconds()), id) // it was there a moment ago
 			lives = true
 		}
 	}
 	if !lives {
 		return
 	}
-	for _, kind := range []string{"owner", "queue", "timeout", "counter", "weight", "meta"} {
-		s.prolong(sem.base+kind, d)
+	for _, key := range sem.space.Keys(sem.name) {
+		s.prolong(key, d)
 	}
-	s.redis.HDel(sem.base+"meta", "until") // when the keys expire: the next script works it out anew
+	s.redis.HDel(sem.key(protocol.Meta), protocol.MetaUntil) // when the keys expire: the next script works it out anew
 }
 
 // prolong has a key live longer by d, if it is there and does not live for ever.

@@ -1,6 +1,9 @@
 package fairsemtest
 
-import "github.com/fairsem/fairsem"
+import (
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
+)
 
 // Kill disconnects a client of this server for the rest of the test, as if its process had been killed, or as if its
 // network were gone. Its permits and positions stay in Redis until their leases expire: after [Server.Advance], or in a
@@ -64,13 +67,13 @@ func (s *Server) Expire(name string) {
 // tombstones. The new epoch makes clients ask about each of their permits: in the old one an answer about any would do
 // for all.
 func (s *Server) takeFromHolders(sem semaphore) int {
-	holders := s.scores(sem.base + "owner")
+	holders := s.scores(sem.key(protocol.Owner))
 	for id := range holders {
-		_, _ = s.redis.ZRem(sem.base+"owner", id) // it was read a moment ago
-		s.redis.HDel(sem.base+"weight", id)
+		_, _ = s.redis.ZRem(sem.key(protocol.Owner), id) // it was read a moment ago
+		s.redis.HDel(sem.key(protocol.Weight), id)
 	}
 	if len(holders) > 0 {
-		_, _ = s.redis.HIncr(sem.base+"meta", "epoch", 1) // scripts write numbers there
+		_, _ = s.redis.HIncr(sem.key(protocol.Meta), protocol.MetaEpoch, 1) // scripts write numbers there
 	}
 	return len(holders)
 }

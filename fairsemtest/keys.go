@@ -5,19 +5,24 @@ import (
 	"strings"
 
 	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // What is in Redis: doc.go of the library has a table of the keys. All of this is called with mu held.
 
-// semaphore is a name, and what its keys begin with.
-type semaphore struct{ base, name string }
+// semaphore is a name, with the prefix of its keys.
+type semaphore struct {
+	space protocol.Keyspace
+	name  string
+}
+
+func (m semaphore) key(kind string) string { return m.space.Key(m.name, kind) }
 
 // semaphoreOf returns the semaphore whose key with the deadlines key is.
 func semaphoreOf(key string) (semaphore, bool) {
-	base, found := strings.CutSuffix(key, "timeout")
-	_, name, begins := strings.Cut(base, ":{") // no prefix contains a brace
-	name, ends := strings.CutSuffix(name, "}:")
-	return semaphore{base, name}, found && begins && ends
+	space, name, kind, ok := protocol.ParseKey(key)
+	return semaphore{space, name}, ok && kind == protocol.Timeout
 }
 
 // lives reports whether the process of a fairsem client does.

@@ -3,11 +3,11 @@ package fairsemtest
 import (
 	"context"
 	"net"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // process is what shares a pool of connections.
@@ -47,11 +47,10 @@ func (p *process) hangUp() {
 	p.conns = nil
 }
 
-// meetClient learns the id of a fairsem client from what each of its scripts says first, behind the hash and
-// the keys: see scripts/semaphore.lua.
-func (p *process) meetClient(args []string) {
-	if keys, err := strconv.Atoi(args[1]); err == nil && len(args) > 2+keys {
-		p.server.clients[args[2+keys]] = p
+// meetClient learns the id of a fairsem client from a script that it runs.
+func (p *process) meetClient(command []string) {
+	if id := protocol.Caller(command); id != "" {
+		p.server.clients[id] = p
 	}
 }
 

@@ -139,9 +139,10 @@ func (s *Server) before(peer *server.Peer, cmd string, args ...string) (done boo
 	case "SUBSCRIBE":
 		s.meetSubscriber(peer, args[0])
 	case "EVAL", "EVALSHA":
-		p.meetClient(args)
+		command := append([]string{cmd}, args...)
+		p.meetClient(command)
 		s.running.Store(peer)
-		s.front.Dispatch(peer, append([]string{cmd}, args...))
+		s.front.Dispatch(peer, command)
 		s.running.Store(nil)
 		return true
 	}

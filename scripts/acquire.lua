@@ -3,24 +3,90 @@
 -- worth a whole lease. Before that the call releases other ids: a busy client has both to send at once, and one
 -- call is cheaper than two.
 --
--- ARGV    7 wait        1: an id that does not fit joins the queue; 0: it is REFUSED
---         8 max_queue   most waiters there may be, else FULL; 0: any number
---         9 head_start  us by which to queue ahead of now
---         10 count      how many ids it acquires
---         11 released   how many ids it releases
---         12.. ids, then, if any of them weighs more than 1, the weights of all, then the ids to release
+-- ARGV    wait        1: an id that does not fit joins the queue; 0: it is REFUSED
+--         max_queue   most waiters there may be, else FULL; 0: any number
+--         head_start  us by which to queue ahead of now
+--         count      how many ids it acquires
+--         released   how many ids it releases
+--         .. ids, then, if any of them weighs more than 1, the weights of all, then the ids to release
 -- Results: of the ids that it releases, as in release.lua; then HELD, WAITING, REFUSED (for a rate, with the ms until
 --         it would be granted if no other request came), FULL, TOO_BIG (weight above the limit), EARLY (instead of
 --         REFUSED, with the ms until a server that may have lost state grants again; or, also instead of FULL and
 --         with 0, if expired ids are left over at the bound: they may be all that is in its way, so it asks
 --         again), EVICTED (also if it was released before this call arrived), or GONE
 -- First write: SET, so that it is refused under OOM.
-local wait, max_queue, head_start = ARGV[7] == "1", tonumber(ARGV[8]), tonumber(ARGV[9])
+
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+
+local wait, max_queue, head_start, count, released = unpack(ARGV, OWN, OWN + 4)
+count, released = tonumber(count), tonumber(released)
+local first_id, last_id, first_released = OWN + 5, OWN + 4 + count, #ARGV - released + 1
+local has_weights = first_released == last_id + count + 1 and count > 0
+if not has_weights and first_released ~= last_id + 1 or not distinct(first_id, count) then
+  return redis.error_reply("FAIRSEMIDS the ids are not as many as the call says, or one comes twice")
+end
+local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, last_id))
+
+-- The fast path: without waiters, an acquire of new ids that all fit needs no queue, and neither do the ids that it
+-- releases if all of them are holders. It does not reap: expired holders occupy units that are not needed, until the keys
+-- have to be renewed or an id does not fit.
+local fast = waiters + weight_count == 0 and holders - released + count <= limit
+  and not (has_weights or renew_keys or declares or state_lost or now < grace_until)
+for i = 1, count do fast = fast and not old_deadlines[i] end
+
+local unreaped = 0 -- of a rate: how many holders have expired; they block no grant and do not count
+if fast and window > 0 then
+  unreaped = redis.call("ZCOUNT", timeout, "-inf", text(now))
+  fast = released == 0 and unreaped < BOUND and (unreaped == 0 or redis.call("ZCARD", timeout) == holders)
+end
+
+if fast and released > 0 then
+  local held = redis.call("ZMSCORE", owner, unpack(ARGV, first_released))
+  for i = 1, released do
+    fast = fast and held[i]
+    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, 0
+  end
+end
+
+if fast then
+  size = size + 2 * released
+  local due, granted, deadline = {}, {}, text(now + (window > 0 and window or lease))
+  for i = 1, count do
+    last_number = last_number < steady and steady or last_number + 1
+    local id = ARGV[first_id + i - 1]
+    due[2 * i - 1], due[2 * i] = deadline, id
+    granted[2 * i - 1], granted[2 * i] = text(last_number), id
+    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, last_number
+  end
+  redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
+  redis.pcall("HINCRBY", meta, "granted", count)
+  if released > 0 then
+    redis.call("ZREM", owner, unpack(ARGV, first_released))
+    redis.call("ZREM", timeout, unpack(ARGV, first_released))
+  end
+  redis.call("ZADD", timeout, unpack(due))
+  redis.call("ZADD", owner, unpack(granted))
+  if holders == released then -- both keys are new
+    redis.call("PEXPIREAT", timeout, text(expire_at))
+    redis.call("PEXPIREAT", owner, text(expire_at))
+  end
+  if window > 0 then reply[ROOM] = limit - holders + unreaped - count end
+  return reply
+end
+
+-- include remove.lua
+-- include queue.lua
+-- include forecast.lua
+-- include enter.lua
+
+wait, max_queue, head_start = wait == "1", tonumber(max_queue), tonumber(head_start)
 
 -- The SET comes first, as what follows would be allowed under OOM.
 if expired_entries + released > 0 then redis.call("SET", counter, text(last_number), "PXAT", text(expire_at)) end
 if expired_entries > 0 then reap() end
-if released > 0 then release(#ARGV - released + 1) end
+if released > 0 then release(first_released) end
 if promote then promote() end -- waiters come before new requests
 
 local had_waiters = waiters > 0
@@ -29,18 +95,19 @@ local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
 local due_size, granted_size, queued_size = 0, 0, 0      -- how many values are in them
 -- For a rate: the largest weight among the requests whose wait the reply reports.
-local largest = has_weights and window > 0 and not wait and math.max(unpack(ARGV, 12 + count, 11 + 2 * count)) or 1
+local largest = has_weights and window > 0 and not wait and math.max(unpack(ARGV, last_id + 1, last_id + count)) or 1
 local repeated = false -- whether any of the ids was sent before
 for i = 1, count do repeated = repeated or old_deadlines[i] end
-local tokens = repeated and redis.call("ZMSCORE", owner, unpack(ARGV, 12, 11 + count))
-local positions = repeated and waiters > 0 and redis.call("ZMSCORE", queue, unpack(ARGV, 12, 11 + count)) or {}
+local tokens = repeated and redis.call("ZMSCORE", owner, unpack(ARGV, first_id, last_id))
+local positions = repeated and waiters > 0 and redis.call("ZMSCORE", queue, unpack(ARGV, first_id, last_id)) or {}
 
-for i = 12, 11 + count do
+for i = first_id, last_id do
   local id, units = ARGV[i], has_weights and tonumber(ARGV[i + count]) or 1
+  local nth = i - first_id + 1
   local state, number = GONE, nil
-  if old_deadlines[i - 11] then
-    if tonumber(old_deadlines[i - 11]) > now then state, number = HELD, whole(tokens[i - 11]) end
-    if state == HELD and not number then state, number = WAITING, whole(positions[i - 11]) end
+  if old_deadlines[nth] then
+    if tonumber(old_deadlines[nth]) > now then state, number = HELD, whole(tokens[nth]) end
+    if state == HELD and not number then state, number = WAITING, whole(positions[nth]) end
     if state == WAITING and not number then state = EVICTED end
   elseif limit > 0 and units > limit then
     state = TOO_BIG
@@ -51,9 +118,9 @@ for i = 12, 11 + count do
     granted[granted_size + 1], granted[granted_size + 2] = text(last_number), id
     granted_size = granted_size + 2
   elseif not wait then
-    state = (now < grace_until or reply[3] == 1) and EARLY or REFUSED
+    state = (now < grace_until or reply[MORE] == 1) and EARLY or REFUSED
   elseif max_queue > 0 and waiters >= max_queue then
-    state = reply[3] == 1 and EARLY or FULL
+    state = reply[MORE] == 1 and EARLY or FULL
   else
     last_number = last_number < steady and steady or last_number + 1
     state, number = WAITING, last_number - head_start
@@ -63,15 +130,15 @@ for i = 12, 11 + count do
   end
   if number then
     due[due_size + 1], due[due_size + 2] =
-      state == HELD and (window > 0 and old_deadlines[i - 11] or grant_deadline) or deadline, id
+      state == HELD and (window > 0 and old_deadlines[nth] or grant_deadline) or deadline, id
     due_size = due_size + 2
-    if units > 1 and not old_deadlines[i - 11] then
+    if units > 1 and not old_deadlines[nth] then
       new_weights[#new_weights + 1], new_weights[#new_weights + 2] = id, ARGV[i + count]
     end
   end
   number = number or 0
-  if state == EARLY then number = reply[3] == 1 and 0 or grace_until - now end
-  if window > 0 and (state == REFUSED or state == EARLY and reply[3] == 0) then
+  if state == EARLY then number = reply[MORE] == 1 and 0 or grace_until - now end
+  if window > 0 and (state == REFUSED or state == EARLY and reply[MORE] == 0) then
     number = math.max(number, time_until_grant(waiters, units, largest))
   end
   reply[size + 1], reply[size + 2] = state, number
@@ -82,7 +149,7 @@ end
 -- that other processes know of, it makes the first waiters near the head of the queue poll.
 local function report_deadline()
   local nearest = whole(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
-  reply[2] = math.max(0, math.min(lease, nearest and nearest - now or lease))
+  reply[NEXT] = math.max(0, math.min(lease, nearest and nearest - now or lease))
   if not had_waiters or nearest and nearest <= now + lease then return end
   notify_heads()
 end
@@ -95,3 +162,4 @@ if due_size > 0 then
   enter(due, granted, queued, new_weights)
 end
 
+-- include finish.lua

@@ -1,5 +1,9 @@
 -- enter.lua: stores new holders and waiters. The lists are for ZADD and HSET: score, id, ... and id, weight, ...; all
 -- but due may be empty.
+--
+-- needs:    expire_at, store_holders
+-- provides: enter
+-- changes:  weight_count
 local function enter(due, granted, queued, new_weights)
   local all_new, had_waiters = 2 * (holders + waiters) == #granted + #queued, 2 * waiters > #queued
   redis.call("ZADD", timeout, unpack(due))

@@ -2,14 +2,18 @@
 -- name, because it was restarted or replaced another, may lack the latest grants. The name then gets a new epoch,
 -- which tells clients to restore what they have. So that they can, the server grants nothing new during the grace
 -- period.
+--
+-- needs:    micros, now
+-- provides: epoch, grace_until, server, state_lost
+-- changes:  grace
 local server, replication = identity()
-local epoch, grace_until = whole(meta_fields[6]), whole(meta_fields[7], now + DAY) or 0 -- server us; server ms
+local epoch, grace_until = whole(stored_epoch), whole(stored_grace_until, now + DAY) or 0 -- server us; server ms
 
 -- A caller that declares nothing may be the first to call. A name that is not in use has nothing to lose. A clock that
 -- was stepped back behind the epoch would end neither the epoch nor its grace period, so both begin anew.
-local state_lost = (not epoch or server ~= (meta_fields[8] or "") or micros < epoch) and (since or holders + waiters > 0)
+local state_lost = (not epoch or server ~= (stored_server or "") or micros < epoch) and (since or holders + waiters > 0)
 if state_lost then
-  local grace, knows = string.match(ARGV[6], "^(%d+) ?(.*)$")
+  grace = tonumber(grace)
   grace_until = now + grace
   if not epoch and string.find(knows, server .. "!", 1, true) then
     grace_until = 0 -- a new name: the server has lost nothing since the caller met it
@@ -21,12 +25,12 @@ if state_lost then
     local successor = string.find(replication, "master_replid2:%x*[^0%s]")
     if not others or clustered and not successor then -- the caller knew no server that this one replaced
       local age = string.match(info, "uptime_in_seconds:(%d+)") -- s, whole ones
-      local started = age and clock[1] - age + 1 or 0
+      local started = age and math.floor(now / 1000) - age + 1 or 0
       if clustered then started = started + 2 end -- until a restarted node takes part
       grace_until = math.min(grace_until, 1000 * started + grace)
     end
   end
   epoch = micros
 end
-reply[4], reply[6] = epoch or 0, tonumber(server, 16) or 0
+reply[EPOCH], reply[SERVER] = epoch or 0, tonumber(server, 16) or 0
 

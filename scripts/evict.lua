@@ -1,10 +1,17 @@
 -- evict: revokes a permit, or removes a waiter. The deadline stays as a tombstone: until then the process that had
 -- the id can query it, and so learn that it was evicted and did not expire.
 --
--- ARGV    7 id
+-- ARGV    id  of the holder or waiter
 -- Results: the previous state, HELD, WAITING, EVICTED (or released) or GONE, without a number
 -- First write: ZREM, so that it works under OOM.
-local id = ARGV[7]
+
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+-- include remove.lua
+-- include queue.lua
+
+local id = ARGV[OWN]
 if expired_entries > 0 then reap() end
 local deadline, token = redis.call("ZSCORE", timeout, id), redis.call("ZSCORE", owner, id)
 local number = token or redis.call("ZSCORE", queue, id)
@@ -20,3 +27,4 @@ if number then
 end
 size = size + 2
 
+-- include finish.lua

@@ -1,11 +1,16 @@
 -- finish.lua: what every script ends with: the grants that are possible now, the expiry of the keys, and the reply.
+--
+-- needs:    clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
+--           granted_count, grants, had_queue, limit, messages, notify_heads, now, pinned, promote, remaining,
+--           renew_keys, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, window
+-- changes:  expire_at, extra_weight, renew_keys
 
 -- record_pace records how many permits were granted until now, and keeps the previous record if there were waiters ever
 -- since, under the same limit. Status computes the pace of the queue from the older one, over a second at least.
 local SECOND = 1000000 -- us
 local function record_pace()
   local recorded = redis.call("HMGET", meta, "marked", "granted")
-  local recorded_at = whole(meta_fields[10], steady)
+  local recorded_at = whole(stored_marked_at, steady)
   if had_queue and recorded_at then
     redis.pcall("HSET", meta, "before_at", text(recorded_at), "before", text(whole(recorded[1]) or 0))
   else
@@ -21,9 +26,9 @@ if state_lost then redis.call("HSET", meta, "server", server, "epoch", text(epoc
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end
-local pace_due = steady - (whole(meta_fields[10], steady) or 0) >= SECOND
+local pace_due = steady - (whole(stored_marked_at, steady) or 0) >= SECOND
 if waiters > 0 and pace_due and (granted_count > 0 or not had_queue) then record_pace() end
-if waiters > 0 and notify_heads and (state_lost or window > 0 and VERB == "resize") then
+if waiters > 0 and notify_heads and (state_lost or window > 0 and resizing) then
   notify_heads() -- the times that they were given are no longer true
 end
 if holders + waiters == 0 and expire_at > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
@@ -44,9 +49,9 @@ if renew_keys then
   if not pinned then redis.call("PEXPIREAT", meta, text(expire_at)) end
 end
 
-if waiters > 0 and forecast and now >= grace_until then reply[2] = forecast() end
+if waiters > 0 and forecast and now >= grace_until then reply[NEXT] = forecast() end
 if waiters > 0 and now < grace_until then -- waiters poll when the grace period is over
-  reply[2] = math.min(reply[2] < 0 and lease or reply[2], grace_until - now)
+  reply[NEXT] = math.min(reply[NEXT] < 0 and lease or reply[NEXT], grace_until - now)
 end
 for client, entries in pairs(messages) do
   redis.pcall("PUBLISH", wake .. client, table.concat(entries, ",") .. " " .. text(epoch or 0) .. " " .. owner)
@@ -57,7 +62,7 @@ if window > 0 then
   if remaining > 0 and weight_count + waiters == 0 and redis.call("ZCARD", timeout) == holders then
     available = available + remaining
   end
-  reply[5] = math.max(0, available)
+  reply[ROOM] = math.max(0, available)
 end
 for i, number in ipairs(grants) do reply[size + i] = number end
 return reply

@@ -1,5 +1,9 @@
 -- forecast.lua: for a rate, when units become available. The reply says when a waiter's grant is due, and it polls then:
 -- units of a rate are never released, so no release can wake it.
+--
+-- needs:    extra_weight, forecast, limit, now, window
+-- provides: time_until_grant
+-- changes:  forecast
 local time_until_grant
 if window > 0 then
   local MAX_WAIT = 2 ^ 43 -- ms: the longest wait that the clients' durations can hold

@@ -1,4 +1,8 @@
 -- limit.lua: the time, the limit in effect, and when the keys expire.
+--
+-- provides: CENTURY, clock_ahead, declared, declared_spec, declares, expire_at, last_number, limit, micros, now,
+--           pinned, renew_keys, steady, stepped_back, window
+-- changes:  since
 local clock = redis.call("TIME") -- once: before Redis 7.2 it moves while a script runs
 local micros = clock[1] * 1000000 + clock[2]
 local now = math.floor(micros / 1000)
@@ -8,42 +12,48 @@ local last_number = whole(redis.call("GET", counter), TOP - 1000) or 0 -- token 
 -- back by more than a second, or a server whose clock is behind has replaced it, "ahead" in meta is by how much
 -- this clock is ahead of the server's. Deadlines are times of the server's own clock.
 local CENTURY = 2 ^ 52 -- us, the year 2112: no clock is beyond it
-local since, declared_at = tonumber(ARGV[4]), whole(meta_fields[4], CENTURY - 1) or 0
-local clock_ahead, newest = whole(meta_fields[9], CENTURY - micros) or 0, math.max(last_number, declared_at, since or 0)
+local declared_at = whole(stored_since, CENTURY - 1) or 0
+local clock_ahead = whole(stored_ahead, CENTURY - micros) or 0
+local newest = math.max(last_number, declared_at, tonumber(since) or 0)
 local stepped_back = newest > micros + clock_ahead + 1000000 and newest < CENTURY
 if stepped_back then clock_ahead = newest + 1000000 - micros end -- a limit that is declared now was declared after that
 local steady = micros + clock_ahead
 
 -- The newest declaration is in effect. Each carries the time at which it was first made, so neither repeating an
 -- old one nor a lost meta can bring back a limit that a later process replaced.
-local function parse_limit(spec) -- a limit, and the ms after which a grant expires; 0: it is not a rate
-  local units, period = whole(spec), 0
-  if spec and not units then
-    units, period = string.match(spec, "^(%d+)/(%d+)$")
+local function parse_limit(given) -- a limit, and the ms after which a grant expires; 0: it is not a rate
+  local units, period = whole(given), 0
+  if given and not units then
+    units, period = string.match(given, "^(%d+)/(%d+)$")
     units, period = whole(units), whole(period, MONTH)
     if not (units and period and units * period > 0) then return nil end
     period = period + 1 -- deadlines are whole ms, grants are not
   end
   return units, period
 end
-local pinned, declared_spec = whole(meta_fields[2]), meta_fields[3]
+local pinned, declared_spec = whole(stored_pin), stored_spec
 local declared, window = parse_limit(declared_spec)
-if since and since <= 0 then since = steady + since end
-if since and declared and (window > 0) ~= (string.find(ARGV[3], "/", 1, true) ~= nil) then
+if tonumber(since) then
+  since = tonumber(since)
+else
+  local age = since ~= "" and tonumber(string.match(since, "^ago (%d+)$"))
+  since = age and steady - age
+end
+if since and declared and (window > 0) ~= (string.find(spec, "/", 1, true) ~= nil) then
   return redis.error_reply("FAIRSEMKIND the name is that of a " .. (window > 0 and "rate limit" or "semaphore"))
 end
 local declares = since and (not declared or since > declared_at)
 if declares or not declared then
-  declared_spec = ARGV[3]
+  declared_spec = spec
   declared, window = parse_limit(declared_spec)
 end
 local limit = pinned or declared
-reply[1] = since or 0
+reply[SINCE] = since or 0
 
 -- The keys expire a while after the last deadline in them, at the time "until" in meta. That time moves in steps
 -- so large that most calls need not change it.
 local farthest = now + MONTH + DAY -- server ms: no deadline of ours is later
-local expire_at = whole(meta_fields[5], farthest) or 0 -- server ms
+local expire_at = whole(stored_until, farthest) or 0 -- server ms
 local span = math.max(lease, window)
 local renew_keys = (since or holders + waiters > 0) and (stepped_back or expire_at < now + span + LINGER)
 if renew_keys then

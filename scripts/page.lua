@@ -1,13 +1,17 @@
 -- page: some of the holders, by token, or of the waiters, by position.
 --
--- ARGV    7 key    owner or queue
---         8 after  the number of the entry after which the page begins, as this script returned it; empty: the first
---         9 id     of that entry, which may have been removed since
---         10 count  most entries to return; large ids make it fewer
+-- ARGV    kind      owner or queue
+--         after     the number of the entry after which the page begins, as this script returned it; empty: the first
+--         after_id  of that entry, which may have been removed since
+--         count    most entries to return; large ids make it fewer
 -- Returns whether more follow (1 or 0), then id, number, weight, ms until the deadline (-1: expired), id, ... A number
 --         is text, as another program may have stored what is not one of ours.
 -- First write: none.
-local key, after, after_id = ARGV[7] == "owner" and owner or queue, ARGV[8], ARGV[9]
+
+-- include semaphore.lua
+
+local kind, after, after_id, count = unpack(ARGV, OWN, OWN + 3)
+local key = kind == "owner" and owner or queue
 local STEP, SIZE = 20, 65536 -- entries that are read at once; bytes of ids at which a page is full
 
 -- follows reports whether Redis orders id one after other if their numbers are equal. Redis compares bytes, of which
@@ -33,7 +37,8 @@ end
 
 local clock = redis.call("TIME")
 local now = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
-local page, bytes, count = { 0 }, 0, math.min(tonumber(ARGV[10]), 2 * BOUND)
+local page, bytes = { 0 }, 0
+count = math.min(tonumber(count), 2 * BOUND)
 repeat
   local found = redis.call("ZRANGE", key, first, first + math.min(STEP, count) - 1, "WITHSCORES")
   local ids = {}

@@ -1,12 +1,20 @@
 -- reduce: lowers the weights of holders to what they keep. It never raises one, so a late copy reverts nothing, and it
 -- renews no lease: releasing some units says nothing about the rest.
 --
--- ARGV    7.. ids, then the units that each keeps
+-- ARGV    .. ids, then the units that each keeps
 -- Results: HELD, WAITING, EVICTED or GONE; only a holder weighs less now
 -- First write: PEXPIREAT, so that it works under OOM.
-local count = (#ARGV - 6) / 2
-if not distinct(7, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
-local ids = { unpack(ARGV, 7, 6 + count) }
+
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+-- include remove.lua
+-- include queue.lua
+
+local first_id, count = OWN, (#ARGV - OWN + 1) / 2
+local first_kept = first_id + count
+if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
+local ids = { unpack(ARGV, first_id, first_kept - 1) }
 local reduced, single = {}, {} -- for HSET: id, weight, ...; for HDEL: ids that keep one unit
 redis.call("PEXPIREAT", timeout, text(expire_at))
 if expired_entries > 0 then reap() end
@@ -17,7 +25,7 @@ if count > 0 then
   local deadlines
   for i, id in ipairs(ids) do
     local state = tokens[i] and HELD or positions[i] and WAITING or GONE
-    local units, keeps = parse_weight(weights[i]), tonumber(ARGV[6 + count + i])
+    local units, keeps = parse_weight(weights[i]), tonumber(ARGV[first_kept + i - 1])
     if state == HELD and keeps < units then
       extra_weight = extra_weight - units + keeps
       if keeps > 1 then reduced[#reduced + 1], reduced[#reduced + 2] = id, text(keeps) else single[#single + 1] = id end
@@ -33,3 +41,4 @@ end
 if #reduced > 0 then redis.call("HSET", weight, unpack(reduced)) end
 if #single > 0 then redis.call("HDEL", weight, unpack(single)) end -- "extra" comes after that, in finish.lua
 
+-- include finish.lua

@@ -1,11 +1,40 @@
 -- refresh: renews the leases of holders and waiters, and returns the state of each. It never revives an expired id.
 -- With no ids it only reaps and promotes. A grant of a rate is not renewed, and with a lease of 0 nothing is.
 --
--- ARGV    7 knows  1: the caller knows that these ids are holders, and their tokens; 0: it does not
---         8.. ids
+-- ARGV    knows_tokens  1: the caller knows that these ids are holders, and their tokens; 0: it does not
+--         .. ids
 -- Results: HELD (without a number if the caller knows it), WAITING, EVICTED or GONE
 -- First write: PEXPIREAT or ZREM, so that it works under OOM.
-local ids, due = { unpack(ARGV, 8) }, {}
+
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+
+local knows_tokens = ARGV[OWN]
+local first_id = OWN + 1
+local count = #ARGV - first_id + 1
+
+-- The fast path: a refresh by a caller that knows the tokens, if there are no waiters, no expired entries and no
+-- tombstones: then every id with a deadline is a holder. Not for a rate, whose grants are not renewed.
+local fast = knows_tokens == "1" and lease > 0 and window + waiters == 0 and count > 0
+  and redis.call("ZCARD", timeout) == holders and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0
+  and not (declares or state_lost or renew_keys)
+if fast then
+  local due, deadline = {}, text(now + lease)
+  for i = 1, count do
+    due[2 * i - 1], due[2 * i] = deadline, ARGV[first_id + i - 1]
+    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, 0
+  end
+  redis.call("PEXPIREAT", timeout, text(expire_at)) -- works under OOM, and so does what follows it
+  if redis.call("ZADD", timeout, "XX", "CH", unpack(due)) == count then return reply end
+  reply = { since or 0, -1, 0, epoch, 0, reply[SERVER] } -- an id is missing, or was renewed in this very millisecond
+end
+
+-- include remove.lua
+-- include queue.lua
+-- include forecast.lua
+
+local ids, due = { unpack(ARGV, first_id) }, {}
 redis.call("PEXPIREAT", timeout, text(expire_at))
 if expired_entries > 0 then reap() end
 if #ids > 0 then
@@ -32,6 +61,7 @@ end
 if #due > 0 then redis.call("ZADD", timeout, unpack(due)) end
 if waiters > 0 and window == 0 then
   local nearest = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
-  reply[2] = nearest and math.max(0, nearest - now) or -1
+  reply[NEXT] = nearest and math.max(0, nearest - now) or -1
 end
 
+-- include finish.lua

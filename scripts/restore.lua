@@ -2,19 +2,31 @@
 -- positions. Holders must fit, except during the grace period: what does not fit then is what an old file has too
 -- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
 --
--- ARGV    7 holders  how many of the ids are holders; the others, which come after them, are waiters
---         8 epoch    in which the caller missed them: a late copy from another epoch reverts no grant
---         9.. ids, then the token or position of each, then the weight of each
+-- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
+--         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
+--         .. ids, then the token or position of each, then the weight of each
 -- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits), or EARLY (it does not fit, but expired ids
 --         are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.
-local holder_count, missed_in, count = tonumber(ARGV[7]), tonumber(ARGV[8]), (#ARGV - 8) / 3
-if not distinct(9, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
-local ids, deadline = { unpack(ARGV, 9, 8 + count) }, text(now + lease)
+
+-- include semaphore.lua
+-- include limit.lua
+-- include epoch.lua
+-- include remove.lua
+-- include queue.lua
+-- include enter.lua
+
+local holder_count, missed_in = unpack(ARGV, OWN, OWN + 1)
+holder_count, missed_in = tonumber(holder_count), tonumber(missed_in)
+local first_id, count = OWN + 2, (#ARGV - OWN - 1) / 3
+local first_number, first_weight = first_id + count, first_id + 2 * count
+counts_expired = false -- this very call may restore them
+if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
+local ids, deadline = { unpack(ARGV, first_id, first_number - 1) }, text(now + lease)
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights, stale = {}, {}, {}, {}, {}
 if count > 0 then
-  for i = 1, count do last_number = math.max(last_number, tonumber(ARGV[8 + count + i])) end
+  for i = 1, count do last_number = math.max(last_number, tonumber(ARGV[first_number + i - 1])) end
   redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
   if expired_entries > 0 then reap() end
   local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ids))
@@ -29,7 +41,7 @@ if count > 0 then
   end
   if #stale > 0 then remove(stale, 1) end
   for i, id in ipairs(ids) do
-    local number, units = tonumber(ARGV[8 + count + i]), tonumber(ARGV[8 + 2 * count + i])
+    local number, units = tonumber(ARGV[first_number + i - 1]), tonumber(ARGV[first_weight + i - 1])
     local state = tokens[i] and HELD or positions[i] and WAITING or GONE
     if state ~= GONE then
       number = whole(tokens[i] or positions[i]) or 0
@@ -42,7 +54,7 @@ if count > 0 then
       state, holders, extra_weight = HELD, holders + 1, extra_weight + units - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
     else
-      state, number = reply[3] == 1 and EARLY or GONE, 0
+      state, number = reply[MORE] == 1 and EARLY or GONE, 0
     end
     if state == HELD or state == WAITING then
       due[#due + 1], due[#due + 2] = state == HELD and (window > 0 and old_deadlines[i] or grant_deadline) or deadline, id
@@ -55,6 +67,7 @@ if count > 0 then
   end
   if #due > 0 then enter(due, granted, queued, new_weights) end
   redis.call("PEXPIREAT", timeout, text(expire_at))
-  if waiters > 0 then reply[2], reply[3] = lease, now < grace_until and 0 or 1 end -- the next call promotes
+  if waiters > 0 then reply[NEXT], reply[MORE] = lease, now < grace_until and 0 or 1 end -- the next call promotes
 end
 
+-- include finish.lua

@@ -1,18 +1,7 @@
--- semaphore.lua: what every script begins with: the keys, the arguments and what is stored. scripts.go joins a script
--- from these files, in this order, after a line that sets VERB:
---
---   semaphore.lua      the keys, and how many entries they have
---   quick_release.lua  the fast path of release: no waiters
---   limit.lua          the time, the limit in effect, and when the keys expire
---   epoch.lua          whether this server may have lost state
---   quick_acquire.lua  the fast path of acquire: no waiters, and all ids fit; it may release ids, too
---   quick_refresh.lua  the fast path of refresh: no waiters, and all ids are holders
---   line.lua           removes expired entries, and grants from the head of the queue
---   forecast.lua       of acquire and refresh: when the waiters for a rate are granted their units
---   enter.lua          of acquire and restore: how ids are stored
---   the verb           acquire.lua, release.lua, refresh.lua, reduce.lua, restore.lua, resize.lua,
---                      evict.lua, status.lua or page.lua
---   finish.lua         the last grants, messages and the reply; not of status.lua and page.lua, which change nothing
+-- semaphore.lua: what every script begins with: the keys, the arguments that all verbs have, and what is stored. The file
+-- of a verb includes this one and then others that it shares: scripts.go puts each in the place of the line that names
+-- it. So they are one piece of code and see each other's locals. At its top each says what it needs of those before it,
+-- besides what is declared here, what it provides for those after it, and which variables of others it changes.
 --
 -- KEYS    1 owner    zset    id -> token: the holders
 --         2 queue    zset    id -> position: the waiters
@@ -21,17 +10,16 @@
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
 --         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server,
 --                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
--- ARGV    1 caller   client id of the calling process: grants to its waiters are in the reply
---         2 wake     channel prefix: grants to any other client are published on wake .. its client id
---         3 limit    what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
---                    it expires that many ms after the grant
---         4 since    server us of the caller's first declaration of that limit; 0 or less: minus the us since then,
---                    if the caller does not know the server's time; empty: the call declares nothing
---         5 lease    ms for which what this call grants, queues or renews lasts; 0: it does none of these
---         6 grace    ms for which a server that may have lost state grants nothing new; then, after a space,
---                    what the caller knows, if anything: "*" if it has used this name before, else the servers
---                    that it has met, each followed by "!" if it has known it for longer than the grace period,
---                    by "?" if not
+-- ARGV    caller   client id of the calling process: grants to its waiters are in the reply
+--         wake     channel prefix: grants to any other client are published on wake .. its client id
+--         spec     what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
+--                  it expires that many ms after the grant
+--         since    server us of the caller's first declaration of that limit, or "ago" and the us since then, if the
+--                  caller does not know the server's time; empty: the call declares nothing
+--         lease    ms for which what this call grants, queues or renews lasts; 0: it does none of these
+--         grace    ms for which a server that may have lost state grants nothing new
+--         knows    what the caller knows of the name: "*" if it has used it before, else the servers that it has
+--                  met, each followed by "!" if it has known it for longer than the grace period, by "?" if not
 -- Returns one list of numbers, unless the verb says otherwise:
 --         since    server us of the caller's first declaration of its limit; 0: it declared nothing
 --         next     ms until the nearest deadline, when waiters poll; -1: not reported, because there are no
@@ -59,9 +47,9 @@
 -- table that is not created, a key that is not read. Numbers go to Redis as text(), which is exact, and faster than
 -- Redis' own conversion of a Lua number.
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
-local caller, wake, lease = ARGV[1], ARGV[2], tonumber(ARGV[5])
-local already_expired = lease < 0 -- only of a release
-if already_expired then lease = -1 - lease end
+local caller, wake, spec, since, lease, grace, knows = unpack(ARGV, 1, 7)
+local OWN = 8 -- the first of the arguments that only this verb has
+lease = tonumber(lease)
 
 local LAYOUT = 1     -- of the keys above; a script never writes to a layout from its future
 local BOUND = 150    -- most ids that one call reaps and removes from the queue, together
@@ -69,8 +57,9 @@ local LINGER = 10000 -- ms that keys outlive the last deadline in them
 local DAY = 86400000 -- ms: the longest lease and grace period
 local MONTH = 31 * DAY -- ms: the longest window of a rate
 
--- The states in a reply; scripts.go has the same list.
+-- The states in a reply, and the numbers with which it begins. internal/protocol has the same lists.
 local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
+local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER = 1, 2, 3, 4, 5, 6
 
 local function text(number) return string.format("%d", number) end
 
@@ -89,15 +78,16 @@ local function parse_weight(stored)
   return units and units > 0 and units or 1
 end
 
-local meta_fields = redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until", "epoch", "quiet",
-  "server", "ahead", "marked_at")
+local stored_layout, stored_pin, stored_spec, stored_since, stored_until, stored_epoch, stored_grace_until, stored_server,
+  stored_ahead, stored_marked_at = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until",
+    "epoch", "quiet", "server", "ahead", "marked_at"), 1, 10)
 local holders = redis.call("ZCARD", owner)
 local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
-local reply, size = { 0, -1, 0, 0, 0, 0 }, 6 -- since, next, more, epoch, room, server; the verb appends its results
+local reply, size = { 0, -1, 0, 0, 0, 0 }, SERVER -- the verb appends its results
 
-if (whole(meta_fields[1]) or LAYOUT) > LAYOUT then
-  return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. meta_fields[1] .. ", this client knows " .. LAYOUT)
+if (whole(stored_layout) or LAYOUT) > LAYOUT then
+  return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. stored_layout .. ", this client knows " .. LAYOUT)
 end
 
 -- distinct reports whether the count ids in ARGV from index first on all differ. An id that is counted as it is
@@ -118,6 +108,6 @@ local function identity()
   local info = redis.pcall("INFO", "replication")
   local at = type(info) == "string" and string.find(info, "master_replid:", 1, true)
   if at then return string.sub(info, at + 14, at + 25), info end
-  return string.match(meta_fields[8] or "", "^%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?$") or "", ""
+  return string.match(stored_server or "", "^%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?$") or "", ""
 end
 

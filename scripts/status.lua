@@ -1,8 +1,8 @@
 -- status: the current state of the name. It changes nothing. Expired entries are still in the keys, so the caller
 -- subtracts them: each call counts some of them, until the caller has all.
 --
--- ARGV    7 at    server ms as of which to count; 0: now
---         8 from  how many of the expired entries earlier calls have counted
+-- ARGV    at    server ms as of which to count; 0: now
+--         from  how many of the expired entries earlier calls have counted
 -- Results: limit, declared, pinned (1 or 0), holders, waiters and units held, including expired ones;
 --         the expired entries, and how many of these this call has counted: entries, holders, units of these, and
 --         waiters; us since the first waiter arrived that is not expired (-1: none was found), ms until the nearest
@@ -12,7 +12,12 @@
 --         current one, or more than that of the last pin; permits granted while there were waiters, lately, and
 --         in how many us; 0, 0: no waiters
 -- First write: none.
-local at, from = tonumber(ARGV[7]), tonumber(ARGV[8])
+
+-- include semaphore.lua
+-- include limit.lua
+
+local at, from = unpack(ARGV, OWN, OWN + 1)
+at, from = tonumber(at), tonumber(from)
 if at == 0 then at = now end
 local extra_weight = holders > 0 and weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local expired = redis.call("ZCOUNT", timeout, "-inf", text(at))
@@ -43,7 +48,7 @@ end
 
 local nearest = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(at), "+inf", "WITHSCORES", "LIMIT", 0, 1)[2]
 local expired_count = held
-if window > 0 or now < (whole(meta_fields[7], now + DAY) or 0) then
+if window > 0 or now < (whole(stored_grace_until, now + DAY) or 0) then
   expired_count = 0 -- they are meant to expire, or may be restored
 end
 local counts = redis.call("HMGET", meta, "granted", "lapsed", "before_at", "before", "marked_at", "marked")
@@ -65,7 +70,7 @@ for _, number in ipairs({
   arrived and math.max(0, steady - arrived) or -1,
   nearest and math.max(0, math.min(nearest - now, MONTH + DAY)) or -1,
   math.max(0, window - 1),
-  (meta_fields[1] or expire_at > 0) and 1 or 0, -- either may be missing: a pin needs no "until", and meta may be lost
+  (stored_layout or expire_at > 0) and 1 or 0, -- either may be missing: a pin needs no "until", and meta may be lost
   whole(counts[1]) or 0,
   whole(counts[2]) or 0,
   expired_count,

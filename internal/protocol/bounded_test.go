@@ -183,13 +183,13 @@ func hostileCalls() []hostileCall {
 			return Acquire(a, d, wait, s.strange(1), s.some(n-1)...)
 		}},
 		{"release", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Release(a, d, 0, s.some(n))
+			return Release(a, d, 0, false, s.some(n))
 		}},
 		{"release: holders", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Release(a, d, 0, s.tickets(s.expired, n))
+			return Release(a, d, 0, false, s.tickets(s.expired, n))
 		}},
 		{"release: tombstones", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Release(a, d, time.Minute, s.some(n))
+			return Release(a, d, time.Minute, false, s.some(n))
 		}},
 		{"refresh", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Refresh(a, d, time.Minute, false, s.some(n))
@@ -232,7 +232,7 @@ func hostileCalls() []hostileCall {
 
 // asked returns the arguments of a call that declares nothing.
 func asked(run *Script, a CallPrefix, s hostileState) []any {
-	return a.newCall(run, Declaration{Spec: s.quota, Since: DeclareNothing}, 0, 1).Args
+	return a.newCall(run, Declaration{Spec: s.quota, Nothing: true}, 0, 1).Args
 }
 
 // scriptWork is the work of a call.
@@ -371,7 +371,7 @@ func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
 		for _, hostile := range hostileCalls() {
 			l := newLab(t, rdb)
 			l.copy(template)
-			c := hostile.call(state, l.space.About("name"), Declaration{state.quota, 7, ""}, MaxIDs)
+			c := hostile.call(state, l.space.About("name"), Declaration{Spec: state.quota, Since: 7}, MaxIDs)
 			did, err := l.measure(c)
 			require.NoError(t, err)
 			if did.commands > most.commands || did.elements > most.elements || did.steps > most.steps {
@@ -409,7 +409,7 @@ func BenchmarkHostile(b *testing.B) {
 				for b.Loop() {
 					l := newLab(b, rdb)
 					l.copy(template)
-					all = append(all, l.cost(hostile.call(state, l.space.About("name"), Declaration{state.quota, 7, ""}, MaxIDs)))
+					all = append(all, l.cost(hostile.call(state, l.space.About("name"), Declaration{Spec: state.quota, Since: 7}, MaxIDs)))
 					require.NoError(b, rdb.Unlink(background, l.keys[:]...).Err())
 				}
 				slices.Sort(all)

@@ -3,7 +3,6 @@ package protocol
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -24,16 +23,14 @@ func (q LimitSpec) arg() any {
 	return fmt.Sprintf("%d/%d", q.Limit, q.Window.Milliseconds())
 }
 
-// Declaration is a LimitSpec and when this client first used it: the server's time in microseconds or, if that is not
-// known yet, minus the microseconds that have passed since. Since is DeclareNothing in a call that only queries.
+// Declaration is a LimitSpec, when this client first used it, and what the client knows.
 type Declaration struct {
-	Spec  LimitSpec
-	Since int64
-	Knows string // see UsedBefore
+	Spec    LimitSpec
+	Since   int64         // the server's time of the first use, in microseconds; 0: it is not known yet
+	Age     time.Duration // if Since is 0, the time since the first use
+	Nothing bool          // the call declares no limit
+	Knows   string        // see UsedBefore
 }
-
-// DeclareNothing is the Since of a call that declares no limit.
-const DeclareNothing = math.MinInt64
 
 // What a caller knows. If it has had a reply about the name, it knows that the name was lost when the server does not
 // know it. Otherwise it knows servers only: for longer than the grace period, or not.
@@ -44,17 +41,28 @@ const (
 )
 
 func (d Declaration) sinceArg() any {
-	if d.Since == DeclareNothing {
+	switch {
+	case d.Nothing:
 		return ""
+	case d.Since == 0:
+		return "ago " + strconv.FormatInt(d.Age.Microseconds(), 10)
 	}
 	return d.Since
 }
 
+func (d Declaration) knowsArg() any {
+	if d.Knows == UsedBefore { // as in most calls
+		return usedBefore
+	}
+	return d.Knows
+}
+
+var usedBefore any = UsedBefore // converted once instead of at each call
+
 // CallPrefix is what all calls for a name have in common.
 type CallPrefix struct {
-	begin      []any         // the number of keys, the keys, and the caller
-	grace      time.Duration // see Keyspace
-	usedBefore any           // the grace argument of most calls: the name was used before
+	begin []any // the number of keys, the keys, and the caller
+	grace any   // an int64, in ms; see Keyspace
 }
 
 // About returns what all calls for a name have in common.
@@ -64,7 +72,7 @@ func (k Keyspace) About(name string) CallPrefix {
 	for _, key := range keys {
 		begin = append(begin, key)
 	}
-	return CallPrefix{append(begin, k.ClientID, k.WakePrefix()), k.Grace, graceArg(k.Grace, UsedBefore)}
+	return CallPrefix{append(begin, k.ClientID, k.WakePrefix()), k.Grace.Milliseconds()}
 }
 
 // Call is one script to run, with the arguments of its command: EVALSHA, the hash, and what follows.
@@ -73,27 +81,33 @@ type Call struct {
 	Args   []any
 }
 
+// sharedArguments are those that newCall gives every script.
+var sharedArguments = []string{"caller", "wake", "spec", "since", "lease", "grace", "knows"}
+
 // newCall returns a call with the arguments that every script has, and capacity for room more.
 func (s CallPrefix) newCall(run *Script, d Declaration, lease time.Duration, room int) Call {
-	args := make([]any, 0, len(s.begin)+6+room)
+	args := make([]any, 0, len(s.begin)+7+room)
 	args = append(args, "evalsha", run.Hash)
 	args = append(args, s.begin...)
-	return Call{run, append(args, d.Spec.arg(), d.sinceArg(), lease.Milliseconds(), s.graceArg(d.Knows))}
+	return Call{run, append(args, d.Spec.arg(), d.sinceArg(), lease.Milliseconds(), s.grace, d.knowsArg())}
 }
 
-func (s CallPrefix) graceArg(knows string) any {
-	switch knows {
-	case "":
-		return s.grace.Milliseconds()
-	case UsedBefore:
-		return s.usedBefore
+// Argument returns the argument of that name in the arguments of a command that runs the script.
+func (s *Script) Argument(args []any, name string) any {
+	return args[firstArgument+slices.Index(s.Arguments, name)]
+}
+
+// Caller returns the client id in a command that runs a script, empty if it is no such command.
+func Caller(command []string) string {
+	if len(command) <= firstArgument || command[firstArgument-len(Kinds)-1] != strconv.Itoa(len(Kinds)) {
+		return ""
 	}
-	return graceArg(s.grace, knows)
+	return command[firstArgument]
 }
 
-func graceArg(grace time.Duration, knows string) string {
-	return strconv.FormatInt(grace.Milliseconds(), 10) + " " + knows
-}
+// firstArgument is the index of the first argument of a script: behind EVALSHA and the hash, or EVAL and the text, the number
+// of keys, and the keys.
+const firstArgument = 3 + len(Kinds)
 
 // Command returns the call as a command for a pipeline. With withText it sends the script itself, for a server that has
 // not cached it.

@@ -59,7 +59,7 @@ func TestNumbersGoOnWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
 		func(id string) int64 { return l.asks(id, declares(3, 7), AcquireParams{}).Number }, // the fast path
 		func(id string) int64 { return l.asks(id, declares(3, 7), AcquireParams{Wait: true}).Number },
 		func(string) int64 { // by a promotion
-			l.ask(Release(l.as("you"), known(3), 0, tickets("you:1")), 1)
+			l.ask(Release(l.as("you"), known(3), 0, false, tickets("you:1")), 1)
 			return int64(l.rdb.ZRevRangeWithScores(background, l.keys[0], 0, 0).Val()[0].Score)
 		},
 		func(id string) int64 { // with a head start
@@ -143,7 +143,7 @@ func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) 
 			l := newClockLab(t)
 			before(l)
 			l.step(-time.Hour)
-			l.asks("new:1", declares(7, -2000), AcquireParams{}) // 2 ms ago, after that much time in flight
+			l.asks("new:1", Declaration{Spec: LimitSpec{Limit: 7}, Age: 2 * time.Millisecond}, AcquireParams{}) // 2 ms ago, after that much time in flight
 			assert.Equal(t, "7", l.meta("declared"))
 		})
 	}

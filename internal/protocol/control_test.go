@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func resizing(pin int64) func(*lab, []*ticket) Call { return resizingLate(pin, 0) }
+func resizing(pin Pin) func(*lab, []*ticket) Call { return resizingLate(pin, 0) }
 
 // resizingLate is a resize that was in flight for so long.
-func resizingLate(pin int64, late time.Duration) func(*lab, []*ticket) Call {
+func resizingLate(pin Pin, late time.Duration) func(*lab, []*ticket) Call {
 	return func(l *lab, _ []*ticket) Call {
 		return l.space.Resize("name", LimitSpec{Limit: 3}, pin, l.now().Add(-late).UnixMicro())
 	}
@@ -34,14 +34,14 @@ func TestResizeScript(t *testing.T) {
 	checkAll(t, []contract{{
 		name:  "pins a limit on a name that nobody uses",
 		ids:   change,
-		call:  resizing(4),
+		call:  resizing(PinAt(4)),
 		reply: "held",
 		state: "meta layout=1 pinned=4 pinned_at=#1",
 	}, {
 		name:  "lets those in who fit now, and tells them",
 		seed:  line + meta,
 		ids:   change,
-		call:  resizing(3),
+		call:  resizing(PinAt(3)),
 		reply: "held",
 		wake:  "me 2:7:#3, you 1:6:#2",
 		state: "owner me:1=5 you:1=#2 me:2=#3 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #3 | meta declared=1 layout=1 pinned=3 pinned_at=#1 since=7 until=80s granted=2",
@@ -49,14 +49,14 @@ func TestResizeScript(t *testing.T) {
 		name:  "lets nobody in under 0",
 		seed:  "queue you:1=6 | timeout you:1=20s | counter 8" + meta,
 		ids:   change,
-		call:  resizing(0),
+		call:  resizing(PinAt(0)),
 		reply: "held",
 		state: "queue you:1=6 | timeout you:1=20s | counter 8 | meta declared=1 layout=1 pinned=0 pinned_at=#1 since=7 until=80s",
 	}, {
 		name:  "puts out who can never fit, also while nothing is free",
 		seed:  "owner me:1=5 me:2=6 | queue you:1=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8 | weight you:1=3" + meta,
 		ids:   change,
-		call:  resizing(2),
+		call:  resizing(PinAt(2)),
 		reply: "held",
 		wake:  "you 1:7:0",
 		state: "owner me:1=5 me:2=6 | queue you:2=8 | timeout me:1=20s me:2=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=2 pinned_at=#1 since=7 until=80s",
@@ -92,7 +92,7 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 		name:  "replaces none that was asked for later",
 		seed:  later,
 		ids:   change,
-		call:  resizing(0),
+		call:  resizing(PinAt(0)),
 		reply: "held",
 		state: same,
 	}, {
@@ -106,26 +106,26 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 		name:  "nor brings back what was taken away since",
 		seed:  "meta layout=1 pinned_at=4000000000000000 until=20s",
 		ids:   change,
-		call:  resizing(3),
+		call:  resizing(PinAt(3)),
 		reply: "held",
 		state: "meta layout=1 pinned_at=#1 until=20s",
 	}, {
 		name:  "also if it is old",
 		seed:  later,
 		ids:   change,
-		call:  resizingLate(0, time.Minute),
+		call:  resizingLate(PinAt(0), time.Minute),
 		reply: "held",
 		state: same,
 	}, {
 		name:  "but stands if it was on its way for some seconds",
 		ids:   change,
-		call:  resizingLate(3, 8*time.Second),
+		call:  resizingLate(PinAt(3), 8*time.Second),
 		reply: "held",
 		state: "meta layout=1 pinned=3 pinned_at=#1",
 	}, {
 		name:  "and is refused when it may have been replaced and nobody knows",
 		ids:   change,
-		call:  resizingLate(3, 10*time.Second),
+		call:  resizingLate(PinAt(3), 10*time.Second),
 		reply: "gone",
 	}, {
 		name:  "as is one that takes a pin away",
@@ -198,7 +198,7 @@ func TestEvictScript(t *testing.T) {
 }
 
 // A rate limit of 3 units in 60 s, from a client that declared it at 7.
-var threeAMinute = Declaration{LimitSpec{3, time.Minute}, 7, ""}
+var threeAMinute = Declaration{Spec: LimitSpec{3, time.Minute}, Since: 7}
 
 func taking(wait bool) func(*lab, []*ticket) Call {
 	return func(l *lab, ids []*ticket) Call {
@@ -282,7 +282,7 @@ func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
 		name:  "the first of each process, after those who are let in",
 		seed:  before,
 		ids:   []string{"itself"},
-		call:  resizing(2),
+		call:  resizing(PinAt(2)),
 		reply: "held",
 		wake:  "me 3:6:0, you 2:5:#2,4:7:0",
 		state: "owner you:1=1 you:2=#2 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #2 | meta declared=3/60000 layout=1 pinned=2 pinned_at=#1 since=7 until=80s granted=1",
@@ -290,7 +290,7 @@ func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
 		name:  "but for those of a semaphore, who are woken when their turn comes",
 		seed:  "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=2 since=7 until=80s",
 		ids:   []string{"itself"},
-		call:  resizing(1),
+		call:  resizing(PinAt(1)),
 		reply: "held",
 		state: "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=1 pinned_at=#1 since=7 until=80s",
 	}})
@@ -454,7 +454,7 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
 			l.seed("counter 8 | meta declared=1000/60000 layout=1 since=7 until=80s")
 			l.many("owner", "you", lapsed, 1, 1)
 			l.many("timeout", "you", lapsed, 1, 1)
-			d := Declaration{LimitSpec{1000, time.Minute}, 7, ""}
+			d := Declaration{Spec: LimitSpec{1000, time.Minute}, Since: 7}
 			r := l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Second}, tickets("me:1")), 1)
 			assert.Equal(t, int64(999), r.Room, "%d have lapsed", lapsed)
 			assert.Equal(t, left, rdb.ZCard(t.Context(), l.keys[0]).Val(), "%d have lapsed", lapsed)
@@ -468,7 +468,7 @@ func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
 	giving := func(l *lab, ids []*ticket) Call {
 		return Acquire(l.space.About("name"), threeAMinute, AcquireParams{TTL: 10 * time.Second}, ids[1:], ids[0])
 	}
-	checkFastPath(t, acquireWithoutFastPath(t), map[string]contract{
+	checkFastPath(t, withoutFastPath(t, AcquireScript), map[string]contract{
 		"of one":                      {seed: held + meta, call: taking(false), ids: []string{"me:1"}},
 		"of one who would wait":       {seed: held + meta, call: taking(true), ids: []string{"me:1"}},
 		"of several that just fit":    {seed: held + meta, call: taking(false), ids: []string{"me:1", "me:2"}},

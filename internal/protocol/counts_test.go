@@ -69,7 +69,7 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 	const plain = " | meta declared=3 layout=1 since=7 until=80s granted=9"
 	const rate = " | meta declared=3/60000 layout=1 since=7 until=80s granted=9"
 	lapsed := func(l *lab, ids []*ticket) Call {
-		return Release(l.space.About("name"), threeAMinute, Overdue(0), ids)
+		return Release(l.space.About("name"), threeAMinute, 0, true, ids)
 	}
 	cases := map[string]struct {
 		seed string
@@ -84,10 +84,10 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 		"before a waiter":    {seed: "owner me:1=5 | queue you:1=6 | timeout me:1=-9s you:1=20s" + strings.Replace(plain, "=3", "=1", 1), call: refreshing(1), ids: []string{"me:1"}, want: 1},
 		"given back by a process that says so": {
 			seed: "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s" + plain,
-			call: releasing(3, Overdue(0)), ids: []string{"me:1", "me:2"}, want: 1,
+			call: releasingOverdue(3, 0), ids: []string{"me:1", "me:2"}, want: 1,
 		},
 		"a grant of a rate, likewise":        {seed: "owner me:1=5 | timeout me:1=20s" + rate, call: lapsed, ids: []string{"me:1"}},
-		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasing(3, Overdue(0)), ids: []string{"me:1"}, want: 1},
+		"the same, which was noticed before": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: releasingOverdue(3, 0), ids: []string{"me:1"}, want: 1},
 		"waiters":                            {seed: "owner you:1=4 | queue me:1=5 me:2=6 | timeout me:1=-9s me:2=-9s you:1=20s | weight me:2=2" + plain},
 		"waiters, where units are held":      {seed: "owner you:1=4 | queue me:1=5 | timeout me:1=-9s you:1=20s | weight you:1=2 extra=1" + plain},
 		"tombstones":                         {seed: "timeout me:1=-9s" + plain},
@@ -138,7 +138,7 @@ func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
 		assert.True(t, l.status(3).Exists, "it was in use")
 		require.NoError(t, rdb.Del(background, l.keys[:]...).Err()) // as when they expire
 		assert.Equal(t, Status{Limit: 3, Declared: 3}, l.status(3))
-		l.run(l.space.Resize("name", LimitSpec{Limit: 3}, 2, l.now().UnixMicro()))
+		l.run(l.space.Resize("name", LimitSpec{Limit: 3}, PinAt(2), l.now().UnixMicro()))
 		assert.Equal(t, Status{Limit: 2, Declared: 3, Pinned: true, Exists: true}, l.status(3))
 	})
 }

@@ -134,7 +134,7 @@ const (
 
 // declaring is a declaration by a client that knows these servers.
 func declaring(knows string) Declaration {
-	return Declaration{LimitSpec{Limit: 1}, usedNow, knows}
+	return Declaration{Spec: LimitSpec{Limit: 1}, Since: usedNow, Knows: knows}
 }
 
 func (l *lab) acquires(d Declaration) Result {
@@ -202,7 +202,7 @@ func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 	r := l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: 2 * time.Hour, Wait: true}, tickets("me:2", "me:3")), 2)
 	assert.Equal(t, []State{Waiting, Waiting}, []State{r.Results[0].State, r.Results[1].State})
 	assert.InDelta(t, quiet, r.Next, float64(time.Second), "they look again when it is over")
-	r = l.ask(Release(l.space.About("name"), d, 0, tickets("me:9")), 1)
+	r = l.ask(Release(l.space.About("name"), d, 0, false, tickets("me:9")), 1)
 	assert.Empty(t, r.Grants)
 
 	require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", l.now().UnixMilli()).Err())
@@ -227,7 +227,7 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 			l := newLab(t, rdb)
 			l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=80s")
 			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(c.server, l.identity())).Err())
-			d := Declaration{LimitSpec{Limit: 3}, 7, l.identity() + settled}
+			d := Declaration{Spec: LimitSpec{Limit: 3}, Since: 7, Knows: l.identity() + settled}
 			r := l.ask(Refresh(l.space.About("name"), d, time.Minute, true, tickets("me:1")), 1)
 			assert.Equal(t, Held, r.Results[0].State, "who is there stays")
 			assert.Equal(t, c.begins, r.Epoch != seededEpoch)
@@ -251,7 +251,7 @@ func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *te
 	for name, ask := range map[string]func(*lab) Call{
 		"status": func(l *lab) Call { return l.space.Status("name", LimitSpec{Limit: 1}, 0, 0) },
 		"resize": func(l *lab) Call {
-			return l.space.Resize("name", LimitSpec{Limit: 1}, 3, l.now().UnixMicro())
+			return l.space.Resize("name", LimitSpec{Limit: 1}, PinAt(3), l.now().UnixMicro())
 		},
 		"unpin": func(l *lab) Call {
 			return l.space.Resize("name", LimitSpec{Limit: 1}, Unpin, l.now().UnixMicro())
@@ -289,9 +289,9 @@ func TestReleaseOfWhatIsMissingTellsTheEpochOnlyOfAServerThatTheNameKnows(t *tes
 		l := newLab(t, rdb)
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=30s")
 		require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(server, l.identity())).Err())
-		r := l.ask(Release(l.space.About("name"), known(3), 0, tickets("me:1")), 1)
+		r := l.ask(Release(l.space.About("name"), known(3), 0, false, tickets("me:1")), 1)
 		assert.Zero(t, r.Epoch, "nothing is missing, so nothing was compared")
-		r = l.ask(Release(l.space.About("name"), known(3), 0, tickets("me:2")), 1)
+		r = l.ask(Release(l.space.About("name"), known(3), 0, false, tickets("me:2")), 1)
 		assert.Equal(t, Gone, r.Results[0].State)
 		assert.Equal(t, server == "", r.Epoch == seededEpoch, "%d", r.Epoch)
 	}
@@ -322,7 +322,7 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 func TestQuestionAboutALostNameBeginsTheGrace(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
-	d := Declaration{LimitSpec{Limit: 3}, 7, UsedBefore}
+	d := Declaration{Spec: LimitSpec{Limit: 3}, Since: 7, Knows: UsedBefore}
 	for name, ask := range map[string]func(CallPrefix) Call{
 		"refresh": func(s CallPrefix) Call { return Refresh(s, d, time.Minute, true, tickets("me:1")) },
 		"reduce":  func(s CallPrefix) Call { return Reduce(s, d, tickets("me:1"), []int64{1}) },

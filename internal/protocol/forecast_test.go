@@ -22,7 +22,7 @@ func newClockwork(t *testing.T, seed uint64) *clockwork {
 	t.Helper()
 	w := &clockwork{Rand: rand.New(rand.NewPCG(seed, 3)), clockLab: newClockLab(t)}
 	w.step(time.Duration(w.IntN(1000)) * time.Microsecond)
-	w.d = Declaration{LimitSpec{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, 7, ""}
+	w.d = Declaration{Spec: LimitSpec{1 + w.Int64N(6), time.Duration(2+w.IntN(30)) * time.Millisecond}, Since: 7}
 	return w
 }
 

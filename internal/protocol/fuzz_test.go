@@ -250,6 +250,10 @@ func FuzzNames(f *testing.F) {
 		name, _, _, ok := space.ParseWake("1:2:3 4 " + ours[0])
 		require.True(t, ok)
 		require.Equal(t, a, name)
+		for i, key := range ours {
+			parsed, name, kind, ok := ParseKey(key)
+			require.Equal(t, []any{prefix, a, Kinds[i], true}, []any{parsed.Prefix, name, kind, ok})
+		}
 	})
 }
 
@@ -281,4 +285,27 @@ func TestSlotIsTheSpecifiedOne(t *testing.T) {
 	assert.Equal(t, slot("{bar"), slot("foo{{bar}}zap"))
 	assert.Equal(t, slot("bar"), slot("foo{bar}{zap}"))
 	assert.NotEqual(t, slot("bar"), slot("foo{}{bar}"))
+}
+
+func TestKeyThatIsOfNoNameIsNone(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"", "a", "a:{", "a:{b}", "a:{b}:", "a:{}:owner", "a:{}b}:owner", "a:{b}:other", "a:{b}:owner:owner", "a{b}:owner", "}:owner", "}:{owner"} {
+		_, _, _, ok := ParseKey(key)
+		assert.False(t, ok, key)
+	}
+}
+
+func TestCallerIsTheFirstArgumentOfAScript(t *testing.T) {
+	t.Parallel()
+	space := Keyspace{Prefix: "p", ClientID: "me"}
+	command := make([]string, 0, 20)
+	for _, arg := range Refresh(space.About("name"), Declaration{}, 0, false, tickets("me:1")).Args {
+		command = append(command, fmt.Sprint(arg))
+	}
+	assert.Equal(t, "me", Caller(command))
+	for n := range 10 {
+		assert.Empty(t, Caller(command[:n]))
+	}
+	command[2] = "1"
+	assert.Empty(t, Caller(command), "a script with other keys")
 }

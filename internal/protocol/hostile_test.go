@@ -79,14 +79,14 @@ type namingCall struct {
 var namingVerbs = []string{"acquire", "acquire that gives back", "release", "tombstone", "refresh", "reduce", "restore holders", "restore waiters"}
 
 func namingCalls(all []*ticket, q LimitSpec, waits bool) (calls []namingCall) {
-	d := Declaration{q, usedNow, UsedBefore}
+	d := Declaration{Spec: q, Since: usedNow, Knows: UsedBefore}
 	n := len(all)
 	t := AcquireParams{TTL: time.Minute, Wait: waits}
 	for i, c := range []func(CallPrefix) Call{
 		func(s CallPrefix) Call { return Acquire(s, d, t, all) },
 		func(s CallPrefix) Call { return Acquire(s, d, t, all, all...) },
-		func(s CallPrefix) Call { return Release(s, d, 0, all) },
-		func(s CallPrefix) Call { return Release(s, d, time.Minute, all) },
+		func(s CallPrefix) Call { return Release(s, d, 0, false, all) },
+		func(s CallPrefix) Call { return Release(s, d, time.Minute, false, all) },
 		func(s CallPrefix) Call { return Refresh(s, d, time.Minute, waits, all) },
 		func(s CallPrefix) Call { return Reduce(s, d, all, ones(n)) },
 		func(s CallPrefix) Call {

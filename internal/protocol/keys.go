@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,10 +25,35 @@ const (
 // Kinds are the kinds of keys in the order in which scripts get them.
 var Kinds = [6]string{Owner, Queue, Timeout, Counter, Weight, Meta}
 
-// MetaFields are the fields of the key Meta besides "layout".
+// Layout is the version of what is in the keys. A script never writes to a layout from its future.
+const Layout = 1
+
+// The fields of the key Meta, and the one of the key Weight that is no permit id.
+const (
+	MetaLayout     = "layout"
+	MetaDeclared   = "declared"  // LimitSpec in effect, unless a limit is pinned
+	MetaSince      = "since"     // server us at which it was first declared
+	MetaPinned     = "pinned"    // limit set by hand
+	MetaPinnedAt   = "pinned_at" // server us of the last request for that
+	MetaUntil      = "until"     // server ms at which the keys expire
+	MetaEpoch      = "epoch"     // server us at which the current epoch began
+	MetaGraceUntil = "quiet"     // server ms at which its grace period ends
+	MetaServer     = "server"    // identity of the server
+	MetaAhead      = "ahead"     // us by which the clock of the name is ahead of the server's
+	MetaGranted    = "granted"   // permits granted
+	MetaExpired    = "lapsed"    // permits expired
+	MetaMarkedAt   = "marked_at" // two records of MetaGranted, each with its time, for the pace of the queue
+	MetaMarked     = "marked"
+	MetaBeforeAt   = "before_at"
+	MetaBefore     = "before"
+
+	WeightExtra = "extra" // units held beyond one per holder
+)
+
+// MetaFields are the fields of the key Meta besides MetaLayout.
 var MetaFields = []string{
-	"declared", "since", "pinned", "until", "epoch", "quiet", "server", "granted", "lapsed", "ahead", "pinned_at",
-	"marked_at", "marked", "before_at", "before",
+	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaGraceUntil, MetaServer, MetaGranted, MetaExpired, MetaAhead, MetaPinnedAt,
+	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore,
 }
 
 // CheckName returns why a name cannot be used, nil if it can.
@@ -69,11 +95,25 @@ func (k Keyspace) NameOf(key, kind string) (name string, ok bool) {
 	return name, found && ends && CheckName(name) == nil
 }
 
+// ParseKey returns the keyspace, the name and the kind of a key of any prefix. No prefix contains ":{".
+func ParseKey(key string) (k Keyspace, name, kind string, ok bool) {
+	k.Prefix, _, _ = strings.Cut(key, ":{")
+	kind = key[strings.LastIndexByte(key, ':')+1:]
+	name, ok = k.NameOf(key, kind)
+	if !ok || !slices.Contains(Kinds[:], kind) {
+		return Keyspace{}, "", "", false
+	}
+	return k, name, kind, true
+}
+
 // escapePattern escapes the characters that are special in a pattern.
 var escapePattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // EveryName is a SCAN pattern that matches one key of each name. It can match other keys, too.
 func (k Keyspace) EveryName() string { return escapePattern.Replace(k.Prefix) + ":{*}:" + Meta }
+
+// EveryKey is a SCAN pattern that matches all keys of all names. It can match other keys, too.
+func (k Keyspace) EveryKey() string { return escapePattern.Replace(k.Prefix) + ":{*}:*" }
 
 // WakePrefix plus a client id is the channel on which that client is notified of its grants.
 func (k Keyspace) WakePrefix() string { return k.Prefix + ":wake:" }

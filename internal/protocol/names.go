@@ -1,10 +1,20 @@
 package protocol
 
+import "strconv"
+
 // anonymous begins a call without a client id. If it promotes waiters, all of them are notified by message.
 func (k Keyspace) anonymous(name string, run *Script, q LimitSpec, room int) Call {
 	k.ClientID = ""
-	return k.About(name).newCall(run, Declaration{Spec: q, Since: DeclareNothing}, 0, room)
+	return k.About(name).newCall(run, Declaration{Spec: q, Nothing: true}, 0, room)
 }
+
+// The scripts about a name as a whole, and those that operators run.
+var (
+	StatusScript = newScript("status", "at", "from")
+	ResizeScript = newScript("resize", "pin", "asked")
+	EvictScript  = newScript("evict", "id")
+	PageScript   = newScript("page", "kind", "after", "after_id", "count")
+)
 
 // Status queries a name as of a server time in ms, 0 for now. from is how many of the expired entries earlier calls have
 // counted.
@@ -14,13 +24,19 @@ func (k Keyspace) Status(name string, q LimitSpec, at, from int64) Call {
 	return c
 }
 
-// Unpin is the limit that makes Resize remove the pin.
-const Unpin = -1
+// Pin is a limit that is set by hand.
+type Pin string
+
+// Unpin is no limit: it removes the one that was set by hand.
+const Unpin Pin = ""
+
+// PinAt sets a limit by hand.
+func PinAt(limit int64) Pin { return Pin(strconv.FormatInt(limit, 10)) }
 
 // Resize sets a limit by hand, or removes it; asked is the time that Status returned for that.
-func (k Keyspace) Resize(name string, q LimitSpec, pin, asked int64) Call {
+func (k Keyspace) Resize(name string, q LimitSpec, pin Pin, asked int64) Call {
 	c := k.anonymous(name, ResizeScript, q, 2)
-	c.Args = append(c.Args, pin, asked)
+	c.Args = append(c.Args, string(pin), asked)
 	return c
 }
 
@@ -42,8 +58,8 @@ func (k Keyspace) Evict(name string, q LimitSpec, id string) Call {
 type Bookmark struct{ number, id string }
 
 // Page queries entries of the owner or queue key.
-func (s CallPrefix) Page(key string, after Bookmark, count int) Call {
-	c := s.newCall(PageScript, Declaration{Since: DeclareNothing}, 0, 4)
-	c.Args = append(c.Args, key, after.number, after.id, count)
+func (s CallPrefix) Page(kind string, after Bookmark, count int) Call {
+	c := s.newCall(PageScript, Declaration{Nothing: true}, 0, 4)
+	c.Args = append(c.Args, kind, after.number, after.id, count)
 	return c
 }

@@ -81,7 +81,7 @@ func TestPaceStartsAnewWithALimitSetByHand(t *testing.T) {
 		l := newLab(t, rdb)
 		l.seed("owner you:1=5 | queue you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | meta declared=1 layout=1 since=7 until=80s granted=5")
 		l.mark(marks{"-30s", "3", "-40s", "2"})
-		l.ask(l.space.Resize("name", LimitSpec{Limit: 1}, 1, l.now().UnixMicro()), 1)
+		l.ask(l.space.Resize("name", LimitSpec{Limit: 1}, PinAt(1), l.now().UnixMicro()), 1)
 		assert.Equal(t, marks{}, l.marks())
 		l.ask(releasing(1, 0)(l, tickets("you:1")), 1)
 		assert.Equal(t, marks{markedAt: "0s", marked: "6"}, l.marks())

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"slices"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/scripts"
@@ -9,30 +11,19 @@ import (
 // Script is the script of one verb, with the hash by which Redis caches it.
 type Script struct {
 	Verb, Text string
-	Hash       any // a string, converted to any once instead of at each call
+	Hash       any      // a string, converted to any once instead of at each call
+	Arguments  []string // what the call passes in ARGV before its ids: the names that the Lua gives it
 }
-
-// The scripts of all verbs.
-var (
-	AcquireScript = newScript("acquire", "semaphore", "limit", "epoch", "quick_acquire", "line", "forecast", "enter", "acquire", "finish")
-	ReleaseScript = newScript("release", "semaphore", "quick_release", "limit", "epoch", "line", "release", "finish")
-	RefreshScript = newScript("refresh", "semaphore", "limit", "epoch", "quick_refresh", "line", "forecast", "refresh", "finish")
-	ReduceScript  = newScript("reduce", "semaphore", "limit", "epoch", "line", "reduce", "finish")
-	RestoreScript = newScript("restore", "semaphore", "limit", "epoch", "line", "enter", "restore", "finish")
-	ResizeScript  = newScript("resize", "semaphore", "limit", "epoch", "line", "resize", "finish")
-	EvictScript   = newScript("evict", "semaphore", "limit", "epoch", "line", "evict", "finish")
-	StatusScript  = newScript("status", "semaphore", "limit", "status")
-	PageScript    = newScript("page", "semaphore", "page")
-)
 
 // Scripts are all of them.
 var Scripts = []*Script{
 	AcquireScript, ReleaseScript, RefreshScript, ReduceScript, RestoreScript, ResizeScript, EvictScript, StatusScript, PageScript,
 }
 
-func newScript(verb string, files ...string) *Script {
-	text := scripts.Text(verb, files...)
-	return &Script{verb, text, redis.NewScript(text).Hash()}
+// newScript returns the script of a verb that has these arguments of its own.
+func newScript(verb string, own ...string) *Script {
+	text := scripts.Text(verb)
+	return &Script{verb, text, redis.NewScript(text).Hash(), slices.Concat(sharedArguments, own)}
 }
 
 // A script is sent exactly once: go-redis must not resend it after a lost reply, as the client could not know

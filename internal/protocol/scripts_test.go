@@ -356,7 +356,7 @@ func known(limit int64) Declaration { return declares(limit, 7) }
 
 // declares is the declaration of a client that knows nothing of servers.
 func declares(limit, since int64) Declaration {
-	return Declaration{LimitSpec{Limit: limit}, since, ""}
+	return Declaration{Spec: LimitSpec{Limit: limit}, Since: since}
 }
 
 type contract struct {
@@ -416,7 +416,14 @@ func acquiring(d Declaration, change func(*AcquireParams)) func(*lab, []*ticket)
 
 func releasing(limit int64, tombstone time.Duration) func(*lab, []*ticket) Call {
 	return func(l *lab, ids []*ticket) Call {
-		return Release(l.space.About("name"), known(limit), tombstone, ids)
+		return Release(l.space.About("name"), known(limit), tombstone, false, ids)
+	}
+}
+
+// releasingOverdue is a release of what the client knows to have expired.
+func releasingOverdue(limit int64, tombstone time.Duration) func(*lab, []*ticket) Call {
+	return func(l *lab, ids []*ticket) Call {
+		return Release(l.space.About("name"), known(limit), tombstone, true, ids)
 	}
 }
 
@@ -747,7 +754,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		name:  "a waiter whose lease has ended, which counts for nothing",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | queue me:1=8 | timeout me:1=20s you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
 		ids:   []string{"me:1"},
-		call:  releasing(3, Overdue(0)),
+		call:  releasingOverdue(3, 0),
 		reply: "waiting",
 		state: "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
 	}, {
@@ -795,7 +802,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		name:  "a holder and a waiter whose leases have ended, and leaves tombstones that outlive them",
 		seed:  "owner me:1=5 you:1=6 you:2=7 you:3=8 | queue me:2=9 | timeout me:1=20s me:2=20s you:1=20s you:2=20s you:3=20s | counter 9" + meta,
 		ids:   []string{"me:1", "me:2"},
-		call:  releasing(3, Overdue(time.Hour)),
+		call:  releasingOverdue(3, time.Hour),
 		reply: "held, waiting",
 		state: "owner you:1=6 you:2=7 you:3=8 | timeout you:1=20s you:2=20s you:3=20s me:1=3600s me:2=3600s | counter 9" +
 			" | meta declared=3 layout=1 since=7 until=3620s lapsed=1",
@@ -813,7 +820,7 @@ func TestQuickReleaseIsTheSameRelease(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=30s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7"
 	releases := releasing(3, 0)
-	checkFastPath(t, newScript("release", "semaphore", "limit", "epoch", "line", "release", "finish"), map[string]contract{
+	checkFastPath(t, withoutFastPath(t, ReleaseScript), map[string]contract{
 		"one of several":            {seed: held + meta, call: releases, ids: []string{"me:1"}},
 		"several":                   {seed: held + meta, call: releases, ids: []string{"me:1", "me:2"}},
 		"all, and one twice":        {seed: held + meta, call: releases, ids: []string{"me:1", "me:2", "you:1", "me:1"}},
@@ -831,7 +838,7 @@ func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	acquires := acquiring(known(3), nil)
-	checkFastPath(t, acquireWithoutFastPath(t), map[string]contract{
+	checkFastPath(t, withoutFastPath(t, AcquireScript), map[string]contract{
 		"of one":                          {seed: held + meta, call: acquires, ids: []string{"me:1"}},
 		"of several that just fit":        {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}},
 		"of one too many":                 {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}},
@@ -865,7 +872,7 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=40s | counter 7"
 	refreshes := renewing(3)
-	checkFastPath(t, newScript("refresh", "semaphore", "limit", "epoch", "line", "refresh", "finish"), map[string]contract{
+	checkFastPath(t, withoutFastPath(t, RefreshScript), map[string]contract{
 		"of some":                    {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
 		"of all":                     {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2", "you:1"}},
 		"of nobody":                  {seed: held + meta, call: refreshes},
@@ -882,13 +889,13 @@ func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
 	})
 }
 
-// acquireWithoutFastPath is an acquire without its fast path.
-func acquireWithoutFastPath(t *testing.T) *Script {
+// withoutFastPath is a script that never takes its fast path.
+func withoutFastPath(t *testing.T, s *Script) *Script {
 	t.Helper()
-	const way = "local fast ="
-	require.Equal(t, 1, strings.Count(AcquireScript.Text, way))
-	text := strings.Replace(AcquireScript.Text, way, way+" false and", 1)
-	return &Script{AcquireScript.Verb, text, redis.NewScript(text).Hash()}
+	const way = "\nlocal fast ="
+	require.Equal(t, 1, strings.Count(s.Text, way))
+	text := strings.Replace(s.Text, way, way+" false and", 1)
+	return &Script{s.Verb, text, redis.NewScript(text).Hash(), s.Arguments}
 }
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
@@ -957,7 +964,7 @@ func TestQuickReleaseOfAStrangeKeyChangesNothing(t *testing.T) {
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=1 since=7 until=30s")
 		require.NoError(t, l.rdb.Set(background, l.keys[i], "somebody else's", 0).Err())
 		before, _ := l.existing()
-		assert.ErrorContains(t, l.run(Release(l.space.About("name"), known(3), 0, tickets("me:1"))).err, "WRONGTYPE", Kinds[:][i])
+		assert.ErrorContains(t, l.run(Release(l.space.About("name"), known(3), 0, false, tickets("me:1"))).err, "WRONGTYPE", Kinds[:][i])
 		after, _ := l.existing()
 		assert.Equal(t, before, after, Kinds[:][i])
 	}
@@ -1331,7 +1338,7 @@ func TestLargestCallsWork(t *testing.T) {
 			{Acquire(l.space.About("name"), d, t1, all), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
 			{Refresh(l.space.About("name"), d, time.Minute, false, all), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
 			{Reduce(l.space.About("name"), d, all, weightsOf(all)), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
-			{Release(l.space.About("name"), d, time.Minute, all), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
+			{Release(l.space.About("name"), d, time.Minute, false, all), map[State]int{Held: MaxIDs / 2, Waiting: MaxIDs / 2}},
 			{Acquire(l.space.About("name"), d, t1, all), map[State]int{Evicted: MaxIDs}},
 		} {
 			got := make(map[State]int)
@@ -1352,11 +1359,11 @@ func TestNumbersNear2To53TravelExactly(t *testing.T) {
 		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
 			" | meta declared=3 layout=1 since=%d until=80s", top-7, top-6, top-5, top-4, top))
 		heard := l.listen()
-		r := l.ask(Release(l.space.About("name"), declares(3, 7), 0, tickets("me:9")), 1)
+		r := l.ask(Release(l.space.About("name"), declares(3, 7), 0, false, tickets("me:9")), 1)
 		assert.Equal(t, []Grant{{2, top - 6, top - 2}, {3, top - 5, top - 1}}, r.Grants)
 		assert.Equal(t, fmt.Sprintf("you 1:%d:%d", int64(top-7), int64(top-3)), heard())
 
-		r = l.ask(Release(l.space.About("name"), declares(3, top), 0, tickets("you:1")), 1)
+		r = l.ask(Release(l.space.About("name"), declares(3, top), 0, false, tickets("you:1")), 1)
 		assert.Equal(t, []Result{{Held, 0}}, r.Results)
 		r = l.ask(Acquire(l.space.About("name"), declares(3, top), AcquireParams{TTL: time.Minute}, tickets("me:4")), 1)
 		assert.Equal(t, []Result{{Held, top}}, r.Results)
@@ -1390,13 +1397,13 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 		assert.Equal(t, "held #1, me:2 gets #3 for #2", ranked(r.String()))
 		s = l.status(1)
 		assert.Equal(t, [2]int64{MaxUnits, 2}, [2]int64{s.Used, s.Holders})
-		l.ask(Release(l.space.About("name"), d, 0, []*ticket{largest}), 1)
+		l.ask(Release(l.space.About("name"), d, 0, false, []*ticket{largest}), 1)
 		assert.Equal(t, int64(2), l.status(1).Used)
 		largest.id, largest.weight = "me:4", MaxUnits-1
 		t1.Wait = false
 		r = l.ask(Acquire(l.space.About("name"), declares(MaxUnits, 1), t1, []*ticket{largest}), 1)
 		assert.Equal(t, "refused", r.String())
-		l.ask(Release(l.space.About("name"), d, 0, tickets("me:2")), 1)
+		l.ask(Release(l.space.About("name"), d, 0, false, tickets("me:2")), 1)
 		r = l.ask(Acquire(l.space.About("name"), declares(MaxUnits, 1), t1, []*ticket{largest}), 1)
 		assert.Equal(t, "held #1", ranked(r.String()))
 		assert.Equal(t, int64(MaxUnits), l.status(1).Used)
@@ -1408,11 +1415,11 @@ func (l *lab) everyCall() []Call {
 	d := declares(9, usedNow)
 	return []Call{
 		Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Hour, Wait: true}, tickets("me:1", "me:9*3")),
-		Release(l.space.About("name"), d, time.Hour, tickets("me:1", "me:2")),
+		Release(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Refresh(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Reduce(l.space.About("name"), d, tickets("me:1", "me:2"), []int64{1, 1}),
 		Restore(l.space.About("name"), d, time.Hour, tickets("me:8*2", "me:9"), Claims{1, seededEpoch, []int64{1, 2}, []int64{2, 1}}),
-		l.space.Resize("name", LimitSpec{Limit: 9}, 2, l.now().UnixMicro()),
+		l.space.Resize("name", LimitSpec{Limit: 9}, PinAt(2), l.now().UnixMicro()),
 		l.space.Evict("name", LimitSpec{Limit: 9}, "you:1"),
 		l.space.Status("name", LimitSpec{Limit: 9}, 0, 0),
 		l.space.About("name").Page("owner", Bookmark{}, 10),
@@ -1582,7 +1589,7 @@ func (w *walk) step() {
 		given = len(ids)
 		tombstone := time.Duration(w.IntN(2)) * time.Minute
 		build = func(_ *lab, s Keyspace, ids []*ticket) Call {
-			return Release(s.About("name"), d, tombstone, ids)
+			return Release(s.About("name"), d, tombstone, false, ids)
 		}
 	case verb < 9:
 		ids = w.oldIDs()
@@ -1884,14 +1891,14 @@ func (w *walk) checkResults(s *Script, after snapshot, r Reply, ids []string, gi
 	}
 }
 
-// header is what the comment before the first line of code says.
+// header is what the comment with the arguments says.
 type header struct {
-	args  []string // names of the arguments, by number from 0
+	args  []string // names of the arguments, in order
 	rest  string   // what comes after them, any number of times
 	write string   // the line about the first write
 }
 
-var argLine = regexp.MustCompile(`^--\s+(?:ARGV\s+)?(\d+)(\.\.)?\s+(\S.*)$`)
+var argLine = regexp.MustCompile(`^--(?: ARGV    | {9})(\S+)\s+(\S.*)$`)
 
 // readHeader reads the arguments after the shared ones. A verb may describe a shared one again.
 func readHeader(t *testing.T, file string, shared ...string) header {
@@ -1899,37 +1906,33 @@ func readHeader(t *testing.T, file string, shared ...string) header {
 	text, err := os.ReadFile("../../scripts/" + file + ".lua")
 	require.NoError(t, err)
 	h := header{args: shared}
-	inArgs := false
+	inArgs, found := false, false
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "--") {
-			return h
+			if found {
+				return h
+			}
+			continue
 		}
+		found = found || strings.HasPrefix(line, "-- ARGV")
 		if rest, ok := strings.CutPrefix(line, "-- First write: "); ok {
 			h.write = rest
 		}
 		inArgs = inArgs && !strings.HasPrefix(line, "-- Re") || strings.HasPrefix(line, "-- ARGV") // Returns, Results
 		if m := argLine.FindStringSubmatch(line); inArgs && m != nil {
-			h.add(t, m[1], m[2] != "", m[3])
+			h.add(m[1], m[2])
 		}
 	}
-	t.Fatalf("%s has no code", file)
+	t.Fatalf("%s has no list of arguments, or no code after it", file)
 	return h
 }
 
-func (h *header) add(t *testing.T, number string, open bool, text string) {
-	t.Helper()
-	n, err := strconv.Atoi(number)
-	require.NoError(t, err)
-	name := strings.Fields(text)[0]
+func (h *header) add(name, text string) {
 	switch {
-	case n <= len(h.args):
-		require.Equal(t, h.args[n-1], name)
-	case open:
-		require.Equal(t, len(h.args)+1, n)
+	case name == "..":
 		h.rest = text
-	default:
-		require.Equal(t, len(h.args)+1, n, "the arguments are numbered in order")
+	case !slices.Contains(h.args, name):
 		h.args = append(slices.Clip(h.args), name)
 	}
 }
@@ -1939,7 +1942,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	t.Parallel()
 	space := Keyspace{"prefix", "caller-id", 110 * time.Millisecond}
 	keys := space.Keys("name")
-	d := Declaration{LimitSpec{Limit: 101}, 102, "116"}
+	d := Declaration{Spec: LimitSpec{Limit: 101}, Since: 102, Knows: "116"}
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
 	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to release"
@@ -1948,7 +1951,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	exchange := maps.Clone(acquire)
 	exchange["released"] = 1
 	looks := func(limit int64, more map[string]any) map[string]any {
-		args := map[string]any{"limit": limit, "since": "", "lease": int64(0), "grace": int64(110)}
+		args := map[string]any{"spec": limit, "since": "", "lease": int64(0), "grace": int64(110), "knows": ""}
 		maps.Copy(args, more)
 		return args
 	}
@@ -1962,8 +1965,8 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		{Acquire(space.About("name"), d, params, heavy), acquire, weightsToo, []any{"a", "b", int64(201), int64(1)}},
 		{Acquire(space.About("name"), d, params, light, &ticket{id: "c", weight: 1}), exchange, weightsToo, []any{"a", "b", "c"}},
 		{Acquire(space.About("name"), d, params, heavy, &ticket{id: "c", weight: 3}), exchange, weightsToo, []any{"a", "b", int64(201), int64(1), "c"}},
-		{Release(space.About("name"), d, 106*time.Millisecond, light), map[string]any{"lease": int64(106)}, onlyIDs, []any{"a", "b"}},
-		{Refresh(space.About("name"), d, 107*time.Millisecond, true, light), map[string]any{"lease": int64(107), "knows": true}, onlyIDs, []any{"a", "b"}},
+		{Release(space.About("name"), d, 106*time.Millisecond, true, light), map[string]any{"lease": int64(106), "overdue": true}, onlyIDs, []any{"a", "b"}},
+		{Refresh(space.About("name"), d, 107*time.Millisecond, true, light), map[string]any{"lease": int64(107), "knows_tokens": true}, onlyIDs, []any{"a", "b"}},
 		{
 			Reduce(space.About("name"), d, light, []int64{114, 115}),
 			map[string]any{"lease": int64(0)},
@@ -1972,14 +1975,14 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 		},
 		{
 			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}}),
-			map[string]any{"lease": int64(111), "holders": 1, "epoch": int64(seededEpoch)},
+			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch)},
 			"ids, then the token or position of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},
-		{space.Resize("name", LimitSpec{Limit: 101}, 114, 116), looks(101, map[string]any{"caller": "", "pin": int64(114), "asked": int64(116)}), "", nil},
+		{space.Resize("name", LimitSpec{Limit: 101}, PinAt(114), 116), looks(101, map[string]any{"caller": "", "pin": "114", "asked": int64(116)}), "", nil},
 		{space.Evict("name", LimitSpec{Limit: 101}, "an id"), looks(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
 		{space.Status("name", LimitSpec{Limit: 101}, 117, 118), looks(101, map[string]any{"caller": "", "at": int64(117), "from": int64(118)}), "", nil},
-		{space.About("name").Page("owner", Bookmark{"108", "an id"}, 109), looks(0, map[string]any{"key": "owner", "after": "108", "id": "an id", "count": 109}), "", nil},
+		{space.About("name").Page("owner", Bookmark{"108", "an id"}, 109), looks(0, map[string]any{"kind": "owner", "after": "108", "after_id": "an id", "count": 109}), "", nil},
 	} {
 		t.Run(c.call.Script.Verb, func(t *testing.T) {
 			t.Parallel()
@@ -1989,7 +1992,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			for _, key := range keys {
 				want = append(want, key)
 			}
-			args := map[string]any{"caller": "caller-id", "wake": "prefix:wake:", "limit": int64(101), "since": int64(102), "grace": "110 116"}
+			args := map[string]any{"caller": "caller-id", "wake": "prefix:wake:", "spec": int64(101), "since": int64(102), "grace": int64(110), "knows": "116"}
 			maps.Copy(args, c.args)
 			for _, name := range own.args {
 				require.Contains(t, args, name)
@@ -1997,23 +2000,38 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			}
 			assert.Equal(t, append(want, c.values...), c.call.Args)
 			assert.Equal(t, c.says, own.rest)
-			mustUseOnly(t, c.call.Script, len(own.args), own.rest != "")
+			assert.Equal(t, c.call.Script.Arguments, own.args)
+			assert.Equal(t, own.rest != "", strings.Contains(c.call.Script.Text, "local first_id"), "whether it has a name for where the ids begin")
 		})
 	}
 }
 
-var usedArg = regexp.MustCompile(`ARGV\[(\d+)\]`)
+// numbered is a line that names arguments: by their numbers, or by the first number that is not of all verbs.
+var numbered = regexp.MustCompile(`(?m)^local ([\w, ]+) = (?:unpack\(ARGV, (1|OWN), (\d+|OWN \+ \d+)\)|ARGV\[(OWN)\])$`)
 
-// mustUseOnly checks that a script reads the last of its arguments and none beyond it, and the rest if there is one.
-func mustUseOnly(t *testing.T, s *Script, last int, open bool) {
-	t.Helper()
-	top := 0
-	for _, m := range usedArg.FindAllStringSubmatch(s.Text, -1) {
-		n, _ := strconv.Atoi(m[1])
-		top = max(top, n)
+// One line of a verb gives its arguments the names that Go has for them, and one line gives them to those of all verbs. No
+// other line has a number of an argument, so that a new one changes no other line.
+func TestArgumentsHaveTheSameNamesInLuaAndGo(t *testing.T) {
+	t.Parallel()
+	for _, s := range Scripts {
+		var names []string
+		for _, m := range numbered.FindAllStringSubmatch(s.Text, -1) {
+			some := strings.Split(m[1], ", ")
+			last, own := strings.CutPrefix(m[3], "OWN + ")
+			if n, _ := strconv.Atoi(last); own {
+				assert.Len(t, some, n+1, "%s: %s", s.Verb, m[0])
+			} else if m[2] == "1" {
+				assert.Len(t, some, n, "%s: %s", s.Verb, m[0])
+				assert.Contains(t, s.Text, fmt.Sprintf("\nlocal OWN = %d ", n+1))
+			} else if m[4] == "OWN" {
+				assert.Len(t, some, 1, "%s: %s", s.Verb, m[0])
+			}
+			names = append(names, some...)
+		}
+		assert.Equal(t, s.Arguments, names, s.Verb)
+		rest := numbered.ReplaceAllString(s.Text, "")
+		assert.Empty(t, regexp.MustCompile(`ARGV(\[|, )\d.*`).FindAllString(rest, -1), s.Verb)
 	}
-	assert.Equal(t, last, top, "the last argument that the code reads by its number")
-	assert.Equal(t, open, strings.Contains(s.Text, fmt.Sprintf("unpack(ARGV, %d", last+1)), "whether it reads the rest")
 }
 
 // The keys are named and typed as in the header of semaphore.lua, in the order of keyspace.keys.
@@ -2035,15 +2053,21 @@ func TestHeaderOfTheKeysIsTrue(t *testing.T) {
 	assert.Contains(t, string(text), "local "+strings.Join(Kinds[:], ", ")+" = unpack(KEYS)\n")
 }
 
-func TestStatesAreTheSameInLuaAndGo(t *testing.T) {
+// listOfConstants is a line that declares some.
+var listOfConstants = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)+) = ([\d, ]+)$`)
+
+func TestStatesAndTheHeadOfTheReplyAreTheSameInLuaAndGo(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../scripts/semaphore.lua")
+	lists := listOfConstants.FindAllStringSubmatch(sources(t)["semaphore.lua"], -1)
+	require.Len(t, lists, 2)
+	assert.Equal(t, []string{"SINCE, NEXT, MORE, EPOCH, ROOM, SERVER", "1, 2, 3, 4, 5, 6"}, lists[1][1:])
+	head := []int64{1, 2, 1, 4, 5, 6} // each number is what Lua calls it
+	r, err := DecodeReply(head, 0)
 	require.NoError(t, err)
-	m := regexp.MustCompile(`(?m)^local ([A-Z_, ]+) = ([\d, ]+)$`).FindStringSubmatch(string(text))
-	require.NotNil(t, m)
+	assert.Equal(t, Reply{Since: 1, Next: 2 * time.Millisecond, More: true, Epoch: 4, Room: 5, Server: 6, Results: []Result{}}, r)
 	inLua := make(map[string]string)
-	numbers := strings.Split(m[2], ", ")
-	for i, name := range strings.Split(m[1], ", ") {
+	numbers := strings.Split(lists[0][2], ", ")
+	for i, name := range strings.Split(lists[0][1], ", ") {
 		inLua[name] = numbers[i]
 	}
 	inGo := make(map[string]string)
@@ -2051,6 +2075,34 @@ func TestStatesAreTheSameInLuaAndGo(t *testing.T) {
 		inGo[strings.ToUpper(strings.ReplaceAll(name, " ", "_"))] = strconv.Itoa(int(s))
 	}
 	assert.Equal(t, inGo, inLua)
+}
+
+// fieldCall is a command on a hash, with its fields.
+var fieldCall = regexp.MustCompile(`redis\.p?call\("\w+", (meta|weight), ([^()]*(?:\([^()]*\)[^()]*)*)\)`)
+
+// What others read and write of a hash, they name as internal/protocol does.
+func TestFieldsAndLayoutAreTheSameInLuaAndGo(t *testing.T) {
+	t.Parallel()
+	var all string
+	for _, text := range sources(t) {
+		all += text
+	}
+	inLua := map[string][]string{}
+	for _, call := range fieldCall.FindAllStringSubmatch(all, -1) {
+		for _, word := range regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(call[2], -1) {
+			inLua[call[1]] = append(inLua[call[1]], word[1])
+		}
+	}
+	inGo := slices.Sorted(slices.Values(append(MetaFields, MetaLayout)))
+	slices.Sort(inLua[Meta])
+	assert.Equal(t, inGo, slices.Compact(inLua[Meta]))
+	assert.Equal(t, []string{WeightExtra}, slices.Compact(inLua[Weight]))
+	assert.Contains(t, all, fmt.Sprintf("\nlocal LAYOUT = %d ", Layout))
+
+	_, header, found := strings.Cut(sources(t)["semaphore.lua"], "--         6 meta     hash    ")
+	require.True(t, found)
+	header, _, _ = strings.Cut(header, "-- ARGV")
+	assert.Equal(t, inGo, slices.Sorted(slices.Values(regexp.MustCompile(`\w+`).FindAllString(header, -1))), "the header of semaphore.lua")
 }
 
 // spy is put before a script, which then returns the names of its commands instead of its reply.

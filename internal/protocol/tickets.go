@@ -19,6 +19,9 @@ type AcquireParams struct {
 	HeadStart time.Duration
 }
 
+// AcquireScript acquires.
+var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "count", "released")
+
 // Acquire acquires permits, after releasing others.
 func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E, released ...E) Call {
 	c := s.newCall(AcquireScript, d, p.TTL, 5+2*len(entries)+len(released))
@@ -33,16 +36,20 @@ func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E,
 	return c
 }
 
-// Overdue marks a tombstone, or 0 for none, as one of permits whose leases have ended. Their client knows that slightly
-// before Redis.
-func Overdue(tombstone time.Duration) time.Duration { return -time.Millisecond - tombstone }
+// ReleaseScript releases.
+var ReleaseScript = newScript("release", "overdue")
 
-// Release releases permits and removes waiters. A tombstone refuses late copies of their acquire for that long.
-func Release[E Entry](s CallPrefix, d Declaration, tombstone time.Duration, entries []E) Call {
-	c := s.newCall(ReleaseScript, d, tombstone, len(entries))
+// Release releases permits and removes waiters. A tombstone refuses late copies of their acquire for that long. If overdue
+// is set, their leases have ended: their client knows that slightly before Redis.
+func Release[E Entry](s CallPrefix, d Declaration, tombstone time.Duration, overdue bool, entries []E) Call {
+	c := s.newCall(ReleaseScript, d, tombstone, 1+len(entries))
+	c.Args = append(c.Args, overdue)
 	addIDs(&c, entries)
 	return c
 }
+
+// RefreshScript renews and queries.
+var RefreshScript = newScript("refresh", "knows_tokens")
 
 // Refresh renews permits and waiters, or with a lease of 0 only queries them. If known is set, the reply may omit the
 // tokens.
@@ -53,6 +60,9 @@ func Refresh[E Entry](s CallPrefix, d Declaration, lease time.Duration, known bo
 	return c
 }
 
+// ReduceScript reduces.
+var ReduceScript = newScript("reduce")
+
 // Reduce lowers the weight of each permit to the units that it keeps.
 func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Call {
 	c := s.newCall(ReduceScript, d, 0, 2*len(entries))
@@ -60,6 +70,9 @@ func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Ca
 	c.addNumbers(keeps)
 	return c
 }
+
+// RestoreScript restores.
+var RestoreScript = newScript("restore", "holder_count", "missed_in")
 
 // Claims are what permits and waiters that are to be restored had, permits before waiters.
 type Claims struct {

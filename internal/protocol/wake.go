@@ -16,7 +16,7 @@ func (k Keyspace) ParseWake(payload string) (name string, epoch int64, grants []
 	}
 	list, rest, _ := strings.Cut(payload, " ")
 	number, key, _ := strings.Cut(rest, " ")
-	name, ok = k.NameOf(key, "owner")
+	name, ok = k.NameOf(key, Owner)
 	epoch, err := strconv.ParseInt(number, 10, 64)
 	if !ok || err != nil {
 		return "", 0, nil, false

@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // What has to be true of every name at every moment: each script of the library leaves it so.
-
-// layout is that of the keys, as far as this version knows them.
-const layout = 1
 
 // inspect checks one name: all of its ids in turn, and a second time where one query is not enough.
 func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, error) {
@@ -61,8 +59,8 @@ func judge(f facts) (bad []Finding) {
 		return []Finding{fail(fmt.Sprintf("keys of another type, so every call fails: %s", strings.Join(f.wrong, ", ")),
 			"DEL the key if no other program needs it; else use another name or prefix").with("problem", "type")}
 	}
-	if n, err := strconv.Atoi(f.layout); f.layout != "" && (err != nil || n > layout) {
-		return []Finding{fail(fmt.Sprintf("its layout is %s, of a later version of fairsem; this one supports up to %d", text.Brief(f.layout), layout),
+	if n, err := strconv.Atoi(f.layout); f.layout != "" && (err != nil || n > protocol.Layout) {
+		return []Finding{fail(fmt.Sprintf("its layout is %s, of a later version of fairsem; this one supports up to %d", text.Brief(f.layout), protocol.Layout),
 			"upgrade fairsem, here and in all programs that use the name").with("problem", "layout")}
 	}
 	return slices.Concat(f.keys(), f.ids(), f.deadlinesAreNear(), f.weightsAgree())
@@ -71,11 +69,11 @@ func judge(f facts) (bad []Finding) {
 // keys checks the keys themselves.
 func (f facts) keys() (bad []Finding) {
 	var server, forever, early []string
-	for _, kind := range kinds {
+	for _, kind := range protocol.Kinds {
 		switch ttl := f.ttls[kind]; {
 		case ttl == noKey:
 			continue
-		case ttl == noExpiry && (kind != "meta" || !f.hasPin):
+		case ttl == noExpiry && (kind != protocol.Meta || !f.hasPin):
 			forever = append(forever, kind)
 		case ttl >= 0 && f.now+ttl < f.last && f.farCount == 0:
 			early = append(early, kind)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // What counts in the end: the library itself takes a permit, gives it back, and is woken.
@@ -106,7 +107,7 @@ func (p *target) nameOn(ctx context.Context, n *node) (string, error) {
 		if !is {
 			return name, nil
 		}
-		master, err := cluster.MasterForKey(ctx, p.key(name, "owner"))
+		master, err := cluster.MasterForKey(ctx, p.space().Key(name, protocol.Owner))
 		if err != nil {
 			return "", err
 		}

@@ -15,19 +15,14 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// kinds are the keys of a name, in the order in which the library has them.
-var kinds = []string{"owner", "queue", "timeout", "counter", "weight", "meta"}
-
-func (p *target) key(name, kind string) string { return p.Prefix + ":{" + name + "}:" + kind }
+func (p *target) space() protocol.Keyspace { return protocol.Keyspace{Prefix: p.Prefix} }
 
 func (p *target) keys(name string) []string {
-	all := make([]string, len(kinds))
-	for i, kind := range kinds {
-		all[i] = p.key(name, kind)
-	}
-	return all
+	keys := p.space().Keys(name)
+	return keys[:]
 }
 
 const (
@@ -136,7 +131,7 @@ func (p *target) find(ctx context.Context) ([]string, error) {
 	seen := make(map[string]bool)
 	for _, n := range p.nodes {
 		const perPage = 1000
-		walk := n.rdb.Scan(ctx, 0, literal.Replace(p.Prefix)+":{*}:*", perPage).Iterator()
+		walk := n.rdb.Scan(ctx, 0, p.space().EveryKey(), perPage).Iterator()
 		for walk.Next(ctx) {
 			if name, ok := p.nameOf(walk.Val()); ok {
 				seen[name] = true
@@ -154,18 +149,11 @@ func (p *target) find(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// literal takes its meaning away from what has one in a pattern.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
 // nameOf returns the name that a key belongs to. One that the library would refuse is none.
 func (p *target) nameOf(key string) (string, bool) {
-	const longest = 512
-	rest, ours := strings.CutPrefix(key, p.Prefix+":{")
-	for _, kind := range kinds {
-		name, is := strings.CutSuffix(rest, "}:"+kind)
-		if ours && is && name != "" && name[0] != '}' && len(name) <= longest {
-			return name, true
-		}
+	space, name, _, ok := protocol.ParseKey(key)
+	if !ok || space.Prefix != p.Prefix {
+		return "", false
 	}
-	return "", false
+	return name, true
 }

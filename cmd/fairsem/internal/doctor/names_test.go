@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -29,7 +30,7 @@ type broken struct {
 	now          time.Time
 }
 
-func (b *broken) key(kind string) string { return b.p.key(b.name, kind) }
+func (b *broken) key(kind string) string { return b.p.space().Key(b.name, kind) }
 
 func (b *broken) do(args ...any) {
 	b.t.Helper()
@@ -186,7 +187,7 @@ func TestALimitThatWasPinnedOrLoweredIsNoFailure(t *testing.T) {
 	require.NoError(t, sem.ResetLimit(t.Context()))
 	require.Len(t, p.runs(t, "semaphores"), 1)
 
-	require.NoError(t, s.Client().HSet(t.Context(), p.key("n", "meta"), "declared", "3").Err())
+	require.NoError(t, s.Client().HSet(t.Context(), p.space().Key("n", protocol.Meta), "declared", "3").Err())
 	assert.Contains(t, one(t, p.runs(t, "semaphores")[1:]).Message, "4 units in use, the limit is 3: it was lowered")
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 //go:embed query.lua
@@ -95,7 +97,8 @@ const (
 )
 
 func (p *target) query(ctx context.Context, name string, from int) (facts, error) {
-	raw, err := queryScript.Run(ctx, p.rdb, p.keys(name), from, idsPerQuery, staleAfter.Milliseconds(), longestLease.Milliseconds()).Slice()
+	raw, err := queryScript.Run(ctx, p.rdb, p.keys(name), from, idsPerQuery, staleAfter.Milliseconds(), longestLease.Milliseconds(),
+		protocol.WeightExtra, protocol.MetaLayout, protocol.MetaDeclared, protocol.MetaSince, protocol.MetaPinned, protocol.MetaEpoch).Slice()
 	if err != nil {
 		return facts{}, err
 	}
@@ -110,22 +113,22 @@ func decode(raw []any) (f facts, err error) {
 	}
 	f.now = number(raw[0])
 	for _, i := range list(raw[1]) {
-		f.wrong = append(f.wrong, kinds[number(i)-1])
+		f.wrong = append(f.wrong, protocol.Kinds[number(i)-1])
 	}
 	if len(f.wrong) > 0 {
 		return f, nil
 	}
 	const parts, metas, counts = 15, 5, 3
-	if len(raw) != parts || len(list(raw[2])) != len(kinds) || len(list(raw[3])) != metas || len(list(raw[4])) != counts {
+	if len(raw) != parts || len(list(raw[2])) != len(protocol.Kinds) || len(list(raw[3])) != metas || len(list(raw[4])) != counts {
 		return f, errReply
 	}
 	f.ttls = make(map[string]int64)
 	for i, ttl := range list(raw[2]) {
-		f.ttls[kinds[i]] = number(ttl)
+		f.ttls[protocol.Kinds[i]] = number(ttl)
 	}
 	meta, sizes := list(raw[3]), list(raw[4])
 	f.layout, f.declared, f.since, f.epoch = word(meta[0]), word(meta[1]), number(meta[2]), number(meta[4])
-	f.pinned, f.hasPin, f.hasMeta = word(meta[3]), meta[3] != nil, f.ttls["meta"] != noKey
+	f.pinned, f.hasPin, f.hasMeta = word(meta[3]), meta[3] != nil, f.ttls[protocol.Meta] != noKey
 	f.holders, f.waiting, f.weights = number(sizes[0]), number(sizes[1]), number(sizes[2])
 	f.counter, f.hasCounter = number(raw[5]), raw[5] != nil
 	f.extra, f.hasExtra = number(raw[6]), raw[6] != nil

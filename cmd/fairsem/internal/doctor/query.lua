@@ -5,10 +5,12 @@
 --         2 count  of how many of each
 --         3 late   ms after which a deadline that passed is one that nobody looked at
 --         4 far    ms within which every deadline has to be
+--         5 extra  the field of weight that is no id
+--         6.. fields of meta
 -- Returns now   server ms
 --         wrong    which of the keys are of another type; then nothing follows
 --         ttls     of the keys, ms; -1: no end, -2: no such key
---         meta     layout, declared, since, pinned, epoch
+--         meta     its fields
 --         sizes    of owner, queue and weight
 --         counter
 --         extra    of weight
@@ -22,6 +24,7 @@
 --         far      how many deadlines are too far away, and the id of the first
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
 local from, count, late, far = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local extra, first_field = ARGV[5], 6
 
 local clock = redis.call("TIME")
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -63,10 +66,10 @@ return {
   text(now),
   wrong,
   ttls,
-  redis.call("HMGET", meta, "layout", "declared", "since", "pinned", "epoch"),
+  redis.call("HMGET", meta, unpack(ARGV, first_field)),
   { sizes[1], sizes[2], sizes[5] },
   sizes[4],
-  redis.call("HGET", weight, "extra"),
+  redis.call("HGET", weight, extra),
   text(units),
   weighed,
   redis.call("ZRANGE", owner, -1, -1, "WITHSCORES")[2] or false,

@@ -155,7 +155,7 @@ func (p *target) wanted() []right {
 // missingRights checks each right. A missing right on keys or channels is reported once.
 func (p *target) missingRights(ctx context.Context, n *node) (missing []missingRight, err error) {
 	id := "doctor-" + uuid.NewString()
-	key, channel := p.Prefix+":{"+id+"}:nothing", p.Prefix+":wake:"+id
+	key, channel := p.space().Key(id, "nothing"), p.space().WakePrefix()+id
 	for _, r := range p.wanted() {
 		err := r.ask(ctx, n, key, channel)
 		var reply redis.Error
@@ -191,7 +191,7 @@ const receiveTimeout = 2 * time.Second
 
 // channel checks that a message of one connection is received by another; in a cluster, through every primary.
 func channel(ctx context.Context, p *target) []Finding {
-	name := p.Prefix + ":wake:doctor-" + uuid.NewString()
+	name := p.space().WakePrefix() + "doctor-" + uuid.NewString()
 	sub := p.rdb.Subscribe(ctx, name)
 	defer sub.Close()
 	if _, err := sub.ReceiveTimeout(ctx, receiveTimeout); redis.IsPermissionError(err) {

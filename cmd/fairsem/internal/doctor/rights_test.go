@@ -46,7 +46,7 @@ func TestAskingForARightWritesNothing(t *testing.T) {
 	s := redistest.SharedServer(t)
 	p := meet(t, "redis://"+s.Addr(), usual())
 	for _, r := range p.wanted() {
-		_ = r.ask(t.Context(), p.nodes[0], p.key("n", r.word), p.Prefix+":channel") // most are refused, for what they ask
+		_ = r.ask(t.Context(), p.nodes[0], p.space().Key("n", r.word), p.Prefix+":channel") // most are refused, for what they ask
 		assert.Empty(t, everyKey(t, s.Client(), p.Prefix), r.word)
 	}
 }

@@ -1,0 +1,136 @@
+package protocol
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/ast"
+	"github.com/yuin/gopher-lua/parse"
+)
+
+// The files of a script see each other's locals. What a file that others include has to do with them stands at its top.
+
+// builtIn are the globals of Redis and Lua that scripts use. Redis refuses every other global.
+var builtIn = []string{"ARGV", "KEYS", "ipairs", "math", "pairs", "redis", "string", "table", "tonumber", "type", "unpack"}
+
+// scope is what a piece of Lua has to do with the code around it.
+type scope struct {
+	uses    []string // names that it reads or sets and does not declare
+	sets    []string // those of them that it sets
+	locals  []string // what it declares for the code after it
+	include []string // files that it includes
+}
+
+func scopeOf(t *testing.T, text string) scope {
+	t.Helper()
+	chunk, err := parse.Parse(strings.NewReader(text), "scope")
+	require.NoError(t, err)
+	proto, err := lua.Compile(chunk, "scope")
+	require.NoError(t, err)
+	used, set := make(map[string]bool), make(map[string]bool)
+	globals(proto, used, set)
+	s := scope{uses: slices.Sorted(maps.Keys(used)), sets: slices.Sorted(maps.Keys(set))}
+	for _, statement := range chunk {
+		if local, is := statement.(*ast.LocalAssignStmt); is {
+			s.locals = append(s.locals, local.Names...)
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^-- include (.*)$`).FindAllStringSubmatch(text, -1) {
+		s.include = append(s.include, m[1])
+	}
+	return s
+}
+
+// globals collects the names that compiled Lua does not find among its locals.
+func globals(f *lua.FunctionProto, used, set map[string]bool) {
+	for _, code := range f.Code {
+		op, constant := int(code>>26), code&0x3ffff
+		if op != lua.OP_GETGLOBAL && op != lua.OP_SETGLOBAL {
+			continue
+		}
+		if name := f.Constants[constant].String(); !slices.Contains(builtIn, name) {
+			used[name] = true
+			if op == lua.OP_SETGLOBAL {
+				set[name] = true
+			}
+		}
+	}
+	for _, inner := range f.FunctionPrototypes {
+		globals(inner, used, set)
+	}
+}
+
+// said returns a list of names at the top of a file.
+func said(text, label string) string {
+	list := regexp.MustCompile(`(?m)^-- ` + label + `: +([\w, ]+(?:\n--  +[\w, ]+)*)$`).FindString(text)
+	return strings.Join(regexp.MustCompile(`\w+`).FindAllString(strings.TrimPrefix(list, "-- "+label), -1), ", ")
+}
+
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../../scripts/*.lua")
+	require.NoError(t, err)
+	all := make(map[string]string)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all[filepath.Base(file)] = string(text)
+	}
+	return all
+}
+
+// A file that others include lists what it needs of the files before it, other than semaphore.lua with which every script
+// begins, what it provides for those after it, and which variables of other files it changes.
+func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
+	t.Parallel()
+	texts, scopes, used := sources(t), make(map[string]scope), make(map[string]bool)
+	for file, text := range texts {
+		scopes[file] = scopeOf(t, text)
+		for _, name := range scopes[file].uses {
+			used[name] = true
+		}
+	}
+	shared := scopes["semaphore.lua"].locals
+	for _, name := range shared {
+		assert.True(t, used[name], "semaphore.lua declares %s, which no other file uses", name)
+	}
+	for file, s := range scopes {
+		isVerb := slices.ContainsFunc(Scripts, func(s *Script) bool { return s.Verb+".lua" == file })
+		if isVerb || file == "semaphore.lua" {
+			continue
+		}
+		for label, names := range map[string][]string{
+			"needs":    slices.DeleteFunc(s.uses, func(name string) bool { return slices.Contains(shared, name) }),
+			"provides": slices.DeleteFunc(s.locals, func(name string) bool { return !used[name] }),
+			"changes":  s.sets,
+		} {
+			slices.Sort(names)
+			assert.Equal(t, strings.Join(names, ", "), said(texts[file], label), "%s %s", file, label)
+		}
+	}
+}
+
+// A name that no file declares would be an error only where it is reached, and one that two declare would be two variables.
+func TestScriptsDeclareEveryNameOnce(t *testing.T) {
+	t.Parallel()
+	included := make(map[string]bool)
+	for _, s := range Scripts {
+		joined := scopeOf(t, s.Text)
+		assert.Empty(t, joined.uses, "%s declares it nowhere", s.Verb)
+		slices.Sort(joined.locals)
+		assert.Equal(t, slices.Compact(slices.Clone(joined.locals)), joined.locals, s.Verb)
+		included[s.Verb+".lua"] = true
+		for _, file := range scopeOf(t, sources(t)[s.Verb+".lua"]).include {
+			included[file] = true
+		}
+	}
+	assert.Equal(t, slices.Sorted(maps.Keys(sources(t))), slices.Sorted(maps.Keys(included)), "every file is a verb or a part of one")
+}

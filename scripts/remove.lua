@@ -1,0 +1,79 @@
+-- remove.lua: removes expired entries and those that a call names, and keeps count of the units of holders.
+--
+-- needs:    expire_at, grace_until, now, window
+-- provides: budget, counts_expired, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
+--           store_extra, stored_extra
+-- changes:  holders, size, waiters
+local expired_entries = redis.call("ZCOUNT", timeout, "-inf", text(now))
+local stored_extra = weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
+local extra_weight = holders > 0 and stored_extra or 0 -- without holders no units are held
+local expired_count = 0 -- permits that this call counts as expired
+local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
+local budget, remaining = BOUND, 0        -- ids that it may still reap or remove from the queue; expired entries left over
+
+local function store_extra()
+  stored_extra = extra_weight
+  if extra_weight == 0 then return redis.call("HDEL", weight, "extra") end
+  redis.call("HSET", weight, "extra", text(extra_weight))
+  redis.call("PEXPIREAT", weight, text(expire_at))
+end
+
+-- remove_from removes the ids from index first on from a key, and returns which of them were in it. Removing them one
+-- at a time would take several times as long.
+local function remove_from(key, ids, first)
+  if #ids == first then return { redis.call("ZREM", key, ids[first]) == 1 } end
+  local scores = redis.call("ZMSCORE", key, unpack(ids, first))
+  redis.call("ZREM", key, unpack(ids, first))
+  return scores
+end
+
+-- remove removes the ids from index first on from every key, and returns the previous state of each.
+local function remove(ids, first)
+  local units = extra_weight > 0 and redis.call("HMGET", weight, unpack(ids, first))
+  local held = holders > 0 and remove_from(owner, ids, first) or {}
+  local waited = waiters > 0 and remove_from(queue, ids, first) or {}
+  local states, removed = {}, {}
+  for i = first, #ids do
+    local n, state = i - first + 1, GONE
+    if held[n] and not removed[ids[i]] then
+      state, holders = HELD, holders - 1
+      if units then extra_weight = extra_weight + 1 - parse_weight(units[n]) end
+    elseif waited[n] and not removed[ids[i]] then
+      state, waiters = WAITING, waiters - 1
+    end
+    states[n], removed[ids[i]] = state, true
+  end
+  redis.call("ZREM", timeout, unpack(ids, first))
+  if weight_count > 0 then redis.call("HDEL", weight, unpack(ids, first)) end
+  if extra_weight ~= stored_extra then store_extra() end
+  return states
+end
+
+-- release removes the ids in ARGV from index first on, and replies with the previous state of each.
+local function release(first)
+  for _, state in ipairs(remove(ARGV, first)) do
+    reply[size + 1], reply[size + 2] = state, 0
+    size = size + 2
+  end
+end
+
+-- discard removes ids whose previous state no caller needs.
+local function discard(ids)
+  if extra_weight > 0 then return remove(ids, 1) end -- else no holder weighs more than 1
+  local held = redis.call("ZREM", owner, unpack(ids))
+  holders = holders - held
+  if waiters > 0 and held < #ids then waiters = waiters - redis.call("ZREM", queue, unpack(ids)) end
+  redis.call("ZREM", timeout, unpack(ids))
+  if weight_count > 0 then redis.call("HDEL", weight, unpack(ids)) end
+end
+
+-- reap removes ids whose deadline has passed.
+local function reap()
+  local before = holders
+  local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, budget)
+  if #ids > 0 then discard(ids) end
+  budget, remaining = budget - #ids, expired_entries - #ids
+  if remaining > 0 then reply[MORE] = 1 end
+  if counts_expired then expired_count = before - holders end
+end
+
