@@ -28,7 +28,6 @@ type built struct {
 // A build is of one commit. The same commit and the same Go make the same bytes, in whatever folder and on whatever system.
 type build struct {
 	root     string
-	out      string
 	work     string
 	compiler folder // the module of the command, with the variables of all builds
 	commit   time.Time
@@ -37,13 +36,13 @@ type build struct {
 }
 
 // binaries builds the command for systems, each given as OS/ARCH, into archives in a folder, with a file of their checksums.
-func binaries(ctx context.Context, root, out string, targets []string) (files []built, err error) {
+func binaries(ctx context.Context, root, out string, targets []string) (_ []built, err error) {
 	for _, target := range targets {
 		if !slices.Contains(allTargets, target) {
 			return nil, usageError(fmt.Sprintf("target %q is none of %s", target, strings.Join(allTargets, ", ")))
 		}
 	}
-	b := build{root: root, out: out}
+	b := build{root: root}
 	if b.work, err = os.MkdirTemp("", "fairsem-binaries-"); err != nil {
 		return nil, err
 	}
@@ -51,12 +50,7 @@ func binaries(ctx context.Context, root, out string, targets []string) (files []
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(out); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return nil, err
-	}
+	var archives []file
 	sums := ""
 	for _, target := range targets {
 		archive, err := b.archive(ctx, target)
@@ -64,14 +58,33 @@ func binaries(ctx context.Context, root, out string, targets []string) (files []
 			return nil, fmt.Errorf("%s: %w", target, err)
 		}
 		sums += fmt.Sprintf("%x  %s\n", sha256.Sum256(archive.text), archive.name)
-		made := built{filepath.Join(out, archive.name), len(archive.text)}
-		if err := os.WriteFile(made.path, archive.text, 0o644); err != nil {
+		archives = append(archives, archive)
+	}
+	return writeAll(out, append(archives, file{name: "fairsem_" + b.version + "_SHA256SUMS", text: []byte(sums)}))
+}
+
+// writeAll has a folder contain these files instead of those of an earlier build. What else is there stays.
+func writeAll(out string, files []file) (made []built, err error) {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, err
+	}
+	earlier, err := filepath.Glob(filepath.Join(out, "fairsem_*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range earlier {
+		if err := os.Remove(path); err != nil {
 			return nil, err
 		}
-		files = append(files, made)
 	}
-	made := built{filepath.Join(out, "fairsem_"+b.version+"_SHA256SUMS"), len(sums)}
-	return append(files, made), os.WriteFile(made.path, []byte(sums), 0o644)
+	for _, f := range files {
+		path := filepath.Join(out, f.name)
+		if err := os.WriteFile(path, f.text, 0o644); err != nil {
+			return nil, err
+		}
+		made = append(made, built{path, len(f.text)})
+	}
+	return made, nil
 }
 
 // prepare finds out what all archives share, with a command that runs on this machine.

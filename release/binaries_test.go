@@ -29,9 +29,13 @@ func TestBinariesOfACommitAreTheSameInEveryFolder(t *testing.T) {
 	var archives [2][]byte
 	for i, at := range []folder{one, two} {
 		out := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(out, "fairsem_0.0.9_SHA256SUMS"), nil, 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(out, "notes"), nil, 0o644))
 		// As a process: packing takes the race detector ten times as long.
 		does(t, in(at.path("release")), "go", "run", ".", "binaries", "-out", out, "-targets", native)
 		does(t, in(out), redistest.Program(t, "sha256sum"), "--check", "--strict", "fairsem_0.1.0_SHA256SUMS")
+		assert.FileExists(t, filepath.Join(out, "notes"))
+		assert.NoFileExists(t, filepath.Join(out, "fairsem_0.0.9_SHA256SUMS"), "an earlier build")
 		var err error
 		archives[i], err = os.ReadFile(filepath.Join(out, "fairsem_0.1.0_"+runtime.GOOS+"_"+runtime.GOARCH+".tar.gz"))
 		require.NoError(t, err)
