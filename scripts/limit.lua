@@ -12,19 +12,21 @@ local last_number = whole(redis.call("GET", counter), TOP - 1000) or 0 -- token 
 -- back by more than a second, or a server whose clock is behind has replaced it, "ahead" in meta is by how much
 -- this clock is ahead of the server's. Deadlines are times of the server's own clock.
 local CENTURY = 2 ^ 52 -- us, the year 2112: no clock is beyond it
+local given = since
+since = tonumber(given) -- nil: the call declares nothing, or the caller sent the age
 local declared_at = whole(stored_since, CENTURY - 1) or 0
 local clock_ahead = whole(stored_ahead, CENTURY - micros) or 0
-local newest = math.max(last_number, declared_at, tonumber(since) or 0)
+local newest = math.max(last_number, declared_at, since or 0)
 local stepped_back = newest > micros + clock_ahead + 1000000 and newest < CENTURY
 if stepped_back then clock_ahead = newest + 1000000 - micros end -- a limit that is declared now was declared after that
 local steady = micros + clock_ahead
 
 -- The newest declaration is in effect. Each carries the time at which it was first made, so neither repeating an
 -- old one nor a lost meta can bring back a limit that a later process replaced.
-local function parse_limit(given) -- a limit, and the ms after which a grant expires; 0: it is not a rate
-  local units, period = whole(given), 0
-  if given and not units then
-    units, period = string.match(given, "^(%d+)/(%d+)$")
+local function parse_limit(declaration) -- a limit, and the ms after which a grant expires; 0: it is not a rate
+  local units, period = whole(declaration), 0
+  if declaration and not units then
+    units, period = string.match(declaration, "^(%d+)/(%d+)$")
     units, period = whole(units), whole(period, MONTH)
     if not (units and period and units * period > 0) then return nil end
     period = period + 1 -- deadlines are whole ms, grants are not
@@ -33,10 +35,8 @@ local function parse_limit(given) -- a limit, and the ms after which a grant exp
 end
 local pinned, declared_spec = whole(stored_pin), stored_spec
 local declared, window = parse_limit(declared_spec)
-if tonumber(since) then
-  since = tonumber(since)
-else
-  local age = since ~= "" and tonumber(string.match(since, "^ago (%d+)$"))
+if not since and given ~= "" then
+  local age = tonumber(string.match(given, "^ago (%d+)$"))
   since = age and steady - age
 end
 if since and declared and (window > 0) ~= (string.find(spec, "/", 1, true) ~= nil) then
