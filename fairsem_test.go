@@ -246,7 +246,7 @@ func (w *world) givenBack(p *fairsem.Permit) (err error) {
 
 func (w *world) eventually(is func() bool, why string) {
 	w.t.Helper()
-	require.Eventually(w.t, is, 20*time.Second, 2*time.Millisecond, why)
+	require.Eventually(w.t, is, time.Minute, 10*time.Millisecond, why)
 }
 
 func (w *world) key(kind string) string { return "fairsem:{" + w.name + "}:" + kind }

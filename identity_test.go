@@ -31,11 +31,11 @@ func TestNothingIsGrantedBesideAHolderBecauseAnOperatorCallsFirst(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, server := privately(t)
-			require.NoError(t, server.AwaitAge(2))
 			proxy := redistest.NewProxy(t, server.Addr())
-			holder := w.of(w.clientOn(w.through(proxy), fairsem.Options{}), 1)
-			waiter := w.of(w.clientOn(w.through(proxy), fairsem.Options{}), 1)
-			operator := w.semaphore()
+			opts := fairsem.Options{TTL: w.ttl, Grace: 5 * time.Second} // the time to restore both in, on a busy machine too
+			holder := w.of(w.clientOn(w.through(proxy), opts), 1)
+			waiter := w.of(w.clientOn(w.through(proxy), opts), 1)
+			operator := w.of(w.clientOn(w.connect(), opts), 1)
 			p := w.must(holder.Acquire(t.Context(), 1))
 			next := w.queue(t.Context(), waiter, 1)
 

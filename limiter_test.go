@@ -79,6 +79,10 @@ func mostInWindow(all []taken, per time.Duration) (most int64) {
 // Only the test moves the clock of the server, so a list of all grants predicts each answer.
 func TestAllowAgreesWithAListOfAllGrants(t *testing.T) {
 	t.Parallel()
+	steps := 300
+	if testing.Short() {
+		steps = 100
+	}
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		limit, per := 1+r.Int64N(20), time.Duration(1+r.IntN(5000))*time.Millisecond
@@ -109,7 +113,7 @@ func TestAllowAgreesWithAListOfAllGrants(t *testing.T) {
 			return d
 		}
 		refused := 0
-		for range 300 {
+		for range steps {
 			n := 1 + r.Int64N(min(limit, 3))
 			if d := allow(n); !d.Allowed {
 				refused++

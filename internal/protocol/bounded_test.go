@@ -269,12 +269,14 @@ func (l *lab) measure(c Call) (scriptWork, error) {
 	m := &meter{Context: background, over: make(chan struct{})}
 	vm := lua.NewState(lua.Options{RegistryMaxSize: 1 << 20, RegistryGrowStep: 4 << 10})
 	defer vm.Close()
+	conn := l.rdb.Conn() // a pool takes as long as the command
+	defer func() { assert.NoError(l.t, conn.Close()) }()
 	do := func(vm *lua.LState) (lua.LValue, error) {
 		var args []any
 		for i := range vm.GetTop() {
 			args = append(args, vm.Get(i+1).String())
 		}
-		out, err := l.rdb.Do(background, args...).Result()
+		out, err := conn.Do(background, args...).Result()
 		m.commands++
 		m.elements += len(args) + 1
 		return m.value(vm, out), err

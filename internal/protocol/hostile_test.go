@@ -108,7 +108,11 @@ func TestScriptsEndWhateverIsStored(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	for seed := range uint64(100) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
 		dice := rand.New(rand.NewPCG(seed, 15))
 		l := newLab(t, rdb)
 		l.storeAnything(dice)

@@ -119,7 +119,7 @@ func (b *tab) await(expression string, args ...any) {
 	require.Eventually(b.t, func() bool {
 		yes, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](expression))
 		return err == nil && yes
-	}, browserLimit, 20*time.Millisecond, "%s", expression)
+	}, browserLimit, 50*time.Millisecond, "%s", expression)
 }
 
 // click takes the element as it is at that moment: a page may change under a slower hand.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -20,6 +21,10 @@ import (
 
 // unreloaded marks the page, so that a reload shows.
 const unreloaded = "window.unreloaded === true"
+
+// unhurried has a page poll five times a second. Each poll updates every open tab, and a browser needs ten times the CPU
+// time of the page that is tested.
+func unhurried(o *Options) { o.Interval = 200 * time.Millisecond }
 
 // rows is how many rows the table of that name has; 0 if there is none.
 func rows(table string) string {
@@ -50,54 +55,57 @@ const faint = `(() => {
   return bad.join("\n");
 })()`
 
+// looks are how people look at the page.
+var looks = []struct {
+	name, scheme  string
+	width, height int64
+}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"on a phone", "light", 360, 780}, {"on a phone at night", "dark", 360, 780}}
+
+// canBeRead checks the page as it is now in every look.
+func (b *tab) canBeRead(what string) {
+	b.t.Helper()
+	for _, look := range looks {
+		b.look(look.scheme, look.width, look.height)
+		assert.True(b.t, get[bool](b, fits), "%s: nothing is wider than the window", look.name)
+		assert.Empty(b.t, get[string](b, faint), "%s: every text can be read", look.name)
+		dark := get[bool](b, `getComputedStyle(document.body).backgroundColor.match(/\d+/g).every((c) => c < 64)`)
+		assert.Equal(b.t, look.scheme == "dark", dark, look.name)
+		b.screenshot(look.name + " " + what)
+	}
+}
+
 func TestInABrowserOneSeesThemComeWaitAndLeave(t *testing.T) {
 	t.Parallel()
-	for _, look := range []struct {
-		name, scheme  string
-		width, height int64
-	}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"on a phone", "light", 360, 780}, {"on a phone at night", "dark", 360, 780}} {
-		t.Run(look.name, func(t *testing.T) {
-			t.Parallel()
-			s := serve(t)
-			all, one := openTab(t), openTab(t)
-			for _, b := range []*tab{all, one} {
-				b.look(look.scheme, look.width, look.height)
-			}
-			all.open(s.url + "/")
-			one.open(s.url + "/semaphore?name=gate")
-			for _, b := range []*tab{all, one} {
-				get[bool](b, "window.unreloaded = true")
-			}
-			all.await(`document.body.innerText.includes("No semaphore is in use")`)
+	s := serve(t, unhurried)
+	all, one := openTab(t), openTab(t)
+	all.open(s.url + "/")
+	one.open(s.url + "/semaphore?name=gate")
+	for _, b := range []*tab{all, one} {
+		get[bool](b, "window.unreloaded = true")
+	}
+	all.await(`document.body.innerText.includes("No semaphore is in use")`)
 
-			permit := s.hold("gate", 1)
-			all.await(`%s === 1 && document.querySelector("td.use").innerText.includes("1 / 1")`, rows("Semaphores"))
-			one.await(`%s === 1 && document.body.innerText.includes(%q)`, rows("Holders"), permit.ID())
-			leave := s.wait("gate", 1)
-			all.await(`document.querySelector("td.waiting").innerText.trim().endsWith("1")`)
-			one.await(`%s === 1 && %s === 1`, rows("Holders"), rows("Waiters"))
-			for name, b := range map[string]*tab{"all": all, "one": one} {
-				assert.True(t, get[bool](b, fits), "nothing is wider than the window")
-				assert.Empty(t, get[string](b, faint), "every text can be read")
-				dark := get[bool](b, `getComputedStyle(document.body).backgroundColor.match(/\d+/g).every((c) => c < 64)`)
-				assert.Equal(t, look.scheme == "dark", dark)
-				b.screenshot(look.name + " " + name)
-			}
+	permit := s.hold("gate", 1)
+	all.await(`%s === 1 && document.querySelector("td.use").innerText.includes("1 / 1")`, rows("Semaphores"))
+	one.await(`%s === 1 && document.body.innerText.includes(%q)`, rows("Holders"), permit.ID())
+	leave := s.wait("gate", 1)
+	all.await(`document.querySelector("td.waiting").innerText.trim().endsWith("1")`)
+	one.await(`%s === 1 && %s === 1`, rows("Holders"), rows("Waiters"))
+	all.canBeRead("all")
+	one.canBeRead("one")
 
-			require.NoError(t, permit.Release(t.Context()))
-			one.await(`%s === 1 && %s === 0 && !document.body.innerText.includes(%q)`, rows("Holders"), rows("Waiters"), permit.ID())
-			leave() // it holds by now, and goes on; its client gives everything back
-			require.NoError(t, s.client.Close())
-			for _, b := range []*tab{all, one} {
-				assert.True(t, get[bool](b, unreloaded), "all this without a reload")
-			}
-		})
+	require.NoError(t, permit.Release(t.Context()))
+	one.await(`%s === 1 && %s === 0 && !document.body.innerText.includes(%q)`, rows("Holders"), rows("Waiters"), permit.ID())
+	leave() // it holds by now, and goes on; its client gives everything back
+	require.NoError(t, s.client.Close())
+	for _, b := range []*tab{all, one} {
+		assert.True(t, get[bool](b, unreloaded), "all this without a reload")
 	}
 }
 
 func TestInABrowserANameRunsNothingAndBreaksNothing(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serve(t, unhurried)
 	s.holdAll(hostile...)
 	b := openTab(t)
 	b.look("light", 360, 780)
@@ -126,7 +134,7 @@ func TestInABrowserANameRunsNothingAndBreaksNothing(t *testing.T) {
 
 func TestInABrowserFocusScrollingAndWhatWasTypedStay(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serve(t, unhurried)
 	for i := range 60 {
 		s.hold(fmt.Sprintf("name-%02d", i), 2)
 	}
@@ -157,7 +165,7 @@ func TestInABrowserFocusScrollingAndWhatWasTypedStay(t *testing.T) {
 
 func TestInABrowserOneLogsInResizesAndEvicts(t *testing.T) {
 	t.Parallel()
-	s := serve(t, writable, func(o *Options) { o.Hosts = []string{"fairsem.test"} })
+	s := serve(t, unhurried, writable, func(o *Options) { o.Hosts = []string{"fairsem.test"} })
 	for _, host := range []string{"127.0.0.1", "fairsem.test"} { // browsers trust the first, and send it more
 		name := "gate of " + host
 		permit := s.hold(name, 1)
@@ -219,7 +227,7 @@ Promise.allSettled(tries).then(() => { window.tried = true });
 
 func TestInABrowserAnotherPageCanDoAndReadNothing(t *testing.T) {
 	t.Parallel()
-	s := serve(t, writable)
+	s := serve(t, unhurried, writable)
 	s.hold("gate", 1)
 	evil := httptest.NewServer(attack(s.url))
 	t.Cleanup(evil.Close)
@@ -242,7 +250,7 @@ func TestInABrowserAnotherPageCanDoAndReadNothing(t *testing.T) {
 
 func TestInABrowserAnOutageOfThePageIsShown(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serve(t, unhurried)
 	s.hold("gate", 1)
 	u, err := url.Parse(s.url)
 	require.NoError(t, err)
@@ -264,7 +272,7 @@ func TestInABrowserAnOutageOfThePageIsShown(t *testing.T) {
 
 func TestInABrowserWithoutJavaScriptThePageIsUpdated(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := serve(t, unhurried)
 	b := openTab(t)
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	require.NoError(t, err)
