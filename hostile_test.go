@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -301,7 +302,7 @@ func TestShowingANameChangesNothing(t *testing.T) {
 	rdb := redistest.SettledClient(t)
 	s, keys := unusedName(t, rdb, 9)
 	dump := func() (all []string) {
-		for _, key := range keys {
+		for _, key := range slices.Delete(slices.Clone(keys[:]), 2, 3) { // not the deadlines, which their own client renews
 			all = append(all, rdb.Dump(background, key).Val())
 		}
 		return all
