@@ -24,7 +24,7 @@ static: setup $(LINT)
 	wait $$bench || { cat .bin/bench-smoke.log; failed=1; }; exit $$failed
 
 # Two packages at a time: some mostly wait, and one is linked while another runs. Random tests take fewer steps with -short;
-# make stress and make compat run all of them. With GOGC=400 the collector takes a fourth of its usual time.
+# make stress and make compat run all of them. GOGC=400 saves a tenth of the CPU time of the root package.
 # A process that was built with the race detector otherwise takes a second to end: each package's tests, and all they start.
 unit: ## go test of every module, with the race detector
 	GOGC=400 GORACE=atexit_sleep_ms=0 go test -race -short -shuffle=on -p 2 $(PACKAGES)
