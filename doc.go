@@ -28,7 +28,7 @@
 // with its twin, and both rely on the same permits. Create Clients after cloning.
 //
 // A server may forget what it granted: all of it after a restart without persistence, the most recent part after a failover.
-// The processes that are connected restore it before the server grants anything new: see Loss of state. A holder
+// The processes that are connected restore it before the server grants anything new. A holder
 // that is stopped or disconnected at that time cannot. Until its lease ends, more units than the limit may then be in use,
 // unless [Options.Grace] is as long as the TTL. What is deleted from a running server is restored only as far as it still
 // fits. Servers that accept writes in two places at once are not supported. Neither is an eviction policy that may
@@ -56,74 +56,10 @@
 // returns within 10 s and the time that the observer takes. No goroutine is left after it, unless its error says
 // that go-redis has not returned.
 //
-// # What is in Redis
+// # How it works
 //
-// Each name has six keys, all with the hash tag {name}, so that a cluster keeps them in one slot:
-//
-//	fairsem:{name}:owner    zset    permit id -> fencing token: the holders
-//	fairsem:{name}:queue    zset    permit id -> position number: the waiters
-//	fairsem:{name}:timeout  zset    permit id -> deadline in ms: of both, and of tombstones
-//	fairsem:{name}:counter  string  the last number given out
-//	fairsem:{name}:weight   hash    permit id -> weight, where it is not 1
-//	fairsem:{name}:meta     hash    layout version, limits, expiry of the keys, epoch, counts
-//
-// Each process has one key, fairsem:client:<client id>, with its label. For 20 s after an eviction there is
-// fairsem:evicted:<permit id>, with the label of the process that asked for it.
-//
-// Only scripts change the six keys. Every script that changes something first removes expired entries, then grants from the head of
-// the queue for as long as the head fits. That is the fairness rule; it is the function promote in scripts/queue.lua. A fast path
-// skips both where no call waits and there is room, because they would change nothing that matters.
-//
-// # Time
-//
-// Only the server's clock counts for deadlines and numbers. A number is the server's time in microseconds, or one more than
-// the last number if that is larger. So a position says since when a call waits and a token since when a permit is
-// held, and both still increase after a loss of all state. If the clock is stepped back by more than a second, numbers go on from the
-// last one; how far they are ahead of the clock is stored with the name.
-//
-// The client measures how long it may trust a lease on its own monotonic clock, from before it sent the question that Redis
-// answered. Neither a slow answer nor a wrong clock makes it trust a lease for too long. It counts the time for which the
-// machine was suspended, while the monotonic clock stands still. On Linux it reads CLOCK_BOOTTIME for that. Elsewhere every
-// jump of the wall clock forward counts as a suspension, which can end a permit early.
-//
-// # The life of a permit
-//
-// Each call of Acquire creates an id that is used once. It asks under that id, and Redis adds the id to the holders or to the queue.
-// While the id waits or holds, its process renews it every third of a TTL, all ids of a name in one call. A release
-// that frees units grants them to the head of the queue and publishes a message on the channel of the process concerned.
-// The message contains the position number, which is known to that process and to those who may read the queue. When an answer is lost, the outcome
-// is unknown, and the process asks again under the same id: scripts are idempotent. When it gives such an id up, a
-// tombstone stays for a TTL, so that a late copy of the question is refused. When part of a permit is released, Redis
-// learns how many units the id keeps, which can only decrease.
-//
-// # Rate limits
-//
-// A [Limiter] is the same engine with one more rule: a grant is never released. It expires one window after it was made,
-// like a lease that is not renewed. So no message is needed to wake a waiter: every answer says when its turn comes, and it
-// asks again then. Deadlines are whole milliseconds and are rounded up, so a window is never too short, and up to a
-// millisecond too long.
-//
-// # Limits by hand
-//
-// [Inspector.SetLimit] stores a limit beside the declared one and above it, until [Inspector.ResetLimit]. The time of the
-// request is stored with it, so that no late copy of an earlier request replaces a later limit. [Inspector.Evict] removes an id
-// but leaves its deadline as a tombstone. Its process, which a message makes ask at once, sees from it that the lease
-// did not expire.
-//
-// # Loss of state
-//
-// Each name records the identity of the server that stores it, the replication id of INFO. That changes with every start and
-// every promotion, so a failover and the failover back are three servers. Every script that can grant something compares it,
-// whichever process calls; showing a name changes nothing. When the identity changes, a new epoch starts, and for
-// [Options.Grace] nothing new is granted: calls wait in the queue, TryAcquire waits, too. The same happens where the server does not
-// have a name that the caller has used before, or where it replaced a server that the caller knew. For other callers
-// such a name is new, unless the server was started within the grace period; the time for which a server loads a file
-// counts as time since its start.
-//
-// A client that sees a connection break checks everything it has at once. It keeps one connection open only to see it break.
-// While it cannot, it checks three times in each grace period, unless a right is missing. Every answer contains the epoch.
-// In a new epoch the client restores what is missing, with its token or position. During the grace period
-// holders are restored even above the limit: surplus entries of an old file expire, and until then nothing is granted. Within
-// one epoch nothing is restored: what is missing has expired or was removed. With [Options.WaitReplicas] a grant or a
-// renewal counts only once that many replicas have it.
+// The state is in six keys for each name, all in one slot of a cluster, and only atomic scripts change them. Each removes
+// expired entries first, and then grants from the head of the queue for as long as the head fits. A client renews its
+// leases every third of a TTL, and trusts one from before it sent the question that Redis answered, by a monotonic clock that
+// counts suspensions of the machine. The keys, time, identities and the restoring of lost state are in docs/protocol.md.
 package fairsem
