@@ -50,7 +50,7 @@ func (h *CountedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 }
 
 // permit is the permit that the caller of t gets.
-func (t *ticket) permit() *Permit { return &Permit{t} }
+func (t *ticket) permit() *Permit { return &Permit{ticket: t} }
 
 // await waits for the outcome of t, as Acquire does.
 func (t *ticket) await(ctx context.Context, latest time.Time) error {

@@ -160,7 +160,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) 
 	if err != nil {
 		return nil, err
 	}
-	return &Permit{t}, nil
+	return &Permit{ticket: t}, nil
 }
 
 // obtain returns a ticket that has its permit. Beside an error it returns the ticket that was not granted, if there was one.
