@@ -40,7 +40,7 @@ func holder(t *testing.T, c *Client, w *wire, o CallOptions) *Permit {
 }
 
 // A holder may check its context before every step of its work.
-func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
+func TestCheckOfAPermitMakesNoSystemCall(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		p := holder(t, c, w, CallOptions{})
 		ctx := p.Context()
@@ -58,7 +58,7 @@ func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
 	})
 }
 
-func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
+func TestCheckOfAPermitCostsNoAllocation(t *testing.T) {
 	var h hold
 	c := clock.New()
 	h.begin(background, c, time.Now(), time.Now(), window{c.Now(), time.Hour})
@@ -67,7 +67,7 @@ func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
 }
 
 // The monotonic clock stands still in a suspension, so a permit was trusted for the rest of its window.
-func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testing.T) {
+func TestFirstCheckAfterASuspensionLongerThanTheWindowFindsThePermitLost(t *testing.T) {
 	for name, look := range map[string]func(t *testing.T, c *Client, p *Permit){
 		"Context.Err": func(t *testing.T, _ *Client, p *Permit) {
 			require.ErrorIs(t, p.Context().Err(), context.Canceled)
@@ -101,7 +101,7 @@ func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testin
 	}
 }
 
-func TestPermitOutlivesASuspensionShorterThanItsWindow(t *testing.T) {
+func TestPermitSurvivesASuspensionShorterThanItsWindow(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		p := holder(t, c, w, CallOptions{})
 		m.Suspend(9*time.Second - 1)
@@ -126,7 +126,7 @@ func TestSchedulerRenewsAfterASuspensionWithinTheWindow(t *testing.T) {
 	})
 }
 
-func TestSchedulerEndsWhatIsOverSoonAfterASuspension(t *testing.T) {
+func TestSchedulerEndsExpiredPermitsSoonAfterASuspension(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		told := overhear(c)
 		p := holder(t, c, w, CallOptions{})
@@ -160,7 +160,7 @@ func TestPermitThatIsNeverRenewedEndsOnTimeAfterASuspension(t *testing.T) {
 }
 
 // A lease begins before the call is sent, and so does the time that counts as suspended.
-func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
+func TestSuspensionBetweenRequestAndReplyCounts(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		f := w.carries("acquire a: 1")
@@ -189,7 +189,7 @@ func TestStepOfTheWallClockEndsNoPermit(t *testing.T) {
 	})
 }
 
-func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotTellItFromASuspension(t *testing.T) {
+func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotDistinguishItFromASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		m.Silent.Store(true)
 		p := holder(t, c, w, CallOptions{})
@@ -201,7 +201,7 @@ func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotTellItFromASuspension(
 }
 
 // The waiter must neither fail nor keep the position that Redis has removed.
-func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
+func TestWaiterThatWasSuspendedForATTLJoinsTheQueueAgain(t *testing.T) {
 	for name, inFlight := range map[string]bool{"idle": false, "while a renewal was in flight": true} {
 		t.Run(name, func(t *testing.T) {
 			onMachine(t, 9*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
@@ -232,7 +232,7 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 }
 
 // The context of Do reported no error until a timer fired.
-func TestContextOfDoIsOverInTheFirstLookAfterASuspension(t *testing.T) {
+func TestContextOfDoIsCanceledAtTheFirstCheckAfterASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}
 		done := make(chan error)

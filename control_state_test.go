@@ -23,7 +23,7 @@ func evicted(c *Client, seq, number int64) {
 	c.woken("a", 1, []protocol.Grant{grantAt(seq, number, 0)})
 }
 
-func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
+func TestEvictionThatOvertakesTheReplyToTheAcquireTakesEffect(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		f := w.carries("acquire a: 1")
@@ -35,7 +35,7 @@ func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
 	})
 }
 
-func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
+func TestPermitThatIsNeverRenewedIsQueriedWithoutALease(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -54,7 +54,7 @@ func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
 	})
 }
 
-func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
+func TestEvictionDuringARenewalCausesAnotherQuery(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -85,7 +85,7 @@ func TestVerifyingChecksPermitsThatAreNeverRenewed(t *testing.T) {
 	})
 }
 
-func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
+func TestQueryInBackoffEndsWithTheClient(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		done := make(chan error, 1)
 		go func() {
@@ -114,7 +114,7 @@ func (c *justEnded) Err() error {
 	return nil
 }
 
-func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
+func TestEndOfTheContextTakesPrecedenceOverASimultaneousFailure(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		ctx, done := &justEnded{Context: t.Context()}, make(chan error, 1)
 		go func() {
@@ -147,7 +147,7 @@ func (twice) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelin
 	}
 }
 
-func TestListYieldsWhatRedisTellsTwiceOnce(t *testing.T) {
+func TestListYieldsOnceANameThatScanReturnsTwice(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })

@@ -79,7 +79,7 @@ func (s *slowCaller) Err() error {
 }
 
 // A permit that its caller never received was neither granted to it nor released by it.
-func TestGrantThatComesWithTheEndOfTheContextIsNotTold(t *testing.T) {
+func TestGrantThatCoincidesWithTheEndOfTheContextIsNotReported(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		told := overhear(c)
 		done := acquires(&slowCaller{Context: t.Context(), meanwhile: func() error { return context.Canceled }}, c, CallOptions{})
@@ -90,7 +90,7 @@ func TestGrantThatComesWithTheEndOfTheContextIsNotTold(t *testing.T) {
 	})
 }
 
-func TestPermitThatIsNearlyOverBeforeItsUserSeesItIsToldAsAPlaceLost(t *testing.T) {
+func TestPermitThatNearlyExpiresBeforeItsCallerGetsItIsReportedAsPositionLost(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		told := overhear(c)
 		stoodStill := func() error {
@@ -110,7 +110,7 @@ func TestPermitThatIsNearlyOverBeforeItsUserSeesItIsToldAsAPlaceLost(t *testing.
 	})
 }
 
-func TestGrantTellsHowItWasHeardOf(t *testing.T) {
+func TestGrantEventSaysHowTheClientLearnedOfTheGrant(t *testing.T) {
 	t.Parallel()
 	const held, waits = int64(protocol.Held), int64(protocol.Waiting)
 	for name, heard := range map[string]struct {
@@ -170,7 +170,7 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 	}
 }
 
-func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
+func TestEndOfAPermitIsReportedOnceWhateverDetectsIt(t *testing.T) {
 	t.Parallel()
 	type ending func(t *testing.T, a *ticket, w *wire)
 	refreshed := func(state protocol.State, more ...int64) ending {
@@ -264,7 +264,7 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 }
 
 // A client without an observer, and without a logger at this level, pays nothing.
-func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
+func TestUnobservedEventsCostNoAllocation(t *testing.T) {
 	info := slog.New(slog.NewTextHandler(io.Discard, nil))
 	for name, e := range map[string]*events{
 		"nobody to tell": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
@@ -309,7 +309,7 @@ func TestOptionsWithAnObserverCanBeWrittenAsJSON(t *testing.T) {
 }
 
 // The table in the comment of Event matches the records.
-func TestTableOfEventsIsTrue(t *testing.T) {
+func TestTableOfEventsMatchesTheRecords(t *testing.T) {
 	t.Parallel()
 	want := make(map[string][2]string)
 	for _, ev := range []Event{

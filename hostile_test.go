@@ -95,7 +95,7 @@ func (l *lobby) look() (now [phases]seen) {
 }
 
 // Anyone who may publish can send this. Only a message that names the position of a waiter, or the token of a holder, counts.
-func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
+func FuzzMessagesWithoutAPositionOrTokenChangeNothing(f *testing.F) {
 	const waits = lobbySeq + int64(waiting)
 	key := protocol.Keyspace{Prefix: "fairsem"}.Keys(lobbyName)[0]
 	for seq := lobbySeq - 1; seq <= lobbySeq+phases; seq++ {
@@ -130,7 +130,7 @@ func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
 }
 
 // EARLY was taken for a grant: the permit would have been relied on, and Redis did not have it.
-func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
+func TestHolderThatCannotBeRestoredYetIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLobby(t)
 	holder := l.all[holding]
@@ -148,7 +148,7 @@ func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
 }
 
 // The largest time that counts as one is below what two comparisons took for it: a name kept a limit of 0 for ever.
-func TestNameWorksAgainWhateverLimitWasDeclaredAtTheEndOfTime(t *testing.T) {
+func TestNameWorksAgainAfterADeclarationAtTheEndOfTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for _, since := range []int64{1<<52 - 1, 1 << 52, 1<<52 + 1, protocol.MaxUnits} {
 			s, keys := unusedName(t, rdb, 2)
@@ -162,7 +162,7 @@ func TestNameWorksAgainWhateverLimitWasDeclaredAtTheEndOfTime(t *testing.T) {
 }
 
 // Such a name failed for ever, or its client polled about 6,000 times a second.
-func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
+func TestNameWorksAgainWhateverItsMetaContains(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	addr := rdb.Options().Addr
@@ -205,7 +205,7 @@ func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 }
 
 // A program that may PUBLISH can send messages before the true one, and after it.
-func TestForgedMessageDoesNotDisplaceATrueOneThatCameEarly(t *testing.T) {
+func TestForgedMessageDoesNotDisplaceAnEarlyGenuineOne(t *testing.T) {
 	forged, genuine := grantAt(1, 99, 60), grantAt(1, 5, 50)
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -216,7 +216,7 @@ func TestForgedMessageDoesNotDisplaceATrueOneThatCameEarly(t *testing.T) {
 	})
 }
 
-func TestMessageBehindAForgedOneIsMadeUpForByAQuestion(t *testing.T) {
+func TestQueryReplacesAMessageThatAForgedOneDisplaced(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		c.woken("a", 1, []protocol.Grant{grantAt(1, 99, 60)})
@@ -229,7 +229,7 @@ func TestMessageBehindAForgedOneIsMadeUpForByAQuestion(t *testing.T) {
 }
 
 // Listing never ended with numbers beyond an int64, and left out entries with numbers below 1.
-func TestEverythingThatIsStoredIsListed(t *testing.T) {
+func TestEveryStoredEntryIsListed(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	s, keys := unusedName(t, rdb, 1)
@@ -271,7 +271,7 @@ func unusedName(t *testing.T, rdb *redis.Client, limit int64) (*Semaphore, [6]st
 }
 
 // More is expired than one call counts, and not all of it in the order of the queue.
-func TestStatusCountsAllThatIsExpired(t *testing.T) {
+func TestStatusCountsAllExpiredEntries(t *testing.T) {
 	t.Parallel()
 	const expired = 3000
 	rdb := redistest.SettledClient(t)

@@ -219,7 +219,7 @@ func TestIdlePipelineSendsAtOnce(t *testing.T) {
 	})
 }
 
-func TestWhatComesWhileTwoBatchesAreInFlightGoesIntoOneNext(t *testing.T) {
+func TestRequestsMadeWhileTwoBatchesAreInFlightShareTheNextBatch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
@@ -296,7 +296,7 @@ func (w *wire) crowd(c *Client, n int) (before *flight, all []*ticket) {
 }
 
 // 40,000 callers at once with a short TTL: batches with all that was queued came too late as a whole.
-func TestCrowdIsCarriedInBatchesThatGrowToABoundWhileTheyAreFast(t *testing.T) {
+func TestBatchesGrowToABoundWhileTheyAreFast(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
 		before, all := w.crowd(c, 10*pipeline.MaxBatchIDs)
 		before.grantAll(1)
@@ -313,7 +313,7 @@ func TestCrowdIsCarriedInBatchesThatGrowToABoundWhileTheyAreFast(t *testing.T) {
 	})
 }
 
-func TestBatchAfterOneThatWasSlowCarriesOneCall(t *testing.T) {
+func TestBatchAfterASlowOneCarriesOneCall(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]func(f *flight){
 		"more than half of its patience": func(f *flight) { time.Sleep(51 * time.Millisecond); f.grantAll(1) },
@@ -336,7 +336,7 @@ func TestBatchAfterOneThatWasSlowCarriesOneCall(t *testing.T) {
 }
 
 // Permits were lost behind thousands of calls that had not even begun to wait.
-func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
+func TestRenewalsReleasesAndRetriesAreSentBeforeNewCalls(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "lost", 1, CallOptions{})
 		w.carries("acquire lost: 1").breaks()
@@ -357,7 +357,7 @@ func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
 }
 
 // A batch of any size would take longer than its timeout.
-func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextTheRest(t *testing.T) {
+func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextOneTheRest(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
@@ -418,7 +418,7 @@ func (w *wire) atOnce(c *Client, do func(), what ...string) *flight {
 	return f
 }
 
-func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
+func TestReleasesAndAcquiresShareACall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		var held, asked []*ticket
 		w.atOnce(c, func() { held = asks(c, "a", 3, CallOptions{}) }, "acquire a: 3 4 5").grantAll(10)
@@ -443,7 +443,7 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 	})
 }
 
-func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
+func TestOnlyAnAcquireUnderTheSameLimitCarriesARelease(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -460,7 +460,7 @@ func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
 }
 
 // A tombstone lasts as long as the call says, but an acquire has another lease.
-func TestReleaseThatLeavesATombstoneGoesAlone(t *testing.T) {
+func TestReleaseThatLeavesATombstoneIsSentAlone(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		unsure := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").breaks()
@@ -471,7 +471,7 @@ func TestReleaseThatLeavesATombstoneGoesAlone(t *testing.T) {
 	})
 }
 
-func TestReleaseIsSentWhenTheAcquireThatTookItAlongIsGivenUp(t *testing.T) {
+func TestReleaseIsSentWhenTheAcquireThatCarriedItIsCanceled(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -498,7 +498,7 @@ func (w *wire) exchanges(c *Client) (held, asked *ticket, f *flight) {
 	return held, asked, f
 }
 
-func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
+func TestFailedCallIsRetriedForItsReleasesToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held, asked, f := w.exchanges(c)
 		time.Sleep(time.Millisecond) // a call sent before the failure says nothing about the server after it
@@ -529,7 +529,7 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 	})
 }
 
-func TestTicketGivenUpBeforeItsBatchLeftIsNotSent(t *testing.T) {
+func TestTicketCanceledBeforeItsBatchIsSentIsNotSent(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
@@ -554,7 +554,7 @@ func TestTicketGivenUpBeforeItsBatchLeftIsNotSent(t *testing.T) {
 	})
 }
 
-func TestBatchWithoutAnAnswerIsWrittenOffAndItsPlaceIsTaken(t *testing.T) {
+func TestBatchWithoutAReplyIsWrittenOffAndReplaced(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		lost := w.carries("acquire a: 1")
@@ -579,7 +579,7 @@ func TestBatchWithoutAnAnswerIsWrittenOffAndItsPlaceIsTaken(t *testing.T) {
 }
 
 // Redis's reply about one name must not count as its answer about another, whose outcome is unknown.
-func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
+func TestMissingReplyIsNoRefusalWhateverRedisRepliedBefore(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		wrong := asks(c, "wrong", 1, CallOptions{})[0]
 		f := w.carries("acquire wrong: 1")
@@ -599,7 +599,7 @@ func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
 	})
 }
 
-func TestLabelThatIsNotThereIsNoTrouble(t *testing.T) {
+func TestMissingLabelIsNoError(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		reply := c.shared.Send(pipeline.Command{Cmd: redis.NewStringCmd(background, "get", "label")})
 		f := w.carries("get")
@@ -610,7 +610,7 @@ func TestLabelThatIsNotThereIsNoTrouble(t *testing.T) {
 	})
 }
 
-func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
+func TestWrittenOffBatchesDoNotRaiseTheNumberInFlight(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		for range 5 { // nothing is ever answered
@@ -660,7 +660,7 @@ func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 	})
 }
 
-func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
+func TestMissingScriptOfASingleCallIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		answers := make(chan queried, 1)
 		go func() { // ends with the answer
@@ -741,7 +741,7 @@ func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T
 }
 
 // Two batches of a process are in flight at once, and the second may be executed first.
-func TestLabelIsTakenAwayOnlyAfterItWasSet(t *testing.T) {
+func TestLabelIsDeletedOnlyAfterItWasSet(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.labelDue.Store(0)
 		c.announce(time.Now())
@@ -759,7 +759,7 @@ func TestLabelIsTakenAwayOnlyAfterItWasSet(t *testing.T) {
 }
 
 // A deferred Release delayed a handler for a whole TTL.
-func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
+func TestReleaseWaitsForASecondAndContinuesInTheBackground(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -777,7 +777,7 @@ func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
 }
 
 // A call that ends in the queue, with every operation answered, says nothing about Redis.
-func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
+func TestCallThatEndsInTheQueueDoesNotBlameRedis(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
@@ -791,7 +791,7 @@ func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
 }
 
 // A renewal that is in flight when a call ends does not mean that Redis is unavailable.
-func TestCallThatEndsBesideAQuestionDoesNotBlameRedis(t *testing.T) {
+func TestCallThatEndsDuringARenewalDoesNotBlameRedis(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		for silence, blames := range map[time.Duration]bool{pipeline.MinTimeout - 1: false, pipeline.MinTimeout: true} {
 			a := asks(c, fmt.Sprint(silence), 1, CallOptions{})[0]

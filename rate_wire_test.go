@@ -26,7 +26,7 @@ func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) 
 }
 
 // The released unit may have been granted again: the caller must not rely on it.
-func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
+func TestGrantOfARateThatWasReleasedMeanwhileDoesNotCount(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -39,7 +39,7 @@ func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
 	})
 }
 
-func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
+func TestGrantOfARateIsForgottenAndNeverReleased(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -54,7 +54,7 @@ func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
 func (f *flight) declares(i int) any { return f.argument(i, "spec") }
 
 // One mistaken call must not cost other calls what they have.
-func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
+func TestCallOfTheOtherKindDoesNotAffectTheTicketsOfAName(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 10)
@@ -76,7 +76,7 @@ func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 }
 
 // A waiter polls when its turn comes, however long the window is, and not much later than something may have changed.
-func TestWaiterOfARateLooksWhenItsTurnComes(t *testing.T) {
+func TestWaiterOfARatePollsWhenItsTurnComes(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ per, told, want time.Duration }{
 		"soon, of an hour":          {time.Hour, 50 * time.Millisecond, 50 * time.Millisecond},

@@ -48,7 +48,7 @@ func over(c <-chan struct{}) bool {
 	}
 }
 
-func TestPartsThatComeWhileACallFliesGoTogetherInTheNext(t *testing.T) {
+func TestPartsReleasedWhileACallIsInFlightShareTheNextCall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
 		first := a.state.reduce(a, 1)
@@ -84,7 +84,7 @@ func TestPartsOfManyPermitsShareACall(t *testing.T) {
 }
 
 // Releasing a part does not say that the holder needs the rest for longer, nor does the answer.
-func TestReduceDoesNotProlongTheTrust(t *testing.T) {
+func TestReduceDoesNotExtendTheTrustWindow(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		time.Sleep(900 * time.Millisecond)
@@ -99,7 +99,7 @@ func TestReduceDoesNotProlongTheTrust(t *testing.T) {
 }
 
 // A permit has one operation at a time: however fast parts come, the renewal must get its turn.
-func TestRenewalThatIsDueGoesBeforeMoreParts(t *testing.T) {
+func TestDueRenewalIsSentBeforeMoreParts(t *testing.T) {
 	onWire(t, 9*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
 		time.Sleep(2500 * time.Millisecond)
@@ -135,7 +135,7 @@ func TestReduceWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 }
 
 // The permit is as good as before; the reason for the refusal may go away.
-func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
+func TestRefusedReduceEndsNoPermit(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		a.state.reduce(a, 2)
@@ -149,7 +149,7 @@ func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
 	})
 }
 
-func TestReduceOfAPermitThatRedisDoesNotKnowTellsItsLoss(t *testing.T) {
+func TestReduceOfAPermitMissingInRedisReportsTheLoss(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		taken := a.state.reduce(a, 2)
@@ -162,7 +162,7 @@ func TestReduceOfAPermitThatRedisDoesNotKnowTellsItsLoss(t *testing.T) {
 	})
 }
 
-func TestPartOfAPermitThatIsGivenBackIsNotSent(t *testing.T) {
+func TestPartOfAReleasedPermitIsNotSent(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		w.atOnce(c, func() {
@@ -174,7 +174,7 @@ func TestPartOfAPermitThatIsGivenBackIsNotSent(t *testing.T) {
 }
 
 // What a restart lost is restored as it was last, and not as it was acquired.
-func TestRestoreHasTheRemainingUnits(t *testing.T) {
+func TestRestoreSendsTheRemainingUnits(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		for name, asked := range map[string]func(a *ticket) string{
 			"by a renewal": func(*ticket) string { time.Sleep(time.Second + time.Millisecond); return "refresh a: 1" },
@@ -198,7 +198,7 @@ func TestRestoreHasTheRemainingUnits(t *testing.T) {
 }
 
 // A file from before the reduce has more units than are held.
-func TestPartsAreToldAgainToAServerWithAnotherEpoch(t *testing.T) {
+func TestPartsAreSentAgainInANewEpoch(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
 		a.state.reduce(a, 2)
@@ -212,7 +212,7 @@ func TestPartsAreToldAgainToAServerWithAnotherEpoch(t *testing.T) {
 	})
 }
 
-func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
+func TestWeightedReleasesWholePermitsWherePossible(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		held []int64
@@ -248,7 +248,7 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 }
 
 // A process that was stopped and continues learns of the loss, although no tick has noticed it yet.
-func TestWeightedLooksAtTheClock(t *testing.T) {
+func TestWeightedChecksTheClock(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
 		told := make(chan int64, 2)
@@ -278,7 +278,7 @@ func TestWeightedLooksAtTheClock(t *testing.T) {
 }
 
 // A goroutine may stand still for any time between the grant and the counting.
-func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
+func TestWeightedReportsUnitsLostBeforeTheyWereCounted(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
 		told := make(chan int64, 2)
@@ -344,7 +344,7 @@ func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 	})
 }
 
-func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *testing.T) {
+func TestWeightedReportsEachLostUnitOnceEvenIfAReleaseRacesWithTheLoss(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem, held := holdsMany(c, w, protocol.MaxIDs)
 		var reported atomic.Int64
@@ -432,7 +432,7 @@ func TestGoroutineThatDoesNotEndIsNamed(t *testing.T) {
 }
 
 // A process whose lease ended by its own clock releases it before Redis notices, and the release says so.
-func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
+func TestLeaseThatEndsInItsProcessIsReleasedAsExpired(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		late := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
 		w.carries("acquire a: 1").grantAll(10)

@@ -31,7 +31,7 @@ func TestWindowEndsAMarginBeforeTheLease(t *testing.T) {
 	}
 }
 
-func TestWindowLeavesTimeForThreeTriesWhateverTheTTL(t *testing.T) {
+func TestWindowHasTimeForThreeTriesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
 	sent := clock.Instant{Time: time.Now(), Asleep: 0}
 	for range 1000 {
@@ -43,7 +43,7 @@ func TestWindowLeavesTimeForThreeTriesWhateverTheTTL(t *testing.T) {
 	}
 }
 
-func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
+func TestWindowHasNoTimeRemainingFromItsEnd(t *testing.T) {
 	t.Parallel()
 	w := window{sent: clock.Instant{Time: time.Now(), Asleep: time.Minute}, ttl: time.Second}
 	end := w.end(time.Minute)
@@ -68,8 +68,8 @@ func (v *nameState) looked() bool {
 	return v.retired
 }
 
-// TestTimersKeepTheEarliestFirst compares the heap with a sorted list, over random changes.
-func TestTimersKeepTheEarliestFirst(t *testing.T) {
+// TestTimerHeapKeepsTheEarliestFirst compares the heap with a sorted list, over random changes.
+func TestTimerHeapKeepsTheEarliestFirst(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	var a timerHeap
@@ -140,7 +140,7 @@ func TestSchedulerTicksAtTheEarlierOfTwoTimes(t *testing.T) {
 	}
 }
 
-func TestSchedulerTicksAtOnceWhatIsOverdue(t *testing.T) {
+func TestSchedulerTicksAnOverdueStateAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newScheduler(clock.New())
@@ -170,7 +170,7 @@ func TestSchedulerThatWasNeverNeededCloses(t *testing.T) {
 	})
 }
 
-func TestSchedulerCloseWaitsForTheTickUnderWay(t *testing.T) {
+func TestSchedulerCloseWaitsForTheCurrentTick(t *testing.T) {
 	t.Parallel()
 	k, v := newScheduler(clock.New()), idleView()
 	v.mu.Lock() // the tick cannot end

@@ -20,7 +20,7 @@ import (
 
 // Cases in which several parts interact.
 
-func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
+func TestEvictionOfAGrantThatIsBeingConfirmedTakesEffect(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 10)
@@ -36,7 +36,7 @@ func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
 	})
 }
 
-func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) {
+func TestAcquireReturnsAnEvictionThatComesBeforeTheCallerGetsThePermit(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		told := overhear(c)
 		slow := func() error { time.Sleep(time.Second); return nil }
@@ -52,7 +52,7 @@ func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) 
 	})
 }
 
-func TestEvictThatIsSentAgainFindsThatItWorked(t *testing.T) {
+func TestEvictThatIsSentAgainReportsSuccess(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}
 		done := make(chan error, 1)
@@ -89,7 +89,7 @@ func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-func TestEvictWhoseAnswerIsLostReportsThatItWorked(t *testing.T) {
+func TestEvictWhoseAnswerIsLostReportsSuccess(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		hook := &forgetful{}
 		rdb.AddHook(hook)
@@ -108,7 +108,7 @@ func TestEvictWhoseAnswerIsLostReportsThatItWorked(t *testing.T) {
 	})
 }
 
-func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
+func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		told := overhear(c)
 		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5, Window: time.Minute}}}
@@ -135,7 +135,7 @@ func (s slowMasters) ForEachMaster(ctx context.Context, f func(context.Context, 
 	return f(ctx, s.Client)
 }
 
-func TestListThatIsGivenUpReadsNothingThatIsStillWritten(t *testing.T) {
+func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })

@@ -57,7 +57,7 @@ func (f *flight) by(server int64) *flight {
 
 // Guards against a broken connection that delays every new name: a server that did not change has lost nothing, whatever
 // happened to connections.
-func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T) {
+func TestCallListsTheServersThatTheClientHasKnownForAGracePeriod(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		meets := func(name string, server int64) any {
 			asks(c, name, 1, CallOptions{})
@@ -81,7 +81,7 @@ func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T
 
 // Guards against a grant that is in an old file and that its waiter never received: it has waited since, so the units may
 // have been granted again. A grant newer than that is its own.
-func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
+func TestWaiterDoesNotTrustAnOldGrantInARestoredFile(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)
@@ -147,7 +147,7 @@ func TestWaiterWhoseGrantWasLostIsRestoredAsAWaiter(t *testing.T) {
 }
 
 // Guards against a permit that continues although it could not be restored, without notice to its holder.
-func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
+func TestPermitWhoseRestoreIsRefusedEndsWithItsLease(t *testing.T) {
 	onWire(t, 10*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -174,7 +174,7 @@ func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
 }
 
 // Two batches are in flight at once: the answer to the earlier call can come later.
-func TestLateAnswerDoesNotBringAnOldEpochBack(t *testing.T) {
+func TestLateReplyDoesNotRestoreAnOldEpoch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -190,7 +190,7 @@ func TestLateAnswerDoesNotBringAnOldEpochBack(t *testing.T) {
 	})
 }
 
-func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
+func TestSmallestGracePeriodCausesNoBusyLoop(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		c.grace = 1
 		asks(c, "a", 1, CallOptions{})
@@ -213,7 +213,7 @@ func TestOnlyAMissingRightIsForbidden(t *testing.T) {
 	}
 }
 
-func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
+func TestNumberOfRememberedServersIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &servers{settled: time.Millisecond, met: make(map[int64]time.Time)}
@@ -229,7 +229,7 @@ func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
 }
 
 // Guards against a restart that a holder does not notice, because its subscription is not established or not re-established.
-func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
+func TestClientWithoutASubscriptionPollsWithinTheGracePeriod(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
@@ -250,7 +250,7 @@ func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 }
 
 // If its token had to be queried once more, a permit could end between the two answers.
-func TestRefreshTellsAWaiterItsToken(t *testing.T) {
+func TestRefreshReturnsTheTokenOfAGrantedWaiter(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 50)
@@ -268,7 +268,7 @@ func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 	})
 }
 
-func TestRefreshOfHoldersAndWaitersAsksForTokens(t *testing.T) {
+func TestRefreshOfHoldersAndWaitersRequestsTokens(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		w.atOnce(c, func() { asks(c, "a", 2, CallOptions{}) }, "acquire a: 3 4").
 			answers(1, -1, 0, 1, int64(protocol.Held), 40, int64(protocol.Waiting), 50)
@@ -284,7 +284,7 @@ func TestRefreshOfHoldersAndWaitersAsksForTokens(t *testing.T) {
 	})
 }
 
-func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
+func TestReleaseOfALostPermitReportsTheLossHoweverItIsDetected(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -300,7 +300,7 @@ func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
 }
 
 // Redis may have refused the call because of the acquire, and part of the call may have been executed.
-func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T) {
+func TestReleaseIsRetriedAloneWhenTheAcquireThatCarriedItIsRefused(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held, asked, f := w.exchanges(c)
 		f.cmds[0].SetErr(said("WRONGTYPE of the counter"))
@@ -321,7 +321,7 @@ func (f *flight) lease(i int) time.Duration {
 	return time.Duration(f.argument(i, "lease").(int64)) * time.Millisecond
 }
 
-func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
+func TestReleaseLeavesATombstoneWhileACopyMayBeInFlight(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]func(c *Client, w *wire) *ticket{
 		"given up, and refused": func(c *Client, w *wire) *ticket {
@@ -405,7 +405,7 @@ func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	}
 }
 
-func TestCloseOfAClientWithoutRedisSaysThatNothingWasGivenBack(t *testing.T) {
+func TestCloseWithoutRedisReportsThatNothingWasReleased(t *testing.T) {
 	t.Parallel()
 	direct := redistest.SettledClient(t)
 	rdb := redis.NewClient(&redis.Options{Addr: direct.Options().Addr})
@@ -449,7 +449,7 @@ func TestPermitThatIsNeverRenewedIsRestoredForTheRestOfItsLease(t *testing.T) {
 	})
 }
 
-func TestPuttingBackDoesNotProlongAPermitThatIsNeverRenewed(t *testing.T) {
+func TestRestoreDoesNotExtendAPermitThatIsNeverRenewed(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		p, f := w.lapsing(c)
 		f.answers(1, -1, 0, 2, int64(protocol.Held), 10)
@@ -461,7 +461,7 @@ func TestPuttingBackDoesNotProlongAPermitThatIsNeverRenewed(t *testing.T) {
 
 // Guards against a waiter that gives up its grant because it received it once before, too late to use it: the waiters
 // behind it have theirs.
-func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
+func TestGrantThatCameTooLateIsTrustedAfterAnotherQuery(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)
@@ -476,7 +476,7 @@ func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 }
 
 // Guards against restoring an evicted waiter: the answer shows the state a TTL ago, and tombstones last no longer.
-func TestGrantOfAnOldFileThatIsToldLateIsAskedAboutAgain(t *testing.T) {
+func TestLateReplyAboutAGrantInAnOldFileCausesAnotherQuery(t *testing.T) {
 	onWire(t, minTTL, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)

@@ -13,7 +13,7 @@ import (
 // What docs/upgrading.md says of versions that run side by side.
 
 // A later version that stores things differently says so in the layout. Earlier ones must not read on, nor go on holding.
-func TestProcessThatMeetsALaterLayoutEndsWithErrorsThatSayWhy(t *testing.T) {
+func TestLaterLayoutEndsTheCallsOfAnOldProcessWithErrorsThatSayWhy(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = 3 * time.Second
 		c, err := fairsem.New(w.connect(), fairsem.Options{TTL: w.ttl})
@@ -44,7 +44,7 @@ func TestProcessThatMeetsALaterLayoutEndsWithErrorsThatSayWhy(t *testing.T) {
 }
 
 // In a rolling update an old process that crashes and starts again declares its limit later than the new ones did.
-func TestOldProcessThatStartsAgainBringsItsLimitBackUnlessOneIsSet(t *testing.T) {
+func TestRestartedOldProcessRestoresItsLimitUnlessOneIsSetByHand(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		after := w.of(w.client(), 5)
 		w.release(w.must(after.Acquire(t.Context(), 1)))

@@ -204,7 +204,7 @@ func (e *ears) grantedBy(done <-chan outcome, calls int) {
 	require.NoError(e.t, o.permit.Release(e.t.Context()))
 }
 
-func TestForgedMessageWithoutThePlaceInLineGrantsNothing(t *testing.T) {
+func TestForgedMessageWithoutTheQueuePositionGrantsNothing(t *testing.T) {
 	t.Parallel()
 	e := newEars(t)
 	done, ticket := e.queue()
@@ -222,7 +222,7 @@ func TestForgedMessageWithoutThePlaceInLineGrantsNothing(t *testing.T) {
 	e.grantedBy(done, calls)
 }
 
-func TestForgedMessageChangesNothingForWhoHolds(t *testing.T) {
+func TestForgedMessageChangesNothingForAHolder(t *testing.T) {
 	t.Parallel()
 	e := newEars(t)
 	done, ticket := e.queue()

@@ -361,7 +361,7 @@ func (m *meter) value(vm *lua.LState, out any) lua.LValue {
 }
 
 // A long call delays every other client: 2000 weights requested from a used-up Limiter took 0.8 s.
-func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
+func TestEveryCallStaysWithinItsBoundWhateverIsStoredAndRequested(t *testing.T) {
 	t.Parallel()
 	const size = 2 * MaxIDs // beyond every bound
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})

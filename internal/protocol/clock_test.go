@@ -50,7 +50,7 @@ func (l *lab) asks(id string, d Declaration, t AcquireParams) Result {
 func (l *lab) meta(field string) string { return l.rdb.HGet(background, l.keys[5], field).Val() }
 
 // If numbers only counted up after the clock was stepped back, every head start would be larger than any wait.
-func TestNumbersGoOnWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
+func TestNumbersAdvanceWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
 	var first int64
@@ -83,7 +83,7 @@ func TestNumbersGoOnWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
 	assert.Greater(t, first, l.time.UnixMicro())
 }
 
-func TestEveryStepBackIsMadeUpForAndNoneForward(t *testing.T) {
+func TestNumbersCompensateStepsBackAndNoStepsForward(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -128,7 +128,7 @@ func lag(steps []time.Duration) int64 {
 }
 
 // A declaration made after the clock was stepped back is newer than all earlier ones.
-func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
+func TestNewestDeclarationTakesEffectAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(l *clockLab){
 		"with a number given out since": func(l *clockLab) { l.asks("old:1", declares(2, usedNow), AcquireParams{}) },
@@ -159,7 +159,7 @@ func TestDeclarationOfAnotherServersTimeIsReplacedByTheNextOne(t *testing.T) {
 	assert.Equal(t, "7", l.meta("declared"))
 }
 
-func TestNumbersRestoredFromAServerAheadGoOnWithTime(t *testing.T) {
+func TestNumbersRestoredFromAServerAheadAdvanceWithTime(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
 	had := Claims{Holders: 1, Numbers: []int64{l.time.Add(time.Hour).UnixMicro()}, Units: []int64{1}}
@@ -171,7 +171,7 @@ func TestNumbersRestoredFromAServerAheadGoOnWithTime(t *testing.T) {
 	assert.Equal(t, first+time.Minute.Microseconds(), l.asks("me:3", declares(5, 7), AcquireParams{}).Number)
 }
 
-func TestStatusTellsHowLongSomebodyHasWaitedSinceTheClockWasSteppedBack(t *testing.T) {
+func TestStatusReportsTheOldestWaitAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
 	look := func() Status {
@@ -192,7 +192,7 @@ func TestStatusTellsHowLongSomebodyHasWaitedSinceTheClockWasSteppedBack(t *testi
 }
 
 // The same on a real server, whose clock moves: the last number is an hour ahead of it.
-func TestNumbersAheadOfTheClockGoOnWithTime(t *testing.T) {
+func TestNumbersAheadOfTheClockAdvanceWithTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(fmt.Sprint("counter ", l.now().Add(time.Hour).UnixMicro()) + " | meta declared=9 layout=1 since=7 until=80s")

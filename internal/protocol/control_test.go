@@ -84,7 +84,7 @@ func TestResizeScript(t *testing.T) {
 	}})
 }
 
-func TestResizeScriptThatComesLate(t *testing.T) {
+func TestLateResizeDoesNotReplaceALaterOne(t *testing.T) {
 	const later, same = "meta layout=1 pinned=4 pinned_at=4000000000000000", "meta layout=1 pinned=4 pinned_at=#1"
 	const meta = " | meta declared=1 layout=1 pinned=1 pinned_at=5 since=7 until=80s"
 	change := []string{"itself"}
@@ -137,7 +137,7 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 }
 
 // The time given out for a change of the limit is later than all earlier ones, whatever the clock says.
-func TestStatusGivesOutATimeForTheNextChangeOfTheLimit(t *testing.T) {
+func TestStatusReturnsATimeForTheNextChangeOfTheLimit(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		asked := func(l *lab) int64 {
 			r := l.run(l.space.Status("name", LimitSpec{Limit: 3}, 0, 0))
@@ -276,7 +276,7 @@ func TestScriptsOfARate(t *testing.T) {
 }
 
 // The turns that waiters of a rate limit had been sent were computed for another limit.
-func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
+func TestResizeOfARateMakesWaitersPollAgain(t *testing.T) {
 	const before = "owner you:1=1 | queue you:2=5 me:3=6 you:4=7 | timeout you:1=20s you:2=70s me:3=70s you:4=70s | counter 8 | meta declared=3/60000 layout=1 pinned=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "the first of each process, after those who are let in",
@@ -304,7 +304,7 @@ func asRate(knows bool) func(*lab, []*ticket) Call {
 }
 
 // No renewal, copy or loss of state may make a grant expire before its window is over, or after.
-func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
+func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "renewed by who knows its token",
@@ -421,7 +421,7 @@ func TestForecastOfARate(t *testing.T) {
 }
 
 // With a rate limit, too, expired entries may stay while there is room: they use none.
-func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
+func TestFastAcquireOfARateKeepsExpiredEntriesWhileThereIsRoom(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "where there is room beside them",
@@ -447,7 +447,7 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 	}})
 }
 
-func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
+func TestFastAcquireOfARateRemovesExpiredEntriesWhenTheyAreMany(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for lapsed, left := range map[int]int64{MaxIDs - 1: MaxIDs, MaxIDs: 1} {
 			l := newLab(t, rdb)
@@ -462,7 +462,7 @@ func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
 	})
 }
 
-func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
+func TestFastPathDoesNotChangeAnAcquireOfARate(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	giving := func(l *lab, ids []*ticket) Call {

@@ -53,7 +53,7 @@ func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
 	})
 }
 
-func TestStatusCountsWhatIsOverAndLetsNobodyIn(t *testing.T) {
+func TestStatusCountsExpiredHoldersAndGrantsNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("owner you:1=5 | queue you:2=6 | timeout you:1=-9s you:2=20s | meta declared=1 layout=1 since=7 until=80s granted=4 lapsed=2")
@@ -65,7 +65,7 @@ func TestStatusCountsWhatIsOverAndLetsNobodyIn(t *testing.T) {
 	})
 }
 
-func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
+func TestOnlyHoldersWhoseLeaseExpiredAreCounted(t *testing.T) {
 	const plain = " | meta declared=3 layout=1 since=7 until=80s granted=9"
 	const rate = " | meta declared=3/60000 layout=1 since=7 until=80s granted=9"
 	lapsed := func(l *lab, ids []*ticket) Call {
@@ -115,7 +115,7 @@ func TestHoldersWhoseLeaseEndedAreCountedAndNobodyElse(t *testing.T) {
 }
 
 // Holders that a server took for expired while it was away are restored as soon as their clients reconnect.
-func TestNobodyLapsesDuringTheGrace(t *testing.T) {
+func TestNoHolderExpiresDuringTheGracePeriod(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("owner me:1=5 | timeout me:1=-9s | meta declared=3 layout=1 since=7 until=80s")
@@ -125,7 +125,7 @@ func TestNobodyLapsesDuringTheGrace(t *testing.T) {
 	})
 }
 
-func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
+func TestNameExistsFromItsFirstUseUntilItsKeysExpire(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		assert.False(t, l.status(3).Exists, "it was never used")
@@ -145,7 +145,7 @@ func TestNameIsKnownFromItsFirstUseUntilRedisForgetsIt(t *testing.T) {
 
 // A number for people must not keep a name in Redis for ever. A pinned name stays; a name that lost its meta, which has the
 // numbers, gets a new one that expires.
-func TestCountsKeepNoNameForEver(t *testing.T) {
+func TestCountsDoNotKeepANameForever(t *testing.T) {
 	lapsed := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
 	lined := strings.Replace(fullState, "declared=3", "declared=9", 1) // the next call grants to the waiters
 	cutMeta := func(seed string) string { return strings.Split(seed, " | meta")[0] }

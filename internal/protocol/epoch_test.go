@@ -28,7 +28,7 @@ func restoring(limit int64, holders int, first int64) func(*lab, []*ticket) Call
 	}
 }
 
-func TestRestorePutsBackWhatIsMissing(t *testing.T) {
+func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 	const (
 		meta = " | meta declared=4 layout=1 since=7 until=80s"
 		full = " | meta declared=1 layout=1 since=7 until=80s"
@@ -102,7 +102,7 @@ func TestRestorePutsBackWhatIsMissing(t *testing.T) {
 }
 
 // Guards against an old file in which the lease ends before the holder queries: the holder would restore itself.
-func TestEvictionInTheGraceLastsUntilItIsOver(t *testing.T) {
+func TestEvictionInTheGracePeriodLastsUntilItEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s")
@@ -157,7 +157,7 @@ func promoted(t *testing.T) *redis.Client {
 	return second.Client()
 }
 
-func TestNewNameIsServedAtOnceUnlessItMayBeOneThatWasLost(t *testing.T) {
+func TestNewNameIsGrantedAtOnceUnlessItMayHaveBeenLost(t *testing.T) {
 	t.Parallel()
 	old, successor := redistest.SettledClient(t), promoted(t)
 	for name, c := range map[string]struct {
@@ -187,7 +187,7 @@ func TestNewNameIsServedAtOnceUnlessItMayBeOneThatWasLost(t *testing.T) {
 }
 
 // Here the grace period is longer than the age of the server.
-func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
+func TestNewNameOnAYoungServerQueuesCallsUntilTheGracePeriodEnds(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, redistest.SettledClient(t))
 	l.space.Grace = time.Hour
@@ -212,7 +212,7 @@ func TestNewNameOnAYoungServerQueuesUntilTheGraceIsOver(t *testing.T) {
 }
 
 // Whatever servers the caller knows: the name records another one.
-func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
+func TestServerThatTheNameDoesNotRecordStartsANewEpoch(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	for name, c := range map[string]struct {
@@ -245,7 +245,7 @@ func TestServerThatTheNameDoesNotKnowBeginsANewEpoch(t *testing.T) {
 }
 
 // The call of an operator may come before those of the clients.
-func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *testing.T) {
+func TestCallsThatDeclareNothingGrantNothingOnAServerThatTheNameDoesNotRecord(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	for name, ask := range map[string]func(*lab) Call{
@@ -273,7 +273,7 @@ func TestCallsThatDeclareNothingLetNobodyInOnAServerThatTheNameDoesNotKnow(t *te
 }
 
 // A call about an unused name leaves nothing behind.
-func TestCallsThatDeclareNothingBeginNoEpochOfANameThatIsNotUsed(t *testing.T) {
+func TestCallsThatDeclareNothingStartNoEpochOfAnUnusedName(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, redistest.SettledClient(t))
 	require.NoError(t, l.run(l.space.Evict("name", LimitSpec{Limit: 1}, "me:1")).err)
@@ -282,7 +282,7 @@ func TestCallsThatDeclareNothingBeginNoEpochOfANameThatIsNotUsed(t *testing.T) {
 }
 
 // An id that a release does not find was lost, or not: that depends on the server.
-func TestReleaseOfWhatIsMissingTellsTheEpochOnlyOfAServerThatTheNameKnows(t *testing.T) {
+func TestReleaseOfAMissingIDReturnsTheEpochOnlyOnAServerThatTheNameRecords(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	for _, server := range []string{someServer, ""} {
@@ -297,7 +297,7 @@ func TestReleaseOfWhatIsMissingTellsTheEpochOnlyOfAServerThatTheNameKnows(t *tes
 	}
 }
 
-func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
+func TestStepBackOfTheClockDoesNotExtendTheGracePeriod(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, c := range map[string]struct {
 			begun time.Duration // from now
@@ -319,7 +319,7 @@ func TestGraceDoesNotLastForAsLongAsTheClockWasSteppedBack(t *testing.T) {
 }
 
 // A client that has used a name has proof that it existed, however old the server is.
-func TestQuestionAboutALostNameBeginsTheGrace(t *testing.T) {
+func TestQueryOfALostNameStartsTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	d := Declaration{Spec: LimitSpec{Limit: 3}, Since: 7, Knows: UsedBefore}

@@ -63,7 +63,7 @@ func (w *clockwork) look() map[string]string {
 }
 
 // Units expire in a fixed order, and the queue uses them in order: a forecast is exact.
-func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
+func TestForecastIsExactToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	turns, refusals, seeds := 0, 0, uint64(8)
 	if testing.Short() {
@@ -119,7 +119,7 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 }
 
 // Beyond the bound a turn is forecast too early. A waiter that polls then must not have to poll again and again.
-func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
+func TestForecastBeyondTheBoundIsNeverTooLateAndTakesFewCalls(t *testing.T) {
 	t.Parallel()
 	w := newClockwork(t, 1)
 	w.d.Spec = LimitSpec{1500, 100 * time.Millisecond}

@@ -278,7 +278,7 @@ func slot(key string) uint16 {
 }
 
 // The test of the slots is only as good as this arithmetic; the numbers come from the specification.
-func TestSlotIsTheSpecifiedOne(t *testing.T) {
+func TestSlotMatchesTheSpecification(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, uint16(0x31C3%16384), slot("123456789"))
 	assert.Equal(t, slot("user1000"), slot("{user1000}.following"))
@@ -287,7 +287,7 @@ func TestSlotIsTheSpecifiedOne(t *testing.T) {
 	assert.NotEqual(t, slot("bar"), slot("foo{}{bar}"))
 }
 
-func TestKeyThatIsOfNoNameIsNone(t *testing.T) {
+func TestKeyOfNoNameIsNotParsed(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "a", "a:{", "a:{b}", "a:{b}:", "a:{}:owner", "a:{}b}:owner", "a:{b}:other", "a:{b}:owner:owner", "a{b}:owner", "}:owner", "}:{owner"} {
 		_, _, _, ok := ParseKey(key)

@@ -20,7 +20,7 @@ import (
 // for ever, which would block the server for everything else, and no name stays broken.
 
 // Guards against counting an id twice that is stored once: the script then searched for the second one for ever.
-func TestScriptsEndOnIDsThatComeTwiceAreUnknownOrAnothers(t *testing.T) {
+func TestScriptsEndOnRepeatedUnknownAndForeignIDs(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
@@ -171,7 +171,7 @@ func (l *lab) storeAnything(dice *rand.Rand) {
 }
 
 // 24 MiB of forged grants took 380 MiB to read. The largest message of this package is read, whatever the name.
-func TestMessageLongerThanAnyOfOursIsNotRead(t *testing.T) {
+func TestMessageLongerThanTheLongestOfFairsemIsNotRead(t *testing.T) {
 	t.Parallel()
 	space := Keyspace{Prefix: "fairsem"}
 	message := func(n int) string {
@@ -185,7 +185,7 @@ func TestMessageLongerThanAnyOfOursIsNotRead(t *testing.T) {
 }
 
 // Pages of entries with the same number took half a second each.
-func TestPageCostsAsMuchAmongManyOfOnePlace(t *testing.T) {
+func TestPageCostsTheSameAmongManyEntriesWithOneNumber(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })

@@ -603,7 +603,7 @@ func TestFullServerRefusesAnAcquireWhateverElseItDoes(t *testing.T) {
 }
 
 // With full memory, parts must still be released, and waiters must get their units.
-func TestFullServerTakesBackAPart(t *testing.T) {
+func TestFullServerAcceptsTheReleaseOfAPart(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.NewServer(t, "--maxmemory-policy", "noeviction").Addr()})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
@@ -617,7 +617,7 @@ func TestFullServerTakesBackAPart(t *testing.T) {
 	assert.Equal(t, map[string]string{"extra": "3", "me:1": "2", "me:2": "3"}, l.snapshot().weight)
 }
 
-func TestAcquireServesTheLineFirst(t *testing.T) {
+func TestAcquireGrantsTheQueueFirst(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a waiter gets the room of who lapsed before who asks",
@@ -661,7 +661,7 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 }
 
 // A sum of units that an interrupted script left too high must not block the name for ever.
-func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
+func TestSumOfUnitsIsRepairedWhenThereIsNoHolder(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "with a grant of several units",
@@ -686,7 +686,7 @@ func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
 	}})
 }
 
-func TestAcquireGivesBackBeforeItAsks(t *testing.T) {
+func TestAcquireReleasesBeforeItAcquires(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "and so fits",
@@ -734,7 +734,7 @@ func TestAcquireGivesBackBeforeItAsks(t *testing.T) {
 	}})
 }
 
-func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
+func TestReleaseRemovesHoldersAndWaiters(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a holder",
@@ -816,7 +816,7 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 }
 
 // A fast path must not change the result: with it and without it a call does the same.
-func TestQuickReleaseIsTheSameRelease(t *testing.T) {
+func TestFastPathDoesNotChangeARelease(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=30s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7"
 	releases := releasing(3, 0)
@@ -834,7 +834,7 @@ func TestQuickReleaseIsTheSameRelease(t *testing.T) {
 	})
 }
 
-func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
+func TestFastPathDoesNotChangeAnAcquire(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	acquires := acquiring(known(3), nil)
@@ -868,7 +868,7 @@ func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
 	})
 }
 
-func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
+func TestFastPathDoesNotChangeARefresh(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=40s | counter 7"
 	refreshes := renewing(3)
@@ -930,7 +930,7 @@ func checkFastPath(t *testing.T, detour *Script, calls map[string]contract) {
 }
 
 // Expired entries may stay while there is room, and must be removed as soon as there is none.
-func TestQuickAcquireLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
+func TestFastAcquireKeepsExpiredEntriesWhileThereIsRoom(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "room for two, of which one is asked for",
@@ -957,7 +957,7 @@ func TestQuickAcquireLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 }
 
 // S10, for the fast path: it does not read the counter, and it does not change what it reads.
-func TestQuickReleaseOfAStrangeKeyChangesNothing(t *testing.T) {
+func TestFastReleaseWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{0, 1, 2, 4, 5} {
 		l := newLab(t, redistest.SettledClient(t))
@@ -1007,7 +1007,7 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 	}})
 }
 
-func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
+func TestRefreshRenewsAndRestoresNothing(t *testing.T) {
 	const meta = " | meta declared=2 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a holder, a waiter, a tombstone and nobody",
@@ -1042,7 +1042,7 @@ func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
 	}})
 }
 
-func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
+func TestReduceLowersWeightsAndRenewsNothing(t *testing.T) {
 	const meta = " | meta declared=6 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "of a holder, to some and to one",
@@ -1110,7 +1110,7 @@ func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
 
 // A missing right may stop a script anywhere, and then it must grant nothing: the weights of the holders, and the count, are
 // never below what they keep. The same call, and time, repair what it left.
-func TestReduceStoppedAnywhereCountsNoUnitTooFew(t *testing.T) {
+func TestInterruptedReduceCountsNoUnitTooFew(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	const seed = "owner me:1=5 me:2=6 you:1=7 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=-10s you:2=20s" +
@@ -1153,7 +1153,7 @@ func TestReduceStoppedAnywhereCountsNoUnitTooFew(t *testing.T) {
 	}
 }
 
-func TestStatusOfAnUnusedNameLeavesNothing(t *testing.T) {
+func TestStatusOfAnUnusedNameStoresNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		assert.Equal(t, Status{Limit: 3, Declared: 3}, l.status(3))
@@ -1177,7 +1177,7 @@ func (l *lab) status(limit int64) Status {
 	return s
 }
 
-func TestStatusDeclaresNothingAndCountsWhoIsThere(t *testing.T) {
+func TestStatusDeclaresNothingAndCountsHoldersAndWaiters(t *testing.T) {
 	const seed = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:2=-10s me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 me:2=2"
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -1191,7 +1191,7 @@ func TestStatusDeclaresNothingAndCountsWhoIsThere(t *testing.T) {
 	})
 }
 
-func TestPagesListInOrderAlsoWhereSeveralHaveOnePlace(t *testing.T) {
+func TestPagesListInOrderEvenWhereNumbersAreEqual(t *testing.T) {
 	const seed = "owner me:1=5 | queue me:2=6 me:3=7 me:4=8 you:4=8 me:5=9" +
 		" | timeout me:2=-10s me:3=20s me:4=20s me:5=20s you:4=20s me:1=60s | counter 9 | weight extra=1 me:1=2 me:3=3 | meta declared=2 layout=1 since=7 until=80s"
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
@@ -1232,7 +1232,7 @@ func (l *lab) many(key, who string, n int, first, step float64) {
 	require.NoError(l.t, l.rdb.ZAdd(background, l.keys[slices.Index(Kinds[:], key)], members...).Err())
 }
 
-func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
+func TestReapingStopsAtItsBoundAndReportsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=1 since=7 until=80s")
@@ -1259,7 +1259,7 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 }
 
 // Entries left over at the bound may be all that is in the way: until they are removed the answer is never a refusal.
-func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
+func TestNoCallIsRefusedOrForgottenWhileExpiredIDsRemain(t *testing.T) {
 	t.Parallel()
 	const limit = MaxIDs + 50
 	restored := func(l *lab, ids []*ticket) Call {
@@ -1298,7 +1298,7 @@ func cutMeta(s snapshot) string {
 	return s.String()
 }
 
-func TestPromotionStopsAtItsBoundAndSaysSo(t *testing.T) {
+func TestPromotionStopsAtItsBoundAndReportsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("queue me:1=10 | timeout me:1=60s | meta declared=5000 layout=1 since=7 until=80s")
@@ -1352,7 +1352,7 @@ func TestLargestCallsWork(t *testing.T) {
 }
 
 // Lua prints numbers with 14 digits where it can, and a token has 16.
-func TestNumbersNear2To53TravelExactly(t *testing.T) {
+func TestNumbersNear2To53AreTransmittedExactly(t *testing.T) {
 	const top = 1<<53 - 1000 // and one more call
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -1938,7 +1938,7 @@ func (h *header) add(name, text string) {
 }
 
 // Readers rely on the header of a script: it must say what the Go call sends.
-func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
+func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 	t.Parallel()
 	space := Keyspace{"prefix", "caller-id", 110 * time.Millisecond}
 	keys := space.Keys("name")
@@ -2035,7 +2035,7 @@ func TestArgumentsHaveTheSameNamesInLuaAndGo(t *testing.T) {
 }
 
 // The keys are named and typed as in the header of semaphore.lua, in the order of keyspace.keys.
-func TestHeaderOfTheKeysIsTrue(t *testing.T) {
+func TestHeaderOfTheKeysMatchesTheKeyspace(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../scripts/semaphore.lua")
 	require.NoError(t, err)
@@ -2154,7 +2154,7 @@ end
 func name(command string) string { return strings.Fields(command)[0] }
 
 // S10: a key of a wrong type, or a full server, must be refused before anything is written.
-func TestEveryKeyIsReadBeforeTheFirstWriteWhichIsWhatTheHeaderSays(t *testing.T) {
+func TestEveryKeyIsReadBeforeTheFirstWriteAsTheHeaderSays(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	lapsed := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
