@@ -14,18 +14,18 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// on makes a client that has done nothing yet run on m.
-func on(m *clock.Simulated, c *Client) {
+// useMachine makes an unused client run on m.
+func useMachine(m *clock.Simulated, c *Client) {
 	c.clock = m.Clock()
 	c.scheduler.clock, c.shared.Clock = c.clock, c.clock
 }
 
-// onMachine is onWire on a machine of the test.
+// onMachine is onWire on a machine that the test controls.
 func onMachine(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, w *wire, m *clock.Simulated)) {
 	t.Helper()
 	onWire(t, ttl, func(t *testing.T, c *Client, w *wire) {
 		m := &clock.Simulated{}
-		on(m, c)
+		useMachine(m, c)
 		test(t, c, w, m)
 	})
 }
@@ -44,17 +44,17 @@ func TestCheckOfAPermitMakesNoSystemCall(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		p := holder(t, c, w, CallOptions{})
 		ctx := p.Context()
-		asked := m.Asked()
-		look := func() {
+		calls := m.Asked()
+		check := func() {
 			for range 100_000 {
 				require.NoError(t, ctx.Err())
 			}
 		}
-		look()
-		assert.Equal(t, asked, m.Asked())
+		check()
+		assert.Equal(t, calls, m.Asked())
 		m.Step(time.Hour) // one more system call, and only one
-		look()
-		assert.Equal(t, asked+1, m.Asked())
+		check()
+		assert.Equal(t, calls+1, m.Asked())
 	})
 }
 
@@ -66,9 +66,9 @@ func TestCheckOfAPermitCostsNoAllocation(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { assert.NoError(t, ctx.Err()) }))
 }
 
-// The monotonic clock stands still in a suspension, so a permit was trusted for the rest of its window.
+// The monotonic clock stands still during a suspension, so the client trusted a permit for the rest of its window.
 func TestFirstCheckAfterASuspensionLongerThanTheWindowFindsThePermitLost(t *testing.T) {
-	for name, look := range map[string]func(t *testing.T, c *Client, p *Permit){
+	for name, check := range map[string]func(t *testing.T, c *Client, p *Permit){
 		"Context.Err": func(t *testing.T, _ *Client, p *Permit) {
 			require.ErrorIs(t, p.Context().Err(), context.Canceled)
 			require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
@@ -76,7 +76,7 @@ func TestFirstCheckAfterASuspensionLongerThanTheWindowFindsThePermitLost(t *test
 		"Release": func(t *testing.T, _ *Client, p *Permit) {
 			require.ErrorIs(t, p.Release(background), ErrLost)
 		},
-		"take": func(t *testing.T, _ *Client, p *Permit) { assert.False(t, p.ticket.hold.take(nil)) },
+		"hold.take": func(t *testing.T, _ *Client, p *Permit) { assert.False(t, p.ticket.hold.take(nil)) },
 		"Weighted.Err": func(t *testing.T, c *Client, p *Permit) {
 			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)
@@ -94,7 +94,7 @@ func TestFirstCheckAfterASuspensionLongerThanTheWindowFindsThePermitLost(t *test
 				onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 					p := holder(t, c, w, o)
 					m.Suspend(9 * time.Second)
-					look(t, c, p)
+					check(t, c, p)
 				})
 			})
 		}
@@ -128,7 +128,7 @@ func TestSchedulerRenewsAfterASuspensionWithinTheWindow(t *testing.T) {
 
 func TestSchedulerEndsExpiredPermitsSoonAfterASuspension(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
-		told := overhear(c)
+		reported := recordEvents(c)
 		p := holder(t, c, w, CallOptions{})
 		done := p.Context().Done()
 		m.Suspend(time.Hour)
@@ -137,11 +137,11 @@ func TestSchedulerEndsExpiredPermitsSoonAfterASuspension(t *testing.T) {
 		select {
 		case <-done:
 		default:
-			t.Fatal("it is not over")
+			t.Fatal("the permit has not ended")
 		}
 		assert.ErrorIs(t, context.Cause(p.Context()), ErrLost)
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
-		assert.Equal(t, "Lost "+lostFor(errAsleep).Error(), told()[1])
+		assert.Equal(t, "Lost "+lostFor(errAsleep).Error(), reported()[1])
 	})
 }
 
@@ -159,7 +159,7 @@ func TestPermitThatIsNeverRenewedEndsOnTimeAfterASuspension(t *testing.T) {
 	})
 }
 
-// A lease begins before the call is sent, and so does the time that counts as suspended.
+// A lease begins before the call is sent. So a suspension counts from then on.
 func TestSuspensionBetweenRequestAndReplyCounts(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -200,7 +200,7 @@ func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotDistinguishItFromASusp
 	})
 }
 
-// The waiter must neither fail nor keep the position that Redis has removed.
+// The waiter must neither fail nor keep its position, which Redis has removed.
 func TestWaiterThatWasSuspendedForATTLJoinsTheQueueAgain(t *testing.T) {
 	for name, inFlight := range map[string]bool{"idle": false, "while a renewal was in flight": true} {
 		t.Run(name, func(t *testing.T) {
@@ -217,12 +217,12 @@ func TestWaiterThatWasSuspendedForATTLJoinsTheQueueAgain(t *testing.T) {
 				}
 				time.Sleep(clock.Period)
 				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
-				again, buried := false, !inFlight // an operation that may still be in flight needs a tombstone
-				for !again || !buried {
+				again, tombstone := false, !inFlight // an operation that may still be in flight needs a tombstone
+				for !again || !tombstone {
 					f := w.next()
-					require.NotNil(t, f, "it does not ask again, or buries nobody")
+					require.NotNil(t, f, "no new acquire is sent, or no tombstone is left")
 					again = again || slices.Contains(f.contents(), "acquire a: 2")
-					buried = buried || slices.Contains(f.contents(), "release a: 1")
+					tombstone = tombstone || slices.Contains(f.contents(), "release a: 1")
 					f.grantAll(20)
 				}
 				require.NoError(t, (<-done).err)

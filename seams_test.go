@@ -18,7 +18,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// Cases in which several parts interact.
+// Cases in which several parts of the client interact.
 
 func TestEvictionOfAGrantThatIsBeingConfirmedTakesEffect(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
@@ -38,7 +38,7 @@ func TestEvictionOfAGrantThatIsBeingConfirmedTakesEffect(t *testing.T) {
 
 func TestAcquireReturnsAnEvictionThatComesBeforeTheCallerGetsThePermit(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		told := overhear(c)
+		reported := recordEvents(c)
 		slow := func() error { time.Sleep(time.Second); return nil }
 		done := acquires(&slowCaller{Context: t.Context(), meanwhile: slow}, c, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
@@ -48,7 +48,7 @@ func TestAcquireReturnsAnEvictionThatComesBeforeTheCallerGetsThePermit(t *testin
 		time.Sleep(2 * time.Second)
 		w.isIdle()
 		assert.ErrorIs(t, (<-done).err, ErrEvicted)
-		assert.Len(t, told(), 1)
+		assert.Len(t, reported(), 1)
 	})
 }
 
@@ -65,21 +65,21 @@ func TestEvictThatIsSentAgainReportsSuccess(t *testing.T) {
 		require.NoError(t, <-done)
 		go evict()
 		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
-		require.ErrorIs(t, <-done, ErrNotFound, "somebody else did it")
+		require.ErrorIs(t, <-done, ErrNotFound, "another call evicted it")
 	})
 }
 
-// forgetful is a go-redis hook that loses the answer to the first eviction.
-type forgetful struct{ lost atomic.Bool }
+// lostReply is a go-redis hook that loses the reply to the first eviction.
+type lostReply struct{ lost atomic.Bool }
 
-func (f *forgetful) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *lostReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *lostReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		for _, c := range cmds {
-			if scriptOf(c) == protocol.EvictScript && c.Err() == nil && !f.lost.Swap(true) {
+			if scriptOf(c) == protocol.EvictScript && c.Err() == nil && !h.lost.Swap(true) {
 				c.(protocol.Numbers).SetVal(nil)
 				c.SetErr(net.ErrClosed)
 				err = net.ErrClosed
@@ -91,7 +91,7 @@ func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 
 func TestEvictWhoseAnswerIsLostReportsSuccess(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
-		hook := &forgetful{}
+		hook := &lostReply{}
 		rdb.AddHook(hook)
 		c, err := New(rdb, Options{})
 		require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestEvictWhoseAnswerIsLostReportsSuccess(t *testing.T) {
 
 func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		told := overhear(c)
+		reported := recordEvents(c)
 		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5, Window: time.Minute}}}
 		a, err := c.ask(t.Context(), s, 1, true, time.Now())
 		require.NoError(t, err)
@@ -119,19 +119,19 @@ func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 		require.True(t, a.hold.take(nil))
 		a.state.close() // between the two steps of await
 		assert.False(t, a.state.removeRateGrant(a))
-		assert.Empty(t, told())
+		assert.Empty(t, reported())
 	})
 }
 
-// slowMasters is a cluster whose primaries answer late.
+// slowMasters is a cluster whose primaries reply late.
 type slowMasters struct {
 	*redis.Client
-	asked, goOn chan struct{}
+	called, resume chan struct{}
 }
 
 func (s slowMasters) ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	close(s.asked)
-	<-s.goOn
+	close(s.called)
+	<-s.resume
 	return f(ctx, s.Client)
 }
 
@@ -144,9 +144,9 @@ func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		<-masters.asked
+		<-masters.called
 		cancel(errors.New("enough"))
-		close(masters.goOn)
+		close(masters.resume)
 	}()
 	defer func() { assert.NoError(t, c.Close()) }()
 	for _, err := range c.List(ctx) {
