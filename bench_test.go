@@ -27,7 +27,7 @@ import (
 // server starts to measure the server. The returned function reports the cost of an operation there.
 func server(b *testing.B) (report func()) {
 	rdb := benchRedis(b)
-	look := func() (cpu, calls, inside float64) {
+	read := func() (cpu, calls, inside float64) {
 		for line := range strings.Lines(rdb.Info(b.Context(), "cpu", "commandstats").Val()) {
 			var seconds float64
 			if n, _ := fmt.Sscanf(line, "used_cpu_user:%f", &seconds); n == 1 {
@@ -40,10 +40,10 @@ func server(b *testing.B) (report func()) {
 		}
 		return cpu, calls, inside
 	}
-	cpu, calls, inside := look()
+	cpu, calls, inside := read()
 	return func() {
 		n := float64(b.N)
-		cpuNow, callsNow, insideNow := look()
+		cpuNow, callsNow, insideNow := read()
 		b.ReportMetric((cpuNow-cpu)/n, "redis-us/op")
 		b.ReportMetric((callsNow-calls)/n, "calls/op")
 		b.ReportMetric((insideNow-inside)/n, "script-us/op")
@@ -164,7 +164,7 @@ func BenchmarkHandOffInALine(b *testing.B) {
 					}
 				})
 			}
-			awaitLine(b, s, waiters-1)
+			awaitQueue(b, s, waiters-1)
 			report := server(b)
 			for b.Loop() {
 				if err := (<-granted).Release(ctx); err != nil {
@@ -181,7 +181,7 @@ func BenchmarkHandOffInALine(b *testing.B) {
 	}
 }
 
-func awaitLine(b *testing.B, s *Semaphore, n int) {
+func awaitQueue(b *testing.B, s *Semaphore, n int) {
 	for {
 		switch st, err := s.Status(b.Context()); {
 		case err != nil:
@@ -233,7 +233,7 @@ func benchLimiter(b *testing.B, name string, limit int64, per time.Duration) *Li
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := l.Wait(b.Context(), 1); err != nil { // a young server grants nothing at first
+	if err := l.Wait(b.Context(), 1); err != nil { // a server that has just started grants nothing at first
 		b.Fatal(err)
 	}
 	return l
@@ -257,7 +257,7 @@ func BenchmarkMemoryOfAWaiter(b *testing.B) {
 		for range waiters {
 			all.Go(func() { _, _ = s.Acquire(ctx, 1) }) // ends with ctx
 		}
-		awaitLine(b, s, waiters)
+		awaitQueue(b, s, waiters)
 		inGo += float64(liveHeap()-before) / waiters
 		for _, key := range s.client.keyspace.Keys(s.name) {
 			inRedis += float64(rdb.MemoryUsage(b.Context(), key, 0).Val()) / waiters // 0: count every element

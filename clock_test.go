@@ -14,18 +14,18 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// on makes a client that has done nothing yet run on m.
-func on(m *clock.Simulated, c *Client) {
+// useMachine makes an unused client run on m.
+func useMachine(m *clock.Simulated, c *Client) {
 	c.clock = m.Clock()
 	c.scheduler.clock, c.shared.Clock = c.clock, c.clock
 }
 
-// onMachine is onWire on a machine of the test.
+// onMachine is onWire on a machine that the test controls.
 func onMachine(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, w *wire, m *clock.Simulated)) {
 	t.Helper()
 	onWire(t, ttl, func(t *testing.T, c *Client, w *wire) {
 		m := &clock.Simulated{}
-		on(m, c)
+		useMachine(m, c)
 		test(t, c, w, m)
 	})
 }
@@ -40,25 +40,25 @@ func holder(t *testing.T, c *Client, w *wire, o CallOptions) *Permit {
 }
 
 // A holder may check its context before every step of its work.
-func TestLookAtAPermitMakesNoSystemCall(t *testing.T) {
+func TestCheckOfAPermitMakesNoSystemCall(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		p := holder(t, c, w, CallOptions{})
 		ctx := p.Context()
-		asked := m.Asked()
-		look := func() {
+		calls := m.Asked()
+		check := func() {
 			for range 100_000 {
 				require.NoError(t, ctx.Err())
 			}
 		}
-		look()
-		assert.Equal(t, asked, m.Asked())
+		check()
+		assert.Equal(t, calls, m.Asked())
 		m.Step(time.Hour) // one more system call, and only one
-		look()
-		assert.Equal(t, asked+1, m.Asked())
+		check()
+		assert.Equal(t, calls+1, m.Asked())
 	})
 }
 
-func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
+func TestCheckOfAPermitCostsNoAllocation(t *testing.T) {
 	var h hold
 	c := clock.New()
 	h.begin(background, c, time.Now(), time.Now(), window{c.Now(), time.Hour})
@@ -66,9 +66,9 @@ func TestLookAtAPermitCostsNoAllocation(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { assert.NoError(t, ctx.Err()) }))
 }
 
-// The monotonic clock stands still in a suspension, so a permit was trusted for the rest of its window.
-func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testing.T) {
-	for name, look := range map[string]func(t *testing.T, c *Client, p *Permit){
+// The monotonic clock stands still during a suspension, so the client trusted a permit for the rest of its window.
+func TestFirstCheckAfterASuspensionLongerThanTheWindowFindsThePermitLost(t *testing.T) {
+	for name, check := range map[string]func(t *testing.T, c *Client, p *Permit){
 		"Context.Err": func(t *testing.T, _ *Client, p *Permit) {
 			require.ErrorIs(t, p.Context().Err(), context.Canceled)
 			require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
@@ -76,7 +76,7 @@ func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testin
 		"Release": func(t *testing.T, _ *Client, p *Permit) {
 			require.ErrorIs(t, p.Release(background), ErrLost)
 		},
-		"take": func(t *testing.T, _ *Client, p *Permit) { assert.False(t, p.ticket.hold.take(nil)) },
+		"hold.take": func(t *testing.T, _ *Client, p *Permit) { assert.False(t, p.ticket.hold.take(nil)) },
 		"Weighted.Err": func(t *testing.T, c *Client, p *Permit) {
 			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)
@@ -94,14 +94,14 @@ func TestPermitIsOverInTheFirstLookAfterASuspensionLongerThanItsWindow(t *testin
 				onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 					p := holder(t, c, w, o)
 					m.Suspend(9 * time.Second)
-					look(t, c, p)
+					check(t, c, p)
 				})
 			})
 		}
 	}
 }
 
-func TestPermitOutlivesASuspensionShorterThanItsWindow(t *testing.T) {
+func TestPermitSurvivesASuspensionShorterThanItsWindow(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		p := holder(t, c, w, CallOptions{})
 		m.Suspend(9*time.Second - 1)
@@ -126,9 +126,9 @@ func TestSchedulerRenewsAfterASuspensionWithinTheWindow(t *testing.T) {
 	})
 }
 
-func TestSchedulerEndsWhatIsOverSoonAfterASuspension(t *testing.T) {
+func TestSchedulerEndsExpiredPermitsSoonAfterASuspension(t *testing.T) {
 	onMachine(t, time.Hour, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
-		told := overhear(c)
+		reported := recordEvents(c)
 		p := holder(t, c, w, CallOptions{})
 		done := p.Context().Done()
 		m.Suspend(time.Hour)
@@ -137,11 +137,11 @@ func TestSchedulerEndsWhatIsOverSoonAfterASuspension(t *testing.T) {
 		select {
 		case <-done:
 		default:
-			t.Fatal("it is not over")
+			t.Fatal("the permit has not ended")
 		}
 		assert.ErrorIs(t, context.Cause(p.Context()), ErrLost)
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
-		assert.Equal(t, "Lost "+lostFor(errAsleep).Error(), told()[1])
+		assert.Equal(t, "Lost "+lostFor(errAsleep).Error(), reported()[1])
 	})
 }
 
@@ -159,8 +159,8 @@ func TestPermitThatIsNeverRenewedEndsOnTimeAfterASuspension(t *testing.T) {
 	})
 }
 
-// A lease begins before the call is sent, and so does the time that counts as suspended.
-func TestSuspensionBetweenQuestionAndAnswerCounts(t *testing.T) {
+// A lease begins before the call is sent. So a suspension counts from then on.
+func TestSuspensionBetweenRequestAndReplyCounts(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		f := w.carries("acquire a: 1")
@@ -189,7 +189,7 @@ func TestStepOfTheWallClockEndsNoPermit(t *testing.T) {
 	})
 }
 
-func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotTellItFromASuspension(t *testing.T) {
+func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotDistinguishItFromASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		m.Silent.Store(true)
 		p := holder(t, c, w, CallOptions{})
@@ -200,8 +200,8 @@ func TestStepOfTheWallClockEndsAPermitWhereTheSystemCannotTellItFromASuspension(
 	})
 }
 
-// The waiter must neither fail nor keep the position that Redis has removed.
-func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
+// The waiter must neither fail nor keep its position, which Redis has removed.
+func TestWaiterThatWasSuspendedForATTLJoinsTheQueueAgain(t *testing.T) {
 	for name, inFlight := range map[string]bool{"idle": false, "while a renewal was in flight": true} {
 		t.Run(name, func(t *testing.T) {
 			onMachine(t, 9*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
@@ -217,12 +217,12 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 				}
 				time.Sleep(clock.Period)
 				w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
-				again, buried := false, !inFlight // an operation that may still be in flight needs a tombstone
-				for !again || !buried {
+				again, tombstone := false, !inFlight // an operation that may still be in flight needs a tombstone
+				for !again || !tombstone {
 					f := w.next()
-					require.NotNil(t, f, "it does not ask again, or buries nobody")
+					require.NotNil(t, f, "no new acquire is sent, or no tombstone is left")
 					again = again || slices.Contains(f.contents(), "acquire a: 2")
-					buried = buried || slices.Contains(f.contents(), "release a: 1")
+					tombstone = tombstone || slices.Contains(f.contents(), "release a: 1")
 					f.grantAll(20)
 				}
 				require.NoError(t, (<-done).err)
@@ -232,7 +232,7 @@ func TestWaiterThatWasSuspendedForATTLAsksAgain(t *testing.T) {
 }
 
 // The context of Do reported no error until a timer fired.
-func TestContextOfDoIsOverInTheFirstLookAfterASuspension(t *testing.T) {
+func TestContextOfDoIsCanceledAtTheFirstCheckAfterASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
 		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}
 		done := make(chan error)

@@ -16,14 +16,14 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// How a client handles the message that one of its permits or positions was revoked.
+// How a client handles messages about revoked permits and removed waiters.
 
 // evicted delivers the message about the holder of a token, or about the waiter at a position.
 func evicted(c *Client, seq, number int64) {
 	c.woken("a", 1, []protocol.Grant{grantAt(seq, number, 0)})
 }
 
-func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
+func TestEvictionThatOvertakesTheReplyToTheAcquireTakesEffect(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		f := w.carries("acquire a: 1")
@@ -35,7 +35,7 @@ func TestEvictionThatOvertakesTheAnswerToTheAcquireIsHeard(t *testing.T) {
 	})
 }
 
-func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
+func TestPermitThatIsNeverRenewedIsQueriedWithoutALease(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -50,11 +50,11 @@ func TestPermitThatIsNeverRenewedIsAskedAboutWithoutALease(t *testing.T) {
 		f = w.carries("refresh a: 1")
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		w.isIdle()
-		assert.Equal(t, end-time.Minute, a.hold.left(), "a question has made it last longer")
+		assert.Equal(t, end-time.Minute, a.hold.left(), "a query extended the lease")
 	})
 }
 
-func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
+func TestEvictionDuringARenewalCausesAnotherQuery(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -62,7 +62,7 @@ func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		f := w.carries("refresh a: 1")
 		evicted(c, 1, 10)
-		f.answers(1, -1, 0, 1, int64(protocol.Held), 0) // it was still held then
+		f.answers(1, -1, 0, 1, int64(protocol.Held), 0) // the server had not evicted it yet
 		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
 		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrLost)
 		assert.ErrorIs(t, a.permit().Release(t.Context()), ErrLost)
@@ -70,7 +70,7 @@ func TestEvictionDuringARenewalIsAskedAboutAgain(t *testing.T) {
 	})
 }
 
-// A lost message is made up for when the subscription is established again.
+// When the subscription is established again, a query replaces the messages that were lost.
 func TestVerifyingChecksPermitsThatAreNeverRenewed(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
@@ -85,7 +85,7 @@ func TestVerifyingChecksPermitsThatAreNeverRenewed(t *testing.T) {
 	})
 }
 
-func TestQuestionThatWaitsForItsNextTryEndsWithTheClient(t *testing.T) {
+func TestQueryInBackoffEndsWithTheClient(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		done := make(chan error, 1)
 		go func() {
@@ -114,7 +114,7 @@ func (c *justEnded) Err() error {
 	return nil
 }
 
-func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
+func TestEndOfTheContextTakesPrecedenceOverASimultaneousFailure(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		ctx, done := &justEnded{Context: t.Context()}, make(chan error, 1)
 		go func() {
@@ -129,13 +129,13 @@ func TestEndOfTheContextWinsOverTheFailureThatComesWithIt(t *testing.T) {
 	})
 }
 
-// twice is a go-redis hook that answers SCAN with every key twice, as Redis may.
-type twice struct{}
+// duplicates is a go-redis hook whose reply to SCAN has every key twice, as Redis may return it.
+type duplicates struct{}
 
-func (twice) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (duplicates) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (duplicates) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (twice) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (duplicates) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {
 		keys := []string{"fairsem:{a}:meta", "fairsem:{b}:meta", "fairsem:{a}:meta", "fairsem:{}:meta", "other:{c}:meta"}
 		for _, cmd := range cmds {
@@ -147,11 +147,11 @@ func (twice) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelin
 	}
 }
 
-func TestListYieldsWhatRedisTellsTwiceOnce(t *testing.T) {
+func TestListYieldsOnceANameThatScanReturnsTwice(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	rdb.AddHook(twice{})
+	rdb.AddHook(duplicates{})
 	c, err := New(rdb, Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
@@ -167,18 +167,18 @@ func TestExpectedWaitIsTheQueueAtItsPace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		Status
-		want  time.Duration
-		known bool
+		want time.Duration
+		ok   bool
 	}{
 		"there is room":         {Status{Limit: 3, Used: 2}, 0, true},
 		"a queue":               {Status{Limit: 3, Used: 3, Waiting: 9, Pace: 2}, 5 * time.Second, true},
 		"a large waiter":        {Status{Limit: 3, Used: 1, Waiting: 1, Pace: 0.5}, 4 * time.Second, true},
-		"none was granted":      {Status{Limit: 3, Used: 3, Waiting: 9}, 0, false},
+		"no grant yet":          {Status{Limit: 3, Used: 3, Waiting: 9}, 0, false},
 		"no queue, and no room": {Status{Limit: 3, Used: 3}, 0, false},
 		"a pause":               {Status{Waiting: 9, Pace: 2}, 0, false},
-		"as good as never":      {Status{Limit: 1, Used: 1, Waiting: 1 << 52, Pace: 1e-9}, maxExpected, true},
+		"practically never":     {Status{Limit: 1, Used: 1, Waiting: 1 << 52, Pace: 1e-9}, maxExpected, true},
 	} {
-		got, known := c.ExpectedWait()
-		assert.Equal(t, []any{c.want, c.known}, []any{got, known}, name)
+		got, ok := c.ExpectedWait()
+		assert.Equal(t, []any{c.want, c.ok}, []any{got, ok}, name)
 	}
 }

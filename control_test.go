@@ -24,7 +24,7 @@ func (w *world) pin(s *fairsem.Semaphore, limit int64) {
 
 func TestSetLimitWakesWaitersAtOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		w.ttl = time.Hour // no refresh comes to help
+		w.ttl = time.Hour // no refresh helps
 		held, s := w.semaphore(), w.semaphore()
 		first := w.must(held.Acquire(t.Context(), 1))
 		second, third := w.queue(t.Context(), s, 1), w.queue(t.Context(), s, 1)
@@ -41,13 +41,13 @@ func TestSetLimitGrantsMoreThanOneCallCan(t *testing.T) {
 	s := w.semaphore()
 	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace period of a new name is over
 	w.pin(s, 0)
-	const crowd = 1200 // more than two calls grant
+	const waiters = 1200 // more than two calls grant
 	var calls []*call
-	for range crowd {
+	for range waiters {
 		calls = append(calls, acquire(t.Context(), s, 1))
 	}
-	w.eventually(func() bool { return w.status(s).Waiting == crowd }, "not all wait")
-	w.pin(w.semaphore(), crowd)
+	w.eventually(func() bool { return w.status(s).Waiting == waiters }, "not all calls are in the queue")
+	w.pin(w.semaphore(), waiters)
 	for _, c := range calls {
 		w.release(w.granted(c))
 	}
@@ -60,29 +60,29 @@ func TestLaterPauseHoldsWhileSetLimitStillGrants(t *testing.T) {
 	s := w.semaphore()
 	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace period of a new name is over
 	w.pin(s, 0)
-	const crowd = 1200 // more than two calls grant
+	const waiters = 1200 // more than two calls grant
 	var calls []*call
-	for range crowd {
+	for range waiters {
 		calls = append(calls, acquire(t.Context(), s, 1))
 	}
-	w.eventually(func() bool { return w.status(s).Waiting == crowd }, "not all wait")
+	w.eventually(func() bool { return w.status(s).Waiting == waiters }, "not all calls are in the queue")
 	rdb, other := w.connect(), w.semaphore()
 	rdb.AddHook(&afterScripts{func([][]any) bool {
-		if w.status(other).Limit != crowd {
+		if w.status(other).Limit != waiters {
 			return false
 		}
 		require.NoError(t, other.SetLimit(t.Context(), 0))
 		return true
 	}})
-	require.NoError(t, w.of(w.clientOn(rdb, fairsem.Options{}), 1).SetLimit(t.Context(), crowd))
+	require.NoError(t, w.of(w.clientOn(rdb, fairsem.Options{}), 1).SetLimit(t.Context(), waiters))
 	assert.Zero(t, w.status(s).Limit, "the pause was confirmed after the SetLimit")
-	require.NoError(t, other.SetLimit(t.Context(), crowd))
+	require.NoError(t, other.SetLimit(t.Context(), waiters))
 	for _, c := range calls {
 		w.release(w.granted(c))
 	}
 }
 
-// A server that hung executes the commands in its sockets when it continues, whatever happened meanwhile.
+// A server that hung executes the commands that are still in its sockets when it continues, whatever happened meanwhile.
 func TestLateCopyOfAChangeDoesNotReplaceALaterOne(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		rdb := w.connect()
@@ -140,13 +140,13 @@ func TestSmallerLimitRevokesNoPermitAndGrantsNothing(t *testing.T) {
 		s := w.semaphore()
 		permits := []*fairsem.Permit{w.must(s.Acquire(t.Context(), 1)), w.must(s.Acquire(t.Context(), 1)), w.must(s.Acquire(t.Context(), 1))}
 		w.pin(s, 1)
-		waits := w.queue(t.Context(), w.semaphore(), 1)
+		waiter := w.queue(t.Context(), w.semaphore(), 1)
 		for _, p := range permits {
 			assert.NoError(t, p.Context().Err(), "a permit was revoked")
-			assert.True(t, waits.waits(), "granted beyond the limit")
+			assert.True(t, waiter.waits(), "a waiter was granted beyond the limit")
 			w.release(p)
 		}
-		w.release(w.granted(waits))
+		w.release(w.granted(waiter))
 	})
 }
 
@@ -159,12 +159,12 @@ func TestLimitOfZeroIsAPauseForAllProcesses(t *testing.T) {
 		late := w.semaphore() // declares 2 again, but the limit set by hand counts
 		_, err := late.TryAcquire(t.Context(), 1)
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
-		waits, large := w.queue(t.Context(), late, 1), w.queue(t.Context(), late, 2)
+		waiter, large := w.queue(t.Context(), late, 1), w.queue(t.Context(), late, 2)
 		assert.NoError(t, held.Context().Err())
 		w.release(held)
-		assert.True(t, waits.waits() && large.waits(), "granted during a pause")
+		assert.True(t, waiter.waits() && large.waits(), "a waiter was granted during a pause")
 		require.NoError(t, w.semaphore().ResetLimit(t.Context()))
-		w.release(w.granted(waits))
+		w.release(w.granted(waiter))
 		w.release(w.granted(large))
 	})
 }
@@ -242,12 +242,12 @@ func TestSetLimitRefusesInvalidLimitsBeforeAnyIO(t *testing.T) {
 
 func TestEvictedHolderIsNotifiedAtOnceAndItsUnitsAreFree(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		w.ttl = time.Hour // no refresh comes to help
+		w.ttl = time.Hour // no refresh helps
 		holder, next := w.semaphore(), w.semaphore()
 		p := w.must(holder.Acquire(t.Context(), 1))
-		waits := w.queue(t.Context(), next, 1)
+		waiter := w.queue(t.Context(), next, 1)
 		require.NoError(t, w.semaphore().Evict(t.Context(), p.ID()))
-		got := w.granted(waits)
+		got := w.granted(waiter)
 		<-p.Context().Done()
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
@@ -326,12 +326,12 @@ func TestEvictionIsFoundByTheNextRefreshWithAllMessagesLost(t *testing.T) {
 	w.ttl = time.Second
 	s := w.semaphore()
 	p := w.must(s.Acquire(t.Context(), 1))
-	waits := w.queue(t.Context(), s, 1)
+	waiter := w.queue(t.Context(), s, 1)
 	for id := range w.waiters(s) {
 		require.NoError(t, s.Evict(t.Context(), id))
 	}
-	<-waits.done
-	assert.ErrorIs(t, waits.err, fairsem.ErrEvicted)
+	<-waiter.done
+	assert.ErrorIs(t, waiter.err, fairsem.ErrEvicted)
 	require.NoError(t, s.Evict(t.Context(), p.ID()))
 	<-p.Context().Done()
 	assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
@@ -352,7 +352,7 @@ func TestEvictOfAnUnknownIDIsErrNotFound(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		s := w.semaphore()
 		p := w.must(s.Acquire(t.Context(), 1))
-		for _, id := range []string{"nobody:1", uuid.NewString() + ":7", p.ID() + "0", "\x00*{}"} {
+		for _, id := range []string{"unknown:1", uuid.NewString() + ":7", p.ID() + "0", "\x00*{}"} {
 			err := s.Evict(t.Context(), id)
 			assert.ErrorIs(t, err, fairsem.ErrNotFound)
 		}
@@ -370,13 +370,13 @@ func TestEvictedWaiterIsNotGrantedWhenItsAcquireIsSentAgain(t *testing.T) {
 	held := w.must(s.Acquire(t.Context(), 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	waits := w.queue(ctx, s, 1)
+	waiter := w.queue(ctx, s, 1)
 	for id := range w.waiters(s) {
 		require.NoError(t, s.Evict(t.Context(), id))
 	}
-	<-waits.done
+	<-waiter.done
 	w.release(held)
-	assert.ErrorIs(t, waits.err, fairsem.ErrEvicted)
+	assert.ErrorIs(t, waiter.err, fairsem.ErrEvicted)
 	assert.Zero(t, w.status(s).Used)
 }
 
@@ -386,7 +386,7 @@ func TestListYieldsEachNameInUseOrWithALimitSetByHandOnce(t *testing.T) {
 		c := w.clientOn(w.connect(), fairsem.Options{Prefix: prefix})
 		for _, err := range c.List(t.Context()) {
 			require.NoError(t, err)
-			t.Error("a name of nobody's")
+			t.Error("a name that is not in use")
 		}
 		other := w.clientOn(w.connect(), fairsem.Options{Prefix: strings.Replace(prefix, "*", "x", 1)})
 		var want []string
@@ -435,22 +435,22 @@ func TestListEndsWithItsContextAndWithTheClient(t *testing.T) {
 // 100,000 waiters are read in pages: no reply holds more than some hundreds.
 func TestLongQueuesAreListedPageByPage(t *testing.T) {
 	w := onRedis(t)
-	const crowd = 20_000
+	const waiters = 20_000
 	deadline := float64(time.Now().Add(time.Hour).UnixMilli())
 	for chunk := range slices.Chunk(slices.Collect(func(yield func(int) bool) {
-		for i := range crowd {
+		for i := range waiters {
 			if !yield(i) {
 				return
 			}
 		}
 	}), 5000) {
-		var places, deadlines []redis.Z
+		var positions, deadlines []redis.Z
 		for _, i := range chunk {
 			id := uuid.NewString() + ":1"
-			places = append(places, redis.Z{Score: float64(i + 1), Member: id})
+			positions = append(positions, redis.Z{Score: float64(i + 1), Member: id})
 			deadlines = append(deadlines, redis.Z{Score: deadline, Member: id})
 		}
-		require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("queue"), places...).Err())
+		require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("queue"), positions...).Err())
 		require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), deadlines...).Err())
 	}
 	t.Cleanup(func() {
@@ -464,7 +464,7 @@ func TestLongQueuesAreListedPageByPage(t *testing.T) {
 		require.NoError(t, err)
 		seen++
 	}
-	assert.Equal(t, crowd, seen)
+	assert.Equal(t, waiters, seen)
 	assert.NotZero(t, largest.values)
 	assert.LessOrEqual(t, largest.values, 4*300)
 }

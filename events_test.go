@@ -24,10 +24,10 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Events at unexpected moments or in unexpected orders, and their cost.
+// Events that occur at unexpected moments or in unexpected orders, and their cost.
 
-// overhear records the events of a client on a wire. The returned function returns those since its last call.
-func overhear(c *Client) (told func() []string) {
+// recordEvents records the events of a client on a wire. The returned function returns those since its last call.
+func recordEvents(c *Client) (reported func() []string) {
 	var mu sync.Mutex
 	var all []string
 	c.events = newEvents(func(ev Event) {
@@ -67,88 +67,88 @@ func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
 // slowCaller is the context of a call that is delayed between the outcome and the check of the context.
 type slowCaller struct {
 	context.Context
-	asked     atomic.Int64
+	checks    atomic.Int64
 	meanwhile func() error
 }
 
 func (s *slowCaller) Err() error {
-	if s.asked.Add(1) == 2 { // the first check is before anything is sent
+	if s.checks.Add(1) == 2 { // the first check is before anything is sent
 		return s.meanwhile()
 	}
 	return nil
 }
 
-// A permit that its caller never received was neither granted to it nor released by it.
-func TestGrantThatComesWithTheEndOfTheContextIsNotTold(t *testing.T) {
+// The caller never received this permit, so there is neither a grant nor a release to report.
+func TestGrantThatCoincidesWithTheEndOfTheContextIsNotReported(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		told := overhear(c)
+		reported := recordEvents(c)
 		done := acquires(&slowCaller{Context: t.Context(), meanwhile: func() error { return context.Canceled }}, c, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		assert.ErrorIs(t, (<-done).err, context.Canceled)
 		w.carries("release a: 1").grantAll(0)
-		assert.Equal(t, []string{`NotAcquired fairsem: acquire "a": context canceled`}, told())
+		assert.Equal(t, []string{`NotAcquired fairsem: acquire "a": context canceled`}, reported())
 	})
 }
 
-func TestPermitThatIsNearlyOverBeforeItsUserSeesItIsToldAsAPlaceLost(t *testing.T) {
+func TestPermitThatNearlyExpiresBeforeItsCallerGetsItIsReportedAsPositionLost(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		told := overhear(c)
-		stoodStill := func() error {
+		reported := recordEvents(c)
+		stall := func() error {
 			time.Sleep(2500 * time.Millisecond) // of 2700
 			return nil
 		}
-		done := acquires(&slowCaller{Context: t.Context(), meanwhile: stoodStill}, c, CallOptions{NoRefresh: true})
+		done := acquires(&slowCaller{Context: t.Context(), meanwhile: stall}, c, CallOptions{NoRefresh: true})
 		w.carries("acquire a: 1").grantAll(10)
-		assert.Empty(t, told())
+		assert.Empty(t, reported())
 		time.Sleep(2500 * time.Millisecond)
-		assert.Equal(t, []string{"PositionLost"}, told())
+		assert.Equal(t, []string{"PositionLost"}, reported())
 		for f := w.next(); f != nil; f = w.next() { // the release and the new acquire: in one call or in two
 			f.grantAll(20)
 		}
 		require.NoError(t, (<-done).err)
-		assert.Equal(t, []string{"Granted at once"}, told())
+		assert.Equal(t, []string{"Granted at once"}, reported())
 	})
 }
 
-func TestGrantTellsHowItWasHeardOf(t *testing.T) {
+func TestGrantEventSaysHowTheClientLearnedOfTheGrant(t *testing.T) {
 	t.Parallel()
 	const held, waits = int64(protocol.Held), int64(protocol.Waiting)
-	for name, heard := range map[string]struct {
+	for name, test := range map[string]struct {
 		options CallOptions
 		by      GrantedBy
-		comes   func(c *Client, w *wire)
+		arrive  func(c *Client, w *wire)
 	}{
-		"at once, asked again": {by: GrantedAtOnce, comes: func(_ *Client, w *wire) {
+		"at once, after a retry": {by: GrantedAtOnce, arrive: func(_ *Client, w *wire) {
 			w.carries("acquire a: 1").breaks()
 			time.Sleep(lastRetry)
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, held, 60)
 		}},
-		"message": {by: GrantedByMessage, comes: func(c *Client, w *wire) {
+		"message": {by: GrantedByMessage, arrive: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
 			c.woken("a", 1, []protocol.Grant{grantAt(1, 50, 60)})
 		}},
-		"message before the answer": {by: GrantedByMessage, comes: func(c *Client, w *wire) {
+		"message before the answer": {by: GrantedByMessage, arrive: func(c *Client, w *wire) {
 			f := w.carries("acquire a: 1")
 			c.woken("a", 1, []protocol.Grant{grantAt(1, 50, 60)})
 			f.answers(1, -1, 0, 1, waits, 50)
 		}},
-		"message, then confirmed": {options: CallOptions{NoRefresh: true}, by: GrantedByMessage, comes: func(c *Client, w *wire) {
+		"message, then confirmed": {options: CallOptions{NoRefresh: true}, by: GrantedByMessage, arrive: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
 			c.woken("a", 1, []protocol.Grant{grantAt(1, 50, 60)})
 			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
 		}},
-		"reply": {by: GrantedByReply, comes: func(c *Client, w *wire) {
+		"reply": {by: GrantedByReply, arrive: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
 			try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}, 1, false, time.Now())
 			assert.NoError(w.t, err)
 			w.carries(fmt.Sprintf("acquire a: %d", try.seq)).answers(1, -1, 0, 1, int64(protocol.Refused), 0, 1, 50, 60)
 		}},
-		"refresh": {by: GrantedByRefresh, comes: func(_ *Client, w *wire) {
+		"refresh": {by: GrantedByRefresh, arrive: func(_ *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
 			time.Sleep(time.Second + time.Millisecond)
 			w.carries("refresh a: 1").answers(1, -1, 0, 1, held, 60)
 		}},
-		"refresh, after a forgery": {by: GrantedByRefresh, comes: func(c *Client, w *wire) {
+		"refresh, after a forgery": {by: GrantedByRefresh, arrive: func(c *Client, w *wire) {
 			f := w.carries("acquire a: 1")
 			c.woken("a", 1, []protocol.Grant{grantAt(1, 666, 667)})
 			f.answers(1, -1, 0, 1, waits, 50)
@@ -158,19 +158,19 @@ func TestGrantTellsHowItWasHeardOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-				told := overhear(c)
-				done := acquires(t.Context(), c, heard.options)
-				heard.comes(c, w)
+				reported := recordEvents(c)
+				done := acquires(t.Context(), c, test.options)
+				test.arrive(c, w)
 				require.NoError(t, (<-done).err)
-				all := told()
-				assert.Equal(t, "Granted "+string(heard.by), all[len(all)-1])
-				assert.Equal(t, heard.by != GrantedAtOnce, all[0] == "WaitStarted", all)
+				all := reported()
+				assert.Equal(t, "Granted "+string(test.by), all[len(all)-1])
+				assert.Equal(t, test.by != GrantedAtOnce, all[0] == "WaitStarted", all)
 			})
 		})
 	}
 }
 
-func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
+func TestEndOfAPermitIsReportedOnceWhateverDetectsIt(t *testing.T) {
 	t.Parallel()
 	type ending func(t *testing.T, a *ticket, w *wire)
 	refreshed := func(state protocol.State, more ...int64) ending {
@@ -180,21 +180,21 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 		}
 	}
 	for name, end := range map[string]struct {
-		how  []ending
-		told string
+		how      []ending
+		reported string
 	}{
-		"the clock, for its user first": {[]ending{
+		"the clock, noticed by the caller first": {[]ending{
 			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(ErrLost) },
 			refreshed(protocol.Held),
 		}, "Lost fairsem: permit lost: it was not renewed in time"},
-		"the clock, for its user, who gives it back": {[]ending{
+		"the clock, noticed by the caller, who releases it": {[]ending{
 			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(ErrLost) },
 			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit().Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: it was not renewed in time"},
-		"a renewal that finds nothing": {[]ending{
+		"a renewal that does not find it": {[]ending{
 			refreshed(protocol.Gone),
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
-		"a renewal that finds nothing, while its user gives it back": {[]ending{
+		"a renewal that does not find it, while the caller releases it": {[]ending{
 			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(ErrReleased) },
 			refreshed(protocol.Gone),
 			func(_ *testing.T, _ *ticket, w *wire) {
@@ -202,7 +202,7 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 			},
 			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit().Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
-		"the clock, while its user gives it back": {[]ending{
+		"the clock, while the caller releases it": {[]ending{
 			func(t *testing.T, a *ticket, w *wire) {
 				time.Sleep(time.Second + time.Millisecond)
 				f := w.carries("refresh a: 1")
@@ -215,7 +215,7 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 				assert.NoError(t, a.permit().Release(background))
 			},
 		}, "Released"},
-		"a renewal that comes back after the release began": {[]ending{
+		"a renewal whose reply comes after the release began": {[]ending{
 			func(_ *testing.T, a *ticket, w *wire) {
 				time.Sleep(time.Second + time.Millisecond)
 				f := w.carries("refresh a: 1")
@@ -225,10 +225,10 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 			},
 			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit().Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: " + errMissing.Error()},
-		"a renewal that finds it in line": {[]ending{
+		"a renewal that finds it in the queue": {[]ending{
 			refreshed(protocol.Waiting),
 		}, "Lost fairsem: permit lost: " + errForged.Error()},
-		"silence": {[]ending{
+		"no reply": {[]ending{
 			func(_ *testing.T, _ *ticket, w *wire) {
 				time.Sleep(2700 * time.Millisecond)
 				for f := w.next(); f != nil; f = w.next() {
@@ -239,7 +239,7 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-				told := overhear(c)
+				reported := recordEvents(c)
 				done := acquires(t.Context(), c, CallOptions{})
 				w.carries("acquire a: 1").grantAll(10)
 				a := (<-done).permit.ticket
@@ -247,27 +247,27 @@ func TestEndOfAPermitIsToldOnceWhoeverFindsIt(t *testing.T) {
 					step(t, a, w)
 				}
 				synctest.Wait()
-				for f := w.next(); f != nil; f = w.next() { // whatever is to be released
+				for f := w.next(); f != nil; f = w.next() { // the releases that remain
 					f.grantAll(0)
 				}
 				time.Sleep(4 * time.Second)
-				var about []string
-				for _, text := range told() {
+				var ofPermit []string
+				for _, text := range reported() {
 					if !strings.HasPrefix(text, "CallFailed") {
-						about = append(about, text)
+						ofPermit = append(ofPermit, text)
 					}
 				}
-				assert.Equal(t, []string{"Granted at once", end.told}, about)
+				assert.Equal(t, []string{"Granted at once", end.reported}, ofPermit)
 			})
 		})
 	}
 }
 
-// A client without an observer, and without a logger at this level, pays nothing.
-func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
+// Events cost nothing in a client without an observer and without a logger at this level.
+func TestUnobservedEventsCostNoAllocation(t *testing.T) {
 	info := slog.New(slog.NewTextHandler(io.Discard, nil))
 	for name, e := range map[string]*events{
-		"nobody to tell": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
+		"no observer": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
 	} {
 		v := &nameState{host: &host{events: e, clock: clock.New()}, name: "a"}
 		a := &ticket{state: v, id: "id", weight: 1, values: background, observed: e.wants(background)}
@@ -288,14 +288,14 @@ func TestEventsThatNobodyWantsCostNoAllocation(t *testing.T) {
 		}), name)
 		assert.True(t, a.hold.isTaken())
 	}
-	var nobody *events
+	var none *events
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		nobody.callFailed("a", "refresh", io.EOF)
-		nobody.disconnected("channel", "", io.EOF)
-		nobody.reconnected("channel", "", time.Second)
-		nobody.unreturned("a", "release", 1, io.EOF)
+		none.callFailed("a", "refresh", io.EOF)
+		none.disconnected("channel", "", io.EOF)
+		none.reconnected("channel", "", time.Second)
+		none.unreturned("a", "release", 1, io.EOF)
 	}))
-	nobody.close()
+	none.close()
 }
 
 // A struct with a function cannot be written as JSON, but configurations are.
@@ -309,7 +309,7 @@ func TestOptionsWithAnObserverCanBeWrittenAsJSON(t *testing.T) {
 }
 
 // The table in the comment of Event matches the records.
-func TestTableOfEventsIsTrue(t *testing.T) {
+func TestTableOfEventsMatchesTheRecords(t *testing.T) {
 	t.Parallel()
 	want := make(map[string][2]string)
 	for _, ev := range []Event{

@@ -10,8 +10,8 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// PlaceOf returns the position in the queue from which a permit was granted: its token if it never waited.
-func PlaceOf(p *Permit) int64 {
+// PositionOf returns the position in the queue from which a permit was granted: its token if it never waited.
+func PositionOf(p *Permit) int64 {
 	p.ticket.state.mu.Lock()
 	defer p.ticket.state.mu.Unlock()
 	if p.ticket.position == 0 {

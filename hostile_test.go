@@ -23,23 +23,24 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// What other programs store and publish brings no client down, and does not make it rely on more than Redis says.
+// Nothing that other programs store or publish crashes a client, or makes it trust more than Redis confirms.
 
-// lobby is a client that reaches no Redis, with a ticket in each phase on one name. All are busy, so nothing is sent.
-type lobby struct {
+// offlineClient is a client that cannot reach Redis, with one ticket in each phase on one name. All tickets are busy, so nothing is
+// sent.
+type offlineClient struct {
 	client *Client
 	all    [phases]*ticket
 }
 
 const (
-	phases    = int(removed)      // in which a ticket is known
-	lobbySeq  = 40                // of the first ticket
-	lobbyAt   = 1_700_000_000_000 // the position of the waiter
-	lobbyTime = 4                 // the epoch
-	lobbyName = "a name"
+	phases   = int(removed)      // in which the client still has a ticket
+	firstSeq = 40                // of the first ticket
+	waiterAt = 1_700_000_000_000 // the position of the waiter
+	theEpoch = 4                 // the epoch
+	theName  = "a name"
 )
 
-func newLobby(t *testing.T) *lobby {
+func newOfflineClient(t *testing.T) *offlineClient {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("offline") },
@@ -52,39 +53,39 @@ func newLobby(t *testing.T) *lobby {
 		c.goroutines.Close()
 		require.NoError(t, rdb.Close())
 	})
-	v, err := c.stateOf(lobbyName)
+	v, err := c.stateOf(theName)
 	require.NoError(t, err)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	l := &lobby{client: c}
+	l := &offlineClient{client: c}
 	for i := range l.all {
 		one := &ticket{
-			state: v, seq: lobbySeq + int64(i), id: c.keyspace.TicketID(lobbySeq + int64(i)), weight: 1, params: protocol.AcquireParams{TTL: time.Hour},
+			state: v, seq: firstSeq + int64(i), id: c.keyspace.TicketID(firstSeq + int64(i)), weight: 1, params: protocol.AcquireParams{TTL: time.Hour},
 			values: background, done: make(chan struct{}), released: make(chan struct{}), phase: phase(i), busy: true,
-			epoch: lobbyTime,
+			epoch: theEpoch,
 		}
 		one.lease = window{sent: clock.Instant{Time: time.Now()}, ttl: time.Hour}
 		v.tickets[one.seq], l.all[i] = one, one
 	}
 	v.moveLocked(l.all[waiting], waiting)
-	l.all[waiting].position = lobbyAt
+	l.all[waiting].position = waiterAt
 	l.all[holding].token = 1
 	return l
 }
 
-// seen is what a message could change of a ticket.
-type seen struct {
-	phase         phase
-	place, token  int64
-	recheck, done bool
+// ticketState is what a message could change of a ticket.
+type ticketState struct {
+	phase           phase
+	position, token int64
+	recheck, done   bool
 }
 
-func (l *lobby) look() (now [phases]seen) {
+func (l *offlineClient) snapshot() (now [phases]ticketState) {
 	v := l.all[0].state
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i, t := range l.all {
-		now[i] = seen{t.phase, t.position, t.token, t.recheck, false}
+		now[i] = ticketState{t.phase, t.position, t.token, t.recheck, false}
 		select {
 		case <-t.done:
 			now[i].done = true
@@ -94,61 +95,62 @@ func (l *lobby) look() (now [phases]seen) {
 	return now
 }
 
-// Anyone who may publish can send this. Only a message that names the position of a waiter, or the token of a holder, counts.
-func FuzzMessagesThatNameNoPlaceChangeNothing(f *testing.F) {
-	const waits = lobbySeq + int64(waiting)
-	key := protocol.Keyspace{Prefix: "fairsem"}.Keys(lobbyName)[0]
-	for seq := lobbySeq - 1; seq <= lobbySeq+phases; seq++ {
-		for _, place := range []int64{0, -1, 1, lobbyAt - 1, lobbyAt, lobbyAt + 1, -lobbyAt} {
-			for _, token := range []int64{0, 1, -1, lobbyAt} {
-				f.Add(lobbyName, int64(lobbyTime), int64(seq), place, token, "")
+// Every program that may publish can send such messages. A message counts only if it names the position of a waiter or the token of
+// a holder.
+func FuzzMessagesWithoutAPositionOrTokenChangeNothing(f *testing.F) {
+	const waits = firstSeq + int64(waiting)
+	key := protocol.Keyspace{Prefix: "fairsem"}.Keys(theName)[0]
+	for seq := firstSeq - 1; seq <= firstSeq+phases; seq++ {
+		for _, position := range []int64{0, -1, 1, waiterAt - 1, waiterAt, waiterAt + 1, -waiterAt} {
+			for _, token := range []int64{0, 1, -1, waiterAt} {
+				f.Add(theName, int64(theEpoch), int64(seq), position, token, "")
 			}
 		}
 	}
 	for _, end := range []string{" ", "0", "}", ":", ",", "\x00", " " + key} {
-		f.Add(lobbyName, int64(lobbyTime), waits, int64(lobbyAt), int64(5), end)
+		f.Add(theName, int64(theEpoch), waits, int64(waiterAt), int64(5), end)
 	}
-	f.Add("another", int64(lobbyTime), waits, int64(lobbyAt), int64(5), "")
-	f.Add(lobbyName, int64(lobbyTime-1), waits, int64(lobbyAt), int64(5), "")
-	f.Fuzz(func(t *testing.T, name string, epoch, seq, place, token int64, end string) {
-		l := newLobby(t)
-		before := l.look()
-		forged := wakeMessage(l.client.keyspace.Keys(name)[0], epoch, []protocol.Grant{grantAt(seq, place, token)}) + end
+	f.Add("another", int64(theEpoch), waits, int64(waiterAt), int64(5), "")
+	f.Add(theName, int64(theEpoch-1), waits, int64(waiterAt), int64(5), "")
+	f.Fuzz(func(t *testing.T, name string, epoch, seq, position, token int64, end string) {
+		l := newOfflineClient(t)
+		before := l.snapshot()
+		forged := wakeMessage(l.client.keyspace.Keys(name)[0], epoch, []protocol.Grant{grantAt(seq, position, token)}) + end
 		l.client.receive(forged)
-		if name == lobbyName && end == "" {
+		if name == theName && end == "" {
 			switch {
-			case seq == waits && place == lobbyAt && token == 0:
+			case seq == waits && position == waiterAt && token == 0:
 				before[waiting].recheck = true
-			case seq == waits && place == lobbyAt && epoch == lobbyTime:
-				before[waiting] = seen{holding, lobbyAt, token, false, true}
-			case seq == waits+1 && place == before[holding].token && token == 0:
+			case seq == waits && position == waiterAt && epoch == theEpoch:
+				before[waiting] = ticketState{holding, waiterAt, token, false, true}
+			case seq == waits+1 && position == before[holding].token && token == 0:
 				before[holding].recheck = true
 			}
 		}
-		require.Equal(t, before, l.look(), "%q", forged)
+		require.Equal(t, before, l.snapshot(), "%q", forged)
 	})
 }
 
-// EARLY was taken for a grant: the permit would have been relied on, and Redis did not have it.
-func TestHolderThatExpiredPermitsKeepOutIsAskedAboutAgain(t *testing.T) {
+// Guards against EARLY treated as a grant: the client would have relied on a permit that Redis did not have.
+func TestHolderThatCannotBeRestoredYetIsCheckedAgain(t *testing.T) {
 	t.Parallel()
-	l := newLobby(t)
+	l := newOfflineClient(t)
 	holder := l.all[holding]
 	v := holder.state
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	holder.hold.begin(background, v.host.clock, time.Now(), time.Now(), holder.lease)
 	before := holder.lease
-	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, lobbyTime + 1, v.host.clock.Now()})
-	require.Equal(t, before, holder.lease, "it was renewed")
-	require.Equal(t, int64(lobbyTime), holder.epoch, "it was confirmed")
+	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, theEpoch + 1, v.host.clock.Now()})
+	require.Equal(t, before, holder.lease, "the lease was renewed")
+	require.Equal(t, int64(theEpoch), holder.epoch, "the epoch was confirmed")
 	require.Equal(t, holding, holder.phase)
 	require.NoError(t, holder.hold.ended())
-	require.True(t, holder.recheck, "nobody asks again")
+	require.True(t, holder.recheck, "no other query follows")
 }
 
-// The largest time that counts as one is below what two comparisons took for it: a name kept a limit of 0 for ever.
-func TestNameWorksAgainWhateverLimitWasDeclaredAtTheEndOfTime(t *testing.T) {
+// Guards against two comparisons that accepted times beyond the largest valid one: a name kept a limit of 0 forever.
+func TestNameWorksAgainAfterADeclarationAtTheEndOfTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for _, since := range []int64{1<<52 - 1, 1 << 52, 1<<52 + 1, protocol.MaxUnits} {
 			s, keys := unusedName(t, rdb, 2)
@@ -161,8 +163,8 @@ func TestNameWorksAgainWhateverLimitWasDeclaredAtTheEndOfTime(t *testing.T) {
 	})
 }
 
-// Such a name failed for ever, or its client polled about 6,000 times a second.
-func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
+// Guards against a name that fails forever, and against a client that polls it 6,000 times a second.
+func TestNameWorksAgainWhateverItsMetaContains(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	addr := rdb.Options().Addr
@@ -188,7 +190,7 @@ func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 				require.NoError(t, rdb.HSet(background, key, field, value).Err())
 				require.NoError(t, rdb.Expire(background, key, time.Minute).Err())
 				calls.Store(0)
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // exceeded only if the name is broken
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // exceeded only if the name does not work
 				defer cancel()
 				p, err := s.Acquire(ctx, 1)
 				require.NoError(t, err, "%q", value)
@@ -204,8 +206,8 @@ func TestNameWorksAgainWhateverIsInItsMeta(t *testing.T) {
 	}
 }
 
-// A program that may PUBLISH can send messages before the true one, and after it.
-func TestForgedMessageDoesNotDisplaceATrueOneThatCameEarly(t *testing.T) {
+// A program that may PUBLISH can send messages before and after the genuine one.
+func TestForgedMessageDoesNotDisplaceAnEarlyGenuineOne(t *testing.T) {
 	forged, genuine := grantAt(1, 99, 60), grantAt(1, 5, 50)
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -216,7 +218,7 @@ func TestForgedMessageDoesNotDisplaceATrueOneThatCameEarly(t *testing.T) {
 	})
 }
 
-func TestMessageBehindAForgedOneIsMadeUpForByAQuestion(t *testing.T) {
+func TestQueryReplacesAMessageThatAForgedOneDisplaced(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		c.woken("a", 1, []protocol.Grant{grantAt(1, 99, 60)})
@@ -228,8 +230,8 @@ func TestMessageBehindAForgedOneIsMadeUpForByAQuestion(t *testing.T) {
 	})
 }
 
-// Listing never ended with numbers beyond an int64, and left out entries with numbers below 1.
-func TestEverythingThatIsStoredIsListed(t *testing.T) {
+// Guards against a list that never ends with numbers beyond an int64, and that omits entries with numbers below 1.
+func TestEveryStoredEntryIsListed(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	s, keys := unusedName(t, rdb, 1)
@@ -248,7 +250,7 @@ func TestEverythingThatIsStoredIsListed(t *testing.T) {
 	var listed []string
 	for ticket, err := range s.Holders(t.Context()) {
 		require.NoError(t, err)
-		require.LessOrEqual(t, len(listed), len(stored), "the walk does not end")
+		require.LessOrEqual(t, len(listed), len(stored), "the list does not end")
 		listed = append(listed, ticket.ID)
 		require.GreaterOrEqual(t, ticket.Token, int64(0))
 	}
@@ -270,8 +272,8 @@ func unusedName(t *testing.T, rdb *redis.Client, limit int64) (*Semaphore, [6]st
 	return s, keys
 }
 
-// More is expired than one call counts, and not all of it in the order of the queue.
-func TestStatusCountsAllThatIsExpired(t *testing.T) {
+// More entries have expired than one call counts, and not all of them in the order of the queue.
+func TestStatusCountsAllExpiredEntries(t *testing.T) {
 	t.Parallel()
 	const expired = 3000
 	rdb := redistest.SettledClient(t)
@@ -302,12 +304,12 @@ func TestShowingANameChangesNothing(t *testing.T) {
 	rdb := redistest.SettledClient(t)
 	s, keys := unusedName(t, rdb, 9)
 	dump := func() (all []string) {
-		for _, key := range slices.Delete(slices.Clone(keys[:]), 2, 3) { // not the deadlines, which their own client renews
+		for _, key := range slices.Delete(slices.Clone(keys[:]), 2, 3) { // without the deadlines, which the client that holds the permit renews
 			all = append(all, rdb.Dump(background, key).Val())
 		}
 		return all
 	}
-	show := func() {
+	read := func() {
 		_, err := s.Status(t.Context())
 		require.NoError(t, err)
 		for _, list := range []iter.Seq2[Ticket, error]{s.Holders(t.Context()), s.Waiters(t.Context())} {
@@ -316,7 +318,7 @@ func TestShowingANameChangesNothing(t *testing.T) {
 			}
 		}
 	}
-	show()
+	read()
 	assert.Zero(t, rdb.Exists(background, keys[:]...).Val())
 	other, err := New(rdb, Options{Prefix: s.client.keyspace.Prefix})
 	require.NoError(t, err)
@@ -326,7 +328,7 @@ func TestShowingANameChangesNothing(t *testing.T) {
 	_, err = one.With(CallOptions{TTL: time.Hour}).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	before := dump()
-	show()
+	read()
 	assert.Equal(t, before, dump())
 }
 

@@ -268,7 +268,7 @@ func (w *world) use(ctx context.Context, m *fairsem.RWMutex, kind string, hold t
 		return history.Grant{}
 	}
 	assert.Equal(w.t, weight, p.Weight())
-	g.ID, g.Token, g.Position = p.ID(), p.Token(), fairsem.PlaceOf(p)
+	g.ID, g.Token, g.Position = p.ID(), p.Token(), fairsem.PositionOf(p)
 	time.Sleep(hold) // the work
 	g.Released = history.Now()
 	g.Lost = p.Context().Err() != nil

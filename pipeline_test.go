@@ -27,14 +27,14 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// wire is a go-redis hook that replaces the network: the test receives pipelines and answers them.
+// wire is a go-redis hook that replaces the network: the test receives pipelines and replies to them.
 type wire struct {
 	t       *testing.T
 	arrived chan *flight
-	down    chan struct{} // closed: nothing is answered any more
+	down    chan struct{} // closed: no more replies
 }
 
-// flight is a pipeline that waits for its answer.
+// flight is a pipeline that waits for its replies.
 type flight struct {
 	cmds []redis.Cmder
 	end  chan error
@@ -66,7 +66,7 @@ func (w *wire) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 	}
 }
 
-// next returns the next pipeline once everything has happened that needs no answer, nil if there is none.
+// next returns the next pipeline, nil if there is none. It first waits until nothing more happens without a reply.
 func (w *wire) next() *flight {
 	w.t.Helper()
 	synctest.Wait()
@@ -78,7 +78,7 @@ func (w *wire) next() *flight {
 	}
 }
 
-// carries receives the next pipeline and checks its contents.
+// carries receives the next pipeline and checks what it carries.
 func (w *wire) carries(what ...string) *flight {
 	w.t.Helper()
 	f := w.next()
@@ -105,15 +105,15 @@ func (f *flight) contents() (all []string) {
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(args[3].(string), "fairsem:{"), "}:owner")
 		text := s.Verb + " " + name + ":"
-		back := len(args)
+		releases := len(args)
 		if s == protocol.AcquireScript {
-			back -= s.Argument(args, "released").(int)
+			releases -= s.Argument(args, "released").(int)
 		}
-		first := 16 // after the arguments that all scripts have
+		first := 16 // the index after the arguments that all scripts have
 		for i, arg := range args[first:] {
 			if id, ok := arg.(string); ok {
 				sign := ""
-				if first+i >= back {
+				if first+i >= releases {
 					sign = "-"
 				}
 				text += " " + sign + strings.TrimPrefix(id, protocol.ClientOf(id)+":")
@@ -134,7 +134,7 @@ func scriptOf(c redis.Cmder) *protocol.Script {
 	return nil
 }
 
-// grantAll answers every acquire in the pipeline with tokens from first on, and confirms every release.
+// grantAll replies to every acquire in the pipeline with tokens from first on, and confirms every release.
 func (f *flight) grantAll(first int64) {
 	for i, content := range f.contents() {
 		n := len(strings.Fields(content)) - 2 // number of ids
@@ -152,20 +152,20 @@ func (f *flight) grant(i int, token int64, n int) {
 	f.cmds[i].(protocol.Numbers).SetVal(reply)
 }
 
-// onWire runs a test of a client without a network, in a bubble with its own time.
+// onWire runs a test of a client without a network, in a synctest bubble.
 func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, w *wire)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{t, make(chan *flight, 100), make(chan struct{})}
 		rdb := redis.NewClient(&redis.Options{
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // otherwise it has goroutines
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // otherwise go-redis starts goroutines
 		})
 		rdb.AddHook(w)
 		c, err := New(rdb, Options{TTL: ttl})
 		require.NoError(t, err)
-		c.labelDue.Store(math.MaxInt64) // no label is sent in between
-		c.hub = &stillHub{}             // and no query for want of a subscription
+		c.labelDue.Store(math.MaxInt64) // no label is sent during the test
+		c.hub = &stillHub{}             // and no query is sent because a subscription is missing
 		defer func() {
 			close(w.down)
 			c.scheduler.close()
@@ -183,7 +183,7 @@ func (h *stillHub) Start()       {}
 func (h *stillHub) Watch(string) {}
 func (h *stillHub) Blind() bool  { return h.blind.Load() }
 
-// asks opens tickets on a name.
+// asks opens tickets on a name, as Acquire does.
 func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 	for range n {
 		s := &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5}}, opts: o}
@@ -196,7 +196,7 @@ func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
 	return all
 }
 
-// tokenNow returns the token of a ticket, 0 if it is not done.
+// tokenNow returns the token of a ticket, 0 while it is not granted.
 func (t *ticket) tokenNow() int64 {
 	select {
 	case <-t.done:
@@ -215,11 +215,11 @@ func TestIdlePipelineSendsAtOnce(t *testing.T) {
 			w.isIdle()
 			assert.Equal(t, int64(100), got[0].tokenNow())
 		}
-		assert.Zero(t, time.Since(began), "it waited for more")
+		assert.Zero(t, time.Since(began), "it waited for more requests")
 	})
 }
 
-func TestWhatComesWhileTwoBatchesAreInFlightGoesIntoOneNext(t *testing.T) {
+func TestRequestsMadeWhileTwoBatchesAreInFlightShareTheNextBatch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
@@ -239,7 +239,7 @@ func TestWhatComesWhileTwoBatchesAreInFlightGoesIntoOneNext(t *testing.T) {
 		for _, ticket := range later {
 			assert.NotZero(t, ticket.tokenNow())
 		}
-		assert.Equal(t, int64(202), later[6].tokenNow(), "it is the third of its call")
+		assert.Equal(t, int64(202), later[6].tokenNow(), "the ticket is the third of its call")
 		first.grantAll(300)
 		w.isIdle()
 	})
@@ -279,14 +279,14 @@ func TestOneCallCarriesABoundedNumberOfIds(t *testing.T) {
 		second.grantAll(2)
 		next = w.next()
 		require.Len(t, next.cmds, 2)
-		assert.Equal(t, protocol.MaxIDs, len(strings.Fields(next.contents()[0]))-2, "what is given back counts, too")
+		assert.Equal(t, protocol.MaxIDs, len(strings.Fields(next.contents()[0]))-2, "ids to release count, too")
 		assert.Equal(t, fmt.Sprintf("acquire c: %d", more[protocol.MaxIDs/2].seq), next.contents()[1])
 	})
 }
 
-// crowd keeps one batch in flight for good, so that batches are sent one after another, and makes n calls wait behind the
-// batch that it returns.
-func (w *wire) crowd(c *Client, n int) (before *flight, all []*ticket) {
+// backlog keeps one batch in flight forever, so that batches are sent one after another. It returns a second batch, and n tickets
+// that wait until that batch ends.
+func (w *wire) backlog(c *Client, n int) (before *flight, all []*ticket) {
 	w.t.Helper()
 	asks(c, "blocked", 1, CallOptions{TTL: time.Hour})
 	require.NotNil(w.t, w.next())
@@ -295,10 +295,10 @@ func (w *wire) crowd(c *Client, n int) (before *flight, all []*ticket) {
 	return before, asks(c, "a", n, CallOptions{})
 }
 
-// 40,000 callers at once with a short TTL: batches with all that was queued came too late as a whole.
-func TestCrowdIsCarriedInBatchesThatGrowToABoundWhileTheyAreFast(t *testing.T) {
+// Guards against batches of everything that is queued: with 40,000 callers and a short TTL they came too late as a whole.
+func TestBatchesGrowToABoundWhileTheyAreFast(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
-		before, all := w.crowd(c, 10*pipeline.MaxBatchIDs)
+		before, all := w.backlog(c, 10*pipeline.MaxBatchIDs)
 		before.grantAll(1)
 		batches, largest := 0, 0
 		for f := w.next(); f != nil; f = w.next() {
@@ -306,37 +306,37 @@ func TestCrowdIsCarriedInBatchesThatGrowToABoundWhileTheyAreFast(t *testing.T) {
 			f.grantAll(100)
 		}
 		assert.Equal(t, pipeline.MaxBatchIDs, largest)
-		assert.LessOrEqual(t, batches, 15, "they do not grow")
+		assert.LessOrEqual(t, batches, 15, "batches do not grow")
 		for _, ticket := range all {
 			require.NotZero(t, ticket.tokenNow())
 		}
 	})
 }
 
-func TestBatchAfterOneThatWasSlowCarriesOneCall(t *testing.T) {
+func TestBatchAfterASlowOneCarriesOneCall(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]func(f *flight){
-		"more than half of its patience": func(f *flight) { time.Sleep(51 * time.Millisecond); f.grantAll(1) },
-		"no answer":                      func(*flight) { time.Sleep(100 * time.Millisecond) },
+		"more than half of its timeout": func(f *flight) { time.Sleep(51 * time.Millisecond); f.grantAll(1) },
+		"no reply":                      func(*flight) { time.Sleep(100 * time.Millisecond) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, 300*time.Millisecond, func(t *testing.T, c *Client, w *wire) {
-				before, _ := w.crowd(c, 10*pipeline.MaxBatchIDs)
+				before, _ := w.backlog(c, 10*pipeline.MaxBatchIDs)
 				f := before
 				for f.ids() < pipeline.MaxBatchIDs {
 					f.grantAll(1)
 					f = w.next()
-					require.NotNil(t, f, "batches do not grow, or not to their bound")
+					require.NotNil(t, f, "batches do not grow to their bound")
 				}
 				slow(f)
-				assert.LessOrEqual(t, w.next().ids(), 2*protocol.MaxIDs, "one of what is new, and one of what is asked again")
+				assert.LessOrEqual(t, w.next().ids(), 2*protocol.MaxIDs, "one call for new tickets, and one for retries")
 			})
 		})
 	}
 }
 
-// Permits were lost behind thousands of calls that had not even begun to wait.
-func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
+// Guards against renewals queued behind thousands of new calls: permits were lost.
+func TestRenewalsReleasesAndRetriesAreSentBeforeNewCalls(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "lost", 1, CallOptions{})
 		w.carries("acquire lost: 1").breaks()
@@ -344,7 +344,7 @@ func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
 		w.carries("acquire held: 2").grantAll(10)
 		asks(c, "due", 1, CallOptions{})
 		w.carries("acquire due: 3").grantAll(20)
-		before, _ := w.crowd(c, 4*pipeline.MaxBatchIDs)
+		before, _ := w.backlog(c, 4*pipeline.MaxBatchIDs)
 		held.state.leave(held)
 		time.Sleep(time.Second + time.Millisecond)
 		before.grantAll(30)
@@ -356,8 +356,8 @@ func TestRenewalsReleasesAndRepetitionsGoBeforeACrowdOfNewCalls(t *testing.T) {
 	})
 }
 
-// A batch of any size would take longer than its timeout.
-func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextTheRest(t *testing.T) {
+// A batch without a bound would take longer than its timeout.
+func TestOneBatchCarriesABoundedNumberOfCallsAndTheNextOneTheRest(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
@@ -418,7 +418,7 @@ func (w *wire) atOnce(c *Client, do func(), what ...string) *flight {
 	return f
 }
 
-func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
+func TestReleasesAndAcquiresShareACall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		var held, asked []*ticket
 		w.atOnce(c, func() { held = asks(c, "a", 3, CallOptions{}) }, "acquire a: 3 4 5").grantAll(10)
@@ -443,7 +443,7 @@ func TestWhatIsGivenBackAndWhatIsAskedForShareACall(t *testing.T) {
 	})
 }
 
-func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
+func TestOnlyAnAcquireUnderTheSameLimitCarriesARelease(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -459,19 +459,19 @@ func TestOnlyAnAcquireUnderTheSameLimitTakesAReleaseAlong(t *testing.T) {
 	})
 }
 
-// A tombstone lasts as long as the call says, but an acquire has another lease.
-func TestReleaseThatLeavesATombstoneGoesAlone(t *testing.T) {
+// The lease of a release is that of its tombstone, and an acquire has another lease.
+func TestReleaseThatLeavesATombstoneIsSentAlone(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
-		unsure := asks(c, "a", 1, CallOptions{})[0]
+		uncertain := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").breaks()
 		w.isIdle()
-		f := w.atOnce(c, func() { unsure.state.leave(unsure); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
+		f := w.atOnce(c, func() { uncertain.state.leave(uncertain); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
 		f.grantAll(0)
-		<-unsure.released
+		<-uncertain.released
 	})
 }
 
-func TestReleaseIsSentWhenTheAcquireThatTookItAlongIsGivenUp(t *testing.T) {
+func TestReleaseIsSentWhenTheAcquireThatCarriedItIsCanceled(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -486,7 +486,7 @@ func TestReleaseIsSentWhenTheAcquireThatTookItAlongIsGivenUp(t *testing.T) {
 	})
 }
 
-// exchanges leaves one call in flight that releases a permit and acquires another.
+// exchanges leaves one call in flight that releases one permit and acquires another.
 func (w *wire) exchanges(c *Client) (held, asked *ticket, f *flight) {
 	w.t.Helper()
 	held = asks(c, "a", 1, CallOptions{})[0]
@@ -498,21 +498,21 @@ func (w *wire) exchanges(c *Client) (held, asked *ticket, f *flight) {
 	return held, asked, f
 }
 
-func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
+func TestFailedCallIsRetriedForItsReleasesToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held, asked, f := w.exchanges(c)
 		time.Sleep(time.Millisecond) // a call sent before the failure says nothing about the server after it
 		f.breaks()
-		doubt := w.next()
-		require.NotNil(t, doubt)
-		require.Contains(t, doubt.contents()[0], "refresh busy: ", "is it still there?")
-		doubt.grantAll(30)
+		verify := w.next()
+		require.NotNil(t, verify)
+		require.Contains(t, verify.contents()[0], "refresh busy: ", "the client verifies its other tickets")
+		verify.grantAll(30)
 		w.isIdle()
 		time.Sleep(lastRetry)
-		var tried []string // in one pipeline or in two
+		var retried []string // in one pipeline or in two
 		for again := w.next(); again != nil; again = w.next() {
 			for i, content := range again.contents() {
-				tried = append(tried, content)
+				retried = append(retried, content)
 				if content == "acquire a: 4" {
 					again.grant(i, 20, 1)
 				} else {
@@ -521,15 +521,15 @@ func TestCallThatFailsIsTriedAgainForWhatItGivesBackToo(t *testing.T) {
 			}
 			again.end <- nil
 		}
-		require.ElementsMatch(t, []string{"acquire a: 4", "release a: 1"}, tried)
+		require.ElementsMatch(t, []string{"acquire a: 4", "release a: 1"}, retried)
 		<-held.released
-		assert.NoError(t, held.releaseErr, "the first try has given it back")
+		assert.NoError(t, held.releaseErr, "the first attempt has released it")
 		synctest.Wait()
 		assert.Equal(t, int64(20), asked.tokenNow())
 	})
 }
 
-func TestTicketGivenUpBeforeItsBatchLeftIsNotSent(t *testing.T) {
+func TestTicketCanceledBeforeItsBatchIsSentIsNotSent(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		first := w.carries("acquire a: 1")
@@ -546,7 +546,7 @@ func TestTicketGivenUpBeforeItsBatchLeftIsNotSent(t *testing.T) {
 		among[0].state.leave(among[0])
 		among[2].state.leave(among[2])
 		third.grantAll(20)
-		fourth := w.carries("release d: 4 6") // what was sent is released
+		fourth := w.carries("release d: 4 6") // only tickets that were sent are released
 		fourth.grantAll(0)
 		<-among[0].released
 		second.grantAll(30)
@@ -554,7 +554,7 @@ func TestTicketGivenUpBeforeItsBatchLeftIsNotSent(t *testing.T) {
 	})
 }
 
-func TestBatchWithoutAnAnswerIsWrittenOffAndItsPlaceIsTaken(t *testing.T) {
+func TestBatchWithoutAReplyIsWrittenOffAndReplaced(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		lost := w.carries("acquire a: 1")
@@ -567,19 +567,19 @@ func TestBatchWithoutAnAnswerIsWrittenOffAndItsPlaceIsTaken(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		third := w.carries("acquire c: 3")
 		time.Sleep(20 * time.Millisecond)
-		w.isIdle() // there is room for one batch, and the third has it
+		w.isIdle() // one more batch may be in flight, and that is the third
 		lost.grantAll(666)
 		w.isIdle()
-		assert.Zero(t, a.tokenNow(), "an answer that was written off counts")
+		assert.Zero(t, a.tokenNow(), "a reply to a batch that was written off counts")
 		third.grantAll(20)
-		w.carries("acquire a: 1").grantAll(30) // sent again with the same id
+		w.carries("acquire a: 1").grantAll(30) // a retry with the same id
 		synctest.Wait()
 		assert.Equal(t, int64(30), a.tokenNow())
 	})
 }
 
-// Redis's reply about one name must not count as its answer about another, whose outcome is unknown.
-func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
+// A reply of Redis about one name must not count as its reply about another, whose outcome is unknown.
+func TestMissingReplyIsNoRefusalWhateverRedisRepliedBefore(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		wrong := asks(c, "wrong", 1, CallOptions{})[0]
 		f := w.carries("acquire wrong: 1")
@@ -593,13 +593,13 @@ func TestSilenceIsNoRefusalWhateverWasSaidBefore(t *testing.T) {
 		a.state.leave(a)
 		time.Sleep(pipeline.MaxTimeout + lastRetry)
 		f = w.carries("release a: 2")
-		assert.Equal(t, time.Hour, f.lease(0), "a copy of the question finds no tombstone")
+		assert.Equal(t, time.Hour, f.lease(0), "a copy of the request would find no tombstone")
 		f.grantAll(0)
 		w.isIdle()
 	})
 }
 
-func TestLabelThatIsNotThereIsNoTrouble(t *testing.T) {
+func TestMissingLabelIsNoError(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		reply := c.shared.Send(pipeline.Command{Cmd: redis.NewStringCmd(background, "get", "label")})
 		f := w.carries("get")
@@ -610,25 +610,25 @@ func TestLabelThatIsNotThereIsNoTrouble(t *testing.T) {
 	})
 }
 
-func TestWrittenOffBatchesNeverLeaveMoreThanTheirPlaces(t *testing.T) {
+func TestWrittenOffBatchesDoNotRaiseTheNumberInFlight(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
-		for range 5 { // nothing is ever answered
+		for range 5 { // no batch gets a reply
 			w.carries("acquire a: 1")
 			w.isIdle()
 			time.Sleep(pipeline.MaxTimeout + lastRetry)
 		}
 		asks(c, "b", 1, CallOptions{})
 		asks(c, "c", 1, CallOptions{})
-		flying := 0
+		inFlight := 0
 		for f := w.next(); f != nil; f = w.next() {
-			flying++
+			inFlight++
 		}
-		assert.LessOrEqual(t, flying, pipeline.MaxInFlight)
+		assert.LessOrEqual(t, inFlight, pipeline.MaxInFlight)
 	})
 }
 
-// said is an error that Redis answered with.
+// said is an error reply of Redis.
 type said string
 
 func (s said) Error() string { return string(s) }
@@ -650,7 +650,7 @@ func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 		f.end <- f.cmds[1].Err()
 		again := w.carries("acquire d: 5")
 		assert.Equal(t, []any{"eval", protocol.AcquireScript.Text}, again.cmds[0].Args()[:2])
-		assert.Equal(t, f.cmds[1].Args()[2:], again.cmds[0].Args()[2:], "it is the same call")
+		assert.Equal(t, f.cmds[1].Args()[2:], again.cmds[0].Args()[2:], "the call is the same")
 		assert.True(t, again.cmds[0].NoRetry())
 		again.grantAll(30)
 		w.isIdle()
@@ -660,10 +660,10 @@ func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 	})
 }
 
-func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
+func TestMissingScriptOfASingleCallIsSentToo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		answers := make(chan queried, 1)
-		go func() { // ends with the answer
+		go func() { // ends with the reply
 			r, err := c.query(t.Context(), "a", c.keyspace.Status("a", protocol.LimitSpec{Limit: 1}, 0, 0))
 			assert.NoError(t, err)
 			answers <- r
@@ -681,7 +681,7 @@ func TestLoneScriptThatIsMissingIsSentToo(t *testing.T) {
 func TestClosedGoroutinesStartNothing(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.goroutines.Close()
-		assert.False(t, c.goroutines.Start(goroutines.ScriptCalls, func() { t.Error("it runs") }))
+		assert.False(t, c.goroutines.Start(goroutines.ScriptCalls, func() { t.Error("the function runs") }))
 		assert.ErrorIs(t, c.shared.Ask(background, pipeline.Command{Cmd: redis.NewCmd(background, "ping")}).Err, ErrClosed)
 		w.isIdle()
 	})
@@ -717,7 +717,7 @@ func TestErrorsOfRedisAreTransientOrNot(t *testing.T) {
 		err := rdb.Eval(background, "return redis.error_reply(ARGV[1])", nil, text).Err()
 		require.ErrorContains(t, err, text)
 		for _, err := range []error{err, fmt.Errorf("wrapped: %w", err), wrap("acquire", "a", err)} {
-			assert.True(t, failure.Refused(err), "%v is Redis's own word", err)
+			assert.True(t, failure.Refused(err), "%v is a reply of Redis", err)
 			assert.Equal(t, want, failure.Transient(err), "%v", err)
 		}
 	}
@@ -740,26 +740,26 @@ func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T
 	assert.False(t, failure.Transient(fmt.Errorf("wrapped: %w", redis.ErrClosed)))
 }
 
-// Two batches of a process are in flight at once, and the second may be executed first.
-func TestLabelIsTakenAwayOnlyAfterItWasSet(t *testing.T) {
+// Two batches of a process can be in flight at once, and Redis may execute the second one first.
+func TestLabelIsDeletedOnlyAfterItWasSet(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.labelDue.Store(0)
 		c.announce(time.Now())
 		set := w.carries("set")
-		taken := make(chan struct{})
-		go func() { // ends with the answers below; waited for at the end
-			defer close(taken)
+		deleted := make(chan struct{})
+		go func() { // ends with the replies below; the test waits for it
+			defer close(deleted)
 			c.withdraw(t.Context())
 		}()
 		w.isIdle()
 		set.end <- nil
 		w.carries("del").end <- nil
-		<-taken
+		<-deleted
 	})
 }
 
-// A deferred Release delayed a handler for a whole TTL.
-func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
+// Guards against a deferred Release that delays a handler for a whole TTL.
+func TestReleaseWaitsForASecondAndContinuesInTheBackground(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -770,14 +770,14 @@ func TestReleaseWaitsForASecondAndGoesOnInTheBackground(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, "in the background")
 		w.carries("release a: 1")
-		time.Sleep(pipeline.MaxTimeout) // it is written off, and sent again
+		time.Sleep(pipeline.MaxTimeout) // the batch is written off, and the call is sent again
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		require.NoError(t, a.permit().Release(background))
 	})
 }
 
-// A call that ends in the queue, with every operation answered, says nothing about Redis.
-func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
+// If every operation had a reply, a call that ends in the queue does not show that Redis is unavailable.
+func TestCallThatEndsInTheQueueDoesNotBlameRedis(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
@@ -790,8 +790,8 @@ func TestCallThatEndsInLineDoesNotBlameRedis(t *testing.T) {
 	})
 }
 
-// A renewal that is in flight when a call ends does not mean that Redis is unavailable.
-func TestCallThatEndsBesideAQuestionDoesNotBlameRedis(t *testing.T) {
+// A renewal in flight at the end of a call does not show that Redis is unavailable, unless it has lasted too long.
+func TestCallThatEndsDuringARenewalDoesNotBlameRedis(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		for silence, blames := range map[time.Duration]bool{pipeline.MinTimeout - 1: false, pipeline.MinTimeout: true} {
 			a := asks(c, fmt.Sprint(silence), 1, CallOptions{})[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// How a client handles answers about a rate limit.
+// How a client handles replies about a rate limit.
 
 // asksRate opens tickets on a name with a rate limit of 5.
 func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) {
@@ -26,7 +26,7 @@ func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) 
 }
 
 // The released unit may have been granted again: the caller must not rely on it.
-func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
+func TestGrantOfARateThatWasReleasedMeanwhileDoesNotCount(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -34,12 +34,12 @@ func TestGrantOfARateThatWasGivenBackMeanwhileIsNone(t *testing.T) {
 		a.state.leave(a) // as Close does
 		w.carries("release a: 1").grantAll(0)
 		<-a.released
-		require.NoError(t, a.hold.ended(), "nothing else tells of it")
+		require.NoError(t, a.hold.ended(), "only await reports it")
 		require.ErrorIs(t, a.await(background, time.Time{}), errPositionLost)
 	})
 }
 
-func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
+func TestGrantOfARateIsForgottenAndNeverReleased(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -53,8 +53,8 @@ func TestGrantOfARateIsForgottenAndNeverGivenBack(t *testing.T) {
 // declares returns the limit that the i-th call declares.
 func (f *flight) declares(i int) any { return f.argument(i, "spec") }
 
-// One mistaken call must not cost other calls what they have.
-func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
+// One call of the wrong kind must not take permits or positions from other calls.
+func TestCallOfTheOtherKindDoesNotAffectTheTicketsOfAName(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 10)
@@ -65,7 +65,7 @@ func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 		require.ErrorContains(t, mistake.await(background, time.Time{}), "FAIRSEMKIND")
 		time.Sleep(time.Second + time.Millisecond)
 		f = w.carries("refresh a: 1")
-		assert.Equal(t, int64(5), f.declares(0), "as its own handle does")
+		assert.Equal(t, int64(5), f.declares(0), "its own handle declares this limit")
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 0)
 		a.state.leave(a)
 		f = w.carries("release a: 1")
@@ -75,10 +75,10 @@ func TestCallOfTheOtherKindLeavesTheTicketsOfANameAlone(t *testing.T) {
 	})
 }
 
-// A waiter polls when its turn comes, however long the window is, and not much later than something may have changed.
-func TestWaiterOfARateLooksWhenItsTurnComes(t *testing.T) {
+// A waiter polls when its turn comes, however long the window is. It does not wait much longer, because a change may come earlier.
+func TestWaiterOfARatePollsWhenItsTurnComes(t *testing.T) {
 	t.Parallel()
-	for what, c := range map[string]struct{ per, told, want time.Duration }{
+	for what, c := range map[string]struct{ per, next, want time.Duration }{
 		"soon, of an hour":          {time.Hour, 50 * time.Millisecond, 50 * time.Millisecond},
 		"at once, of a month":       {maxWindow, 0, 5 * time.Millisecond},
 		"in a while, of an hour":    {time.Hour, 20 * time.Minute, 20 * time.Minute},
@@ -88,7 +88,7 @@ func TestWaiterOfARateLooksWhenItsTurnComes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			onWire(t, maxTTL, func(_ *testing.T, client *Client, w *wire) {
 				asksRate(client, "a", 1, c.per)
-				w.carries("acquire a: 1").answers(1, c.told.Milliseconds(), 0, 1, int64(protocol.Waiting), 50)
+				w.carries("acquire a: 1").answers(1, c.next.Milliseconds(), 0, 1, int64(protocol.Waiting), 50)
 				time.Sleep(c.want - time.Millisecond)
 				w.isIdle()
 				time.Sleep(time.Millisecond)

@@ -18,9 +18,9 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// What a client sends for permits that are released in parts.
+// What a client sends when a permit is released in parts.
 
-// holds returns a granted ticket of so many units.
+// holds returns a granted ticket with the given units.
 func holds(c *Client, w *wire, units int64) *ticket {
 	w.t.Helper()
 	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, units, true, time.Now())
@@ -30,8 +30,8 @@ func holds(c *Client, w *wire, units int64) *ticket {
 	return t
 }
 
-// left returns the units that a call about one ticket says it keeps.
-func (f *flight) left() any {
+// kept returns the units that one ticket keeps, according to the call.
+func (f *flight) kept() any {
 	args := f.cmds[0].Args()
 	return args[len(args)-1]
 }
@@ -39,7 +39,7 @@ func (f *flight) left() any {
 func (f *flight) isHeld(epoch int64) { f.answers(1, -1, 0, epoch, int64(protocol.Held), 10) }
 func (f *flight) isGone(epoch int64) { f.answers(1, -1, 0, epoch, int64(protocol.Gone), 0) }
 
-func over(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -48,23 +48,23 @@ func over(c <-chan struct{}) bool {
 	}
 }
 
-func TestPartsThatComeWhileACallFliesGoTogetherInTheNext(t *testing.T) {
+func TestPartsReleasedWhileACallIsInFlightShareTheNextCall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
 		first := a.state.reduce(a, 1)
 		f := w.carries("reduce a: 1")
-		assert.Equal(t, int64(8), f.left())
+		assert.Equal(t, int64(8), f.kept())
 		second, third := a.state.reduce(a, 2), a.state.reduce(a, 3)
 		w.isIdle()
-		assert.False(t, over(first))
+		assert.False(t, isClosed(first))
 		f.isHeld(1)
-		assert.True(t, over(first))
-		assert.False(t, over(second) || over(third), "Redis has not been told of them")
+		assert.True(t, isClosed(first))
+		assert.False(t, isClosed(second) || isClosed(third), "no call has released them")
 		f = w.carries("reduce a: 1")
-		assert.Equal(t, int64(3), f.left())
+		assert.Equal(t, int64(3), f.kept())
 		assert.Equal(t, int64(3), a.permit().Weight())
 		f.isHeld(1)
-		assert.True(t, over(second) && over(third))
+		assert.True(t, isClosed(second) && isClosed(third))
 		w.isIdle()
 	})
 }
@@ -83,8 +83,8 @@ func TestPartsOfManyPermitsShareACall(t *testing.T) {
 	})
 }
 
-// Releasing a part does not say that the holder needs the rest for longer, nor does the answer.
-func TestReduceDoesNotProlongTheTrust(t *testing.T) {
+// Neither the release of a part nor its reply renews the rest.
+func TestReduceDoesNotExtendTheTrustWindow(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		time.Sleep(900 * time.Millisecond)
@@ -98,8 +98,8 @@ func TestReduceDoesNotProlongTheTrust(t *testing.T) {
 	})
 }
 
-// A permit has one operation at a time: however fast parts come, the renewal must get its turn.
-func TestRenewalThatIsDueGoesBeforeMoreParts(t *testing.T) {
+// A permit has one operation in flight at a time. A renewal must be sent in time however many parts are released.
+func TestDueRenewalIsSentBeforeMoreParts(t *testing.T) {
 	onWire(t, 9*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
 		time.Sleep(2500 * time.Millisecond)
@@ -111,7 +111,7 @@ func TestRenewalThatIsDueGoesBeforeMoreParts(t *testing.T) {
 		f.isHeld(1)
 		w.carries("refresh a: 1").isHeld(1)
 		f = w.carries("reduce a: 1")
-		assert.Equal(t, int64(7), f.left())
+		assert.Equal(t, int64(7), f.kept())
 		f.isHeld(1)
 		w.isIdle()
 	})
@@ -120,22 +120,22 @@ func TestRenewalThatIsDueGoesBeforeMoreParts(t *testing.T) {
 func TestReduceWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		taken := a.state.reduce(a, 2)
+		reduced := a.state.reduce(a, 2)
 		for range 3 {
 			f := w.carries("reduce a: 1")
-			assert.Equal(t, int64(3), f.left())
+			assert.Equal(t, int64(3), f.kept())
 			f.breaks()
-			assert.False(t, over(taken))
+			assert.False(t, isClosed(reduced))
 			time.Sleep(lastRetry)
 		}
 		w.carries("reduce a: 1").isHeld(1)
-		assert.True(t, over(taken))
+		assert.True(t, isClosed(reduced))
 		w.isIdle()
 	})
 }
 
-// The permit is as good as before; the reason for the refusal may go away.
-func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
+// The permit is as valid as before, and the reason for the refusal may disappear.
+func TestRefusedReduceEndsNoPermit(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		a.state.reduce(a, 2)
@@ -149,45 +149,45 @@ func TestReduceThatIsRefusedEndsNoPermit(t *testing.T) {
 	})
 }
 
-func TestReduceOfAPermitThatRedisDoesNotKnowTellsItsLoss(t *testing.T) {
+func TestReduceOfAPermitMissingInRedisReportsTheLoss(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		taken := a.state.reduce(a, 2)
+		reduced := a.state.reduce(a, 2)
 		w.carries("reduce a: 1").isGone(1)
 		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrLost)
-		assert.True(t, over(a.released))
-		assert.False(t, over(taken))
+		assert.True(t, isClosed(a.released))
+		assert.False(t, isClosed(reduced))
 		a.state.reduce(a, 1)
 		w.isIdle()
 	})
 }
 
-func TestPartOfAPermitThatIsGivenBackIsNotSent(t *testing.T) {
+func TestPartOfAReleasedPermitIsNotSent(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		w.atOnce(c, func() {
 			a.state.reduce(a, 2)
 			a.permit().leave()
 		}, "release a: 1").isHeld(1)
-		assert.True(t, over(a.released))
+		assert.True(t, isClosed(a.released))
 	})
 }
 
-// What a restart lost is restored as it was last, and not as it was acquired.
-func TestRestoreHasTheRemainingUnits(t *testing.T) {
+// After a restart a permit is restored with the units that it has now, not with those that were acquired.
+func TestRestoreSendsTheRemainingUnits(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		for name, asked := range map[string]func(a *ticket) string{
+		for name, send := range map[string]func(a *ticket) string{
 			"by a renewal": func(*ticket) string { time.Sleep(time.Second + time.Millisecond); return "refresh a: 1" },
 			"by a reduce":  func(a *ticket) string { a.state.reduce(a, 1); return "reduce a: 1" },
 		} {
 			a := holds(c, w, 9)
 			a.state.reduce(a, 2)
 			w.carries("reduce a: 1").isHeld(1)
-			w.carries(asked(a)).isGone(2)
+			w.carries(send(a)).isGone(2)
 			f := w.carries("restore a: 1")
-			assert.Equal(t, a.permit().Weight(), f.left(), name)
+			assert.Equal(t, a.permit().Weight(), f.kept(), name)
 			f.isHeld(2)
-			w.carries("reduce a: 1").isHeld(2) // Redis may have had it with more units
+			w.carries("reduce a: 1").isHeld(2) // Redis may have restored it with more units
 			w.isIdle()
 			a.permit().leave()
 			w.carries("release a: 1").isHeld(2)
@@ -197,8 +197,8 @@ func TestRestoreHasTheRemainingUnits(t *testing.T) {
 	})
 }
 
-// A file from before the reduce has more units than are held.
-func TestPartsAreToldAgainToAServerWithAnotherEpoch(t *testing.T) {
+// A file saved before the reduce has more units than the permit holds.
+func TestPartsAreSentAgainInANewEpoch(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
 		a.state.reduce(a, 2)
@@ -206,18 +206,18 @@ func TestPartsAreToldAgainToAServerWithAnotherEpoch(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		w.carries("refresh a: 1").isHeld(2)
 		f := w.carries("reduce a: 1")
-		assert.Equal(t, int64(7), f.left())
+		assert.Equal(t, int64(7), f.kept())
 		f.isHeld(2)
 		w.isIdle()
 	})
 }
 
-func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
+func TestWeightedReleasesWholePermitsWherePossible(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		held []int64
 		n    int64
-		want string // a part has an "of"
+		want string // "of" marks a part of a permit
 	}{
 		{[]int64{5, 3, 1}, 3, "3"},
 		{[]int64{5, 3, 1}, 4, "3, 1"},
@@ -247,16 +247,16 @@ func TestWeightedGivesBackWholePermitsWhereItCan(t *testing.T) {
 	}
 }
 
-// A process that was stopped and continues learns of the loss, although no tick has noticed it yet.
-func TestWeightedLooksAtTheClock(t *testing.T) {
+// A process that was stopped and continues detects the loss itself, before a tick does.
+func TestWeightedChecksTheClock(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
-		told := make(chan int64, 2)
+		lost := make(chan int64, 2)
 		sem.OnLost(func(n int64, err error) {
 			assert.ErrorIs(t, err, ErrLost)
-			told <- n
+			lost <- n
 		})
-		for _, look := range []func(){
+		for _, check := range []func(){
 			func() { assert.ErrorIs(t, sem.Err(), ErrLost) },
 			func() { sem.Release(1) },
 		} {
@@ -264,35 +264,35 @@ func TestWeightedLooksAtTheClock(t *testing.T) {
 			sem.hold(a.permit())
 			assert.NoError(t, sem.Err())
 			a.hold.renew(window{})
-			look()
+			check()
 			w.isIdle()
-			assert.Equal(t, int64(5), <-told)
+			assert.Equal(t, int64(5), <-lost)
 			sem.Release(sem.total)
 			assert.NoError(t, sem.Err())
 			a.permit().leave()
 			w.carries("release a: 1").isHeld(1)
 			c.lastSeq.Store(0)
 		}
-		assert.Empty(t, told)
+		assert.Empty(t, lost)
 	})
 }
 
-// A goroutine may stand still for any time between the grant and the counting.
-func TestWeightedTellsOfUnitsThatWereLostBeforeTheyWereCounted(t *testing.T) {
+// A goroutine may be delayed for any time between the grant and the moment when Weighted counts the units.
+func TestWeightedReportsUnitsLostBeforeTheyWereCounted(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
-		told := make(chan int64, 2)
-		sem.OnLost(func(n int64, _ error) { told <- n })
+		lost := make(chan int64, 2)
+		sem.OnLost(func(n int64, _ error) { lost <- n })
 		a := holds(c, w, 5)
 		a.hold.renew(window{})
 		require.Error(t, a.permit().Context().Err())
 		sem.hold(a.permit())
-		assert.Equal(t, int64(5), <-told)
+		assert.Equal(t, int64(5), <-lost)
 		assert.ErrorIs(t, sem.Err(), ErrLost)
 		sem.Release(5)
 		assert.NoError(t, sem.Err())
 		synctest.Wait()
-		assert.Empty(t, told)
+		assert.Empty(t, lost)
 	})
 }
 
@@ -317,13 +317,13 @@ func (*wire) acquires(name string, first, n int) string {
 	return text
 }
 
-// A loss of 30,000 permits started as many goroutines, which took half a second to report it.
+// Guards against one goroutine for each lost permit: 30,000 of them took half a second to report the loss.
 func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem, held := holdsMany(c, w, protocol.MaxIDs)
 		var inside, calls, units int64
 		sem.OnLost(func(n int64, err error) {
-			inside++ // the race detector sees a second goroutine, too
+			inside++ // the race detector also detects a second goroutine
 			assert.Equal(t, int64(1), inside)
 			calls, units = calls+1, units+n
 			assert.ErrorContains(t, err, fmt.Sprintf("%d units", n))
@@ -332,19 +332,19 @@ func TestWeightedReportsManyLossesFromOneGoroutineAndTogether(t *testing.T) {
 		})
 		for _, t := range held {
 			t.hold.end(ErrLost)
-			synctest.Wait() // the function has been called, and has not returned
+			synctest.Wait() // the function was called and has not returned
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.Equal(t, int64(protocol.MaxIDs), units)
-		assert.LessOrEqual(t, calls, int64(2), "what was lost while it was called comes in the next call")
+		assert.LessOrEqual(t, calls, int64(2), "losses during a call are reported together in the next one")
 		assert.ErrorContains(t, sem.Err(), fmt.Sprintf("%d of %d units", protocol.MaxIDs, protocol.MaxIDs))
 		sem.Release(protocol.MaxIDs)
 		assert.NoError(t, sem.Err())
 	})
 }
 
-func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *testing.T) {
+func TestWeightedReportsEachLostUnitOnceEvenIfAReleaseRacesWithTheLoss(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		sem, held := holdsMany(c, w, protocol.MaxIDs)
 		var reported atomic.Int64
@@ -365,14 +365,14 @@ func TestWeightedReportsEachLostUnitOnceAlsoToAReleaseThatRacesWithTheLoss(t *te
 				}
 			})
 		}
-		over := make(chan struct{})
-		go func() { all.Wait(); close(over) }() // ends with the releases
+		finished := make(chan struct{})
+		go func() { all.Wait(); close(finished) }() // ends with the releases
 		for running := true; running; {
 			if f := w.next(); f != nil {
 				f.grantAll(0)
 			}
 			select {
-			case <-over:
+			case <-finished:
 				running = false
 			default:
 			}
@@ -410,7 +410,7 @@ func TestClosedGoroutinesHaveReportedEveryLoss(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-closed:
-			t.Error("the function is left behind")
+			t.Error("Close returned while the function was running")
 		default:
 		}
 		close(gate)
@@ -431,8 +431,8 @@ func TestGoroutineThatDoesNotEndIsNamed(t *testing.T) {
 	})
 }
 
-// A process whose lease ended by its own clock releases it before Redis notices, and the release says so.
-func TestLeaseThatEndsInItsProcessIsGivenBackAsOverdue(t *testing.T) {
+// A process whose lease expired by its own clock releases it before Redis detects that. The release carries a flag for this.
+func TestLeaseThatEndsInItsProcessIsReleasedAsExpired(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		late := asks(c, "a", 1, CallOptions{NoRefresh: true, TTL: time.Second})[0]
 		w.carries("acquire a: 1").grantAll(10)

@@ -31,7 +31,7 @@ func TestWindowEndsAMarginBeforeTheLease(t *testing.T) {
 	}
 }
 
-func TestWindowLeavesTimeForThreeTriesWhateverTheTTL(t *testing.T) {
+func TestWindowHasTimeForThreeTriesWhateverTheTTL(t *testing.T) {
 	t.Parallel()
 	sent := clock.Instant{Time: time.Now(), Asleep: 0}
 	for range 1000 {
@@ -43,7 +43,7 @@ func TestWindowLeavesTimeForThreeTriesWhateverTheTTL(t *testing.T) {
 	}
 }
 
-func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
+func TestWindowHasNoTimeRemainingFromItsEnd(t *testing.T) {
 	t.Parallel()
 	w := window{sent: clock.Instant{Time: time.Now(), Asleep: time.Minute}, ttl: time.Second}
 	end := w.end(time.Minute)
@@ -51,38 +51,38 @@ func TestWindowHasNothingLeftFromItsEndOn(t *testing.T) {
 	assert.Equal(t, time.Nanosecond, w.left(clock.Instant{Time: end.Add(-1), Asleep: time.Minute}))
 	assert.Zero(t, w.left(clock.Instant{Time: end, Asleep: time.Minute}))
 	assert.Negative(t, w.left(clock.Instant{Time: end.Add(1), Asleep: time.Minute}))
-	assert.Equal(t, 100*time.Millisecond, w.left(clock.Instant{Time: w.sent.Time, Asleep: time.Minute + 800*time.Millisecond}), "it was suspended")
-	assert.Negative(t, window{}.left(w.sent), "what was never confirmed is over")
+	assert.Equal(t, 100*time.Millisecond, w.left(clock.Instant{Time: w.sent.Time, Asleep: time.Minute + 800*time.Millisecond}), "the machine was suspended")
+	assert.Negative(t, window{}.left(w.sent), "a lease that was never confirmed is over")
 }
 
-// idleView returns a nameState without tickets: it retires at its first tick.
-func idleView() *nameState {
+// idleState returns a nameState without tickets: it retires at its first tick.
+func idleState() *nameState {
 	v := &nameState{host: &host{retired: func(*nameState) {}}}
 	v.timer = timer{owner: v, index: -1}
 	return v
 }
 
-func (v *nameState) looked() bool {
+func (v *nameState) ticked() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.retired
 }
 
-// TestTimersKeepTheEarliestFirst compares the heap with a sorted list, over random changes.
-func TestTimersKeepTheEarliestFirst(t *testing.T) {
+// The test compares the heap with a sorted list, over random changes.
+func TestTimerHeapKeepsTheEarliestFirst(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	var a timerHeap
-	views := make([]*nameState, 20)
-	for i := range views {
-		views[i] = idleView()
+	states := make([]*nameState, 20)
+	for i := range states {
+		states[i] = idleState()
 	}
 	at := make(map[*timer]time.Time) // what the heap should hold
 	for range 2000 {
 		if rand.IntN(3) == 0 && len(a) > 0 {
 			first := a[0]
 			for _, other := range at {
-				require.False(t, other.Before(first.at), "somebody is due before the first")
+				require.False(t, other.Before(first.at), "a timer is due before the first")
 			}
 			require.Equal(t, at[first], first.at)
 			a.remove(first)
@@ -90,12 +90,12 @@ func TestTimersKeepTheEarliestFirst(t *testing.T) {
 			delete(at, first)
 			continue
 		}
-		v, when := &views[rand.IntN(len(views))].timer, began.Add(rand.N(time.Hour))
+		v, when := &states[rand.IntN(len(states))].timer, began.Add(rand.N(time.Hour))
 		if old, ok := at[v]; !ok || when.Before(old) {
 			at[v] = when
 		}
 		earliest := slices.MinFunc(slices.Collect(maps.Values(at)), time.Time.Compare)
-		require.Equal(t, at[v].Equal(earliest), a.add(v, when), "whether it is the first")
+		require.Equal(t, at[v].Equal(earliest), a.add(v, when), "whether the timer is the first")
 		require.Len(t, a, len(at))
 	}
 }
@@ -106,18 +106,18 @@ func TestSchedulerTicksEachStateWhenItIsDue(t *testing.T) {
 		k := newScheduler(clock.New())
 		defer k.close()
 		began := time.Now()
-		views := make([]*nameState, 5)
+		states := make([]*nameState, 5)
 		for _, i := range []int{3, 0, 4, 1, 2} {
-			views[i] = idleView()
-			k.schedule(&views[i].timer, began.Add(time.Duration(i+1)*time.Minute))
+			states[i] = idleState()
+			k.schedule(&states[i].timer, began.Add(time.Duration(i+1)*time.Minute))
 		}
-		for i := range views {
+		for i := range states {
 			time.Sleep(time.Until(began.Add(time.Duration(i+1)*time.Minute - 1)))
 			synctest.Wait()
-			assert.False(t, views[i].looked(), "view %d is looked at too early", i)
+			assert.False(t, states[i].ticked(), "state %d ticked too early", i)
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
-			assert.True(t, views[i].looked(), "view %d is not looked at when it is due", i)
+			assert.True(t, states[i].ticked(), "state %d did not tick when it was due", i)
 		}
 	})
 }
@@ -128,30 +128,30 @@ func TestSchedulerTicksAtTheEarlierOfTwoTimes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			k := newScheduler(clock.New())
 			defer k.close()
-			v := idleView()
+			v := idleState()
 			began, first := time.Now(), slices.Min(order)
 			for _, d := range order {
 				k.schedule(&v.timer, began.Add(d))
 			}
 			time.Sleep(first)
 			synctest.Wait()
-			assert.True(t, v.looked(), "%v", order)
+			assert.True(t, v.ticked(), "%v", order)
 		})
 	}
 }
 
-func TestSchedulerTicksAtOnceWhatIsOverdue(t *testing.T) {
+func TestSchedulerTicksAnOverdueStateAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newScheduler(clock.New())
 		defer k.close()
-		v, late := idleView(), idleView()
+		v, late := idleState(), idleState()
 		k.schedule(&late.timer, time.Now().Add(time.Hour))
-		synctest.Wait() // it sleeps for an hour
+		synctest.Wait() // the scheduler sleeps for an hour
 		k.schedule(&v.timer, time.Now().Add(-time.Hour))
 		synctest.Wait()
-		assert.True(t, v.looked())
-		assert.False(t, late.looked())
+		assert.True(t, v.ticked())
+		assert.False(t, late.ticked())
 	})
 }
 
@@ -160,26 +160,26 @@ func TestSchedulerThatWasNeverNeededCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newScheduler(clock.New())
 		k.close()
-		k.schedule(&idleView().timer, time.Now())
+		k.schedule(&idleState().timer, time.Now())
 		synctest.Wait()
 		select {
 		case <-k.stopped:
-			t.Error("a goroutine has started, and ended")
+			t.Error("a goroutine was started")
 		default:
 		}
 	})
 }
 
-func TestSchedulerCloseWaitsForTheTickUnderWay(t *testing.T) {
+func TestSchedulerCloseWaitsForTheCurrentTick(t *testing.T) {
 	t.Parallel()
-	k, v := newScheduler(clock.New()), idleView()
+	k, v := newScheduler(clock.New()), idleState()
 	v.mu.Lock() // the tick cannot end
 	k.schedule(&v.timer, time.Now())
 	require.Eventually(t, func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return len(k.timers) == 0
-	}, 10*time.Second, time.Millisecond, "it does not look")
+	}, 10*time.Second, time.Millisecond, "no tick begins")
 	ended := make(chan bool, 1)
 	go func() { // ends with close
 		k.close()
@@ -195,6 +195,6 @@ func TestSchedulerCloseWaitsForTheTickUnderWay(t *testing.T) {
 		runtime.Gosched() // a close that does not wait returns now
 	}
 	v.mu.Unlock()
-	assert.True(t, <-ended, "close returned before its goroutine")
-	assert.True(t, v.looked())
+	assert.True(t, <-ended, "close returned before the goroutine ended")
+	assert.True(t, v.ticked())
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// Cases in which several parts interact.
+// Cases in which several parts of the client interact.
 
-func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
+func TestEvictionOfAGrantThatIsBeingConfirmedTakesEffect(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 10)
@@ -36,9 +36,9 @@ func TestEvictionOfAGrantThatIsBeingConfirmedIsHeard(t *testing.T) {
 	})
 }
 
-func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) {
+func TestAcquireReturnsAnEvictionThatComesBeforeTheCallerGetsThePermit(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		told := overhear(c)
+		reported := recordEvents(c)
 		slow := func() error { time.Sleep(time.Second); return nil }
 		done := acquires(&slowCaller{Context: t.Context(), meanwhile: slow}, c, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
@@ -48,11 +48,11 @@ func TestEvictionBeforeTheCallerSeesItsPermitIsWhatAcquireReturns(t *testing.T) 
 		time.Sleep(2 * time.Second)
 		w.isIdle()
 		assert.ErrorIs(t, (<-done).err, ErrEvicted)
-		assert.Len(t, told(), 1)
+		assert.Len(t, reported(), 1)
 	})
 }
 
-func TestEvictThatIsSentAgainFindsThatItWorked(t *testing.T) {
+func TestEvictThatIsSentAgainReportsSuccess(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}
 		done := make(chan error, 1)
@@ -65,21 +65,21 @@ func TestEvictThatIsSentAgainFindsThatItWorked(t *testing.T) {
 		require.NoError(t, <-done)
 		go evict()
 		w.carries("evict a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
-		require.ErrorIs(t, <-done, ErrNotFound, "somebody else did it")
+		require.ErrorIs(t, <-done, ErrNotFound, "another call evicted it")
 	})
 }
 
-// forgetful is a go-redis hook that loses the answer to the first eviction.
-type forgetful struct{ lost atomic.Bool }
+// lostReply is a go-redis hook that loses the reply to the first eviction.
+type lostReply struct{ lost atomic.Bool }
 
-func (f *forgetful) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (f *forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *lostReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *lostReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (h *lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		for _, c := range cmds {
-			if scriptOf(c) == protocol.EvictScript && c.Err() == nil && !f.lost.Swap(true) {
+			if scriptOf(c) == protocol.EvictScript && c.Err() == nil && !h.lost.Swap(true) {
 				c.(protocol.Numbers).SetVal(nil)
 				c.SetErr(net.ErrClosed)
 				err = net.ErrClosed
@@ -89,9 +89,9 @@ func (f *forgetful) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-func TestEvictWhoseAnswerIsLostReportsThatItWorked(t *testing.T) {
+func TestEvictWhoseAnswerIsLostReportsSuccess(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
-		hook := &forgetful{}
+		hook := &lostReply{}
 		rdb.AddHook(hook)
 		c, err := New(rdb, Options{})
 		require.NoError(t, err)
@@ -108,9 +108,9 @@ func TestEvictWhoseAnswerIsLostReportsThatItWorked(t *testing.T) {
 	})
 }
 
-func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
+func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		told := overhear(c)
+		reported := recordEvents(c)
 		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5, Window: time.Minute}}}
 		a, err := c.ask(t.Context(), s, 1, true, time.Now())
 		require.NoError(t, err)
@@ -119,23 +119,23 @@ func TestRateTellsOfNoGrantThatDoesNotCount(t *testing.T) {
 		require.True(t, a.hold.take(nil))
 		a.state.close() // between the two steps of await
 		assert.False(t, a.state.removeRateGrant(a))
-		assert.Empty(t, told())
+		assert.Empty(t, reported())
 	})
 }
 
-// slowMasters is a cluster whose primaries answer late.
+// slowMasters is a cluster whose primaries reply late.
 type slowMasters struct {
 	*redis.Client
-	asked, goOn chan struct{}
+	called, resume chan struct{}
 }
 
 func (s slowMasters) ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	close(s.asked)
-	<-s.goOn
+	close(s.called)
+	<-s.resume
 	return f(ctx, s.Client)
 }
 
-func TestListThatIsGivenUpReadsNothingThatIsStillWritten(t *testing.T) {
+func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
@@ -144,9 +144,9 @@ func TestListThatIsGivenUpReadsNothingThatIsStillWritten(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		<-masters.asked
+		<-masters.called
 		cancel(errors.New("enough"))
-		close(masters.goOn)
+		close(masters.resume)
 	}()
 	defer func() { assert.NoError(t, c.Close()) }()
 	for _, err := range c.List(ctx) {

@@ -19,7 +19,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// How a client handles answers in an unexpected order, or with unexpected contents.
+// How a client handles replies in an unexpected order, or with unexpected contents.
 
 // answers ends a pipeline of one script call, not for a rate limit.
 func (f *flight) answers(reply ...int64) {
@@ -28,25 +28,25 @@ func (f *flight) answers(reply ...int64) {
 	synctest.Wait()
 }
 
-// breaks loses the answer to a pipeline of one script call.
+// breaks loses the reply to a pipeline of one script call.
 func (f *flight) breaks() {
 	f.cmds[0].SetErr(io.EOF)
 	f.end <- io.EOF
 	synctest.Wait()
 }
 
-// knows returns what the i-th refresh says it knows of its tickets.
+// knows returns whether the i-th refresh says that its client knows the tokens.
 func (f *flight) knows(i int) any { return f.argument(i, "knows_tokens") }
 
-// vouches returns what the i-th call says it knows of the servers.
-func (f *flight) vouches(i int) any { return f.argument(i, "knows") }
+// knownServers returns the servers that the i-th call lists as known.
+func (f *flight) knownServers(i int) any { return f.argument(i, "knows") }
 
 // argument returns an argument of the i-th call by its name in the script.
 func (f *flight) argument(i int, name string) any {
 	return scriptOf(f.cmds[i]).Argument(f.cmds[i].Args(), name)
 }
 
-// by makes the answers come from a server.
+// by makes the replies come from a server.
 func (f *flight) by(server int64) *flight {
 	for i := range f.cmds {
 		reply := f.cmds[i].(protocol.Numbers).Val()
@@ -55,33 +55,32 @@ func (f *flight) by(server int64) *flight {
 	return f
 }
 
-// Guards against a broken connection that delays every new name: a server that did not change has lost nothing, whatever
-// happened to connections.
-func TestQuestionAboutANewNameNamesTheServersThatWereKnownForAGrace(t *testing.T) {
+// Guards against a grace period for every new name after a broken connection: a server that did not change has lost nothing.
+func TestCallListsTheServersThatTheClientHasKnownForAGracePeriod(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		meets := func(name string, server int64) any {
+		call := func(name string, server int64) any {
 			asks(c, name, 1, CallOptions{})
 			f := w.next()
-			said := f.vouches(0)
+			listed := f.knownServers(0)
 			f.grant(0, 10, 1)
 			f.by(server).end <- nil
 			w.isIdle()
-			return said
+			return listed
 		}
-		assert.Equal(t, "", meets("a", 0xabc), "it knows nobody")
-		assert.Equal(t, "000000000abc?", meets("b", 0xabc), "it has just met it")
-		assert.Equal(t, protocol.UsedBefore, meets("a", 0xabc), "it has used the name")
+		assert.Equal(t, "", call("a", 0xabc), "it knows no server")
+		assert.Equal(t, "000000000abc?", call("b", 0xabc), "it has known the server for less than a grace period")
+		assert.Equal(t, protocol.UsedBefore, call("a", 0xabc), "it has used the name before")
 		time.Sleep(defaultGrace + time.Millisecond)
-		assert.Equal(t, "000000000abc!", meets("c", 0xdef))
-		assert.Equal(t, "000000000abc!,000000000def?", meets("d", 0xdef), "the other took over from it, maybe just now")
+		assert.Equal(t, "000000000abc!", call("c", 0xdef))
+		assert.Equal(t, "000000000abc!,000000000def?", call("d", 0xdef), "the other may have replaced it a moment ago")
 		time.Sleep(defaultGrace + time.Millisecond)
-		assert.Equal(t, "000000000abc!,000000000def!", meets("e", 0xdef))
+		assert.Equal(t, "000000000abc!,000000000def!", call("e", 0xdef))
 	})
 }
 
-// Guards against a grant that is in an old file and that its waiter never received: it has waited since, so the units may
-// have been granted again. A grant newer than that is its own.
-func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
+// Guards against a grant in a restored file that its waiter never received. The waiter has waited since, so the units may have been
+// granted again. A grant that is newer than its last wait is valid.
+func TestWaiterDoesNotTrustAnOldGrantInARestoredFile(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)
@@ -99,7 +98,7 @@ func TestGrantOfAnOldFileIsNotBelievedByWhoHasWaitedSince(t *testing.T) {
 	})
 }
 
-// Guards against a permit that a new epoch has with the lease of an old file: to lower its weight does not renew it.
+// Guards against trust in a permit that a new epoch has with the lease of an old file: a reduce does not renew it.
 func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}, 3, true, time.Now())
@@ -109,7 +108,7 @@ func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 		a.state.reduce(a, 1)
 		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10)
 		w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 0)
-		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10) // an old file may have it with a larger weight
+		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10) // an old file may store a larger weight
 		w.isIdle()
 	})
 }
@@ -132,7 +131,7 @@ func TestVerifyingGoesOnAfterACallThatFailedForGood(t *testing.T) {
 	})
 }
 
-// Guards against a waiter that is restored as a holder, because it had received a grant that was lost since.
+// Guards against a waiter that is restored as a holder because it received a grant that was then lost.
 func TestWaiterWhoseGrantWasLostIsRestoredAsAWaiter(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{NoRefresh: true})
@@ -142,12 +141,12 @@ func TestWaiterWhoseGrantWasLostIsRestoredAsAWaiter(t *testing.T) {
 		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Gone), 0)
 		f := w.carries("restore a: 1")
-		assert.Equal(t, []any{0, int64(200)}, []any{f.argument(0, "holder_count"), f.argument(0, "missed_in")}, "nobody holds")
+		assert.Equal(t, []any{0, int64(200)}, []any{f.argument(0, "holder_count"), f.argument(0, "missed_in")}, "no holder is restored")
 	})
 }
 
-// Guards against a permit that continues although it could not be restored, without notice to its holder.
-func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
+// Guards against a permit that continues although its restore failed, without a notification to its holder.
+func TestPermitWhoseRestoreIsRefusedEndsWithItsLease(t *testing.T) {
 	onWire(t, 10*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -168,13 +167,13 @@ func TestPermitWhosePuttingBackIsRefusedEndsWithItsLease(t *testing.T) {
 		case <-ctx.Done():
 			assert.ErrorIs(t, context.Cause(ctx), ErrLost)
 		default:
-			t.Error("nobody is told")
+			t.Error("the holder was not notified")
 		}
 	})
 }
 
-// Two batches are in flight at once: the answer to the earlier call can come later.
-func TestLateAnswerDoesNotBringAnOldEpochBack(t *testing.T) {
+// Two batches are in flight at once, so the reply to the earlier call can come later.
+func TestLateReplyDoesNotRestoreAnOldEpoch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -190,7 +189,7 @@ func TestLateAnswerDoesNotBringAnOldEpochBack(t *testing.T) {
 	})
 }
 
-func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
+func TestSmallestGracePeriodCausesNoBusyLoop(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		c.grace = 1
 		asks(c, "a", 1, CallOptions{})
@@ -205,7 +204,7 @@ func TestSmallestGraceIsNoBusyLoop(t *testing.T) {
 	})
 }
 
-// A hanging script refuses a subscription too, and next the server may be killed.
+// A script that hangs also makes Redis refuse subscriptions, and the server may be killed next. So that error must not count as lasting.
 func TestOnlyAMissingRightIsForbidden(t *testing.T) {
 	t.Parallel()
 	for err, lasting := range map[error]bool{said("BUSY Redis is busy running a script"): false, said("LOADING Redis is loading the dataset in memory"): false, io.EOF: false, said("NOPERM"): true} {
@@ -213,7 +212,7 @@ func TestOnlyAMissingRightIsForbidden(t *testing.T) {
 	}
 }
 
-func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
+func TestNumberOfRememberedServersIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &servers{settled: time.Millisecond, met: make(map[int64]time.Time)}
@@ -224,12 +223,12 @@ func TestServersThatAreRememberedAreNotMoreAndMore(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		known := strings.Split(s.known(), ",")
 		assert.Len(t, known, maxServers)
-		assert.Contains(t, known, "000000000080!", "the last one")
+		assert.Contains(t, known, "000000000080!", "the latest server")
 	})
 }
 
-// Guards against a restart that a holder does not notice, because its subscription is not established or not re-established.
-func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
+// Guards against a restart that a holder does not notice because it has no subscription.
+func TestClientWithoutASubscriptionPollsWithinTheGracePeriod(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
@@ -249,8 +248,8 @@ func TestWhoCannotSeeAServerGoAsksWithinTheGrace(t *testing.T) {
 	})
 }
 
-// If its token had to be queried once more, a permit could end between the two answers.
-func TestRefreshTellsAWaiterItsToken(t *testing.T) {
+// If the token needed another query, a permit could end between the two replies.
+func TestRefreshReturnsTheTokenOfAGrantedWaiter(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 50)
@@ -268,23 +267,23 @@ func TestRefreshTellsAWaiterItsToken(t *testing.T) {
 	})
 }
 
-func TestRefreshOfHoldersAndWaitersAsksForTokens(t *testing.T) {
+func TestRefreshOfHoldersAndWaitersRequestsTokens(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		w.atOnce(c, func() { asks(c, "a", 2, CallOptions{}) }, "acquire a: 3 4").
 			answers(1, -1, 0, 1, int64(protocol.Held), 40, int64(protocol.Waiting), 50)
 		time.Sleep(time.Second + time.Millisecond)
-		seen := 0 // in one pipeline or in two
+		refreshes := 0 // in one pipeline or in two
 		for f := w.next(); f != nil; f = w.next() {
 			for i, content := range f.contents() {
-				assert.Equal(t, strings.HasPrefix(content, "refresh busy"), f.knows(i), "of %s all hold", content)
-				seen++
+				assert.Equal(t, strings.HasPrefix(content, "refresh busy"), f.knows(i), "%s: whether all its tickets hold", content)
+				refreshes++
 			}
 		}
-		assert.Equal(t, 2, seen)
+		assert.Equal(t, 2, refreshes)
 	})
 }
 
-func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
+func TestReleaseOfALostPermitReportsTheLossHoweverItIsDetected(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
@@ -292,7 +291,7 @@ func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond)
 		f := w.carries("refresh a: 1")
 		released := make(chan error, 1)
-		go func() { released <- a.permit().Release(background) }() // ends with the answer
+		go func() { released <- a.permit().Release(background) }() // ends with the reply
 		synctest.Wait()
 		f.answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 		require.ErrorIs(t, <-released, ErrLost)
@@ -300,7 +299,7 @@ func TestReleaseOfALostPermitSaysSoHoweverItIsFoundOut(t *testing.T) {
 }
 
 // Redis may have refused the call because of the acquire, and part of the call may have been executed.
-func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T) {
+func TestReleaseIsRetriedAloneWhenTheAcquireThatCarriedItIsRefused(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held, asked, f := w.exchanges(c)
 		f.cmds[0].SetErr(said("WRONGTYPE of the counter"))
@@ -310,21 +309,21 @@ func TestReleaseIsTriedAloneWhenTheAcquireThatTookItAlongIsRefused(t *testing.T)
 		time.Sleep(lastRetry)
 		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Gone), 0)
 		<-held.released
-		assert.NoError(t, held.releaseErr, "the call that was refused may have given it back")
+		assert.NoError(t, held.releaseErr, "the refused call may have released it")
 		w.isIdle()
 	})
 }
 
-// lease returns how long the i-th call grants or renews; for a release, how long it keeps out late copies of earlier
-// operations.
+// lease returns the lease that the i-th call grants or renews. For a release it is that of the tombstone, which refuses late copies of
+// earlier operations.
 func (f *flight) lease(i int) time.Duration {
 	return time.Duration(f.argument(i, "lease").(int64)) * time.Millisecond
 }
 
-func TestNobodyLeavesWithoutATombstoneWhileACopyMayBeOnItsWay(t *testing.T) {
+func TestReleaseLeavesATombstoneWhileACopyMayBeInFlight(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]func(c *Client, w *wire) *ticket{
-		"given up, and refused": func(c *Client, w *wire) *ticket {
+		"canceled, then refused": func(c *Client, w *wire) *ticket {
 			a := asks(c, "a", 1, CallOptions{})[0]
 			w.carries("acquire a: 1").breaks()
 			time.Sleep(lastRetry)
@@ -405,7 +404,7 @@ func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	}
 }
 
-func TestCloseOfAClientWithoutRedisSaysThatNothingWasGivenBack(t *testing.T) {
+func TestCloseWithoutRedisReportsThatNothingWasReleased(t *testing.T) {
 	t.Parallel()
 	direct := redistest.SettledClient(t)
 	rdb := redis.NewClient(&redis.Options{Addr: direct.Options().Addr})
@@ -422,9 +421,9 @@ func TestCloseOfAClientWithoutRedisSaysThatNothingWasGivenBack(t *testing.T) {
 	assert.NoError(t, direct.Del(t.Context(), keys[:]...).Err())
 }
 
-// lapsing returns a permit that is never renewed, one second after its grant, when a broken connection has made the client
-// verify it, and the restore that follows.
-func (w *wire) lapsing(c *Client) (*Permit, *flight) {
+// restoresUnrenewed returns a permit that is never renewed, and its restore, one second after the grant. A broken connection has made
+// the client verify it.
+func (w *wire) restoresUnrenewed(c *Client) (*Permit, *flight) {
 	w.t.Helper()
 	a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 	w.carries("acquire a: 1").grantAll(10)
@@ -435,23 +434,23 @@ func (w *wire) lapsing(c *Client) (*Permit, *flight) {
 	return a.permit(), w.carries("restore a: 1")
 }
 
-// A nameState without tickets to renew queries all the same.
+// A nameState that has no tickets to renew still verifies its permits.
 func TestVerifyingChecksAPermitThatIsNeverRenewed(t *testing.T) {
 	onWire(t, 3*time.Second, func(_ *testing.T, c *Client, w *wire) {
-		w.lapsing(c)
+		w.restoresUnrenewed(c)
 	})
 }
 
 func TestPermitThatIsNeverRenewedIsRestoredForTheRestOfItsLease(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		_, f := w.lapsing(c)
+		_, f := w.restoresUnrenewed(c)
 		assert.Equal(t, 2*time.Second, f.lease(0))
 	})
 }
 
-func TestPuttingBackDoesNotProlongAPermitThatIsNeverRenewed(t *testing.T) {
+func TestRestoreDoesNotExtendAPermitThatIsNeverRenewed(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		p, f := w.lapsing(c)
+		p, f := w.restoresUnrenewed(c)
 		f.answers(1, -1, 0, 2, int64(protocol.Held), 10)
 		require.NoError(t, p.Context().Err())
 		time.Sleep(1700 * time.Millisecond) // nine tenths of the TTL, from the grant on
@@ -459,9 +458,9 @@ func TestPuttingBackDoesNotProlongAPermitThatIsNeverRenewed(t *testing.T) {
 	})
 }
 
-// Guards against a waiter that gives up its grant because it received it once before, too late to use it: the waiters
-// behind it have theirs.
-func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
+// Guards against a waiter that rejects its grant because it received the same grant before, too late to use it. The waiters behind it
+// are granted already.
+func TestGrantThatCameTooLateIsTrustedAfterAnotherQuery(t *testing.T) {
 	onWire(t, minTTL, func(t *testing.T, c *Client, w *wire) {
 		a := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)
@@ -475,8 +474,8 @@ func TestGrantThatCameTooLateIsBelievedWhenItIsAskedAboutAgain(t *testing.T) {
 	})
 }
 
-// Guards against restoring an evicted waiter: the answer shows the state a TTL ago, and tombstones last no longer.
-func TestGrantOfAnOldFileThatIsToldLateIsAskedAboutAgain(t *testing.T) {
+// Guards against the restore of an evicted waiter: the reply shows the state of a TTL ago, and tombstones last no longer than that.
+func TestLateReplyAboutAGrantInAnOldFileCausesAnotherQuery(t *testing.T) {
 	onWire(t, minTTL, func(_ *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").answers(1, -1, 0, 10, int64(protocol.Waiting), 5)

@@ -10,10 +10,11 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// What docs/upgrading.md says of versions that run side by side.
+// What docs/upgrading.md says about versions that run at the same time.
 
-// A later version that stores things differently says so in the layout. Earlier ones must not read on, nor go on holding.
-func TestProcessThatMeetsALaterLayoutEndsWithErrorsThatSayWhy(t *testing.T) {
+// A later version that stores data differently records another layout. Earlier versions must neither read that data nor keep their
+// permits.
+func TestLaterLayoutEndsTheCallsOfAnOldProcessWithErrorsThatSayWhy(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.ttl = 3 * time.Second
 		c, err := fairsem.New(w.connect(), fairsem.Options{TTL: w.ttl})
@@ -25,18 +26,18 @@ func TestProcessThatMeetsALaterLayoutEndsWithErrorsThatSayWhy(t *testing.T) {
 		})
 		s := w.of(c, w.limit)
 		held := w.must(s.Acquire(t.Context(), 1))
-		waits := w.queue(t.Context(), s, 1)
+		waiter := w.queue(t.Context(), s, 1)
 		require.NoError(t, w.rdb.HSet(t.Context(), w.key("meta"), "layout", 2).Err())
 
 		_, err = s.TryAcquire(t.Context(), 1)
 		require.ErrorContains(t, err, "FAIRSEMLAYOUT")
 		assert.ErrorContains(t, err, "upgrade this one")
-		assert.NotErrorIs(t, err, fairsem.ErrUnavailable, "at once")
+		assert.NotErrorIs(t, err, fairsem.ErrUnavailable, "the call fails at once")
 
 		<-held.Context().Done()
 		assert.ErrorIs(t, held.Release(t.Context()), fairsem.ErrLost)
-		<-waits.done
-		assert.ErrorContains(t, waits.err, "FAIRSEMLAYOUT")
+		<-waiter.done
+		assert.ErrorContains(t, waiter.err, "FAIRSEMLAYOUT")
 
 		require.NoError(t, w.rdb.HSet(t.Context(), w.key("meta"), "layout", 1).Err())
 		w.release(w.must(s.Acquire(t.Context(), 1)))
@@ -44,7 +45,7 @@ func TestProcessThatMeetsALaterLayoutEndsWithErrorsThatSayWhy(t *testing.T) {
 }
 
 // In a rolling update an old process that crashes and starts again declares its limit later than the new ones did.
-func TestOldProcessThatStartsAgainBringsItsLimitBackUnlessOneIsSet(t *testing.T) {
+func TestRestartedOldProcessRestoresItsLimitUnlessOneIsSetByHand(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		after := w.of(w.client(), 5)
 		w.release(w.must(after.Acquire(t.Context(), 1)))
@@ -55,7 +56,7 @@ func TestOldProcessThatStartsAgainBringsItsLimitBackUnlessOneIsSet(t *testing.T)
 
 		require.NoError(t, after.SetLimit(t.Context(), 5))
 		w.release(w.must(w.of(w.client(), 2).Acquire(t.Context(), 1)))
-		assert.Equal(t, int64(5), w.status(after).Limit, "that set by hand")
+		assert.Equal(t, int64(5), w.status(after).Limit, "the limit set by hand")
 		require.NoError(t, after.ResetLimit(t.Context()))
 	})
 }

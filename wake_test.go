@@ -20,18 +20,18 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// sluice is a go-redis hook that counts scripts, and that can hold back requests or replies.
-type sluice struct {
+// scriptGate is a go-redis hook that counts scripts, and that can hold back requests or replies.
+type scriptGate struct {
 	mu       sync.Mutex
-	requests chan struct{} // closed to let them pass; nil: they pass
+	requests chan struct{} // holds requests back until it is closed; nil: they pass
 	replies  chan struct{}
 	calls    []string // the verb of each script so far
 }
 
-func (s *sluice) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (s *sluice) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (s *scriptGate) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *scriptGate) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (s *sluice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (s *scriptGate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		s.mu.Lock()
 		requests, replies := s.requests, s.replies
@@ -53,7 +53,7 @@ func (s *sluice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 // hold holds back what comes from now on, until release is called.
-func (s *sluice) hold(gate *chan struct{}) (release func()) {
+func (s *scriptGate) hold(gate *chan struct{}) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*gate = make(chan struct{})
@@ -66,28 +66,28 @@ func (s *sluice) hold(gate *chan struct{}) (release func()) {
 }
 
 // since returns the scripts after the first n.
-func (s *sluice) since(n int) []string {
+func (s *scriptGate) since(n int) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls[min(n, len(s.calls)):])
 }
 
-// ears are two processes that share a name: one listens, and the other causes messages. With a TTL of 24 h only messages wake
-// a waiter.
-type ears struct {
+// listenerTest has two processes that share a name: one listens, and the other causes messages. The TTL is 24 h, so only messages
+// wake a waiter.
+type listenerTest struct {
 	t        *testing.T
 	rdb      *redis.Client
 	name     string
 	listener *Client
-	sluice   *sluice
+	gate     *scriptGate
 	other    *Permit // holds the one unit
 }
 
-func newEars(t *testing.T) *ears {
+func newListenerTest(t *testing.T) *listenerTest {
 	t.Helper()
-	e := &ears{t: t, rdb: redistest.SettledClient(t), name: t.Name() + "-" + uuid.NewString(), sluice: &sluice{}}
+	e := &listenerTest{t: t, rdb: redistest.SettledClient(t), name: t.Name() + "-" + uuid.NewString(), gate: &scriptGate{}}
 	rdb := redistest.SettledClient(t)
-	rdb.AddHook(e.sluice)
+	rdb.AddHook(e.gate)
 	e.listener = e.client(rdb)
 	s, err := e.client(redistest.SettledClient(t)).Semaphore(e.name, 1)
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func newEars(t *testing.T) *ears {
 	return e
 }
 
-func (e *ears) client(rdb *redis.Client) *Client {
+func (e *listenerTest) client(rdb *redis.Client) *Client {
 	e.t.Helper()
 	c, err := New(rdb, Options{TTL: maxTTL})
 	require.NoError(e.t, err)
@@ -112,8 +112,8 @@ type outcome struct {
 	err    error
 }
 
-// ask acquires with the listener.
-func (e *ears) ask() <-chan outcome {
+// acquire acquires with the listener.
+func (e *listenerTest) acquire() <-chan outcome {
 	e.t.Helper()
 	s, err := e.listener.Semaphore(e.name, 1)
 	require.NoError(e.t, err)
@@ -125,23 +125,23 @@ func (e *ears) ask() <-chan outcome {
 	return done
 }
 
-// await returns the outcome of ask, which must be a permit.
-func (e *ears) await(done <-chan outcome) (o outcome) {
+// await returns the outcome of acquire, which must be a permit.
+func (e *listenerTest) await(done <-chan outcome) (o outcome) {
 	e.t.Helper()
 	select {
 	case o = <-done:
 	case <-time.After(10 * time.Second):
-		e.t.Fatal("nobody told it of its grant")
+		e.t.Fatal("no message reported the grant")
 	}
 	require.NoError(e.t, o.err)
 	return o
 }
 
-// queue is ask that returns when the position in the queue is known and the subscription is established.
-func (e *ears) queue() (<-chan outcome, *ticket) {
+// queue is acquire, but it returns only when the position in the queue is known and the subscription is established.
+func (e *listenerTest) queue() (<-chan outcome, *ticket) {
 	e.t.Helper()
 	seq := e.listener.lastSeq.Load() + 1
-	done := e.ask()
+	done := e.acquire()
 	t := e.ticket(seq, func(t *ticket) bool { return t.phase == waiting })
 	require.Eventually(e.t, func() bool { return !e.listener.hub.Blind() }, 10*time.Second, time.Millisecond)
 	e.settle()
@@ -149,7 +149,7 @@ func (e *ears) queue() (<-chan outcome, *ticket) {
 }
 
 // settle waits until no operation of the listener is in flight: a new subscription queries all tickets once.
-func (e *ears) settle() {
+func (e *listenerTest) settle() {
 	e.t.Helper()
 	v, err := e.listener.stateOf(e.name)
 	require.NoError(e.t, err)
@@ -162,11 +162,11 @@ func (e *ears) settle() {
 			}
 		}
 		return v.verifySince.IsZero()
-	}, 10*time.Second, time.Millisecond, "the client does not come to rest")
+	}, 10*time.Second, time.Millisecond, "operations of the client remain in flight")
 }
 
-// ticket waits until a ticket of the listener is as it should be.
-func (e *ears) ticket(seq int64, is func(*ticket) bool) (found *ticket) {
+// ticket waits until a ticket of the listener satisfies a condition.
+func (e *listenerTest) ticket(seq int64, is func(*ticket) bool) (found *ticket) {
 	e.t.Helper()
 	v, err := e.listener.stateOf(e.name)
 	require.NoError(e.t, err)
@@ -175,11 +175,11 @@ func (e *ears) ticket(seq int64, is func(*ticket) bool) (found *ticket) {
 		defer v.mu.Unlock()
 		found = v.tickets[seq]
 		return found != nil && is(found)
-	}, 10*time.Second, time.Millisecond, "the ticket does not get there")
+	}, 10*time.Second, time.Millisecond, "the ticket never satisfies the condition")
 	return found
 }
 
-func (e *ears) publish(payloads ...string) {
+func (e *listenerTest) publish(payloads ...string) {
 	e.t.Helper()
 	_, err := e.rdb.Pipelined(background, func(pipe redis.Pipeliner) error {
 		for _, p := range payloads {
@@ -190,60 +190,60 @@ func (e *ears) publish(payloads ...string) {
 	require.NoError(e.t, err)
 }
 
-func (e *ears) ownerKey() string { return e.listener.keyspace.Keys(e.name)[0] }
+func (e *listenerTest) ownerKey() string { return e.listener.keyspace.Keys(e.name)[0] }
 
-// grantedBy makes the other process release, and checks that the waiter gets what Redis granted, by a message alone.
-func (e *ears) grantedBy(done <-chan outcome, calls int) {
+// grantedBy makes the other process release. It checks that the waiter gets what Redis granted, and that a message alone sufficed.
+func (e *listenerTest) grantedBy(done <-chan outcome, calls int) {
 	e.t.Helper()
 	require.NoError(e.t, e.other.Release(e.t.Context()))
 	o := e.await(done)
 	token, err := e.rdb.ZScore(e.t.Context(), e.ownerKey(), o.permit.ID()).Result()
-	require.NoError(e.t, err, "it was granted nothing")
+	require.NoError(e.t, err, "Redis has not granted it")
 	assert.Equal(e.t, int64(token), o.permit.Token())
-	assert.Empty(e.t, e.sluice.since(calls), "the messages made it ask")
+	assert.Empty(e.t, e.gate.since(calls), "the messages caused a query")
 	require.NoError(e.t, o.permit.Release(e.t.Context()))
 }
 
-func TestForgedMessageWithoutThePlaceInLineGrantsNothing(t *testing.T) {
+func TestForgedMessageWithoutTheQueuePositionGrantsNothing(t *testing.T) {
 	t.Parallel()
-	e := newEars(t)
+	e := newListenerTest(t)
 	done, ticket := e.queue()
-	calls := len(e.sluice.since(0))
-	seq, place := ticket.seq, ticket.position
+	calls := len(e.gate.since(0))
+	seq, position := ticket.seq, ticket.position
 	for _, g := range []protocol.Grant{
-		grantAt(seq, place+1, 666), grantAt(seq, place-1, 666), grantAt(seq, 0, 666), grantAt(seq, -place, 666), grantAt(seq, 666, place), grantAt(seq, place+1, 0),
-		grantAt(seq+1, place, 666), grantAt(-seq, place, 666), grantAt(0, 0, 0),
+		grantAt(seq, position+1, 666), grantAt(seq, position-1, 666), grantAt(seq, 0, 666), grantAt(seq, -position, 666), grantAt(seq, 666, position), grantAt(seq, position+1, 0),
+		grantAt(seq+1, position, 666), grantAt(-seq, position, 666), grantAt(0, 0, 0),
 	} {
 		e.publish(wakeMessage(e.ownerKey(), ticket.epoch, []protocol.Grant{g}))
 	}
 	// A message from before a loss of state: positions are restored unchanged, grants are not.
-	e.publish(wakeMessage(e.ownerKey(), ticket.epoch-1, []protocol.Grant{grantAt(seq, place, 666)}))
-	e.publish(wakeMessage(e.listener.keyspace.Keys("another name")[0], ticket.epoch, []protocol.Grant{grantAt(seq, place, 666)}))
+	e.publish(wakeMessage(e.ownerKey(), ticket.epoch-1, []protocol.Grant{grantAt(seq, position, 666)}))
+	e.publish(wakeMessage(e.listener.keyspace.Keys("another name")[0], ticket.epoch, []protocol.Grant{grantAt(seq, position, 666)}))
 	e.grantedBy(done, calls)
 }
 
-func TestForgedMessageChangesNothingForWhoHolds(t *testing.T) {
+func TestForgedMessageChangesNothingForAHolder(t *testing.T) {
 	t.Parallel()
-	e := newEars(t)
+	e := newListenerTest(t)
 	done, ticket := e.queue()
 	require.NoError(t, e.other.Release(t.Context()))
 	p := e.await(done).permit
 	token := p.Token()
-	calls := len(e.sluice.since(0))
+	calls := len(e.gate.since(0))
 	for _, g := range []protocol.Grant{grantAt(ticket.seq, ticket.position, 666), grantAt(ticket.seq, ticket.position, 0), grantAt(ticket.seq, 0, 666)} {
 		e.listener.receive(wakeMessage(e.ownerKey(), ticket.epoch, []protocol.Grant{g}))
 	}
 	assert.Equal(t, token, p.Token())
 	require.NoError(t, p.Context().Err())
-	assert.Empty(t, e.sluice.since(calls))
+	assert.Empty(t, e.gate.since(calls))
 	require.NoError(t, p.Release(t.Context()))
 }
 
 func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
 	t.Parallel()
-	e := newEars(t)
+	e := newListenerTest(t)
 	done, ticket := e.queue()
-	calls := len(e.sluice.since(0))
+	calls := len(e.gate.since(0))
 	real, key := fmt.Sprintf("%d:%d:", ticket.seq, ticket.position), fmt.Sprintf("%d %s", ticket.epoch, e.ownerKey())
 	e.publish("", " ", "\x00", "\r\n", "*3\r\n$7\r\nmessage\r\n", key, " "+key, real, real+"666",
 		real+"666 ", real+" "+key, real+"666: "+key, real+"6e6 "+key, real+"666, "+key,
@@ -254,14 +254,14 @@ func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
 
 func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	t.Parallel()
-	e := newEars(t)
+	e := newListenerTest(t)
 	first, _ := e.queue()
 	second, target := e.queue()
-	calls := len(e.sluice.since(0))
-	release := e.sluice.hold(&e.sluice.requests)
+	calls := len(e.gate.since(0))
+	release := e.gate.hold(&e.gate.requests)
 	defer release()
 
-	// Half of them name the true position and say that it is lost. Only Redis should know that, so the client queries it.
+	// Half of them name the true position and report that it is lost. Only Redis can know that, so the client queries it.
 	flood := make([]string, 10_000)
 	for i := range flood {
 		g := grantAt(target.seq, target.position+int64(i%2), 0)
@@ -270,28 +270,28 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	e.publish(flood...)
 	require.NoError(t, e.other.Release(t.Context()))
 	o := e.await(first) // its message came after the flood, and no query was needed
-	assert.Equal(t, []string{"refresh"}, e.sluice.since(calls), "one question about 5000 messages")
+	assert.Equal(t, []string{"refresh"}, e.gate.since(calls), "one query about 5000 messages")
 	release()
 	e.settle()
-	assert.LessOrEqual(t, len(e.sluice.since(calls)), 3)
+	assert.LessOrEqual(t, len(e.gate.since(calls)), 3)
 	require.NoError(t, o.permit.Release(t.Context()))
 	o = e.await(second)
 	require.NoError(t, o.permit.Release(t.Context()))
 }
 
-// The grant is published while the answer WAITING is still in flight.
+// The grant is published while the reply WAITING is still in flight.
 func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	t.Parallel()
-	e := newEars(t)
+	e := newListenerTest(t)
 	before, _ := e.queue() // the subscription is established
 	require.NoError(t, e.other.Release(t.Context()))
 	holder := e.await(before).permit
 	e.other = holder
 
-	release := e.sluice.hold(&e.sluice.replies)
+	release := e.gate.hold(&e.gate.replies)
 	defer release()
 	seq := e.listener.lastSeq.Load() + 1
-	done := e.ask()
+	done := e.acquire()
 	queue := e.listener.keyspace.Keys(e.name)[1]
 	require.Eventually(t, func() bool { return e.rdb.ZCard(t.Context(), queue).Val() == 1 }, 10*time.Second, time.Millisecond)
 
@@ -300,31 +300,31 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	c := protocol.Release(space.About(e.name), protocol.Declaration{Spec: protocol.LimitSpec{Limit: 1}, Nothing: true}, 0, false, []*ticket{{id: holder.ID()}})
 	require.NoError(t, e.rdb.Process(t.Context(), c.Command(true)))
 	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.earlyGrant.Token != 0 })
-	calls := len(e.sluice.since(0))
+	calls := len(e.gate.since(0))
 	release()
 	o := e.await(done)
 	token, err := e.rdb.ZScore(t.Context(), e.ownerKey(), o.permit.ID()).Result()
 	require.NoError(t, err)
 	assert.Equal(t, int64(token), o.permit.Token())
-	assert.Empty(t, e.sluice.since(calls), "it had to ask")
+	assert.Empty(t, e.gate.since(calls), "the client needed a query")
 	require.NoError(t, o.permit.Release(t.Context()))
 	assert.ErrorIs(t, holder.Release(t.Context()), ErrLost)
 }
 
 func TestAfterAGapTheClientQueriesWhatItMissed(t *testing.T) {
 	t.Parallel()
-	e := newEars(t)
+	e := newListenerTest(t)
 	done, _ := e.queue()
-	calls := len(e.sluice.since(0))
+	calls := len(e.gate.since(0))
 	e.listener.gap()
 	e.listener.verifyAll()
 	e.settle()
-	asked := e.sluice.since(calls)
-	assert.Equal(t, []string{"refresh"}, slices.Compact(asked), "once for the gap, and once more if that was too early for the doubt")
-	e.grantedBy(done, calls+len(asked))
+	sent := e.gate.since(calls)
+	assert.Equal(t, []string{"refresh"}, slices.Compact(sent), "one query for the gap, and another if the first came too early for the verification")
+	e.grantedBy(done, calls+len(sent))
 }
 
-// It shows a holder that the server went away, so it is needed before any waiter; and no longer after Close.
+// The subscription shows a holder that its server is gone. So a client needs it before it has any waiter, and not after Close.
 func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
@@ -361,11 +361,11 @@ func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {
 
 // wakeMessage builds a message as the scripts do.
 func wakeMessage(ownerKey string, epoch int64, grants []protocol.Grant) string {
-	var notes []string
+	var entries []string
 	for _, g := range grants {
-		notes = append(notes, fmt.Sprintf("%d:%d:%d", g.Seq, g.Position, g.Token))
+		entries = append(entries, fmt.Sprintf("%d:%d:%d", g.Seq, g.Position, g.Token))
 	}
-	return fmt.Sprintf("%s %d %s", strings.Join(notes, ","), epoch, ownerKey)
+	return fmt.Sprintf("%s %d %s", strings.Join(entries, ","), epoch, ownerKey)
 }
 
 // grantAt is a grant of a ticket.

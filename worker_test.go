@@ -129,7 +129,7 @@ func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, out *hist
 	case err != nil:
 		return err
 	}
-	g.ID, g.Token, g.Position = p.ID(), p.Token(), fairsem.PlaceOf(p)
+	g.ID, g.Token, g.Position = p.ID(), p.Token(), fairsem.PositionOf(p)
 	if hold := random.IntN(4); hold > 0 {
 		time.Sleep(time.Duration(hold) * time.Millisecond) // the work
 	}

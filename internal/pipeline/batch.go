@@ -28,8 +28,8 @@ type prepared struct {
 	Command
 }
 
-func newBatch(l *Pipeline, room int) *batch {
-	return &batch{pipeline: l, sent: l.Clock.Now(), timeout: MaxTimeout, prepared: make([]prepared, 0, room)}
+func newBatch(p *Pipeline, room int) *batch {
+	return &batch{pipeline: p, sent: p.Clock.Now(), timeout: MaxTimeout, prepared: make([]prepared, 0, room)}
 }
 
 // add adds a request if it is still wanted.
@@ -107,10 +107,10 @@ func (b *batch) exchange() []Response {
 
 // run sends commands in one pipeline. A command with neither a value nor an error of its own was not answered. It gets
 // the error of the pipeline, which may be a reply of Redis about the connection.
-func (l *Pipeline) run(pipe redis.Pipeliner, commands []redis.Cmder) []Response {
+func (p *Pipeline) run(pipe redis.Pipeliner, commands []redis.Cmder) []Response {
 	responses := make([]Response, len(commands))
-	_ = pipe.BatchProcess(l.Goroutines.Context, commands...) // only queues
-	_, err := pipe.Exec(l.Goroutines.Context)
+	_ = pipe.BatchProcess(p.Goroutines.Context, commands...) // only queues
+	_, err := pipe.Exec(p.Goroutines.Context)
 	for i, c := range commands {
 		responses[i] = read(c)
 		switch {

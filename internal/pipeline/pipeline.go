@@ -102,32 +102,32 @@ type Pipeline struct {
 func New(c Config) *Pipeline { return &Pipeline{Config: c} }
 
 // Queue queues a request. Urgent ones are sent before the others.
-func (l *Pipeline) Queue(r Request, urgent bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *Pipeline) Queue(r Request, urgent bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if urgent {
-		l.urgent = append(l.urgent, r)
+		p.urgent = append(p.urgent, r)
 	} else {
-		l.backlog.Add(int64(r.IDs()))
-		l.queued = append(l.queued, r)
+		p.backlog.Add(int64(r.IDs()))
+		p.queued = append(p.queued, r)
 	}
-	l.startLocked()
+	p.startLocked()
 }
 
 // Grown is called after a request that is not urgent has got n more ids, before its Prepare returns.
-func (l *Pipeline) Grown(n int) { l.backlog.Add(int64(n)) }
+func (p *Pipeline) Grown(n int) { p.backlog.Add(int64(n)) }
 
 // Crowded reports whether a request that is not urgent would not be sent with the next batch.
-func (l *Pipeline) Crowded() bool { return l.backlog.Load() >= l.most() }
+func (p *Pipeline) Crowded() bool { return p.backlog.Load() >= p.most() }
 
 // most is how many ids a batch may carry.
-func (l *Pipeline) most() int64 { return max(l.room.Load(), requestIDs) }
+func (p *Pipeline) most() int64 { return max(p.room.Load(), requestIDs) }
 
 // Failure returns the error of the last exchange, nil if it worked.
-func (l *Pipeline) Failure() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.failed
+func (p *Pipeline) Failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
 }
 
 // query is the Request of a command that shares only the round trip.
@@ -145,39 +145,39 @@ func (q query) Prepare(clock.Instant) (Command, time.Duration, bool) {
 func (q query) Done(r Response, _ clock.Instant) { q.reply <- r }
 
 // Ask sends a command and waits for its response.
-func (l *Pipeline) Ask(ctx context.Context, c Command) Response { return l.Await(ctx, l.Send(c)) }
+func (p *Pipeline) Ask(ctx context.Context, c Command) Response { return p.Await(ctx, p.Send(c)) }
 
 // Send is the first half of Ask, Await the second.
-func (l *Pipeline) Send(c Command) <-chan Response {
+func (p *Pipeline) Send(c Command) <-chan Response {
 	q := query{c, make(chan Response, 1)}
-	l.Queue(q, false)
+	p.Queue(q, false)
 	return q.reply
 }
 
 // Await waits for a response, until ctx ends or the client is closed.
-func (l *Pipeline) Await(ctx context.Context, reply <-chan Response) Response {
+func (p *Pipeline) Await(ctx context.Context, reply <-chan Response) Response {
 	select {
 	case r := <-reply:
 		return r
 	case <-ctx.Done():
 		return Response{Err: ctx.Err()}
-	case <-l.Goroutines.Context.Done():
+	case <-p.Goroutines.Context.Done():
 		return Response{Err: failure.ErrClosed}
 	}
 }
 
-func (l *Pipeline) startLocked() {
-	if l.inFlight == MaxInFlight || len(l.urgent)+len(l.queued) == 0 {
+func (p *Pipeline) startLocked() {
+	if p.inFlight == MaxInFlight || len(p.urgent)+len(p.queued) == 0 {
 		return
 	}
-	if l.Goroutines.Start(goroutines.ScriptCalls, l.sendLoop) { // ends when nothing is queued
-		l.inFlight++
+	if p.Goroutines.Start(goroutines.ScriptCalls, p.sendLoop) { // ends when nothing is queued
+		p.inFlight++
 	}
 }
 
 // sendLoop sends batches until nothing is queued, or until a batch was written off: another goroutine then takes over.
-func (l *Pipeline) sendLoop() {
-	for b := l.nextBatch(); b != nil; b = l.nextBatch() {
+func (p *Pipeline) sendLoop() {
+	for b := p.nextBatch(); b != nil; b = p.nextBatch() {
 		if !b.deliver() {
 			return
 		}
@@ -186,23 +186,23 @@ func (l *Pipeline) sendLoop() {
 
 // nextBatch makes a batch of what is queued. If nothing is queued it returns nil, and the caller no longer counts as in
 // flight.
-func (l *Pipeline) nextBatch() *batch {
+func (p *Pipeline) nextBatch() *batch {
 	for {
-		l.mu.Lock()
-		urgent, others := l.nextLocked()
+		p.mu.Lock()
+		urgent, others := p.nextLocked()
 		if len(urgent)+len(others) == 0 {
-			l.inFlight--
-			l.mu.Unlock()
+			p.inFlight--
+			p.mu.Unlock()
 			return nil
 		}
-		l.mu.Unlock()
-		b := newBatch(l, len(urgent)+len(others))
+		p.mu.Unlock()
+		b := newBatch(p, len(urgent)+len(others))
 		for _, r := range urgent {
 			b.add(r)
 		}
 		for _, r := range others {
 			b.add(r)
-			l.backlog.Add(-int64(r.IDs())) // not before: until then it may have grown
+			p.backlog.Add(-int64(r.IDs())) // not before: until then it may have grown
 		}
 		if len(b.prepared) > 0 {
 			return b
@@ -212,12 +212,12 @@ func (l *Pipeline) nextBatch() *batch {
 
 // nextLocked dequeues the requests of one batch: urgent ones first, but at least one from each queue. A client that
 // cannot keep up with its renewals must still release.
-func (l *Pipeline) nextLocked() (urgent, others []Request) {
+func (p *Pipeline) nextLocked() (urgent, others []Request) {
 	requests, ids := 0, 0
 	dequeue := func(queue *[]Request) []Request {
 		n := 0
 		for _, r := range *queue {
-			if n > 0 && (requests >= MaxRequests || int64(ids+r.IDs()) > l.most()) {
+			if n > 0 && (requests >= MaxRequests || int64(ids+r.IDs()) > p.most()) {
 				break
 			}
 			n, requests, ids = n+1, requests+1, ids+r.IDs()
@@ -226,53 +226,53 @@ func (l *Pipeline) nextLocked() (urgent, others []Request) {
 		*queue = (*queue)[n:]
 		return some
 	}
-	return dequeue(&l.urgent), dequeue(&l.queued)
+	return dequeue(&p.urgent), dequeue(&p.queued)
 }
 
 // pace lets batches grow while answers take a small part of the timeout, and shrinks them before they take all of it.
-func (l *Pipeline) pace(took, timeout time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch room := l.room.Load(); {
+func (p *Pipeline) pace(took, timeout time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch room := p.room.Load(); {
 	case took > timeout/2:
-		l.room.Store(0)
+		p.room.Store(0)
 	case took > timeout/4:
-		l.room.Store(room / 2)
+		p.room.Store(room / 2)
 	case took < timeout/8:
-		l.room.Store(min(max(2*room, requestIDs), MaxBatchIDs))
+		p.room.Store(min(max(2*room, requestIDs), MaxBatchIDs))
 	}
 }
 
 // writtenOff is called when a batch got no answer in time.
-func (l *Pipeline) writtenOff(timeout time.Duration) error {
-	l.Suspect() // another server may answer next
-	l.pace(timeout, timeout)
-	if failed := l.Failure(); failed != nil {
+func (p *Pipeline) writtenOff(timeout time.Duration) error {
+	p.Suspect() // another server may answer next
+	p.pace(timeout, timeout)
+	if failed := p.Failure(); failed != nil {
 		return fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, failed)
 	}
 	return failure.ErrNoAnswer
 }
 
 // takeOver lets another goroutine send, because one does not return from a batch that was written off.
-func (l *Pipeline) takeOver() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.inFlight--
-	l.startLocked()
+func (p *Pipeline) takeOver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inFlight--
+	p.startLocked()
 }
 
 // noteOutcome records the error of an exchange, even of one that was written off. It reports whether the connection has
 // broken since the exchange before.
-func (l *Pipeline) noteOutcome(err error) (broke bool) {
-	l.mu.Lock()
-	broke = failure.IsConnection(err) && !failure.IsConnection(l.failed)
-	l.failed = err
-	l.mu.Unlock()
+func (p *Pipeline) noteOutcome(err error) (broke bool) {
+	p.mu.Lock()
+	broke = failure.IsConnection(err) && !failure.IsConnection(p.failed)
+	p.failed = err
+	p.mu.Unlock()
 	if failure.IsConnection(err) {
-		l.Suspect()
+		p.Suspect()
 	}
-	if cluster, ok := l.Client.(cluster); ok && failure.Moved(err) {
-		cluster.ReloadState(l.Goroutines.Context)
+	if cluster, ok := p.Client.(cluster); ok && failure.Moved(err) {
+		cluster.ReloadState(p.Goroutines.Context)
 	}
 	return broke
 }

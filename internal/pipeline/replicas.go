@@ -29,8 +29,8 @@ type waitFor struct {
 	replicas int
 }
 
-func (l *Pipeline) newWait(timeout time.Duration) waitFor {
-	return waitFor{redis.NewIntCmd(context.Background(), "wait", l.Replicas, (timeout / 2).Milliseconds()), l.Replicas}
+func (p *Pipeline) newWait(timeout time.Duration) waitFor {
+	return waitFor{redis.NewIntCmd(context.Background(), "wait", p.Replicas, (timeout / 2).Milliseconds()), p.Replicas}
 }
 
 // failed returns why the commands before the WAIT may not count, nil if they do.
@@ -45,34 +45,34 @@ func (w waitFor) failed() error {
 }
 
 // redisPipeline returns a pipeline to a single server, which WAIT needs: it has no key that selects a node of a cluster.
-func (l *Pipeline) redisPipeline() (redis.Pipeliner, error) {
-	cluster, ok := l.Client.(cluster)
+func (p *Pipeline) redisPipeline() (redis.Pipeliner, error) {
+	cluster, ok := p.Client.(cluster)
 	if !ok {
-		return l.Client.Pipeline(), nil
+		return p.Client.Pipeline(), nil
 	}
-	node, err := cluster.MasterForKey(l.Goroutines.Context, l.Key)
+	node, err := cluster.MasterForKey(p.Goroutines.Context, p.Key)
 	if err != nil {
-		return nil, fmt.Errorf("no node for %q: %w", l.Key, err)
+		return nil, fmt.Errorf("no node for %q: %w", p.Key, err)
 	}
 	return node.Pipeline(), nil
 }
 
 // runDurable runs commands, of which some may need replicas. Those that too few replicas have count as not answered.
 // With withText scripts are sent themselves.
-func (l *Pipeline) runDurable(commands []prepared, withText bool, timeout time.Duration) []Response {
+func (p *Pipeline) runDurable(commands []prepared, withText bool, timeout time.Duration) []Response {
 	all := make([]redis.Cmder, len(commands), len(commands)+1)
 	for i, c := range commands {
 		all[i] = c.cmd(withText)
 	}
-	if l.Replicas == 0 || !slices.ContainsFunc(commands, prepared.needsReplicas) {
-		return l.run(l.Client.Pipeline(), all)
+	if p.Replicas == 0 || !slices.ContainsFunc(commands, prepared.needsReplicas) {
+		return p.run(p.Client.Pipeline(), all)
 	}
-	pipe, err := l.redisPipeline()
+	pipe, err := p.redisPipeline()
 	if err != nil {
 		return slices.Repeat([]Response{{Err: err}}, len(commands))
 	}
-	wait := l.newWait(timeout)
-	responses := l.run(pipe, append(all, wait))
+	wait := p.newWait(timeout)
+	responses := p.run(pipe, append(all, wait))
 	for i, c := range commands {
 		if err := wait.failed(); err != nil && responses[i].Err == nil && c.needsReplicas() {
 			responses[i] = Response{Err: err}

@@ -23,12 +23,12 @@ import (
 // No script call may occupy Redis for long, whatever is stored and requested: every state of hostileStates meets every
 // call of hostileCalls. The test counts the work; BenchmarkHostile measures the time.
 
-// hostileState is a stored state that costs more than others.
+// hostileState is a stored state that makes calls expensive.
 type hostileState struct {
 	name             string
-	quota            LimitSpec
+	spec             LimitSpec
 	holders, waiters int
-	expired          int // of the holders, and as many of the waiters
+	expired          int // of the holders, and the same number of waiters
 	tombstones       int // all of them expired
 	weight           func(i int) int64
 	longIDs          bool
@@ -45,31 +45,31 @@ func hostileStates(size int) []hostileState {
 	sum := int64(size) * int64(size+3) / 2 // of the distinct weights
 	oversized := func(i int) int64 { return int64(size) + 1 + int64(i) }
 	return []hostileState{
-		{name: "nobody waits", quota: ample, holders: size, weight: one},
-		{name: "nobody waits, weights", quota: ample, holders: size, weight: distinct},
-		{name: "a long line", quota: used, holders: size, waiters: size, weight: one, renew: true},
-		{name: "a long line, weights", quota: LimitSpec{Limit: sum}, holders: size, waiters: size, weight: distinct},
-		{name: "all expired", quota: used, holders: size, waiters: size, expired: size, weight: one, renew: true},
-		{name: "all expired, weights", quota: LimitSpec{Limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
-		{name: "some expired", quota: LimitSpec{Limit: sum}, holders: size, waiters: size, expired: 2*MaxIDs - 1, weight: distinct, renew: true},
-		{name: "room for the line", quota: ample, waiters: size, weight: one, renew: true},
-		{name: "room for the line, weights", quota: ample, waiters: size, weight: distinct, renew: true},
-		{name: "some expired, room for the line", quota: ample, holders: 3 * MaxIDs / 2, expired: 3 * MaxIDs / 2, waiters: size, weight: distinct, renew: true},
-		{name: "a line that can never fit", quota: used, waiters: size, weight: oversized, renew: true},
-		{name: "tombstones", quota: ample, holders: size / 2, waiters: size / 2, tombstones: size, weight: distinct},
-		{name: "long ids", quota: LimitSpec{Limit: sum}, holders: size / 10, waiters: size / 10, expired: 2*MaxIDs + 100, weight: distinct, longIDs: true, renew: true},
-		{name: "rate, used up", quota: rate(int64(size)), holders: size, weight: one},
-		{name: "rate, used up, weights", quota: rate(sum), holders: size, weight: distinct},
-		{name: "rate, a long line", quota: rate(int64(size)), holders: size, waiters: size, weight: one},
-		{name: "rate, a long line, weights", quota: rate(sum), holders: size, waiters: size, weight: distinct},
-		{name: "rate, a line of one heavy and many light", quota: rate(int64(size)), holders: size, waiters: size, weight: func(i int) int64 {
+		{name: "nobody waits", spec: ample, holders: size, weight: one},
+		{name: "nobody waits, weights", spec: ample, holders: size, weight: distinct},
+		{name: "a long line", spec: used, holders: size, waiters: size, weight: one, renew: true},
+		{name: "a long line, weights", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, weight: distinct},
+		{name: "all expired", spec: used, holders: size, waiters: size, expired: size, weight: one, renew: true},
+		{name: "all expired, weights", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
+		{name: "some expired", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, expired: 2*MaxIDs - 1, weight: distinct, renew: true},
+		{name: "room for the line", spec: ample, waiters: size, weight: one, renew: true},
+		{name: "room for the line, weights", spec: ample, waiters: size, weight: distinct, renew: true},
+		{name: "some expired, room for the line", spec: ample, holders: 3 * MaxIDs / 2, expired: 3 * MaxIDs / 2, waiters: size, weight: distinct, renew: true},
+		{name: "a line that can never fit", spec: used, waiters: size, weight: oversized, renew: true},
+		{name: "tombstones", spec: ample, holders: size / 2, waiters: size / 2, tombstones: size, weight: distinct},
+		{name: "long ids", spec: LimitSpec{Limit: sum}, holders: size / 10, waiters: size / 10, expired: 2*MaxIDs + 100, weight: distinct, longIDs: true, renew: true},
+		{name: "rate, used up", spec: rate(int64(size)), holders: size, weight: one},
+		{name: "rate, used up, weights", spec: rate(sum), holders: size, weight: distinct},
+		{name: "rate, a long line", spec: rate(int64(size)), holders: size, waiters: size, weight: one},
+		{name: "rate, a long line, weights", spec: rate(sum), holders: size, waiters: size, weight: distinct},
+		{name: "rate, a line of one heavy and many light", spec: rate(int64(size)), holders: size, waiters: size, weight: func(i int) int64 {
 			if i == size {
 				return int64(size)
 			}
 			return 1
 		}},
-		{name: "rate, all expired, weights", quota: rate(sum), holders: size, waiters: size, expired: size, weight: distinct, renew: true},
-		{name: "rate, some expired, weights", quota: rate(sum), holders: size, waiters: size, expired: 2*MaxIDs - 1, weight: distinct, renew: true},
+		{name: "rate, all expired, weights", spec: rate(sum), holders: size, waiters: size, expired: size, weight: distinct, renew: true},
+		{name: "rate, some expired, weights", spec: rate(sum), holders: size, waiters: size, expired: 2*MaxIDs - 1, weight: distinct, renew: true},
 	}
 }
 
@@ -87,7 +87,7 @@ func (s hostileState) seed(l *lab) {
 	if s.renew {
 		until = "1s"
 	}
-	l.seed(fmt.Sprintf("counter 9999999 | meta declared=%v layout=1 since=7 until=%s", s.quota.arg(), until))
+	l.seed(fmt.Sprintf("counter 9999999 | meta declared=%v layout=1 since=7 until=%s", s.spec.arg(), until))
 	now := l.now()
 	alive, dead := float64(now.Add(2*time.Hour).UnixMilli()), float64(now.Add(-time.Minute).UnixMilli())
 	all := make([]redis.Z, 0, s.holders+s.waiters+s.tombstones)
@@ -132,7 +132,7 @@ type hostileCall struct {
 	call func(s hostileState, about CallPrefix, d Declaration, n int) Call
 }
 
-// tickets returns stored tickets, from an index on, with distinct weights.
+// tickets returns n stored tickets, from an index on, with distinct weights.
 func (s hostileState) tickets(from, n int) (all []*ticket) {
 	for i := from; i < from+n; i++ {
 		all = append(all, &ticket{id: s.id(i), weight: int64(i%n) + 1})
@@ -140,15 +140,15 @@ func (s hostileState) tickets(from, n int) (all []*ticket) {
 	return all
 }
 
-// some returns n stored tickets, half of them holders if there are that many.
+// some returns n stored tickets. Half of them are holders, if there are enough.
 func (s hostileState) some(n int) []*ticket {
 	return append(s.tickets(s.expired, n/2), s.tickets(max(s.holders, s.expired+n/2), n-n/2)...)
 }
 
-// strange returns tickets that are not stored.
-func (s hostileState) strange(n int) []*ticket { return s.tickets(9_000_000, n) }
+// unknown returns tickets that are not stored.
+func (s hostileState) unknown(n int) []*ticket { return s.tickets(9_000_000, n) }
 
-func lightened(all []*ticket) []*ticket {
+func ofWeightOne(all []*ticket) []*ticket {
 	for _, t := range all {
 		t.weight = 1
 	}
@@ -162,25 +162,25 @@ func hostileCalls() []hostileCall {
 	early := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Hour}
 	return []hostileCall{
 		{"acquire: all wait", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Acquire(a, d, wait, lightened(s.strange(n)))
+			return Acquire(a, d, wait, ofWeightOne(s.unknown(n)))
 		}},
 		{"acquire: distinct weights wait, with a head start", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Acquire(a, d, early, s.strange(n))
+			return Acquire(a, d, early, s.unknown(n))
 		}},
 		{"acquire: try", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Acquire(a, d, try, lightened(s.strange(n)))
+			return Acquire(a, d, try, ofWeightOne(s.unknown(n)))
 		}},
 		{"acquire: try distinct weights", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Acquire(a, d, try, s.strange(n))
+			return Acquire(a, d, try, s.unknown(n))
 		}},
 		{"acquire: sent again", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Acquire(a, d, wait, s.some(n))
 		}},
 		{"acquire: gives back as many", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Acquire(a, d, wait, s.strange(n/2), s.some(n-n/2)...)
+			return Acquire(a, d, wait, s.unknown(n/2), s.some(n-n/2)...)
 		}},
 		{"acquire: gives back all for one", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Acquire(a, d, wait, s.strange(1), s.some(n-1)...)
+			return Acquire(a, d, wait, s.unknown(1), s.some(n-1)...)
 		}},
 		{"release", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Release(a, d, 0, false, s.some(n))
@@ -204,25 +204,25 @@ func hostileCalls() []hostileCall {
 			return Reduce(a, d, s.some(n), ones(n))
 		}},
 		{"restore: strangers hold", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Restore(a, d, time.Minute, s.strange(n), Claims{n, seededEpoch, ones(n), ones(n)})
+			return Restore(a, d, time.Minute, s.unknown(n), Claims{n, seededEpoch, ones(n), ones(n)})
 		}},
 		{"restore: strangers of weight wait", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
-			return Restore(a, d, time.Minute, s.strange(n), Claims{0, seededEpoch, ones(n), slices.Repeat([]int64{7}, n)})
+			return Restore(a, d, time.Minute, s.unknown(n), Claims{0, seededEpoch, ones(n), slices.Repeat([]int64{7}, n)})
 		}},
 		{"restore: all wait here and held", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Restore(a, d, time.Minute, s.tickets(s.holders, n), Claims{n, seededEpoch, ones(n), ones(n)})
 		}},
 		{"resize", func(s hostileState, a CallPrefix, _ Declaration, _ int) Call {
-			return Call{ResizeScript, append(asked(ResizeScript, a, s), ample, time.Now().UnixMicro())}
+			return Call{ResizeScript, append(prefixArgs(ResizeScript, a, s), ample, time.Now().UnixMicro())}
 		}},
 		{"resize: less", func(s hostileState, a CallPrefix, _ Declaration, _ int) Call {
-			return Call{ResizeScript, append(asked(ResizeScript, a, s), 1, time.Now().UnixMicro())}
+			return Call{ResizeScript, append(prefixArgs(ResizeScript, a, s), 1, time.Now().UnixMicro())}
 		}},
 		{"evict", func(s hostileState, a CallPrefix, _ Declaration, _ int) Call {
-			return Call{EvictScript, append(asked(EvictScript, a, s), s.id(s.holders))}
+			return Call{EvictScript, append(prefixArgs(EvictScript, a, s), s.id(s.holders))}
 		}},
 		{"status", func(s hostileState, a CallPrefix, _ Declaration, _ int) Call {
-			return Call{StatusScript, append(asked(StatusScript, a, s), 0, 0)}
+			return Call{StatusScript, append(prefixArgs(StatusScript, a, s), 0, 0)}
 		}},
 		{"page", func(_ hostileState, a CallPrefix, _ Declaration, _ int) Call {
 			return a.Page("queue", Bookmark{}, pageSize)
@@ -230,46 +230,46 @@ func hostileCalls() []hostileCall {
 	}
 }
 
-// asked returns the arguments of a call that declares nothing.
-func asked(run *Script, a CallPrefix, s hostileState) []any {
-	return a.newCall(run, Declaration{Spec: s.quota, Nothing: true}, 0, 1).Args
+// prefixArgs returns the first arguments of a call that declares nothing.
+func prefixArgs(run *Script, a CallPrefix, s hostileState) []any {
+	return a.newCall(run, Declaration{Spec: s.spec, Nothing: true}, 0, 1).Args
 }
 
 // scriptWork is the work of a call.
 type scriptWork struct {
 	commands int // run by the script
-	elements int // sent to these commands and returned by them
+	elements int // sent to these commands, and returned by them
 	steps    int // of Lua
 }
 
-// most is the upper bound for a call: docs/performance.md, "The longest calls", says how long that takes.
+// most is the upper bound for a call. See docs/performance.md, "The longest calls", for the time that it takes.
 var most = scriptWork{commands: 700, elements: 5500, steps: 56_000}
 
-// meter is a context that counts: Lua checks it before each step. It is done when a call does much more than allowed.
+// meter is a context that counts steps, because Lua checks it before each. It is done when a call does much more than allowed.
 type meter struct {
 	context.Context
 	scriptWork
-	over chan struct{}
+	done chan struct{}
 }
 
 var errEndless = errors.New("the script does not end")
 
 func (m *meter) Done() <-chan struct{} {
 	if m.steps++; m.steps == 10*most.steps {
-		close(m.over)
+		close(m.done)
 	}
-	return m.over
+	return m.done
 }
 
 func (m *meter) Err() error { return errEndless }
 
-// measure runs a script here, with the commands on the server, and counts its work. The error is the script's.
+// measure runs a script in this process, sends its commands to the server, and counts its work. It returns the error of the script.
 func (l *lab) measure(c Call) (scriptWork, error) {
 	l.t.Helper()
-	m := &meter{Context: background, over: make(chan struct{})}
+	m := &meter{Context: background, done: make(chan struct{})}
 	vm := lua.NewState(lua.Options{RegistryMaxSize: 1 << 20, RegistryGrowStep: 4 << 10})
 	defer vm.Close()
-	conn := l.rdb.Conn() // a pool takes as long as the command
+	conn := l.rdb.Conn() // a pool would take as long as the command
 	defer func() { assert.NoError(l.t, conn.Close()) }()
 	do := func(vm *lua.LState) (lua.LValue, error) {
 		var args []any
@@ -317,7 +317,7 @@ func (l *lab) measure(c Call) (scriptWork, error) {
 
 var compiledScripts sync.Map // of *script: *lua.FunctionProto
 
-// compiled compiles a script once for all tests: that takes longer than most runs of it.
+// compiled compiles a script once for all tests, because compiling takes longer than most runs.
 func compiled(t testing.TB, s *Script) *lua.FunctionProto {
 	t.Helper()
 	if proto, ok := compiledScripts.Load(s); ok {
@@ -360,8 +360,8 @@ func (m *meter) value(vm *lua.LState, out any) lua.LValue {
 	return lua.LFalse
 }
 
-// A long call delays every other client: 2000 weights requested from a used-up Limiter took 0.8 s.
-func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
+// A long call delays every other client. Guards against 2000 weights requested from a used-up Limiter, which took 0.8 s.
+func TestEveryCallStaysWithinItsBoundWhateverIsStoredAndRequested(t *testing.T) {
 	t.Parallel()
 	const size = 2 * MaxIDs // beyond every bound
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
@@ -373,7 +373,7 @@ func TestNoCallDoesMoreThanItsBoundWhateverIsStoredAndAsked(t *testing.T) {
 		for _, hostile := range hostileCalls() {
 			l := newLab(t, rdb)
 			l.copy(template)
-			c := hostile.call(state, l.space.About("name"), Declaration{Spec: state.quota, Since: 7}, MaxIDs)
+			c := hostile.call(state, l.space.About("name"), Declaration{Spec: state.spec, Since: 7}, MaxIDs)
 			did, err := l.measure(c)
 			require.NoError(t, err)
 			if did.commands > most.commands || did.elements > most.elements || did.steps > most.steps {
@@ -411,7 +411,7 @@ func BenchmarkHostile(b *testing.B) {
 				for b.Loop() {
 					l := newLab(b, rdb)
 					l.copy(template)
-					all = append(all, l.cost(hostile.call(state, l.space.About("name"), Declaration{Spec: state.quota, Since: 7}, MaxIDs)))
+					all = append(all, l.cost(hostile.call(state, l.space.About("name"), Declaration{Spec: state.spec, Since: 7}, MaxIDs)))
 					require.NoError(b, rdb.Unlink(background, l.keys[:]...).Err())
 				}
 				slices.Sort(all)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clockLab is a lab on a server whose clock only the test moves.
+// clockLab is a lab on a server whose clock the test controls.
 type clockLab struct {
 	*lab
 	server *miniredis.Miniredis
@@ -40,8 +40,8 @@ func (l *lab) as(client string) CallPrefix {
 	return space.About("name")
 }
 
-// asks sends an acquire of one id from a client that declares a limit.
-func (l *lab) asks(id string, d Declaration, t AcquireParams) Result {
+// acquireOne sends an acquire of one id from a client that declares a limit.
+func (l *lab) acquireOne(id string, d Declaration, t AcquireParams) Result {
 	l.t.Helper()
 	t.TTL = 3 * time.Hour
 	return l.ask(Acquire(l.as(ClientOf(id)), d, t, tickets(id)), 1).Results[0]
@@ -49,28 +49,28 @@ func (l *lab) asks(id string, d Declaration, t AcquireParams) Result {
 
 func (l *lab) meta(field string) string { return l.rdb.HGet(background, l.keys[5], field).Val() }
 
-// If numbers only counted up after the clock was stepped back, every head start would be larger than any wait.
-func TestNumbersGoOnWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
+// If numbers only counted up by one after a step back, every head start would be larger than any wait.
+func TestNumbersAdvanceWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
 	var first int64
 	for i, number := range []func(id string) int64{
-		func(id string) int64 { return l.asks(id, declares(3, 7), AcquireParams{}).Number },
-		func(id string) int64 { return l.asks(id, declares(3, 7), AcquireParams{}).Number }, // the fast path
-		func(id string) int64 { return l.asks(id, declares(3, 7), AcquireParams{Wait: true}).Number },
+		func(id string) int64 { return l.acquireOne(id, declares(3, 7), AcquireParams{}).Number },
+		func(id string) int64 { return l.acquireOne(id, declares(3, 7), AcquireParams{}).Number }, // the fast path
+		func(id string) int64 { return l.acquireOne(id, declares(3, 7), AcquireParams{Wait: true}).Number },
 		func(string) int64 { // by a promotion
 			l.ask(Release(l.as("you"), known(3), 0, false, tickets("you:1")), 1)
 			return int64(l.rdb.ZRevRangeWithScores(background, l.keys[0], 0, 0).Val()[0].Score)
 		},
 		func(id string) int64 { // with a head start
-			n := l.asks(id, declares(3, 7), AcquireParams{Wait: true, HeadStart: time.Minute}).Number
+			n := l.acquireOne(id, declares(3, 7), AcquireParams{Wait: true, HeadStart: time.Minute}).Number
 			return n + time.Minute.Microseconds()
 		},
 	} {
 		if i == 0 {
-			assert.Equal(t, l.time.UnixMicro(), l.asks("you:1", declares(3, usedNow), AcquireParams{}).Number)
+			assert.Equal(t, l.time.UnixMicro(), l.acquireOne("you:1", declares(3, usedNow), AcquireParams{}).Number)
 			l.step(-time.Hour)
-			assert.Equal(t, Early, l.asks("me:0", declares(3, 7), AcquireParams{}).State, "the epoch begins anew")
+			assert.Equal(t, Early, l.acquireOne("me:0", declares(3, 7), AcquireParams{}).State, "a new epoch starts")
 			l.step(time.Second)
 		}
 		n := number([]string{"me:1", "me:2", "me:3", "", "me:5"}[i])
@@ -83,30 +83,30 @@ func TestNumbersGoOnWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
 	assert.Greater(t, first, l.time.UnixMicro())
 }
 
-func TestEveryStepBackIsMadeUpForAndNoneForward(t *testing.T) {
+func TestNumbersCompensateStepsBackAndNoStepsForward(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		steps []time.Duration
-		min   time.Duration // how far the last number is ahead of the first
+		min   time.Duration // the lower bound of the distance between the first and the last number
 		max   time.Duration
 	}{
 		{"forward", []time.Duration{time.Hour}, time.Hour, time.Hour},
-		{"back by less than a second, where one more than the last is as good", []time.Duration{-900 * time.Millisecond}, 0, time.Second},
+		{"back by less than a second, where numbers just count up by one", []time.Duration{-900 * time.Millisecond}, 0, time.Second},
 		{"back", []time.Duration{-time.Hour}, 0, time.Second},
 		{"back, and back again", []time.Duration{-time.Hour, -time.Hour}, 0, 2 * time.Second},
-		{"forward, and to where it was", []time.Duration{time.Hour, -time.Hour}, time.Hour, time.Hour + time.Second},
-		{"back, and to where it was", []time.Duration{-time.Hour, time.Hour}, time.Hour, time.Hour + time.Second},
+		{"forward, and back to the original time", []time.Duration{time.Hour, -time.Hour}, time.Hour, time.Hour + time.Second},
+		{"back, and forward to the original time", []time.Duration{-time.Hour, time.Hour}, time.Hour, time.Hour + time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := newClockLab(t)
-			first := l.asks("me:1", declares(9, usedNow), AcquireParams{}).Number
-			require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", 1).Err()) // no step goes behind this epoch
+			first := l.acquireOne("me:1", declares(9, usedNow), AcquireParams{}).Number
+			require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", 1).Err()) // no step reaches back beyond this epoch
 			last := first
 			for i, d := range c.steps {
 				l.step(d)
-				n := l.asks("me:"+string(rune('2'+i)), declares(9, 7), AcquireParams{}).Number
+				n := l.acquireOne("me:"+string(rune('2'+i)), declares(9, 7), AcquireParams{}).Number
 				require.Greater(t, n, last)
 				last = n
 			}
@@ -114,12 +114,12 @@ func TestEveryStepBackIsMadeUpForAndNoneForward(t *testing.T) {
 			assert.GreaterOrEqual(t, ahead, c.min)
 			assert.LessOrEqual(t, ahead, c.max)
 			l.step(time.Minute)
-			assert.Equal(t, last+time.Minute.Microseconds(), l.asks("me:9", declares(9, 7), AcquireParams{}).Number+lag(c.steps))
+			assert.Equal(t, last+time.Minute.Microseconds(), l.acquireOne("me:9", declares(9, 7), AcquireParams{}).Number+lag(c.steps))
 		})
 	}
 }
 
-// lag is the part of a small step back that remains: no offset is stored for it.
+// lag is the part of a small step back for which no offset is stored.
 func lag(steps []time.Duration) int64 {
 	if len(steps) == 1 && steps[0] > -time.Second && steps[0] < 0 {
 		return 1 - steps[0].Microseconds()
@@ -127,15 +127,15 @@ func lag(steps []time.Duration) int64 {
 	return 0
 }
 
-// A declaration made after the clock was stepped back is newer than all earlier ones.
-func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
+// A declaration made after a step back counts as newer than all earlier ones.
+func TestNewestDeclarationTakesEffectAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(l *clockLab){
-		"with a number given out since": func(l *clockLab) { l.asks("old:1", declares(2, usedNow), AcquireParams{}) },
-		"with none": func(l *clockLab) {
-			l.asks("old:1*5", declares(2, usedNow), AcquireParams{})
+		"with a number issued since": func(l *clockLab) { l.acquireOne("old:1", declares(2, usedNow), AcquireParams{}) },
+		"without a number issued since": func(l *clockLab) {
+			l.acquireOne("old:1*5", declares(2, usedNow), AcquireParams{})
 			l.step(time.Minute)
-			l.asks("older:1*5", declares(3, usedNow), AcquireParams{}) // refused, so no number is used
+			l.acquireOne("older:1*5", declares(3, usedNow), AcquireParams{}) // refused, so no number is used
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,63 +143,63 @@ func TestNewestDeclarationStandsAtOnceAfterTheClockWasSteppedBack(t *testing.T) 
 			l := newClockLab(t)
 			before(l)
 			l.step(-time.Hour)
-			l.asks("new:1", Declaration{Spec: LimitSpec{Limit: 7}, Age: 2 * time.Millisecond}, AcquireParams{}) // 2 ms ago, after that much time in flight
+			l.acquireOne("new:1", Declaration{Spec: LimitSpec{Limit: 7}, Age: 2 * time.Millisecond}, AcquireParams{}) // declared 2 ms ago, before 2 ms in flight
 			assert.Equal(t, "7", l.meta("declared"))
 		})
 	}
 }
 
-// A client sends the time of its first use by the clock of the server that it used then.
+// A client sends the time of its first use as measured by the clock of the server that it used then.
 func TestDeclarationOfAnotherServersTimeIsReplacedByTheNextOne(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
-	l.asks("old:1", declares(2, l.time.Add(time.Hour).UnixMicro()), AcquireParams{})
+	l.acquireOne("old:1", declares(2, l.time.Add(time.Hour).UnixMicro()), AcquireParams{})
 	assert.Equal(t, "2", l.meta("declared"))
-	l.asks("new:1", declares(7, usedNow), AcquireParams{})
+	l.acquireOne("new:1", declares(7, usedNow), AcquireParams{})
 	assert.Equal(t, "7", l.meta("declared"))
 }
 
-func TestNumbersRestoredFromAServerAheadGoOnWithTime(t *testing.T) {
+func TestNumbersRestoredFromAServerAheadAdvanceWithTime(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
 	had := Claims{Holders: 1, Numbers: []int64{l.time.Add(time.Hour).UnixMicro()}, Units: []int64{1}}
 	l.ask(Restore(l.as("me"), declares(5, usedNow), time.Hour, tickets("me:1"), had), 1)
 	l.step(2 * time.Second) // the grace period
-	first := l.asks("me:2", declares(5, 7), AcquireParams{}).Number
+	first := l.acquireOne("me:2", declares(5, 7), AcquireParams{}).Number
 	assert.Greater(t, first, had.Numbers[0])
 	l.step(time.Minute)
-	assert.Equal(t, first+time.Minute.Microseconds(), l.asks("me:3", declares(5, 7), AcquireParams{}).Number)
+	assert.Equal(t, first+time.Minute.Microseconds(), l.acquireOne("me:3", declares(5, 7), AcquireParams{}).Number)
 }
 
-func TestStatusTellsHowLongSomebodyHasWaitedSinceTheClockWasSteppedBack(t *testing.T) {
+func TestStatusReportsTheOldestWaitAfterTheClockWasSteppedBack(t *testing.T) {
 	t.Parallel()
 	l := newClockLab(t)
-	look := func() Status {
+	status := func() Status {
 		r := l.run(l.space.Status("name", LimitSpec{Limit: 1}, 0, 0))
 		require.NoError(t, r.err)
 		found, err := DecodeStock(r.numbers)
 		require.NoError(t, err)
 		return found.Status()
 	}
-	token := l.asks("me:1", declares(1, usedNow), AcquireParams{}).Number
+	token := l.acquireOne("me:1", declares(1, usedNow), AcquireParams{}).Number
 	l.step(-time.Hour)
-	place := l.asks("me:2", declares(1, 7), AcquireParams{Wait: true}).Number
+	position := l.acquireOne("me:2", declares(1, 7), AcquireParams{Wait: true}).Number
 	l.step(time.Minute)
-	s := look()
+	s := status()
 	assert.Equal(t, time.Minute, s.OldestWait)
-	assert.Equal(t, time.Minute, s.At.Sub(time.UnixMicro(place)))
+	assert.Equal(t, time.Minute, s.At.Sub(time.UnixMicro(position)))
 	assert.InDelta(t, time.Minute, s.At.Sub(time.UnixMicro(token)), float64(time.Second))
 }
 
 // The same on a real server, whose clock moves: the last number is an hour ahead of it.
-func TestNumbersAheadOfTheClockGoOnWithTime(t *testing.T) {
+func TestNumbersAheadOfTheClockAdvanceWithTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(fmt.Sprint("counter ", l.now().Add(time.Hour).UnixMicro()) + " | meta declared=9 layout=1 since=7 until=80s")
 		var numbers, times []int64
 		for _, id := range []string{"me:1", "me:2", "me:3"} {
 			times = append(times, l.now().UnixMicro())
-			numbers = append(numbers, l.asks(id, declares(9, 7), AcquireParams{}).Number)
+			numbers = append(numbers, l.acquireOne(id, declares(9, 7), AcquireParams{}).Number)
 			times = append(times, l.now().UnixMicro())
 		}
 		for i := range 2 {

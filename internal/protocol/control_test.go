@@ -13,7 +13,7 @@ import (
 
 func resizing(pin Pin) func(*lab, []*ticket) Call { return resizingLate(pin, 0) }
 
-// resizingLate is a resize that was in flight for so long.
+// resizingLate is a resize that was in flight for the given time.
 func resizingLate(pin Pin, late time.Duration) func(*lab, []*ticket) Call {
 	return func(l *lab, _ []*ticket) Call {
 		return l.space.Resize("name", LimitSpec{Limit: 3}, pin, l.now().Add(-late).UnixMicro())
@@ -26,19 +26,19 @@ func evicting(id string) func(*lab, []*ticket) Call {
 	}
 }
 
-// TestResizeScript: the outcome of a resize stands where other calls have the state of an id.
+// The outcome of a resize is where other calls return the state of an id.
 func TestResizeScript(t *testing.T) {
 	const line = "owner me:1=5 | queue you:1=6 me:2=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8"
 	const meta = " | meta declared=1 layout=1 since=7 until=80s"
 	change := []string{"itself"}
 	checkAll(t, []contract{{
-		name:  "pins a limit on a name that nobody uses",
+		name:  "sets a limit on an unused name",
 		ids:   change,
 		call:  resizing(PinAt(4)),
 		reply: "held",
 		state: "meta layout=1 pinned=4 pinned_at=#1",
 	}, {
-		name:  "lets those in who fit now, and tells them",
+		name:  "grants waiters that fit now, and notifies them",
 		seed:  line + meta,
 		ids:   change,
 		call:  resizing(PinAt(3)),
@@ -46,14 +46,14 @@ func TestResizeScript(t *testing.T) {
 		wake:  "me 2:7:#3, you 1:6:#2",
 		state: "owner me:1=5 you:1=#2 me:2=#3 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #3 | meta declared=1 layout=1 pinned=3 pinned_at=#1 since=7 until=80s granted=2",
 	}, {
-		name:  "lets nobody in under 0",
+		name:  "grants nothing under a limit of 0",
 		seed:  "queue you:1=6 | timeout you:1=20s | counter 8" + meta,
 		ids:   change,
 		call:  resizing(PinAt(0)),
 		reply: "held",
 		state: "queue you:1=6 | timeout you:1=20s | counter 8 | meta declared=1 layout=1 pinned=0 pinned_at=#1 since=7 until=80s",
 	}, {
-		name:  "puts out who can never fit, also while nothing is free",
+		name:  "removes waiters that can never fit, even while no unit is free",
 		seed:  "owner me:1=5 me:2=6 | queue you:1=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8 | weight you:1=3" + meta,
 		ids:   change,
 		call:  resizing(PinAt(2)),
@@ -61,7 +61,7 @@ func TestResizeScript(t *testing.T) {
 		wake:  "you 1:7:0",
 		state: "owner me:1=5 me:2=6 | queue you:2=8 | timeout me:1=20s me:2=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=2 pinned_at=#1 since=7 until=80s",
 	}, {
-		name:  "takes the pin away, and lets those in who fit the declared limit",
+		name:  "resets the limit, and grants waiters that fit the declared one",
 		seed:  "queue you:1=6 you:2=7 | timeout you:1=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=0 pinned_at=5 since=7 until=80s",
 		ids:   change,
 		call:  resizing(Unpin),
@@ -69,14 +69,14 @@ func TestResizeScript(t *testing.T) {
 		wake:  "you 1:6:#2",
 		state: "owner you:1=#2 | queue you:2=7 | timeout you:1=20s you:2=20s | counter #2 | meta declared=1 layout=1 pinned_at=#1 since=7 until=80s granted=1",
 	}, {
-		name:  "gives a name that nobody uses an end again",
+		name:  "lets an unused name expire again",
 		seed:  "meta layout=1 pinned=0",
 		ids:   change,
 		call:  resizing(Unpin),
 		reply: "held",
 		state: "meta layout=1 pinned_at=#1 until=20s",
 	}, {
-		name:  "takes away no pin where there is none, and leaves for a while when that was",
+		name:  "resets nothing where no limit is set, and stores the time of the request for a while",
 		ids:   change,
 		call:  resizing(Unpin),
 		reply: "held",
@@ -84,51 +84,51 @@ func TestResizeScript(t *testing.T) {
 	}})
 }
 
-func TestResizeScriptThatComesLate(t *testing.T) {
+func TestLateResizeDoesNotReplaceALaterOne(t *testing.T) {
 	const later, same = "meta layout=1 pinned=4 pinned_at=4000000000000000", "meta layout=1 pinned=4 pinned_at=#1"
 	const meta = " | meta declared=1 layout=1 pinned=1 pinned_at=5 since=7 until=80s"
 	change := []string{"itself"}
 	checkAll(t, []contract{{
-		name:  "replaces none that was asked for later",
+		name:  "a limit set by a later request stays",
 		seed:  later,
 		ids:   change,
 		call:  resizing(PinAt(0)),
 		reply: "held",
 		state: same,
 	}, {
-		name:  "and takes none of them away",
+		name:  "a late reset does not reset it",
 		seed:  later,
 		ids:   change,
 		call:  resizing(Unpin),
 		reply: "held",
 		state: same,
 	}, {
-		name:  "nor brings back what was taken away since",
+		name:  "a limit that was reset since stays reset",
 		seed:  "meta layout=1 pinned_at=4000000000000000 until=20s",
 		ids:   change,
 		call:  resizing(PinAt(3)),
 		reply: "held",
 		state: "meta layout=1 pinned_at=#1 until=20s",
 	}, {
-		name:  "also if it is old",
+		name:  "a limit set by a later request stays, even if the late one is a minute old",
 		seed:  later,
 		ids:   change,
 		call:  resizingLate(PinAt(0), time.Minute),
 		reply: "held",
 		state: same,
 	}, {
-		name:  "but stands if it was on its way for some seconds",
+		name:  "a request that was in flight for some seconds takes effect",
 		ids:   change,
 		call:  resizingLate(PinAt(3), 8*time.Second),
 		reply: "held",
 		state: "meta layout=1 pinned=3 pinned_at=#1",
 	}, {
-		name:  "and is refused when it may have been replaced and nobody knows",
+		name:  "a request is refused if it may have been replaced and the record of that is gone",
 		ids:   change,
 		call:  resizingLate(PinAt(3), 10*time.Second),
 		reply: "gone",
 	}, {
-		name:  "as is one that takes a pin away",
+		name:  "a late reset is refused likewise",
 		seed:  "queue you:1=6 | timeout you:1=20s | counter 8" + strings.Replace(meta, "pinned=1", "pinned=0", 1),
 		ids:   change,
 		call:  resizingLate(Unpin, 10*time.Second),
@@ -136,8 +136,8 @@ func TestResizeScriptThatComesLate(t *testing.T) {
 	}})
 }
 
-// The time given out for a change of the limit is later than all earlier ones, whatever the clock says.
-func TestStatusGivesOutATimeForTheNextChangeOfTheLimit(t *testing.T) {
+// The time returned for a change of the limit is later than all earlier ones, even if the clock is not.
+func TestStatusReturnsATimeForTheNextChangeOfTheLimit(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		asked := func(l *lab) int64 {
 			r := l.run(l.space.Status("name", LimitSpec{Limit: 3}, 0, 0))
@@ -160,7 +160,7 @@ func TestEvictScript(t *testing.T) {
 	const seed = "owner me:1=5 you:1=6 | queue you:2=7 you:3=8 | timeout me:1=20s you:1=40s you:2=40s you:3=40s | counter 8 | weight extra=1 me:1=2"
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "takes a holder out, tells it, and lets in who fits now",
+		name:  "removes a holder, notifies it, and grants waiters that fit now",
 		seed:  seed + meta,
 		ids:   []string{"me:1"},
 		call:  evicting("me:1"),
@@ -168,7 +168,7 @@ func TestEvictScript(t *testing.T) {
 		wake:  "me 1:5:0, you 2:7:#1,3:8:#2",
 		state: "owner you:1=6 you:2=#1 you:3=#2 | timeout me:1=20s you:1=40s you:2=40s you:3=40s | counter #2" + meta + " granted=2",
 	}, {
-		name:  "takes a waiter out, and leaves its deadline as a tombstone",
+		name:  "removes a waiter, and leaves its deadline as a tombstone",
 		seed:  seed + meta,
 		ids:   []string{"you:2"},
 		call:  evicting("you:2"),
@@ -176,7 +176,7 @@ func TestEvictScript(t *testing.T) {
 		wake:  "you 2:7:0",
 		state: "owner me:1=5 you:1=6 | queue you:3=8 | timeout me:1=20s you:1=40s you:2=40s you:3=40s | counter 8 | weight extra=1 me:1=2" + meta,
 	}, {
-		name:  "the last one, whose tombstone expires",
+		name:  "removes the last holder, and leaves a tombstone that expires",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
 		ids:   []string{"me:1"},
 		call:  evicting("me:1"),
@@ -184,13 +184,13 @@ func TestEvictScript(t *testing.T) {
 		wake:  "me 1:5:0",
 		state: "timeout me:1=20s | counter 8" + meta,
 	}, {
-		name:  "nobody twice",
+		name:  "removes no id twice",
 		seed:  "timeout me:1=20s | counter 8" + meta,
 		ids:   []string{"me:1"},
 		call:  evicting("me:1"),
 		reply: "evicted",
 	}, {
-		name:  "nobody of a name that is not used",
+		name:  "removes nothing from an unused name",
 		ids:   []string{"me:1"},
 		call:  evicting("me:1"),
 		reply: "gone",
@@ -200,7 +200,7 @@ func TestEvictScript(t *testing.T) {
 // A rate limit of 3 units in 60 s, from a client that declared it at 7.
 var threeAMinute = Declaration{Spec: LimitSpec{3, time.Minute}, Since: 7}
 
-func taking(wait bool) func(*lab, []*ticket) Call {
+func acquiringRate(wait bool) func(*lab, []*ticket) Call {
 	return func(l *lab, ids []*ticket) Call {
 		return Acquire(l.space.About("name"), threeAMinute, AcquireParams{TTL: 10 * time.Second, Wait: wait}, ids)
 	}
@@ -210,19 +210,19 @@ func TestScriptsOfARate(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	const full = "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=30s you:3=40s | counter 8"
 	checkAll(t, []contract{{
-		name:  "a grant lapses a window later, whatever the lease",
+		name:  "a grant expires one window later, whatever the lease",
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "held #1, room 2",
 		state: "owner me:1=#1 | timeout me:1=60s | counter #1" + meta + " granted=1",
 	}, {
-		name:  "sent again it is the same grant, and lapses no later",
+		name:  "an acquire sent again is the same grant, and it expires no later",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "held 5, room 2",
 	}, {
-		name: "no renewal makes it last",
+		name: "a renewal does not extend a grant",
 		seed: "owner me:1=5 | timeout me:1=20s | counter 8" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) Call {
@@ -230,42 +230,42 @@ func TestScriptsOfARate(t *testing.T) {
 		},
 		reply: "held 5, room 2",
 	}, {
-		name:  "what lapsed makes room",
+		name:  "expired grants make room",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | timeout you:1=-10s you:2=30s you:3=40s | counter 8" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "held #1",
 		state: "owner you:2=6 you:3=7 me:1=#1 | timeout you:2=30s you:3=40s me:1=60s | counter #1" + meta + " granted=1",
 	}, {
-		name:  "who waits keeps a lease, and hears when its turn comes",
+		name:  "a waiter keeps a lease, and learns when its turn comes",
 		seed:  full + meta,
 		ids:   []string{"me:1", "me:2"},
-		call:  taking(true),
+		call:  acquiringRate(true),
 		reply: "waiting #1, waiting #2, next 20s",
 		state: "owner you:1=5 you:2=6 you:3=7 | queue me:1=#1 me:2=#2 | timeout me:1=10s me:2=10s you:1=20s you:2=30s you:3=40s | counter #2" + meta,
 	}, {
-		name:  "who is second in line hears of the second that lapses",
+		name:  "the second waiter learns when the second grant expires",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 | timeout you:1=20s you:2=30s you:3=40s you:4=70s | counter 8" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(true),
+		call:  acquiringRate(true),
 		reply: "waiting #1, next 30s",
 		state: "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:3=40s you:4=70s | counter #1" + meta,
 	}, {
-		name:  "a line beyond the limit takes whole windows more",
+		name:  "a queue longer than the limit takes further whole windows",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 | timeout you:1=20s you:2=30s you:3=40s you:4=70s you:5=70s you:6=70s | counter 10" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(true),
+		call:  acquiringRate(true),
 		reply: "waiting #1, next 80s",
 		state: "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:3=40s you:4=70s you:5=70s you:6=70s | counter #1" + meta,
 	}, {
 		name:  "weights count",
 		seed:  "owner you:1=5 you:2=6 | timeout you:1=20s you:2=40s | counter 8 | weight extra=1 you:2=2" + meta,
 		ids:   []string{"me:1*2"},
-		call:  taking(true),
+		call:  acquiringRate(true),
 		reply: "waiting #1, next 40s",
 		state: "owner you:1=5 you:2=6 | queue me:1=#1 | timeout me:1=10s you:1=20s you:2=40s | counter #1 | weight extra=1 me:1=2 you:2=2" + meta,
 	}, {
-		name: "who is let in from the line has it for a window, too",
+		name: "a grant from the queue lasts for one window, too",
 		seed: "owner you:1=5 you:2=6 | queue you:3=7 | timeout you:3=10s you:1=20s you:2=30s | counter 8" + meta,
 		call: func(l *lab, _ []*ticket) Call {
 			return Refresh[*ticket](l.space.About("name"), threeAMinute, 20*time.Second, false, nil)
@@ -275,11 +275,11 @@ func TestScriptsOfARate(t *testing.T) {
 	}})
 }
 
-// The turns that waiters of a rate limit had been sent were computed for another limit.
-func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
+// The times that waiters of a rate limit received were computed for the previous limit.
+func TestResizeOfARateMakesWaitersPollAgain(t *testing.T) {
 	const before = "owner you:1=1 | queue you:2=5 me:3=6 you:4=7 | timeout you:1=20s you:2=70s me:3=70s you:4=70s | counter 8 | meta declared=3/60000 layout=1 pinned=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "the first of each process, after those who are let in",
+		name:  "the first waiter of each process, after those that are granted",
 		seed:  before,
 		ids:   []string{"itself"},
 		call:  resizing(PinAt(2)),
@@ -287,7 +287,7 @@ func TestResizeOfARateHasWhoWaitsLookAgain(t *testing.T) {
 		wake:  "me 3:6:0, you 2:5:#2,4:7:0",
 		state: "owner you:1=1 you:2=#2 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #2 | meta declared=3/60000 layout=1 pinned=2 pinned_at=#1 since=7 until=80s granted=1",
 	}, {
-		name:  "but for those of a semaphore, who are woken when their turn comes",
+		name:  "no waiter of a semaphore, which gets a message when its turn comes",
 		seed:  "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=2 since=7 until=80s",
 		ids:   []string{"itself"},
 		call:  resizing(PinAt(1)),
@@ -303,17 +303,17 @@ func asRate(knows bool) func(*lab, []*ticket) Call {
 	}
 }
 
-// No renewal, copy or loss of state may make a grant expire before its window is over, or after.
-func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
+// Neither a renewal nor a copy nor a loss of state may make a grant expire before or after the end of its window.
+func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "renewed by who knows its token",
+		name:  "renewed by a client that knows its token",
 		seed:  "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
 		ids:   []string{"me:1"},
 		call:  asRate(true),
 		reply: "held 5, room 2",
 	}, {
-		name: "put back",
+		name: "restored",
 		seed: "counter 8" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) Call {
@@ -322,7 +322,7 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 		reply: "held 5, room 2",
 		state: "owner me:1=5 | timeout me:1=60s | counter 8" + meta,
 	}, {
-		name: "put back, and there",
+		name: "restored although it is stored",
 		seed: "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) Call {
@@ -335,153 +335,153 @@ func TestGrantOfARateLapsesAWindowAfterItWasMadeWhateverComes(t *testing.T) {
 func TestForecastOfARate(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "with more granted than the limit, which is new, all too many have to lapse first",
+		name:  "if a new limit is below what is granted, the surplus has to expire first",
 		seed:  "owner you:1=1 you:2=2 you:3=3 you:4=4 you:5=5 you:6=6 | timeout you:1=10s you:2=20s you:3=30s you:4=40s you:5=50s you:6=60s | counter 8" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 40s",
 	}, {
-		name:  "what the same call is granted counts",
+		name:  "grants of the same call count",
 		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | weight extra=1 you:1=2" + meta,
 		ids:   []string{"me:1", "me:2*2"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "held #1, refused 20s",
 		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta + " granted=1",
 	}, {
-		name:  "also where all of it has to lapse",
+		name:  "even where all of them have to expire",
 		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | weight extra=1 you:1=2" + meta,
 		ids:   []string{"me:1", "me:2*3"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "held #1, refused 60s",
 		state: "owner you:1=1 me:1=#1 | timeout you:1=20s me:1=60s | counter #1 | weight extra=1 you:1=2" + meta + " granted=1",
 	}, {
-		name:  "what the same call is granted in between counts, too",
+		name:  "grants in the middle of the same call count, too",
 		seed:  "owner you:1=1 you:2=2 | timeout you:1=20s you:2=30s | counter 8" + meta,
 		ids:   []string{"me:1*2", "me:2", "me:3*2"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 20s, held #1, refused 30s",
 		state: "owner you:1=1 you:2=2 me:2=#1 | timeout you:1=20s you:2=30s me:2=60s | counter #1" + meta + " granted=1",
 	}, {
-		name:  "who can never be served leaves the line when its turn comes, and takes nothing",
+		name:  "a waiter that can never fit leaves the queue when its turn comes, and uses nothing",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 you:5=7 | timeout you:1=10s you:2=20s you:3=30s you:4=70s you:5=70s | counter 8 | weight you:4=4" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 20s",
 	}, {
-		name:  "the next to lapse is not the oldest where another window was declared",
+		name:  "the next grant to expire is not the oldest where another window was declared",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | timeout you:2=10s you:3=20s you:1=70s | counter 8" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 10s",
 	}, {
-		name:  "nor where some weigh more",
+		name:  "nor where weights differ",
 		seed:  "owner you:1=1 you:2=2 | timeout you:2=10s you:1=70s | counter 8 | weight extra=1 you:1=2" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 10s",
 	}, {
-		name:  "who asks while the server grants nothing hears when it does, and when there is room",
+		name:  "in the grace period a call learns when it ends and when there is room",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | timeout you:1=20s you:2=30s you:3=40s | counter 8 | meta declared=3/60000 layout=1 quiet=10s since=7 until=80s",
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "early 20s",
 		state: "owner you:1=1 you:2=2 you:3=3 | timeout you:1=20s you:2=30s you:3=40s | counter 8" + meta,
 	}, {
 		name:  "a first waiter of the caller behind those of others",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 me:8=7 you:5=8 | timeout you:1=20s you:2=30s you:3=40s you:4=70s me:8=70s you:5=70s | counter 8" + meta,
 		ids:   []string{"me:9"},
-		call:  taking(true),
+		call:  acquiringRate(true),
 		reply: "waiting #1, next 30s",
 		state: "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 me:8=7 you:5=8 me:9=#1 | timeout me:9=10s you:1=20s you:2=30s you:3=40s me:8=70s you:4=70s you:5=70s | counter #1" + meta,
 	}, {
-		name:  "nothing to who does not wait, though another call of its process does",
+		name:  "no turn for a call that does not wait, although another call of its process waits",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue me:4=6 | timeout you:1=20s you:2=30s you:3=40s me:4=70s | counter 8" + meta,
 		ids:   []string{"me:5"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 30s",
 	}, {
-		name:  "nothing to who has no waiter",
+		name:  "no turn for a process without a waiter",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | queue you:4=6 | timeout you:1=20s you:2=30s you:3=40s you:4=70s | counter 8" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 30s",
 	}, {
-		name:  "a heavy one in front has to be served first, from what lapses and what the line was granted meanwhile",
+		name:  "a heavy waiter ahead is granted first, from expiring grants, those to the queue included",
 		seed:  "owner you:1=1 you:2=2 | queue you:4=6 you:5=7 | timeout you:1=10s you:2=20s you:4=70s you:5=70s | counter 8 | weight extra=1 you:2=2 you:4=3" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 80s",
 	}, {
-		name:  "while it is paused nobody knows",
+		name:  "in a pause there is no forecast",
 		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | meta declared=3/60000 layout=1 pinned=0 since=7 until=80s",
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "refused 10s",
 	}})
 }
 
-// With a rate limit, too, expired entries may stay while there is room: they use none.
-func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
+// With a rate limit, too, expired entries may stay while there is room, because they use none.
+func TestFastAcquireOfARateKeepsExpiredEntriesWhileThereIsRoom(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "where there is room beside them",
+		name:  "kept where there is room beside them",
 		seed:  "owner you:1=5 you:2=6 | timeout you:1=-10s you:2=20s | counter 6" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "held #1, room 1",
 		state: "owner you:1=5 you:2=6 me:1=#1 | timeout you:1=-10s you:2=20s me:1=60s | counter #1" + meta + " granted=1",
 	}, {
-		name:  "not where there is none",
+		name:  "removed where there is none",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | timeout you:1=-10s you:2=20s you:3=20s | counter 7" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "held #1",
 		state: "owner you:2=6 you:3=7 me:1=#1 | timeout you:2=20s you:3=20s me:1=60s | counter #1" + meta + " granted=1",
 	}, {
-		name:  "nor where it cannot be told how many there are",
+		name:  "removed where their number is unknown",
 		seed:  "owner you:2=6 | timeout you:1=-10s you:2=20s | counter 7" + meta,
 		ids:   []string{"me:1"},
-		call:  taking(false),
+		call:  acquiringRate(false),
 		reply: "held #1, room 1",
 		state: "owner you:2=6 me:1=#1 | timeout you:2=20s me:1=60s | counter #1" + meta + " granted=1",
 	}})
 }
 
-func TestQuickAcquireOfARateLeavesTheLapsedUntilTheyAreMany(t *testing.T) {
+func TestFastAcquireOfARateRemovesExpiredEntriesWhenTheyAreMany(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
-		for lapsed, left := range map[int]int64{MaxIDs - 1: MaxIDs, MaxIDs: 1} {
+		for expired, remaining := range map[int]int64{MaxIDs - 1: MaxIDs, MaxIDs: 1} {
 			l := newLab(t, rdb)
 			l.seed("counter 8 | meta declared=1000/60000 layout=1 since=7 until=80s")
-			l.many("owner", "you", lapsed, 1, 1)
-			l.many("timeout", "you", lapsed, 1, 1)
+			l.many("owner", "you", expired, 1, 1)
+			l.many("timeout", "you", expired, 1, 1)
 			d := Declaration{Spec: LimitSpec{1000, time.Minute}, Since: 7}
 			r := l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Second}, tickets("me:1")), 1)
-			assert.Equal(t, int64(999), r.Room, "%d have lapsed", lapsed)
-			assert.Equal(t, left, rdb.ZCard(t.Context(), l.keys[0]).Val(), "%d have lapsed", lapsed)
+			assert.Equal(t, int64(999), r.Room, "%d have expired", expired)
+			assert.Equal(t, remaining, rdb.ZCard(t.Context(), l.keys[0]).Val(), "%d have expired", expired)
 		}
 	})
 }
 
-func TestQuickAcquireOfARateIsTheSameAcquire(t *testing.T) {
+func TestFastPathDoesNotChangeAnAcquireOfARate(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
-	giving := func(l *lab, ids []*ticket) Call {
+	exchanging := func(l *lab, ids []*ticket) Call {
 		return Acquire(l.space.About("name"), threeAMinute, AcquireParams{TTL: 10 * time.Second}, ids[1:], ids[0])
 	}
 	checkFastPath(t, withoutFastPath(t, AcquireScript), map[string]contract{
-		"of one":                      {seed: held + meta, call: taking(false), ids: []string{"me:1"}},
-		"of one who would wait":       {seed: held + meta, call: taking(true), ids: []string{"me:1"}},
-		"of several that just fit":    {seed: held + meta, call: taking(false), ids: []string{"me:1", "me:2"}},
-		"of one too many":             {seed: held + meta, call: taking(false), ids: []string{"me:1", "me:2", "me:3"}},
-		"of an unused name":           {call: taking(false), ids: []string{"me:1"}},
-		"of one who holds":            {seed: held + meta, call: taking(false), ids: []string{"you:1", "me:1"}},
-		"of one that weighs more":     {seed: held + meta, call: taking(false), ids: []string{"me:1*2"}},
-		"beside one that does":        {seed: held + " | weight extra=1 you:1=2" + meta, call: taking(false), ids: []string{"me:1"}},
-		"beside a tombstone":          {seed: held + " | timeout you:2=20s" + meta, call: taking(false), ids: []string{"me:1"}},
-		"of a name with a line":       {seed: "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta, call: taking(false), ids: []string{"me:1"}},
-		"while paused":                {seed: held + strings.Replace(meta, "since", "pinned=0 since", 1), call: taking(false), ids: []string{"me:1"}},
-		"that gives one back":         {seed: held + meta, call: giving, ids: []string{"you:1", "me:1"}},
-		"that gives back what lapsed": {seed: strings.Replace(held, "20s", "-10s", 1) + meta, call: giving, ids: []string{"you:1", "me:1"}},
+		"of one":                       {seed: held + meta, call: acquiringRate(false), ids: []string{"me:1"}},
+		"of one that would wait":       {seed: held + meta, call: acquiringRate(true), ids: []string{"me:1"}},
+		"of several that just fit":     {seed: held + meta, call: acquiringRate(false), ids: []string{"me:1", "me:2"}},
+		"of one too many":              {seed: held + meta, call: acquiringRate(false), ids: []string{"me:1", "me:2", "me:3"}},
+		"of an unused name":            {call: acquiringRate(false), ids: []string{"me:1"}},
+		"of one that holds":            {seed: held + meta, call: acquiringRate(false), ids: []string{"you:1", "me:1"}},
+		"of one that weighs more":      {seed: held + meta, call: acquiringRate(false), ids: []string{"me:1*2"}},
+		"beside one that does":         {seed: held + " | weight extra=1 you:1=2" + meta, call: acquiringRate(false), ids: []string{"me:1"}},
+		"beside a tombstone":           {seed: held + " | timeout you:2=20s" + meta, call: acquiringRate(false), ids: []string{"me:1"}},
+		"of a name with a queue":       {seed: "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta, call: acquiringRate(false), ids: []string{"me:1"}},
+		"while paused":                 {seed: held + strings.Replace(meta, "since", "pinned=0 since", 1), call: acquiringRate(false), ids: []string{"me:1"}},
+		"that releases one":            {seed: held + meta, call: exchanging, ids: []string{"you:1", "me:1"}},
+		"that releases an expired one": {seed: strings.Replace(held, "20s", "-10s", 1) + meta, call: exchanging, ids: []string{"you:1", "me:1"}},
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clockwork is a rate limit on a server whose clock only the test moves.
+// clockwork is a rate limit on a server whose clock the test controls.
 type clockwork struct {
 	*rand.Rand
 	*clockLab
@@ -26,8 +26,8 @@ func newClockwork(t *testing.T, seed uint64) *clockwork {
 	return w
 }
 
-// take requests units for a client.
-func (w *clockwork) take(client string, wait bool, units ...int64) Reply {
+// acquire requests units for a client.
+func (w *clockwork) acquire(client string, wait bool, units ...int64) Reply {
 	var ids []string
 	for _, n := range units {
 		w.ids++
@@ -49,9 +49,9 @@ func (w *clockwork) some() []int64 {
 	return units
 }
 
-// look grants everything that is due, and returns the first waiter of each client.
-func (w *clockwork) look() map[string]string {
-	w.ask(Refresh[*ticket](w.as("nobody"), w.d, time.Hour, false, nil), 0)
+// firstWaiters grants everything that is due, and returns the first waiter of each client.
+func (w *clockwork) firstWaiters() map[string]string {
+	w.ask(Refresh[*ticket](w.as("observer"), w.d, time.Hour, false, nil), 0)
 	first := make(map[string]string)
 	for _, id := range w.rdb.ZRange(background, w.keys[1], 0, -1).Val() {
 		client, _, _ := strings.Cut(id, ":")
@@ -63,7 +63,7 @@ func (w *clockwork) look() map[string]string {
 }
 
 // Units expire in a fixed order, and the queue uses them in order: a forecast is exact.
-func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
+func TestForecastIsExactToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	turns, refusals, seeds := 0, 0, uint64(8)
 	if testing.Short() {
@@ -73,38 +73,38 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 		w := newClockwork(t, seed)
 		clients := []string{"me", "you", "he"}
 		for range 5 + w.IntN(15) {
-			w.take(clients[w.IntN(3)], w.IntN(3) > 0, w.some()...)
+			w.acquire(clients[w.IntN(3)], w.IntN(3) > 0, w.some()...)
 			w.step(time.Duration(w.Int64N(int64(w.d.Spec.Window) / 4)))
 		}
 		if w.IntN(3) == 0 { // a limit below what is granted, and below the weight of some waiters
 			w.d.Spec.Limit, w.d.Since = 1+w.Int64N(w.d.Spec.Limit), w.d.Since+1
-			w.take("he", false, 1)
+			w.acquire("he", false, 1)
 		}
 		what := fmt.Sprintf("seed %d, %d in %v", seed, w.d.Spec.Limit, w.d.Spec.Window)
 		began, mine := w.time.UnixMilli(), 1+w.Int64N(w.d.Spec.Limit)
-		refused := w.take("late", false, mine).Results[0]
-		first, told := w.look(), make(map[string]int64)
+		refused := w.acquire("late", false, mine).Results[0]
+		first, forecast := w.firstWaiters(), make(map[string]int64)
 		for client := range first {
-			told[client] = w.ask(Refresh[*ticket](w.as(client), w.d, time.Hour, false, nil), 0).Next.Milliseconds()
-			require.Positive(t, told[client], what)
+			forecast[client] = w.ask(Refresh[*ticket](w.as(client), w.d, time.Hour, false, nil), 0).Next.Milliseconds()
+			require.Positive(t, forecast[client], what)
 		}
 		for len(first) > 0 || refused.State == Refused {
 			w.step(time.Millisecond)
-			now := w.look()
+			now := w.firstWaiters()
 			for client, id := range first {
 				if now[client] == id {
-					require.Less(t, w.time.UnixMilli()-began, told[client], "%s: the turn of %s comes later", what, id)
+					require.Less(t, w.time.UnixMilli()-began, forecast[client], "%s: the turn of %s came after its forecast", what, id)
 					continue
 				}
-				if w.rdb.ZScore(background, w.keys[0], id).Err() == nil { // else it only left the queue, with a neighbour
-					require.Equal(t, told[client], w.time.UnixMilli()-began, "%s: the turn of %s", what, id)
+				if w.rdb.ZScore(background, w.keys[0], id).Err() == nil { // otherwise the waiter was only removed from the queue, together with another
+					require.Equal(t, forecast[client], w.time.UnixMilli()-began, "%s: the turn of %s", what, id)
 					turns++
 				}
 				delete(first, client)
 			}
 			if refused.State == Refused {
-				late := w.take("late", false, mine).Results[0]
-				require.Equal(t, late.State == Held, w.time.UnixMilli()-began == refused.Number, "%s: %d that were refused for %d ms, after %d",
+				late := w.acquire("late", false, mine).Results[0]
+				require.Equal(t, late.State == Held, w.time.UnixMilli()-began == refused.Number, "%s: %d units that were refused for %d ms, after %d ms",
 					what, mine, refused.Number, w.time.UnixMilli()-began)
 				if late.State == Held {
 					refused.State = Held
@@ -118,8 +118,8 @@ func TestForecastIsTheMillisecondInWhichTheTurnComes(t *testing.T) {
 	require.Greater(t, refusals, int(seeds)/2)
 }
 
-// Beyond the bound a turn is forecast too early. A waiter that polls then must not have to poll again and again.
-func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
+// Beyond the bound a forecast is too early. A waiter that polls then must need few more polls.
+func TestForecastBeyondTheBoundIsNeverTooLateAndTakesFewCalls(t *testing.T) {
 	t.Parallel()
 	w := newClockwork(t, 1)
 	w.d.Spec = LimitSpec{1500, 100 * time.Millisecond}
@@ -130,22 +130,22 @@ func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
 		return units
 	}
 	for range 50 {
-		w.take("you", false, mixed(12)...)
+		w.acquire("you", false, mixed(12)...)
 		w.step(time.Millisecond)
 	}
 	for range 8 {
-		w.take("he", true, mixed(100)...)
+		w.acquire("he", true, mixed(100)...)
 	}
-	w.take("me", true, 3)
+	w.acquire("me", true, 3)
 	me := fmt.Sprintf("me:%d*3", w.ids)
 	now := func() int64 { return w.time.UnixMilli() }
 	var waits, tries int
 	var turn, retry int64 // when the waiter and the refused caller may try again
 	for began, held, allowed := now(), false, false; !held || !allowed; w.step(time.Millisecond) {
-		require.Less(t, now()-began, int64(2000), "it is never served")
-		w.look() // as another client does
+		require.Less(t, now()-began, int64(2000), "the waiter is never granted")
+		w.firstWaiters() // as another client does
 		if !held && now() < turn {
-			require.Error(t, w.rdb.ZScore(background, w.keys[0], strings.TrimSuffix(me, "*3")).Err(), "its turn came %d ms before it was told", turn-now())
+			require.Error(t, w.rdb.ZScore(background, w.keys[0], strings.TrimSuffix(me, "*3")).Err(), "its turn came %d ms before its forecast", turn-now())
 		}
 		if !held && now() >= turn {
 			waits++
@@ -154,11 +154,11 @@ func TestTurnBeyondTheBoundIsNeverToldTooLateAndTakesFewCalls(t *testing.T) {
 		}
 		if !allowed && now() >= retry {
 			tries++
-			late := w.take("late", false, 2).Results[0]
+			late := w.acquire("late", false, 2).Results[0]
 			allowed, retry = late.State == Held, now()+late.Number
 		}
 	}
-	t.Logf("%d calls of who waits behind 800, %d of who is refused", waits, tries)
+	t.Logf("%d calls of the waiter behind 800 others, %d of the refused caller", waits, tries)
 	require.LessOrEqual(t, waits, 12)
 	require.LessOrEqual(t, tries, 12)
 }

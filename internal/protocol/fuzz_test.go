@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No data from the network may bring the client down, or make it rely on more than it says.
+// No data from the network may crash the client, or make it trust more than the data says.
 
 // wakeMessage builds a message as the scripts do.
 func wakeMessage(ownerKey string, epoch int64, grants []Grant) string {
-	var notes []string
+	var entries []string
 	for _, g := range grants {
-		notes = append(notes, fmt.Sprintf("%d:%d:%d", g.Seq, g.Position, g.Token))
+		entries = append(entries, fmt.Sprintf("%d:%d:%d", g.Seq, g.Position, g.Token))
 	}
-	return fmt.Sprintf("%s %d %s", strings.Join(notes, ","), epoch, ownerKey)
+	return fmt.Sprintf("%s %d %s", strings.Join(entries, ","), epoch, ownerKey)
 }
 
 func FuzzParseWake(f *testing.F) {
@@ -36,12 +36,12 @@ func FuzzParseWake(f *testing.F) {
 		f.Add(seed, "a name", int64(1), int64(top), int64(top))
 	}
 	f.Add("", "a}:owner b", int64(9), int64(8), int64(7))
-	f.Fuzz(func(t *testing.T, payload, name string, seq, place, token int64) {
+	f.Fuzz(func(t *testing.T, payload, name string, seq, position, token int64) {
 		if name, epoch, grants, ok := space.ParseWake(payload); ok {
 			list, rest, _ := strings.Cut(payload, " ")
 			_, key, _ := strings.Cut(rest, " ")
 			require.NotEmpty(t, grants)
-			require.Equal(t, space.Keys(name)[0], key, "it is about another key")
+			require.Equal(t, space.Keys(name)[0], key, "the name has another key")
 			require.Len(t, grants, 1+strings.Count(list, ","))
 			again, sameEpoch, same, ok := space.ParseWake(wakeMessage(key, epoch, grants))
 			require.True(t, ok)
@@ -56,10 +56,10 @@ func FuzzParseWake(f *testing.F) {
 		if CheckName(name) != nil {
 			return
 		}
-		want := []Grant{{seq, place, token}, {token, seq, 0}}
-		gotName, epoch, got, ok := space.ParseWake(wakeMessage(space.Keys(name)[0], place, want))
+		want := []Grant{{seq, position, token}, {token, seq, 0}}
+		gotName, epoch, got, ok := space.ParseWake(wakeMessage(space.Keys(name)[0], position, want))
 		require.True(t, ok)
-		require.Equal(t, place, epoch)
+		require.Equal(t, position, epoch)
 		require.Equal(t, name, gotName)
 		require.Equal(t, want, got)
 	})
@@ -117,7 +117,7 @@ func FuzzDecodeReply(f *testing.F) {
 	})
 }
 
-// isReply checks the same as decodeReply in another way: six numbers, two for each id, and then threes.
+// isReply checks what DecodeReply checks in another way: six numbers, two for each id, then three for each grant.
 func isReply(raw []int64, n int) bool {
 	for range n {
 		if len(raw) < 8 || raw[6] < int64(Gone) || raw[6] >= int64(states) {
@@ -277,8 +277,8 @@ func slot(key string) uint16 {
 	return crc % 16384
 }
 
-// The test of the slots is only as good as this arithmetic; the numbers come from the specification.
-func TestSlotIsTheSpecifiedOne(t *testing.T) {
+// FuzzNames relies on this computation. The expected numbers come from the specification.
+func TestSlotMatchesTheSpecification(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, uint16(0x31C3%16384), slot("123456789"))
 	assert.Equal(t, slot("user1000"), slot("{user1000}.following"))
@@ -287,7 +287,7 @@ func TestSlotIsTheSpecifiedOne(t *testing.T) {
 	assert.NotEqual(t, slot("bar"), slot("foo{}{bar}"))
 }
 
-func TestKeyThatIsOfNoNameIsNone(t *testing.T) {
+func TestKeyOfNoNameIsNotParsed(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"", "a", "a:{", "a:{b}", "a:{b}:", "a:{}:owner", "a:{}b}:owner", "a:{b}:other", "a:{b}:owner:owner", "a{b}:owner", "}:owner", "}:{owner"} {
 		_, _, _, ok := ParseKey(key)

@@ -16,11 +16,11 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// A program that may write to the keys or call the scripts may do so in any way. That can cost permits, but no script runs
-// for ever, which would block the server for everything else, and no name stays broken.
+// A program that may write to the keys or call the scripts may do both in any way. That can cost permits. But no script runs forever,
+// which would block the server, and every name works again.
 
-// Guards against counting an id twice that is stored once: the script then searched for the second one for ever.
-func TestScriptsEndOnIDsThatComeTwiceAreUnknownOrAnothers(t *testing.T) {
+// Guards against an id that is stored once and counted twice: the script then searched for the second one forever.
+func TestScriptsEndOnRepeatedUnknownAndForeignIDs(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
@@ -51,7 +51,7 @@ func TestScriptsEndOnIDsThatComeTwiceAreUnknownOrAnothers(t *testing.T) {
 	}
 }
 
-// mustAddUp fails if the units that are counted are not those that are held.
+// mustAddUp fails if the counted units differ from the held ones.
 func (l *lab) mustAddUp(after string) {
 	l.t.Helper()
 	s := l.snapshot()
@@ -76,7 +76,7 @@ type namingCall struct {
 	call func(l *lab) Call
 }
 
-var namingVerbs = []string{"acquire", "acquire that gives back", "release", "tombstone", "refresh", "reduce", "restore holders", "restore waiters"}
+var namingVerbs = []string{"acquire", "acquire that releases", "release", "tombstone", "refresh", "reduce", "restore holders", "restore waiters"}
 
 func namingCalls(all []*ticket, q LimitSpec, waits bool) (calls []namingCall) {
 	d := Declaration{Spec: q, Since: usedNow, Knows: UsedBefore}
@@ -170,8 +170,8 @@ func (l *lab) storeAnything(dice *rand.Rand) {
 	}
 }
 
-// 24 MiB of forged grants took 380 MiB to read. The largest message of this package is read, whatever the name.
-func TestMessageLongerThanAnyOfOursIsNotRead(t *testing.T) {
+// Guards against 24 MiB of forged grants, which took 380 MiB to read. The largest message of this package is read, whatever the name.
+func TestMessageLongerThanTheLongestOfFairsemIsNotRead(t *testing.T) {
 	t.Parallel()
 	space := Keyspace{Prefix: "fairsem"}
 	message := func(n int) string {
@@ -184,14 +184,14 @@ func TestMessageLongerThanAnyOfOursIsNotRead(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// Pages of entries with the same number took half a second each.
-func TestPageCostsAsMuchAmongManyOfOnePlace(t *testing.T) {
+// Guards against pages of entries with the same number that took half a second each.
+func TestPageCostsTheSameAmongManyEntriesWithOneNumber(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	l := newLab(t, rdb)
-	const crowd = 20_000
-	l.many("queue", "you", crowd, 7, 0)
+	const waiters = 20_000
+	l.many("queue", "you", waiters, 7, 0)
 	for _, id := range []string{"you:1", "you:5000", "you:5000 is gone", "you:999"} {
 		did, err := l.measure(l.space.About("name").Page("queue", Bookmark{"7", id}, pageSize))
 		require.NoError(t, err)

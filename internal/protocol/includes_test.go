@@ -16,12 +16,12 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// The files of a script see each other's locals. What a file that others include has to do with them stands at its top.
+// The files of a script see each other's locals. A file that others include lists at its top how it uses them.
 
 // builtIn are the globals of Redis and Lua that scripts use. Redis refuses every other global.
 var builtIn = []string{"ARGV", "KEYS", "ipairs", "math", "pairs", "redis", "string", "table", "tonumber", "type", "unpack"}
 
-// scope is what a piece of Lua has to do with the code around it.
+// scope is how a piece of Lua depends on the code around it.
 type scope struct {
 	uses    []string // names that it reads or sets and does not declare
 	sets    []string // those of them that it sets
@@ -68,8 +68,8 @@ func globals(f *lua.FunctionProto, used, set map[string]bool) {
 	}
 }
 
-// said returns a list of names at the top of a file.
-func said(text, label string) string {
+// listed returns a list of names at the top of a file.
+func listed(text, label string) string {
 	list := regexp.MustCompile(`(?m)^-- ` + label + `: +([\w, ]+(?:\n--  +[\w, ]+)*)$`).FindString(text)
 	return strings.Join(regexp.MustCompile(`\w+`).FindAllString(strings.TrimPrefix(list, "-- "+label), -1), ", ")
 }
@@ -87,8 +87,8 @@ func sources(t *testing.T) map[string]string {
 	return all
 }
 
-// A file that others include lists what it needs of the files before it, other than semaphore.lua with which every script
-// begins, what it provides for those after it, and which variables of other files it changes.
+// A file that others include lists the names that it needs from the files before it, those that it provides for the files after it,
+// and the variables of other files that it changes. It omits semaphore.lua, with which every script begins.
 func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
 	t.Parallel()
 	texts, scopes, used := sources(t), make(map[string]scope), make(map[string]bool)
@@ -113,18 +113,18 @@ func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
 			"changes":  s.sets,
 		} {
 			slices.Sort(names)
-			assert.Equal(t, strings.Join(names, ", "), said(texts[file], label), "%s %s", file, label)
+			assert.Equal(t, strings.Join(names, ", "), listed(texts[file], label), "%s %s", file, label)
 		}
 	}
 }
 
-// A name that no file declares would be an error only where it is reached, and one that two declare would be two variables.
+// A name that no file declares is an error only when it is reached. A name that two files declare is two variables.
 func TestScriptsDeclareEveryNameOnce(t *testing.T) {
 	t.Parallel()
 	included := make(map[string]bool)
 	for _, s := range Scripts {
 		joined := scopeOf(t, s.Text)
-		assert.Empty(t, joined.uses, "%s declares it nowhere", s.Verb)
+		assert.Empty(t, joined.uses, "%s does not declare it", s.Verb)
 		slices.Sort(joined.locals)
 		assert.Equal(t, slices.Compact(slices.Clone(joined.locals)), joined.locals, s.Verb)
 		included[s.Verb+".lua"] = true

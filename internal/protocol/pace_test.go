@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// marks are two moments, as durations from now, and how many permits were granted until each.
+// marks are two moments, as durations from now, and the number of grants until each.
 type marks struct{ markedAt, marked, beforeAt, before string }
 
 func (l *lab) mark(m marks) {
@@ -49,15 +49,15 @@ func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 		before, want marks
 		release      bool // else a call joins the queue
 	}{
-		"a queue forms":                         {seed: idle, want: marks{markedAt: "0s", marked: "5"}},
-		"a queue forms again":                   {seed: idle, before: marks{"-30s", "3", "-40s", "2"}, want: marks{markedAt: "0s", marked: "5"}},
-		"a call joins a queue":                  {seed: busy, before: marks{"-30s", "3", "-40s", "2"}, want: marks{"-30s", "3", "-40s", "2"}},
-		"a waiter is granted":                   {seed: busy, before: marks{"-30s", "3", "-40s", "2"}, want: marks{"0s", "6", "-30s", "3"}, release: true},
-		"for the first time":                    {seed: busy, before: marks{"-30s", "5", "", ""}, want: marks{"0s", "6", "-30s", "5"}, release: true},
-		"within a second of the mark":           {seed: busy, before: marks{"0s", "3", "-40s", "2"}, want: marks{"0s", "3", "-40s", "2"}, release: true},
-		"a mark from the future is none":        {seed: busy, before: marks{"3600s", "3", "-40s", "2"}, want: marks{markedAt: "0s", marked: "6"}, release: true},
-		"a mark that is no number is none":      {seed: busy, before: marks{"nan", "3", "-40s", "2"}, want: marks{markedAt: "0s", marked: "6"}, release: true},
-		"the marks were lost, and calls waited": {seed: busy, want: marks{markedAt: "0s", marked: "6"}, release: true},
+		"a queue forms":                          {seed: idle, want: marks{markedAt: "0s", marked: "5"}},
+		"a queue forms again":                    {seed: idle, before: marks{"-30s", "3", "-40s", "2"}, want: marks{markedAt: "0s", marked: "5"}},
+		"a call joins a queue":                   {seed: busy, before: marks{"-30s", "3", "-40s", "2"}, want: marks{"-30s", "3", "-40s", "2"}},
+		"a waiter is granted":                    {seed: busy, before: marks{"-30s", "3", "-40s", "2"}, want: marks{"0s", "6", "-30s", "3"}, release: true},
+		"for the first time":                     {seed: busy, before: marks{"-30s", "5", "", ""}, want: marks{"0s", "6", "-30s", "5"}, release: true},
+		"within a second of the mark":            {seed: busy, before: marks{"0s", "3", "-40s", "2"}, want: marks{"0s", "3", "-40s", "2"}, release: true},
+		"a mark from the future is ignored":      {seed: busy, before: marks{"3600s", "3", "-40s", "2"}, want: marks{markedAt: "0s", marked: "6"}, release: true},
+		"a mark that is not a number is ignored": {seed: busy, before: marks{"nan", "3", "-40s", "2"}, want: marks{markedAt: "0s", marked: "6"}, release: true},
+		"the marks were lost, and calls waited":  {seed: busy, want: marks{markedAt: "0s", marked: "6"}, release: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, rdb *redis.Client) {
@@ -75,7 +75,7 @@ func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 	}
 }
 
-// A pause made the pace too low until the second mark after it, by as much as it had lasted.
+// Guards against a pause that makes the pace too low until the second mark after it.
 func TestPaceStartsAnewWithALimitSetByHand(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -97,16 +97,16 @@ func TestPaceIsOfTheGrantsSinceTheOlderMark(t *testing.T) {
 		marks
 		want float64
 	}{
-		"two marks":                {busy, marks{"-3s", "44", "-20s", "5"}, 2},
-		"one mark":                 {busy, marks{"-20s", "25", "", ""}, 1},
-		"of less than a second":    {busy, marks{"0s", "5", "", ""}, 0},
-		"half a mark is none":      {busy, marks{"-20s", "25", "-40s", ""}, 1},
-		"no mark":                  {busy, marks{}, 0},
-		"nobody waits":             {"owner you:1=5 | timeout you:1=20s" + meta, marks{"-3s", "44", "-20s", "5"}, 0},
-		"all who wait are expired": {"owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=-20s" + meta, marks{"-3s", "44", "-20s", "5"}, 0},
-		"more than were granted":   {busy, marks{"-3s", "99", "-20s", "98"}, 0},
-		"from the future":          {busy, marks{"3600s", "1", "7200s", "1"}, 0},
-		"no numbers":               {busy, marks{"nan", "1e300", "-1", "x"}, 0},
+		"two marks":               {busy, marks{"-3s", "44", "-20s", "5"}, 2},
+		"one mark":                {busy, marks{"-20s", "25", "", ""}, 1},
+		"of less than a second":   {busy, marks{"0s", "5", "", ""}, 0},
+		"half a mark is ignored":  {busy, marks{"-20s", "25", "-40s", ""}, 1},
+		"no mark":                 {busy, marks{}, 0},
+		"no waiter":               {"owner you:1=5 | timeout you:1=20s" + meta, marks{"-3s", "44", "-20s", "5"}, 0},
+		"all waiters are expired": {"owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=-20s" + meta, marks{"-3s", "44", "-20s", "5"}, 0},
+		"more than were granted":  {busy, marks{"-3s", "99", "-20s", "98"}, 0},
+		"from the future":         {busy, marks{"3600s", "1", "7200s", "1"}, 0},
+		"no numbers":              {busy, marks{"nan", "1e300", "-1", "x"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, rdb *redis.Client) {

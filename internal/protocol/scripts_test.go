@@ -23,13 +23,13 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// The scripts as typed contracts: a state, one call, and the whole state afterwards.
+// Each contract of the scripts is a state, one call, and the whole state after it.
 
 var background = context.Background()
 
 const (
 	ample    = 1 << 40 // a limit that is never reached
-	pageSize = 200     // as many as the library reads at once
+	pageSize = 200     // the number that the library reads at once
 )
 
 // lab is one name on one server, with keys and channels of its own.
@@ -51,7 +51,7 @@ func newLab(t testing.TB, rdb *redis.Client) *lab {
 // outcome is the reply of a script, or its error.
 type outcome struct {
 	numbers []int64
-	list    []any // of the script that pages
+	list    []any // of the page script
 	err     error
 }
 
@@ -71,7 +71,7 @@ func (l *lab) run(c Call) outcome {
 	return o
 }
 
-// ask is run for calls about n ids that return what finish.lua returns.
+// ask is run for calls about n ids whose reply is that of finish.lua.
 func (l *lab) ask(c Call, n int) Reply {
 	l.t.Helper()
 	got := l.run(c)
@@ -81,7 +81,7 @@ func (l *lab) ask(c Call, n int) Reply {
 	return r
 }
 
-// identity returns what names record of the server; empty on miniredis.
+// identity returns the identity of the server that names record. It is empty on miniredis.
 func (l *lab) identity() string {
 	id := l.rdb.InfoMap(background, "replication").Item("Replication", "master_replid")
 	return id[:min(12, len(id))]
@@ -131,8 +131,8 @@ func (l *lab) snapshot() snapshot {
 }
 
 // A state is written as "owner me:1=5 you:2=6 | timeout me:1=60s you:2=20s | counter 6 | meta until=80s". Keys without
-// content are left out, counts come last, and times are relative to now, in steps of 10 s. Numbers that a script took from
-// the clock are #1, #2, ... in their order; those that a test seeds are small.
+// content are omitted, counts come last, and times are relative to now, in steps of 10 s. Numbers that a script took from the clock
+// are #1, #2, ... in ascending order. Numbers that a test seeds are small.
 func (l *lab) seed(state string) {
 	l.t.Helper()
 	now := l.now().UnixMilli()
@@ -177,7 +177,7 @@ func (l *lab) seed(state string) {
 // seededEpoch is the epoch of every seed with a meta.
 const seededEpoch = 4
 
-// String leaves out the epoch's fields and the marks of the pace: epoch_test.go and pace_test.go check these.
+// String omits the fields of the epoch and the marks of the pace, which epoch_test.go and pace_test.go check.
 func (s snapshot) String() string {
 	var out []string
 	for i, zset := range [][]redis.Z{s.owner, s.queue, s.timeout} {
@@ -273,8 +273,8 @@ func ranked(text string) string {
 	})
 }
 
-// listen collects the wake messages of a lab: the function returned stops and returns them.
-func (l *lab) listen() (heard func() string) {
+// listen collects the wake messages of a lab. The returned function stops that and returns them.
+func (l *lab) listen() (messages func() string) {
 	l.t.Helper()
 	sub := l.rdb.PSubscribe(background, l.space.WakePrefix()+"*")
 	l.t.Cleanup(func() { _ = sub.Close() })
@@ -305,7 +305,7 @@ func (s snapshot) mustExpire(t testing.TB) {
 	t.Helper()
 	for i, left := range s.expiry {
 		switch {
-		case left == -2: // it does not exist
+		case left == -2: // the key does not exist
 		case i == 5 && s.meta["pinned"] != "":
 			assert.Equal(t, time.Duration(-1), left, "a pinned limit stays")
 		default:
@@ -348,13 +348,13 @@ func weightsOf(tickets []*ticket) (all []int64) {
 	return all
 }
 
-// usedNow is the since of a limit that its client uses for the first time.
+// usedNow is the since of a limit that its client uses for the first time now.
 const usedNow = 0
 
 // known is the declaration that the seeds of the contracts have.
 func known(limit int64) Declaration { return declares(limit, 7) }
 
-// declares is the declaration of a client that knows nothing of servers.
+// declares is the declaration of a client that knows no server.
 func declares(limit, since int64) Declaration {
 	return Declaration{Spec: LimitSpec{Limit: limit}, Since: since}
 }
@@ -373,7 +373,7 @@ func (c contract) check(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	l := newLab(t, rdb)
 	l.seed(c.seed)
-	heard := l.listen()
+	messages := l.listen()
 	r := l.ask(c.call(l, tickets(c.ids...)), len(c.ids))
 	got := l.snapshot()
 	if c.state == "" {
@@ -381,7 +381,7 @@ func (c contract) check(t *testing.T, rdb *redis.Client) {
 	}
 	assert.Equal(t,
 		strings.Join([]string{c.reply, c.wake, c.state}, "\n"),
-		ranked(strings.Join([]string{r.String(), heard(), got.String()}, "\n")))
+		ranked(strings.Join([]string{r.String(), messages(), got.String()}, "\n")))
 	got.mustExpire(t)
 }
 
@@ -420,7 +420,7 @@ func releasing(limit int64, tombstone time.Duration) func(*lab, []*ticket) Call 
 	}
 }
 
-// releasingOverdue is a release of what the client knows to have expired.
+// releasingOverdue is a release of ids that have expired by the clock of their client.
 func releasingOverdue(limit int64, tombstone time.Duration) func(*lab, []*ticket) Call {
 	return func(l *lab, ids []*ticket) Call {
 		return Release(l.space.About("name"), known(limit), tombstone, true, ids)
@@ -440,7 +440,7 @@ func renewing(limit int64) func(*lab, []*ticket) Call {
 	}
 }
 
-// reducing lowers the weights to the numbers behind the ids.
+// reducing lowers the weights to those behind the ids.
 func reducing(limit int64) func(*lab, []*ticket) Call {
 	return func(l *lab, ids []*ticket) Call {
 		return Reduce(l.space.About("name"), known(limit), ids, weightsOf(ids))
@@ -458,73 +458,73 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		reply: "held #1, held #2",
 		state: "owner me:1=#1 me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=1 me:2=2 | meta declared=3 layout=1 since=#1 until=80s granted=2",
 	}, {
-		name:  "queues who does not fit, and who does behind it",
+		name:  "queues a call that does not fit, and a later one that would fit",
 		ids:   []string{"me:1*2", "me:2*2", "me:3"},
 		call:  acquiring(known(3), nil),
 		reply: "held #1, waiting #2, waiting #3, next 60s",
 		state: "owner me:1=#1 | queue me:2=#2 me:3=#3 | timeout me:1=60s me:2=60s me:3=60s | counter #3 | weight extra=1 me:1=2 me:2=2" + meta + " granted=1",
 	}, {
-		name:  "joins the end of the line",
+		name:  "adds a waiter at the end of the queue",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), nil),
 		reply: "waiting #1, next 20s",
 		state: "owner you:1=5 | queue you:2=6 me:1=#1 | timeout you:1=20s you:2=20s me:1=60s | counter #1 | weight you:2=3" + meta,
 	}, {
-		name:  "refuses who will not wait and does not fit",
+		name:  "refuses a call without wait that does not fit",
 		seed:  "owner you:1=5 you:2=6 | timeout you:1=20s you:2=20s | counter 6" + meta,
 		ids:   []string{"me:1*2"},
 		call:  acquiring(known(3), noWait),
 		reply: "refused",
 	}, {
-		name:  "refuses who will not wait while somebody waits",
+		name:  "refuses a call without wait while another waits",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), noWait),
 		reply: "refused",
 	}, {
-		name:  "counts the line before it calls it full",
+		name:  "counts the queue before it reports it full",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta,
 		ids:   []string{"me:1", "me:2"},
 		call:  acquiring(known(3), func(t *AcquireParams) { t.MaxQueue = 2 }),
 		reply: "waiting #1, full, next 20s",
 		state: "owner you:1=5 | queue you:2=6 me:1=#1 | timeout you:1=20s you:2=20s me:1=60s | counter #1 | weight you:2=3" + meta,
 	}, {
-		name:  "grants what fits although the line may have no length",
+		name:  "grants a call that fits although the queue may have no length",
 		seed:  "counter 6" + meta,
 		ids:   []string{"me:1*3", "me:2", "me:3"},
 		call:  acquiring(known(3), func(t *AcquireParams) { t.MaxQueue = 1 }),
 		reply: "held #1, waiting #2, full, next 60s",
 		state: "owner me:1=#1 | queue me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=2 me:1=3" + meta + " granted=1",
 	}, {
-		name:  "turns away who can never fit",
+		name:  "refuses a call that can never fit",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 5" + meta,
 		ids:   []string{"me:1*4", "me:2*4"},
 		call:  acquiring(known(3), nil),
 		reply: "too big, too big",
 	}, {
-		name:  "goes by the pinned limit",
+		name:  "uses the limit set by hand",
 		seed:  "counter 6 | meta declared=3 layout=1 pinned=1 since=7 until=80s",
 		ids:   []string{"me:1*2", "me:2", "me:3"},
 		call:  acquiring(known(3), nil),
 		reply: "too big, held #1, waiting #2, next 60s",
 		state: "owner me:2=#1 | queue me:3=#2 | timeout me:2=60s me:3=60s | counter #2 | meta declared=3 layout=1 pinned=1 since=7 until=80s granted=1",
 	}, {
-		name:  "keeps a pinned limit for ever, and the rest longer than the longest ttl",
+		name:  "keeps a limit set by hand forever, and the rest longer than the longest ttl",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 5 | meta declared=3 layout=1 pinned=4 since=7 until=80s",
 		ids:   []string{"me:1*3"},
 		call:  acquiring(known(3), func(t *AcquireParams) { t.TTL = 100 * time.Second }),
 		reply: "held #1",
 		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | weight extra=2 me:1=3 | meta declared=3 layout=1 pinned=4 since=7 until=120s granted=1",
 	}, {
-		name:  "queues everybody while it is paused",
+		name:  "queues every call during a pause",
 		seed:  "counter 6 | meta declared=3 layout=1 pinned=0 since=7 until=80s",
 		ids:   []string{"me:1*9"},
 		call:  acquiring(known(3), nil),
 		reply: "waiting #1, next 60s",
 		state: "queue me:1=#1 | timeout me:1=60s | counter #1 | weight me:1=9 | meta declared=3 layout=1 pinned=0 since=7 until=80s",
 	}, {
-		name:  "queues with a head start, which its token does not have",
+		name:  "applies a head start to the position, and not to the token",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  acquiring(known(1), func(t *AcquireParams) { t.HeadStart = time.Hour }),
@@ -551,20 +551,20 @@ func TestAcquireSentAgainIsTheSameAcquire(t *testing.T) {
 		reply: "held 5, waiting 6, next 20s",
 		state: "owner me:1=5 | queue me:2=6 | timeout me:1=60s me:2=60s | counter 9 | weight extra=2 me:1=3" + meta,
 	}, {
-		name:  "a holder that would not have waited keeps what it has",
+		name:  "a holder that called without wait keeps its permit",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 9 | weight extra=2 me:1=3" + meta,
 		ids:   []string{"me:1*3"},
 		call:  acquiring(known(3), noWait),
 		reply: "held 5",
 		state: "owner me:1=5 | timeout me:1=60s | counter 9 | weight extra=2 me:1=3" + meta,
 	}, {
-		name:  "a tombstone is told to be evicted, and not renewed",
+		name:  "a tombstone is reported as evicted, and not renewed",
 		seed:  "timeout me:1=20s | counter 9" + meta,
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), nil),
 		reply: "evicted",
 	}, {
-		name:  "who lapsed is gone, and its room goes to who comes along",
+		name:  "an expired holder is gone, and another id of the call gets its room",
 		seed:  "owner me:1=5 | timeout me:1=-10s | counter 9 | weight extra=2 me:1=3" + meta,
 		ids:   []string{"me:1*3", "me:2*2"},
 		call:  acquiring(known(3), nil),
@@ -580,19 +580,19 @@ func TestFullServerRefusesAnAcquireWhateverElseItDoes(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	const meta = " | meta declared=1 layout=1 since=7 until=80s"
 	calls := map[string]contract{
-		"give back":                  {seed: "owner me:1=5 | timeout me:1=60s | counter 5" + meta, ids: []string{"-me:1", "me:2", "me:3"}},
-		"give back and need no line": {seed: "owner me:1=5 | timeout me:1=60s | counter 5" + meta, ids: []string{"-me:1", "me:2"}},
-		"give back nobody":           {seed: "owner you:1=5 | timeout you:1=60s | counter 5" + meta, ids: []string{"-me:1", "me:2"}},
-		"reap":                       {seed: "owner you:1=5 | timeout you:1=-9s | counter 5" + meta, ids: []string{"me:2"}},
-		"promote":                    {seed: "queue you:1=5 | timeout you:1=60s | counter 5" + meta, ids: []string{"me:2"}},
-		"nothing":                    {ids: []string{"me:2"}},
+		"release":                   {seed: "owner me:1=5 | timeout me:1=60s | counter 5" + meta, ids: []string{"-me:1", "me:2", "me:3"}},
+		"release and need no queue": {seed: "owner me:1=5 | timeout me:1=60s | counter 5" + meta, ids: []string{"-me:1", "me:2"}},
+		"release an unknown id":     {seed: "owner you:1=5 | timeout you:1=60s | counter 5" + meta, ids: []string{"-me:1", "me:2"}},
+		"reap":                      {seed: "owner you:1=5 | timeout you:1=-9s | counter 5" + meta, ids: []string{"me:2"}},
+		"promote":                   {seed: "queue you:1=5 | timeout you:1=60s | counter 5" + meta, ids: []string{"me:2"}},
+		"nothing":                   {ids: []string{"me:2"}},
 	}
 	labs := map[string]*lab{}
 	for name, c := range calls {
 		labs[name] = newLab(t, rdb)
 		labs[name].seed(c.seed)
 	}
-	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // it uses more already
+	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // more than that is in use already
 	for name, c := range calls {
 		l := labs[name]
 		before := l.dump()
@@ -603,24 +603,24 @@ func TestFullServerRefusesAnAcquireWhateverElseItDoes(t *testing.T) {
 }
 
 // With full memory, parts must still be released, and waiters must get their units.
-func TestFullServerTakesBackAPart(t *testing.T) {
+func TestFullServerAcceptsTheReleaseOfAPart(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.NewServer(t, "--maxmemory-policy", "noeviction").Addr()})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	l := newLab(t, rdb)
 	l.seed("owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=-9s | counter 7 | weight extra=4 me:1=4 me:2=3 you:1=2" +
 		" | meta declared=6 layout=1 since=7 until=80s")
-	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // it uses more already
+	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // more than that is in use already
 	r := l.ask(reducing(6)(l, tickets("me:1*2")), 1)
 	assert.Equal(t, "held 5, me:2 gets #1 for 7", ranked(r.String()))
 	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "0").Err()) // to read the state
 	assert.Equal(t, map[string]string{"extra": "3", "me:1": "2", "me:2": "3"}, l.snapshot().weight)
 }
 
-func TestAcquireServesTheLineFirst(t *testing.T) {
+func TestAcquireGrantsTheQueueFirst(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "a waiter gets the room of who lapsed before who asks",
+		name:  "a waiter gets the room of an expired holder before the caller",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=-10s you:2=20s | counter 6 | weight extra=2 you:1=3 you:2=2" + meta,
 		ids:   []string{"me:1*2", "me:2"},
 		call:  acquiring(known(3), nil),
@@ -628,7 +628,7 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 		wake:  "you 2:6:#1",
 		state: "owner you:2=#1 | queue me:1=#2 me:2=#3 | timeout you:2=20s me:1=60s me:2=60s | counter #3 | weight extra=1 me:1=2 you:2=2" + meta + " granted=1 lapsed=1",
 	}, {
-		name:  "a larger limit serves the line and then who declares it",
+		name:  "a larger limit grants the queue, then the caller that declares it",
 		seed:  "owner you:1=5 | queue you:2=6 me:3=7 | timeout you:1=20s you:2=20s me:3=20s | counter 7 | meta declared=1 layout=1 since=7 until=80s",
 		ids:   []string{"me:4"},
 		call:  acquiring(declares(4, usedNow), nil),
@@ -642,7 +642,7 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 		call:  acquiring(declares(9, 6), noWait),
 		reply: "refused",
 	}, {
-		name:  "the first waiter of each other process hears of a nearer deadline",
+		name:  "the first waiter of each other process gets an earlier deadline",
 		seed:  "owner you:1=5 | queue you:2=6 them:1=7 you:3=8 me:1=9 | timeout you:1=90s you:2=90s them:1=90s you:3=90s me:1=90s | counter 9 | meta declared=1 layout=1 since=7 until=100s",
 		ids:   []string{"me:2"},
 		call:  acquiring(known(1), nil),
@@ -650,7 +650,7 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 		wake:  "them 1:7:0, you 2:6:0",
 		state: "owner you:1=5 | queue you:2=6 them:1=7 you:3=8 me:1=9 me:2=#1 | timeout me:2=60s me:1=90s them:1=90s you:1=90s you:2=90s you:3=90s | counter #1 | meta declared=1 layout=1 since=7 until=100s",
 	}, {
-		name:  "a waiter that can never fit again is put out and told",
+		name:  "a waiter that can never fit again is removed and notified",
 		seed:  "queue you:1=5 me:2=6 | timeout you:1=20s me:2=20s | counter 7 | weight me:2=4 you:1=4" + meta,
 		ids:   []string{"me:3"},
 		call:  acquiring(known(3), nil),
@@ -660,8 +660,8 @@ func TestAcquireServesTheLineFirst(t *testing.T) {
 	}})
 }
 
-// A sum of units that an interrupted script left too high must not block the name for ever.
-func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
+// A sum of units that an interrupted script left too high must not block the name forever.
+func TestSumOfUnitsIsRepairedWhenThereIsNoHolder(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "with a grant of several units",
@@ -686,31 +686,31 @@ func TestSumOfUnitsHealsWhenNobodyHolds(t *testing.T) {
 	}})
 }
 
-func TestAcquireGivesBackBeforeItAsks(t *testing.T) {
+func TestAcquireReleasesBeforeItAcquires(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "and so fits",
+		name:  "a holder, and so fits",
 		seed:  "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7" + meta,
 		ids:   []string{"-me:1", "-me:2", "me:3", "me:4"},
 		call:  acquiring(known(3), noWait),
 		reply: "held, held, held #1, held #2",
 		state: "owner you:1=7 me:3=#1 me:4=#2 | timeout you:1=20s me:3=60s me:4=60s | counter #2" + meta + " granted=2",
 	}, {
-		name:  "all that was held",
+		name:  "all holders",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 7" + meta,
 		ids:   []string{"-me:1", "me:3"},
 		call:  acquiring(known(3), nil),
 		reply: "held, held #1",
 		state: "owner me:3=#1 | timeout me:3=60s | counter #1" + meta + " granted=1",
 	}, {
-		name:  "a holder and nobody, which makes less room",
+		name:  "a holder and an unknown id, which makes less room",
 		seed:  "owner me:1=5 you:1=6 you:2=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7" + meta,
 		ids:   []string{"-me:1", "-me:2", "me:3", "me:4"},
 		call:  acquiring(known(3), nil),
 		reply: "held, gone, held #1, waiting #2, next 20s",
 		state: "owner you:1=6 you:2=7 me:3=#1 | queue me:4=#2 | timeout you:1=20s you:2=20s me:3=60s me:4=60s | counter #2" + meta + " granted=1",
 	}, {
-		name:  "and who waits already comes first",
+		name:  "a holder, and grants earlier waiters first",
 		seed:  "owner me:1=5 you:1=6 you:2=7 | queue you:3=8 me:2=9 | timeout me:1=20s me:2=20s you:1=20s you:2=20s you:3=20s | counter 9" + meta,
 		ids:   []string{"-me:1", "me:3"},
 		call:  acquiring(known(3), nil),
@@ -718,14 +718,14 @@ func TestAcquireGivesBackBeforeItAsks(t *testing.T) {
 		wake:  "you 3:8:#1",
 		state: "owner you:1=6 you:2=7 you:3=#1 | queue me:2=9 me:3=#2 | timeout me:2=20s you:1=20s you:2=20s you:3=20s me:3=60s | counter #2" + meta + " granted=1",
 	}, {
-		name:  "weights, of both",
+		name:  "weights, and acquires weights",
 		seed:  "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s | counter 6 | weight extra=1 me:1=2" + meta,
 		ids:   []string{"-me:1", "me:2", "me:3*2"},
 		call:  acquiring(known(3), nil),
 		reply: "held, held #1, waiting #2, next 20s",
 		state: "owner you:1=6 me:2=#1 | queue me:3=#2 | timeout you:1=20s me:2=60s me:3=60s | counter #2 | weight me:3=2" + meta + " granted=1",
 	}, {
-		name:  "a waiter, who does not hold up what comes after it",
+		name:  "a waiter, which no longer delays the waiters behind it",
 		seed:  "owner you:1=5 you:2=6 | queue me:1=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7 | weight me:1=2" + meta,
 		ids:   []string{"-me:1", "me:2"},
 		call:  acquiring(known(3), nil),
@@ -734,7 +734,7 @@ func TestAcquireGivesBackBeforeItAsks(t *testing.T) {
 	}})
 }
 
-func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
+func TestReleaseRemovesHoldersAndWaiters(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a holder",
@@ -758,41 +758,41 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 		reply: "waiting",
 		state: "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
 	}, {
-		name:  "nobody",
+		name:  "an unknown id",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | weight extra=1 you:1=2" + meta,
 		ids:   []string{"me:1"},
 		call:  releasing(3, 0),
 		reply: "gone",
 	}, {
-		name:  "a holder, a waiter and nobody in one call",
+		name:  "a holder, a waiter and an unknown id in one call",
 		seed:  "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight me:2=2" + meta,
 		ids:   []string{"me:1", "me:2", "me:3"},
 		call:  releasing(3, 0),
 		reply: "held, waiting, gone",
 		state: "owner you:1=6 | timeout you:1=20s | counter 7" + meta,
 	}, {
-		name:  "the last one, and with it every trace but the number and the limit",
+		name:  "the last holder, and everything except the number and the limit",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 6 | weight extra=1 me:1=2" + meta,
 		ids:   []string{"me:1"},
 		call:  releasing(3, 0),
 		reply: "held",
 		state: "counter 6 | meta declared=3 layout=1 since=7 until=20s",
 	}, {
-		name:  "the last one, whose units were counted too high, and whose keys have to be renewed",
+		name:  "the last holder, whose units were counted too high, and renews the keys",
 		seed:  "owner me:1=5 | timeout me:1=1s | counter 6 | weight extra=3 | meta declared=3 layout=1 since=7 until=5s",
 		ids:   []string{"me:1"},
 		call:  releasing(3, 0),
 		reply: "held",
 		state: "counter 6 | meta declared=3 layout=1 since=7 until=20s",
 	}, {
-		name:  "the last one of a short lease, without touching when the keys expire",
+		name:  "the last holder, with a short lease, without a change of when the keys expire",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=30s",
 		ids:   []string{"me:1"},
 		call:  releasing(3, 0),
 		reply: "held",
 		state: "counter 6 | meta declared=3 layout=1 since=7 until=30s",
 	}, {
-		name:  "a holder, a waiter and nobody, and leaves tombstones",
+		name:  "a holder, a waiter and an unknown id, and leaves tombstones",
 		seed:  "owner me:1=5 you:1=6 | queue me:2=7 you:2=8 | timeout me:1=60s me:2=60s you:1=60s you:2=60s | counter 8 | weight extra=1 me:2=2 you:1=2 you:2=3" + meta,
 		ids:   []string{"me:1", "me:2", "me:3"},
 		call:  releasing(3, 20*time.Second),
@@ -815,77 +815,77 @@ func TestReleaseTakesOutWhateverTheIdIs(t *testing.T) {
 	}})
 }
 
-// A fast path must not change the result: with it and without it a call does the same.
-func TestQuickReleaseIsTheSameRelease(t *testing.T) {
+// A fast path must not change the result of a call.
+func TestFastPathDoesNotChangeARelease(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=30s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7"
 	releases := releasing(3, 0)
 	checkFastPath(t, withoutFastPath(t, ReleaseScript), map[string]contract{
-		"one of several":            {seed: held + meta, call: releases, ids: []string{"me:1"}},
-		"several":                   {seed: held + meta, call: releases, ids: []string{"me:1", "me:2"}},
-		"all, and one twice":        {seed: held + meta, call: releases, ids: []string{"me:1", "me:2", "you:1", "me:1"}},
-		"nobody that is known":      {seed: held + meta, call: releases, ids: []string{"me:3"}},
-		"of an unused name":         {seed: meta[3:], call: releases, ids: []string{"me:1"}},
-		"with a pinned limit":       {seed: held + strings.Replace(meta, "since", "pinned=2 since", 1), call: releases, ids: []string{"me:1"}},
-		"with a line":               {seed: held + " | queue me:3=8" + strings.Replace(meta, "3", "2", 1), call: releases, ids: []string{"me:1", "me:2"}},
-		"with weights":              {seed: held + " | weight extra=1 me:1=2" + meta, call: releases, ids: []string{"me:1"}},
-		"of the last one, long ago": {seed: "owner me:1=5 | timeout me:1=20s | counter 7" + strings.Replace(meta, "30s", "90s", 1), call: releases, ids: []string{"me:1"}},
-		"that leaves a tombstone":   {seed: held + meta, call: releasing(3, 10*time.Second), ids: []string{"me:1"}},
+		"one of several":           {seed: held + meta, call: releases, ids: []string{"me:1"}},
+		"several":                  {seed: held + meta, call: releases, ids: []string{"me:1", "me:2"}},
+		"all, one of them twice":   {seed: held + meta, call: releases, ids: []string{"me:1", "me:2", "you:1", "me:1"}},
+		"an unknown id":            {seed: held + meta, call: releases, ids: []string{"me:3"}},
+		"of an unused name":        {seed: meta[3:], call: releases, ids: []string{"me:1"}},
+		"with a limit set by hand": {seed: held + strings.Replace(meta, "since", "pinned=2 since", 1), call: releases, ids: []string{"me:1"}},
+		"with a queue":             {seed: held + " | queue me:3=8" + strings.Replace(meta, "3", "2", 1), call: releases, ids: []string{"me:1", "me:2"}},
+		"with weights":             {seed: held + " | weight extra=1 me:1=2" + meta, call: releases, ids: []string{"me:1"}},
+		"of the last one":          {seed: "owner me:1=5 | timeout me:1=20s | counter 7" + strings.Replace(meta, "30s", "90s", 1), call: releases, ids: []string{"me:1"}},
+		"that leaves a tombstone":  {seed: held + meta, call: releasing(3, 10*time.Second), ids: []string{"me:1"}},
 	})
 }
 
-func TestQuickAcquireIsTheSameAcquire(t *testing.T) {
+func TestFastPathDoesNotChangeAnAcquire(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	acquires := acquiring(known(3), nil)
 	checkFastPath(t, withoutFastPath(t, AcquireScript), map[string]contract{
-		"of one":                          {seed: held + meta, call: acquires, ids: []string{"me:1"}},
-		"of several that just fit":        {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}},
-		"of one too many":                 {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}},
-		"of one who will not wait":        {seed: held + meta, call: acquiring(known(3), noWait), ids: []string{"me:1"}},
-		"where nobody holds":              {seed: "counter 6" + meta, call: acquires, ids: []string{"me:1", "me:2"}},
-		"of an unused name":               {call: acquires, ids: []string{"me:1"}},
-		"of one who holds":                {seed: held + meta, call: acquires, ids: []string{"you:1", "me:1"}},
-		"of one who was given up":         {seed: "timeout me:1=20s | counter 6" + meta, call: acquires, ids: []string{"me:1"}},
-		"with a number from the future":   {seed: held + "000000000000000" + meta, call: acquires, ids: []string{"me:1", "me:2"}},
-		"with a line":                     {seed: "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta, call: acquires, ids: []string{"me:1"}},
-		"with weights":                    {seed: held + meta, call: acquires, ids: []string{"me:1*2"}},
-		"with weights that others have":   {seed: held + " | weight extra=1 you:1=2" + meta, call: acquires, ids: []string{"me:1", "me:2"}},
-		"with a limit that comes with it": {seed: held + meta, call: acquiring(declares(1, 8), nil), ids: []string{"me:1"}},
-		"with a pinned limit":             {seed: held + strings.Replace(meta, "since", "pinned=1 since", 1), call: acquires, ids: []string{"me:1"}},
-		"while paused":                    {seed: held + strings.Replace(meta, "since", "pinned=0 since", 1), call: acquires, ids: []string{"me:1"}},
-		"for which the keys must live on": {seed: held + strings.Replace(meta, "80s", "30s", 1), call: acquires, ids: []string{"me:1"}},
+		"of one":                              {seed: held + meta, call: acquires, ids: []string{"me:1"}},
+		"of several that just fit":            {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}},
+		"of one too many":                     {seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}},
+		"of one without wait":                 {seed: held + meta, call: acquiring(known(3), noWait), ids: []string{"me:1"}},
+		"without a holder":                    {seed: "counter 6" + meta, call: acquires, ids: []string{"me:1", "me:2"}},
+		"of an unused name":                   {call: acquires, ids: []string{"me:1"}},
+		"of one that holds":                   {seed: held + meta, call: acquires, ids: []string{"you:1", "me:1"}},
+		"of one with a tombstone":             {seed: "timeout me:1=20s | counter 6" + meta, call: acquires, ids: []string{"me:1"}},
+		"with a number from the future":       {seed: held + "000000000000000" + meta, call: acquires, ids: []string{"me:1", "me:2"}},
+		"with a queue":                        {seed: "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6 | weight you:2=3" + meta, call: acquires, ids: []string{"me:1"}},
+		"with weights":                        {seed: held + meta, call: acquires, ids: []string{"me:1*2"}},
+		"with weights of others":              {seed: held + " | weight extra=1 you:1=2" + meta, call: acquires, ids: []string{"me:1", "me:2"}},
+		"with a newer limit":                  {seed: held + meta, call: acquiring(declares(1, 8), nil), ids: []string{"me:1"}},
+		"with a limit set by hand":            {seed: held + strings.Replace(meta, "since", "pinned=1 since", 1), call: acquires, ids: []string{"me:1"}},
+		"while paused":                        {seed: held + strings.Replace(meta, "since", "pinned=0 since", 1), call: acquires, ids: []string{"me:1"}},
+		"for which the keys must last longer": {seed: held + strings.Replace(meta, "80s", "30s", 1), call: acquires, ids: []string{"me:1"}},
 
-		"that gives one back":                {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
-		"that just fits by what it gives":    {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1", "me:2", "me:3"}},
-		"that would if it were not gone":     {seed: held + meta, call: acquires, ids: []string{"-you:2", "me:1", "me:2", "me:3"}},
-		"that gives back one who was there":  {seed: held + meta, call: acquires, ids: []string{"-you:2", "-you:1", "-you:3", "me:1"}},
-		"that gives back one who will not":   {seed: held + meta, call: acquiring(known(3), noWait), ids: []string{"-you:1", "me:1", "me:2", "me:3", "me:4"}},
-		"that gives back, with a line":       {seed: "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
-		"that gives back, with weights":      {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1*2"}},
-		"that gives back one with a weight":  {seed: held + " | weight extra=1 you:1=2" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
-		"that gives back where nobody holds": {seed: "counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
+		"that releases one":                                     {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
+		"that fits just because of its release":                 {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1", "me:2", "me:3"}},
+		"that does not fit, because the released id is unknown": {seed: held + meta, call: acquires, ids: []string{"-you:2", "me:1", "me:2", "me:3"}},
+		"that releases one holder and two unknown ids":          {seed: held + meta, call: acquires, ids: []string{"-you:2", "-you:1", "-you:3", "me:1"}},
+		"that releases one, without wait":                       {seed: held + meta, call: acquiring(known(3), noWait), ids: []string{"-you:1", "me:1", "me:2", "me:3", "me:4"}},
+		"that releases, with a queue":                           {seed: "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s | counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
+		"that releases, with weights":                           {seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1*2"}},
+		"that releases one with a weight":                       {seed: held + " | weight extra=1 you:1=2" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
+		"that releases, without a holder":                       {seed: "counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}},
 	})
 }
 
-func TestQuickRefreshIsTheSameRefresh(t *testing.T) {
+func TestFastPathDoesNotChangeARefresh(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=40s | counter 7"
 	refreshes := renewing(3)
 	checkFastPath(t, withoutFastPath(t, RefreshScript), map[string]contract{
-		"of some":                    {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
-		"of all":                     {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2", "you:1"}},
-		"of nobody":                  {seed: held + meta, call: refreshes},
-		"by who knows no token":      {seed: held + meta, call: refreshing(3), ids: []string{"me:1", "me:2"}},
-		"of one that is not known":   {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:3"}},
-		"of one that was given up":   {seed: "owner me:1=5 | timeout me:1=20s me:2=20s" + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
-		"of an unused name":          {call: refreshes, ids: []string{"me:1"}},
-		"with weights":               {seed: held + " | weight extra=1 me:1=2" + meta, call: refreshes, ids: []string{"me:1"}},
-		"with a line":                {seed: held + " | queue me:3=8" + meta, call: refreshes, ids: []string{"me:1", "me:3"}},
-		"of one that lapsed":         {seed: strings.Replace(held, "me:1=20s", "me:1=-10s", 1) + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
-		"while another has lapsed":   {seed: strings.Replace(held, "you:1=40s", "you:1=-10s", 1) + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
-		"with a newer limit":         {seed: held + strings.Replace(meta, "since=7", "since=6", 1), call: refreshes, ids: []string{"me:1"}},
-		"that the keys must outlive": {seed: held + strings.Replace(meta, "80s", "30s", 1), call: refreshes, ids: []string{"me:1"}},
+		"of some":  {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
+		"of all":   {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:2", "you:1"}},
+		"of no id": {seed: held + meta, call: refreshes},
+		"by a client that does not know the tokens": {seed: held + meta, call: refreshing(3), ids: []string{"me:1", "me:2"}},
+		"of an unknown one":                         {seed: held + meta, call: refreshes, ids: []string{"me:1", "me:3"}},
+		"of one with a tombstone":                   {seed: "owner me:1=5 | timeout me:1=20s me:2=20s" + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
+		"of an unused name":                         {call: refreshes, ids: []string{"me:1"}},
+		"with weights":                              {seed: held + " | weight extra=1 me:1=2" + meta, call: refreshes, ids: []string{"me:1"}},
+		"with a queue":                              {seed: held + " | queue me:3=8" + meta, call: refreshes, ids: []string{"me:1", "me:3"}},
+		"of an expired one":                         {seed: strings.Replace(held, "me:1=20s", "me:1=-10s", 1) + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
+		"while another has expired":                 {seed: strings.Replace(held, "you:1=40s", "you:1=-10s", 1) + meta, call: refreshes, ids: []string{"me:1", "me:2"}},
+		"with a newer limit":                        {seed: held + strings.Replace(meta, "since=7", "since=6", 1), call: refreshes, ids: []string{"me:1"}},
+		"for which the keys must last longer":       {seed: held + strings.Replace(meta, "80s", "30s", 1), call: refreshes, ids: []string{"me:1"}},
 	})
 }
 
@@ -900,7 +900,7 @@ func withoutFastPath(t *testing.T, s *Script) *Script {
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
 
-// checkFastPath makes the same calls with a script and with its detour, and compares all results.
+// checkFastPath makes the same calls with a script and with its detour, which has no fast path, and compares all results.
 func checkFastPath(t *testing.T, detour *Script, calls map[string]contract) {
 	t.Helper()
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
@@ -920,7 +920,7 @@ func checkFastPath(t *testing.T, detour *Script, calls map[string]contract) {
 					return ranked(r.String() + "\n" + after.String())
 				}
 				want, got := outcome(detour), outcome(nil)
-				if detour.Verb == "refresh" && name != "by who knows no token" { // the fast path does not read the tokens
+				if detour.Verb == "refresh" && name != "by a client that does not know the tokens" { // the fast path does not read the tokens
 					want, got = heldToken.ReplaceAllString(want, "held"), heldToken.ReplaceAllString(got, "held")
 				}
 				assert.Equal(t, want, got)
@@ -930,17 +930,17 @@ func checkFastPath(t *testing.T, detour *Script, calls map[string]contract) {
 }
 
 // Expired entries may stay while there is room, and must be removed as soon as there is none.
-func TestQuickAcquireLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
+func TestFastAcquireKeepsExpiredEntriesWhileThereIsRoom(t *testing.T) {
 	const meta = " | meta declared=3 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "room for two, of which one is asked for",
+		name:  "room for two, and one is requested",
 		seed:  "owner you:1=5 | timeout you:1=-10s | counter 6" + meta,
 		ids:   []string{"me:1", "me:2"},
 		call:  acquiring(known(3), nil),
 		reply: "held #1, held #2",
 		state: "owner you:1=5 me:1=#1 me:2=#2 | timeout you:1=-10s me:1=60s me:2=60s | counter #2" + meta + " granted=2",
 	}, {
-		name:  "room for two, of which three are asked for",
+		name:  "room for two, and three are requested",
 		seed:  "owner you:1=5 | timeout you:1=-10s | counter 6" + meta,
 		ids:   []string{"me:1", "me:2", "me:3"},
 		call:  acquiring(known(3), nil),
@@ -956,13 +956,13 @@ func TestQuickAcquireLeavesTheLapsedUntilTheyAreInTheWay(t *testing.T) {
 	}})
 }
 
-// S10, for the fast path: it does not read the counter, and it does not change what it reads.
-func TestQuickReleaseOfAStrangeKeyChangesNothing(t *testing.T) {
+// S10, for the fast path: it does not read the counter, and it changes no key of the wrong type.
+func TestFastReleaseWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{0, 1, 2, 4, 5} {
 		l := newLab(t, redistest.SettledClient(t))
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=1 since=7 until=30s")
-		require.NoError(t, l.rdb.Set(background, l.keys[i], "somebody else's", 0).Err())
+		require.NoError(t, l.rdb.Set(background, l.keys[i], "of another program", 0).Err())
 		before, _ := l.existing()
 		assert.ErrorContains(t, l.run(Release(l.space.About("name"), known(3), 0, false, tickets("me:1"))).err, "WRONGTYPE", Kinds[:][i])
 		after, _ := l.existing()
@@ -973,7 +973,7 @@ func TestQuickReleaseOfAStrangeKeyChangesNothing(t *testing.T) {
 func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 	const meta = " | meta declared=6 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name: "several at once, with weights, each told once",
+		name: "several at once, with weights, each notified once",
 		seed: "owner me:1=5 | queue you:1=6 me:2=7 him:1=8 you:2=9 me:3=10 | timeout him:1=20s me:1=20s me:2=20s me:3=20s you:1=20s you:2=20s" +
 			" | counter 10 | weight extra=5 him:1=2 me:1=6 me:3=2 you:1=2" + meta,
 		ids:   []string{"me:1"},
@@ -983,14 +983,14 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 		state: "owner you:1=#1 me:2=#2 him:1=#3 you:2=#4 | queue me:3=10 | timeout him:1=20s me:2=20s me:3=20s you:1=20s you:2=20s" +
 			" | counter #4 | weight extra=2 him:1=2 me:3=2 you:1=2" + meta + " granted=4",
 	}, {
-		name:  "but none past a large one",
+		name:  "none behind a large one that does not fit",
 		seed:  "owner me:1=5 you:9=6 | queue you:1=7 me:2=8 | timeout me:1=20s me:2=20s you:1=20s you:9=20s | counter 8 | weight you:1=6" + meta,
 		ids:   []string{"me:1"},
 		call:  releasing(6, 0),
 		reply: "held",
 		state: "owner you:9=6 | queue you:1=7 me:2=8 | timeout me:2=20s you:1=20s you:9=20s | counter 8 | weight you:1=6" + meta,
 	}, {
-		name:  "also when a large waiter leaves",
+		name:  "when a large waiter is released",
 		seed:  "owner you:9=5 | queue me:1=7 you:1=8 me:2=9 | timeout me:1=20s me:2=20s you:1=20s you:9=20s | counter 9 | weight me:1=6 me:2=4" + meta,
 		ids:   []string{"me:1"},
 		call:  releasing(6, 0),
@@ -998,7 +998,7 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 		wake:  "you 1:8:#1",
 		state: "owner you:9=5 you:1=#1 me:2=#2 | timeout me:2=20s you:1=20s you:9=20s | counter #2 | weight extra=3 me:2=4" + meta + " granted=2",
 	}, {
-		name:  "nobody while a smaller limit is drained",
+		name:  "none while more than a smaller limit is in use",
 		seed:  "owner me:1=5 you:2=6 you:3=7 | queue me:2=8 | timeout me:1=20s me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=1 since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  releasing(6, 0),
@@ -1007,31 +1007,31 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 	}})
 }
 
-func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
+func TestRefreshRenewsAndRestoresNothing(t *testing.T) {
 	const meta = " | meta declared=2 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
-		name:  "a holder, a waiter, a tombstone and nobody",
+		name:  "a holder and a waiter, but no tombstone and no unknown id",
 		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=20s me:3=20s | counter 6 | weight extra=1 me:1=2" + meta,
 		ids:   []string{"me:1", "me:2", "me:3", "me:4"},
 		call:  refreshing(2),
 		reply: "held 5, waiting 6, evicted, gone, next 20s",
 		state: "owner me:1=5 | queue me:2=6 | timeout me:3=20s me:1=60s me:2=60s | counter 6 | weight extra=1 me:1=2" + meta,
 	}, {
-		name:  "who lapsed is gone, and the line moves up",
+		name:  "no expired holder, whose room goes to the queue",
 		seed:  "owner me:1=5 | queue me:2=6 me:3=7 you:1=8 | timeout me:1=-10s me:2=-10s me:3=20s you:1=20s | counter 8 | weight extra=1 me:1=2 me:3=2" + meta,
 		ids:   []string{"me:1", "me:2", "me:3"},
 		call:  refreshing(2),
 		reply: "gone, gone, waiting 7, me:3 gets #1 for 7, next 20s",
 		state: "owner me:3=#1 | queue you:1=8 | timeout you:1=20s me:3=60s | counter #1 | weight extra=1 me:3=2" + meta + " granted=1 lapsed=1",
 	}, {
-		name:  "without ids it only reaps and promotes",
+		name:  "nothing without ids, but it removes expired entries and grants",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=-10s you:2=20s | counter 6 | weight extra=1 you:1=2" + meta,
 		call:  refreshing(2),
 		reply: "next 20s",
 		wake:  "you 2:6:#1",
 		state: "owner you:2=#1 | timeout you:2=20s | counter #1" + meta + " granted=1 lapsed=1",
 	}, {
-		name: "the keys outlive the longest lease",
+		name: "the keys, which last longer than the longest lease",
 		seed: "owner me:1=5 me:2=6 | timeout me:1=20s me:2=20s | counter 6" + meta,
 		ids:  []string{"me:1", "me:2"},
 		call: func(l *lab, ids []*ticket) Call {
@@ -1042,7 +1042,7 @@ func TestRefreshRenewsAndRevivesNobody(t *testing.T) {
 	}})
 }
 
-func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
+func TestReduceLowersWeightsAndRenewsNothing(t *testing.T) {
 	const meta = " | meta declared=6 layout=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "of a holder, to some and to one",
@@ -1052,39 +1052,39 @@ func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
 		reply: "held 5, held 6",
 		state: "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=3 me:1=2 you:1=3" + meta,
 	}, {
-		name:  "of the only one with a weight, which leaves no trace of weights",
+		name:  "of the only one with a weight, after which no weights are stored",
 		seed:  "owner me:1=5 | timeout me:1=20s | counter 7 | weight extra=3 me:1=4" + meta,
 		ids:   []string{"me:1*1"},
 		call:  reducing(6),
 		reply: "held 5",
 		state: "owner me:1=5 | timeout me:1=20s | counter 7" + meta,
 	}, {
-		name:  "never upward, so a second copy and one that is late change nothing",
+		name:  "never upward, so that a second copy and a late one change nothing",
 		seed:  "owner me:1=5 me:2=6 me:3=7 | timeout me:1=20s me:2=20s me:3=20s | counter 7 | weight extra=2 me:1=2 me:2=2" + meta,
 		ids:   []string{"me:1*2", "me:2*3", "me:3*2"},
 		call:  reducing(6),
 		reply: "held 5, held 6, held 7",
 	}, {
-		name:  "of no waiter, no tombstone and nobody else",
+		name:  "of no waiter, no tombstone and no unknown id",
 		seed:  "owner you:1=5 | queue me:1=6 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=5 me:1=4 you:1=6" + meta,
 		ids:   []string{"me:1*2", "me:2", "me:3"},
 		call:  reducing(6),
 		reply: "waiting 6, evicted, gone",
 	}, {
-		name:  "of nobody on a name without weights",
+		name:  "of no unknown id on a name without weights",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 7" + meta,
 		ids:   []string{"me:1*2"},
 		call:  reducing(6),
 		reply: "gone",
 	}, {
-		name:  "and revives nobody who lapsed",
+		name:  "of no expired holder, which stays expired",
 		seed:  "owner me:1=5 you:1=6 | timeout me:1=-10s you:1=20s | counter 7 | weight extra=4 me:1=4 you:1=2" + meta,
 		ids:   []string{"me:1*2"},
 		call:  reducing(6),
 		reply: "gone",
 		state: "owner you:1=6 | timeout you:1=20s | counter 7 | weight extra=1 you:1=2" + meta + " lapsed=1",
 	}, {
-		name:  "and has the heads of the line go first that fit now, and tells them",
+		name:  "and grants the heads of the queue that fit now, and notifies them",
 		seed:  "owner me:1=5 | queue you:1=6 me:2=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8 | weight extra=5 me:1=6 me:2=2 you:2=2" + meta,
 		ids:   []string{"me:1*3"},
 		call:  reducing(6),
@@ -1092,14 +1092,14 @@ func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
 		wake:  "you 1:6:#1",
 		state: "owner me:1=5 you:1=#1 me:2=#2 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #2 | weight extra=3 me:1=3 me:2=2 you:2=2" + meta + " granted=2",
 	}, {
-		name:  "also one that needs more than was stored",
+		name:  "also of one that needs more than was stored",
 		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=20s | counter 8 | weight extra=1 me:1=2 me:2=5" + meta,
 		ids:   []string{"me:1*1"},
 		call:  reducing(6),
 		reply: "held 5, me:2 gets #1 for 6",
 		state: "owner me:1=5 me:2=#1 | timeout me:1=20s me:2=20s | counter #1 | weight extra=4 me:2=5" + meta + " granted=1",
 	}, {
-		name:  "nobody while a smaller limit is drained",
+		name:  "none while more than a smaller limit is in use",
 		seed:  "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 8 | weight extra=4 me:1=4 you:1=2 | meta declared=2 layout=1 since=7 until=80s",
 		ids:   []string{"me:1*1"},
 		call:  reducing(2),
@@ -1108,9 +1108,9 @@ func TestReduceLowersWeightsAndRenewsNobody(t *testing.T) {
 	}})
 }
 
-// A missing right may stop a script anywhere, and then it must grant nothing: the weights of the holders, and the count, are
-// never below what they keep. The same call, and time, repair what it left.
-func TestReduceStoppedAnywhereCountsNoUnitTooFew(t *testing.T) {
+// A missing right can stop a script at any write. Then it must not make room that is in use: the stored weights, and their sum, are
+// never below what the holders keep. The same call later repairs the state.
+func TestInterruptedReduceCountsNoUnitTooFew(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
 	const seed = "owner me:1=5 me:2=6 you:1=7 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=-10s you:2=20s" +
@@ -1144,7 +1144,7 @@ func TestReduceStoppedAnywhereCountsNoUnitTooFew(t *testing.T) {
 		assert.GreaterOrEqual(t, used, int64(3), "after %d writes: %v", stop, s)
 		assert.LessOrEqual(t, used, int64(12), "after %d writes: %v", stop, s)
 
-		require.NoError(t, rdb.HSet(background, l.keys[5], "until", 0).Err()) // as if much time had passed
+		require.NoError(t, rdb.HSet(background, l.keys[5], "until", 0).Err()) // as if the keys had to be renewed
 		r := l.ask(lowered(l), 2)
 		assert.Equal(t, []State{Held, Held}, []State{r.Results[0].State, r.Results[1].State}, "after %d writes", stop)
 		s = l.snapshot()
@@ -1153,7 +1153,7 @@ func TestReduceStoppedAnywhereCountsNoUnitTooFew(t *testing.T) {
 	}
 }
 
-func TestStatusOfAnUnusedNameLeavesNothing(t *testing.T) {
+func TestStatusOfAnUnusedNameStoresNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		assert.Equal(t, Status{Limit: 3, Declared: 3}, l.status(3))
@@ -1163,7 +1163,7 @@ func TestStatusOfAnUnusedNameLeavesNothing(t *testing.T) {
 	})
 }
 
-// status checks the time and then leaves it out.
+// status checks the time, and returns the rest.
 func (l *lab) status(limit int64) Status {
 	l.t.Helper()
 	before := l.rdb.Time(background).Val()
@@ -1177,7 +1177,7 @@ func (l *lab) status(limit int64) Status {
 	return s
 }
 
-func TestStatusDeclaresNothingAndCountsWhoIsThere(t *testing.T) {
+func TestStatusDeclaresNothingAndCountsHoldersAndWaiters(t *testing.T) {
 	const seed = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:2=-10s me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 me:2=2"
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -1187,11 +1187,11 @@ func TestStatusDeclaresNothingAndCountsWhoIsThere(t *testing.T) {
 		assert.InDelta(t, 20*time.Second, s.NextExpiry, float64(5*time.Second))
 		s.NextExpiry = 0
 		assert.Equal(t, Status{Limit: 3, Declared: 2, Pinned: true, Used: 3, Holders: 2, Exists: true, Granted: 9, Expired: 8}, s)
-		assert.Equal(t, before, l.snapshot().String(), "looking has changed something")
+		assert.Equal(t, before, l.snapshot().String(), "a query changed the state")
 	})
 }
 
-func TestPagesListInOrderAlsoWhereSeveralHaveOnePlace(t *testing.T) {
+func TestPagesListInOrderEvenWhereNumbersAreEqual(t *testing.T) {
 	const seed = "owner me:1=5 | queue me:2=6 me:3=7 me:4=8 you:4=8 me:5=9" +
 		" | timeout me:2=-10s me:3=20s me:4=20s me:5=20s you:4=20s me:1=60s | counter 9 | weight extra=1 me:1=2 me:3=3 | meta declared=2 layout=1 since=7 until=80s"
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
@@ -1214,11 +1214,11 @@ func TestPagesListInOrderAlsoWhereSeveralHaveOnePlace(t *testing.T) {
 		for _, gone := range []string{"me:41", "me:5", "you", "me:4x"} {
 			assert.Equal(t, []string{"you:4 1 at 8 for 20s"}, page("queue", "8", gone, 1), "after %s, which is gone", gone)
 		}
-		assert.Equal(t, []string{"me:4 1 at 8 for 20s"}, page("queue", "8", "me:1", 1), "before all of its place")
-		assert.Equal(t, []string{"me:5 1 at 9 for 20s"}, page("queue", "8", "zoo", 1), "behind them")
+		assert.Equal(t, []string{"me:4 1 at 8 for 20s"}, page("queue", "8", "me:1", 1), "before all entries with its number")
+		assert.Equal(t, []string{"me:5 1 at 9 for 20s"}, page("queue", "8", "zoo", 1), "behind all entries with its number")
 		assert.Equal(t, []string{"me:5 1 at 9 for 20s"}, page("queue", "8", "you:4", 10))
 		assert.Empty(t, page("queue", "9", "me:5", 10))
-		assert.Equal(t, seed, l.snapshot().String(), "looking changes nothing")
+		assert.Equal(t, seed, l.snapshot().String(), "a query changes nothing")
 	})
 }
 
@@ -1232,7 +1232,7 @@ func (l *lab) many(key, who string, n int, first, step float64) {
 	require.NoError(l.t, l.rdb.ZAdd(background, l.keys[slices.Index(Kinds[:], key)], members...).Err())
 }
 
-func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
+func TestReapingStopsAtItsBoundAndReportsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=1 since=7 until=80s")
@@ -1241,10 +1241,10 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 		refresh := Refresh(l.space.About("name"), known(9), time.Minute, false, tickets("me:1"))
 
 		r := l.ask(refresh, 1)
-		assert.Equal(t, "gone, more", r.String(), "who lapsed is not revived, although there was no time to reap it")
+		assert.Equal(t, "gone, more", r.String(), "an expired holder is not restored, although it was not removed yet")
 		s := l.snapshot()
 		assert.Equal(t, "owner me:1=5 | timeout me:1=0s | weight extra=1 me:1=2", cutMeta(s))
-		assert.Less(t, s.timeout[0].Score, float64(s.now), "it was renewed")
+		assert.Less(t, s.timeout[0].Score, float64(s.now), "the lease was renewed")
 
 		r = l.ask(refresh, 1)
 		assert.Equal(t, "gone", r.String())
@@ -1254,12 +1254,12 @@ func TestReapingStopsAtItsBoundAndSaysSo(t *testing.T) {
 		l.many("owner", "you", MaxIDs, 10, 1)
 		l.many("timeout", "you", MaxIDs, 10, 1)
 		r = l.ask(acquiring(known(1), nil)(l, tickets("me:1")), 1)
-		assert.Equal(t, "gone, more", r.String(), "nor by an acquire")
+		assert.Equal(t, "gone, more", r.String(), "an acquire does not restore it either")
 	})
 }
 
-// Entries left over at the bound may be all that is in the way: until they are removed the answer is never a refusal.
-func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
+// The expired entries that remain at the bound may be all that uses the room. Until they are removed no call is refused.
+func TestNoCallIsRefusedOrForgottenWhileExpiredIDsRemain(t *testing.T) {
 	t.Parallel()
 	const limit = MaxIDs + 50
 	restored := func(l *lab, ids []*ticket) Call {
@@ -1272,9 +1272,9 @@ func TestNobodyIsRefusedOrForgottenWhileExpiredIDsAreLeftOver(t *testing.T) {
 		waiters      int
 		before, then string
 	}{
-		"who will not wait":               {acquiring(known(limit), noWait), 0, limit, "early, more", "held #1"},
-		"who finds the line full":         {acquiring(known(limit), full), 0, limit, "early, more", "held #1"},
-		"a holder that does not fit back": {restored, 2 * limit, 0, "early, more", "held 1000, more"},
+		"a call without wait":                 {acquiring(known(limit), noWait), 0, limit, "early, more", "held #1"},
+		"a call that finds the queue full":    {acquiring(known(limit), full), 0, limit, "early, more", "held #1"},
+		"a restored holder that does not fit": {restored, 2 * limit, 0, "early, more", "held 1000, more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, rdb *redis.Client) {
@@ -1298,7 +1298,7 @@ func cutMeta(s snapshot) string {
 	return s.String()
 }
 
-func TestPromotionStopsAtItsBoundAndSaysSo(t *testing.T) {
+func TestPromotionStopsAtItsBoundAndReportsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("queue me:1=10 | timeout me:1=60s | meta declared=5000 layout=1 since=7 until=80s")
@@ -1320,7 +1320,7 @@ func TestPromotionStopsAtItsBoundAndSaysSo(t *testing.T) {
 	})
 }
 
-// Lua cannot unpack any number of values: the largest calls that the client makes must work.
+// The number of values that Lua can unpack is bounded. The largest calls that the client makes must stay below that.
 func TestLargestCallsWork(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -1352,16 +1352,16 @@ func TestLargestCallsWork(t *testing.T) {
 }
 
 // Lua prints numbers with 14 digits where it can, and a token has 16.
-func TestNumbersNear2To53TravelExactly(t *testing.T) {
+func TestNumbersNear2To53AreTransmittedExactly(t *testing.T) {
 	const top = 1<<53 - 1000 // and one more call
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
 			" | meta declared=3 layout=1 since=%d until=80s", top-7, top-6, top-5, top-4, top))
-		heard := l.listen()
+		messages := l.listen()
 		r := l.ask(Release(l.space.About("name"), declares(3, 7), 0, false, tickets("me:9")), 1)
 		assert.Equal(t, []Grant{{2, top - 6, top - 2}, {3, top - 5, top - 1}}, r.Grants)
-		assert.Equal(t, fmt.Sprintf("you 1:%d:%d", int64(top-7), int64(top-3)), heard())
+		assert.Equal(t, fmt.Sprintf("you 1:%d:%d", int64(top-7), int64(top-3)), messages())
 
 		r = l.ask(Release(l.space.About("name"), declares(3, top), 0, false, tickets("you:1")), 1)
 		assert.Equal(t, []Result{{Held, 0}}, r.Results)
@@ -1410,7 +1410,7 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 	})
 }
 
-// everyCall is one call of each script, each of which would change much.
+// everyCall is one call of each script, each of which changes as much as possible.
 func (l *lab) everyCall() []Call {
 	d := declares(9, usedNow)
 	return []Call{
@@ -1451,25 +1451,25 @@ func TestKeyOfTheWrongTypeIsAnErrorThatChangesNothing(t *testing.T) {
 			l.seed(seed)
 			require.NoError(t, rdb.Del(background, l.keys[i]).Err())
 			if name == "counter" {
-				require.NoError(t, rdb.RPush(background, l.keys[i], "somebody else's").Err())
+				require.NoError(t, rdb.RPush(background, l.keys[i], "of another program").Err())
 			} else {
-				require.NoError(t, rdb.Set(background, l.keys[i], "somebody else's", 0).Err())
+				require.NoError(t, rdb.Set(background, l.keys[i], "of another program", 0).Err())
 			}
 			before := l.dump()
 			for _, c := range l.everyCall() {
 				err := l.run(c).err
 				if c.Script == PageScript && name == "counter" {
-					assert.NoError(t, err, "it has nothing to do with the counter")
+					assert.NoError(t, err, "the script does not use the counter")
 					continue
 				}
-				assert.ErrorContains(t, err, "WRONGTYPE", "%s with a strange %s", c.Script.Verb, name)
-				assert.Equal(t, before, l.dump(), "%s with a strange %s", c.Script.Verb, name)
+				assert.ErrorContains(t, err, "WRONGTYPE", "%s with a %s of the wrong type", c.Script.Verb, name)
+				assert.Equal(t, before, l.dump(), "%s with a %s of the wrong type", c.Script.Verb, name)
 			}
 		}
 	}
 }
 
-// The meaning of a later layout is unknown, so its numbers are not even read.
+// The meaning of a later layout is unknown, so the scripts do not even read its numbers.
 func TestLayoutFromTheFutureIsAnErrorThatChangesNothing(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
@@ -1513,7 +1513,7 @@ func TestLayoutFromTheFutureOnMiniredisToo(t *testing.T) {
 	assert.Equal(t, seed, l.snapshot().String())
 }
 
-// walk makes the same random calls on several servers, and checks every promise about the state after each.
+// walk makes the same random calls on several servers, and checks every invariant after each.
 type walk struct {
 	*rand.Rand
 	t        *testing.T
@@ -1521,7 +1521,7 @@ type walk struct {
 	states   []snapshot // of each lab, after the last call
 	limit    int64
 	heaviest int64
-	resizes  bool             // whether the limit changes now and then
+	resizes  bool             // whether the limit changes from time to time
 	weights  map[string]int64 // of every id so far
 	ids      []string         // in the order in which they were made
 	tokens   []float64        // of each lab, the largest so far
@@ -1561,11 +1561,11 @@ func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 
 func (w *walk) step() {
 	if w.IntN(5) == 0 {
-		w.lapse()
+		w.expire()
 	}
 	verb, caller := w.IntN(11), w.client()
-	var ids []string // the first of them are released
-	given := 0
+	var ids []string
+	released := 0 // of the ids, from the first on
 	var build func(*lab, Keyspace, []*ticket) Call
 	d := declares(w.limit, known(0).Since)
 	switch {
@@ -1576,17 +1576,17 @@ func (w *walk) step() {
 			d = declares(w.limit, usedNow)
 		}
 		t := AcquireParams{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour}
-		var back []string
+		var toRelease []string
 		if w.IntN(2) == 0 {
-			back = slices.DeleteFunc(w.oldIDs(), func(id string) bool { return slices.Contains(ids, id) })
+			toRelease = slices.DeleteFunc(w.oldIDs(), func(id string) bool { return slices.Contains(ids, id) })
 		}
-		given, ids = len(back), append(back, ids...)
+		released, ids = len(toRelease), append(toRelease, ids...)
 		build = func(_ *lab, s Keyspace, ids []*ticket) Call {
-			return Acquire(s.About("name"), d, t, ids[given:], ids[:given]...)
+			return Acquire(s.About("name"), d, t, ids[released:], ids[:released]...)
 		}
 	case verb < 7:
 		ids = w.oldIDs()
-		given = len(ids)
+		released = len(ids)
 		tombstone := time.Duration(w.IntN(2)) * time.Minute
 		build = func(_ *lab, s Keyspace, ids []*ticket) Call {
 			return Release(s.About("name"), d, tombstone, false, ids)
@@ -1613,14 +1613,14 @@ func (w *walk) step() {
 	for i, l := range w.labs {
 		space := l.space
 		space.ClientID = caller
-		outcomes = append(outcomes, w.call(i, build(l, space, w.tickets(ids)), caller, ids, given))
+		outcomes = append(outcomes, w.call(i, build(l, space, w.tickets(ids)), caller, ids, released))
 	}
 	assert.Equal(w.t, outcomes[0], outcomes[len(outcomes)-1], "Redis and miniredis differ")
 }
 
 func (w *walk) client() string { return "client" + strconv.Itoa(w.IntN(3)) }
 
-// newIDs returns ids for an acquire: mostly new ones, now and then one that exists.
+// newIDs returns ids for an acquire: mostly new ones, sometimes one that exists.
 func (w *walk) newIDs() []string {
 	var ids []string
 	for range 1 + w.IntN(4) {
@@ -1637,7 +1637,7 @@ func (w *walk) newIDs() []string {
 	return slices.Compact(ids)
 }
 
-// oldIDs returns some of the latest ids, and now and then an unknown one, or none at all.
+// oldIDs returns some of the latest ids, sometimes with an unknown one. It returns none before the first exists.
 func (w *walk) oldIDs() []string {
 	latest := slices.Clone(w.ids[max(0, len(w.ids)-25):])
 	w.Shuffle(len(latest), func(i, j int) { latest[i], latest[j] = latest[j], latest[i] })
@@ -1655,7 +1655,7 @@ func (w *walk) tickets(ids []string) (all []*ticket) {
 	return all
 }
 
-// lower draws what each id keeps, which may be more than it has. A holder weighs no more than that from now on.
+// lower draws the units that each id keeps, which may be more than it has. From then on a holder weighs no more than that.
 func (w *walk) lower(ids []string) (keeps []int64) {
 	holders := scores(w.states[0].owner)
 	for _, id := range ids {
@@ -1668,10 +1668,10 @@ func (w *walk) lower(ids []string) (keeps []int64) {
 	return keeps
 }
 
-// lapse ends one lease.
-func (w *walk) lapse() {
+// expire ends one lease.
+func (w *walk) expire() {
 	if all := w.states[0].timeout; len(all) > 0 {
-		// by name, because deadlines differ between the servers
+		// in the order of ids, because deadlines differ between the servers
 		slices.SortFunc(all, func(a, b redis.Z) int { return cmp.Compare(a.Member.(string), b.Member.(string)) })
 		id := all[w.IntN(len(all))].Member
 		for _, l := range w.labs {
@@ -1680,12 +1680,12 @@ func (w *walk) lapse() {
 	}
 }
 
-// call makes a call on the i-th server, checks it, and returns what must be the same on every server.
-func (w *walk) call(i int, c Call, caller string, ids []string, given int) string {
+// call makes a call on the i-th server, checks it, and returns the part of the outcome that is the same on every server.
+func (w *walk) call(i int, c Call, caller string, ids []string, released int) string {
 	w.t.Helper()
 	l, before := w.labs[i], w.states[i]
 	if len(ids) == 0 && c.Script == ReleaseScript {
-		return "" // there is no such call
+		return "" // clients make no such call
 	}
 	if c.Script == StatusScript {
 		w.checkStatus(l, w.limit)
@@ -1695,10 +1695,10 @@ func (w *walk) call(i int, c Call, caller string, ids []string, given int) strin
 	after := l.snapshot()
 	w.states[i] = after
 	w.checkState(c, after)
-	w.checkCounts(i, c, before, after, ids[:given])
+	w.checkCounts(i, c, before, after, ids[:released])
 	after.mustExpire(w.t)
 	w.checkGrants(i, before, after, r, caller, ids)
-	w.checkResults(c.Script, after, r, ids, given)
+	w.checkResults(c.Script, after, r, ids, released)
 	outcome := fmt.Sprint(c.Script.Verb, ids, members(after.owner), members(after.queue), after.meta["granted"], after.meta["lapsed"])
 	for j := range ids {
 		outcome += " " + stateNames[r.Results[j].State]
@@ -1711,34 +1711,34 @@ func (w *walk) checkStatus(l *lab, limit int64) {
 	w.t.Helper()
 	s := l.snapshot()
 	deadlines := scores(s.timeout)
-	over := func(z redis.Z) bool { return deadlines[z.Member.(string)] == 1 }
-	there := s
-	there.owner, there.queue = slices.DeleteFunc(slices.Clone(s.owner), over), slices.DeleteFunc(slices.Clone(s.queue), over)
+	expired := func(z redis.Z) bool { return deadlines[z.Member.(string)] == 1 }
+	valid := s
+	valid.owner, valid.queue = slices.DeleteFunc(slices.Clone(s.owner), expired), slices.DeleteFunc(slices.Clone(s.queue), expired)
 	got := l.status(limit)
-	assert.Equal(w.t, [4]int64{limit, w.used(there), int64(len(there.owner)), int64(len(there.queue))}, [4]int64{got.Limit, got.Used, got.Holders, got.Waiting})
+	assert.Equal(w.t, [4]int64{limit, w.used(valid), int64(len(valid.owner)), int64(len(valid.queue))}, [4]int64{got.Limit, got.Used, got.Holders, got.Waiting})
 	now := l.snapshot()
 	now.now, now.expiry = s.now, s.expiry
 	assert.Equal(w.t, s, now)
 }
 
-// checkCounts compares the counts with the holders before and after. It is not known whether a released one had expired.
-func (w *walk) checkCounts(i int, c Call, before, after snapshot, back []string) {
+// checkCounts compares the counts with the holders before and after. A released holder may have expired before.
+func (w *walk) checkCounts(i int, c Call, before, after snapshot, released []string) {
 	w.t.Helper()
 	held, holds := scores(before.owner), scores(after.owner)
-	var came, lapsed, late int
+	var granted, expired, maybeExpired int
 	for id := range holds {
 		if _, held := held[id]; !held {
-			came++
+			granted++
 		}
 	}
 	for id := range held {
 		_, holds := holds[id]
 		switch {
 		case holds:
-		case slices.Contains(back, id):
-			late++
+		case slices.Contains(released, id):
+			maybeExpired++
 		default:
-			lapsed++
+			expired++
 		}
 	}
 	counted := func(field string) int {
@@ -1746,9 +1746,9 @@ func (w *walk) checkCounts(i int, c Call, before, after snapshot, back []string)
 		now, _ := strconv.Atoi(after.meta[field])
 		return now - old
 	}
-	assert.Equal(w.t, came, counted("granted"), "granted by %s on server %d", c.Script.Verb, i)
-	assert.GreaterOrEqual(w.t, counted("lapsed"), lapsed, "lapsed at %s on server %d", c.Script.Verb, i)
-	assert.LessOrEqual(w.t, counted("lapsed"), lapsed+late, "lapsed at %s on server %d", c.Script.Verb, i)
+	assert.Equal(w.t, granted, counted("granted"), "granted by %s on server %d", c.Script.Verb, i)
+	assert.GreaterOrEqual(w.t, counted("lapsed"), expired, "expired at %s on server %d", c.Script.Verb, i)
+	assert.LessOrEqual(w.t, counted("lapsed"), expired+maybeExpired, "expired at %s on server %d", c.Script.Verb, i)
 }
 
 func members(zset []redis.Z) (ids []string) {
@@ -1766,7 +1766,7 @@ func scores(zset []redis.Z) map[string]float64 {
 	return m
 }
 
-// S1, and that the keys agree with each other.
+// checkState checks S1, and that the keys are consistent.
 func (w *walk) checkState(c Call, s snapshot) {
 	w.t.Helper()
 	deadlines, weights := scores(s.timeout), make(map[string]string)
@@ -1793,12 +1793,12 @@ func (w *walk) checkState(c Call, s snapshot) {
 	assert.True(w.t, w.resizes || used <= w.limit, "%d of %d are in use", used, w.limit)
 	if len(s.queue) > 0 {
 		head := w.weights[members(s.queue)[0]]
-		assert.Greater(w.t, used+head, w.limit, "the head of the line fits")
-		assert.True(w.t, used >= w.limit || head <= w.limit, "the head of the line can never fit, and there is room for others")
+		assert.Greater(w.t, used+head, w.limit, "the head of the queue fits")
+		assert.True(w.t, used >= w.limit || head <= w.limit, "the head of the queue can never fit, and there is room for others")
 	}
 	for id, deadline := range deadlines {
 		if deadline == 1 && (len(s.queue) > 0 || c.Script != AcquireScript && c.Script != ReleaseScript) {
-			w.t.Errorf("%s has lapsed and is still there after %s", id, c.Script.Verb)
+			w.t.Errorf("%s has expired and is still stored after %s", id, c.Script.Verb)
 		}
 	}
 }
@@ -1810,17 +1810,17 @@ func (w *walk) used(s snapshot) (n int64) {
 	return n
 }
 
-// S5 and S6, and that every grant is reported.
+// checkGrants checks S5 and S6, and that every grant is reported.
 func (w *walk) checkGrants(i int, before, after snapshot, r Reply, caller string, ids []string) {
 	w.t.Helper()
 	had, waited := scores(before.owner), scores(before.queue)
-	places := maps.Clone(waited)
+	positions := maps.Clone(waited)
 	for j, id := range ids { // a waiter with a head start can be granted in the same call
 		if r.Results[j].State == Waiting {
-			places[id] = float64(r.Results[j].Number)
+			positions[id] = float64(r.Results[j].Number)
 		}
 	}
-	var told []Grant
+	var want []Grant
 	var used int64 // units in use, if anything was granted
 	last := 0.0    // position of the waiter granted last
 	for _, z := range after.owner {
@@ -1831,70 +1831,70 @@ func (w *walk) checkGrants(i int, before, after snapshot, r Reply, caller string
 		}
 		assert.Greater(w.t, z.Score, w.tokens[i], "the token of %s", id)
 		w.tokens[i], used = z.Score, w.used(after)
-		place, ok := places[id]
+		position, ok := positions[id]
 		if !ok {
 			last = 1 << 53 // behind every waiter
 			continue
 		}
 		if _, before := waited[id]; before {
-			assert.Greater(w.t, place, last, "%s was overtaken", id)
+			assert.Greater(w.t, position, last, "%s was overtaken", id)
 		}
-		last = max(last, place) // one that joined with a head start comes after those granted at the call's beginning
+		last = max(last, position) // a call with a head start comes after the waiters granted at its beginning
 		if ClientOf(id) == caller {
 			seq, _ := strconv.ParseInt(id[len(caller)+1:], 10, 64)
-			told = append(told, Grant{seq, int64(place), int64(z.Score)})
+			want = append(want, Grant{seq, int64(position), int64(z.Score)})
 		}
 	}
 	for _, z := range after.queue {
-		if place, ok := waited[z.Member.(string)]; ok {
-			assert.Equal(w.t, place, z.Score, "%s moved in the line", z.Member)
-			assert.Greater(w.t, place, last, "%s was overtaken", z.Member)
+		if position, ok := waited[z.Member.(string)]; ok {
+			assert.Equal(w.t, position, z.Score, "%s has another position", z.Member)
+			assert.Greater(w.t, position, last, "%s was overtaken", z.Member)
 		}
 	}
-	var heard []Grant
+	var got []Grant
 	for _, g := range r.Grants {
 		if g.Token != 0 {
-			heard = append(heard, g)
+			got = append(got, g)
 			continue
 		}
 		id := caller + ":" + strconv.FormatInt(g.Seq, 10)
-		assert.Greater(w.t, w.weights[id], w.limit, "%s is told that it never fits", id)
+		assert.Greater(w.t, w.weights[id], w.limit, "%s is reported as never fitting", id)
 		assert.NotContains(w.t, members(after.timeout), id)
 	}
-	assert.Equal(w.t, told, heard)
+	assert.Equal(w.t, want, got)
 	assert.LessOrEqual(w.t, used, w.limit)
 	counter, _ := strconv.ParseFloat(cmp.Or(after.counter, "0"), 64)
 	assert.GreaterOrEqual(w.t, counter, w.tokens[i])
 }
 
-func (w *walk) checkResults(s *Script, after snapshot, r Reply, ids []string, given int) {
+func (w *walk) checkResults(s *Script, after snapshot, r Reply, ids []string, released int) {
 	w.t.Helper()
-	tokens, places := scores(after.owner), scores(after.queue)
+	tokens, positions := scores(after.owner), scores(after.queue)
 	for i, id := range ids {
 		number := float64(r.Results[i].Number)
 		_, holds := tokens[id]
-		_, waits := places[id]
+		_, waits := positions[id]
 		switch state := r.Results[i].State; {
-		case i < given:
-			assert.False(w.t, holds || waits, "%s is still there", id)
+		case i < released:
+			assert.False(w.t, holds || waits, "%s is still stored", id)
 		case state == Held && number == 0 && s == RefreshScript:
 			assert.True(w.t, holds && len(after.queue) == 0, id)
 		case state == Held:
 			assert.Equal(w.t, tokens[id], number, id)
 		case state == Waiting && waits:
-			assert.Equal(w.t, places[id], number, id)
+			assert.Equal(w.t, positions[id], number, id)
 		case state == Waiting:
-			assert.True(w.t, holds || w.weights[id] > w.limit, "%s is nowhere", id)
+			assert.True(w.t, holds || w.weights[id] > w.limit, "%s is not stored", id)
 		default:
-			assert.False(w.t, holds || waits, "%s is %s and there", id, stateNames[state])
+			assert.False(w.t, holds || waits, "%s is %s and stored", id, stateNames[state])
 		}
 	}
 }
 
-// header is what the comment with the arguments says.
+// header is the comment of a script that lists its arguments.
 type header struct {
 	args  []string // names of the arguments, in order
-	rest  string   // what comes after them, any number of times
+	rest  string   // the description of the variable part after them
 	write string   // the line about the first write
 }
 
@@ -1937,8 +1937,8 @@ func (h *header) add(name, text string) {
 	}
 }
 
-// Readers rely on the header of a script: it must say what the Go call sends.
-func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
+// The header of a script must list what the Go call sends.
+func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 	t.Parallel()
 	space := Keyspace{"prefix", "caller-id", 110 * time.Millisecond}
 	keys := space.Keys("name")
@@ -1950,7 +1950,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "released": 0}
 	exchange := maps.Clone(acquire)
 	exchange["released"] = 1
-	looks := func(limit int64, more map[string]any) map[string]any {
+	declaresNothing := func(limit int64, more map[string]any) map[string]any {
 		args := map[string]any{"spec": limit, "since": "", "lease": int64(0), "grace": int64(110), "knows": ""}
 		maps.Copy(args, more)
 		return args
@@ -1958,7 +1958,7 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 	for _, c := range []struct {
 		call   Call
 		args   map[string]any
-		says   string
+		rest   string
 		values []any
 	}{
 		{Acquire(space.About("name"), d, params, light), acquire, weightsToo, []any{"a", "b"}},
@@ -1979,10 +1979,10 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 			"ids, then the token or position of each, then the weight of each",
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},
-		{space.Resize("name", LimitSpec{Limit: 101}, PinAt(114), 116), looks(101, map[string]any{"caller": "", "pin": "114", "asked": int64(116)}), "", nil},
-		{space.Evict("name", LimitSpec{Limit: 101}, "an id"), looks(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
-		{space.Status("name", LimitSpec{Limit: 101}, 117, 118), looks(101, map[string]any{"caller": "", "at": int64(117), "from": int64(118)}), "", nil},
-		{space.About("name").Page("owner", Bookmark{"108", "an id"}, 109), looks(0, map[string]any{"kind": "owner", "after": "108", "after_id": "an id", "count": 109}), "", nil},
+		{space.Resize("name", LimitSpec{Limit: 101}, PinAt(114), 116), declaresNothing(101, map[string]any{"caller": "", "pin": "114", "asked": int64(116)}), "", nil},
+		{space.Evict("name", LimitSpec{Limit: 101}, "an id"), declaresNothing(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
+		{space.Status("name", LimitSpec{Limit: 101}, 117, 118), declaresNothing(101, map[string]any{"caller": "", "at": int64(117), "from": int64(118)}), "", nil},
+		{space.About("name").Page("owner", Bookmark{"108", "an id"}, 109), declaresNothing(0, map[string]any{"kind": "owner", "after": "108", "after_id": "an id", "count": 109}), "", nil},
 	} {
 		t.Run(c.call.Script.Verb, func(t *testing.T) {
 			t.Parallel()
@@ -1999,18 +1999,18 @@ func TestHeadersOfTheScriptsSayWhatIsSent(t *testing.T) {
 				want = append(want, args[name])
 			}
 			assert.Equal(t, append(want, c.values...), c.call.Args)
-			assert.Equal(t, c.says, own.rest)
+			assert.Equal(t, c.rest, own.rest)
 			assert.Equal(t, c.call.Script.Arguments, own.args)
 			assert.Equal(t, own.rest != "", strings.Contains(c.call.Script.Text, "local first_id"), "whether it has a name for where the ids begin")
 		})
 	}
 }
 
-// numbered is a line that names arguments: by their numbers, or by the first number that is not of all verbs.
+// numbered is a line that names arguments: by their numbers, or by OWN, the first number that is not the same for all verbs.
 var numbered = regexp.MustCompile(`(?m)^local ([\w, ]+) = (?:unpack\(ARGV, (1|OWN), (\d+|OWN \+ \d+)\)|ARGV\[(OWN)\])$`)
 
-// One line of a verb gives its arguments the names that Go has for them, and one line gives them to those of all verbs. No
-// other line has a number of an argument, so that a new one changes no other line.
+// One line names the arguments of all verbs, and one line of each verb its own, as Go does. No other line contains the number of an
+// argument, so a new argument changes no other line.
 func TestArgumentsHaveTheSameNamesInLuaAndGo(t *testing.T) {
 	t.Parallel()
 	for _, s := range Scripts {
@@ -2035,7 +2035,7 @@ func TestArgumentsHaveTheSameNamesInLuaAndGo(t *testing.T) {
 }
 
 // The keys are named and typed as in the header of semaphore.lua, in the order of keyspace.keys.
-func TestHeaderOfTheKeysIsTrue(t *testing.T) {
+func TestHeaderOfTheKeysMatchesTheKeyspace(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../scripts/semaphore.lua")
 	require.NoError(t, err)
@@ -2053,7 +2053,7 @@ func TestHeaderOfTheKeysIsTrue(t *testing.T) {
 	assert.Contains(t, string(text), "local "+strings.Join(Kinds[:], ", ")+" = unpack(KEYS)\n")
 }
 
-// listOfConstants is a line that declares some.
+// listOfConstants is a line that declares constants.
 var listOfConstants = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)+) = ([\d, ]+)$`)
 
 func TestStatesAndTheHeadOfTheReplyAreTheSameInLuaAndGo(t *testing.T) {
@@ -2061,7 +2061,7 @@ func TestStatesAndTheHeadOfTheReplyAreTheSameInLuaAndGo(t *testing.T) {
 	lists := listOfConstants.FindAllStringSubmatch(sources(t)["semaphore.lua"], -1)
 	require.Len(t, lists, 2)
 	assert.Equal(t, []string{"SINCE, NEXT, MORE, EPOCH, ROOM, SERVER", "1, 2, 3, 4, 5, 6"}, lists[1][1:])
-	head := []int64{1, 2, 1, 4, 5, 6} // each number is what Lua calls it
+	head := []int64{1, 2, 1, 4, 5, 6} // each number is the index that Lua has for it
 	r, err := DecodeReply(head, 0)
 	require.NoError(t, err)
 	assert.Equal(t, Reply{Since: 1, Next: 2 * time.Millisecond, More: true, Epoch: 4, Room: 5, Server: 6, Results: []Result{}}, r)
@@ -2080,7 +2080,7 @@ func TestStatesAndTheHeadOfTheReplyAreTheSameInLuaAndGo(t *testing.T) {
 // fieldCall is a command on a hash, with its fields.
 var fieldCall = regexp.MustCompile(`redis\.p?call\("\w+", (meta|weight), ([^()]*(?:\([^()]*\)[^()]*)*)\)`)
 
-// What others read and write of a hash, they name as internal/protocol does.
+// The scripts use the same names of hash fields as internal/protocol.
 func TestFieldsAndLayoutAreTheSameInLuaAndGo(t *testing.T) {
 	t.Parallel()
 	var all string
@@ -2105,7 +2105,7 @@ func TestFieldsAndLayoutAreTheSameInLuaAndGo(t *testing.T) {
 	assert.Equal(t, inGo, slices.Sorted(slices.Values(regexp.MustCompile(`\w+`).FindAllString(header, -1))), "the header of semaphore.lua")
 }
 
-// spy is put before a script, which then returns the names of its commands instead of its reply.
+// spy is a prefix of a script, which then returns the names of its commands instead of its reply.
 const spy = `local real, log = redis, {}
 local redis = { error_reply = real.error_reply }
 for _, how in ipairs({ "call", "pcall" }) do
@@ -2130,16 +2130,16 @@ func (l *lab) commands(c Call) []string {
 	return out
 }
 
-// runUpTo runs a call on a real server up to the n-th write, which is refused.
+// runUpTo runs a call on a real server and stops it before write n+1.
 func (l *lab) runUpTo(n int, c Call) {
 	l.t.Helper()
-	const stop = `local real, left = redis, %d
-local looks = "%s"
+	const stop = `local real, remaining = redis, %d
+local reads = "%s"
 local redis = { error_reply = real.error_reply, pcall = real.pcall }
 function redis.call(name, ...)
-  if not string.find(looks, " " .. name .. " ", 1, true) then
-    if left == 0 then error("stopped") end
-    left = left - 1
+  if not string.find(reads, " " .. name .. " ", 1, true) then
+    if remaining == 0 then error("stopped") end
+    remaining = remaining - 1
   end
   return real.call(name, ...)
 end
@@ -2154,11 +2154,11 @@ end
 func name(command string) string { return strings.Fields(command)[0] }
 
 // S10: a key of a wrong type, or a full server, must be refused before anything is written.
-func TestEveryKeyIsReadBeforeTheFirstWriteWhichIsWhatTheHeaderSays(t *testing.T) {
+func TestEveryKeyIsReadBeforeTheFirstWriteAsTheHeaderSays(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.SettledClient(t)
-	lapsed := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
-	for _, seed := range []string{"", fullState, lapsed} {
+	expired := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
+	for _, seed := range []string{"", fullState, expired} {
 		for i, s := range Scripts {
 			l := newLab(t, rdb)
 			l.seed(seed)
@@ -2167,8 +2167,8 @@ func TestEveryKeyIsReadBeforeTheFirstWriteWhichIsWhatTheHeaderSays(t *testing.T)
 			if first < 0 {
 				first = len(did)
 			} else {
-				said := readHeader(t, s.Verb, readHeader(t, "semaphore").args...).write
-				assert.Contains(t, said, name(did[first]), "%s began to write with %s", s.Verb, did[first])
+				listed := readHeader(t, s.Verb, readHeader(t, "semaphore").args...).write
+				assert.Contains(t, listed, name(did[first]), "the first write of %s is %s", s.Verb, did[first])
 			}
 			for _, key := range l.keys {
 				isKey := func(c string) bool { return strings.HasSuffix(c, " "+key) }
@@ -2178,7 +2178,7 @@ func TestEveryKeyIsReadBeforeTheFirstWriteWhichIsWhatTheHeaderSays(t *testing.T)
 			}
 			for _, c := range did {
 				if strings.Contains(c, " ") && name(c) != "TIME" && name(c) != "INFO" && name(c) != "PUBLISH" {
-					assert.Contains(t, l.keys, strings.Fields(c)[1], "a key that is not declared")
+					assert.Contains(t, l.keys, strings.Fields(c)[1], "the key is not declared")
 				}
 			}
 		}
