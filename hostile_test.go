@@ -20,7 +20,7 @@ import (
 
 	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/protocol"
-	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // Nothing that other programs store or publish crashes a client, or makes it trust more than Redis confirms.
@@ -166,7 +166,7 @@ func TestNameWorksAgainAfterADeclarationAtTheEndOfTime(t *testing.T) {
 // Guards against a name that fails forever, and against a client that polls it 6,000 times a second.
 func TestNameWorksAgainWhateverItsMetaContains(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	addr := rdb.Options().Addr
 	future := fmt.Sprint(time.Now().AddDate(500, 0, 0).UnixMicro())
 	for _, field := range protocol.MetaFields {
@@ -233,7 +233,7 @@ func TestQueryReplacesAMessageThatAForgedOneDisplaced(t *testing.T) {
 // Guards against a list that never ends with numbers beyond an int64, and that omits entries with numbers below 1.
 func TestEveryStoredEntryIsListed(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	s, keys := unusedName(t, rdb, 1)
 	var stored []string
 	add := func(score float64, id string) {
@@ -276,7 +276,7 @@ func unusedName(t *testing.T, rdb *redis.Client, limit int64) (*Semaphore, [6]st
 func TestStatusCountsAllExpiredEntries(t *testing.T) {
 	t.Parallel()
 	const expired = 3000
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	s, keys := unusedName(t, rdb, 2*expired)
 	var owner, queue, timeout []redis.Z
 	for i := range expired {
@@ -301,7 +301,7 @@ func TestStatusCountsAllExpiredEntries(t *testing.T) {
 
 func TestShowingANameChangesNothing(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	s, keys := unusedName(t, rdb, 9)
 	dump := func() (all []string) {
 		for _, key := range slices.Delete(slices.Clone(keys[:]), 2, 3) { // without the deadlines, which the client that holds the permit renews

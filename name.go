@@ -2,7 +2,6 @@ package fairsem
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/clock"
@@ -14,7 +13,8 @@ import (
 // processes are only in Redis. What changes it is in state.go, restore.go and reduce.go; what it sends is in request.go.
 //
 // Locks are taken in this order: nameState.mu, then those of pipeline, scheduler, Client or declarations, then hold.mu,
-// then those of events and of Weighted's losses. No lock is held during I/O, and none while a user's function runs.
+// then those of events and of Weighted's losses. No lock is held during I/O, except for
+// that of pubsub.Hub while go-redis looks for a primary, and none while a user's function runs.
 type nameState struct {
 	host     *host
 	name     string
@@ -22,7 +22,7 @@ type nameState struct {
 	pipeline *pipeline.Pipeline
 
 	timer   timer // guarded by scheduler.mu
-	watched once  // when it was made sure last that its server is watched
+	watched watching
 
 	mu           sync.Mutex
 	tickets      map[int64]*ticket
@@ -74,10 +74,25 @@ const (
 // closeGrace bounds how long Close waits for Redis to confirm all releases.
 const closeGrace = 5 * time.Second
 
-// once is due once a second.
-type once struct{ last atomic.Int64 } // as time since clock.Start; 0: never
+// watching is when it was made sure last that the server of a name is watched. That is done once a second, and with every
+// answer in the first second of an epoch: it began with another server, and go-redis may not know yet which one that is.
+type watching struct {
+	mu    sync.Mutex
+	last  time.Time
+	epoch int64     // the latest one
+	began time.Time // when it was met first
+}
 
-func (o *once) isDue(now clock.Instant) bool {
-	last, at := o.last.Load(), int64(now.SinceStart())+1
-	return (last == 0 || at-last >= int64(time.Second)) && o.last.CompareAndSwap(last, at)
+// isDue reports whether it is to be done at the time now, for an answer of this epoch; 0: it has none.
+func (w *watching) isDue(epoch int64, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if epoch != 0 && epoch != w.epoch {
+		w.epoch, w.began = epoch, now
+	}
+	due := now.Sub(w.last) >= time.Second || now.Sub(w.began) < time.Second
+	if due {
+		w.last = now
+	}
+	return due
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/protocol"
-	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // Cases in which several parts of the client interact.
@@ -158,5 +158,5 @@ func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 func onBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Helper()
 	t.Parallel()
-	redistest.OnBoth(t, test)
+	testclient.OnBoth(t, test)
 }

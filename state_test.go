@@ -16,7 +16,7 @@ import (
 
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
-	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // How a client handles replies in an unexpected order, or with unexpected contents.
@@ -406,7 +406,7 @@ func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 
 func TestCloseWithoutRedisReportsThatNothingWasReleased(t *testing.T) {
 	t.Parallel()
-	direct := redistest.SettledClient(t)
+	direct := testclient.Settled(t)
 	rdb := redis.NewClient(&redis.Options{Addr: direct.Options().Addr})
 	c, err := New(rdb, Options{Prefix: "fairsem-test-" + uuid.NewString()})
 	require.NoError(t, err)
@@ -487,5 +487,46 @@ func TestLateReplyAboutAGrantInAnOldFileCausesAnotherQuery(t *testing.T) {
 		late.answers(1, -1, 0, 200, int64(protocol.Held), 50)
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Held), 50)
 		w.carries("restore a: 1")
+	})
+}
+
+// countingHub counts the calls of Watch.
+type countingHub struct {
+	stillHub
+	watched int
+}
+
+func (h *countingHub) Watch(string) { h.watched++ }
+
+// A primary that took over may die at once, too. At its first answer go-redis may still know the old one.
+func TestServerIsWatchedOnceASecondAndWithEachAnswerAfterItChanged(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		h := &countingHub{}
+		c.hub = h
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1").grantAll(10)
+		w.isIdle()
+		answer := func(epoch int64) {
+			c.verifyAll()
+			for f := w.next(); f != nil; f = w.next() {
+				f.answers(1, -1, 0, epoch, int64(protocol.Held), 10)
+			}
+		}
+		time.Sleep(time.Second)
+		answer(1)
+		assert.Equal(t, 2, h.watched)
+		answer(1)
+		assert.Equal(t, 2, h.watched, "less than a second after that")
+		time.Sleep(100 * time.Millisecond)
+		answer(2)
+		assert.Greater(t, h.watched, 2, "another server has answered")
+		before := h.watched
+		answer(2)
+		assert.Greater(t, h.watched, before)
+		time.Sleep(time.Second)
+		answer(2)
+		before = h.watched
+		answer(2)
+		assert.Equal(t, before, h.watched)
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/protocol"
-	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // scriptGate is a go-redis hook that counts scripts, and that can hold back requests or replies.
@@ -85,11 +85,11 @@ type listenerTest struct {
 
 func newListenerTest(t *testing.T) *listenerTest {
 	t.Helper()
-	e := &listenerTest{t: t, rdb: redistest.SettledClient(t), name: t.Name() + "-" + uuid.NewString(), gate: &scriptGate{}}
-	rdb := redistest.SettledClient(t)
+	e := &listenerTest{t: t, rdb: testclient.Settled(t), name: t.Name() + "-" + uuid.NewString(), gate: &scriptGate{}}
+	rdb := testclient.Settled(t)
 	rdb.AddHook(e.gate)
 	e.listener = e.client(rdb)
-	s, err := e.client(redistest.SettledClient(t)).Semaphore(e.name, 1)
+	s, err := e.client(testclient.Settled(t)).Semaphore(e.name, 1)
 	require.NoError(t, err)
 	e.other, err = s.Acquire(t.Context(), 1)
 	require.NoError(t, err)
@@ -327,7 +327,7 @@ func TestAfterAGapTheClientQueriesWhatItMissed(t *testing.T) {
 // The subscription shows a holder that its server is gone. So a client needs it before it has any waiter, and not after Close.
 func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	c, err := New(rdb, Options{})
 	require.NoError(t, err)
 	channel := c.keyspace.WakePrefix() + c.keyspace.ClientID
@@ -347,7 +347,7 @@ func TestSubscriptionStartsWithTheFirstPermit(t *testing.T) {
 func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	c, err := New(redistest.SettledClient(t), Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c, err := New(testclient.Settled(t), Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)

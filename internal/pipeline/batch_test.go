@@ -22,6 +22,7 @@ import (
 	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
@@ -196,7 +197,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			direct := redistest.SettledClient(t)
+			direct := testclient.Settled(t)
 			proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()}) // with go-redis's default number of tries
 			t.Cleanup(func() { assert.NoError(t, rdb.Close()) })

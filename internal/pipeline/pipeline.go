@@ -205,6 +205,7 @@ func (p *Pipeline) nextBatch() *batch {
 			p.backlog.Add(-int64(r.IDs())) // not before: until then it may have grown
 		}
 		if len(b.prepared) > 0 {
+			b.sent = p.Clock.Now() // after the last operation that joined a request
 			return b
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // One renewal of 10,000 permits: with a TTL of 10 s a client does that 0.3 times a second.
 func BenchmarkRefreshOf10000Permits(b *testing.B) {
-	l := newLab(b, redistest.SettledClient(b))
+	l := newLab(b, testclient.Settled(b))
 	var ids []string
 	for i := range 10_000 {
 		ids = append(ids, "01234567-89ab-cdef-0123-456789abcdef:"+strconv.Itoa(i))

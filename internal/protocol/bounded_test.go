@@ -17,7 +17,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
-	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // No script call may occupy Redis for long, whatever is stored and requested: every state of hostileStates meets every
@@ -364,7 +364,7 @@ func (m *meter) value(vm *lua.LState, out any) lua.LValue {
 func TestEveryCallStaysWithinItsBoundWhateverIsStoredAndRequested(t *testing.T) {
 	t.Parallel()
 	const size = 2 * MaxIDs // beyond every bound
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
+	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	worst := make(map[string]scriptWork)
 	for _, state := range hostileStates(size) {
@@ -401,7 +401,7 @@ func (l *lab) copy(from *lab) {
 //	go test -run '^$' -bench Hostile -benchtime 5x .
 func BenchmarkHostile(b *testing.B) {
 	const size = 100_000
-	rdb := redistest.SettledClient(b)
+	rdb := testclient.Settled(b)
 	for _, state := range hostileStates(size) {
 		template := newLab(b, rdb)
 		state.seed(template)

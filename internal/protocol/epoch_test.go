@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // The scripts after a possible loss of state.
@@ -159,7 +160,7 @@ func promoted(t *testing.T) *redis.Client {
 
 func TestNewNameIsGrantedAtOnceUnlessItMayHaveBeenLost(t *testing.T) {
 	t.Parallel()
-	old, successor := redistest.SettledClient(t), promoted(t)
+	old, successor := testclient.Settled(t), promoted(t)
 	for name, c := range map[string]struct {
 		rdb   *redis.Client
 		knows func(*lab) string
@@ -189,7 +190,7 @@ func TestNewNameIsGrantedAtOnceUnlessItMayHaveBeenLost(t *testing.T) {
 // Here the grace period is longer than the age of the server.
 func TestNewNameOnAYoungServerQueuesCallsUntilTheGracePeriodEnds(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, redistest.SettledClient(t))
+	l := newLab(t, testclient.Settled(t))
 	l.space.Grace = time.Hour
 	d := declaring("")
 	early := l.acquires(d)
@@ -214,7 +215,7 @@ func TestNewNameOnAYoungServerQueuesCallsUntilTheGracePeriodEnds(t *testing.T) {
 // A new epoch starts because the name records another server, whatever servers the caller knows.
 func TestServerThatTheNameDoesNotRecordStartsANewEpoch(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	for name, c := range map[string]struct {
 		server string // recorded with the name
 		begins bool
@@ -247,7 +248,7 @@ func TestServerThatTheNameDoesNotRecordStartsANewEpoch(t *testing.T) {
 // The first call on a new server may be one of an operator.
 func TestCallsThatDeclareNothingGrantNothingOnAServerThatTheNameDoesNotRecord(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	for name, build := range map[string]func(*lab) Call{
 		"status": func(l *lab) Call { return l.space.Status("name", LimitSpec{Limit: 1}, 0, 0) },
 		"resize": func(l *lab) Call {
@@ -275,7 +276,7 @@ func TestCallsThatDeclareNothingGrantNothingOnAServerThatTheNameDoesNotRecord(t 
 // A call on an unused name stores nothing.
 func TestCallsThatDeclareNothingStartNoEpochOfAnUnusedName(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, redistest.SettledClient(t))
+	l := newLab(t, testclient.Settled(t))
 	require.NoError(t, l.run(l.space.Evict("name", LimitSpec{Limit: 1}, "me:1")).err)
 	require.NoError(t, l.run(l.space.Status("name", LimitSpec{Limit: 1}, 0, 0)).err)
 	assert.Empty(t, l.snapshot().String())
@@ -284,7 +285,7 @@ func TestCallsThatDeclareNothingStartNoEpochOfAnUnusedName(t *testing.T) {
 // Whether a missing id was lost depends on the server: so a release compares it before it reports the epoch.
 func TestReleaseOfAMissingIDReturnsTheEpochOnlyOnAServerThatTheNameRecords(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	for _, server := range []string{someServer, ""} {
 		l := newLab(t, rdb)
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=30s")
@@ -321,7 +322,7 @@ func TestStepBackOfTheClockDoesNotExtendTheGracePeriod(t *testing.T) {
 // A client that has used a name has proof that it existed, however old the server is.
 func TestQueryOfALostNameStartsTheGracePeriod(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	d := Declaration{Spec: LimitSpec{Limit: 3}, Since: 7, Knows: UsedBefore}
 	for name, build := range map[string]func(CallPrefix) Call{
 		"refresh": func(s CallPrefix) Call { return Refresh(s, d, time.Minute, true, tickets("me:1")) },

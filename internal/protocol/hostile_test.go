@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // A program that may write to the keys or call the scripts may do both in any way. That can cost permits. But no script runs forever,
@@ -22,7 +22,7 @@ import (
 // Guards against an id that is stored once and counted twice: the script then searched for the second one forever.
 func TestScriptsEndOnRepeatedUnknownAndForeignIDs(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
+	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	const meta = " | meta declared=%s layout=1 since=7 until=80s"
 	for _, seed := range []string{
@@ -106,7 +106,7 @@ var strange = []string{"nan", "-nan", "inf", "-inf", "1e300", "-1", "0", "1.5", 
 
 func TestScriptsEndWhateverIsStored(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
+	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	seeds := uint64(100)
 	if testing.Short() {
@@ -187,7 +187,7 @@ func TestMessageLongerThanTheLongestOfFairsemIsNotRead(t *testing.T) {
 // Guards against pages of entries with the same number that took half a second each.
 func TestPageCostsTheSameAmongManyEntriesWithOneNumber(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.SettledClient(t).Options().Addr, Protocol: 2})
+	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	l := newLab(t, rdb)
 	const waiters = 20_000

@@ -38,6 +38,9 @@ type (
 // NoRetry has go-redis send the command once.
 func (Numbers) NoRetry() bool { return true }
 
+// NoRetry has go-redis send the command once.
+func (Values) NoRetry() bool { return true }
+
 // MaxIDs is the most ids that one call carries. Together with BOUND in semaphore.lua it bounds how long a call blocks the
 // server. See "The longest calls" in docs/performance.md for measurements.
 const MaxIDs = 150

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // Each contract of the scripts is a state, one call, and the whole state after it.
@@ -960,7 +961,7 @@ func TestFastAcquireKeepsExpiredEntriesWhileThereIsRoom(t *testing.T) {
 func TestFastReleaseWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{0, 1, 2, 4, 5} {
-		l := newLab(t, redistest.SettledClient(t))
+		l := newLab(t, testclient.Settled(t))
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=1 since=7 until=30s")
 		require.NoError(t, l.rdb.Set(background, l.keys[i], "of another program", 0).Err())
 		before, _ := l.existing()
@@ -1112,7 +1113,7 @@ func TestReduceLowersWeightsAndRenewsNothing(t *testing.T) {
 // never below what the holders keep. The same call later repairs the state.
 func TestInterruptedReduceCountsNoUnitTooFew(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	const seed = "owner me:1=5 me:2=6 you:1=7 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=-10s you:2=20s" +
 		" | counter 8 | weight extra=7 me:1=6 me:2=3 you:2=9 | meta declared=10 layout=1 since=7 until=80s"
 	lowered := func(l *lab) Call {
@@ -1444,7 +1445,7 @@ func (l *lab) dump() (all [6]string) {
 // S10
 func TestKeyOfTheWrongTypeIsAnErrorThatChangesNothing(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	for _, seed := range []string{fullState, strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)} {
 		for i, name := range Kinds[:] {
 			l := newLab(t, rdb)
@@ -1472,7 +1473,7 @@ func TestKeyOfTheWrongTypeIsAnErrorThatChangesNothing(t *testing.T) {
 // The meaning of a later layout is unknown, so the scripts do not even read its numbers.
 func TestLayoutFromTheFutureIsAnErrorThatChangesNothing(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	for _, seed := range []string{fullState, strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1), "meta layout=1"} {
 		l := newLab(t, rdb)
 		l.seed(strings.Replace(seed, "layout=1", "layout=2", 1))
@@ -1503,7 +1504,7 @@ func (l *lab) existing() (state string, n int64) {
 
 func TestLayoutFromTheFutureOnMiniredisToo(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, redistest.MiniClient(t))
+	l := newLab(t, testclient.Mini(t))
 	seed := strings.Replace(fullState, "layout=1", "layout=2", 1)
 	l.seed(seed)
 	for _, c := range l.everyCall() {
@@ -1541,7 +1542,7 @@ func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 			w := &walk{
 				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, limit: limit + 3, resizes: limit%2 == 1, weights: make(map[string]int64),
 				heaviest: 5 - limit/4*4, // the last two have no weights: they use the fast paths
-				labs:     []*lab{newLab(t, redistest.SettledClient(t)), newLab(t, redistest.MiniClient(t))},
+				labs:     []*lab{newLab(t, testclient.Settled(t)), newLab(t, testclient.Mini(t))},
 			}
 			for _, l := range w.labs {
 				l.seed("meta layout=1") // a name that knows its server has no grace period
@@ -2042,7 +2043,7 @@ func TestHeaderOfTheKeysMatchesTheKeyspace(t *testing.T) {
 	_, listed, _ := strings.Cut(string(text), "-- KEYS")
 	listed, _, _ = strings.Cut(listed, "-- ARGV")
 	found := regexp.MustCompile(`(?m)^(?:--)?\s+(\d) (\w+)\s+(\w+)`).FindAllStringSubmatch(listed, -1)
-	l := newLab(t, redistest.SettledClient(t))
+	l := newLab(t, testclient.Settled(t))
 	l.ask(Acquire(l.space.About("name"), declares(3, usedNow), AcquireParams{TTL: time.Minute, Wait: true}, tickets("me:1*2", "me:2*2")), 2)
 	require.Len(t, found, len(l.keys))
 	for i, m := range found {
@@ -2156,7 +2157,7 @@ func name(command string) string { return strings.Fields(command)[0] }
 // S10: a key of a wrong type, or a full server, must be refused before anything is written.
 func TestEveryKeyIsReadBeforeTheFirstWriteAsTheHeaderSays(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	expired := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
 	for _, seed := range []string{"", fullState, expired} {
 		for i, s := range Scripts {
@@ -2189,5 +2190,15 @@ func TestEveryKeyIsReadBeforeTheFirstWriteAsTheHeaderSays(t *testing.T) {
 func onBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Helper()
 	t.Parallel()
-	redistest.OnBoth(t, test)
+	testclient.OnBoth(t, test)
+}
+
+// If go-redis sent a script again by itself, a client would not know the outcome.
+func TestNoScriptIsSentAgainByGoRedis(t *testing.T) {
+	t.Parallel()
+	for _, s := range Scripts {
+		for _, withText := range []bool{false, true} {
+			assert.True(t, Call{s, []any{"evalsha", s.Hash}}.Command(withText).NoRetry(), s.Verb)
+		}
+	}
 }

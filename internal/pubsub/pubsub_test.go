@@ -16,6 +16,7 @@ import (
 	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
@@ -128,7 +129,7 @@ func TestClosedHubStartsNothing(t *testing.T) {
 // From the start until the server has confirmed the subscription, it could go away unnoticed.
 func TestHubIsBlindUntilItsSubscriptionIsEstablished(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.SettledClient(t)
+	rdb := testclient.Settled(t)
 	h, called := newTestHub(t, rdb)
 	assert.False(t, h.Blind(), "nothing is watched")
 	h.Start()

@@ -1,24 +1,28 @@
-package redistest
+// Package testclient gives tests clients of the server that redistest shares, and of a miniredis. It is a package of its own
+// because programs use redistest, too, which need no miniredis.
+package testclient
 
 import (
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// SettledClient returns a client of [SharedServer], once that server is so old that an unknown name is a new one.
-func SettledClient(t testing.TB) *redis.Client {
+// Settled returns a client of [redistest.SharedServer], once that server is so old that an unknown name is a new one.
+func Settled(t testing.TB) *redis.Client {
 	t.Helper()
-	server := SharedServer(t)
+	server := redistest.SharedServer(t)
 	if err := server.AwaitAge(2); err != nil { // whole seconds, of which the first may have been short
 		t.Fatal(err)
 	}
 	return closedAtEnd(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 }
 
-// MiniClient returns a client of a miniredis for this test alone.
-func MiniClient(t testing.TB) *redis.Client {
+// Mini returns a client of a miniredis for this test alone.
+func Mini(t testing.TB) *redis.Client {
 	t.Helper()
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
@@ -32,8 +36,8 @@ func MiniClient(t testing.TB) *redis.Client {
 // OnBoth runs a test on a real server and on miniredis, side by side.
 func OnBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Helper()
-	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, SettledClient(t)) })
-	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(t, MiniClient(t)) })
+	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, Settled(t)) })
+	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(t, Mini(t)) })
 }
 
 func closedAtEnd(t testing.TB, rdb *redis.Client) *redis.Client {
