@@ -62,6 +62,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		inUse:    c.announce,
 		retired:  c.forget,
 	}
+	_, c.cluster = rdb.(pubsub.Cluster)
 	c.scheduler = newScheduler(c.clock)
 	c.events = newEvents(opts.Observer, opts.Logger, c.goroutines)
 	c.pubsub = pubsub.New(rdb, c.keyspace, opts.TTL, c.goroutines, pubsub.Hooks{
@@ -110,7 +111,7 @@ func (c *Client) newState(name string) *nameState {
 
 // pipelineOf returns the pipeline for a name that has no state yet.
 func (c *Client) pipelineOf(name string) *pipeline.Pipeline {
-	if _, isCluster := c.rdb.(pubsub.Cluster); isCluster {
+	if c.cluster {
 		return c.newPipeline(name)
 	}
 	return c.shared

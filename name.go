@@ -45,6 +45,7 @@ type host struct {
 	ttl       time.Duration
 	grace     time.Duration
 	replicas  int
+	cluster   bool // the names are on several servers
 	clock     *clock.Clock
 	scheduler *scheduler
 	events    *events // nil: neither an observer nor a logger

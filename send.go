@@ -135,7 +135,7 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) {
 	if err == nil {
 		rep, err = protocol.DecodeReply(response.Numbers, len(r.released)+len(r.tickets))
 	}
-	if err == nil && v.watched.isDue(rep.Epoch, sent.Time) {
+	if err == nil && v.host.cluster && v.watched.isDue(rep.Epoch, sent.Time) {
 		v.host.hub.Watch(v.name)
 	}
 	v.mu.Lock()

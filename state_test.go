@@ -502,7 +502,7 @@ func (h *countingHub) Watch(string) { h.watched++ }
 func TestServerIsWatchedOnceASecondAndWithEachAnswerAfterItChanged(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		h := &countingHub{}
-		c.hub = h
+		c.hub, c.cluster = h, true
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()

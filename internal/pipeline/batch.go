@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -142,10 +141,4 @@ func read(c redis.Cmder) Response {
 		r.Err = nil // a label that does not exist
 	}
 	return r
-}
-
-// cluster is a client of a cluster, however it is wrapped.
-type cluster interface {
-	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-	ReloadState(ctx context.Context)
 }

@@ -80,7 +80,7 @@ type Config struct {
 	Clock        *clock.Clock
 	Replicas     int    // how many must acknowledge a grant
 	Key          string // in a cluster: a key on the node that is called
-	Suspect      func() // called whenever the server may be gone
+	Suspect      func() // called whenever the server may be gone, or another one has the name
 	Disconnected func() // called when the connection breaks
 }
 
@@ -269,11 +269,8 @@ func (p *Pipeline) noteOutcome(err error) (broke bool) {
 	broke = failure.IsConnection(err) && !failure.IsConnection(p.failed)
 	p.failed = err
 	p.mu.Unlock()
-	if failure.IsConnection(err) {
+	if failure.IsConnection(err) || failure.Moved(err) {
 		p.Suspect()
-	}
-	if cluster, ok := p.Client.(cluster); ok && failure.Moved(err) {
-		cluster.ReloadState(p.Goroutines.Context)
 	}
 	return broke
 }

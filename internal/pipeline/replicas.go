@@ -46,7 +46,9 @@ func (w waitFor) failed() error {
 
 // redisPipeline returns a pipeline to a single server, which WAIT needs: it has no key that selects a node of a cluster.
 func (p *Pipeline) redisPipeline() (redis.Pipeliner, error) {
-	cluster, ok := p.Client.(cluster)
+	cluster, ok := p.Client.(interface {
+		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	})
 	if !ok {
 		return p.Client.Pipeline(), nil
 	}
