@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// A replace in the go.mod of the command made go install refuse it, which nobody sees who works in the workspace.
+// A replace in the go.mod of the command made go install refuse it. In the workspace that goes unnoticed.
 func TestReleaseCanBeInstalledFromItsTagsAlone(t *testing.T) {
 	t.Parallel()
 	root := repository(t)

@@ -1,5 +1,5 @@
 // Package failure is all that knows the errors of go-redis and of Redis: which of them say that a command was executed,
-// that it was not, or that nobody knows, and after which it helps to try again.
+// that it was not, or that its outcome is unknown, and after which a retry can help.
 package failure
 
 import (
