@@ -70,7 +70,7 @@ func BenchmarkTwoEmptyScripts(b *testing.B) {
 	defer server(b)()
 	for b.Loop() {
 		for range 2 {
-			if err := empty.EvalSha(b.Context(), rdb, keys[:], uuidLike, "fairsem:wake:", ample, 1, 10000, 1000, uuidLike).Err(); err != nil {
+			if err := empty.EvalSha(b.Context(), rdb, keys[:], idLike, "fairsem:wake:", ample, 1, 10000, 1000, idLike).Err(); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -239,7 +239,7 @@ func benchLimiter(b *testing.B, name string, limit int64, per time.Duration) *Li
 	return l
 }
 
-const uuidLike = "01234567-89ab-cdef-0123-456789abcdef:"
+const idLike = "0123456789A:"
 
 // The memory of a waiter in Redis, and in its process besides the stack of its goroutine.
 func BenchmarkMemoryOfAWaiter(b *testing.B) {

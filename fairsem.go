@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/clock"
@@ -47,7 +46,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	c := &Client{
 		rdb:        rdb,
-		keyspace:   protocol.Keyspace{Prefix: opts.Prefix, ClientID: uuid.NewString(), Grace: opts.Grace},
+		keyspace:   protocol.Keyspace{Prefix: opts.Prefix, ClientID: protocol.NewClientID(), Grace: opts.Grace},
 		label:      opts.Label,
 		goroutines: goroutines.New(),
 		states:     make(map[string]*nameState),

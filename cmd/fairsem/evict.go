@@ -38,7 +38,7 @@ gone, the ids that were released meanwhile.
 Exit code: 0; 1, and nothing was changed, if the answer was no or came too late,
 Redis does not know NAME, or a selected id or label is not there; 2 for a wrong
 command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
-		Example: `  fairsem evict staging 63bc9390:1    # or 63b, if no other id begins so
+		Example: `  fairsem evict staging k3X-9Q:1    # or k3X, if no other id begins so
   fairsem evict staging --label 'build-7:*'
   fairsem evict staging --all --yes`,
 		Args:              cobra.ArbitraryArgs,

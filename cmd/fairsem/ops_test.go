@@ -492,13 +492,13 @@ func TestEvictAcceptsShortIDs(t *testing.T) {
 	o := newOffice(t)
 	p, kept := o.hold("h", "n", 2, 1), o.hold("h", "n", 2, 1)
 	client, number, _ := strings.Cut(p.ID(), ":")
-	out, _ := o.does(0, "evict", "n", client[:8]+":"+number, "--yes")
+	out, _ := o.does(0, "evict", "n", client[:6]+":"+number, "--yes")
 	assert.Equal(t, "\"n\": evicted 1 holder; limit 2, 1/2 in use, 0 waiting\n", out)
 	<-p.Context().Done()
 	assert.NoError(t, kept.Context().Err())
 	o.hold("h2", "n", 2, 1)
 	client, _, _ = strings.Cut(kept.ID(), ":")
-	o.does(0, "evict", "n", client[:30], "--yes")
+	o.does(0, "evict", "n", client[:10], "--yes")
 	<-kept.Context().Done()
 	assert.Equal(t, int64(1), o.status("n").Holders)
 }
@@ -512,7 +512,7 @@ func TestAnAmbiguousIDEvictsNothing(t *testing.T) {
 		require.NoError(t, err)
 	}
 	id := o.json("show", "n")["held_by"].([]any)[0].(object)["id"].(string)
-	_, notify := o.does(exit.No, "evict", "n", id[:20], "--yes")
+	_, notify := o.does(exit.No, "evict", "n", id[:9], "--yes")
 	assert.Contains(t, notify, "is short for 2 ids")
 	assert.Equal(t, int64(2), o.status("n").Holders)
 }

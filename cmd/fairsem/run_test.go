@@ -144,7 +144,7 @@ func TestRunDescribesThePermitInTheEnvironment(t *testing.T) {
 	cmd.Env = append(cmd.Env, "FAIRSEM_NAME=outer")
 	out, err := cmd.Output()
 	require.NoError(t, err)
-	assert.Regexp(t, `^n 2 [0-9a-f-]{36}:\d+ [1-9]\d*\n$`, string(out))
+	assert.Regexp(t, `^n 2 [0-9A-Za-z_][0-9A-Za-z_-]{10}:\d+ [1-9]\d*\n$`, string(out))
 }
 
 // CMD need not be trusted with the password of the server.

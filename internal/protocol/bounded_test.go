@@ -78,7 +78,7 @@ func (s hostileState) id(i int) string {
 	if s.longIDs {
 		return strings.Repeat("x:", 400) + strconv.Itoa(i) + ":" + strconv.Itoa(i)
 	}
-	return fmt.Sprintf("6ba7b810-9dad-11d1-80b4-%012x:%d", i, i)
+	return fmt.Sprintf("k3X-%07d:%d", i, i)
 }
 
 // seed stores the state: holders first, then waiters, with weights by their index.

@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/google/uuid"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Glob returns a matcher for a pattern of *, ? and [a-z], in which a slash is a character like any other, or an error if
@@ -26,7 +26,7 @@ func Glob(given string) (func(string) bool, error) {
 func Exact(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
 
 // shortClient is how much of a client id distinguishes it from the others on a screen.
-const shortClient = 8
+const shortClient = 6
 
 // ShortID is an id for people to read and to type: the beginning of its client's, and the number of the permit. An id that
 // this library did not make stays as it is.
@@ -51,5 +51,5 @@ func Abbreviates(given, id string) bool {
 
 func splitID(id string) (client, seq string, ok bool) {
 	client, seq, ok = strings.Cut(id, ":")
-	return client, seq, ok && len(client) == 36 && uuid.Validate(client) == nil && seq != "" && strings.Trim(seq, "0123456789") == ""
+	return client, seq, ok && protocol.IsClientID(client) && seq != "" && strings.Trim(seq, "0123456789") == ""
 }

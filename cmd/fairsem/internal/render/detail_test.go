@@ -16,7 +16,7 @@ import (
 func crowd() inspect.Detail {
 	now := time.UnixMicro(1_800_000_000_000_000)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	id := "7c9e6679-7425-40de-944b-e07fc1f90ae7:"
+	id := "k3X-9Q_7aZc:"
 	return inspect.Detail{
 		Status: fairsem.Status{Name: "stag\ting", At: now, Limit: 5, Declared: 3, Pinned: true, Used: 5, Waiting: 9, OldestWait: 65 * time.Second, Granted: 12, Expired: 1},
 		Holders: []fairsem.Ticket{
@@ -35,11 +35,11 @@ limit 5, set by hand; the declared limit is 3
 12 granted so far, 1 expired
 
 HOLDER     UNITS  HELD  EXPIRES             TOKEN  ID
-host-1:77      3   12s     8.0s  1799999988000000  7c9e6679:1
+host-1:77      3   12s     8.0s  1799999988000000  k3X-9Q:1
 ?              2    0s       0s  1800000000000001  other \x1b[2J
 
 POSITION  WAITER       UNITS  WAITED  EXPIRES  ID
-       1  host-2:\a78      5   1m05s     9.0s  7c9e6679:2
+       1  host-2:\a78      5   1m05s     9.0s  k3X-9Q:2
 … and 8 more: --rows shows them
 `, ansi.Strip(Detail(crowd(), 80)))
 }
