@@ -154,7 +154,7 @@ func TestNameWorksAgainAfterADeclarationAtTheEndOfTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for _, since := range []int64{1<<52 - 1, 1 << 52, 1<<52 + 1, protocol.MaxUnits} {
 			s, keys := unusedName(t, rdb, 2)
-			require.NoError(t, rdb.HSet(background, keys[5], "declared", 0, "layout", 1, "since", since).Err())
+			require.NoError(t, rdb.HSet(background, keys[5], "declared", 0, "layout", protocol.Layout, "since", since).Err())
 			require.Eventually(t, func() bool {
 				p, err := s.TryAcquire(t.Context(), 1)
 				return err == nil && p.Release(t.Context()) == nil
@@ -291,7 +291,7 @@ func TestStatusCountsAllExpiredEntries(t *testing.T) {
 	for key, entries := range map[string][]redis.Z{keys[0]: owner, keys[1]: queue, keys[2]: timeout} {
 		require.NoError(t, rdb.ZAdd(background, key, entries...).Err())
 	}
-	require.NoError(t, rdb.HSet(background, keys[5], "layout", 1, "declared", 2*expired, "since", 7).Err())
+	require.NoError(t, rdb.HSet(background, keys[5], "layout", protocol.Layout, "declared", 2*expired, "since", 7).Err())
 	got, err := s.Status(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, [4]int64{0, 0, 1, expired}, [4]int64{got.Holders, got.Used, got.Waiting, got.Expired})

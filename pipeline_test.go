@@ -709,7 +709,7 @@ func TestErrorsOfRedisAreTransientOrNot(t *testing.T) {
 		"NOPERM User x has no permissions to run the 'evalsha' command":          false,
 		"NOAUTH Authentication required.":                                        false,
 		"WRONGPASS invalid username-password pair or user is disabled.":          false,
-		"FAIRSEMLAYOUT the keys have layout 2":                                   false,
+		"FAIRSEMLAYOUT an older version of fairsem wrote these keys":             false,
 		"ERR unknown command 'evalsha'":                                          false,
 		"CROSSSLOT Keys in request don't hash to the same slot":                  false,
 		"ERR user_script:1: Script attempted to access nonexistent global BUSY1": false,

@@ -1,13 +1,17 @@
 package fairsem_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // What docs/upgrading.md says about versions that run at the same time.
@@ -27,11 +31,11 @@ func TestLaterLayoutEndsTheCallsOfAnOldProcessWithErrorsThatSayWhy(t *testing.T)
 		s := w.of(c, w.limit)
 		held := w.must(s.Acquire(t.Context(), 1))
 		waiter := w.queue(t.Context(), s, 1)
-		require.NoError(t, w.rdb.HSet(t.Context(), w.key("meta"), "layout", 2).Err())
+		require.NoError(t, w.rdb.HSet(t.Context(), w.key("meta"), "layout", protocol.Layout+1).Err())
 
 		_, err = s.TryAcquire(t.Context(), 1)
 		require.ErrorContains(t, err, "FAIRSEMLAYOUT")
-		assert.ErrorContains(t, err, "upgrade this one")
+		assert.ErrorContains(t, err, "upgrade this program")
 		assert.NotErrorIs(t, err, fairsem.ErrUnavailable, "the call fails at once")
 
 		<-held.Context().Done()
@@ -39,7 +43,84 @@ func TestLaterLayoutEndsTheCallsOfAnOldProcessWithErrorsThatSayWhy(t *testing.T)
 		<-waiter.done
 		assert.ErrorContains(t, waiter.err, "FAIRSEMLAYOUT")
 
-		require.NoError(t, w.rdb.HSet(t.Context(), w.key("meta"), "layout", 1).Err())
+		require.NoError(t, w.rdb.HSet(t.Context(), w.key("meta"), "layout", protocol.Layout).Err())
+		w.release(w.must(s.Acquire(t.Context(), 1)))
+	})
+}
+
+// storeLayout1 stores one holder, as a version that knows layout 1 does.
+func (w *world) storeLayout1() {
+	w.t.Helper()
+	now, err := w.rdb.Time(w.t.Context()).Result()
+	require.NoError(w.t, err)
+	const id = "7c9e6679-7425-40de-944b-e07fc1f90ae7:1"
+	deadline, until := now.Add(time.Hour), now.Add(2*time.Hour)
+	keys := []string{w.key("owner"), w.key("timeout"), w.key("counter"), w.key("meta")}
+	_, err = w.rdb.TxPipelined(w.t.Context(), func(tx redis.Pipeliner) error {
+		tx.ZAdd(w.t.Context(), keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: id})
+		tx.ZAdd(w.t.Context(), keys[1], redis.Z{Score: float64(deadline.UnixMilli()), Member: id})
+		tx.Set(w.t.Context(), keys[2], now.UnixMicro(), 0)
+		tx.HSet(w.t.Context(), keys[3], "layout", 1, "declared", w.limit, "since", now.UnixMicro(), "until", until.UnixMilli(), "granted", 1)
+		for _, key := range keys {
+			tx.PExpireAt(w.t.Context(), key, until)
+		}
+		return nil
+	})
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { assert.NoError(w.t, w.rdb.Del(context.Background(), keys...).Err()) })
+}
+
+// stored is what is in all keys of the name.
+func (w *world) stored() string {
+	w.t.Helper()
+	var owner, queue, timeout *redis.ZSliceCmd
+	var counter *redis.StringCmd
+	var weight, meta *redis.MapStringStringCmd
+	_, err := w.rdb.TxPipelined(w.t.Context(), func(tx redis.Pipeliner) error {
+		owner = tx.ZRangeWithScores(w.t.Context(), w.key("owner"), 0, -1)
+		queue = tx.ZRangeWithScores(w.t.Context(), w.key("queue"), 0, -1)
+		timeout = tx.ZRangeWithScores(w.t.Context(), w.key("timeout"), 0, -1)
+		counter = tx.Get(w.t.Context(), w.key("counter"))
+		weight, meta = tx.HGetAll(w.t.Context(), w.key("weight")), tx.HGetAll(w.t.Context(), w.key("meta"))
+		return nil
+	})
+	require.NoError(w.t, err)
+	return fmt.Sprint(owner.Val(), queue.Val(), timeout.Val(), counter.Val(), weight.Val(), meta.Val())
+}
+
+// A new process must not read the keys of an old one, which may mean something else to it, and must not write to them.
+func TestEveryCallOnKeysOfAnOlderVersionFailsAndSaysWhatToDo(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.storeLayout1()
+		before := w.stored()
+		c := w.client()
+		s := w.of(c, w.limit)
+		limiter, err := c.Limiter(w.name, 5, time.Second)
+		require.NoError(t, err)
+		for what, call := range map[string]func(context.Context) error{
+			"Acquire":    func(ctx context.Context) error { _, err := s.Acquire(ctx, 1); return err },
+			"TryAcquire": func(ctx context.Context) error { _, err := s.TryAcquire(ctx, 1); return err },
+			"Wait":       func(ctx context.Context) error { return limiter.Wait(ctx, 1) },
+			"Allow":      func(ctx context.Context) error { _, err := limiter.Allow(ctx, 1); return err },
+			"Status":     func(ctx context.Context) error { _, err := s.Status(ctx); return err },
+			"Holders":    func(ctx context.Context) error { return firstError(s.Holders(ctx)) },
+			"Waiters":    func(ctx context.Context) error { return firstError(s.Waiters(ctx)) },
+			"SetLimit":   func(ctx context.Context) error { return s.SetLimit(ctx, 9) },
+			"ResetLimit": s.ResetLimit,
+			"Evict":      func(ctx context.Context) error { return s.Evict(ctx, "7c9e6679-7425-40de-944b-e07fc1f90ae7:1") },
+		} {
+			err := call(t.Context())
+			require.Error(t, err, what)
+			assert.NotErrorIs(t, err, fairsem.ErrUnavailable, "%s fails at once", what)
+			for _, words := range []string{
+				fmt.Sprintf("%q", w.name), "an older version of fairsem wrote these keys",
+				fmt.Sprintf("they have layout 1, this version knows layout %d", protocol.Layout), "their keys expire", "docs/upgrading.md",
+			} {
+				assert.ErrorContains(t, err, words, what)
+			}
+			assert.Equal(t, before, w.stored(), what)
+		}
+		require.NoError(t, w.rdb.Del(t.Context(), w.key("owner"), w.key("timeout"), w.key("counter"), w.key("meta")).Err())
 		w.release(w.must(s.Acquire(t.Context(), 1)))
 	})
 }

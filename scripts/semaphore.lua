@@ -51,7 +51,7 @@ local caller, wake, spec, since, lease, grace, knows = unpack(ARGV, 1, 7)
 local OWN = 8 -- the first of the arguments that only this verb has
 lease = tonumber(lease)
 
-local LAYOUT = 1     -- of the keys above; a script never writes to a layout from its future
+local LAYOUT = 2     -- of the keys above; a script uses the keys of no other
 local BOUND = 150    -- most ids that one call reaps and removes from the queue, together
 local LINGER = 10000 -- ms that keys outlive the last deadline in them
 local DAY = 86400000 -- ms: the longest lease and grace period
@@ -81,14 +81,19 @@ end
 local stored_layout, stored_pin, stored_spec, stored_since, stored_until, stored_epoch, stored_grace_until, stored_server,
   stored_ahead, stored_marked_at = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until",
     "epoch", "quiet", "server", "ahead", "marked_at"), 1, 10)
+
+-- Keys of another layout are not even read: their types and numbers may mean something else. Keys without a layout are
+-- of this one, as meta may be lost.
+if (whole(stored_layout) or LAYOUT) ~= LAYOUT then
+  local version = whole(stored_layout) < LAYOUT and "an older" or "a newer"
+  return redis.error_reply("FAIRSEMLAYOUT " .. version .. " version of fairsem wrote these keys: they have layout "
+    .. text(whole(stored_layout)) .. ", this version knows layout " .. LAYOUT)
+end
+
 local holders = redis.call("ZCARD", owner)
 local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
 local reply, size = { 0, -1, 0, 0, 0, 0 }, SERVER -- the verb appends its results
-
-if (whole(stored_layout) or LAYOUT) > LAYOUT then
-  return redis.error_reply("FAIRSEMLAYOUT the keys have layout " .. stored_layout .. ", this client knows " .. LAYOUT)
-end
 
 -- distinct reports whether the count ids in ARGV from index first on all differ. An id that is counted as it is
 -- written must not be counted twice.

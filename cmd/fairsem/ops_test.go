@@ -24,6 +24,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -210,7 +211,7 @@ func TestLsReportsOtherPrefixesWithSemaphores(t *testing.T) {
 	assert.Empty(t, notify)
 	o.hold("h", "n", 1, 1)
 	for i := range 50 { // a search among these would hardly come upon the right one
-		require.NoError(t, o.rdb.HSet(t.Context(), fmt.Sprintf("prefix-%d:{n}:meta", i), "layout", 1).Err())
+		require.NoError(t, o.rdb.HSet(t.Context(), fmt.Sprintf("prefix-%d:{n}:meta", i), "layout", protocol.Layout).Err())
 	}
 	_, notify = o.does(0, "ls", "x*")
 	assert.Equal(t, "No name in use matches \"x*\".\n", notify)
@@ -275,11 +276,33 @@ func TestPrefixesAreSeparate(t *testing.T) {
 	other.does(0, "evict", "n", "--all", "--yes")
 }
 
+func TestCommandsOnANameOfAnotherVersionFailAndSayWhatToDo(t *testing.T) {
+	o := newOffice(t)
+	for layout, words := range map[int]string{1: "an older version", protocol.Layout + 1: "a newer version"} {
+		name := fmt.Sprint("layout ", layout)
+		require.NoError(t, o.rdb.HSet(t.Context(), o.key(name, "meta"), "layout", layout, "declared", 1).Err())
+		require.NoError(t, o.rdb.ZAdd(t.Context(), o.key(name, "owner"), redis.Z{Score: 7, Member: "a:1"}).Err())
+		for _, args := range [][]string{
+			{"show", name}, {"resize", name, "3", "--yes"}, {"pause", name, "--yes"}, {"resume", name, "--yes"},
+			{"evict", name, "--all", "--yes"}, {"run", name, "--limit", "1", "-c", "true"},
+		} {
+			_, notify := o.does(125, args...)
+			assert.Contains(t, notify, fmt.Sprintf("%q", name), args)
+			assert.Contains(t, notify, words+" of fairsem wrote these keys", args)
+			assert.Contains(t, notify, "docs/upgrading.md", args)
+		}
+		assert.Equal(t, map[string]string{"layout": fmt.Sprint(layout), "declared": "1"}, o.rdb.HGetAll(t.Context(), o.key(name, "meta")).Val())
+	}
+	_, notify := o.does(125, "ls")
+	assert.Contains(t, notify, "FAIRSEMLAYOUT")
+	assert.Contains(t, notify, "and 1 more cannot be read")
+}
+
 func TestAnUnreadableNameDoesNotHideOthers(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "good", 1, 1)
 	for _, name := range []string{"bad\x1b[2J", "worse"} {
-		require.NoError(t, o.rdb.HSet(t.Context(), o.key(name, "meta"), "layout", 1).Err())
+		require.NoError(t, o.rdb.HSet(t.Context(), o.key(name, "meta"), "layout", protocol.Layout).Err())
 		require.NoError(t, o.rdb.Set(t.Context(), o.key(name, "owner"), "x", 0).Err())
 	}
 	out, notify := o.does(125, "ls")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -173,7 +174,7 @@ func TestASignalEndsAChangeWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
 	o := &office{t, "p", "redis://" + server.Addr(), server.Client()}
-	require.NoError(t, o.rdb.HSet(t.Context(), o.key("n", "meta"), "layout", 1).Err())
+	require.NoError(t, o.rdb.HSet(t.Context(), o.key("n", "meta"), "layout", protocol.Layout).Err())
 	cmd, tty := o.terminal(80, nil, "resize", "n", "2")
 	tty.await("Go on? [y/N] ")
 	require.NoError(t, server.Pause())

@@ -71,11 +71,16 @@ func Transient(err error) bool {
 var advice = map[string]string{
 	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",
 	"FAIRSEMKIND":                         "a Limiter and a Semaphore need names of their own",
-	"FAIRSEMLAYOUT":                       "another process uses a later version of this package: upgrade this one",
+	"FAIRSEMLAYOUT an older version":      layoutAdvice,
+	"FAIRSEMLAYOUT a newer version":       "upgrade this program, or " + layoutAdvice,
 	"NOPERM":                              rightsAdvice,
 	"ACL failure in script":               rightsAdvice,
 	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
 }
+
+// layoutAdvice contains how long unused keys live, as docs/operations.md says.
+const layoutAdvice = "let the processes of that version end: their keys expire 40 s later, or 20 s after the longest TTL or window; " +
+	"docs/upgrading.md says how to delete them earlier"
 
 const rightsAdvice = "give this Redis user the rights that docs/operations.md lists"
 

@@ -87,7 +87,7 @@ func (s hostileState) seed(l *lab) {
 	if s.renew {
 		until = "1s"
 	}
-	l.seed(fmt.Sprintf("counter 9999999 | meta declared=%v layout=1 since=7 until=%s", s.spec.arg(), until))
+	l.seed(fmt.Sprintf("counter 9999999 | meta declared=%v layout=2 since=7 until=%s", s.spec.arg(), until))
 	now := l.now()
 	alive, dead := float64(now.Add(2*time.Hour).UnixMilli()), float64(now.Add(-time.Minute).UnixMilli())
 	all := make([]redis.Z, 0, s.holders+s.waiters+s.tombstones)

@@ -195,7 +195,7 @@ func TestStatusReportsTheOldestWaitAfterTheClockWasSteppedBack(t *testing.T) {
 func TestNumbersAheadOfTheClockAdvanceWithTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed(fmt.Sprint("counter ", l.now().Add(time.Hour).UnixMicro()) + " | meta declared=9 layout=1 since=7 until=80s")
+		l.seed(fmt.Sprint("counter ", l.now().Add(time.Hour).UnixMicro()) + " | meta declared=9 layout=2 since=7 until=80s")
 		var numbers, times []int64
 		for _, id := range []string{"me:1", "me:2", "me:3"} {
 			times = append(times, l.now().UnixMicro())

@@ -29,14 +29,14 @@ func evicting(id string) func(*lab, []*ticket) Call {
 // The outcome of a resize is where other calls return the state of an id.
 func TestResizeScript(t *testing.T) {
 	const line = "owner me:1=5 | queue you:1=6 me:2=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8"
-	const meta = " | meta declared=1 layout=1 since=7 until=80s"
+	const meta = " | meta declared=1 layout=2 since=7 until=80s"
 	change := []string{"itself"}
 	checkAll(t, []contract{{
 		name:  "sets a limit on an unused name",
 		ids:   change,
 		call:  resizing(PinAt(4)),
 		reply: "held",
-		state: "meta layout=1 pinned=4 pinned_at=#1",
+		state: "meta layout=2 pinned=4 pinned_at=#1",
 	}, {
 		name:  "grants waiters that fit now, and notifies them",
 		seed:  line + meta,
@@ -44,14 +44,14 @@ func TestResizeScript(t *testing.T) {
 		call:  resizing(PinAt(3)),
 		reply: "held",
 		wake:  "me 2:7:#3, you 1:6:#2",
-		state: "owner me:1=5 you:1=#2 me:2=#3 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #3 | meta declared=1 layout=1 pinned=3 pinned_at=#1 since=7 until=80s granted=2",
+		state: "owner me:1=5 you:1=#2 me:2=#3 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter #3 | meta declared=1 layout=2 pinned=3 pinned_at=#1 since=7 until=80s granted=2",
 	}, {
 		name:  "grants nothing under a limit of 0",
 		seed:  "queue you:1=6 | timeout you:1=20s | counter 8" + meta,
 		ids:   change,
 		call:  resizing(PinAt(0)),
 		reply: "held",
-		state: "queue you:1=6 | timeout you:1=20s | counter 8 | meta declared=1 layout=1 pinned=0 pinned_at=#1 since=7 until=80s",
+		state: "queue you:1=6 | timeout you:1=20s | counter 8 | meta declared=1 layout=2 pinned=0 pinned_at=#1 since=7 until=80s",
 	}, {
 		name:  "removes waiters that can never fit, even while no unit is free",
 		seed:  "owner me:1=5 me:2=6 | queue you:1=7 you:2=8 | timeout me:1=20s me:2=20s you:1=20s you:2=20s | counter 8 | weight you:1=3" + meta,
@@ -59,34 +59,34 @@ func TestResizeScript(t *testing.T) {
 		call:  resizing(PinAt(2)),
 		reply: "held",
 		wake:  "you 1:7:0",
-		state: "owner me:1=5 me:2=6 | queue you:2=8 | timeout me:1=20s me:2=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=2 pinned_at=#1 since=7 until=80s",
+		state: "owner me:1=5 me:2=6 | queue you:2=8 | timeout me:1=20s me:2=20s you:2=20s | counter 8 | meta declared=1 layout=2 pinned=2 pinned_at=#1 since=7 until=80s",
 	}, {
 		name:  "resets the limit, and grants waiters that fit the declared one",
-		seed:  "queue you:1=6 you:2=7 | timeout you:1=20s you:2=20s | counter 8 | meta declared=1 layout=1 pinned=0 pinned_at=5 since=7 until=80s",
+		seed:  "queue you:1=6 you:2=7 | timeout you:1=20s you:2=20s | counter 8 | meta declared=1 layout=2 pinned=0 pinned_at=5 since=7 until=80s",
 		ids:   change,
 		call:  resizing(Unpin),
 		reply: "held",
 		wake:  "you 1:6:#2",
-		state: "owner you:1=#2 | queue you:2=7 | timeout you:1=20s you:2=20s | counter #2 | meta declared=1 layout=1 pinned_at=#1 since=7 until=80s granted=1",
+		state: "owner you:1=#2 | queue you:2=7 | timeout you:1=20s you:2=20s | counter #2 | meta declared=1 layout=2 pinned_at=#1 since=7 until=80s granted=1",
 	}, {
 		name:  "lets an unused name expire again",
-		seed:  "meta layout=1 pinned=0",
+		seed:  "meta layout=2 pinned=0",
 		ids:   change,
 		call:  resizing(Unpin),
 		reply: "held",
-		state: "meta layout=1 pinned_at=#1 until=20s",
+		state: "meta layout=2 pinned_at=#1 until=20s",
 	}, {
 		name:  "resets nothing where no limit is set, and stores the time of the request for a while",
 		ids:   change,
 		call:  resizing(Unpin),
 		reply: "held",
-		state: "meta layout=1 pinned_at=#1 until=20s",
+		state: "meta layout=2 pinned_at=#1 until=20s",
 	}})
 }
 
 func TestLateResizeDoesNotReplaceALaterOne(t *testing.T) {
-	const later, same = "meta layout=1 pinned=4 pinned_at=4000000000000000", "meta layout=1 pinned=4 pinned_at=#1"
-	const meta = " | meta declared=1 layout=1 pinned=1 pinned_at=5 since=7 until=80s"
+	const later, same = "meta layout=2 pinned=4 pinned_at=4000000000000000", "meta layout=2 pinned=4 pinned_at=#1"
+	const meta = " | meta declared=1 layout=2 pinned=1 pinned_at=5 since=7 until=80s"
 	change := []string{"itself"}
 	checkAll(t, []contract{{
 		name:  "a limit set by a later request stays",
@@ -104,11 +104,11 @@ func TestLateResizeDoesNotReplaceALaterOne(t *testing.T) {
 		state: same,
 	}, {
 		name:  "a limit that was reset since stays reset",
-		seed:  "meta layout=1 pinned_at=4000000000000000 until=20s",
+		seed:  "meta layout=2 pinned_at=4000000000000000 until=20s",
 		ids:   change,
 		call:  resizing(PinAt(3)),
 		reply: "held",
-		state: "meta layout=1 pinned_at=#1 until=20s",
+		state: "meta layout=2 pinned_at=#1 until=20s",
 	}, {
 		name:  "a limit set by a later request stays, even if the late one is a minute old",
 		seed:  later,
@@ -121,7 +121,7 @@ func TestLateResizeDoesNotReplaceALaterOne(t *testing.T) {
 		ids:   change,
 		call:  resizingLate(PinAt(3), 8*time.Second),
 		reply: "held",
-		state: "meta layout=1 pinned=3 pinned_at=#1",
+		state: "meta layout=2 pinned=3 pinned_at=#1",
 	}, {
 		name:  "a request is refused if it may have been replaced and the record of that is gone",
 		ids:   change,
@@ -151,14 +151,14 @@ func TestStatusReturnsATimeForTheNextChangeOfTheLimit(t *testing.T) {
 		assert.LessOrEqual(t, began, asked(l))
 		assert.LessOrEqual(t, asked(l), l.now().UnixMicro())
 		ahead := began + time.Hour.Microseconds()
-		l.seed(fmt.Sprint("meta layout=1 pinned=4 pinned_at=", ahead))
+		l.seed(fmt.Sprint("meta layout=2 pinned=4 pinned_at=", ahead))
 		assert.Equal(t, ahead+1, asked(l))
 	})
 }
 
 func TestEvictScript(t *testing.T) {
 	const seed = "owner me:1=5 you:1=6 | queue you:2=7 you:3=8 | timeout me:1=20s you:1=40s you:2=40s you:3=40s | counter 8 | weight extra=1 me:1=2"
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "removes a holder, notifies it, and grants waiters that fit now",
 		seed:  seed + meta,
@@ -207,7 +207,7 @@ func acquiringRate(wait bool) func(*lab, []*ticket) Call {
 }
 
 func TestScriptsOfARate(t *testing.T) {
-	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3/60000 layout=2 since=7 until=80s"
 	const full = "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=30s you:3=40s | counter 8"
 	checkAll(t, []contract{{
 		name:  "a grant expires one window later, whatever the lease",
@@ -277,7 +277,7 @@ func TestScriptsOfARate(t *testing.T) {
 
 // The times that waiters of a rate limit received were computed for the previous limit.
 func TestResizeOfARateMakesWaitersPollAgain(t *testing.T) {
-	const before = "owner you:1=1 | queue you:2=5 me:3=6 you:4=7 | timeout you:1=20s you:2=70s me:3=70s you:4=70s | counter 8 | meta declared=3/60000 layout=1 pinned=1 since=7 until=80s"
+	const before = "owner you:1=1 | queue you:2=5 me:3=6 you:4=7 | timeout you:1=20s you:2=70s me:3=70s you:4=70s | counter 8 | meta declared=3/60000 layout=2 pinned=1 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "the first waiter of each process, after those that are granted",
 		seed:  before,
@@ -285,14 +285,14 @@ func TestResizeOfARateMakesWaitersPollAgain(t *testing.T) {
 		call:  resizing(PinAt(2)),
 		reply: "held",
 		wake:  "me 3:6:0, you 2:5:#2,4:7:0",
-		state: "owner you:1=1 you:2=#2 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #2 | meta declared=3/60000 layout=1 pinned=2 pinned_at=#1 since=7 until=80s granted=1",
+		state: "owner you:1=1 you:2=#2 | queue me:3=6 you:4=7 | timeout you:1=20s you:2=60s me:3=70s you:4=70s | counter #2 | meta declared=3/60000 layout=2 pinned=2 pinned_at=#1 since=7 until=80s granted=1",
 	}, {
 		name:  "no waiter of a semaphore, which gets a message when its turn comes",
-		seed:  "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=2 since=7 until=80s",
+		seed:  "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=2 pinned=2 since=7 until=80s",
 		ids:   []string{"itself"},
 		call:  resizing(PinAt(1)),
 		reply: "held",
-		state: "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=1 pinned=1 pinned_at=#1 since=7 until=80s",
+		state: "owner you:1=1 | queue me:3=6 | timeout you:1=20s me:3=70s | counter 8 | meta declared=3 layout=2 pinned=1 pinned_at=#1 since=7 until=80s",
 	}})
 }
 
@@ -305,7 +305,7 @@ func asRate(knows bool) func(*lab, []*ticket) Call {
 
 // Neither a renewal nor a copy nor a loss of state may make a grant expire before or after the end of its window.
 func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
-	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3/60000 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "renewed by a client that knows its token",
 		seed:  "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
@@ -333,7 +333,7 @@ func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 }
 
 func TestForecastOfARate(t *testing.T) {
-	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3/60000 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "if a new limit is below what is granted, the surplus has to expire first",
 		seed:  "owner you:1=1 you:2=2 you:3=3 you:4=4 you:5=5 you:6=6 | timeout you:1=10s you:2=20s you:3=30s you:4=40s you:5=50s you:6=60s | counter 8" + meta,
@@ -381,7 +381,7 @@ func TestForecastOfARate(t *testing.T) {
 		reply: "refused 10s",
 	}, {
 		name:  "in the grace period a call learns when it ends and when there is room",
-		seed:  "owner you:1=1 you:2=2 you:3=3 | timeout you:1=20s you:2=30s you:3=40s | counter 8 | meta declared=3/60000 layout=1 quiet=10s since=7 until=80s",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | timeout you:1=20s you:2=30s you:3=40s | counter 8 | meta declared=3/60000 layout=2 quiet=10s since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  acquiringRate(false),
 		reply: "early 20s",
@@ -413,7 +413,7 @@ func TestForecastOfARate(t *testing.T) {
 		reply: "refused 80s",
 	}, {
 		name:  "in a pause there is no forecast",
-		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | meta declared=3/60000 layout=1 pinned=0 since=7 until=80s",
+		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | meta declared=3/60000 layout=2 pinned=0 since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  acquiringRate(false),
 		reply: "refused 10s",
@@ -422,7 +422,7 @@ func TestForecastOfARate(t *testing.T) {
 
 // With a rate limit, too, expired entries may stay while there is room, because they use none.
 func TestFastAcquireOfARateKeepsExpiredEntriesWhileThereIsRoom(t *testing.T) {
-	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3/60000 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "kept where there is room beside them",
 		seed:  "owner you:1=5 you:2=6 | timeout you:1=-10s you:2=20s | counter 6" + meta,
@@ -451,7 +451,7 @@ func TestFastAcquireOfARateRemovesExpiredEntriesWhenTheyAreMany(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for expired, remaining := range map[int]int64{MaxIDs - 1: MaxIDs, MaxIDs: 1} {
 			l := newLab(t, rdb)
-			l.seed("counter 8 | meta declared=1000/60000 layout=1 since=7 until=80s")
+			l.seed("counter 8 | meta declared=1000/60000 layout=2 since=7 until=80s")
 			l.many("owner", "you", expired, 1, 1)
 			l.many("timeout", "you", expired, 1, 1)
 			d := Declaration{Spec: LimitSpec{1000, time.Minute}, Since: 7}
@@ -463,7 +463,7 @@ func TestFastAcquireOfARateRemovesExpiredEntriesWhenTheyAreMany(t *testing.T) {
 }
 
 func TestFastPathDoesNotChangeAnAcquireOfARate(t *testing.T) {
-	const meta = " | meta declared=3/60000 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3/60000 layout=2 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	exchanging := func(l *lab, ids []*ticket) Call {
 		return Acquire(l.space.About("name"), threeAMinute, AcquireParams{TTL: 10 * time.Second}, ids[1:], ids[0])

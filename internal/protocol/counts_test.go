@@ -22,7 +22,7 @@ func (l *lab) counts() [2]int64 {
 func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed("meta declared=3 layout=1 since=7 until=80s")
+		l.seed("meta declared=3 layout=2 since=7 until=80s")
 		acquires, releases := acquiring(known(3), nil), releasing(3, 0)
 		for _, step := range []struct {
 			what string
@@ -56,7 +56,7 @@ func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
 func TestStatusCountsExpiredHoldersAndGrantsNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed("owner you:1=5 | queue you:2=6 | timeout you:1=-9s you:2=20s | meta declared=1 layout=1 since=7 until=80s granted=4 lapsed=2")
+		l.seed("owner you:1=5 | queue you:2=6 | timeout you:1=-9s you:2=20s | meta declared=1 layout=2 since=7 until=80s granted=4 lapsed=2")
 		before := l.snapshot().String()
 		for range 2 {
 			assert.Equal(t, [2]int64{4, 3}, l.counts())
@@ -66,8 +66,8 @@ func TestStatusCountsExpiredHoldersAndGrantsNothing(t *testing.T) {
 }
 
 func TestOnlyHoldersWhoseLeaseExpiredAreCounted(t *testing.T) {
-	const plain = " | meta declared=3 layout=1 since=7 until=80s granted=9"
-	const rate = " | meta declared=3/60000 layout=1 since=7 until=80s granted=9"
+	const plain = " | meta declared=3 layout=2 since=7 until=80s granted=9"
+	const rate = " | meta declared=3/60000 layout=2 since=7 until=80s granted=9"
 	expired := func(l *lab, ids []*ticket) Call {
 		return Release(l.space.About("name"), threeAMinute, 0, true, ids)
 	}
@@ -118,7 +118,7 @@ func TestOnlyHoldersWhoseLeaseExpiredAreCounted(t *testing.T) {
 func TestNoHolderExpiresDuringTheGracePeriod(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed("owner me:1=5 | timeout me:1=-9s | meta declared=3 layout=1 since=7 until=80s")
+		l.seed("owner me:1=5 | timeout me:1=-9s | meta declared=3 layout=2 since=7 until=80s")
 		require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", l.now().Add(time.Minute).UnixMilli()).Err())
 		s := l.status(3)
 		assert.Equal(t, [2]int64{0, 0}, [2]int64{s.Holders, s.Expired})

@@ -31,8 +31,8 @@ func restoring(limit int64, holders int, first int64) func(*lab, []*ticket) Call
 
 func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 	const (
-		meta = " | meta declared=4 layout=1 since=7 until=80s"
-		full = " | meta declared=1 layout=1 since=7 until=80s"
+		meta = " | meta declared=4 layout=2 since=7 until=80s"
+		full = " | meta declared=1 layout=2 since=7 until=80s"
 	)
 	checkAll(t, []contract{{
 		name:  "holders with their tokens, and waiters with their positions, in a queue that others have joined",
@@ -106,7 +106,7 @@ func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 func TestEvictionInTheGracePeriodLastsUntilItEnds(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s")
+		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=1 layout=2 since=7 until=80s")
 		grace := l.now().Add(time.Minute).UnixMilli()
 		require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", grace).Err())
 		l.ask(evicting("me:1")(l, nil), 1)
@@ -226,7 +226,7 @@ func TestServerThatTheNameDoesNotRecordStartsANewEpoch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, rdb)
-			l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=80s")
+			l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=2 since=7 until=80s")
 			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(c.server, l.identity())).Err())
 			d := Declaration{Spec: LimitSpec{Limit: 3}, Since: 7, Knows: l.identity() + settled}
 			r := l.ask(Refresh(l.space.About("name"), d, time.Minute, true, tickets("me:1")), 1)
@@ -262,7 +262,7 @@ func TestCallsThatDeclareNothingGrantNothingOnAServerThatTheNameDoesNotRecord(t 
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, rdb)
-			l.seed("owner me:1=5 | queue you:1=6 | timeout me:1=-10s you:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s")
+			l.seed("owner me:1=5 | queue you:1=6 | timeout me:1=-10s you:1=20s | counter 6 | meta declared=1 layout=2 since=7 until=80s")
 			require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", someServer).Err())
 			require.NoError(t, l.run(build(l)).err)
 			got := l.snapshot()
@@ -288,7 +288,7 @@ func TestReleaseOfAMissingIDReturnsTheEpochOnlyOnAServerThatTheNameRecords(t *te
 	rdb := testclient.Settled(t)
 	for _, server := range []string{someServer, ""} {
 		l := newLab(t, rdb)
-		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=30s")
+		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=2 since=7 until=30s")
 		require.NoError(t, l.rdb.HSet(background, l.keys[5], "server", cmp.Or(server, l.identity())).Err())
 		r := l.ask(Release(l.space.About("name"), known(3), 0, false, tickets("me:1")), 1)
 		assert.Zero(t, r.Epoch, "no id is missing, so the server was not compared")
@@ -307,7 +307,7 @@ func TestStepBackOfTheClockDoesNotExtendTheGracePeriod(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				l := newLab(t, rdb)
-				l.seed("meta declared=3 layout=1 since=7 until=80s")
+				l.seed("meta declared=3 layout=2 since=7 until=80s")
 				begun := l.now().Add(c.begun)
 				require.NoError(t, l.rdb.HSet(background, l.keys[5], "epoch", begun.UnixMicro(), "quiet", begun.Add(time.Minute).UnixMilli()).Err())
 				r := l.ask(Acquire(l.space.About("name"), known(3), AcquireParams{TTL: time.Minute}, tickets("me:1")), 1)

@@ -24,7 +24,7 @@ func TestScriptsEndOnRepeatedUnknownAndForeignIDs(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	const meta = " | meta declared=%s layout=1 since=7 until=80s"
+	const meta = " | meta declared=%s layout=2 since=7 until=80s"
 	for _, seed := range []string{
 		"",
 		"owner you:1=5 me:1=6 | queue you:2=7 me:2=8 | timeout you:1=20s me:1=20s you:2=20s me:2=20s | counter 8 | weight extra=1 me:1=2 me:2=2" + fmt.Sprintf(meta, "3"),

@@ -25,8 +25,8 @@ const (
 // Kinds are the kinds of keys in the order in which scripts get them.
 var Kinds = [6]string{Owner, Queue, Timeout, Counter, Weight, Meta}
 
-// Layout is the version of what is in the keys. A script never writes to a layout from its future.
-const Layout = 1
+// Layout is the version of what is in the keys. A script uses the keys of no other.
+const Layout = 2
 
 // The fields of the key Meta, and the one of the key Weight that is no permit id.
 const (

@@ -41,7 +41,7 @@ func (l *lab) marks() marks {
 
 func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
-	const meta = " | meta declared=1 layout=1 since=7 until=80s granted=5"
+	const meta = " | meta declared=1 layout=2 since=7 until=80s granted=5"
 	const idle = "owner you:1=5 | timeout you:1=20s" + meta
 	const busy = "owner you:1=5 | queue you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s" + meta
 	for name, c := range map[string]struct {
@@ -79,7 +79,7 @@ func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 func TestPaceStartsAnewWithALimitSetByHand(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed("owner you:1=5 | queue you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | meta declared=1 layout=1 since=7 until=80s granted=5")
+		l.seed("owner you:1=5 | queue you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | meta declared=1 layout=2 since=7 until=80s granted=5")
 		l.mark(marks{"-30s", "3", "-40s", "2"})
 		l.ask(l.space.Resize("name", LimitSpec{Limit: 1}, PinAt(1), l.now().UnixMicro()), 1)
 		assert.Equal(t, marks{}, l.marks())
@@ -90,7 +90,7 @@ func TestPaceStartsAnewWithALimitSetByHand(t *testing.T) {
 
 func TestPaceIsOfTheGrantsSinceTheOlderMark(t *testing.T) {
 	t.Parallel()
-	const meta = " | meta declared=1 layout=1 since=7 until=80s granted=45"
+	const meta = " | meta declared=1 layout=2 since=7 until=80s granted=45"
 	const busy = "owner you:1=5 | queue you:2=6 | timeout you:1=20s you:2=20s" + meta
 	for name, c := range map[string]struct {
 		seed string

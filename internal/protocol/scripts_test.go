@@ -451,13 +451,13 @@ func reducing(limit int64) func(*lab, []*ticket) Call {
 func noWait(t *AcquireParams) { t.Wait = false }
 
 func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "grants what fits on an unused name, and declares its limit",
 		ids:   []string{"me:1", "me:2*2"},
 		call:  acquiring(declares(3, usedNow), nil),
 		reply: "held #1, held #2",
-		state: "owner me:1=#1 me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=1 me:2=2 | meta declared=3 layout=1 since=#1 until=80s granted=2",
+		state: "owner me:1=#1 me:2=#2 | timeout me:1=60s me:2=60s | counter #2 | weight extra=1 me:2=2 | meta declared=3 layout=2 since=#1 until=80s granted=2",
 	}, {
 		name:  "queues a call that does not fit, and a later one that would fit",
 		ids:   []string{"me:1*2", "me:2*2", "me:3"},
@@ -505,45 +505,45 @@ func TestAcquireGrantsQueuesOrRefuses(t *testing.T) {
 		reply: "too big, too big",
 	}, {
 		name:  "uses the limit set by hand",
-		seed:  "counter 6 | meta declared=3 layout=1 pinned=1 since=7 until=80s",
+		seed:  "counter 6 | meta declared=3 layout=2 pinned=1 since=7 until=80s",
 		ids:   []string{"me:1*2", "me:2", "me:3"},
 		call:  acquiring(known(3), nil),
 		reply: "too big, held #1, waiting #2, next 60s",
-		state: "owner me:2=#1 | queue me:3=#2 | timeout me:2=60s me:3=60s | counter #2 | meta declared=3 layout=1 pinned=1 since=7 until=80s granted=1",
+		state: "owner me:2=#1 | queue me:3=#2 | timeout me:2=60s me:3=60s | counter #2 | meta declared=3 layout=2 pinned=1 since=7 until=80s granted=1",
 	}, {
 		name:  "keeps a limit set by hand forever, and the rest longer than the longest ttl",
-		seed:  "owner you:1=5 | timeout you:1=20s | counter 5 | meta declared=3 layout=1 pinned=4 since=7 until=80s",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 5 | meta declared=3 layout=2 pinned=4 since=7 until=80s",
 		ids:   []string{"me:1*3"},
 		call:  acquiring(known(3), func(t *AcquireParams) { t.TTL = 100 * time.Second }),
 		reply: "held #1",
-		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | weight extra=2 me:1=3 | meta declared=3 layout=1 pinned=4 since=7 until=120s granted=1",
+		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | weight extra=2 me:1=3 | meta declared=3 layout=2 pinned=4 since=7 until=120s granted=1",
 	}, {
 		name:  "queues every call during a pause",
-		seed:  "counter 6 | meta declared=3 layout=1 pinned=0 since=7 until=80s",
+		seed:  "counter 6 | meta declared=3 layout=2 pinned=0 since=7 until=80s",
 		ids:   []string{"me:1*9"},
 		call:  acquiring(known(3), nil),
 		reply: "waiting #1, next 60s",
-		state: "queue me:1=#1 | timeout me:1=60s | counter #1 | weight me:1=9 | meta declared=3 layout=1 pinned=0 since=7 until=80s",
+		state: "queue me:1=#1 | timeout me:1=60s | counter #1 | weight me:1=9 | meta declared=3 layout=2 pinned=0 since=7 until=80s",
 	}, {
 		name:  "applies a head start to the position, and not to the token",
-		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | meta declared=1 layout=1 since=7 until=80s",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | meta declared=1 layout=2 since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  acquiring(known(1), func(t *AcquireParams) { t.HeadStart = time.Hour }),
 		reply: "waiting #1, next 20s",
-		state: "owner you:1=5 | queue me:1=#1 | timeout you:1=20s me:1=60s | counter #2 | meta declared=1 layout=1 since=7 until=80s",
+		state: "owner you:1=5 | queue me:1=#1 | timeout you:1=20s me:1=60s | counter #2 | meta declared=1 layout=2 since=7 until=80s",
 	}, {
 		name:  "keeps the keys longer than the longest ttl",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 5" + meta,
 		ids:   []string{"me:1"},
 		call:  acquiring(known(3), func(t *AcquireParams) { t.TTL = 100 * time.Second }),
 		reply: "held #1",
-		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | meta declared=3 layout=1 since=7 until=120s granted=1",
+		state: "owner you:1=5 me:1=#1 | timeout you:1=20s me:1=100s | counter #1 | meta declared=3 layout=2 since=7 until=120s granted=1",
 	}})
 }
 
 // S4
 func TestAcquireSentAgainIsTheSameAcquire(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a holder and a waiter keep their numbers and are renewed",
 		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=30s | counter 9 | weight extra=2 me:1=3" + meta,
@@ -579,7 +579,7 @@ func TestFullServerRefusesAnAcquireWhateverElseItDoes(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.NewServer(t, "--maxmemory-policy", "noeviction").Addr()})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	const meta = " | meta declared=1 layout=1 since=7 until=80s"
+	const meta = " | meta declared=1 layout=2 since=7 until=80s"
 	calls := map[string]contract{
 		"release":                   {seed: "owner me:1=5 | timeout me:1=60s | counter 5" + meta, ids: []string{"-me:1", "me:2", "me:3"}},
 		"release and need no queue": {seed: "owner me:1=5 | timeout me:1=60s | counter 5" + meta, ids: []string{"-me:1", "me:2"}},
@@ -610,7 +610,7 @@ func TestFullServerAcceptsTheReleaseOfAPart(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	l := newLab(t, rdb)
 	l.seed("owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=-9s | counter 7 | weight extra=4 me:1=4 me:2=3 you:1=2" +
-		" | meta declared=6 layout=1 since=7 until=80s")
+		" | meta declared=6 layout=2 since=7 until=80s")
 	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // more than that is in use already
 	r := l.ask(reducing(6)(l, tickets("me:1*2")), 1)
 	assert.Equal(t, "held 5, me:2 gets #1 for 7", ranked(r.String()))
@@ -619,7 +619,7 @@ func TestFullServerAcceptsTheReleaseOfAPart(t *testing.T) {
 }
 
 func TestAcquireGrantsTheQueueFirst(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a waiter gets the room of an expired holder before the caller",
 		seed:  "owner you:1=5 | queue you:2=6 | timeout you:1=-10s you:2=20s | counter 6 | weight extra=2 you:1=3 you:2=2" + meta,
@@ -630,26 +630,26 @@ func TestAcquireGrantsTheQueueFirst(t *testing.T) {
 		state: "owner you:2=#1 | queue me:1=#2 me:2=#3 | timeout you:2=20s me:1=60s me:2=60s | counter #3 | weight extra=1 me:1=2 you:2=2" + meta + " granted=1 lapsed=1",
 	}, {
 		name:  "a larger limit grants the queue, then the caller that declares it",
-		seed:  "owner you:1=5 | queue you:2=6 me:3=7 | timeout you:1=20s you:2=20s me:3=20s | counter 7 | meta declared=1 layout=1 since=7 until=80s",
+		seed:  "owner you:1=5 | queue you:2=6 me:3=7 | timeout you:1=20s you:2=20s me:3=20s | counter 7 | meta declared=1 layout=2 since=7 until=80s",
 		ids:   []string{"me:4"},
 		call:  acquiring(declares(4, usedNow), nil),
 		reply: "held #3, me:3 gets #2 for 7",
 		wake:  "you 2:6:#1",
-		state: "owner you:1=5 you:2=#1 me:3=#2 me:4=#3 | timeout me:3=20s you:1=20s you:2=20s me:4=60s | counter #3 | meta declared=4 layout=1 since=#1 until=80s granted=3",
+		state: "owner you:1=5 you:2=#1 me:3=#2 me:4=#3 | timeout me:3=20s you:1=20s you:2=20s me:4=60s | counter #3 | meta declared=4 layout=2 since=#1 until=80s granted=3",
 	}, {
 		name:  "an older declaration changes nothing",
-		seed:  "owner you:1=5 | timeout you:1=20s | counter 7 | meta declared=1 layout=1 since=7 until=80s",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 7 | meta declared=1 layout=2 since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  acquiring(declares(9, 6), noWait),
 		reply: "refused",
 	}, {
 		name:  "the first waiter of each other process gets an earlier deadline",
-		seed:  "owner you:1=5 | queue you:2=6 them:1=7 you:3=8 me:1=9 | timeout you:1=90s you:2=90s them:1=90s you:3=90s me:1=90s | counter 9 | meta declared=1 layout=1 since=7 until=100s",
+		seed:  "owner you:1=5 | queue you:2=6 them:1=7 you:3=8 me:1=9 | timeout you:1=90s you:2=90s them:1=90s you:3=90s me:1=90s | counter 9 | meta declared=1 layout=2 since=7 until=100s",
 		ids:   []string{"me:2"},
 		call:  acquiring(known(1), nil),
 		reply: "waiting #1, next 60s",
 		wake:  "them 1:7:0, you 2:6:0",
-		state: "owner you:1=5 | queue you:2=6 them:1=7 you:3=8 me:1=9 me:2=#1 | timeout me:2=60s me:1=90s them:1=90s you:1=90s you:2=90s you:3=90s | counter #1 | meta declared=1 layout=1 since=7 until=100s",
+		state: "owner you:1=5 | queue you:2=6 them:1=7 you:3=8 me:1=9 me:2=#1 | timeout me:2=60s me:1=90s them:1=90s you:1=90s you:2=90s you:3=90s | counter #1 | meta declared=1 layout=2 since=7 until=100s",
 	}, {
 		name:  "a waiter that can never fit again is removed and notified",
 		seed:  "queue you:1=5 me:2=6 | timeout you:1=20s me:2=20s | counter 7 | weight me:2=4 you:1=4" + meta,
@@ -663,7 +663,7 @@ func TestAcquireGrantsTheQueueFirst(t *testing.T) {
 
 // A sum of units that an interrupted script left too high must not block the name forever.
 func TestSumOfUnitsIsRepairedWhenThereIsNoHolder(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "with a grant of several units",
 		seed:  "counter 9 | weight extra=2" + meta,
@@ -688,7 +688,7 @@ func TestSumOfUnitsIsRepairedWhenThereIsNoHolder(t *testing.T) {
 }
 
 func TestAcquireReleasesBeforeItAcquires(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a holder, and so fits",
 		seed:  "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7" + meta,
@@ -736,7 +736,7 @@ func TestAcquireReleasesBeforeItAcquires(t *testing.T) {
 }
 
 func TestReleaseRemovesHoldersAndWaiters(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a holder",
 		seed:  "owner me:1=5 you:1=6 | timeout me:1=20s you:1=20s | counter 6 | weight extra=1 me:1=2" + meta,
@@ -753,11 +753,11 @@ func TestReleaseRemovesHoldersAndWaiters(t *testing.T) {
 		state: "owner you:1=5 | queue you:2=7 | timeout you:1=20s you:2=20s | counter 7 | weight extra=2 you:1=3" + meta,
 	}, {
 		name:  "a waiter whose lease has ended, which counts for nothing",
-		seed:  "owner you:1=5 you:2=6 you:3=7 | queue me:1=8 | timeout me:1=20s you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
+		seed:  "owner you:1=5 you:2=6 you:3=7 | queue me:1=8 | timeout me:1=20s you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=2 since=7 until=30s",
 		ids:   []string{"me:1"},
 		call:  releasingOverdue(3, 0),
 		reply: "waiting",
-		state: "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=1 since=7 until=30s",
+		state: "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | counter 8 | meta declared=3 layout=2 since=7 until=30s",
 	}, {
 		name:  "an unknown id",
 		seed:  "owner you:1=5 | timeout you:1=20s | counter 6 | weight extra=1 you:1=2" + meta,
@@ -777,21 +777,21 @@ func TestReleaseRemovesHoldersAndWaiters(t *testing.T) {
 		ids:   []string{"me:1"},
 		call:  releasing(3, 0),
 		reply: "held",
-		state: "counter 6 | meta declared=3 layout=1 since=7 until=20s",
+		state: "counter 6 | meta declared=3 layout=2 since=7 until=20s",
 	}, {
 		name:  "the last holder, whose units were counted too high, and renews the keys",
-		seed:  "owner me:1=5 | timeout me:1=1s | counter 6 | weight extra=3 | meta declared=3 layout=1 since=7 until=5s",
+		seed:  "owner me:1=5 | timeout me:1=1s | counter 6 | weight extra=3 | meta declared=3 layout=2 since=7 until=5s",
 		ids:   []string{"me:1"},
 		call:  releasing(3, 0),
 		reply: "held",
-		state: "counter 6 | meta declared=3 layout=1 since=7 until=20s",
+		state: "counter 6 | meta declared=3 layout=2 since=7 until=20s",
 	}, {
 		name:  "the last holder, with a short lease, without a change of when the keys expire",
-		seed:  "owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=1 since=7 until=30s",
+		seed:  "owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=3 layout=2 since=7 until=30s",
 		ids:   []string{"me:1"},
 		call:  releasing(3, 0),
 		reply: "held",
-		state: "counter 6 | meta declared=3 layout=1 since=7 until=30s",
+		state: "counter 6 | meta declared=3 layout=2 since=7 until=30s",
 	}, {
 		name:  "a holder, a waiter and an unknown id, and leaves tombstones",
 		seed:  "owner me:1=5 you:1=6 | queue me:2=7 you:2=8 | timeout me:1=60s me:2=60s you:1=60s you:2=60s | counter 8 | weight extra=1 me:2=2 you:1=2 you:2=3" + meta,
@@ -806,19 +806,19 @@ func TestReleaseRemovesHoldersAndWaiters(t *testing.T) {
 		call:  releasingOverdue(3, time.Hour),
 		reply: "held, waiting",
 		state: "owner you:1=6 you:2=7 you:3=8 | timeout you:1=20s you:2=20s you:3=20s me:1=3600s me:2=3600s | counter 9" +
-			" | meta declared=3 layout=1 since=7 until=3620s lapsed=1",
+			" | meta declared=3 layout=2 since=7 until=3620s lapsed=1",
 	}, {
 		name:  "an id of an unused name, and leaves a tombstone that expires",
 		ids:   []string{"me:1"},
 		call:  releasing(3, 20*time.Second),
 		reply: "gone",
-		state: "timeout me:1=20s | meta declared=3 layout=1 since=7 until=40s",
+		state: "timeout me:1=20s | meta declared=3 layout=2 since=7 until=40s",
 	}})
 }
 
 // A fast path must not change the result of a call.
 func TestFastPathDoesNotChangeARelease(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=30s"
+	const meta = " | meta declared=3 layout=2 since=7 until=30s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7"
 	releases := releasing(3, 0)
 	checkFastPath(t, withoutFastPath(t, ReleaseScript), map[string]contract{
@@ -836,7 +836,7 @@ func TestFastPathDoesNotChangeARelease(t *testing.T) {
 }
 
 func TestFastPathDoesNotChangeAnAcquire(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	const held = "owner you:1=5 | timeout you:1=20s | counter 6"
 	acquires := acquiring(known(3), nil)
 	checkFastPath(t, withoutFastPath(t, AcquireScript), map[string]contract{
@@ -870,7 +870,7 @@ func TestFastPathDoesNotChangeAnAcquire(t *testing.T) {
 }
 
 func TestFastPathDoesNotChangeARefresh(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	const held = "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=40s | counter 7"
 	refreshes := renewing(3)
 	checkFastPath(t, withoutFastPath(t, RefreshScript), map[string]contract{
@@ -932,7 +932,7 @@ func checkFastPath(t *testing.T, detour *Script, calls map[string]contract) {
 
 // Expired entries may stay while there is room, and must be removed as soon as there is none.
 func TestFastAcquireKeepsExpiredEntriesWhileThereIsRoom(t *testing.T) {
-	const meta = " | meta declared=3 layout=1 since=7 until=80s"
+	const meta = " | meta declared=3 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "room for two, and one is requested",
 		seed:  "owner you:1=5 | timeout you:1=-10s | counter 6" + meta,
@@ -962,7 +962,7 @@ func TestFastReleaseWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{0, 1, 2, 4, 5} {
 		l := newLab(t, testclient.Settled(t))
-		l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=1 since=7 until=30s")
+		l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=2 since=7 until=30s")
 		require.NoError(t, l.rdb.Set(background, l.keys[i], "of another program", 0).Err())
 		before, _ := l.existing()
 		assert.ErrorContains(t, l.run(Release(l.space.About("name"), known(3), 0, false, tickets("me:1"))).err, "WRONGTYPE", Kinds[:][i])
@@ -972,7 +972,7 @@ func TestFastReleaseWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 }
 
 func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
-	const meta = " | meta declared=6 layout=1 since=7 until=80s"
+	const meta = " | meta declared=6 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name: "several at once, with weights, each notified once",
 		seed: "owner me:1=5 | queue you:1=6 me:2=7 him:1=8 you:2=9 me:3=10 | timeout him:1=20s me:1=20s me:2=20s me:3=20s you:1=20s you:2=20s" +
@@ -1000,16 +1000,16 @@ func TestReleasePromotesTheHeadsThatFit(t *testing.T) {
 		state: "owner you:9=5 you:1=#1 me:2=#2 | timeout me:2=20s you:1=20s you:9=20s | counter #2 | weight extra=3 me:2=4" + meta + " granted=2",
 	}, {
 		name:  "none while more than a smaller limit is in use",
-		seed:  "owner me:1=5 you:2=6 you:3=7 | queue me:2=8 | timeout me:1=20s me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=1 since=7 until=80s",
+		seed:  "owner me:1=5 you:2=6 you:3=7 | queue me:2=8 | timeout me:1=20s me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=2 since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  releasing(6, 0),
 		reply: "held",
-		state: "owner you:2=6 you:3=7 | queue me:2=8 | timeout me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=1 since=7 until=80s",
+		state: "owner you:2=6 you:3=7 | queue me:2=8 | timeout me:2=20s you:2=20s you:3=20s | counter 8 | meta declared=2 layout=2 since=7 until=80s",
 	}})
 }
 
 func TestRefreshRenewsAndRestoresNothing(t *testing.T) {
-	const meta = " | meta declared=2 layout=1 since=7 until=80s"
+	const meta = " | meta declared=2 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "a holder and a waiter, but no tombstone and no unknown id",
 		seed:  "owner me:1=5 | queue me:2=6 | timeout me:1=20s me:2=20s me:3=20s | counter 6 | weight extra=1 me:1=2" + meta,
@@ -1039,12 +1039,12 @@ func TestRefreshRenewsAndRestoresNothing(t *testing.T) {
 			return Refresh(l.space.About("name"), known(2), time.Hour, false, ids)
 		},
 		reply: "held 5, held 6",
-		state: "owner me:1=5 me:2=6 | timeout me:1=3600s me:2=3600s | counter 6 | meta declared=2 layout=1 since=7 until=3620s",
+		state: "owner me:1=5 me:2=6 | timeout me:1=3600s me:2=3600s | counter 6 | meta declared=2 layout=2 since=7 until=3620s",
 	}})
 }
 
 func TestReduceLowersWeightsAndRenewsNothing(t *testing.T) {
-	const meta = " | meta declared=6 layout=1 since=7 until=80s"
+	const meta = " | meta declared=6 layout=2 since=7 until=80s"
 	checkAll(t, []contract{{
 		name:  "of a holder, to some and to one",
 		seed:  "owner me:1=5 me:2=6 you:1=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=7 me:1=4 me:2=3 you:1=3" + meta,
@@ -1101,11 +1101,11 @@ func TestReduceLowersWeightsAndRenewsNothing(t *testing.T) {
 		state: "owner me:1=5 me:2=#1 | timeout me:1=20s me:2=20s | counter #1 | weight extra=4 me:2=5" + meta + " granted=1",
 	}, {
 		name:  "none while more than a smaller limit is in use",
-		seed:  "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 8 | weight extra=4 me:1=4 you:1=2 | meta declared=2 layout=1 since=7 until=80s",
+		seed:  "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 8 | weight extra=4 me:1=4 you:1=2 | meta declared=2 layout=2 since=7 until=80s",
 		ids:   []string{"me:1*1"},
 		call:  reducing(2),
 		reply: "held 5",
-		state: "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 8 | weight extra=1 you:1=2 | meta declared=2 layout=1 since=7 until=80s",
+		state: "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 8 | weight extra=1 you:1=2 | meta declared=2 layout=2 since=7 until=80s",
 	}})
 }
 
@@ -1115,7 +1115,7 @@ func TestInterruptedReduceCountsNoUnitTooFew(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)
 	const seed = "owner me:1=5 me:2=6 you:1=7 | queue you:2=8 | timeout me:1=20s me:2=20s you:1=-10s you:2=20s" +
-		" | counter 8 | weight extra=7 me:1=6 me:2=3 you:2=9 | meta declared=10 layout=1 since=7 until=80s"
+		" | counter 8 | weight extra=7 me:1=6 me:2=3 you:2=9 | meta declared=10 layout=2 since=7 until=80s"
 	lowered := func(l *lab) Call {
 		return Reduce(l.space.About("name"), known(10), tickets("me:1", "me:2"), []int64{2, 1})
 	}
@@ -1182,7 +1182,7 @@ func TestStatusDeclaresNothingAndCountsHoldersAndWaiters(t *testing.T) {
 	const seed = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:2=-10s me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 me:2=2"
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed(seed + " | meta declared=2 layout=1 pinned=3 since=7 until=80s granted=9 lapsed=8")
+		l.seed(seed + " | meta declared=2 layout=2 pinned=3 since=7 until=80s granted=9 lapsed=8")
 		before := l.snapshot().String()
 		s := l.status(9)
 		assert.InDelta(t, 20*time.Second, s.NextExpiry, float64(5*time.Second))
@@ -1194,7 +1194,7 @@ func TestStatusDeclaresNothingAndCountsHoldersAndWaiters(t *testing.T) {
 
 func TestPagesListInOrderEvenWhereNumbersAreEqual(t *testing.T) {
 	const seed = "owner me:1=5 | queue me:2=6 me:3=7 me:4=8 you:4=8 me:5=9" +
-		" | timeout me:2=-10s me:3=20s me:4=20s me:5=20s you:4=20s me:1=60s | counter 9 | weight extra=1 me:1=2 me:3=3 | meta declared=2 layout=1 since=7 until=80s"
+		" | timeout me:2=-10s me:3=20s me:4=20s me:5=20s you:4=20s me:1=60s | counter 9 | weight extra=1 me:1=2 me:3=3 | meta declared=2 layout=2 since=7 until=80s"
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(seed)
@@ -1236,7 +1236,7 @@ func (l *lab) many(key, who string, n int, first, step float64) {
 func TestReapingStopsAtItsBoundAndReportsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=1 since=7 until=80s")
+		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=2 since=7 until=80s")
 		l.many("owner", "you", MaxIDs, 10, 1)
 		l.many("timeout", "you", MaxIDs, 10, 1)
 		refresh := Refresh(l.space.About("name"), known(9), time.Minute, false, tickets("me:1"))
@@ -1251,7 +1251,7 @@ func TestReapingStopsAtItsBoundAndReportsIt(t *testing.T) {
 		assert.Equal(t, "gone", r.String())
 		assert.Empty(t, cutMeta(l.snapshot()))
 
-		l.seed("timeout me:1=-1s | owner me:1=5 | meta declared=1 layout=1 since=7 until=80s")
+		l.seed("timeout me:1=-1s | owner me:1=5 | meta declared=1 layout=2 since=7 until=80s")
 		l.many("owner", "you", MaxIDs, 10, 1)
 		l.many("timeout", "you", MaxIDs, 10, 1)
 		r = l.ask(acquiring(known(1), nil)(l, tickets("me:1")), 1)
@@ -1280,7 +1280,7 @@ func TestNoCallIsRefusedOrForgottenWhileExpiredIDsRemain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, rdb *redis.Client) {
 				l := newLab(t, rdb)
-				l.seed(fmt.Sprintf("counter 900 | meta declared=%d layout=1 since=7 until=80s", limit))
+				l.seed(fmt.Sprintf("counter 900 | meta declared=%d layout=2 since=7 until=80s", limit))
 				if c.holders > 0 {
 					l.many("owner", "you", c.holders, 1, 1)
 				} else {
@@ -1302,7 +1302,7 @@ func cutMeta(s snapshot) string {
 func TestPromotionStopsAtItsBoundAndReportsIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
-		l.seed("queue me:1=10 | timeout me:1=60s | meta declared=5000 layout=1 since=7 until=80s")
+		l.seed("queue me:1=10 | timeout me:1=60s | meta declared=5000 layout=2 since=7 until=80s")
 		l.many("queue", "me", 3*MaxIDs+103, 10, 1)
 		l.many("timeout", "me", 3*MaxIDs+103, float64(l.now().Add(time.Minute).UnixMilli()), 0)
 		var lines []int
@@ -1358,7 +1358,7 @@ func TestNumbersNear2To53AreTransmittedExactly(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
-			" | meta declared=3 layout=1 since=%d until=80s", top-7, top-6, top-5, top-4, top))
+			" | meta declared=3 layout=2 since=%d until=80s", top-7, top-6, top-5, top-4, top))
 		messages := l.listen()
 		r := l.ask(Release(l.space.About("name"), declares(3, 7), 0, false, tickets("me:9")), 1)
 		assert.Equal(t, []Grant{{2, top - 6, top - 2}, {3, top - 5, top - 1}}, r.Grants)
@@ -1427,7 +1427,7 @@ func (l *lab) everyCall() []Call {
 	}
 }
 
-const fullState = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=1 me:1=2 | meta declared=3 layout=1 since=7 until=80s"
+const fullState = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=1 me:1=2 | meta declared=3 layout=2 since=7 until=80s"
 
 // dump returns the value and the expiry of every key, byte for byte.
 func (l *lab) dump() (all [6]string) {
@@ -1470,50 +1470,6 @@ func TestKeyOfTheWrongTypeIsAnErrorThatChangesNothing(t *testing.T) {
 	}
 }
 
-// The meaning of a later layout is unknown, so the scripts do not even read its numbers.
-func TestLayoutFromTheFutureIsAnErrorThatChangesNothing(t *testing.T) {
-	t.Parallel()
-	rdb := testclient.Settled(t)
-	for _, seed := range []string{fullState, strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1), "meta layout=1"} {
-		l := newLab(t, rdb)
-		l.seed(strings.Replace(seed, "layout=1", "layout=2", 1))
-		before, existing := l.existing()
-		for _, c := range l.everyCall() {
-			err := l.run(c).err
-			assert.ErrorContains(t, err, "layout 2", c.Script.Verb)
-			after, _ := l.existing()
-			assert.Equal(t, before, after, c.Script.Verb)
-		}
-		assert.NotZero(t, existing)
-	}
-}
-
-// existing is dump for names of which not all keys exist.
-func (l *lab) existing() (state string, n int64) {
-	l.t.Helper()
-	for _, key := range l.keys {
-		value, err := l.rdb.Dump(background, key).Result()
-		if !errors.Is(err, redis.Nil) {
-			require.NoError(l.t, err)
-			n++
-		}
-		state += fmt.Sprintf("%s %q %d\n", key, value, l.rdb.PExpireTime(background, key).Val())
-	}
-	return state, n
-}
-
-func TestLayoutFromTheFutureOnMiniredisToo(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, testclient.Mini(t))
-	seed := strings.Replace(fullState, "layout=1", "layout=2", 1)
-	l.seed(seed)
-	for _, c := range l.everyCall() {
-		err := l.run(c).err
-		assert.ErrorContains(t, err, "layout 2", c.Script.Verb)
-	}
-	assert.Equal(t, seed, l.snapshot().String())
-}
-
 // walk makes the same random calls on several servers, and checks every invariant after each.
 type walk struct {
 	*rand.Rand
@@ -1545,7 +1501,7 @@ func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 				labs:     []*lab{newLab(t, testclient.Settled(t)), newLab(t, testclient.Mini(t))},
 			}
 			for _, l := range w.labs {
-				l.seed("meta layout=1") // a name that knows its server has no grace period
+				l.seed("meta layout=2") // a name that knows its server has no grace period
 			}
 			w.states, w.tokens = make([]snapshot, 2), make([]float64, 2)
 			for step := range 500 {

@@ -27,6 +27,9 @@ func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, er
 		return f, nil, nil // it is gone meanwhile
 	}
 	bad := judge(f)
+	if _, differs := f.otherLayout(); differs {
+		return f, about(name, bad...), nil
+	}
 	for i := 1; i < maxQueries && int64(i*idsPerQuery) < max(f.holders, f.waiting); i++ {
 		more, err := p.query(ctx, name, i*idsPerQuery)
 		if err != nil {
@@ -59,11 +62,31 @@ func judge(f facts) (bad []Finding) {
 		return []Finding{fail(fmt.Sprintf("keys of another type, so every call fails: %s", strings.Join(f.wrong, ", ")),
 			"DEL the key if no other program needs it; else use another name or prefix").with("problem", "type")}
 	}
-	if n, err := strconv.Atoi(f.layout); f.layout != "" && (err != nil || n > protocol.Layout) {
-		return []Finding{fail(fmt.Sprintf("its layout is %s, of a later version of fairsem; this one supports up to %d", text.Brief(f.layout), protocol.Layout),
-			"upgrade fairsem, here and in all programs that use the name").with("problem", "layout")}
+	if bad, differs := f.otherLayout(); differs {
+		return []Finding{bad.with("problem", layoutProblem).with("layout", f.layout)}
 	}
 	return slices.Concat(f.keys(), f.ids(), f.deadlinesAreNear(), f.weightsAgree())
+}
+
+const layoutProblem = "layout"
+
+// drain is what to do about the keys of another version.
+const drain = "or drain the name: stop the processes of that version, and its keys expire 40 s later, or 20 s after the longest TTL or window; " +
+	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta}"
+
+// otherLayout returns the finding about a name whose keys this version does not read, if it is one.
+func (f facts) otherLayout() (bad Finding, differs bool) {
+	const message = "its layout is %s, of %s version of fairsem; this one uses layout %d and refuses every call"
+	n, err := strconv.Atoi(f.layout)
+	switch {
+	case f.layout == "" || err == nil && n == protocol.Layout:
+		return Finding{}, false
+	case err != nil || n < 0:
+		return fail(fmt.Sprintf("its layout is %s, which no version of fairsem writes", text.Brief(f.layout)), "HDEL the field layout of its meta"), true
+	case n > protocol.Layout:
+		return fail(fmt.Sprintf(message, text.Brief(f.layout), "a newer", protocol.Layout), "upgrade fairsem, here and in all programs that use the name, "+drain), true
+	}
+	return fail(fmt.Sprintf(message, text.Brief(f.layout), "an older", protocol.Layout), "use the name with programs of the older version only, "+drain), true
 }
 
 // keys checks the keys themselves.

@@ -108,6 +108,10 @@ func (t *tally) findings() []Finding {
 	if len(t.bad) == 0 && t.names > 0 {
 		sum.Message += ": all are consistent"
 	}
+	if n := t.otherLayouts(); n > 0 {
+		sum.Message += fmt.Sprintf("; %s stored by another version of fairsem", counted(n, "name"))
+		sum = sum.with("other_layouts", n)
+	}
 	if t.unchecked > 0 {
 		sum.Message += fmt.Sprintf("; %d of them were not checked one by one, there are too many", t.unchecked)
 	}
@@ -124,6 +128,16 @@ func (t *tally) findings() []Finding {
 		all = append(all, f)
 	}
 	return all
+}
+
+// otherLayouts is how many names have a layout that this version does not use.
+func (t *tally) otherLayouts() (n int64) {
+	for _, f := range t.bad {
+		if f.Details["problem"] == layoutProblem {
+			n++
+		}
+	}
+	return n
 }
 
 // find walks over the keys of every node. It takes all kinds of keys, for some may have lost the others.

@@ -94,12 +94,15 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		"a weight of nobody": {func(b *broken) {
 			b.do("HSET", b.key("weight"), "ghost:1", 3)
 		}, "weight", Warn, "weights without a holder or a waiter: 1"},
-		"a later layout": {func(b *broken) {
-			b.do("HSET", b.key("meta"), "layout", 2)
-		}, "layout", Fail, `its layout is "2", of a later version of fairsem`},
+		"a newer layout": {func(b *broken) {
+			b.do("HSET", b.key("meta"), "layout", protocol.Layout+1)
+		}, "layout", Fail, fmt.Sprintf(`its layout is "%d", of a newer version of fairsem; this one uses layout %d`, protocol.Layout+1, protocol.Layout)},
+		"an older layout": {func(b *broken) {
+			b.do("HSET", b.key("meta"), "layout", 1)
+		}, "layout", Fail, fmt.Sprintf(`its layout is "1", of an older version of fairsem; this one uses layout %d`, protocol.Layout)},
 		"no layout at all": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "layout", "x\x1b[31m")
-		}, "layout", Fail, `its layout is "x\x1b[31m"`},
+		}, "layout", Fail, `its layout is "x\x1b[31m", which no version of fairsem writes`},
 		"no meta": {func(b *broken) {
 			b.do("DEL", b.key("meta"))
 		}, "orphan", Fail, "it has owner, queue, timeout, counter, weight but no meta"},
@@ -138,6 +141,34 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 			assert.NotContains(t, out.String(), "\u202e")
 		})
 	}
+}
+
+func TestNamesOfOtherVersionsAreCountedAndTheirDrainIsExplained(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	for i, layout := range []int{1, 1, protocol.Layout, protocol.Layout + 1} {
+		b := &broken{t: t, rdb: s.Client(), p: p, name: fmt.Sprint("name ", i)}
+		b.do("HSET", b.key("meta"), "layout", layout, "declared", 1)
+		b.do("ZADD", b.key("owner"), 1, "a:1") // without a deadline, and more than the limit: in another layout that may be right
+		b.do("ZADD", b.key("owner"), 2, "a:2")
+		for _, kind := range protocol.Kinds {
+			b.do("PEXPIRE", b.key(kind), 3_600_000)
+		}
+	}
+	all := p.runs(t, "semaphores")
+	assert.Contains(t, all[0].Message, "4 names, 8 permits, 0 waiting; 3 names stored by another version of fairsem")
+	assert.EqualValues(t, 3, all[0].Details["other_layouts"])
+	found := make(map[string]int)
+	for _, f := range all[1:] {
+		found[fmt.Sprint(f.Details["name"], " ", f.Details["problem"])]++
+		if f.Details["problem"] == "layout" {
+			assert.Equal(t, Fail, f.State)
+			assert.Contains(t, f.Advice, "its keys expire 40 s later")
+			assert.Contains(t, f.Advice, "redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta}")
+		}
+	}
+	assert.Equal(t, map[string]int{"name 0 layout": 1, "name 1 layout": 1, "name 3 layout": 1, "name 2 deadline": 1, "name 2 over": 1}, found)
 }
 
 // Nobody new is let in where a limit was lowered, so a new one proves that something is wrong.
