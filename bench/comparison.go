@@ -18,6 +18,7 @@ type comparison struct {
 	share       float64 // the part of settings.Duration that a measurement takes
 	read        func(run) figures
 	columns     []string
+	relate      func(*section) // adds figures that compare contenders with each other; may be nil
 	targets     func(*section) []target
 	notes       []string
 }
@@ -68,6 +69,9 @@ func (r comparison) run(ctx context.Context, b *bench) (*section, error) {
 		}
 	}
 	s.inOrder(r.entries)
+	if r.relate != nil {
+		r.relate(s)
+	}
 	s.Targets = r.targets(s)
 	return s, nil
 }
@@ -185,7 +189,7 @@ func (r run) records() []record {
 	return all
 }
 
-// check returns an error if fairsem or the floor failed, and a note if a peer failed.
+// check returns an error if fairsem, the floor or the PINGs failed, and a note if a peer failed.
 func (r run) check(e entry) (string, error) {
 	for _, o := range r.outcomes {
 		switch {

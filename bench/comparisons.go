@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -65,10 +68,12 @@ var pairColumns = []string{"rate", "p50", "p99", "cpu"}
 func oneGoroutine() comparison {
 	return comparison{
 		name: "alone", title: "1 goroutine, uncontended acquire + release",
-		entries: append(uncontendedEntries(1), onTwoCores(pings, fair, redislocks)...), processes: 1, cores: oneCore, share: 0.5,
+		entries: slices.Concat(entries(floors), uncontendedEntries(1), onTwoCores(floors, pings, fair, redislocks)), processes: 1, cores: oneCore, share: 0.5,
 		job:  job{Goroutines: 1, Limit: unlimited},
-		read: pairFigures, columns: pairColumns,
-		notes: []string{"If Redis and the process share a core, nothing is left to chance, and every microsecond of work counts. If they have a core each, they wake each other up."},
+		read: pairFigures, columns: append(slices.Clip(pairColumns), cpuOfPings),
+		relate: func(s *section) { s.relateCPU(pings) },
+		notes: []string{"If Redis and the process share a core, nothing is left to chance, and every microsecond of work counts. If they have a core each, they wake each other up.",
+			"The floor is two scripts that keep no queue: see peer_floor.go. It shows what is possible, and promises neither an order nor that a lost lease is found."},
 		targets: func(s *section) []target {
 			return []target{
 				atMost(1.4, "p50 at most 1.4 x two PINGs (aim: 1.25)", s.ratio("p50", fair, pings), ratio),
@@ -77,6 +82,24 @@ func oneGoroutine() comparison {
 				atMost(1.2, "and 1.2 x redislock", s.ratio("p50", fair+ownCoreLabel, redislocks+ownCoreLabel), ratio),
 			}
 		},
+	}
+}
+
+// cpuOfPings is Redis's CPU for each call as a multiple of that of two PINGs.
+const cpuOfPings = "cpu of pings"
+
+// relateCPU adds cpuOfPings to each round, with the PINGs that have the same cores.
+func (s *section) relateCPU(pings string) {
+	for _, x := range s.Series {
+		base := pings
+		if strings.HasSuffix(x.Label, ownCoreLabel) {
+			base += ownCoreLabel
+		}
+		for round, times := range s.ratio("cpu", x.Label, base) {
+			if !math.IsNaN(times) && !math.IsInf(times, 0) { // Redis counts its CPU in steps, of which a short run may see none
+				x.Rounds[round][cpuOfPings] = times
+			}
+		}
 	}
 }
 

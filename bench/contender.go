@@ -28,6 +28,7 @@ type opener func(j job, callers int) (contender, error)
 // Names of contenders in jobs and results.
 const (
 	pings        = "two PINGs"
+	floors       = "floor"
 	fair         = "fairsem"
 	redislocks   = "redislock"
 	redsyncs     = "redsync"
@@ -42,6 +43,7 @@ const (
 // openers contains every contender that is written in Go.
 var openers = map[string]opener{
 	pings:        openPings,
+	floors:       openFloor,
 	fair:         openFairsem,
 	redislocks:   openRedislock,
 	redsyncs:     openRedsync,
@@ -53,7 +55,7 @@ var openers = map[string]opener{
 }
 
 // ours are the contenders whose failures fail the bench.
-var ours = []string{pings, fair, fairWaits, fairAllows}
+var ours = []string{pings, floors, fair, fairWaits, fairAllows}
 
 func open(j job, callers int) (contender, error) {
 	o, known := openers[j.Contender]

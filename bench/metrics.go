@@ -31,6 +31,7 @@ var metrics = []metric{
 	{key: "mean", head: "mean", show: seconds},
 	{key: "longest", head: "longest", show: seconds, of: largest},
 	{key: "cpu", head: "Redis CPU each", show: seconds, spread: true},
+	{key: cpuOfPings, head: "as x of two PINGs'", show: ratio, spread: true},
 	{key: "utilisation", head: "limit used", show: percent, spread: true},
 	{key: "busy", head: "with real holds", show: percent},
 	{key: "most", head: "most at once", show: count, of: largest},

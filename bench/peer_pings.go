@@ -6,7 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pinger is the floor: one PING for the acquire and one for the release, and no other work.
+// pinger is two round trips without work: one PING for the acquire and one for the release.
 type pinger struct{ rdb *redis.Client }
 
 func openPings(j job, _ int) (contender, error) {

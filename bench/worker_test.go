@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 
 	facts "github.com/fairsem/fairsem/internal/machine"
@@ -60,7 +61,7 @@ func TestEveryContenderGrantsWithinTheLimit(t *testing.T) {
 
 func TestUncontendedJobRecordsHowLongPairsTake(t *testing.T) {
 	b := sharedBench(t)
-	for _, contender := range []string{pings, fair} {
+	for _, contender := range []string{pings, floors, fair} {
 		w, err := newWorker(job{Contender: contender, Addr: b.server.addr(), Key: t.Name(), Goroutines: 3, Limit: unlimited})
 		require.NoError(t, err)
 		win := window{now(), now() + int64(50*time.Millisecond)}
@@ -72,7 +73,38 @@ func TestUncontendedJobRecordsHowLongPairsTake(t *testing.T) {
 		assert.Positive(t, f["p50"], contender)
 		assert.LessOrEqual(t, f["p50"], f["p99"], contender)
 		assert.Empty(t, o.Records)
+		assert.Zero(t, o.Failures, "%s: %s", contender, o.Failure)
 	}
+}
+
+// Its figures would mean nothing if it did not do what it is there to show.
+func TestFloorHasALeaseATokenAndALimitButNoQueue(t *testing.T) {
+	b := sharedBench(t)
+	c, err := openFloor(job{Addr: b.server.addr(), Limit: 1}, 0)
+	require.NoError(t, err)
+	f := c.(*floorer)
+	acquire, err := f.acquirer(t.Name())
+	require.NoError(t, err)
+	first, err := acquire(t.Context())
+	require.NoError(t, err)
+	_, err = acquire(t.Context())
+	assert.ErrorIs(t, err, errFull)
+	deadline := f.rdb.ZRangeWithScores(t.Context(), f.space.Key(t.Name(), protocol.Timeout), 0, -1).Val()
+	require.Len(t, deadline, 1)
+	assert.InDelta(t, time.Now().Add(floorTTL).UnixMilli(), deadline[0].Score, float64(time.Minute.Milliseconds()))
+	require.NoError(t, first.release(t.Context()))
+	assert.Error(t, first.release(t.Context()), "it holds nothing any more")
+	second, err := acquire(t.Context())
+	require.NoError(t, err)
+	assert.Greater(t, second.token, first.token)
+	require.NoError(t, second.release(t.Context()))
+	for _, kind := range []string{protocol.Owner, protocol.Timeout} {
+		assert.Zero(t, f.rdb.ZCard(t.Context(), f.space.Key(t.Name(), kind)).Val())
+	}
+	require.NoError(t, f.rdb.HSet(t.Context(), f.space.Key(t.Name(), protocol.Meta), "state", "2").Err())
+	_, err = acquire(t.Context())
+	assert.ErrorIs(t, err, errFull, "the comparison comes first")
+	require.NoError(t, f.close())
 }
 
 func TestJobLimitsTheCallsOfACaller(t *testing.T) {
@@ -90,7 +122,7 @@ func TestUnknownContenderIsAnError(t *testing.T) {
 	assert.ErrorContains(t, err, "nobody")
 }
 
-// This runs a comparison as "make bench" does, with processes of this binary: the floor and fairsem.
+// This runs a comparison as "make bench" does, with processes of this binary: PINGs and fairsem.
 func TestComparisonMeasuresEveryEntryInEveryRound(t *testing.T) {
 	b := sharedBench(t)
 	b.Rounds = 2
