@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,7 @@ func PositionOf(p *Permit) int64 {
 
 // ScriptTexts returns every script as it is sent.
 func ScriptTexts() (all []string) {
-	for _, s := range protocol.Scripts {
+	for _, s := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
 		all = append(all, s.Text)
 	}
 	return all

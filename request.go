@@ -39,6 +39,14 @@ type request struct {
 	urgent   bool
 	bare     bool         // it is wanted without tickets: to reap and promote
 	ids      atomic.Int32 // how many tickets it has ever had
+	plain    plainCall    // what it was sent as
+}
+
+// plainCall is what a request assumed that was sent to a plain script.
+type plainCall struct {
+	sent     bool
+	declared protocol.Declaration
+	epoch    int64
 }
 
 // joins reports whether an acquire and plain releases for it come together.

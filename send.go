@@ -83,10 +83,31 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 	return pipeline.Command{Call: r.callLocked()}, timeout, true
 }
 
-// callLocked returns the script call.
+// callLocked returns the script call: the plain one if it may do.
 func (r *request) callLocked() protocol.Call {
 	v, k := r.state, r.key
 	d := v.host.declared.declare(v.name, k.spec)
+	if r.plain = (plainCall{v.shortcut.isOpen() && r.isPlain(d), d, v.epoch}); !r.plain.sent {
+		return r.fullCallLocked(d)
+	}
+	if k.script == protocol.ReleaseScript {
+		return protocol.PlainRelease(v.about, r.tickets)
+	}
+	return protocol.PlainAcquire(v.about, d, v.epoch, k.params.TTL, r.tickets, r.released)
+}
+
+// Full returns the script call after a plain one that was in vain.
+func (r *request) Full() protocol.Call {
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	r.state.shortcut.missed()
+	r.plain.sent = false
+	return r.fullCallLocked(r.plain.declared)
+}
+
+// fullCallLocked returns the call of the script that knows all cases.
+func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
+	v, k := r.state, r.key
 	d.Knows = v.knowsLocked()
 	switch k.script {
 	case protocol.AcquireScript:
@@ -127,13 +148,25 @@ func (r *request) keepsLocked() (all []int64) {
 	return all
 }
 
+// decode returns the reply to the call that was answered.
+func (r *request) decode(raw []int64) (protocol.Reply, error) {
+	switch {
+	case !r.plain.sent:
+		return protocol.DecodeReply(raw, len(r.released)+len(r.tickets))
+	case r.key.script == protocol.ReleaseScript:
+		return protocol.DecodePlain(raw, r.plain.declared, 0, len(r.tickets), 0)
+	default:
+		return protocol.DecodePlain(raw, r.plain.declared, r.plain.epoch, len(r.released), len(r.tickets))
+	}
+}
+
 // Done passes the answer to the tickets.
 func (r *request) Done(response pipeline.Response, sent clock.Instant) {
 	v := r.state
 	var rep protocol.Reply
 	err := response.Err
 	if err == nil {
-		rep, err = protocol.DecodeReply(response.Numbers, len(r.released)+len(r.tickets))
+		rep, err = r.decode(response.Numbers)
 	}
 	if err == nil && v.host.cluster && v.watched.isDue(rep.Epoch, sent.Time) {
 		v.host.hub.Watch(v.name)

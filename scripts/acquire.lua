@@ -29,30 +29,21 @@ if not has_weights and first_released ~= last_id + 1 or not distinct(first_id, c
 end
 local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, last_id))
 
--- The fast path: without waiters, an acquire of new ids that all fit needs no queue, and neither do the ids that it
--- releases if all of them are holders. It does not reap: expired holders occupy units that are not needed, until the keys
--- have to be renewed or an id does not fit.
-local fast = waiters + weight_count == 0 and holders - released + count <= limit
+-- The fast path of a rate, as plain_acquire.lua is that of a limit: without waiters, an acquire of new ids that all fit
+-- needs no queue. It does not reap: expired holders occupy units that are not needed, until the keys have to be renewed or an
+-- id does not fit.
+local fast = window > 0 and waiters + weight_count + released == 0 and holders + count <= limit
   and not (has_weights or renew_keys or declares or state_lost or now < grace_until)
 for i = 1, count do fast = fast and not old_deadlines[i] end
 
-local unreaped = 0 -- of a rate: how many holders have expired; they block no grant and do not count
-if fast and window > 0 then
+local unreaped = 0 -- how many holders have expired; they block no grant and do not count
+if fast then
   unreaped = redis.call("ZCOUNT", timeout, "-inf", text(now))
-  fast = released == 0 and unreaped < BOUND and (unreaped == 0 or redis.call("ZCARD", timeout) == holders)
-end
-
-if fast and released > 0 then
-  local held = redis.call("ZMSCORE", owner, unpack(ARGV, first_released))
-  for i = 1, released do
-    fast = fast and held[i]
-    reply[size + 2 * i - 1], reply[size + 2 * i] = HELD, 0
-  end
+  fast = unreaped < BOUND and (unreaped == 0 or redis.call("ZCARD", timeout) == holders)
 end
 
 if fast then
-  size = size + 2 * released
-  local due, granted, deadline = {}, {}, text(now + (window > 0 and window or lease))
+  local due, granted, deadline = {}, {}, text(now + window)
   for i = 1, count do
     last_number = last_number < steady and steady or last_number + 1
     local id = ARGV[first_id + i - 1]
@@ -62,17 +53,13 @@ if fast then
   end
   redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
   redis.pcall("HINCRBY", meta, "granted", count)
-  if released > 0 then
-    redis.call("ZREM", owner, unpack(ARGV, first_released))
-    redis.call("ZREM", timeout, unpack(ARGV, first_released))
-  end
   redis.call("ZADD", timeout, unpack(due))
   redis.call("ZADD", owner, unpack(granted))
-  if holders == released then -- both keys are new
+  if holders == 0 then -- both keys are new
     redis.call("PEXPIREAT", timeout, text(expire_at))
     redis.call("PEXPIREAT", owner, text(expire_at))
   end
-  if window > 0 then reply[ROOM] = limit - holders + unreaped - count end
+  reply[ROOM] = limit - holders + unreaped - count
   return reply
 end
 

@@ -4,7 +4,7 @@
 -- period.
 --
 -- needs:    micros, now
--- provides: epoch, grace_until, server, state_lost
+-- provides: epoch, grace_until, replication, server, state_lost
 -- changes:  grace
 local server, replication = identity()
 local epoch, grace_until = whole(stored_epoch), whole(stored_grace_until, now + DAY) or 0 -- server us; server ms

@@ -2,7 +2,8 @@
 --
 -- needs:    clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
 --           granted_count, grants, had_queue, limit, messages, notify_heads, now, pinned, promote, remaining,
---           renew_keys, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, window
+--           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra,
+--           window
 -- changes:  expire_at, extra_weight, renew_keys
 
 -- record_pace records how many permits were granted until now, and keeps the previous record if there were waiters ever
@@ -20,6 +21,12 @@ local function record_pace()
 end
 
 if promote then promote() end
+
+-- The name is plain while each call may decide without the queue, the weights, a grace period and a window. It does not become
+-- plain in the call that empties the queue: where waiters come and go, that would be two more writes for each.
+local plain = waiters + weight_count + window + clock_ahead == 0 and limit > 0 and now >= grace_until and replication ~= ""
+  and not (had_queue or stepped_back) and (stored_spec or declares) and text(limit)
+if stored_plain ~= plain then end_plain() end
 
 if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
 if state_lost then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(grace_until)) end
@@ -48,6 +55,9 @@ if renew_keys then
   if stepped_back then redis.call("HSET", meta, "ahead", text(clock_ahead)) end
   if not pinned then redis.call("PEXPIREAT", meta, text(expire_at)) end
 end
+
+if plain and not stored_plain then redis.call("HSET", meta, "plain", plain) end
+reply[PLAIN] = plain and 1 or 0
 
 if waiters > 0 and forecast and now >= grace_until then reply[NEXT] = forecast() end
 if waiters > 0 and now < grace_until then -- waiters poll when the grace period is over

@@ -12,23 +12,6 @@
 local overdue = ARGV[OWN]
 local first_id = OWN + 1
 
--- The fast path: without waiters a release grants nothing, so it needs no clock, limit or ticket number. It compares
--- servers only if an id is missing: whether it was lost depends on that. It is not used if weights must be
--- subtracted, tombstones set, expired permits counted, or keys shortened that would outlive a long lease.
-local fast = waiters + weight_count + lease == 0 and overdue == "0" and redis.call("PTTL", counter) <= 4 * LINGER
-if fast then
-  redis.call("ZREM", timeout, unpack(ARGV, first_id)) -- first, because this key has not been read yet
-  local missing = false
-  for i = first_id, #ARGV do
-    local held = redis.call("ZREM", owner, ARGV[i]) == 1
-    missing = missing or not held
-    reply[size + 1], reply[size + 2] = held and HELD or GONE, 0
-    size = size + 2
-  end
-  if missing and identity() == stored_server then reply[EPOCH] = whole(stored_epoch) or 0 end
-  return reply
-end
-
 -- include limit.lua
 -- include epoch.lua
 -- include remove.lua

@@ -18,6 +18,7 @@ pin, asked, resizing = tonumber(pin), tonumber(asked), true
 local newer = asked > (whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0)
 local too_late = newer and micros - asked > 1000 * LINGER
 if newer and not too_late then
+  end_plain()
   redis.pcall("HDEL", meta, "marked_at", "marked", "before_at", "before") -- the pace was that under another limit
   stored_marked_at = nil
   if pin then

@@ -8,7 +8,7 @@
 --         3 timeout  zset    id -> deadline, server ms: holders, waiters and tombstones
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
---         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server,
+--         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server, plain,
 --                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
 -- ARGV    caller   client id of the calling process: grants to its waiters are in the reply
 --         wake     channel prefix: grants to any other client are published on wake .. its client id
@@ -29,6 +29,7 @@
 --                  may have been lost. 0: it was not compared, or there is none
 --         room     for a rate, the units available after the call; else 0
 --         server   which server this is; 0: unknown
+--         plain    1: the next call may be a plain one, as in plain_acquire.lua; 0: it would be in vain
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number
 --         grants   seq, position, token of each waiter of the caller that this call promoted
@@ -59,7 +60,7 @@ local MONTH = 31 * DAY -- ms: the longest window of a rate
 
 -- The states in a reply, and the numbers with which it begins. internal/protocol has the same lists.
 local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
-local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER = 1, 2, 3, 4, 5, 6
+local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER, PLAIN = 1, 2, 3, 4, 5, 6, 7
 
 local function text(number) return string.format("%d", number) end
 
@@ -79,8 +80,8 @@ local function parse_weight(stored)
 end
 
 local stored_layout, stored_pin, stored_spec, stored_since, stored_until, stored_epoch, stored_grace_until, stored_server,
-  stored_ahead, stored_marked_at = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until",
-    "epoch", "quiet", "server", "ahead", "marked_at"), 1, 10)
+  stored_ahead, stored_marked_at, stored_plain = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until",
+    "epoch", "quiet", "server", "ahead", "marked_at", "plain"), 1, 11)
 
 -- Keys of another layout are not even read: their types and numbers may mean something else. Keys without a layout are
 -- of this one, as meta may be lost.
@@ -93,7 +94,14 @@ end
 local holders = redis.call("ZCARD", owner)
 local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
-local reply, size = { 0, -1, 0, 0, 0, 0 }, SERVER -- the verb appends its results
+local reply, size = { 0, -1, 0, 0, 0, 0, stored_plain and 1 or 0 }, PLAIN -- the verb appends its results
+
+-- end_plain ends that the name is plain, before a write that would make it untrue.
+local function end_plain()
+  if not stored_plain then return end
+  redis.call("HDEL", meta, "plain")
+  stored_plain, reply[PLAIN] = false, 0
+end
 
 -- distinct reports whether the count ids in ARGV from index first on all differ. An id that is counted as it is
 -- written must not be counted twice.

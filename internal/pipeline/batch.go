@@ -85,23 +85,43 @@ func worst(responses []Response) (err error) {
 	return err
 }
 
-// exchange runs the commands in one round trip. Scripts that the server did not have are sent again with their text, in a
-// second one.
+// exchange runs the commands in one round trip. What was not answered by that is sent again: as a rule there is nothing.
 func (b *batch) exchange() []Response {
-	responses := b.pipeline.runDurable(b.prepared, false, b.timeout)
-	var missing []int
-	var again []prepared
-	for i, r := range responses {
-		if b.prepared[i].Cmd == nil && failure.UnknownScript(r.Err) {
-			missing, again = append(missing, i), append(again, b.prepared[i])
-		}
-	}
-	if len(again) > 0 {
-		for i, r := range b.pipeline.runDurable(again, true, b.timeout) {
+	responses := b.pipeline.runDurable(b.prepared, b.timeout)
+	missing, again := unanswered(b.prepared, responses)
+	for len(again) > 0 && !b.done.Load() { // who was told that there is no answer may have asked again already
+		var places []int
+		next := b.pipeline.runDurable(again, b.timeout)
+		for i, r := range next {
 			responses[missing[i]] = r
 		}
+		places, again = unanswered(again, next)
+		for i, place := range places {
+			places[i] = missing[place]
+		}
+		missing = places
 	}
 	return responses
+}
+
+// unanswered returns the commands that the server asks for in another form: with the text of a script that it did not have, or
+// the full script after a plain one. They were not executed, and each form comes once at most.
+func unanswered(commands []prepared, responses []Response) (places []int, again []prepared) {
+	for i, r := range responses {
+		c := commands[i]
+		switch {
+		case c.Cmd != nil:
+			continue
+		case failure.UnknownScript(r.Err) && !c.withText:
+			c.withText = true
+		case r.Err == nil && c.Call.Script.Declined(r.Numbers):
+			c.Command = Command{Call: c.Full()}
+		default:
+			continue
+		}
+		places, again = append(places, i), append(again, c)
+	}
+	return places, again
 }
 
 // run sends commands in one pipeline. A command with neither a value nor an error of its own was not answered. It gets

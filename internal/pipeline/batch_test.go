@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,8 @@ type order struct {
 	ids      int
 	timeout  time.Duration
 	unwanted bool
+	plain    protocol.Call // if it has a script
+	full     protocol.Call
 	prepared func()
 	done     chan Response
 }
@@ -77,11 +80,16 @@ func newOrder(ids int, timeout time.Duration) *order {
 func (o *order) IDs() int { return o.ids }
 
 func (o *order) Prepare(clock.Instant) (Command, time.Duration, bool) {
+	if o.plain.Script != nil {
+		return Command{Call: o.plain}, o.timeout, true
+	}
 	if o.prepared != nil {
 		o.prepared()
 	}
 	return Command{Cmd: redis.NewCmd(background, "ping")}, o.timeout, !o.unwanted
 }
+
+func (o *order) Full() protocol.Call { return o.full }
 
 func (o *order) Done(r Response, _ clock.Instant) { o.done <- r }
 
@@ -222,4 +230,45 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			assert.Equal(t, "1", executed())
 		})
 	}
+}
+
+// A grant or a renewal that too few replicas have is not trusted, whichever script made it.
+func TestWhatGrantsOrRenewsNeedsReplicas(t *testing.T) {
+	t.Parallel()
+	var needing []string
+	for _, s := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
+		if (Command{Call: protocol.Call{Script: s}}).needsReplicas() {
+			needing = append(needing, s.Verb)
+		}
+	}
+	assert.ElementsMatch(t, []string{"acquire", "plain_acquire", "refresh", "restore"}, needing)
+}
+
+func TestPlainCallThatIsDeclinedAfterItWasWrittenOffIsNotSentInFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		var sent []any
+		l := newTestPipeline(t, func(cmds []redis.Cmder) error {
+			sent = append(sent, cmds[0].Args()[1])
+			<-hold
+			cmds[0].(protocol.Numbers).SetVal([]int64{0})
+			return nil
+		})
+		about := protocol.Keyspace{Prefix: "p"}.About("name")
+		calls := func() *order {
+			o := newOrder(1, MinTimeout)
+			o.plain = protocol.PlainRelease[protocol.Entry](about, nil)
+			o.full = protocol.Release[protocol.Entry](about, protocol.Declaration{}, 0, false, nil)
+			l.Queue(o, false)
+			return o
+		}
+		o := calls()
+		assert.ErrorIs(t, (<-o.done).Err, failure.ErrNoAnswer)
+		close(hold)
+		synctest.Wait()
+		assert.Equal(t, []any{protocol.PlainReleaseScript.Hash}, sent)
+		assert.NoError(t, (<-calls().done).Err)
+		assert.Equal(t, []any{protocol.PlainReleaseScript.Hash, protocol.PlainReleaseScript.Hash, protocol.ReleaseScript.Hash}, sent)
+	})
 }

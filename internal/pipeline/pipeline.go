@@ -27,6 +27,8 @@ type Request interface {
 	// Prepare is called once, when the request is about to be sent: now is the time from which its answer is trusted. It
 	// returns the command, and how long to wait for the answer; false: it is no longer wanted.
 	Prepare(now clock.Instant) (c Command, timeout time.Duration, wanted bool)
+	// Full is called if the call is that of a plain script, which left it to the full one: it returns that.
+	Full() protocol.Call
 	// Done is called once after a Prepare that returned true, with the answer or the reason why there is none.
 	Done(r Response, sent clock.Instant)
 }
@@ -35,14 +37,16 @@ type Request interface {
 type Command struct {
 	Call protocol.Call
 	Cmd  redis.Cmder // nil: the script call
+
+	withText bool // the script is sent itself, for a server that has not cached it
 }
 
-// cmd is the command as go-redis sends it. With withText a script is sent itself, for a server that has not cached it.
-func (c Command) cmd(withText bool) redis.Cmder {
+// cmd is the command as go-redis sends it.
+func (c Command) cmd() redis.Cmder {
 	if c.Cmd != nil {
 		return c.Cmd
 	}
-	return c.Call.Command(withText)
+	return c.Call.Command(c.withText)
 }
 
 // Response is the answer to a command. A command that has a result of its own has only the error here.
@@ -141,6 +145,8 @@ func (q query) IDs() int { return 0 }
 func (q query) Prepare(clock.Instant) (Command, time.Duration, bool) {
 	return q.command, MaxTimeout, true
 }
+
+func (q query) Full() protocol.Call { return q.command.Call }
 
 func (q query) Done(r Response, _ clock.Instant) { q.reply <- r }
 

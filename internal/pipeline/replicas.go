@@ -20,7 +20,7 @@ import (
 // needsReplicas reports whether the effect of a command must survive a failover.
 func (c Command) needsReplicas() bool {
 	s := c.Call.Script
-	return s == protocol.AcquireScript || s == protocol.RefreshScript || s == protocol.RestoreScript
+	return s == protocol.AcquireScript || s == protocol.PlainAcquireScript || s == protocol.RefreshScript || s == protocol.RestoreScript
 }
 
 // waitFor is a WAIT with its answer.
@@ -60,11 +60,10 @@ func (p *Pipeline) redisPipeline() (redis.Pipeliner, error) {
 }
 
 // runDurable runs commands, of which some may need replicas. Those that too few replicas have count as not answered.
-// With withText scripts are sent themselves.
-func (p *Pipeline) runDurable(commands []prepared, withText bool, timeout time.Duration) []Response {
+func (p *Pipeline) runDurable(commands []prepared, timeout time.Duration) []Response {
 	all := make([]redis.Cmder, len(commands), len(commands)+1)
 	for i, c := range commands {
-		all[i] = c.cmd(withText)
+		all[i] = c.cmd()
 	}
 	if p.Replicas == 0 || !slices.ContainsFunc(commands, prepared.needsReplicas) {
 		return p.run(p.Client.Pipeline(), all)

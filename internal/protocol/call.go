@@ -63,6 +63,8 @@ var usedBefore any = UsedBefore // converted once instead of at each call
 type CallPrefix struct {
 	begin []any // the number of keys, the keys, and the caller
 	grace any   // an int64, in ms; see Keyspace
+
+	plainAcquire, plainRelease []any // what a call of a plain script begins with: EVALSHA, the hash, and the keys
 }
 
 // About returns what all calls for a name have in common.
@@ -72,7 +74,19 @@ func (k Keyspace) About(name string) CallPrefix {
 	for _, key := range keys {
 		begin = append(begin, key)
 	}
-	return CallPrefix{append(begin, k.ClientID, k.WakePrefix()), k.Grace.Milliseconds()}
+	return CallPrefix{
+		append(begin, k.ClientID, k.WakePrefix()), k.Grace.Milliseconds(),
+		PlainAcquireScript.begin(keys), PlainReleaseScript.begin(keys),
+	}
+}
+
+// begin is what a command begins with that runs a plain script about the name with these keys.
+func (s *Script) begin(keys [6]string) []any {
+	begin := []any{"evalsha", s.Hash, len(s.keys)}
+	for _, i := range s.keys {
+		begin = append(begin, keys[i])
+	}
+	return begin
 }
 
 // Call is one script to run, with the arguments of its command: EVALSHA, the hash, and what follows.
@@ -94,7 +108,11 @@ func (s CallPrefix) newCall(run *Script, d Declaration, lease time.Duration, roo
 
 // Argument returns the argument of that name in the arguments of a command that runs the script.
 func (s *Script) Argument(args []any, name string) any {
-	return args[firstArgument+slices.Index(s.Arguments, name)]
+	first := firstArgument
+	if s.keys != nil {
+		first += len(s.keys) - len(Kinds)
+	}
+	return args[first+slices.Index(s.Arguments, name)]
 }
 
 // Caller returns the client id in a command that runs a script, empty if it is no such command.

@@ -117,32 +117,32 @@ func FuzzDecodeReply(f *testing.F) {
 	})
 }
 
-// isReply checks what DecodeReply checks in another way: six numbers, two for each id, then three for each grant.
+// isReply checks what DecodeReply checks in another way: seven numbers, two for each id, then three for each grant.
 func isReply(raw []int64, n int) bool {
 	for range n {
-		if len(raw) < 8 || raw[6] < int64(Gone) || raw[6] >= int64(states) {
+		if len(raw) < 9 || raw[7] < int64(Gone) || raw[7] >= int64(states) {
 			return false
 		}
-		raw = slices.Delete(slices.Clone(raw), 6, 8)
+		raw = slices.Delete(slices.Clone(raw), 7, 9)
 	}
-	return len(raw) >= 6 && len(raw)%3 == 0
+	return len(raw) >= 7 && len(raw)%3 == 1
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	for n := range 31 {
+	for n := range 32 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
 	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99, 23, 24, 21, 20, 30, 40, 26, 31, 32, 33, 34})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		found, err := DecodeStock(raw)
-		require.Equal(t, len(raw) == 29, err == nil)
+		require.Equal(t, len(raw) == Head+23, err == nil)
 		if err != nil {
 			require.ErrorIs(t, err, ErrReply)
 			require.Zero(t, found)
 			return
 		}
-		s, n := found.Status(), raw[6:]
+		s, n := found.Status(), raw[Head:]
 		require.Equal(t, n[:2], []int64{s.Limit, s.Declared})
 		require.Equal(t, n[2] == 1, s.Pinned)
 		require.Equal(t, []int64{n[3] - n[8], n[4] - n[10], n[5] - n[9]}, []int64{s.Holders, s.Waiting, s.Used})
@@ -220,7 +220,7 @@ func isPage(raw []any) bool {
 func TestReplyWithAnUnknownStateIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, state := range []int64{-1, int64(states), 1 << 40} {
-		_, err := DecodeReply([]int64{1, 1, 0, 1, state, 7}, 1)
+		_, err := DecodeReply([]int64{1, 1, 0, 1, 0, 1, 0, state, 7}, 1)
 		assert.ErrorIs(t, err, ErrReply, "state %d", state)
 	}
 }

@@ -103,7 +103,7 @@ func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
 		assert.True(t, used[name], "semaphore.lua declares %s, which no other file uses", name)
 	}
 	for file, s := range scopes {
-		isVerb := slices.ContainsFunc(Scripts, func(s *Script) bool { return s.Verb+".lua" == file })
+		isVerb := slices.ContainsFunc(slices.Concat(Scripts, PlainScripts), func(s *Script) bool { return s.Verb+".lua" == file })
 		if isVerb || file == "semaphore.lua" {
 			continue
 		}
@@ -122,7 +122,7 @@ func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
 func TestScriptsDeclareEveryNameOnce(t *testing.T) {
 	t.Parallel()
 	included := make(map[string]bool)
-	for _, s := range Scripts {
+	for _, s := range slices.Concat(Scripts, PlainScripts) {
 		joined := scopeOf(t, s.Text)
 		assert.Empty(t, joined.uses, "%s does not declare it", s.Verb)
 		slices.Sort(joined.locals)

@@ -39,6 +39,7 @@ const (
 	MetaEpoch      = "epoch"     // server us at which the current epoch began
 	MetaGraceUntil = "quiet"     // server ms at which its grace period ends
 	MetaServer     = "server"    // identity of the server
+	MetaPlain      = "plain"     // the limit in effect, while the plain scripts may do without the queue and the weights
 	MetaAhead      = "ahead"     // us by which the clock of the name is ahead of the server's
 	MetaGranted    = "granted"   // permits granted
 	MetaExpired    = "lapsed"    // permits expired
@@ -53,7 +54,7 @@ const (
 // MetaFields are the fields of the key Meta besides MetaLayout.
 var MetaFields = []string{
 	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaGraceUntil, MetaServer, MetaGranted, MetaExpired, MetaAhead, MetaPinnedAt,
-	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore,
+	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain,
 }
 
 // CheckName returns why a name cannot be used, nil if it can.

@@ -48,6 +48,7 @@ type Reply struct {
 	Epoch   int64         // of the name; if it differs from the one before, state may have been lost. 0: not reported
 	Room    int64         // of a rate: available units
 	Server  int64         // which one replied; 0: unknown
+	Plain   bool          // the next call may be a plain one
 	Results []Result
 	Grants  []Grant
 }
@@ -56,7 +57,7 @@ type Reply struct {
 var ErrReply = errors.New("unexpected reply from a script: is another program using its keys?")
 
 // Head is the count of numbers with which every reply begins.
-const Head = 6
+const Head = 7
 
 // MaxWait is the most milliseconds that a reply may ask to wait. A Duration holds little more.
 const MaxWait = 1 << 43
@@ -73,6 +74,7 @@ func DecodeReply(raw []int64, n int) (Reply, error) {
 		Epoch:   raw[3],
 		Room:    raw[4],
 		Server:  raw[5],
+		Plain:   raw[6] != 0,
 		Results: make([]Result, n),
 	}
 	for i := range r.Results {

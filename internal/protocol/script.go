@@ -13,17 +13,26 @@ type Script struct {
 	Verb, Text string
 	Hash       any      // a string, converted to any once instead of at each call
 	Arguments  []string // what the call passes in ARGV before its ids: the names that the Lua gives it
+	keys       []int    // which of Kinds it gets; nil: all
 }
 
-// Scripts are all of them.
+// Scripts are all that know every case.
 var Scripts = []*Script{
 	AcquireScript, ReleaseScript, RefreshScript, ReduceScript, RestoreScript, ResizeScript, EvictScript, StatusScript, PageScript,
 }
 
+// PlainScripts are the short forms of some of them.
+var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript}
+
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {
+	return plainScript(verb, nil, slices.Concat(sharedArguments, own)...)
+}
+
+// plainScript returns a script that gets some of the keys, and has these arguments only.
+func plainScript(verb string, keys []int, arguments ...string) *Script {
 	text := scripts.Text(verb)
-	return &Script{verb, text, redis.NewScript(text).Hash(), slices.Concat(sharedArguments, own)}
+	return &Script{verb, text, redis.NewScript(text).Hash(), arguments, keys}
 }
 
 // A script is sent exactly once: go-redis must not resend it after a lost reply, as the client could not know

@@ -1,0 +1,17 @@
+-- plain_release: what release does for holders of a name that is plain, as in plain_acquire.lua: without waiters it grants
+-- nothing, so it needs no clock, limit or ticket number.
+--
+-- KEYS    owner, timeout, meta
+-- ARGV    ids
+-- Returns 1: all were holders, and are released; or 0: release must answer
+-- First write: ZREM, so that it works under OOM.
+local owner, timeout, meta = unpack(KEYS)
+local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
+local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
+if layout ~= LAYOUT or not plain or redis.call("PTTL", owner) > 4 * LINGER then return { 0 } end -- keys are shortened after a long lease
+for _, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV))) do
+  if not token then return { 0 } end
+end
+redis.call("ZREM", timeout, unpack(ARGV)) -- first, because this key has not been read yet
+redis.call("ZREM", owner, unpack(ARGV))
+return { 1 }

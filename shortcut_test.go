@@ -1,0 +1,142 @@
+package fairsem
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// grantsPlain grants the one id of a full call, and says that the name is plain.
+func (f *flight) grantsPlain(token int64) {
+	f.answers(1, -1, 0, 1, int64(protocol.Held), token)
+}
+
+// plainly replies to a plain call.
+func (f *flight) plainly(number int64) {
+	f.cmds[0].(protocol.Numbers).SetVal([]int64{number})
+	f.end <- nil
+	synctest.Wait()
+}
+
+// learnsPlain has a client learn that the name is plain. It returns the ticket that holds.
+func learnsPlain(c *Client, w *wire) *ticket {
+	w.t.Helper()
+	a := asks(c, "a", 1, CallOptions{})[0]
+	f := w.carries("acquire a: 1")
+	f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, 1, int64(protocol.Held), 10})
+	f.end <- nil
+	w.isIdle()
+	return a
+}
+
+func TestCallsArePlainOnceAReplySaysThatTheNameIs(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := learnsPlain(c, w)
+		b := asks(c, "a", 1, CallOptions{})[0]
+		f := w.carries("plain_acquire a: 2")
+		args := f.cmds[0].Args()
+		assert.Equal(t, []any{int64(1), int64(1), time.Hour.Milliseconds(), 1}, args[7:11], "the epoch, the declaration, the lease and the count")
+		f.plainly(20)
+		assert.Equal(t, int64(20), b.tokenNow())
+
+		a.state.leave(a)
+		f = w.carries("plain_release a: 1")
+		next := asks(c, "a", 1, CallOptions{})
+		second := w.carries("plain_acquire a: 3")
+		next = append(next, asks(c, "a", 1, CallOptions{})...)
+		b.state.leave(b) // shares a call with the acquire before it
+		f.plainly(1)
+		assert.Equal(t, removed, a.phase)
+		third := w.carries("plain_acquire a: 4 -2")
+		second.plainly(30)
+		third.plainly(40)
+		assert.Equal(t, []int64{30, 40}, []int64{next[0].tokenNow(), next[1].tokenNow()})
+		assert.Equal(t, removed, b.phase)
+		w.isIdle()
+	})
+}
+
+// The full script answers in the same batch, even if the server has lost both scripts meanwhile.
+func TestPlainCallThatIsDeclinedIsSentInFull(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		learnsPlain(c, w)
+		b := asks(c, "a", 1, CallOptions{})[0]
+		unknown := said("NOSCRIPT No matching script.")
+		for _, step := range []struct {
+			verb, sent string
+			err        error
+		}{{"plain_acquire", "evalsha", unknown}, {"plain_acquire", "eval", nil}, {"acquire", "evalsha", unknown}, {"acquire", "eval", nil}} {
+			f := w.carries(step.verb + " a: 2")
+			assert.Equal(t, step.sent, f.cmds[0].Args()[0])
+			switch {
+			case step.err != nil:
+				f.cmds[0].SetErr(step.err)
+				f.end <- step.err
+			case step.verb == "acquire":
+				f.grantsPlain(20)
+			default:
+				f.plainly(0)
+			}
+		}
+		assert.Equal(t, int64(20), b.tokenNow())
+		w.isIdle()
+	})
+}
+
+// A name whose queue comes and goes would else cost a round trip more for each.
+func TestAfterAPlainCallThatWasDeclinedTheRepliesHaveToSayItSeveralTimes(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		learnsPlain(c, w)
+		grant := func(verb string, seq int, numbers ...int64) {
+			asks(c, "a", 1, CallOptions{})
+			f := w.carries(fmt.Sprintf("%s a: %d", verb, seq))
+			f.cmds[0].(protocol.Numbers).SetVal(numbers)
+			f.end <- nil
+			synctest.Wait()
+		}
+		full := []int64{1, -1, 0, 1, 0, 0, 1, int64(protocol.Held), 10}
+		grant("plain_acquire", 2, 0)
+		f := w.carries("acquire a: 2")
+		f.cmds[0].(protocol.Numbers).SetVal(full)
+		f.end <- nil
+		seq := 3
+		for ; seq < 3+toldAfterMiss; seq++ {
+			grant("acquire", seq, full...)
+		}
+		grant("plain_acquire", seq, 30)
+		grant("plain_acquire", seq+1, 31)
+	})
+}
+
+// A reply that says that the name is no longer plain ends it for the next call.
+func TestCallsAreFullOnceAReplySaysThatTheNameIsNotPlain(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		a := learnsPlain(c, w)
+		a.state.mu.Lock()
+		a.state.refreshLocked(a)
+		a.state.mu.Unlock()
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 10)
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 2").grantsPlain(20)
+	})
+}
+
+// A ticket whose first call was not answered may be stored: a plain script would decline it.
+func TestRepeatIsNotPlain(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		learnsPlain(c, w)
+		asks(c, "a", 1, CallOptions{})
+		w.carries("plain_acquire a: 2").breaks()
+		f := w.next()
+		for f == nil {
+			time.Sleep(time.Second)
+			f = w.next()
+		}
+		assert.Contains(t, f.contents(), "acquire a: 2")
+	})
+}
