@@ -33,6 +33,7 @@ type nameState struct {
 	deadline     time.Time          // the nearest one of any process, while a ticket here waits; zero: unknown
 	deadlineSent time.Time          // when the call was sent whose reply had the deadline
 	waiters      int                // tickets in the phase waiting
+	waking       waking             // of the answer or message that is being handled
 	backoff      time.Duration      // before the next try, while calls fail
 	epoch        int64              // of the name, from the latest reply; 0: none yet
 	epochSent    time.Time          // when the call was sent whose reply had the epoch

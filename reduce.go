@@ -39,6 +39,7 @@ func (v *nameState) reducedLocked(t *ticket) {
 	t.parts.waits = slices.DeleteFunc(t.parts.waits, func(p part) bool {
 		over := p.units <= t.parts.confirmed
 		if over {
+			v.waking.callers++
 			close(p.confirmed)
 		}
 		return over

@@ -160,8 +160,8 @@ func (r *request) decode(raw []int64) (protocol.Reply, error) {
 	}
 }
 
-// Done passes the answer to the tickets.
-func (r *request) Done(response pipeline.Response, sent clock.Instant) {
+// Done passes the answer to the tickets. It returns how many callers this wakes if the name has a queue, else 0.
+func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken int) {
 	v := r.state
 	var rep protocol.Reply
 	err := response.Err
@@ -173,6 +173,7 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.waking = waking{queue: v.waiters > 0}
 	for _, t := range r.all() {
 		t.busy = false
 	}
@@ -181,4 +182,5 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) {
 	} else {
 		v.answeredLocked(r, rep, sent)
 	}
+	return v.waking.woken(v.waiters)
 }

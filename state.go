@@ -386,6 +386,7 @@ func (v *nameState) finishLocked(t *ticket, err error) {
 		return
 	}
 	t.err = err
+	v.waking.callers++
 	close(t.done)
 }
 
@@ -395,6 +396,9 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 	delete(v.tickets, t.seq)
 	t.releaseErr = err
 	t.reportEnd(v.host.events, v.host.clock, err)
+	if t.hold.begun {
+		v.waking.callers++
+	}
 	close(t.released)
 	if len(v.tickets) == 0 {
 		v.scheduleLocked(time.Now().Add(retireAfter))
@@ -623,9 +627,13 @@ func tooLong(asked, since time.Time) bool {
 
 // woken handles the grants of a wake message.
 func (v *nameState) woken(epoch int64, grants []protocol.Grant) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, g := range grants {
-		v.grantedLocked(grantNotice{g, epoch, GrantedByMessage})
-	}
+	v.pipeline.Wake(func() int {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.waking = waking{queue: v.waiters > 0}
+		for _, g := range grants {
+			v.grantedLocked(grantNotice{g, epoch, GrantedByMessage})
+		}
+		return v.waking.woken(v.waiters)
+	})
 }

@@ -17,6 +17,7 @@ type batch struct {
 	pipeline *Pipeline
 	sent     clock.Instant // before sending; a reply is trusted from this moment
 	prepared []prepared
+	ids      int // of its requests
 	timeout  time.Duration
 	done     atomic.Bool // answered or written off, whichever came first
 }
@@ -38,26 +39,25 @@ func (b *batch) add(r Request) {
 		return
 	}
 	b.prepared = append(b.prepared, prepared{r, c})
+	b.ids += r.IDs()
 	b.timeout = max(min(b.timeout, timeout), MinTimeout)
 }
 
-// deliver sends the batch and hands out the responses. It reports false if the batch was written off meanwhile.
-func (b *batch) deliver() bool {
+// deliver sends the batch and hands out the responses. It reports false if the batch was written off meanwhile, or if its
+// sendLoop is no longer needed.
+func (b *batch) deliver() (goesOn bool) {
 	timer := time.AfterFunc(b.timeout, b.writeOff)
 	defer timer.Stop()
 	responses := b.exchange()
 	broke := b.pipeline.noteOutcome(worst(responses))
-	inTime := b.done.CompareAndSwap(false, true)
-	if inTime {
+	if b.done.CompareAndSwap(false, true) {
 		b.pipeline.pace(time.Since(b.sent.Time), b.timeout)
-		for i, r := range b.prepared {
-			r.Done(responses[i], b.sent)
-		}
+		goesOn = b.handOut(responses)
 	}
 	if broke {
 		b.pipeline.Disconnected()
 	}
-	return inTime
+	return goesOn
 }
 
 // writeOff stops waiting for a batch: go-redis cannot be made to return from a read in time.

@@ -70,6 +70,7 @@ type order struct {
 	plain    protocol.Call // if it has a script
 	full     protocol.Call
 	prepared func()
+	wakes    int
 	done     chan Response
 }
 
@@ -91,7 +92,10 @@ func (o *order) Prepare(clock.Instant) (Command, time.Duration, bool) {
 
 func (o *order) Full() protocol.Call { return o.full }
 
-func (o *order) Done(r Response, _ clock.Instant) { o.done <- r }
+func (o *order) Done(r Response, _ clock.Instant) (woken int) {
+	o.done <- r
+	return o.wakes
+}
 
 func TestTimeoutOfABatchIsTheShortestWithinItsBounds(t *testing.T) {
 	t.Parallel()

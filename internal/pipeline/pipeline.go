@@ -2,12 +2,15 @@
 // but not what they are about.
 //
 // Callers queue requests. While MaxInFlight batches are in flight the next one fills, and it is sent as soon as one of them
-// has been answered: an idle client sends at once, a busy one sends few and large batches.
+// has been answered: an idle client sends at once, a busy one sends few and large batches. After an answer or a message that
+// has woken 2 to 8 callers of a name with a queue, these run before the next batch leaves, so that it carries what they
+// request. An urgent request does not wait for that.
 package pipeline
 
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,8 +32,9 @@ type Request interface {
 	Prepare(now clock.Instant) (c Command, timeout time.Duration, wanted bool)
 	// Full is called if the call is that of a plain script, which left it to the full one: it returns that.
 	Full() protocol.Call
-	// Done is called once after a Prepare that returned true, with the answer or the reason why there is none.
-	Done(r Response, sent clock.Instant)
+	// Done is called once after a Prepare that returned true, with the answer or the reason why there is none. It returns how
+	// many callers it has woken if they share a name with a queue, else 0.
+	Done(r Response, sent clock.Instant) (woken int)
 }
 
 // Command is a script call, or any other command.
@@ -86,6 +90,7 @@ type Config struct {
 	Key          string // in a cluster: a key on the node that is called
 	Suspect      func() // called whenever the server may be gone, or another one has the name
 	Disconnected func() // called when the connection breaks
+	Yield        func() // lets other goroutines run; nil: runtime.Gosched
 }
 
 // Pipeline is a queue of requests for one server. In a cluster each name has its own pipeline: one over several nodes
@@ -95,15 +100,22 @@ type Pipeline struct {
 	backlog atomic.Int64 // ids in queued, and in what is being prepared
 	room    atomic.Int64 // ids that a batch may carry; if less than requestIDs: one call
 
-	mu       sync.Mutex
-	urgent   []Request // sent first, or leases would expire behind many new calls
-	queued   []Request // both queues are in the order in which the requests were begun
-	inFlight int
-	failed   error // error of the last exchange, nil if it worked: the cause of a timeout
+	mu        sync.Mutex
+	urgent    []Request // sent first, or leases would expire behind many new calls
+	queued    []Request // both queues are in the order in which the requests were begun
+	inFlight  int
+	holds     int       // while there is one, only urgent requests start a batch
+	heldSince time.Time // when the first of them began
+	failed    error     // error of the last exchange, nil if it worked: the cause of a timeout
 }
 
 // New returns a Pipeline, which needs no closing: its goroutines are those of the group.
-func New(c Config) *Pipeline { return &Pipeline{Config: c} }
+func New(c Config) *Pipeline {
+	if c.Yield == nil {
+		c.Yield = runtime.Gosched
+	}
+	return &Pipeline{Config: c}
+}
 
 // Queue queues a request. Urgent ones are sent before the others.
 func (p *Pipeline) Queue(r Request, urgent bool) {
@@ -148,7 +160,10 @@ func (q query) Prepare(clock.Instant) (Command, time.Duration, bool) {
 
 func (q query) Full() protocol.Call { return q.command.Call }
 
-func (q query) Done(r Response, _ clock.Instant) { q.reply <- r }
+func (q query) Done(r Response, _ clock.Instant) (woken int) {
+	q.reply <- r
+	return 0
+}
 
 // Ask sends a command and waits for its response.
 func (p *Pipeline) Ask(ctx context.Context, c Command) Response { return p.Await(ctx, p.Send(c)) }
@@ -172,16 +187,23 @@ func (p *Pipeline) Await(ctx context.Context, reply <-chan Response) Response {
 	}
 }
 
+// readyLocked reports whether there is something to send.
+func (p *Pipeline) readyLocked() bool {
+	return len(p.urgent) > 0 || len(p.queued) > 0 && !p.holdsLocked()
+}
+
+func (p *Pipeline) canStartLocked() bool { return p.inFlight < MaxInFlight && p.readyLocked() }
+
 func (p *Pipeline) startLocked() {
-	if p.inFlight == MaxInFlight || len(p.urgent)+len(p.queued) == 0 {
+	if !p.canStartLocked() {
 		return
 	}
-	if p.Goroutines.Start(goroutines.ScriptCalls, p.sendLoop) { // ends when nothing is queued
+	if p.Goroutines.Start(goroutines.ScriptCalls, p.sendLoop) { // ends when nothing is to be sent
 		p.inFlight++
 	}
 }
 
-// sendLoop sends batches until nothing is queued, or until a batch was written off: another goroutine then takes over.
+// sendLoop sends batches until nothing is to be sent, or until another goroutine has taken over.
 func (p *Pipeline) sendLoop() {
 	for b := p.nextBatch(); b != nil; b = p.nextBatch() {
 		if !b.deliver() {
@@ -190,17 +212,17 @@ func (p *Pipeline) sendLoop() {
 	}
 }
 
-// nextBatch makes a batch of what is queued. If nothing is queued it returns nil, and the caller no longer counts as in
+// nextBatch makes a batch of what is queued. If nothing is to be sent it returns nil, and the caller no longer counts as in
 // flight.
 func (p *Pipeline) nextBatch() *batch {
 	for {
 		p.mu.Lock()
-		urgent, others := p.nextLocked()
-		if len(urgent)+len(others) == 0 {
+		if !p.readyLocked() {
 			p.inFlight--
 			p.mu.Unlock()
 			return nil
 		}
+		urgent, others := p.nextLocked()
 		p.mu.Unlock()
 		b := newBatch(p, len(urgent)+len(others))
 		for _, r := range urgent {
