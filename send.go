@@ -178,6 +178,9 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 		t.busy = false
 	}
 	if err != nil {
+		if r.plain.sent {
+			v.shortcut.missed() // whatever it was, a full call may work
+		}
 		v.failedLocked(r, err)
 	} else {
 		v.answeredLocked(r, rep, sent)

@@ -35,6 +35,8 @@ func (r *request) isPlain(d protocol.Declaration) bool {
 	switch {
 	case r.bare || r.key.spec.Window > 0:
 		return false
+	case slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.params.TTL > protocol.MaxPlainTTL }):
+		return false
 	case r.key.script == protocol.ReleaseScript:
 		return r.key.isPlain()
 	case r.key.script != protocol.AcquireScript || d.Since == 0:

@@ -35,12 +35,12 @@ func learnsPlain(c *Client, w *wire) *ticket {
 }
 
 func TestCallsArePlainOnceAReplySaysThatTheNameIs(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
 		a := learnsPlain(c, w)
 		b := asks(c, "a", 1, CallOptions{})[0]
 		f := w.carries("plain_acquire a: 2")
 		args := f.cmds[0].Args()
-		assert.Equal(t, []any{int64(1), int64(1), time.Hour.Milliseconds(), 1}, args[7:11], "the epoch, the declaration, the lease and the count")
+		assert.Equal(t, []any{int64(1), int64(1), protocol.MaxPlainTTL.Milliseconds(), 1}, args[7:11], "the epoch, the declaration, the lease and the count")
 		f.plainly(20)
 		assert.Equal(t, int64(20), b.tokenNow())
 
@@ -63,7 +63,7 @@ func TestCallsArePlainOnceAReplySaysThatTheNameIs(t *testing.T) {
 
 // The full script answers in the same batch, even if the server has lost both scripts meanwhile.
 func TestPlainCallThatIsDeclinedIsSentInFull(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		b := asks(c, "a", 1, CallOptions{})[0]
 		unknown := said("NOSCRIPT No matching script.")
@@ -90,7 +90,7 @@ func TestPlainCallThatIsDeclinedIsSentInFull(t *testing.T) {
 
 // A name whose queue comes and goes would else cost a round trip more for each.
 func TestAfterAPlainCallThatWasDeclinedTheRepliesHaveToSayItSeveralTimes(t *testing.T) {
-	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+	onWire(t, protocol.MaxPlainTTL, func(_ *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		grant := func(verb string, seq int, numbers ...int64) {
 			asks(c, "a", 1, CallOptions{})
@@ -115,7 +115,7 @@ func TestAfterAPlainCallThatWasDeclinedTheRepliesHaveToSayItSeveralTimes(t *test
 
 // A reply that says that the name is no longer plain ends it for the next call.
 func TestCallsAreFullOnceAReplySaysThatTheNameIsNotPlain(t *testing.T) {
-	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+	onWire(t, protocol.MaxPlainTTL, func(_ *testing.T, c *Client, w *wire) {
 		a := learnsPlain(c, w)
 		a.state.mu.Lock()
 		a.state.refreshLocked(a)
@@ -128,7 +128,7 @@ func TestCallsAreFullOnceAReplySaysThatTheNameIsNotPlain(t *testing.T) {
 
 // A ticket whose first call was not answered may be stored: a plain script would decline it.
 func TestRepeatIsNotPlain(t *testing.T) {
-	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		asks(c, "a", 1, CallOptions{})
 		w.carries("plain_acquire a: 2").breaks()
@@ -138,5 +138,54 @@ func TestRepeatIsNotPlain(t *testing.T) {
 			f = w.next()
 		}
 		assert.Contains(t, f.contents(), "acquire a: 2")
+	})
+}
+
+// After a long lease every plain call about a name with one caller would be declined.
+func TestCallsWithALongTTLAreNotPlain(t *testing.T) {
+	onWire(t, protocol.MaxPlainTTL+time.Millisecond, func(_ *testing.T, c *Client, w *wire) {
+		a := learnsPlain(c, w)
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 2").grantsPlain(20)
+		a.state.leave(a)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
+	})
+}
+
+// Whatever made a plain script fail, the full one repairs it.
+func TestAfterAnErrorOfAPlainScriptCallsAreFull(t *testing.T) {
+	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+		a := learnsPlain(c, w)
+		asks(c, "a", 1, CallOptions{})
+		f := w.carries("plain_acquire a: 2")
+		assert.True(t, a.state.shortcut.isOpen())
+		f.cmds[0].SetErr(said("ERR user_script:1: broken"))
+		f.end <- f.cmds[0].Err()
+		synctest.Wait()
+		assert.False(t, a.state.shortcut.isOpen())
+	})
+}
+
+// The answer to a renewal must not wait for the second round trip of another call, which may never be answered.
+func TestAnswerThatIsThereDoesNotWaitForACallThatIsSentAgain(t *testing.T) {
+	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+		learnsPlain(c, w)
+		asks(c, "x", 1, CallOptions{})
+		first := w.carries("acquire x: 2")
+		asks(c, "y", 1, CallOptions{})
+		second := w.carries("acquire y: 3")
+		b, other := asks(c, "a", 1, CallOptions{})[0], asks(c, "b", 1, CallOptions{})[0]
+		first.grantAll(10)
+		f := w.carries("plain_acquire a: 4", "acquire b: 5")
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{0})
+		f.grant(1, 30, 1)
+		f.end <- nil
+		again := w.carries("acquire a: 4")
+		assert.Equal(t, int64(30), other.tokenNow())
+		assert.Zero(t, b.tokenNow())
+		again.grantAll(20)
+		synctest.Wait()
+		assert.Equal(t, int64(20), b.tokenNow())
+		second.grantAll(40)
 	})
 }

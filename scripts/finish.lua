@@ -56,7 +56,9 @@ if renew_keys then
   if not pinned then redis.call("PEXPIREAT", meta, text(expire_at)) end
 end
 
-if plain and not stored_plain then redis.call("HSET", meta, "plain", plain) end
+if plain and not stored_plain and type(redis.pcall("HSET", meta, "plain", plain)) ~= "number" then
+  plain = nil -- a full server refuses it, but not a call that writes nothing else
+end
 reply[PLAIN] = plain and 1 or 0
 
 if waiters > 0 and forecast and now >= grace_until then reply[NEXT] = forecast() end

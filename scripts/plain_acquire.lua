@@ -35,7 +35,7 @@ if not sound then return { 0 } end
 
 -- The server is the one that meta names: else it may have lost state.
 local info = redis.pcall("INFO", "replication")
-if type(info) ~= "string" or #server ~= 12 or not string.find(info, "master_replid:" .. server, 1, true) then return { 0 } end
+if type(info) ~= "string" or not server or #server ~= 12 or not string.find(info, "master_replid:" .. server, 1, true) then return { 0 } end
 
 if released > 0 then
   local held = redis.call("ZMSCORE", owner, unpack(ARGV, first_released))
@@ -45,6 +45,7 @@ if released > 0 then
 end
 
 deadline = string.format("%d", deadline)
+local expiry, new_keys = string.format("%d", expire_at), holders == released
 local entries = {} -- for ZADD: score, id, ...
 if count == 1 then -- ZADD says whether the id is new
   if redis.call("ZADD", timeout, "NX", deadline, ARGV[first_id]) == 0 then return { 0 } end
@@ -56,9 +57,9 @@ else
   end
   redis.call("ZADD", timeout, unpack(entries))
 end
+if new_keys then redis.call("PEXPIREAT", timeout, expiry) end -- at once, in case a right is missing for what follows
 
 local first = last_number < micros and micros or last_number + 1
-local expiry = string.format("%d", expire_at)
 redis.call("SET", counter, string.format("%d", first + count - 1), "PXAT", expiry)
 redis.pcall("HINCRBY", meta, "granted", count)
 if released > 0 then
@@ -71,8 +72,5 @@ else
   for i = 1, count do entries[2 * i - 1] = string.format("%d", first + i - 1) end
   redis.call("ZADD", owner, unpack(entries))
 end
-if holders == released then -- both keys may be new
-  redis.call("PEXPIREAT", timeout, expiry)
-  redis.call("PEXPIREAT", owner, expiry)
-end
+if new_keys then redis.call("PEXPIREAT", owner, expiry) end
 return { first }

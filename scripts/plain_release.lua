@@ -8,7 +8,10 @@
 local owner, timeout, meta = unpack(KEYS)
 local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
 local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
-if layout ~= LAYOUT or not plain or redis.call("PTTL", owner) > 4 * LINGER then return { 0 } end -- keys are shortened after a long lease
+if layout ~= LAYOUT or not plain then return { 0 } end
+
+-- The last release after a long lease shortens how long the keys exist.
+if redis.call("PTTL", owner) > 4 * LINGER and redis.call("ZCARD", owner) == #ARGV then return { 0 } end
 for _, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV))) do
   if not token then return { 0 } end
 end

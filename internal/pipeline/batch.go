@@ -46,18 +46,32 @@ func (b *batch) add(r Request) {
 // deliver sends the batch and hands out the responses. It reports false if the batch was written off meanwhile, or if its
 // sendLoop is no longer needed.
 func (b *batch) deliver() (goesOn bool) {
+	for b != nil {
+		b, goesOn = b.exchange()
+	}
+	return goesOn
+}
+
+// exchange is one round trip of a delivery. What the server asks for in another form goes into a batch of its own, so that a
+// response that is there waits for no other.
+func (b *batch) exchange() (rest *batch, goesOn bool) {
 	timer := time.AfterFunc(b.timeout, b.writeOff)
 	defer timer.Stop()
-	responses := b.exchange()
+	responses := b.pipeline.runDurable(b.prepared, b.timeout)
+	again := b.unanswered(responses)
 	broke := b.pipeline.noteOutcome(worst(responses))
 	if b.done.CompareAndSwap(false, true) {
 		b.pipeline.pace(time.Since(b.sent.Time), b.timeout)
-		goesOn = b.handOut(responses)
+		if rest = b.next(again); rest == nil {
+			goesOn = b.handOut(responses)
+		} else {
+			b.pass(responses)
+		}
 	}
 	if broke {
 		b.pipeline.Disconnected()
 	}
-	return goesOn
+	return rest, goesOn
 }
 
 // writeOff stops waiting for a batch: go-redis cannot be made to return from a read in time.
@@ -85,43 +99,41 @@ func worst(responses []Response) (err error) {
 	return err
 }
 
-// exchange runs the commands in one round trip. What was not answered by that is sent again: as a rule there is nothing.
-func (b *batch) exchange() []Response {
-	responses := b.pipeline.runDurable(b.prepared, b.timeout)
-	missing, again := unanswered(b.prepared, responses)
-	for len(again) > 0 && !b.done.Load() { // who was told that there is no answer may have asked again already
-		var places []int
-		next := b.pipeline.runDurable(again, b.timeout)
-		for i, r := range next {
-			responses[missing[i]] = r
-		}
-		places, again = unanswered(again, next)
-		for i, place := range places {
-			places[i] = missing[place]
-		}
-		missing = places
-	}
-	return responses
-}
-
 // unanswered returns the commands that the server asks for in another form: with the text of a script that it did not have, or
-// the full script after a plain one. They were not executed, and each form comes once at most.
-func unanswered(commands []prepared, responses []Response) (places []int, again []prepared) {
+// the full script after a plain one. They were not executed, and each form comes once at most. Their responses are
+// marked.
+func (b *batch) unanswered(responses []Response) (again []prepared) {
 	for i, r := range responses {
-		c := commands[i]
+		c := b.prepared[i]
 		switch {
 		case c.Cmd != nil:
 			continue
 		case failure.UnknownScript(r.Err) && !c.withText:
 			c.withText = true
 		case r.Err == nil && c.Call.Script.Declined(r.Numbers):
-			c.Command = Command{Call: c.Full()}
+			c.declined = true
 		default:
 			continue
 		}
-		places, again = append(places, i), append(again, c)
+		responses[i] = Response{sentAgain: true}
+		again = append(again, c)
 	}
-	return places, again
+	return again
+}
+
+// next is the batch that sends these commands again, nil if there are none.
+func (b *batch) next(again []prepared) *batch {
+	if len(again) == 0 {
+		return nil
+	}
+	next := &batch{pipeline: b.pipeline, sent: b.pipeline.Clock.Now(), prepared: again, timeout: b.timeout}
+	for i, c := range again {
+		next.ids += c.IDs()
+		if c.declined {
+			again[i].Command = Command{Call: c.Full()}
+		}
+	}
+	return next
 }
 
 // run sends commands in one pipeline. A command with neither a value nor an error of its own was not answered. It gets

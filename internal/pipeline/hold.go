@@ -60,7 +60,9 @@ func (b *batch) handOut(responses []Response) bool {
 // pass passes the responses to the requests. It returns how many callers of names with a queue this has woken.
 func (b *batch) pass(responses []Response) (woken int) {
 	for i, r := range b.prepared {
-		woken += r.Done(responses[i], b.sent)
+		if !responses[i].sentAgain {
+			woken += r.Done(responses[i], b.sent)
+		}
 	}
 	return woken
 }

@@ -43,6 +43,7 @@ type Command struct {
 	Cmd  redis.Cmder // nil: the script call
 
 	withText bool // the script is sent itself, for a server that has not cached it
+	declined bool // it was plain, and the full one is to be sent
 }
 
 // cmd is the command as go-redis sends it.
@@ -58,6 +59,8 @@ type Response struct {
 	Numbers []int64 // reply of a script
 	List    []any   // reply of the script that pages
 	Err     error
+
+	sentAgain bool // in another form: this is no response
 }
 
 // MaxInFlight is how many batches of a pipeline may be in flight. With one, Redis would idle while the client reads;

@@ -13,6 +13,10 @@ var (
 	PlainReleaseScript = plainScript("plain_release", []int{0, 2, 5})
 )
 
+// MaxPlainTTL is the longest lease with which plain calls are worth while. After a longer one, the release that leaves a name idle
+// shortens how long its keys exist, and the acquire after that extends it, which only the full scripts do.
+const MaxPlainTTL = 20 * time.Second
+
 // PlainAcquire acquires permits of weight 1, after releasing others, for a client that knows the epoch and the server's time
 // of its declaration.
 func PlainAcquire[E Entry](s CallPrefix, d Declaration, epoch int64, ttl time.Duration, entries, released []E) Call {

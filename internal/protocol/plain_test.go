@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/fairsem/fairsem/internal/testclient"
 )
 
@@ -96,7 +97,8 @@ func TestPlainScriptsDoWhatTheFullOnesDo(t *testing.T) {
 		"release of an unknown one":          {contract{seed: three, call: releases, ids: []string{"me:1", "me:3"}}, false},
 		"release of an unused name":          {contract{seed: meta[3:], call: releases, ids: []string{"me:1"}}, false},
 		"release of a name that has waiters": {contract{seed: strings.Replace(three, " | timeout", " | queue me:3=8 | timeout", 1), call: releases, ids: []string{"me:1"}}, false},
-		"release after a long lease":         {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1"}}, false},
+		"release after a long lease":         {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1"}}, true},
+		"last release after a long lease":    {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1", "me:2", "you:1"}}, false},
 		"release that leaves a tombstone":    {contract{seed: three, call: releasing(3, 10*time.Second), ids: []string{"me:1"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,6 +177,39 @@ func TestNameIsNoLongerPlainOnceAScriptThatEndsItIsStoppedHalfWay(t *testing.T) 
 	}
 }
 
+// Without a right that it needs later, a plain script stops. What it leaves behind expires.
+func TestPlainScriptThatIsStoppedHalfWayLeavesOnlyWhatExpires(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for n := range 9 {
+		for _, ids := range [][]*ticket{tickets("me:1"), tickets("me:1", "me:2")} {
+			l := newLab(t, rdb)
+			l.seed("counter 6 | meta declared=3 layout=2 since=7 until=80s plain=3")
+			l.runUpTo(n, PlainAcquire(l.space.About("name"), known(3), seededEpoch, time.Minute, ids, nil))
+			s := l.snapshot()
+			if ttl := s.expiry[2]; n != 1 { // one command creates the key, and the next gives it its expiry
+				assert.NotEqual(t, time.Duration(-1), ttl, "the deadlines never expire after %d writes", n)
+			}
+			if n != 4 {
+				assert.NotEqual(t, time.Duration(-1), s.expiry[0], "the owners never expire after %d writes", n)
+			}
+		}
+	}
+}
+
+// Whether a name is plain is a hint: a server that refuses to store it must not refuse the call.
+func TestCallThatWritesNothingElseWorksOnAFullServer(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, redistest.NewServer(t).Client())
+	l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=1 layout=2 since=7 until=80s")
+	require.NoError(t, l.rdb.ConfigSet(background, "maxmemory", "1").Err())
+	t.Cleanup(func() { assert.NoError(t, l.rdb.ConfigSet(background, "maxmemory", "0").Err()) })
+	r := l.ask(Acquire(l.space.About("name"), known(1), AcquireParams{TTL: time.Minute}, tickets("me:2")), 1)
+	assert.Equal(t, Refused, r.Results[0].State)
+	assert.False(t, r.Plain)
+	assert.NoError(t, l.run(l.space.Evict("name", LimitSpec{Limit: 1}, "nobody:1")).err)
+}
+
 // S10: a key of the wrong type fails the call, or leaves it to the full script, which fails.
 func TestPlainScriptWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -213,9 +248,12 @@ func TestPlainScriptDeclinesWhateverIsStoredInMeta(t *testing.T) {
 			l := newLab(t, rdb)
 			l.seed(seed)
 			require.NoError(t, l.rdb.HSet(background, l.keys[5], "plain", 3).Err())
-			if field == "counter" {
+			switch {
+			case value == "":
+				require.NoError(t, l.rdb.HDel(background, l.keys[5], field).Err())
+			case field == "counter":
 				require.NoError(t, l.rdb.Set(background, l.keys[3], value, redis.KeepTTL).Err())
-			} else {
+			default:
 				require.NoError(t, l.rdb.HSet(background, l.keys[5], field, value).Err())
 			}
 			before := l.dump()
@@ -297,6 +335,7 @@ func TestPlainScriptsHaveTheConstantsAndArgumentsOfTheOthers(t *testing.T) {
 			assert.Contains(t, s.Text, fmt.Sprintf("\nlocal first_id = %d\n", len(s.Arguments)+1))
 		}
 	}
+	assert.Equal(t, shared["LINGER"], strconv.FormatInt(MaxPlainTTL.Milliseconds()/2, 10))
 	assert.Contains(t, PlainAcquireScript.Text, "32 * 86400000")
 	assert.Contains(t, texts["semaphore.lua"], "local MONTH = 31 * DAY")
 }
