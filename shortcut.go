@@ -8,12 +8,15 @@ import (
 
 // shortcut knows whether calls about a name may be plain ones: as long as its replies say so. A plain call that is in vain
 // costs a second round trip, so after one the replies have to say it several times.
-type shortcut struct{ told, needed int }
+type shortcut struct {
+	told int // how many full replies in a row have said it
+	more int // how many of them are needed beyond the first
+}
 
-// toldAfterMiss is how many replies in a row have to say that the name is plain, after a plain call that was in vain.
-const toldAfterMiss = 8
+// moreAfterMiss is what is needed beyond the first reply after a plain call that was in vain.
+const moreAfterMiss = 8
 
-func (s *shortcut) isOpen() bool { return s.told > s.needed }
+func (s *shortcut) isOpen() bool { return s.told > s.more }
 
 // learn is called with what a reply says.
 func (s *shortcut) learn(plain, wasPlain bool) {
@@ -21,13 +24,13 @@ func (s *shortcut) learn(plain, wasPlain bool) {
 	case !plain:
 		s.told = 0
 	case wasPlain:
-		s.needed = 0
+		s.more = 0
 	default:
 		s.told++
 	}
 }
 
-func (s *shortcut) missed() { s.told, s.needed = 0, toldAfterMiss }
+func (s *shortcut) missed() { s.told, s.more = 0, moreAfterMiss }
 
 // isPlain reports whether a plain script may answer a request: its ids are new and weigh 1, or are holders; and if it
 // acquires, the server knows the declaration d.

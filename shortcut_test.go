@@ -105,7 +105,7 @@ func TestAfterAPlainCallThatWasDeclinedTheRepliesHaveToSayItSeveralTimes(t *test
 		f.cmds[0].(protocol.Numbers).SetVal(full)
 		f.end <- nil
 		seq := 3
-		for ; seq < 3+toldAfterMiss; seq++ {
+		for ; seq < 3+moreAfterMiss; seq++ {
 			grant("acquire", seq, full...)
 		}
 		grant("plain_acquire", seq, 30)

@@ -46,7 +46,7 @@ end
 
 deadline = string.format("%d", deadline)
 local expiry, new_keys = string.format("%d", expire_at), holders == released
-local entries = {} -- for ZADD: score, id, ...
+local entries = { deadline, ARGV[first_id] } -- for ZADD: score, id, ...
 if count == 1 then -- ZADD says whether the id is new
   if redis.call("ZADD", timeout, "NX", deadline, ARGV[first_id]) == 0 then return { 0 } end
 else
@@ -66,11 +66,7 @@ if released > 0 then
   redis.call("ZREM", owner, unpack(ARGV, first_released))
   redis.call("ZREM", timeout, unpack(ARGV, first_released))
 end
-if count == 1 then
-  redis.call("ZADD", owner, string.format("%d", first), ARGV[first_id])
-else
-  for i = 1, count do entries[2 * i - 1] = string.format("%d", first + i - 1) end
-  redis.call("ZADD", owner, unpack(entries))
-end
+for i = 1, count do entries[2 * i - 1] = string.format("%d", first + i - 1) end
+redis.call("ZADD", owner, unpack(entries))
 if new_keys then redis.call("PEXPIREAT", owner, expiry) end
 return { first }

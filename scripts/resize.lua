@@ -5,7 +5,7 @@
 -- ARGV    pin    the limit to be pinned; empty: none, so that the declared one is in effect again
 --         asked  server us at which it was requested, as status.lua returned it then
 -- Results: HELD, also if a later request won; GONE if it came too late, and changed nothing
--- First write: HSET, so that a pin is refused under OOM, or HDEL, so that its removal is not.
+-- First write: HDEL, so that it works under OOM.
 
 -- include semaphore.lua
 -- include limit.lua

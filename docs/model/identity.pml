@@ -257,7 +257,7 @@ inline expire(who) { take_out(who, none); was[who] = none; wasunits[who] = 0; wa
 inline script(who, verb, n, knew, missed) {
 	more = in_use;
 	if
-	:: verb == release && nobody_waits -> skip /* the fast path of release.lua: it lets nobody in */
+	:: verb == release && nobody_waits -> skip /* as plain_release.lua does: it grants nothing */
 #ifdef RELEASE_SKIPS
 	:: verb == release -> skip
 #endif

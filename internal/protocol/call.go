@@ -108,11 +108,7 @@ func (s CallPrefix) newCall(run *Script, d Declaration, lease time.Duration, roo
 
 // Argument returns the argument of that name in the arguments of a command that runs the script.
 func (s *Script) Argument(args []any, name string) any {
-	first := firstArgument
-	if s.keys != nil {
-		first += len(s.keys) - len(Kinds)
-	}
-	return args[first+slices.Index(s.Arguments, name)]
+	return args[3+len(s.keys)+slices.Index(s.Arguments, name)]
 }
 
 // Caller returns the client id in a command that runs a script, empty if it is no such command.
@@ -123,7 +119,7 @@ func Caller(command []string) string {
 	return command[firstArgument]
 }
 
-// firstArgument is the index of the first argument of a script: behind EVALSHA and the hash, or EVAL and the text, the number
+// firstArgument is the index of the first argument of a script that gets all keys: behind EVALSHA and the hash, or EVAL and the text, the number
 // of keys, and the keys.
 const firstArgument = 3 + len(Kinds)
 

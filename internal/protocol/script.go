@@ -13,7 +13,7 @@ type Script struct {
 	Verb, Text string
 	Hash       any      // a string, converted to any once instead of at each call
 	Arguments  []string // what the call passes in ARGV before its ids: the names that the Lua gives it
-	keys       []int    // which of Kinds it gets; nil: all
+	keys       []int    // which of Kinds it gets
 }
 
 // Scripts are all that know every case.
@@ -26,7 +26,7 @@ var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript}
 
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {
-	return plainScript(verb, nil, slices.Concat(sharedArguments, own)...)
+	return plainScript(verb, []int{0, 1, 2, 3, 4, 5}, slices.Concat(sharedArguments, own)...)
 }
 
 // plainScript returns a script that gets some of the keys, and has these arguments only.
