@@ -44,9 +44,8 @@ type request struct {
 
 // plainCall is what a request assumed that was sent to a plain script.
 type plainCall struct {
-	sent     bool
-	declared protocol.Declaration
-	epoch    int64
+	script *protocol.Script // nil: it was sent to the full one
+	knew   protocol.Known
 }
 
 // joins reports whether an acquire and plain releases for it come together.

@@ -83,17 +83,29 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 	return pipeline.Command{Call: r.callLocked()}, timeout, true
 }
 
-// callLocked returns the script call: the plain one if it may do.
+// callLocked returns the script call: a plain one if it may do.
 func (r *request) callLocked() protocol.Call {
 	v, k := r.state, r.key
 	d := v.host.declared.declare(v.name, k.spec)
-	if r.plain = (plainCall{v.shortcut.isOpen() && r.isPlain(d), d, v.epoch}); !r.plain.sent {
-		return r.fullCallLocked(d)
-	}
-	if k.script == protocol.ReleaseScript {
+	r.plain = plainCall{r.plainScript(d), protocol.Known{Since: d.Since, Epoch: v.epoch}}
+	switch r.plain.script {
+	case protocol.PlainAcquireScript:
+		return protocol.PlainAcquire(v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
+	case protocol.PlainReleaseScript:
 		return protocol.PlainRelease(v.about, r.tickets)
+	case protocol.PlainQueueScript:
+		acquired, released := r.parts()
+		return protocol.PlainQueue(v.about, r.plain.knew, k.params, acquired, released)
 	}
-	return protocol.PlainAcquire(v.about, d, v.epoch, k.params.TTL, r.tickets, r.released)
+	return r.fullCallLocked(d)
+}
+
+// parts are the tickets that a request acquires, and those that it releases before.
+func (r *request) parts() (acquired, released []*ticket) {
+	if r.key.script == protocol.ReleaseScript {
+		return nil, r.tickets
+	}
+	return r.tickets, r.released
 }
 
 // Full returns the script call after a plain one that was in vain.
@@ -101,8 +113,8 @@ func (r *request) Full() protocol.Call {
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()
 	r.state.shortcut.missed()
-	r.plain.sent = false
-	return r.fullCallLocked(r.plain.declared)
+	r.plain.script = nil
+	return r.fullCallLocked(r.state.host.declared.declare(r.state.name, r.key.spec))
 }
 
 // fullCallLocked returns the call of the script that knows all cases.
@@ -150,14 +162,11 @@ func (r *request) keepsLocked() (all []int64) {
 
 // decode returns the reply to the call that was answered.
 func (r *request) decode(raw []int64) (protocol.Reply, error) {
-	switch {
-	case !r.plain.sent:
+	if r.plain.script == nil {
 		return protocol.DecodeReply(raw, len(r.released)+len(r.tickets))
-	case r.key.script == protocol.ReleaseScript:
-		return protocol.DecodePlain(raw, r.plain.declared, 0, len(r.tickets), 0)
-	default:
-		return protocol.DecodePlain(raw, r.plain.declared, r.plain.epoch, len(r.released), len(r.tickets))
 	}
+	acquired, released := r.parts()
+	return r.plain.script.DecodePlain(raw, r.plain.knew, r.key.params.HeadStart, len(released), len(acquired))
 }
 
 // Done passes the answer to the tickets. It returns how many callers this wakes if the name has a queue, else 0.
@@ -178,7 +187,7 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 		t.busy = false
 	}
 	if err != nil {
-		if r.plain.sent {
+		if r.plain.script != nil {
 			v.shortcut.missed() // whatever it was, a full call may work
 		}
 		v.failedLocked(r, err)

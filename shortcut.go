@@ -6,44 +6,75 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// shortcut knows whether calls about a name may be plain ones: as long as its replies say so. A plain call that is in vain
-// costs a second round trip, so after one the replies have to say it several times.
+// shortcut knows which plain scripts may answer calls about a name, by what its replies say. A plain call that is in vain
+// costs a second round trip. After two in a row the replies have to say it several times.
 type shortcut struct {
-	told int // how many full replies in a row have said it
-	more int // how many of them are needed beyond the first
+	plain  protocol.Plain // what the last full reply said
+	told   int            // how many full replies in a row have said that the name is plain
+	more   int            // how many of them are needed beyond the first
+	inVain bool           // whether the last plain call was
 }
 
-// moreAfterMiss is what is needed beyond the first reply after a plain call that was in vain.
+// moreAfterMiss is what is needed beyond the first reply after two plain calls in a row that were in vain.
 const moreAfterMiss = 8
 
-func (s *shortcut) isOpen() bool { return s.told > s.more }
+// kind is what the next call may be.
+func (s *shortcut) kind() protocol.Plain {
+	if s.told > s.more {
+		return s.plain
+	}
+	return protocol.NotPlain
+}
 
 // learn is called with what a reply says.
-func (s *shortcut) learn(plain, wasPlain bool) {
+func (s *shortcut) learn(plain protocol.Plain, wasPlain bool) {
 	switch {
-	case !plain:
-		s.told = 0
 	case wasPlain:
-		s.more = 0
+		s.more, s.inVain = 0, false
+	case plain == protocol.NotPlain:
+		s.told = 0
 	default:
+		s.plain = plain
 		s.told++
 	}
 }
 
-func (s *shortcut) missed() { s.told, s.more = 0, moreAfterMiss }
-
-// isPlain reports whether a plain script may answer a request: its ids are new and weigh 1, or are holders; and if it
-// acquires, the server knows the declaration d.
-func (r *request) isPlain(d protocol.Declaration) bool {
-	switch {
-	case r.bare || r.key.spec.Window > 0:
-		return false
-	case slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.params.TTL > protocol.MaxPlainTTL }):
-		return false
-	case r.key.script == protocol.ReleaseScript:
-		return r.key.isPlain()
-	case r.key.script != protocol.AcquireScript || d.Since == 0:
-		return false
+func (s *shortcut) missed() {
+	if s.inVain {
+		s.more = moreAfterMiss
 	}
-	return !slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied })
+	s.told, s.inVain = 0, true
+}
+
+// plainScript returns the plain script that may answer a request which declares d, nil if there is none. The ids must be new
+// and weigh 1, or be holders; and the server must know the declaration.
+func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
+	if d.Since == 0 || r.bare || r.key.spec.Window > 0 || !r.isUsual() {
+		return nil
+	}
+	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
+	switch r.state.shortcut.kind() {
+	case protocol.PlainWithQueue:
+		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0) {
+			return protocol.PlainQueueScript
+		}
+	case protocol.PlainWithoutQueue:
+		long := slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.params.TTL > protocol.MaxPlainTTL })
+		switch {
+		case long:
+		case acquires:
+			return protocol.PlainAcquireScript
+		default:
+			return protocol.PlainReleaseScript
+		}
+	}
+	return nil
+}
+
+// isUsual reports whether a request acquires new ids that weigh 1, or releases holders.
+func (r *request) isUsual() bool {
+	if r.key.script == protocol.AcquireScript {
+		return !slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied })
+	}
+	return r.key.isPlain()
 }

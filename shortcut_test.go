@@ -17,18 +17,23 @@ func (f *flight) grantsPlain(token int64) {
 }
 
 // plainly replies to a plain call.
-func (f *flight) plainly(number int64) {
-	f.cmds[0].(protocol.Numbers).SetVal([]int64{number})
+func (f *flight) plainly(numbers ...int64) {
+	f.cmds[0].(protocol.Numbers).SetVal(numbers)
 	f.end <- nil
 	synctest.Wait()
 }
 
-// learnsPlain has a client learn that the name is plain. It returns the ticket that holds.
+// learnsPlain has a client learn that the name is plain, and that nobody waits. It returns the ticket that holds.
 func learnsPlain(c *Client, w *wire) *ticket {
+	w.t.Helper()
+	return learns(c, w, protocol.PlainWithoutQueue)
+}
+
+func learns(c *Client, w *wire, plain protocol.Plain) *ticket {
 	w.t.Helper()
 	a := asks(c, "a", 1, CallOptions{})[0]
 	f := w.carries("acquire a: 1")
-	f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, 1, int64(protocol.Held), 10})
+	f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(plain), int64(protocol.Held), 10})
 	f.end <- nil
 	w.isIdle()
 	return a
@@ -88,8 +93,51 @@ func TestPlainCallThatIsDeclinedIsSentInFull(t *testing.T) {
 	})
 }
 
+func TestCallsAboutANameWithAQueueArePlain(t *testing.T) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
+		a := learns(c, w, protocol.PlainWithQueue)
+		b := asks(c, "a", 1, CallOptions{HeadStart: time.Second})[0]
+		f := w.carries("plain_queue a: 2")
+		args := f.cmds[0].Args()
+		assert.Equal(t, []any{int64(1), int64(1), time.Minute.Milliseconds(), time.Second.Microseconds(), 1}, args[10:15],
+			"the epoch, the declaration, the lease, the head start and the count")
+		f.plainly(1000, 1, 0, 5_000_000)
+		assert.Equal(t, []any{waiting, int64(4_000_000)}, []any{b.phase, b.position})
+
+		a.state.leave(a)
+		f = w.carries("plain_queue a: -1")
+		f.plainly(-1, 0, 0, 30, 2, 4_000_000, 20)
+		assert.Equal(t, removed, a.phase)
+		assert.Equal(t, int64(20), b.tokenNow())
+
+		tries := asks(c, "a", 1, CallOptions{MaxQueue: 3})
+		w.carries("acquire a: 3").grantAll(40)
+		w.isIdle()
+		assert.Equal(t, int64(40), tries[0].tokenNow())
+		w.isIdle()
+	})
+}
+
+// A name whose queue begins or ends declines one call of each process.
+func TestAfterOnePlainCallThatWasDeclinedOneReplySuffices(t *testing.T) {
+	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+		a := learnsPlain(c, w)
+		asks(c, "a", 1, CallOptions{})
+		w.carries("plain_acquire a: 2").plainly(20)
+		asks(c, "a", 1, CallOptions{})
+		w.carries("plain_acquire a: 3").plainly(0)
+		f := w.carries("acquire a: 3")
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, 1000, 0, 1, 0, 0, int64(protocol.PlainWithQueue), int64(protocol.Waiting), 30})
+		f.end <- nil
+		w.isIdle()
+		asks(c, "a", 1, CallOptions{})
+		w.carries("plain_queue a: 4").plainly(1000, 2, 0, 40)
+		assert.Equal(t, protocol.PlainWithQueue, a.state.shortcut.kind())
+	})
+}
+
 // A name whose queue comes and goes would else cost a round trip more for each.
-func TestAfterAPlainCallThatWasDeclinedTheRepliesHaveToSayItSeveralTimes(t *testing.T) {
+func TestAfterTwoPlainCallsThatWereDeclinedTheRepliesHaveToSayItSeveralTimes(t *testing.T) {
 	onWire(t, protocol.MaxPlainTTL, func(_ *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		grant := func(verb string, seq int, numbers ...int64) {
@@ -100,12 +148,15 @@ func TestAfterAPlainCallThatWasDeclinedTheRepliesHaveToSayItSeveralTimes(t *test
 			synctest.Wait()
 		}
 		full := []int64{1, -1, 0, 1, 0, 0, 1, int64(protocol.Held), 10}
-		grant("plain_acquire", 2, 0)
-		f := w.carries("acquire a: 2")
-		f.cmds[0].(protocol.Numbers).SetVal(full)
-		f.end <- nil
-		seq := 3
-		for ; seq < 3+moreAfterMiss; seq++ {
+		for seq := 2; seq < 4; seq++ {
+			grant("plain_acquire", seq, 0)
+			f := w.carries(fmt.Sprintf("acquire a: %d", seq))
+			f.cmds[0].(protocol.Numbers).SetVal(full)
+			f.end <- nil
+			synctest.Wait()
+		}
+		seq := 4
+		for ; seq < 4+moreAfterMiss; seq++ {
 			grant("acquire", seq, full...)
 		}
 		grant("plain_acquire", seq, 30)
@@ -158,11 +209,11 @@ func TestAfterAnErrorOfAPlainScriptCallsAreFull(t *testing.T) {
 		a := learnsPlain(c, w)
 		asks(c, "a", 1, CallOptions{})
 		f := w.carries("plain_acquire a: 2")
-		assert.True(t, a.state.shortcut.isOpen())
+		assert.Equal(t, protocol.PlainWithoutQueue, a.state.shortcut.kind())
 		f.cmds[0].SetErr(said("ERR user_script:1: broken"))
 		f.end <- f.cmds[0].Err()
 		synctest.Wait()
-		assert.False(t, a.state.shortcut.isOpen())
+		assert.Equal(t, protocol.NotPlain, a.state.shortcut.kind())
 	})
 }
 

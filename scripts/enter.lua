@@ -5,7 +5,7 @@
 -- provides: enter
 -- changes:  weight_count
 local function enter(due, granted, queued, new_weights)
-  if #queued + #new_weights > 0 then end_plain() end
+  if #new_weights > 0 or #queued > 0 and tonumber(stored_plain) then end_plain() end
   local all_new, had_waiters = 2 * (holders + waiters) == #granted + #queued, 2 * waiters > #queued
   redis.call("ZADD", timeout, unpack(due))
   if all_new then redis.call("PEXPIREAT", timeout, text(expire_at)) end

@@ -22,10 +22,11 @@ end
 
 if promote then promote() end
 
--- The name is plain while each call may decide without the queue, the weights, a grace period and a window. It does not become
--- plain in the call that empties the queue: where waiters come and go, that would be two more writes for each.
-local plain = waiters + weight_count + window + clock_ahead == 0 and limit > 0 and now >= grace_until and replication ~= ""
-  and not (had_queue or stepped_back) and (stored_spec or declares) and text(limit)
+-- The name is plain: see plain.lua. It does not lose its "+" in the call that empties the queue: where waiters come and go,
+-- that would be two more writes for each.
+local plain = weight_count + window + clock_ahead == 0 and limit > 0 and now >= grace_until and replication ~= ""
+  and not stepped_back and (stored_spec or declares) and text(limit)
+if plain and (had_queue or waiters > 0) then plain = plain .. "+" end
 if stored_plain ~= plain then end_plain() end
 
 if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
@@ -59,7 +60,7 @@ end
 if plain and not stored_plain and type(redis.pcall("HSET", meta, "plain", plain)) ~= "number" then
   plain = nil -- a full server refuses it, but not a call that writes nothing else
 end
-reply[PLAIN] = plain and 1 or 0
+reply[PLAIN] = plain and (tonumber(plain) and 1 or 2) or 0
 
 if waiters > 0 and forecast and now >= grace_until then reply[NEXT] = forecast() end
 if waiters > 0 and now < grace_until then -- waiters poll when the grace period is over

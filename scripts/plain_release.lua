@@ -1,5 +1,5 @@
--- plain_release: what release does for holders of a name that is plain, as in plain_acquire.lua: without waiters it grants
--- nothing, so it needs no clock, limit or ticket number.
+-- plain_release: what release does for holders of a plain name without waiters, as in plain.lua: it grants nothing, so it
+-- needs no clock, limit or ticket number.
 --
 -- KEYS    owner, timeout, meta
 -- ARGV    ids
@@ -8,7 +8,7 @@
 local owner, timeout, meta = unpack(KEYS)
 local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
 local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
-if layout ~= LAYOUT or not plain then return { 0 } end
+if layout ~= LAYOUT or not tonumber(plain) then return { 0 } end
 
 -- The last release after a long lease shortens how long the keys exist.
 if redis.call("PTTL", owner) > 4 * LINGER and redis.call("ZCARD", owner) == #ARGV then return { 0 } end

@@ -29,7 +29,7 @@
 --                  may have been lost. 0: it was not compared, or there is none
 --         room     for a rate, the units available after the call; else 0
 --         server   which server this is; 0: unknown
---         plain    1: the next call may be a plain one, as in plain_acquire.lua; 0: it would be in vain
+--         plain    1: the next call may be plain_acquire or plain_release; 2: it may be plain_queue; 0: neither
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number
 --         grants   seq, position, token of each waiter of the caller that this call promoted
@@ -94,13 +94,13 @@ end
 local holders = redis.call("ZCARD", owner)
 local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
-local reply, size = { 0, -1, 0, 0, 0, 0, stored_plain and 1 or 0 }, PLAIN -- the verb appends its results
+local reply, size = { 0, -1, 0, 0, 0, 0, 0 }, PLAIN -- the verb appends its results
 
--- end_plain ends that the name is plain, before a write that would make it untrue.
+-- end_plain removes "plain" before a write that would make it untrue.
 local function end_plain()
   if not stored_plain then return end
   redis.call("HDEL", meta, "plain")
-  stored_plain, reply[PLAIN] = false, 0
+  stored_plain = false
 end
 
 -- distinct reports whether the count ids in ARGV from index first on all differ. An id that is counted as it is

@@ -19,8 +19,13 @@ import (
 
 // needsReplicas reports whether the effect of a command must survive a failover.
 func (c Command) needsReplicas() bool {
-	s := c.Call.Script
-	return s == protocol.AcquireScript || s == protocol.PlainAcquireScript || s == protocol.RefreshScript || s == protocol.RestoreScript
+	switch s := c.Call.Script; s {
+	case protocol.AcquireScript, protocol.PlainAcquireScript, protocol.RefreshScript, protocol.RestoreScript:
+		return true
+	case protocol.PlainQueueScript:
+		return s.Argument(c.Call.Args, "count") != 0 // else it is a release
+	}
+	return false
 }
 
 // waitFor is a WAIT with its answer.

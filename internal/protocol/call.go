@@ -64,7 +64,7 @@ type CallPrefix struct {
 	begin []any // the number of keys, the keys, and the caller
 	grace any   // an int64, in ms; see Keyspace
 
-	plainAcquire, plainRelease []any // what a call of a plain script begins with: EVALSHA, the hash, and the keys
+	plain [][]any // what a call of each of PlainScripts begins with: EVALSHA, the hash, the keys, and for some the caller
 }
 
 // About returns what all calls for a name have in common.
@@ -74,13 +74,18 @@ func (k Keyspace) About(name string) CallPrefix {
 	for _, key := range keys {
 		begin = append(begin, key)
 	}
-	return CallPrefix{
-		append(begin, k.ClientID, k.WakePrefix()), k.Grace.Milliseconds(),
-		PlainAcquireScript.begin(keys), PlainReleaseScript.begin(keys),
+	about := CallPrefix{begin: append(begin, k.ClientID, k.WakePrefix()), grace: k.Grace.Milliseconds()}
+	for _, s := range PlainScripts {
+		plain := s.begin(keys)
+		if s == PlainQueueScript {
+			plain = append(plain, k.ClientID, k.WakePrefix())
+		}
+		about.plain = append(about.plain, plain)
 	}
+	return about
 }
 
-// begin is what a command begins with that runs a plain script about the name with these keys.
+// begin is the hash and the keys of a command that runs a plain script.
 func (s *Script) begin(keys [6]string) []any {
 	begin := []any{"evalsha", s.Hash, len(s.keys)}
 	for _, i := range s.keys {

@@ -5,23 +5,38 @@ import (
 	"time"
 )
 
-// A name is plain while nobody waits for it and every weight is 1. Its reply says so, and then the plain scripts, which
-// are short, do for most calls what acquire and release do. They answer with one number, or with 0: the full script must
-// answer, and nothing has changed.
+// Plain says which plain scripts may answer the next call about a name. They are short, and do for most calls what acquire and
+// release do. Or they reply with 0: the full script must answer, and nothing has changed.
+type Plain int64
+
+// What a reply says of a name.
+const (
+	NotPlain          Plain = iota
+	PlainWithoutQueue       // nobody waits: PlainAcquireScript and PlainReleaseScript
+	PlainWithQueue          // PlainQueueScript
+)
+
+// The plain scripts.
 var (
 	PlainAcquireScript = plainScript("plain_acquire", []int{0, 2, 3, 5}, "known_epoch", "since", "lease", "count")
 	PlainReleaseScript = plainScript("plain_release", []int{0, 2, 5})
+	PlainQueueScript   = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
 
-// MaxPlainTTL is the longest lease with which plain calls are worth while. After a longer one, the release that leaves a name idle
-// shortens how long its keys exist, and the acquire after that extends it, which only the full scripts do.
+// MaxPlainTTL is the longest lease with which plain calls without a queue are worth while. After a longer one, the release that
+// leaves a name idle shortens how long its keys exist, and the acquire after that extends it, which only the full scripts do.
 const MaxPlainTTL = 20 * time.Second
 
-// PlainAcquire acquires permits of weight 1, after releasing others, for a client that knows the epoch and the server's time
-// of its declaration.
-func PlainAcquire[E Entry](s CallPrefix, d Declaration, epoch int64, ttl time.Duration, entries, released []E) Call {
-	c := Call{PlainAcquireScript, make([]any, 0, len(s.plainAcquire)+4+len(entries)+len(released))}
-	c.Args = append(append(c.Args, s.plainAcquire...), epoch, d.Since, ttl.Milliseconds(), len(entries))
+// Known is what the caller of a plain script knows of the name. The script declines if it is not true.
+type Known struct {
+	Since int64 // the server's time of the caller's declaration
+	Epoch int64
+}
+
+// PlainAcquire acquires permits of weight 1, after releasing others.
+func PlainAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, entries, released []E) Call {
+	c := s.plainCall(PlainAcquireScript, 4+len(entries)+len(released))
+	c.Args = append(c.Args, k.Epoch, k.Since, ttl.Milliseconds(), len(entries))
 	addIDs(&c, entries)
 	addIDs(&c, released)
 	return c
@@ -29,10 +44,25 @@ func PlainAcquire[E Entry](s CallPrefix, d Declaration, epoch int64, ttl time.Du
 
 // PlainRelease releases permits of which no copy of an acquire may still be in flight.
 func PlainRelease[E Entry](s CallPrefix, entries []E) Call {
-	c := Call{PlainReleaseScript, make([]any, 0, len(s.plainRelease)+len(entries))}
-	c.Args = append(c.Args, s.plainRelease...)
+	c := s.plainCall(PlainReleaseScript, len(entries))
 	addIDs(&c, entries)
 	return c
+}
+
+// PlainQueue acquires permits of weight 1, after releasing others. There may be none to acquire. Of p it needs the TTL and the
+// head start: the call waits, however long the queue is.
+func PlainQueue[E Entry](s CallPrefix, k Known, p AcquireParams, entries, released []E) Call {
+	c := s.plainCall(PlainQueueScript, 5+len(entries)+len(released))
+	c.Args = append(c.Args, k.Epoch, k.Since, p.TTL.Milliseconds(), p.HeadStart.Microseconds(), len(entries))
+	addIDs(&c, entries)
+	addIDs(&c, released)
+	return c
+}
+
+// plainCall returns a call with what a plain script needs at each call, and capacity for room more.
+func (s CallPrefix) plainCall(run *Script, room int) Call {
+	begin := s.plain[slices.Index(PlainScripts, run)]
+	return Call{run, append(make([]any, 0, len(begin)+room), begin...)}
 }
 
 // Declined reports whether a reply to s is that of a plain script which leaves the call to the full one.
@@ -40,20 +70,37 @@ func (s *Script) Declined(raw []int64) bool {
 	return slices.Contains(PlainScripts, s) && len(raw) == 1 && raw[0] == 0
 }
 
-// DecodePlain converts the reply of a plain script that released some permits and then acquired others. It confirms what the
-// call knew: the declaration and, if it acquired, the epoch.
-func DecodePlain(raw []int64, d Declaration, epoch int64, released, acquired int) (Reply, error) {
-	if len(raw) != 1 || raw[0] <= 0 || raw[0] > MaxUnits {
+// plainHead is the count of numbers with which a reply of PlainQueueScript begins.
+const plainHead = 4
+
+// DecodePlain converts the reply of a plain script that released some permits and then acquired others, with this head start.
+// It confirms what the call knew: the declaration and, if the script compares it, the epoch.
+func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, released, acquired int) (Reply, error) {
+	r := Reply{Since: k.Since, Epoch: k.Epoch, Next: -time.Millisecond, Plain: PlainWithoutQueue, Results: make([]Result, released+acquired)}
+	held, first := int64(acquired), int64(0)
+	switch {
+	case s == PlainQueueScript && len(raw) >= plainHead && (len(raw)-plainHead)%3 == 0 && raw[0] <= MaxWait:
+		r.Next, r.Plain = time.Duration(raw[0])*time.Millisecond, PlainWithQueue
+		held, first = raw[2], raw[3]
+		r.addGrants(raw[plainHead:])
+	case s != PlainQueueScript && len(raw) == 1:
+		first = raw[0]
+	}
+	if first <= 0 || first > MaxUnits || held < 0 || held > int64(acquired) {
 		return Reply{}, ErrReply
 	}
-	r := Reply{Since: d.Since, Next: -time.Millisecond, Plain: true, Results: make([]Result, released+acquired)}
-	if acquired > 0 {
-		r.Epoch = epoch
+	if s == PlainReleaseScript {
+		r.Epoch = 0
 	}
 	for i := range r.Results {
-		r.Results[i].State = Held
-		if i >= released {
-			r.Results[i].Number = raw[0] + int64(i-released)
+		n := int64(i - released)
+		switch {
+		case n < 0:
+			r.Results[i] = Result{State: Held}
+		case n < held:
+			r.Results[i] = Result{Held, first + n}
+		default:
+			r.Results[i] = Result{Waiting, max(0, first+n-headStart.Microseconds())}
 		}
 	}
 	return r, nil

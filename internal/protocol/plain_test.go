@@ -2,7 +2,9 @@ package protocol
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,48 +18,54 @@ import (
 	"github.com/fairsem/fairsem/internal/testclient"
 )
 
-// askPlain makes a call with a plain script, whether or not the name is known to be plain. It reports false if the call has no
-// plain form, or was declined; a declined call has changed nothing.
+// askPlain makes a call with a plain script, whatever is known of the name. It reports false if the call has no plain form, or
+// all were declined; a call that is declined has changed nothing.
 func (w *walk) askPlain(l *lab, c Call, ids []string, released int) (Reply, bool) {
 	w.t.Helper()
-	before := l.dump()
-	plain, ok := l.plainForm(c, w.tickets(ids), released)
-	if !ok {
-		return Reply{}, false
+	for _, plain := range l.plainForms(c, w.tickets(ids), released) {
+		before := l.dump()
+		got := l.run(plain)
+		require.NoError(w.t, got.err)
+		if plain.Script.Declined(got.numbers) {
+			assert.Equal(w.t, before, l.dump(), "a call that was declined")
+			continue
+		}
+		w.plain[plain.Script]++
+		headStart := time.Duration(0)
+		if c.Script == AcquireScript {
+			headStart = time.Duration(c.Script.Argument(c.Args, "head_start").(int64)) * time.Microsecond
+		}
+		r, err := plain.Script.DecodePlain(got.numbers, Known{Epoch: 1}, headStart, released, len(ids)-released)
+		require.NoError(w.t, err)
+		return r, true
 	}
-	got := l.run(plain)
-	require.NoError(w.t, got.err)
-	if plain.Script.Declined(got.numbers) {
-		assert.Equal(w.t, before, l.dump(), "a call that was declined")
-		return Reply{}, false
-	}
-	w.plain++
-	r, err := DecodePlain(got.numbers, Declaration{}, 1, released, len(ids)-released)
-	require.NoError(w.t, err)
-	return r, true
+	return Reply{}, false
 }
 
-// plainForm returns the plain form of a call about ids, of which the first are to be released.
-func (l *lab) plainForm(c Call, ids []*ticket, released int) (Call, bool) {
+// plainForms returns the plain forms of a call about ids, of which the first are to be released.
+func (l *lab) plainForms(c Call, ids []*ticket, released int) (all []Call) {
 	l.t.Helper()
-	lease := time.Duration(c.Script.Argument(c.Args, "lease").(int64)) * time.Millisecond
-	for _, t := range ids[released:] {
-		if t.weight != 1 {
-			return Call{}, false
-		}
+	since, known := c.Script.Argument(c.Args, "since").(int64)
+	if !known || slices.ContainsFunc(ids[released:], func(t *ticket) bool { return t.weight != 1 }) {
+		return nil
 	}
+	argument := func(name string) any { return c.Script.Argument(c.Args, name) }
+	space, k := l.space, Known{Since: since}
+	space.ClientID = argument("caller").(string)
+	about := space.About("name")
+	k.Epoch, _ = strconv.ParseInt(l.rdb.HGet(background, l.keys[5], "epoch").Val(), 10, 64)
+	lease := time.Duration(argument("lease").(int64)) * time.Millisecond
 	switch {
 	case c.Script == ReleaseScript && lease == 0 && len(ids) > 0:
-		return PlainRelease(l.space.About("name"), ids), true
+		return []Call{PlainRelease(about, ids), PlainQueue(about, k, AcquireParams{}, nil, ids)}
 	case c.Script == AcquireScript && len(ids) > released:
-		since, known := c.Script.Argument(c.Args, "since").(int64)
-		if !known {
-			return Call{}, false
+		all = append(all, PlainAcquire(about, k, lease, ids[released:], ids[:released]))
+		if argument("wait") == true && argument("max_queue") == int64(0) {
+			p := AcquireParams{TTL: lease, HeadStart: time.Duration(argument("head_start").(int64)) * time.Microsecond}
+			all = append(all, PlainQueue(about, k, p, ids[released:], ids[:released]))
 		}
-		epoch, _ := strconv.ParseInt(l.rdb.HGet(background, l.keys[5], "epoch").Val(), 10, 64)
-		return PlainAcquire(l.space.About("name"), Declaration{Since: since}, epoch, lease, ids[released:], ids[:released]), true
 	}
-	return Call{}, false
+	return all
 }
 
 // A plain script answers as the full one does, or leaves the call to it and changes nothing.
@@ -69,6 +77,14 @@ func TestPlainScriptsDoWhatTheFullOnesDo(t *testing.T) {
 	notPlain := strings.Replace(meta, " plain=3", "", 1)
 	soon := strings.Replace(meta, "80s", "30s", 1)
 	acquires, releases := acquiring(known(3), nil), releasing(3, 0)
+
+	const full = "owner you:1=4 me:1=5 | timeout you:1=20s me:1=20s | counter 8 | meta declared=2 layout=2 since=7 until=80s plain=2+"
+	queue := strings.NewReplacer(" | timeout", " | queue you:2=6 me:2=7 you:3=8 | timeout", " | counter", " you:2=20s me:2=20s you:3=20s | counter").Replace(full)
+	paceDue := strings.Replace(queue, " plain", " marked_at=1 plain", 1)
+	queues := acquiring(known(2), nil)
+	headStart := func(p *AcquireParams) { p.HeadStart = time.Second }
+	shortLease := func(p *AcquireParams) { p.TTL = 10 * time.Second }
+	maxQueue := func(p *AcquireParams) { p.MaxQueue = 4 }
 	for name, c := range map[string]struct {
 		contract
 		answers bool
@@ -91,15 +107,58 @@ func TestPlainScriptsDoWhatTheFullOnesDo(t *testing.T) {
 		"that releases one":                  {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1"}}, true},
 		"that just fits, for it releases":    {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1", "me:2", "me:3"}}, true},
 		"that releases an unknown one":       {contract{seed: held + meta, call: acquires, ids: []string{"-you:2", "me:1"}}, false},
+		"that fits if one is released twice": {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "-you:1", "me:1", "me:2", "me:3"}}, false},
 		"that releases, without a holder":    {contract{seed: "counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}}, false},
 		"release of one of several":          {contract{seed: three, call: releases, ids: []string{"me:1"}}, true},
 		"release of several":                 {contract{seed: three, call: releases, ids: []string{"me:1", "me:2"}}, true},
 		"release of an unknown one":          {contract{seed: three, call: releases, ids: []string{"me:1", "me:3"}}, false},
 		"release of an unused name":          {contract{seed: meta[3:], call: releases, ids: []string{"me:1"}}, false},
-		"release of a name that has waiters": {contract{seed: strings.Replace(three, " | timeout", " | queue me:3=8 | timeout", 1), call: releases, ids: []string{"me:1"}}, false},
 		"release after a long lease":         {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1"}}, true},
 		"last release after a long lease":    {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1", "me:2", "you:1"}}, false},
 		"release that leaves a tombstone":    {contract{seed: three, call: releasing(3, 10*time.Second), ids: []string{"me:1"}}, false},
+
+		"that queues":                                        {contract{seed: queue, call: queues, ids: []string{"me:3"}}, true},
+		"of several that queue":                              {contract{seed: queue, call: queues, ids: []string{"me:3", "you:4"}}, true},
+		"that begins the queue":                              {contract{seed: full, call: queues, ids: []string{"me:3"}}, true},
+		"that begins the queue and fits in part":             {contract{seed: full, call: acquiring(known(2), nil), ids: []string{"-me:1", "me:3", "me:4", "me:5"}}, true},
+		"that fits on a name that had a queue":               {contract{seed: full, call: queues, ids: []string{"-me:1", "me:3"}}, true},
+		"that queues with a head start":                      {contract{seed: queue, call: acquiring(known(2), headStart), ids: []string{"me:3"}}, true},
+		"that queues for a shorter lease":                    {contract{seed: queue, call: acquiring(known(2), shortLease), ids: []string{"me:3"}}, false},
+		"that does not wait in a queue":                      {contract{seed: queue, call: acquiring(known(2), noWait), ids: []string{"me:3"}}, false},
+		"that waits in a short queue only":                   {contract{seed: queue, call: acquiring(known(2), maxQueue), ids: []string{"me:3"}}, false},
+		"of one that waits":                                  {contract{seed: queue, call: queues, ids: []string{"me:2"}}, false},
+		"of one that waits and a new one":                    {contract{seed: queue, call: queues, ids: []string{"you:2", "me:3"}}, false},
+		"that queues by a newer limit":                       {contract{seed: queue, call: acquiring(declares(9, 8), nil), ids: []string{"me:3"}}, false},
+		"that queues by an older limit":                      {contract{seed: queue, call: acquiring(declares(9, 6), nil), ids: []string{"me:3"}}, true},
+		"that releases one and queues":                       {contract{seed: queue, call: queues, ids: []string{"-you:1", "me:3"}}, true},
+		"that releases all and queues":                       {contract{seed: queue, call: queues, ids: []string{"-you:1", "-me:1", "me:3"}}, true},
+		"that releases more than wait":                       {contract{seed: queue, call: acquiring(known(2), nil), ids: []string{"-you:1", "-me:1", "me:3", "me:4"}}, true},
+		"that releases one that waits":                       {contract{seed: queue, call: queues, ids: []string{"-me:2", "me:3"}}, false},
+		"that releases one twice":                            {contract{seed: queue, call: queues, ids: []string{"-you:1", "-you:1", "me:3"}}, false},
+		"release of one of several, with a queue":            {contract{seed: queue, call: releases, ids: []string{"me:1"}}, true},
+		"release of several, with a queue":                   {contract{seed: queue, call: releases, ids: []string{"me:1", "you:1"}}, true},
+		"release that leaves a tombstone, with a queue":      {contract{seed: queue, call: releasing(2, 10*time.Second), ids: []string{"me:1"}}, false},
+		"release of one that waits":                          {contract{seed: queue, call: releases, ids: []string{"me:2"}}, false},
+		"release of one twice":                               {contract{seed: queue, call: releases, ids: []string{"me:1", "me:1"}}, false},
+		"release where a holder expired":                     {contract{seed: strings.Replace(queue, "you:1=20s", "you:1=-10s", 1), call: releases, ids: []string{"me:1"}}, false},
+		"release of one that expired":                        {contract{seed: strings.Replace(queue, "me:1=20s", "me:1=-10s", 1), call: releases, ids: []string{"me:1"}}, false},
+		"release where a waiter expired":                     {contract{seed: strings.Replace(queue, "me:2=20s", "me:2=-10s", 1), call: releases, ids: []string{"me:1"}}, false},
+		"release where a waiter is at no position":           {contract{seed: strings.Replace(queue, "you:2=6", "you:2=6.5", 1), call: releases, ids: []string{"me:1"}}, false},
+		"release where a waiter's id is no client's":         {contract{seed: strings.ReplaceAll(queue, "me:2=", "me2="), call: releases, ids: []string{"me:1"}}, true},
+		"release above a limit that was lowered":             {contract{seed: strings.NewReplacer("declared=2", "declared=1", "plain=2", "plain=1").Replace(queue), call: releases, ids: []string{"me:1"}}, true},
+		"release of a name whose queue is empty":             {contract{seed: full, call: releases, ids: []string{"me:1"}}, true},
+		"release of all of a name whose queue is empty":      {contract{seed: strings.Replace(full, "80s", "40s", 1), call: releases, ids: []string{"me:1", "you:1"}}, true},
+		"release of all after a long lease":                  {contract{seed: full, call: releases, ids: []string{"me:1", "you:1"}}, false},
+		"release when the pace is due":                       {contract{seed: paceDue, call: releases, ids: []string{"me:1"}}, false},
+		"that queues when the pace is due":                   {contract{seed: paceDue, call: queues, ids: []string{"me:3"}}, true},
+		"release that empties the queue, the pace due":       {contract{seed: strings.NewReplacer(" me:2=7 you:3=8", "", " me:2=20s you:3=20s", "").Replace(paceDue), call: releases, ids: []string{"me:1", "you:1"}}, true},
+		"that begins the queue when the pace is due":         {contract{seed: strings.Replace(full, " plain", " marked_at=1 plain", 1), call: queues, ids: []string{"me:3"}}, false},
+		"that fits when the pace is due":                     {contract{seed: strings.Replace(full, " plain", " marked_at=1 plain", 1), call: queues, ids: []string{"-me:1", "me:3"}}, false},
+		"that queues, with a number from the future":         {contract{seed: strings.Replace(queue, "counter 8", "counter 8000000000000000", 1), call: queues, ids: []string{"me:3"}}, false},
+		"that queues and for which the keys must last":       {contract{seed: strings.Replace(queue, "until=80s", "until=30s", 1), call: queues, ids: []string{"me:3"}}, false},
+		"that queues on a name that is not plain":            {contract{seed: strings.Replace(queue, " plain=2+", "", 1), call: queues, ids: []string{"me:3"}}, false},
+		"that queues on a name stored as without a queue":    {contract{seed: strings.Replace(full, "2+", "2", 1), call: queues, ids: []string{"me:3"}}, false},
+		"that fits on a name that is stored as with a queue": {contract{seed: full, call: acquiring(known(2), noWait), ids: []string{"-me:1", "me:3"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,11 +174,15 @@ func TestPlainScriptsDoWhatTheFullOnesDo(t *testing.T) {
 func outcomeOf(t *testing.T, c contract, plain bool) (outcome string, answered bool) {
 	t.Helper()
 	l := newLab(t, testclient.Settled(t))
-	seed := c.seed
-	if strings.Contains(seed, "queue") {
-		seed = strings.Replace(seed, " plain=3", "", 1)
+	l.seed(c.seed)
+	if strings.Contains(c.seed, "+") && !strings.Contains(c.seed, "marked_at") {
+		l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
+		defer func(marked time.Time) {
+			if time.Since(marked) > time.Second { // it was due again in between
+				outcome, answered = outcomeOf(t, c, plain)
+			}
+		}(time.Now())
 	}
-	l.seed(seed)
 	ids := tickets(c.ids...)
 	call := c.call(l, ids)
 	released := 0
@@ -128,12 +191,13 @@ func outcomeOf(t *testing.T, c contract, plain bool) (outcome string, answered b
 			released++
 		}
 	}
-	w := &walk{t: t, weights: make(map[string]int64)}
+	w := &walk{t: t, weights: make(map[string]int64), plain: make(map[*Script]int)}
 	var names []string
 	for _, ticket := range ids {
 		names = append(names, ticket.id)
 		w.weights[ticket.id] = ticket.weight
 	}
+	messages := l.listen()
 	r := Reply{}
 	if plain {
 		r, answered = w.askPlain(l, call, names, released)
@@ -141,10 +205,81 @@ func outcomeOf(t *testing.T, c contract, plain bool) (outcome string, answered b
 	if !answered {
 		r = l.ask(call, len(ids))
 	}
-	r.Next = -1 // without waiters nobody needs it
 	after := l.snapshot()
 	after.mustExpire(t)
-	return ranked(r.String() + "\n" + after.String()), answered
+	pace := fmt.Sprint(after.meta["marked_at"] != "", after.meta["before_at"] != "")
+	return ranked(strings.Join([]string{r.String(), after.String(), strings.TrimSuffix(after.meta["plain"], "+"), pace, messages()}, "\n")), answered
+}
+
+// Most calls about a name with a queue are answered by a plain script. What they do differs in nothing from what the full ones do: the
+// answers, the messages, and who holds and waits, with which numbers.
+func TestRandomCallsAboutAQueueHaveTheSameOutcomeWithAPlainScript(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for limit := range int64(5) {
+		t.Run(fmt.Sprintf("limit %d", limit+1), func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			t.Logf("seed %d", seed)
+			random := rand.New(rand.NewPCG(seed, 0))
+			w := &walk{t: t, weights: make(map[string]int64), plain: make(map[*Script]int)}
+			labs, listeners := [2]*lab{}, [2]func() string{}
+			for i := range labs {
+				labs[i] = newLab(t, rdb)
+				labs[i].seed(fmt.Sprintf("meta layout=2 declared=%d since=7 until=80s", limit+1))
+				listeners[i] = labs[i].listen()
+			}
+			steps := 300
+			if testing.Short() {
+				steps = 100
+			}
+			for range steps {
+				ids, released, build := w.draw(random, labs[0], limit+1)
+				var outcomes [2]string
+				for i, l := range labs {
+					l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
+					call := build(l, w.tickets(ids))
+					r, answered := Reply{}, false
+					if i == 0 {
+						r, answered = w.askPlain(l, call, ids, released)
+					}
+					if !answered {
+						r = l.ask(call, len(ids))
+					}
+					s := l.snapshot()
+					r.Next = r.Next.Round(time.Minute) // whether it is reported: the deadlines are those of two different moments
+					s.timeout, s.meta = nil, map[string]string{"granted": s.meta["granted"]}
+					outcomes[i] = ranked(strings.Join([]string{r.String(), s.String(), listeners[i]()}, "\n"))
+				}
+				require.Equal(t, outcomes[1], outcomes[0], "with plain scripts, and without")
+			}
+			assert.Greater(t, w.plain[PlainQueueScript], steps/2)
+		})
+	}
+}
+
+// draw returns a random call about ids, of which the first are to be released: holders, and seldom others.
+func (w *walk) draw(random *rand.Rand, l *lab, limit int64) (ids []string, released int, build func(*lab, []*ticket) Call) {
+	s := l.snapshot()
+	holders := members(s.owner)
+	random.Shuffle(len(holders), func(i, j int) { holders[i], holders[j] = holders[j], holders[i] })
+	ids = holders[:min(random.IntN(3), len(holders))]
+	if waiters := members(s.queue); len(waiters) > 0 && random.IntN(20) == 0 {
+		ids = append(ids, waiters[random.IntN(len(waiters))])
+	}
+	released = len(ids)
+	if released > 0 && (random.IntN(2) == 0 || len(s.queue) > 20) {
+		return ids, released, func(l *lab, ids []*ticket) Call { return releasing(limit, 0)(l, ids) }
+	}
+	for range 1 + random.IntN(3) {
+		id := []string{"me", "you", "she"}[random.IntN(3)] + ":" + strconv.Itoa(len(w.weights)+1)
+		w.weights[id] = 1
+		ids = append(ids, id)
+	}
+	p := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Duration(random.IntN(10)/9) * time.Hour}
+	return ids, released, func(l *lab, ids []*ticket) Call {
+		return Acquire(l.space.About("name"), known(limit), p, ids[released:], ids[:released]...)
+	}
 }
 
 // What ends that a name is plain is stored before what a plain script would not see: the queue, weights and a limit.
@@ -177,22 +312,48 @@ func TestNameIsNoLongerPlainOnceAScriptThatEndsItIsStoppedHalfWay(t *testing.T) 
 	}
 }
 
-// Without a right that it needs later, a plain script stops. What it leaves behind expires.
+// Without a right that it needs later, a plain script stops. What it leaves behind expires, and is no grant too many.
 func TestPlainScriptThatIsStoppedHalfWayLeavesOnlyWhatExpires(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)
-	for n := range 9 {
-		for _, ids := range [][]*ticket{tickets("me:1"), tickets("me:1", "me:2")} {
+	const idle = "counter 6 | meta declared=3 layout=2 since=7 until=80s plain=3"
+	const queue = "owner you:1=4 | queue you:2=5 | timeout you:1=20s you:2=20s | counter 6 | meta declared=1 layout=2 since=7 until=80s plain=1+"
+	for name, c := range map[string]struct {
+		seed    string
+		build   func(about CallPrefix) Call
+		timeout int // the write that creates the key of the deadlines, which the next one gives its expiry; 0: the key exists
+		owner   int // the same of the key of the holders
+	}{
+		"one": {idle, func(about CallPrefix) Call {
+			return PlainAcquire(about, seededKnown, time.Minute, tickets("me:1"), nil)
+		}, 1, 4},
+		"several": {idle, func(about CallPrefix) Call {
+			return PlainAcquire(about, seededKnown, time.Minute, tickets("me:1", "me:2"), nil)
+		}, 1, 4},
+		"one that queues": {queue, func(about CallPrefix) Call {
+			return PlainQueue(about, seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:1"), tickets("you:1"))
+		}, 0, 6},
+		"a release": {queue, func(about CallPrefix) Call {
+			return PlainQueue(about, seededKnown, AcquireParams{}, nil, tickets("you:1"))
+		}, 0, 5},
+	} {
+		for n := range 12 {
 			l := newLab(t, rdb)
-			l.seed("counter 6 | meta declared=3 layout=2 since=7 until=80s plain=3")
-			l.runUpTo(n, PlainAcquire(l.space.About("name"), known(3), seededEpoch, time.Minute, ids, nil))
+			l.seed(c.seed)
+			l.set("marked_at", fmt.Sprint(l.now().Add(-time.Millisecond).UnixMicro()))
+			l.runUpTo(n, c.build(l.space.About("name")))
 			s := l.snapshot()
-			if ttl := s.expiry[2]; n != 1 { // one command creates the key, and the next gives it its expiry
-				assert.NotEqual(t, time.Duration(-1), ttl, "the deadlines never expire after %d writes", n)
+			assert.LessOrEqual(t, len(s.owner), 2, "%s", name)
+			if n != c.timeout || n == 0 {
+				assert.NotEqual(t, time.Duration(-1), s.expiry[2], "%s: the deadlines never expire after %d writes", name, n)
 			}
-			if n != 4 {
-				assert.NotEqual(t, time.Duration(-1), s.expiry[0], "the owners never expire after %d writes", n)
+			if n != c.owner {
+				assert.NotEqual(t, time.Duration(-1), s.expiry[0], "%s: the owners never expire after %d writes", name, n)
 			}
+			for _, id := range append(members(s.owner), members(s.queue)...) {
+				assert.Contains(t, members(s.timeout), id, "%s: an entry without a deadline after %d writes", name, n)
+			}
+			assert.True(t, !strings.Contains(c.seed, "declared=1") || len(s.owner) <= 1, "%s: too many holders after %d writes", name, n)
 		}
 	}
 }
@@ -206,7 +367,7 @@ func TestCallThatWritesNothingElseWorksOnAFullServer(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, l.rdb.ConfigSet(background, "maxmemory", "0").Err()) })
 	r := l.ask(Acquire(l.space.About("name"), known(1), AcquireParams{TTL: time.Minute}, tickets("me:2")), 1)
 	assert.Equal(t, Refused, r.Results[0].State)
-	assert.False(t, r.Plain)
+	assert.Equal(t, NotPlain, r.Plain)
 	assert.NoError(t, l.run(l.space.Evict("name", LimitSpec{Limit: 1}, "nobody:1")).err)
 }
 
@@ -217,17 +378,28 @@ func TestPlainScriptWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 		for _, build := range []func(l *lab) Call{
 			func(l *lab) Call { return PlainRelease(l.space.About("name"), tickets("me:1")) },
 			func(l *lab) Call {
-				return PlainAcquire(l.space.About("name"), known(3), seededEpoch, time.Minute, tickets("me:2"), nil)
+				return PlainAcquire(l.space.About("name"), seededKnown, time.Minute, tickets("me:2"), nil)
 			},
 			func(l *lab) Call {
-				return PlainAcquire(l.space.About("name"), known(3), seededEpoch, time.Minute, tickets("me:2", "me:3"), tickets("me:1"))
+				return PlainAcquire(l.space.About("name"), seededKnown, time.Minute, tickets("me:2", "me:3"), tickets("me:1"))
+			},
+			func(l *lab) Call {
+				return PlainQueue(l.space.About("name"), seededKnown, AcquireParams{}, nil, tickets("me:1"))
+			},
+			func(l *lab) Call {
+				return PlainQueue(l.space.About("name"), seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:2"), tickets("me:1"))
 			},
 		} {
 			l := newLab(t, testclient.Settled(t))
-			l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=2 since=7 until=30s plain=3")
+			c := build(l)
+			if c.Script == PlainQueueScript {
+				l.seed("owner me:1=5 | queue you:1=6 | timeout me:1=20s you:1=20s | counter 7 | meta declared=3 layout=2 since=7 until=80s plain=3+")
+				l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
+			} else {
+				l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=2 since=7 until=80s plain=3")
+			}
 			require.NoError(t, l.rdb.Set(background, l.keys[i], "of another program", 0).Err())
 			before := l.dump()
-			c := build(l)
 			if got := l.run(c); got.err != nil {
 				assert.ErrorContains(t, got.err, "WRONGTYPE", kind)
 				assert.Equal(t, before, l.dump(), "%s with a %s of the wrong type", c.Script.Verb, kind)
@@ -243,38 +415,52 @@ func TestPlainScriptDeclinesWhateverIsStoredInMeta(t *testing.T) {
 	t.Parallel()
 	const seed = "owner you:1=5 | timeout you:1=20s | counter 6 | meta declared=3 layout=2 since=7 until=80s"
 	rdb := testclient.Settled(t)
-	for _, field := range []string{"plain", "until", "epoch", "server", "since", "layout", "counter"} {
-		for _, value := range []string{"", "x", "nan", "-nan", "inf", "-inf", "-1", "1e400", "0x", "9999999999999999999999", "1 2", "\x00"} {
-			l := newLab(t, rdb)
-			l.seed(seed)
-			require.NoError(t, l.rdb.HSet(background, l.keys[5], "plain", 3).Err())
-			switch {
-			case value == "":
-				require.NoError(t, l.rdb.HDel(background, l.keys[5], field).Err())
-			case field == "counter":
-				require.NoError(t, l.rdb.Set(background, l.keys[3], value, redis.KeepTTL).Err())
-			default:
-				require.NoError(t, l.rdb.HSet(background, l.keys[5], field, value).Err())
-			}
-			before := l.dump()
-			got := l.run(PlainAcquire(l.space.About("name"), known(3), seededEpoch, time.Minute, tickets("me:1", "me:2", "me:3"), nil))
-			require.NoError(t, got.err, "%s %q", field, value)
-			assert.True(t, PlainAcquireScript.Declined(got.numbers), "%s %q: it does not fit anyway", field, value)
-			assert.Equal(t, before, l.dump(), "%s %q", field, value)
-
-			got = l.run(PlainAcquire(l.space.About("name"), known(3), seededEpoch, time.Minute, tickets("me:1"), nil))
-			require.NoError(t, got.err, "%s %q", field, value)
-			if PlainAcquireScript.Declined(got.numbers) {
-				assert.Equal(t, before, l.dump(), "%s %q", field, value)
-				continue
-			}
-			for i := range l.keys {
-				if l.rdb.Exists(background, l.keys[i]).Val() == 1 {
-					assert.Positive(t, l.rdb.PTTL(background, l.keys[i]).Val(), "%s %q: %s never expires", field, value, Kinds[i])
+	fields := []string{"plain", "until", "epoch", "server", "since", "layout", "marked_at", "counter"}
+	for _, field := range fields {
+		for _, value := range []string{"", "x", "nan", "-nan", "inf", "-inf", "-1", "1e400", "0x", "9999999999999999999999", "1 2", "\x00", "+", "-1+", "0x1+", "1e400+"} {
+			for plain, queue := range map[string]string{"3": "", "3+": " | queue you:2=6"} {
+				l := newLab(t, rdb)
+				l.seed(strings.Replace(seed, " | timeout", queue+" | timeout", 1))
+				l.set("plain", plain)
+				l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
+				switch {
+				case value == "":
+					require.NoError(t, l.rdb.HDel(background, l.keys[5], field).Err())
+				case field == "counter":
+					require.NoError(t, l.rdb.Set(background, l.keys[3], value, redis.KeepTTL).Err())
+				default:
+					l.set(field, value)
 				}
+				about := l.space.About("name")
+				if queue == "" {
+					c := PlainAcquire(about, seededKnown, time.Minute, tickets("me:1", "me:2", "me:3"), nil)
+					assert.False(t, l.answersSoundly(c, field+" "+value), "%s %q: it does not fit anyway", field, value)
+					l.answersSoundly(PlainAcquire(about, seededKnown, time.Minute, tickets("me:1"), nil), field+" "+value)
+					continue
+				}
+				l.answersSoundly(PlainQueue(about, seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:1", "me:2"), tickets("you:1")), field+" "+value)
 			}
 		}
 	}
+}
+
+// answersSoundly makes a call of a plain script, which must not fail. It reports false if that declined, and has changed nothing.
+// Otherwise every key must expire.
+func (l *lab) answersSoundly(c Call, stored string) bool {
+	l.t.Helper()
+	before := l.dump()
+	got := l.run(c)
+	require.NoError(l.t, got.err, "%q", stored)
+	if c.Script.Declined(got.numbers) {
+		assert.Equal(l.t, before, l.dump(), "%q", stored)
+		return false
+	}
+	for i := range l.keys {
+		if l.rdb.Exists(background, l.keys[i]).Val() == 1 {
+			assert.Positive(l.t, l.rdb.PTTL(background, l.keys[i]).Val(), "%q: %s never expires", stored, Kinds[i])
+		}
+	}
+	return true
 }
 
 // The server of the name has been replaced, or its epoch is not the one that the caller knows: it may have lost state. Or
@@ -292,12 +478,17 @@ func TestPlainScriptDeclinesOnAServerOrInAnEpochOrLayoutThatTheCallerDoesNotKnow
 		},
 	} {
 		l := newLab(t, testclient.Settled(t))
-		l.seed("owner you:1=5 | timeout you:1=20s | counter 6 | meta declared=3 layout=2 since=7 until=30s plain=3")
+		l.seed("owner you:1=5 | timeout you:1=20s | counter 6 | meta declared=3 layout=2 since=7 until=80s plain=3")
 		epoch := change(l)
+		for plain, c := range map[string]Call{
+			"3+": PlainQueue(l.space.About("name"), Known{seededKnown.Since, epoch}, AcquireParams{TTL: time.Second}, tickets("me:1"), tickets("you:1")),
+			"3":  PlainAcquire(l.space.About("name"), Known{seededKnown.Since, epoch}, time.Second, tickets("me:1"), nil),
+		} {
+			l.set("plain", plain)
+			assert.False(t, l.answersSoundly(c, name), name)
+		}
+		l.set("plain", "3")
 		before := l.dump()
-		got := l.run(PlainAcquire(l.space.About("name"), known(3), epoch, time.Second, tickets("me:1"), nil))
-		require.NoError(t, got.err)
-		assert.True(t, PlainAcquireScript.Declined(got.numbers), name)
 		if strings.Contains(name, "layout") {
 			assert.True(t, PlainReleaseScript.Declined(l.run(PlainRelease(l.space.About("name"), tickets("you:1"))).numbers), name)
 		}

@@ -48,7 +48,7 @@ type Reply struct {
 	Epoch   int64         // of the name; if it differs from the one before, state may have been lost. 0: not reported
 	Room    int64         // of a rate: available units
 	Server  int64         // which one replied; 0: unknown
-	Plain   bool          // the next call may be a plain one
+	Plain   Plain         // which plain scripts may answer the next call
 	Results []Result
 	Grants  []Grant
 }
@@ -74,7 +74,7 @@ func DecodeReply(raw []int64, n int) (Reply, error) {
 		Epoch:   raw[3],
 		Room:    raw[4],
 		Server:  raw[5],
-		Plain:   raw[6] != 0,
+		Plain:   Plain(raw[6]),
 		Results: make([]Result, n),
 	}
 	for i := range r.Results {
@@ -84,8 +84,12 @@ func DecodeReply(raw []int64, n int) (Reply, error) {
 		}
 		r.Results[i] = one
 	}
-	for g := raw[Head+2*n:]; len(g) > 0; g = g[3:] {
-		r.Grants = append(r.Grants, Grant{g[0], g[1], g[2]})
-	}
+	r.addGrants(raw[Head+2*n:])
 	return r, nil
+}
+
+func (r *Reply) addGrants(raw []int64) {
+	for ; len(raw) > 0; raw = raw[3:] {
+		r.Grants = append(r.Grants, Grant{raw[0], raw[1], raw[2]})
+	}
 }

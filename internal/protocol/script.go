@@ -22,7 +22,7 @@ var Scripts = []*Script{
 }
 
 // PlainScripts are the short forms of some of them.
-var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript}
+var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueScript}
 
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {

@@ -1,0 +1,31 @@
+-- plain.lua: what a plain script that grants reads first. It declines, before anything is written, unless the server has
+-- lost nothing and the limit is in effect as the caller knows it.
+--
+-- A name is plain while every weight is 1, its limit is not that of a rate, no grace period is in effect and no clock was
+-- stepped back. "plain" in meta is then the limit, with "+" behind it once there may be waiters. finish.lua stores it, and
+-- whatever ends that it is true removes it first. A plain script follows the same rules as the full one in fewer steps, and
+-- leaves to it whatever is not usual. What is stored may be any text, so whatever is not certainly right is not usual: NaN
+-- is neither more nor less.
+--
+-- needs:    known_epoch, limit_form
+-- provides: LAYOUT, LINGER, epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now, server
+local LAYOUT, LINGER, FARTHEST = "2", 10000, 32 * 86400000 -- ms; as in semaphore.lua
+local layout, plain, expire_at, epoch, server, declared_at, marked_at =
+  unpack(redis.call("HMGET", meta, "layout", "plain", "until", "epoch", "server", "since", "marked_at"), 1, 7)
+local limit = plain and tonumber(string.match(plain, limit_form))
+if layout ~= LAYOUT or not limit or epoch ~= known_epoch then return { 0 } end
+
+local format = string.format
+local holders, clock, last_number = redis.call("ZCARD", owner), redis.call("TIME"), tonumber(redis.call("GET", counter))
+local micros = clock[1] * 1000000 + clock[2]
+local now = math.floor(micros / 1000)
+expire_at, declared_at = tonumber(expire_at), tonumber(declared_at)
+local sound = expire_at and declared_at and last_number and tonumber(since) <= declared_at
+  and limit < 2 ^ 53 and micros >= tonumber(epoch) and last_number <= micros + 1000000
+  and expire_at >= now + lease + LINGER and expire_at <= now + FARTHEST
+if not sound then return { 0 } end
+
+-- The server is the one that meta names: else it may have lost state.
+local info = redis.pcall("INFO", "replication")
+if type(info) ~= "string" or not server or #server ~= 12 or not string.find(info, "master_replid:" .. server, 1, true) then return { 0 } end
+
