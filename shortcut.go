@@ -59,14 +59,10 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 			return protocol.PlainQueueScript
 		}
 	case protocol.PlainWithoutQueue:
-		long := slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.params.TTL > protocol.MaxPlainTTL })
-		switch {
-		case long:
-		case acquires:
+		if acquires {
 			return protocol.PlainAcquireScript
-		default:
-			return protocol.PlainReleaseScript
 		}
+		return protocol.PlainReleaseScript
 	}
 	return nil
 }

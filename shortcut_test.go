@@ -40,12 +40,12 @@ func learns(c *Client, w *wire, plain protocol.Plain) *ticket {
 }
 
 func TestCallsArePlainOnceAReplySaysThatTheNameIs(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
 		a := learnsPlain(c, w)
 		b := asks(c, "a", 1, CallOptions{})[0]
 		f := w.carries("plain_acquire a: 2")
 		args := f.cmds[0].Args()
-		assert.Equal(t, []any{int64(1), int64(1), protocol.MaxPlainTTL.Milliseconds(), 1}, args[7:11], "the epoch, the declaration, the lease and the count")
+		assert.Equal(t, []any{int64(1), int64(1), time.Minute.Milliseconds(), 1}, args[7:11], "the epoch, the declaration, the lease and the count")
 		f.plainly(20)
 		assert.Equal(t, int64(20), b.tokenNow())
 
@@ -68,7 +68,7 @@ func TestCallsArePlainOnceAReplySaysThatTheNameIs(t *testing.T) {
 
 // The full script answers in the same batch, even if the server has lost both scripts meanwhile.
 func TestPlainCallThatIsDeclinedIsSentInFull(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		b := asks(c, "a", 1, CallOptions{})[0]
 		unknown := said("NOSCRIPT No matching script.")
@@ -120,7 +120,7 @@ func TestCallsAboutANameWithAQueueArePlain(t *testing.T) {
 
 // A name whose queue begins or ends declines one call of each process.
 func TestAfterOnePlainCallThatWasDeclinedOneReplySuffices(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
 		a := learnsPlain(c, w)
 		asks(c, "a", 1, CallOptions{})
 		w.carries("plain_acquire a: 2").plainly(20)
@@ -138,7 +138,7 @@ func TestAfterOnePlainCallThatWasDeclinedOneReplySuffices(t *testing.T) {
 
 // A name whose queue comes and goes would else cost a round trip more for each.
 func TestAfterTwoPlainCallsThatWereDeclinedTheRepliesHaveToSayItSeveralTimes(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL, func(_ *testing.T, c *Client, w *wire) {
+	onWire(t, time.Minute, func(_ *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		grant := func(verb string, seq int, numbers ...int64) {
 			asks(c, "a", 1, CallOptions{})
@@ -166,7 +166,7 @@ func TestAfterTwoPlainCallsThatWereDeclinedTheRepliesHaveToSayItSeveralTimes(t *
 
 // A reply that says that the name is no longer plain ends it for the next call.
 func TestCallsAreFullOnceAReplySaysThatTheNameIsNotPlain(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL, func(_ *testing.T, c *Client, w *wire) {
+	onWire(t, time.Minute, func(_ *testing.T, c *Client, w *wire) {
 		a := learnsPlain(c, w)
 		a.state.mu.Lock()
 		a.state.refreshLocked(a)
@@ -179,7 +179,7 @@ func TestCallsAreFullOnceAReplySaysThatTheNameIsNotPlain(t *testing.T) {
 
 // A ticket whose first call was not answered may be stored: a plain script would decline it.
 func TestRepeatIsNotPlain(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		asks(c, "a", 1, CallOptions{})
 		w.carries("plain_acquire a: 2").breaks()
@@ -192,20 +192,9 @@ func TestRepeatIsNotPlain(t *testing.T) {
 	})
 }
 
-// After a long lease every plain call about a name with one caller would be declined.
-func TestCallsWithALongTTLAreNotPlain(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL+time.Millisecond, func(_ *testing.T, c *Client, w *wire) {
-		a := learnsPlain(c, w)
-		asks(c, "a", 1, CallOptions{})
-		w.carries("acquire a: 2").grantsPlain(20)
-		a.state.leave(a)
-		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
-	})
-}
-
 // Whatever made a plain script fail, the full one repairs it.
 func TestAfterAnErrorOfAPlainScriptCallsAreFull(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
 		a := learnsPlain(c, w)
 		asks(c, "a", 1, CallOptions{})
 		f := w.carries("plain_acquire a: 2")
@@ -219,7 +208,7 @@ func TestAfterAnErrorOfAPlainScriptCallsAreFull(t *testing.T) {
 
 // The answer to a renewal must not wait for the second round trip of another call, which may never be answered.
 func TestAnswerThatIsThereDoesNotWaitForACallThatIsSentAgain(t *testing.T) {
-	onWire(t, protocol.MaxPlainTTL, func(t *testing.T, c *Client, w *wire) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		asks(c, "x", 1, CallOptions{})
 		first := w.carries("acquire x: 2")

@@ -8,7 +8,8 @@
 -- is neither more nor less.
 --
 -- needs:    known_epoch, limit_form
--- provides: LAYOUT, LINGER, epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now, server
+-- provides: LAYOUT, LINGER, epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now,
+--           renew_keys, server
 local LAYOUT, LINGER, FARTHEST = "2", 10000, 32 * 86400000 -- ms; as in semaphore.lua
 local layout, plain, expire_at, epoch, server, declared_at, marked_at =
   unpack(redis.call("HMGET", meta, "layout", "plain", "until", "epoch", "server", "since", "marked_at"), 1, 7)
@@ -22,8 +23,10 @@ local now = math.floor(micros / 1000)
 expire_at, declared_at = tonumber(expire_at), tonumber(declared_at)
 local sound = expire_at and declared_at and last_number and tonumber(since) <= declared_at
   and limit < 2 ^ 53 and micros >= tonumber(epoch) and last_number <= micros + 1000000
-  and expire_at >= now + lease + LINGER and expire_at <= now + FARTHEST
+  and expire_at <= now + FARTHEST
 if not sound then return { 0 } end
+local renew_keys = expire_at < now + lease + LINGER
+if renew_keys then expire_at = now + lease + 2 * LINGER end
 
 -- The server is the one that meta names: else it may have lost state.
 local info = redis.pcall("INFO", "replication")

@@ -52,4 +52,6 @@ end
 for i = 1, count do entries[2 * i - 1] = format("%d", first + i - 1) end
 redis.call("ZADD", owner, unpack(entries))
 if new_keys then redis.call("PEXPIREAT", owner, expiry) end
+
+-- include plain_renew.lua
 return { first }

@@ -56,7 +56,7 @@ end
 local available = math.max(0, limit - holders + released)
 local promoted = math.min(available, waiters)
 local remaining = waiters - promoted
-local held = remaining == 0 and math.min(available - promoted, count) or 0
+local held = math.min(available - promoted, count) -- 0 if anybody remains
 local queued = count - held
 
 -- Some of what the full script does is not worth repeating here: it shortens how long the keys exist after a long lease, makes others
@@ -124,6 +124,8 @@ if queued > 0 then
   if remaining == 0 then redis.call("PEXPIREAT", queue, expiry) end
   reply[1] = nearest and math.min(lease, nearest - now) or lease
 end
+
+-- include plain_renew.lua
 if messages then
   for client, entries in pairs(messages) do
     redis.pcall("PUBLISH", wake .. client, entries .. " " .. epoch .. " " .. owner)

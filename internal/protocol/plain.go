@@ -19,13 +19,9 @@ const (
 // The plain scripts.
 var (
 	PlainAcquireScript = plainScript("plain_acquire", []int{0, 2, 3, 5}, "known_epoch", "since", "lease", "count")
-	PlainReleaseScript = plainScript("plain_release", []int{0, 2, 5})
+	PlainReleaseScript = plainScript("plain_release", []int{0, 2, 3, 5})
 	PlainQueueScript   = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
-
-// MaxPlainTTL is the longest lease with which plain calls without a queue are worth while. After a longer one, the release that
-// leaves a name idle shortens how long its keys exist, and the acquire after that extends it, which only the full scripts do.
-const MaxPlainTTL = 20 * time.Second
 
 // Known is what the caller of a plain script knows of the name. The script declines if it is not true.
 type Known struct {

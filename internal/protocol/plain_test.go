@@ -89,33 +89,36 @@ func TestPlainScriptsDoWhatTheFullOnesDo(t *testing.T) {
 		contract
 		answers bool
 	}{
-		"of one":                             {contract{seed: held + meta, call: acquires, ids: []string{"me:1"}}, true},
-		"of several that just fit":           {contract{seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}}, true},
-		"of one too many":                    {contract{seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}}, false},
-		"of one without wait":                {contract{seed: held + meta, call: acquiring(known(3), noWait), ids: []string{"me:1"}}, true},
-		"without a holder":                   {contract{seed: "counter 6" + meta, call: acquires, ids: []string{"me:1", "me:2"}}, true},
-		"without a counter":                  {contract{seed: meta[3:], call: acquires, ids: []string{"me:1"}}, false},
-		"of an unused name":                  {contract{call: acquires, ids: []string{"me:1"}}, false},
-		"of one that holds":                  {contract{seed: held + meta, call: acquires, ids: []string{"you:1"}}, false},
-		"of one that holds and a new one":    {contract{seed: held + meta, call: acquires, ids: []string{"you:1", "me:1"}}, false},
-		"of one with a tombstone":            {contract{seed: "timeout me:1=20s | counter 6" + meta, call: acquires, ids: []string{"me:1"}}, false},
-		"with a number from the future":      {contract{seed: held + "000000000000000" + meta, call: acquires, ids: []string{"me:1"}}, false},
-		"with a newer limit":                 {contract{seed: held + meta, call: acquiring(declares(1, 8), nil), ids: []string{"me:1"}}, false},
-		"with an older limit":                {contract{seed: held + meta, call: acquiring(declares(1, 6), nil), ids: []string{"me:1", "me:2"}}, true},
-		"of a name that is not plain":        {contract{seed: held + notPlain, call: acquires, ids: []string{"me:1"}}, false},
-		"for which the keys must last":       {contract{seed: held + soon, call: acquires, ids: []string{"me:1"}}, false},
-		"that releases one":                  {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1"}}, true},
-		"that just fits, for it releases":    {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1", "me:2", "me:3"}}, true},
-		"that releases an unknown one":       {contract{seed: held + meta, call: acquires, ids: []string{"-you:2", "me:1"}}, false},
-		"that fits if one is released twice": {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "-you:1", "me:1", "me:2", "me:3"}}, false},
-		"that releases, without a holder":    {contract{seed: "counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}}, false},
-		"release of one of several":          {contract{seed: three, call: releases, ids: []string{"me:1"}}, true},
-		"release of several":                 {contract{seed: three, call: releases, ids: []string{"me:1", "me:2"}}, true},
-		"release of an unknown one":          {contract{seed: three, call: releases, ids: []string{"me:1", "me:3"}}, false},
-		"release of an unused name":          {contract{seed: meta[3:], call: releases, ids: []string{"me:1"}}, false},
-		"release after a long lease":         {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1"}}, true},
-		"last release after a long lease":    {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1", "me:2", "you:1"}}, false},
-		"release that leaves a tombstone":    {contract{seed: three, call: releasing(3, 10*time.Second), ids: []string{"me:1"}}, false},
+		"of one":                                          {contract{seed: held + meta, call: acquires, ids: []string{"me:1"}}, true},
+		"of several that just fit":                        {contract{seed: held + meta, call: acquires, ids: []string{"me:1", "me:2"}}, true},
+		"of one too many":                                 {contract{seed: held + meta, call: acquires, ids: []string{"me:1", "me:2", "me:3"}}, false},
+		"of one without wait":                             {contract{seed: held + meta, call: acquiring(known(3), noWait), ids: []string{"me:1"}}, true},
+		"without a holder":                                {contract{seed: "counter 6" + meta, call: acquires, ids: []string{"me:1", "me:2"}}, true},
+		"without a counter":                               {contract{seed: meta[3:], call: acquires, ids: []string{"me:1"}}, false},
+		"of an unused name":                               {contract{call: acquires, ids: []string{"me:1"}}, false},
+		"of one that holds":                               {contract{seed: held + meta, call: acquires, ids: []string{"you:1"}}, false},
+		"of one that holds and a new one":                 {contract{seed: held + meta, call: acquires, ids: []string{"you:1", "me:1"}}, false},
+		"of one with a tombstone":                         {contract{seed: "timeout me:1=20s | counter 6" + meta, call: acquires, ids: []string{"me:1"}}, false},
+		"with a number from the future":                   {contract{seed: held + "000000000000000" + meta, call: acquires, ids: []string{"me:1"}}, false},
+		"with a newer limit":                              {contract{seed: held + meta, call: acquiring(declares(1, 8), nil), ids: []string{"me:1"}}, false},
+		"with an older limit":                             {contract{seed: held + meta, call: acquiring(declares(1, 6), nil), ids: []string{"me:1", "me:2"}}, true},
+		"of a name that is not plain":                     {contract{seed: held + notPlain, call: acquires, ids: []string{"me:1"}}, false},
+		"for which the keys must last":                    {contract{seed: held + soon, call: acquires, ids: []string{"me:1"}}, true},
+		"that releases one":                               {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1"}}, true},
+		"that just fits, for it releases":                 {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "me:1", "me:2", "me:3"}}, true},
+		"that releases an unknown one":                    {contract{seed: held + meta, call: acquires, ids: []string{"-you:2", "me:1"}}, false},
+		"that fits if one is released twice":              {contract{seed: held + meta, call: acquires, ids: []string{"-you:1", "-you:1", "me:1", "me:2", "me:3"}}, false},
+		"that releases, without a holder":                 {contract{seed: "counter 6" + meta, call: acquires, ids: []string{"-you:1", "me:1"}}, false},
+		"release of one of several":                       {contract{seed: three, call: releases, ids: []string{"me:1"}}, true},
+		"release of several":                              {contract{seed: three, call: releases, ids: []string{"me:1", "me:2"}}, true},
+		"release of an unknown one":                       {contract{seed: three, call: releases, ids: []string{"me:1", "me:3"}}, false},
+		"release of an unused name":                       {contract{seed: meta[3:], call: releases, ids: []string{"me:1"}}, false},
+		"release after a long lease":                      {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1"}}, true},
+		"last release after a long lease":                 {contract{seed: strings.Replace(three, "until=30s", "until=90s", 1), call: releases, ids: []string{"me:1", "me:2", "you:1"}}, true},
+		"last release beside a tombstone":                 {contract{seed: strings.NewReplacer("until=30s", "until=90s", " | counter", " you:2=20s | counter").Replace(three), call: releases, ids: []string{"me:1", "me:2", "you:1"}}, true},
+		"last release of a pinned limit":                  {contract{seed: strings.Replace(three, "until=30s", "until=90s pinned=3", 1), call: releases, ids: []string{"me:1", "me:2", "you:1"}}, true},
+		"of a pinned limit, for which the keys must last": {contract{seed: held + soon + " pinned=3", call: acquires, ids: []string{"me:1"}}, true},
+		"release that leaves a tombstone":                 {contract{seed: three, call: releasing(3, 10*time.Second), ids: []string{"me:1"}}, false},
 
 		"that queues":                                        {contract{seed: queue, call: queues, ids: []string{"me:3"}}, true},
 		"of several that queue":                              {contract{seed: queue, call: queues, ids: []string{"me:3", "you:4"}}, true},
@@ -155,7 +158,7 @@ func TestPlainScriptsDoWhatTheFullOnesDo(t *testing.T) {
 		"that begins the queue when the pace is due":         {contract{seed: strings.Replace(full, " plain", " marked_at=1 plain", 1), call: queues, ids: []string{"me:3"}}, false},
 		"that fits when the pace is due":                     {contract{seed: strings.Replace(full, " plain", " marked_at=1 plain", 1), call: queues, ids: []string{"-me:1", "me:3"}}, false},
 		"that queues, with a number from the future":         {contract{seed: strings.Replace(queue, "counter 8", "counter 8000000000000000", 1), call: queues, ids: []string{"me:3"}}, false},
-		"that queues and for which the keys must last":       {contract{seed: strings.Replace(queue, "until=80s", "until=30s", 1), call: queues, ids: []string{"me:3"}}, false},
+		"that queues and for which the keys must last":       {contract{seed: strings.Replace(queue, "until=80s", "until=30s", 1), call: queues, ids: []string{"me:3"}}, true},
 		"that queues on a name that is not plain":            {contract{seed: strings.Replace(queue, " plain=2+", "", 1), call: queues, ids: []string{"me:3"}}, false},
 		"that queues on a name stored as without a queue":    {contract{seed: strings.Replace(full, "2+", "2", 1), call: queues, ids: []string{"me:3"}}, false},
 		"that fits on a name that is stored as with a queue": {contract{seed: full, call: acquiring(known(2), noWait), ids: []string{"-me:1", "me:3"}}, false},
@@ -208,7 +211,11 @@ func outcomeOf(t *testing.T, c contract, plain bool) (outcome string, answered b
 	after := l.snapshot()
 	after.mustExpire(t)
 	pace := fmt.Sprint(after.meta["marked_at"] != "", after.meta["before_at"] != "")
-	return ranked(strings.Join([]string{r.String(), after.String(), strings.TrimSuffix(after.meta["plain"], "+"), pace, messages()}, "\n")), answered
+	var expiry string
+	for _, left := range after.expiry {
+		expiry += " " + seconds(left)
+	}
+	return ranked(strings.Join([]string{r.String(), after.String(), strings.TrimSuffix(after.meta["plain"], "+"), pace, expiry, messages()}, "\n")), answered
 }
 
 // Most calls about a name with a queue are answered by a plain script. What they do differs in nothing from what the full ones do: the
@@ -526,7 +533,6 @@ func TestPlainScriptsHaveTheConstantsAndArgumentsOfTheOthers(t *testing.T) {
 			assert.Contains(t, s.Text, fmt.Sprintf("\nlocal first_id = %d\n", len(s.Arguments)+1))
 		}
 	}
-	assert.Equal(t, shared["LINGER"], strconv.FormatInt(MaxPlainTTL.Milliseconds()/2, 10))
 	assert.Contains(t, PlainAcquireScript.Text, "32 * 86400000")
 	assert.Contains(t, texts["semaphore.lua"], "local MONTH = 31 * DAY")
 }
