@@ -28,7 +28,7 @@ func learnsPlain(c *Client, w *wire) *ticket {
 	w.t.Helper()
 	a := asks(c, "a", 1, CallOptions{})[0]
 	f := w.carries("acquire a: 1")
-	f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, 1, int64(protocol.Held), 10})
+	f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, -1, int64(protocol.Held), 10})
 	f.end <- nil
 	w.isIdle()
 	return a
@@ -99,7 +99,7 @@ func TestAfterAPlainCallThatWasDeclinedTheRepliesHaveToSayItSeveralTimes(t *test
 			f.end <- nil
 			synctest.Wait()
 		}
-		full := []int64{1, -1, 0, 1, 0, 0, 1, int64(protocol.Held), 10}
+		full := []int64{1, -1, 0, 1, 0, 0, -1, int64(protocol.Held), 10}
 		grant("plain_acquire", 2, 0)
 		f := w.carries("acquire a: 2")
 		f.cmds[0].(protocol.Numbers).SetVal(full)

@@ -29,7 +29,8 @@
 --                  may have been lost. 0: it was not compared, or there is none
 --         room     for a rate, the units available after the call; else 0
 --         server   which server this is; 0: unknown
---         plain    1: the next call may be a plain one, as in plain_acquire.lua; 0: it would be in vain
+--         waiters  how many wait in the queue after the call; -1: none, and the next call may be a plain one, as in
+--                  plain_acquire.lua
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number
 --         grants   seq, position, token of each waiter of the caller that this call promoted
@@ -60,7 +61,7 @@ local MONTH = 31 * DAY -- ms: the longest window of a rate
 
 -- The states in a reply, and the numbers with which it begins. internal/protocol has the same lists.
 local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
-local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER, PLAIN = 1, 2, 3, 4, 5, 6, 7
+local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER, WAITERS = 1, 2, 3, 4, 5, 6, 7
 
 local function text(number) return string.format("%d", number) end
 
@@ -94,13 +95,13 @@ end
 local holders = redis.call("ZCARD", owner)
 local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
-local reply, size = { 0, -1, 0, 0, 0, 0, stored_plain and 1 or 0 }, PLAIN -- the verb appends its results
+local reply, size = { 0, -1, 0, 0, 0, 0, stored_plain and -1 or waiters }, WAITERS -- the verb appends its results
 
 -- end_plain ends that the name is plain, before a write that would make it untrue.
 local function end_plain()
   if not stored_plain then return end
   redis.call("HDEL", meta, "plain")
-  stored_plain, reply[PLAIN] = false, 0
+  stored_plain = false
 end
 
 -- distinct reports whether the count ids in ARGV from index first on all differ. An id that is counted as it is

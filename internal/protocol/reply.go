@@ -48,7 +48,8 @@ type Reply struct {
 	Epoch   int64         // of the name; if it differs from the one before, state may have been lost. 0: not reported
 	Room    int64         // of a rate: available units
 	Server  int64         // which one replied; 0: unknown
-	Plain   bool          // the next call may be a plain one
+	Waiters int64         // in the queue after the call
+	Plain   bool          // there are none, and the next call may be a plain one
 	Results []Result
 	Grants  []Grant
 }
@@ -74,7 +75,8 @@ func DecodeReply(raw []int64, n int) (Reply, error) {
 		Epoch:   raw[3],
 		Room:    raw[4],
 		Server:  raw[5],
-		Plain:   raw[6] != 0,
+		Waiters: max(0, raw[6]),
+		Plain:   raw[6] < 0,
 		Results: make([]Result, n),
 	}
 	for i := range r.Results {
