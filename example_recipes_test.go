@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fairsem/fairsem"
 )
@@ -76,4 +77,44 @@ func ExampleSemaphore_memoryBudget() {
 	// rendered in 512 MiB
 	// rendered in 6000 MiB
 	// a job of 9000 MiB never fits: fairsem: do "render-memory": weight exceeds the limit
+}
+
+// keepIdle keeps an idle connection until a call waits for its permit, or the permit is lost.
+func keepIdle(ctx context.Context, permit *fairsem.Permit, disconnect func()) error {
+	select {
+	case <-permit.Wanted():
+	case <-permit.Context().Done():
+	}
+	disconnect()
+	return permit.Release(ctx)
+}
+
+// A pool keeps its idle connections, and their permits, for as long as no call waits for one.
+func ExamplePermit_Wanted() {
+	client, stop := newClient()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	connections, err := client.Semaphore("database", 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	idle, err := connections.Acquire(ctx, 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	kept := make(chan error)
+	go func() { kept <- keepIdle(ctx, idle, func() { fmt.Println("idle connection closed") }) }()
+
+	err = connections.Do(ctx, 1, func(context.Context) error {
+		fmt.Println("new connection opened")
+		return nil
+	})
+	fmt.Println(errors.Join(err, <-kept))
+	// Output:
+	// idle connection closed
+	// new connection opened
+	// <nil>
 }

@@ -392,7 +392,7 @@ func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 	require.ErrorIs(t, none.Release(t.Context()), fairsem.ErrInvalid)
 	require.ErrorIs(t, new(fairsem.Permit).Release(t.Context()), fairsem.ErrInvalid)
 	for _, f := range []func(){
-		func() { none.ID() }, func() { none.Token() }, func() { none.Weight() }, func() { none.Context() },
+		func() { none.ID() }, func() { none.Token() }, func() { none.Weight() }, func() { none.Context() }, func() { none.Wanted() },
 		func() { new(fairsem.Permit).Context() }, func() { new(fairsem.Weighted).TryAcquire(1) },
 	} {
 		func() {

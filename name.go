@@ -26,20 +26,21 @@ type nameState struct {
 
 	mu           sync.Mutex
 	tickets      map[int64]*ticket
-	filling      []*request         // queued requests that have room for its tickets
-	spec         protocol.LimitSpec // of the call that Redis answered last; a call about tickets has theirs
-	retired      bool               // removed from Client.states: a new ticket needs a new nameState
-	next         time.Time          // when the next tick is due; zero: none is scheduled
-	deadline     time.Time          // the nearest one of any process, while a ticket here waits; zero: unknown
-	deadlineSent time.Time          // when the call was sent whose reply had the deadline
-	waiters      int                // tickets in the phase waiting
-	waking       waking             // of the answer or message that is being handled
-	backoff      time.Duration      // before the next try, while calls fail
-	epoch        int64              // of the name, from the latest reply; 0: none yet
-	epochSent    time.Time          // when the call was sent whose reply had the epoch
-	verifySince  time.Time          // since when the server may have changed; zero: no reason to verify
-	checkAt      time.Time          // when to verify, if the server could go away unnoticed until then; zero: not scheduled
-	shortcut     shortcut           // to the plain scripts
+	filling      []*request           // queued requests that have room for its tickets
+	spec         protocol.LimitSpec   // of the call that Redis answered last; a call about tickets has theirs
+	retired      bool                 // removed from Client.states: a new ticket needs a new nameState
+	next         time.Time            // when the next tick is due; zero: none is scheduled
+	deadline     time.Time            // the nearest one of any process, while a ticket here waits; zero: unknown
+	deadlineSent time.Time            // when the call was sent whose reply had the deadline
+	waiters      int                  // tickets in the phase waiting
+	listeners    map[*ticket]struct{} // holders whose channel of Wanted is open; nil: no holder has asked for one
+	waking       waking               // of the answer or message that is being handled
+	backoff      time.Duration        // before the next try, while calls fail
+	epoch        int64                // of the name, from the latest reply; 0: none yet
+	epochSent    time.Time            // when the call was sent whose reply had the epoch
+	verifySince  time.Time            // since when the server may have changed; zero: no reason to verify
+	checkAt      time.Time            // when to verify, if the server could go away unnoticed until then; zero: not scheduled
+	shortcut     shortcut             // to the plain scripts
 }
 
 // host is what the names of a Client share.

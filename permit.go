@@ -49,6 +49,21 @@ func (p *Permit) mustExist() *ticket {
 // Waited is the time from the call of Acquire to the grant.
 func (p *Permit) Waited() time.Duration { return p.mustExist().hold.waited }
 
+// Wanted returns a channel that is closed when a call waits in the queue for units of the same name. It is for holders that could
+// release early, such as an idle connection. The call may be one of this process, and may need more units than this permit has.
+// Every holder of the name that asked is notified, not only as many as have the units that the call needs.
+//
+// Redis says it with each renewal, so the channel is closed at most a third of a TTL after the call began to wait, or earlier
+// with the answer to another call of this Client on that name. That costs no command and no message. Answers from before
+// the first call of Wanted do not count. The channel stays closed, even if no call waits any more.
+//
+// The end of the permit does not close it: wait for [Permit.Context] as well. After that end an open channel stays open. A permit
+// with CallOptions.NoRefresh is not renewed, so only the answers to other calls close its channel.
+func (p *Permit) Wanted() <-chan struct{} {
+	t := p.mustExist()
+	return t.state.wanted(t)
+}
+
 // Release releases the units. Renewal stops and the context ends before anything is sent. It may be called any number of
 // times, also concurrently; all calls report the same. Without a permit, because Acquire returned an error, it returns
 // [ErrInvalid].

@@ -151,7 +151,7 @@ func (f *flight) grantAll(first int64) {
 }
 
 func (f *flight) grant(i int, token int64, n int) {
-	reply := []int64{1, -1, 0, 1, 0, 0, 0}
+	reply := []int64{1, -1, 0, 1, 0, 0, 0, 0}
 	for j := range n {
 		reply = append(reply, int64(protocol.Held), token+int64(j))
 	}
@@ -432,7 +432,7 @@ func TestReleasesAndAcquiresShareACall(t *testing.T) {
 		ask := func(n int) { asked = append(asked, asks(c, "a", n, CallOptions{})...) }
 
 		f := w.atOnce(c, func() { leave(0); ask(2); leave(1) }, "acquire a: 8 9 -3 -4")
-		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, 0, int64(protocol.Held), 0, int64(protocol.Gone), 0, int64(protocol.Held), 20, int64(protocol.Held), 21})
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, 0, 0, int64(protocol.Held), 0, int64(protocol.Gone), 0, int64(protocol.Held), 20, int64(protocol.Held), 21})
 		f.end <- nil
 		<-held[0].released
 		<-held[1].released
@@ -522,7 +522,7 @@ func TestFailedCallIsRetriedForItsReleasesToo(t *testing.T) {
 				if content == "acquire a: 4" {
 					again.grant(i, 20, 1)
 				} else {
-					again.cmds[i].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, 0, int64(protocol.Gone), 0})
+					again.cmds[i].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, 0, 0, int64(protocol.Gone), 0})
 				}
 			}
 			again.end <- nil

@@ -33,7 +33,7 @@ func learns(c *Client, w *wire, plain protocol.Plain) *ticket {
 	w.t.Helper()
 	a := asks(c, "a", 1, CallOptions{})[0]
 	f := w.carries("acquire a: 1")
-	f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(plain), int64(protocol.Held), 10})
+	f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 1, 0, 0, int64(plain), 0, int64(protocol.Held), 10})
 	f.end <- nil
 	w.isIdle()
 	return a
@@ -127,7 +127,7 @@ func TestAfterOnePlainCallThatWasDeclinedOneReplySuffices(t *testing.T) {
 		asks(c, "a", 1, CallOptions{})
 		w.carries("plain_acquire a: 3").plainly(0)
 		f := w.carries("acquire a: 3")
-		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, 1000, 0, 1, 0, 0, int64(protocol.PlainWithQueue), int64(protocol.Waiting), 30})
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, 1000, 0, 1, 0, 0, int64(protocol.PlainWithQueue), 1, int64(protocol.Waiting), 30})
 		f.end <- nil
 		w.isIdle()
 		asks(c, "a", 1, CallOptions{})
@@ -147,7 +147,7 @@ func TestAfterTwoPlainCallsThatWereDeclinedTheRepliesHaveToSayItSeveralTimes(t *
 			f.end <- nil
 			synctest.Wait()
 		}
-		full := []int64{1, -1, 0, 1, 0, 0, 1, int64(protocol.Held), 10}
+		full := []int64{1, -1, 0, 1, 0, 0, 1, 0, int64(protocol.Held), 10}
 		for seq := 2; seq < 4; seq++ {
 			grant("plain_acquire", seq, 0)
 			f := w.carries(fmt.Sprintf("acquire a: %d", seq))

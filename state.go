@@ -97,6 +97,9 @@ func (v *nameState) moveLocked(t *ticket, to phase) {
 	if to == waiting {
 		v.waiters++
 	}
+	if t.phase == holding && to != holding {
+		delete(v.listeners, t)
+	}
 	t.phase = to
 }
 
@@ -141,6 +144,7 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 	for _, g := range rep.Grants {
 		v.grantedLocked(grantNotice{g, rep.Epoch, GrantedByReply})
 	}
+	v.notifyHoldersLocked(rep.Waiters, sent.Time)
 	v.hintLocked(rep, sent.Time)
 }
 

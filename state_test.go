@@ -23,7 +23,7 @@ import (
 
 // answers ends a pipeline of one script call, not for a rate limit.
 func (f *flight) answers(reply ...int64) {
-	f.cmds[0].(protocol.Numbers).SetVal(slices.Insert(reply, 4, 0, 0, 0))
+	f.cmds[0].(protocol.Numbers).SetVal(slices.Insert(reply, 4, 0, 0, 0, 0))
 	f.end <- nil
 	synctest.Wait()
 }
@@ -50,7 +50,7 @@ func (f *flight) argument(i int, name string) any {
 func (f *flight) by(server int64) *flight {
 	for i := range f.cmds {
 		reply := f.cmds[i].(protocol.Numbers).Val()
-		reply[protocol.Head-2] = server
+		reply[protocol.Head-3] = server
 	}
 	return f
 }

@@ -44,26 +44,27 @@ type ticket struct {
 
 	// Guarded by nameState.mu.
 	phase               phase
-	busy                bool        // an operation is queued or in flight; the next one is sent after it
-	maybeApplied        bool        // an operation without an answer may have been executed, or may be later
-	releaseMaybeApplied bool        // one of them was a release
-	unansweredSince     time.Time   // since when an answer is due; zero: none is
-	cause               error       // of the missing answer
-	position            int64       // in the queue; only who may read the queue knows it, so it authenticates a wake message
-	token               int64       // of the grant, once it is known
-	earlyGrant          grantNotice // notice that overtook the answer to the acquire
-	by                  GrantedBy   // how the client learned of the grant
-	epoch               int64       // in which Redis confirmed it last
-	recheck             bool        // query it as soon as no operation is under way
-	parts               parts       // released by its holder
-	lease               window      // from the last confirmation
-	known               bool        // leaving: Redis had answered its acquire
-	forgottenAt         time.Time   // leaving: when it has expired in Redis in any case
-	releaseErr          error       // set before released is closed: result of the release
-	reported            bool        // the end of the permit has been reported
-	hold                hold        // of its permit, set before done is closed
-	err                 error       // set before done is closed
-	quoted              quote       // of a rate limit; set before done is closed
+	busy                bool          // an operation is queued or in flight; the next one is sent after it
+	maybeApplied        bool          // an operation without an answer may have been executed, or may be later
+	releaseMaybeApplied bool          // one of them was a release
+	unansweredSince     time.Time     // since when an answer is due; zero: none is
+	cause               error         // of the missing answer
+	position            int64         // in the queue; only who may read the queue knows it, so it authenticates a wake message
+	token               int64         // of the grant, once it is known
+	earlyGrant          grantNotice   // notice that overtook the answer to the acquire
+	by                  GrantedBy     // how the client learned of the grant
+	epoch               int64         // in which Redis confirmed it last
+	recheck             bool          // query it as soon as no operation is under way
+	parts               parts         // released by its holder
+	lease               window        // from the last confirmation
+	known               bool          // leaving: Redis had answered its acquire
+	forgottenAt         time.Time     // leaving: when it has expired in Redis in any case
+	releaseErr          error         // set before released is closed: result of the release
+	reported            bool          // the end of the permit has been reported
+	wanted              chan struct{} // closed when calls wait; nil until its holder asks for it
+	hold                hold          // of its permit, set before done is closed
+	err                 error         // set before done is closed
+	quoted              quote         // of a rate limit; set before done is closed
 }
 
 // PermitID is the id under which Redis knows t.

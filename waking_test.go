@@ -23,7 +23,7 @@ func answers(t *testing.T, k requestKey, tickets []*ticket, numbers ...int64) in
 	now := tickets[0].state.host.clock.Now()
 	_, _, wanted := r.Prepare(now)
 	require.True(t, wanted)
-	return r.Done(pipeline.Response{Numbers: append([]int64{1, -1, 0, 1, 0, 0, 0}, numbers...)}, now)
+	return r.Done(pipeline.Response{Numbers: append([]int64{1, -1, 0, 1, 0, 0, 0, 0}, numbers...)}, now)
 }
 
 func TestAnswerCountsTheCallersThatItWakesOfANameWithAQueue(t *testing.T) {

@@ -35,6 +35,8 @@ type order struct {
 
 	Crowd int // hold a permit, with this many more calls waiting, until killed
 
+	Yields bool // hold all units until a call waits for some
+
 	Goroutines int // use the semaphore at random in this many goroutines, and write the history to stdout
 	For        time.Duration
 	Seed       uint64
@@ -70,10 +72,14 @@ func (o order) work() error {
 	if err != nil {
 		return err
 	}
-	if o.Goroutines == 0 {
+	switch {
+	case o.Yields:
+		return errors.Join(o.yield(ctx, s), c.Close())
+	case o.Goroutines > 0:
+		return errors.Join(o.load(ctx, s), c.Close())
+	default:
 		return o.crowd(ctx, s)
 	}
-	return errors.Join(o.load(ctx, s), c.Close())
 }
 
 // crowd holds and waits until the process is killed.

@@ -60,7 +60,7 @@ end
 if plain and not stored_plain and type(redis.pcall("HSET", meta, "plain", plain)) ~= "number" then
   plain = nil -- a full server refuses it, but not a call that writes nothing else
 end
-reply[PLAIN] = plain and (tonumber(plain) and 1 or 2) or 0
+reply[PLAIN], reply[WAITERS] = plain_kind(plain), waiters
 
 if waiters > 0 and forecast and now >= grace_until then reply[NEXT] = forecast() end
 if waiters > 0 and now < grace_until then -- waiters poll when the grace period is over

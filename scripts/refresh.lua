@@ -27,7 +27,7 @@ if fast then
   end
   redis.call("PEXPIREAT", timeout, text(expire_at)) -- works under OOM, and so does what follows it
   if redis.call("ZADD", timeout, "XX", "CH", unpack(due)) == count then return reply end
-  reply = { since or 0, -1, 0, epoch, 0, reply[SERVER], reply[PLAIN] } -- an id is missing, or was renewed in this very millisecond
+  reply = { since or 0, -1, 0, epoch, 0, reply[SERVER], reply[PLAIN], waiters } -- an id is missing, or was renewed in this very millisecond
 end
 
 -- include remove.lua

@@ -30,6 +30,7 @@
 --         room     for a rate, the units available after the call; else 0
 --         server   which server this is; 0: unknown
 --         plain    1: the next call may be plain_acquire or plain_release; 2: it may be plain_queue; 0: neither
+--         waiters  how many wait in the queue after the call
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number
 --         grants   seq, position, token of each waiter of the caller that this call promoted
@@ -60,7 +61,7 @@ local MONTH = 31 * DAY -- ms: the longest window of a rate
 
 -- The states in a reply, and the numbers with which it begins. internal/protocol has the same lists.
 local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
-local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER, PLAIN = 1, 2, 3, 4, 5, 6, 7
+local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER, PLAIN, WAITERS = 1, 2, 3, 4, 5, 6, 7, 8
 
 local function text(number) return string.format("%d", number) end
 
@@ -94,7 +95,11 @@ end
 local holders = redis.call("ZCARD", owner)
 local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
-local reply, size = { 0, -1, 0, 0, 0, 0, 0 }, PLAIN -- the verb appends its results
+
+-- plain_kind is the number "plain" in a reply for what is stored as "plain".
+local function plain_kind(plain) return plain and (tonumber(plain) and 1 or 2) or 0 end
+
+local reply, size = { 0, -1, 0, 0, 0, 0, plain_kind(stored_plain), waiters }, WAITERS -- the verb appends its results
 
 -- end_plain removes "plain" before a write that would make it untrue.
 local function end_plain()

@@ -77,7 +77,7 @@ func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, rele
 	switch {
 	case s == PlainQueueScript && len(raw) >= plainHead && (len(raw)-plainHead)%3 == 0 && raw[0] <= MaxWait:
 		r.Next, r.Plain = time.Duration(raw[0])*time.Millisecond, PlainWithQueue
-		held, first = raw[2], raw[3]
+		r.Waiters, held, first = raw[1], raw[2], raw[3]
 		r.addGrants(raw[plainHead:])
 	case s != PlainQueueScript && len(raw) == 1:
 		first = raw[0]

@@ -49,6 +49,7 @@ type Reply struct {
 	Room    int64         // of a rate: available units
 	Server  int64         // which one replied; 0: unknown
 	Plain   Plain         // which plain scripts may answer the next call
+	Waiters int64         // in the queue after the call
 	Results []Result
 	Grants  []Grant
 }
@@ -57,7 +58,7 @@ type Reply struct {
 var ErrReply = errors.New("unexpected reply from a script: is another program using its keys?")
 
 // Head is the count of numbers with which every reply begins.
-const Head = 7
+const Head = 8
 
 // MaxWait is the most milliseconds that a reply may ask to wait. A Duration holds little more.
 const MaxWait = 1 << 43
@@ -75,6 +76,7 @@ func DecodeReply(raw []int64, n int) (Reply, error) {
 		Room:    raw[4],
 		Server:  raw[5],
 		Plain:   Plain(raw[6]),
+		Waiters: raw[7],
 		Results: make([]Result, n),
 	}
 	for i := range r.Results {

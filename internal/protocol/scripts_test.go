@@ -1600,6 +1600,7 @@ func (w *walk) call(i int, c Call, caller string, ids []string, released int) st
 	w.checkState(c, after)
 	w.checkCounts(i, c, before, after, ids[:released])
 	after.mustExpire(w.t)
+	assert.Equal(w.t, int64(len(after.queue)), r.Waiters, "the waiters in the reply")
 	w.checkGrants(i, before, after, r, caller, ids)
 	w.checkResults(c.Script, after, r, ids, released)
 	// A plain script leaves expired entries, and releases an expired holder as if it were valid.
@@ -1972,11 +1973,11 @@ func TestStatesAndTheHeadOfTheReplyAreTheSameInLuaAndGo(t *testing.T) {
 	t.Parallel()
 	lists := listOfConstants.FindAllStringSubmatch(sources(t)["semaphore.lua"], -1)
 	require.Len(t, lists, 2)
-	assert.Equal(t, []string{"SINCE, NEXT, MORE, EPOCH, ROOM, SERVER, PLAIN", "1, 2, 3, 4, 5, 6, 7"}, lists[1][1:])
-	head := []int64{1, 2, 1, 4, 5, 6, 7} // each number is the index that Lua has for it
+	assert.Equal(t, []string{"SINCE, NEXT, MORE, EPOCH, ROOM, SERVER, PLAIN, WAITERS", "1, 2, 3, 4, 5, 6, 7, 8"}, lists[1][1:])
+	head := []int64{1, 2, 1, 4, 5, 6, 7, 8} // each number is the index that Lua has for it
 	r, err := DecodeReply(head, 0)
 	require.NoError(t, err)
-	assert.Equal(t, Reply{Since: 1, Next: 2 * time.Millisecond, More: true, Epoch: 4, Room: 5, Server: 6, Plain: 7, Results: []Result{}}, r)
+	assert.Equal(t, Reply{Since: 1, Next: 2 * time.Millisecond, More: true, Epoch: 4, Room: 5, Server: 6, Plain: 7, Waiters: 8, Results: []Result{}}, r)
 	inLua := make(map[string]string)
 	numbers := strings.Split(lists[0][2], ", ")
 	for i, name := range strings.Split(lists[0][1], ", ") {
