@@ -23,12 +23,24 @@ test: setup $(LINT) ## everything CI checks
 	wait $$bench || { cat .bin/bench-smoke.log; failed=1; }; exit $$failed
 	@$(MAKE) --no-print-directory chaos-smoke
 
+# Packages without goroutines. Their tests take less than half the CPU time without the race detector, and run beside the others.
+# make stress runs them with it.
+SEQUENTIAL = $(shell go list ./internal/protocol ./release)
+CONCURRENT = $(filter-out $(SEQUENTIAL),$(shell go list $(PACKAGES)))
+
 # Two packages at a time: some mostly wait, and one is linked while another runs. Random tests take fewer steps with -short;
 # make stress and make compat run all of them. GOGC=400 saves a tenth of the CPU time of the root package.
 # The Lua interpreter of miniredis has no goroutines: without the race detector the tests of the scripts take a quarter less.
 # A process that was built with the race detector otherwise takes a second to end: each package's tests, and all they start.
-unit: ## go test of every module, with the race detector
-	GOGC=400 GORACE=atexit_sleep_ms=0 go test -race -gcflags=github.com/yuin/gopher-lua/...=-race=false -short -shuffle=on -p 2 $(PACKAGES)
+# make lint runs go vet.
+unit: export GOGC = 400
+unit: export GORACE = atexit_sleep_ms=0
+unit: TEST = go test -vet=off -short -shuffle=on
+unit: ## go test of every module, with the race detector where there are goroutines
+	@! grep -nE '^[^/"]*\bgo (func|[a-z]\w*[(.])|\.Go\(' internal/protocol/*.go release/*.go || { echo "goroutines: remove the package from SEQUENTIAL"; exit 1; }
+	@$(TEST) $(SEQUENTIAL) & sequential=$$!; failed=0; \
+	$(TEST) -race -gcflags=github.com/yuin/gopher-lua/...=-race=false -p 2 $(CONCURRENT) || failed=1; \
+	wait $$sequential || failed=1; exit $$failed
 
 stress: export RUNS = 200
 stress: setup ## the tests of every package beside a busy loop for each of two cores: make stress RUNS=20, hours else
@@ -74,7 +86,7 @@ chaos: setup ## break workers, servers and networks, and see what is kept: make 
 	cd chaos && go run . -broken -for $(FOR) && go run . -for $(FOR) -seeds $(SEEDS)
 
 chaos-smoke: setup ## the same with a few faults, in a minute and a half at most
-	cd chaos && go run . -smoke -for 8s -parallel 3 -out $(CURDIR)/.bin/chaos-smoke
+	cd chaos && go run . -smoke -for 8s -parallel 4 -out $(CURDIR)/.bin/chaos-smoke
 
 model: PROGRAMS = spin:spin timeout:coreutils
 model: setup ## check the model of the protocol with spin, some minutes: docs/model/README.md

@@ -297,8 +297,8 @@ func hammer(t *testing.T, limit int64, sems ...weighted) {
 			random := rand.New(rand.NewPCG(seed, uint64(10*i+g)))
 			all.Go(func() {
 				var mine int64
-				for range 25 {
-					if n := random.Int64N(limit + 1); mine+n <= limit && takes(t, sem, n, random) {
+				for call := range 25 {
+					if n := random.Int64N(limit + 1); mine+n <= limit && takes(t, sem, n, random, call == 0) {
 						mine += n
 						now := inUse.Add(n)
 						assert.LessOrEqual(t, now, limit, "seed %d", seed)
@@ -321,9 +321,13 @@ func hammer(t *testing.T, limit int64, sems ...weighted) {
 	sems[0].Release(limit)
 }
 
-// takes has a short timeout: a goroutine that holds units and waits for more may wait for another one that does the same.
-func takes(t *testing.T, sem weighted, n int64, random *rand.Rand) bool {
-	if random.IntN(4) == 0 {
+// takes has a short timeout: a goroutine that holds units and waits for more may wait for another one that does the same. The first
+// call of a goroutine, which holds nothing, waits: all short timeouts may be over before a busy machine has an answer.
+func takes(t *testing.T, sem weighted, n int64, random *rand.Rand, first bool) bool {
+	switch {
+	case first:
+		return acquires(t, sem, n, time.Minute)
+	case random.IntN(4) == 0:
 		return sem.TryAcquire(n)
 	}
 	return acquires(t, sem, n, time.Duration(random.ExpFloat64()*float64(soon)))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,16 +110,26 @@ func executeAll(ctx context.Context, runs []run, parallel int, progress io.Write
 	rows := make([]row, len(runs))
 	slots := make(chan struct{}, parallel)
 	var all sync.WaitGroup
-	for i, r := range runs {
+	for _, i := range longestFirst(runs) {
 		slots <- struct{}{}
 		all.Go(func() { // ends with the run
 			defer func() { <-slots }()
-			rows[i] = r.row(ctx)
+			rows[i] = runs[i].row(ctx)
 			_, _ = fmt.Fprintln(progress, rows[i].line()) // an error here cannot be reported
 		})
 	}
 	all.Wait()
 	return mergeSeeds(rows)
+}
+
+// longestFirst returns the order in which runs begin, as indices. A long run that began last would run alone.
+func longestFirst(runs []run) []int {
+	var order []int
+	for i := range runs {
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(runs[b].duration(), runs[a].duration()) })
+	return order
 }
 
 // row executes a run.

@@ -23,6 +23,9 @@ type run struct {
 	keep   string // the folder for the histories; "": they are removed
 }
 
+// duration returns how long the processes run.
+func (r run) duration() time.Duration { return max(r.length, r.fault.minLength) }
+
 // environment is what a strike can use: the servers, the processes, and what observes them.
 type environment struct {
 	context.Context // ends when no more strikes begin
@@ -129,7 +132,7 @@ const calmTime = time.Second
 
 // strikeRepeatedly starts the processes and makes the fault strike until the time is over.
 func (env *environment) strikeRepeatedly(ctx context.Context, r run) error {
-	length := max(r.length, r.fault.minLength)
+	length := r.duration()
 	striking, end := context.WithTimeout(ctx, max(length-calmTime, length/2))
 	defer end()
 	env.Context = striking

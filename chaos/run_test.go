@@ -105,3 +105,9 @@ func TestReportWritesATableAndResults(t *testing.T) {
 	assert.Contains(t, string(table), "| nothing | single |")
 	assert.FileExists(t, filepath.Join(folder, "results.json"))
 }
+
+func TestLongestRunBeginsFirst(t *testing.T) {
+	lasts := func(length, least time.Duration) run { return run{fault: fault{minLength: least}, length: length} }
+	runs := []run{lasts(8*time.Second, 0), lasts(8*time.Second, 12*time.Second), lasts(8*time.Second, 0), lasts(20*time.Second, 0)}
+	assert.Equal(t, []int{3, 1, 0, 2}, longestFirst(runs))
+}

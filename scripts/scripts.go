@@ -12,14 +12,12 @@ var sources embed.FS
 // Text returns the script of a verb: its file, in which a line "-- include NAME.lua" stands for that other file. The files
 // are embedded, so a missing one panics at the start of every test.
 func Text(verb string) string {
-	var text strings.Builder
-	for line := range strings.Lines(read(verb + ".lua")) {
-		if file, found := strings.CutPrefix(line, "-- include "); found {
-			line = read(strings.TrimSpace(file))
-		}
-		text.WriteString(line)
+	parts := strings.Split(read(verb+".lua"), "-- include ")
+	for i, part := range parts[1:] {
+		file, rest, _ := strings.Cut(part, "\n")
+		parts[i+1] = read(file) + rest
 	}
-	return text.String()
+	return strings.Join(parts, "")
 }
 
 func read(file string) string {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -19,7 +18,7 @@ import (
 func doctorSays(t *testing.T, args ...string) (out, notify string, code int) {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	cmd := exec.CommandContext(t.Context(), "fairsem", append([]string{"doctor"}, args...)...)
+	cmd := plainCommand(t, append([]string{"doctor"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	code = exitCode(cmd.Run())
 	return stdout.String(), stderr.String(), code

@@ -48,13 +48,14 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// copyOf puts the program where every user finds it.
+// copyOf puts the program where every user finds it. Another process writes the file: a child that a parallel test starts meanwhile
+// would have the file of this process open for writing, too, and what is open for writing cannot be executed.
 func copyOf(t *testing.T, program, dir string) string {
 	t.Helper()
-	binary, err := os.ReadFile(program)
-	require.NoError(t, err)
 	file := filepath.Join(dir, "fairsem")
-	require.NoError(t, os.WriteFile(file, binary, 0o755))
+	out, err := exec.CommandContext(t.Context(), "cp", program, file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, os.Chmod(file, 0o755))
 	return file
 }
 
