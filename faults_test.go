@@ -459,7 +459,7 @@ func TestNothingIsGrantedWithoutAServerAndAllWorksAgainWithOne(t *testing.T) {
 
 func TestReleaseThatCannotReachRedisReturnsErrUnavailable(t *testing.T) {
 	w, server := privately(t)
-	w.ttl = time.Second
+	w.ttl = 3 * time.Second // a stall must not end the lease before the release
 	s := w.semaphore()
 	p := w.must(s.Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())

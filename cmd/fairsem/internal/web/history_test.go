@@ -101,19 +101,29 @@ func TestRedisIsPolledWithoutViewers(t *testing.T) {
 
 // alive is a page of a sampler, about a Redis that answers PING unless it is away, until it is stopped.
 func alive(s *sampler, away *atomic.Bool) (p *Page, stop func()) {
-	p = &Page{Options: Options{Interval: time.Second, Timeout: 3 * time.Second}, sampler: s}
+	p = resting(s, away)
+	return p, p.begin()
+}
+
+// resting is a page of that sampler that has not asked yet.
+func resting(s *sampler, away *atomic.Bool) *Page {
+	p := &Page{Options: Options{Interval: time.Second, Timeout: 3 * time.Second}, sampler: s}
 	p.pulse = newPinger(p.Interval, func(context.Context) error {
 		if away.Load() {
 			return errors.New("away")
 		}
 		return nil
 	})
+	return p
+}
+
+func (p *Page) begin() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var asking sync.WaitGroup
-	for _, run := range []func(context.Context){p.pulse.run, s.run} {
+	for _, run := range []func(context.Context){p.pulse.run, p.sampler.run} {
 		asking.Go(func() { run(ctx) }) // ends with ctx; stop waits
 	}
-	return p, func() {
+	return func() {
 		cancel()
 		asking.Wait()
 	}
@@ -164,9 +174,9 @@ func TestAFailedPollKeepsTheLastAnswerAndIsReported(t *testing.T) {
 			}
 			return inspect.Survey{Statuses: one("a", 3)}, nil
 		})
-		p, stop := alive(s, &gone)
-		defer stop()
+		p := resting(s, &gone)
 		assert.Equal(t, "Redis has not answered yet", p.trouble(s.latest()))
+		defer p.begin()()
 		synctest.Wait()
 		seen := s.latest()
 		assert.Empty(t, p.trouble(seen))
