@@ -13,7 +13,8 @@
 //	call(permit.Context()) // ends when the permit may no longer be relied on
 //
 // [Client.Mutex] and [Client.RWMutex] are locks built on a semaphore. [Client.Limiter] limits how often something happens
-// instead of how many at once. What follows about permits holds for locks, too. [Client.Inspect] shows what is held under a
+// instead of how many at once. [AcquireAll] acquires units of several names in one order, so that callers never
+// wait for each other in a circle. What follows about permits holds for locks, too. [Client.Inspect] shows what is held under a
 // name and changes it.
 //
 // # What is not promised

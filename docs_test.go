@@ -220,7 +220,7 @@ func TestEveryPageOfTheDocsIsInTheIndex(t *testing.T) {
 func TestMethodsThatTheDocsNameExist(t *testing.T) {
 	t.Parallel()
 	types := map[string]reflect.Type{
-		"client": reflect.TypeFor[*fairsem.Client](), "permit": reflect.TypeFor[*fairsem.Permit](), "mutex": reflect.TypeFor[*fairsem.Mutex](),
+		"client": reflect.TypeFor[*fairsem.Client](), "permit": reflect.TypeFor[*fairsem.Permit](), "permits": reflect.TypeFor[*fairsem.Permits](), "mutex": reflect.TypeFor[*fairsem.Mutex](),
 		"limiter": reflect.TypeFor[*fairsem.Limiter](), "decision": reflect.TypeFor[fairsem.Decision](),
 		"Options": reflect.TypeFor[fairsem.Options](), "CallOptions": reflect.TypeFor[fairsem.CallOptions](),
 		"Status": reflect.TypeFor[fairsem.Status](), "server": reflect.TypeFor[*fairsemtest.Server](),

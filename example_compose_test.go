@@ -33,24 +33,25 @@ func newProvider(client *fairsem.Client) (*provider, error) {
 	return &provider{client, all, rate}, err
 }
 
-// call acquires the narrow limit first, then the shared one, and the rate last.
+// call acquires both limits, that of the customer first: "customer/..." comes before "provider". The rate comes last.
 func (p *provider) call(ctx context.Context, customer string, send func(context.Context) error) error {
-	own, err := p.client.Semaphore("provider/customer/"+customer, 5)
+	own, err := p.client.Semaphore("customer/"+customer, 5)
 	if err != nil {
 		return err
 	}
-	return own.Do(ctx, 1, func(ctx context.Context) error {
-		return p.all.Do(ctx, 1, func(ctx context.Context) error {
-			if err := p.rate.Wait(ctx, 1); err != nil {
-				return err
-			}
-			return send(ctx) // ends with any of the permits
-		})
-	})
+	permits, err := fairsem.AcquireAll(ctx, p.all.Request(1), own.Request(1))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = permits.Release(ctx) }()
+	if err := p.rate.Wait(ctx, 1); err != nil {
+		return err
+	}
+	return send(permits.Context()) // ends with any of the permits
 }
 
 // A call with three limits. A customer that floods its own limit does not affect the others.
-func ExampleSemaphore_composed() {
+func ExampleAcquireAll() {
 	client, stop := newClient()
 	defer stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

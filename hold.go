@@ -89,13 +89,16 @@ func (h *hold) ended() error {
 	return h.over
 }
 
-// lost reports whether the permit was lost. It checks the clock, so no timer needs to have fired.
-func (h *hold) lost() bool {
+// check returns why the permit has ended, or nil. It checks the clock, so no timer needs to have fired.
+func (h *hold) check() error {
 	if h.left() <= 0 {
 		h.end(ErrLost)
 	}
-	return errors.Is(h.ended(), ErrLost)
+	return h.ended()
 }
+
+// lost reports whether the permit was lost.
+func (h *hold) lost() bool { return errors.Is(h.check(), ErrLost) }
 
 // left is how long the permit may still be relied on.
 func (h *hold) left() time.Duration {

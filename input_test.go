@@ -391,7 +391,11 @@ func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 	var none *fairsem.Permit
 	require.ErrorIs(t, none.Release(t.Context()), fairsem.ErrInvalid)
 	require.ErrorIs(t, new(fairsem.Permit).Release(t.Context()), fairsem.ErrInvalid)
+	var all *fairsem.Permits
+	require.ErrorIs(t, all.Release(t.Context()), fairsem.ErrInvalid)
+	require.ErrorIs(t, new(fairsem.Permits).Release(t.Context()), fairsem.ErrInvalid)
 	for _, f := range []func(){
+		func() { all.Context() }, func() { all.List() }, func() { new(fairsem.Permits).Context() },
 		func() { none.ID() }, func() { none.Token() }, func() { none.Weight() }, func() { none.Context() }, func() { none.Wanted() },
 		func() { new(fairsem.Permit).Context() }, func() { new(fairsem.Weighted).TryAcquire(1) },
 	} {

@@ -40,6 +40,9 @@ func (m *Mutex) TryLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "try-lock", 1, false)
 }
 
+// Request returns a request for the lock, for [AcquireAll]. It does no I/O.
+func (m *Mutex) Request() Request { return m.sem.Request(1) }
+
 // Do runs fn while it holds the lock, which it releases when fn returns or panics. See [Semaphore.Do] for the context of fn
 // and for the result.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
@@ -108,6 +111,12 @@ func (m *RWMutex) RLock(ctx context.Context) (*Permit, error) {
 func (m *RWMutex) TryRLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "try-rlock", 1, false)
 }
+
+// Request returns a request for the lock as a writer, for [AcquireAll]. It does no I/O.
+func (m *RWMutex) Request() Request { return m.sem.Request(allUnits) }
+
+// RRequest is [RWMutex.Request] as a reader.
+func (m *RWMutex) RRequest() Request { return m.sem.Request(1) }
 
 // Do runs fn while it holds the lock as a writer, and releases it when fn returns or panics. See [Semaphore.Do] for the
 // context of fn and for the result.

@@ -80,10 +80,10 @@ func (p *Permit) Release(ctx context.Context) error {
 		return nilContext("release", p.ticket.state.name)
 	}
 	p.leave()
-	return wrap("release", p.ticket.state.name, p.awaitLeft(ctx))
+	return wrap("release", p.ticket.state.name, awaitReleases(ctx).of(p.ticket))
 }
 
-// leave is the half of Release that does not wait; awaitLeft is the other half.
+// leave is the half of Release that does not wait.
 func (p *Permit) leave() {
 	if !p.ticket.hold.lost() {
 		p.ticket.hold.end(ErrReleased)
@@ -94,23 +94,32 @@ func (p *Permit) leave() {
 // releaseWait is how long Release waits for its confirmation: a deferred call must not delay its function for long.
 const releaseWait = time.Second
 
-// awaitLeft waits until the ticket is released, for at most releaseWait, or until ctx ends unless it was done before. If the
-// permit was lost it does not wait.
-func (p *Permit) awaitLeft(ctx context.Context) error {
-	if errors.Is(p.ticket.hold.ended(), ErrLost) {
+// releases is the half of Release that waits: for at most releaseWait, or until ctx ends unless it was done before.
+type releases struct {
+	ctx   context.Context
+	done  <-chan struct{} // nil: ctx was done before
+	began time.Time
+}
+
+func awaitReleases(ctx context.Context) releases {
+	r := releases{ctx, ctx.Done(), time.Now()}
+	if ctx.Err() != nil {
+		r.done = nil
+	}
+	return r
+}
+
+// of waits until t is released. If its permit was lost it does not wait.
+func (r releases) of(t *ticket) error {
+	if errors.Is(t.hold.ended(), ErrLost) {
 		return ErrLost
 	}
-	timer := time.NewTimer(releaseWait)
+	timer := time.NewTimer(releaseWait - time.Since(r.began))
 	defer timer.Stop()
-	done := ctx.Done()
-	if ctx.Err() != nil {
-		done = nil
-	}
-	t, began := p.ticket, time.Now()
 	select {
 	case <-t.released:
 		return t.releaseErr
-	case <-done:
+	case <-r.done:
 	case <-timer.C:
 	}
 	select {
@@ -118,8 +127,8 @@ func (p *Permit) awaitLeft(ctx context.Context) error {
 		return t.releaseErr
 	default:
 	}
-	unanswered := fmt.Errorf("%w, and it goes on in the background", unavailable(time.Since(began), t.state.pipeline.Failure()))
-	if err := ended(ctx); err != nil {
+	unanswered := fmt.Errorf("%w, and it goes on in the background", unavailable(time.Since(r.began), t.state.pipeline.Failure()))
+	if err := ended(r.ctx); err != nil {
 		return withDoubt(err, unanswered)
 	}
 	return unanswered

@@ -37,6 +37,8 @@ type order struct {
 
 	Yields bool // hold all units until a call waits for some
 
+	Rooms int // use several names at random in this many goroutines, some times each
+
 	Goroutines int // use the semaphore at random in this many goroutines, and write the history to stdout
 	For        time.Duration
 	Seed       uint64
@@ -75,6 +77,12 @@ func (o order) work() error {
 	switch {
 	case o.Yields:
 		return errors.Join(o.yield(ctx, s), c.Close())
+	case o.Rooms > 0:
+		r, err := newRooms(c, o.Name)
+		if err == nil {
+			err = r.crowd(ctx, o.Rooms, o.Seed)
+		}
+		return errors.Join(err, c.Close())
 	case o.Goroutines > 0:
 		return errors.Join(o.load(ctx, s), c.Close())
 	default:
