@@ -1,0 +1,91 @@
+package fairsemnet_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemnet"
+	"github.com/fairsem/fairsem/internal/held"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// rig is what measurements compare: a peer, and a limit that is never reached.
+func rig(b testing.TB) (peer string, s *fairsem.Semaphore) {
+	b.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: redistest.SharedServer(b).Addr()})
+	b.Cleanup(func() { assert.NoError(b, rdb.Close()) })
+	client, err := fairsem.New(rdb, fairsem.Options{})
+	require.NoError(b, err)
+	b.Cleanup(func() { assert.NoError(b, client.Close()) })
+	s, err = client.Semaphore(b.Name(), 1_000_000)
+	require.NoError(b, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	b.Cleanup(func() { assert.NoError(b, l.Close()) })
+	go func() { // ends with the listener
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close() // the peer dials and closes, nothing more
+		}
+	}()
+	return l.Addr().String(), s
+}
+
+func BenchmarkDial(b *testing.B) {
+	addr, s := rig(b)
+	b.Run("bare", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c, err := new(net.Dialer).DialContext(b.Context(), "tcp", addr)
+			require.NoError(b, err)
+			_ = c.Close()
+		}
+	})
+	b.Run("limited", func(b *testing.B) {
+		b.ReportAllocs()
+		d := &fairsemnet.Dialer{Semaphore: s}
+		for b.Loop() {
+			c, err := d.DialContext(b.Context(), "tcp", addr)
+			require.NoError(b, err)
+			_ = c.Close()
+		}
+	})
+	b.Run("pair", func(b *testing.B) { // of acquire and release, without a connection
+		b.ReportAllocs()
+		for b.Loop() {
+			p, err := s.Acquire(b.Context(), 1)
+			require.NoError(b, err)
+			_ = p.Release(b.Context())
+		}
+	})
+}
+
+// What a connection costs beside its dial and a pair of acquire and release.
+func TestDialerMakesAtMostTwentyAllocationsOfItsOwn(t *testing.T) {
+	_, s := rig(t)
+	here, there := net.Pipe()
+	require.NoError(t, here.Close())
+	require.NoError(t, there.Close())
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: func(context.Context, string, string) (net.Conn, error) { return here, nil }}}
+	pair := testing.AllocsPerRun(300, func() {
+		p, err := s.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		held.Release(p)
+	})
+	limited := testing.AllocsPerRun(300, func() {
+		c, err := d.DialContext(t.Context(), "tcp", "")
+		require.NoError(t, err)
+		_ = c.Close()
+	})
+	t.Logf("a pair: %v, a limited dial: %v", pair, limited)
+	assert.LessOrEqual(t, limited-pair, 20.0)
+}
