@@ -91,9 +91,10 @@ func (d *Dialer) dial(ctx context.Context, permit *fairsem.Permit, network, addr
 		open = new(net.Dialer).DialContext
 	}
 	if d.Options.OnLost == CloseConn {
-		var cancel func()
-		ctx, cancel = held.Context(ctx, permit)
-		defer cancel()
+		scope := new(held.Scope)
+		scope.Begin(ctx, permit)
+		defer scope.End()
+		ctx = scope
 	}
 	inner, err = open(ctx, network, address)
 	switch {

@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemnet"
-	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // newClient returns a Client on a server of its own, and a function that ends both.
 func newClient() (*fairsem.Client, func()) {
-	server, err := redistest.Start()
+	server, err := miniredis.Run()
 	if err != nil {
 		panic(err)
 	}
@@ -30,7 +30,8 @@ func newClient() (*fairsem.Client, func()) {
 		panic(err)
 	}
 	return client, func() {
-		_, _, _ = client.Close(), rdb.Close(), server.Stop() // the example is over
+		_, _ = client.Close(), rdb.Close() // the example is over
+		server.Close()
 	}
 }
 

@@ -225,8 +225,7 @@ func (o order) round(ctx context.Context, d *fairsemnet.Dialer) error {
 // process is a running worker.
 type process struct {
 	*exec.Cmd
-	out  *bufio.Reader
-	done chan error
+	out *bufio.Reader
 }
 
 func (w *world) start(o order) *process {
@@ -241,7 +240,7 @@ func (w *world) start(o order) *process {
 	out, err := cmd.StdoutPipe()
 	require.NoError(w, err)
 	require.NoError(w, cmd.Start())
-	p := &process{cmd, bufio.NewReader(out), make(chan error, 1)}
+	p := &process{cmd, bufio.NewReader(out)}
 	w.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Process.Kill() // it may have ended

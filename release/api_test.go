@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/fairsem/fairsem" // go test does not remember a result for another API
+	_ "github.com/fairsem/fairsem/fairsemhttp"
 	_ "github.com/fairsem/fairsem/fairsemnet"
 	_ "github.com/fairsem/fairsem/fairsemtest"
 )

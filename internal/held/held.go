@@ -14,29 +14,33 @@ func Release(p *fairsem.Permit) {
 	go func() { _ = p.Release(context.Background()) }() // ends within a second; Client.Close releases what it has not released
 }
 
-// Context returns a context that has the values of parent and ends with parent or with the permit, whichever comes first;
-// [context.Cause] says which. The caller calls cancel, which does not release the permit.
-func Context(parent context.Context, p *fairsem.Permit) (ctx context.Context, cancel func()) {
-	inner, end := context.WithCancelCause(parent)
-	lease := p.Context()
-	stop := context.AfterFunc(lease, func() { end(context.Cause(lease)) })
-	return leaseContext{inner, lease, end}, func() {
-		stop()
-		end(nil)
-	}
+// Scope is a context that has the values of another one and ends with it or with a permit, whichever comes first;
+// [context.Cause] says which. It is a struct, so that it can be part of what its user allocates anyway.
+type Scope struct {
+	context.Context // nil before Begin
+	lease           context.Context
+	cancel          context.CancelCauseFunc
+	stop            func() bool
 }
 
-// leaseContext also ends by the clock, as the context of a permit does: when a process that was stopped continues, its first
-// call of Err reports the loss.
-type leaseContext struct {
-	context.Context
-	lease context.Context
-	end   context.CancelCauseFunc
+// Begin makes s a context. It is called once, and End after it.
+func (s *Scope) Begin(parent context.Context, p *fairsem.Permit) {
+	s.Context, s.cancel = context.WithCancelCause(parent)
+	s.lease = p.Context()
+	s.stop = context.AfterFunc(s.lease, func() { s.cancel(context.Cause(s.lease)) })
 }
 
-func (c leaseContext) Err() error {
-	if c.lease.Err() != nil {
-		c.end(context.Cause(c.lease))
+// End ends the context. It does not release the permit.
+func (s *Scope) End() {
+	s.stop()
+	s.cancel(nil)
+}
+
+// Err also ends the context by the clock, as that of a permit does: when a process that was stopped continues, its first call
+// reports the loss.
+func (s *Scope) Err() error {
+	if s.lease.Err() != nil {
+		s.cancel(context.Cause(s.lease))
 	}
-	return c.Context.Err()
+	return s.Context.Err()
 }
