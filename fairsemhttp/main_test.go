@@ -162,7 +162,9 @@ func (g *gauge) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 type order struct {
 	Redis, Name, Peer string
 	Limit             int64
-	Rounds            int // request Peer this often in each of four goroutines; 0: serve, and request Peer for each request
+	TTL               time.Duration
+	Spin              bool // handle one request that checks its context without a rest, and say when it has ended
+	Rounds            int  // request Peer this often in each of four goroutines; 0: serve, and request Peer for each request
 }
 
 // worker is the main function of a worker process. It ends with its parent: stdin is a pipe.
@@ -187,15 +189,17 @@ func (o order) work() error {
 	}()
 	rdb := redis.NewClient(&redis.Options{Addr: o.Redis})
 	defer func() { _ = rdb.Close() }() // the process ends
-	client, err := fairsem.New(rdb, fairsem.Options{})
+	client, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL})
 	if err != nil {
 		return err
 	}
 	s, err := client.Semaphore(o.Name, o.Limit)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if o.Rounds == 0 {
+	case o.Spin:
+		return o.spin(ctx, s)
+	case o.Rounds == 0:
 		return o.serve(ctx, s)
 	}
 	caller := &http.Client{Transport: &fairsemhttp.Transport{Limit: s}}
@@ -241,6 +245,31 @@ func (o order) serve(ctx context.Context, s *fairsem.Semaphore) error {
 	server := httptest.NewServer(h)
 	fmt.Println(server.URL)
 	<-ctx.Done()
+	return nil
+}
+
+// spin says what a request thinks of its permit after its process stood still for longer than a TTL.
+func (o order) spin(ctx context.Context, s *fairsem.Semaphore) error {
+	next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		fmt.Println("ready")
+		for last := time.Now(); ; {
+			now := time.Now()
+			if r.Context().Err() != nil {
+				fmt.Println(context.Cause(r.Context()))
+				return
+			}
+			if now.Sub(last) > o.TTL {
+				fmt.Println("still relies on it")
+				return
+			}
+			last = now
+		}
+	})
+	h, err := fairsemhttp.Handler(next, s, fairsemhttp.Options{MaxWait: time.Minute})
+	if err != nil {
+		return err
+	}
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
 	return nil
 }
 
