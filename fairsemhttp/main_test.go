@@ -60,11 +60,13 @@ func newWorld(t *testing.T) *world {
 }
 
 // client returns a new Client. For Redis it is another process.
-func (w *world) client() *fairsem.Client {
+func (w *world) client() *fairsem.Client { return w.observed(nil) }
+
+func (w *world) observed(observer fairsem.Observer) *fairsem.Client {
 	w.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: w.addr})
 	w.Cleanup(func() { assert.NoError(w, rdb.Close()) })
-	c, err := fairsem.New(rdb, fairsem.Options{TTL: w.ttl})
+	c, err := fairsem.New(rdb, fairsem.Options{TTL: w.ttl, Observer: observer})
 	require.NoError(w, err)
 	w.Cleanup(func() { assert.NoError(w, c.Close()) })
 	return c
