@@ -149,6 +149,13 @@ func TestReverseProxyUpgradesThroughHandlerAndTransport(t *testing.T) {
 	w.eventuallyUsed(outside, 0)
 }
 
+// unable is a Hijacker that fails.
+type unable struct{ http.ResponseWriter }
+
+func (unable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, http.ErrNotSupported
+}
+
 func TestHijackThatFailsReleases(t *testing.T) {
 	w := newWorld(t)
 	s := w.semaphore(1)
@@ -156,9 +163,12 @@ func TestHijackThatFailsReleases(t *testing.T) {
 		_, _, err := byController(rw)
 		assert.ErrorIs(t, err, http.ErrNotSupported)
 	}, s, fairsemhttp.Options{})
-	server := w.serve2(h)
-	require.NoError(t, w.get(server.Client(), server.URL).Body.Close())
-	w.eventuallyUsed(s, 0)
+	for _, server := range []*httptest.Server{
+		w.serve2(h), w.serve(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { h.ServeHTTP(unable{rw}, r) })),
+	} {
+		require.NoError(t, w.get(server.Client(), server.URL).Body.Close())
+		w.eventuallyUsed(s, 0)
+	}
 }
 
 func TestResponseWriterCanDoWhatThatOfTheServerCan(t *testing.T) {
