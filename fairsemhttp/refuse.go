@@ -48,7 +48,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, limit Limit, er
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
 
-// problem returns what a refused request is told, and when to send it again; 0: that is not known.
+// problem returns what a refused request is answered, and when it may be sent again; 0: that is not known.
 func (h *handler) problem(r *http.Request, limit Limit, rate bool, err error) (problem, time.Duration) {
 	busy := problem{
 		Type: problemTypes + "temporary-reduced-capacity", Title: "All units of a limit are in use",
@@ -76,7 +76,7 @@ func (h *handler) retryAfter(r *http.Request, limit Limit, rate bool, err error)
 	switch {
 	case errors.As(err, &limited):
 		return max(limited.RetryAfter, time.Second)
-	case rate || r.Context().Err() != nil: // nobody waits for the answer
+	case rate || r.Context().Err() != nil: // no pace helps: the rate is exact, or the client is gone
 		return busyRetry
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusWait)

@@ -8,7 +8,7 @@
 // # What is promised
 //
 // A unit is acquired before anything is dialled. It is released when the connection is closed, or when the dial fails, once,
-// whoever closes it and how often. The release is sent right after the connection is closed; Close does not wait for Redis.
+// however often it is closed. The release is sent right after the connection is closed; Close does not wait for Redis.
 //
 // If the permit is lost, the connection is closed before its unit can be granted to another process, with the exceptions that
 // [fairsem.Permit.Context] has, and the errors of Read and Write are [fairsem.ErrLost]. [Options.OnLost] can be [KeepOpen]

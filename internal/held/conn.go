@@ -24,7 +24,7 @@ func Conn(inner net.Conn, p *fairsem.Permit, name string, keep bool) net.Conn {
 	if !keep {
 		l.stop = context.AfterFunc(p.Context(), func() {
 			l.over.Store(true)
-			_ = inner.Close() // nobody is there to hear of an error
+			_ = inner.Close() // Read and Write report it
 		})
 	}
 	switch c := inner.(type) {
