@@ -19,16 +19,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemhttp"
+	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/fairsemtest"
 )
 
 // goPages are the pages whose Go code is checked here: each block is part of a declaration that is compiled and run. A
 // comment before the block names the declarations.
-var goPages = []string{"docs/go.md", "docs/composing.md"}
+var goPages = []string{"docs/go.md", "docs/composing.md", "docs/integrations.md"}
 
 func TestGoCodeOfTheDocsIsCodeThatIsRun(t *testing.T) {
 	t.Parallel()
-	code := declarations(t, ".", "fairsemtest")
+	code := declarations(t, ".", "fairsemtest", "fairsemhttp", "fairsemnet")
 	for _, page := range goPages {
 		text := readFile(t, page)
 		blocks := regexp.MustCompile("(?s)<!-- go: ([^\n]+) -->\n```go\n(.*?)```\n").FindAllStringSubmatch(text, -1)
@@ -240,6 +242,18 @@ func TestMethodsThatTheDocsNameExist(t *testing.T) {
 		}
 	}
 	assert.Greater(t, seen, 100)
+}
+
+// There, Options are those of any package.
+func TestOptionsThatThePageOnIntegrationsNamesExist(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`\bOptions\.([A-Z]\w*)|\b(On[A-Z]\w*): `).FindAllStringSubmatch(readFile(t, "docs/integrations.md"), -1)
+	assert.Greater(t, len(named), 8)
+	for _, found := range named {
+		field := found[1] + found[2]
+		assert.True(t, has(reflect.TypeFor[fairsem.Options](), field) || has(reflect.TypeFor[fairsemhttp.Options](), field) ||
+			has(reflect.TypeFor[fairsemnet.Options](), field), found[0])
+	}
 }
 
 // has reports whether a type has a method or a field.

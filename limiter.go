@@ -47,6 +47,14 @@ func (c *Client) Limiter(name string, limit int64, per time.Duration) (*Limiter,
 // position in the queue. NoRefresh is for permits; with it calls return [ErrInvalid].
 func (l *Limiter) With(o CallOptions) *Limiter { return newLimiter(l.semaphore.With(o)) }
 
+// Declared returns what l declares with its first operation: the limit and the length of the window. Status has the limit in force.
+func (l *Limiter) Declared() (limit int64, per time.Duration) {
+	if l == nil || l.Inspector == nil {
+		return 0, 0
+	}
+	return l.spec.Limit, l.spec.Window
+}
+
 func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 
 // Wait waits until n units are granted. Redis says when that will be, and Wait asks for nothing until then. If its turn comes

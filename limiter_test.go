@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemtest"
 )
 
 func (w *world) limiter(limit int64, per time.Duration) *fairsem.Limiter {
@@ -493,4 +494,21 @@ func TestWaitWithAHeadStartIsNotRefusedBecauseOfWaitersThatItOvertakes(t *testin
 		cancel()
 		crowd.Wait()
 	})
+}
+
+func TestLimiterReturnsWhatItsHandleDeclares(t *testing.T) {
+	t.Parallel()
+	c := fairsemtest.NewServer(t).Client(fairsem.Options{})
+	l, err := c.Limiter("searches", 100, 1500*time.Microsecond)
+	require.NoError(t, err)
+	for _, handle := range []*fairsem.Limiter{l, l.With(fairsem.CallOptions{MaxQueue: 1})} {
+		limit, per := handle.Declared()
+		assert.Equal(t, int64(100), limit)
+		assert.Equal(t, 2*time.Millisecond, per, "rounded up")
+	}
+	for _, nothing := range []*fairsem.Limiter{nil, {}} {
+		limit, per := nothing.Declared()
+		assert.Zero(t, limit)
+		assert.Zero(t, per)
+	}
 }

@@ -20,7 +20,7 @@ import (
 const apiDir = "release/api"
 
 // apiPackages are what others import, as folders.
-var apiPackages = []string{".", "fairsemtest"}
+var apiPackages = []string{".", "fairsemtest", "fairsemnet", "fairsemhttp"}
 
 // writeAPI makes the files of apiDir anew.
 func writeAPI(ctx context.Context, root string) error {

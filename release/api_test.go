@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/fairsem/fairsem" // go test does not remember a result for another API
+	_ "github.com/fairsem/fairsem/fairsemhttp"
+	_ "github.com/fairsem/fairsem/fairsemnet"
 	_ "github.com/fairsem/fairsem/fairsemtest"
 )
 
@@ -59,7 +61,9 @@ func (Base) hide()                             {}
 func New(f func(a int) (b error)) *Options { return nil }
 func hidden()                              {}
 `
-		files["fairsemtest/x.go"] = "package fairsemtest\n"
+		for _, dir := range apiPackages[1:] {
+			files[dir+"/x.go"] = "package " + dir + "\n"
+		}
 	})
 	apis, err := readAPIs(t.Context(), committed(t, files).dir)
 	require.NoError(t, err)

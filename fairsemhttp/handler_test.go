@@ -1,0 +1,433 @@
+package fairsemhttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemhttp"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
+
+// answer serves one request without a network.
+func answer(h http.Handler, r *http.Request) *http.Response {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result() //nolint:bodyclose // a recorder has nothing to close
+}
+
+func request(t *testing.T) *http.Request {
+	return httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+}
+
+func TestRequestHoldsItsUnitsUntilItsHandlerReturns(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(3)
+	var during atomic.Int64
+	h := w.handler(func(http.ResponseWriter, *http.Request) { during.Store(w.status(s).Used) }, s, fairsemhttp.Options{
+		Weight: func(*http.Request) int64 { return 2 },
+	})
+	for _, server := range []*httptest.Server{w.serve(h), w.serve2(h)} {
+		resp := w.get(server.Client(), server.URL)
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.Equal(t, int64(2), during.Swap(0))
+		w.eventuallyUsed(s, 0)
+	}
+}
+
+func TestRequestsThatServersOfAllProcessesHandleStayWithinTheLimit(t *testing.T) {
+	w := newWorld(t)
+	var counted gauge
+	peer := w.serve(&counted)
+	var urls []string
+	for range 3 {
+		url, err := w.start(order{Redis: w.addr, Name: w.name, Peer: peer.URL, Limit: 3}).out.ReadString('\n')
+		require.NoError(t, err)
+		urls = append(urls, strings.TrimSpace(url))
+	}
+	var requests sync.WaitGroup
+	for n := range 60 {
+		requests.Go(func() { assert.Equal(t, http.StatusOK, w.get(peer.Client(), urls[n%3]).StatusCode) })
+	}
+	requests.Wait()
+	assert.Equal(t, int64(60), counted.all.Load())
+	assert.LessOrEqual(t, counted.most.Load(), int64(3))
+}
+
+func TestRequestThatIsRefusedGets503WithRetryAfterAndAProblem(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	defer w.occupy(s, 1)()
+	refused := make(chan error, 1)
+	h := w.handler(hello, s, fairsemhttp.Options{
+		MaxWait: 300 * time.Millisecond, PolicyName: `the "API"`,
+		OnRefused: func(_ *http.Request, err error) { refused <- err },
+	})
+	resp := w.get(http.DefaultClient, w.serve(h).URL)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.Equal(t, "1", resp.Header.Get("Retry-After"))
+	assert.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"))
+	assert.Empty(t, resp.Header.Get("RateLimit"))
+	var problem map[string]any
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&problem))
+	assert.Equal(t, map[string]any{
+		"type":  "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		"title": "All units of a limit are in use", "status": 503.0, "violated-policies": []any{`the "API"`},
+	}, problem)
+	assert.ErrorIs(t, <-refused, fairsem.ErrNotAcquired)
+}
+
+// Where each call holds its unit for half a second and eight wait, one second is too early.
+func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	for range 8 {
+		calls.Go(func() {
+			for ctx.Err() == nil {
+				_ = s.Do(ctx, 1, func(ctx context.Context) error { // ends with the test
+					select {
+					case <-time.After(500 * time.Millisecond):
+					case <-ctx.Done():
+					}
+					return nil
+				})
+			}
+		})
+	}
+	defer calls.Wait()
+	defer cancel()
+	w.eventually(func() bool {
+		wait, known := w.status(s).ExpectedWait()
+		return known && wait > 3*time.Second
+	}, "the pace is not known")
+	h := w.handler(hello, s, fairsemhttp.Options{MaxWait: 50 * time.Millisecond})
+	w.eventually(func() bool { // a machine that is busy answers too late for the pace
+		retry, err := strconv.Atoi(answer(h, request(t)).Header.Get("Retry-After"))
+		return err == nil && retry > 1 && retry <= 60
+	}, "Retry-After does not follow the pace")
+}
+
+func TestLimiterAnswers429AndEveryResponseSaysWhatRemains(t *testing.T) {
+	w := newWorld(t)
+	limiter, err := w.client().Limiter(w.name, 3, time.Minute)
+	require.NoError(t, err)
+	h := w.handler(hello, limiter, fairsemhttp.Options{PolicyName: `a "b" \c`})
+	for _, remains := range []string{"2", "1", "0"} {
+		resp := answer(h, request(t))
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+		assert.Equal(t, []string{`"a \"b\" \\c";r=` + remains + `;t=60`}, resp.Header["Ratelimit"])
+		assert.Equal(t, []string{`"a \"b\" \\c";q=3;w=60`}, resp.Header["Ratelimit-Policy"])
+	}
+	resp := answer(h, request(t))
+	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+	retry, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	require.NoError(t, err)
+	assert.Greater(t, retry, 1) // nearly the window, rounded up
+	assert.Equal(t, []string{`"a \"b\" \\c";r=0;t=` + strconv.Itoa(retry)}, resp.Header["Ratelimit"])
+	var problem map[string]any
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&problem))
+	assert.Equal(t, "https://iana.org/assignments/http-problem-types#quota-exceeded", problem["type"])
+
+	wide := w.handler(hello, limiter, fairsemhttp.Options{Weight: func(*http.Request) int64 { return 4 }})
+	resp = answer(wide, request(t))
+	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode, "more than the limit")
+	assert.Empty(t, resp.Header.Get("Retry-After"), "that would never help")
+}
+
+func TestRequestWaitsForItsRateForAtMostMaxWait(t *testing.T) {
+	w := newWorld(t)
+	limiter, err := w.client().Limiter(w.name, 1, 1500*time.Millisecond)
+	require.NoError(t, err)
+	h := w.handler(hello, limiter, fairsemhttp.Options{MaxWait: time.Minute})
+	resp := answer(h, request(t))
+	assert.Equal(t, []string{`"default";q=1`}, resp.Header["Ratelimit-Policy"], "a window of 1.5 s cannot be said")
+	resp = answer(h, request(t))
+	assert.Equal(t, http.StatusOK, resp.StatusCode, "it waited")
+	assert.Equal(t, `"default";r=0;t=2`, resp.Header.Get("RateLimit"))
+}
+
+func TestRequestWithoutWaitDoesNotJoinTheQueue(t *testing.T) {
+	w := newWorld(t)
+	var waited atomic.Int64
+	client := w.observed(func(e fairsem.Event) {
+		if _, ok := e.(fairsem.WaitStartedEvent); ok {
+			waited.Add(1)
+		}
+	})
+	lock, err := client.Mutex(w.name)
+	require.NoError(t, err)
+	s, err := client.Semaphore(w.name, 1)
+	require.NoError(t, err)
+	for _, limit := range []fairsemhttp.Limit{s, lock} {
+		h := w.handler(hello, limit, fairsemhttp.Options{MaxWait: fairsemhttp.NoWait})
+		assert.Equal(t, http.StatusOK, answer(h, request(t)).StatusCode)
+		w.eventuallyUsed(s, 0)
+		release := w.occupy(s, 1)
+		assert.Equal(t, http.StatusServiceUnavailable, answer(h, request(t)).StatusCode)
+		release()
+	}
+	require.NoError(t, client.Close()) // after all events
+	assert.Zero(t, waited.Load())
+}
+
+func TestRequestWithoutWaitIsRefusedThoughItsTurnIsNear(t *testing.T) {
+	w := newWorld(t)
+	limiter, err := w.client().Limiter(w.name, 1, 500*time.Millisecond)
+	require.NoError(t, err)
+	h := w.handler(hello, limiter, fairsemhttp.Options{MaxWait: fairsemhttp.NoWait})
+	w.eventually(func() bool { // the second request within a window, which a busy machine may not send
+		return answer(h, request(t)).StatusCode == http.StatusTooManyRequests
+	}, "each request waits for its turn")
+}
+
+func TestMutexLetsOneRequestThroughAtATime(t *testing.T) {
+	w := newWorld(t)
+	lock, err := w.client().Mutex(w.name)
+	require.NoError(t, err)
+	var counted gauge
+	server := w.serve(w.handler(counted.ServeHTTP, lock, fairsemhttp.Options{MaxWait: time.Minute}))
+	var requests sync.WaitGroup
+	for range 20 {
+		requests.Go(func() { assert.Equal(t, http.StatusOK, w.get(server.Client(), server.URL).StatusCode) })
+	}
+	requests.Wait()
+	assert.Equal(t, int64(1), counted.most.Load())
+}
+
+func TestEachTenantHasALimitOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	client := w.client()
+	h := w.handler(hello, nil, fairsemhttp.Options{MaxWait: 20 * time.Millisecond, LimitOf: func(r *http.Request) (fairsemhttp.Limit, error) {
+		tenant := r.Header.Get("Tenant")
+		if tenant == "" {
+			return nil, errors.New("no tenant")
+		}
+		return client.Semaphore(w.name+tenant, 1)
+	}})
+	busy, err := client.Semaphore(w.name+"busy", 1)
+	require.NoError(t, err)
+	defer w.occupy(busy, 1)()
+	for tenant, want := range map[string]int{"busy": 503, "idle": 200, "": 500, strings.Repeat("x", 600): 500} {
+		r := request(t)
+		r.Header.Set("Tenant", tenant)
+		assert.Equal(t, want, answer(h, r).StatusCode, tenant)
+	}
+	nothing := w.handler(hello, nil, fairsemhttp.Options{LimitOf: func(*http.Request) (fairsemhttp.Limit, error) { return nil, nil }})
+	assert.Equal(t, http.StatusInternalServerError, answer(nothing, request(t)).StatusCode, "no limit is not a limit of nothing")
+}
+
+// What is written into a response must not come from a request.
+func TestResponseHasNoPartOfTheRequestOrOfAName(t *testing.T) {
+	w := newWorld(t)
+	client := w.client()
+	const secret = "\"></script>\r\nSet-Cookie: secret"
+	bad := func(r *http.Request) (fairsemhttp.Limit, error) { return nil, errors.New(r.URL.Query().Get("q")) }
+	rate := func(r *http.Request) (fairsemhttp.Limit, error) {
+		return client.Limiter(w.name+r.URL.Query().Get("q"), 1, time.Hour)
+	}
+	for _, of := range []func(*http.Request) (fairsemhttp.Limit, error){bad, rate} {
+		h := w.handler(hello, nil, fairsemhttp.Options{LimitOf: of, MaxWait: time.Millisecond})
+		for range 2 {
+			r := request(t)
+			r.URL.RawQuery = "q=" + strings.NewReplacer("\r", "%0d", "\n", "%0a", " ", "+", "\"", "%22").Replace(secret)
+			resp := answer(h, r)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			assert.NotContains(t, string(body), "script")
+			for field, values := range resp.Header {
+				assert.NotContains(t, strings.Join(values, ""), "script", field)
+			}
+			assert.Empty(t, resp.Cookies())
+		}
+	}
+}
+
+func TestClientThatDisconnectsLeavesTheQueueAtOnce(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	defer w.occupy(s, 1)()
+	h := w.handler(func(http.ResponseWriter, *http.Request) { t.Error("handled") }, s, fairsemhttp.Options{MaxWait: time.Hour})
+	for _, server := range []*httptest.Server{w.serve(h), w.serve2(h)} {
+		ctx, disconnect := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
+		require.NoError(t, err)
+		done := make(chan struct{})
+		go func() { // ends with the request
+			defer close(done)
+			_, err := server.Client().Do(r) //nolint:bodyclose // there is no response
+			assert.ErrorIs(t, err, context.Canceled)
+		}()
+		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the request does not wait")
+		disconnect()
+		<-done
+		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "the request still waits")
+	}
+}
+
+func TestHandlerThatPanicsReleasesAndTheServerGoesOn(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	var calls atomic.Int64
+	h := w.handler(func(rw http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		hello(rw, r)
+	}, s, fairsemhttp.Options{MaxWait: time.Minute})
+	server := w.serve(h)
+	_, err := server.Client().Get(server.URL) //nolint:bodyclose // there is no response
+	require.Error(t, err)
+	w.eventuallyUsed(s, 0)
+	assert.Equal(t, http.StatusOK, w.get(server.Client(), server.URL).StatusCode)
+}
+
+func TestLostPermitEndsTheContextOfTheRequest(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	causes := make(chan error, 2)
+	h := w.handler(func(_ http.ResponseWriter, r *http.Request) {
+		assert.NoError(t, r.Context().Err())
+		w.evict(s)
+		<-r.Context().Done()
+		causes <- r.Context().Err()
+		causes <- context.Cause(r.Context())
+	}, s, fairsemhttp.Options{})
+	answer(h, request(t))
+	assert.ErrorIs(t, <-causes, context.Canceled)
+	assert.ErrorIs(t, <-causes, fairsem.ErrLost)
+}
+
+func TestOutageOfRedisRefusesOrAdmitsAfterMaxWait(t *testing.T) {
+	w := newWorld(t)
+	server := redistest.NewServer(t)
+	w.addr = server.Addr()
+	client := w.client()
+	s, err := client.Semaphore(w.name, 1)
+	require.NoError(t, err)
+	limiter, err := client.Limiter(w.name+"rate", 1, time.Hour)
+	require.NoError(t, err)
+	w.occupy(s, 1)()
+	require.NoError(t, server.Pause())
+	for _, limit := range []fairsemhttp.Limit{s, limiter} {
+		for _, wait := range []time.Duration{300 * time.Millisecond, fairsemhttp.NoWait} {
+			var refused, admitted []error
+			o := fairsemhttp.Options{
+				MaxWait:    wait,
+				OnRefused:  func(_ *http.Request, err error) { refused = append(refused, err) },
+				OnAdmitted: func(_ *http.Request, err error) { admitted = append(admitted, err) },
+			}
+			resp := answer(w.handler(hello, limit, o), request(t))
+			assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+			assert.Equal(t, "10", resp.Header.Get("Retry-After"))
+			require.Len(t, refused, 1)
+			require.ErrorIs(t, refused[0], fairsem.ErrUnavailable)
+			require.Empty(t, admitted)
+
+			o.OnUnavailable = fairsemhttp.Admit
+			resp = answer(w.handler(hello, limit, o), request(t))
+			assert.Equal(t, http.StatusOK, resp.StatusCode)
+			assert.Empty(t, resp.Header.Get("RateLimit"), "nothing is known")
+			require.Len(t, admitted, 1)
+			require.ErrorIs(t, admitted[0], fairsem.ErrUnavailable)
+
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			assert.NotEqual(t, http.StatusOK, answer(w.handler(hello, limit, o), request(t).WithContext(gone)).StatusCode)
+			require.Len(t, admitted, 1, "its client is gone")
+		}
+	}
+	require.NoError(t, server.Resume())
+}
+
+func TestAdmitLetsNothingThroughThatTheLimitRefuses(t *testing.T) {
+	w := newWorld(t)
+	client := w.client()
+	s, err := client.Semaphore(w.name, 1)
+	require.NoError(t, err)
+	defer w.occupy(s, 1)()
+	o := fairsemhttp.Options{MaxWait: 500 * time.Millisecond, OnUnavailable: fairsemhttp.Admit}
+	assert.Equal(t, http.StatusServiceUnavailable, answer(w.handler(hello, s, o), request(t)).StatusCode)
+	o.Weight = func(*http.Request) int64 { return 2 }
+	assert.Equal(t, http.StatusServiceUnavailable, answer(w.handler(hello, s, o), request(t)).StatusCode)
+	o.Weight = func(*http.Request) int64 { return 0 }
+	assert.Equal(t, http.StatusInternalServerError, answer(w.handler(hello, s, o), request(t)).StatusCode)
+	o.Weight = nil
+	require.NoError(t, client.Close())
+	assert.Equal(t, http.StatusServiceUnavailable, answer(w.handler(hello, s, o), request(t)).StatusCode)
+}
+
+type notALimit struct{ fairsemhttp.Limit }
+
+func TestHandlerThatCannotWorkIsNotMade(t *testing.T) {
+	w := newWorld(t)
+	client := w.client()
+	s := w.semaphore(1)
+	lock, err := client.Mutex(w.name)
+	require.NoError(t, err)
+	next := http.HandlerFunc(hello)
+	of := func(*http.Request) (fairsemhttp.Limit, error) { return s, nil }
+	weight := func(*http.Request) int64 { return 1 }
+	for why, try := range map[string]struct {
+		next  http.Handler
+		limit fairsemhttp.Limit
+		o     fairsemhttp.Options
+	}{
+		"no next":         {nil, s, fairsemhttp.Options{}},
+		"no limit":        {next, nil, fairsemhttp.Options{}},
+		"nil semaphore":   {next, (*fairsem.Semaphore)(nil), fairsemhttp.Options{}},
+		"nil mutex":       {next, (*fairsem.Mutex)(nil), fairsemhttp.Options{}},
+		"nil limiter":     {next, (*fairsem.Limiter)(nil), fairsemhttp.Options{}},
+		"zero semaphore":  {next, new(fairsem.Semaphore), fairsemhttp.Options{}},
+		"zero mutex":      {next, new(fairsem.Mutex), fairsemhttp.Options{}},
+		"zero limiter":    {next, new(fairsem.Limiter), fairsemhttp.Options{}},
+		"an inspector":    {next, client.Inspect(w.name), fairsemhttp.Options{}},
+		"another type":    {next, notALimit{s}, fairsemhttp.Options{}},
+		"two limits":      {next, s, fairsemhttp.Options{LimitOf: of}},
+		"MaxWait":         {next, s, fairsemhttp.Options{MaxWait: -2}},
+		"OnUnavailable":   {next, s, fairsemhttp.Options{OnUnavailable: 2}},
+		"weight of mutex": {next, lock, fairsemhttp.Options{Weight: weight}},
+		"policy name":     {next, s, fairsemhttp.Options{PolicyName: "é"}},
+		"policy line":     {next, s, fairsemhttp.Options{PolicyName: "a\r\nb"}},
+	} {
+		h, err := fairsemhttp.Handler(try.next, try.limit, try.o)
+		assert.Nil(t, h, why)
+		assert.ErrorIs(t, err, fairsem.ErrInvalid, why)
+		if try.next == nil || strings.HasPrefix(why, "policy") {
+			continue
+		}
+		body := &closable{Reader: strings.NewReader("x")}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:1", body)
+		_, err = (&fairsemhttp.Transport{Limit: try.limit, Options: try.o}).RoundTrip(r) //nolint:bodyclose // there is no response
+		assert.ErrorIs(t, err, fairsem.ErrInvalid, why)
+		assert.True(t, body.closed.Load(), why)
+	}
+	assert.False(t, w.status(s).Exists, "nothing was sent")
+}
+
+// closable is a body that knows whether it was closed.
+type closable struct {
+	io.Reader
+	closed atomic.Bool
+}
+
+func (c *closable) Close() error {
+	c.closed.Store(true)
+	return nil
+}

@@ -1,0 +1,135 @@
+package fairsemhttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairsem/fairsem"
+)
+
+const (
+	statusWait       = 50 * time.Millisecond // for the pace of a queue
+	busyRetry        = time.Second           // where the pace is not known
+	longestRetry     = time.Minute           // a pace is an estimate
+	unavailableRetry = 10 * time.Second
+)
+
+// problem is an application/problem+json: RFC 9457. The types are those of draft-ietf-httpapi-ratelimit-headers-11.
+type problem struct {
+	Type     string   `json:"type,omitempty"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+const problemTypes = "https://iana.org/assignments/http-problem-types#"
+
+// refuse answers a request that was not let through. What it answers has no part of the request, and no name of a limit.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, limit Limit, err error) {
+	if h.opts.OnRefused != nil {
+		h.opts.OnRefused(r, err)
+	}
+	limiter, _ := limit.(*fairsem.Limiter)
+	p, retry := h.problem(r, limit, limiter != nil, err)
+	if limiter != nil && p.Violated != nil {
+		h.quoteRefused(w.Header(), limiter, retry)
+	}
+	if retry > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds(retry), 10))
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
+}
+
+// problem returns what a refused request is answered, and when it may be sent again; 0: that is not known.
+func (h *handler) problem(r *http.Request, limit Limit, rate bool, err error) (problem, time.Duration) {
+	busy := problem{
+		Type: problemTypes + "temporary-reduced-capacity", Title: "All units of a limit are in use",
+		Status: http.StatusServiceUnavailable, Violated: []string{h.policy},
+	}
+	if rate {
+		busy = problem{Type: problemTypes + "quota-exceeded", Title: "A rate limit is exceeded", Status: http.StatusTooManyRequests, Violated: busy.Violated}
+	}
+	switch verdictOf(err) {
+	case isBusy:
+		return busy, h.retryAfter(r, limit, rate, err)
+	case isTooHeavy:
+		return busy, 0
+	case isClosing:
+		return problem{Title: "The server is shutting down", Status: http.StatusServiceUnavailable}, busyRetry
+	case isUnavailable:
+		return problem{Title: "A limit cannot be checked", Status: http.StatusServiceUnavailable}, unavailableRetry
+	}
+	return problem{Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError}, 0
+}
+
+// retryAfter returns when a request may be let through that found the limit reached.
+func (h *handler) retryAfter(r *http.Request, limit Limit, rate bool, err error) time.Duration {
+	var limited *fairsem.WaitError
+	switch {
+	case errors.As(err, &limited):
+		return max(limited.RetryAfter, time.Second)
+	case rate || r.Context().Err() != nil: // no pace helps: the rate is exact, or the client is gone
+		return busyRetry
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), statusWait)
+	defer cancel()
+	status, err := limit.Status(ctx)
+	wait, known := status.ExpectedWait()
+	if err != nil || !known {
+		return busyRetry
+	}
+	return min(max(wait, busyRetry), longestRetry)
+}
+
+// quote sets the fields of a request that a Limiter has let through.
+func (h *handler) quote(header http.Header, g grant) {
+	limiter, rate := g.limit.(*fairsem.Limiter)
+	if !rate || g.remaining < 0 {
+		return
+	}
+	_, per := limiter.Declared()
+	h.quoteLimit(header, limiter)
+	header.Add("RateLimit", h.item("r", g.remaining, "t", seconds(per)))
+}
+
+// quoteRefused sets the fields of a request that a Limiter has refused.
+func (h *handler) quoteRefused(header http.Header, limiter *fairsem.Limiter, retry time.Duration) {
+	h.quoteLimit(header, limiter)
+	header.Add("RateLimit", h.item("r", 0, "t", seconds(retry)))
+}
+
+func (h *handler) quoteLimit(header http.Header, limiter *fairsem.Limiter) {
+	limit, per := limiter.Declared()
+	window := seconds(per)
+	if per%time.Second != 0 { // the field cannot say it
+		window = 0
+	}
+	header.Add("RateLimit-Policy", h.item("q", limit, "w", window))
+}
+
+// item returns an item of a structured field. The second parameter is left out if it is 0.
+func (h *handler) item(key string, value int64, second string, optional int64) string {
+	text := make([]byte, 0, 64)
+	text = append(text, '"')
+	text = append(text, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(h.policy)...)
+	text = append(append(append(text, `";`...), key...), '=')
+	text = strconv.AppendInt(text, min(value, maxInteger), 10)
+	if optional > 0 {
+		text = append(append(append(text, ';'), second...), '=')
+		text = strconv.AppendInt(text, optional, 10)
+	}
+	return string(text)
+}
+
+const maxInteger = 999_999_999_999_999 // of a structured field
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -1,0 +1,125 @@
+package fairsemhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/held"
+)
+
+// Transport is an [http.RoundTripper] whose requests hold their permit until the body of the response was read to its end or
+// closed. It is safe for concurrent use; it must not be changed after the first call.
+//
+// Each call of RoundTrip acquires a permit. So do each redirect that an [http.Client] follows and each retry of a caller, but
+// not what Base does by itself. A caller that keeps one response open while it sends the next request holds two permits; with as many
+// such callers as units, all wait for each other.
+type Transport struct {
+	// Base sends the requests. If nil, it is [http.DefaultTransport].
+	Base http.RoundTripper
+
+	// Limit is that of all requests. It must be nil if Options.LimitOf is set.
+	Limit Limit
+
+	// Options change how requests wait. OnRefused and PolicyName are not used.
+	Options Options
+}
+
+// RoundTrip waits until the limit lets the request through, and sends it. While it waits, the end of the request's context ends
+// it. The errors of the limit are those of [fairsem.Semaphore.Acquire] or [fairsem.Limiter.Wait], with
+// [fairsem.ErrNotAcquired] after MaxWait; nothing was sent then. A Transport that cannot work returns
+// [fairsem.ErrInvalid] before any I/O.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	granted, err := t.enter(r)
+	switch {
+	case err != nil:
+		if r.Body != nil {
+			_ = r.Body.Close() // as a RoundTripper must; its error changes nothing
+		}
+		return nil, err
+	case granted.permit == nil:
+		return t.base().RoundTrip(r)
+	}
+	return t.send(r, granted.permit)
+}
+
+// CloseIdleConnections calls that of Base, if it has one.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t == nil || t.Base == nil {
+		return http.DefaultTransport
+	}
+	return t.Base
+}
+
+func (t *Transport) enter(r *http.Request) (grant, error) {
+	if t == nil {
+		return grant{}, invalid("Transport", "it is nil")
+	}
+	if err := check("Transport", t.Limit, t.Options); err != nil {
+		return grant{}, err
+	}
+	g := gate{who: "Transport", limit: t.Limit, opts: t.Options, maxWait: t.Options.MaxWait}
+	return g.enter(r)
+}
+
+// send sends a request that has a permit. The permit is released here unless there is a body that holds it.
+func (t *Transport) send(r *http.Request, permit *fairsem.Permit) (resp *http.Response, err error) {
+	l := &loan{permit: permit}
+	l.scope.Begin(r.Context(), permit)
+	lent := false
+	defer func() {
+		if !lent {
+			l.end()
+		}
+	}()
+	inner := r.WithContext(&l.scope)
+	resp, err = t.base().RoundTrip(inner)
+	if err != nil || resp == nil {
+		return resp, l.explain(err)
+	}
+	if resp.Request == inner {
+		resp.Request = r
+	}
+	if resp.Body != nil && resp.Body != http.NoBody {
+		resp.Body = l.body(resp.Body)
+		lent = true
+	}
+	return resp, nil
+}
+
+// loan is the permit of a request until it ends.
+type loan struct {
+	permit *fairsem.Permit
+	scope  held.Scope // the context of the request
+	once   sync.Once
+	stop   func() bool // of what closes a connection that was taken over; nil: there is none
+}
+
+// end may be called any number of times.
+func (l *loan) end() {
+	l.once.Do(func() {
+		if l.stop != nil {
+			l.stop()
+		}
+		l.scope.End()
+		held.Release(l.permit)
+	})
+}
+
+// explain adds to an error that the permit was lost.
+func (l *loan) explain(err error) error {
+	cause := context.Cause(&l.scope)
+	if err == nil || !errors.Is(cause, fairsem.ErrLost) || errors.Is(err, fairsem.ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

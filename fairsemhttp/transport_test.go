@@ -1,0 +1,263 @@
+package fairsemhttp_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemhttp"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// roundTrip is a Base that is a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// limited is a client of a server whose requests the limit bounds.
+func limited(server *httptest.Server, limit fairsemhttp.Limit) *http.Client {
+	return &http.Client{Transport: &fairsemhttp.Transport{Base: server.Client().Transport, Limit: limit}}
+}
+
+func TestRequestHoldsItsPermitUntilItsBodyIsReadOrClosed(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	for _, server := range []*httptest.Server{w.serve(http.HandlerFunc(hello)), w.serve2(http.HandlerFunc(hello))} {
+		client := limited(server, s)
+		resp := w.get(client, server.URL)
+		_, err := io.ReadFull(resp.Body, make([]byte, 2))
+		require.NoError(t, err)
+		assert.Equal(t, int64(1), w.status(s).Used, "half of it is read")
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		assert.Equal(t, "llo", string(text))
+		w.eventuallyUsed(s, 0)
+
+		resp = w.get(client, server.URL)
+		assert.Equal(t, int64(1), w.status(s).Used, "nothing is read")
+		require.NoError(t, resp.Body.Close())
+		w.eventuallyUsed(s, 0)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, int64(0), w.status(s).Used, "once is enough")
+
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodHead, server.URL, http.NoBody)
+		require.NoError(t, err)
+		resp, err = client.Do(r)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		w.eventuallyUsed(s, 0)
+	}
+}
+
+func TestRequestsThatAllProcessesSendStayWithinTheLimit(t *testing.T) {
+	w := newWorld(t)
+	var counted gauge
+	peer := w.serve(&counted)
+	var running []*process
+	for range 3 {
+		running = append(running, w.start(order{Redis: w.addr, Name: w.name, Peer: peer.URL, Limit: 3, Rounds: 20}))
+	}
+	for _, p := range running {
+		require.NoError(t, p.Wait())
+	}
+	assert.Equal(t, int64(240), counted.all.Load())
+	assert.LessOrEqual(t, counted.most.Load(), int64(3))
+}
+
+func TestResponseWithoutABodyReleasesAtOnce(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	server := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusNoContent) }))
+	resp := w.get(limited(server, s), server.URL)
+	assert.Equal(t, http.NoBody, resp.Body)
+	w.eventuallyUsed(s, 0)
+}
+
+func TestRequestThatFailsReleasesAndItsErrorPassesThrough(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	broken := errors.New("broken")
+	for _, base := range []roundTrip{
+		func(*http.Request) (*http.Response, error) { return nil, broken },
+		func(*http.Request) (*http.Response, error) { return nil, nil },
+		func(*http.Request) (*http.Response, error) { return &http.Response{}, nil },
+		func(*http.Request) (*http.Response, error) { panic(broken) },
+	} {
+		var err error
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					err = p.(error)
+				}
+			}()
+			_, err = (&fairsemhttp.Transport{Base: base, Limit: s}).RoundTrip(request(t)) //nolint:bodyclose // there is none
+		}()
+		if err != nil {
+			assert.Equal(t, broken, err)
+		}
+		w.eventuallyUsed(s, 0)
+	}
+}
+
+func TestRequestThatIsNotSentClosesItsBody(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	defer w.occupy(s, 1)()
+	limiter, err := w.client().Limiter(w.name+"rate", 1, time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context(), 1))
+	base := roundTrip(func(*http.Request) (*http.Response, error) {
+		t.Error("sent")
+		return nil, errors.ErrUnsupported
+	})
+	for _, limit := range []fairsemhttp.Limit{s, limiter} {
+		for _, wait := range []time.Duration{20 * time.Millisecond, fairsemhttp.NoWait} {
+			body := &closable{Reader: strings.NewReader("x")}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:1", body)
+			_, err := (&fairsemhttp.Transport{Base: base, Limit: limit, Options: fairsemhttp.Options{MaxWait: wait}}).RoundTrip(r) //nolint:bodyclose // there is none
+			assert.ErrorIs(t, err, fairsem.ErrNotAcquired)
+			assert.True(t, body.closed.Load())
+		}
+	}
+	var limited *fairsem.WaitError
+	_, err = (&fairsemhttp.Transport{Base: base, Limit: limiter, Options: fairsemhttp.Options{MaxWait: time.Minute}}).RoundTrip(request(t)) //nolint:bodyclose // there is none
+	require.ErrorAs(t, err, &limited)
+	assert.Greater(t, limited.RetryAfter, time.Minute)
+}
+
+func TestRequestWaitsAsLongAsItsContextAllows(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	release := w.occupy(s, 1)
+	server := w.serve(http.HandlerFunc(hello))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, http.NoBody)
+	require.NoError(t, err)
+	_, err = limited(server, s).Do(r) //nolint:bodyclose // there is none
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	done := make(chan *http.Response)
+	go func() { // ends when the unit is released
+		resp, err := limited(server, s).Get(server.URL)
+		assert.NoError(t, err)
+		done <- resp
+	}()
+	w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the request does not wait")
+	release()
+	require.NoError(t, (<-done).Body.Close())
+}
+
+func TestLimiterCountsRequests(t *testing.T) {
+	w := newWorld(t)
+	limiter, err := w.client().Limiter(w.name, 2, time.Hour)
+	require.NoError(t, err)
+	server := w.serve(http.HandlerFunc(hello))
+	client := &http.Client{Transport: &fairsemhttp.Transport{Limit: limiter, Options: fairsemhttp.Options{MaxWait: time.Second}}}
+	for range 2 {
+		require.NoError(t, w.get(client, server.URL).Body.Close())
+	}
+	_, err = client.Get(server.URL) //nolint:bodyclose // there is none
+	assert.ErrorIs(t, err, fairsem.ErrNotAcquired)
+}
+
+func TestAnswerOfTheServerPassesThrough(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	server := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Retry-After", "7")
+		rw.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(rw, "of the server")
+	}))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	require.NoError(t, err)
+	resp, err := (&fairsemhttp.Transport{Base: server.Client().Transport, Limit: s}).RoundTrip(r)
+	require.NoError(t, err)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, errors.Join(err, resp.Body.Close()))
+	assert.Equal(t, []any{http.StatusTooManyRequests, "7", "of the server"}, []any{resp.StatusCode, resp.Header.Get("Retry-After"), string(text)})
+	assert.Same(t, r, resp.Request)
+}
+
+func TestLostPermitEndsTheRequest(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	begun := make(chan struct{}, 4)
+	silent := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		if r.URL.Path == "/body" {
+			_, _ = io.WriteString(rw, "begun")
+			_ = http.NewResponseController(rw).Flush() // the client would notice
+		}
+		<-r.Context().Done()
+	})
+	for _, server := range []*httptest.Server{w.serve(silent), w.serve2(silent)} {
+		client := limited(server, s)
+		failed := make(chan error)
+		go func() { // ends when the permit is lost
+			_, err := client.Get(server.URL) //nolint:bodyclose // there is none
+			failed <- err
+		}()
+		<-begun
+		w.evict(s)
+		assert.ErrorIs(t, <-failed, fairsem.ErrLost)
+
+		resp := w.get(client, server.URL+"/body")
+		<-begun
+		w.evict(s)
+		_, err := io.ReadAll(resp.Body)
+		assert.ErrorIs(t, err, fairsem.ErrLost)
+	}
+}
+
+func TestOutageOfRedisSendsOnlyWhatIsAdmitted(t *testing.T) {
+	w := newWorld(t)
+	client := w.client()
+	require.NoError(t, client.Close()) // a Client that is closed lets nothing through
+	s, err := client.Semaphore(w.name, 1)
+	require.NoError(t, err)
+	server := w.serve(http.HandlerFunc(hello))
+	transport := &fairsemhttp.Transport{Limit: s, Options: fairsemhttp.Options{OnUnavailable: fairsemhttp.Admit}}
+	_, err = (&http.Client{Transport: transport}).Get(server.URL) //nolint:bodyclose // there is none
+	require.ErrorIs(t, err, fairsem.ErrClosed)
+
+	private := redistest.NewServer(t)
+	w.addr = private.Addr()
+	s = w.semaphore(1)
+	require.NoError(t, private.Pause())
+	var admitted atomic.Int64
+	transport = &fairsemhttp.Transport{Limit: s, Options: fairsemhttp.Options{MaxWait: 300 * time.Millisecond}}
+	_, err = (&http.Client{Transport: transport}).Get(server.URL) //nolint:bodyclose // there is none
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	transport.Options.OnUnavailable = fairsemhttp.Admit
+	transport.Options.OnAdmitted = func(*http.Request, error) { admitted.Add(1) }
+	require.NoError(t, w.get(&http.Client{Transport: transport}, server.URL).Body.Close())
+	assert.Equal(t, int64(1), admitted.Load())
+	require.NoError(t, private.Resume())
+}
+
+type idle struct {
+	roundTrip
+	closed atomic.Int64
+}
+
+func (i *idle) CloseIdleConnections() { i.closed.Add(1) }
+
+func TestIdleConnectionsOfTheBaseAreClosed(t *testing.T) {
+	t.Parallel()
+	base := new(idle)
+	(&http.Client{Transport: &fairsemhttp.Transport{Base: base}}).CloseIdleConnections()
+	assert.Equal(t, int64(1), base.closed.Load())
+	(&fairsemhttp.Transport{Base: base.roundTrip}).CloseIdleConnections() // has none
+}

@@ -1,0 +1,110 @@
+package fairsemnet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/held"
+)
+
+// Dialer opens connections that hold a unit of a semaphore each. It is safe for concurrent use; it must not be changed after
+// the first call.
+type Dialer struct {
+	// Semaphore is the limit of the connections. Its CallOptions apply: MaxWait bounds the wait for a unit, and MaxQueue the
+	// number of calls that wait.
+	Semaphore *fairsem.Semaphore
+
+	// Options change how connections are dialled, and what happens when a permit is lost. The zero value is the documented default.
+	Options Options
+}
+
+// Options configure a [Dialer].
+type Options struct {
+	// Dial opens the connection once there is a unit for it. If nil, it is that of a zero [net.Dialer]. The end of its context
+	// must not affect a connection that it has returned, as with [net.Dialer.DialContext].
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// OnLost is what happens to an open connection whose permit is lost, or ends because the Client is closed.
+	OnLost LossPolicy
+}
+
+// LossPolicy is what happens to a connection whose permit is lost.
+type LossPolicy int
+
+const (
+	// CloseConn closes the connection: there are never more connections than the limit. It is the default.
+	CloseConn LossPolicy = iota
+
+	// KeepOpen leaves the connection open: an outage of Redis, or a revoked permit, interrupts no work. There may then be more
+	// connections than the limit, until those without a permit are closed.
+	KeepOpen
+)
+
+// DialContext waits for a unit, dials, and returns a connection that holds the unit until it is closed. The end of ctx ends
+// both, and does not affect the connection. Nothing is dialled without a unit.
+//
+// For a *net.TCPConn, a *net.UnixConn or a *tls.Conn the connection has all methods of that type. For any other type it has
+// CloseWrite, CloseRead and SyscallConn if the dialled connection has them. Its method NetConn returns the dialled connection; for
+// TLS, it is that of [tls.Conn].
+//
+// An error of Options.Dial is returned as it is. The other errors are those of [fairsem.Semaphore.Acquire]; if the wait was in
+// vain, they say how many connections are in use, unless Redis does not answer at once. A Dialer without a Semaphore returns
+// [fairsem.ErrInvalid].
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	permit, err := d.Semaphore.Acquire(ctx, 1)
+	if err != nil {
+		return nil, d.explain(err)
+	}
+	inner, err := d.dial(ctx, permit, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return held.Conn(inner, permit, d.Semaphore.Name(), d.Options.OnLost == KeepOpen), nil
+}
+
+// check does the checks that Acquire does not do.
+func (d *Dialer) check() error {
+	switch {
+	case d == nil || d.Semaphore == nil:
+		return fmt.Errorf("%w: fairsemnet.Dialer has no Semaphore: set one that Client.Semaphore returned", fairsem.ErrInvalid)
+	case d.Options.OnLost != CloseConn && d.Options.OnLost != KeepOpen:
+		return fmt.Errorf("%w: fairsemnet.Dialer: OnLost %d is neither CloseConn nor KeepOpen", fairsem.ErrInvalid, d.Options.OnLost)
+	}
+	return nil
+}
+
+// dial calls Options.Dial. Unless it returns a connection, it releases the permit, also if Options.Dial panics.
+func (d *Dialer) dial(ctx context.Context, permit *fairsem.Permit, network, address string) (inner net.Conn, err error) {
+	defer func() {
+		if inner == nil {
+			held.Release(permit)
+		}
+	}()
+	open := d.Options.Dial
+	if open == nil {
+		open = new(net.Dialer).DialContext
+	}
+	if d.Options.OnLost == CloseConn {
+		scope := new(held.Scope)
+		scope.Begin(ctx, permit)
+		defer scope.End()
+		ctx = scope
+	}
+	inner, err = open(ctx, network, address)
+	switch {
+	case err != nil:
+		return nil, err
+	case inner == nil:
+		return nil, fmt.Errorf("%w: fairsemnet.Dialer: Options.Dial returned neither a connection nor an error", fairsem.ErrInvalid)
+	}
+	return inner, nil
+}
+
+// statusWait bounds the question for the number of connections: the call that has failed returns soon all the same.
+const statusWait = 50 * time.Millisecond

@@ -1,0 +1,412 @@
+package fairsemnet_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemnet"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+func TestConnectionHoldsAUnitFromBeforeTheDialUntilItIsClosed(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(3)
+	var during []int64
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			during = append(during, w.status(s).Used)
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+	}}
+	c := w.dial(d, "tcp", w.tcp())
+	assert.Equal(t, []int64{1}, during, "while it is dialled")
+	assert.Equal(t, int64(1), w.status(s).Used, "while it is open")
+	require.NoError(t, c.Close())
+	w.eventuallyUsed(s, 0)
+}
+
+func TestDialWaitsUntilAConnectionOfAnotherProcessIsClosed(t *testing.T) {
+	w := newWorld(t)
+	addr := w.tcp()
+	first := w.dial(&fairsemnet.Dialer{Semaphore: w.semaphore(1)}, "tcp", addr)
+	s := w.semaphore(1)
+	second := make(chan net.Conn, 1)
+	go func() { // ends when the first connection is closed
+		c, err := (&fairsemnet.Dialer{Semaphore: s}).DialContext(t.Context(), "tcp", addr)
+		assert.NoError(t, err)
+		second <- c
+	}()
+	w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the second dial does not wait")
+	require.NoError(t, first.Close())
+	require.NoError(t, (<-second).Close())
+	w.eventuallyUsed(s, 0)
+}
+
+func TestConnectionsOfAllProcessesStayWithinTheLimit(t *testing.T) {
+	w := newWorld(t)
+	const limit = 3
+	var open, most, served atomic.Int64
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w.serve(l, func(c net.Conn) {
+		n := open.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			continue
+		}
+		served.Add(1)
+		_, _ = c.Write([]byte("+"))
+		_, _ = io.ReadFull(c, make([]byte, 1))
+		open.Add(-1)
+		_, _ = c.Write([]byte("-"))
+		_, _ = io.Copy(io.Discard, c)
+	})
+	var running []*process
+	for range 3 {
+		running = append(running, w.start(order{Redis: w.addr, Name: w.name, Peer: l.Addr().String(), Limit: limit, TTL: w.ttl, Rounds: 25}))
+	}
+	for _, p := range running {
+		require.NoError(t, p.Wait())
+	}
+	assert.Equal(t, int64(300), served.Load())
+	assert.LessOrEqual(t, most.Load(), int64(limit))
+	assert.Greater(t, most.Load(), int64(1), "connections were open at the same time")
+}
+
+func TestUnitOfAKilledProcessIsGrantedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.ttl = 2 * time.Second
+	addr := w.tcp()
+	p := w.start(order{Redis: w.addr, Name: w.name, Peer: addr, Limit: 1, TTL: w.ttl, Hold: true})
+	_, err := p.out.ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, p.Process.Kill())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := (&fairsemnet.Dialer{Semaphore: w.semaphore(1)}).DialContext(ctx, "tcp", addr)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+}
+
+// closing calls a function before it closes a connection.
+type closing struct {
+	net.Conn
+	before func()
+}
+
+func (c closing) Close() error {
+	c.before()
+	return c.Conn.Close()
+}
+
+func TestUnitIsHeldUntilTheConnectionIsClosed(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	dial := piped(t)
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dial(ctx, network, address)
+			return closing{c, func() {
+				for range 20 { // a release that was on its way would be counted
+					assert.Equal(t, int64(1), w.status(s).Used)
+				}
+			}}, err
+		},
+	}}
+	c, err := d.DialContext(t.Context(), "tcp", "")
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	w.eventuallyUsed(s, 0)
+}
+
+func TestConnectionThatIsClosedOftenReleasesOnce(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(2)
+	d := &fairsemnet.Dialer{Semaphore: s}
+	addr := w.tcp()
+	c, other := w.dial(d, "tcp", addr), w.dial(d, "tcp", addr)
+	var closers sync.WaitGroup
+	for range 10 {
+		closers.Go(func() {
+			if err := c.Close(); err != nil {
+				assert.ErrorIs(t, err, net.ErrClosed)
+				assert.NotErrorIs(t, err, fairsem.ErrLost)
+			}
+		})
+	}
+	closers.Wait()
+	w.eventuallyUsed(s, 1)
+	assert.NotErrorIs(t, c.Close(), fairsem.ErrReleased, "it was closed by its owner, not by the end of its permit")
+	_, err := other.Write([]byte("still open"))
+	assert.NoError(t, err)
+}
+
+func TestFailedDialReleasesAndItsErrorPassesThrough(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, err = (&fairsemnet.Dialer{Semaphore: s}).DialContext(t.Context(), "tcp", l.Addr().String())
+	var refused *net.OpError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "dial", refused.Op)
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	w.eventuallyUsed(s, 0)
+}
+
+func TestDialThatPanicsReleases(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
+		Dial: func(context.Context, string, string) (net.Conn, error) { panic("of the inner dialer") },
+	}}
+	assert.PanicsWithValue(t, "of the inner dialer", func() { _, _ = d.DialContext(t.Context(), "tcp", "") })
+	w.eventuallyUsed(s, 0)
+}
+
+func TestDialThatReturnsNothingIsAnError(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
+		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, nil },
+	}}
+	c, err := d.DialContext(t.Context(), "tcp", "")
+	assert.Nil(t, c)
+	assert.ErrorIs(t, err, fairsem.ErrInvalid)
+	w.eventuallyUsed(s, 0)
+}
+
+func TestDialThatCannotWorkIsRefusedBeforeAnyIO(t *testing.T) {
+	w := newWorld(t)
+	good := w.semaphore(1)
+	for why, d := range map[string]*fairsemnet.Dialer{
+		"no dialer":      nil,
+		"no semaphore":   {},
+		"zero value":     {Semaphore: new(fairsem.Semaphore)},
+		"unknown OnLost": {Semaphore: good, Options: fairsemnet.Options{OnLost: 7}},
+		"call options":   {Semaphore: good.With(fairsem.CallOptions{MaxWait: -1})},
+	} {
+		if d != nil {
+			d.Options.Dial = func(context.Context, string, string) (net.Conn, error) {
+				t.Error("dialled:", why)
+				return nil, errors.ErrUnsupported
+			}
+		}
+		_, err := d.DialContext(t.Context(), "tcp", "127.0.0.1:1")
+		assert.ErrorIs(t, err, fairsem.ErrInvalid, why)
+		if d == nil || d.Semaphore == nil {
+			assert.ErrorContains(t, err, "Dialer has no Semaphore", why)
+		}
+	}
+	_, err := (&fairsemnet.Dialer{Semaphore: good}).DialContext(nil, "tcp", "") //nolint:staticcheck // a nil context is the claim
+	assert.ErrorIs(t, err, fairsem.ErrInvalid)
+	assert.False(t, w.status(good).Exists)
+}
+
+func TestErrorOfAWaitInVainSaysHowManyConnectionsAreInUse(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(2)
+	d := &fairsemnet.Dialer{Semaphore: s}
+	addr := w.tcp()
+	w.dial(d, "tcp", addr)
+	w.dial(d, "tcp", addr)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := d.DialContext(ctx, "tcp", addr)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	var asTimeout net.Error
+	require.ErrorAs(t, err, &asTimeout)
+	assert.True(t, asTimeout.Timeout())
+	said := `2 of 2 connections of "` + w.name + `" are in use`
+	w.eventually(func() bool { // on a busy machine the answer can come too late for the error
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := d.DialContext(ctx, "tcp", addr)
+		return err != nil && strings.Contains(err.Error(), said)
+	}, said)
+
+	short := s.With(fairsem.CallOptions{MaxWait: 50 * time.Millisecond})
+	_, err = (&fairsemnet.Dialer{Semaphore: short}).DialContext(t.Context(), "tcp", addr)
+	assert.ErrorIs(t, err, fairsem.ErrNotAcquired)
+	require.NoError(t, s.SetLimit(t.Context(), 0))
+	w.eventually(func() bool {
+		_, err := (&fairsemnet.Dialer{Semaphore: short}).DialContext(t.Context(), "tcp", addr)
+		return err != nil && strings.Contains(err.Error(), "is paused")
+	}, "is paused")
+	require.NoError(t, s.ResetLimit(t.Context()))
+}
+
+func TestLostPermitClosesTheConnectionAndItsErrorsSaySo(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	dir := t.TempDir()
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	roots := secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	overTLS := (&tls.Dialer{Config: &tls.Config{RootCAs: roots}}).DialContext
+	for network, dial := range map[string]func() net.Conn{
+		"tcp":  func() net.Conn { return w.dial(&fairsemnet.Dialer{Semaphore: s}, "tcp", w.tcp()) },
+		"unix": func() net.Conn { return w.dial(&fairsemnet.Dialer{Semaphore: s}, "unix", w.unix(dir)) },
+		"tls": func() net.Conn {
+			return w.dial(&fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: overTLS}}, "tcp", secure.Listener.Addr().String())
+		},
+		"other": func() net.Conn {
+			return w.dial(&fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: piped(t)}}, "tcp", "")
+		},
+	} {
+		c := dial()
+		w.evict(s)
+		_, err := c.Read(make([]byte, 1)) // returns when the connection is closed
+		if network != "other" {           // a net.Pipe returns io.ErrClosedPipe
+			assert.ErrorIs(t, err, fairsem.ErrLost, network)
+			assert.ErrorIs(t, err, net.ErrClosed, network)
+			assert.ErrorContains(t, err, w.name, network)
+			_, err = c.Write([]byte("x"))
+			assert.ErrorIs(t, err, fairsem.ErrLost, network)
+		}
+		assert.Error(t, err, network)
+		_ = c.Close() // it is closed
+		w.eventuallyUsed(s, 0)
+	}
+}
+
+func (w *world) unix(dir string) string {
+	return w.listen("unix", filepath.Join(dir, "socket")).Addr().String()
+}
+
+// piped returns a dialer of connections in memory.
+func piped(t *testing.T) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		t.Cleanup(func() { _ = there.Close() }) // always nil
+		return here, nil
+	}
+}
+
+func TestLostPermitEndsTheDial(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			w.evict(s)
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		},
+	}}
+	_, err := d.DialContext(t.Context(), "tcp", "")
+	assert.ErrorIs(t, err, fairsem.ErrLost)
+}
+
+func TestConnectionThatIsKeptOutlivesItsPermit(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{OnLost: fairsemnet.KeepOpen}}
+	c := w.dial(d, "tcp", w.tcp())
+	w.evict(s)
+	w.eventuallyUsed(s, 0)
+	other := w.dial(d, "tcp", w.tcp()) // the unit is free
+	for _, open := range []net.Conn{c, other} {
+		_, err := open.Write([]byte("x"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(open, make([]byte, 1))
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.Close())
+}
+
+func TestOutageOfRedisOpensNothingAndClosesConnectionsWhenTheirPermitsAreLost(t *testing.T) {
+	w := newWorld(t)
+	server := redistest.NewServer(t)
+	w.addr, w.ttl = server.Addr(), 2*time.Second
+	s := w.semaphore(5)
+	d := &fairsemnet.Dialer{Semaphore: s}
+	addr := w.tcp()
+	c := w.dial(d, "tcp", addr)
+	require.NoError(t, server.Pause())
+	_, err := c.Write([]byte("x"))
+	require.NoError(t, err, "it lives until its permit is lost")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = d.DialContext(ctx, "tcp", addr)
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	_, err = io.Copy(io.Discard, c)
+	assert.ErrorIs(t, err, net.ErrClosed)
+	_, err = c.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, fairsem.ErrLost)
+	require.NoError(t, server.Resume())
+}
+
+func TestClosingTheClientClosesItsConnections(t *testing.T) {
+	w := newWorld(t)
+	client := w.client()
+	s, err := client.Semaphore(w.name, 1)
+	require.NoError(t, err)
+	c := w.dial(&fairsemnet.Dialer{Semaphore: s}, "tcp", w.tcp())
+	require.NoError(t, client.Close())
+	_, err = c.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, fairsem.ErrReleased)
+	_, err = (&fairsemnet.Dialer{Semaphore: s}).DialContext(t.Context(), "tcp", "")
+	assert.ErrorIs(t, err, fairsem.ErrClosed)
+}
+
+func TestPoolOfHTTPConnectionsStaysWithinTheLimit(t *testing.T) {
+	w := newWorld(t)
+	const limit = 2
+	s := w.semaphore(limit)
+	var most atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		most.Store(max(most.Load(), w.status(s).Used))
+		_, _ = io.WriteString(rw, "hello")
+	}))
+	defer server.Close()
+	transport := &http.Transport{DialContext: (&fairsemnet.Dialer{Semaphore: s}).DialContext}
+	var requests sync.WaitGroup
+	for range 20 {
+		requests.Go(func() {
+			resp, err := (&http.Client{Transport: transport}).Get(server.URL)
+			if assert.NoError(t, err) {
+				_, err = io.Copy(io.Discard, resp.Body)
+				assert.NoError(t, errors.Join(err, resp.Body.Close()))
+			}
+		})
+	}
+	requests.Wait()
+	assert.LessOrEqual(t, most.Load(), int64(limit))
+	transport.CloseIdleConnections()
+	w.eventuallyUsed(s, 0)
+}
+
+func TestPoolOfGoRedisRunsOnTheDialer(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(2)
+	rdb := redis.NewClient(&redis.Options{Addr: w.addr, Dialer: (&fairsemnet.Dialer{Semaphore: s}).DialContext, PoolSize: 2, PoolTimeout: time.Minute})
+	var pings sync.WaitGroup
+	for range 20 {
+		pings.Go(func() { assert.NoError(t, rdb.Ping(t.Context()).Err()) })
+	}
+	pings.Wait()
+	assert.NotZero(t, w.status(s).Used, "idle connections hold their units")
+	require.NoError(t, rdb.Close())
+	w.eventuallyUsed(s, 0)
+}

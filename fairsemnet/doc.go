@@ -1,0 +1,41 @@
+// Package fairsemnet limits how many network connections all processes together have open. A connection holds a unit of a
+// [fairsem.Semaphore] from before it is dialled until it is closed.
+//
+//	connections, err := client.Semaphore("orders-db", 17) // what the database has room for
+//	dialer := &fairsemnet.Dialer{Semaphore: connections}
+//	config.DialFunc = dialer.DialContext // of pgx; go-redis, net/http and gRPC have such a field, too
+//
+// # What is promised
+//
+// A unit is acquired before anything is dialled. It is released when the connection is closed, or when the dial fails, once,
+// however often it is closed. The release is sent right after the connection is closed; Close does not wait for Redis.
+//
+// If the permit is lost, the connection is closed before its unit can be granted to another process, with the exceptions that
+// [fairsem.Permit.Context] has, and the errors of Read and Write are [fairsem.ErrLost]. [Options.OnLost] can be [KeepOpen]
+// instead. Closing the [fairsem.Client] ends all permits, and so closes all connections.
+//
+// The wait for a unit ends with the context of the dial, and with the CallOptions of the semaphore. There is no goroutine for a
+// connection, except while its permit is being released.
+//
+// # When Redis does not answer
+//
+// No new connection is opened: it fails closed. Open connections live until their permits are lost, which is nine tenths of a
+// TTL after the last renewal; then they are closed, and with them the statements and requests that run on them. A longer
+// [fairsem.Options].TTL survives a longer outage. With [KeepOpen] they stay open, and when Redis answers again there may be more
+// connections than the limit, until they are closed.
+//
+// # Pools
+//
+// An idle connection of a pool is open, so it holds a unit. A process that keeps idle connections keeps their units from others,
+// for as long as it likes: bound them, as with SetMaxIdleConns and SetConnMaxIdleTime of database/sql, or MaxIdleConns and
+// IdleConnTimeout of net/http. A pool that never closes an idle connection starves the processes that come after it.
+//
+// The pools of database/sql and of go-redis have a call wait for its own dial, although another connection of the pool has
+// become idle meanwhile; the pool of net/http uses that one. So the maximum of a pool (SetMaxOpenConns, PoolSize) should not be above the
+// limit, and a dial needs a deadline. go-redis ends a dial after its DialTimeout, 5 s, and tries it five times.
+//
+// Where calls are to be limited rather than connections, see package fairsemhttp and [fairsem.Semaphore.Do].
+//
+// A connection that is never closed holds its unit until the process ends or closes its Client. The garbage collector closes a
+// lost *net.TCPConn, but not one that holds a permit.
+package fairsemnet

@@ -1,0 +1,97 @@
+package fairsemnet_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemnet"
+)
+
+// newClient returns a Client on a server of its own, and a function that ends both.
+func newClient() (*fairsem.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client, err := fairsem.New(rdb, fairsem.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return client, func() {
+		_, _ = client.Close(), rdb.Close() // the example is over
+		server.Close()
+	}
+}
+
+// A pool of HTTP connections of which all processes together open at most 17. The second program cannot connect while the
+// first one keeps the only unit that is left.
+func ExampleDialer() {
+	client, stop := newClient()
+	defer stop()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "orders") }))
+	defer server.Close()
+
+	connections, err := client.Semaphore("orders-db", 17)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	dialer := &fairsemnet.Dialer{Semaphore: connections}
+	pool := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConns: 5, IdleConnTimeout: time.Minute}}
+
+	others, err := connections.Acquire(context.Background(), 16) // other processes have 16 connections
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := pool.Get(server.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	body, err := io.ReadAll(resp.Body)
+	fmt.Println(string(body), err, resp.Body.Close())
+
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err = dialer.DialContext(ctx, "tcp", server.Listener.Addr().String())
+	said, _, _ := strings.Cut(err.Error(), ": fairsem: ")
+	fmt.Println(said)
+
+	pool.CloseIdleConnections()
+	fmt.Println(others.Release(context.Background()))
+	// Output:
+	// orders <nil> <nil>
+	// fairsemnet: 17 of 17 connections of "orders-db" are in use
+	// <nil>
+}
+
+// gRPC dials addresses without a network: grpc.WithContextDialer(dialTCP(dialer)).
+func dialTCP(d *fairsemnet.Dialer) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) { return d.DialContext(ctx, "tcp", address) }
+}
+
+func TestDialerOfTheDocsForGRPCConnects(t *testing.T) {
+	w := newWorld(t)
+	s := w.semaphore(1)
+	c, err := dialTCP(&fairsemnet.Dialer{Semaphore: s})(t.Context(), w.tcp())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.eventuallyUsed(s, 0)
+}

@@ -1,0 +1,197 @@
+package held
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/fairsem/fairsem"
+)
+
+// Conn returns inner as a connection that releases the permit of the name when it is closed. Unless keep is set, the end of
+// the permit closes the connection, and errors of Read and Write then say so.
+//
+// What Conn returns for a *net.TCPConn, a *net.UnixConn or a *tls.Conn has all their methods. For any other connection it has
+// CloseWrite, CloseRead beside CloseWrite, and SyscallConn, each if inner has it. All but that for a *tls.Conn, which has a
+// NetConn of its own, have NetConn, which returns inner.
+func Conn(inner net.Conn, p *fairsem.Permit, name string, keep bool) net.Conn {
+	l := &lease{permit: p, name: name}
+	if !keep {
+		l.stop = context.AfterFunc(p.Context(), func() {
+			l.over.Store(true)
+			_ = inner.Close() // Read and Write report it
+		})
+	}
+	switch c := inner.(type) {
+	case *net.TCPConn:
+		return &tcpConn{c, l}
+	case *net.UnixConn:
+		return &unixConn{c, l}
+	case *tls.Conn:
+		return &tlsConn{c, l}
+	}
+	return withMethods(&conn{inner, l})
+}
+
+// lease is the permit of a connection.
+type lease struct {
+	permit *fairsem.Permit
+	name   string
+	over   atomic.Bool // the permit ended before the connection was closed
+	once   sync.Once
+	stop   func() bool // of the wait for the end of the permit; nil: there is none
+}
+
+// release is called after the connection was closed, any number of times.
+func (l *lease) release() {
+	l.once.Do(func() {
+		if l.stop != nil {
+			l.stop()
+		}
+		Release(l.permit)
+	})
+}
+
+// explain adds to the error of a closed connection that the end of its permit closed it.
+func (l *lease) explain(err error) error {
+	if err == nil || !l.over.Load() || !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return fmt.Errorf("%w, because its permit of %q ended: %w", err, l.name, context.Cause(l.permit.Context()))
+}
+
+type tcpConn struct {
+	*net.TCPConn
+	lease *lease
+}
+
+func (c *tcpConn) NetConn() net.Conn { return c.TCPConn }
+
+func (c *tcpConn) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	return n, c.lease.explain(err)
+}
+
+func (c *tcpConn) Write(b []byte) (int, error) {
+	n, err := c.TCPConn.Write(b)
+	return n, c.lease.explain(err)
+}
+
+func (c *tcpConn) Close() error {
+	defer c.lease.release()
+	return c.lease.explain(c.TCPConn.Close())
+}
+
+type unixConn struct {
+	*net.UnixConn
+	lease *lease
+}
+
+func (c *unixConn) NetConn() net.Conn { return c.UnixConn }
+
+func (c *unixConn) Read(b []byte) (int, error) {
+	n, err := c.UnixConn.Read(b)
+	return n, c.lease.explain(err)
+}
+
+func (c *unixConn) Write(b []byte) (int, error) {
+	n, err := c.UnixConn.Write(b)
+	return n, c.lease.explain(err)
+}
+
+func (c *unixConn) Close() error {
+	defer c.lease.release()
+	return c.lease.explain(c.UnixConn.Close())
+}
+
+type tlsConn struct {
+	*tls.Conn
+	lease *lease
+}
+
+func (c *tlsConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	return n, c.lease.explain(err)
+}
+
+func (c *tlsConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.lease.explain(err)
+}
+
+func (c *tlsConn) Close() error {
+	defer c.lease.release()
+	return c.lease.explain(c.Conn.Close())
+}
+
+// conn is a connection of any other type.
+type conn struct {
+	net.Conn
+	lease *lease
+}
+
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	return n, c.lease.explain(err)
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.lease.explain(err)
+}
+
+func (c *conn) Close() error {
+	defer c.lease.release()
+	return c.lease.explain(c.Conn.Close())
+}
+
+type writeCloser interface{ CloseWrite() error }
+
+type halfCloser interface {
+	CloseRead() error
+	writeCloser
+}
+
+// withMethods returns c with those of the optional methods of connections that its inner connection has.
+func withMethods(c *conn) net.Conn {
+	raw, isRaw := c.Conn.(syscall.Conn)
+	write, hasWrite := c.Conn.(writeCloser)
+	half, hasHalf := c.Conn.(halfCloser)
+	switch {
+	case isRaw && hasHalf:
+		return struct {
+			*conn
+			syscall.Conn
+			halfCloser
+		}{c, raw, half}
+	case isRaw && hasWrite:
+		return struct {
+			*conn
+			syscall.Conn
+			writeCloser
+		}{c, raw, write}
+	case isRaw:
+		return struct {
+			*conn
+			syscall.Conn
+		}{c, raw}
+	case hasHalf:
+		return struct {
+			*conn
+			halfCloser
+		}{c, half}
+	case hasWrite:
+		return struct {
+			*conn
+			writeCloser
+		}{c, write}
+	}
+	return c
+}

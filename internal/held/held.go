@@ -1,0 +1,46 @@
+// Package held ties what a program uses to the permit that allows it: a context, or a connection. It is for packages that
+// acquire and release permits on behalf of their callers.
+package held
+
+import (
+	"context"
+
+	"github.com/fairsem/fairsem"
+)
+
+// Release releases a permit and does not wait for Redis: what it is called from, such as the end of a response, is not delayed
+// by a round trip, or by an outage.
+func Release(p *fairsem.Permit) {
+	go func() { _ = p.Release(context.Background()) }() // ends within a second; Client.Close releases what it has not released
+}
+
+// Scope is a context that has the values of another one and ends with it or with a permit, whichever comes first;
+// [context.Cause] says which. It is a struct, so that it can be part of what its user allocates anyway.
+type Scope struct {
+	context.Context // nil before Begin
+	lease           context.Context
+	cancel          context.CancelCauseFunc
+	stop            func() bool
+}
+
+// Begin makes s a context. It is called once, and End after it.
+func (s *Scope) Begin(parent context.Context, p *fairsem.Permit) {
+	s.Context, s.cancel = context.WithCancelCause(parent)
+	s.lease = p.Context()
+	s.stop = context.AfterFunc(s.lease, func() { s.cancel(context.Cause(s.lease)) })
+}
+
+// End ends the context. It does not release the permit.
+func (s *Scope) End() {
+	s.stop()
+	s.cancel(nil)
+}
+
+// Err also ends the context by the clock, as that of a permit does: when a process that was stopped continues, its first call
+// reports the loss.
+func (s *Scope) Err() error {
+	if s.lease.Err() != nil {
+		s.cancel(context.Cause(s.lease))
+	}
+	return s.Context.Err()
+}
