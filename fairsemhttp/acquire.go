@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/held"
 )
 
 // grant is what lets one request through.
@@ -28,8 +29,9 @@ type gate struct {
 
 var errLate = fmt.Errorf("%w: MaxWait has passed", fairsem.ErrNotAcquired)
 
-// enter returns what lets a request through. Beside an error, the grant has the limit of the request, if there is one.
-func (g *gate) enter(r *http.Request) (grant, error) {
+// enter returns what lets a request through, and has its scope end with the permit. Beside an error, the grant has the limit of the
+// request, if there is one.
+func (g *gate) enter(scope *held.Scope, r *http.Request) (grant, error) {
 	limit, err := g.limitOf(r)
 	if err != nil {
 		return grant{}, err
@@ -38,7 +40,7 @@ func (g *gate) enter(r *http.Request) (grant, error) {
 	if g.opts.Weight != nil {
 		weight = g.opts.Weight(r)
 	}
-	granted, err := g.acquire(r.Context(), limit, weight)
+	granted, err := g.acquire(scope, limit, weight)
 	granted.limit = limit
 	if err != nil && g.opts.OnUnavailable == Admit && verdictOf(err) == isUnavailable && r.Context().Err() == nil {
 		if g.opts.OnAdmitted != nil {
@@ -60,31 +62,42 @@ func (g *gate) limitOf(r *http.Request) (Limit, error) {
 	return limit, checkLimit(g.who, limit)
 }
 
-func (g *gate) acquire(ctx context.Context, limit Limit, n int64) (grant, error) {
+func (g *gate) acquire(scope *held.Scope, limit Limit, n int64) (grant, error) {
 	wait := g.maxWait
 	if wait == NoWait {
 		wait = answerWait
 	}
-	if wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, wait, errLate)
-		defer cancel()
+	limiter, rate := limit.(*fairsem.Limiter)
+	if rate {
+		return g.count(scope, wait, limiter, n)
 	}
-	var p *fairsem.Permit
-	var err error
+	inTime := func() bool { return true }
+	if wait > 0 {
+		inTime = scope.EndAfter(wait, errLate)
+	}
+	p, err := g.hold(scope, limit, n)
+	switch late := !inTime(); {
+	case err != nil:
+		return grant{}, err
+	case late: // the scope has ended
+		held.Release(p)
+		return grant{}, errLate
+	}
+	scope.Bind(p)
+	return grant{permit: p, remaining: -1}, nil
+}
+
+func (g *gate) hold(ctx context.Context, limit Limit, n int64) (*fairsem.Permit, error) {
 	switch l := limit.(type) {
+	case *fairsem.Mutex:
+		return g.lock(ctx, l, n)
 	case *fairsem.Semaphore:
 		if g.maxWait == NoWait {
-			p, err = l.TryAcquire(ctx, n)
-		} else {
-			p, err = l.Acquire(ctx, n)
+			return l.TryAcquire(ctx, n)
 		}
-	case *fairsem.Mutex:
-		p, err = g.lock(ctx, l, n)
-	case *fairsem.Limiter:
-		return g.count(ctx, l, n)
+		return l.Acquire(ctx, n)
 	}
-	return grant{permit: p, remaining: -1}, err
+	return nil, checkLimit(g.who, limit)
 }
 
 func (g *gate) lock(ctx context.Context, l *fairsem.Mutex, n int64) (*fairsem.Permit, error) {
@@ -99,7 +112,12 @@ func (g *gate) lock(ctx context.Context, l *fairsem.Mutex, n int64) (*fairsem.Pe
 
 // count counts the request. Only Allow returns what remains, so where that matters, or where nothing may wait, it comes before
 // Wait.
-func (g *gate) count(ctx context.Context, l *fairsem.Limiter, n int64) (grant, error) {
+func (g *gate) count(ctx context.Context, wait time.Duration, l *fairsem.Limiter, n int64) (grant, error) {
+	if wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, wait, errLate) // a Limiter looks at the deadline
+		defer cancel()
+	}
 	if !g.quotes && g.maxWait != NoWait {
 		return grant{remaining: -1}, l.Wait(ctx, n)
 	}

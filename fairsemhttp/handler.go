@@ -34,7 +34,10 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	granted, err := h.enter(r)
+	e := new(exchange)
+	e.scope.Begin(r.Context())
+	defer e.finish()
+	granted, err := h.enter(&e.scope, r)
 	if err != nil {
 		h.refuse(w, r, granted.limit, err)
 		return
@@ -44,8 +47,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	e := &exchange{permit: granted.permit, name: granted.limit.Name()}
-	e.scope.Begin(r.Context(), granted.permit)
-	defer e.finish()
+	e.permit, e.name = granted.permit, granted.limit.Name()
 	h.next.ServeHTTP(e.wrap(w), r.WithContext(&e.scope))
 }

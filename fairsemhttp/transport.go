@@ -33,17 +33,22 @@ type Transport struct {
 // [fairsem.ErrNotAcquired] after MaxWait; nothing was sent then. A Transport that cannot work returns
 // [fairsem.ErrInvalid] before any I/O.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	granted, err := t.enter(r)
+	l := new(loan)
+	l.scope.Begin(r.Context())
+	granted, err := t.enter(&l.scope, r)
 	switch {
 	case err != nil:
+		l.scope.End()
 		if r.Body != nil {
 			_ = r.Body.Close() // as a RoundTripper must; its error changes nothing
 		}
 		return nil, err
 	case granted.permit == nil:
+		l.scope.End()
 		return t.base().RoundTrip(r)
 	}
-	return t.send(r, granted.permit)
+	l.permit = granted.permit
+	return t.send(r, l)
 }
 
 // CloseIdleConnections calls that of Base, if it has one.
@@ -60,7 +65,7 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-func (t *Transport) enter(r *http.Request) (grant, error) {
+func (t *Transport) enter(scope *held.Scope, r *http.Request) (grant, error) {
 	if t == nil {
 		return grant{}, invalid("Transport", "it is nil")
 	}
@@ -68,13 +73,11 @@ func (t *Transport) enter(r *http.Request) (grant, error) {
 		return grant{}, err
 	}
 	g := gate{who: "Transport", limit: t.Limit, opts: t.Options, maxWait: t.Options.MaxWait}
-	return g.enter(r)
+	return g.enter(scope, r)
 }
 
 // send sends a request that has a permit. The permit is released here unless there is a body that holds it.
-func (t *Transport) send(r *http.Request, permit *fairsem.Permit) (resp *http.Response, err error) {
-	l := &loan{permit: permit}
-	l.scope.Begin(r.Context(), permit)
+func (t *Transport) send(r *http.Request, l *loan) (resp *http.Response, err error) {
 	lent := false
 	defer func() {
 		if !lent {

@@ -15,15 +15,15 @@ import (
 type exchange struct {
 	scope  held.Scope
 	writer writer
-	permit *fairsem.Permit
+	permit *fairsem.Permit // nil: it has none
 	name   string
 	passed atomic.Bool // the permit belongs to a hijacked connection
 }
 
-// finish is called when the handler has returned.
+// finish is called when the handler has returned, or the request was refused.
 func (e *exchange) finish() {
 	e.scope.End()
-	if !e.passed.Load() {
+	if e.permit != nil && !e.passed.Load() {
 		held.Release(e.permit)
 	}
 }

@@ -92,7 +92,8 @@ func (d *Dialer) dial(ctx context.Context, permit *fairsem.Permit, network, addr
 	}
 	if d.Options.OnLost == CloseConn {
 		scope := new(held.Scope)
-		scope.Begin(ctx, permit)
+		scope.Begin(ctx)
+		scope.Bind(permit)
 		defer scope.End()
 		ctx = scope
 	}

@@ -57,10 +57,14 @@ func (l *lease) release() {
 	})
 }
 
-// explain adds to the error of a closed connection that the end of its permit closed it.
+// explain adds to an error that the end of the permit closed the connection. With TLS the peer may notice first, and close it too: the
+// error is io.EOF then.
 func (l *lease) explain(err error) error {
-	if err == nil || !l.over.Load() || !errors.Is(err, net.ErrClosed) {
+	if err == nil || !l.over.Load() {
 		return err
+	}
+	if !errors.Is(err, net.ErrClosed) {
+		err = fmt.Errorf("%w: %w", net.ErrClosed, err)
 	}
 	return fmt.Errorf("%w, because its permit of %q ended: %w", err, l.name, context.Cause(l.permit.Context()))
 }

@@ -4,6 +4,7 @@ package held
 
 import (
 	"context"
+	"time"
 
 	"github.com/fairsem/fairsem"
 )
@@ -14,7 +15,7 @@ func Release(p *fairsem.Permit) {
 	go func() { _ = p.Release(context.Background()) }() // ends within a second; Client.Close releases what it has not released
 }
 
-// Scope is a context that has the values of another one and ends with it or with a permit, whichever comes first;
+// Scope is a context that has the values of another one and ends with it, with a permit, or when it is ended, whichever comes first;
 // [context.Cause] says which. It is a struct, so that it can be part of what its user allocates anyway.
 type Scope struct {
 	context.Context // nil before Begin
@@ -24,22 +25,31 @@ type Scope struct {
 }
 
 // Begin makes s a context. It is called once, and End after it.
-func (s *Scope) Begin(parent context.Context, p *fairsem.Permit) {
-	s.Context, s.cancel = context.WithCancelCause(parent)
+func (s *Scope) Begin(parent context.Context) { s.Context, s.cancel = context.WithCancelCause(parent) }
+
+// Bind has s end with a permit. It is called at most once, before others use s.
+func (s *Scope) Bind(p *fairsem.Permit) {
 	s.lease = p.Context()
 	s.stop = context.AfterFunc(s.lease, func() { s.cancel(context.Cause(s.lease)) })
 }
 
+// EndAfter ends s after that time for that reason, unless it is stopped before. It reports whether it was.
+func (s *Scope) EndAfter(d time.Duration, why error) (stop func() bool) {
+	return time.AfterFunc(d, func() { s.cancel(why) }).Stop
+}
+
 // End ends the context. It does not release the permit.
 func (s *Scope) End() {
-	s.stop()
+	if s.stop != nil {
+		s.stop()
+	}
 	s.cancel(nil)
 }
 
 // Err also ends the context by the clock, as that of a permit does: when a process that was stopped continues, its first call
 // reports the loss.
 func (s *Scope) Err() error {
-	if s.lease.Err() != nil {
+	if s.lease != nil && s.lease.Err() != nil {
 		s.cancel(context.Cause(s.lease))
 	}
 	return s.Context.Err()
