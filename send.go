@@ -112,7 +112,7 @@ func (r *request) parts() (acquired, released []*ticket) {
 func (r *request) Full() protocol.Call {
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()
-	r.state.shortcut.missed()
+	r.state.shortcut.missed(r.plain.script)
 	r.plain.script = nil
 	return r.fullCallLocked(r.state.host.declared.declare(r.state.name, r.key.spec))
 }
@@ -188,7 +188,7 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 	}
 	if err != nil {
 		if r.plain.script != nil {
-			v.shortcut.missed() // whatever it was, a full call may work
+			v.shortcut.missed(r.plain.script) // whatever it was, a full call may work
 		}
 		v.failedLocked(r, err)
 	} else {

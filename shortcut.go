@@ -7,43 +7,70 @@ import (
 )
 
 // shortcut knows which plain scripts may answer calls about a name, by what its replies say. A plain call that is in vain
-// costs a second round trip. After two in a row the replies have to say it several times.
+// costs a second round trip.
 type shortcut struct {
-	plain  protocol.Plain // what the last full reply said
-	told   int            // how many full replies in a row have said that the name is plain
-	more   int            // how many of them are needed beyond the first
-	inVain bool           // whether the last plain call was
+	plain                   protocol.Plain // what the last reply said
+	withQueue, withoutQueue trust          // in PlainQueueScript, and in the others
 }
 
-// moreAfterMiss is what is needed beyond the first reply after two plain calls in a row that were in vain.
-const moreAfterMiss = 8
+// trust is how often calls of some plain scripts are in vain. One now and then is worth it: where a queue begins, for example, or
+// a lease has ended.
+type trust struct {
+	debt int // grows with each call that was in vain, and shrinks with each that was answered
+	wait int // how many replies have to say first that such a call may do
+}
+
+const (
+	costInVain   = 4  // how many answered calls make up for one that was in vain
+	mostDebt     = 8  // beyond that, calls are in vain too often
+	waitWhenDeep = 64 // replies without such a call, after which it may be otherwise
+)
+
+func (t *trust) answered() { t.debt = max(0, t.debt-1) }
+
+func (t *trust) missed() {
+	if t.debt += costInVain; t.debt > mostDebt {
+		t.debt, t.wait = 0, waitWhenDeep
+	}
+}
 
 // kind is what the next call may be.
 func (s *shortcut) kind() protocol.Plain {
-	if s.told > s.more {
-		return s.plain
+	switch {
+	case s.plain == protocol.PlainWithoutQueue && s.withoutQueue.wait == 0:
+		return protocol.PlainWithoutQueue
+	case s.plain != protocol.NotPlain && s.withQueue.wait == 0:
+		return protocol.PlainWithQueue
 	}
 	return protocol.NotPlain
 }
 
-// learn is called with what a reply says.
-func (s *shortcut) learn(plain protocol.Plain, wasPlain bool) {
-	switch {
-	case wasPlain:
-		s.more, s.inVain = 0, false
-	case plain == protocol.NotPlain:
-		s.told = 0
-	default:
-		s.plain = plain
-		s.told++
+// trusted returns the trust in a plain script.
+func (s *shortcut) trusted(script *protocol.Script) *trust {
+	if script == protocol.PlainQueueScript {
+		return &s.withQueue
+	}
+	return &s.withoutQueue
+}
+
+// learn is called with what a reply says, and the plain script that it is from, nil for a full one.
+func (s *shortcut) learn(plain protocol.Plain, from *protocol.Script) {
+	s.plain = plain
+	if from != nil {
+		s.trusted(from).answered()
+	}
+	if plain != protocol.NotPlain && from == nil {
+		s.withQueue.wait = max(0, s.withQueue.wait-1)
+	}
+	if plain == protocol.PlainWithoutQueue {
+		s.withoutQueue.wait = max(0, s.withoutQueue.wait-1)
 	}
 }
 
-func (s *shortcut) missed() {
-	if s.inVain {
-		s.more = moreAfterMiss
-	}
-	s.told, s.inVain = 0, true
+// missed is called when a plain call was in vain. The next one is full, unless the full reply to this one has come before.
+func (s *shortcut) missed(script *protocol.Script) {
+	s.plain = protocol.NotPlain
+	s.trusted(script).missed()
 }
 
 // plainScript returns the plain script that may answer a request which declares d, nil if there is none. The ids must be new
@@ -67,10 +94,14 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 	return nil
 }
 
-// isUsual reports whether a request acquires new ids that weigh 1, or releases holders.
+// isUsual reports whether a request acquires new ids that weigh 1, and releases holders.
 func (r *request) isUsual() bool {
-	if r.key.script == protocol.AcquireScript {
-		return !slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied })
+	acquired, released := r.parts()
+	switch {
+	case r.key.script != protocol.AcquireScript && !r.key.isPlain():
+		return false
+	case slices.ContainsFunc(acquired, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied }):
+		return false
 	}
-	return r.key.isPlain()
+	return !slices.ContainsFunc(released, func(t *ticket) bool { return !t.hold.begun })
 }

@@ -1,7 +1,6 @@
 package fairsem
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,31 +135,53 @@ func TestAfterOnePlainCallThatWasDeclinedOneReplySuffices(t *testing.T) {
 	})
 }
 
-// A name whose queue comes and goes would else cost a round trip more for each.
-func TestAfterTwoPlainCallsThatWereDeclinedTheRepliesHaveToSayItSeveralTimes(t *testing.T) {
-	onWire(t, time.Minute, func(_ *testing.T, c *Client, w *wire) {
-		learnsPlain(c, w)
-		grant := func(verb string, seq int, numbers ...int64) {
-			asks(c, "a", 1, CallOptions{})
-			f := w.carries(fmt.Sprintf("%s a: %d", verb, seq))
-			f.cmds[0].(protocol.Numbers).SetVal(numbers)
-			f.end <- nil
-			synctest.Wait()
+// A plain call in vain costs a second round trip, so a few in a row end them for a while.
+func TestPlainScriptsThatAreOftenInVainAreNotTried(t *testing.T) {
+	t.Parallel()
+	without, with := protocol.PlainAcquireScript, protocol.PlainQueueScript
+	var s shortcut
+	s.learn(protocol.PlainWithoutQueue, nil)
+	inVain := func(script *protocol.Script, then protocol.Plain) {
+		s.missed(script)
+		assert.Equal(t, protocol.NotPlain, s.kind(), "the call is sent in full")
+		s.learn(then, nil)
+	}
+	for range 100 { // what begins or ends a queue declines a call now and then
+		inVain(without, protocol.PlainWithoutQueue)
+		for range costInVain {
+			assert.Equal(t, protocol.PlainWithoutQueue, s.kind())
+			s.learn(protocol.PlainWithoutQueue, without)
 		}
-		full := []int64{1, -1, 0, 1, 0, 0, 1, 0, int64(protocol.Held), 10}
-		for seq := 2; seq < 4; seq++ {
-			grant("plain_acquire", seq, 0)
-			f := w.carries(fmt.Sprintf("acquire a: %d", seq))
-			f.cmds[0].(protocol.Numbers).SetVal(full)
-			f.end <- nil
-			synctest.Wait()
-		}
-		seq := 4
-		for ; seq < 4+moreAfterMiss; seq++ {
-			grant("acquire", seq, full...)
-		}
-		grant("plain_acquire", seq, 30)
-		grant("plain_acquire", seq+1, 31)
+	}
+	for range 3 {
+		assert.Equal(t, protocol.PlainWithoutQueue, s.kind())
+		inVain(without, protocol.PlainWithoutQueue)
+	}
+	for range waitWhenDeep - 1 {
+		assert.Equal(t, protocol.PlainWithQueue, s.kind(), "the script that knows queues may do")
+		s.learn(protocol.PlainWithoutQueue, with)
+	}
+	assert.Equal(t, protocol.PlainWithoutQueue, s.kind())
+	for range 3 {
+		inVain(with, protocol.PlainWithQueue)
+	}
+	for range waitWhenDeep - 1 {
+		assert.Equal(t, protocol.NotPlain, s.kind())
+		s.learn(protocol.PlainWithQueue, nil)
+	}
+	assert.Equal(t, protocol.PlainWithQueue, s.kind())
+}
+
+// A plain script releases holders only.
+func TestReleaseOfAWaiterIsNotPlain(t *testing.T) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
+		learns(c, w, protocol.PlainWithQueue)
+		b := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("plain_queue a: 2").plainly(1000, 1, 0, 30)
+		assert.Equal(t, waiting, b.phase)
+		b.state.leave(b)
+		w.carries("release a: 2").answers(1, -1, 0, 1, int64(protocol.Waiting), 0)
+		assert.Equal(t, removed, b.phase)
 	})
 }
 

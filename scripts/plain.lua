@@ -2,18 +2,18 @@
 -- lost nothing and the limit is in effect as the caller knows it.
 --
 -- A name is plain while every weight is 1, its limit is not that of a rate, no grace period is in effect and no clock was
--- stepped back. "plain" in meta is then the limit, with "+" behind it once there may be waiters. finish.lua stores it, and
--- whatever ends that it is true removes it first. A plain script follows the same rules as the full one in fewer steps, and
+-- stepped back. "plain" in meta is then the limit, with "+" behind it once there may be waiters. finish.lua stores it, plain_queue.lua
+-- adds and removes the "+", and whatever ends that it is true removes it first. A plain script follows the same rules as the full one in fewer steps, and
 -- leaves to it whatever is not usual. What is stored may be any text, so whatever is not certainly right is not usual: NaN
 -- is neither more nor less.
 --
 -- needs:    known_epoch, limit_form
 -- provides: LAYOUT, LINGER, epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now,
---           renew_keys, server
+--           plain_flag, renew_keys, server
 local LAYOUT, LINGER, FARTHEST = "2", 10000, 32 * 86400000 -- ms; as in semaphore.lua
-local layout, plain, expire_at, epoch, server, declared_at, marked_at =
+local layout, plain_flag, expire_at, epoch, server, declared_at, marked_at =
   unpack(redis.call("HMGET", meta, "layout", "plain", "until", "epoch", "server", "since", "marked_at"), 1, 7)
-local limit = plain and tonumber(string.match(plain, limit_form))
+local limit = plain_flag and tonumber(string.match(plain_flag, limit_form))
 if layout ~= LAYOUT or not limit or epoch ~= known_epoch then return { 0 } end
 
 local format = string.format
@@ -26,7 +26,10 @@ local sound = expire_at and declared_at and last_number and tonumber(since) <= d
   and expire_at <= now + FARTHEST
 if not sound then return { 0 } end
 local renew_keys = expire_at < now + lease + LINGER
-if renew_keys then expire_at = now + lease + 2 * LINGER end
+if renew_keys then
+  if redis.call("ZCOUNT", timeout, "-inf", now) > 0 then return { 0 } end -- in time, the full script removes what has expired
+  expire_at = now + lease + 2 * LINGER
+end
 
 -- The server is the one that meta names: else it may have lost state.
 local info = redis.pcall("INFO", "replication")

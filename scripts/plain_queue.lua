@@ -12,7 +12,7 @@
 --         .. ids, then the ids to release before that, all of which must be holders
 -- Returns 0: release and acquire must answer; or one list of numbers:
 --         next     as in semaphore.lua
---         waiters  how many wait after the call
+--         waiters  how many wait after the call; -1: the next call may be plain_acquire or plain_release
 --         held     how many of the new ids hold; the others wait
 --         first    the token of the first that holds. The numbers of all follow each other, and the position of a
 --                  waiter is its number minus the head start
@@ -21,7 +21,7 @@
 local owner, queue, timeout, counter, meta = unpack(KEYS)
 local caller, wake, known_epoch, since, lease, head_start, count = unpack(ARGV, 1, 7)
 local first_id = 8
-local limit_form = "^(%d+)%+$"
+local limit_form = "^(%d+)%+?$"
 
 -- include plain.lua
 count = tonumber(count)
@@ -60,15 +60,19 @@ local held = math.min(available - promoted, count) -- 0 if anybody remains
 local queued = count - held
 
 -- Some of what the full script does is not worth repeating here: it shortens how long the keys exist after a long lease, makes others
--- poll for a nearer deadline, records the pace once a second, and stores that nobody waits any more.
-local ends_long_lease = count == 0 and not nearest and expire_at > now + 4 * LINGER
-local comes_first = remaining > 0 and count > 0 and not (nearest and nearest <= now + lease)
+-- poll for a nearer deadline, and records the pace once a second.
 marked_at = tonumber(marked_at)
 local recent = marked_at and micros - marked_at >= 0 and micros - marked_at < SECOND
-local marks = not recent and (waiters == 0 or remaining + queued > 0 and promoted + held > 0)
+local ends_long_lease = count == 0 and not nearest and expire_at > now + 4 * LINGER
+local comes_first = remaining > 0 and count > 0 and not (nearest and nearest <= now + lease)
+local marks = not recent and remaining + queued > 0 and (waiters == 0 or promoted + held > 0)
 if ends_long_lease or comes_first or marks or promoted >= BOUND then return { 0 } end
 
-local reply, size, messages = { -1, remaining + queued, held, 0 }, 4, nil
+-- The "+" comes with the first waiter, and goes when nobody has waited for a while: where waiters come and go, that would be two more
+-- writes for each.
+local may_wait = plain_flag ~= format("%d", limit)
+local begins, ends = queued > 0 and not may_wait, may_wait and waiters + queued == 0 and not recent
+local reply, size, messages = { -1, 0, held, 0 }, 4, nil
 local owners, leavers, number = {}, {}, last_number < micros and micros or last_number + 1 -- owners: token, id, ...
 local heads = promoted > 0 and redis.call("ZRANGE", queue, 0, promoted - 1, "WITHSCORES")
 for i = 1, promoted do
@@ -119,10 +123,13 @@ if #owners > 0 then
   if holders == released then redis.call("PEXPIREAT", owner, expiry) end
   redis.pcall("HINCRBY", meta, "granted", promoted + held)
 end
+if begins then redis.call("HSET", meta, "plain", plain_flag .. "+") end
+if ends and type(redis.pcall("HSET", meta, "plain", format("%d", limit))) ~= "number" then ends = false end
+reply[2] = (begins or may_wait and not ends) and remaining + queued or -1
 if queued > 0 then
   redis.call("ZADD", queue, unpack(positions))
   if remaining == 0 then redis.call("PEXPIREAT", queue, expiry) end
-  reply[1] = nearest and math.min(lease, nearest - now) or lease
+  reply[1] = nearest and math.min(lease, nearest - now) or tonumber(lease)
 end
 
 -- include plain_renew.lua

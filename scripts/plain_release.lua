@@ -13,14 +13,18 @@ if layout ~= LAYOUT or not tonumber(plain) then return { 0 } end
 for _, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV))) do
   if not token then return { 0 } end
 end
-local renew_keys = redis.call("PTTL", owner) > 4 * LINGER and redis.call("ZCARD", owner) == #ARGV
-redis.call("ZREM", timeout, unpack(ARGV)) -- first, because this key has not been read yet
-redis.call("ZREM", owner, unpack(ARGV))
 
--- Idle again after a long lease: the keys need not exist for so long.
-renew_keys = renew_keys and redis.call("EXISTS", timeout) == 0
-local clock = renew_keys and redis.call("TIME")
-local expire_at = clock and 1000 * clock[1] + math.floor(clock[2] / 1000) + 2 * LINGER
+-- After a long lease the keys need not exist for so long once the name is idle. What has expired is left to the full script.
+local renew_keys, expire_at = redis.call("PTTL", owner) > 4 * LINGER, nil
+if renew_keys then
+  local clock = redis.call("TIME")
+  local now = 1000 * clock[1] + math.floor(clock[2] / 1000)
+  if redis.call("ZCOUNT", timeout, "-inf", now) > 0 then return { 0 } end
+  renew_keys = redis.call("ZCARD", timeout) == #ARGV
+  expire_at = now + 2 * LINGER
+end
+redis.call("ZREM", timeout, unpack(ARGV)) -- first, because this key may not have been read yet
+redis.call("ZREM", owner, unpack(ARGV))
 
 -- include plain_renew.lua
 return { 1 }

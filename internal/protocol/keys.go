@@ -39,7 +39,7 @@ const (
 	MetaEpoch      = "epoch"     // server us at which the current epoch began
 	MetaGraceUntil = "quiet"     // server ms at which its grace period ends
 	MetaServer     = "server"    // identity of the server
-	MetaPlain      = "plain"     // the limit in effect, while the plain scripts may do without the queue and the weights
+	MetaPlain      = "plain"     // the limit in effect, while plain scripts may answer; with "+" behind it while there may be waiters
 	MetaAhead      = "ahead"     // us by which the clock of the name is ahead of the server's
 	MetaGranted    = "granted"   // permits granted
 	MetaExpired    = "lapsed"    // permits expired

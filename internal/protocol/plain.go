@@ -76,8 +76,12 @@ func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, rele
 	held, first := int64(acquired), int64(0)
 	switch {
 	case s == PlainQueueScript && len(raw) >= plainHead && (len(raw)-plainHead)%3 == 0 && raw[0] <= MaxWait:
-		r.Next, r.Plain = time.Duration(raw[0])*time.Millisecond, PlainWithQueue
-		r.Waiters, held, first = raw[1], raw[2], raw[3]
+		r.Next = time.Duration(raw[0]) * time.Millisecond
+		if r.Waiters, held, first = raw[1], raw[2], raw[3]; r.Waiters < 0 {
+			r.Waiters = 0
+		} else {
+			r.Plain = PlainWithQueue
+		}
 		r.addGrants(raw[plainHead:])
 	case s != PlainQueueScript && len(raw) == 1:
 		first = raw[0]

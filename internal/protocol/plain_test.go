@@ -156,11 +156,12 @@ func TestPlainScriptsDoWhatTheFullOnesDo(t *testing.T) {
 		"that queues when the pace is due":                   {contract{seed: paceDue, call: queues, ids: []string{"me:3"}}, true},
 		"release that empties the queue, the pace due":       {contract{seed: strings.NewReplacer(" me:2=7 you:3=8", "", " me:2=20s you:3=20s", "").Replace(paceDue), call: releases, ids: []string{"me:1", "you:1"}}, true},
 		"that begins the queue when the pace is due":         {contract{seed: strings.Replace(full, " plain", " marked_at=1 plain", 1), call: queues, ids: []string{"me:3"}}, false},
-		"that fits when the pace is due":                     {contract{seed: strings.Replace(full, " plain", " marked_at=1 plain", 1), call: queues, ids: []string{"-me:1", "me:3"}}, false},
+		"that fits when the pace is due":                     {contract{seed: strings.Replace(full, " plain", " marked_at=1 plain", 1), call: queues, ids: []string{"-me:1", "me:3"}}, true},
 		"that queues, with a number from the future":         {contract{seed: strings.Replace(queue, "counter 8", "counter 8000000000000000", 1), call: queues, ids: []string{"me:3"}}, false},
 		"that queues and for which the keys must last":       {contract{seed: strings.Replace(queue, "until=80s", "until=30s", 1), call: queues, ids: []string{"me:3"}}, true},
 		"that queues on a name that is not plain":            {contract{seed: strings.Replace(queue, " plain=2+", "", 1), call: queues, ids: []string{"me:3"}}, false},
-		"that queues on a name stored as without a queue":    {contract{seed: strings.Replace(full, "2+", "2", 1), call: queues, ids: []string{"me:3"}}, false},
+		"that queues on a name stored as without a queue":    {contract{seed: strings.Replace(full, "2+", "2", 1), call: queues, ids: []string{"me:3"}}, true},
+		"of no more than fit, without a queue":               {contract{seed: strings.Replace(full, "2+", "2", 1), call: queues, ids: []string{"-me:1", "me:3"}}, true},
 		"that fits on a name that is stored as with a queue": {contract{seed: full, call: acquiring(known(2), noWait), ids: []string{"-me:1", "me:3"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +179,7 @@ func outcomeOf(t *testing.T, c contract, plain bool) (outcome string, answered b
 	t.Helper()
 	l := newLab(t, testclient.Settled(t))
 	l.seed(c.seed)
-	if strings.Contains(c.seed, "+") && !strings.Contains(c.seed, "marked_at") {
+	if strings.Contains(c.seed, "plain=2") && !strings.Contains(c.seed, "marked_at") {
 		l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
 		defer func(marked time.Time) {
 			if time.Since(marked) > time.Second { // it was due again in between
@@ -286,6 +287,107 @@ func (w *walk) draw(random *rand.Rand, l *lab, limit int64) (ids []string, relea
 	p := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Duration(random.IntN(10)/9) * time.Hour}
 	return ids, released, func(l *lab, ids []*ticket) Call {
 		return Acquire(l.space.About("name"), known(limit), p, ids[released:], ids[:released]...)
+	}
+}
+
+// plain_queue adds the "+" with the first waiter, and removes it when nobody has waited for a second: until then the queue may come again.
+func TestPlainQueueStoresThatANameMayHaveWaiters(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seed, marked string // marked: how long ago
+		acquires     string
+		releases     string
+		stored       string
+		says         Plain
+	}{
+		"one that waits":            {"2", "0s", "me:3", "", "2+", PlainWithQueue},
+		"one that fits":             {"2", "0s", "me:3", "me:1", "2", PlainWithoutQueue},
+		"one that fits soon after":  {"2+", "0s", "me:3", "me:1", "2+", PlainWithQueue},
+		"one that fits much later":  {"2+", "2s", "me:3", "me:1", "2", PlainWithoutQueue},
+		"a release soon after":      {"2+", "0s", "", "me:1", "2+", PlainWithQueue},
+		"a release much later":      {"2+", "2s", "", "me:1", "2", PlainWithoutQueue},
+		"one that waits soon after": {"2+", "0s", "me:3", "", "2+", PlainWithQueue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for {
+				l := newLab(t, testclient.Settled(t))
+				l.seed("owner you:1=4 me:1=5 | timeout you:1=20s me:1=20s | counter 8 | meta declared=2 layout=2 since=7 until=80s plain=" + c.seed)
+				ago, err := time.ParseDuration(c.marked)
+				require.NoError(t, err)
+				began := time.Now()
+				l.set("marked_at", fmt.Sprint(l.now().Add(-ago).UnixMicro()))
+				acquired, released := tickets(strings.Fields(c.acquires)...), tickets(strings.Fields(c.releases)...)
+				got := l.run(PlainQueue(l.space.About("name"), seededKnown, AcquireParams{TTL: time.Minute}, acquired, released))
+				require.NoError(t, got.err)
+				if ago == 0 && time.Since(began) > time.Second {
+					continue // it is not soon any more
+				}
+				r, err := PlainQueueScript.DecodePlain(got.numbers, seededKnown, 0, len(released), len(acquired))
+				require.NoError(t, err, "%v", got.numbers)
+				assert.Equal(t, c.stored, l.meta(MetaPlain))
+				assert.Equal(t, c.says, r.Plain)
+				assert.Equal(t, int64(len(l.snapshot().queue)), r.Waiters)
+				return
+			}
+		})
+	}
+}
+
+// The reply of every call says whether the next one may be plain. A client that renews what it holds must not forget it.
+func TestRenewalByTheFastPathSaysThatTheNameIsPlain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=2 since=7 until=80s plain=3")
+	r := l.ask(Refresh(l.space.About("name"), known(3), 20*time.Second, true, tickets("me:1")), 1)
+	assert.Equal(t, PlainWithoutQueue, r.Plain)
+}
+
+// An expired holder whose units nobody needs may stay, but not for as long as the name is in use: the call that makes the keys last
+// longer removes it.
+func TestPlainCallAfterWhichTheKeysLastLongerRemovesExpiredHolders(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("owner you:1=5 | timeout you:1=-10s | counter 6 | meta declared=3 layout=2 since=7 until=15s plain=3")
+	w := &walk{t: t, plain: make(map[*Script]int), weights: map[string]int64{"me:1": 1}}
+	call := acquiring(known(3), nil)(l, tickets("me:1"))
+	if _, answered := w.askPlain(l, call, []string{"me:1"}, 0); !answered {
+		l.ask(call, 1)
+	}
+	assert.Equal(t, []string{"me:1"}, members(l.snapshot().owner))
+	assert.Equal(t, "1", l.meta(MetaExpired))
+}
+
+// V7: the last release after a long lease shortens how long the keys exist, although another process died before. Without that they stay
+// for as long as the longest lease, which is a day.
+func TestLastPlainReleaseAfterALongLeaseShortensTheKeysBesideAnExpiredHolder(t *testing.T) {
+	t.Parallel()
+	for name, seed := range map[string]string{
+		"a holder":    "owner you:1=5 me:1=6 | timeout you:1=-10s me:1=3600s | counter 6 | meta declared=3 layout=2 since=7 until=3620s plain=3",
+		"a tombstone": "owner me:1=6 | timeout you:1=-10s me:1=3600s | counter 6 | meta declared=3 layout=2 since=7 until=3620s plain=3",
+	} {
+		l := newLab(t, testclient.Settled(t))
+		l.seed(seed)
+		w := &walk{t: t, plain: make(map[*Script]int), weights: map[string]int64{"me:1": 1}}
+		call := releasing(3, 0)(l, tickets("me:1"))
+		if _, answered := w.askPlain(l, call, []string{"me:1"}, 1); !answered {
+			l.ask(call, 1)
+		}
+		assert.LessOrEqual(t, l.snapshot().expiry[5], time.Minute, "how long the keys exist, beside %s", name)
+	}
+}
+
+// A reply is one list of numbers.
+func TestPlainQueueRepliesWithNumbersOnly(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("owner me:1=5 | timeout me:1=20s | counter 8 | meta declared=1 layout=2 since=7 until=80s plain=1+")
+	require.NoError(t, l.rdb.HSet(background, l.keys[5], "marked_at", l.now().UnixMicro()).Err())
+	c := PlainQueue(l.space.About("name"), seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:2", "me:3"), tickets("me:1"))
+	reply, err := l.rdb.Do(background, c.Command(true).Args()...).Slice()
+	require.NoError(t, err)
+	for i, number := range reply {
+		assert.IsType(t, int64(0), number, "number %d of %v", i, reply)
 	}
 }
 
@@ -508,7 +610,7 @@ func (l *lab) set(field, value string) {
 	require.NoError(l.t, l.rdb.HSet(background, l.keys[5], field, value).Err())
 }
 
-// The plain scripts include no other file, so that they are short: they repeat some of its constants.
+// The plain scripts include nothing of the full ones, so that they are short: they repeat some of their constants.
 func TestPlainScriptsHaveTheConstantsAndArgumentsOfTheOthers(t *testing.T) {
 	t.Parallel()
 	texts := sources(t)

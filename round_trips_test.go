@@ -1,0 +1,144 @@
+package fairsem_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// scriptCalls counts the script calls of one client, and those that a plain script declined: each costs a second round trip.
+type scriptCalls struct {
+	verbs map[any]string // by the hash
+
+	mu              sync.Mutex
+	called, decline map[string]int
+}
+
+func newScriptCalls() *scriptCalls {
+	s := &scriptCalls{make(map[any]string), sync.Mutex{}, make(map[string]int), make(map[string]int)}
+	for _, script := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
+		s.verbs[script.Hash] = script.Verb
+	}
+	return s
+}
+
+func (s *scriptCalls) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (s *scriptCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (s *scriptCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		err := next(ctx, commands)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, c := range commands {
+			if verb := s.verbs[c.Args()[min(1, len(c.Args())-1)]]; verb != "" {
+				s.called[verb]++
+				if reply, ok := c.(protocol.Numbers); ok && slices.Equal(reply.Val(), []int64{0}) {
+					s.decline[verb]++
+				}
+			}
+		}
+		return err
+	}
+}
+
+// seldomDeclined checks that at most one in five of so many pairs of an acquire and a release needed a second round trip.
+func (s *scriptCalls) seldomDeclined(t *testing.T, pairs int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	declined := 0
+	for _, n := range s.decline {
+		declined += n
+	}
+	assert.LessOrEqual(t, declined, pairs/5, fmt.Sprintf("second round trips of %d pairs: called %v, declined %v", pairs, s.called, s.decline))
+}
+
+// counted returns a semaphore of another process, and counts its script calls.
+func (w *world) counted(ttl time.Duration) (*fairsem.Semaphore, *scriptCalls) {
+	w.t.Helper()
+	rdb, calls := w.connect(), newScriptCalls()
+	rdb.AddHook(calls)
+	return w.of(w.clientOn(rdb, fairsem.Options{TTL: ttl}), w.limit), calls
+}
+
+const pairs = 50
+
+// A lock for which one caller sometimes waits: two processes take turns, and in between nobody holds it.
+func TestProcessesThatTakeTurnsSeldomNeedASecondRoundTrip(t *testing.T) {
+	w := onRedis(t)
+	a, callsOfA := w.counted(w.ttl)
+	b, callsOfB := w.counted(w.ttl)
+	for range pairs {
+		held := w.must(a.Acquire(t.Context(), 1))
+		waiter := w.queue(t.Context(), b, 1)
+		w.release(held)
+		w.release(w.granted(waiter))
+	}
+	callsOfA.seldomDeclined(t, pairs)
+	callsOfB.seldomDeclined(t, pairs)
+}
+
+// The client knows that its ticket waits, and that the plain scripts release holders only.
+func TestAcquireThatIsGivenUpInTheQueueSeldomNeedsASecondRoundTrip(t *testing.T) {
+	w := onRedis(t)
+	a := w.semaphore()
+	b, calls := w.counted(w.ttl)
+	held := w.must(a.Acquire(t.Context(), 1))
+	first := w.queue(t.Context(), a, 1)
+	for range pairs {
+		ctx, cancel := context.WithCancel(t.Context())
+		waiter := w.queue(ctx, b, 1)
+		cancel()
+		<-waiter.done
+		w.eventually(func() bool { return w.status(a).Waiting == 1 }, "it stays in the queue")
+	}
+	calls.seldomDeclined(t, pairs)
+	w.release(held)
+	w.release(w.granted(first))
+}
+
+// All that hold and wait before it have later deadlines, so each acquire makes others poll, which only the full script does.
+func TestAcquireWithAShorterTTLThanThoseBeforeItSeldomNeedsASecondRoundTrip(t *testing.T) {
+	w := onRedis(t)
+	long := w.of(w.clientOn(w.connect(), fairsem.Options{TTL: time.Minute}), 1)
+	short, calls := w.counted(10 * time.Second)
+	held := w.must(long.Acquire(t.Context(), 1))
+	for range pairs {
+		before := w.queue(t.Context(), long, 1)
+		waiter := w.queue(t.Context(), short, 1)
+		after := w.queue(t.Context(), long, 1)
+		w.release(held)
+		w.release(w.granted(before))
+		w.release(w.granted(waiter))
+		held = w.granted(after)
+	}
+	calls.seldomDeclined(t, pairs)
+	w.release(held)
+}
+
+// What sheds load tries while the limit is reached, and releases what it has.
+func TestTryAcquireThatIsRefusedBetweenReleasesSeldomNeedsASecondRoundTrip(t *testing.T) {
+	w := onRedis(t)
+	w.limit = 2
+	other := w.must(w.semaphore().Acquire(t.Context(), 1))
+	s, calls := w.counted(w.ttl)
+	for range pairs {
+		held := w.must(s.Acquire(t.Context(), 1))
+		_, err := s.TryAcquire(t.Context(), 1)
+		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+		w.release(held)
+	}
+	calls.seldomDeclined(t, pairs)
+	w.release(other)
+}
