@@ -1,24 +1,14 @@
 -- finish.lua: what every script ends with: the grants that are possible now, the expiry of the keys, and the reply.
 --
--- needs:    clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
---           granted_count, grants, had_queue, limit, messages, notify_heads, now, pinned, promote, remaining,
+-- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
+--           granted_count, grants, had_queue, limit, messages, notify_heads, now, pinned, promote, record_pace, remaining,
 --           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra,
 --           window
+-- provides: recorded_at
 -- changes:  expire_at, extra_weight, renew_keys
 
--- record_pace records how many permits were granted until now, and keeps the previous record if there were waiters ever
--- since, under the same limit. Status computes the pace of the queue from the older one, over a second at least.
-local SECOND = 1000000 -- us
-local function record_pace()
-  local recorded = redis.call("HMGET", meta, "marked", "granted")
-  local recorded_at = whole(stored_marked_at, steady)
-  if had_queue and recorded_at then
-    redis.pcall("HSET", meta, "before_at", text(recorded_at), "before", text(whole(recorded[1]) or 0))
-  else
-    redis.pcall("HDEL", meta, "before_at", "before")
-  end
-  redis.pcall("HSET", meta, "marked_at", text(steady), "marked", text(whole(recorded[2]) or 0))
-end
+local recorded_at = whole(stored_marked_at, steady)
+-- include pace.lua
 
 if promote then promote() end
 
@@ -34,7 +24,7 @@ if state_lost then redis.call("HSET", meta, "server", server, "epoch", text(epoc
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end
-local pace_due = steady - (whole(stored_marked_at, steady) or 0) >= SECOND
+local pace_due = steady - (recorded_at or 0) >= SECOND
 if waiters > 0 and pace_due and (granted_count > 0 or not had_queue) then record_pace() end
 if waiters > 0 and notify_heads and (state_lost or window > 0 and resizing) then
   notify_heads() -- the times that they were given are no longer true

@@ -25,7 +25,7 @@ local limit_form = "^(%d+)%+?$"
 
 -- include plain.lua
 count = tonumber(count)
-local BOUND, SECOND = 150, 1000000 -- as in semaphore.lua and finish.lua
+local BOUND = 150 -- as in semaphore.lua
 local first_released = first_id + count
 local released, waiters = #ARGV + 1 - first_released, redis.call("ZCARD", queue)
 
@@ -59,19 +59,22 @@ local remaining = waiters - promoted
 local held = math.min(available - promoted, count) -- 0 if anybody remains
 local queued = count - held
 
--- Some of what the full script does is not worth repeating here: it shortens how long the keys exist after a long lease, makes others
--- poll for a nearer deadline, and records the pace once a second.
-marked_at = tonumber(marked_at)
-local recent = marked_at and micros - marked_at >= 0 and micros - marked_at < SECOND
+-- Some of what the full script does is not worth repeating here: it shortens how long the keys exist after a long lease, and makes
+-- others poll for a nearer deadline.
 local ends_long_lease = count == 0 and not nearest and expire_at > now + 4 * LINGER
 local comes_first = remaining > 0 and count > 0 and not (nearest and nearest <= now + lease)
-local marks = not recent and remaining + queued > 0 and (waiters == 0 or promoted + held > 0)
-if ends_long_lease or comes_first or marks or promoted >= BOUND then return { 0 } end
+if ends_long_lease or comes_first or promoted >= BOUND then return { 0 } end
+
+local had_queue, steady = waiters > 0, micros
+local recorded_at = tonumber(marked_at)
+if not (recorded_at and recorded_at >= 0 and recorded_at <= micros) then recorded_at = nil end
+-- include pace.lua
+local pace_due = micros - (recorded_at or 0) >= SECOND
 
 -- The "+" comes with the first waiter, and goes when nobody has waited for a while: where waiters come and go, that would be two more
 -- writes for each.
 local may_wait = plain_flag ~= format("%d", limit)
-local begins, ends = queued > 0 and not may_wait, may_wait and waiters + queued == 0 and not recent
+local begins, ends = queued > 0 and not may_wait, may_wait and pace_due and waiters + queued == 0
 local reply, size, messages = { -1, 0, held, 0 }, 4, nil
 local owners, leavers, number = {}, {}, last_number < micros and micros or last_number + 1 -- owners: token, id, ...
 local heads = promoted > 0 and redis.call("ZRANGE", queue, 0, promoted - 1, "WITHSCORES")
@@ -131,6 +134,7 @@ if queued > 0 then
   if remaining == 0 then redis.call("PEXPIREAT", queue, expiry) end
   reply[1] = nearest and math.min(lease, nearest - now) or tonumber(lease)
 end
+if pace_due and remaining + queued > 0 and (promoted + held > 0 or not had_queue) then record_pace() end
 
 -- include plain_renew.lua
 if messages then
