@@ -17,9 +17,6 @@ func herd(ctx context.Context, b *bench) (s *section, err error) {
 		Notes:   []string{"Each process wants the unit once. Per release: messages to processes, and commands that all processes together send, the release itself included."},
 	}
 	b.logf("herd: %d processes", b.processes)
-	if err := b.server.loadScripts(ctx); err != nil { // a first call is two commands
-		return s, err
-	}
 	name, jobs := b.herdJobs()
 	c, _, err := startWorkers(ctx, jobs)
 	defer func() { err = errors.Join(err, c.stop()) }()

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -61,16 +59,6 @@ func (s *server) addr() string { return s.process.Addr() }
 
 // empty removes every key. The server is private, so no other program needs them.
 func (s *server) empty(ctx context.Context) error { return s.rdb.FlushAll(ctx).Err() }
-
-// loadScripts loads the scripts of fairsem, as on a server that has run for a while.
-func (s *server) loadScripts(ctx context.Context) error {
-	for _, script := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
-		if err := s.rdb.ScriptLoad(ctx, script.Text).Err(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // info returns the fields of sections of INFO.
 func (s *server) info(ctx context.Context, sections ...string) (map[string]string, error) {
