@@ -86,3 +86,23 @@ func (r *request) all() iter.Seq2[*protocol.Script, *ticket] {
 		}
 	}
 }
+
+// parts are the tickets that a request acquires, and those that it releases before.
+func (r *request) parts() (acquired, released []*ticket) {
+	if r.key.script == protocol.ReleaseScript {
+		return nil, r.tickets
+	}
+	return r.tickets, r.released
+}
+
+// isUsual reports whether a request acquires new ids that weigh 1, and releases holders.
+func (r *request) isUsual() bool {
+	acquired, released := r.parts()
+	switch {
+	case r.key.script != protocol.AcquireScript && !r.key.isPlain():
+		return false
+	case slices.ContainsFunc(acquired, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied }):
+		return false
+	}
+	return !slices.ContainsFunc(released, func(t *ticket) bool { return !t.hold.begun })
+}

@@ -100,12 +100,25 @@ func (r *request) callLocked() protocol.Call {
 	return r.fullCallLocked(d)
 }
 
-// parts are the tickets that a request acquires, and those that it releases before.
-func (r *request) parts() (acquired, released []*ticket) {
-	if r.key.script == protocol.ReleaseScript {
-		return nil, r.tickets
+// plainScript returns the plain script that may answer a request which declares d, nil if there is none. The ids must be new
+// and weigh 1, or be holders; and the server must know the declaration.
+func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
+	if d.Since == 0 || r.bare || r.key.spec.Window > 0 || !r.isUsual() {
+		return nil
 	}
-	return r.tickets, r.released
+	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
+	switch r.state.shortcut.kind() {
+	case protocol.PlainWithQueue:
+		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0) {
+			return protocol.PlainQueueScript
+		}
+	case protocol.PlainWithoutQueue:
+		if acquires {
+			return protocol.PlainAcquireScript
+		}
+		return protocol.PlainReleaseScript
+	}
+	return nil
 }
 
 // Full returns the script call after a plain one that was in vain.

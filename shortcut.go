@@ -1,10 +1,6 @@
 package fairsem
 
-import (
-	"slices"
-
-	"github.com/fairsem/fairsem/internal/protocol"
-)
+import "github.com/fairsem/fairsem/internal/protocol"
 
 // shortcut knows which plain scripts may answer calls about a name, by what its replies say. A plain call that is in vain
 // costs a second round trip.
@@ -71,37 +67,4 @@ func (s *shortcut) learn(plain protocol.Plain, from *protocol.Script) {
 func (s *shortcut) missed(script *protocol.Script) {
 	s.plain = protocol.NotPlain
 	s.trusted(script).missed()
-}
-
-// plainScript returns the plain script that may answer a request which declares d, nil if there is none. The ids must be new
-// and weigh 1, or be holders; and the server must know the declaration.
-func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
-	if d.Since == 0 || r.bare || r.key.spec.Window > 0 || !r.isUsual() {
-		return nil
-	}
-	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
-	switch r.state.shortcut.kind() {
-	case protocol.PlainWithQueue:
-		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0) {
-			return protocol.PlainQueueScript
-		}
-	case protocol.PlainWithoutQueue:
-		if acquires {
-			return protocol.PlainAcquireScript
-		}
-		return protocol.PlainReleaseScript
-	}
-	return nil
-}
-
-// isUsual reports whether a request acquires new ids that weigh 1, and releases holders.
-func (r *request) isUsual() bool {
-	acquired, released := r.parts()
-	switch {
-	case r.key.script != protocol.AcquireScript && !r.key.isPlain():
-		return false
-	case slices.ContainsFunc(acquired, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied }):
-		return false
-	}
-	return !slices.ContainsFunc(released, func(t *ticket) bool { return !t.hold.begun })
 }
