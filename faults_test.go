@@ -52,13 +52,20 @@ func (w *world) network() (*fairsem.Client, *redistest.Proxy) {
 		}
 		// A short lease may end before the network is back and Redis has confirmed the release. What arrives late expires.
 		assert.ErrorIs(w.t, err, fairsem.ErrUnavailable)
-		ctx := context.Background()
-		w.eventually(func() bool {
-			_ = there.Evict(ctx, "nobody:1") // it removes expired entries
-			return w.rdb.Exists(ctx, w.key("owner"), w.key("queue")).Val() == 0
-		}, "the permits of the disconnected client do not expire")
+		w.awaitExpiry(there)
 	})
 	return c, proxy
+}
+
+// awaitExpiry waits until what a disconnected client left has expired. Its last release may have arrived when nobody waited for the
+// answer: as a plain call that was declined, or as a script that the server did not know.
+func (w *world) awaitExpiry(there *fairsem.Inspector) {
+	w.t.Helper()
+	ctx := context.Background()
+	w.eventually(func() bool {
+		_ = there.Evict(ctx, "nobody:1") // it removes expired entries
+		return w.rdb.Exists(ctx, w.key("owner"), w.key("queue")).Val() == 0
+	}, "the permits of the disconnected client do not expire")
 }
 
 // S8, S2

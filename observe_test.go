@@ -541,6 +541,7 @@ func TestReleaseThatRedisDoesNotConfirmIsReportedWithItsError(t *testing.T) {
 	require.NoError(t, server.Resume())
 	w.finish(c, d)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
+	w.awaitExpiry(w.client().Inspect(w.name))
 }
 
 func TestCloseThatCannotReachRedisReportsWhatItDidNotRelease(t *testing.T) {
