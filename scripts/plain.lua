@@ -2,10 +2,10 @@
 -- lost nothing and the limit is in effect as the caller knows it.
 --
 -- A name is plain while every weight is 1, its limit is not that of a rate, no grace period is in effect and no clock was
--- stepped back. "plain" in meta is then the limit, with "+" behind it once there may be waiters. finish.lua stores it, plain_queue.lua
--- adds and removes the "+", and whatever ends that it is true removes it first. A plain script follows the same rules as the full one in fewer steps, and
--- leaves to it whatever is not usual. What is stored may be any text, so whatever is not certainly right is not usual: NaN
--- is neither more nor less.
+-- stepped back. "plain" in meta is then the limit, with "+" behind it once there may be waiters. finish.lua stores it,
+-- plain_queue.lua adds and removes the "+", and whatever ends that it is true removes it first. A plain script follows the same
+-- rules as the full one in fewer steps, and leaves to it whatever is not usual. What is stored may be any text, so whatever is
+-- not certainly right is not usual: NaN is neither more nor less.
 --
 -- needs:    known_epoch, limit_form
 -- provides: LAYOUT, LINGER, epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now,
