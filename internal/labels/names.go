@@ -1,0 +1,95 @@
+// Package labels turns what events carry, names and errors, into labels of metrics, of which there are few.
+//
+// fairsemprom and fairsemotel import it. They are modules with versions of their own, so its API may grow but not change:
+// release/api records it.
+package labels
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/fairsem/fairsem"
+)
+
+const (
+	// Other is the label of all names that have none of their own.
+	Other = "other"
+
+	defaultNames = 1000
+)
+
+// Names has a value for each of the first names, and one value for all others. Its methods may be called from any goroutine.
+type Names[T any] struct {
+	allow func(name string) bool // nil: every name
+	most  int
+	value func(label string) T
+	other func() T
+
+	mu    sync.RWMutex
+	named map[string]T // guarded by mu; entries stay, so that what was counted up is counted down in the same series
+}
+
+// NewNames returns Names that make the value of a name from its label. At most so many names have a value of their own, 1,000
+// if 0, and only those that allow allows, which is called without a lock.
+func NewNames[T any](allow func(name string) bool, most int, value func(label string) T) (*Names[T], error) {
+	if most < 0 {
+		return nil, fmt.Errorf("%w: MaxNames is %d; give at least 1, or 0 for %d", fairsem.ErrInvalid, most, defaultNames)
+	}
+	if most == 0 {
+		most = defaultNames
+	}
+	return &Names[T]{
+		allow: allow, most: most, value: value,
+		other: sync.OnceValue(func() T { return value(Other) }),
+		named: make(map[string]T),
+	}, nil
+}
+
+// Of returns the value of a name. For a name that it has returned before it allocates nothing.
+func (n *Names[T]) Of(name string) T {
+	n.mu.RLock()
+	value, found := n.named[name]
+	full := len(n.named) >= n.most
+	n.mu.RUnlock()
+	switch {
+	case found:
+		return value
+	case full || n.allow != nil && !n.allow(name):
+		return n.other()
+	}
+	return n.add(name)
+}
+
+func (n *Names[T]) add(name string) T {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if value, found := n.named[name]; found { // another goroutine was first
+		return value
+	}
+	if len(n.named) >= n.most {
+		return n.other()
+	}
+	value := n.value(Text(name))
+	n.named[name] = value
+	return value
+}
+
+// Text returns a name as UTF-8, which labels must be. Bytes that are none are escaped, as fairsem serve does.
+func Text(name string) string {
+	if utf8.ValidString(name) {
+		return name
+	}
+	var b strings.Builder
+	for len(name) > 0 {
+		r, size := utf8.DecodeRuneInString(name)
+		if r == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, `\x%02x`, name[0])
+		} else {
+			b.WriteString(name[:size])
+		}
+		name = name[size:]
+	}
+	return b.String()
+}

@@ -1,0 +1,69 @@
+package labels
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fairsem/fairsem"
+)
+
+// reasons are in the order in which they are checked: an error can be several of them, such as ErrUnavailable and the error of
+// a context.
+var reasons = []struct {
+	err    error
+	reason string
+}{
+	{fairsem.ErrEvicted, "evicted"},
+	{fairsem.ErrUnavailable, "unavailable"},
+	{fairsem.ErrNotAcquired, "limit_reached"},
+	{fairsem.ErrQueueFull, "queue_full"},
+	{context.DeadlineExceeded, "deadline_exceeded"},
+	{context.Canceled, "canceled"},
+	{fairsem.ErrExceedsLimit, "exceeds_limit"},
+	{fairsem.ErrClosed, "closed"},
+}
+
+// NotAcquired says why a call got no permit, in a few words that are always the same.
+func NotAcquired(err error) string {
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			return r.reason
+		}
+	}
+	return Other
+}
+
+// What Lost returns.
+const (
+	Evicted = "evicted"
+	Expired = "expired"
+)
+
+// Lost says how a permit was lost.
+func Lost(err error) string {
+	if errors.Is(err, fairsem.ErrEvicted) {
+		return Evicted
+	}
+	return Expired
+}
+
+// Grants are what Granted returns for what it knows.
+func Grants() []string { return []string{"at_once", "message", "reply", "refresh"} }
+
+// Granted says how a process learned of a grant.
+func Granted(by fairsem.GrantedBy) string {
+	switch by {
+	case fairsem.GrantedAtOnce:
+		return "at_once"
+	case fairsem.GrantedByMessage:
+		return "message"
+	case fairsem.GrantedByReply:
+		return "reply"
+	case fairsem.GrantedByRefresh:
+		return "refresh"
+	}
+	return Other
+}
+
+// Verbs are those of a CallFailedEvent that a library of this version sends.
+func Verbs() []string { return []string{"acquire", "release", "reduce", "refresh", "restore"} }
