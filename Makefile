@@ -9,7 +9,7 @@ LINT = $(CURDIR)/.bin/golangci-lint-$(LINT_VERSION)
 # FAIRSEM_REDIS_SERVER=valkey-server works too.
 SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
 # What the tests start, each with the Debian package that has it.
-PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish less:less ps:procps groff:groff-base systemd-analyze:systemd
+PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish less:less ps:procps groff:groff-base systemd-analyze:systemd prometheus:prometheus promtool:prometheus
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:

@@ -26,11 +26,11 @@ import (
 
 // goPages are the pages whose Go code is checked here: each block is part of a declaration that is compiled and run. A
 // comment before the block names the declarations.
-var goPages = []string{"docs/go.md", "docs/composing.md", "docs/integrations.md"}
+var goPages = []string{"docs/go.md", "docs/composing.md", "docs/integrations.md", "docs/metrics.md"}
 
 func TestGoCodeOfTheDocsIsCodeThatIsRun(t *testing.T) {
 	t.Parallel()
-	code := declarations(t, ".", "fairsemtest", "fairsemhttp", "fairsemnet")
+	code := declarations(t, ".", "fairsemtest", "fairsemhttp", "fairsemnet", "fairsemotel", "fairsemprom")
 	for _, page := range goPages {
 		text := readFile(t, page)
 		blocks := regexp.MustCompile("(?s)<!-- go: ([^\n]+) -->\n```go\n(.*?)```\n").FindAllStringSubmatch(text, -1)

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -39,6 +41,26 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	problems, err := testutil.GatherAndLint(prometheus.Gatherers{s.page.registry, s.page.figures.names})
 	require.NoError(t, err)
 	assert.Empty(t, problems)
+}
+
+// What operators find in the table must be what there is.
+func TestTableOfMetricsHasEveryMetricOfThePage(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("gate", 2)
+	s.seen(1)
+	var exist, listed []string
+	for _, found := range regexp.MustCompile(`(?m)^# TYPE (\w+)`).FindAllStringSubmatch(s.get("/metrics").body, -1) {
+		exist = append(exist, found[1])
+	}
+	text, err := os.ReadFile("../../../../docs/metrics.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "\nOf `fairsem serve`")
+	require.True(t, found)
+	for _, row := range regexp.MustCompile("(?m)^\\|.*`(fairsem_[a-z_]+)(\\{name\\})?` \\|$").FindAllStringSubmatch(table, -1) {
+		listed = append(listed, row[1])
+	}
+	assert.ElementsMatch(t, exist, listed)
 }
 
 func TestALabelIsTextWhateverANameIs(t *testing.T) {
