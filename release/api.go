@@ -19,8 +19,9 @@ import (
 // apiDir has a file for each package that others import, with its API: what a release promises to keep.
 const apiDir = "release/api"
 
-// apiPackages are what others import, as folders.
-var apiPackages = []string{".", "fairsemtest", "fairsemnet", "fairsemhttp"}
+// apiPackages are what others import, as folders. internal/labels is not for users, but modules of this repository import it, and a
+// user may have them at an older version than the library.
+var apiPackages = []string{".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemotel", "fairsemprom", "internal/labels"}
 
 // writeAPI makes the files of apiDir anew.
 func writeAPI(ctx context.Context, root string) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	_ "github.com/fairsem/fairsem/fairsemhttp"
 	_ "github.com/fairsem/fairsem/fairsemnet"
 	_ "github.com/fairsem/fairsem/fairsemtest"
+	_ "github.com/fairsem/fairsem/internal/labels"
 )
 
 func TestExportedAPIIsAsRecorded(t *testing.T) {
@@ -62,7 +64,7 @@ func New(f func(a int) (b error)) *Options { return nil }
 func hidden()                              {}
 `
 		for _, dir := range apiPackages[1:] {
-			files[dir+"/x.go"] = "package " + dir + "\n"
+			files[dir+"/x.go"] = "package " + path.Base(dir) + "\n"
 		}
 	})
 	apis, err := readAPIs(t.Context(), committed(t, files).dir)

@@ -25,7 +25,7 @@ type release struct {
 // branch is the one that is released.
 const branch = "main"
 
-func (r *release) tags() []string { return tagsOf(r.version) }
+func (r *release) tags() []string { return r.w.tags(r.version) }
 
 // prepare makes the release of a version and tries it, in a clone of the repository at root.
 func prepare(ctx context.Context, root, version string, today time.Time) (_ *release, err error) {
@@ -71,7 +71,7 @@ func (r *release) checkRepository(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := checkVersion(r.version, r.w.library, strings.Fields(tags)); err != nil {
+	if err := r.w.checkVersion(r.version, strings.Fields(tags)); err != nil {
 		return err
 	}
 	on, err := r.root.run(ctx, "git", "rev-parse", "--abbrev-ref", "HEAD")
@@ -170,7 +170,11 @@ func (r *release) tag(ctx context.Context) error {
 
 // try looks up everything that the modules import, by their go.mod and go.sum alone, and installs what users install from the tags.
 func (r *release) try(ctx context.Context, sum string) error {
-	made, err := newRegistry(ctx, filepath.Join(r.work, "registry"), r.clone.dir, r.w.library, r.version, r.w.library, r.w.library+"/"+command)
+	modules := []string{r.w.library}
+	for _, dir := range r.w.modules() {
+		modules = append(modules, r.w.library+"/"+dir)
+	}
+	made, err := newRegistry(ctx, filepath.Join(r.work, "registry"), r.clone.dir, r.w.library, r.version, modules...)
 	if err != nil {
 		return err
 	}

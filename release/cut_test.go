@@ -27,6 +27,8 @@ func TestReleaseCanBeInstalledFromItsTagsAlone(t *testing.T) {
 	// This was a dry run: what is made is elsewhere.
 	assert.Equal(t, before, state(t, root))
 
+	assert.ElementsMatch(t, []string{version, "cmd/fairsem/" + version, "fairsemotel/" + version, "fairsemprom/" + version}, r.tags(), "of what users install")
+
 	// It works on a real server.
 	server := redistest.SharedServer(t)
 	said := does(t, in(r.work), filepath.Join(r.work, program), server.Addr())
@@ -37,7 +39,7 @@ func TestReleaseCanBeInstalledFromItsTagsAlone(t *testing.T) {
 	assert.Regexp(t, `^\d+$`, said)
 
 	// A tag that was made meanwhile is not moved, and nothing else is changed.
-	other := tagsOf(version)[1]
+	other := r.tags()[1]
 	does(t, root, "git", "tag", other)
 	between := state(t, root)
 	require.Error(t, r.publish(t.Context()))
@@ -47,7 +49,7 @@ func TestReleaseCanBeInstalledFromItsTagsAlone(t *testing.T) {
 	require.NoError(t, r.publish(t.Context()))
 	assert.Empty(t, does(t, root, "git", "status", "--porcelain"))
 	assert.Equal(t, "release: v0.1.0", does(t, root, "git", "log", "-1", "--format=%s"))
-	for _, tag := range tagsOf(version) {
+	for _, tag := range r.tags() {
 		assert.Equal(t, "tag", does(t, root, "git", "cat-file", "-t", tag), "%s is annotated", tag)
 		assert.Equal(t, does(t, root, "git", "rev-parse", "main"), does(t, root, "git", "rev-parse", tag+"^{commit}"))
 	}

@@ -54,8 +54,27 @@ func (r *release) buildProgram(ctx context.Context, at folder) error {
 	if err := os.WriteFile(at.path("main.go"), []byte(source), 0o644); err != nil {
 		return err
 	}
-	_, err = at.run(ctx, "go", "build", "-mod=mod", ".")
-	return err
+	if _, err = at.run(ctx, "go", "build", "-mod=mod", "."); err != nil {
+		return err
+	}
+	return r.buildPackages(ctx, at)
+}
+
+// buildPackages gets and builds what users import beside the library.
+func (r *release) buildPackages(ctx context.Context, at folder) error {
+	for _, dir := range r.w.modules() {
+		if dir == command {
+			continue
+		}
+		pkg := r.w.library + "/" + dir
+		if _, err := at.run(ctx, "go", "get", pkg+"@"+r.version); err != nil {
+			return fmt.Errorf("in an empty folder: %w", err)
+		}
+		if _, err := at.run(ctx, "go", "build", "-mod=mod", pkg); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // programOf makes a program of the function run in the README. Its argument is the address of a server.

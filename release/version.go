@@ -11,15 +11,15 @@ import (
 )
 
 // checkVersion says why a version cannot be released: its form, the path of the library, or the tags that exist.
-func checkVersion(version, library string, tags []string) error {
+func (w *workspace) checkVersion(version string, tags []string) error {
 	if semver.Canonical(version) != version {
 		return usageError(fmt.Sprintf("version %q is not of the form v1.2.3 or v1.2.3-rc.1", version))
 	}
-	if err := module.Check(library, version); err != nil {
-		return usageError(fmt.Sprintf("version %s does not fit the module path %s, which ends in the major version from v2 on: %v", version, library, err))
+	if err := module.Check(w.library, version); err != nil {
+		return usageError(fmt.Sprintf("version %s does not fit the module path %s, which ends in the major version from v2 on: %v", version, w.library, err))
 	}
 	newest := newestOf(tags)
-	for _, tag := range tagsOf(version) {
+	for _, tag := range w.tags(version) {
 		if slices.Contains(tags, tag) {
 			return fmt.Errorf("the tag %s exists: release a version after %s", tag, newest)
 		}

@@ -11,12 +11,11 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// command is the folder of the module that users install. It and the library get tags; the other modules of the workspace are
-// for those who work on fairsem.
+// command is the folder of the module with the command.
 const command = "cmd/fairsem"
 
-// tagsOf returns the tags of a version: that of the library, and that of the command.
-func tagsOf(version string) []string { return []string{version, command + "/" + version} }
+// tools are the folders of the modules for those who work on fairsem. The others are for users: they get tags, as the library does.
+var tools = []string{"bench", "chaos", "release"}
 
 // A workspace is what go.work and the go.mod files say.
 type workspace struct {
@@ -24,6 +23,20 @@ type workspace struct {
 	goVersion  string   // the least that the workspace needs
 	required   string   // the version of the library that go.work replaces with this folder
 	dependents []string // the folders of the modules that require the library
+}
+
+// modules returns the folders of the modules for users, beside the library.
+func (w *workspace) modules() []string {
+	return slices.DeleteFunc(slices.Clone(w.dependents), func(dir string) bool { return slices.Contains(tools, dir) })
+}
+
+// tags returns the tags of a version: that of the library first, and those of the other modules for users.
+func (w *workspace) tags(version string) []string {
+	tags := []string{version}
+	for _, dir := range w.modules() {
+		tags = append(tags, dir+"/"+version)
+	}
+	return tags
 }
 
 type goMod struct {
