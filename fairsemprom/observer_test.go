@@ -14,11 +14,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemprom"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 func TestMetricsFollowTheCallsAndPermitsOfAClient(t *testing.T) {
@@ -75,6 +77,40 @@ func TestMetricsFollowTheCallsOfALimiter(t *testing.T) {
 	has(t, observer, `fairsem_client_calls_allowed_total{by="at_once",`+of+"} 1.0",
 		"fairsem_client_calls_not_acquired_total{"+of+`,reason="limit_reached"} 1.0`)
 	assert.NotContains(t, read(t, observer), "permits", "there are none")
+}
+
+// The metrics of an outage are what the alerts are made of.
+func TestMetricsShowAnOutageOfRedisAndItsEnd(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	observer := newObserver(t, fairsemprom.Options{})
+	client, err := fairsem.New(rdb, fairsem.Options{TTL: 3 * time.Second, Observer: observer.Observe})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() }) // it is closed below
+	db, err := client.Semaphore("db", 5)
+	require.NoError(t, err)
+	permit, err := db.Acquire(t.Context(), 5)
+	require.NoError(t, err)
+	waited := make(chan error, 1)
+	go func() { // ends with the outage
+		_, err := db.Acquire(t.Context(), 1)
+		waited <- err
+	}()
+	eventually(t, observer, `fairsem_client_waiters{name="db"} 1.0`)
+
+	require.NoError(t, server.Kill())
+	<-permit.Context().Done()
+	require.ErrorIs(t, <-waited, fairsem.ErrUnavailable)
+	eventually(t, observer, `fairsem_client_permits_lost_total{name="db",reason="expired"} 1.0`,
+		`fairsem_client_calls_not_acquired_total{name="db",reason="unavailable"} 1.0`, "fairsem_client_disconnected 1.0")
+
+	require.NoError(t, server.Restart())
+	eventually(t, observer, "fairsem_client_disconnected 0.0")
+	require.NoError(t, client.Close())
+	has(t, observer, `fairsem_client_waiters{name="db"} 0.0`, `fairsem_client_permits_in_use{name="db"} 0.0`, `fairsem_client_permits_lost_total{name="db",reason="expired"} 1.0`)
+	assert.Regexp(t, `fairsem_client_script_calls_failed_total\{verb="\w+"\} [1-9]`, read(t, observer))
 }
 
 func eventually(t *testing.T, c prometheus.Collector, lines ...string) {
