@@ -107,13 +107,17 @@ func TestMetricsAndSpansFollowTheCallsAndPermitsOfAClient(t *testing.T) {
 		assert.Equal(t, parent.SpanContext().SpanID(), span.Parent().SpanID(), span.Name())
 		assert.Contains(t, span.Attributes(), attribute.String("fairsem.name", name))
 		assert.False(t, span.EndTime().Before(span.StartTime()), span.Name())
-		seen = append(seen, strings.Join([]string{span.Name(), attr(span, "fairsem.weight"), attr(span, "fairsem.granted_by"), attr(span, "error.type"), span.Status().Code.String()}, " "))
+		by := attr(span, "fairsem.granted_by")
+		if by != "at_once" && by != "" {
+			by = "later" // the reply to the release, a message or a renewal: whichever is first
+		}
+		seen = append(seen, strings.Join([]string{span.Name(), attr(span, "fairsem.weight"), by, attr(span, "error.type"), span.Status().Code.String()}, " "))
 	}
 	assert.ElementsMatch(t, []string{
 		"fairsem.wait 3 at_once  Unset",
 		"fairsem.hold 3   Unset",
 		"fairsem.wait 1  limit_reached Error",
-		"fairsem.wait 2 reply  Unset",
+		"fairsem.wait 2 later  Unset",
 		"fairsem.hold 2  evicted Error",
 	}, seen)
 }
