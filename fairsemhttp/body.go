@@ -13,7 +13,7 @@ func (l *loan) body(inner io.ReadCloser) io.ReadCloser {
 		return &body{inner, l}
 	}
 	// net/http does not close a connection that was taken over when the context ends.
-	l.stop = context.AfterFunc(l.permit.Context(), func() { _ = inner.Close() })
+	l.stop = context.AfterFunc(l.Permit.Context(), func() { _ = inner.Close() })
 	d := &duplex{both, l}
 	if half, ok := inner.(writeCloser); ok {
 		return struct {

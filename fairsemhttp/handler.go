@@ -3,6 +3,8 @@ package fairsemhttp
 import (
 	"cmp"
 	"net/http"
+
+	"github.com/fairsem/fairsem/internal/gate"
 )
 
 // Handler returns a handler that calls next for the requests that limit lets through, and refuses the others; see the
@@ -12,41 +14,47 @@ import (
 // of a hijacked connection. It has Flush if that of the server has it, ReadFrom, and Unwrap for [http.ResponseController].
 func Handler(next http.Handler, limit Limit, opts Options) (http.Handler, error) {
 	if next == nil {
-		return nil, invalid("Handler", "next is nil")
-	}
-	if err := check("Handler", limit, opts); err != nil {
-		return nil, err
+		return nil, gate.Invalid(handlerName, "next is nil")
 	}
 	if err := checkPolicyName(opts.PolicyName); err != nil {
 		return nil, err
 	}
-	return &handler{
-		gate:   gate{who: "Handler", limit: limit, opts: opts, maxWait: cmp.Or(opts.MaxWait, defaultMaxWait), quotes: true},
-		next:   next,
-		policy: cmp.Or(opts.PolicyName, "default"),
-	}, nil
+	h := &handler{
+		gate:      gateOf(handlerName, limit, opts),
+		next:      next,
+		onRefused: opts.OnRefused,
+		policy:    cmp.Or(opts.PolicyName, "default"),
+	}
+	h.gate.MaxWait, h.gate.Quotes = cmp.Or(opts.MaxWait, gate.DefaultMaxWait), true
+	if err := h.gate.Check(); err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
+const handlerName = "fairsemhttp.Handler" // in errors
+
 type handler struct {
-	gate
-	next   http.Handler
-	policy string
+	gate      gate.Gate[*http.Request, Limit]
+	next      http.Handler
+	onRefused func(*http.Request, error) // nil: none
+	policy    string
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := new(exchange)
 	e.scope.Begin(r.Context())
 	defer e.finish()
-	granted, err := h.enter(&e.scope, r)
+	granted, err := h.gate.Enter(r.Context(), &e.scope, r)
 	if err != nil {
-		h.refuse(w, r, granted.limit, err)
+		h.refuse(w, r, granted.Limit, err)
 		return
 	}
 	h.quote(w.Header(), granted)
-	if granted.permit == nil {
+	if granted.Permit == nil {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	e.permit, e.name = granted.permit, granted.limit.Name()
+	e.permit, e.name = granted.Permit, granted.Limit.Name()
 	h.next.ServeHTTP(e.wrap(w), r.WithContext(&e.scope))
 }

@@ -2,11 +2,11 @@ package fairsemhttp
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/gate"
 )
 
 // Limit is a [*fairsem.Semaphore], a [*fairsem.Mutex] or a [*fairsem.Limiter]. Its CallOptions apply, such as MaxQueue, HeadStart
@@ -18,12 +18,7 @@ type Limit interface {
 
 // NoWait as [Options.MaxWait] makes a request not wait in the queue: it is refused if its units are not free, or if others wait.
 // It waits for the answer of Redis for at most a second.
-const NoWait time.Duration = -1
-
-const (
-	defaultMaxWait = time.Second // of a Handler
-	answerWait     = time.Second // of NoWait
-)
+const NoWait time.Duration = gate.NoWait
 
 // Options configure a [Handler] or a [Transport]. The zero value is the documented default. Functions are called by many
 // goroutines at once.
@@ -60,59 +55,26 @@ type Policy int
 
 const (
 	// Refuse lets nothing through without a permit. It is the default.
-	Refuse Policy = iota
+	Refuse = Policy(gate.Refuse)
 
 	// Admit lets the request through without a permit. The limit may then be exceeded, without bound. With a MaxWait of less than some
 	// hundred milliseconds, a slow answer can count as none.
-	Admit
+	Admit = Policy(gate.Admit)
 )
 
-// check returns why limit and options can never work. Both names are for the error.
-func check(who string, limit Limit, o Options) error {
-	switch _, lock := limit.(*fairsem.Mutex); {
-	case o.LimitOf != nil && limit != nil:
-		return invalid(who, "there is a limit and LimitOf: set one of them")
-	case o.MaxWait < 0 && o.MaxWait != NoWait:
-		return invalid(who, "MaxWait %v is below 0 and not NoWait", o.MaxWait)
-	case o.OnUnavailable != Refuse && o.OnUnavailable != Admit:
-		return invalid(who, "OnUnavailable %d is neither Refuse nor Admit", o.OnUnavailable)
-	case lock && o.Weight != nil:
-		return invalid(who, "a Mutex has one unit, so Weight must be nil")
-	case o.LimitOf != nil:
-		return nil
+// gateOf returns what a Handler or a Transport limits requests with.
+func gateOf(who string, limit Limit, o Options) gate.Gate[*http.Request, Limit] {
+	return gate.Gate[*http.Request, Limit]{
+		Who: who, Limit: limit, LimitOf: o.LimitOf, Weight: o.Weight,
+		MaxWait: o.MaxWait, OnUnavailable: gate.Policy(o.OnUnavailable), OnAdmitted: o.OnAdmitted,
 	}
-	return checkLimit(who, limit)
-}
-
-func checkLimit(who string, limit Limit) error {
-	made := false
-	switch l := limit.(type) {
-	case nil:
-		return invalid(who, "there is no limit: pass a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter")
-	case *fairsem.Semaphore:
-		made = l != nil && l.Inspector != nil
-	case *fairsem.Mutex:
-		made = l != nil && l.Inspector != nil
-	case *fairsem.Limiter:
-		made = l != nil && l.Inspector != nil
-	default:
-		return invalid(who, "a limit must be a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter, not a %T", limit)
-	}
-	if !made {
-		return invalid(who, "the %T is nil or a zero value: make it with a method of fairsem.Client", limit)
-	}
-	return nil
-}
-
-func invalid(who, format string, args ...any) error {
-	return fmt.Errorf("%w: fairsemhttp.%s: %s", fairsem.ErrInvalid, who, fmt.Sprintf(format, args...))
 }
 
 // checkPolicyName returns an error for a name that does not fit in a string of a structured field.
 func checkPolicyName(name string) error {
 	for i := range len(name) {
 		if name[i] < ' ' || name[i] > '~' {
-			return invalid("Handler", "PolicyName %q is not printable ASCII", name)
+			return gate.Invalid(handlerName, "PolicyName %q is not printable ASCII", name)
 		}
 	}
 	return nil

@@ -1,22 +1,14 @@
 package fairsemhttp
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fairsem/fairsem"
-)
-
-const (
-	statusWait       = 50 * time.Millisecond // for the pace of a queue
-	busyRetry        = time.Second           // where the pace is not known
-	longestRetry     = time.Minute           // a pace is an estimate
-	unavailableRetry = 10 * time.Second
+	"github.com/fairsem/fairsem/internal/gate"
 )
 
 // problem is an application/problem+json: RFC 9457. The types are those of draft-ietf-httpapi-ratelimit-headers-11.
@@ -31,11 +23,11 @@ const problemTypes = "https://iana.org/assignments/http-problem-types#"
 
 // refuse answers a request that was not let through. What it answers has no part of the request, and no name of a limit.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, limit Limit, err error) {
-	if h.opts.OnRefused != nil {
-		h.opts.OnRefused(r, err)
+	if h.onRefused != nil {
+		h.onRefused(r, err)
 	}
 	limiter, _ := limit.(*fairsem.Limiter)
-	p, retry := h.problem(r, limit, limiter != nil, err)
+	p, retry := h.problem(limiter != nil, err), gate.RetryAfter(r.Context(), limit, err)
 	if limiter != nil && p.Violated != nil {
 		h.quoteRefused(w.Header(), limiter, retry)
 	}
@@ -48,56 +40,34 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, limit Limit, er
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
 
-// problem returns what a refused request is answered, and when it may be sent again; 0: that is not known.
-func (h *handler) problem(r *http.Request, limit Limit, rate bool, err error) (problem, time.Duration) {
-	busy := problem{
-		Type: problemTypes + "temporary-reduced-capacity", Title: "All units of a limit are in use",
-		Status: http.StatusServiceUnavailable, Violated: []string{h.policy},
+// problem returns what a refused request is answered.
+func (h *handler) problem(rate bool, err error) problem {
+	switch gate.VerdictOf(err) {
+	case gate.Busy, gate.TooHeavy:
+		if rate {
+			return problem{Type: problemTypes + "quota-exceeded", Title: "A rate limit is exceeded", Status: http.StatusTooManyRequests, Violated: []string{h.policy}}
+		}
+		return problem{
+			Type: problemTypes + "temporary-reduced-capacity", Title: "All units of a limit are in use",
+			Status: http.StatusServiceUnavailable, Violated: []string{h.policy},
+		}
+	case gate.Closing:
+		return problem{Title: "The server is shutting down", Status: http.StatusServiceUnavailable}
+	case gate.Unavailable:
+		return problem{Title: "A limit cannot be checked", Status: http.StatusServiceUnavailable}
 	}
-	if rate {
-		busy = problem{Type: problemTypes + "quota-exceeded", Title: "A rate limit is exceeded", Status: http.StatusTooManyRequests, Violated: busy.Violated}
-	}
-	switch verdictOf(err) {
-	case isBusy:
-		return busy, h.retryAfter(r, limit, rate, err)
-	case isTooHeavy:
-		return busy, 0
-	case isClosing:
-		return problem{Title: "The server is shutting down", Status: http.StatusServiceUnavailable}, busyRetry
-	case isUnavailable:
-		return problem{Title: "A limit cannot be checked", Status: http.StatusServiceUnavailable}, unavailableRetry
-	}
-	return problem{Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError}, 0
-}
-
-// retryAfter returns when a request may be let through that found the limit reached.
-func (h *handler) retryAfter(r *http.Request, limit Limit, rate bool, err error) time.Duration {
-	var limited *fairsem.WaitError
-	switch {
-	case errors.As(err, &limited):
-		return max(limited.RetryAfter, time.Second)
-	case rate || r.Context().Err() != nil: // no pace helps: the rate is exact, or the client is gone
-		return busyRetry
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), statusWait)
-	defer cancel()
-	status, err := limit.Status(ctx)
-	wait, known := status.ExpectedWait()
-	if err != nil || !known {
-		return busyRetry
-	}
-	return min(max(wait, busyRetry), longestRetry)
+	return problem{Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError}
 }
 
 // quote sets the fields of a request that a Limiter has let through.
-func (h *handler) quote(header http.Header, g grant) {
-	limiter, rate := g.limit.(*fairsem.Limiter)
-	if !rate || g.remaining < 0 {
+func (h *handler) quote(header http.Header, g gate.Grant[Limit]) {
+	limiter, rate := g.Limit.(*fairsem.Limiter)
+	if !rate || g.Remaining < 0 {
 		return
 	}
 	_, per := limiter.Declared()
 	h.quoteLimit(header, limiter)
-	header.Add("RateLimit", h.item("r", g.remaining, "t", seconds(per)))
+	header.Add("RateLimit", h.item("r", g.Remaining, "t", seconds(per)))
 }
 
 // quoteRefused sets the fields of a request that a Limiter has refused.

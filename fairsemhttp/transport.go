@@ -1,13 +1,12 @@
 package fairsemhttp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/gate"
 	"github.com/fairsem/fairsem/internal/held"
 )
 
@@ -34,20 +33,20 @@ type Transport struct {
 // [fairsem.ErrInvalid] before any I/O.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	l := new(loan)
-	l.scope.Begin(r.Context())
-	granted, err := t.enter(&l.scope, r)
+	l.Scope.Begin(r.Context())
+	granted, err := t.enter(&l.Scope, r)
 	switch {
 	case err != nil:
-		l.scope.End()
+		l.Scope.End()
 		if r.Body != nil {
 			_ = r.Body.Close() // as a RoundTripper must; its error changes nothing
 		}
 		return nil, err
-	case granted.permit == nil:
-		l.scope.End()
+	case granted.Permit == nil:
+		l.Scope.End()
 		return t.base().RoundTrip(r)
 	}
-	l.permit = granted.permit
+	l.Permit = granted.Permit
 	return t.send(r, l)
 }
 
@@ -65,15 +64,17 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-func (t *Transport) enter(scope *held.Scope, r *http.Request) (grant, error) {
+const transportName = "fairsemhttp.Transport" // in errors
+
+func (t *Transport) enter(scope *held.Scope, r *http.Request) (gate.Grant[Limit], error) {
 	if t == nil {
-		return grant{}, invalid("Transport", "it is nil")
+		return gate.Grant[Limit]{}, gate.Invalid(transportName, "it is nil")
 	}
-	if err := check("Transport", t.Limit, t.Options); err != nil {
-		return grant{}, err
+	g := gateOf(transportName, t.Limit, t.Options)
+	if err := g.Check(); err != nil {
+		return gate.Grant[Limit]{}, err
 	}
-	g := gate{who: "Transport", limit: t.Limit, opts: t.Options, maxWait: t.Options.MaxWait}
-	return g.enter(scope, r)
+	return g.Enter(r.Context(), scope, r)
 }
 
 // send sends a request that has a permit. The permit is released here unless there is a body that holds it.
@@ -84,7 +85,7 @@ func (t *Transport) send(r *http.Request, l *loan) (resp *http.Response, err err
 			l.end()
 		}
 	}()
-	inner := r.WithContext(&l.scope)
+	inner := r.WithContext(&l.Scope)
 	resp, err = t.base().RoundTrip(inner)
 	if err != nil || resp == nil {
 		return resp, l.explain(err)
@@ -101,28 +102,23 @@ func (t *Transport) send(r *http.Request, l *loan) (resp *http.Response, err err
 
 // loan is the permit of a request until it ends.
 type loan struct {
-	permit *fairsem.Permit
-	scope  held.Scope // the context of the request
-	once   sync.Once
-	stop   func() bool // of what closes a connection that was taken over; nil: there is none
+	held.Loan
+	stop func() bool // of what closes a connection that was taken over; nil: there is none
 }
 
 // end may be called any number of times.
 func (l *loan) end() {
-	l.once.Do(func() {
-		if l.stop != nil {
-			l.stop()
-		}
-		l.scope.End()
-		held.Release(l.permit)
-	})
+	if l.stop != nil {
+		l.stop()
+	}
+	l.End()
 }
 
 // explain adds to an error that the permit was lost.
 func (l *loan) explain(err error) error {
-	cause := context.Cause(&l.scope)
-	if err == nil || !errors.Is(cause, fairsem.ErrLost) || errors.Is(err, fairsem.ErrLost) {
+	lost := l.Lost()
+	if err == nil || lost == nil || errors.Is(err, fairsem.ErrLost) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, cause)
+	return fmt.Errorf("%w: %w", err, lost)
 }

@@ -4,6 +4,8 @@ package held
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -53,4 +55,29 @@ func (s *Scope) Err() error {
 		s.cancel(context.Cause(s.lease))
 	}
 	return s.Context.Err()
+}
+
+// Loan is a permit that something holds until its end, and the context of that. The zero value is ready for Scope.Begin.
+type Loan struct {
+	Scope  Scope
+	Permit *fairsem.Permit // nil: there is none
+	once   sync.Once
+}
+
+// End ends the context and releases the permit. It may be called any number of times.
+func (l *Loan) End() {
+	l.once.Do(func() {
+		l.Scope.End()
+		if l.Permit != nil {
+			Release(l.Permit)
+		}
+	})
+}
+
+// Lost returns why the permit was lost, or nil if it was not before the context ended.
+func (l *Loan) Lost() error {
+	if cause := context.Cause(&l.Scope); errors.Is(cause, fairsem.ErrLost) {
+		return cause
+	}
+	return nil
 }

@@ -1,0 +1,234 @@
+// Package gate decides whether a request may proceed: it acquires the permit of the request, or counts it, and says what an
+// error means. It is for packages that limit what servers handle and what clients send.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/held"
+)
+
+// NoWait as [Gate.MaxWait] makes a request not wait in the queue.
+const NoWait time.Duration = -1
+
+// DefaultMaxWait is that of servers.
+const DefaultMaxWait = time.Second
+
+const answerWait = time.Second // of NoWait
+
+// Policy is what happens to requests when Redis does not answer.
+type Policy int
+
+// The policies.
+const (
+	Refuse Policy = iota // let nothing through without a permit
+	Admit                // let requests through without a permit
+)
+
+// Limit is a [*fairsem.Semaphore], a [*fairsem.Mutex] or a [*fairsem.Limiter].
+type Limit interface {
+	Name() string
+	Status(ctx context.Context) (fairsem.Status, error)
+}
+
+// Gate is what limits requests of type R. L is the interface that the package of its user shows as Limit.
+type Gate[R any, L Limit] struct {
+	Who           string // makes this gate, such as fairsemhttp.Handler: for errors
+	Limit         L
+	LimitOf       func(R) (L, error) // instead of Limit, unless nil
+	Weight        func(R) int64      // nil: 1 for all
+	MaxWait       time.Duration      // 0: as long as the context allows; or NoWait
+	OnUnavailable Policy
+	OnAdmitted    func(R, error) // nil: none
+	Quotes        bool           // whether what remains of a Limiter matters
+}
+
+// Grant is what lets one request through.
+type Grant[L Limit] struct {
+	Limit     L               // the zero value: LimitOf failed
+	Permit    *fairsem.Permit // nil for a Limiter, and for a request that is admitted without one
+	Remaining int64           // of a Limiter; below 0: not known
+}
+
+var errLate = fmt.Errorf("%w: MaxWait has passed", fairsem.ErrNotAcquired)
+
+// Enter returns what lets a request through, and has its scope, whose parent is ctx, end with the permit. Beside an error, the grant
+// has the limit of the request, if there is one.
+func (g *Gate[R, L]) Enter(ctx context.Context, scope *held.Scope, r R) (Grant[L], error) {
+	limit, err := g.limitOf(r)
+	if err != nil {
+		return Grant[L]{}, err
+	}
+	weight := int64(1)
+	if g.Weight != nil {
+		weight = g.Weight(r)
+	}
+	granted, err := g.acquire(scope, limit, weight)
+	granted.Limit = limit
+	if err != nil && g.OnUnavailable == Admit && VerdictOf(err) == Unavailable && ctx.Err() == nil {
+		if g.OnAdmitted != nil {
+			g.OnAdmitted(r, err)
+		}
+		return Grant[L]{Limit: limit, Remaining: -1}, nil
+	}
+	return granted, err
+}
+
+func (g *Gate[R, L]) limitOf(r R) (none L, err error) {
+	if g.LimitOf == nil {
+		return g.Limit, nil
+	}
+	limit, err := g.LimitOf(r)
+	if err != nil {
+		return none, fmt.Errorf("%w: %s: LimitOf: %w", fairsem.ErrInvalid, g.Who, err)
+	}
+	return limit, checkLimit(g.Who, limit)
+}
+
+func (g *Gate[R, L]) acquire(scope *held.Scope, limit L, n int64) (Grant[L], error) {
+	wait := g.MaxWait
+	if wait == NoWait {
+		wait = answerWait
+	}
+	limiter, rate := any(limit).(*fairsem.Limiter)
+	if rate {
+		remaining, err := g.count(scope, wait, limiter, n)
+		return Grant[L]{Remaining: remaining}, err
+	}
+	inTime := func() bool { return true }
+	if wait > 0 {
+		inTime = scope.EndAfter(wait, errLate)
+	}
+	p, err := g.hold(scope, limit, n)
+	switch late := !inTime(); {
+	case err != nil:
+		return Grant[L]{}, err
+	case late: // the scope has ended
+		held.Release(p)
+		return Grant[L]{}, errLate
+	}
+	scope.Bind(p)
+	return Grant[L]{Permit: p, Remaining: -1}, nil
+}
+
+func (g *Gate[R, L]) hold(ctx context.Context, limit L, n int64) (*fairsem.Permit, error) {
+	switch l := any(limit).(type) {
+	case *fairsem.Mutex:
+		return g.lock(ctx, l, n)
+	case *fairsem.Semaphore:
+		if g.MaxWait == NoWait {
+			return l.TryAcquire(ctx, n)
+		}
+		return l.Acquire(ctx, n)
+	}
+	return nil, checkLimit(g.Who, limit)
+}
+
+func (g *Gate[R, L]) lock(ctx context.Context, l *fairsem.Mutex, n int64) (*fairsem.Permit, error) {
+	switch {
+	case n != 1:
+		return nil, Invalid(g.Who, "weight %d of a Mutex is not 1", n)
+	case g.MaxWait == NoWait:
+		return l.TryLock(ctx)
+	}
+	return l.Lock(ctx)
+}
+
+// count counts the request, and returns what remains. Only Allow returns that, so where it matters, or where nothing may wait, Allow
+// comes before Wait.
+func (g *Gate[R, L]) count(ctx context.Context, wait time.Duration, l *fairsem.Limiter, n int64) (remaining int64, err error) {
+	if wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, wait, errLate) // a Limiter looks at the deadline
+		defer cancel()
+	}
+	if !g.Quotes && g.MaxWait != NoWait {
+		return -1, l.Wait(ctx, n)
+	}
+	d, err := l.Allow(ctx, n)
+	if err != nil || d.Allowed {
+		return d.Remaining, err
+	}
+	if deadline, bounded := ctx.Deadline(); g.MaxWait == NoWait || bounded && time.Now().Add(d.RetryAfter).After(deadline) {
+		return 0, fmt.Errorf("%s: limit %q: %w", g.Who, l.Name(), &fairsem.WaitError{RetryAfter: d.RetryAfter})
+	}
+	return 0, l.Wait(ctx, n) // nothing remains for a call that had to wait
+}
+
+// Check returns why the gate can never work.
+func (g *Gate[R, L]) Check() error {
+	limit := any(g.Limit)
+	switch _, lock := limit.(*fairsem.Mutex); {
+	case g.LimitOf != nil && limit != nil:
+		return Invalid(g.Who, "there is a limit and LimitOf: set one of them")
+	case g.MaxWait < 0 && g.MaxWait != NoWait:
+		return Invalid(g.Who, "MaxWait %v is below 0 and not NoWait", g.MaxWait)
+	case g.OnUnavailable != Refuse && g.OnUnavailable != Admit:
+		return Invalid(g.Who, "OnUnavailable %d is neither Refuse nor Admit", g.OnUnavailable)
+	case lock && g.Weight != nil:
+		return Invalid(g.Who, "a Mutex has one unit, so Weight must be nil")
+	case g.LimitOf != nil:
+		return nil
+	}
+	return checkLimit(g.Who, limit)
+}
+
+func checkLimit(who string, limit any) error {
+	made := false
+	switch l := limit.(type) {
+	case nil:
+		return Invalid(who, "there is no limit: pass a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter")
+	case *fairsem.Semaphore:
+		made = l != nil && l.Inspector != nil
+	case *fairsem.Mutex:
+		made = l != nil && l.Inspector != nil
+	case *fairsem.Limiter:
+		made = l != nil && l.Inspector != nil
+	default:
+		return Invalid(who, "a limit must be a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter, not a %T", limit)
+	}
+	if !made {
+		return Invalid(who, "the %T is nil or a zero value: make it with a method of fairsem.Client", limit)
+	}
+	return nil
+}
+
+// Invalid returns a [fairsem.ErrInvalid] of who.
+func Invalid(who, format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", fairsem.ErrInvalid, who, fmt.Sprintf(format, args...))
+}
+
+// Verdict is what an error of Enter means.
+type Verdict int
+
+// The verdicts.
+const (
+	Mistake     Verdict = iota // of the program
+	Busy                       // the limit is reached
+	TooHeavy                   // the limit is lower than the weight
+	Closing                    // the Client is closed
+	Unavailable                // Redis does not answer, or not as it should
+)
+
+// VerdictOf classifies an error. An error can be more than one, so the order matters.
+func VerdictOf(err error) Verdict {
+	var limited *fairsem.WaitError
+	switch {
+	case errors.Is(err, fairsem.ErrUnavailable):
+		return Unavailable
+	case errors.Is(err, fairsem.ErrInvalid):
+		return Mistake
+	case errors.Is(err, fairsem.ErrExceedsLimit):
+		return TooHeavy
+	case errors.Is(err, fairsem.ErrClosed):
+		return Closing
+	case errors.As(err, &limited), errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull),
+		errors.Is(err, fairsem.ErrEvicted), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return Busy
+	}
+	return Unavailable
+}
