@@ -20,6 +20,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemhttp"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
@@ -37,16 +38,16 @@ func request(t *testing.T) *http.Request {
 
 func TestRequestHoldsItsUnitsUntilItsHandlerReturns(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(3)
+	s := w.Semaphore(3)
 	var during atomic.Int64
-	h := w.handler(func(http.ResponseWriter, *http.Request) { during.Store(w.status(s).Used) }, s, fairsemhttp.Options{
+	h := w.handler(func(http.ResponseWriter, *http.Request) { during.Store(w.Status(s).Used) }, s, fairsemhttp.Options{
 		Weight: func(*http.Request) int64 { return 2 },
 	})
 	for _, server := range []*httptest.Server{w.serve(h), w.serve2(h)} {
 		resp := w.get(server.Client(), server.URL)
 		assert.Equal(t, http.StatusOK, resp.StatusCode)
 		assert.Equal(t, int64(2), during.Swap(0))
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 	}
 }
 
@@ -56,7 +57,7 @@ func TestRequestsThatServersOfAllProcessesHandleStayWithinTheLimit(t *testing.T)
 	peer := w.serve(&counted)
 	var urls []string
 	for range 3 {
-		url, err := w.start(order{Redis: w.addr, Name: w.name, Peer: peer.URL, Limit: 3}).out.ReadString('\n')
+		url, err := worldtest.Start(t, order{Redis: w.Redis, Name: w.LimitName, Peer: peer.URL, Limit: 3}).Out.ReadString('\n')
 		require.NoError(t, err)
 		urls = append(urls, strings.TrimSpace(url))
 	}
@@ -71,8 +72,8 @@ func TestRequestsThatServersOfAllProcessesHandleStayWithinTheLimit(t *testing.T)
 
 func TestRequestThatIsRefusedGets503WithRetryAfterAndAProblem(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
-	defer w.occupy(s, 1)()
+	s := w.Semaphore(1)
+	defer w.Occupy(s, 1)()
 	refused := make(chan error, 1)
 	h := w.handler(hello, s, fairsemhttp.Options{
 		MaxWait: 300 * time.Millisecond, PolicyName: `the "API"`,
@@ -95,7 +96,7 @@ func TestRequestThatIsRefusedGets503WithRetryAfterAndAProblem(t *testing.T) {
 // Where each call holds its unit for half a second and eight wait, one second is too early.
 func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
 	for range 8 {
@@ -113,12 +114,12 @@ func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
 	}
 	defer calls.Wait()
 	defer cancel()
-	w.eventually(func() bool {
-		wait, known := w.status(s).ExpectedWait()
+	w.Eventually(func() bool {
+		wait, known := w.Status(s).ExpectedWait()
 		return known && wait > 3*time.Second
 	}, "the pace is not known")
 	h := w.handler(hello, s, fairsemhttp.Options{MaxWait: 50 * time.Millisecond})
-	w.eventually(func() bool { // a machine that is busy answers too late for the pace
+	w.Eventually(func() bool { // a machine that is busy answers too late for the pace
 		retry, err := strconv.Atoi(answer(h, request(t)).Header.Get("Retry-After"))
 		return err == nil && retry > 1 && retry <= 60
 	}, "Retry-After does not follow the pace")
@@ -126,7 +127,7 @@ func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
 
 func TestLimiterAnswers429AndEveryResponseSaysWhatRemains(t *testing.T) {
 	w := newWorld(t)
-	limiter, err := w.client().Limiter(w.name, 3, time.Minute)
+	limiter, err := w.Client().Limiter(w.LimitName, 3, time.Minute)
 	require.NoError(t, err)
 	h := w.handler(hello, limiter, fairsemhttp.Options{PolicyName: `a "b" \c`})
 	for _, remains := range []string{"2", "1", "0"} {
@@ -153,7 +154,7 @@ func TestLimiterAnswers429AndEveryResponseSaysWhatRemains(t *testing.T) {
 
 func TestRequestWaitsForItsRateForAtMostMaxWait(t *testing.T) {
 	w := newWorld(t)
-	limiter, err := w.client().Limiter(w.name, 1, 1500*time.Millisecond)
+	limiter, err := w.Client().Limiter(w.LimitName, 1, 1500*time.Millisecond)
 	require.NoError(t, err)
 	h := w.handler(hello, limiter, fairsemhttp.Options{MaxWait: time.Minute})
 	resp := answer(h, request(t))
@@ -166,20 +167,20 @@ func TestRequestWaitsForItsRateForAtMostMaxWait(t *testing.T) {
 func TestRequestWithoutWaitDoesNotJoinTheQueue(t *testing.T) {
 	w := newWorld(t)
 	var waited atomic.Int64
-	client := w.observed(func(e fairsem.Event) {
+	client := w.Observed(func(e fairsem.Event) {
 		if _, ok := e.(fairsem.WaitStartedEvent); ok {
 			waited.Add(1)
 		}
 	})
-	lock, err := client.Mutex(w.name)
+	lock, err := client.Mutex(w.LimitName)
 	require.NoError(t, err)
-	s, err := client.Semaphore(w.name, 1)
+	s, err := client.Semaphore(w.LimitName, 1)
 	require.NoError(t, err)
 	for _, limit := range []fairsemhttp.Limit{s, lock} {
 		h := w.handler(hello, limit, fairsemhttp.Options{MaxWait: fairsemhttp.NoWait})
 		assert.Equal(t, http.StatusOK, answer(h, request(t)).StatusCode)
-		w.eventuallyUsed(s, 0)
-		release := w.occupy(s, 1)
+		w.EventuallyUsed(s, 0)
+		release := w.Occupy(s, 1)
 		assert.Equal(t, http.StatusServiceUnavailable, answer(h, request(t)).StatusCode)
 		release()
 	}
@@ -189,17 +190,17 @@ func TestRequestWithoutWaitDoesNotJoinTheQueue(t *testing.T) {
 
 func TestRequestWithoutWaitIsRefusedThoughItsTurnIsNear(t *testing.T) {
 	w := newWorld(t)
-	limiter, err := w.client().Limiter(w.name, 1, 500*time.Millisecond)
+	limiter, err := w.Client().Limiter(w.LimitName, 1, 500*time.Millisecond)
 	require.NoError(t, err)
 	h := w.handler(hello, limiter, fairsemhttp.Options{MaxWait: fairsemhttp.NoWait})
-	w.eventually(func() bool { // the second request within a window, which a busy machine may not send
+	w.Eventually(func() bool { // the second request within a window, which a busy machine may not send
 		return answer(h, request(t)).StatusCode == http.StatusTooManyRequests
 	}, "each request waits for its turn")
 }
 
 func TestMutexLetsOneRequestThroughAtATime(t *testing.T) {
 	w := newWorld(t)
-	lock, err := w.client().Mutex(w.name)
+	lock, err := w.Client().Mutex(w.LimitName)
 	require.NoError(t, err)
 	var counted gauge
 	server := w.serve(w.handler(counted.ServeHTTP, lock, fairsemhttp.Options{MaxWait: time.Minute}))
@@ -213,17 +214,17 @@ func TestMutexLetsOneRequestThroughAtATime(t *testing.T) {
 
 func TestEachTenantHasALimitOfItsOwn(t *testing.T) {
 	w := newWorld(t)
-	client := w.client()
+	client := w.Client()
 	h := w.handler(hello, nil, fairsemhttp.Options{MaxWait: 20 * time.Millisecond, LimitOf: func(r *http.Request) (fairsemhttp.Limit, error) {
 		tenant := r.Header.Get("Tenant")
 		if tenant == "" {
 			return nil, errors.New("no tenant")
 		}
-		return client.Semaphore(w.name+tenant, 1)
+		return client.Semaphore(w.LimitName+tenant, 1)
 	}})
-	busy, err := client.Semaphore(w.name+"busy", 1)
+	busy, err := client.Semaphore(w.LimitName+"busy", 1)
 	require.NoError(t, err)
-	defer w.occupy(busy, 1)()
+	defer w.Occupy(busy, 1)()
 	for tenant, want := range map[string]int{"busy": 503, "idle": 200, "": 500, strings.Repeat("x", 600): 500} {
 		r := request(t)
 		r.Header.Set("Tenant", tenant)
@@ -236,11 +237,11 @@ func TestEachTenantHasALimitOfItsOwn(t *testing.T) {
 // What is written into a response must not come from a request.
 func TestResponseHasNoPartOfTheRequestOrOfAName(t *testing.T) {
 	w := newWorld(t)
-	client := w.client()
+	client := w.Client()
 	const secret = "\"></script>\r\nSet-Cookie: secret"
 	bad := func(r *http.Request) (fairsemhttp.Limit, error) { return nil, errors.New(r.URL.Query().Get("q")) }
 	rate := func(r *http.Request) (fairsemhttp.Limit, error) {
-		return client.Limiter(w.name+r.URL.Query().Get("q"), 1, time.Hour)
+		return client.Limiter(w.LimitName+r.URL.Query().Get("q"), 1, time.Hour)
 	}
 	for _, of := range []func(*http.Request) (fairsemhttp.Limit, error){bad, rate} {
 		h := w.handler(hello, nil, fairsemhttp.Options{LimitOf: of, MaxWait: time.Millisecond})
@@ -261,8 +262,8 @@ func TestResponseHasNoPartOfTheRequestOrOfAName(t *testing.T) {
 
 func TestClientThatDisconnectsLeavesTheQueueAtOnce(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
-	defer w.occupy(s, 1)()
+	s := w.Semaphore(1)
+	defer w.Occupy(s, 1)()
 	h := w.handler(func(http.ResponseWriter, *http.Request) { t.Error("handled") }, s, fairsemhttp.Options{MaxWait: time.Hour})
 	for _, server := range []*httptest.Server{w.serve(h), w.serve2(h)} {
 		ctx, disconnect := context.WithCancel(t.Context())
@@ -274,16 +275,16 @@ func TestClientThatDisconnectsLeavesTheQueueAtOnce(t *testing.T) {
 			_, err := server.Client().Do(r) //nolint:bodyclose // there is no response
 			assert.ErrorIs(t, err, context.Canceled)
 		}()
-		w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the request does not wait")
+		w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the request does not wait")
 		disconnect()
 		<-done
-		w.eventually(func() bool { return w.status(s).Waiting == 0 }, "the request still waits")
+		w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "the request still waits")
 	}
 }
 
 func TestHandlerThatPanicsReleasesAndTheServerGoesOn(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	var calls atomic.Int64
 	h := w.handler(func(rw http.ResponseWriter, r *http.Request) {
 		if calls.Add(1) == 1 {
@@ -294,17 +295,17 @@ func TestHandlerThatPanicsReleasesAndTheServerGoesOn(t *testing.T) {
 	server := w.serve(h)
 	_, err := server.Client().Get(server.URL) //nolint:bodyclose // there is no response
 	require.Error(t, err)
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 	assert.Equal(t, http.StatusOK, w.get(server.Client(), server.URL).StatusCode)
 }
 
 func TestLostPermitEndsTheContextOfTheRequest(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	causes := make(chan error, 2)
 	h := w.handler(func(_ http.ResponseWriter, r *http.Request) {
 		assert.NoError(t, r.Context().Err())
-		w.evict(s)
+		w.Evict(s)
 		<-r.Context().Done()
 		causes <- r.Context().Err()
 		causes <- context.Cause(r.Context())
@@ -317,13 +318,13 @@ func TestLostPermitEndsTheContextOfTheRequest(t *testing.T) {
 func TestOutageOfRedisRefusesOrAdmitsAfterMaxWait(t *testing.T) {
 	w := newWorld(t)
 	server := redistest.NewServer(t)
-	w.addr = server.Addr()
-	client := w.client()
-	s, err := client.Semaphore(w.name, 1)
+	w.Redis = server.Addr()
+	client := w.Client()
+	s, err := client.Semaphore(w.LimitName, 1)
 	require.NoError(t, err)
-	limiter, err := client.Limiter(w.name+"rate", 1, time.Hour)
+	limiter, err := client.Limiter(w.LimitName+"rate", 1, time.Hour)
 	require.NoError(t, err)
-	w.occupy(s, 1)()
+	w.Occupy(s, 1)()
 	require.NoError(t, server.Pause())
 	for _, limit := range []fairsemhttp.Limit{s, limiter} {
 		for _, wait := range []time.Duration{300 * time.Millisecond, fairsemhttp.NoWait} {
@@ -358,10 +359,10 @@ func TestOutageOfRedisRefusesOrAdmitsAfterMaxWait(t *testing.T) {
 
 func TestAdmitLetsNothingThroughThatTheLimitRefuses(t *testing.T) {
 	w := newWorld(t)
-	client := w.client()
-	s, err := client.Semaphore(w.name, 1)
+	client := w.Client()
+	s, err := client.Semaphore(w.LimitName, 1)
 	require.NoError(t, err)
-	defer w.occupy(s, 1)()
+	defer w.Occupy(s, 1)()
 	o := fairsemhttp.Options{MaxWait: 500 * time.Millisecond, OnUnavailable: fairsemhttp.Admit}
 	assert.Equal(t, http.StatusServiceUnavailable, answer(w.handler(hello, s, o), request(t)).StatusCode)
 	o.Weight = func(*http.Request) int64 { return 2 }
@@ -377,9 +378,9 @@ type notALimit struct{ fairsemhttp.Limit }
 
 func TestHandlerThatCannotWorkIsNotMade(t *testing.T) {
 	w := newWorld(t)
-	client := w.client()
-	s := w.semaphore(1)
-	lock, err := client.Mutex(w.name)
+	client := w.Client()
+	s := w.Semaphore(1)
+	lock, err := client.Mutex(w.LimitName)
 	require.NoError(t, err)
 	next := http.HandlerFunc(hello)
 	of := func(*http.Request) (fairsemhttp.Limit, error) { return s, nil }
@@ -397,7 +398,7 @@ func TestHandlerThatCannotWorkIsNotMade(t *testing.T) {
 		"zero semaphore":  {next, new(fairsem.Semaphore), fairsemhttp.Options{}},
 		"zero mutex":      {next, new(fairsem.Mutex), fairsemhttp.Options{}},
 		"zero limiter":    {next, new(fairsem.Limiter), fairsemhttp.Options{}},
-		"an inspector":    {next, client.Inspect(w.name), fairsemhttp.Options{}},
+		"an inspector":    {next, client.Inspect(w.LimitName), fairsemhttp.Options{}},
 		"another type":    {next, notALimit{s}, fairsemhttp.Options{}},
 		"two limits":      {next, s, fairsemhttp.Options{LimitOf: of}},
 		"MaxWait":         {next, s, fairsemhttp.Options{MaxWait: -2}},
@@ -418,7 +419,7 @@ func TestHandlerThatCannotWorkIsNotMade(t *testing.T) {
 		assert.ErrorIs(t, err, fairsem.ErrInvalid, why)
 		assert.True(t, body.closed.Load(), why)
 	}
-	assert.False(t, w.status(s).Exists, "nothing was sent")
+	assert.False(t, w.Status(s).Exists, "nothing was sent")
 }
 
 // closable is a body that knows whether it was closed.

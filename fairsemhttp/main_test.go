@@ -1,109 +1,38 @@
 package fairsemhttp_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemhttp"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
-const workerEnv = "FAIRSEM_TEST_WORKER"
-
 func TestMain(m *testing.M) {
-	if order := os.Getenv(workerEnv); order != "" {
-		os.Exit(worker(order))
-	}
-	code := redistest.Main(m)
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	worldtest.Main[order](func() int {
+		defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		return redistest.Main(m)
+	})
 }
 
 // world is a limit of its own on a server.
-type world struct {
-	*testing.T
-	addr string
-	name string
-	ttl  time.Duration
-}
+type world struct{ *worldtest.World }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	t.Parallel()
-	server := redistest.SharedServer(t)
-	require.NoError(t, server.AwaitAge(2)) // a younger one grants nothing for a while
-	return &world{t, server.Addr(), t.Name() + "-" + uuid.NewString(), 10 * time.Second}
-}
-
-// client returns a new Client. For Redis it is another process.
-func (w *world) client() *fairsem.Client { return w.observed(nil) }
-
-func (w *world) observed(observer fairsem.Observer) *fairsem.Client {
-	w.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: w.addr})
-	w.Cleanup(func() { assert.NoError(w, rdb.Close()) })
-	c, err := fairsem.New(rdb, fairsem.Options{TTL: w.ttl, Observer: observer})
-	require.NoError(w, err)
-	w.Cleanup(func() { assert.NoError(w, c.Close()) })
-	return c
-}
-
-func (w *world) semaphore(limit int64) *fairsem.Semaphore {
-	w.Helper()
-	s, err := w.client().Semaphore(w.name, limit)
-	require.NoError(w, err)
-	return s
-}
-
-func (w *world) status(s *fairsem.Semaphore) fairsem.Status {
-	w.Helper()
-	st, err := s.Status(w.Context())
-	require.NoError(w, err)
-	return st
-}
-
-func (w *world) eventually(is func() bool, why string) {
-	w.Helper()
-	require.Eventually(w, is, time.Minute, 5*time.Millisecond, why)
-}
-
-// eventuallyUsed waits until that many units are held.
-func (w *world) eventuallyUsed(s *fairsem.Semaphore, n int64) {
-	w.Helper()
-	w.eventually(func() bool { return w.status(s).Used == n }, fmt.Sprintf("not %d units are in use", n))
-}
-
-// evict revokes all permits.
-func (w *world) evict(s *fairsem.Semaphore) {
-	w.Helper()
-	for held, err := range s.Holders(w.Context()) {
-		require.NoError(w, err)
-		require.NoError(w, s.Evict(w.Context(), held.ID))
-	}
+	return &world{worldtest.New(t)}
 }
 
 // handler is Handler for options that are right.
@@ -139,14 +68,6 @@ func (w *world) get(client *http.Client, url string) *http.Response {
 	return resp
 }
 
-// occupy holds units until the test calls what it returns.
-func (w *world) occupy(s *fairsem.Semaphore, n int64) (release func()) {
-	w.Helper()
-	p, err := s.Acquire(w.Context(), n)
-	require.NoError(w, err)
-	return func() { _ = p.Release(context.Background()) } // the lease may be lost on a busy machine
-}
-
 // gauge counts what goes on at the same time.
 type gauge struct{ now, most, all atomic.Int64 }
 
@@ -169,26 +90,8 @@ type order struct {
 	Rounds            int  // request Peer this often in each of four goroutines; 0: serve, and request Peer for each request
 }
 
-// worker is the main function of a worker process. It ends with its parent: stdin is a pipe.
-func worker(text string) int {
-	var o order
-	err := json.Unmarshal([]byte(text), &o)
-	if err == nil {
-		err = o.work()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func (o order) work() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
+// Work does the order.
+func (o order) Work(ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: o.Redis})
 	defer func() { _ = rdb.Close() }() // the process ends
 	client, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL})
@@ -205,19 +108,7 @@ func (o order) work() error {
 		return o.serve(ctx, s)
 	}
 	caller := &http.Client{Transport: &fairsemhttp.Transport{Limit: s}}
-	failures := make(chan error, 4)
-	for range cap(failures) {
-		go func() { // ends after its rounds; failures has room for all
-			var err error
-			for n := 0; n < o.Rounds && err == nil; n++ {
-				err = o.request(ctx, caller)
-			}
-			failures <- err
-		}()
-	}
-	for range cap(failures) {
-		err = errors.Join(err, <-failures)
-	}
+	err = worldtest.InFour(o.Rounds, func() error { return o.request(ctx, caller) })
 	return errors.Join(err, client.Close())
 }
 
@@ -273,31 +164,4 @@ func (o order) spin(ctx context.Context, s *fairsem.Semaphore) error {
 	}
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
 	return nil
-}
-
-// process is a running worker.
-type process struct {
-	*exec.Cmd
-	out *bufio.Reader
-}
-
-func (w *world) start(o order) *process {
-	w.Helper()
-	text, err := json.Marshal(o)
-	require.NoError(w, err)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(w, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(w, err)
-	require.NoError(w, cmd.Start())
-	p := &process{cmd, bufio.NewReader(out)}
-	w.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-	})
-	return p
 }

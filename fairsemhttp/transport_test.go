@@ -17,6 +17,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemhttp"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // roundTrip is a Base that is a function.
@@ -31,24 +32,24 @@ func limited(server *httptest.Server, limit fairsemhttp.Limit) *http.Client {
 
 func TestRequestHoldsItsPermitUntilItsBodyIsReadOrClosed(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	for _, server := range []*httptest.Server{w.serve(http.HandlerFunc(hello)), w.serve2(http.HandlerFunc(hello))} {
 		client := limited(server, s)
 		resp := w.get(client, server.URL)
 		_, err := io.ReadFull(resp.Body, make([]byte, 2))
 		require.NoError(t, err)
-		assert.Equal(t, int64(1), w.status(s).Used, "half of it is read")
+		assert.Equal(t, int64(1), w.Status(s).Used, "half of it is read")
 		text, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		assert.Equal(t, "llo", string(text))
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 
 		resp = w.get(client, server.URL)
-		assert.Equal(t, int64(1), w.status(s).Used, "nothing is read")
+		assert.Equal(t, int64(1), w.Status(s).Used, "nothing is read")
 		require.NoError(t, resp.Body.Close())
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 		require.NoError(t, resp.Body.Close())
-		assert.Equal(t, int64(0), w.status(s).Used, "once is enough")
+		assert.Equal(t, int64(0), w.Status(s).Used, "once is enough")
 
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodHead, server.URL, http.NoBody)
 		require.NoError(t, err)
@@ -56,7 +57,7 @@ func TestRequestHoldsItsPermitUntilItsBodyIsReadOrClosed(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)
 		require.NoError(t, err)
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 	}
 }
 
@@ -64,9 +65,9 @@ func TestRequestsThatAllProcessesSendStayWithinTheLimit(t *testing.T) {
 	w := newWorld(t)
 	var counted gauge
 	peer := w.serve(&counted)
-	var running []*process
+	var running []*worldtest.Process
 	for range 3 {
-		running = append(running, w.start(order{Redis: w.addr, Name: w.name, Peer: peer.URL, Limit: 3, Rounds: 20}))
+		running = append(running, worldtest.Start(t, order{Redis: w.Redis, Name: w.LimitName, Peer: peer.URL, Limit: 3, Rounds: 20}))
 	}
 	for _, p := range running {
 		require.NoError(t, p.Wait())
@@ -77,16 +78,16 @@ func TestRequestsThatAllProcessesSendStayWithinTheLimit(t *testing.T) {
 
 func TestResponseWithoutABodyReleasesAtOnce(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	server := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusNoContent) }))
 	resp := w.get(limited(server, s), server.URL)
 	assert.Equal(t, http.NoBody, resp.Body)
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 func TestRequestThatFailsReleasesAndItsErrorPassesThrough(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	broken := errors.New("broken")
 	for _, base := range []roundTrip{
 		func(*http.Request) (*http.Response, error) { return nil, broken },
@@ -106,15 +107,15 @@ func TestRequestThatFailsReleasesAndItsErrorPassesThrough(t *testing.T) {
 		if err != nil {
 			assert.Equal(t, broken, err)
 		}
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 	}
 }
 
 func TestRequestThatIsNotSentClosesItsBody(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
-	defer w.occupy(s, 1)()
-	limiter, err := w.client().Limiter(w.name+"rate", 1, time.Hour)
+	s := w.Semaphore(1)
+	defer w.Occupy(s, 1)()
+	limiter, err := w.Client().Limiter(w.LimitName+"rate", 1, time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, limiter.Wait(t.Context(), 1))
 	base := roundTrip(func(*http.Request) (*http.Response, error) {
@@ -138,8 +139,8 @@ func TestRequestThatIsNotSentClosesItsBody(t *testing.T) {
 
 func TestRequestWaitsAsLongAsItsContextAllows(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
-	release := w.occupy(s, 1)
+	s := w.Semaphore(1)
+	release := w.Occupy(s, 1)
 	server := w.serve(http.HandlerFunc(hello))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -154,14 +155,14 @@ func TestRequestWaitsAsLongAsItsContextAllows(t *testing.T) {
 		assert.NoError(t, err)
 		done <- resp
 	}()
-	w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the request does not wait")
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the request does not wait")
 	release()
 	require.NoError(t, (<-done).Body.Close())
 }
 
 func TestLimiterCountsRequests(t *testing.T) {
 	w := newWorld(t)
-	limiter, err := w.client().Limiter(w.name, 2, time.Hour)
+	limiter, err := w.Client().Limiter(w.LimitName, 2, time.Hour)
 	require.NoError(t, err)
 	server := w.serve(http.HandlerFunc(hello))
 	client := &http.Client{Transport: &fairsemhttp.Transport{Limit: limiter, Options: fairsemhttp.Options{MaxWait: time.Second}}}
@@ -174,7 +175,7 @@ func TestLimiterCountsRequests(t *testing.T) {
 
 func TestAnswerOfTheServerPassesThrough(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	server := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Retry-After", "7")
 		rw.WriteHeader(http.StatusTooManyRequests)
@@ -192,7 +193,7 @@ func TestAnswerOfTheServerPassesThrough(t *testing.T) {
 
 func TestLostPermitEndsTheRequest(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	begun := make(chan struct{}, 4)
 	silent := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}
@@ -210,12 +211,12 @@ func TestLostPermitEndsTheRequest(t *testing.T) {
 			failed <- err
 		}()
 		<-begun
-		w.evict(s)
+		w.Evict(s)
 		assert.ErrorIs(t, <-failed, fairsem.ErrLost)
 
 		resp := w.get(client, server.URL+"/body")
 		<-begun
-		w.evict(s)
+		w.Evict(s)
 		_, err := io.ReadAll(resp.Body)
 		assert.ErrorIs(t, err, fairsem.ErrLost)
 	}
@@ -223,9 +224,9 @@ func TestLostPermitEndsTheRequest(t *testing.T) {
 
 func TestOutageOfRedisSendsOnlyWhatIsAdmitted(t *testing.T) {
 	w := newWorld(t)
-	client := w.client()
+	client := w.Client()
 	require.NoError(t, client.Close()) // a Client that is closed lets nothing through
-	s, err := client.Semaphore(w.name, 1)
+	s, err := client.Semaphore(w.LimitName, 1)
 	require.NoError(t, err)
 	server := w.serve(http.HandlerFunc(hello))
 	transport := &fairsemhttp.Transport{Limit: s, Options: fairsemhttp.Options{OnUnavailable: fairsemhttp.Admit}}
@@ -233,8 +234,8 @@ func TestOutageOfRedisSendsOnlyWhatIsAdmitted(t *testing.T) {
 	require.ErrorIs(t, err, fairsem.ErrClosed)
 
 	private := redistest.NewServer(t)
-	w.addr = private.Addr()
-	s = w.semaphore(1)
+	w.Redis = private.Addr()
+	s = w.Semaphore(1)
 	require.NoError(t, private.Pause())
 	var admitted atomic.Int64
 	transport = &fairsemhttp.Transport{Limit: s, Options: fairsemhttp.Options{MaxWait: 300 * time.Millisecond}}

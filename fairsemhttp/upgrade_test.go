@@ -81,7 +81,7 @@ func (w *world) says(conn io.ReadWriter, text string) {
 
 func TestHijackedConnectionHoldsThePermitUntilItIsClosed(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	for _, h := range []http.Handler{
 		w.handler(upgrade(t, byAssertion), s, fairsemhttp.Options{MaxWait: time.Minute}),
 		w.handler(upgrade(t, byController), s, fairsemhttp.Options{MaxWait: time.Minute}),
@@ -90,49 +90,49 @@ func TestHijackedConnectionHoldsThePermitUntilItIsClosed(t *testing.T) {
 		server := w.serve(h)
 		conn := w.connect(server.Client().Transport, server.URL)
 		w.says(conn, "the handler has returned")
-		assert.Equal(t, int64(1), w.status(s).Used)
+		assert.Equal(t, int64(1), w.Status(s).Used)
 		require.NoError(t, conn.Close())
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 
 		conn = w.connect(server.Client().Transport, server.URL)
 		w.says(conn, "a permit that will be lost")
-		w.evict(s)
+		w.Evict(s)
 		_, err := io.ReadAll(conn)
 		assert.NoError(t, err, "the server closes the connection")
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 	}
 }
 
 func TestUpgradedConnectionHoldsThePermitOfItsClientUntilItIsClosed(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	server := w.serve(upgrade(t, byAssertion))
 	transport := &fairsemhttp.Transport{Base: server.Client().Transport, Limit: s}
 	conn := w.connect(transport, server.URL)
 	w.says(conn, "hello")
-	assert.Equal(t, int64(1), w.status(s).Used)
+	assert.Equal(t, int64(1), w.Status(s).Used)
 	require.NoError(t, conn.(interface{ CloseWrite() error }).CloseWrite())
 	rest, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	assert.Empty(t, rest)
-	assert.Equal(t, int64(1), w.status(s).Used, "the end of reading is not the end")
+	assert.Equal(t, int64(1), w.Status(s).Used, "the end of reading is not the end")
 	require.NoError(t, conn.Close())
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 
 	conn = w.connect(transport, server.URL)
 	w.says(conn, "a permit that will be lost")
-	w.evict(s)
+	w.Evict(s)
 	_, err = io.ReadAll(conn)
 	assert.Error(t, err)
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 // A proxy with a limit on both sides, as it stands before a server of websockets.
 func TestReverseProxyUpgradesThroughHandlerAndTransport(t *testing.T) {
 	w := newWorld(t)
-	inside, err := w.client().Semaphore(w.name+"inside", 1)
+	inside, err := w.Client().Semaphore(w.LimitName+"inside", 1)
 	require.NoError(t, err)
-	outside := w.semaphore(1)
+	outside := w.Semaphore(1)
 	backend := w.serve(upgrade(t, byAssertion))
 	target, err := url.Parse(backend.URL)
 	require.NoError(t, err)
@@ -143,10 +143,10 @@ func TestReverseProxyUpgradesThroughHandlerAndTransport(t *testing.T) {
 	server := w.serve(w.handler(proxy.ServeHTTP, outside, fairsemhttp.Options{}))
 	conn := w.connect(server.Client().Transport, server.URL)
 	w.says(conn, "through both")
-	assert.Equal(t, []int64{1, 1}, []int64{w.status(inside).Used, w.status(outside).Used})
+	assert.Equal(t, []int64{1, 1}, []int64{w.Status(inside).Used, w.Status(outside).Used})
 	require.NoError(t, conn.Close())
-	w.eventuallyUsed(inside, 0)
-	w.eventuallyUsed(outside, 0)
+	w.EventuallyUsed(inside, 0)
+	w.EventuallyUsed(outside, 0)
 }
 
 // unable is a Hijacker that fails.
@@ -158,7 +158,7 @@ func (unable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func TestHijackThatFailsReleases(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	h := w.handler(func(rw http.ResponseWriter, _ *http.Request) {
 		_, _, err := byController(rw)
 		assert.ErrorIs(t, err, http.ErrNotSupported)
@@ -167,13 +167,13 @@ func TestHijackThatFailsReleases(t *testing.T) {
 		w.serve2(h), w.serve(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { h.ServeHTTP(unable{rw}, r) })),
 	} {
 		require.NoError(t, w.get(server.Client(), server.URL).Body.Close())
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 	}
 }
 
 func TestResponseWriterCanDoWhatThatOfTheServerCan(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	next := func(rw http.ResponseWriter, r *http.Request) {
 		flusher, ok := rw.(http.Flusher)
 		if assert.True(t, ok) {

@@ -23,40 +23,41 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 func TestConnectionHoldsAUnitFromBeforeTheDialUntilItIsClosed(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(3)
+	s := w.Semaphore(3)
 	var during []int64
 	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			during = append(during, w.status(s).Used)
+			during = append(during, w.Status(s).Used)
 			return new(net.Dialer).DialContext(ctx, network, address)
 		},
 	}}
 	c := w.dial(d, "tcp", w.tcp())
 	assert.Equal(t, []int64{1}, during, "while it is dialled")
-	assert.Equal(t, int64(1), w.status(s).Used, "while it is open")
+	assert.Equal(t, int64(1), w.Status(s).Used, "while it is open")
 	require.NoError(t, c.Close())
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 func TestDialWaitsUntilAConnectionOfAnotherProcessIsClosed(t *testing.T) {
 	w := newWorld(t)
 	addr := w.tcp()
-	first := w.dial(&fairsemnet.Dialer{Semaphore: w.semaphore(1)}, "tcp", addr)
-	s := w.semaphore(1)
+	first := w.dial(&fairsemnet.Dialer{Semaphore: w.Semaphore(1)}, "tcp", addr)
+	s := w.Semaphore(1)
 	second := make(chan net.Conn, 1)
 	go func() { // ends when the first connection is closed
 		c, err := (&fairsemnet.Dialer{Semaphore: s}).DialContext(t.Context(), "tcp", addr)
 		assert.NoError(t, err)
 		second <- c
 	}()
-	w.eventually(func() bool { return w.status(s).Waiting == 1 }, "the second dial does not wait")
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the second dial does not wait")
 	require.NoError(t, first.Close())
 	require.NoError(t, (<-second).Close())
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 func TestConnectionsOfAllProcessesStayWithinTheLimit(t *testing.T) {
@@ -77,9 +78,9 @@ func TestConnectionsOfAllProcessesStayWithinTheLimit(t *testing.T) {
 		_, _ = c.Write([]byte("-"))
 		_, _ = io.Copy(io.Discard, c)
 	})
-	var running []*process
+	var running []*worldtest.Process
 	for range 3 {
-		running = append(running, w.start(order{Redis: w.addr, Name: w.name, Peer: l.Addr().String(), Limit: limit, TTL: w.ttl, Rounds: 25}))
+		running = append(running, worldtest.Start(t, order{Redis: w.Redis, Name: w.LimitName, Peer: l.Addr().String(), Limit: limit, TTL: w.TTL, Rounds: 25}))
 	}
 	for _, p := range running {
 		require.NoError(t, p.Wait())
@@ -91,15 +92,15 @@ func TestConnectionsOfAllProcessesStayWithinTheLimit(t *testing.T) {
 
 func TestUnitOfAKilledProcessIsGrantedAgain(t *testing.T) {
 	w := newWorld(t)
-	w.ttl = 2 * time.Second
+	w.TTL = 2 * time.Second
 	addr := w.tcp()
-	p := w.start(order{Redis: w.addr, Name: w.name, Peer: addr, Limit: 1, TTL: w.ttl, Hold: true})
-	_, err := p.out.ReadString('\n')
+	p := worldtest.Start(t, order{Redis: w.Redis, Name: w.LimitName, Peer: addr, Limit: 1, TTL: w.TTL, Hold: true})
+	_, err := p.Out.ReadString('\n')
 	require.NoError(t, err)
 	require.NoError(t, p.Process.Kill())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := (&fairsemnet.Dialer{Semaphore: w.semaphore(1)}).DialContext(ctx, "tcp", addr)
+	c, err := (&fairsemnet.Dialer{Semaphore: w.Semaphore(1)}).DialContext(ctx, "tcp", addr)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 }
@@ -117,14 +118,14 @@ func (c closing) Close() error {
 
 func TestUnitIsHeldUntilTheConnectionIsClosed(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	dial := piped(t)
 	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := dial(ctx, network, address)
 			return closing{c, func() {
 				for range 20 { // a release that was on its way would be counted
-					assert.Equal(t, int64(1), w.status(s).Used)
+					assert.Equal(t, int64(1), w.Status(s).Used)
 				}
 			}}, err
 		},
@@ -132,12 +133,12 @@ func TestUnitIsHeldUntilTheConnectionIsClosed(t *testing.T) {
 	c, err := d.DialContext(t.Context(), "tcp", "")
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 func TestConnectionThatIsClosedOftenReleasesOnce(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(2)
+	s := w.Semaphore(2)
 	d := &fairsemnet.Dialer{Semaphore: s}
 	addr := w.tcp()
 	c, other := w.dial(d, "tcp", addr), w.dial(d, "tcp", addr)
@@ -151,7 +152,7 @@ func TestConnectionThatIsClosedOftenReleasesOnce(t *testing.T) {
 		})
 	}
 	closers.Wait()
-	w.eventuallyUsed(s, 1)
+	w.EventuallyUsed(s, 1)
 	assert.NotErrorIs(t, c.Close(), fairsem.ErrReleased, "it was closed by its owner, not by the end of its permit")
 	_, err := other.Write([]byte("still open"))
 	assert.NoError(t, err)
@@ -159,7 +160,7 @@ func TestConnectionThatIsClosedOftenReleasesOnce(t *testing.T) {
 
 func TestFailedDialReleasesAndItsErrorPassesThrough(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
@@ -168,34 +169,34 @@ func TestFailedDialReleasesAndItsErrorPassesThrough(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, "dial", refused.Op)
 	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 func TestDialThatPanicsReleases(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
 		Dial: func(context.Context, string, string) (net.Conn, error) { panic("of the inner dialer") },
 	}}
 	assert.PanicsWithValue(t, "of the inner dialer", func() { _, _ = d.DialContext(t.Context(), "tcp", "") })
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 func TestDialThatReturnsNothingIsAnError(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
 		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, nil },
 	}}
 	c, err := d.DialContext(t.Context(), "tcp", "")
 	assert.Nil(t, c)
 	assert.ErrorIs(t, err, fairsem.ErrInvalid)
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 func TestDialThatCannotWorkIsRefusedBeforeAnyIO(t *testing.T) {
 	w := newWorld(t)
-	good := w.semaphore(1)
+	good := w.Semaphore(1)
 	for why, d := range map[string]*fairsemnet.Dialer{
 		"no dialer":      nil,
 		"no semaphore":   {},
@@ -217,12 +218,12 @@ func TestDialThatCannotWorkIsRefusedBeforeAnyIO(t *testing.T) {
 	}
 	_, err := (&fairsemnet.Dialer{Semaphore: good}).DialContext(nil, "tcp", "") //nolint:staticcheck // a nil context is the claim
 	assert.ErrorIs(t, err, fairsem.ErrInvalid)
-	assert.False(t, w.status(good).Exists)
+	assert.False(t, w.Status(good).Exists)
 }
 
 func TestErrorOfAWaitInVainSaysHowManyConnectionsAreInUse(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(2)
+	s := w.Semaphore(2)
 	d := &fairsemnet.Dialer{Semaphore: s}
 	addr := w.tcp()
 	w.dial(d, "tcp", addr)
@@ -235,8 +236,8 @@ func TestErrorOfAWaitInVainSaysHowManyConnectionsAreInUse(t *testing.T) {
 	var asTimeout net.Error
 	require.ErrorAs(t, err, &asTimeout)
 	assert.True(t, asTimeout.Timeout())
-	said := `2 of 2 connections of "` + w.name + `" are in use`
-	w.eventually(func() bool { // on a busy machine the answer can come too late for the error
+	said := `2 of 2 connections of "` + w.LimitName + `" are in use`
+	w.Eventually(func() bool { // on a busy machine the answer can come too late for the error
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err := d.DialContext(ctx, "tcp", addr)
@@ -247,7 +248,7 @@ func TestErrorOfAWaitInVainSaysHowManyConnectionsAreInUse(t *testing.T) {
 	_, err = (&fairsemnet.Dialer{Semaphore: short}).DialContext(t.Context(), "tcp", addr)
 	assert.ErrorIs(t, err, fairsem.ErrNotAcquired)
 	require.NoError(t, s.SetLimit(t.Context(), 0))
-	w.eventually(func() bool {
+	w.Eventually(func() bool {
 		_, err := (&fairsemnet.Dialer{Semaphore: short}).DialContext(t.Context(), "tcp", addr)
 		return err != nil && strings.Contains(err.Error(), "is paused")
 	}, "is paused")
@@ -256,7 +257,7 @@ func TestErrorOfAWaitInVainSaysHowManyConnectionsAreInUse(t *testing.T) {
 
 func TestLostPermitClosesTheConnectionAndItsErrorsSaySo(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	dir := t.TempDir()
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	defer secure.Close()
@@ -273,15 +274,15 @@ func TestLostPermitClosesTheConnectionAndItsErrorsSaySo(t *testing.T) {
 		},
 	} {
 		c := dial()
-		w.evict(s)
+		w.Evict(s)
 		_, err := c.Read(make([]byte, 1)) // returns when the connection is closed
 		assert.ErrorIs(t, err, fairsem.ErrLost, network)
 		assert.ErrorIs(t, err, net.ErrClosed, network)
-		assert.ErrorContains(t, err, w.name, network)
+		assert.ErrorContains(t, err, w.LimitName, network)
 		_, err = c.Write([]byte("x"))
 		assert.ErrorIs(t, err, fairsem.ErrLost, network)
 		_ = c.Close() // it is closed
-		w.eventuallyUsed(s, 0)
+		w.EventuallyUsed(s, 0)
 	}
 }
 
@@ -300,10 +301,10 @@ func piped(t *testing.T) func(context.Context, string, string) (net.Conn, error)
 
 func TestLostPermitEndsTheDial(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{
 		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			w.evict(s)
+			w.Evict(s)
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		},
@@ -314,11 +315,11 @@ func TestLostPermitEndsTheDial(t *testing.T) {
 
 func TestConnectionThatIsKeptOutlivesItsPermit(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{OnLost: fairsemnet.KeepOpen}}
 	c := w.dial(d, "tcp", w.tcp())
-	w.evict(s)
-	w.eventuallyUsed(s, 0)
+	w.Evict(s)
+	w.EventuallyUsed(s, 0)
 	other := w.dial(d, "tcp", w.tcp()) // the unit is free
 	for _, open := range []net.Conn{c, other} {
 		_, err := open.Write([]byte("x"))
@@ -332,8 +333,8 @@ func TestConnectionThatIsKeptOutlivesItsPermit(t *testing.T) {
 func TestOutageOfRedisOpensNothingAndClosesConnectionsWhenTheirPermitsAreLost(t *testing.T) {
 	w := newWorld(t)
 	server := redistest.NewServer(t)
-	w.addr, w.ttl = server.Addr(), 2*time.Second
-	s := w.semaphore(5)
+	w.Redis, w.TTL = server.Addr(), 2*time.Second
+	s := w.Semaphore(5)
 	d := &fairsemnet.Dialer{Semaphore: s}
 	addr := w.tcp()
 	c := w.dial(d, "tcp", addr)
@@ -356,8 +357,8 @@ func TestOutageOfRedisOpensNothingAndClosesConnectionsWhenTheirPermitsAreLost(t 
 
 func TestClosingTheClientClosesItsConnections(t *testing.T) {
 	w := newWorld(t)
-	client := w.client()
-	s, err := client.Semaphore(w.name, 1)
+	client := w.Client()
+	s, err := client.Semaphore(w.LimitName, 1)
 	require.NoError(t, err)
 	c := w.dial(&fairsemnet.Dialer{Semaphore: s}, "tcp", w.tcp())
 	require.NoError(t, client.Close())
@@ -370,10 +371,10 @@ func TestClosingTheClientClosesItsConnections(t *testing.T) {
 func TestPoolOfHTTPConnectionsStaysWithinTheLimit(t *testing.T) {
 	w := newWorld(t)
 	const limit = 2
-	s := w.semaphore(limit)
+	s := w.Semaphore(limit)
 	var most atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		most.Store(max(most.Load(), w.status(s).Used))
+		most.Store(max(most.Load(), w.Status(s).Used))
 		_, _ = io.WriteString(rw, "hello")
 	}))
 	defer server.Close()
@@ -391,19 +392,19 @@ func TestPoolOfHTTPConnectionsStaysWithinTheLimit(t *testing.T) {
 	requests.Wait()
 	assert.LessOrEqual(t, most.Load(), int64(limit))
 	transport.CloseIdleConnections()
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 func TestPoolOfGoRedisRunsOnTheDialer(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(2)
-	rdb := redis.NewClient(&redis.Options{Addr: w.addr, Dialer: (&fairsemnet.Dialer{Semaphore: s}).DialContext, PoolSize: 2, PoolTimeout: time.Minute})
+	s := w.Semaphore(2)
+	rdb := redis.NewClient(&redis.Options{Addr: w.Redis, Dialer: (&fairsemnet.Dialer{Semaphore: s}).DialContext, PoolSize: 2, PoolTimeout: time.Minute})
 	var pings sync.WaitGroup
 	for range 20 {
 		pings.Go(func() { assert.NoError(t, rdb.Ping(t.Context()).Err()) })
 	}
 	pings.Wait()
-	assert.NotZero(t, w.status(s).Used, "idle connections hold their units")
+	assert.NotZero(t, w.Status(s).Used, "idle connections hold their units")
 	require.NoError(t, rdb.Close())
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }

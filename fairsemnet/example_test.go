@@ -84,7 +84,7 @@ func dialTCP(d *fairsemnet.Dialer) func(context.Context, string) (net.Conn, erro
 
 func TestDialerOfTheDocsForGRPCConnects(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	c, err := dialTCP(&fairsemnet.Dialer{Semaphore: s})(t.Context(), w.tcp())
 	if err != nil {
 		t.Fatal(err)
@@ -92,5 +92,5 @@ func TestDialerOfTheDocsForGRPCConnects(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }

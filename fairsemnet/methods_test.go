@@ -85,7 +85,7 @@ type SyscallConner interface{ syscall.Conn }
 
 func TestConnectionHasTheOptionalMethodsOfTheDialledOneAndNoOther(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(20)
+	s := w.Semaphore(20)
 	addr := w.tcp()
 	tcp := func() *net.TCPConn {
 		c, err := net.Dial("tcp", addr)
@@ -116,7 +116,7 @@ func TestConnectionHasTheOptionalMethodsOfTheDialledOneAndNoOther(t *testing.T) 
 // Half a connection is what a protocol without lengths ends with.
 func TestHalfOfAConnectionCanBeClosed(t *testing.T) {
 	w := newWorld(t)
-	s := w.semaphore(1)
+	s := w.Semaphore(1)
 	c := w.dial(&fairsemnet.Dialer{Semaphore: s}, "tcp", w.tcp())
 	_, err := io.WriteString(c, "all of it")
 	require.NoError(t, err)
@@ -124,9 +124,9 @@ func TestHalfOfAConnectionCanBeClosed(t *testing.T) {
 	echo, err := io.ReadAll(c)
 	require.NoError(t, err)
 	assert.Equal(t, "all of it", string(echo))
-	assert.Equal(t, int64(1), w.status(s).Used, "half open is open")
+	assert.Equal(t, int64(1), w.Status(s).Used, "half open is open")
 	require.NoError(t, c.Close())
-	w.eventuallyUsed(s, 0)
+	w.EventuallyUsed(s, 0)
 }
 
 // ReadFrom and WriteTo are what io.Copy uses; on TCP they are sendfile and splice.
@@ -138,7 +138,7 @@ func TestFileIsCopiedOverAConnectionAndBack(t *testing.T) {
 	file, err := os.Open(path)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, file.Close()) }()
-	c := w.dial(&fairsemnet.Dialer{Semaphore: w.semaphore(1)}, "tcp", w.tcp())
+	c := w.dial(&fairsemnet.Dialer{Semaphore: w.Semaphore(1)}, "tcp", w.tcp())
 	sent := make(chan error, 1)
 	go func() { // ends when all is sent
 		_, err := io.Copy(c, file)
