@@ -10,29 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemhttp"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
-
-// newClient returns a Client on a server of its own, and a function that ends both.
-func newClient() (*fairsem.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	client, err := fairsem.New(rdb, fairsem.Options{})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		_, _ = client.Close(), rdb.Close() // the example is over
-		server.Close()
-	}
-}
 
 // llmClient returns a client of an LLM API. All pods together have at most 20 calls to it at once.
 func llmClient(client *fairsem.Client) (*http.Client, error) {
@@ -45,7 +26,7 @@ func llmClient(client *fairsem.Client) (*http.Client, error) {
 
 // At most 20 calls to an LLM API from all pods. A call is one until its answer, which is streamed, was read to the end.
 func ExampleTransport() {
-	client, stop := newClient()
+	client, stop := worldtest.Example()
 	defer stop()
 	var now, most atomic.Int64
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -95,7 +76,7 @@ func perTenant(client *fairsem.Client, next http.Handler) (http.Handler, error) 
 
 // A server with a limit for each tenant.
 func ExampleHandler() {
-	client, stop := newClient()
+	client, stop := worldtest.Example()
 	defer stop()
 	hello := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	handler, err := perTenant(client, hello)
@@ -137,7 +118,7 @@ func perMinute(client *fairsem.Client, next http.Handler) (http.Handler, error) 
 
 // A server with a rate limit.
 func ExampleHandler_rate() {
-	client, stop := newClient()
+	client, stop := worldtest.Example()
 	defer stop()
 	hello := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	handler, err := perMinute(client, hello)

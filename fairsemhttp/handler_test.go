@@ -66,8 +66,8 @@ func TestRequestsThatServersOfAllProcessesHandleStayWithinTheLimit(t *testing.T)
 		requests.Go(func() { assert.Equal(t, http.StatusOK, w.get(peer.Client(), urls[n%3]).StatusCode) })
 	}
 	requests.Wait()
-	assert.Equal(t, int64(60), counted.all.Load())
-	assert.LessOrEqual(t, counted.most.Load(), int64(3))
+	assert.Equal(t, int64(60), counted.All.Load())
+	assert.LessOrEqual(t, counted.Most.Load(), int64(3))
 }
 
 func TestRequestThatIsRefusedGets503WithRetryAfterAndAProblem(t *testing.T) {
@@ -209,7 +209,7 @@ func TestMutexLetsOneRequestThroughAtATime(t *testing.T) {
 		requests.Go(func() { assert.Equal(t, http.StatusOK, w.get(server.Client(), server.URL).StatusCode) })
 	}
 	requests.Wait()
-	assert.Equal(t, int64(1), counted.most.Load())
+	assert.Equal(t, int64(1), counted.Most.Load())
 }
 
 func TestEachTenantHasALimitOfItsOwn(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,17 +67,11 @@ func (w *world) get(client *http.Client, url string) *http.Response {
 	return resp
 }
 
-// gauge counts what goes on at the same time.
-type gauge struct{ now, most, all atomic.Int64 }
+// gauge counts the requests that it handles.
+type gauge struct{ worldtest.Gauge }
 
 func (g *gauge) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	n := g.now.Add(1)
-	for m := g.most.Load(); n > m && !g.most.CompareAndSwap(m, n); m = g.most.Load() {
-		continue
-	}
-	g.all.Add(1)
-	_, _ = io.WriteString(w, "counted") // the caller is a test, which notices
-	g.now.Add(-1)
+	g.During(func() { _, _ = io.WriteString(w, "counted") }) // the caller is a test, which notices
 }
 
 // order is the task of a worker process.

@@ -72,8 +72,8 @@ func TestRequestsThatAllProcessesSendStayWithinTheLimit(t *testing.T) {
 	for _, p := range running {
 		require.NoError(t, p.Wait())
 	}
-	assert.Equal(t, int64(240), counted.all.Load())
-	assert.LessOrEqual(t, counted.most.Load(), int64(3))
+	assert.Equal(t, int64(240), counted.All.Load())
+	assert.LessOrEqual(t, counted.Most.Load(), int64(3))
 }
 
 func TestResponseWithoutABodyReleasesAtOnce(t *testing.T) {

@@ -11,34 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemnet"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
-
-// newClient returns a Client on a server of its own, and a function that ends both.
-func newClient() (*fairsem.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	client, err := fairsem.New(rdb, fairsem.Options{})
-	if err != nil {
-		panic(err)
-	}
-	return client, func() {
-		_, _ = client.Close(), rdb.Close() // the example is over
-		server.Close()
-	}
-}
 
 // A pool of HTTP connections of which all processes together open at most 17. The second program cannot connect while the
 // first one keeps the only unit that is left.
 func ExampleDialer() {
-	client, stop := newClient()
+	client, stop := worldtest.Example()
 	defer stop()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "orders") }))
 	defer server.Close()
