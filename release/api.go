@@ -19,9 +19,12 @@ import (
 // apiDir has a file for each package that others import, with its API: what a release promises to keep.
 const apiDir = "release/api"
 
-// apiPackages are what others import, as folders. internal/labels is not for users, but modules of this repository import it, and a
-// user may have them at an older version than the library.
-var apiPackages = []string{".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemotel", "fairsemprom", "internal/labels"}
+// apiPackages are what others import, as folders. Those in internal are not for users, but modules of this repository import them, and
+// a user may have such a module at an older version than the library.
+var apiPackages = []string{
+	".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemgrpc", "fairsemotel", "fairsemprom",
+	"internal/gate", "internal/held", "internal/labels",
+}
 
 // writeAPI makes the files of apiDir anew.
 func writeAPI(ctx context.Context, root string) error {

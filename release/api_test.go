@@ -14,6 +14,8 @@ import (
 	_ "github.com/fairsem/fairsem/fairsemhttp"
 	_ "github.com/fairsem/fairsem/fairsemnet"
 	_ "github.com/fairsem/fairsem/fairsemtest"
+	_ "github.com/fairsem/fairsem/internal/gate"
+	_ "github.com/fairsem/fairsem/internal/held"
 	_ "github.com/fairsem/fairsem/internal/labels"
 )
 

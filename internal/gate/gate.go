@@ -99,12 +99,12 @@ func (g *Gate[R, L]) acquire(scope *held.Scope, limit L, n int64) (Grant[L], err
 		remaining, err := g.count(scope, wait, limiter, n)
 		return Grant[L]{Remaining: remaining}, err
 	}
-	inTime := func() bool { return true }
+	var timer *time.Timer
 	if wait > 0 {
-		inTime = scope.EndAfter(wait, errLate)
+		timer = scope.EndAfter(wait, errLate)
 	}
 	p, err := g.hold(scope, limit, n)
-	switch late := !inTime(); {
+	switch late := timer != nil && !timer.Stop(); {
 	case err != nil:
 		return Grant[L]{}, err
 	case late: // the scope has ended

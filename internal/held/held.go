@@ -35,9 +35,9 @@ func (s *Scope) Bind(p *fairsem.Permit) {
 	s.stop = context.AfterFunc(s.lease, func() { s.cancel(context.Cause(s.lease)) })
 }
 
-// EndAfter ends s after that time for that reason, unless it is stopped before. It reports whether it was.
-func (s *Scope) EndAfter(d time.Duration, why error) (stop func() bool) {
-	return time.AfterFunc(d, func() { s.cancel(why) }).Stop
+// EndAfter ends s after that time for that reason, unless the timer is stopped before.
+func (s *Scope) EndAfter(d time.Duration, why error) *time.Timer {
+	return time.AfterFunc(d, func() { s.cancel(why) })
 }
 
 // End ends the context. It does not release the permit.

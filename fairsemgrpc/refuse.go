@@ -1,0 +1,75 @@
+package fairsemgrpc
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/gate"
+	"github.com/fairsem/fairsem/internal/held"
+)
+
+// refusal is an error with a status. A server sends the status alone, which has no part of the error.
+type refusal struct {
+	status *status.Status
+	error
+}
+
+// GRPCStatus is what gRPC looks for.
+func (r *refusal) GRPCStatus() *status.Status { return r.status }
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// refuse returns the error of a call that was not let through.
+func refuse(ctx context.Context, limit Limit, err error) error {
+	if ended := ctx.Err(); ended != nil {
+		return &refusal{status.FromContextError(ended), err}
+	}
+	s := statusOf(limit, err)
+	if retry := gate.RetryAfter(ctx, limit, err); retry > 0 {
+		detailed, failed := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)})
+		if failed == nil { // it fails for OK alone
+			s = detailed
+		}
+	}
+	return &refusal{s, err}
+}
+
+func statusOf(limit Limit, err error) *status.Status {
+	switch gate.VerdictOf(err) {
+	case gate.Busy, gate.TooHeavy:
+		if _, rate := limit.(*fairsem.Limiter); rate {
+			return status.New(codes.ResourceExhausted, "a rate limit is exceeded")
+		}
+		return status.New(codes.ResourceExhausted, "all units of a limit are in use")
+	case gate.Closing:
+		return status.New(codes.Unavailable, "the process that checks a limit is shutting down")
+	case gate.Unavailable:
+		return status.New(codes.Unavailable, "a limit cannot be checked")
+	}
+	return status.New(codes.Internal, "a limit is not set up as it should be")
+}
+
+// lost returns the error of a call whose permit was lost, or nil if it was not.
+func lost(loan *held.Loan) error {
+	if cause := loan.Lost(); cause != nil {
+		return &refusal{status.New(codes.Aborted, "the permit of the call was lost while it was under way"), cause}
+	}
+	return nil
+}
+
+// explain replaces an error of a call by the reason, if the call failed because its permit was lost.
+func explain(loan *held.Loan, err error) error {
+	if err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, fairsem.ErrLost) && status.Code(err) != codes.Canceled {
+		return err
+	}
+	if reason := lost(loan); reason != nil {
+		return reason
+	}
+	return err
+}

@@ -1,0 +1,505 @@
+package fairsemgrpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	pb "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemgrpc"
+	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
+)
+
+func TestCallHoldsItsUnitsUntilItsHandlerReturns(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(3)
+	used := make(chan int64, 1)
+	note := func() error {
+		used <- w.Status(s).Used
+		return nil
+	}
+	stream := func(grpc.ServerStream) error { return note() }
+	c := limitedServer(t, &service{
+		unary:  func(context.Context) error { return note() },
+		output: stream,
+		input: func(s grpc.ServerStream) error {
+			return errors.Join(note(), s.SendMsg(new(pb.StreamingInputCallResponse)))
+		},
+		duplex: func(s pb.TestService_FullDuplexCallServer) error { return stream(s) },
+	}, s, fairsemgrpc.Options{Weight: func(context.Context, string) int64 { return 2 }, MaxWait: time.Minute})
+	for kind, call := range kinds {
+		require.NoError(t, call(t.Context(), c), kind)
+		assert.Equal(t, int64(2), <-used, kind)
+		w.EventuallyUsed(s, 0)
+	}
+}
+
+func TestCallsThatServersOfAllProcessesHandleStayWithinTheLimit(t *testing.T) {
+	w := newWorld(t)
+	var counted gauge
+	peer := serve(t, &service{unary: counted.handle})
+	var servers []pb.TestServiceClient
+	for range 3 {
+		addr, err := worldtest.Start(t, order{Redis: w.Redis, Name: w.LimitName, Peer: peer, Limit: 3}).Out.ReadString('\n')
+		require.NoError(t, err)
+		servers = append(servers, pb.NewTestServiceClient(dial(t, strings.TrimSpace(addr))))
+	}
+	var calls sync.WaitGroup
+	for n := range 60 {
+		calls.Go(func() { assert.NoError(t, kinds["unary"](t.Context(), servers[n%3])) })
+	}
+	calls.Wait()
+	assert.Equal(t, int64(60), counted.All.Load())
+	assert.LessOrEqual(t, counted.Most.Load(), int64(3))
+}
+
+func TestStreamOfAServerWorksAsWithoutALimit(t *testing.T) {
+	w := newWorld(t)
+	c := limitedServer(t, new(service), w.Semaphore(4), fairsemgrpc.Options{MaxWait: time.Minute})
+	upload, err := c.StreamingInputCall(t.Context())
+	require.NoError(t, err)
+	for range 5 {
+		require.NoError(t, upload.Send(new(pb.StreamingInputCallRequest)))
+	}
+	sum, err := upload.CloseAndRecv()
+	require.NoError(t, err)
+	assert.Equal(t, int32(5), sum.GetAggregatedPayloadSize())
+
+	duplex, err := c.FullDuplexCall(t.Context())
+	require.NoError(t, err)
+	for n := range 20 {
+		text := []byte(fmt.Sprint(n))
+		require.NoError(t, duplex.Send(&pb.StreamingOutputCallRequest{Payload: &pb.Payload{Body: text}}))
+		m, err := duplex.Recv()
+		require.NoError(t, err)
+		assert.Equal(t, text, m.GetPayload().GetBody())
+	}
+	require.NoError(t, duplex.CloseSend())
+	_, err = duplex.Recv()
+	assert.Equal(t, io.EOF, err)
+}
+
+func TestCallThatIsRefusedGetsResourceExhaustedAndRetryInfo(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	defer w.Occupy(s, 1)()
+	for _, wait := range []time.Duration{100 * time.Millisecond, fairsemgrpc.NoWait} {
+		errs := make(chan error, 1)
+		c := limitedServer(t, new(service), s, fairsemgrpc.Options{
+			MaxWait: wait, OnRefused: func(_ context.Context, method string, err error) { errs <- fmt.Errorf("%s: %w", method, err) },
+		})
+		for kind, call := range kinds {
+			var err, reason error
+			w.Eventually(func() bool { // on a busy machine Redis may answer too late
+				err = call(t.Context(), c)
+				reason = <-errs
+				return status.Code(err) != codes.Unavailable
+			}, "Redis does not answer")
+			assert.Equal(t, time.Second, refused(t, codes.ResourceExhausted, err), kind)
+			assert.Equal(t, "all units of a limit are in use", status.Convert(err).Message())
+			assert.ErrorIs(t, reason, fairsem.ErrNotAcquired, kind)
+			assert.ErrorContains(t, reason, "/grpc.testing.TestService/")
+		}
+	}
+}
+
+// full returns a handle on a semaphore whose calls are refused at once, until the test calls the function.
+func (w *world) full(s *fairsem.Semaphore) (refusing *fairsem.Semaphore, release func()) {
+	w.Helper()
+	first := w.Occupy(s, 1)
+	ctx, cancel := context.WithCancel(w.Context())
+	done := make(chan error)
+	go func() { // ends when its context is cancelled
+		_, err := s.Acquire(ctx, 1)
+		done <- err
+	}()
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "nothing waits")
+	return s.With(fairsem.CallOptions{MaxQueue: 1}), func() {
+		cancel()
+		assert.ErrorIs(w, <-done, context.Canceled)
+		first()
+	}
+}
+
+func TestMutexLetsOneCallThroughAtATime(t *testing.T) {
+	w := newWorld(t)
+	lock, err := w.Client().Mutex(w.LimitName)
+	require.NoError(t, err)
+	var counted gauge
+	c := limitedServer(t, &service{unary: counted.handle}, lock, fairsemgrpc.Options{MaxWait: time.Minute})
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() { assert.NoError(t, kinds["unary"](t.Context(), c)) })
+	}
+	calls.Wait()
+	assert.Equal(t, int64(20), counted.All.Load())
+	assert.Equal(t, int64(1), counted.Most.Load())
+}
+
+func TestRetryInfoOfALimiterIsTheTimeUntilItsTurn(t *testing.T) {
+	w := newWorld(t)
+	limiter, err := w.Client().Limiter(w.LimitName, 1, time.Hour)
+	require.NoError(t, err)
+	weight := int64(1)
+	c := limitedServer(t, new(service), limiter, fairsemgrpc.Options{
+		MaxWait: time.Minute, Weight: func(context.Context, string) int64 { return weight },
+	})
+	require.NoError(t, kinds["unary"](t.Context(), c))
+	for kind, call := range kinds {
+		err := call(t.Context(), c)
+		retry := refused(t, codes.ResourceExhausted, err)
+		assert.Greater(t, retry, 30*time.Minute, kind)
+		assert.LessOrEqual(t, retry, time.Hour, kind)
+		assert.Equal(t, "a rate limit is exceeded", status.Convert(err).Message())
+	}
+	weight = 2
+	assert.Zero(t, refused(t, codes.ResourceExhausted, kinds["unary"](t.Context(), c)), "more than the limit is never let through")
+}
+
+func TestLimiterLetsCallsThroughAndHoldsNothing(t *testing.T) {
+	w := newWorld(t)
+	limiter, err := w.Client().Limiter(w.LimitName, int64(2*len(kinds)), time.Hour)
+	require.NoError(t, err)
+	server := limitedServer(t, new(service), limiter, fairsemgrpc.Options{MaxWait: time.Minute})
+	client := limitedClient(t, new(service), limiter, fairsemgrpc.Options{})
+	for kind, call := range kinds {
+		assert.NoError(t, call(t.Context(), server), kind)
+		assert.NoError(t, call(t.Context(), client), kind)
+	}
+	assert.Equal(t, codes.ResourceExhausted, status.Code(kinds["unary"](t.Context(), server)))
+}
+
+func TestClientThatIsGoneLeavesTheQueueAtOnce(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	defer w.Occupy(s, 1)()
+	errs := make(chan error, 1)
+	addr := serve(t, new(service), onServer(t, s, fairsemgrpc.Options{
+		MaxWait: time.Hour, OnRefused: func(_ context.Context, _ string, err error) { errs <- err },
+	})...)
+	for _, kind := range []string{"unary", "duplex"} {
+		for _, leave := range []func(context.CancelFunc, *grpc.ClientConn){
+			func(cancel context.CancelFunc, _ *grpc.ClientConn) { cancel() },
+			func(_ context.CancelFunc, conn *grpc.ClientConn) { _ = conn.Close() },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			conn := dial(t, addr)
+			done := make(chan error)
+			go func() { done <- kinds[kind](ctx, pb.NewTestServiceClient(conn)) }() // ends with the call
+			w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the call does not wait")
+			leave(cancel, conn)
+			assert.Equal(t, codes.Canceled, status.Code(<-done))
+			require.ErrorIs(t, <-errs, context.Canceled)
+			w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "the call still waits")
+			cancel()
+		}
+	}
+}
+
+func TestDeadlineOfACallEndsItsWait(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	defer w.Occupy(s, 1)()
+	errs := make(chan error, 1)
+	c := limitedServer(t, new(service), s, fairsemgrpc.Options{
+		MaxWait: time.Hour, OnRefused: func(_ context.Context, _ string, err error) { errs <- err },
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	assert.Zero(t, refused(t, codes.DeadlineExceeded, kinds["unary"](ctx, c)))
+	err := <-errs
+	require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled), "%v is neither that of the server's clock nor of the client's", err)
+	w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "the call still waits")
+}
+
+func TestLimitFollowsFromMetadataAndMethod(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	busy, release := w.full(w.Semaphore(1))
+	defer release()
+	of := func(from func(context.Context) (metadata.MD, bool)) fairsemgrpc.Options {
+		return fairsemgrpc.Options{MaxWait: time.Minute, LimitOf: func(ctx context.Context, method string) (fairsemgrpc.Limit, error) {
+			md, _ := from(ctx)
+			tenant := strings.Join(md.Get("tenant"), "")
+			switch {
+			case tenant == "busy" && method == "/grpc.testing.TestService/EmptyCall":
+				return busy, nil
+			case tenant == "none":
+				return nil, errors.New("no tenant " + tenant)
+			case tenant == "nil":
+				return nil, nil
+			}
+			return client.Semaphore(w.LimitName+tenant, 1)
+		}}
+	}
+	named := &service{unary: func(ctx context.Context) error {
+		if md, _ := metadata.FromIncomingContext(ctx); len(md.Get("tenant")) != 1 {
+			return errors.New("the handler does not see the metadata")
+		}
+		return nil
+	}}
+	for side, c := range map[string]pb.TestServiceClient{
+		"server": limitedServer(t, named, nil, of(metadata.FromIncomingContext)),
+		"client": limitedClient(t, named, nil, of(metadata.FromOutgoingContext)),
+	} {
+		for tenant, want := range map[string]codes.Code{
+			"busy": codes.ResourceExhausted, "idle": codes.OK, "none": codes.Internal, "nil": codes.Internal, strings.Repeat("x", 600): codes.Internal,
+		} {
+			err := kinds["unary"](metadata.AppendToOutgoingContext(t.Context(), "tenant", tenant), c)
+			assert.Equal(t, want, status.Code(err), "%s: %s", side, tenant)
+			if side == "server" && want != codes.OK {
+				assert.NotContains(t, err.Error(), tenant, "what a server sends has no part of the call")
+			}
+		}
+		assert.NoError(t, kinds["duplex"](metadata.AppendToOutgoingContext(t.Context(), "tenant", "busy"), c), "another method has another limit")
+	}
+}
+
+// recovering turns panics into errors, as interceptors that stand before others do.
+func recovering() []grpc.ServerOption {
+	caught := func(err *error) {
+		if p := recover(); p != nil {
+			*err = status.Error(codes.DataLoss, fmt.Sprint(p))
+		}
+	}
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+			defer caught(&err)
+			return handler(ctx, req)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+			defer caught(&err)
+			return handler(srv, s)
+		}),
+	}
+}
+
+func TestHandlerThatPanicsReleases(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	addr := serve(t, &service{
+		unary:  func(context.Context) error { panic("unary") },
+		output: func(grpc.ServerStream) error { panic("output") },
+		input:  func(grpc.ServerStream) error { panic("input") },
+		duplex: func(pb.TestService_FullDuplexCallServer) error { panic("duplex") },
+	}, append(recovering(), onServer(t, s, fairsemgrpc.Options{MaxWait: time.Minute})...)...)
+	c := pb.NewTestServiceClient(dial(t, addr))
+	for kind, call := range kinds {
+		assert.Equal(t, kind, status.Convert(call(t.Context(), c)).Message())
+		w.EventuallyUsed(s, 0)
+	}
+}
+
+// panicking is a codec that panics when it decodes a message with a payload.
+type panicking struct{ encoding.CodecV2 }
+
+func (p panicking) Unmarshal(data mem.BufferSlice, m any) error {
+	err := p.CodecV2.Unmarshal(data, m)
+	if got, ok := m.(*pb.StreamingOutputCallRequest); ok && got.GetPayload() != nil {
+		panic("decoded")
+	}
+	return err
+}
+
+// The receiver is a goroutine of its own, in which nothing would recover.
+func TestPanicOfACodecIsOneOfTheHandler(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	options := append(recovering(), grpc.ForceServerCodecV2(panicking{encoding.GetCodecV2(proto.Name)}))
+	c := pb.NewTestServiceClient(dial(t, serve(t, new(service), append(options, onServer(t, s, fairsemgrpc.Options{MaxWait: time.Minute})...)...)))
+	stream, err := c.FullDuplexCall(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&pb.StreamingOutputCallRequest{Payload: new(pb.Payload)}))
+	_, err = stream.Recv()
+	assert.Equal(t, "decoded", status.Convert(err).Message())
+	w.EventuallyUsed(s, 0)
+}
+
+func TestLostPermitEndsTheContextOfTheCallAndTheCallIsAborted(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	causes := make(chan error, 1)
+	wait := func(ctx context.Context) error {
+		assert.NoError(t, ctx.Err())
+		w.Evict(s)
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}
+	c := limitedServer(t, &service{
+		unary: wait,
+		output: func(stream grpc.ServerStream) error {
+			_ = wait(stream.Context())
+			return stream.SendMsg(new(pb.StreamingOutputCallResponse))
+		},
+		duplex: func(stream pb.TestService_FullDuplexCallServer) error { // does not look at its context
+			if _, err := stream.Recv(); err != nil {
+				return err
+			}
+			w.Evict(s)
+			for {
+				if _, err := stream.Recv(); err != nil {
+					_, again := stream.Recv()
+					assert.ErrorIs(t, again, fairsem.ErrLost)
+					causes <- err
+					return err
+				}
+			}
+		},
+	}, s, fairsemgrpc.Options{MaxWait: time.Minute})
+	for _, kind := range []string{"unary", "output"} {
+		err := kinds[kind](t.Context(), c)
+		assert.ErrorIs(t, <-causes, fairsem.ErrLost, kind)
+		assert.Equal(t, codes.Aborted, status.Code(err), kind)
+		assert.Contains(t, status.Convert(err).Message(), "permit")
+		assert.NotContains(t, status.Convert(err).Message(), w.LimitName)
+		w.EventuallyUsed(s, 0)
+	}
+	stream, err := c.FullDuplexCall(t.Context()) // it stays open: the handler waits for a message that does not come
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(new(pb.StreamingOutputCallRequest)))
+	_, err = stream.Recv()
+	assert.ErrorIs(t, <-causes, fairsem.ErrLost)
+	assert.Equal(t, codes.Aborted, status.Code(err))
+}
+
+func TestErrorThatIsNotOfTheLossPassesThrough(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	c := limitedServer(t, &service{unary: func(ctx context.Context) error {
+		w.Evict(s)
+		<-ctx.Done()
+		return status.Error(codes.NotFound, "of the handler")
+	}}, s, fairsemgrpc.Options{MaxWait: time.Minute})
+	assert.Equal(t, codes.NotFound, status.Code(kinds["unary"](t.Context(), c)))
+}
+
+func TestClientThatDisconnectsEndsRecvOfTheHandler(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	ended := make(chan error, 1)
+	c := limitedServer(t, &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
+		err := echo(stream)
+		ended <- err
+		_, again := stream.Recv()
+		assert.Error(t, again)
+		return err
+	}}, s, fairsemgrpc.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := c.FullDuplexCall(ctx)
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(new(pb.StreamingOutputCallRequest)))
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	cancel()
+	assert.Equal(t, codes.Canceled, status.Code(<-ended))
+	w.EventuallyUsed(s, 0)
+}
+
+func TestOutageOfRedisRefusesOrAdmitsAfterMaxWait(t *testing.T) {
+	w := newWorld(t)
+	server := redistest.NewServer(t)
+	w.Redis = server.Addr()
+	s := w.Semaphore(1)
+	w.Occupy(s, 1)()
+	require.NoError(t, server.Pause())
+	var calls sync.WaitGroup
+	for _, side := range []func(testing.TB, *service, fairsemgrpc.Limit, fairsemgrpc.Options) pb.TestServiceClient{limitedServer, limitedClient} {
+		for _, kind := range []string{"unary", "duplex"} {
+			o := fairsemgrpc.Options{MaxWait: time.Second, OnAdmitted: func(context.Context, string, error) { t.Error("admitted") }}
+			refusing := side(t, new(service), s, o)
+			admitted := make(chan error, 1)
+			o.OnUnavailable, o.OnAdmitted = fairsemgrpc.Admit, func(_ context.Context, _ string, err error) { admitted <- err }
+			admitting := side(t, new(service), s, o)
+			// A question that a busy machine sends late says nothing about Redis: the call is refused as if the units were in use.
+			call := func(c pb.TestServiceClient) (err error) {
+				for err = kinds[kind](t.Context(), c); status.Code(err) == codes.ResourceExhausted; {
+					err = kinds[kind](t.Context(), c)
+				}
+				return err
+			}
+			calls.Go(func() { assert.Equal(t, 10*time.Second, refused(t, codes.Unavailable, call(refusing))) })
+			calls.Go(func() {
+				if assert.NoError(t, call(admitting)) {
+					assert.ErrorIs(t, <-admitted, fairsem.ErrUnavailable)
+				}
+			})
+		}
+	}
+	calls.Wait()
+	require.NoError(t, server.Resume())
+}
+
+func TestAdmitLetsNothingThroughThatTheLimitRefuses(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	s, err := client.Semaphore(w.LimitName, 1)
+	require.NoError(t, err)
+	busy, release := w.full(s)
+	weight := int64(1)
+	c := limitedServer(t, new(service), busy, fairsemgrpc.Options{
+		MaxWait: time.Minute, OnUnavailable: fairsemgrpc.Admit, Weight: func(context.Context, string) int64 { return weight },
+	})
+	assert.Equal(t, time.Second, refused(t, codes.ResourceExhausted, kinds["unary"](t.Context(), c)))
+	weight = 2
+	assert.Zero(t, refused(t, codes.ResourceExhausted, kinds["unary"](t.Context(), c)))
+	weight = 0
+	assert.Zero(t, refused(t, codes.Internal, kinds["unary"](t.Context(), c)))
+	weight = 1
+	release()
+	require.NoError(t, client.Close())
+	assert.Equal(t, time.Second, refused(t, codes.Unavailable, kinds["unary"](t.Context(), c)))
+}
+
+type notALimit struct{ fairsemgrpc.Limit }
+
+func TestInterceptorThatCannotWorkIsNotMade(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	s := w.Semaphore(1)
+	lock, err := client.Mutex(w.LimitName)
+	require.NoError(t, err)
+	for why, try := range map[string]struct {
+		limit fairsemgrpc.Limit
+		o     fairsemgrpc.Options
+	}{
+		"no limit":        {nil, fairsemgrpc.Options{}},
+		"nil semaphore":   {(*fairsem.Semaphore)(nil), fairsemgrpc.Options{}},
+		"nil mutex":       {(*fairsem.Mutex)(nil), fairsemgrpc.Options{}},
+		"nil limiter":     {(*fairsem.Limiter)(nil), fairsemgrpc.Options{}},
+		"zero semaphore":  {new(fairsem.Semaphore), fairsemgrpc.Options{}},
+		"an inspector":    {client.Inspect(w.LimitName), fairsemgrpc.Options{}},
+		"another type":    {notALimit{s}, fairsemgrpc.Options{}},
+		"two limits":      {s, fairsemgrpc.Options{LimitOf: func(context.Context, string) (fairsemgrpc.Limit, error) { return s, nil }}},
+		"MaxWait":         {s, fairsemgrpc.Options{MaxWait: -2}},
+		"OnUnavailable":   {s, fairsemgrpc.Options{OnUnavailable: 2}},
+		"weight of mutex": {lock, fairsemgrpc.Options{Weight: func(context.Context, string) int64 { return 1 }}},
+	} {
+		unaryServer, a := fairsemgrpc.UnaryServerInterceptor(try.limit, try.o)
+		streamServer, b := fairsemgrpc.StreamServerInterceptor(try.limit, try.o)
+		unaryClient, c := fairsemgrpc.UnaryClientInterceptor(try.limit, try.o)
+		streamClient, d := fairsemgrpc.StreamClientInterceptor(try.limit, try.o)
+		assert.True(t, unaryServer == nil && streamServer == nil && unaryClient == nil && streamClient == nil, why)
+		for name, err := range map[string]error{"UnaryServerInterceptor": a, "StreamServerInterceptor": b, "UnaryClientInterceptor": c, "StreamClientInterceptor": d} {
+			assert.ErrorIs(t, err, fairsem.ErrInvalid, why)
+			assert.ErrorContains(t, err, "fairsemgrpc."+name)
+		}
+	}
+}
