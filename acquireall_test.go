@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // beside returns a world with another name on the same server.
@@ -387,8 +388,8 @@ func TestProcessesWithRandomRequestsInAnyOrderAllFinish(t *testing.T) {
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	for i := range uint64(2) {
-		cmd, _ := process(t, order{Addr: redistest.SharedServer(t).Addr(), Name: w.name, Limit: 1, TTL: w.ttl, Rooms: 12, Seed: seed + i})
-		all.Go(func() { assert.NoError(t, cmd.Wait(), "a call has not returned") })
+		worker := worldtest.Start(t, order{Addr: redistest.SharedServer(t).Addr(), Name: w.name, Limit: 1, TTL: w.ttl, Rooms: 12, Seed: seed + i})
+		all.Go(func() { assert.NoError(t, worker.Wait(), "a call has not returned") })
 	}
 	all.Wait()
 	for _, s := range r.of {

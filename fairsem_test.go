@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -25,29 +23,20 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemtest"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // These tests use the public API on every kind of server.
 
 // Most tests wait for a lease to expire and not for a processor, so more of them run at once than there are processors.
 func TestMain(m *testing.M) {
-	if role := os.Getenv(workerEnv); role != "" {
-		os.Exit(worker(role))
-	}
 	redis.SetLogger(&logging.VoidLogger{}) // sentinel clients log every connection
 	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err) // the flag exists; -parallel overrides it
 	}
-	code := redistest.Main(m)
-	if code == 0 {
-		// go-redis keeps dialling a server that is down for up to a second after its client was closed.
-		dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
-		if err := goleak.Find(dialing); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	// go-redis keeps dialling a server that is down for up to a second after its client was closed.
+	dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
+	worldtest.Main[order](func() int { return redistest.Main(m) }, dialing)
 }
 
 // backend is a kind of server.

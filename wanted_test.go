@@ -1,7 +1,6 @@
 package fairsem_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // await waits until a channel is closed.
@@ -93,12 +93,12 @@ func (o order) yield(ctx context.Context, s *fairsem.Semaphore) error {
 func TestHolderInAnotherProcessReleasesEarlyBecauseACallWaits(t *testing.T) {
 	w := onRedis(t)
 	w.limit, w.ttl = 3, 3*time.Second
-	cmd, stdout := process(t, order{Addr: redistest.SharedServer(t).Addr(), Name: w.name, Limit: w.limit, TTL: w.ttl, Yields: true})
-	require.True(t, bufio.NewScanner(stdout).Scan(), "the worker does not start")
+	worker := worldtest.Start(t, order{Addr: redistest.SharedServer(t).Addr(), Name: w.name, Limit: w.limit, TTL: w.ttl, Yields: true})
+	require.True(t, ready(worker), "the worker does not start")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p, err := w.semaphore().Acquire(ctx, 1)
 	require.NoError(t, err, "the other process keeps its units")
 	w.release(p)
-	require.NoError(t, cmd.Wait())
+	require.NoError(t, worker.Wait())
 }

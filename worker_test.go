@@ -1,15 +1,11 @@
 package fairsem_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -21,11 +17,10 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/history"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // Tests with several real processes. The test binary starts itself again, and an order says what to do.
-
-const workerEnv = "FAIRSEM_TEST_WORKER"
 
 // order is the task of a worker process.
 type order struct {
@@ -44,26 +39,8 @@ type order struct {
 	Seed       uint64
 }
 
-// worker is the main function of a worker process. It ends with its parent: stdin is a pipe.
-func worker(text string) int {
-	var o order
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	if err := o.work(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func (o order) work() error {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
+// Work does the order.
+func (o order) Work(ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: o.Addr})
 	defer func() { _ = rdb.Close() }() // the process ends
 	c, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL})
@@ -152,24 +129,10 @@ func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, out *hist
 	return errors.Join(out.Write(g), p.Release(context.WithoutCancel(ctx)))
 }
 
-// process starts a worker.
-func process(t *testing.T, o order) (cmd *exec.Cmd, stdout io.Reader) {
-	t.Helper()
-	text, err := json.Marshal(o)
-	require.NoError(t, err)
-	cmd = exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	_, err = cmd.StdinPipe() // it closes with this process
-	require.NoError(t, err)
-	stdout, err = cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // an error says that it has ended
-		_ = cmd.Wait()
-	})
-	return cmd, stdout
+// ready waits for a line of a worker.
+func ready(p *worldtest.Process) bool {
+	_, err := p.Out.ReadString('\n')
+	return err == nil
 }
 
 // V1 and V3: the units of a killed process are granted again within a TTL, however many of its waiters are in the queue.
@@ -180,14 +143,14 @@ func TestUnitsOfAKilledProcessAreGrantedWithinATTL(t *testing.T) {
 			w := onRedis(t)
 			w.limit, w.ttl = 3, 2*time.Second
 			s := w.semaphore()
-			cmd, stdout := process(t, order{
+			worker := worldtest.Start(t, order{
 				Addr: redistest.SharedServer(t).Addr(), Name: w.name, Limit: w.limit, TTL: w.ttl, Crowd: crowd,
 			})
-			require.True(t, bufio.NewScanner(stdout).Scan(), "the worker does not start")
+			require.True(t, ready(worker), "the worker does not start")
 			w.eventually(func() bool { return w.status(s).Waiting == int64(crowd) }, "the calls do not queue")
 			waiter := w.queue(t.Context(), s, 3)
 
-			require.NoError(t, cmd.Process.Kill())
+			require.NoError(t, worker.Process.Kill())
 			began := time.Now()
 			p := w.granted(waiter)
 			assert.Less(t, time.Since(began), w.ttl+500*time.Millisecond)
@@ -213,13 +176,13 @@ func TestProcessesUnderRandomLoadKeepEveryPromise(t *testing.T) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i := range uint64(3) {
-		cmd, stdout := process(t, order{
+		worker := worldtest.Start(t, order{
 			Addr: server.Addr(), Name: w.name, Limit: w.limit, TTL: w.ttl, Goroutines: 50, For: duration, Seed: seed + i,
 		})
 		all.Go(func() {
-			mine, err := history.Read(stdout)
+			mine, err := history.Read(worker.Out)
 			assert.NoError(t, err)
-			assert.NoError(t, cmd.Wait())
+			assert.NoError(t, worker.Wait())
 			mu.Lock()
 			defer mu.Unlock()
 			grants = append(grants, mine...)
