@@ -13,7 +13,7 @@ PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish les
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
-.PHONY: test unit stress lint fmt tidy api vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures release release-check binaries setup clean help
+.PHONY: test unit integration stress lint fmt tidy api vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures release release-check binaries setup clean help
 
 # The smoke run of the bench only has to run, and mostly waits: it goes beside the linter and the tests. Chaos goes alone, because
 # its checks of liveness allow for little load.
@@ -41,6 +41,10 @@ unit: ## go test of every module, with the race detector where there are gorouti
 	@$(TEST) $(SEQUENTIAL) & sequential=$$!; failed=0; \
 	$(TEST) -race -gcflags=github.com/yuin/gopher-lua/...=-race=false -p 2 $(CONCURRENT) || failed=1; \
 	wait $$sequential || failed=1; exit $$failed
+
+# The short forms are part of make test.
+integration: setup ## the long runs against other servers: eight processes on one PostgreSQL, a minute
+	cd fairsempgx && FAIRSEM_INTEGRATION=1 go test -count=1 -v -timeout 10m -run EightProcesses .
 
 stress: export RUNS = 200
 stress: setup ## the tests of every package beside a busy loop for each of two cores: make stress RUNS=20, hours else
@@ -111,13 +115,15 @@ binaries: ## static binaries of the last commit for each system, with checksums:
 bench/node/node_modules: bench/node/package-lock.json
 	cd bench/node && { npm ci --ignore-scripts --no-audit --no-fund && touch node_modules || rm -rf node_modules; }
 
-# The race detector needs a C compiler. Debian may start the server's own service; the tests neither use nor stop it.
+# The race detector needs a C compiler. Debian may start the servers' own services; the tests neither use nor stop them. It has the
+# programs of PostgreSQL in a folder of their version.
 # Nothing is removed: systemd-analyze needs no systemd that runs, but a machine with another init may refuse its package.
 setup: ## install what the tests need and the machine lacks, through apt
 	@need=; \
 	for pair in $(PROGRAMS); do command -v $${pair%:*} >/dev/null || need="$$need $${pair#*:}"; done; \
 	test -e /usr/share/bash-completion/bash_completion || need="$$need bash-completion"; \
 	command -v $$(go env CC) >/dev/null || need="$$need gcc libc6-dev"; \
+	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need="$$need postgresql"; \
 	test -n "$$need" || exit 0; \
 	command -v apt-get >/dev/null || { echo "please install:$$need"; exit 1; }; \
 	test "$$(id -u)" = 0 || sudo=sudo; set -ex; \

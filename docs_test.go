@@ -30,7 +30,7 @@ var goPages = []string{"docs/go.md", "docs/composing.md", "docs/integrations.md"
 
 func TestGoCodeOfTheDocsIsCodeThatIsRun(t *testing.T) {
 	t.Parallel()
-	code := declarations(t, ".", "fairsemtest", "fairsemhttp", "fairsemgrpc", "fairsemnet", "fairsemotel", "fairsemprom")
+	code := declarations(t, ".", "fairsemtest", "fairsemhttp", "fairsemgrpc", "fairsemnet", "fairsemotel", "fairsempgx", "fairsemprom")
 	for _, page := range goPages {
 		text := readFile(t, page)
 		blocks := regexp.MustCompile("(?s)<!-- go: ([^\n]+) -->\n```go\n(.*?)```\n").FindAllStringSubmatch(text, -1)

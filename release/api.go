@@ -22,7 +22,7 @@ const apiDir = "release/api"
 // apiPackages are what others import, as folders. Those in internal are not for users, but modules of this repository import them, and
 // a user may have such a module at an older version than the library.
 var apiPackages = []string{
-	".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemgrpc", "fairsemotel", "fairsemprom",
+	".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemgrpc", "fairsemotel", "fairsempgx", "fairsemprom",
 	"internal/gate", "internal/held", "internal/labels",
 }
 

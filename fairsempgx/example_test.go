@@ -1,0 +1,100 @@
+package fairsempgx_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsempgx"
+)
+
+// servers returns a Client on a Redis of its own, the URL of a database, and a function that ends the Client.
+func servers() (*fairsem.Client, string, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client, err := fairsem.New(rdb, fairsem.Options{})
+	if err != nil {
+		panic(err)
+	}
+	database, err := startShared()
+	if err != nil {
+		panic(err)
+	}
+	return client, database.URL("app"), func() {
+		_, _ = client.Close(), rdb.Close() // the example is over
+		server.Close()
+	}
+}
+
+func ordersPool(ctx context.Context, client *fairsem.Client, url string) (*pgxpool.Pool, error) {
+	connections, err := client.Semaphore("orders-db", 17) // of all processes together
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = 10 // of this process
+	if err := fairsempgx.Configure(config, connections); err != nil {
+		return nil, err
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+func ExampleConfigure() {
+	client, url, stop := servers()
+	defer stop()
+	ctx := context.Background()
+	pool, err := ordersPool(ctx, client, url)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var orders int
+	err = pool.QueryRow(ctx, "SELECT 6 * 7").Scan(&orders)
+	fmt.Println(orders, err)
+
+	status, err := client.Inspect("orders-db").Status(ctx)
+	fmt.Printf("%d of %d connections are in use, %v\n", status.Used, status.Limit, err)
+	pool.Close()
+	// Output:
+	// 42 <nil>
+	// 1 of 17 connections are in use, <nil>
+}
+
+func ordersDB(ctx context.Context, client *fairsem.Client, url string) (*sql.DB, error) {
+	pool, err := ordersPool(ctx, client, url)
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.OpenDBFromPool(pool), nil // closing the DB does not close the pool
+}
+
+func TestDatabaseSQLUsesThePoolAndItsLimit(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	db, err := ordersDB(t.Context(), client, w.server.URL("app"))
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT 6 * 7").Scan(&n))
+	assert.Equal(t, 42, n)
+	s := client.Inspect("orders-db")
+	status, err := s.Status(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), status.Used)
+	require.NoError(t, db.Close())
+	require.NoError(t, client.Close(), "which also closes the connections of the pool")
+}

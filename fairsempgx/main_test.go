@@ -1,0 +1,112 @@
+package fairsempgx_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsempgx"
+	"github.com/fairsem/fairsem/fairsempgx/internal/pgtest"
+	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
+)
+
+func TestMain(m *testing.M) {
+	worldtest.Main[order](func() int {
+		code := redistest.Main(m)
+		if postgres.server != nil {
+			if err := postgres.server.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = max(code, 1)
+			}
+		}
+		return code
+	})
+}
+
+// postgres is the server that most tests share.
+var postgres struct {
+	once   sync.Once
+	server *pgtest.Server
+	err    error
+}
+
+func startShared() (*pgtest.Server, error) {
+	postgres.once.Do(func() { postgres.server, postgres.err = pgtest.Start(100) })
+	return postgres.server, postgres.err
+}
+
+func shared(t testing.TB) *pgtest.Server {
+	t.Helper()
+	server, err := startShared()
+	require.NoError(t, err)
+	return server
+}
+
+// world is a limit of its own, and a database.
+type world struct {
+	*worldtest.World
+	server *pgtest.Server
+	admin  *pgx.Conn // of the superuser; only the goroutine of the test uses it
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := worldtest.New(t)
+	server := shared(t)
+	return &world{w, server, server.Observer(t)}
+}
+
+// config returns the configuration of a pool, whose sessions have the name of the world.
+func (w *world) config(most int32) *pgxpool.Config {
+	w.Helper()
+	c, err := pgxpool.ParseConfig(w.server.URL("app"))
+	require.NoError(w, err)
+	c.MaxConns = most
+	c.ConnConfig.RuntimeParams["application_name"] = w.application()
+	return c
+}
+
+// application is the name of the world as far as PostgreSQL keeps it.
+func (w *world) application() string { return w.LimitName[max(0, len(w.LimitName)-63):] }
+
+// open makes a pool, which the end of the test closes.
+func (w *world) open(c *pgxpool.Config) *pgxpool.Pool {
+	w.Helper()
+	p, err := pgxpool.NewWithConfig(w.Context(), c)
+	require.NoError(w, err)
+	w.Cleanup(p.Close)
+	return p
+}
+
+// pool returns a pool of another process.
+func (w *world) pool(s *fairsem.Semaphore, most int32) *pgxpool.Pool {
+	w.Helper()
+	c := w.config(most)
+	require.NoError(w, fairsempgx.Configure(c, s))
+	return w.open(c)
+}
+
+// take returns a connection, which the end of the test releases.
+func (w *world) take(p *pgxpool.Pool) *pgxpool.Conn {
+	w.Helper()
+	c, err := p.Acquire(w.Context())
+	require.NoError(w, err)
+	w.Cleanup(c.Release)
+	return c
+}
+
+// sessions returns how many sessions of the world the server has.
+func (w *world) sessions() (n int) {
+	w.Helper()
+	require.NoError(w, w.admin.QueryRow(context.Background(),
+		"SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", w.application()).Scan(&n))
+	return n
+}

@@ -1,0 +1,414 @@
+package fairsempgx_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemnet"
+	"github.com/fairsem/fairsem/fairsempgx"
+)
+
+func TestConnectionHoldsAUnitUntilItsSessionHasEnded(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(3)
+	p := w.pool(s, 10)
+	a, b := w.take(p), w.take(p)
+	assert.Equal(t, int64(2), w.Status(s).Used)
+	a.Release()
+	b.Release()
+	assert.Equal(t, int64(2), w.Status(s).Used, "idle connections are open")
+	p.Close()
+	assert.Zero(t, w.sessions())
+	w.EventuallyUsed(s, 0)
+}
+
+func TestCallGetsTheConnectionThatAnotherCallReleases(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool(w.Semaphore(1), 10)
+	first := w.take(p)
+	pid := first.Conn().PgConn().PID()
+	next := make(chan uint32, 3)
+	for range cap(next) {
+		go func() { // ends when it had the connection
+			c, err := p.Acquire(t.Context())
+			if assert.NoError(t, err) {
+				next <- c.Conn().PgConn().PID()
+				c.Release()
+			}
+		}()
+	}
+	first.Release()
+	for range cap(next) {
+		assert.Equal(t, pid, <-next)
+	}
+	assert.Equal(t, int64(1), p.Stat().NewConnsCount())
+}
+
+func TestIdleConnectionsAreClosedWhenAnotherProcessWaits(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = time.Second
+	a, b := w.pool(w.Semaphore(4), 10), w.pool(w.Semaphore(4), 10)
+	var all []*pgxpool.Conn
+	for range 4 {
+		all = append(all, w.take(a))
+	}
+	for _, c := range all {
+		c.Release()
+	}
+	for range 4 {
+		w.take(b)
+	}
+	w.Eventually(func() bool { return a.Stat().TotalConns() == 0 }, "what nobody uses stays")
+}
+
+func TestConnectionThatIsNeverIdleIsClosedWhenAnotherProcessHasLess(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = time.Second
+	a, b := w.pool(w.Semaphore(4), 4), w.pool(w.Semaphore(4), 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	for range 6 {
+		busy.Go(func() {
+			for ctx.Err() == nil {
+				_, err := a.Exec(t.Context(), "SELECT 1")
+				assert.NoError(t, err)
+			}
+		})
+	}
+	w.Eventually(func() bool { return a.Stat().TotalConns() == 4 }, "the pool does not grow")
+	w.take(b)
+	w.take(b)
+	cancel()
+	busy.Wait()
+	w.Eventually(func() bool { return a.Stat().TotalConns() <= 2 }, "the pool still has more than its part")
+}
+
+func TestMinConnsStayWhenAnotherProcessWaits(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = time.Second
+	s := w.Semaphore(3)
+	c := w.config(10)
+	c.MinConns = 2
+	require.NoError(t, fairsempgx.Configure(c, s))
+	a := w.open(c)
+	w.Eventually(func() bool { return a.Stat().IdleConns() == 2 }, "there are no MinConns")
+	w.take(a).Release() // from here on the pool is known
+	b := w.pool(w.Semaphore(3), 10)
+	w.take(b)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*w.TTL)
+	defer cancel()
+	_, err := b.Acquire(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Equal(t, int32(2), a.Stat().TotalConns())
+}
+
+func TestMinIdleConnsDoNotWaitInTheQueue(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	w.take(w.pool(w.Semaphore(1), 1))
+	c := w.config(10)
+	c.MinIdleConns, c.HealthCheckPeriod = 5, 10*time.Millisecond
+	require.NoError(t, fairsempgx.Configure(c, s))
+	p := w.open(c)
+	w.Eventually(func() bool {
+		assert.Zero(t, w.Status(s).Waiting)
+		return p.Stat().NewConnsCount() > 20
+	}, "the pool does not try")
+}
+
+func TestErrorOfAWaitInVainSaysHowManyConnectionsAreInUse(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(2)
+	p := w.pool(s, 10)
+	w.take(p)
+	w.take(p)
+	said := `2 of 2 connections of "` + w.LimitName + `" are in use`
+	w.Eventually(func() bool { // on a busy machine the answer can come too late for the error
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := p.Exec(ctx, "SELECT 1")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		return assert.ObjectsAreEqual("fairsempgx: "+said+": "+context.DeadlineExceeded.Error(), err.Error())
+	}, said)
+	w.EventuallyUsed(s, 2)
+	w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "a position in the queue is left behind")
+}
+
+func TestErrorOfAPoolThatIsFullSaysSo(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool(w.Semaphore(20), 1)
+	w.take(p)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := p.Acquire(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "all 1 connections of this pool are in use")
+}
+
+func TestWhatCanNeverWorkIsRefusedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	assert.ErrorIs(t, fairsempgx.Configure(nil, s), fairsem.ErrInvalid)
+	assert.ErrorIs(t, fairsempgx.Configure(&pgxpool.Config{}, s), fairsem.ErrInvalid)
+	assert.ErrorIs(t, fairsempgx.Configure(w.config(1), nil), fairsem.ErrInvalid)
+	assert.ErrorIs(t, fairsempgx.Configure(w.config(1), new(fairsem.Semaphore)), fairsem.ErrInvalid)
+	assert.ErrorIs(t, fairsempgx.Options{OnLost: 7}.Configure(w.config(1), s), fairsem.ErrInvalid)
+	c := w.config(1)
+	require.NoError(t, fairsempgx.Configure(c, s))
+	assert.ErrorIs(t, fairsempgx.Configure(c, s), fairsem.ErrInvalid)
+	w.take(w.open(c))
+	_, err := w.open(c).Acquire(t.Context())
+	assert.ErrorIs(t, err, fairsem.ErrInvalid, "a config for two pools")
+}
+
+// seen is a tracer of a user, and all hooks.
+type seen struct{ queries, acquires, releases, before, after, prepares, pings, released, closes atomic.Int64 }
+
+func (s *seen) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (s *seen) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) { s.queries.Add(1) }
+func (s *seen) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+	return ctx
+}
+func (s *seen) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {
+	s.acquires.Add(1)
+}
+func (s *seen) TraceRelease(*pgxpool.Pool, pgxpool.TraceReleaseData) { s.releases.Add(1) }
+
+func TestHooksOfTheUserAreCalled(t *testing.T) {
+	w := newWorld(t)
+	c := w.config(1)
+	var s seen
+	c.ConnConfig.Tracer = &s
+	c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { s.before.Add(1); return nil }
+	c.AfterConnect = func(context.Context, *pgx.Conn) error { s.after.Add(1); return nil }
+	c.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { s.prepares.Add(1); return true, nil }
+	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { s.pings.Add(1); return false }
+	c.AfterRelease = func(*pgx.Conn) bool { s.released.Add(1); return true }
+	c.BeforeClose = func(c *pgx.Conn) { assert.False(t, c.IsClosed()); s.closes.Add(1) }
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(1)))
+	p := w.open(c)
+	for range 3 {
+		_, err := p.Exec(t.Context(), "SELECT 1")
+		require.NoError(t, err)
+	}
+	p.Close()
+	for what, n := range map[string]*atomic.Int64{
+		"query": &s.queries, "acquire": &s.acquires, "release": &s.releases, "PrepareConn": &s.prepares, "ShouldPing": &s.pings, "AfterRelease": &s.released,
+	} {
+		assert.Equal(t, int64(3), n.Load(), what)
+	}
+	for what, n := range map[string]*atomic.Int64{"BeforeConnect": &s.before, "AfterConnect": &s.after, "BeforeClose": &s.closes} {
+		assert.Equal(t, int64(1), n.Load(), what)
+	}
+}
+
+// The hooks change how a connection is closed for others.
+func TestBeforeCloseGetsALiveConnectionWhenOthersWait(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = time.Second
+	c := w.config(10)
+	var closes atomic.Int64
+	c.BeforeClose = func(c *pgx.Conn) {
+		_, err := c.Exec(context.Background(), "SELECT 1")
+		assert.NoError(t, err)
+		closes.Add(1)
+	}
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(1)))
+	a := w.open(c)
+	held := w.take(a)
+	got := make(chan error, 1)
+	b := w.pool(w.Semaphore(1), 1)
+	go func() { // ends when the connection of the other pool is closed
+		c, err := b.Acquire(t.Context())
+		if err == nil {
+			c.Release()
+		}
+		got <- err
+	}()
+	held.Release()
+	require.NoError(t, <-got)
+	assert.Equal(t, int64(1), closes.Load())
+}
+
+func TestDeprecatedBeforeAcquireIsCalled(t *testing.T) {
+	w := newWorld(t)
+	c := w.config(1)
+	calls := 0
+	c.BeforeAcquire = func(context.Context, *pgx.Conn) bool { calls++; return calls > 1 } //nolint:staticcheck // users have it
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(1)))
+	w.take(w.open(c))
+	assert.Equal(t, 2, calls, "the first connection was refused")
+}
+
+func TestLostPermitClosesItsConnection(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(2)
+	p := w.pool(s, 10)
+	busy := w.take(p)
+	w.take(p).Release()
+	w.Evict(s)
+	w.Eventually(func() bool { return w.sessions() == 0 }, "the connections stay open")
+	_, err := busy.Exec(t.Context(), "SELECT 1")
+	assert.ErrorIs(t, err, fairsem.ErrLost)
+	busy.Release()
+	_, err = p.Exec(t.Context(), "SELECT 1")
+	assert.NoError(t, err, "the pool dials anew")
+}
+
+func TestConnectionWithoutItsPermitStaysOpenIfThatWasChosen(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	c := w.config(1)
+	require.NoError(t, fairsempgx.Options{OnLost: fairsemnet.KeepOpen}.Configure(c, s))
+	p := w.open(c)
+	busy := w.take(p)
+	w.Evict(s)
+	w.EventuallyUsed(s, 0)
+	_, err := busy.Exec(t.Context(), "SELECT 1")
+	assert.NoError(t, err)
+	busy.Release()
+	_, err = p.Exec(t.Context(), "SELECT 1")
+	assert.NoError(t, err)
+	assert.Equal(t, int64(1), p.Stat().NewConnsCount())
+}
+
+func TestClosedClientClosesTheConnections(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	s, err := client.Semaphore(w.LimitName, 1)
+	require.NoError(t, err)
+	p := w.pool(s, 1)
+	w.take(p).Release()
+	require.NoError(t, client.Close())
+	w.Eventually(func() bool { return w.sessions() == 0 }, "the connection stays open")
+	_, err = p.Exec(t.Context(), "SELECT 1")
+	assert.ErrorIs(t, err, fairsem.ErrClosed)
+}
+
+// pgx dials once more to cancel a query; the limit is reached then.
+func TestQueryIsCanceledWhileNoUnitIsFree(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	p := w.pool(s, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := p.Exec(ctx, "SELECT pg_sleep(3600)")
+	require.Error(t, err)
+	w.Eventually(func() bool { return w.sessions() == 0 }, "the server still runs the query")
+	_, err = p.Exec(t.Context(), "SELECT 1")
+	assert.NoError(t, err)
+}
+
+// sslmode=prefer dials twice if the server refuses TLS.
+func TestConnectionThatDialsTwiceNeedsOneUnit(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	c, err := pgxpool.ParseConfig(w.server.URL("app") + "&sslmode=prefer&application_name=twice")
+	require.NoError(t, err)
+	var dials atomic.Int64
+	open := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return open(ctx, network, address)
+	}
+	require.NoError(t, fairsempgx.Configure(c, s))
+	w.take(w.open(c))
+	assert.Equal(t, int64(2), dials.Load())
+	assert.Equal(t, int64(1), w.Status(s).Granted)
+}
+
+func TestFailedDialReleases(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	c := w.config(1)
+	c.ConnConfig.User = "nobody"
+	require.NoError(t, fairsempgx.Configure(c, s))
+	_, err := w.open(c).Exec(t.Context(), "SELECT 1")
+	assert.ErrorContains(t, err, "nobody")
+	w.EventuallyUsed(s, 0)
+	c = w.config(1)
+	refused := errors.New("refused")
+	c.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, refused }
+	require.NoError(t, fairsempgx.Configure(c, s))
+	_, err = w.open(c).Exec(t.Context(), "SELECT 1")
+	assert.ErrorIs(t, err, refused)
+	w.EventuallyUsed(s, 0)
+}
+
+func TestResetAndHijackReleaseWhenTheConnectionsAreClosed(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(2)
+	p := w.pool(s, 2)
+	taken := w.take(p)
+	w.take(p).Release()
+	p.Reset()
+	w.EventuallyUsed(s, 1)
+	mine := taken.Hijack()
+	assert.Equal(t, int64(1), w.Status(s).Used)
+	require.NoError(t, mine.Close(t.Context()))
+	w.EventuallyUsed(s, 0)
+	_, err := p.Exec(t.Context(), "SELECT 1")
+	assert.NoError(t, err)
+}
+
+func TestCloseEndsTheWaitOfCalls(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	w.take(w.pool(w.Semaphore(1), 1))
+	p := w.pool(s, 1)
+	got := make(chan error, 1)
+	go func() { // ends when the pool is closed
+		_, err := p.Acquire(context.Background())
+		got <- err
+	}()
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the call does not wait")
+	p.Close()
+	assert.ErrorIs(t, <-got, puddle.ErrClosedPool)
+	w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "a position in the queue is left behind")
+}
+
+func TestCallsOfOnePoolWithFewUnitsAllGetTheirTurn(t *testing.T) {
+	w := newWorld(t)
+	p := w.pool(w.Semaphore(2), 20)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for range 50 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				_, err := p.Exec(ctx, "SELECT 1")
+				cancel()
+				assert.NoError(t, err)
+			}
+		})
+	}
+	all.Wait()
+	assert.Less(t, p.Stat().NewConnsCount(), int64(50), "connections are kept")
+	assert.LessOrEqual(t, p.Stat().TotalConns(), int32(2))
+}
+
+func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = time.Second
+	s := w.Semaphore(4)
+	a, b, other := w.pool(s, 10), w.pool(s, 10), w.pool(w.Semaphore(4), 10)
+	for range 2 {
+		w.take(a).Release()
+		w.take(b)
+	}
+	w.take(other)
+	w.take(other)
+}

@@ -1,0 +1,146 @@
+package fairsempgx
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/puddle/v2"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/held"
+)
+
+// requests is how a pool acquires: one unit at a time, so that pools take turns in the queue of the name. It is guarded by the lock of
+// the pool.
+type requests struct {
+	cancel  context.CancelFunc // of the request under way; nil: there is none
+	err     error              // of the last one
+	ticking bool
+	wanted  time.Time // when a call last waited
+}
+
+const (
+	tickEvery = 250 * time.Millisecond
+	lingerFor = time.Second // how long a request, or its permit, waits for another call
+	retryWait = 100 * time.Millisecond
+)
+
+// hungryLocked reports whether the pool wants one more permit, and may have it.
+func (p *pool) hungryLocked() bool {
+	mine := p.countLocked()
+	return !p.closing && p.waiting.Len()+p.stranded.Len() > len(p.spares) && mine < p.max && mine < p.share.most()
+}
+
+// askLocked has the pool acquire one more permit, if it wants one.
+func (p *pool) askLocked() {
+	p.requests.wanted = time.Now()
+	p.tickLocked()
+	if p.requests.cancel != nil || !p.hungryLocked() {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.requests.cancel = cancel
+	go p.request(ctx, cancel) // ends when no call wants a permit: tick cancels it then
+}
+
+// request acquires while calls want more.
+func (p *pool) request(ctx context.Context, cancel context.CancelFunc) {
+	defer cancel()
+	for more := true; more; {
+		permit, err := p.sem.Acquire(ctx, 1)
+		p.mu.Lock()
+		p.requests.err = err
+		surplus := err == nil && p.countLocked() >= p.share.most() // pools with less come first
+		if err == nil && !surplus {
+			p.grantLocked(permit)
+		}
+		pause := err != nil && !p.refusedLocked(ctx, err)
+		more = p.hungryLocked() && ctx.Err() == nil
+		if !more {
+			p.requests.cancel = nil
+		}
+		p.mu.Unlock()
+		if surplus {
+			held.Release(permit)
+		}
+		if pause && more {
+			wait(ctx, retryWait)
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// refusedLocked ends the wait of all calls if nothing but a permit could help them.
+func (p *pool) refusedLocked(ctx context.Context, err error) bool {
+	final := errors.Is(err, fairsem.ErrClosed) || errors.Is(err, fairsem.ErrInvalid)
+	if ctx.Err() != nil || !final && len(p.links) > 0 {
+		return false
+	}
+	p.failLocked(err)
+	return true
+}
+
+// tickLocked has tick run while calls wait, and a little longer.
+func (p *pool) tickLocked() {
+	if !p.requests.ticking {
+		p.requests.ticking = true
+		time.AfterFunc(tickEvery, p.tick)
+	}
+}
+
+// tick ends what no call wants any more, and wakes the first call, whatever was missed.
+func (p *pool) tick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests.ticking = false
+	if p.waiting.Len()+p.stranded.Len() > 0 {
+		p.requests.wanted = time.Now()
+		if len(p.links) == 0 && p.pgx != nil {
+			go p.checkClosed() // does not wait
+		}
+		p.askLocked()
+		p.wakeLocked()
+	}
+	idle := time.Since(p.requests.wanted) > lingerFor
+	if idle && p.requests.cancel != nil {
+		p.requests.cancel()
+	}
+	if idle {
+		for _, permit := range p.spares {
+			held.Release(permit)
+		}
+		p.spares = nil
+	}
+	if p.requests.cancel != nil || len(p.spares) > 0 || p.waiting.Len()+p.stranded.Len() > 0 {
+		p.tickLocked()
+	}
+}
+
+// checkClosed ends the wait of all calls if the pool was closed.
+func (p *pool) checkClosed() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	conn, err := p.pgx.Acquire(inside{ctx})
+	if err == nil {
+		conn.Release()
+		return
+	}
+	if errors.Is(err, puddle.ErrClosedPool) {
+		p.mu.Lock()
+		p.closing = true
+		p.failLocked(err)
+		if p.requests.cancel != nil {
+			p.requests.cancel()
+		}
+		p.mu.Unlock()
+	}
+}

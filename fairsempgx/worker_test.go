@@ -1,0 +1,128 @@
+package fairsempgx_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsempgx"
+)
+
+// order is the task of a worker process: queries from as many goroutines as its pool may have connections, until SIGTERM.
+type order struct {
+	Redis, Name, Database string
+	Limit                 int64
+	TTL                   time.Duration
+	MaxConns              int32
+	Bare                  bool // without fairsem
+}
+
+// report is a line of a worker: what it has done since it started.
+type report struct {
+	Queries, Failed, TooMany, Connections int64
+	Error                                 string // one of those of Failed
+}
+
+// Work does the order.
+func (o order) Work(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	redis.SetLogger(&logging.VoidLogger{}) // it logs each dial during an outage
+	rdb := redis.NewClient(&redis.Options{Addr: o.Redis})
+	client, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL})
+	if err != nil {
+		return err
+	}
+	pool, err := o.pool(client)
+	if err != nil {
+		return err
+	}
+	l := load{pool: pool}
+	done := make(chan struct{}, o.MaxConns)
+	for range o.MaxConns {
+		go func() { l.query(ctx); done <- struct{}{} }() // ends with ctx
+	}
+	for ctx.Err() == nil {
+		l.report()
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	for range o.MaxConns {
+		<-done
+	}
+	pool.Close()
+	err = errors.Join(client.Close(), rdb.Close())
+	l.report()
+	return err
+}
+
+func (o order) pool(client *fairsem.Client) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(o.Database)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = o.MaxConns
+	if !o.Bare {
+		connections, err := client.Semaphore(o.Name, o.Limit)
+		if err != nil {
+			return nil, err
+		}
+		if err := fairsempgx.Configure(config, connections); err != nil {
+			return nil, err
+		}
+	}
+	return pgxpool.NewWithConfig(context.Background(), config)
+}
+
+type load struct {
+	pool                     *pgxpool.Pool
+	queries, failed, tooMany atomic.Int64
+	failure                  atomic.Pointer[string]
+}
+
+// query runs short queries. Each has ten seconds, the wait for a connection included.
+func (l *load) query(ctx context.Context) {
+	for ctx.Err() == nil {
+		one, cancel := context.WithTimeout(ctx, 10*time.Second)
+		_, err := l.pool.Exec(one, "SELECT pg_sleep(0.005)")
+		cancel()
+		switch {
+		case err == nil:
+			l.queries.Add(1)
+			continue
+		case ctx.Err() != nil:
+			return
+		}
+		if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "53300" {
+			l.tooMany.Add(1)
+		}
+		text := err.Error()
+		l.failure.Store(&text)
+		l.failed.Add(1)
+		select {
+		case <-time.After(10 * time.Millisecond): // as a caller that tries again would
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (l *load) report() {
+	r := report{Queries: l.queries.Load(), Failed: l.failed.Load(), TooMany: l.tooMany.Load(), Connections: l.pool.Stat().NewConnsCount()}
+	if text := l.failure.Load(); text != nil {
+		r.Error = *text
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(r) // the test that reads it notices
+}
