@@ -196,4 +196,5 @@ func (l *link) finish() error {
 func (l *link) lose() {
 	l.lost.Store(true)
 	_ = l.Conn.Close() // Read and Write report it
+	l.attempt.pool.forget(l)
 }

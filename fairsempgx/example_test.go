@@ -75,19 +75,17 @@ func ExampleConfigure() {
 	// 1 of 17 connections are in use, <nil>
 }
 
-func ordersDB(ctx context.Context, client *fairsem.Client, url string) (*sql.DB, error) {
-	pool, err := ordersPool(ctx, client, url)
-	if err != nil {
-		return nil, err
-	}
-	return stdlib.OpenDBFromPool(pool), nil // closing the DB does not close the pool
+func ordersDB(pool *pgxpool.Pool) *sql.DB {
+	return stdlib.OpenDBFromPool(pool) // to be closed before the pool
 }
 
 func TestDatabaseSQLUsesThePoolAndItsLimit(t *testing.T) {
 	w := newWorld(t)
 	client := w.Client()
-	db, err := ordersDB(t.Context(), client, w.server.URL("app"))
+	pool, err := ordersPool(t.Context(), client, w.server.URL("app"))
 	require.NoError(t, err)
+	defer pool.Close()
+	db := ordersDB(pool)
 	var n int
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT 6 * 7").Scan(&n))
 	assert.Equal(t, 42, n)
@@ -96,5 +94,4 @@ func TestDatabaseSQLUsesThePoolAndItsLimit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), status.Used)
 	require.NoError(t, db.Close())
-	require.NoError(t, client.Close(), "which also closes the connections of the pool")
 }

@@ -363,6 +363,13 @@ func (p *pool) closed(l *link) {
 	p.recycle(l.permit)
 }
 
+// forget no longer counts a connection whose permit was lost.
+func (p *pool) forget(l *link) {
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
 // recycle gives a permit to a call of this pool that waits for one. Without such a call it is released.
 func (p *pool) recycle(permit *fairsem.Permit) {
 	p.mu.Lock()

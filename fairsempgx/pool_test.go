@@ -34,9 +34,52 @@ func TestConnectionHoldsAUnitUntilItsSessionHasEnded(t *testing.T) {
 	w.EventuallyUsed(s, 0)
 }
 
+// slowEnd is a connection whose peer ends the session late.
+type slowEnd struct {
+	net.Conn
+	ended chan struct{}
+}
+
+func (c slowEnd) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+
+func (c slowEnd) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		<-c.ended
+	}
+	return n, err
+}
+
+// The server frees the slot only then.
+func TestUnitIsHeldUntilTheServerHasEndedTheSession(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	c := w.config(1)
+	ended := make(chan struct{})
+	open := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		inner, err := open(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return slowEnd{inner, ended}, nil
+	}
+	require.NoError(t, fairsempgx.Configure(c, s))
+	p := w.open(c)
+	w.take(p).Release()
+	p.Reset()
+	w.Eventually(func() bool { return w.sessions() == 0 }, "the session is not ended")
+	for range 20 { // a release that was on its way would be counted
+		assert.Equal(t, int64(1), w.Status(s).Used)
+	}
+	close(ended)
+	w.EventuallyUsed(s, 0)
+}
+
 func TestCallGetsTheConnectionThatAnotherCallReleases(t *testing.T) {
 	w := newWorld(t)
-	p := w.pool(w.Semaphore(1), 10)
+	s := w.Semaphore(1)
+	p := w.pool(s, 10)
 	first := w.take(p)
 	pid := first.Conn().PgConn().PID()
 	next := make(chan uint32, 3)
@@ -49,6 +92,7 @@ func TestCallGetsTheConnectionThatAnotherCallReleases(t *testing.T) {
 			}
 		}()
 	}
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "no call waits")
 	first.Release()
 	for range cap(next) {
 		assert.Equal(t, pid, <-next)
@@ -329,6 +373,7 @@ func TestConnectionThatDialsTwiceNeedsOneUnit(t *testing.T) {
 	w.take(w.open(c))
 	assert.Equal(t, int64(2), dials.Load())
 	assert.Equal(t, int64(1), w.Status(s).Granted)
+	assert.Equal(t, int64(1), w.Status(s).Used)
 }
 
 func TestFailedDialReleases(t *testing.T) {
