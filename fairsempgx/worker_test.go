@@ -25,7 +25,8 @@ type order struct {
 	Limit                 int64
 	TTL                   time.Duration
 	MaxConns              int32
-	Bare                  bool // without fairsem
+	Bare                  bool          // without fairsem
+	Query                 time.Duration // how long a query takes
 }
 
 // report is a line of a worker: what it has done since it started.
@@ -48,7 +49,7 @@ func (o order) Work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l := load{pool: pool}
+	l := load{pool: pool, each: o.Query}
 	done := make(chan struct{}, o.MaxConns)
 	for range o.MaxConns {
 		go func() { l.query(ctx); done <- struct{}{} }() // ends with ctx
@@ -89,6 +90,7 @@ func (o order) pool(client *fairsem.Client) (*pgxpool.Pool, error) {
 
 type load struct {
 	pool                     *pgxpool.Pool
+	each                     time.Duration
 	queries, failed, tooMany atomic.Int64
 	failure                  atomic.Pointer[string]
 }
@@ -97,7 +99,7 @@ type load struct {
 func (l *load) query(ctx context.Context) {
 	for ctx.Err() == nil {
 		one, cancel := context.WithTimeout(ctx, 10*time.Second)
-		_, err := l.pool.Exec(one, "SELECT pg_sleep(0.005)")
+		_, err := l.pool.Exec(one, "SELECT pg_sleep($1)", l.each.Seconds())
 		cancel()
 		switch {
 		case err == nil:
