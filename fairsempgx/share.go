@@ -7,7 +7,6 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/held"
-	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // share is what a pool knows of the other processes. It is guarded by the lock of the pool.
@@ -161,7 +160,7 @@ func (p *pool) identity() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		return protocol.ClientOf(l.permit.ID())
+		return held.ClientOf(l.permit.ID())
 	}
 	return ""
 }
@@ -193,18 +192,18 @@ func (p *pool) census(ctx context.Context) (now census, err error) {
 		if listed++; err != nil || listed > maxListed {
 			break
 		}
-		one := now.all[protocol.ClientOf(t.ID)]
+		one := now.all[held.ClientOf(t.ID)]
 		one.waiting += t.Weight
-		now.all[protocol.ClientOf(t.ID)] = one
+		now.all[held.ClientOf(t.ID)] = one
 	}
 	listed = 0
 	for t, err := range p.sem.Holders(ctx) {
 		if listed++; err != nil || listed > maxListed {
 			break
 		}
-		one := now.all[protocol.ClientOf(t.ID)]
+		one := now.all[held.ClientOf(t.ID)]
 		one.held += t.Weight
-		now.all[protocol.ClientOf(t.ID)] = one
+		now.all[held.ClientOf(t.ID)] = one
 		now.ttl = max(now.ttl, t.ExpiresIn)
 	}
 	return now, ctx.Err()

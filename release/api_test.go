@@ -35,6 +35,26 @@ func TestExportedAPIIsAsRecorded(t *testing.T) {
 	}
 }
 
+// A module that users have may be older than the library, so what it imports of the library is a promise, also where users cannot.
+func TestPackagesThatModulesForUsersImportAreRecorded(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	w, err := readWorkspace(t.Context(), in(root))
+	require.NoError(t, err)
+	for _, dir := range w.modules() {
+		if dir == command {
+			continue // it is built with the library that its go.mod requires
+		}
+		imports := does(t, in(filepath.Join(root, dir)), "go", "list", "-f", `{{join .Imports "\n"}}`, "./...")
+		for line := range strings.Lines(imports) {
+			if of, is := strings.CutPrefix(strings.TrimSpace(line), w.library+"/"); is {
+				assert.Contains(t, apiPackages, of, "%s imports it", dir)
+			}
+		}
+	}
+}
+
 func TestChangeOfTheAPINamesWhatBreaksCallersAndWhatIsNew(t *testing.T) {
 	t.Parallel()
 	files := tiny(func(files map[string]string) {
