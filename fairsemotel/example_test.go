@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemotel"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // newTracedClient returns a Client whose events are metrics and spans.
@@ -28,14 +28,8 @@ func newTracedClient(rdb redis.UniversalClient, meters metric.MeterProvider, tra
 
 // Metrics and spans of a program.
 func ExampleNew() {
-	server, err := miniredis.Run()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer func() { _ = rdb.Close() }() // the example is over
+	rdb, stop := worldtest.ExampleRedis()
+	defer stop()
 	reader := sdkmetric.NewManualReader()
 	spans := tracetest.NewSpanRecorder()
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -20,7 +18,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemotel"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -56,22 +53,6 @@ func newWorld(t *testing.T, o fairsemotel.Options) *world {
 	require.NoError(t, err)
 	return w
 }
-
-// newClient returns a Client of a server that all tests share. For Redis it is another process.
-func newClient(t *testing.T, observer fairsem.Observer) *fairsem.Client {
-	t.Helper()
-	server := redistest.SharedServer(t)
-	require.NoError(t, server.AwaitAge(2)) // a younger one grants nothing for a while
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	client, err := fairsem.New(rdb, fairsem.Options{Observer: observer})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() }) // most tests have closed it
-	return client
-}
-
-// unique is a name of this test alone.
-func unique(t *testing.T) string { return t.Name() + "-" + uuid.NewString() }
 
 func (w *world) collect() (all metricdata.ResourceMetrics) {
 	w.Helper()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemotel"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // events are one of each kind, of one name: what is counted up is counted down.
@@ -74,10 +75,10 @@ func TestEachKindOfEventIsMeasured(t *testing.T) {
 }
 
 func TestMetricsAndSpansFollowTheCallsAndPermitsOfAClient(t *testing.T) {
-	t.Parallel()
+	limit := worldtest.New(t)
 	w := newWorld(t, fairsemotel.Options{})
-	client, other := newClient(t, w.Observe), newClient(t, nil)
-	name := unique(t)
+	client, other := limit.Observed(w.Observe), limit.Client()
+	name := limit.LimitName
 	sem, err := client.Semaphore(name, 3)
 	require.NoError(t, err)
 	of := "fairsem.name=" + name + "} "

@@ -5,22 +5,15 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsempgx"
-	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // each measures f on a pool with and without a limit that is never reached.
 func each(b *testing.B, f func(b *testing.B, pool *pgxpool.Pool)) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.SharedServer(b).Addr()})
-	client, err := fairsem.New(rdb, fairsem.Options{})
-	require.NoError(b, err)
-	s, err := client.Semaphore(b.Name(), 10)
-	require.NoError(b, err)
-	b.Cleanup(func() { _, _ = client.Close(), rdb.Close() })
+	s := worldtest.Unreached(b, nil)
 	for _, one := range []struct {
 		name      string
 		configure func(*pgxpool.Config) error

@@ -6,36 +6,24 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsempgx"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // servers returns a Client on a Redis of its own, the URL of a database, and a function that ends the Client.
 func servers() (*fairsem.Client, string, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	client, err := fairsem.New(rdb, fairsem.Options{})
-	if err != nil {
-		panic(err)
-	}
 	database, err := startShared()
 	if err != nil {
 		panic(err)
 	}
-	return client, database.URL("app"), func() {
-		_, _ = client.Close(), rdb.Close() // the example is over
-		server.Close()
-	}
+	client, stop := worldtest.Example()
+	return client, database.URL("app"), stop
 }
 
 func ordersPool(ctx context.Context, client *fairsem.Client, url string) (*pgxpool.Pool, error) {

@@ -8,13 +8,13 @@ import (
 	"net/http/httptest"
 	"strings"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemprom"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // newMeasuredClient returns a Client whose events are metrics. Of the names, only those of databases have series of their own.
@@ -33,14 +33,8 @@ func newMeasuredClient(rdb redis.UniversalClient, registry prometheus.Registerer
 
 // Metrics of a program, as Prometheus reads them.
 func ExampleNew() {
-	server, err := miniredis.Run()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer func() { _ = rdb.Close() }() // the example is over
+	rdb, stop := worldtest.ExampleRedis()
+	defer stop()
 	registry := prometheus.NewRegistry()
 	client, err := newMeasuredClient(rdb, registry)
 	if err != nil {

@@ -2,30 +2,28 @@ package fairsemprom_test
 
 import (
 	"context"
-	"os"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemprom"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 func TestMain(m *testing.M) {
-	if redis := os.Getenv(workerEnv); redis != "" {
-		os.Exit(worker(redis))
-	}
-	os.Exit(redistest.Main(m))
+	worldtest.Main[order](func() int {
+		defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		return redistest.Main(m)
+	})
 }
 
 const (
@@ -40,22 +38,6 @@ func newObserver(t testing.TB, o fairsemprom.Options) *fairsemprom.Observer {
 	require.NoError(t, err)
 	return observer
 }
-
-// newClient returns a Client of a server that all tests share. For Redis it is another process.
-func newClient(t *testing.T, observer fairsem.Observer) *fairsem.Client {
-	t.Helper()
-	server := redistest.SharedServer(t)
-	require.NoError(t, server.AwaitAge(2)) // a younger one grants nothing for a while
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	client, err := fairsem.New(rdb, fairsem.Options{Observer: observer})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() }) // most tests have closed it
-	return client
-}
-
-// unique is a name of this test alone.
-func unique(t *testing.T) string { return t.Name() + "-" + uuid.NewString() }
 
 // read returns what Prometheus reads, without comments.
 func read(t testing.TB, c prometheus.Collector) string {

@@ -21,13 +21,14 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemprom"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 func TestMetricsFollowTheCallsAndPermitsOfAClient(t *testing.T) {
-	t.Parallel()
+	limit := worldtest.New(t)
 	observer := newObserver(t, fairsemprom.Options{})
-	client, other := newClient(t, observer.Observe), newClient(t, nil)
-	name := unique(t)
+	client, other := limit.Observed(observer.Observe), limit.Client()
+	name := limit.LimitName
 	sem, err := client.Semaphore(name, 3)
 	require.NoError(t, err)
 	of := fmt.Sprintf("name=%q", name)
@@ -63,10 +64,10 @@ func TestMetricsFollowTheCallsAndPermitsOfAClient(t *testing.T) {
 }
 
 func TestMetricsFollowTheCallsOfALimiter(t *testing.T) {
-	t.Parallel()
+	limit := worldtest.New(t)
 	observer := newObserver(t, fairsemprom.Options{})
-	client := newClient(t, observer.Observe)
-	name := unique(t)
+	client := limit.Observed(observer.Observe)
+	name := limit.LimitName
 	limiter, err := client.Limiter(name, 1, time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, limiter.Wait(t.Context(), 1))

@@ -23,25 +23,14 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemprom"
+	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
-const workerEnv = "FAIRSEM_TEST_WORKER"
+// order is the task of a worker: a program with fairsemprom under load.
+type order struct{ Redis string }
 
-// worker is a program with fairsemprom under load. It prints the URL of its metrics, and ends with its parent: stdin is a pipe.
-func worker(addr string) int {
-	if err := work(addr); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func work(addr string) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
+// Work prints the URL of the metrics.
+func (o order) Work(ctx context.Context) error {
 	observer, err := fairsemprom.New(fairsemprom.Options{})
 	if err != nil {
 		return err
@@ -54,7 +43,7 @@ func work(addr string) error {
 	defer server.Close()
 	fmt.Println(server.URL)
 
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	rdb := redis.NewClient(&redis.Options{Addr: o.Redis})
 	defer func() { _ = rdb.Close() }() // the process ends
 	client, err := fairsem.New(rdb, fairsem.Options{Observer: observer.Observe})
 	if err != nil {
@@ -96,11 +85,7 @@ func useDatabase(ctx context.Context, db *fairsem.Semaphore) {
 // startWorker starts a worker and returns the address of its metrics.
 func startWorker(t *testing.T, redis string) string {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), workerEnv+"="+redis)
-	cmd.Stderr = os.Stderr
-	out := start(t, cmd)
-	line, err := out.ReadString('\n')
+	line, err := worldtest.Start(t, order{redis}).Out.ReadString('\n')
 	require.NoError(t, err)
 	return line[len("http://") : len(line)-1]
 }

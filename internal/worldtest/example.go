@@ -10,17 +10,26 @@ import (
 // Example returns a Client on a server of its own in this process, and a function that ends both. It is for examples, which have no
 // test to fail: it panics.
 func Example() (*fairsem.Client, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		panic(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	rdb, stop := ExampleRedis()
 	client, err := fairsem.New(rdb, fairsem.Options{})
 	if err != nil {
 		panic(err)
 	}
 	return client, func() {
-		_, _ = client.Close(), rdb.Close() // the example is over
+		_ = client.Close() // the example is over
+		stop()
+	}
+}
+
+// ExampleRedis is Example for examples that make their own Client.
+func ExampleRedis() (*redis.Client, func()) {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return rdb, func() {
+		_ = rdb.Close() // the example is over
 		server.Close()
 	}
 }
