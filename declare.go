@@ -18,17 +18,20 @@ type declarations struct {
 	now, old map[handle]firstUse
 }
 
-// handle is what a Semaphore is made with.
+// handle is what a Semaphore is made with, and a tenant of it, if any.
 type handle struct {
-	name string
-	spec protocol.LimitSpec
+	name     string
+	spec     protocol.LimitSpec
+	tenant   string
+	tenanted bool
 }
 
 // firstUse is when a handle was first used: on the clock of this process and, once Redis has answered, on the server's, in
 // microseconds.
 type firstUse struct {
-	here   time.Time
-	server int64
+	here    time.Time
+	server  int64
+	account account // of a tenant: what was used
 }
 
 // rememberedDeclarations is how many at least are remembered, and half of how many at most.
@@ -38,26 +41,42 @@ const rememberedDeclarations = 1 << 14
 func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := handle{name, q}
-	use, known := d.findLocked(h)
-	if !known {
-		use.here = d.began
-		if d.old == nil {
-			use.here = time.Now()
-		}
-		d.rememberLocked(h, use)
-	}
+	use := d.useLocked(handle{name: name, spec: q}, account{})
 	if use.server != 0 {
 		return protocol.Declaration{Spec: q, Since: use.server}
 	}
 	return protocol.Declaration{Spec: q, Age: time.Since(use.here)}
 }
 
+// declareTenant returns how long after the first use of a limit its tenant was first declared as it is now.
+func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	limit := d.useLocked(handle{name: name, spec: q}, account{})
+	return d.useLocked(handle{name, q, a.tenant, true}, a).here.Sub(limit.here)
+}
+
+// useLocked returns when a handle was first used, after it was last used with another account.
+func (d *declarations) useLocked(h handle, a account) firstUse {
+	use, known := d.findLocked(h)
+	if known && use.account == a {
+		return use
+	}
+	if !known && d.old != nil {
+		use.here = d.began
+	} else {
+		use.here = time.Now()
+	}
+	use.account = a
+	d.rememberLocked(h, use)
+	return use
+}
+
 // learn records the server's time of a first use.
 func (d *declarations) learn(name string, q protocol.LimitSpec, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := handle{name, q}
+	h := handle{name: name, spec: q}
 	if use, known := d.findLocked(h); known && use.server == 0 {
 		use.server = server
 		d.rememberLocked(h, use)

@@ -12,6 +12,9 @@
 //	defer permit.Release(ctx)
 //	call(permit.Context()) // ends when the permit may no longer be relied on
 //
+// Calls may name a tenant, such as a customer: [CallOptions]. Then the limit is shared fairly between those that want it: the next
+// grant goes to the tenant that holds the fewest units, and of its calls to the first. docs/tenants.md has the rule.
+//
 // [Client.Mutex] and [Client.RWMutex] are locks built on a semaphore. [Client.Limiter] limits how often something happens
 // instead of how many at once. [AcquireAll] acquires units of several names in one order, so that callers never
 // wait for each other in a circle. What follows about permits holds for locks, too. [Client.Inspect] shows what is held under a
@@ -44,8 +47,9 @@
 //
 // Safety. The units in use never exceed the limit, neither on the server nor, by the contexts of the permits, in all processes
 // together. Only the owner of a permit can release or renew it. An operation that is delivered several times counts once. If
-// the position of one call in the queue was confirmed before another call began, the first is granted first, whatever
-// their weights. Fencing tokens increase with every grant on a name. When Acquire returns a permit, it is valid for at least
+// the position of one call in the queue was confirmed before another call of the same tenant began, the first is granted first, whatever
+// their weights. No tenant is granted something while another one waits that holds less per unit of its share and could be granted
+// what it wants. Fencing tokens increase with every grant on a name. When Acquire returns a permit, it is valid for at least
 // another tenth of its TTL. A holder is notified of a loss before its units can be granted to anyone else. [Inspector.Evict] is the
 // exception: the units are free immediately, and the holder is notified right after. No two names interfere. A script that
 // fails half-way grants nothing, and what it left behind expires. Without an answer from Redis nothing is granted.
@@ -59,7 +63,7 @@
 //
 // # How it works
 //
-// The state is in six keys for each name, all in one slot of a cluster, and only atomic scripts change them. Each removes
+// The state is in up to nine keys for each name, all in one slot of a cluster, and only atomic scripts change them. Each removes
 // expired entries first, and then grants from the head of the queue for as long as the head fits. A client renews its
 // leases every third of a TTL, and trusts one from before it sent the question that Redis answered, by a monotonic clock that
 // counts suspensions of the machine. The keys, time, identities and the restoring of lost state are in docs/protocol.md.

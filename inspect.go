@@ -54,6 +54,7 @@ const maxExpected = 1000 * time.Hour
 // Ticket is a permit or a waiter.
 type Ticket struct {
 	ID        string        // the permit id
+	Tenant    string        // CallOptions.Tenant
 	Label     string        // of the process, see Options.Label; "" if the process has been silent for long
 	Token     int64         // the fencing token; 0 while waiting
 	Weight    int64         // units
@@ -154,6 +155,51 @@ func (i *Inspector) Waiters(ctx context.Context) iter.Seq2[Ticket, error] {
 	return i.list(ctx, protocol.Queue)
 }
 
+// Tenant is what a tenant of a name has. See [CallOptions].
+type Tenant struct {
+	Name       string
+	Share      int64         // 1 where no call has declared another
+	Limit      int64         // most units that it may hold; 0: as many as the limit of the name
+	Used       int64         // units held
+	Holders    int64         // permits held
+	Waiting    int64         // waiters
+	OldestWait time.Duration // how long its first waiter has waited; 0: it has none
+}
+
+// Tenants yields the tenants that hold permits or wait, each once, in no particular order. It reads page by page: each page is of
+// one moment. A name that tenants do not share has one, without a name. Expired leases do not count, except where many end
+// at once. It ends with the first error, which comes with an empty Tenant.
+func (i *Inspector) Tenants(ctx context.Context) iter.Seq2[Tenant, error] {
+	return func(yield func(Tenant, error) bool) {
+		if err := i.check(ctx); err != nil {
+			yield(Tenant{}, i.wrap("tenants", err))
+			return
+		}
+		seen, cursor := make(map[string]bool), "0"
+		for {
+			r, err := i.client.query(ctx, i.name, i.client.keyspace.About(i.name).Tenants(cursor, pageSize))
+			var page []protocol.TenantEntry
+			if err == nil {
+				page, cursor, err = protocol.DecodeTenants(r.List)
+			}
+			if err != nil {
+				yield(Tenant{}, i.wrap("tenants", err))
+				return
+			}
+			for _, e := range page {
+				t := Tenant{e.Name, e.Share, e.Limit, e.Units, e.Permits, e.Waiting, time.Duration(max(0, e.Waited)) * time.Microsecond}
+				if !seen[e.Name] && !yield(t, nil) {
+					return
+				}
+				seen[e.Name] = true
+			}
+			if cursor == "0" {
+				return
+			}
+		}
+	}
+}
+
 // pageSize bounds how long a call about a long queue keeps the server busy.
 const pageSize = 200
 
@@ -191,7 +237,7 @@ func (i *Inspector) page(ctx context.Context, kind string, after protocol.Bookma
 // ticketsOf converts a page. Only a holder has a token.
 func (c *Client) ticketsOf(ctx context.Context, kind string, page []protocol.PageEntry) (all []Ticket) {
 	for _, e := range page {
-		t := Ticket{ID: e.ID, Weight: e.Weight, Since: time.UnixMicro(e.Number), ExpiresIn: e.Remaining}
+		t := Ticket{ID: e.ID, Tenant: protocol.TenantOf(e.ID), Weight: e.Weight, Since: time.UnixMicro(e.Number), ExpiresIn: e.Remaining}
 		if kind == protocol.Owner {
 			t.Token = e.Number
 		}

@@ -72,6 +72,7 @@ type WaitStartedEvent struct {
 	Context context.Context // has the values of the context given to Acquire, not its cancellation
 	Name    string          // of the semaphore
 	ID      string          // of the permit to be
+	Tenant  string          // CallOptions.Tenant
 	Weight  int64           // units requested
 }
 
@@ -83,6 +84,7 @@ type PositionLostEvent struct {
 	Context context.Context
 	Name    string
 	ID      string
+	Tenant  string // CallOptions.Tenant
 	Weight  int64
 	Queued  bool          // whether there was a WaitStartedEvent
 	Waited  time.Duration // since the call began
@@ -94,6 +96,7 @@ type GrantedEvent struct {
 	Context context.Context
 	Name    string
 	ID      string
+	Tenant  string // CallOptions.Tenant
 	Weight  int64
 	Queued  bool
 	Waited  time.Duration // as [Permit.Waited]
@@ -107,6 +110,7 @@ type AllowedEvent struct {
 	Context context.Context
 	Name    string
 	ID      string
+	Tenant  string // CallOptions.Tenant
 	Weight  int64
 	Queued  bool
 	Waited  time.Duration
@@ -119,6 +123,7 @@ type NotAcquiredEvent struct {
 	Context context.Context
 	Name    string
 	ID      string
+	Tenant  string // CallOptions.Tenant
 	Weight  int64
 	Queued  bool
 	Waited  time.Duration
@@ -131,6 +136,7 @@ type ReleasedEvent struct {
 	Context context.Context
 	Name    string
 	ID      string
+	Tenant  string // CallOptions.Tenant
 	Weight  int64
 	Token   int64
 	Held    time.Duration // from the grant to the call of Release
@@ -143,6 +149,7 @@ type LostEvent struct {
 	Context context.Context
 	Name    string
 	ID      string
+	Tenant  string // CallOptions.Tenant
 	Weight  int64
 	Token   int64
 	Held    time.Duration // from the grant, for as long as the permit could be relied on
@@ -241,7 +248,7 @@ func details(e Event) (attrs []slog.Attr) {
 	for i := range fields.NumField() {
 		name, value := fields.Type().Field(i).Name, fields.Field(i).Interface()
 		switch {
-		case name == "At" || name == "Context" || name == "Node" && value == "" || value == nil:
+		case name == "At" || name == "Context" || (name == "Node" || name == "Tenant") && value == "" || value == nil:
 		case name == "Err":
 			attrs = append(attrs, slog.Any("error", value))
 		default:

@@ -109,7 +109,7 @@ func (f *flight) contents() (all []string) {
 		if s == protocol.AcquireScript {
 			releases -= s.Argument(args, "released").(int)
 		}
-		first := 16 // the index after the arguments that all scripts have
+		first := 10 + len(protocol.Kinds) // the index after the arguments that all scripts have
 		if slices.Contains(protocol.PlainScripts, s) {
 			first = 3 + args[2].(int) + len(s.Arguments)
 		}

@@ -101,8 +101,29 @@ func (r *request) isUsual() bool {
 	switch {
 	case r.key.script != protocol.AcquireScript && !r.key.isPlain():
 		return false
-	case slices.ContainsFunc(acquired, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied }):
+	case slices.ContainsFunc(acquired, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied || t.account.share > 0 }):
 		return false
 	}
 	return !slices.ContainsFunc(released, func(t *ticket) bool { return !t.hold.begun })
+}
+
+// tenantsLocked returns what the tickets of a request declare of their tenants: of each tenant, what the last of them does.
+func (r *request) tenantsLocked() (all []protocol.TenantSpec) {
+	at := make(map[string]int)
+	for _, t := range r.tickets {
+		if t.account.share == 0 {
+			continue
+		}
+		spec := protocol.TenantSpec{
+			Name: t.account.tenant, Share: t.account.share, Limit: t.account.limit,
+			After: r.state.host.declared.declareTenant(r.state.name, r.key.spec, t.account),
+		}
+		if i, found := at[spec.Name]; found {
+			all[i] = spec
+			continue
+		}
+		at[spec.Name] = len(all)
+		all = append(all, spec)
+	}
+	return all
 }

@@ -45,7 +45,8 @@ type CallOptions struct {
 	// a call that has waited longer than that is granted first all the same.
 	HeadStart time.Duration
 
-	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number MaxQueue+1.
+	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number MaxQueue+1, where tenants share the
+	// name: of its tenant.
 	MaxQueue int64
 
 	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. The context of the call can then be that
@@ -57,6 +58,22 @@ type CallOptions struct {
 
 	// NoRefresh leaves the permit without renewals, so that it ends at most TTL after the grant.
 	NoRefresh bool
+
+	// Tenant is on whose account the units are: a customer, a queue, a user. Tenants share the limit fairly, however many calls
+	// of each wait: of those that wait, the next grant goes to the one that holds the fewest units per Share, and of its calls to
+	// the first. What nobody else wants a tenant can have alone, and nothing is taken from a holder. The empty Tenant
+	// is one like any other. At most 128 bytes, any bytes.
+	Tenant string
+
+	// Share is the weight of the Tenant beside others: with shares of 2 and 1, the one gets twice the units of the other while both
+	// have calls that wait. 1 if 0; at most 1,000,000.
+	Share int64
+
+	// TenantLimit, if above 0, is the most units that the Tenant may hold at once. While it holds them its calls wait, and hold up no
+	// other tenant.
+	//
+	// Share and TenantLimit belong to the tenant of that name. As with limits, what a process declared last stands.
+	TenantLimit int64
 }
 
 // latest is when the wait of a call that began at asked is over; zero: never.
@@ -91,7 +108,27 @@ func (o CallOptions) check() error {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 	}
+	return o.checkTenant()
+}
+
+func (o CallOptions) checkTenant() error {
+	switch {
+	case len(o.Tenant) > protocol.MaxTenant:
+		return fmt.Errorf("%w: Tenant %.40q... has %d bytes, more than %d", ErrInvalid, o.Tenant, len(o.Tenant), protocol.MaxTenant)
+	case o.Share < 0 || o.Share > protocol.MaxShare:
+		return fmt.Errorf("%w: Share %d is not between 0 and %d", ErrInvalid, o.Share, protocol.MaxShare)
+	case o.TenantLimit < 0 || o.TenantLimit > protocol.MaxUnits:
+		return fmt.Errorf("%w: TenantLimit %d is not between 0 and %d", ErrInvalid, o.TenantLimit, int64(protocol.MaxUnits))
+	}
 	return nil
+}
+
+// account returns on whose account a call is, and what it declares of that tenant.
+func (o CallOptions) account() account {
+	if o.Tenant == "" && o.Share == 0 && o.TenantLimit == 0 {
+		return account{}
+	}
+	return account{tenant: o.Tenant, share: max(1, o.Share), limit: o.TenantLimit}
 }
 
 // With returns a handle on the same semaphore whose calls have these options instead of those of s. With options that can
@@ -193,7 +230,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 		case errors.Is(err, errPositionLost):
 			t.reportPositionLost(s.client.events)
 		default:
-			err = wrap(op, s.name, err)
+			err = wrap(op, s.name, t.account.explain(err))
 			t.reportNotAcquired(s.client.events, s.name, err)
 			return t, err
 		}
@@ -260,6 +297,9 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	if err := s.opts.check(); err != nil {
 		return wrap(op, s.name, err)
 	}
+	if limit := s.opts.TenantLimit; limit > 0 && n > limit {
+		return wrap(op, s.name, fmt.Errorf("%w: %d is more than the TenantLimit %d of tenant %q", ErrExceedsLimit, n, limit, s.opts.Tenant))
+	}
 	return wrap(op, s.name, ended(ctx))
 }
 
@@ -270,6 +310,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		weight:    n,
 		params:    protocol.AcquireParams{TTL: s.opts.TTL, Wait: wait, MaxQueue: s.opts.MaxQueue, HeadStart: s.opts.HeadStart},
 		spec:      s.spec,
+		account:   s.opts.account(),
 		noRefresh: s.opts.NoRefresh,
 		observed:  c.events.wants(ctx),
 		asked:     asked,
@@ -277,7 +318,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		done:      make(chan struct{}),
 		released:  make(chan struct{}),
 	}
-	t.id = c.keyspace.TicketID(t.seq)
+	t.id = c.keyspace.TicketID(t.seq, t.account.tenant)
 	if t.params.TTL == 0 {
 		t.params.TTL = c.ttl
 	}

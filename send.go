@@ -24,6 +24,10 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 	urgent := k.renews() || slices.ContainsFunc(tickets, (*ticket).isUnanswered)
 	// Behind a backlog of acquires every other operation is urgent.
 	urgent = urgent || k.script != protocol.AcquireScript && v.pipeline.Crowded()
+	most := protocol.MaxIDs
+	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.account.share > 0 }) {
+		most = protocol.MaxIDsOfTenants
+	}
 	for first := true; first || len(tickets) > 0; first = false {
 		r := v.fillingLocked(k, urgent)
 		begun := r == nil
@@ -31,7 +35,7 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 			r = &request{state: v, key: k, urgent: urgent}
 			v.filling = append(v.filling, r)
 		}
-		n := min(len(tickets), protocol.MaxIDs-int(r.ids.Load()))
+		n := min(len(tickets), max(0, most-int(r.ids.Load())))
 		r.add(k, tickets[:n])
 		tickets = tickets[n:]
 		if begun {
@@ -39,7 +43,7 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 		} else if !urgent {
 			v.pipeline.Grown(n)
 		}
-		if r.ids.Load() == protocol.MaxIDs {
+		if int(r.ids.Load()) >= most {
 			v.closeLocked(r)
 		}
 	}
@@ -134,6 +138,9 @@ func (r *request) Full() protocol.Call {
 func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 	v, k := r.state, r.key
 	d.Knows = v.knowsLocked()
+	if k.script == protocol.AcquireScript || k.script == protocol.RestoreScript {
+		d.Tenants = r.tenantsLocked()
+	}
 	switch k.script {
 	case protocol.AcquireScript:
 		return protocol.Acquire(v.about, d, k.params, r.tickets, r.released...)

@@ -34,6 +34,7 @@ type ticket struct {
 	weight    int64 // units that it asks for
 	params    protocol.AcquireParams
 	spec      protocol.LimitSpec // that its caller declares
+	account   account
 	noRefresh bool
 	observed  bool            // its events are wanted
 	asked     time.Time       // when its caller called

@@ -103,6 +103,16 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 	return &Weighted{Inspector: s.Inspector, sem: s, held: make(heldPermits)}, nil
 }
 
+// With returns a handle on the same semaphore whose calls have these options. It holds nothing: what it acquires it releases, and
+// not w. So a tenant has a Weighted of its own.
+func (w *Weighted) With(o CallOptions) *Weighted {
+	if w.sem == nil {
+		return new(Weighted)
+	}
+	s := w.sem.With(o)
+	return &Weighted{Inspector: s.Inspector, sem: s, held: make(heldPermits)}
+}
+
 // Acquire waits until n units are free and all earlier calls have been granted. Zero units are granted at once, without asking
 // Redis; a negative n panics.
 //

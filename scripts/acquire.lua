@@ -8,6 +8,8 @@
 --         head_start  us by which to queue ahead of now
 --         count      how many ids it acquires
 --         released   how many ids it releases
+--         tenants_declared  how many tenants it declares. Before the ids come, for each, its name, share and limit, and the us
+--                    from since to when the caller first declared these
 --         .. ids, then, if any of them weighs more than 1, the weights of all, then the ids to release
 -- Results: of the ids that it releases, as in release.lua; then HELD, WAITING, REFUSED (for a rate, with the ms until
 --         it would be granted if no other request came), FULL, TOO_BIG (weight above the limit), EARLY (instead of
@@ -20,9 +22,10 @@
 -- include limit.lua
 -- include epoch.lua
 
-local wait, max_queue, head_start, count, released = unpack(ARGV, OWN, OWN + 4)
-count, released = tonumber(count), tonumber(released)
-local first_id, last_id, first_released = OWN + 5, OWN + 4 + count, #ARGV - released + 1
+local wait, max_queue, head_start, count, released, tenants_declared = unpack(ARGV, OWN, OWN + 5)
+count, released, tenant_args, first_tenant_arg = tonumber(count), tonumber(released), tonumber(tenants_declared), OWN + 6
+local first_id = first_tenant_arg + 4 * tenant_args
+local last_id, first_released = first_id + count - 1, #ARGV - released + 1
 local has_weights = first_released == last_id + count + 1 and count > 0
 if not has_weights and first_released ~= last_id + 1 or not distinct(first_id, count) then
   return redis.error_reply("FAIRSEMIDS the ids are not as many as the call says, or one comes twice")
@@ -33,7 +36,7 @@ local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, last
 -- needs no queue. It does not reap: expired holders occupy units that are not needed, until the keys have to be renewed or an
 -- id does not fit.
 local fast = window > 0 and waiters + weight_count + released == 0 and holders + count <= limit
-  and not (has_weights or renew_keys or declares or state_lost or now < grace_until)
+  and not (stored_tenants or tenant_args > 0 or has_weights or renew_keys or declares or state_lost or now < grace_until)
 for i = 1, count do fast = fast and not old_deadlines[i] end
 
 local unreaped = 0 -- how many holders have expired; they block no grant and do not count
@@ -71,7 +74,9 @@ end
 wait, max_queue, head_start = wait == "1", tonumber(max_queue), tonumber(head_start)
 
 -- The SET comes first, as what follows would be allowed under OOM.
-if expired_entries + released > 0 then redis.call("SET", counter, text(last_number), "PXAT", text(expire_at)) end
+if expired_entries + released > 0 or not caught_up or shares and waiters > 0 then
+  redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
+end
 if expired_entries > 0 then reap() end
 if released > 0 then release(first_released) end
 if promote then promote() end -- waiters come before new requests
@@ -91,22 +96,26 @@ local positions = repeated and waiters > 0 and redis.call("ZMSCORE", queue, unpa
 for i = first_id, last_id do
   local id, units = ARGV[i], has_weights and tonumber(ARGV[i + count]) or 1
   local nth = i - first_id + 1
-  local state, number = GONE, nil
+  local state, number, known = GONE, nil, shares and account(tenant_of(id))
   if old_deadlines[nth] then
     if tonumber(old_deadlines[nth]) > now then state, number = HELD, whole(tokens[nth]) end
     if state == HELD and not number then state, number = WAITING, whole(positions[nth]) end
     if state == WAITING and not number then state = EVICTED end
-  elseif limit > 0 and units > limit then
+  elseif limit > 0 and units > limit or known and known.limit > 0 and units > known.limit then
     state = TOO_BIG
-  elseif waiters == 0 and now >= grace_until and holders + extra_weight + units <= limit then
+  elseif shares and not caught_up then
+    state = EARLY
+  elseif now >= grace_until and holders + extra_weight + units <= limit 
+    and (known and is_next(known, units, math.max(last_number + 1, steady) - head_start) or not known and waiters == 0) then
     last_number = last_number < steady and steady or last_number + 1
     state, number = HELD, last_number
     holders, extra_weight, granted_count = holders + 1, extra_weight + units - 1, granted_count + 1
     granted[granted_size + 1], granted[granted_size + 2] = text(last_number), id
     granted_size = granted_size + 2
+    if known then granted_to(known, units, last_number) end
   elseif not wait then
     state = (now < grace_until or reply[MORE] == 1) and EARLY or REFUSED
-  elseif max_queue > 0 and waiters >= max_queue then
+  elseif max_queue > 0 and (known and lane_length(known) or waiters) >= max_queue then
     state = reply[MORE] == 1 and EARLY or FULL
   else
     last_number = last_number < steady and steady or last_number + 1
@@ -114,6 +123,7 @@ for i = first_id, last_id do
     waiters = waiters + 1
     queued[queued_size + 1], queued[queued_size + 2] = text(number), id
     queued_size = queued_size + 2
+    if known then join_lane(known, id, number, units) end
   end
   if number then
     due[due_size + 1], due[due_size + 2] =
@@ -126,7 +136,7 @@ for i = first_id, last_id do
   number = number or 0
   if state == EARLY then number = reply[MORE] == 1 and 0 or grace_until - now end
   if window > 0 and (state == REFUSED or state == EARLY and reply[MORE] == 0) then
-    number = math.max(number, time_until_grant(waiters, units, largest))
+    number = math.max(number, time_until_grant(waiters, units, largest, known))
   end
   reply[size + 1], reply[size + 2] = state, number
   size = size + 2

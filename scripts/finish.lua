@@ -2,7 +2,7 @@
 --
 -- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
 --           granted_count, grants, had_queue, limit, messages, notify_heads, now, pinned, promote, record_pace, remaining,
---           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra,
+--           renew_keys, replication, resizing, server, settle, shares, state_lost, steady, stepped_back, store_extra, store_tenants, stored_extra,
 --           window
 -- provides: recorded_at
 -- changes:  expire_at, extra_weight, renew_keys
@@ -11,10 +11,14 @@ local recorded_at = whole(stored_marked_at, steady)
 -- include pace.lua
 
 if promote then promote() end
+if shares then
+  settle()
+  store_tenants(false)
+end
 
 -- The name is plain: see plain.lua. It does not lose its "+" in the call that empties the queue: where waiters come and go,
 -- that would be two more writes for each.
-local plain = weight_count + window + clock_ahead == 0 and limit > 0 and now >= grace_until and replication ~= ""
+local plain = weight_count + window + clock_ahead == 0 and not shares and limit > 0 and now >= grace_until and replication ~= ""
   and not stepped_back and (stored_spec or declares) and text(limit)
 if plain and (had_queue or waiters > 0) then plain = plain .. "+" end
 if stored_plain ~= plain then end_plain() end
@@ -41,7 +45,9 @@ if renew_keys and extra_weight > 0 and holders <= BOUND then -- recount, in case
 end
 if extra_weight ~= stored_extra then store_extra() end
 if renew_keys then
-  for i = 1, 5 do redis.call("PEXPIREAT", KEYS[i], text(expire_at)) end
+  for i, key in ipairs(KEYS) do
+    if i < 6 or i > 6 and shares then redis.call("PEXPIREAT", key, text(expire_at)) end
+  end
   redis.call("HSET", meta, "until", text(expire_at))
   if stepped_back then redis.call("HSET", meta, "ahead", text(clock_ahead)) end
   if not pinned then redis.call("PEXPIREAT", meta, text(expire_at)) end

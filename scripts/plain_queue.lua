@@ -82,7 +82,7 @@ for i = 1, promoted do
   local id, position, token = heads[2 * i - 1], tonumber(heads[2 * i]), format("%d", number)
   if not (position >= 0 and position < 2 ^ 53 and position % 1 == 0) then return { 0 } end
   owners[2 * i - 1], owners[2 * i], leavers[i] = token, id, id
-  local client, seq = string.match(id, "^(.*):(%d+)$")
+  local client, seq = string.match(id, "^([^:]*):(%d+)")
   if client == caller then
     reply[size + 1], reply[size + 2], reply[size + 3] = tonumber(seq), position, number
     size = size + 3

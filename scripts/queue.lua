@@ -1,9 +1,9 @@
 -- queue.lua: grants from the head of the queue, and notifies the waiters.
 --
--- needs:    budget, declares, expire_at, extra_weight, grace_until, last_number, limit, now, pinned, steady,
---           store_extra, stored_extra, window
--- provides: forecast, granted_count, grants, had_queue, messages, notify, notify_heads, promote, resizing,
---           store_holders
+-- needs:    budget, declares, expire_at, extra_weight, grace_until, last_number, limit, now, pinned, shares, steady,
+--           store_extra, store_tenants, stored_extra, window
+-- provides: forecast, granted_count, grants, had_queue, may_promote, messages, notify, notify_heads, promote,
+--           remove_oversized, resizing, store_holders, store_promoted
 -- changes:  budget, extra_weight, holders, last_number, waiters
 local had_queue, granted_count = waiters > 0, 0 -- before this call; permits that this call grants
 local resizing = false -- set by resize: waiters that can never fit are removed even if no unit is available
@@ -11,6 +11,7 @@ local resizing = false -- set by resize: waiters that can never fit are removed 
 -- store_holders stores holders that are counted already: token, id, token, id, ...
 local function store_holders(granted)
   if extra_weight > stored_extra then store_extra() end
+  if shares then store_tenants(true) end
   redis.call("ZADD", owner, unpack(granted))
   if 2 * holders == #granted then redis.call("PEXPIREAT", owner, text(expire_at)) end -- the key is new
 end
@@ -20,7 +21,7 @@ local grants, messages = {}, {} -- of promoted waiters: the caller's, and those 
 -- notify records that the waiter at position was granted token. Token 0: that waiter must poll, or, in evict, the holder
 -- whose token is given as position.
 local function notify(id, position, token)
-  local client, seq = string.match(id, "^(.*):(%d+)$")
+  local client, seq = string.match(id, "^([^:]*):(%d+)")
   if client == caller then
     grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = tonumber(seq), position, token
   elseif client then
@@ -30,6 +31,32 @@ local function notify(id, position, token)
   end
 end
 
+-- store_promoted stores waiters that hold from now on, of which holders and extra_weight know nothing yet.
+local function store_promoted(fitting, granted, available)
+  redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
+  waiters, holders = waiters - redis.call("ZREM", queue, unpack(fitting)), holders + #fitting
+  granted_count = granted_count + #fitting
+  extra_weight = limit - available - holders
+  if window > 0 then
+    local due, deadline = {}, text(now + window)
+    for i, id in ipairs(fitting) do due[2 * i - 1], due[2 * i] = deadline, id end
+    redis.call("ZADD", timeout, unpack(due))
+  end
+  store_holders(granted)
+end
+
+-- remove_oversized removes waiters that can never be granted what they want.
+local function remove_oversized(ids)
+  waiters = waiters - redis.call("ZREM", queue, unpack(ids))
+  redis.call("ZREM", timeout, unpack(ids))
+  redis.call("HDEL", weight, unpack(ids))
+end
+
+-- may_promote reports whether the limit is known, is not 0, and no grace period is in effect.
+local function may_promote()
+  return limit > 0 and now >= grace_until and (since or pinned or stored_spec) -- else meta was lost, and the limit that was sent may be wrong
+end
+
 local notify_heads, promote, forecast
 if waiters > 0 then -- otherwise this call promotes no waiter
 
@@ -37,7 +64,7 @@ if waiters > 0 then -- otherwise this call promotes no waiter
   function notify_heads()
     local heads, notified = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES"), { [caller] = true }
     for i = 1, #heads, 2 do
-      local client = string.match(heads[i], "^(.*):") or caller
+      local client = string.match(heads[i], "^([^:]*):") or caller
       if not notified[client] then notify(heads[i], whole(heads[i + 1]) or 0, 0) end
       notified[client] = true
     end
@@ -54,8 +81,7 @@ if waiters > 0 then -- otherwise this call promotes no waiter
   -- every waiter behind it; only one that can never fit is removed. It reads as many heads as can fit; if weights
   -- differ it reads few at first, and more the more of them fit.
   function promote()
-    local available, scanned, blocked = limit - holders - extra_weight, 0, limit == 0 or now < grace_until
-    blocked = blocked or not (since or pinned or stored_spec) -- meta was lost, and the limit that was sent may be wrong
+    local available, scanned, blocked = limit - holders - extra_weight, 0, not may_promote()
     local chunk = weight_count == 0 and math.max(available, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
     while scanned < math.min(waiters, budget) and (available > 0 or declares or resizing) and not blocked do
@@ -79,25 +105,11 @@ if waiters > 0 then -- otherwise this call promotes no waiter
       end
       scanned, chunk = scanned + #heads / 2, 2 * chunk
     end
-    if #oversized > 0 then
-      waiters = waiters - redis.call("ZREM", queue, unpack(oversized))
-      redis.call("ZREM", timeout, unpack(oversized))
-      redis.call("HDEL", weight, unpack(oversized))
-    end
-    if #fitting > 0 then
-      redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
-      waiters, holders = waiters - redis.call("ZREM", queue, unpack(fitting)), holders + #fitting
-      granted_count = granted_count + #fitting
-      extra_weight = limit - available - holders
-      if window > 0 then
-        local due, deadline = {}, text(now + window)
-        for i, id in ipairs(fitting) do due[2 * i - 1], due[2 * i] = deadline, id end
-        redis.call("ZADD", timeout, unpack(due))
-      end
-      store_holders(granted)
-    end
+    if #oversized > 0 then remove_oversized(oversized) end
+    if #fitting > 0 then store_promoted(fitting, granted, available) end
     if scanned >= budget and waiters > 0 and available > 0 and not blocked then reply[MORE] = 1 end
     budget = budget - #fitting - #oversized
   end
 end
 
+-- include turns.lua

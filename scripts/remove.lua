@@ -1,15 +1,17 @@
 -- remove.lua: removes expired entries and those that a call names, and keeps count of the units of holders.
 --
--- needs:    expire_at, grace_until, now, window
+-- needs:    STEP, expire_at, grace_until, leave_lanes, now, releases, shares, window
 -- provides: budget, counts_expired, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
 --           store_extra, stored_extra
 -- changes:  holders, size, waiters
 local expired_entries = redis.call("ZCOUNT", timeout, "-inf", text(now))
 local stored_extra = weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local extra_weight = holders > 0 and stored_extra or 0 -- without holders no units are held
+-- include accounts.lua
 local expired_count = 0 -- permits that this call counts as expired
 local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
-local budget, remaining = BOUND, 0        -- ids that it may still reap or remove from the queue; expired entries left over
+-- Ids that it may still reap or remove from the queue, fewer where each may be another tenant's; expired entries left over.
+local budget, remaining = shares and STEP or BOUND, 0
 
 local function store_extra()
   stored_extra = extra_weight
@@ -18,10 +20,10 @@ local function store_extra()
   redis.call("PEXPIREAT", weight, text(expire_at))
 end
 
--- remove_from removes the ids from index first on from a key, and returns which of them were in it. Removing them one
--- at a time would take several times as long.
+-- remove_from removes the ids from index first on from a key, and returns which of them were in it, with their scores if tenants
+-- share the name. Removing them one at a time would take several times as long.
 local function remove_from(key, ids, first)
-  if #ids == first then return { redis.call("ZREM", key, ids[first]) == 1 } end
+  if #ids == first and not shares then return { redis.call("ZREM", key, ids[first]) == 1 } end
   local scores = redis.call("ZMSCORE", key, unpack(ids, first))
   redis.call("ZREM", key, unpack(ids, first))
   return scores
@@ -32,17 +34,20 @@ local function remove(ids, first)
   local units = extra_weight > 0 and redis.call("HMGET", weight, unpack(ids, first))
   local held = holders > 0 and remove_from(owner, ids, first) or {}
   local waited = waiters > 0 and remove_from(queue, ids, first) or {}
-  local states, removed = {}, {}
+  local states, removed, left, positions = {}, {}, {}, {}
   for i = first, #ids do
     local n, state = i - first + 1, GONE
     if held[n] and not removed[ids[i]] then
       state, holders = HELD, holders - 1
       if units then extra_weight = extra_weight + 1 - parse_weight(units[n]) end
+      if shares then releases(ids[i], units and parse_weight(units[n]) or 1, held[n], 1) end
     elseif waited[n] and not removed[ids[i]] then
       state, waiters = WAITING, waiters - 1
+      left[#left + 1], positions[#positions + 1] = ids[i], waited[n]
     end
     states[n], removed[ids[i]] = state, true
   end
+  if shares and #left > 0 then leave_lanes(left, positions) end
   redis.call("ZREM", timeout, unpack(ids, first))
   if weight_count > 0 then redis.call("HDEL", weight, unpack(ids, first)) end
   if extra_weight ~= stored_extra then store_extra() end
@@ -59,7 +64,7 @@ end
 
 -- discard removes ids whose previous state no caller needs.
 local function discard(ids)
-  if extra_weight > 0 then return remove(ids, 1) end -- else no holder weighs more than 1
+  if extra_weight > 0 or shares then return remove(ids, 1) end -- else no holder weighs more than 1
   local held = redis.call("ZREM", owner, unpack(ids))
   holders = holders - held
   if waiters > 0 and held < #ids then waiters = waiters - redis.call("ZREM", queue, unpack(ids)) end

@@ -4,21 +4,25 @@
 --
 -- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
 --         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
+--         tenants_declared  as in acquire.lua
 --         .. ids, then the token or position of each, then the weight of each
 -- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits), or EARLY (it does not fit, but expired ids
 --         are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.
 
 -- include semaphore.lua
+
+local holder_count, missed_in, tenants_declared = unpack(ARGV, OWN, OWN + 2)
+holder_count, missed_in, tenant_args, first_tenant_arg = tonumber(holder_count), tonumber(missed_in), tonumber(tenants_declared), OWN + 3
+
 -- include limit.lua
 -- include epoch.lua
 -- include remove.lua
 -- include queue.lua
 -- include enter.lua
 
-local holder_count, missed_in = unpack(ARGV, OWN, OWN + 1)
-holder_count, missed_in = tonumber(holder_count), tonumber(missed_in)
-local first_id, count = OWN + 2, (#ARGV - OWN - 1) / 3
+local first_id = first_tenant_arg + 4 * tenant_args
+local count = (#ARGV - first_id + 1) / 3
 local first_number, first_weight = first_id + count, first_id + 2 * count
 counts_expired = false -- this very call may restore them
 if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
@@ -40,6 +44,7 @@ if count > 0 then
     end
   end
   if #stale > 0 then remove(stale, 1) end
+  if shares then count_again() end
   for i, id in ipairs(ids) do
     local number, units = tonumber(ARGV[first_number + i - 1]), tonumber(ARGV[first_weight + i - 1])
     local state = tokens[i] and HELD or positions[i] and WAITING or GONE
@@ -50,9 +55,11 @@ if count > 0 then
     elseif i > holder_count then
       state, waiters = WAITING, waiters + 1
       queued[#queued + 1], queued[#queued + 2] = text(number), id
+      if shares then join_lane(account(tenant_of(id)), id, number, units) end
     elseif now < grace_until or holders + extra_weight + units <= limit then
       state, holders, extra_weight = HELD, holders + 1, extra_weight + units - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
+      if shares then granted_to(account(tenant_of(id)), units, number) end
     else
       state, number = reply[MORE] == 1 and EARLY or GONE, 0
     end

@@ -8,8 +8,11 @@
 --         3 timeout  zset    id -> deadline, server ms: holders, waiters and tombstones
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
---         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server, plain,
+--         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server, plain, tenants,
 --                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
+--         7 lanes    zset    the waiters, tenant by tenant; this and the two that follow: see accounts.lua
+--         8 turns    zset    which tenant is next
+--         9 tenants  hash    what each tenant has
 -- ARGV    caller   client id of the calling process: grants to its waiters are in the reply
 --         wake     channel prefix: grants to any other client are published on wake .. its client id
 --         spec     what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
@@ -48,9 +51,10 @@
 -- Most calls carry one id and find no queue, so what they do not need is behind a condition: a function or
 -- table that is not created, a key that is not read. Numbers go to Redis as text(), which is exact, and faster than
 -- Redis' own conversion of a Lua number.
-local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
+local owner, queue, timeout, counter, weight, meta, lanes, turns, tenants = unpack(KEYS)
 local caller, wake, spec, since, lease, grace, knows = unpack(ARGV, 1, 7)
 local OWN = 8 -- the first of the arguments that only this verb has
+local tenant_args, first_tenant_arg = 0, 0 -- how many tenants the call declares, and the first of four arguments for each
 lease = tonumber(lease)
 
 local LAYOUT = 2     -- of the keys above; a script uses the keys of no other
@@ -81,8 +85,8 @@ local function parse_weight(stored)
 end
 
 local stored_layout, stored_pin, stored_spec, stored_since, stored_until, stored_epoch, stored_grace_until, stored_server,
-  stored_ahead, stored_marked_at, stored_plain = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since", "until",
-    "epoch", "quiet", "server", "ahead", "marked_at", "plain"), 1, 11)
+  stored_ahead, stored_marked_at, stored_plain, stored_tenants = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since",
+    "until", "epoch", "quiet", "server", "ahead", "marked_at", "plain", "tenants"), 1, 12)
 
 -- Keys of another layout are not even read: their types and numbers may mean something else. Keys without a layout are
 -- of this one, as meta may be lost.

@@ -33,6 +33,8 @@ type hostileState struct {
 	weight           func(i int) int64
 	longIDs          bool
 	renew            bool // the keys are due for renewal
+	tenants          int  // how many share the name; what is stored of them is right
+	uncounted        bool // it is missing
 }
 
 func distinct(i int) int64 { return int64(i + 2) }
@@ -73,10 +75,38 @@ func hostileStates(size int) []hostileState {
 	}
 }
 
+func everyHostileState(size int) []hostileState {
+	return append(hostileStates(size), statesOfTenants(size)...)
+}
+
+// statesOfTenants are such states of names that tenants share.
+func statesOfTenants(size int) (all []hostileState) {
+	sum := int64(size) * int64(size+3) / 2
+	one := func(int) int64 { return 1 }
+	for _, tenants := range []int{1, size} {
+		for _, s := range []hostileState{
+			{name: "a long line", spec: LimitSpec{Limit: int64(size)}, holders: size, waiters: size, weight: one, renew: true},
+			{name: "a long line, weights", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, weight: distinct},
+			{name: "some expired", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, expired: 2*MaxIDs - 1, weight: distinct, renew: true},
+			{name: "room for the line", spec: LimitSpec{Limit: ample}, waiters: size, weight: distinct, renew: true},
+			{name: "a line that can never fit", spec: LimitSpec{Limit: 1}, waiters: size, weight: distinct, renew: true},
+			{name: "not counted", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, weight: distinct, renew: true, uncounted: true},
+			{name: "rate, weights", spec: LimitSpec{sum, time.Hour}, holders: size, waiters: size, weight: distinct},
+		} {
+			s.name, s.tenants = fmt.Sprintf("%d tenants, %s", tenants, s.name), tenants
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // id returns the id of the i-th ticket of a state; each belongs to another client.
 func (s hostileState) id(i int) string {
 	if s.longIDs {
 		return strings.Repeat("x:", 400) + strconv.Itoa(i) + ":" + strconv.Itoa(i)
+	}
+	if s.tenants > 0 {
+		return fmt.Sprintf("k3X-%07d:%d:tenant-%d", i, i, i%s.tenants)
 	}
 	return fmt.Sprintf("k3X-%07d:%d", i, i)
 }
@@ -124,6 +154,45 @@ func (s hostileState) seed(l *lab) {
 		}
 	}
 	put(l.keys[2], all)
+	if s.tenants > 0 {
+		require.NoError(l.t, l.rdb.HSet(background, l.keys[5], MetaTenants, 1).Err())
+	}
+	if s.tenants > 0 && !s.uncounted {
+		s.seedTenants(l, put)
+	}
+}
+
+// seedTenants stores what follows from the holders and waiters.
+func (s hostileState) seedTenants(l *lab, put func(key string, entries []redis.Z)) {
+	units, permits, heads := make(map[string]int64), make(map[string]int), make(map[string]int)
+	var sum int64
+	var lanes, turns []redis.Z
+	for i := range s.holders + s.waiters {
+		tenant := TenantOf(s.id(i))
+		if i < s.holders {
+			units[tenant], permits[tenant], sum = units[tenant]+s.weight(i), permits[tenant]+1, sum+s.weight(i)
+			continue
+		}
+		rest := strings.TrimSuffix(s.id(i), ":"+tenant)
+		lanes = append(lanes, redis.Z{Member: fmt.Sprintf("%d:%s%014x%s", len(tenant), tenant, 10+i, rest)})
+		if _, found := heads[tenant]; !found {
+			heads[tenant] = i
+		}
+	}
+	fields := []any{"all", fmt.Sprintf("1 %d", sum)}
+	for i := range s.tenants {
+		tenant := fmt.Sprintf("tenant-%d", i)
+		last := fmt.Sprintf("1%014x", 10+i)
+		fields = append(fields, ":"+tenant, fmt.Sprintf("1 %d %d 1 0 7 %s", units[tenant], permits[tenant], last))
+		if _, waits := heads[tenant]; waits {
+			turns = append(turns, redis.Z{Score: float64(units[tenant]), Member: last + tenant})
+		}
+	}
+	for some := range slices.Chunk(fields, 10_000) {
+		require.NoError(l.t, l.rdb.HSet(background, l.keys[8], some...).Err())
+	}
+	put(l.keys[6], lanes)
+	put(l.keys[7], turns)
 }
 
 // hostileCall is a call about n ids.
@@ -182,6 +251,15 @@ func hostileCalls() []hostileCall {
 		{"acquire: gives back all for one", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Acquire(a, d, wait, s.unknown(1), s.some(n-1)...)
 		}},
+		{"acquire: as many tenants", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			var all []*ticket
+			for i := range n {
+				spec := TenantSpec{Name: fmt.Sprint("new-", i), Share: 2, Limit: 9}
+				d.Tenants = append(d.Tenants, spec)
+				all = append(all, &ticket{Keyspace{ClientID: "you"}.TicketID(int64(i), spec.Name), 1})
+			}
+			return Acquire(a, d, wait, all)
+		}},
 		{"release", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Release(a, d, 0, false, s.some(n))
 		}},
@@ -227,7 +305,18 @@ func hostileCalls() []hostileCall {
 		{"page", func(_ hostileState, a CallPrefix, _ Declaration, _ int) Call {
 			return a.Page("queue", Bookmark{}, pageSize)
 		}},
+		{"tenants", func(_ hostileState, a CallPrefix, _ Declaration, _ int) Call {
+			return a.Tenants("0", pageSize)
+		}},
 	}
+}
+
+// ids is how many ids a call carries.
+func (s hostileState) ids(c hostileCall) int {
+	if s.tenants > 0 || c.name == "acquire: as many tenants" {
+		return MaxIDsOfTenants
+	}
+	return MaxIDs
 }
 
 // prefixArgs returns the first arguments of a call that declares nothing.
@@ -243,7 +332,7 @@ type scriptWork struct {
 }
 
 // most is the upper bound for a call. See docs/performance.md, "The longest calls", for the time that it takes.
-var most = scriptWork{commands: 700, elements: 5500, steps: 56_000}
+var most = scriptWork{commands: 900, elements: 8500, steps: 160_000}
 
 // meter is a context that counts steps, because Lua checks it before each. It is done when a call does much more than allowed.
 type meter struct {
@@ -367,13 +456,13 @@ func TestEveryCallStaysWithinItsBoundWhateverIsStoredAndRequested(t *testing.T) 
 	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	worst := make(map[string]scriptWork)
-	for _, state := range hostileStates(size) {
+	for _, state := range everyHostileState(size) {
 		template := newLab(t, rdb)
 		state.seed(template)
 		for _, hostile := range hostileCalls() {
 			l := newLab(t, rdb)
 			l.copy(template)
-			c := hostile.call(state, l.space.About("name"), Declaration{Spec: state.spec, Since: 7}, MaxIDs)
+			c := hostile.call(state, l.space.About("name"), Declaration{Spec: state.spec, Since: 7}, state.ids(hostile))
 			did, err := l.measure(c)
 			require.NoError(t, err)
 			if did.commands > most.commands || did.elements > most.elements || did.steps > most.steps {
@@ -402,7 +491,7 @@ func (l *lab) copy(from *lab) {
 func BenchmarkHostile(b *testing.B) {
 	const size = 100_000
 	rdb := testclient.Settled(b)
-	for _, state := range hostileStates(size) {
+	for _, state := range everyHostileState(size) {
 		template := newLab(b, rdb)
 		state.seed(template)
 		for _, hostile := range hostileCalls() {
@@ -411,7 +500,7 @@ func BenchmarkHostile(b *testing.B) {
 				for b.Loop() {
 					l := newLab(b, rdb)
 					l.copy(template)
-					all = append(all, l.cost(hostile.call(state, l.space.About("name"), Declaration{Spec: state.spec, Since: 7}, MaxIDs)))
+					all = append(all, l.cost(hostile.call(state, l.space.About("name"), Declaration{Spec: state.spec, Since: 7}, state.ids(hostile))))
 					require.NoError(b, rdb.Unlink(background, l.keys[:]...).Err())
 				}
 				slices.Sort(all)

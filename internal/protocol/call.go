@@ -30,6 +30,28 @@ type Declaration struct {
 	Age     time.Duration // if Since is 0, the time since the first use
 	Nothing bool          // the call declares no limit
 	Knows   string        // see UsedBefore
+	Tenants []TenantSpec  // of an acquire or a restore: whose permits it is about, where they declare anything
+}
+
+// TenantSpec is what a call declares of a tenant.
+type TenantSpec struct {
+	Name         string
+	Share, Limit int64
+	After        time.Duration // from the first use of the limit to that of the share and limit of the tenant; may be negative
+}
+
+// MaxTenant is the most bytes that the name of a tenant may have.
+const MaxTenant = 128
+
+// MaxShare bounds the share of a tenant.
+const MaxShare = 1_000_000
+
+// addTenants adds what d declares of tenants.
+func (c *Call) addTenants(d Declaration) {
+	c.Args = append(c.Args, len(d.Tenants))
+	for _, t := range d.Tenants {
+		c.Args = append(c.Args, t.Name, t.Share, t.Limit, t.After.Microseconds())
+	}
 }
 
 // What a caller knows. If it has had a reply about the name, it knows that the name was lost when the server does not
@@ -86,7 +108,7 @@ func (k Keyspace) About(name string) CallPrefix {
 }
 
 // begin is the hash and the keys of a command that runs a plain script.
-func (s *Script) begin(keys [6]string) []any {
+func (s *Script) begin(keys [len(Kinds)]string) []any {
 	begin := []any{"evalsha", s.Hash, len(s.keys)}
 	for _, i := range s.keys {
 		begin = append(begin, keys[i])
@@ -136,7 +158,7 @@ func (c Call) Command(withText bool) redis.Cmder {
 		args = slices.Clone(args)
 		args[0], args[1] = "eval", c.Script.Text
 	}
-	if c.Script == PageScript {
+	if c.Script == PageScript || c.Script == TenantsScript {
 		return Values{redis.NewSliceCmd(context.Background(), args...)}
 	}
 	return Numbers{redis.NewIntSliceCmd(context.Background(), args...)}

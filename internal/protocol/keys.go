@@ -20,10 +20,15 @@ const (
 	Counter = "counter" // string: the last number given out
 	Weight  = "weight"  // hash: permit id -> weight, where it is not 1
 	Meta    = "meta"    // hash: layout version, limits, expiry of the keys, epoch, counts
+
+	// Where tenants share the name. See accounts.lua.
+	Lanes   = "lanes"   // zset: the waiters, tenant by tenant
+	Turns   = "turns"   // zset: which tenant is next
+	Tenants = "tenants" // hash: what each tenant has
 )
 
 // Kinds are the kinds of keys in the order in which scripts get them.
-var Kinds = [6]string{Owner, Queue, Timeout, Counter, Weight, Meta}
+var Kinds = [9]string{Owner, Queue, Timeout, Counter, Weight, Meta, Lanes, Turns, Tenants}
 
 // Layout is the version of what is in the keys. A script uses the keys of no other.
 const Layout = 2
@@ -40,6 +45,7 @@ const (
 	MetaGraceUntil = "quiet"     // server ms at which its grace period ends
 	MetaServer     = "server"    // identity of the server
 	MetaPlain      = "plain"     // the limit in effect, while plain scripts may answer; with "+" behind it while there may be waiters
+	MetaTenants    = "tenants"   // 1: tenants share the name
 	MetaAhead      = "ahead"     // us by which the clock of the name is ahead of the server's
 	MetaGranted    = "granted"   // permits granted
 	MetaExpired    = "lapsed"    // permits expired
@@ -54,7 +60,7 @@ const (
 // MetaFields are the fields of the key Meta besides MetaLayout.
 var MetaFields = []string{
 	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaGraceUntil, MetaServer, MetaGranted, MetaExpired, MetaAhead, MetaPinnedAt,
-	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain,
+	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain, MetaTenants,
 }
 
 // CheckName returns why a name cannot be used, nil if it can.
@@ -79,7 +85,7 @@ type Keyspace struct {
 
 // Keys returns the keys of a name in the order of Kinds. Everything up to the first "}" is the hash tag, so
 // all of them are in one slot. No two names share a key, because the suffixes differ.
-func (k Keyspace) Keys(name string) (keys [6]string) {
+func (k Keyspace) Keys(name string) (keys [len(Kinds)]string) {
 	for i, kind := range Kinds {
 		keys[i] = k.Key(name, kind)
 	}
@@ -128,13 +134,25 @@ func (k Keyspace) LabelKey(clientID string) string { return k.Prefix + ":client:
 // EvictedKey holds the label of the client that evicted a permit or waiter.
 func (k Keyspace) EvictedKey(id string) string { return k.Prefix + ":evicted:" + id }
 
-// TicketID is the permit id of the client's seq-th ticket.
-func (k Keyspace) TicketID(seq int64) string { return k.ClientID + ":" + strconv.FormatInt(seq, 10) }
-
-// ClientOf returns the client id in a permit id.
-func ClientOf(id string) string {
-	if i := strings.LastIndexByte(id, ':'); i >= 0 {
-		return id[:i]
+// TicketID is the permit id of the client's seq-th ticket, which is on the account of a tenant: client, number and tenant, with ":"
+// between them. Without a tenant it ends with the number.
+func (k Keyspace) TicketID(seq int64, tenant string) string {
+	id := k.ClientID + ":" + strconv.FormatInt(seq, 10)
+	if tenant == "" {
+		return id
 	}
-	return id
+	return id + ":" + tenant
+}
+
+// ClientOf returns the client id in a permit id. No client id contains ":".
+func ClientOf(id string) string {
+	client, _, _ := strings.Cut(id, ":")
+	return client
+}
+
+// TenantOf returns the tenant in a permit id.
+func TenantOf(id string) string {
+	_, rest, _ := strings.Cut(id, ":")
+	_, tenant, _ := strings.Cut(rest, ":")
+	return tenant
 }

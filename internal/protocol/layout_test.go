@@ -32,6 +32,9 @@ func (l *lab) storeLayout(layout int) {
 	pipe.HSet(background, l.keys[4], client+"1", 2, "extra", 1)
 	pipe.HSet(background, l.keys[5], "layout", layout, "declared", 3, "since", number, "until", until.UnixMilli(),
 		"epoch", number, "quiet", 0, "server", l.identity(), "granted", 2)
+	pipe.ZAdd(background, l.keys[6], redis.Z{Member: "a lane"})
+	pipe.ZAdd(background, l.keys[7], redis.Z{Member: "a turn"})
+	pipe.HSet(background, l.keys[8], "all", "something")
 	for _, key := range l.keys {
 		pipe.PExpireAt(background, key, until)
 	}
@@ -62,7 +65,7 @@ func TestEveryScriptRefusesKeysOfAnotherLayoutAndChangesNothing(t *testing.T) {
 	rdb := testclient.Settled(t)
 	for layout, version := range otherLayouts {
 		want := fmt.Sprintf("FAIRSEMLAYOUT %s version of fairsem wrote these keys: they have layout %d, this version knows layout %d", version, layout, Layout)
-		for _, gone := range [][]string{nil, {Owner, Queue, Timeout, Counter, Weight}} {
+		for _, gone := range [][]string{nil, {Owner, Queue, Timeout, Counter, Weight, Lanes, Turns, Tenants}} {
 			l := newLab(t, rdb)
 			l.storeLayout(layout)
 			for _, kind := range gone {

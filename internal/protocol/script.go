@@ -19,6 +19,7 @@ type Script struct {
 // Scripts are all that know every case.
 var Scripts = []*Script{
 	AcquireScript, ReleaseScript, RefreshScript, ReduceScript, RestoreScript, ResizeScript, EvictScript, StatusScript, PageScript,
+	TenantsScript,
 }
 
 // PlainScripts are the short forms of some of them.
@@ -26,7 +27,7 @@ var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueS
 
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {
-	return plainScript(verb, []int{0, 1, 2, 3, 4, 5}, slices.Concat(sharedArguments, own)...)
+	return plainScript(verb, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}, slices.Concat(sharedArguments, own)...)
 }
 
 // plainScript returns a script that gets some of the keys, and has these arguments only.
@@ -53,6 +54,9 @@ func (Values) NoRetry() bool { return true }
 // MaxIDs is the most ids that one call carries. Together with BOUND in semaphore.lua it bounds how long a call blocks the
 // server. See "The longest calls" in docs/performance.md for measurements.
 const MaxIDs = 150
+
+// MaxIDsOfTenants is the most ids that one call carries if it names tenants: each may be another's.
+const MaxIDsOfTenants = MaxIDs / 3
 
 // MaxUnits bounds limits and weights: Lua counts in doubles, which are exact up to here.
 const MaxUnits = 1<<53 - 1

@@ -20,12 +20,13 @@ type AcquireParams struct {
 }
 
 // AcquireScript acquires.
-var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "count", "released")
+var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "count", "released", "tenants_declared")
 
 // Acquire acquires permits, after releasing others.
 func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E, released ...E) Call {
-	c := s.newCall(AcquireScript, d, p.TTL, 5+2*len(entries)+len(released))
+	c := s.newCall(AcquireScript, d, p.TTL, 6+4*len(d.Tenants)+2*len(entries)+len(released))
 	c.Args = append(c.Args, p.Wait, p.MaxQueue, p.HeadStart.Microseconds(), len(entries), len(released))
+	c.addTenants(d)
 	addIDs(&c, entries)
 	if slices.ContainsFunc(entries, func(e E) bool { return e.Units() != 1 }) {
 		for _, e := range entries {
@@ -72,7 +73,7 @@ func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Ca
 }
 
 // RestoreScript restores.
-var RestoreScript = newScript("restore", "holder_count", "missed_in")
+var RestoreScript = newScript("restore", "holder_count", "missed_in", "tenants_declared")
 
 // Claims are what permits and waiters that are to be restored had, permits before waiters.
 type Claims struct {
@@ -84,8 +85,9 @@ type Claims struct {
 
 // Restore stores permits and waiters again with the numbers and units that they had.
 func Restore[E Entry](s CallPrefix, d Declaration, lease time.Duration, entries []E, had Claims) Call {
-	c := s.newCall(RestoreScript, d, lease, 2+3*len(entries))
+	c := s.newCall(RestoreScript, d, lease, 3+4*len(d.Tenants)+3*len(entries))
 	c.Args = append(c.Args, had.Holders, had.Epoch)
+	c.addTenants(d)
 	addIDs(&c, entries)
 	c.addNumbers(had.Numbers)
 	c.addNumbers(had.Units)

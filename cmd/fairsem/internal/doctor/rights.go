@@ -71,6 +71,10 @@ var rights = []right{
 	{word: "+del", ask: do("DEL KEY"), cost: "labels of processes stay for a TTL after their end"},
 	{word: "+zrange", ask: do("ZRANGE KEY 0 0")},
 	{word: "+zrangebyscore", ask: do("ZRANGEBYSCORE KEY 0 1")},
+	{word: "+zrangebylex", ask: do("ZRANGEBYLEX KEY - +"), cost: "tenants cannot share a name"},
+	{word: "+zlexcount", ask: do("ZLEXCOUNT KEY - +"), cost: "tenants cannot share a name"},
+	{word: "+hrandfield", ask: do("HRANDFIELD KEY"), cost: "a name with more than 128 tenants cannot be used"},
+	{word: "+hscan", ask: do("HSCAN KEY 0"), cost: "tenants cannot be listed"},
 	{word: "+zscore", ask: do("ZSCORE KEY m")},
 	{word: "+zmscore", ask: do("ZMSCORE KEY m")},
 	{word: "+zadd", ask: do("ZADD KEY XX 0 m")}, // as above

@@ -1,0 +1,22 @@
+package fairsem
+
+import (
+	"errors"
+	"fmt"
+)
+
+// account is on whose account a ticket is, and what its caller declares of that tenant. The zero value declares nothing: it is that of
+// a call which names no tenant.
+type account struct {
+	tenant string
+	share  int64 // 0: it declares nothing
+	limit  int64
+}
+
+// explain adds to an error that it is about the tenant, where it may be.
+func (a account) explain(err error) error {
+	if a.share > 0 && (errors.Is(err, ErrQueueFull) || errors.Is(err, ErrExceedsLimit)) {
+		return fmt.Errorf("%w (tenant %q)", err, a.tenant)
+	}
+	return err
+}

@@ -1,0 +1,279 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/testclient"
+)
+
+// What is stored of tenants follows from the holders and waiters, so whatever is wrong with it is mended.
+
+// naming returns a declaration of a limit and of tenants.
+func naming(limit int64, tenants ...TenantSpec) Declaration {
+	d := known(limit)
+	d.Tenants = tenants
+	return d
+}
+
+// ofTenants returns count tickets on the accounts of so many tenants, in turns.
+func ofTenants(client string, first, count, tenants int) (all []*ticket) {
+	for i := range count {
+		all = append(all, &ticket{fmt.Sprintf("%s:%d:tenant-%d", client, first+i, i%tenants), 1})
+	}
+	return all
+}
+
+// poll reaps and promotes until nothing is left to do.
+func (l *lab) poll(limit int64) {
+	l.t.Helper()
+	for range 20 {
+		if !l.ask(Refresh[*ticket](l.space.About("name"), known(limit), time.Minute, false, nil), 0).More {
+			return
+		}
+	}
+	assert.Fail(l.t, "work is left after 20 calls")
+}
+
+// backlog has so many tenants hold everything and wait: 400 holders and 400 waiters, more than a call counts.
+func (l *lab) backlog(limit int64, tenants int) {
+	l.t.Helper()
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Hour, Wait: true}
+	for first := 1; first <= 800; first += 50 {
+		l.ask(Acquire(l.space.About("name"), naming(limit, TenantSpec{Name: "tenant-0", Share: 2}), p, ofTenants("me", first, 50, tenants)), 50)
+	}
+	l.checkTenants(l.snapshot())
+}
+
+func TestWhatIsStoredOfTenantsIsMendedAfterAnyDamage(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for name, damage := range map[string]func(l *lab){
+		"lanes are gone":         func(l *lab) { l.rdb.Del(background, l.keys[6]) },
+		"turns and lanes are":    func(l *lab) { l.rdb.Del(background, l.keys[6], l.keys[7]) },
+		"tenants are gone":       func(l *lab) { l.rdb.Del(background, l.keys[8]) },
+		"all three are gone":     func(l *lab) { l.rdb.Del(background, l.keys[6:]...) },
+		"a waiter has no lane":   func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 7, 7) },
+		"most waiters have none": func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 3, 390) },
+		"a lane has no waiter":   func(l *lab) { l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: "8:tenant-1000you:7"}) },
+		"a waiter has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[1], 5, 5) },
+		"a holder has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[0], 5, 5) },
+		"the sum is wrong":       func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "1 399") },
+		"the sum is text":        func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "\x00") },
+		"meta has lost the name": func(l *lab) { l.rdb.HDel(background, l.keys[5], MetaTenants) },
+		"a turn is too early": func(l *lab) {
+			l.rdb.ZIncrBy(background, l.keys[7], -1000, l.rdb.ZRange(background, l.keys[7], 3, 3).Val()[0])
+		},
+		"a turn has no tenant": func(l *lab) { l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: -1, Member: "100000000000000nobody"}) },
+		"a turn is text":       func(l *lab) { l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: -1, Member: "x"}) },
+		"a tenant is text":     func(l *lab) { l.rdb.HSet(background, l.keys[8], ":tenant-3", "x", "all", "1 0") },
+		"units are wrong": func(l *lab) {
+			l.rdb.HSet(background, l.keys[8], ":tenant-3", "1 999 999 1 0 7 100000000000000", "all", "1 0")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, rdb)
+			const limit = 400
+			l.backlog(limit, 40)
+			damage(l)
+			d := naming(limit, TenantSpec{Name: "tenant-1", Share: 1})
+			l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Hour, Wait: true}, ofTenants("you", 1, 1, 1)), 1)
+			l.poll(limit)
+			for i := range 3 { // every turn comes
+				l.ask(Release(l.space.About("name"), known(limit), 0, false, ofTenants("me", 1+100*i, 100, 40)), 100)
+				l.poll(limit)
+			}
+			s := l.snapshot()
+			assert.LessOrEqual(t, len(s.owner), limit)
+			assert.GreaterOrEqual(t, len(s.owner), limit-1)
+			l.checkTenants(s)
+		})
+	}
+}
+
+// Damage that leaves the sums as they were shows when the keys are renewed, if not before.
+func TestTenantsAreCountedAgainWhenTheKeysAreRenewed(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for name, damage := range map[string][]any{
+		"units are of another tenant": {":tenant-0", "1 4 4 3 0 7 100000000000000", ":tenant-1", "1 0 0 1 0 0 100000000000000"},
+		"a generation is unknown":     {"all", "9007199254740991 4"},
+	} {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		p := AcquireParams{TTL: time.Minute, Wait: true}
+		l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 3}), p, ofTenants("me", 1, 8, 2)), 8)
+		require.NoError(t, rdb.HSet(background, l.keys[8], damage...).Err())
+		renewal := Refresh(l.space.About("name"), known(4), time.Hour, false, ofTenants("me", 1, 1, 1))
+		assert.False(t, l.ask(renewal, 1).More, name)
+		l.checkTenants(l.snapshot())
+		assert.Contains(t, l.rdb.HGet(background, l.keys[8], ":tenant-0").Val(), " 2 2 3 0 ", "it keeps its share")
+	}
+}
+
+func TestNameWithALongQueueBecomesOneThatTenantsShare(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		const limit = 350
+		l.seed("meta layout=2")
+		p := AcquireParams{TTL: time.Hour, Wait: true}
+		for first := 1; first <= 700; first += 100 {
+			var ids []string
+			for i := range 100 {
+				ids = append(ids, fmt.Sprintf("me:%d", first+i))
+			}
+			l.ask(Acquire(l.space.About("name"), known(limit), p, tickets(ids...)), 100)
+		}
+		before := l.snapshot()
+		calls := 0
+		for state := Early; state == Early; calls++ {
+			require.Less(t, calls, 10)
+			r := l.ask(Acquire(l.space.About("name"), naming(limit, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("you", 1, 1, 1)), 1)
+			state = r.Results[0].State
+			assert.Equal(t, state == Early, r.More)
+			assert.Contains(t, []State{Early, Waiting}, state)
+		}
+		assert.Equal(t, 7, calls, "150 holders and 50 waiters a call")
+		s := l.snapshot()
+		assert.Equal(t, members(before.owner), members(s.owner), "nothing was granted")
+		assert.Equal(t, append(members(before.queue), "you:1:tenant-0"), members(s.queue))
+		l.checkTenants(s)
+		l.ask(Release(l.space.About("name"), known(limit), 0, false, tickets("me:1")), 1)
+		assert.Contains(t, members(l.snapshot().owner), "you:1:tenant-0", "it holds nothing, so it is next")
+	})
+}
+
+// S10
+func TestCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	two := TenantSpec{Name: "tenant-0", Share: 2, After: time.Microsecond}
+	for name, build := range map[string]func(l *lab) Call{
+		"acquire": func(l *lab) Call {
+			return Acquire(l.space.About("name"), naming(4, two), p, ofTenants("you", 1, 2, 2))
+		},
+		"exchange": func(l *lab) Call {
+			return Acquire(l.space.About("name"), naming(4, two), p, ofTenants("you", 1, 2, 2), ofTenants("me", 1, 2, 2)...)
+		},
+		"release": func(l *lab) Call {
+			return Release(l.space.About("name"), known(4), time.Minute, false, ofTenants("me", 1, 3, 2))
+		},
+		"release waiters": func(l *lab) Call { return Release(l.space.About("name"), known(4), 0, false, ofTenants("me", 5, 2, 2)) },
+		"raise": func(l *lab) Call {
+			return Acquire(l.space.About("name"), declares(9, usedNow), p, ofTenants("you", 1, 1, 1))
+		},
+		"evict": func(l *lab) Call { return l.space.Evict("name", LimitSpec{Limit: 4}, "me:1:tenant-0") },
+		"restore": func(l *lab) Call {
+			return Restore(l.space.About("name"), naming(4, two), time.Minute, ofTenants("you", 1, 2, 2), Claims{1, 0, []int64{8, 9}, []int64{1, 1}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for n := range 30 {
+				l := newLab(t, rdb)
+				l.seed("meta layout=2")
+				l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 8, 2)), 8)
+				l.runUpTo(n, build(l))
+				s := l.snapshot()
+				limit := 4
+				if name == "raise" {
+					limit = 9
+				}
+				assert.LessOrEqual(t, len(s.owner), limit, "after %d writes", n)
+				for _, id := range append(members(s.owner), members(s.queue)...) {
+					assert.Contains(t, members(s.timeout), id, "an entry without a deadline after %d writes", n)
+				}
+				l.ask(Refresh[*ticket](l.space.About("name"), declares(int64(limit), usedNow), time.Minute, false, nil), 0)
+				l.poll(int64(limit))
+				s = l.snapshot()
+				assert.LessOrEqual(t, len(s.owner), limit, "after %d writes and a call", n)
+				assert.True(t, len(s.queue) == 0 || len(s.owner) == limit, "after %d writes and a call units are free and calls wait", n)
+				l.checkTenants(s)
+			}
+		})
+	}
+}
+
+// Of tenants that hold nothing and do not wait few are remembered, so any number of them leave nothing behind.
+func TestTenantsThatHaveNothingAreForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(9, TenantSpec{Name: "stays", Share: 1, Limit: 1}), p, tickets("me:1:stays", "me:2:stays")), 2)
+	var last []*ticket
+	for i := range 2000 {
+		spec := TenantSpec{Name: fmt.Sprint("visitor-", i), Share: 1}
+		next := tickets(fmt.Sprintf("me:%d:%s", i+3, spec.Name))
+		l.ask(Acquire(l.space.About("name"), naming(9, spec), p, next, last...), 1+len(last))
+		last = next
+	}
+	stored, err := l.rdb.HKeys(background, l.keys[8]).Result()
+	require.NoError(t, err)
+	assert.Less(t, len(stored), 200)
+	assert.Contains(t, stored, ":stays", "it holds a unit and waits")
+	assert.Contains(t, stored, ":visitor-1999", "it holds a unit")
+	l.checkTenants(l.snapshot())
+}
+
+func TestTenantThatWasForgottenComesBeforeOneThatIsRemembered(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		p := AcquireParams{TTL: time.Minute, Wait: true}
+		ask := func(id string, released ...string) Result {
+			spec := TenantSpec{Name: TenantOf(id), Share: 1}
+			r := l.ask(Acquire(l.space.About("name"), naming(1, spec), p, tickets(id), tickets(released...)...), 1+len(released))
+			return r.Results[len(released)]
+		}
+		ask("me:1:served")
+		ask("me:2:holder", "me:1:served")
+		ask("me:3:served") // the first in the queue, but not the one that was granted something longest ago
+		ask("me:4:new")
+		l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:2:holder")), 1)
+		assert.Equal(t, []string{"me:4:new"}, members(l.snapshot().owner))
+	})
+}
+
+// A rate: what a tenant was granted in the window counts, and a refusal says when it is its turn at the earliest.
+func TestTenantAtItsLimitOfARateIsToldWhenItsOwnGrantsExpire(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		d := Declaration{Spec: LimitSpec{Limit: 10, Window: time.Minute}, Since: known(0).Since, Knows: UsedBefore}
+		ask := func(id string) Result {
+			d.Tenants = []TenantSpec{{Name: TenantOf(id), Share: 1, Limit: 2}}
+			return l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute}, tickets(id)), 1).Results[0]
+		}
+		for _, id := range []string{"me:1:b", "me:2:a", "me:3:a"} {
+			assert.Equal(t, Held, ask(id).State)
+		}
+		for id, left := range map[string]float64{"me:1:b": 1000, "me:2:a": 20_000, "me:3:a": 30_000} {
+			at := float64(l.now().UnixMilli()) + left
+			require.NoError(t, l.rdb.ZAddXX(background, l.keys[2], redis.Z{Score: at, Member: id}).Err())
+		}
+		r := ask("me:4:a")
+		assert.Equal(t, Refused, r.State)
+		assert.InDelta(t, 20_000, r.Number, 1500, "ms until the first of its own expires")
+		assert.Equal(t, Held, ask("me:5:b").State, "it holds up nobody else")
+		l.checkTenants(l.snapshot())
+	})
+}
+
+func TestIDsOfAnyTenantAreTakenApartAsTheyWereMade(t *testing.T) {
+	t.Parallel()
+	for _, tenant := range []string{"", "a", "a:b", ":", "#", "1", "\x00", "\xff\xfe", strings.Repeat("x", MaxTenant)} {
+		id := Keyspace{ClientID: "client"}.TicketID(7, tenant)
+		assert.Equal(t, "client", ClientOf(id))
+		assert.Equal(t, tenant, TenantOf(id))
+	}
+}

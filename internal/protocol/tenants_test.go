@@ -1,0 +1,490 @@
+package protocol
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/testclient"
+)
+
+// policy says who is next, in the simplest way that can be read. The scripts must do the same.
+type policy struct {
+	limit   int64
+	holders map[string]*entry
+	waiters []*entry // by position, then id
+	tenants map[string]*tenant
+	clock   int64    // counts grants and arrivals
+	granted []string // by the present call, in order
+}
+
+type entry struct {
+	id, tenant string
+	units      int64
+	position   int64
+}
+
+type tenant struct {
+	share, limit, since int64
+	last                int64 // when it was granted something last; 0: never
+}
+
+func (p *policy) used(name string) (n int64) {
+	for _, h := range p.holders {
+		if h.tenant == name {
+			n += h.units
+		}
+	}
+	return n
+}
+
+func (p *policy) free() int64 {
+	free := p.limit
+	for _, h := range p.holders {
+		free -= h.units
+	}
+	return free
+}
+
+func (p *policy) first(name string) *entry {
+	for _, w := range p.waiters {
+		if w.tenant == name {
+			return w
+		}
+	}
+	return nil
+}
+
+// never comes before every grant.
+const never = -1 << 40
+
+// next is the rule: of the tenants whose first waiter keeps within its limit, the one that holds the fewest units per share; of
+// several, the one that was granted something longest ago.
+func (p *policy) next() (next *entry) {
+	var best *tenant
+	var least, longest int64
+	for name, t := range p.tenants {
+		head, used := p.first(name), p.used(name)
+		if head == nil || t.limit > 0 && used+head.units > t.limit && head.units <= t.limit {
+			continue
+		}
+		last := t.last
+		if last == 0 {
+			last = never + head.position
+		}
+		if best == nil || cmp.Or(cmp.Compare(used*best.share, least*t.share), cmp.Compare(last, longest)) < 0 {
+			best, least, longest, next = t, used, last, head
+		}
+	}
+	return next
+}
+
+func (p *policy) grant() {
+	for {
+		w := p.next()
+		if w == nil || p.free() <= 0 {
+			return
+		}
+		switch t := p.tenants[w.tenant]; {
+		case w.units > p.limit || t.limit > 0 && w.units > t.limit: // it can never be granted
+			p.leave(w.id)
+		case w.units > p.free():
+			return
+		default:
+			p.leave(w.id)
+			p.clock++
+			p.holders[w.id], t.last = w, p.clock
+			p.granted = append(p.granted, w.id)
+		}
+	}
+}
+
+func (p *policy) leave(id string) {
+	p.waiters = slices.DeleteFunc(p.waiters, func(w *entry) bool { return w.id == id })
+}
+
+// remove removes a permit or a waiter.
+func (p *policy) remove(id string) {
+	delete(p.holders, id)
+	p.leave(id)
+}
+
+// forget removes tenants that have nothing and were never granted anything.
+func (p *policy) forget() {
+	for name, t := range p.tenants {
+		if t.last == 0 && p.used(name) == 0 && p.first(name) == nil {
+			delete(p.tenants, name)
+		}
+	}
+}
+
+// acquire adds a request to the queue, grants what is possible, and removes it again if it must not wait.
+func (p *policy) acquire(e *entry, wait bool, most int64) State {
+	t := p.tenants[e.tenant]
+	if e.units > p.limit || t.limit > 0 && e.units > t.limit {
+		return TooBig
+	}
+	length := int64(0)
+	for _, w := range p.waiters {
+		if w.tenant == e.tenant {
+			length++
+		}
+	}
+	p.waiters = append(p.waiters, e)
+	slices.SortFunc(p.waiters, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.id, b.id))
+	})
+	p.grant()
+	switch _, holds := p.holders[e.id]; {
+	case holds:
+		return Held
+	case !wait:
+		p.leave(e.id)
+		return Refused
+	case most > 0 && length >= most:
+		p.leave(e.id)
+		return Full
+	}
+	return Waiting
+}
+
+// tenantWalk makes random calls on names that tenants share, and compares what happens with the policy.
+type tenantWalk struct {
+	*rand.Rand
+	t        *testing.T
+	labs     []*lab
+	p        *policy
+	heaviest int64
+	ids      []string
+	expired  map[string]bool // stored although its lease has ended
+	specs    map[string]TenantSpec
+	now      int64 // of declarations, in us
+}
+
+var tenantNames = []string{"", "a", "ab", "b:1", "c\x00\xff", strings.Repeat("long", MaxTenant/4)}
+
+// S12, S5 and what is counted. It runs with the seed in FAIRSEM_SEED, if it is set.
+func TestRandomCallsOfTenantsAreGrantedAsThePolicySays(t *testing.T) {
+	t.Parallel()
+	for n, limit := range []int64{1, 2, 3, 5, 8, 13} {
+		seed, err := strconv.ParseUint(os.Getenv("FAIRSEM_SEED"), 10, 64)
+		if err != nil {
+			seed = rand.Uint64()
+		}
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			t.Parallel()
+			t.Logf("FAIRSEM_SEED=%d", seed)
+			w := &tenantWalk{
+				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, heaviest: 1 + int64(n%3), expired: make(map[string]bool), specs: make(map[string]TenantSpec),
+				labs: []*lab{newLab(t, testclient.Settled(t)), newLab(t, testclient.Mini(t))},
+				p:    &policy{limit: limit, holders: make(map[string]*entry), tenants: make(map[string]*tenant)},
+			}
+			for _, l := range w.labs {
+				l.seed("meta layout=2")
+			}
+			for step := range 400 {
+				if step == 100 {
+					w.labs = w.labs[:1] // miniredis is slow
+				}
+				if w.step(); t.Failed() {
+					t.Fatalf("after %d calls", step+1)
+				}
+			}
+		})
+	}
+}
+
+func (w *tenantWalk) step() {
+	if w.IntN(6) == 0 {
+		w.expire()
+	}
+	w.p.granted = nil
+	for id := range w.expired { // every call removes them
+		w.p.remove(id)
+	}
+	w.expired = make(map[string]bool)
+	switch draw := w.IntN(10); {
+	case draw < 5:
+		w.acquire()
+	case draw < 8:
+		w.release()
+	case draw == 8:
+		w.reduce()
+	default:
+		w.evict()
+	}
+	w.p.forget()
+}
+
+// declare draws what calls declare of a tenant: mostly what is declared already, now and then something new or something old.
+func (w *tenantWalk) declare(name string) TenantSpec {
+	spec, known := w.specs[name]
+	if !known || w.IntN(8) == 0 {
+		w.now++
+		spec = TenantSpec{name, 1 + w.Int64N(3), w.Int64N(2) * (1 + w.Int64N(5)), time.Duration(w.now) * time.Microsecond}
+		w.specs[name] = spec
+	} else if w.IntN(8) == 0 {
+		return TenantSpec{name, 7, 1, spec.After - time.Microsecond}
+	}
+	return spec
+}
+
+func (w *tenantWalk) acquire() {
+	params := AcquireParams{time.Minute, w.IntN(4) > 0, int64(w.IntN(2) * 2), time.Duration(w.IntN(5)/4) * time.Hour}
+	var released []*ticket
+	for _, id := range w.old(w.IntN(3)) {
+		released = append(released, &ticket{id: id})
+		w.p.remove(id)
+	}
+	d := known(w.p.limit)
+	var asked []*ticket
+	for range 1 + w.IntN(3) {
+		name := tenantNames[w.IntN(len(tenantNames))]
+		id := fmt.Sprintf("client%d:%d", w.IntN(3), len(w.ids)+1)
+		if name != "" {
+			id += ":" + name
+		}
+		w.ids = append(w.ids, id)
+		asked = append(asked, &ticket{id, 1 + w.Int64N(w.heaviest)})
+		if !slices.ContainsFunc(d.Tenants, func(s TenantSpec) bool { return s.Name == name }) {
+			d.Tenants = append(d.Tenants, w.declare(name))
+		}
+	}
+	for _, spec := range d.Tenants {
+		t := w.p.tenants[spec.Name]
+		if t == nil {
+			t = &tenant{share: 1}
+			w.p.tenants[spec.Name] = t
+		}
+		if since := d.Since + spec.After.Microseconds(); since > t.since {
+			t.share, t.limit, t.since = spec.Share, spec.Limit, since
+		}
+	}
+	w.p.grant()
+	var want []State
+	for _, a := range asked {
+		w.p.clock++
+		e := &entry{a.id, TenantOf(a.id), a.weight, w.p.clock - params.HeadStart.Microseconds()}
+		want = append(want, w.p.acquire(e, params.Wait, params.MaxQueue))
+	}
+	w.p.grant()
+	w.each(func(l *lab) Call { return Acquire(l.space.About("name"), d, params, asked, released...) }, len(released)+len(asked), func(r Reply) {
+		for i, a := range asked {
+			got := r.Results[len(released)+i].State
+			if _, holds := w.p.holders[a.id]; holds && got == Waiting {
+				got = Held // it was granted at the end of the call
+			}
+			assert.Equal(w.t, stateNames[want[i]], stateNames[got], "%q", a.id)
+		}
+	})
+}
+
+func (w *tenantWalk) release() {
+	ids := w.old(1 + w.IntN(3))
+	var released []*ticket
+	for _, id := range ids {
+		released = append(released, &ticket{id: id})
+		w.p.remove(id)
+	}
+	w.p.grant()
+	if len(ids) == 0 {
+		w.each(func(l *lab) Call {
+			return Refresh[*ticket](l.space.About("name"), known(w.p.limit), time.Minute, false, nil)
+		}, 0, nil)
+		return
+	}
+	w.each(func(l *lab) Call { return Release(l.space.About("name"), known(w.p.limit), 0, false, released) }, len(ids), nil)
+}
+
+func (w *tenantWalk) reduce() {
+	var all []*ticket
+	var keeps []int64
+	for _, id := range w.old(2) {
+		all, keeps = append(all, &ticket{id: id}), append(keeps, 1)
+		if h := w.p.holders[id]; h != nil {
+			h.units = 1
+		}
+	}
+	w.p.grant()
+	w.each(func(l *lab) Call { return Reduce(l.space.About("name"), known(w.p.limit), all, keeps) }, len(all), nil)
+}
+
+func (w *tenantWalk) evict() {
+	for _, id := range w.old(1) {
+		w.p.remove(id)
+		w.p.grant()
+		w.each(func(l *lab) Call { return l.space.Evict("name", LimitSpec{Limit: w.p.limit}, id) }, 1, nil)
+	}
+}
+
+// expire ends a lease.
+func (w *tenantWalk) expire() {
+	for _, id := range w.old(1) {
+		_, holds := w.p.holders[id]
+		if !holds && !slices.ContainsFunc(w.p.waiters, func(e *entry) bool { return e.id == id }) {
+			continue
+		}
+		w.expired[id] = true
+		for _, l := range w.labs {
+			require.NoError(w.t, l.rdb.ZAddXX(background, l.keys[2], redis.Z{Score: 1, Member: id}).Err())
+		}
+	}
+}
+
+// old draws ids among the latest.
+func (w *tenantWalk) old(n int) (ids []string) {
+	latest := slices.Clone(w.ids[max(0, len(w.ids)-15):])
+	w.Shuffle(len(latest), func(i, j int) { latest[i], latest[j] = latest[j], latest[i] })
+	return latest[:min(len(latest), n)]
+}
+
+// each makes a call on every server, and compares the state after it with the policy's.
+func (w *tenantWalk) each(build func(*lab) Call, n int, check func(Reply)) {
+	w.t.Helper()
+	for _, l := range w.labs {
+		c := build(l)
+		before := l.snapshot()
+		if os.Getenv("TRACE") != "" {
+			fmt.Printf("%s %q\n", c.Script.Verb, c.Args[min(len(c.Args), 11+len(Kinds)):])
+		}
+		r := l.ask(c, n)
+		if check != nil {
+			check(r)
+		}
+		assert.False(w.t, r.More, "work is left")
+		after := l.snapshot()
+		var waiters []string
+		for _, e := range w.p.waiters {
+			waiters = append(waiters, e.id)
+		}
+		assert.Equal(w.t, waiters, members(after.queue), "who waits after %s", c.Script.Verb)
+		had := scores(before.owner)
+		var granted, holders []string
+		for _, id := range members(after.owner) { // by token
+			if _, held := had[id]; !held {
+				granted = append(granted, id)
+			}
+			holders = append(holders, id)
+		}
+		assert.Equal(w.t, w.p.granted, granted, "who was granted something by %s", c.Script.Verb)
+		assert.Len(w.t, w.p.holders, len(holders))
+		for _, id := range holders {
+			assert.Contains(w.t, w.p.holders, id)
+		}
+		l.checkTenants(after)
+		w.checkList(l, after)
+	}
+}
+
+// checkList compares the list of tenants with the policy. What has expired does not count.
+func (w *tenantWalk) checkList(l *lab, s snapshot) {
+	w.t.Helper()
+	if s.meta[MetaTenants] == "" {
+		return
+	}
+	got := l.run(l.space.About("name").Tenants("0", 100))
+	require.NoError(w.t, got.err)
+	list, cursor, err := DecodeTenants(got.list)
+	require.NoError(w.t, err)
+	assert.Equal(w.t, "0", cursor)
+	have := make(map[string]int64)
+	for _, h := range w.p.holders {
+		have[h.tenant]++
+	}
+	waiting := make(map[string]int64)
+	for _, e := range w.p.waiters {
+		waiting[e.tenant]++
+		have[e.tenant] += 0
+	}
+	assert.Len(w.t, list, len(have), "tenants that have something")
+	for _, e := range list {
+		t := w.p.tenants[e.Name]
+		assert.Equal(w.t, TenantEntry{e.Name, t.share, t.limit, w.p.used(e.Name), have[e.Name], waiting[e.Name], e.Waited}, e)
+		assert.Equal(w.t, waiting[e.Name] == 0, e.Waited < 0, "whether its first waiter has waited")
+	}
+}
+
+// checkTenants compares what is stored of tenants with what follows from the holders and waiters.
+func (l *lab) checkTenants(s snapshot) {
+	l.t.Helper()
+	stored, err := l.rdb.HGetAll(background, l.keys[8]).Result()
+	require.NoError(l.t, err)
+	lanes, err := l.rdb.ZRange(background, l.keys[6], 0, -1).Result()
+	require.NoError(l.t, err)
+	turns, err := l.rdb.ZRangeWithScores(background, l.keys[7], 0, -1).Result()
+	require.NoError(l.t, err)
+	for _, key := range l.keys[6:] {
+		ttl := l.rdb.PTTL(background, key).Val()
+		assert.NotEqual(l.t, time.Duration(-1), ttl, "%s never expires", key)
+	}
+	if s.meta[MetaTenants] == "" {
+		assert.Empty(l.t, len(lanes)+len(turns))
+		return
+	}
+	units, permits := make(map[string]int64), make(map[string]int64)
+	weightOf := func(id string) int64 {
+		n, _ := strconv.ParseInt(cmp.Or(s.weight[id], "1"), 10, 64)
+		return n
+	}
+	var all int64
+	for _, id := range members(s.owner) {
+		units[TenantOf(id)] += weightOf(id)
+		permits[TenantOf(id)]++
+		all += weightOf(id)
+	}
+	generation, _, _ := strings.Cut(stored["all"], " ")
+	if len(s.owner) > 0 {
+		assert.Equal(l.t, fmt.Sprintf("%s %d", generation, all), stored["all"], "units of all")
+	}
+	heads, want := make(map[string]string), []string{}
+	for _, z := range s.queue {
+		id := z.Member.(string)
+		tenant := TenantOf(id)
+		rest := strings.TrimSuffix(id, ":"+tenant)
+		want = append(want, fmt.Sprintf("%d:%s%014x%s", len(tenant), tenant, int64(z.Score), rest))
+		if _, found := heads[tenant]; !found {
+			heads[tenant] = id
+		}
+	}
+	slices.Sort(want)
+	assert.Equal(l.t, want, lanes, "lanes")
+	var wantTurns []string
+	for field, value := range stored {
+		tenant, is := strings.CutPrefix(field, ":")
+		if !is {
+			continue
+		}
+		words := strings.Fields(value)
+		require.Len(l.t, words, 7, value)
+		number := func(i int) int64 { n, _ := strconv.ParseInt(words[i], 10, 64); return n }
+		if words[0] != generation {
+			words[1], words[2] = "0", "0"
+		}
+		assert.Equal(l.t, [2]int64{units[tenant], permits[tenant]}, [2]int64{number(1), number(2)}, "units and permits of %q", tenant)
+		delete(units, tenant)
+		head := heads[tenant]
+		if head != "" && (number(4) == 0 || number(1)+weightOf(head) <= number(4) || weightOf(head) > number(4)) {
+			wantTurns = append(wantTurns, fmt.Sprintf("%s%s %v", words[6], tenant, float64(number(1))/float64(number(3))))
+		}
+		delete(heads, tenant)
+	}
+	assert.Empty(l.t, units, "holders that are not counted")
+	assert.Empty(l.t, heads, "waiters of tenants that are not stored")
+	var got []string
+	for _, z := range turns {
+		got = append(got, fmt.Sprintf("%s %v", z.Member, z.Score))
+	}
+	slices.Sort(wantTurns)
+	slices.Sort(got)
+	assert.Equal(l.t, wantTurns, got, "turns")
+}
