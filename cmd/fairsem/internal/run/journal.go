@@ -66,6 +66,7 @@ type note struct {
 	Event    string    `json:"event"` // granted, started, lost, ended, released, warning, stopped or failed
 	Name     string    `json:"name"`
 	ID       string    `json:"id,omitempty"`
+	Tenant   string    `json:"tenant,omitempty"`
 	Token    int64     `json:"token,omitempty"`
 	Weight   int64     `json:"weight,omitempty"`
 	WaitedMS int64     `json:"waited_ms,omitempty"`

@@ -19,6 +19,9 @@ type PermitJob struct {
 	OnLost    string        // OnLostTerm, OnLostKill or OnLostIgnore
 	KillAfter time.Duration // from TERM to KILL, at most MaxKillAfter
 	MinHold   time.Duration
+
+	Tenant             string
+	Share, TenantLimit int64 // of the tenant; 0: the default
 }
 
 // What happens to the command when its permit is lost.
@@ -65,18 +68,43 @@ func (h *holder) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		h.sem, h.waiter.inspector = sem.With(fairsem.CallOptions{HeadStart: request.HeadStart, MaxQueue: request.MaxQueue}), sem.Inspector
+		h.sem, h.waiter.inspector = sem.With(h.job.callOptions()), sem.Inspector
+		if err := h.checkCall(ctx); err != nil {
+			return err
+		}
 		if err := h.waiter.untilSignal(ctx, request.Server.Reach); err != nil {
 			return err
 		}
 		if err := h.acquire(ctx); err != nil {
 			return err
 		}
-		h.waiter.journal.note(note{Event: "granted", ID: h.permit.ID(), Token: h.permit.Token(), Weight: request.Weight, WaitedMS: h.permit.Waited().Milliseconds()})
+		h.waiter.journal.note(note{
+			Event: "granted", ID: h.permit.ID(), Tenant: h.job.Tenant, Token: h.permit.Token(), Weight: request.Weight,
+			WaitedMS: h.permit.Waited().Milliseconds(),
+		})
 		err = h.hold()
 		h.release(ctx)
 		return err
 	})
+}
+
+func (j PermitJob) callOptions() fairsem.CallOptions {
+	return fairsem.CallOptions{
+		HeadStart: j.Request.HeadStart, MaxQueue: j.Request.MaxQueue,
+		Tenant: j.Tenant, Share: j.Share, TenantLimit: j.TenantLimit,
+	}
+}
+
+// checkCall returns the error of a call that can never work. It does no I/O: the library checks a call before it looks at
+// its context, and the one here has ended.
+func (h *holder) checkCall(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err := h.sem.Acquire(ctx, h.job.Request.Weight)
+	if errors.Is(err, fairsem.ErrInvalid) || errors.Is(err, fairsem.ErrExceedsLimit) {
+		return exit.Usagef("%w", err)
+	}
+	return nil
 }
 
 // acquire waits in the queue until the permit is granted, a signal comes, or the time to wait is over.
