@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -29,7 +29,7 @@ func completeNames(cmd *cobra.Command, args []string, typed string) ([]cobra.Com
 	}
 	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
 		for name, err := range client.List(ctx) {
-			if err != nil || strings.HasPrefix(name, typed) && safeToType(name) && !offer(name) {
+			if err != nil || strings.HasPrefix(name, typed) && text.IsWord(name) && !offer(name) {
 				return
 			}
 		}
@@ -42,19 +42,21 @@ func completeMore(cmd *cobra.Command, _ []string, typed string) ([]cobra.Complet
 }
 
 // completeIDs offers names for the first argument, and for the others the ids of holders and waiters of that name, with
-// their labels.
+// their labels. Any client of the server can choose a name or an id, and the completed line is run with the next key, so only those are
+// offered that need no quotes.
 func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return completeNames(cmd, args, typed)
 	}
 	fits := func(id string) bool {
-		return strings.HasPrefix(id, typed) && safeToType(id) && !slices.Contains(args[1:], id)
+		return strings.HasPrefix(id, typed) && text.IsWord(id) && !slices.Contains(args[1:], id)
 	}
 	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
 		there := client.Inspect(args[0])
 		for _, tickets := range []iter.Seq2[fairsem.Ticket, error]{there.Holders(ctx), there.Waiters(ctx)} {
 			for t, err := range tickets {
-				if err != nil || fits(t.ID) && !offer(cobra.CompletionWithDesc(t.ID, text.Clean(t.Label))) {
+				id := inspect.PlainID(t.ID)
+				if err != nil || fits(id) && !offer(cobra.CompletionWithDesc(id, text.Clean(t.Label))) {
 					return
 				}
 			}
@@ -117,25 +119,9 @@ func connectionOf(cmd *cobra.Command) *connection {
 	return c
 }
 
-// safeToType reports whether every shell takes s literally and as one word. Any client of the server can choose a name,
-// and the completed line is run with the next key.
-func safeToType(s string) bool {
-	const anywhere, first = "._/@:+,%=-", "._/@"
-	for i, r := range s {
-		allowed := anywhere
-		if i == 0 {
-			allowed = first
-		}
-		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(allowed, r) {
-			return false
-		}
-	}
-	return s != ""
-}
-
 // noFiles keeps the shell from offering files for the values of flags that are none.
 func noFiles(cmd *cobra.Command) {
-	words := []string{"redis", "prefix", "label"}
+	words := []string{"redis", "prefix", "label", "tenant"}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() != "string" || slices.Contains(words, f.Name) {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // fails where there is one

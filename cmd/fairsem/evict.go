@@ -12,18 +12,19 @@ import (
 type evictOptions struct {
 	confirming confirming
 	selection  change.Selection
+	tenant     string
 	name       string
 }
 
 func newEvict() *cobra.Command {
 	var o evictOptions
 	cmd := &cobra.Command{
-		Use:   "evict NAME {ID... | --label PATTERN | --all}",
+		Use:   "evict NAME {ID... | --label PATTERN | --tenant TENANT | --all}",
 		Short: "Revoke permits or remove waiters",
 		Long: `Revokes permits of NAME and removes waiters from its queue: those with a given ID, as
 fairsem show lists them, of which any unambiguous beginning is enough; those of the
 processes whose label PATTERN matches (* is any text, ? a character, [a-z] one of
-some); or all. The units are granted to others at once. The holder is notified
+some); those of a tenant, which is '' for calls that name none; or all. The units are granted to others at once. The holder is notified
 moments later by the loss of its permit: fairsem run ends its command, and a program
 that ignores the loss continues. An evicted caller may acquire again: to prevent
 that, use fairsem pause.
@@ -35,11 +36,15 @@ changed; before and after, as in fairsem ls --json; evicted_holders and
 evicted_waiters, with the fields of held_by and queue of fairsem show --json; and
 gone, the ids that were released meanwhile.
 
+IDs and tenants can contain any bytes. Both are accepted as fairsem writes them, with
+escapes such as \x1b, which fairsem show puts in quotes for a shell.
+
 Exit code: 0; 1, and nothing was changed, if the answer was no or came too late,
 Redis does not know NAME, or a selected id or label is not there; 2 for a wrong
 command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		Example: `  fairsem evict staging k3X-9Q:1    # or k3X, if no other id begins so
   fairsem evict staging --label 'build-7:*'
+  fairsem evict render --tenant acme
   fairsem evict staging --all --yes`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeIDs,
@@ -51,6 +56,7 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 	}
 	o.confirming.flags(cmd)
 	cmd.Flags().StringVar(&o.selection.Label, "label", "", "evict all holders and waiters whose label `PATTERN` matches")
+	cmd.Flags().StringVar(&o.tenant, "tenant", "", "evict all holders and waiters of `TENANT`")
 	cmd.Flags().BoolVar(&o.selection.All, "all", false, "evict all present holders and waiters")
 	return cmd
 }
@@ -61,14 +67,17 @@ func (o *evictOptions) complete(cmd *cobra.Command) error {
 		return exit.Usagef("NAME is missing: fairsem evict NAME ID")
 	}
 	o.name, o.selection.IDs = args[0], args[1:]
+	if cmd.Flags().Changed("tenant") {
+		o.selection.Tenant = &o.tenant
+	}
 	ways := 0
-	for _, way := range []bool{len(o.selection.IDs) > 0, cmd.Flags().Changed("label"), o.selection.All} {
+	for _, way := range []bool{len(o.selection.IDs) > 0, cmd.Flags().Changed("label"), o.selection.Tenant != nil, o.selection.All} {
 		if way {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return exit.Usagef("give exactly one of ids, --label and --all: fairsem show lists the ids")
+		return exit.Usagef("give exactly one of ids, --label, --tenant and --all: fairsem show lists the ids")
 	}
 	if err := o.selection.Check(); err != nil {
 		return exit.Usagef("%w", err)

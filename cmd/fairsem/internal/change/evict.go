@@ -17,13 +17,15 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Selection selects holders and waiters to evict: exactly one of the fields is set.
+// Selection selects holders and waiters to evict: those of exactly one of the fields.
 type Selection struct {
-	IDs   []string // in full or short
-	Label string   // a pattern of labels
-	All   bool
+	IDs    []string // in full or short
+	Label  string   // a pattern of labels
+	Tenant *string  // as it is or as fairsem writes it
+	All    bool
 }
 
 // Check refuses a selection that can never match.
@@ -31,7 +33,10 @@ func (v Selection) Check() error {
 	if slices.Contains(v.IDs, "") {
 		return errors.New("an ID is empty: fairsem show lists them")
 	}
-	if len(v.IDs) > 0 || v.All {
+	if v.Tenant != nil && len(*v.Tenant) > longestTenant {
+		return fmt.Errorf("--tenant %.40q... has %d bytes: a tenant has at most %d", *v.Tenant, len(*v.Tenant), protocol.MaxTenant)
+	}
+	if len(v.IDs) > 0 || v.All || v.Tenant != nil {
 		return nil
 	}
 	if _, err := inspect.Glob(v.Label); err != nil || v.Label == "" {
@@ -39,6 +44,9 @@ func (v Selection) Check() error {
 	}
 	return nil
 }
+
+// longestTenant is the most bytes of a tenant as fairsem writes it: an escape of a byte has four.
+const longestTenant = 4 * protocol.MaxTenant
 
 // ErrNoMatch is the error of a selection that matches nothing. Nothing was done.
 var ErrNoMatch = errors.New("nothing to evict")
@@ -53,7 +61,7 @@ type evicted struct {
 
 // Evict revokes permits and removes waiters.
 func (d Target) Evict(ctx context.Context, selection Selection) error {
-	before, err := inspect.QueryDetail(ctx, d.Client, d.Name, math.MaxInt)
+	before, err := inspect.QueryTickets(ctx, d.Client, d.Name, math.MaxInt)
 	if err == nil && !before.Exists {
 		err = ErrUnknown
 	}
@@ -67,7 +75,7 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 	if err := d.confirm(ctx, c.announce(d, before.Status)); err != nil {
 		return err
 	}
-	if d.Ask != nil && len(selection.IDs) > 0 { // --label and --all select holders and waiters alike
+	if d.Ask != nil && len(selection.IDs) > 0 { // the others select holders and waiters alike
 		if err := c.stillWait(ctx, d.there()); err != nil {
 			return err
 		}
@@ -139,6 +147,9 @@ func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	if len(v.IDs) > 0 {
 		return v.named(all)
 	}
+	if v.Tenant != nil {
+		return ofTenant(*v.Tenant, all)
+	}
 	like, err := inspect.Glob(v.Label)
 	if err != nil {
 		return nil, err
@@ -158,6 +169,23 @@ func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	return chosen, nil
 }
 
+// ofTenant selects all tickets of one tenant.
+func ofTenant(given string, all []fairsem.Ticket) (map[string]bool, error) {
+	chosen, meant := make(map[string]bool), make(map[string]bool)
+	for _, t := range all {
+		if text.Means(given, t.Tenant) {
+			chosen[t.ID], meant[t.Tenant] = true, true
+		}
+	}
+	switch len(meant) {
+	case 0:
+		return nil, fmt.Errorf("%w: no holder or waiter is of the tenant %q", ErrNoMatch, given)
+	case 1:
+		return chosen, nil
+	}
+	return nil, fmt.Errorf("%w: %q means %d tenants: give ids; fairsem show --json has the tenants in full", ErrNoMatch, given, len(meant))
+}
+
 // named selects one ticket for each id.
 func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	chosen := make(map[string]bool)
@@ -175,17 +203,21 @@ func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	return chosen, nil
 }
 
-// matching returns the ids that given stands for.
-func matching(given string, all []fairsem.Ticket) (ids []string) {
+// matching returns the ids that given stands for: those that it means, or else those that it abbreviates.
+func matching(given string, all []fairsem.Ticket) []string {
+	var meant, abbreviated []string
 	for _, t := range all {
-		if t.ID == given {
-			return []string{given}
-		}
-		if inspect.Abbreviates(given, t.ID) {
-			ids = append(ids, t.ID)
+		switch {
+		case text.Means(given, t.ID):
+			meant = append(meant, t.ID)
+		case inspect.Abbreviates(given, t.ID):
+			abbreviated = append(abbreviated, t.ID)
 		}
 	}
-	return ids
+	if len(meant) > 0 {
+		return meant
+	}
+	return abbreviated
 }
 
 // shown is how many holders, and how many waiters, are shown before the question.

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -28,28 +29,41 @@ func Exact(pattern string) bool { return pattern != "" && !strings.ContainsAny(p
 // shortClient is how much of a client id distinguishes it from the others on a screen.
 const shortClient = 6
 
-// ShortID is an id for people to read and to type: the beginning of its client's, and the number of the permit. An id that
-// this library did not make stays as it is.
+// PlainID is an id without its tenant, which is shown beside it: the client's, and the number of the permit. An id that this library did
+// not make stays as it is. It can have any bytes.
+func PlainID(id string) string {
+	client, seq, _, ok := splitID(id)
+	if !ok {
+		return id
+	}
+	return client + ":" + seq
+}
+
+// ShortID is PlainID for people to read and to type: with the beginning of the client's only.
 func ShortID(id string) string {
-	client, seq, ok := splitID(id)
+	client, seq, _, ok := splitID(id)
 	if !ok {
 		return id
 	}
 	return client[:shortClient] + ":" + seq
 }
 
-// Abbreviates reports whether given stands for an id: it is the id, or the beginning of its client's, of any length, maybe
-// with the number of the permit as in ShortID. An id that this library did not make has no other form.
+// Abbreviates reports whether given stands for an id: it means the id, or is the beginning of its client's, of any length, maybe
+// with the number of the permit as in ShortID, and maybe with the tenant after that. An id that this library did not make has no
+// other form.
 func Abbreviates(given, id string) bool {
-	client, seq, ok := splitID(id)
+	client, seq, tenant, ok := splitID(id)
 	if !ok || given == "" {
-		return given == id
+		return text.Means(given, id)
 	}
-	head, number, numbered := strings.Cut(given, ":")
-	return head != "" && strings.HasPrefix(client, head) && (!numbered || number == seq)
+	head, rest, numbered := strings.Cut(given, ":")
+	number, of, named := strings.Cut(rest, ":")
+	return head != "" && strings.HasPrefix(client, head) && (!numbered || number == seq) && (!named || text.Means(of, tenant))
 }
 
-func splitID(id string) (client, seq string, ok bool) {
-	client, seq, ok = strings.Cut(id, ":")
-	return client, seq, ok && protocol.IsClientID(client) && seq != "" && strings.Trim(seq, "0123456789") == ""
+func splitID(id string) (client, seq, tenant string, ok bool) {
+	client, rest, _ := strings.Cut(id, ":")
+	seq, tenant, named := strings.Cut(rest, ":")
+	ok = protocol.IsClientID(client) && seq != "" && strings.Trim(seq, "0123456789") == "" && named == (tenant != "")
+	return client, seq, tenant, ok
 }

@@ -79,17 +79,27 @@ func statuses(ctx context.Context, client *fairsem.Client, names []string) (all 
 	return all, unreadable, group.Wait()
 }
 
-// Detail is the state of a name, with its holders and waiters.
+// Detail is the state of a name, with its holders, waiters and tenants.
 type Detail struct {
 	fairsem.Status
+	Tenants                  Tenants
 	Holders, Waiters         []fairsem.Ticket // in the order of their tokens, and of the queue
 	MoreHolders, MoreWaiters int64            // how many more there are
 }
 
-// QueryDetail queries one name, with at most so many holders and waiters each. Its parts are of slightly different
-// moments. The queue is read first, so that a waiter that is granted meanwhile is seen twice rather than never, and counts
-// as a holder.
+// QueryDetail queries one name, with at most so many holders, waiters and tenants each. Its parts are of slightly different
+// moments.
 func QueryDetail(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
+	if d, err = QueryTickets(ctx, client, name, most); err != nil {
+		return d, err
+	}
+	d.Tenants, err = QueryTenants(ctx, client, name, most)
+	return d, err
+}
+
+// QueryTickets is QueryDetail without the tenants. The queue is read first, so that a waiter that is granted meanwhile is seen twice
+// rather than never, and counts as a holder.
+func QueryTickets(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
 	there := client.Inspect(name)
 	if d.Waiters, err = Collect(first(there.Waiters(ctx), most)); err != nil {
 		return d, err

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,14 @@ func Detail(d inspect.Detail, width int) string {
 	line(bar(d.Status, 20), Used(d.Status)+" in use", queueSummary(d.Status))
 	line(faint.Render(limitLine(d.Status)))
 	line(faint.Render(history(d.Status)))
+	if of := d.Tenants; of.Err != nil {
+		line()
+		line("the tenants are not known: " + text.Clean(of.Err.Error()))
+	} else if len(of.All) > 0 {
+		line()
+		b.WriteString(tenants(of.All, width))
+		moreTenants(line, of)
+	}
 	if len(d.Holders) > 0 {
 		line()
 		b.WriteString(Holders(d.Holders, d.At, width))
@@ -47,6 +56,14 @@ func more(line func(...string), n int64) {
 	if n > 0 {
 		line(faint.Render(fmt.Sprintf("… and %d more: --rows shows them", n)))
 	}
+}
+
+func moreTenants(line func(...string), of inspect.Tenants) {
+	if of.Unread {
+		line(faint.Render(fmt.Sprintf("… and more than %d more: --rows shows them", of.More)))
+		return
+	}
+	more(line, of.More)
 }
 
 func queueSummary(d fairsem.Status) string {
@@ -90,10 +107,10 @@ func history(d fairsem.Status) string {
 // Holders returns a table of them; now is the time of the server. On a terminal, which has a width, the ids are short.
 func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 	columns := []column{{Head: "HOLDER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "HELD", Right: true},
-		{Head: "EXPIRES", Right: true}, {Head: "TOKEN", Right: true}, {Head: "ID", Cut: true}}
+		{Head: "EXPIRES", Right: true}, {Head: "TOKEN", Right: true}}
 	rows := make([][]string, len(holders))
 	for i, t := range holders {
-		rows[i] = []string{label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), count(t.Token), text.Clean(t.ID)}
+		rows[i] = []string{label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), count(t.Token)}
 	}
 	return withIDs(columns, rows, holders, width)
 }
@@ -101,10 +118,10 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 // Waiters is like Holders; positions are those in the queue.
 func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int) string {
 	columns := []column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
-		{Head: "EXPIRES", Right: true}, {Head: "ID", Cut: true}}
+		{Head: "EXPIRES", Right: true}}
 	rows := make([][]string, len(waiters))
 	for i, t := range waiters {
-		rows[i] = []string{strconv.Itoa(positions[i]), label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), text.Clean(t.ID)}
+		rows[i] = []string{strconv.Itoa(positions[i]), label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
 	}
 	return withIDs(columns, rows, waiters, width)
 }
@@ -118,14 +135,52 @@ func upTo(n int) []int {
 	return all
 }
 
-// withIDs lays out rows whose last column is the id.
+// withIDs lays out rows with two more columns: the tenant, if a ticket has one, and the id. Both can be pasted into a command, unless
+// they are cut.
 func withIDs(columns []column, rows [][]string, tickets []fairsem.Ticket, width int) string {
+	idOf := inspect.PlainID
 	if width > 0 {
-		for i, t := range tickets {
-			rows[i][len(columns)-1] = text.Clean(inspect.ShortID(t.ID))
+		idOf = inspect.ShortID
+	}
+	shared := slices.ContainsFunc(tickets, func(t fairsem.Ticket) bool { return t.Tenant != "" })
+	if shared {
+		columns = append(columns, column{Head: "TENANT", Cut: true})
+	}
+	columns = append(columns, column{Head: "ID", Cut: true})
+	for i, t := range tickets {
+		if shared {
+			rows[i] = append(rows[i], text.Word(t.Tenant))
 		}
+		rows[i] = append(rows[i], text.Word(idOf(t.ID)))
 	}
 	return layOut(columns, rows, width)
+}
+
+// tenants returns a table of them.
+func tenants(all []fairsem.Tenant, width int) string {
+	columns := []column{{Head: "TENANT", Cut: true}, {Head: "USED", Right: true}, {Head: "SHARE", Right: true}, {Head: "LIMIT", Right: true},
+		{Head: "WAITING", Right: true}, {Head: "OLDEST", Right: true}}
+	rows := make([][]string, len(all))
+	for i, t := range all {
+		rows[i] = []string{text.Word(t.Name), count(t.Used), count(t.Share), TenantLimit(t), count(t.Waiting), TenantWait(t)}
+	}
+	return layOut(columns, rows, width)
+}
+
+// TenantLimit is the most units that t may hold, or "-" if it may hold as many as the limit of the name.
+func TenantLimit(t fairsem.Tenant) string {
+	if t.Limit == 0 {
+		return "-"
+	}
+	return count(t.Limit)
+}
+
+// TenantWait is how long the first waiter of t has waited, or "-" if it has none.
+func TenantWait(t fairsem.Tenant) string {
+	if t.Waiting == 0 {
+		return "-"
+	}
+	return text.Ago(t.OldestWait)
 }
 
 func label(t fairsem.Ticket) string {

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -36,12 +37,40 @@ limit 5, set by hand; the declared limit is 3
 
 HOLDER     UNITS  HELD  EXPIRES             TOKEN  ID
 host-1:77      3   12s     8.0s  1799999988000000  k3X-9Q:1
-?              2    0s       0s  1800000000000001  other \x1b[2J
+?              2    0s       0s  1800000000000001  'other \x1b[2J'
 
 POSITION  WAITER       UNITS  WAITED  EXPIRES  ID
        1  host-2:\a78      5   1m05s     9.0s  k3X-9Q:2
 … and 8 more: --rows shows them
 `, ansi.Strip(Detail(crowd(), 80)))
+}
+
+func TestTenantsAreATableAndAColumnThatCanBePastedIntoAShell(t *testing.T) {
+	d := crowd()
+	d.Holders[0].ID += ":ac\x1bme"
+	d.Holders[0].Tenant = "ac\x1bme"
+	d.Tenants = inspect.Tenants{More: 3, All: []fairsem.Tenant{
+		{Name: "ac\x1bme", Share: 2, Limit: 4, Used: 3, Holders: 1, Waiting: 9, OldestWait: 65 * time.Second},
+		{Name: "it's\xff", Share: 1, Used: 1, Holders: 1},
+		{Share: 1, Used: 1, Holders: 1},
+	}}
+	got := ansi.Strip(Detail(d, 80))
+	assert.Contains(t, got, `
+TENANT         USED  SHARE  LIMIT  WAITING  OLDEST
+'ac\x1bme'        3      2      4        9   1m05s
+'it'\''s\xff'     1      1      -        0       -
+''                1      1      -        0       -
+… and 3 more: --rows shows them
+
+HOLDER`)
+	assert.Contains(t, got, "TOKEN  TENANT      ID\n")
+	assert.Contains(t, got, `1799999988000000  'ac\x1bme'  k3X-9Q:1`)
+	assert.Contains(t, ansi.Strip(Detail(d, 0)), `'ac\x1bme'  k3X-9Q_7aZc:1`+"\n", "without the tenant, which has its column")
+	assert.NotContains(t, got, "WAITED  EXPIRES  TENANT", "no waiter has one")
+	d.Tenants.Unread = true
+	assert.Contains(t, Detail(d, 0), "… and more than 3 more")
+	d.Tenants = inspect.Tenants{Err: errors.New("no \x1b right")}
+	assert.Contains(t, Detail(d, 0), `the tenants are not known: no \x1b right`)
 }
 
 func TestWithoutATerminalNothingIsCut(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Semaphore is a name as --json shows it. Durations are whole milliseconds. Bytes that are not UTF-8 are U+FFFD in all
-// strings; names and ids, which other commands take, are also there as exact bytes.
+// strings; names, tenants and ids, which other commands take, are also there as exact bytes.
 type Semaphore struct {
 	Time         time.Time `json:"time"` // of the query, by the clock of the server
 	Name         string    `json:"name"`
@@ -31,9 +31,10 @@ type Semaphore struct {
 
 // Holder is a holder as --json shows it.
 type Holder struct {
-	ID          string    `json:"id"`
-	IDBase64    []byte    `json:"id_base64,omitempty"` // like that of a name
-	Label       string    `json:"label"`               // "": of a process that has been silent for long
+	ID       string `json:"id"`
+	IDBase64 []byte `json:"id_base64,omitempty"` // like that of a name
+	Label    string `json:"label"`               // "": of a process that has been silent for long
+	Account
 	Token       int64     `json:"token"`
 	Weight      int64     `json:"weight"`
 	Since       time.Time `json:"since"` // by the clock of the server, as is what follows
@@ -41,12 +42,30 @@ type Holder struct {
 	ExpiresInMS int64     `json:"expires_in_ms"` // unless the lease is renewed
 }
 
+// Account is on whose account a permit or a waiter is, as --json shows it.
+type Account struct {
+	Tenant       string `json:"tenant"` // "" where the call names none
+	TenantBase64 []byte `json:"tenant_base64,omitempty"`
+}
+
+// Tenant is a tenant as --json shows it.
+type Tenant struct {
+	Account
+	Share        int64 `json:"share"`
+	Limit        int64 `json:"limit"` // most units that it may hold; 0: as many as the limit of the name
+	Used         int64 `json:"used"`  // units
+	Holders      int64 `json:"holders"`
+	Waiting      int64 `json:"waiting"`
+	OldestWaitMS int64 `json:"oldest_wait_ms"`
+}
+
 // Waiter is a waiter as --json shows it.
 type Waiter struct {
-	Position    int       `json:"position"` // in the queue, from 1
-	ID          string    `json:"id"`
-	IDBase64    []byte    `json:"id_base64,omitempty"`
-	Label       string    `json:"label"`
+	Position int    `json:"position"` // in the queue, from 1
+	ID       string `json:"id"`
+	IDBase64 []byte `json:"id_base64,omitempty"`
+	Label    string `json:"label"`
+	Account
 	Weight      int64     `json:"weight"`
 	Since       time.Time `json:"since"` // less the head start; otherwise as of a Holder
 	WaitedMS    int64     `json:"waited_ms"`
@@ -60,6 +79,8 @@ type SemaphoreDetail struct {
 	MoreHolders int64    `json:"more_holders"`
 	Queue       []Waiter `json:"queue"` // in its order
 	MoreWaiters int64    `json:"more_waiters"`
+	Tenants     []Tenant `json:"tenants"` // none if no call names one; null if they are not known
+	MoreTenants int64    `json:"more_tenants"`
 }
 
 // NewSemaphore converts s.
@@ -83,7 +104,7 @@ func expected(s fairsem.Status) *int64 {
 // NewHolder converts t; now is the time of the server.
 func NewHolder(now time.Time, t fairsem.Ticket) Holder {
 	return Holder{
-		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
+		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Account: newAccount(t.Tenant), Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
 		HeldMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }
@@ -91,9 +112,26 @@ func NewHolder(now time.Time, t fairsem.Ticket) Holder {
 // NewWaiter converts t at that position; now is the time of the server.
 func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
 	return Waiter{
-		Position: position, ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Weight: t.Weight, Since: t.Since.UTC(),
+		Position: position, ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Account: newAccount(t.Tenant), Weight: t.Weight, Since: t.Since.UTC(),
 		WaitedMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
+}
+
+func newAccount(tenant string) Account { return Account{Tenant: tenant, TenantBase64: notUTF8(tenant)} }
+
+// NewTenants converts t.
+func NewTenants(t inspect.Tenants) []Tenant {
+	if t.Err != nil {
+		return nil
+	}
+	all := make([]Tenant, len(t.All))
+	for i, of := range t.All {
+		all[i] = Tenant{
+			Account: newAccount(of.Name), Share: of.Share, Limit: of.Limit, Used: of.Used, Holders: of.Holders, Waiting: of.Waiting,
+			OldestWaitMS: of.OldestWait.Milliseconds(),
+		}
+	}
+	return all
 }
 
 // notUTF8 returns the bytes of s if JSON would change them.
@@ -109,6 +147,7 @@ func NewSemaphoreDetail(d inspect.Detail) SemaphoreDetail {
 	o := SemaphoreDetail{
 		Semaphore: NewSemaphore(d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 		HeldBy: make([]Holder, len(d.Holders)), Queue: make([]Waiter, len(d.Waiters)),
+		Tenants: NewTenants(d.Tenants), MoreTenants: d.Tenants.More,
 	}
 	for i, t := range d.Holders {
 		o.HeldBy[i] = NewHolder(d.At, t)

@@ -1,0 +1,53 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem"
+)
+
+// maxTenants is how many tenants of a name are read at most, unless more are wanted.
+const maxTenants = 1000
+
+// Tenants are those that hold permits of a name or wait for them. There are none where no call names a tenant.
+type Tenants struct {
+	All    []fairsem.Tenant // those that hold the most units first; of several, those that wait the most
+	More   int64            // how many more were read
+	Unread bool             // there are others, which were not read
+	Err    error            // why they are not known, such as a missing right
+}
+
+// QueryTenants queries the tenants of one name, and returns so many of them.
+func QueryTenants(ctx context.Context, client *fairsem.Client, name string, most int) (t Tenants, err error) {
+	read := max(most, maxTenants)
+	if t.All, err = Collect(first(client.Inspect(name).Tenants(ctx), read)); err != nil {
+		return Tenants{Err: err}, onlyUnlessRefused(err)
+	}
+	t.Unread = len(t.All) == read
+	if len(t.All) == 1 && !named(t.All[0]) {
+		return Tenants{}, nil
+	}
+	slices.SortFunc(t.All, func(a, b fairsem.Tenant) int {
+		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Name, b.Name))
+	})
+	t.More = int64(max(0, len(t.All)-most))
+	t.All = t.All[:min(len(t.All), most)]
+	return t, nil
+}
+
+// onlyUnlessRefused drops an error that is the server's reply: what else is known of the name can be shown.
+func onlyUnlessRefused(err error) error {
+	var reply redis.Error
+	if errors.As(err, &reply) && !errors.Is(err, fairsem.ErrUnavailable) {
+		return nil
+	}
+	return err
+}
+
+// named reports whether a call has named the tenant, or declared anything of it.
+func named(t fairsem.Tenant) bool { return t.Name != "" || t.Share != 1 || t.Limit != 0 }
