@@ -3,12 +3,14 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -18,10 +20,18 @@ const maxTickets = 200
 // ticket is a holder or a waiter on the page.
 type ticket struct {
 	Key, Label, ID string
+	Tenant         string
 	Position       int // in the queue
 	Token, Weight  int64
 	For, Expires   string
 	Evict          string // where to do that; "": not here
+}
+
+// tenant is a tenant on the page.
+type tenant struct {
+	Key, Name            string
+	Used, Share, Waiting int64
+	Limit, Oldest        string
 }
 
 // closeUp is the picture of one name.
@@ -34,6 +44,8 @@ type closeUp struct {
 	Use, Queue               plot
 	Holders, Waiters         []ticket
 	MoreHolders, MoreWaiters int64
+	Tenants                  []tenant
+	MoreTenants              string
 	Declared                 int64
 	Controls                 []control
 }
@@ -57,6 +69,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 	}
+	c.Tenants, c.MoreTenants = newTenants(d.Tenants)
 	for _, t := range d.Holders {
 		c.Holders = append(c.Holders, newTicket(name, t, d.At, in))
 	}
@@ -104,13 +117,32 @@ func figures(s fairsem.Status, rate float64) []tile {
 
 func newTicket(name string, t fairsem.Ticket, now time.Time, in bool) ticket {
 	shownTicket := ticket{
-		Key: key("t", t.ID), Label: shown(t.Label), ID: shown(t.ID), Token: t.Token, Weight: t.Weight,
+		Key: key("t", t.ID), Label: shown(t.Label), ID: shownID(t.ID), Tenant: shown(t.Tenant), Token: t.Token, Weight: t.Weight,
 		For: text.Ago(now.Sub(t.Since)), Expires: text.Ago(t.ExpiresIn),
 	}
 	if in {
 		shownTicket.Evict = "/act/evict?" + url.Values{"name": {name}, "id": {t.ID}}.Encode()
 	}
 	return shownTicket
+}
+
+// newTenants returns the tenants that are shown, and how many more there are.
+func newTenants(of inspect.Tenants) (all []tenant, more string) {
+	for _, t := range of.All {
+		all = append(all, tenant{
+			Key: key("a", t.Name), Name: shown(t.Name), Used: t.Used, Share: t.Share, Waiting: t.Waiting,
+			Limit: render.TenantLimit(t), Oldest: render.TenantWait(t),
+		})
+	}
+	switch {
+	case of.Err != nil:
+		return nil, "The tenants cannot be read: fairsem doctor may find out why."
+	case of.Unread:
+		return all, fmt.Sprintf("More than %d more tenants.", of.More)
+	case of.More > 0:
+		return all, fmt.Sprintf("%d more tenants.", of.More)
+	}
+	return all, ""
 }
 
 // controlsOf are those of the name. Each leads to a page that asks again.

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // action is a requested change.
@@ -33,8 +36,8 @@ var verbs = []verb{
 		name: "evict", button: "Evict", danger: true,
 		ask: "This revokes the permit, or removes the waiter from the queue. The units are free at once; " +
 			"the holder may use them for a moment longer, until it is notified.",
-		did: func(d action) string { return "Evicted " + shown(d.id) + "." },
-		do:  func(ctx context.Context, s *fairsem.Inspector, d action) error { return s.Evict(ctx, d.id) },
+		did: func(d action) string { return "Evicted " + shownID(d.id) + "." },
+		do:  func(ctx context.Context, s *fairsem.Inspector, d action) error { return evict(ctx, s, d.id) },
 	},
 	{
 		name: "resize", button: "Set the limit",
@@ -92,7 +95,7 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	}
 	f := p.frame(r, v.button)
 	f.Content = confirmation{
-		Name: shown(d.name), ID: shown(d.id), Whose: p.labelOf(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
+		Name: shown(d.name), ID: shownID(d.id), Whose: p.labelOf(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
 		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
 		Sized: v.name == "resize", Limit: p.sampler.latest().one(d.name).Limit,
 	}
@@ -220,6 +223,33 @@ func (p *Page) try(ctx context.Context, v verb, d action) error {
 		return errNoName
 	}
 	return v.do(ctx, inspector, d)
+}
+
+// evict evicts by the whole id, or else by the id as the page shows it, of which only programs make use.
+func evict(ctx context.Context, s *fairsem.Inspector, given string) error {
+	err := s.Evict(ctx, given)
+	if !errors.Is(err, fairsem.ErrNotFound) {
+		return err
+	}
+	for _, tickets := range []iter.Seq2[fairsem.Ticket, error]{s.Holders(ctx), s.Waiters(ctx)} {
+		for t, listed := range tickets {
+			if listed != nil {
+				return listed
+			}
+			if given == inspect.PlainID(t.ID) || given == text.Clean(t.ID) {
+				return s.Evict(ctx, t.ID)
+			}
+		}
+	}
+	return err
+}
+
+// shownID is an id on the page; "" if there is none.
+func shownID(id string) string {
+	if id == "" {
+		return ""
+	}
+	return shown(text.Word(inspect.PlainID(id)))
 }
 
 // statusOf is what HTTP calls it.
