@@ -31,6 +31,7 @@ type serveOptions struct {
 	tlsCert     string
 	tlsKey      string
 	json        bool
+	perTenant   bool
 	busy        bool
 
 	pattern string
@@ -67,6 +68,13 @@ With PATTERN, in which * stands for any text, ? for a character and [a-z] for on
 some, only the names that match are queried and shown, in /metrics, too. Requests for
 any other name are refused with 404. With --busy the page lists only names with a
 holder or a waiter; /metrics has all.
+
+With --tenant-metrics /metrics has what each tenant holds, its waiters, its share and
+its limit. That costs one more query for each name in use, and Prometheus a series for
+each tenant and figure, so at most 1000 tenants have their own. The others of a name
+are summed: their tenant is \others. No tenant has that label, as one that begins
+with a backslash gets another one before it. Bytes that are not UTF-8 are written as
+escapes, such as \xff, and tenants without a name have an empty label.
 
 The load on Redis does not depend on the number of viewers. One poll a second
 queries the known names, at most 1000. New names are found by a scan of all keys of
@@ -118,6 +126,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` with the certificate of the page and its intermediate certificates")
 	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` with the key of the certificate")
 	f.BoolVar(&o.busy, "busy", false, "list only names with a holder or a waiter")
+	f.BoolVar(&o.perTenant, "tenant-metrics", false, "poll the tenants of all names, for /metrics")
 	f.BoolVar(&o.insecure, "insecure", false, "allow changes from beyond this machine without TLS")
 	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
 }
@@ -235,10 +244,13 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		Names:    serveNames,
 		Pattern:  o.pattern,
 		Busy:     o.busy,
-		Hosts:    o.hosts,
-		Token:    o.token,
-		Log:      cmd.ErrOrStderr(),
-		Ping:     s.Ping,
+
+		TenantMetrics: o.perTenant,
+
+		Hosts: o.hosts,
+		Token: o.token,
+		Log:   cmd.ErrOrStderr(),
+		Ping:  s.Ping,
 	})
 	return page.Serve(ctx, listener)
 }

@@ -79,6 +79,33 @@ func TestServeEndsWithASignalEvenWithViewers(t *testing.T) {
 	}
 }
 
+func TestServeHasMetricsOfTenantsWithItsFlag(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	client, err := fairsem.New(server.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	_, err = sem.With(fairsem.CallOptions{Tenant: "acme"}).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	figures := func(s *serving) string {
+		text, err := io.ReadAll(fetch(t, s.url+"metrics").Body)
+		require.NoError(t, err)
+		return string(text)
+	}
+	with, without := startServe(t, "redis://"+server.Addr(), "--tenant-metrics"), startServe(t, "redis://"+server.Addr())
+	require.Eventually(t, func() bool {
+		return strings.Contains(figures(with), `fairsem_tenant_permits_in_use{name="n",tenant="acme"} 1`)
+	}, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(figures(without), `fairsem_permits_in_use{name="n"} 1`) }, time.Minute, 10*time.Millisecond)
+	assert.NotContains(t, figures(without), "acme")
+	for _, s := range []*serving{with, without} {
+		require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+		assert.Equal(t, 143, exitCode(s.cmd.Wait()))
+	}
+}
+
 func TestServeShowsNamesThatMatchThePattern(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)

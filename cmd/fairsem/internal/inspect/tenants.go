@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem"
 )
@@ -51,3 +52,28 @@ func onlyUnlessRefused(err error) error {
 
 // named reports whether a call has named the tenant, or declared anything of it.
 func named(t fairsem.Tenant) bool { return t.Name != "" || t.Share != 1 || t.Limit != 0 }
+
+// TenantsOf queries the tenants of many names: of those that have a holder or a waiter. An error of one name does not affect the others.
+func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status) (map[string]Tenants, error) {
+	found := make([]Tenants, len(all))
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(maxParallel)
+	for i, s := range all {
+		if Busy(s) {
+			group.Go(func() (err error) {
+				found[i], err = QueryTenants(within, client, s.Name, maxTenants)
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	of := make(map[string]Tenants)
+	for i, s := range all {
+		if len(found[i].All) > 0 {
+			of[s.Name] = found[i]
+		}
+	}
+	return of, nil
+}

@@ -64,6 +64,9 @@ func newRegistry(p *Page) *prometheus.Registry {
 func newNames(p *Page) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(names{p})
+	if p.TenantMetrics {
+		registry.MustRegister(&tenantFigures{page: p})
+	}
 	return registry
 }
 

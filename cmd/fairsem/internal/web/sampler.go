@@ -13,7 +13,8 @@ import (
 
 // snapshot is the state after a poll. It never changes.
 type snapshot struct {
-	inspect.Survey                    // the last that was good
+	inspect.Survey // the last that was good
+	tenants        map[string]inspect.Tenants
 	at             time.Time          // when it began; zero: none was
 	there          time.Time          // when it had its answers
 	refused        bool               // by the last poll: the user lacks a right
@@ -31,7 +32,8 @@ type surveyor func(context.Context) (inspect.Survey, error)
 type sampler struct {
 	interval, timeout time.Duration
 	survey            surveyor
-	polled            func(time.Duration) // is called with the duration of a successful poll
+	tenants           func(context.Context, []fairsem.Status) (map[string]inspect.Tenants, error) // nil: they are not polled
+	polled            func(time.Duration)                                                         // is called with the duration of a successful poll
 	now               atomic.Pointer[snapshot]
 
 	// Only run uses these.
@@ -58,12 +60,16 @@ func (s *sampler) sample(ctx context.Context) {
 	began := time.Now()
 	old := s.latest()
 	seen, err := s.survey(ctx)
+	var tenants map[string]inspect.Tenants
+	if err == nil && s.tenants != nil {
+		tenants, err = s.tenants(ctx, seen.Statuses)
+	}
 	next := *old
 	next.polls++
 	next.replace = make(chan struct{})
 	next.refused = redis.IsPermissionError(err)
 	if err == nil {
-		next.at, next.there, next.Survey = began, time.Now(), seen
+		next.at, next.there, next.Survey, next.tenants = began, time.Now(), seen, tenants
 		s.polled(next.there.Sub(began))
 		next.rates = s.rates.Add(began, seen.Statuses)
 		next.series = s.history.add(began, seen.Statuses)

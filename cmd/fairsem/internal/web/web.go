@@ -23,18 +23,19 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Options are what a page needs. All but Pattern, Busy, Hosts and Token are wanted.
+// Options are what a page needs. All but Pattern, Busy, TenantMetrics, Hosts and Token are wanted.
 type Options struct {
-	Client   *fairsem.Client
-	Redis    string        // its address for people; without a password
-	Interval time.Duration // between two polls of Redis
-	Timeout  time.Duration // by how much a poll may take longer than Interval, before Redis counts as away
-	Names    int           // how many names are polled, at most
-	Pattern  string        // that names have to match; "": any. One that is none matches nothing
-	Busy     bool          // list only names with a holder or a waiter
-	Hosts    []string      // by which browsers may call the page, beside localhost and addresses
-	Token    string        // clients that know it may change something; "": no client may
-	Log      io.Writer     // for changes and their origin, and for errors of the program
+	Client        *fairsem.Client
+	Redis         string        // its address for people; without a password
+	Interval      time.Duration // between two polls of Redis
+	Timeout       time.Duration // by how much a poll may take longer than Interval, before Redis counts as away
+	Names         int           // how many names are polled, at most
+	Pattern       string        // that names have to match; "": any. One that is none matches nothing
+	Busy          bool          // list only names with a holder or a waiter
+	Hosts         []string      // by which browsers may call the page, beside localhost and addresses
+	TenantMetrics bool          // poll the tenants of all names, for metrics
+	Token         string        // clients that know it may change something; "": no client may
+	Log           io.Writer     // for changes and their origin, and for errors of the program
 
 	Ping func(context.Context) error // sends PING to Redis
 }
@@ -97,6 +98,11 @@ func New(o Options) *Page {
 	}
 	p.names = inspect.NewFinder(o.Client, p.wanted, o.Names, o.Interval)
 	p.sampler = newSampler(o.Interval, o.Timeout, o.Names, p.names.Query)
+	if o.TenantMetrics {
+		p.sampler.tenants = func(ctx context.Context, all []fairsem.Status) (map[string]inspect.Tenants, error) {
+			return inspect.TenantsOf(ctx, o.Client, all)
+		}
+	}
 	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (inspect.Detail, error) {
 		return inspect.QueryDetail(ctx, o.Client, name, maxTickets)
 	})

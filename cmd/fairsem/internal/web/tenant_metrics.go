@@ -1,0 +1,116 @@
+package web
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+)
+
+// mostTenantFigures is how many tenants, of all names together, have figures of their own: any client can name new ones.
+const mostTenantFigures = 1000
+
+// otherTenants is the label of all others of a name together. No tenant has it: see tenantLabel.
+const otherTenants = `\others`
+
+var (
+	tenantUsedDesc    = about("fairsem_tenant_permits_in_use", `Units that the tenant holds; of the tenant \others, all that have no figures of their own.`, "name", "tenant")
+	tenantWaitersDesc = about("fairsem_tenant_waiters", `Calls of the tenant that wait in the queue; \others as above.`, "name", "tenant")
+	tenantOldestDesc  = about("fairsem_tenant_oldest_waiter_age_seconds", "How long the first waiter of the tenant has waited.", "name", "tenant")
+	tenantShareDesc   = about("fairsem_tenant_share", "Share of the tenant beside others.", "name", "tenant")
+	tenantLimitDesc   = about("fairsem_tenant_permits_limit", "Units that the tenant may hold at once; 0: as many as the limit of the name.", "name", "tenant")
+)
+
+// tenantFigures makes metrics of the tenants of the latest poll. Those that have figures keep them while they hold or wait, so that
+// the series do not change with every poll. It is for one goroutine at a time.
+type tenantFigures struct {
+	page *Page
+	kept map[seriesKey]bool
+}
+
+// seriesKey is a tenant of a name, as labels.
+type seriesKey struct{ name, tenant string }
+
+// Describe is what a prometheus.Collector needs.
+func (*tenantFigures) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{tenantUsedDesc, tenantWaitersDesc, tenantOldestDesc, tenantShareDesc, tenantLimitDesc} {
+		ch <- desc
+	}
+}
+
+// Collect makes the figures of all tenants, and for each name where some have none of their own, one of the others.
+func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
+	now := c.page.sampler.latest()
+	own := c.choose(now.Statuses, now.tenants)
+	seen := make(map[string]bool)
+	for _, s := range now.Statuses {
+		of, name := now.tenants[s.Name], label(s.Name)
+		if len(of.All) == 0 || seen[name] {
+			continue
+		}
+		seen[name] = true
+		used, waiting, others := s.Used, s.Waiting, of.Unread
+		written := make(map[string]bool)
+		for _, t := range of.All {
+			key := seriesKey{name, tenantLabel(t.Name)}
+			if !own[key] || written[key.tenant] { // two that read alike are one, and the second is among the others
+				others = true
+				continue
+			}
+			written[key.tenant] = true
+			used, waiting = used-t.Used, waiting-t.Waiting
+			writeTenant(ch, key, t)
+		}
+		if others { // the parts of a poll are of slightly different moments
+			sendGauge(ch, tenantUsedDesc, float64(max(0, used)), name, otherTenants)
+			sendGauge(ch, tenantWaitersDesc, float64(max(0, waiting)), name, otherTenants)
+		}
+	}
+	c.kept = own
+}
+
+func writeTenant(ch chan<- prometheus.Metric, key seriesKey, t fairsem.Tenant) {
+	sendGauge(ch, tenantUsedDesc, float64(t.Used), key.name, key.tenant)
+	sendGauge(ch, tenantWaitersDesc, float64(t.Waiting), key.name, key.tenant)
+	sendGauge(ch, tenantOldestDesc, t.OldestWait.Seconds(), key.name, key.tenant)
+	sendGauge(ch, tenantShareDesc, float64(t.Share), key.name, key.tenant)
+	sendGauge(ch, tenantLimitDesc, float64(t.Limit), key.name, key.tenant)
+}
+
+func sendGauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+// choose returns which tenants have figures of their own: first those that had them, then others, by name.
+func (c *tenantFigures) choose(all []fairsem.Status, of map[string]inspect.Tenants) map[seriesKey]bool {
+	var keys []seriesKey
+	for _, s := range all {
+		for _, t := range of[s.Name].All {
+			keys = append(keys, seriesKey{label(s.Name), tenantLabel(t.Name)})
+		}
+	}
+	slices.SortFunc(keys, func(a, b seriesKey) int {
+		return cmp.Or(boolCompare(c.kept[b], c.kept[a]), cmp.Compare(a.name, b.name), cmp.Compare(a.tenant, b.tenant))
+	})
+	keys = slices.Compact(keys)
+	own := make(map[seriesKey]bool)
+	for _, key := range keys[:min(len(keys), mostTenantFigures)] {
+		own[key] = true
+	}
+	return own
+}
+
+func boolCompare(a, b bool) int { return cmp.Compare(boolValue(a), boolValue(b)) }
+
+// tenantLabel is the tenant as label has names, with one backslash more if it begins with one.
+func tenantLabel(tenant string) string {
+	text := label(tenant)
+	if strings.HasPrefix(text, `\`) {
+		return `\` + text
+	}
+	return text
+}
