@@ -163,7 +163,7 @@ func TestOnHealthyServersAllIsWellAndNoKeyIsLeft(t *testing.T) {
 			url, rdb := start(t)
 			o := usual()
 			for i := range 5 {
-				occupy(t, rdb, o.Prefix, fmt.Sprint("name ", i))
+				occupyShared(t, rdb, o.Prefix, fmt.Sprint("name ", i))
 			}
 			before := everyKey(t, rdb, o.Prefix)
 			require.Len(t, before, 5*len(protocol.Kinds))
@@ -189,8 +189,8 @@ func TestOnlyNamedSemaphoresAreCheckedAndUnknownNamesAreFailures(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
 	o := usual()
-	occupy(t, s.Client(), o.Prefix, "here")
-	occupy(t, s.Client(), o.Prefix, "beside")
+	occupyShared(t, s.Client(), o.Prefix, "here")
+	occupyShared(t, s.Client(), o.Prefix, "beside")
 	o.Names = []string{"here", "here"}
 	p := meet(t, "redis://"+s.Addr(), o)
 	assert.Equal(t, "1 name, 2 permits, 1 waiting: all are consistent", one(t, p.runs(t, "semaphores")).Message)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
@@ -37,6 +38,11 @@ func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, er
 		}
 		bad = append(bad, more.ids()...)
 	}
+	tenants, err := p.judgeTenants(ctx, name, f)
+	if err != nil {
+		return f, nil, err
+	}
+	bad = append(bad, tenants...)
 	if f.over() {
 		over, err := p.judgeOver(ctx, name, f)
 		if err != nil {
@@ -72,7 +78,7 @@ const layoutProblem = "layout"
 
 // drain is what to do about the keys of another version.
 const drain = "or drain the name: stop the processes of that version, and its keys expire 40 s later, or 20 s after the longest TTL or window; " +
-	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta}"
+	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta,lanes,turns,tenants}"
 
 // otherLayout returns the finding about a name whose keys this version does not read, if it is one.
 func (f facts) otherLayout() (bad Finding, differs bool) {
@@ -124,15 +130,18 @@ func (f facts) keys() (bad []Finding) {
 // ids checks the ids that were read one by one.
 func (f facts) ids() (bad []Finding) {
 	if len(f.noDeadline) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("holders or waiters without a deadline, which never expire: %d, the first %s", len(f.noDeadline), text.Brief(f.noDeadline[0])),
+		bad = append(bad, fail(fmt.Sprintf("holders or waiters without a deadline, which never expire: %d, the first %s", len(f.noDeadline), idWord(f.noDeadline[0])),
 			"fairsem evict NAME ID").with("problem", "deadline").with("ids", f.noDeadline))
 	}
 	if len(f.inBoth) > 0 {
-		bad = append(bad, fail(fmt.Sprintf("ids that are both holder and waiter: %d, the first %s", len(f.inBoth), text.Brief(f.inBoth[0])),
+		bad = append(bad, fail(fmt.Sprintf("ids that are both holder and waiter: %d, the first %s", len(f.inBoth), idWord(f.inBoth[0])),
 			"fairsem evict NAME ID").with("problem", "twice").with("ids", f.inBoth))
 	}
 	return bad
 }
+
+// idWord is an id as fairsem evict accepts it.
+func idWord(id string) string { return text.Word(inspect.PlainID(id)) }
 
 // deadlinesAreNear finds leases that the library never gives, or that were not removed. Grants of a rate may stay for
 // long. A deadline without a holder or a waiter is a tombstone.
@@ -141,11 +150,11 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 		return nil
 	}
 	if f.farCount > 0 {
-		bad = append(bad, fail(fmt.Sprintf("leases that end too far in the future: %d, the first of %s; the server's clock was stepped back, or another program wrote them", f.farCount, text.Brief(f.far)),
+		bad = append(bad, fail(fmt.Sprintf("leases that end too far in the future: %d, the first of %s; the server's clock was stepped back, or another program wrote them", f.farCount, idWord(f.far)),
 			"fairsem evict NAME ID, if it holds or waits; else ZREM it from the timeout key").with("problem", "far").with("ids", []string{f.far}))
 	}
 	if f.lateCount > 0 {
-		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago and are still stored: %d, the first of %s", staleAfter, f.lateCount, text.Brief(f.late)),
+		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago and are still stored: %d, the first of %s", staleAfter, f.lateCount, idWord(f.late)),
 			"nothing, if the name is not in use: the next call, such as fairsem show NAME, removes them").with("problem", "late").with("ids", []string{f.late}))
 	}
 	return bad

@@ -57,10 +57,10 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		}, "over", Warn, "11 units in use, the limit is 5"},
 		"a deadline too far away": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(48*time.Hour), "orphan:1")
-		}, "far", Fail, `leases that end too far in the future: 1, the first of "orphan:1"`},
+		}, "far", Fail, `leases that end too far in the future: 1, the first of orphan:1`},
 		"a deadline long over": {func(b *broken) {
 			b.do("ZADD", b.key("timeout"), b.after(-time.Minute), "orphan:1")
-		}, "late", Warn, `leases that ended more than 20s ago and are still stored: 1, the first of "orphan:1"`},
+		}, "late", Warn, `leases that ended more than 20s ago and are still stored: 1, the first of orphan:1`},
 		"holds and waits": {func(b *broken) {
 			b.do("ZADD", b.key("queue"), b.now.UnixMicro(), b.light)
 		}, "twice", Fail, "ids that are both holder and waiter: 1"},
@@ -165,7 +165,7 @@ func TestNamesOfOtherVersionsAreCountedAndTheirDrainIsExplained(t *testing.T) {
 		if f.Details["problem"] == "layout" {
 			assert.Equal(t, Fail, f.State)
 			assert.Contains(t, f.Advice, "its keys expire 40 s later")
-			assert.Contains(t, f.Advice, "redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta}")
+			assert.Contains(t, f.Advice, "redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta,lanes,turns,tenants}")
 		}
 	}
 	assert.Equal(t, map[string]int{"name 0 layout": 1, "name 1 layout": 1, "name 3 layout": 1, "name 2 deadline": 1, "name 2 over": 1}, found)
@@ -392,7 +392,11 @@ func use(ctx context.Context, client *fairsem.Client, name int) {
 			_ = permit.Release(ctx)
 		}
 	default:
-		if permit, err := sem.With(fairsem.CallOptions{HeadStart: rand.N(time.Second)}).Acquire(ctx, 1+rand.N(int64(3))); err == nil {
+		account := fairsem.CallOptions{HeadStart: rand.N(time.Second)}
+		if name == 0 { // which tenants share
+			account.Tenant, account.Share, account.TenantLimit = fmt.Sprint("tenant ", rand.N(4)), 1+rand.N(int64(3)), 3+rand.N(int64(2))
+		}
+		if permit, err := sem.With(account).Acquire(ctx, 1+rand.N(int64(3))); err == nil {
 			_ = permit.Release(ctx)
 		}
 	}
