@@ -28,7 +28,8 @@ func newTop() *cobra.Command {
 		Long: `Shows the names that are in use, or those that PATTERN matches, in which * stands
 for any text, ? for a character and [a-z] for one of some: units in use and the
 limit, the number of waiters and the longest wait, grants a second, and lost permits.
-Enter opens a name with its holders and its queue. Keys sort, filter, resize, pause,
+Enter opens a name with its holders and its queue. If calls name tenants, t shows the
+tenants there, and Enter the holders and waiters of one of them. Keys sort, filter, resize, pause,
 resume and evict. Before a change, top shows what it does and asks. The key ? lists
 all keys.
 

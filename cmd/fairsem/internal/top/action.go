@@ -69,10 +69,10 @@ func (a action) question(now fairsem.Status, t ticket) string {
 	}
 	if t.position > 0 {
 		return fmt.Sprintf("Evict %s, number %d in the queue of %s? It wants %s and has waited for %s.\nid %s",
-			who(t), t.position, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
+			who(t), t.position, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Word(inspect.PlainID(t.ID)))
 	}
 	return fmt.Sprintf("Evict %s from %s? It has held %s for %s, and its work may continue for a moment.\nid %s",
-		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Clean(t.ID))
+		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Word(inspect.PlainID(t.ID)))
 }
 
 // shrinks explains what a lower limit means for the holders.

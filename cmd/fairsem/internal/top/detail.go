@@ -1,6 +1,7 @@
 package top
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +17,13 @@ import (
 type detail struct {
 	row
 	list[ticket]
-	more  int64 // tickets that were not asked for
-	trend trend
+	all  []ticket // of the last answer
+	more int64    // tickets that were not asked for
+
+	tenants  tenants
+	byTenant bool    // the tenants are on the screen, not the tickets
+	only     *string // the tenant whose tickets are shown; nil: all
+	trend    trend
 
 	answered time.Time // the last answer; zero: there was none
 
@@ -40,18 +46,27 @@ func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 func (d *detail) update(at time.Time, seen inspect.Detail) {
 	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
 	d.more = seen.MoreHolders + seen.MoreWaiters
-	var tickets []ticket
+	d.tenants.update(seen.Tenants)
+	if len(d.tenants.items) == 0 {
+		d.byTenant, d.only = false, nil
+	}
+	d.all = nil
 	for _, t := range seen.Holders {
-		tickets = append(tickets, ticket{t, 0, seen.At.Sub(t.Since)})
+		d.all = append(d.all, ticket{t, 0, seen.At.Sub(t.Since)})
 	}
 	for i, t := range seen.Waiters {
-		tickets = append(tickets, ticket{t, i + 1, seen.At.Sub(t.Since)})
+		d.all = append(d.all, ticket{t, i + 1, seen.At.Sub(t.Since)})
 	}
 	d.labelWidth = labelLeast
-	for _, t := range tickets {
+	for _, t := range d.all {
 		d.labelWidth = max(d.labelWidth, ansi.StringWidth(text.Clean(t.Label)))
 	}
-	d.set(tickets)
+	d.arrange()
+}
+
+// arrange shows all tickets, or those of one tenant.
+func (d *detail) arrange() {
+	d.set(slices.DeleteFunc(slices.Clone(d.all), func(t ticket) bool { return d.only != nil && t.Tenant != *d.only }))
 }
 
 func (d *detail) view(width int, p paint) string { return d.draw(d.columns(), width, p) }
@@ -114,7 +129,7 @@ func tokenCell(t ticket, width int, p paint) string {
 }
 
 func idCell(t ticket, width int, p paint) string {
-	return p.title.Render(text.Fit(inspect.ShortID(t.ID), width))
+	return p.title.Render(text.Fit(text.Word(inspect.ShortID(t.ID)), width))
 }
 
 // summary begins with what matters most: its end may be beyond the screen.
@@ -126,6 +141,9 @@ func (d *detail) summary(p paint) string {
 			special += ", declared " + declared(d.Status)
 		}
 		parts = append(parts, p.note.Render(special))
+	}
+	if d.only != nil && !d.byTenant {
+		parts = append(parts, p.note.Render("only of the tenant "+ansi.Truncate(text.Word(*d.only), 40, "…")))
 	}
 	parts = append(parts, p.text.Render(waiting(d.Status)))
 	if d.more > 0 {

@@ -13,7 +13,7 @@ import (
 // keys are all bindings. Those that mean nothing where one is are disabled, and so are not in the help.
 type keys struct {
 	up, down, pageUp, pageDown, home, end    key.Binding
-	open, back, filter, clear                key.Binding
+	open, back, filter, clear, tenants       key.Binding
 	sort, sortLeft, sortRight, reverse       key.Binding
 	resize, pause, resume, evict             key.Binding
 	help, quit, suspend, yes, accept, cancel key.Binding
@@ -34,6 +34,7 @@ var bindings = keys{
 	back:      bind("esc", "back", "esc", "backspace"),
 	filter:    bind("/", "filter", "/"),
 	clear:     bind("esc", "show all", "esc"),
+	tenants:   bind("t", "tenants", "t"),
 	sort:      bind("s", "sort", "s"),
 	sortLeft:  bind("<", "sort by the previous column", "<"),
 	sortRight: bind(">", "sort by the next column", ">"),
@@ -59,30 +60,32 @@ var arrows = keys{
 }
 
 // at are the keys that mean something where one is.
-func (k keys) at(inside, filtered, readOnly bool) keys {
+func (k keys) at(inside, shared, byTenant, filtered, readOnly bool) keys {
 	only := func(enabled bool, all ...*key.Binding) {
 		for _, b := range all {
 			b.SetEnabled(enabled)
 		}
 	}
-	only(!inside, &k.open, &k.filter, &k.sort, &k.sortLeft, &k.sortRight, &k.reverse)
+	only(inside && shared && !byTenant, &k.tenants)
+	only(!inside || byTenant, &k.open)
+	only(!inside, &k.filter, &k.sort, &k.sortLeft, &k.sortRight, &k.reverse)
 	only(!inside && filtered, &k.clear)
 	only(inside, &k.back)
 	only(!readOnly, &k.resize, &k.pause, &k.resume)
-	only(inside && !readOnly, &k.evict)
+	only(inside && !byTenant && !readOnly, &k.evict)
 	return k
 }
 
 // ShortHelp is what is always on the screen. What comes last is cut off first.
 func (k keys) ShortHelp() []key.Binding {
-	return []key.Binding{k.back, k.open, k.clear, k.filter, k.sort, k.evict, k.help, k.quit, k.resize, k.pause, k.resume}
+	return []key.Binding{k.back, k.open, k.clear, k.filter, k.sort, k.tenants, k.evict, k.help, k.quit, k.resize, k.pause, k.resume}
 }
 
 // FullHelp is everything.
 func (k keys) FullHelp() [][]key.Binding {
 	return [][]key.Binding{
 		{k.up, k.down, k.pageUp, k.pageDown, k.home, k.end},
-		{k.open, k.back, k.filter, k.clear, k.sort, k.sortLeft, k.sortRight, k.reverse},
+		{k.open, k.back, k.tenants, k.filter, k.clear, k.sort, k.sortLeft, k.sortRight, k.reverse},
 		{k.resize, k.pause, k.resume, k.evict, k.help, k.quit, k.suspend},
 	}
 }
@@ -94,6 +97,7 @@ var legend = []string{
 	"GRANTS/S  permits and calls granted a second, as a mean of the last " + text.Span(rateSpan),
 	"LOST      permits that expired before they were released; +1 is within the last " + text.Span(lossSpan),
 	"FOR       how long it has held or waited, by the server's clock",
+	"SHARE     of a tenant beside others; LIMIT is the most units that it may hold",
 	"EXPIRES   when the lease ends unless it is renewed",
 }
 

@@ -26,9 +26,8 @@ type model struct {
 	reading       bool // the manual is on the screen
 }
 
-// pane is a table with a summary above it.
+// pane is a table.
 type pane interface {
-	summary(p paint) string
 	view(width int, p paint) string
 	resize(height int)
 	press(msg tea.KeyPressMsg, k keys) bool
@@ -36,7 +35,10 @@ type pane interface {
 
 // pane returns the pane on the screen.
 func (m *model) pane() pane {
-	if m.inside {
+	switch {
+	case m.inside && m.detail.byTenant:
+		return &m.detail.tenants
+	case m.inside:
 		return &m.detail
 	}
 	return &m.names

@@ -13,7 +13,7 @@ import (
 
 // keys returns the bindings that are enabled now.
 func (m model) keys() keys {
-	return bindings.at(m.inside, m.names.filter != "", m.options.ReadOnly)
+	return bindings.at(m.inside, len(m.detail.tenants.items) > 0, m.detail.byTenant, m.names.filter != "", m.options.ReadOnly)
 }
 
 // press takes a key.
@@ -44,8 +44,9 @@ func (m model) command(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	case key.Matches(msg, k.open):
 		return m.open()
 	case key.Matches(msg, k.back):
-		m.inside = false
-		return m.queryNow()
+		return m.back()
+	case key.Matches(msg, k.tenants):
+		m.detail.byTenant = true
 	case key.Matches(msg, k.filter):
 		m.prompt = filterPrompt(m.names.filter)
 	case key.Matches(msg, k.clear):
@@ -66,8 +67,32 @@ func (m model) command(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	return m, nil
 }
 
+// back goes up one level: from the tickets of a tenant to the tenants, to all tickets, to all names.
+func (m model) back() (model, tea.Cmd) {
+	d := &m.detail
+	switch {
+	case d.byTenant:
+		d.byTenant, d.only = false, nil
+	case d.only != nil:
+		d.byTenant = true
+	default:
+		m.inside = false
+		return m.queryNow()
+	}
+	d.arrange()
+	return m, nil
+}
+
 // open drills down.
 func (m model) open() (model, tea.Cmd) {
+	if m.inside {
+		t, ok := m.detail.tenants.selected()
+		if ok && m.detail.byTenant {
+			m.detail.byTenant, m.detail.only = false, &t.Name
+			m.detail.arrange()
+		}
+		return m, nil
+	}
 	r, ok := m.names.selected()
 	if !ok {
 		return m, nil
@@ -106,6 +131,8 @@ func (m model) change(msg tea.KeyPressMsg) model {
 		m.prompt = confirmPrompt(action{verb: resume, name: now.Name})
 	case !m.inside:
 		return m.notify("open a name with enter to evict its holders or waiters", true)
+	case m.detail.byTenant:
+		return m.notify("open a tenant with enter to evict its holders or waiters", true)
 	default:
 		t, ok := m.detail.selected()
 		if !ok {

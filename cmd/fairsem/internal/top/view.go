@@ -99,7 +99,12 @@ func (m model) age() string {
 }
 
 // summary summarizes the table below.
-func (m model) summary() string { return m.pane().summary(m.paint()) }
+func (m model) summary() string {
+	if m.inside {
+		return m.detail.summary(m.paint())
+	}
+	return m.names.summary(m.paint())
+}
 
 func (m model) paint() paint {
 	if _, stale := m.schedule.stale(m.now); stale {
@@ -122,7 +127,7 @@ func (m model) body() []string {
 func (m model) empty() string {
 	n := &m.names
 	switch {
-	case m.inside && len(m.detail.items) > 0, !m.inside && len(n.items) > 0:
+	case m.inside && (m.detail.byTenant || len(m.detail.items) > 0), !m.inside && len(n.items) > 0:
 		return ""
 	case m.answered().IsZero():
 		return "waiting for an answer…"

@@ -1,0 +1,55 @@
+package top
+
+import (
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// tenants is the table of the tenants of a name.
+type tenants struct {
+	list[tenant]
+	nameWidth int // of the widest
+}
+
+// tenant is a row of the table.
+type tenant struct{ fairsem.Tenant }
+
+func (t tenant) key() string { return t.Name }
+
+func (n *tenants) update(of inspect.Tenants) {
+	var all []tenant
+	n.nameWidth = labelLeast
+	for _, t := range of.All {
+		all = append(all, tenant{t})
+		n.nameWidth = max(n.nameWidth, ansi.StringWidth(text.Word(t.Name)))
+	}
+	n.set(all)
+}
+
+func (n *tenants) view(width int, p paint) string {
+	return n.draw([]column[tenant]{
+		{title: "TENANT", gap: 1, min: labelLeast, max: min(n.nameWidth, labelMost), cell: tenantCell},
+		{title: "USED", right: true, gap: 2, min: 6, cell: number(func(t tenant) string { return count(t.Used) })},
+		{title: "WAITING", right: true, gap: 2, min: 7, rank: 1, cell: number(func(t tenant) string { return count(t.Waiting) })},
+		{title: "OLDEST", right: true, gap: 2, min: 7, rank: 2, cell: number(func(t tenant) string { return render.TenantWait(t.Tenant) })},
+		{title: "SHARE", right: true, gap: 2, min: 6, rank: 3, cell: number(func(t tenant) string { return count(t.Share) })},
+		{title: "LIMIT", right: true, gap: 2, min: 6, rank: 4, cell: number(func(t tenant) string {
+			if t.Limit == 0 {
+				return "-"
+			}
+			return count(t.Limit)
+		})},
+	}, width, p)
+}
+
+func tenantCell(t tenant, width int, p paint) string {
+	return p.text.Render(text.Fit(text.Word(t.Name), width))
+}
+
+func number(of func(tenant) string) func(tenant, int, paint) string {
+	return func(t tenant, _ int, p paint) string { return p.text.Render(of(t)) }
+}
