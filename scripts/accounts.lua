@@ -299,6 +299,13 @@ if shares then
     if not caught_up then reply[MORE] = 1 end
   end
 
+  -- A tenant without a limit whose calls wait has a turn. Without one, all are made anew: another program may have deleted them.
+  if renew_keys and waiters > 0 then
+    local known = account(tenant_of(redis.call("ZRANGE", queue, 0, 0)[1]))
+    local lacks = known.limit == 0 and not (known.turn and redis.call("ZSCORE", turns, known.turn))
+    anew, missing, caught_up = anew or lacks, missing or lacks, caught_up and not lacks
+  end
+
   -- What the call declares of tenants. The newest declaration is in effect.
   for i = first_tenant_arg, first_tenant_arg + 4 * tenant_args - 1, 4 do
     local known, declared_since = account(ARGV[i]), (since or steady) + tonumber(ARGV[i + 3])

@@ -332,7 +332,7 @@ type scriptWork struct {
 }
 
 // most is the upper bound for a call. See docs/performance.md, "The longest calls", for the time that it takes.
-var most = scriptWork{commands: 900, elements: 8500, steps: 160_000}
+var most = scriptWork{commands: 950, elements: 8500, steps: 160_000}
 
 // meter is a context that counts steps, because Lua checks it before each. It is done when a call does much more than allowed.
 type meter struct {

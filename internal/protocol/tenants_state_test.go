@@ -119,6 +119,18 @@ func TestTenantsAreCountedAgainWhenTheKeysAreRenewed(t *testing.T) {
 	}
 }
 
+// Deleted turns show when the keys are renewed, however many calls wait.
+func TestTurnsThatAreGoneAreMadeAnewWhenTheKeysAreRenewed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	const limit = 400
+	l.backlog(limit, 40)
+	require.NoError(t, l.rdb.Del(background, l.keys[7]).Err())
+	l.ask(Refresh(l.space.About("name"), known(limit), 2*time.Hour, false, ofTenants("me", 1, 1, 40)), 1)
+	l.poll(limit)
+	l.checkTenants(l.snapshot())
+}
+
 func TestNameWithALongQueueBecomesOneThatTenantsShare(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
