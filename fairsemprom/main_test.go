@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -20,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	redis.SetLogger(&logging.VoidLogger{}) // a test that ends a server has it log each dial
 	worldtest.Main[order](func() int {
 		defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 		return redistest.Main(m)

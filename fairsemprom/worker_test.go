@@ -73,7 +73,7 @@ func (o order) Work(ctx context.Context) error {
 func useDatabase(ctx context.Context, db *fairsem.Semaphore) {
 	for ctx.Err() == nil {
 		_ = db.Do(ctx, 1, func(context.Context) error { // ctx has ended, or Redis
-			time.Sleep(10 * time.Millisecond) // the work
+			time.Sleep(50 * time.Millisecond) // the work
 			return nil
 		})
 		if permit, err := db.TryAcquire(ctx, 1); err == nil {
