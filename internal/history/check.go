@@ -19,8 +19,12 @@ func (v Violation) String() string {
 
 // String contains what a reader needs to find the bug.
 func (g Grant) String() string {
-	return fmt.Sprintf("%s %s weight=%d token=%d position=%d asked=%d granted=%d released=%d asked_wall=%d lost=%t",
+	text := fmt.Sprintf("%s %s weight=%d token=%d position=%d asked=%d granted=%d released=%d asked_wall=%d lost=%t",
 		g.Process, g.ID, g.Weight, g.Token, g.Position, g.Asked, g.Granted, g.Released, g.AskedWall, g.Lost)
+	if g.Share > 0 {
+		text += fmt.Sprintf(" tenant=%q share=%d tenant_limit=%d done=%d left=%d", g.Tenant, g.Share, g.TenantLimit, g.Done, g.Left)
+	}
+	return text
 }
 
 // MostAtOnce returns the largest number of units that were held at the same instant. A permit counts from Granted up to, but
@@ -77,11 +81,19 @@ func end(g Grant) int64 {
 	return g.Released
 }
 
-// Overtakes returns a violation for every grant that was made before another one whose position in the queue was assigned
-// before the first one asked. Later is the grant that overtook. The server's time of the position is compared with the
+// Overtakes returns a violation for every grant that was made before another one of the same tenant whose position in the queue was
+// assigned before the first one asked. Later is the grant that overtook. The server's time of the position is compared with the
 // caller's wall clock, so the server and all processes must run on one machine. A grant without a Position is never Earlier.
 // A grant without an AskedWall is never Later. Leave out grants that had a larger head start than others.
 func Overtakes(grants []Grant) []Violation {
+	var found []Violation
+	for _, of := range byTenant(grants) {
+		found = append(found, overtakesOfOne(of)...)
+	}
+	return found
+}
+
+func overtakesOfOne(grants []Grant) []Violation {
 	queued := func(g Grant) bool { return g.Token > 0 && g.Position > 0 }
 	asked := func(g Grant) bool { return g.Token > 0 && g.AskedWall > 0 }
 	return outOfOrder("was granted before one that was queued before it asked",

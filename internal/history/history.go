@@ -30,9 +30,16 @@ type Grant struct {
 	Position  int64 `json:"position,omitempty"`
 	AskedWall int64 `json:"asked_wall,omitempty"`
 
+	// Tenant, Share and TenantLimit are those of the call. Share 0 counts as 1, and TenantLimit 0 as no limit.
+	Tenant      string `json:"tenant,omitempty"`
+	Share       int64  `json:"share,omitempty"`
+	TenantLimit int64  `json:"tenant_limit,omitempty"`
+
 	Asked    int64 `json:"asked"`              // before Acquire was called
 	Granted  int64 `json:"granted,omitempty"`  // after Acquire returned the permit; 0: it returned none
 	Released int64 `json:"released,omitempty"` // before Release was called, or when it was lost; 0: still held
+	Done     int64 `json:"done,omitempty"`     // after which it certainly holds nothing on the server, such as after Release; 0: unknown
+	Left     int64 `json:"left,omitempty"`     // until when a call that was granted nothing certainly waited; 0: unknown
 
 	Lost      bool `json:"lost,omitempty"`      // the permit ended without Release
 	Cancelled bool `json:"cancelled,omitempty"` // the caller stopped waiting
