@@ -19,12 +19,12 @@ import (
 type call struct {
 	history.Grant
 	Number    int64  `json:"number"`              // of the call in its process
+	Of        int64  `json:"of,omitempty"`        // the number of the call that a record is about
 	Name      string `json:"name"`                // of the semaphore
 	Try       bool   `json:"try,omitempty"`       // TryAcquire
 	Deadline  int64  `json:"deadline,omitempty"`  // when its context ends
 	Returned  int64  `json:"returned,omitempty"`  // when Acquire returned; 0: it never did
 	Failure   string `json:"failure,omitempty"`   // of Acquire
-	Done      int64  `json:"done,omitempty"`      // when Release had succeeded; 0: it did not, or the outcome is unknown
 	Violation string `json:"violation,omitempty"` // what contradicted the documentation, as the caller saw it
 	Ended     int64  `json:"ended,omitempty"`     // when the permit was seen to have ended before its release
 	Awaited   bool   `json:"awaited,omitempty"`   // it was lost, and Released is when the Done channel was closed
@@ -34,7 +34,8 @@ type call struct {
 // it. This happens on a busy machine.
 const stallName = "stall"
 
-// queuedName is the name of a record that is not a call: at Asked the library reported that the call with this ID is in the queue.
+// queuedName is the name of a record that is not a call: at Asked the library reported that the call with the number Of is in the
+// queue, with this ID.
 const queuedName = "queued"
 
 // journal is the file of one process. The process writes a line before and after each step, without a buffer, so the lines survive

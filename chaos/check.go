@@ -30,6 +30,7 @@ var checks = map[promise]func(*evidence) []string{
 	liveOnArrival:  deadOnArrival,
 	lossReported:   wrongReports,
 	namesSeparate:  interference,
+	fairShares:     unfairGrants,
 	fencing:        lostWrites,
 	deadReleased:   unitsOfKilled,
 	acquireReturns: lateReturns,
@@ -70,6 +71,23 @@ func tokensOutOfOrder(e *evidence) []string {
 	return e.each(func(grants []history.Grant, _ int64) []history.Violation {
 		return append(history.TokensDecrease(grants), history.TokensRepeat(grants)...)
 	})
+}
+
+// unfairGrants returns the grants that were another tenant's turn or exceeded the limit of a tenant. If the fault does not concern the
+// name that tenants share, it also returns units that were free while a call that could have had them waited.
+func unfairGrants(e *evidence) []string {
+	all := e.each(func(grants []history.Grant, _ int64) []history.Violation {
+		return append(history.Unfair(grants), history.OverTenantLimit(grants)...)
+	})
+	if !e.run.fault.sparesOthers {
+		return all
+	}
+	for _, v := range history.Withheld(e.grants[sharedName], sharedLimit) {
+		if v.Earlier.Position > e.began+int64(settleTime) {
+			all = append(all, sharedName+": "+v.String())
+		}
+	}
+	return all
 }
 
 // wrongReports returns the violations that callers recorded themselves, and the losses that were reported only after the next
@@ -157,6 +175,9 @@ func lostWrites(e *evidence) []string {
 // slack is how much more time the liveness checks allow than is promised, because the machine is busy.
 const slack = 700 * time.Millisecond
 
+// deadTime is how long after its end the server may still have permits of a process.
+func deadTime(ttl time.Duration) time.Duration { return ttl + 500*time.Millisecond + slack }
+
 // unitsOfKilled returns the permits that the server still had for a process that was killed more than a TTL ago. It skips the
 // semaphore that has room for all calls, because there the server may remove them later.
 func unitsOfKilled(e *evidence) []string {
@@ -167,7 +188,7 @@ func unitsOfKilled(e *evidence) []string {
 		if proc == nil || proc.killedAt() == 0 || e.monitor.nameOf[id] == asideName {
 			continue
 		}
-		if after := time.Duration(seen - proc.killedAt()); after > e.ttl+500*time.Millisecond+slack {
+		if after := time.Duration(seen - proc.killedAt()); after > deadTime(e.ttl) {
 			all = append(all, fmt.Sprintf("%s of %s still holds %v after its process was killed, the TTL is %v", id, proc.name, after, e.ttl))
 		}
 	}
@@ -241,7 +262,7 @@ func noProgress(e *evidence) []string {
 // notLinearizable returns the semaphores for which porcupine finds no order of all grants and releases that explains the history.
 func notLinearizable(e *evidence) []string {
 	var all []string
-	for _, name := range []string{poolName, soloName, asideName, seatName} {
+	for _, name := range []string{poolName, soloName, asideName, seatName, sharedName} {
 		switch porcupine.CheckOperationsTimeout(permits(limitOf(name)), operations(e.calls, name), porcupineTimeout) {
 		case porcupine.Illegal:
 			all = append(all, name+": no order of grants and releases explains the history")

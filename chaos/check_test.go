@@ -13,8 +13,8 @@ import (
 // soloCall returns a call of the solo semaphore that was granted and released. Times are in milliseconds.
 func soloCall(process, id string, token, asked, granted, released int64) *call {
 	const ms = int64(time.Millisecond)
-	c := &call{Name: soloName, Done: (released + 1) * ms, Returned: granted * ms, Deadline: (asked + 60_000) * ms}
-	c.Grant = history.Grant{Process: process, ID: id, Weight: 1, Token: token, Asked: asked * ms, Granted: granted * ms, Released: released * ms}
+	c := &call{Name: soloName, Returned: granted * ms, Deadline: (asked + 60_000) * ms}
+	c.Grant = history.Grant{Process: process, ID: id, Weight: 1, Token: token, Asked: asked * ms, Granted: granted * ms, Released: released * ms, Done: (released + 1) * ms}
 	return c
 }
 
@@ -25,6 +25,20 @@ func evidenceOf(calls ...*call) *evidence {
 		processes: []*process{{name: "a"}, {name: "b", killed: int64(time.Second)}},
 		monitor:   newMonitor(nil),
 	}
+	e.join()
+	return e
+}
+
+// sharedEvidence returns evidence, from a number of milliseconds on, of a tenant that holds two units and is granted a third
+// while another one waits.
+func sharedEvidence(after int64) *evidence {
+	e := evidenceOf(
+		soloCall("a", "x:1", 10, after+1, after+2, after+90), soloCall("a", "x:2", 11, after+1, after+2, after+90),
+		soloCall("a", "x:3", 12, after+10, after+11, after+90), soloCall("a", "y:1", 13, after+3, after+20, after+30))
+	for i, c := range e.calls {
+		c.Name, c.Tenant, c.Share = sharedName, []string{"x", "x", "x", "y"}[i], 1
+	}
+	e.monitor.queued["y:1"] = (after + 5) * int64(time.Millisecond)
 	e.join()
 	return e
 }
@@ -112,6 +126,26 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 		"a call of a new name waits although the server lost nothing": {grantsResume, func() *evidence {
 			return sparedEvidence(soloCall("a", "x:1", 10, 5000, 5900, 5901), ownPrefix+"a-1")
 		}},
+		"a grant to a tenant that holds more than one that waits": {fairShares, func() *evidence {
+			return sharedEvidence(0)
+		}},
+		"a tenant above its limit": {fairShares, func() *evidence {
+			e := sharedEvidence(0)
+			e.monitor.queued = nil // nobody waits
+			for _, c := range e.calls {
+				c.TenantLimit = 1
+			}
+			e.join()
+			return e
+		}},
+		"units that are free while one waits": {fairShares, func() *evidence {
+			e := sharedEvidence(5000)
+			e.calls = e.calls[1:] // x holds one unit only, so the grant is fair
+			e.calls[0].Tenant = "z"
+			e.run.fault.sparesOthers = true
+			e.join()
+			return e
+		}},
 		"the fenced store loses a write": {fencing, func() *evidence {
 			e := evidenceOf()
 			e.fenced = register{value: 4, writes: 5}
@@ -144,6 +178,54 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 		})
 	}
 	require.Len(t, checks, len(promises), "every promise has a checker")
+}
+
+func TestUnitsThatAreFreeDuringAGracePeriodAreNotWithheld(t *testing.T) {
+	for after, withheld := range map[int64]bool{0: false, 5000: true} {
+		e := sharedEvidence(after)
+		e.calls[0].Tenant, e.calls[1].Tenant = "u", "v" // nobody holds more than one unit
+		e.run.fault.sparesOthers = true
+		e.join()
+		assert.Equal(t, withheld, len(unfairGrants(e)) > 0, after)
+	}
+}
+
+// The units of a killed process are free when deadReleased says, and those that the monitor no longer sees when it has not seen them.
+func TestPermitCountsForItsTenantUntilItIsKnownToBeOver(t *testing.T) {
+	unknown := func(process string) *call {
+		c := soloCall(process, "x:1", 10, 1, 2, 3)
+		c.Done = 0
+		return c
+	}
+	e := evidenceOf(unknown("a"))
+	assert.Zero(t, e.grants[soloName][0].Done)
+	e.monitor.record(soloName, 1, 1, []string{"x:1"}, nil, 5)
+	e.monitor.record(soloName, 1, 0, nil, nil, 6)
+	e.join()
+	assert.Equal(t, e.monitor.gone["x:1"], e.grants[soloName][0].Done)
+	assert.Positive(t, e.grants[soloName][0].Done)
+	e.monitor.record(soloName, 1, 1, []string{"x:1"}, nil, 7) // it was restored
+	e.join()
+	assert.Zero(t, e.grants[soloName][0].Done)
+
+	e = evidenceOf(unknown("b"))
+	assert.Equal(t, int64(time.Second+deadTime(time.Second)), e.grants[soloName][0].Done)
+}
+
+// A call that is granted nothing never learns its id. The report that it is in the queue has it.
+func TestCallThatIsGrantedNothingWaitedForAsLongAsItWasSeen(t *testing.T) {
+	refused := &call{Name: soloName, Number: 7}
+	refused.Process, refused.Asked, refused.Cancelled = "a", 1, true
+	queued := &call{Name: queuedName, Number: 8, Of: 7}
+	queued.Process, queued.ID, queued.Asked = "a", "x:1", 2
+	e := evidenceOf(refused, queued)
+	e.monitor.record(soloName, 1, 0, nil, []string{"x:1"}, 5)
+	e.monitor.record(soloName, 1, 0, nil, []string{"x:1"}, 6)
+	e.calls = append(e.calls, queued)
+	e.join()
+	require.Len(t, e.grants[soloName], 1)
+	assert.Equal(t, e.monitor.queued["x:1"], e.grants[soloName][0].Position)
+	assert.Equal(t, int64(6), e.grants[soloName][0].Left)
 }
 
 // What happens while a process does not run is not a fault of the library.

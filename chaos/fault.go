@@ -12,24 +12,25 @@ import (
 type promise string
 
 const (
-	limitOnServer  promise = "S1" // the units in use on the server do not exceed the limit
-	limitByContext promise = "S2" // nor, by the contexts of the permits, in all processes together
-	oneOrder       promise = "S3" // one order of all grants and releases explains what all processes saw
-	oneState       promise = "S4" // an id holds once or waits once
-	fifo           promise = "S5" // a call whose position was confirmed before another call began is granted first
-	tokensIncrease promise = "S6" // tokens increase, and no two are equal
-	liveOnArrival  promise = "S7" // a permit is live for at least a tenth of its TTL after Acquire returns it
-	lossReported   promise = "S8" // the loss of a permit is reported as documented, before the next grant
-	namesSeparate  promise = "S9" // names never interfere
-	fencing        promise = "FE" // a store that refuses old tokens loses no write
-	deadReleased   promise = "V1" // the units of a killed process are free a TTL and half a second later
-	acquireReturns promise = "V4" // Acquire returns soon after the end of its context
-	grantsResume   promise = "V5" // after a strike, calls are granted again
-	keysExpire     promise = "V7" // keys that are no longer used expire soon
+	limitOnServer  promise = "S1"  // the units in use on the server do not exceed the limit
+	limitByContext promise = "S2"  // nor, by the contexts of the permits, in all processes together
+	oneOrder       promise = "S3"  // one order of all grants and releases explains what all processes saw
+	oneState       promise = "S4"  // an id holds once or waits once
+	fifo           promise = "S5"  // a call whose position was confirmed before another call began is granted first
+	tokensIncrease promise = "S6"  // tokens increase, and no two are equal
+	liveOnArrival  promise = "S7"  // a permit is live for at least a tenth of its TTL after Acquire returns it
+	lossReported   promise = "S8"  // the loss of a permit is reported as documented, before the next grant
+	namesSeparate  promise = "S9"  // names never interfere
+	fencing        promise = "FE"  // a store that refuses old tokens loses no write
+	fairShares     promise = "S12" // tenants share a limit fairly
+	deadReleased   promise = "V1"  // the units of a killed process are free a TTL and half a second later
+	acquireReturns promise = "V4"  // Acquire returns soon after the end of its context
+	grantsResume   promise = "V5"  // after a strike, calls are granted again
+	keysExpire     promise = "V7"  // keys that are no longer used expire soon
 )
 
 // promises contains all promises in the order of the documentation.
-var promises = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, tokensIncrease, liveOnArrival, lossReported, namesSeparate, fencing, deadReleased, acquireReturns, grantsResume, keysExpire}
+var promises = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, tokensIncrease, liveOnArrival, lossReported, namesSeparate, fairShares, fencing, deadReleased, acquireReturns, grantsResume, keysExpire}
 
 // fault is one kind of failure.
 type fault struct {

@@ -8,7 +8,7 @@ import (
 )
 
 // Deleting keys revokes permits on which their holders still rely. Tokens still increase, so a fenced store still loses no write.
-var deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, liveOnArrival, lossReported, deadReleased, grantsResume}
+var deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, fairShares, liveOnArrival, lossReported, deadReleased, grantsResume}
 
 // dataFaults change the keys as another program may do.
 func dataFaults() []fault {

@@ -16,7 +16,7 @@ import (
 // permits that were released since, so the units on the server may exceed the limit.
 func identityFaults() []fault {
 	five := fairsem.Options{TTL: 5 * time.Second}
-	old := []promise{limitOnServer}
+	old := []promise{limitOnServer, fairShares}
 	return []fault{
 		{name: "restart with an old file, the holder's lease over, the waiter's not", kind: single, onCall: 2, minLength: 15 * time.Second, losesState: true, exempt: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: restartOld},
 		{name: "failover to a replica cut off long ago, the holder's lease over, the waiter's not", kind: pair, onCall: 2, minLength: 15 * time.Second, losesState: true, exempt: old, options: fairsem.Options{TTL: 4 * time.Second}, strike: failOverOld},

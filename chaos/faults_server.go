@@ -15,7 +15,7 @@ func serverFaults() []fault {
 		{name: "restart, nothing kept, Grace = TTL, a holder stopped", kind: single, losesState: true,
 			options: fairsem.Options{TTL: 1500 * time.Millisecond, Grace: 1500 * time.Millisecond}, strike: restartPastStopped},
 		{name: "restart", kind: durable, maxPause: 2 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
-		{name: "restart", kind: lagging, losesState: true, maxPause: 2 * time.Second, exempt: []promise{limitOnServer}, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
+		{name: "restart", kind: lagging, losesState: true, maxPause: 2 * time.Second, exempt: []promise{limitOnServer, fairShares}, options: fairsem.Options{TTL: 3 * time.Second}, strike: restartServer},
 	}
 }
 

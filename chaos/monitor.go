@@ -21,14 +21,17 @@ type monitor struct {
 	done sync.WaitGroup
 
 	mu         sync.Mutex
-	reads      int               // guarded by mu
-	overLimit  []string          // descriptions of reads with more units in use than the limit; guarded by mu
-	bothStates []string          // ids that held and waited at the same time; guarded by mu
-	queued     map[string]int64  // id -> when it was first seen in the queue; guarded by mu
-	granted    map[string]int64  // name -> when a new holder was last seen there; guarded by mu
-	holding    map[string]int64  // id -> when it was last seen among the holders; guarded by mu
-	nameOf     map[string]string // id -> the name at which it was first seen; guarded by mu
-	wrongName  []string          // ids that were seen at two names; guarded by mu
+	reads      int                 // guarded by mu
+	overLimit  []string            // descriptions of reads with more units in use than the limit; guarded by mu
+	bothStates []string            // ids that held and waited at the same time; guarded by mu
+	queued     map[string]int64    // id -> when it was first seen in the queue; guarded by mu
+	granted    map[string]int64    // name -> when a new holder was last seen there; guarded by mu
+	holding    map[string]int64    // id -> when it was last seen among the holders; guarded by mu
+	holders    map[string][]string // name -> the ids of the holders at the last read; guarded by mu
+	gone       map[string]int64    // id -> when it was first seen to hold no more; guarded by mu
+	waiting    map[string]int64    // id -> when it was last seen in the queue; guarded by mu
+	nameOf     map[string]string   // id -> the name at which it was first seen; guarded by mu
+	wrongName  []string            // ids that were seen at two names; guarded by mu
 }
 
 // readEvery is a compromise: the monitor does not see what happens between two reads.
@@ -47,6 +50,7 @@ func newMonitor(rdb redis.UniversalClient) *monitor {
 	return &monitor{
 		rdb: rdb, stop: make(chan struct{}),
 		queued: make(map[string]int64), holding: make(map[string]int64), granted: make(map[string]int64),
+		holders: make(map[string][]string), gone: make(map[string]int64), waiting: make(map[string]int64),
 		nameOf: make(map[string]string),
 	}
 }
@@ -65,7 +69,7 @@ func (m *monitor) end() {
 
 func (m *monitor) run() {
 	for {
-		for _, name := range []string{poolName, soloName, asideName, seatName} {
+		for _, name := range []string{poolName, soloName, asideName, seatName, sharedName} {
 			m.read(name, limitOf(name))
 		}
 		select {
@@ -119,6 +123,13 @@ func (m *monitor) record(name string, limit, units int64, holders, waiters []str
 			m.wrongName = append(m.wrongName, fmt.Sprintf("%s at %d: %s is there, but it was first seen at %s", name, now, id, m.nameOf[id]))
 		}
 	}
+	for _, id := range m.holders[name] {
+		m.gone[id] = now
+	}
+	m.holders[name] = holders
+	for _, id := range holders {
+		delete(m.gone, id)
+	}
 	// For the units of killed processes, the time before the read counts: it cannot be later than the state that was read.
 	for _, id := range holders {
 		if m.holding[id] == 0 {
@@ -130,6 +141,7 @@ func (m *monitor) record(name string, limit, units int64, holders, waiters []str
 		if m.holding[id] == asked {
 			m.bothStates = append(m.bothStates, fmt.Sprintf("%s at %d: %s holds and waits", name, now, id))
 		}
+		m.waiting[id] = asked
 		if m.queued[id] == 0 {
 			m.queued[id] = now
 		}

@@ -68,10 +68,11 @@ type evidence struct {
 
 // The load of a run: the number of workers, and of the goroutines of each kind in each worker.
 const (
-	workers      = 3
-	shortHolders = 6
-	longHolders  = 1
-	storeWriters = 2
+	workers       = 3
+	shortHolders  = 6
+	longHolders   = 1
+	storeWriters  = 2
+	tenantCallers = 2 // of each tenant
 )
 
 // execute starts servers and workers, makes the fault strike, and returns the evidence.
@@ -117,7 +118,7 @@ func (r run) execute(ctx context.Context) (e *evidence, err error) {
 // workerConfig returns what the configurations of all workers have in common.
 func (r run) workerConfig(s *store) workerConfig {
 	o := workerConfig{
-		Seed: r.seed, ShortHolders: shortHolders, LongHolders: longHolders, Writers: storeWriters,
+		Seed: r.seed, ShortHolders: shortHolders, LongHolders: longHolders, Writers: storeWriters, TenantCallers: tenantCallers,
 		Store: s.addr(), Options: r.fault.options, NoMessages: r.fault.noMessages,
 		LongOptions: r.fault.longOptions, LongWeights: r.fault.longWeights,
 	}
@@ -193,21 +194,34 @@ func (e *evidence) join() {
 	if e.queued == nil {
 		e.queued = make(map[string]int64)
 	}
+	ids := make(map[string]string) // process and number of a call -> its id in the queue
 	e.calls = slices.DeleteFunc(e.calls, func(c *call) bool {
 		switch c.Name {
 		case observedName:
 			e.observed = append(e.observed, fmt.Sprintf("%s at %d: %s", c.Process, c.Asked, c.Violation))
 		case queuedName:
 			e.queued[c.ID] = c.Asked
+			ids[fmt.Sprint(c.Process, " ", c.Of)] = c.ID
 		}
 		return c.Name == observedName || c.Name == queuedName
 	})
 	for _, c := range e.calls {
 		g := c.Grant
+		g.ID = cmp.Or(c.ID, ids[fmt.Sprint(c.Process, " ", c.Number)])
 		g.AskedWall = g.Asked
-		g.Position = e.confirmed(g.ID)
+		g.Position, g.Left = e.confirmed(g.ID), e.monitor.waiting[g.ID]
+		g.Done = cmp.Or(c.Done, e.monitor.gone[g.ID], e.freed(c))
 		e.grants[c.Name] = append(e.grants[c.Name], g)
 	}
+}
+
+// freed returns when the units of a killed process must be free, or 0. If they are not, deadReleased is broken.
+func (e *evidence) freed(c *call) int64 {
+	proc := e.process(c.Process)
+	if proc == nil || proc.killedAt() == 0 || c.Name == asideName {
+		return 0
+	}
+	return proc.killedAt() + int64(deadTime(e.ttl))
 }
 
 // confirmed returns the time from which a position in the queue counts, or 0 if it never does. That is when the monitor first saw

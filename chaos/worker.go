@@ -27,15 +27,17 @@ import (
 const workerArg = "worker"
 
 // The semaphores of every run: pool is shared by many callers, solo guards the store, aside has room for all calls and is concerned
-// by no fault, and seat is for the processes on call.
+// by no fault, seat is for the processes on call, and shared is for the calls of tenants.
 const (
-	poolName   = "pool"
-	poolLimit  = 6
-	soloName   = "solo"
-	asideName  = "aside"
-	asideLimit = 64
-	seatName   = "seat"
-	ownPrefix  = "own-" // of names that one caller uses once
+	poolName    = "pool"
+	poolLimit   = 6
+	soloName    = "solo"
+	asideName   = "aside"
+	asideLimit  = 64
+	seatName    = "seat"
+	sharedName  = "shared"
+	sharedLimit = 8
+	ownPrefix   = "own-" // of names that one caller uses once
 )
 
 // limitOf returns the limit of a semaphore.
@@ -45,6 +47,8 @@ func limitOf(name string) int64 {
 		return poolLimit
 	case asideName:
 		return asideLimit
+	case sharedName:
+		return sharedLimit
 	}
 	return 1
 }
@@ -61,19 +65,20 @@ type seatRequest struct{ Timeout, Hold time.Duration }
 
 // workerConfig is what a worker process reads from its standard input. The process runs until its input is closed.
 type workerConfig struct {
-	Process      string // its name in the histories
-	Role         string
-	Journal      string // the file to write
-	Seed         uint64
-	ShortHolders int // callers of the pool that hold for a short time
-	LongHolders  int // callers of the pool that hold for up to 2.5 TTL
-	Writers      int // of the store
-	Address      address
-	Store        string // the address of the store
-	Options      fairsem.Options
-	LongOptions  fairsem.CallOptions // of LongHolders
-	LongWeights  bool                // LongHolders have weights up to 3
-	NoMessages   bool                // no wake message arrives at the process
+	Process       string // its name in the histories
+	Role          string
+	Journal       string // the file to write
+	Seed          uint64
+	ShortHolders  int // callers of the pool that hold for a short time
+	LongHolders   int // callers of the pool that hold for up to 2.5 TTL
+	Writers       int // of the store
+	Address       address
+	Store         string // the address of the store
+	Options       fairsem.Options
+	TenantCallers int                 // callers of each tenant
+	LongOptions   fairsem.CallOptions // of LongHolders
+	LongWeights   bool                // LongHolders have weights up to 3
+	NoMessages    bool                // no wake message arrives at the process
 }
 
 // address is how to reach Redis.
@@ -144,6 +149,7 @@ type worker struct {
 	solo     *fairsem.Semaphore
 	aside    *fairsem.Semaphore
 	seat     *fairsem.Semaphore
+	shared   *fairsem.Semaphore
 	requests <-chan seatRequest
 	limitSet map[*fairsem.Semaphore]bool // limits that the observer may have set
 	calls    atomic.Int64
@@ -172,7 +178,7 @@ func (o workerConfig) run(ctx context.Context, requests <-chan seatRequest) (err
 		return err
 	}
 	w.client = client
-	for name, s := range map[string]**fairsem.Semaphore{poolName: &w.pool, soloName: &w.solo, asideName: &w.aside, seatName: &w.seat} {
+	for name, s := range map[string]**fairsem.Semaphore{poolName: &w.pool, soloName: &w.solo, asideName: &w.aside, seatName: &w.seat, sharedName: &w.shared} {
 		if *s, err = client.Semaphore(name, limitOf(name)); err != nil {
 			return err
 		}
@@ -191,9 +197,13 @@ func (w *worker) recordQueued(e fairsem.Event) {
 	}
 	ago := time.Since(started.At) // computed before Now is read: an earlier time would accuse calls that asked meanwhile
 	queued := &call{Name: queuedName, Number: w.calls.Add(1)}
+	queued.Of, _ = started.Context.Value(callNumber{}).(int64)
 	queued.Process, queued.ID, queued.Asked = w.config.Process, started.ID, history.Now()-int64(ago)
 	_ = w.journal.write(queued) // a position that is not recorded does not count
 }
+
+// callNumber is the key of the number of a call in its context.
+type callNumber struct{}
 
 // minStall is the shortest stall of a process that is recorded.
 const minStall = 30 * time.Millisecond
@@ -231,6 +241,7 @@ func (w *worker) actions() []action {
 		slices.Repeat([]action{w.useLong}, w.config.LongHolders),
 		slices.Repeat([]action{w.writeStore}, w.config.Writers),
 		[]action{w.useAside, w.useOwnName},
+		slices.Repeat(w.tenantActions(), w.config.TenantCallers),
 	)
 }
 
@@ -336,7 +347,7 @@ func (w *worker) acquireAndHold(ctx context.Context, s *fairsem.Semaphore, c *ca
 // acquire calls Acquire or TryAcquire. If it returns no permit, the call has ended. It returns an error only if the worker failed.
 func (w *worker) acquire(ctx context.Context, s *fairsem.Semaphore, c *call, timeout time.Duration) (*fairsem.Permit, error) {
 	c.Process, c.Number = w.config.Process, w.calls.Add(1)
-	inner, cancel := context.WithTimeout(ctx, timeout)
+	inner, cancel := context.WithTimeout(context.WithValue(ctx, callNumber{}, c.Number), timeout)
 	defer cancel()
 	get := s.Acquire
 	if c.Try {
@@ -351,6 +362,9 @@ func (w *worker) acquire(ctx context.Context, s *fairsem.Semaphore, c *call, tim
 	c.Returned = history.Now()
 	if err != nil {
 		c.Cancelled, c.Failure = true, errorClass(err)
+		if errors.Is(err, fairsem.ErrNotAcquired) {
+			c.Done = c.Returned // the server refused it
+		}
 		sleep(ctx, 10*time.Millisecond) // a server that is down refuses at once
 		return nil, w.journal.write(c)
 	}

@@ -39,7 +39,7 @@ type Grant struct {
 	Granted  int64 `json:"granted,omitempty"`  // after Acquire returned the permit; 0: it returned none
 	Released int64 `json:"released,omitempty"` // before Release was called, or when it was lost; 0: still held
 	Done     int64 `json:"done,omitempty"`     // after which it certainly holds nothing on the server, such as after Release; 0: unknown
-	Left     int64 `json:"left,omitempty"`     // until when a call that was granted nothing certainly waited; 0: unknown
+	Left     int64 `json:"left,omitempty"`     // until when the call certainly waited in the queue; 0: unknown
 
 	Lost      bool `json:"lost,omitempty"`      // the permit ended without Release
 	Cancelled bool `json:"cancelled,omitempty"` // the caller stopped waiting

@@ -104,8 +104,8 @@ func OverTenantLimit(grants []Grant) []Violation {
 //
 // Only what is certain counts: the tenant that was granted something held at least so much, the other one at most so much, and the
 // call was in the queue before the grant was possible, and was granted later or waited for longer. The server made the grants in the
-// order of their tokens, so each was made after all calls up to it had begun, and before any call from it on returned.
-// The positions are compared with AskedWall, as in [Overtakes].
+// order of their tokens, so each was made after all calls up to it had begun, and were last known to wait, and before any call
+// from it on returned. Position must be a time of [Now]: when the call was first known to be in the queue.
 func Unfair(grants []Grant) []Violation {
 	var found []Violation
 	eachGrant(grants, func(g *wait, all []*tenant) {
@@ -169,12 +169,11 @@ func eachGrant(grants []Grant, visit func(*wait, []*tenant)) {
 	granted := slices.DeleteFunc(slices.Clone(calls), func(w *wait) bool { return w.Token == 0 })
 	slices.SortStableFunc(granted, func(a, b *wait) int { return cmp.Compare(a.Token, b.Token) })
 	latest := returns(granted)
-	byToken, byWall, byEarliest, byLatest := changes(calls)
-	var earliest, earliestWall int64
+	byToken, byEarliest, byLatest := changes(calls)
+	var earliest int64
 	for i, g := range granted {
-		earliest, earliestWall = max(earliest, g.Asked), max(earliestWall, g.AskedWall)
+		earliest = max(earliest, g.Asked, g.Left)
 		byToken.advance(g.Token)
-		byWall.advance(earliestWall)
 		byEarliest.advance(earliest)
 		byLatest.advance(latest[i])
 		g.count(-1) // it does not hold yet what it is granted
@@ -217,13 +216,12 @@ func (l *timeline) advance(to int64) {
 	}
 }
 
-// changes returns what becomes known after a token, and after times: by the wall clock and by Now, the earliest at which a grant can have
-// been made, and by Now the latest.
-func changes(calls []*wait) (byToken, byWall, byEarliest, byLatest timeline) {
+// changes returns what becomes known after a token, after the earliest time at which a grant can have been made, and after the latest.
+func changes(calls []*wait) (byToken, byEarliest, byLatest timeline) {
 	for _, w := range calls {
 		byLatest.add(w.Asked, w, &w.asked)
 		if w.Position > 0 {
-			byWall.add(w.Position, w, &w.queued)
+			byEarliest.add(w.Position, w, &w.queued)
 		}
 		if w.Token > 0 {
 			byToken.add(w.Token, w, &w.left, &w.granted)
@@ -237,8 +235,8 @@ func changes(calls []*wait) (byToken, byWall, byEarliest, byLatest timeline) {
 			byEarliest.add(w.Done, w, &w.done)
 		}
 	}
-	for _, l := range []timeline{byToken, byWall, byEarliest, byLatest} {
+	for _, l := range []timeline{byToken, byEarliest, byLatest} {
 		slices.SortStableFunc(l, func(a, b change) int { return cmp.Compare(a.after, b.after) })
 	}
-	return byToken, byWall, byEarliest, byLatest
+	return byToken, byEarliest, byLatest
 }

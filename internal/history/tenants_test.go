@@ -51,37 +51,44 @@ func late() []Grant {
 	return with(grants, "x3", func(g *Grant) { g.Granted = 29 })
 }
 
+// first is a history in which x may have been granted its third unit before y joined the queue.
+func first() []Grant {
+	return with(unfair(), "x3", func(g *Grant) { g.Asked = 4 })
+}
+
 func TestGrantToATenantThatHeldMorePerShareThanOneThatWaitedIsUnfair(t *testing.T) {
 	red := [][2]string{{"y1", "x3"}}
 	for name, c := range map[string]struct {
 		grants []Grant
 		pairs  [][2]string
 	}{
-		"no grants":                              {nil, nil},
-		"one holds more":                         {unfair(), red},
-		"one holds as much":                      {with(unfair(), "x2", func(g *Grant) { g.Token, g.Asked, g.AskedWall, g.Granted = 14, 40, 40, 41 }), nil},
-		"the grant was a waiter's":               {with(unfair(), "x3", func(g *Grant) { g.Position = 8 }), red},
-		"of the same tenant":                     {all(unfair(), "y", func(g *Grant) { g.Tenant = "x" }), nil},
-		"its share is larger":                    {all(unfair(), "x", func(g *Grant) { g.Share = 2 }), nil},
-		"its share may be larger":                {with(unfair(), "x1", func(g *Grant) { g.Share = 2 }), nil},
-		"the other's share is larger":            {all(unfair(), "y", func(g *Grant) { g.Share = 2 }), red},
-		"nobody declares a share":                {all(all(unfair(), "x", func(g *Grant) { g.Share = 0 }), "y", func(g *Grant) { g.Share = 0 }), red},
-		"the other is granted first":             {with(with(unfair(), "y1", func(g *Grant) { g.Token = 12 }), "x3", func(g *Grant) { g.Token = 13 }), nil},
-		"the other joined too late":              {with(unfair(), "y1", func(g *Grant) { g.Position = 8 }), nil},
-		"the other is not seen to wait":          {with(unfair(), "y1", func(g *Grant) { g.Position = 0 }), nil},
-		"the other gave up later":                {with(unfair(), "y1", func(g *Grant) { g.Token, g.Granted, g.Left = 0, 0, 20 }), red},
-		"the other gave up before":               {with(unfair(), "y1", func(g *Grant) { g.Token, g.Granted, g.Left = 0, 0, 8 }), nil},
-		"the other gave up some time":            {with(unfair(), "y1", func(g *Grant) { g.Token, g.Granted, g.Cancelled = 0, 0, true }), nil},
-		"it may have released one":               {with(unfair(), "x1", func(g *Grant) { g.Released = 8 }), nil},
-		"it released one later":                  {with(unfair(), "x1", func(g *Grant) { g.Released = 9 }), red},
-		"the other released its one":             {with(with(unfair(), "x1", func(g *Grant) { g.Released = 5 }), "y0", func(g *Grant) { g.Released, g.Done = 3, 4 }), red},
-		"the other may hold its one":             {with(with(unfair(), "x1", func(g *Grant) { g.Released = 5 }), "y0", func(g *Grant) { g.Released = 3 }), nil},
-		"its one weighs two":                     {with(with(unfair(), "x1", func(g *Grant) { g.Released = 5 }), "x2", func(g *Grant) { g.Weight = 2 }), red},
-		"the other may hold another":             {append(unfair(), Grant{ID: "y2", Tenant: "y", Share: 1, Weight: 1, Asked: 8, Cancelled: true}), nil},
-		"the other asked for another after that": {append(unfair(), Grant{ID: "y2", Tenant: "y", Share: 1, Weight: 1, Asked: 9, Cancelled: true}), red},
-		"the other waits for another":            {append(unfair(), of("y", "y2", 14, 5, 6, 31)), red},
-		"the other is at its limit":              {with(unfair(), "y1", func(g *Grant) { g.TenantLimit = 1 }), nil},
-		"the other's limit has room":             {all(unfair(), "y", func(g *Grant) { g.TenantLimit = 2 }), red},
+		"no grants":                                     {nil, nil},
+		"one holds more":                                {unfair(), red},
+		"one holds as much":                             {with(unfair(), "x2", func(g *Grant) { g.Token, g.Asked, g.AskedWall, g.Granted = 14, 40, 40, 41 }), nil},
+		"the grant was a waiter's":                      {with(unfair(), "x3", func(g *Grant) { g.Position = 8 }), red},
+		"of the same tenant":                            {all(unfair(), "y", func(g *Grant) { g.Tenant = "x" }), nil},
+		"its share is larger":                           {all(unfair(), "x", func(g *Grant) { g.Share = 2 }), nil},
+		"its share may be larger":                       {with(unfair(), "x1", func(g *Grant) { g.Share = 2 }), nil},
+		"the other's share is larger":                   {all(unfair(), "y", func(g *Grant) { g.Share = 2 }), red},
+		"nobody declares a share":                       {all(all(unfair(), "x", func(g *Grant) { g.Share = 0 }), "y", func(g *Grant) { g.Share = 0 }), red},
+		"the other is granted first":                    {with(with(unfair(), "y1", func(g *Grant) { g.Token = 12 }), "x3", func(g *Grant) { g.Token = 13 }), nil},
+		"the other joined too late":                     {with(unfair(), "y1", func(g *Grant) { g.Position = 8 }), nil},
+		"the other is not seen to wait":                 {with(unfair(), "y1", func(g *Grant) { g.Position = 0 }), nil},
+		"the other gave up later":                       {with(unfair(), "y1", func(g *Grant) { g.Token, g.Granted, g.Left = 0, 0, 20 }), red},
+		"the other gave up before":                      {with(unfair(), "y1", func(g *Grant) { g.Token, g.Granted, g.Left = 0, 0, 8 }), nil},
+		"the other gave up some time":                   {with(unfair(), "y1", func(g *Grant) { g.Token, g.Granted, g.Cancelled = 0, 0, true }), nil},
+		"it may have released one":                      {with(unfair(), "x1", func(g *Grant) { g.Released = 8 }), nil},
+		"it was asked for first":                        {first(), nil},
+		"it was asked for first, and was still waiting": {with(first(), "x3", func(g *Grant) { g.Left = 7 }), red},
+		"it released one later":                         {with(unfair(), "x1", func(g *Grant) { g.Released = 9 }), red},
+		"the other released its one":                    {with(with(unfair(), "x1", func(g *Grant) { g.Released = 5 }), "y0", func(g *Grant) { g.Released, g.Done = 3, 4 }), red},
+		"the other may hold its one":                    {with(with(unfair(), "x1", func(g *Grant) { g.Released = 5 }), "y0", func(g *Grant) { g.Released = 3 }), nil},
+		"its one weighs two":                            {with(with(unfair(), "x1", func(g *Grant) { g.Released = 5 }), "x2", func(g *Grant) { g.Weight = 2 }), red},
+		"the other may hold another":                    {append(unfair(), Grant{ID: "y2", Tenant: "y", Share: 1, Weight: 1, Asked: 8, Cancelled: true}), nil},
+		"the other asked for another after that":        {append(unfair(), Grant{ID: "y2", Tenant: "y", Share: 1, Weight: 1, Asked: 9, Cancelled: true}), red},
+		"the other waits for another":                   {append(unfair(), of("y", "y2", 14, 5, 6, 31)), red},
+		"the other is at its limit":                     {with(unfair(), "y1", func(g *Grant) { g.TenantLimit = 1 }), nil},
+		"the other's limit has room":                    {all(unfair(), "y", func(g *Grant) { g.TenantLimit = 2 }), red},
 		"the other's first may not fit into its limit": {
 			append(all(unfair(), "y", func(g *Grant) { g.TenantLimit = 2 }), Grant{ID: "y2", Tenant: "y", Share: 1, Weight: 2, TenantLimit: 2, Asked: 50}), nil},
 		"it was known to be granted too late":        {late(), nil},
@@ -176,7 +183,7 @@ func TestChecksOfTenantsAgreeWithACheckOfEveryPair(t *testing.T) {
 // randomOfTenant returns a call that began about when its token says.
 func randomOfTenant(rng *rand.Rand, i int, token int64) Grant {
 	g := of([]string{"x", "y", "z"}[rng.IntN(3)], string(rune('A'+i)), token, 50+10*token-rng.Int64N(40), 0, 0)
-	g.Share, g.Weight, g.AskedWall = 1+rng.Int64N(2), 1+rng.Int64N(2), g.Asked+rng.Int64N(3)
+	g.Share, g.Weight = 1+rng.Int64N(2), 1+rng.Int64N(2)
 	if rng.IntN(3) > 0 {
 		g.Position = max(1, g.Asked+rng.Int64N(6))
 	}
@@ -187,6 +194,7 @@ func randomOfTenant(rng *rand.Rand, i int, token int64) Grant {
 	case 0:
 		g.Token, g.Left = 0, g.Asked+rng.Int64N(40)
 	default:
+		g.Left = g.Asked + rng.Int64N(3)
 		g.Granted = g.Asked + rng.Int64N(60)
 		g.Released = g.Granted + rng.Int64N(60)
 	}
@@ -204,10 +212,10 @@ type slowTenant struct {
 }
 
 func slowTenants(grants []Grant, g Grant) map[string]slowTenant {
-	earliest, earliestWall, latest := int64(0), int64(0), int64(math.MaxInt64)
+	earliest, latest := int64(0), int64(math.MaxInt64)
 	for _, o := range grants {
 		if o.Token > 0 && o.Token <= g.Token {
-			earliest, earliestWall = max(earliest, o.Asked), max(earliestWall, o.AskedWall)
+			earliest = max(earliest, o.Asked, o.Left)
 		}
 		if o.Token >= g.Token && o.Granted > 0 {
 			latest = min(latest, o.Granted)
@@ -224,7 +232,7 @@ func slowTenants(grants []Grant, g Grant) map[string]slowTenant {
 			s.leastLimit = min(s.leastLimit, o.TenantLimit)
 		}
 		before := o.Token > 0 && o.Token < g.Token
-		waits := o.Position > 0 && o.Position < earliestWall && !before && (o.Token > 0 || o.Left >= latest)
+		waits := o.Position > 0 && o.Position < earliest && !before && (o.Token > 0 || o.Left >= latest)
 		s.waits = s.waits || waits
 		if before && (o.Released == 0 || o.Released >= latest) {
 			s.least += o.Weight
