@@ -262,7 +262,7 @@ func noProgress(e *evidence) []string {
 // notLinearizable returns the semaphores for which porcupine finds no order of all grants and releases that explains the history.
 func notLinearizable(e *evidence) []string {
 	var all []string
-	for _, name := range []string{poolName, soloName, asideName, seatName, sharedName} {
+	for _, name := range []string{poolName, soloName, asideName, seatName} {
 		switch porcupine.CheckOperationsTimeout(permits(limitOf(name)), operations(e.calls, name), porcupineTimeout) {
 		case porcupine.Illegal:
 			all = append(all, name+": no order of grants and releases explains the history")
