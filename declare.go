@@ -14,16 +14,22 @@ import (
 type declarations struct {
 	began time.Time
 
-	mu       sync.Mutex
+	mu      sync.Mutex
+	limits  memory
+	tenants memory // apart, as they are so many more that limits would be forgotten
+}
+
+// memory remembers the latest uses, in two generations.
+type memory struct {
 	now, old map[handle]firstUse
+	since    time.Time // when now was begun
 }
 
 // handle is what a Semaphore is made with, and a tenant of it, if any.
 type handle struct {
-	name     string
-	spec     protocol.LimitSpec
-	tenant   string
-	tenanted bool
+	name   string
+	spec   protocol.LimitSpec
+	tenant string
 }
 
 // firstUse is when a handle was first used: on the clock of this process and, once Redis has answered, on the server's, in
@@ -41,7 +47,7 @@ const rememberedDeclarations = 1 << 14
 func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	use := d.useLocked(handle{name: name, spec: q}, account{})
+	use := d.useLocked(&d.limits, handle{name: name, spec: q}, account{})
 	if use.server != 0 {
 		return protocol.Declaration{Spec: q, Since: use.server}
 	}
@@ -52,23 +58,28 @@ func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Decla
 func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	limit := d.useLocked(handle{name: name, spec: q}, account{})
-	return d.useLocked(handle{name, q, a.tenant, true}, a).here.Sub(limit.here)
+	limit := d.useLocked(&d.limits, handle{name: name, spec: q}, account{})
+	return d.useLocked(&d.tenants, handle{name, q, a.tenant}, a).here.Sub(limit.here)
 }
 
-// useLocked returns when a handle was first used, after it was last used with another account.
-func (d *declarations) useLocked(h handle, a account) firstUse {
-	use, known := d.findLocked(h)
+// useLocked returns when a handle was first used, after it was last used with another account. A limit that may have been forgotten
+// is as old as the client; a tenant that may have been forgotten is as new as what is remembered, because it may have had another
+// share.
+func (d *declarations) useLocked(m *memory, h handle, a account) firstUse {
+	use, known := m.find(h)
 	if known && use.account == a {
 		return use
 	}
-	if !known && d.old != nil {
-		use.here = d.began
-	} else {
+	switch {
+	case known || m.old == nil:
 		use.here = time.Now()
+	case m == &d.limits:
+		use.here = d.began
+	default:
+		use.here = m.since
 	}
 	use.account = a
-	d.rememberLocked(h, use)
+	m.remember(h, use)
 	return use
 }
 
@@ -77,26 +88,26 @@ func (d *declarations) learn(name string, q protocol.LimitSpec, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := handle{name: name, spec: q}
-	if use, known := d.findLocked(h); known && use.server == 0 {
+	if use, known := d.limits.find(h); known && use.server == 0 {
 		use.server = server
-		d.rememberLocked(h, use)
+		d.limits.remember(h, use)
 	}
 }
 
-func (d *declarations) findLocked(h handle) (firstUse, bool) {
-	if use, ok := d.now[h]; ok {
+func (m *memory) find(h handle) (firstUse, bool) {
+	if use, ok := m.now[h]; ok {
 		return use, true
 	}
-	use, ok := d.old[h]
+	use, ok := m.old[h]
 	if ok {
-		d.rememberLocked(h, use)
+		m.remember(h, use)
 	}
 	return use, ok
 }
 
-func (d *declarations) rememberLocked(h handle, use firstUse) {
-	if d.now == nil || len(d.now) >= rememberedDeclarations {
-		d.now, d.old = make(map[handle]firstUse), d.now
+func (m *memory) remember(h handle, use firstUse) {
+	if m.now == nil || len(m.now) >= rememberedDeclarations {
+		m.now, m.old, m.since = make(map[handle]firstUse), m.now, time.Now()
 	}
-	d.now[h] = use
+	m.now[h] = use
 }

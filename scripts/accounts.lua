@@ -13,8 +13,10 @@
 --
 -- needs:    expire_at, extra_weight, micros, renew_keys, steady
 -- provides: STEP, account, add_to_lane, caught_up, count_again, first_turns, granted_to, has_turn, head_of, is_next, join_lane, lane_length,
---           leave_lanes, precedes, releases, remove_turn, settle, shares, store_tenants, take_head, tenant_of, touch, turn_of
+--           leave_lanes, lowered, precedes, releases, remove_turn, settle, shares, store_tenants, take_head, tenant_of, touch, turn_of
+-- changes:  stored_tenants
 local STEP = 50 -- most ids at once that may each be another tenant's
+local lowered = {} -- tenants whose limit the call changes
 local shares = (stored_tenants or tenant_args > 0) and true or false -- whether tenants share the name
 local caught_up = true -- false: not all is counted, so nothing is granted or added to the queue
 local account, add_to_lane, count_again, first_turns, granted_to, has_turn, head_of, is_next, join_lane, lane_length, leave_lanes, precedes, releases, remove_turn,
@@ -28,10 +30,11 @@ if shares then
   local stored_all = redis.call("HGET", tenants, "all")
   local parts = { string.match(stored_all or "", "^(%d+) (%d+) ?(%d*)$") }
   local generation, counted_to = whole(parts[1]) or 0, whole(parts[3]) -- the token up to which permits are counted; nil: all are
-  local starts = not counted_to and (whole(parts[2]) ~= holders + extra_weight or renew_keys and holders < BOUND)
+  -- What is stored beside a name that was not shared is not to be trusted: other calls did not maintain it.
+  local starts = not stored_tenants or not counted_to and (whole(parts[2]) ~= holders + extra_weight or renew_keys and holders < BOUND)
   if starts then generation, counted_to = micros, 0 end
 
-  local anew = starts and waiters < STEP -- whether lanes and turns are made anew, too
+  local anew = starts and (waiters < STEP or not stored_tenants) -- whether lanes and turns are made anew, too
   missing = missing or anew
   caught_up = not counted_to and not missing
 
@@ -220,16 +223,16 @@ if shares then
     return precedes(mine, first_stored) and precedes(mine, first_joined)
   end
 
-  -- forget removes some tenants that have nothing, as long as there are many: of a few, those that were granted something longest ago.
-  local function forget()
-    local sample, idle = redis.call("HRANDFIELD", tenants, 4, "WITHVALUES"), {}
+  -- forget removes tenants that have nothing, more than were added: of some, those that were granted something longest ago.
+  local function forget(added)
+    local sample, idle = redis.call("HRANDFIELD", tenants, 2 * added + 2, "WITHVALUES"), {}
     for i = 1, #sample, 2 do
       local of, units, last = string.match(sample[i + 1], "^(%d+) (%d+) %d+ %d+ %d+ %d+ ([01]%x+)$")
       local known = last and (whole(of) ~= generation or units == "0") and account(string.sub(sample[i], 2))
       if known and known.units == 0 and not known.unstored and not head_of(known) then idle[#idle + 1] = known end
     end
     table.sort(idle, function(one, other) return one.last < other.last end)
-    for i = 1, math.min(#idle, 2) do
+    for i = 1, math.min(#idle, added + 1) do
       redis.call("HDEL", tenants, ":" .. idle[i].tenant)
       accounts[idle[i].tenant] = nil
     end
@@ -259,22 +262,28 @@ if shares then
     local added = redis.call("HSET", tenants, unpack(fields))
     if not stored_all then redis.call("PEXPIREAT", tenants, text(expire_at)) end
     stored_all = sum
-    if added > 0 and redis.call("HLEN", tenants) > FEW then forget() end
+    if added > 0 and redis.call("HLEN", tenants) > FEW then forget(added) end
   end
 
   -- count_again counts some of the permits that are not counted yet, and adds some of the waiters that are not in lanes: those at
   -- the end of the queue, as nobody joins it meanwhile. What else is missing there shows when none is added.
   function count_again()
+    if not stored_tenants then -- before anything of tenants is written
+      redis.call("HSET", meta, "tenants", "1")
+      stored_tenants = "1"
+      end_plain()
+    end
     if counted_to then
       local found = redis.call("ZRANGEBYSCORE", owner, "(" .. text(counted_to), "+inf", "WITHSCORES", "LIMIT", 0, BOUND)
       local ids = {}
       for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
       local weights = #ids > 0 and weight_count > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+      local before = counted_to
       for i, id in ipairs(ids) do
         counted_to = whole(found[2 * i]) or counted_to
         granted_to(account(tenant_of(id)), parse_weight(weights[i]), counted_to)
       end
-      if #ids < BOUND then counted_to = nil end
+      if #ids < BOUND or counted_to == before then counted_to = nil end -- the latter, if no token is one of ours
     end
     if missing then
       local length = redis.call("ZCARD", lanes)
@@ -300,7 +309,7 @@ if shares then
   end
 
   -- A tenant without a limit whose calls wait has a turn. Without one, all are made anew: another program may have deleted them.
-  if renew_keys and waiters > 0 then
+  if waiters > 0 and (renew_keys or turn_count == 0) then
     local known = account(tenant_of(redis.call("ZRANGE", queue, 0, 0)[1]))
     local lacks = known.limit == 0 and not (known.turn and redis.call("ZSCORE", turns, known.turn))
     anew, missing, caught_up = anew or lacks, missing or lacks, caught_up and not lacks
@@ -312,6 +321,7 @@ if shares then
     if declared_since > known.since or known.since > steady then
       local share, most = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
       if share ~= known.share or most ~= known.limit then touch(known) end
+      if most > 0 and most ~= known.limit then lowered[#lowered + 1] = known end
       known.share, known.limit, known.since, known.unstored = share, most, declared_since, true
     end
   end

@@ -1,12 +1,11 @@
 -- enter.lua: stores new holders and waiters. The lists are for ZADD and HSET: score, id, ... and id, weight, ...; all
 -- but due may be empty.
 --
--- needs:    add_to_lane, expire_at, settle, shares, store_holders
+-- needs:    add_to_lane, caught_up, expire_at, settle, shares, store_holders
 -- provides: enter
 -- changes:  weight_count
 local function enter(due, granted, queued, new_weights)
-  if #new_weights > 0 or #queued > 0 and tonumber(stored_plain) or shares then end_plain() end
-  if shares and not stored_tenants then redis.call("HSET", meta, "tenants", "1") end
+  if #new_weights > 0 or #queued > 0 and tonumber(stored_plain) then end_plain() end
   local all_new, had_waiters = 2 * (holders + waiters) == #granted + #queued, 2 * waiters > #queued
   redis.call("ZADD", timeout, unpack(due))
   if all_new then redis.call("PEXPIREAT", timeout, text(expire_at)) end
@@ -23,7 +22,7 @@ local function enter(due, granted, queued, new_weights)
       local members = {}
       for i = 1, #queued, 2 do add_to_lane(members, queued[i + 1], tonumber(queued[i])) end
       redis.call("ZADD", lanes, unpack(members))
-      if not had_waiters then redis.call("PEXPIREAT", lanes, text(expire_at)) end
+      if not had_waiters or not caught_up then redis.call("PEXPIREAT", lanes, text(expire_at)) end
     end
   end
 end

@@ -3,9 +3,9 @@
 -- waiter wants does not fit, everybody waits.
 --
 -- needs:    account, budget, caught_up, count_again, declares, extra_weight, first_turns, granted_to, has_turn, head_of,
---           last_number, leave_lanes, limit, may_promote, notify, precedes, promote, remove_oversized, remove_turn, resizing,
+--           last_number, leave_lanes, limit, lowered, may_promote, notify, precedes, promote, remove_oversized, remove_turn, resizing,
 --           settle, shares, steady, store_promoted, take_head, touch, turn_of
--- changes:  budget, last_number, promote
+-- changes:  budget, last_number, lowered, promote
 if shares then
   local counted = false -- whether this call has compared what is counted with what is stored
 
@@ -19,16 +19,25 @@ if shares then
     table.insert(list, low, turn)
   end
 
+  -- discard_head removes the first waiter of a tenant, which can never be granted what it wants.
+  local function discard_head(known, head)
+    take_head(known)
+    remove_oversized({ head.id })
+    notify(head.id, head.position, 0)
+    touch(known)
+    budget = budget - 1
+  end
+
   -- remove_first removes what cannot be granted from the front: a turn that does not follow from what its tenant has, or a waiter that
   -- can never be granted what it wants. It reports whether it did.
   local function remove_first(turn, known, head)
     local due = has_turn(known) and turn_of(known, head)
     if not due or due[1] ~= turn[1] or due[2] ~= turn[2] then
       remove_turn(turn[2])
-    elseif head.units > limit or known.limit > 0 and head.units > known.limit then
+    elseif not redis.call("ZSCORE", queue, head.id) then
       take_head(known)
-      remove_oversized({ head.id })
-      notify(head.id, head.position, 0)
+    elseif head.units > limit or known.limit > 0 and head.units > known.limit then
+      discard_head(known, head)
     else
       return false
     end
@@ -41,13 +50,23 @@ if shares then
     counted = true
     settle()
     if not caught_up or not may_promote() then return end
+    for _, known in ipairs(lowered) do
+      local head = head_of(known)
+      while budget > 0 and head and head.units > known.limit do
+        discard_head(known, head)
+        head = head_of(known)
+      end
+    end
+    lowered = {}
+    leave_lanes({}, {})
+    settle()
     local available, removed, blocked
     repeat
       local granted, fitting = {}, {}
       available, removed, blocked = limit - holders - extra_weight, false, false
       -- A grant makes one turn later, so the first as many turns as there are units are all that can come.
-      local list = (available > 0 or declares or resizing) and first_turns(math.min(budget, math.max(available, 1))) or {}
-      while #list > 0 and budget > 0 and not removed and not blocked do
+      local list = budget > 0 and (available > 0 or declares or resizing) and first_turns(math.min(budget, math.max(available, 1))) or {}
+      while #list > 0 and budget > 0 and (available > 0 or declares or resizing) and not removed and not blocked do
         local turn = table.remove(list, 1)
         local known = account(string.sub(turn[2], 16))
         local head = head_of(known)

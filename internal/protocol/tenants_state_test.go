@@ -289,3 +289,112 @@ func TestIDsOfAnyTenantAreTakenApartAsTheyWereMade(t *testing.T) {
 		assert.Equal(t, tenant, TenantOf(id))
 	}
 }
+
+// A refused call is the first that names a tenant. What it leaves is maintained by the calls that name none, or is not trusted.
+func TestNameOnWhichATenantWasRefusedIsSharedFromThenOn(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		p := AcquireParams{TTL: time.Minute, Wait: true}
+		ask := func(id string, released ...string) {
+			l.ask(Acquire(l.space.About("name"), known(1), p, tickets(id), tickets(released...)...), 1+len(released))
+		}
+		ask("me:1")
+		ask("me:2")
+		d := naming(1, TenantSpec{Name: "a", Share: 1})
+		r := l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute}, tickets("you:1:a")), 1)
+		assert.Equal(t, Refused, r.Results[0].State)
+		l.checkTenants(l.snapshot())
+		ask("me:3", "me:1")
+		ask("me:4", "me:2")
+		l.ask(Acquire(l.space.About("name"), d, p, tickets("you:2:a")), 1)
+		for _, id := range []string{"me:3", "you:2:a"} {
+			l.ask(Release(l.space.About("name"), known(1), 0, false, tickets(id)), 1)
+			l.checkTenants(l.snapshot())
+		}
+		assert.Equal(t, []string{"me:4"}, members(l.snapshot().owner))
+	})
+}
+
+// Whatever is in lanes, only a waiter is granted something.
+func TestLaneOfAnIDThatDoesNotWaitIsNoGrant(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(1, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 3, 1)), 3)
+	require.NoError(t, l.rdb.ZRem(background, l.keys[1], "me:2:tenant-0").Err()) // and another one joins by hand: the counts are equal
+	require.NoError(t, l.rdb.ZAdd(background, l.keys[1], redis.Z{Score: 1 << 52, Member: "me:9:tenant-0"}).Err())
+	l.ask(Release(l.space.About("name"), known(1), 0, false, ofTenants("me", 1, 1, 1)), 1)
+	l.poll(1)
+	assert.Equal(t, []string{"me:3:tenant-0"}, members(l.snapshot().owner))
+}
+
+func TestTenantsThatComeInBatchesAreForgottenInBatches(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	var last []*ticket
+	for batch := range 30 {
+		var next []*ticket
+		d := known(ample)
+		for i := range MaxIDsOfTenants / 2 {
+			spec := TenantSpec{Name: fmt.Sprintf("visitor-%d-%d", batch, i), Share: 1}
+			d.Tenants = append(d.Tenants, spec)
+			next = append(next, &ticket{l.space.TicketID(int64(batch*100+i), spec.Name), 1})
+		}
+		l.ask(Acquire(l.space.About("name"), d, p, next, last...), len(next)+len(last))
+		last = next
+	}
+	assert.Less(t, l.rdb.HLen(background, l.keys[8]).Val(), int64(250))
+	l.checkTenants(l.snapshot())
+}
+
+// Other programs may store tokens that are none of ours. They must not stop the count for ever.
+func TestTokensThatAreNotWholeDoNotBlockAName(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2 declared=1000 since=7 until=80s")
+	for i := range 160 {
+		id := fmt.Sprintf("me:%d:tenant-0", i)
+		require.NoError(t, l.rdb.ZAdd(background, l.keys[0], redis.Z{Score: float64(i) + 0.5, Member: id}).Err())
+		require.NoError(t, l.rdb.ZAdd(background, l.keys[2], redis.Z{Score: float64(l.now().Add(time.Minute).UnixMilli()), Member: id}).Err())
+	}
+	d := naming(1000, TenantSpec{Name: "tenant-1", Share: 1})
+	state := Early
+	for range 5 {
+		r := l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute, Wait: true}, tickets("you:1:tenant-1")), 1)
+		if state = r.Results[0].State; state == Held {
+			return
+		}
+	}
+	assert.Equal(t, Held, state)
+}
+
+// V8: the time of a call does not depend on how many tenants wait, also when it removes as much as it may.
+func TestCallThatRemovesAllItMayReadsFewTurns(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	l := newLab(t, rdb)
+	s := hostileState{spec: LimitSpec{Limit: 2000}, holders: 2000, waiters: 2000, expired: 500, weight: func(int) int64 { return 1 }, tenants: 4000}
+	s.seed(l)
+	did, err := l.measure(Refresh[*ticket](l.space.About("name"), Declaration{Spec: s.spec, Since: 7}, time.Minute, false, nil))
+	require.NoError(t, err)
+	assert.Less(t, did.elements, 2000)
+}
+
+func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		p := AcquireParams{TTL: time.Minute, Wait: true}
+		l.ask(Acquire(l.space.About("name"), naming(3, TenantSpec{Name: "a", Share: 1}), p, tickets("me:1:b*3", "me:2:a*3")), 2)
+		lower := naming(3, TenantSpec{Name: "a", Share: 1, Limit: 2, After: time.Microsecond})
+		r := l.ask(Acquire(l.space.About("name"), lower, p, tickets("me:3:a")), 1)
+		assert.Contains(t, r.Grants, Grant{2, r.Grants[0].Position, 0}, "its process is told to ask")
+		assert.Equal(t, []string{"me:3:a"}, members(l.snapshot().queue))
+		l.checkTenants(l.snapshot())
+	})
+}

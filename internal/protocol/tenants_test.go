@@ -267,7 +267,11 @@ func (w *tenantWalk) acquire() {
 			w.p.tenants[spec.Name] = t
 		}
 		if since := d.Since + spec.After.Microseconds(); since > t.since {
+			changes := spec.Limit != t.limit
 			t.share, t.limit, t.since = spec.Share, spec.Limit, since
+			for head := w.p.first(spec.Name); changes && t.limit > 0 && head != nil && head.units > t.limit; head = w.p.first(spec.Name) {
+				w.p.leave(head.id) // it can never be granted
+			}
 		}
 	}
 	w.p.grant()
