@@ -28,6 +28,11 @@
 // any fencing token lower than one it has seen: see [Permit.Token]. [Permit.Context] says when the loss is reported after a
 // machine was suspended.
 //
+// With a limit above 1 no store can tell from a token alone whether its holder still is one: several are, and of two holders the one with the
+// lower token may be the one that remains. With [CallOptions].Numbered each unit has a number, and of one number there is one
+// holder at a time. So a store that keeps the highest token of each number refuses late holders whatever the limit is: see
+// [Permit.Numbers].
+//
 // A virtual machine that its host pauses may notice nothing. One that is cloned from a live snapshot shares its client id
 // with its twin, and both rely on the same permits. Create Clients after cloning.
 //
@@ -63,7 +68,7 @@
 //
 // # How it works
 //
-// The state is in up to nine keys for each name, all in one slot of a cluster, and only atomic scripts change them. Each removes
+// The state is in up to ten keys for each name, all in one slot of a cluster, and only atomic scripts change them. Each removes
 // expired entries first, and then grants from the head of the queue for as long as the head fits. A client renews its
 // leases every third of a TTL, and trusts one from before it sent the question that Redis answered, by a monotonic clock that
 // counts suspensions of the machine. The keys, time, identities and the restoring of lost state are in docs/protocol.md.

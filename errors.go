@@ -88,6 +88,7 @@ func unavailable(silence time.Duration, cause error) error {
 // Why a permit was lost.
 var (
 	errMissing          = errors.New("it is not in Redis any more: it expired, or was removed")
+	errRegranted        = errors.New("a server that had lost it granted it again, with other numbers")
 	errForged           = errors.New("it is still in the queue: the message about its grant was forged")
 	errAsleep           = errors.New("the machine was suspended")
 	errTooLate          = errors.New("it was not renewed in time")

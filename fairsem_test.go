@@ -246,7 +246,7 @@ func (w *world) mustBeEmpty() {
 	if w.limited.Load() {
 		w.forgetGrants()
 	}
-	for _, kind := range []string{"owner", "queue", "weight"} {
+	for _, kind := range []string{"owner", "queue", "weight", "numbers"} {
 		n, err := w.rdb.Exists(ctx, w.key(kind)).Result()
 		assert.NoError(w.t, err)
 		assert.Zero(w.t, n, "%s is left behind", kind)

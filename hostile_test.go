@@ -60,7 +60,7 @@ func newOfflineClient(t *testing.T) *offlineClient {
 	l := &offlineClient{client: c}
 	for i := range l.all {
 		one := &ticket{
-			state: v, seq: firstSeq + int64(i), id: c.keyspace.TicketID(firstSeq+int64(i), ""), weight: 1, params: protocol.AcquireParams{TTL: time.Hour},
+			state: v, seq: firstSeq + int64(i), id: c.keyspace.TicketID(firstSeq+int64(i), "", false), weight: 1, params: protocol.AcquireParams{TTL: time.Hour},
 			values: background, done: make(chan struct{}), released: make(chan struct{}), phase: phase(i), busy: true,
 			epoch: theEpoch,
 		}
@@ -258,7 +258,7 @@ func TestEveryStoredEntryIsListed(t *testing.T) {
 }
 
 // unusedName returns a semaphore of a client of its own, and its keys, which are deleted at the end.
-func unusedName(t *testing.T, rdb *redis.Client, limit int64) (*Semaphore, [9]string) {
+func unusedName(t *testing.T, rdb *redis.Client, limit int64) (*Semaphore, [10]string) {
 	t.Helper()
 	c, err := New(rdb, Options{Prefix: "fairsem-test-" + uuid.NewString()})
 	require.NoError(t, err)

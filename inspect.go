@@ -58,6 +58,7 @@ type Ticket struct {
 	Label     string        // of the process, see Options.Label; "" if the process has been silent for long
 	Token     int64         // the fencing token; 0 while waiting
 	Weight    int64         // units
+	Numbers   []int64       // of a permit with CallOptions.Numbered: those of its units
 	Since     time.Time     // server time of the grant, or of the arrival less the head start
 	ExpiresIn time.Duration // until the lease ends unless it is renewed; 0: it has ended
 }
@@ -237,7 +238,7 @@ func (i *Inspector) page(ctx context.Context, kind string, after protocol.Bookma
 // ticketsOf converts a page. Only a holder has a token.
 func (c *Client) ticketsOf(ctx context.Context, kind string, page []protocol.PageEntry) (all []Ticket) {
 	for _, e := range page {
-		t := Ticket{ID: e.ID, Tenant: protocol.TenantOf(e.ID), Weight: e.Weight, Since: time.UnixMicro(e.Number), ExpiresIn: e.Remaining}
+		t := Ticket{ID: e.ID, Tenant: protocol.TenantOf(e.ID), Weight: e.Weight, Numbers: e.Numbers, Since: time.UnixMicro(e.Number), ExpiresIn: e.Remaining}
 		if kind == protocol.Owner {
 			t.Token = e.Number
 		}

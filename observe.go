@@ -101,6 +101,7 @@ type GrantedEvent struct {
 	Queued  bool
 	Waited  time.Duration // as [Permit.Waited]
 	Token   int64
+	Numbers []int64 // as [Permit.Numbers]
 	By      GrantedBy
 }
 
@@ -139,6 +140,7 @@ type ReleasedEvent struct {
 	Tenant  string // CallOptions.Tenant
 	Weight  int64
 	Token   int64
+	Numbers []int64
 	Held    time.Duration // from the grant to the call of Release
 	Err     error         // nil: Redis has confirmed it; else the units are free when the lease expires
 }
@@ -152,6 +154,7 @@ type LostEvent struct {
 	Tenant  string // CallOptions.Tenant
 	Weight  int64
 	Token   int64
+	Numbers []int64
 	Held    time.Duration // from the grant, for as long as the permit could be relied on
 	Err     error         // wraps ErrLost and the cause if known, such as the last error of Redis or the network
 }
@@ -248,7 +251,7 @@ func details(e Event) (attrs []slog.Attr) {
 	for i := range fields.NumField() {
 		name, value := fields.Type().Field(i).Name, fields.Field(i).Interface()
 		switch {
-		case name == "At" || name == "Context" || (name == "Node" || name == "Tenant") && value == "" || value == nil:
+		case name == "At" || name == "Context" || (name == "Node" || name == "Tenant") && value == "" || name == "Numbers" && fields.Field(i).IsNil() || value == nil:
 		case name == "Err":
 			attrs = append(attrs, slog.Any("error", value))
 		default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -27,8 +28,26 @@ func (p *Permit) ID() string { return p.mustExist().id }
 // Token is a fencing token. It is larger than the token of every permit granted before on the same name, even after a loss of all
 // state in Redis. Where at most one permit is held at a time, a store that refuses writes with a token lower than
 // one it has seen is safe from holders that were paused. With several holders at a time, tokens show the order of the
-// grants and fence no holder.
+// grants and fence no holder, except by number: see [Permit.Numbers].
 func (p *Permit) Token() int64 { return p.mustExist().token }
+
+// Number is the first of [Permit.Numbers], and -1 if the permit has none.
+func (p *Permit) Number() int64 {
+	if numbers := p.mustExist().numbers; len(numbers) > 0 {
+		return numbers[0]
+	}
+	return -1
+}
+
+// Numbers are the numbers of the permit's units, in ascending order, if it was acquired with CallOptions.Numbered. They say which of
+// the limit's units these are: which of four test databases, licences or ports. They are the lowest that no other holder of the name
+// has, so at the grant each is at least 0 and below the limit. A number keeps until the permit ends; a limit that shrinks takes
+// none away, and new grants stay below it.
+//
+// No two holders of a name have the same number at the same time, by the contexts of their permits, too. The tokens of the permits that
+// have had a number increase. So a store that keeps, for each number, the highest token it has seen with it, and refuses a lower
+// one, is safe from holders that were paused, whatever the limit is.
+func (p *Permit) Numbers() []int64 { return slices.Clone(p.mustExist().numbers) }
 
 // Weight is the number of units that the permit holds.
 func (p *Permit) Weight() int64 {

@@ -39,7 +39,7 @@ func (t *ticket) reportGranted(e *events) {
 	}
 	e.emit(GrantedEvent{
 		At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.account.tenant, Weight: t.weight,
-		Queued: t.position != 0, Waited: t.hold.waited, Token: t.token, By: by,
+		Queued: t.position != 0, Waited: t.hold.waited, Token: t.token, Numbers: t.numbers, By: by,
 	})
 }
 
@@ -85,12 +85,12 @@ func (t *ticket) reportEnd(e *events, c *clock.Clock, err error) {
 	case errors.Is(err, ErrLost):
 		e.emit(LostEvent{
 			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.account.tenant, Weight: t.weight,
-			Token: t.token, Held: t.held(c.Now()), Err: err,
+			Token: t.token, Numbers: t.numbers, Held: t.held(c.Now()), Err: err,
 		})
 	case t.observed || err != nil:
 		e.emit(ReleasedEvent{
 			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.account.tenant, Weight: t.weight,
-			Token: t.token, Held: t.held(c.Now()), Err: err,
+			Token: t.token, Numbers: t.numbers, Held: t.held(c.Now()), Err: err,
 		})
 	}
 }

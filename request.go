@@ -38,7 +38,7 @@ type request struct {
 	released []*ticket // by an acquire, before it acquires
 	urgent   bool
 	bare     bool         // it is wanted without tickets: to reap and promote
-	ids      atomic.Int32 // how many tickets it has ever had
+	ids      atomic.Int32 // how many tickets it has ever had, by their cost
 	plain    plainCall    // what it was sent as
 }
 
@@ -57,7 +57,9 @@ func (r *request) joins(k requestKey) bool {
 // add adds tickets with their key.
 func (r *request) add(k requestKey, tickets []*ticket) {
 	r.bare = r.bare || len(tickets) == 0
-	r.ids.Add(int32(len(tickets)))
+	for _, t := range tickets {
+		r.ids.Add(int32(t.cost()))
+	}
 	switch {
 	case r.key == k:
 		r.tickets = append(r.tickets, tickets...)
@@ -66,6 +68,16 @@ func (r *request) add(k requestKey, tickets []*ticket) {
 	default: // the releases of r are carried by an acquire from now on
 		r.key, r.released, r.tickets = k, r.tickets, slices.Clone(tickets)
 	}
+}
+
+// room is how many of some tickets r can still carry if it carries most: at least one if it has none.
+func (r *request) room(tickets []*ticket, most int) (n int) {
+	free := most - int(r.ids.Load())
+	for n < len(tickets) && (free >= tickets[n].cost() || free == most) {
+		free -= tickets[n].cost()
+		n++
+	}
+	return n
 }
 
 // IDs is how many tickets r has ever had.
@@ -101,7 +113,9 @@ func (r *request) isUsual() bool {
 	switch {
 	case r.key.script != protocol.AcquireScript && !r.key.isPlain():
 		return false
-	case slices.ContainsFunc(acquired, func(t *ticket) bool { return t.Units() != 1 || t.maybeApplied || t.account.share > 0 }):
+	case slices.ContainsFunc(acquired, func(t *ticket) bool {
+		return t.Units() != 1 || t.maybeApplied || t.account.share > 0
+	}):
 		return false
 	}
 	return !slices.ContainsFunc(released, func(t *ticket) bool { return !t.hold.begun })

@@ -74,6 +74,11 @@ type CallOptions struct {
 	//
 	// Share and TenantLimit belong to the tenant of that name. As with limits, what a process declared last stands.
 	TenantLimit int64
+
+	// Numbered gives each unit of the permit a number, the lowest that is free: see [Permit.Number]. Calls with and without it can
+	// share a name; the units of the others have no numbers. For a Limiter, and for more than 1,000 units, which includes the writer
+	// of an RWMutex, the error is ErrInvalid. What a Weighted holds has numbers that only an Inspector shows.
+	Numbered bool
 }
 
 // latest is when the wait of a call that began at asked is over; zero: never.
@@ -297,6 +302,9 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	if err := s.opts.check(); err != nil {
 		return wrap(op, s.name, err)
 	}
+	if s.opts.Numbered && (n > protocol.MaxNumbers || s.spec.Window > 0) {
+		return wrap(op, s.name, fmt.Errorf("%w: Numbered is not for a Limiter, nor for a weight above %d", ErrInvalid, protocol.MaxNumbers))
+	}
 	if limit := s.opts.TenantLimit; limit > 0 && n > limit {
 		return wrap(op, s.name, fmt.Errorf("%w: %d is more than the TenantLimit %d of tenant %q", ErrExceedsLimit, n, limit, s.opts.Tenant))
 	}
@@ -306,9 +314,11 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 // ask opens a ticket. The error is [ErrClosed]; the ticket that comes with it was never sent.
 func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, asked time.Time) (*ticket, error) {
 	t := &ticket{
-		seq:       c.lastSeq.Add(1),
-		weight:    n,
-		params:    protocol.AcquireParams{TTL: s.opts.TTL, Wait: wait, MaxQueue: s.opts.MaxQueue, HeadStart: s.opts.HeadStart},
+		seq:    c.lastSeq.Add(1),
+		weight: n,
+		params: protocol.AcquireParams{
+			TTL: s.opts.TTL, Wait: wait, MaxQueue: s.opts.MaxQueue, HeadStart: s.opts.HeadStart, Numbered: s.opts.Numbered,
+		},
 		spec:      s.spec,
 		account:   s.opts.account(),
 		noRefresh: s.opts.NoRefresh,
@@ -318,7 +328,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		done:      make(chan struct{}),
 		released:  make(chan struct{}),
 	}
-	t.id = c.keyspace.TicketID(t.seq, t.account.tenant)
+	t.id = c.keyspace.TicketID(t.seq, t.account.tenant, t.params.Numbered)
 	if t.params.TTL == 0 {
 		t.params.TTL = c.ttl
 	}

@@ -30,18 +30,22 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 	}
 	for first := true; first || len(tickets) > 0; first = false {
 		r := v.fillingLocked(k, urgent)
+		if r != nil && len(tickets) > 0 && r.room(tickets, most) == 0 {
+			v.closeLocked(r)
+			continue
+		}
 		begun := r == nil
 		if begun {
 			r = &request{state: v, key: k, urgent: urgent}
 			v.filling = append(v.filling, r)
 		}
-		n := min(len(tickets), max(0, most-int(r.ids.Load())))
+		n, before := r.room(tickets, most), r.IDs()
 		r.add(k, tickets[:n])
 		tickets = tickets[n:]
 		if begun {
 			v.pipeline.Queue(r, urgent)
 		} else if !urgent {
-			v.pipeline.Grown(n)
+			v.pipeline.Grown(r.IDs() - before)
 		}
 		if int(r.ids.Load()) >= most {
 			v.closeLocked(r)
@@ -97,6 +101,10 @@ func (r *request) callLocked() protocol.Call {
 		return protocol.PlainAcquire(v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
 	case protocol.PlainReleaseScript:
 		return protocol.PlainRelease(v.about, r.tickets)
+	case protocol.PlainNumbersAcquireScript:
+		return protocol.PlainNumbersAcquire(v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
+	case protocol.PlainNumbersReleaseScript:
+		return protocol.PlainNumbersRelease(v.about, r.tickets)
 	case protocol.PlainQueueScript:
 		acquired, released := r.parts()
 		return protocol.PlainQueue(v.about, r.plain.knew, k.params, acquired, released)
@@ -111,7 +119,16 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 		return nil
 	}
 	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
-	switch r.state.shortcut.kind() {
+	kind := r.state.shortcut.kind()
+	if acquires && params.Numbered != (kind == protocol.PlainWithNumbers) {
+		return nil
+	}
+	switch kind {
+	case protocol.PlainWithNumbers:
+		if acquires {
+			return protocol.PlainNumbersAcquireScript
+		}
+		return protocol.PlainNumbersReleaseScript
 	case protocol.PlainWithQueue:
 		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0) {
 			return protocol.PlainQueueScript
@@ -151,7 +168,9 @@ func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 	case protocol.ReduceScript:
 		return protocol.Reduce(v.about, d, r.tickets, r.keepsLocked())
 	default:
-		hold := !slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.phase != holding })
+		hold := !slices.ContainsFunc(r.tickets, func(t *ticket) bool {
+			return t.phase != holding || t.params.Numbered && t.isOutdated(v.epoch)
+		})
 		return protocol.Refresh(v.about, d, k.lease, hold, r.tickets)
 	}
 }
@@ -168,6 +187,11 @@ func (r *request) claimsLocked() (had protocol.Claims) {
 		}
 		had.Numbers = append(had.Numbers, t.number())
 		had.Units = append(had.Units, t.keeps())
+	}
+	if slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.params.Numbered }) {
+		for _, t := range r.tickets {
+			had.Lists = append(had.Lists, protocol.NumberList(t.keptNumbers()))
+		}
 	}
 	return had
 }

@@ -35,7 +35,9 @@ func (s *shortcut) kind() protocol.Plain {
 	switch {
 	case s.plain == protocol.PlainWithoutQueue && s.withoutQueue.wait == 0:
 		return protocol.PlainWithoutQueue
-	case s.plain != protocol.NotPlain && s.withQueue.wait == 0:
+	case s.plain == protocol.PlainWithNumbers && s.withoutQueue.wait == 0:
+		return protocol.PlainWithNumbers
+	case s.plain != protocol.NotPlain && s.plain != protocol.PlainWithNumbers && s.withQueue.wait == 0:
 		return protocol.PlainWithQueue
 	}
 	return protocol.NotPlain
@@ -58,7 +60,7 @@ func (s *shortcut) learn(plain protocol.Plain, from *protocol.Script) {
 	if plain != protocol.NotPlain && from == nil {
 		s.withQueue.wait = max(0, s.withQueue.wait-1)
 	}
-	if plain == protocol.PlainWithoutQueue {
+	if plain == protocol.PlainWithoutQueue || plain == protocol.PlainWithNumbers {
 		s.withoutQueue.wait = max(0, s.withoutQueue.wait-1)
 	}
 }

@@ -156,8 +156,22 @@ type answer struct {
 	sent  clock.Instant // when it was asked
 }
 
+// isOther reports whether Redis has another grant of t than the one on which its holder relies. A server that had lost the one may
+// have given the units other numbers, and theirs to others.
+func (a answer) isOther(t *ticket) bool {
+	return t.phase == holding && t.params.Numbered && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.sent.After(t.hold.at)
+}
+
+// isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.
+func (a answer) isUnchecked(t *ticket) bool {
+	return t.phase == holding && t.params.Numbered && a.verb == protocol.RefreshScript && a.Number == 0 && t.isOutdated(a.epoch)
+}
+
 // learnLocked handles the result of one ticket's operation.
 func (v *nameState) learnLocked(t *ticket, a answer) {
+	if a.isOther(t) {
+		v.loseLocked(t, ErrLost, errRegranted)
+	}
 	s := situation{
 		event: answered, verb: a.verb, state: a.State,
 		ended: t.phase == holding && t.hold.ended() != nil,
@@ -167,7 +181,7 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 	}
 	s.old = s.stale && (window{a.sent, t.params.TTL}).left(v.host.clock.Now()) <= 0
 	missed := s.less && a.verb == protocol.RefreshScript
-	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed {
+	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed && !a.isUnchecked(t) {
 		t.confirmed(a.epoch) // a reduce renews nothing: an old file's lease of t may soon be over
 	}
 	v.acceptLocked(t, v.applyLocked(t, s), a)
@@ -188,7 +202,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 			v.gapLocked() // this grant came without a message: more messages may be lost
 		}
 		v.renewLocked(t, a.sent)
-		v.grantLocked(t, cmp.Or(a.Number, t.token), true)
+		v.grantLocked(t, cmp.Or(a.Number, t.token), a.Numbers, true)
 	case doWait:
 		v.queuedLocked(t, a.Number, a.sent)
 	case doRetry:
@@ -293,11 +307,12 @@ func (v *nameState) grantedLocked(g grantNotice) {
 	case t.phase == holding && g.Token == 0 && g.Position == t.token:
 		v.recheckLocked(t) // it was evicted
 	case t.phase != waiting || t.position != g.Position || g.Token != 0 && t.epoch != g.epoch:
+	case len(g.Numbers) > 0 && !t.params.Numbered: // not one of ours
 	case g.Token == 0:
 		v.recheckLocked(t) // removed from the queue, and Acquire tries again; or a nearer deadline, which the answer has
 	default:
 		t.by = g.by
-		v.grantLocked(t, g.Token, false)
+		v.grantLocked(t, g.Token, g.Numbers, false)
 	}
 }
 
@@ -306,7 +321,7 @@ func (v *nameState) grantedLocked(g grantNotice) {
 func (v *nameState) earlyLocked(t *ticket, g grantNotice) {
 	if t.earlyGrant.Seq != t.seq {
 		t.earlyGrant = g
-	} else if t.earlyGrant.Grant != g.Grant || t.earlyGrant.epoch != g.epoch {
+	} else if !t.earlyGrant.Equal(g.Grant) || t.earlyGrant.epoch != g.epoch {
 		t.recheck = true
 	}
 }
@@ -321,14 +336,21 @@ func early(ms int64) time.Duration {
 }
 
 // grantLocked hands the permit of t to its caller if enough of its lease is left. fresh means that an answer about t itself
-// confirmed the grant and began the lease. A permit that is never renewed needs that to have its whole TTL, and one that
-// replicas must acknowledge needs it for their acknowledgement.
-func (v *nameState) grantLocked(t *ticket, token int64, fresh bool) {
-	t.token = token
+// confirmed the grant and began the lease. A permit that is never renewed needs that to have its whole TTL, one that
+// replicas must acknowledge needs it for their acknowledgement, and one whose numbers are not known yet needs it to have them.
+func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh bool) {
+	t.token, t.numbers = token, numbers
 	now := v.host.clock.Now()
-	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.host.replicas > 0) && !fresh {
+	unnumbered := t.params.Numbered && len(numbers) == 0
+	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.host.replicas > 0 || unnumbered) && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
+		return
+	}
+	if unnumbered { // keys were deleted
+		v.moveLocked(t, waiting)
+		v.finishLocked(t, errPositionLost)
+		v.leaveLocked(t)
 		return
 	}
 	v.moveLocked(t, holding)

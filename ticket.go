@@ -52,6 +52,7 @@ type ticket struct {
 	cause               error         // of the missing answer
 	position            int64         // in the queue; only who may read the queue knows it, so it authenticates a wake message
 	token               int64         // of the grant, once it is known
+	numbers             []int64       // of its units, with the token
 	earlyGrant          grantNotice   // notice that overtook the answer to the acquire
 	by                  GrantedBy     // how the client learned of the grant
 	epoch               int64         // in which Redis confirmed it last
@@ -73,6 +74,14 @@ func (t *ticket) PermitID() string { return t.id }
 
 // Units are what t asks for.
 func (t *ticket) Units() int64 { return t.weight }
+
+// cost is how many tickets without numbers take Redis as long as t.
+func (t *ticket) cost() int {
+	if t.params.Numbered {
+		return protocol.Cost(t.weight)
+	}
+	return 1
+}
 
 // grantNotice is a grant from a message or a reply, with the epoch of the name at that time.
 type grantNotice struct {
@@ -103,6 +112,9 @@ type part struct {
 
 // keeps is how many units t should still have.
 func (t *ticket) keeps() int64 { return t.weight - t.parts.released }
+
+// keptNumbers are those of the units that t should still have: a part that is released has the highest.
+func (t *ticket) keptNumbers() []int64 { return t.numbers[:min(int64(len(t.numbers)), t.keeps())] }
 
 // lapses reports whether a grant of t is never released, but expires after the window of a rate limit.
 func (t *ticket) lapses() bool { return t.spec.Window > 0 }

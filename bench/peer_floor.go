@@ -57,7 +57,7 @@ func (f *floorer) acquirer(name string) (acquireFunc, error) {
 var errFull = errors.New("floor: the limit is reached, and it has no queue")
 
 func (f *floorer) acquire(ctx context.Context, keys []string) (acquired, error) {
-	id := f.space.TicketID(f.seq.Add(1), "")
+	id := f.space.TicketID(f.seq.Add(1), "", false)
 	reply, err := floorAcquire.Run(ctx, f.rdb, keys, floorState, floorTTL.Milliseconds(), id).Int64Slice()
 	if err != nil {
 		return acquired{}, err

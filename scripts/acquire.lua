@@ -10,6 +10,7 @@
 --         released   how many ids it releases
 --         tenants_declared  how many tenants it declares. Before the ids come, for each, its name, share and limit, and the us
 --                    from since to when the caller first declared these
+--         with_numbers  1: its permits have numbers, as their ids say
 --         .. ids, then, if any of them weighs more than 1, the weights of all, then the ids to release
 -- Results: of the ids that it releases, as in release.lua; then HELD, WAITING, REFUSED (for a rate, with the ms until
 --         it would be granted if no other request came), FULL, TOO_BIG (weight above the limit), EARLY (instead of
@@ -22,8 +23,9 @@
 -- include limit.lua
 -- include epoch.lua
 
-local wait, max_queue, head_start, count, released, tenants_declared = unpack(ARGV, OWN, OWN + 5)
-count, released, tenant_args, first_tenant_arg = tonumber(count), tonumber(released), tonumber(tenants_declared), OWN + 6
+local wait, max_queue, head_start, count, released, tenants_declared, with_numbers = unpack(ARGV, OWN, OWN + 6)
+count, released, tenant_args, first_tenant_arg = tonumber(count), tonumber(released), tonumber(tenants_declared), OWN + 7
+adds_numbers = with_numbers == "1"
 local first_id = first_tenant_arg + 4 * tenant_args
 local last_id, first_released = first_id + count - 1, #ARGV - released + 1
 local has_weights = first_released == last_id + count + 1 and count > 0
@@ -36,7 +38,7 @@ local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, last
 -- needs no queue. It does not reap: expired holders occupy units that are not needed, until the keys have to be renewed or an
 -- id does not fit.
 local fast = window > 0 and waiters + weight_count + released == 0 and holders + count <= limit
-  and not (stored_tenants or tenant_args > 0 or has_weights or renew_keys or declares or state_lost or now < grace_until)
+  and not (stored_tenants or tenant_args > 0 or stored_numbered or adds_numbers or has_weights or renew_keys or declares or state_lost or now < grace_until)
 for i = 1, count do fast = fast and not old_deadlines[i] end
 
 local unreaped = 0 -- how many holders have expired; they block no grant and do not count
@@ -101,6 +103,7 @@ for i = first_id, last_id do
     if tonumber(old_deadlines[nth]) > now then state, number = HELD, whole(tokens[nth]) end
     if state == HELD and not number then state, number = WAITING, whole(positions[nth]) end
     if state == WAITING and not number then state = EVICTED end
+    if state == HELD and numbering then report_numbers(number, numbering.of(id)) end
   elseif limit > 0 and units > limit or known and known.limit > 0 and units > known.limit then
     state = TOO_BIG
   elseif shares and not caught_up then
@@ -113,6 +116,7 @@ for i = first_id, last_id do
     granted[granted_size + 1], granted[granted_size + 2] = text(last_number), id
     granted_size = granted_size + 2
     if known then granted_to(known, units, last_number) end
+    if numbering then report_numbers(last_number, numbering.allot(id, units)) end
   elseif not wait then
     state = (now < grace_until or reply[MORE] == 1) and EARLY or REFUSED
   elseif max_queue > 0 and (known and lane_length(known) or waiters) >= max_queue then

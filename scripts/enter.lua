@@ -3,9 +3,13 @@
 --
 -- needs:    add_to_lane, caught_up, expire_at, settle, shares, store_holders
 -- provides: enter
--- changes:  weight_count
+-- changes:  stored_numbered, weight_count
 local function enter(due, granted, queued, new_weights)
-  if #new_weights > 0 or #queued > 0 and tonumber(stored_plain) then end_plain() end
+  if #new_weights > 0 or #queued > 0 and plain_kind(stored_plain) ~= 2 or adds_numbers and not stored_numbered then end_plain() end
+  if adds_numbers and not stored_numbered then
+    redis.call("HSET", meta, "numbered", "1")
+    stored_numbered = "1"
+  end
   local all_new, had_waiters = 2 * (holders + waiters) == #granted + #queued, 2 * waiters > #queued
   redis.call("ZADD", timeout, unpack(due))
   if all_new then redis.call("PEXPIREAT", timeout, text(expire_at)) end

@@ -1,11 +1,11 @@
 -- finish.lua: what every script ends with: the grants that are possible now, the expiry of the keys, and the reply.
 --
 -- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
---           granted_count, grants, had_queue, limit, messages, notify_heads, now, pinned, promote, record_pace, remaining,
+--           granted_count, grants, had_queue, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
 --           renew_keys, replication, resizing, server, settle, shares, state_lost, steady, stepped_back, store_extra, store_tenants, stored_extra,
 --           window
 -- provides: recorded_at
--- changes:  expire_at, extra_weight, renew_keys
+-- changes:  expire_at, extra_weight, renew_keys, stored_numbered
 
 local recorded_at = whole(stored_marked_at, steady)
 -- include pace.lua
@@ -16,11 +16,20 @@ if shares then
   store_tenants(false)
 end
 
+if numbering and numbering.count > 0 and not stored_numbered then -- meta was lost
+  redis.call("HSET", meta, "numbered", "1")
+  stored_numbered = "1"
+end
+
 -- The name is plain: see plain.lua. It does not lose its "+" in the call that empties the queue: where waiters come and go,
 -- that would be two more writes for each.
 local plain = weight_count + window + clock_ahead == 0 and not shares and limit > 0 and now >= grace_until and replication ~= ""
   and not stepped_back and (stored_spec or declares) and text(limit)
-if plain and (had_queue or waiters > 0) then plain = plain .. "+" end
+if plain and stored_numbered then
+  plain = not had_queue and waiters == 0 and plain .. "#"
+elseif plain and (had_queue or waiters > 0) then
+  plain = plain .. "+"
+end
 if stored_plain ~= plain then end_plain() end
 
 if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
@@ -37,6 +46,7 @@ if holders + waiters == 0 and expire_at > now + 4 * LINGER and redis.call("EXIST
   expire_at, renew_keys = now + 2 * LINGER, true -- idle again after a long lease
 end
 if holders == 0 then extra_weight = 0 end
+if numbering and numbering.count > 0 and holders == 0 then redis.call("DEL", numbers) end -- a script was stopped half-way
 if renew_keys and extra_weight > 0 and holders <= BOUND then -- recount, in case a script was stopped half-way
   extra_weight = 0
   for _, units in ipairs(redis.call("HMGET", weight, unpack(redis.call("ZRANGE", owner, 0, -1)))) do
@@ -46,7 +56,7 @@ end
 if extra_weight ~= stored_extra then store_extra() end
 if renew_keys then
   for i, key in ipairs(KEYS) do
-    if i < 6 or i > 6 and shares then redis.call("PEXPIREAT", key, text(expire_at)) end
+    if i < 6 or i > 6 and i < 10 and shares or i == 10 and numbering then redis.call("PEXPIREAT", key, text(expire_at)) end
   end
   redis.call("HSET", meta, "until", text(expire_at))
   if stepped_back then redis.call("HSET", meta, "ahead", text(clock_ahead)) end

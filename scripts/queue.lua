@@ -1,9 +1,9 @@
 -- queue.lua: grants from the head of the queue, and notifies the waiters.
 --
--- needs:    budget, declares, expire_at, extra_weight, grace_until, last_number, limit, now, pinned, shares, steady,
+-- needs:    budget, declares, expire_at, extra_weight, grace_until, last_number, limit, now, numbering, pinned, shares, steady,
 --           store_extra, store_tenants, stored_extra, window
 -- provides: forecast, granted_count, grants, had_queue, may_promote, messages, notify, notify_heads, promote,
---           remove_oversized, resizing, store_holders, store_promoted
+--           remove_oversized, report_numbers, resizing, store_holders, store_promoted
 -- changes:  budget, extra_weight, holders, last_number, waiters
 local had_queue, granted_count = waiters > 0, 0 -- before this call; permits that this call grants
 local resizing = false -- set by resize: waiters that can never fit are removed even if no unit is available
@@ -12,21 +12,29 @@ local resizing = false -- set by resize: waiters that can never fit are removed 
 local function store_holders(granted)
   if extra_weight > stored_extra then store_extra() end
   if shares then store_tenants(true) end
+  if numbering then numbering.store() end
   redis.call("ZADD", owner, unpack(granted))
   if 2 * holders == #granted then redis.call("PEXPIREAT", owner, text(expire_at)) end -- the key is new
 end
 
 local grants, messages = {}, {} -- of promoted waiters: the caller's, and those of other clients by client
 
--- notify records that the waiter at position was granted token. Token 0: that waiter must poll, or, in evict, the holder
--- whose token is given as position.
-local function notify(id, position, token)
+-- report_numbers replies with the numbers of the caller's permit that has this token.
+local function report_numbers(token, list)
+  for _, number in ipairs(list) do grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = token, -1, number end
+end
+
+-- notify records that the waiter at position was granted token, and the list of numbers, if it has any. Token 0: that waiter must
+-- poll, or, in evict, the holder whose token is given as position.
+local function notify(id, position, token, list)
   local client, seq = string.match(id, "^([^:]*):(%d+)")
   if client == caller then
     grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = tonumber(seq), position, token
+    if list then report_numbers(token, list) end
   elseif client then
     local entries = messages[client] or {}
     entries[#entries + 1] = seq .. ":" .. text(position) .. ":" .. text(token)
+    if list and #list > 0 then entries[#entries] = entries[#entries] .. ":" .. table.concat(list, ".") end
     messages[client] = entries
   end
 end
@@ -82,9 +90,10 @@ if waiters > 0 then -- otherwise this call promotes no waiter
   -- differ it reads few at first, and more the more of them fit.
   function promote()
     local available, scanned, blocked = limit - holders - extra_weight, 0, not may_promote()
+    local extra_cost, full = 0, false -- of ids with many numbers
     local chunk = weight_count == 0 and math.max(available, 1) or 1
     local granted, fitting, oversized = {}, {}, {}
-    while scanned < math.min(waiters, budget) and (available > 0 or declares or resizing) and not blocked do
+    while scanned < math.min(waiters, budget) and (available > 0 or declares or resizing) and not (blocked or full) do
       local heads = redis.call("ZRANGE", queue, scanned, math.min(scanned + chunk, budget) - 1, "WITHSCORES")
       if #heads == 0 then break end
       local weights = weight_count > 0 and weights_of(heads)
@@ -100,15 +109,22 @@ if waiters > 0 then -- otherwise this call promotes no waiter
           available, last_number = available - units, math.max(last_number + 1, steady)
           fitting[#fitting + 1] = id
           granted[#granted + 1], granted[#granted + 2] = text(last_number), id
-          notify(id, position, last_number)
+          if numbering then
+            notify(id, position, last_number, numbering.allot(id, units))
+            extra_cost = extra_cost + numbering.cost(id, units) - 1
+            full = #fitting + #oversized + extra_cost >= budget
+            if full then break end
+          else
+            notify(id, position, last_number)
+          end
         end
       end
       scanned, chunk = scanned + #heads / 2, 2 * chunk
     end
     if #oversized > 0 then remove_oversized(oversized) end
     if #fitting > 0 then store_promoted(fitting, granted, available) end
-    if scanned >= budget and waiters > 0 and available > 0 and not blocked then reply[MORE] = 1 end
-    budget = budget - #fitting - #oversized
+    if (scanned >= budget or full) and waiters > 0 and available > 0 and not blocked then reply[MORE] = 1 end
+    budget = math.max(0, budget - #fitting - #oversized - extra_cost)
   end
 end
 

@@ -47,6 +47,7 @@ if #ids > 0 then
     if (tonumber(deadlines[i]) or 0) > now then -- an expired id may still be stored, beyond the bound
       if tokens[i] then
         state, number = HELD, whole(tokens[i]) or 0
+        if numbering and knows_tokens ~= "1" then report_numbers(number, numbering.of(id)) end
       elseif positions[i] then
         state, number = WAITING, whole(positions[i]) or 0
       else

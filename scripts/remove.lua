@@ -1,6 +1,6 @@
 -- remove.lua: removes expired entries and those that a call names, and keeps count of the units of holders.
 --
--- needs:    STEP, expire_at, grace_until, leave_lanes, now, releases, shares, window
+-- needs:    STEP, expire_at, grace_until, leave_lanes, now, numbering, releases, shares, window
 -- provides: budget, counts_expired, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
 --           store_extra, stored_extra
 -- changes:  holders, size, waiters
@@ -8,6 +8,8 @@ local expired_entries = redis.call("ZCOUNT", timeout, "-inf", text(now))
 local stored_extra = weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local extra_weight = holders > 0 and stored_extra or 0 -- without holders no units are held
 -- include accounts.lua
+-- include numbers.lua
+-- include allot.lua
 local expired_count = 0 -- permits that this call counts as expired
 local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
 -- Ids that it may still reap or remove from the queue, fewer where each may be another tenant's; expired entries left over.
@@ -48,6 +50,7 @@ local function remove(ids, first)
     states[n], removed[ids[i]] = state, true
   end
   if shares and #left > 0 then leave_lanes(left, positions) end
+  if numbering then numbering.free(ids, first, 0) end
   redis.call("ZREM", timeout, unpack(ids, first))
   if weight_count > 0 then redis.call("HDEL", weight, unpack(ids, first)) end
   if extra_weight ~= stored_extra then store_extra() end
@@ -64,7 +67,7 @@ end
 
 -- discard removes ids whose previous state no caller needs.
 local function discard(ids)
-  if extra_weight > 0 or shares then return remove(ids, 1) end -- else no holder weighs more than 1
+  if extra_weight > 0 or shares or numbering then return remove(ids, 1) end -- else no holder weighs more than 1
   local held = redis.call("ZREM", owner, unpack(ids))
   holders = holders - held
   if waiters > 0 and held < #ids then waiters = waiters - redis.call("ZREM", queue, unpack(ids)) end
@@ -76,8 +79,16 @@ end
 local function reap()
   local before = holders
   local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, budget)
+  if numbering then -- shorten the list to what the budget allows
+    local weights = #ids > 0 and weight_count > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+    for i = 1, #ids do
+      if budget > 0 then budget = math.max(0, budget - numbering.cost(ids[i], parse_weight(weights[i]))) else ids[i] = nil end
+    end
+  else
+    budget = budget - #ids
+  end
   if #ids > 0 then discard(ids) end
-  budget, remaining = budget - #ids, expired_entries - #ids
+  remaining = expired_entries - #ids
   if remaining > 0 then reply[MORE] = 1 end
   if counts_expired then expired_count = before - holders end
 end

@@ -5,15 +5,17 @@
 -- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
 --         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
 --         tenants_declared  as in acquire.lua
---         .. ids, then the token or position of each, then the weight of each
--- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits), or EARLY (it does not fit, but expired ids
+--         with_numbers  as in acquire.lua
+--         .. ids, then the token or position of each, then the weight of each, then, if any has numbers, those of each, with commas
+-- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits, or another has its number), or EARLY (it does not fit, but expired ids
 --         are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.
 
 -- include semaphore.lua
 
-local holder_count, missed_in, tenants_declared = unpack(ARGV, OWN, OWN + 2)
-holder_count, missed_in, tenant_args, first_tenant_arg = tonumber(holder_count), tonumber(missed_in), tonumber(tenants_declared), OWN + 3
+local holder_count, missed_in, tenants_declared, with_numbers = unpack(ARGV, OWN, OWN + 3)
+holder_count, missed_in, tenant_args, first_tenant_arg = tonumber(holder_count), tonumber(missed_in), tonumber(tenants_declared), OWN + 4
+adds_numbers = with_numbers == "1"
 
 -- include limit.lua
 -- include epoch.lua
@@ -22,7 +24,7 @@ holder_count, missed_in, tenant_args, first_tenant_arg = tonumber(holder_count),
 -- include enter.lua
 
 local first_id = first_tenant_arg + 4 * tenant_args
-local count = (#ARGV - first_id + 1) / 3
+local count = (#ARGV - first_id + 1) / (adds_numbers and 4 or 3)
 local first_number, first_weight = first_id + count, first_id + 2 * count
 counts_expired = false -- this very call may restore them
 if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
@@ -56,7 +58,8 @@ if count > 0 then
       state, waiters = WAITING, waiters + 1
       queued[#queued + 1], queued[#queued + 2] = text(number), id
       if shares then join_lane(account(tenant_of(id)), id, number, units) end
-    elseif now < grace_until or holders + extra_weight + units <= limit then
+    elseif (now < grace_until or holders + extra_weight + units <= limit)
+      and (not adds_numbers or numbering.claim(id, ARGV[first_weight + count + i - 1], number, epoch or 0)) then
       state, holders, extra_weight = HELD, holders + 1, extra_weight + units - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
       if shares then granted_to(account(tenant_of(id)), units, number) end

@@ -8,11 +8,12 @@
 --         3 timeout  zset    id -> deadline, server ms: holders, waiters and tombstones
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
---         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server, plain, tenants,
+--         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server, plain, tenants, numbered,
 --                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
 --         7 lanes    zset    the waiters, tenant by tenant; this and the two that follow: see accounts.lua
 --         8 turns    zset    which tenant is next
 --         9 tenants  hash    what each tenant has
+--        10 numbers  zset    the numbers that units have: see numbers.lua
 -- ARGV    caller   client id of the calling process: grants to its waiters are in the reply
 --         wake     channel prefix: grants to any other client are published on wake .. its client id
 --         spec     what the caller declares: a limit, or limit/ms for a rate. A grant of a rate is never released:
@@ -32,11 +33,13 @@
 --                  may have been lost. 0: it was not compared, or there is none
 --         room     for a rate, the units available after the call; else 0
 --         server   which server this is; 0: unknown
---         plain    1: the next call may be plain_acquire or plain_release; 2: it may be plain_queue; 0: neither
+--         plain    1: the next call may be plain_acquire or plain_release; 2: plain_queue; 3: plain_numbers_acquire or
+--                  plain_numbers_release; 0: none of these
 --         waiters  how many wait in the queue after the call
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number
---         grants   seq, position, token of each waiter of the caller that this call promoted
+--         grants   seq, position, token of each waiter of the caller that this call promoted; and token, -1, number for each number
+--                  of a permit whose token the reply has, unless the caller knows it
 --
 -- Order of writes: a deadline is written before the entry that it guards and removed after it, no id is in owner and
 -- queue at once, and "extra" errs on the high side until it is recounted. So a script that is stopped half-way,
@@ -51,10 +54,11 @@
 -- Most calls carry one id and find no queue, so what they do not need is behind a condition: a function or
 -- table that is not created, a key that is not read. Numbers go to Redis as text(), which is exact, and faster than
 -- Redis' own conversion of a Lua number.
-local owner, queue, timeout, counter, weight, meta, lanes, turns, tenants = unpack(KEYS)
+local owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers = unpack(KEYS)
 local caller, wake, spec, since, lease, grace, knows = unpack(ARGV, 1, 7)
 local OWN = 8 -- the first of the arguments that only this verb has
 local tenant_args, first_tenant_arg = 0, 0 -- how many tenants the call declares, and the first of four arguments for each
+local adds_numbers = false -- whether any permit of the call has numbers
 lease = tonumber(lease)
 
 local LAYOUT = 2     -- of the keys above; a script uses the keys of no other
@@ -85,8 +89,8 @@ local function parse_weight(stored)
 end
 
 local stored_layout, stored_pin, stored_spec, stored_since, stored_until, stored_epoch, stored_grace_until, stored_server,
-  stored_ahead, stored_marked_at, stored_plain, stored_tenants = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since",
-    "until", "epoch", "quiet", "server", "ahead", "marked_at", "plain", "tenants"), 1, 12)
+  stored_ahead, stored_marked_at, stored_plain, stored_tenants, stored_numbered = unpack(redis.call("HMGET", meta, "layout", "pinned", "declared", "since",
+    "until", "epoch", "quiet", "server", "ahead", "marked_at", "plain", "tenants", "numbered"), 1, 13)
 
 -- Keys of another layout are not even read: their types and numbers may mean something else. Keys without a layout are
 -- of this one, as meta may be lost.
@@ -101,7 +105,7 @@ local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
 
 -- plain_kind is the number "plain" in a reply for what is stored as "plain".
-local function plain_kind(plain) return plain and (tonumber(plain) and 1 or 2) or 0 end
+local function plain_kind(plain) return plain and (tonumber(plain) and 1 or string.find(plain, "#", 1, true) and 3 or 2) or 0 end
 
 local reply, size = { 0, -1, 0, 0, 0, 0, plain_kind(stored_plain), waiters }, WAITERS -- the verb appends its results
 

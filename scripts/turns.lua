@@ -3,7 +3,7 @@
 -- waiter wants does not fit, everybody waits.
 --
 -- needs:    account, budget, caught_up, count_again, declares, extra_weight, first_turns, granted_to, has_turn, head_of,
---           last_number, leave_lanes, limit, lowered, may_promote, notify, precedes, promote, remove_oversized, remove_turn, resizing,
+--           last_number, leave_lanes, limit, lowered, may_promote, notify, numbering, precedes, promote, remove_oversized, remove_turn, resizing,
 --           settle, shares, steady, store_promoted, take_head, touch, turn_of
 -- changes:  budget, last_number, lowered, promote
 if shares then
@@ -78,7 +78,8 @@ if shares then
           fitting[#fitting + 1] = head.id
           granted[#granted + 1], granted[#granted + 2] = text(last_number), head.id
           granted_to(known, head.units, last_number)
-          notify(head.id, head.position, last_number)
+          if numbering then budget = math.max(1, budget + 1 - numbering.cost(head.id, head.units)) end
+          notify(head.id, head.position, last_number, numbering and numbering.allot(head.id, head.units))
           if has_turn(known) then insert(list, turn_of(known, head_of(known))) end
         end
         budget = budget - 1

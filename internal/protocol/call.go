@@ -46,9 +46,9 @@ const MaxTenant = 128
 // MaxShare bounds the share of a tenant.
 const MaxShare = 1_000_000
 
-// addTenants adds what d declares of tenants.
-func (c *Call) addTenants(d Declaration) {
-	c.Args = append(c.Args, len(d.Tenants))
+// addTenants adds what d declares of tenants, and before that whether the units of the call have numbers.
+func (c *Call) addTenants(d Declaration, numbered bool) {
+	c.Args = append(c.Args, len(d.Tenants), numbered)
 	for _, t := range d.Tenants {
 		c.Args = append(c.Args, t.Name, t.Share, t.Limit, t.After.Microseconds())
 	}

@@ -88,7 +88,7 @@ func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 		seed: "owner me:1=3 | timeout me:1=20s | counter 7" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) Call {
-			return Restore(l.space.About("name"), known(4), time.Minute, ids, Claims{0, seededEpoch - 1, []int64{8}, []int64{1}})
+			return Restore(l.space.About("name"), known(4), time.Minute, ids, Claims{0, seededEpoch - 1, []int64{8}, []int64{1}, nil})
 		},
 		reply: "held 3",
 		state: "owner me:1=3 | timeout me:1=60s | counter 8" + meta,
@@ -332,7 +332,7 @@ func TestQueryOfALostNameStartsTheGracePeriod(t *testing.T) {
 		assert.Equal(t, Gone, r.Results[0].State, name)
 		_, grace := l.epochOf()
 		assert.Greater(t, grace, time.Duration(0), name)
-		r = l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:1"), Claims{1, seededEpoch, []int64{3}, []int64{1}}), 1)
-		assert.Equal(t, Result{Held, 3}, r.Results[0])
+		r = l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:1"), Claims{1, seededEpoch, []int64{3}, []int64{1}, nil}), 1)
+		assert.Equal(t, Result{State: Held, Number: 3}, r.Results[0])
 	}
 }

@@ -18,7 +18,11 @@ import (
 func wakeMessage(ownerKey string, epoch int64, grants []Grant) string {
 	var entries []string
 	for _, g := range grants {
-		entries = append(entries, fmt.Sprintf("%d:%d:%d", g.Seq, g.Position, g.Token))
+		entry := fmt.Sprintf("%d:%d:%d", g.Seq, g.Position, g.Token)
+		if len(g.Numbers) > 0 {
+			entry += ":" + strings.ReplaceAll(NumberList(g.Numbers), ",", ".")
+		}
+		entries = append(entries, entry)
 	}
 	return fmt.Sprintf("%s %d %s", strings.Join(entries, ","), epoch, ownerKey)
 }
@@ -28,7 +32,7 @@ func FuzzParseWake(f *testing.F) {
 	space := Keyspace{Prefix: "fairsem"}
 	for _, seed := range []string{
 		"", " ", "1:2:3", "1:2:3 ", "1:2:3 4 fairsem:{a}:owner", "1:2:3,4:5:6 4 fairsem:{a}:owner", "1:2:3, 4 fairsem:{a}:owner",
-		"1:2 4 fairsem:{a}:owner", "1:2:3:4 4 fairsem:{a}:owner", ":: 4 fairsem:{a}:owner", "x:2:3 4 fairsem:{a}:owner",
+		"1:2 4 fairsem:{a}:owner", "1:2:3:4 4 fairsem:{a}:owner", "1:2:3:0.4.7,4:5:6 4 fairsem:{a}:owner", "1:2:3:4. 4 fairsem:{a}:owner", "1:2:3:-4 4 fairsem:{a}:owner", "1:2:3:4:5 4 fairsem:{a}:owner", ":: 4 fairsem:{a}:owner", "x:2:3 4 fairsem:{a}:owner",
 		"-1:-2:-3 fairsem:{a}:owner", "1:2:99999999999999999999 4 fairsem:{a}:owner", "1:2:1e3 4 fairsem:{a}:owner",
 		"1:2:3 4 fairsem:{}:owner", "1:2:3 x fairsem:{a}:owner", "1:2:3 fairsem:{a}:owner", "1:2:3  fairsem:{a}:owner", "1:2:3 4 fairsem:{a}:queue", "1:2:3 4 other:{a}:owner", "1:2:3 4 fairsem:{a b}:owner",
 		"1:2:3 4 fairsem:{}}:owner", "1:2:3 4 fairsem:{a}:owner}:owner", "1:2:3 4 fairsem:{\x00}:owner",
@@ -56,7 +60,7 @@ func FuzzParseWake(f *testing.F) {
 		if CheckName(name) != nil {
 			return
 		}
-		want := []Grant{{seq, position, token}, {token, seq, 0}}
+		want := []Grant{{seq, position, token, nil}, {token, seq, 0, []int64{0, max(0, seq%MaxUnits)}}}
 		gotName, epoch, got, ok := space.ParseWake(wakeMessage(space.Keys(name)[0], position, want))
 		require.True(t, ok)
 		require.Equal(t, position, epoch)
@@ -84,6 +88,8 @@ func FuzzDecodeReply(f *testing.F) {
 		{30, 31, 20, 25, 24},
 		{30, 31, 20, 25, 24, 21, 21, 99},
 		{30, 31, 20, 25, 24, 21, 21, 99, 21, 22, 23},
+		{30, 31, 20, 25, 24, 21, 21, 99, 21, 22, 22, 19, 20, 22, 19, 27, 30, 31, 22},
+		{30, 31, 20, 25, 24, 21, 21, 99, 21, 22, 22, 19, 19},
 		{30, 31, 20, 25, 24, 21, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
 		{30, 31, 20, 25, 24, 21, 21, 99, 22},
 		{30, 31, 20, 25, 24, 21, 21, 99, 21, 22},
@@ -102,19 +108,42 @@ func FuzzDecodeReply(f *testing.F) {
 		if err == nil {
 			require.Equal(t, raw[0], r.Since)
 			require.Len(t, r.Results, int(n))
-			require.Len(t, raw, Head+2*len(r.Results)+3*len(r.Grants))
 			for i, res := range r.Results {
 				require.Equal(t, raw[Head+2*i:][:2], []int64{int64(res.State), res.Number})
 			}
-			for i, g := range r.Grants {
-				require.Equal(t, raw[Head+2*int(n)+3*i:][:3], []int64{g.Seq, g.Position, g.Token})
-			}
+			checkGrants(t, raw[Head+2*int(n):], r)
 		} else {
 			require.ErrorIs(t, err, ErrReply)
 			require.Empty(t, r.Results)
 			require.Empty(t, r.Grants)
 		}
 	})
+}
+
+// checkGrants compares the grants and numbers of a reply with what it was decoded from.
+func checkGrants(t *testing.T, raw []int64, r Reply) {
+	t.Helper()
+	numbers, grants := make(map[int64][]int64), r.Grants
+	for part := range slices.Chunk(raw, 3) {
+		if part[1] == -1 {
+			numbers[part[0]] = append(numbers[part[0]], part[2])
+			continue
+		}
+		require.NotEmpty(t, grants)
+		require.Equal(t, part, []int64{grants[0].Seq, grants[0].Position, grants[0].Token})
+		grants = grants[1:]
+	}
+	require.Empty(t, grants)
+	for _, g := range r.Grants {
+		require.Equal(t, numbers[g.Token], g.Numbers)
+	}
+	for _, res := range r.Results {
+		if res.State == Held {
+			require.Equal(t, numbers[res.Number], res.Numbers)
+		} else {
+			require.Empty(t, res.Numbers)
+		}
+	}
 }
 
 // isReply checks what DecodeReply checks in another way: seven numbers, two for each id, then three for each grant.
@@ -125,7 +154,15 @@ func isReply(raw []int64, n int) bool {
 		}
 		raw = slices.Delete(slices.Clone(raw), Head, Head+2)
 	}
-	return len(raw) >= Head && (len(raw)-Head)%3 == 0
+	if len(raw) < Head || (len(raw)-Head)%3 != 0 {
+		return false
+	}
+	for i := Head; i < len(raw); i += 3 {
+		if raw[i+1] == -1 && (raw[i+2] < 0 || raw[i+2] > MaxUnits) {
+			return false
+		}
+	}
+	return true
 }
 
 func FuzzDecodeStatus(f *testing.F) {
@@ -161,6 +198,10 @@ func someValues(data []byte) []any {
 	list := make([]any, len(data))
 	for i, b := range data {
 		switch {
+		case b == 0:
+			list[i] = ""
+		case b == 1:
+			list[i] = "0,7"
 		case b < 100:
 			list[i] = int64(b) - 20
 		case b < 200:
@@ -175,7 +216,7 @@ func someValues(data []byte) []any {
 }
 
 func FuzzDecodePage(f *testing.F) {
-	for _, seed := range [][]byte{nil, {20}, {21}, {22}, {20, 106, 130, 31, 32}, {21, 106, 130, 31, 32, 106, 133, 34, 35}, {20, 30, 106, 31, 32}, {20, 106, 130, 31}, {20, 106, 30, 31, 32}, {20, 106, 130, 210, 32}, {250, 106, 130, 31, 32}} {
+	for _, seed := range [][]byte{nil, {20}, {21}, {22}, {20, 106, 130, 31, 32, 0}, {21, 106, 130, 31, 32, 0, 106, 133, 34, 35, 1}, {20, 30, 106, 31, 32, 0}, {20, 106, 130, 31, 32}, {20, 106, 30, 31, 32, 0}, {20, 106, 130, 210, 32, 0}, {250, 106, 130, 31, 32, 0}, {20, 106, 130, 31, 32, 106}} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -184,13 +225,13 @@ func FuzzDecodePage(f *testing.F) {
 			page, err := DecodePage(raw)
 			require.Equal(t, isPage(raw), err == nil)
 			if err == nil {
-				require.Len(t, raw, 1+4*len(page.Entries))
+				require.Len(t, raw, 1+5*len(page.Entries))
 				require.Equal(t, raw[0] == int64(1), page.More)
 				if n := len(raw); n > 1 {
-					require.Equal(t, []any{raw[n-3], raw[n-4]}, []any{page.Last.number, page.Last.id})
+					require.Equal(t, []any{raw[n-4], raw[n-5]}, []any{page.Last.number, page.Last.id})
 				}
 				for i, ticket := range page.Entries {
-					require.Equal(t, []any{raw[1+4*i], raw[3+4*i]}, []any{ticket.ID, ticket.Weight})
+					require.Equal(t, []any{raw[1+5*i], raw[3+5*i], raw[5+5*i]}, []any{ticket.ID, ticket.Weight, NumberList(ticket.Numbers)})
 				}
 			} else {
 				require.ErrorIs(t, err, ErrReply)
@@ -206,14 +247,17 @@ func isPage(raw []any) bool {
 	}
 	for i, v := range raw[1:] {
 		kind := reflect.Int64
-		if i%4 < 2 {
+		if i%5 < 2 || i%5 == 4 {
 			kind = reflect.String
+		}
+		if i%5 == 4 && v != "" && v != "0,7" {
+			return false
 		}
 		if v == nil || reflect.TypeOf(v).Kind() != kind {
 			return false
 		}
 	}
-	return len(raw)%4 == 1
+	return len(raw)%5 == 1
 }
 
 // Acquire has neither a permit nor an error for an unknown state.

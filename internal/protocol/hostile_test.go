@@ -90,10 +90,10 @@ func namingCalls(all []*ticket, q LimitSpec, waits bool) (calls []namingCall) {
 		func(s CallPrefix) Call { return Refresh(s, d, time.Minute, waits, all) },
 		func(s CallPrefix) Call { return Reduce(s, d, all, ones(n)) },
 		func(s CallPrefix) Call {
-			return Restore(s, d, time.Minute, all, Claims{n, seededEpoch, ones(n), ones(n)})
+			return Restore(s, d, time.Minute, all, Claims{n, seededEpoch, ones(n), ones(n), nil})
 		},
 		func(s CallPrefix) Call {
-			return Restore(s, d, time.Minute, all, Claims{0, seededEpoch, ones(n), ones(n)})
+			return Restore(s, d, time.Minute, all, Claims{0, seededEpoch, ones(n), ones(n), nil})
 		},
 	} {
 		calls = append(calls, namingCall{namingVerbs[i], func(l *lab) Call { return c(l.space.About("name")) }})
@@ -175,7 +175,7 @@ func TestMessageLongerThanTheLongestOfFairsemIsNotRead(t *testing.T) {
 	t.Parallel()
 	space := Keyspace{Prefix: "fairsem"}
 	message := func(n int) string {
-		return wakeMessage(space.Keys(strings.Repeat("n", MaxName))[0], MaxUnits, slices.Repeat([]Grant{{MaxUnits, MaxUnits, MaxUnits}}, n))
+		return wakeMessage(space.Keys(strings.Repeat("n", MaxName))[0], MaxUnits, slices.Repeat([]Grant{{Seq: MaxUnits, Position: MaxUnits, Token: MaxUnits, Numbers: []int64{MaxUnits, MaxUnits, MaxUnits, MaxUnits, MaxUnits, MaxUnits, MaxUnits, MaxUnits}}}, n))
 	}
 	_, _, grants, ok := space.ParseWake(message(MaxIDs + 10))
 	assert.True(t, ok)

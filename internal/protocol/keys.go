@@ -25,10 +25,12 @@ const (
 	Lanes   = "lanes"   // zset: the waiters, tenant by tenant
 	Turns   = "turns"   // zset: which tenant is next
 	Tenants = "tenants" // hash: what each tenant has
+
+	NumbersKey = "numbers" // zset: unit of a permit -> its number, where permits have numbers. See numbers.lua.
 )
 
 // Kinds are the kinds of keys in the order in which scripts get them.
-var Kinds = [9]string{Owner, Queue, Timeout, Counter, Weight, Meta, Lanes, Turns, Tenants}
+var Kinds = [10]string{Owner, Queue, Timeout, Counter, Weight, Meta, Lanes, Turns, Tenants, NumbersKey}
 
 // Layout is the version of what is in the keys. A script uses the keys of no other.
 const Layout = 2
@@ -46,6 +48,7 @@ const (
 	MetaServer     = "server"    // identity of the server
 	MetaPlain      = "plain"     // the limit in effect, while plain scripts may answer; with "+" behind it while there may be waiters
 	MetaTenants    = "tenants"   // 1: tenants share the name
+	MetaNumbered   = "numbered"  // 1: permits of the name have numbers
 	MetaAhead      = "ahead"     // us by which the clock of the name is ahead of the server's
 	MetaGranted    = "granted"   // permits granted
 	MetaExpired    = "lapsed"    // permits expired
@@ -60,7 +63,7 @@ const (
 // MetaFields are the fields of the key Meta besides MetaLayout.
 var MetaFields = []string{
 	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaGraceUntil, MetaServer, MetaGranted, MetaExpired, MetaAhead, MetaPinnedAt,
-	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain, MetaTenants,
+	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain, MetaTenants, MetaNumbered,
 }
 
 // CheckName returns why a name cannot be used, nil if it can.
@@ -134,10 +137,13 @@ func (k Keyspace) LabelKey(clientID string) string { return k.Prefix + ":client:
 // EvictedKey holds the label of the client that evicted a permit or waiter.
 func (k Keyspace) EvictedKey(id string) string { return k.Prefix + ":evicted:" + id }
 
-// TicketID is the permit id of the client's seq-th ticket, which is on the account of a tenant: client, number and tenant, with ":"
-// between them. Without a tenant it ends with the number.
-func (k Keyspace) TicketID(seq int64, tenant string) string {
+// TicketID is the permit id of the client's seq-th ticket, which is on the account of a tenant: client, seq and tenant, with ":"
+// between them. Without a tenant it ends with the seq. Behind the seq is "#" if its units have numbers.
+func (k Keyspace) TicketID(seq int64, tenant string, numbered bool) string {
 	id := k.ClientID + ":" + strconv.FormatInt(seq, 10)
+	if numbered {
+		id += "#"
+	}
 	if tenant == "" {
 		return id
 	}

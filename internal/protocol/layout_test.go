@@ -35,6 +35,7 @@ func (l *lab) storeLayout(layout int) {
 	pipe.ZAdd(background, l.keys[6], redis.Z{Member: "a lane"})
 	pipe.ZAdd(background, l.keys[7], redis.Z{Member: "a turn"})
 	pipe.HSet(background, l.keys[8], "all", "something")
+	pipe.ZAdd(background, l.keys[9], redis.Z{Member: "a number"})
 	for _, key := range l.keys {
 		pipe.PExpireAt(background, key, until)
 	}
@@ -65,7 +66,7 @@ func TestEveryScriptRefusesKeysOfAnotherLayoutAndChangesNothing(t *testing.T) {
 	rdb := testclient.Settled(t)
 	for layout, version := range otherLayouts {
 		want := fmt.Sprintf("FAIRSEMLAYOUT %s version of fairsem wrote these keys: they have layout %d, this version knows layout %d", version, layout, Layout)
-		for _, gone := range [][]string{nil, {Owner, Queue, Timeout, Counter, Weight, Lanes, Turns, Tenants}} {
+		for _, gone := range [][]string{nil, {Owner, Queue, Timeout, Counter, Weight, Lanes, Turns, Tenants, NumbersKey}} {
 			l := newLab(t, rdb)
 			l.storeLayout(layout)
 			for _, kind := range gone {

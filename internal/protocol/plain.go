@@ -14,13 +14,16 @@ const (
 	NotPlain          Plain = iota
 	PlainWithoutQueue       // nobody waits: PlainAcquireScript and PlainReleaseScript
 	PlainWithQueue          // PlainQueueScript
+	PlainWithNumbers        // nobody waits, and permits have numbers: PlainNumbersAcquireScript and PlainNumbersReleaseScript
 )
 
 // The plain scripts.
 var (
-	PlainAcquireScript = plainScript("plain_acquire", []int{0, 2, 3, 5}, "known_epoch", "since", "lease", "count")
-	PlainReleaseScript = plainScript("plain_release", []int{0, 2, 3, 5})
-	PlainQueueScript   = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
+	PlainAcquireScript        = plainScript("plain_acquire", []int{0, 2, 3, 5}, "known_epoch", "since", "lease", "count")
+	PlainReleaseScript        = plainScript("plain_release", []int{0, 2, 3, 5})
+	PlainNumbersAcquireScript = plainScript("plain_numbers_acquire", []int{0, 2, 3, 5, 9}, "known_epoch", "since", "lease", "count")
+	PlainNumbersReleaseScript = plainScript("plain_numbers_release", []int{0, 2, 3, 5, 9})
+	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
 
 // Known is what the caller of a plain script knows of the name. The script declines if it is not true.
@@ -31,7 +34,16 @@ type Known struct {
 
 // PlainAcquire acquires permits of weight 1, after releasing others.
 func PlainAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, entries, released []E) Call {
-	c := s.plainCall(PlainAcquireScript, 4+len(entries)+len(released))
+	return plainAcquire(PlainAcquireScript, s, k, ttl, entries, released)
+}
+
+// PlainNumbersAcquire is PlainAcquire for permits with numbers.
+func PlainNumbersAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, entries, released []E) Call {
+	return plainAcquire(PlainNumbersAcquireScript, s, k, ttl, entries, released)
+}
+
+func plainAcquire[E Entry](run *Script, s CallPrefix, k Known, ttl time.Duration, entries, released []E) Call {
+	c := s.plainCall(run, 4+len(entries)+len(released))
 	c.Args = append(c.Args, k.Epoch, k.Since, ttl.Milliseconds(), len(entries))
 	addIDs(&c, entries)
 	addIDs(&c, released)
@@ -41,6 +53,13 @@ func PlainAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, entries, re
 // PlainRelease releases permits of which no copy of an acquire may still be in flight.
 func PlainRelease[E Entry](s CallPrefix, entries []E) Call {
 	c := s.plainCall(PlainReleaseScript, len(entries))
+	addIDs(&c, entries)
+	return c
+}
+
+// PlainNumbersRelease is PlainRelease where permits of the name have numbers.
+func PlainNumbersRelease[E Entry](s CallPrefix, entries []E) Call {
+	c := s.plainCall(PlainNumbersReleaseScript, len(entries))
 	addIDs(&c, entries)
 	return c
 }
@@ -82,14 +101,20 @@ func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, rele
 		} else {
 			r.Plain = PlainWithQueue
 		}
-		r.addGrants(raw[plainHead:])
-	case s != PlainQueueScript && len(raw) == 1:
+		if !r.addGrants(raw[plainHead:]) {
+			return Reply{}, ErrReply
+		}
+	case s == PlainNumbersAcquireScript && len(raw) == 1+acquired:
+		first, r.Plain = raw[0], PlainWithNumbers
+	case s == PlainNumbersReleaseScript && len(raw) == 1:
+		first, r.Plain = raw[0], PlainWithNumbers
+	case (s == PlainAcquireScript || s == PlainReleaseScript) && len(raw) == 1:
 		first = raw[0]
 	}
 	if first <= 0 || first > MaxUnits || held < 0 || held > int64(acquired) {
 		return Reply{}, ErrReply
 	}
-	if s == PlainReleaseScript {
+	if s == PlainReleaseScript || s == PlainNumbersReleaseScript {
 		r.Epoch = 0
 	}
 	for i := range r.Results {
@@ -98,9 +123,16 @@ func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, rele
 		case n < 0:
 			r.Results[i] = Result{State: Held}
 		case n < held:
-			r.Results[i] = Result{Held, first + n}
+			r.Results[i] = Result{State: Held, Number: first + n}
+			if s == PlainNumbersAcquireScript {
+				number := raw[1+n]
+				if number < 0 || number > MaxUnits {
+					return Reply{}, ErrReply
+				}
+				r.Results[i].Numbers = []int64{number}
+			}
 		default:
-			r.Results[i] = Result{Waiting, max(0, first+n-headStart.Microseconds())}
+			r.Results[i] = Result{State: Waiting, Number: max(0, first+n-headStart.Microseconds())}
 		}
 	}
 	return r, nil

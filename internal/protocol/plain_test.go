@@ -402,7 +402,7 @@ func TestNameIsNoLongerPlainOnceAScriptThatEndsItIsStoppedHalfWay(t *testing.T) 
 		"a limit":  func(l *lab) Call { return acquiring(declares(9, usedNow), nil)(l, tickets("you:1")) },
 		"a pin":    func(l *lab) Call { return l.space.Resize("name", LimitSpec{Limit: 1}, PinAt(7), l.now().UnixMicro()) },
 		"a restored": func(l *lab) Call {
-			return Restore(l.space.About("name"), known(1), time.Minute, tickets("you:1"), Claims{0, 3, []int64{8}, []int64{1}})
+			return Restore(l.space.About("name"), known(1), time.Minute, tickets("you:1"), Claims{0, 3, []int64{8}, []int64{1}, nil})
 		},
 		"a rate": func(l *lab) Call { return Release(l.space.About("name"), known(1), 0, false, tickets("me:1")) },
 		"a tombstone": func(l *lab) Call {
@@ -439,6 +439,9 @@ func TestPlainScriptThatIsStoppedHalfWayLeavesOnlyWhatExpires(t *testing.T) {
 		"several": {idle, func(about CallPrefix) Call {
 			return PlainAcquire(about, seededKnown, time.Minute, tickets("me:1", "me:2"), nil)
 		}, 1, 4},
+		"one with numbers": {strings.Replace(idle, "plain=3", "plain=3# numbered=1", 1), func(about CallPrefix) Call {
+			return PlainNumbersAcquire(about, seededKnown, time.Minute, tickets("me:1#", "me:2#"), nil)
+		}, 1, 6},
 		"one that queues": {queue, func(about CallPrefix) Call {
 			return PlainQueue(about, seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:1"), tickets("you:1"))
 		}, 0, 6},

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -25,8 +26,9 @@ const (
 // Result is the state of one id. Number is the token of a holder, the position of a waiter, or, if the request was early
 // or was refused by a rate, the milliseconds after which to retry.
 type Result struct {
-	State  State
-	Number int64
+	State   State
+	Number  int64
+	Numbers []int64 // of the units of a holder, where they have numbers, and unless its caller knows them
 }
 
 // wait returns the milliseconds after which to retry, or 0.
@@ -38,7 +40,15 @@ func (r Result) wait() int64 {
 }
 
 // Grant says that the waiter at that position was granted that token. Token 0: it must poll.
-type Grant struct{ Seq, Position, Token int64 }
+type Grant struct {
+	Seq, Position, Token int64
+	Numbers              []int64 // of its units, where they have numbers
+}
+
+// Equal reports whether g and other are the same.
+func (g Grant) Equal(other Grant) bool {
+	return g.Seq == other.Seq && g.Position == other.Position && g.Token == other.Token && slices.Equal(g.Numbers, other.Numbers)
+}
 
 // Reply is what finish.lua returns, as one list of numbers.
 type Reply struct {
@@ -60,6 +70,9 @@ var ErrReply = errors.New("unexpected reply from a script: is another program us
 // Head is the count of numbers with which every reply begins.
 const Head = 8
 
+// numberMark, where a grant has a position, is that of a token and one number of its units.
+const numberMark = -1
+
 // MaxWait is the most milliseconds that a reply may ask to wait. A Duration holds little more.
 const MaxWait = 1 << 43
 
@@ -80,18 +93,44 @@ func DecodeReply(raw []int64, n int) (Reply, error) {
 		Results: make([]Result, n),
 	}
 	for i := range r.Results {
-		one := Result{State(raw[Head+2*i]), raw[Head+2*i+1]}
+		one := Result{State: State(raw[Head+2*i]), Number: raw[Head+2*i+1]}
 		if one.State < 0 || one.State >= states || one.Number < 0 || one.wait() > MaxWait {
 			return Reply{}, ErrReply
 		}
 		r.Results[i] = one
 	}
-	r.addGrants(raw[Head+2*n:])
+	if !r.addGrants(raw[Head+2*n:]) {
+		return Reply{}, ErrReply
+	}
 	return r, nil
 }
 
-func (r *Reply) addGrants(raw []int64) {
+// addGrants adds what follows the results, and reports whether it has the right form.
+func (r *Reply) addGrants(raw []int64) bool {
+	var numbers map[int64][]int64 // by token
 	for ; len(raw) > 0; raw = raw[3:] {
-		r.Grants = append(r.Grants, Grant{raw[0], raw[1], raw[2]})
+		if raw[1] != numberMark {
+			r.Grants = append(r.Grants, Grant{Seq: raw[0], Position: raw[1], Token: raw[2]})
+			continue
+		}
+		if raw[2] < 0 || raw[2] > MaxUnits {
+			return false
+		}
+		if numbers == nil {
+			numbers = make(map[int64][]int64)
+		}
+		numbers[raw[0]] = append(numbers[raw[0]], raw[2])
 	}
+	if numbers == nil {
+		return true
+	}
+	for i := range r.Grants {
+		r.Grants[i].Numbers = numbers[r.Grants[i].Token]
+	}
+	for i, one := range r.Results {
+		if one.State == Held {
+			r.Results[i].Numbers = numbers[one.Number]
+		}
+	}
+	return true
 }

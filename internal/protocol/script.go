@@ -23,11 +23,11 @@ var Scripts = []*Script{
 }
 
 // PlainScripts are the short forms of some of them.
-var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueScript}
+var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueScript, PlainNumbersAcquireScript, PlainNumbersReleaseScript}
 
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {
-	return plainScript(verb, []int{0, 1, 2, 3, 4, 5, 6, 7, 8}, slices.Concat(sharedArguments, own)...)
+	return plainScript(verb, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, slices.Concat(sharedArguments, own)...)
 }
 
 // plainScript returns a script that gets some of the keys, and has these arguments only.

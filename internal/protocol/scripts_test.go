@@ -102,6 +102,7 @@ type snapshot struct {
 	counter               string
 	weight, meta          map[string]string
 	expiry                [len(Kinds)]time.Duration // as PTTL returns it
+	numbers               []redis.Z
 }
 
 func (l *lab) snapshot() snapshot {
@@ -114,6 +115,7 @@ func (l *lab) snapshot() snapshot {
 	}
 	counter := pipe.Get(background, l.keys[3])
 	weight, meta := pipe.HGetAll(background, l.keys[4]), pipe.HGetAll(background, l.keys[5])
+	numbers := pipe.ZRangeWithScores(background, l.keys[9], 0, -1)
 	var expiry [len(Kinds)]*redis.DurationCmd
 	for i, key := range l.keys {
 		expiry[i] = pipe.PTTL(background, key)
@@ -123,7 +125,7 @@ func (l *lab) snapshot() snapshot {
 	}
 	s := snapshot{
 		now.Val().UnixMilli(), zsets[0].Val(), zsets[1].Val(), zsets[2].Val(),
-		counter.Val(), weight.Val(), meta.Val(), [len(Kinds)]time.Duration{},
+		counter.Val(), weight.Val(), meta.Val(), [len(Kinds)]time.Duration{}, numbers.Val(),
 	}
 	for i := range expiry {
 		s.expiry[i] = expiry[i].Val()
@@ -141,6 +143,8 @@ func (l *lab) checkPlain(s snapshot) {
 		return
 	}
 	limit, mayQueue := strings.CutSuffix(plain, "+")
+	limit, hasNumbers := strings.CutSuffix(limit, "#")
+	assert.Equal(l.t, s.meta[MetaNumbered] != "", hasNumbers, "numbers of a name that is stored as plain without them")
 	assert.Equal(l.t, cmp.Or(s.meta["pinned"], s.meta["declared"]), limit, "the limit in effect")
 	assert.True(l.t, mayQueue || len(s.queue) == 0, "waiters of a name that is stored as plain without them")
 	assert.Empty(l.t, s.weight, "weights of a plain name")
@@ -186,7 +190,7 @@ func (l *lab) seed(state string) {
 		}
 	}
 	for i, key := range l.keys {
-		if i < 5 || !strings.Contains(state, "pinned=") {
+		if i != 5 || !strings.Contains(state, "pinned=") {
 			pipe.PExpireAt(background, key, time.UnixMilli(horizon))
 		}
 	}
@@ -229,6 +233,11 @@ func (s snapshot) String() string {
 		}
 		out = append(out, line)
 	}
+	line := NumbersKey
+	for _, z := range s.numbers {
+		line += fmt.Sprintf(" %s=%v", z.Member, z.Score)
+	}
+	out = append(out, line)
 	return strings.Join(slices.DeleteFunc(out, func(s string) bool { return !strings.Contains(s, " ") }), " | ")
 }
 
@@ -267,10 +276,17 @@ func (r Reply) String() string {
 		case res.Number != 0:
 			word += " " + strconv.FormatInt(res.Number, 10)
 		}
+		if len(res.Numbers) > 0 {
+			word += " with " + NumberList(res.Numbers)
+		}
 		out = append(out, word)
 	}
 	for _, g := range r.Grants {
-		out = append(out, fmt.Sprintf("me:%d gets %d for %d", g.Seq, g.Token, g.Position))
+		word := fmt.Sprintf("me:%d gets %d for %d", g.Seq, g.Token, g.Position)
+		if len(g.Numbers) > 0 {
+			word += " with " + NumberList(g.Numbers)
+		}
+		out = append(out, word)
 	}
 	if r.More {
 		out = append(out, "more")
@@ -1193,7 +1209,7 @@ func TestNoCallIsRefusedOrForgottenWhileExpiredIDsRemain(t *testing.T) {
 	t.Parallel()
 	const limit = MaxIDs + 50
 	restored := func(l *lab, ids []*ticket) Call {
-		return Restore(l.space.About("name"), known(limit), time.Minute, ids, Claims{1, seededEpoch, []int64{1000}, []int64{1}})
+		return Restore(l.space.About("name"), known(limit), time.Minute, ids, Claims{1, seededEpoch, []int64{1000}, []int64{1}, nil})
 	}
 	full := func(t *AcquireParams) { t.MaxQueue = 1 }
 	for name, c := range map[string]struct {
@@ -1290,13 +1306,13 @@ func TestNumbersNear2To53AreTransmittedExactly(t *testing.T) {
 			" | meta declared=3 layout=2 since=%d until=80s", top-7, top-6, top-5, top-4, top))
 		messages := l.listen()
 		r := l.ask(Release(l.space.About("name"), declares(3, 7), 0, false, tickets("me:9")), 1)
-		assert.Equal(t, []Grant{{2, top - 6, top - 2}, {3, top - 5, top - 1}}, r.Grants)
+		assert.Equal(t, []Grant{{2, top - 6, top - 2, nil}, {3, top - 5, top - 1, nil}}, r.Grants)
 		assert.Equal(t, fmt.Sprintf("you 1:%d:%d", int64(top-7), int64(top-3)), messages())
 
 		r = l.ask(Release(l.space.About("name"), declares(3, top), 0, false, tickets("you:1")), 1)
-		assert.Equal(t, []Result{{Held, 0}}, r.Results)
+		assert.Equal(t, []Result{{State: Held}}, r.Results)
 		r = l.ask(Acquire(l.space.About("name"), declares(3, top), AcquireParams{TTL: time.Minute}, tickets("me:4")), 1)
-		assert.Equal(t, []Result{{Held, top}}, r.Results)
+		assert.Equal(t, []Result{{State: Held, Number: top}}, r.Results)
 		assert.Equal(t, int64(top), r.Since)
 		for id, want := range map[string]int64{"me:2": top - 2, "me:3": top - 1, "me:4": top} {
 			score, err := rdb.ZScore(background, l.keys[0], id).Result()
@@ -1348,7 +1364,7 @@ func (l *lab) everyCall() []Call {
 		Release(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Refresh(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Reduce(l.space.About("name"), d, tickets("me:1", "me:2"), []int64{1, 1}),
-		Restore(l.space.About("name"), d, time.Hour, tickets("me:8*2", "me:9"), Claims{1, seededEpoch, []int64{1, 2}, []int64{2, 1}}),
+		Restore(l.space.About("name"), d, time.Hour, tickets("me:8*2", "me:9"), Claims{1, seededEpoch, []int64{1, 2}, []int64{2, 1}, nil}),
 		l.space.Resize("name", LimitSpec{Limit: 9}, PinAt(2), l.now().UnixMicro()),
 		l.space.Evict("name", LimitSpec{Limit: 9}, "you:1"),
 		l.space.Status("name", LimitSpec{Limit: 9}, 0, 0),
@@ -1359,16 +1375,16 @@ func (l *lab) everyCall() []Call {
 
 // unread are the keys that some scripts do not read, or not always.
 var unread = map[*Script][]string{
-	StatusScript:  {Lanes, Turns, Tenants},
+	StatusScript:  {Lanes, Turns, Tenants, NumbersKey},
 	PageScript:    {Counter, Lanes, Turns, Tenants},
-	TenantsScript: {Counter, Lanes, Turns},
+	TenantsScript: {Counter, Lanes, Turns, NumbersKey},
 }
 
 const fullState = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=1 me:1=2 | meta declared=3 layout=2 since=7 until=80s"
 
 // sharedState is a name that tenants share. What is stored of them is missing, so a call counts it again.
 const sharedState = "owner me:1:a=5 you:1=6 | queue me:2:b=7 | timeout me:1:a=20s me:2:b=20s you:1=20s | counter 7 | weight extra=1 me:1:a=2 | " +
-	"meta declared=3 layout=2 since=7 until=80s tenants=1"
+	"meta declared=3 layout=2 since=7 until=80s tenants=1 numbered=1"
 
 // dump returns the value and the expiry of every key, byte for byte.
 func (l *lab) dump() (all [len(Kinds)]string) {
@@ -1483,7 +1499,7 @@ func (w *walk) step() {
 			w.limit = 1 + w.Int64N(6)
 			d = declares(w.limit, usedNow)
 		}
-		t := AcquireParams{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour}
+		t := AcquireParams{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour, false}
 		var toRelease []string
 		if w.IntN(2) == 0 {
 			toRelease = slices.DeleteFunc(w.oldIDs(), func(id string) bool { return slices.Contains(ids, id) })
@@ -1771,7 +1787,7 @@ func (w *walk) checkGrants(i int, before, after snapshot, r Reply, caller string
 		last = max(last, position) // a call with a head start comes after the waiters granted at its beginning
 		if ClientOf(id) == caller {
 			seq, _ := strconv.ParseInt(id[len(caller)+1:], 10, 64)
-			want = append(want, Grant{seq, int64(position), int64(z.Score)})
+			want = append(want, Grant{Seq: seq, Position: int64(position), Token: int64(z.Score)})
 		}
 	}
 	for _, z := range after.queue {
@@ -1875,10 +1891,13 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
 	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to release"
-	params := AcquireParams{103 * time.Millisecond, true, 104, 105 * time.Microsecond}
-	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "released": 0, "tenants_declared": 0}
+	claims := "ids, then the token or position of each, then the weight of each, then, if any has numbers, those of each, with commas"
+	params := AcquireParams{103 * time.Millisecond, true, 104, 105 * time.Microsecond, false}
+	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "released": 0, "tenants_declared": 0, "with_numbers": false}
 	exchange := maps.Clone(acquire)
 	exchange["released"] = 1
+	numbering, withNumbers := params, maps.Clone(acquire)
+	numbering.Numbered, withNumbers["with_numbers"] = true, true
 	declaring, sharing := d, maps.Clone(acquire)
 	declaring.Tenants, sharing["tenants_declared"] = []TenantSpec{{"t", 3, 9, 119 * time.Microsecond}}, 1
 	declaresNothing := func(limit int64, more map[string]any) map[string]any {
@@ -1897,6 +1916,7 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 		{Acquire(space.About("name"), d, params, light, &ticket{id: "c", weight: 1}), exchange, weightsToo, []any{"a", "b", "c"}},
 		{Acquire(space.About("name"), d, params, heavy, &ticket{id: "c", weight: 3}), exchange, weightsToo, []any{"a", "b", int64(201), int64(1), "c"}},
 		{Acquire(space.About("name"), declaring, params, light), sharing, weightsToo, []any{"t", int64(3), int64(9), int64(119), "a", "b"}},
+		{Acquire(space.About("name"), d, numbering, light), withNumbers, weightsToo, []any{"a", "b"}},
 		{Release(space.About("name"), d, 106*time.Millisecond, true, light), map[string]any{"lease": int64(106), "overdue": true}, onlyIDs, []any{"a", "b"}},
 		{Refresh(space.About("name"), d, 107*time.Millisecond, true, light), map[string]any{"lease": int64(107), "knows_tokens": true}, onlyIDs, []any{"a", "b"}},
 		{
@@ -1906,10 +1926,16 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 			[]any{"a", "b", int64(114), int64(115)},
 		},
 		{
-			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}}),
-			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch), "tenants_declared": 0},
-			"ids, then the token or position of each, then the weight of each",
+			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}, nil}),
+			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch), "tenants_declared": 0, "with_numbers": false},
+			claims,
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
+		},
+		{
+			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}, []string{"4,5", ""}}),
+			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch), "tenants_declared": 0, "with_numbers": true},
+			claims,
+			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1), "4,5", ""},
 		},
 		{space.Resize("name", LimitSpec{Limit: 101}, PinAt(114), 116), declaresNothing(101, map[string]any{"caller": "", "pin": "114", "asked": int64(116)}), "", nil},
 		{space.Evict("name", LimitSpec{Limit: 101}, "an id"), declaresNothing(101, map[string]any{"caller": "", "id": "an id"}), "", nil},
@@ -1973,11 +1999,11 @@ func TestHeaderOfTheKeysMatchesTheKeyspace(t *testing.T) {
 	require.NoError(t, err)
 	_, listed, _ := strings.Cut(string(text), "-- KEYS")
 	listed, _, _ = strings.Cut(listed, "-- ARGV")
-	found := regexp.MustCompile(`(?m)^(?:--)?\s+(\d) (\w+)\s+(\w+)`).FindAllStringSubmatch(listed, -1)
+	found := regexp.MustCompile(`(?m)^(?:--)?\s+(\d+) (\w+)\s+(\w+)`).FindAllStringSubmatch(listed, -1)
 	l := newLab(t, testclient.Settled(t))
 	d := declares(3, usedNow)
 	d.Tenants = []TenantSpec{{Name: "t", Share: 1}}
-	l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute, Wait: true}, tickets("me:1:t*2", "me:2:t*2")), 2)
+	l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute, Wait: true, Numbered: true}, tickets("me:1#:t*2", "me:2#:t*2")), 2)
 	require.Len(t, found, len(l.keys))
 	for i, m := range found {
 		assert.Equal(t, strconv.Itoa(i+1), m[1])

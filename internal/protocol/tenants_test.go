@@ -240,7 +240,7 @@ func (w *tenantWalk) declare(name string) TenantSpec {
 }
 
 func (w *tenantWalk) acquire() {
-	params := AcquireParams{time.Minute, w.IntN(4) > 0, int64(w.IntN(2) * 2), time.Duration(w.IntN(5)/4) * time.Hour}
+	params := AcquireParams{time.Minute, w.IntN(4) > 0, int64(w.IntN(2) * 2), time.Duration(w.IntN(5)/4) * time.Hour, false}
 	var released []*ticket
 	for _, id := range w.old(w.IntN(3)) {
 		released = append(released, &ticket{id: id})

@@ -17,16 +17,17 @@ type AcquireParams struct {
 	Wait      bool
 	MaxQueue  int64
 	HeadStart time.Duration
+	Numbered  bool // the units have numbers
 }
 
 // AcquireScript acquires.
-var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "count", "released", "tenants_declared")
+var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "count", "released", "tenants_declared", "with_numbers")
 
 // Acquire acquires permits, after releasing others.
 func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E, released ...E) Call {
-	c := s.newCall(AcquireScript, d, p.TTL, 6+4*len(d.Tenants)+2*len(entries)+len(released))
+	c := s.newCall(AcquireScript, d, p.TTL, 7+4*len(d.Tenants)+2*len(entries)+len(released))
 	c.Args = append(c.Args, p.Wait, p.MaxQueue, p.HeadStart.Microseconds(), len(entries), len(released))
-	c.addTenants(d)
+	c.addTenants(d, p.Numbered)
 	addIDs(&c, entries)
 	if slices.ContainsFunc(entries, func(e E) bool { return e.Units() != 1 }) {
 		for _, e := range entries {
@@ -73,24 +74,28 @@ func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Ca
 }
 
 // RestoreScript restores.
-var RestoreScript = newScript("restore", "holder_count", "missed_in", "tenants_declared")
+var RestoreScript = newScript("restore", "holder_count", "missed_in", "tenants_declared", "with_numbers")
 
 // Claims are what permits and waiters that are to be restored had, permits before waiters.
 type Claims struct {
-	Holders int     // how many of them are permits
-	Epoch   int64   // in which they are missing
-	Numbers []int64 // token or position of each
-	Units   []int64 // of each
+	Holders int      // how many of them are permits
+	Epoch   int64    // in which they are missing
+	Numbers []int64  // token or position of each
+	Units   []int64  // of each
+	Lists   []string // the numbers of each, as NumberList writes them; nil: no units have numbers
 }
 
 // Restore stores permits and waiters again with the numbers and units that they had.
 func Restore[E Entry](s CallPrefix, d Declaration, lease time.Duration, entries []E, had Claims) Call {
-	c := s.newCall(RestoreScript, d, lease, 3+4*len(d.Tenants)+3*len(entries))
+	c := s.newCall(RestoreScript, d, lease, 4+4*len(d.Tenants)+4*len(entries))
 	c.Args = append(c.Args, had.Holders, had.Epoch)
-	c.addTenants(d)
+	c.addTenants(d, had.Lists != nil)
 	addIDs(&c, entries)
 	c.addNumbers(had.Numbers)
 	c.addNumbers(had.Units)
+	for _, list := range had.Lists {
+		c.Args = append(c.Args, list)
+	}
 	return c
 }
 

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// MaxWake is the most bytes in a wake message: the grants of one call, of three numbers each, and a key.
-const MaxWake = 2*MaxIDs*3*20 + 1024 + MaxName
+// MaxWake is the most bytes in a wake message: the grants of one call, of three numbers each, the numbers of their units, and a key.
+const MaxWake = 2*MaxIDs*3*20 + 17*(8*MaxIDs+MaxNumbers) + 1024 + MaxName
 
-// ParseWake parses a wake message: "seq:position:token,seq:position:token,... epoch ownerkey". A message that is longer
-// than any of ours is forged, and is not parsed: it could have any size.
+// ParseWake parses a wake message: "seq:position:token,seq:position:token,... epoch ownerkey". Behind a token come ":" and the numbers
+// of the units, with "." between them, if they have any. A message that is longer than any of ours is forged, and is not parsed:
+// it could have any size.
 func (k Keyspace) ParseWake(payload string) (name string, epoch int64, grants []Grant, ok bool) {
 	if len(payload) > MaxWake+len(k.Prefix) {
 		return "", 0, nil, false
@@ -33,6 +34,14 @@ func (k Keyspace) ParseWake(payload string) (name string, epoch int64, grants []
 
 func parseGrant(entry string) (Grant, bool) {
 	fields := strings.Split(entry, ":")
+	var numbers []int64
+	if len(fields) == 4 {
+		var ok bool
+		if numbers, ok = parseNumbers(fields[3], "."); !ok || numbers == nil {
+			return Grant{}, false
+		}
+		fields = fields[:3]
+	}
 	if len(fields) != 3 {
 		return Grant{}, false
 	}
@@ -43,5 +52,5 @@ func parseGrant(entry string) (Grant, bool) {
 			return Grant{}, false
 		}
 	}
-	return Grant{n[0], n[1], n[2]}, true
+	return Grant{n[0], n[1], n[2], numbers}, true
 }

@@ -1,0 +1,69 @@
+-- plain_numbers_acquire: what plain_acquire does, for ids with numbers, on a name that has few of them and is plain otherwise.
+--
+-- KEYS    owner, timeout, counter, meta, numbers
+-- ARGV    known_epoch  the epoch of the name, as the caller knows it
+--         since        server us of the caller's first declaration of its limit
+--         lease        ms
+--         count        how many ids it acquires
+--         .. ids, then the ids to release before that, all of which must be holders
+-- Returns the token of the first id, the others have those that follow, and the number of each; or 0: acquire must answer
+-- First write: ZADD, so that it is refused under OOM.
+local owner, timeout, counter, meta, numbers = unpack(KEYS)
+local known_epoch, since, lease, count = unpack(ARGV, 1, 4)
+local first_id = 5
+local limit_form = "^(%d+)#$"
+
+-- include plain.lua
+count = tonumber(count)
+local FEW = 32 -- most numbers that are read; beyond that acquire searches
+local first_released = first_id + count
+local released, stored = #ARGV + 1 - first_released, redis.call("ZCARD", numbers)
+if holders - released + count > limit or stored > FEW or stored > holders then return { 0 } end
+local units = {} -- of the ids to release
+if released > 0 then
+  local held, leaves = redis.call("ZMSCORE", owner, unpack(ARGV, first_released)), {}
+  for i = 1, released do
+    local id = ARGV[first_released + i - 1]
+    if not held[i] or leaves[id] then return { 0 } end
+    leaves[id], units[i] = true, "1:" .. id
+  end
+end
+
+local deadline, expiry, new_keys = format("%d", now + lease), format("%d", expire_at), holders == released
+local entries = { deadline, ARGV[first_id] } -- for ZADD: score, id, ...
+if count == 1 then -- ZADD says whether the id is new
+  if redis.call("ZADD", timeout, "NX", deadline, ARGV[first_id]) == 0 then return { 0 } end
+else
+  local known = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, first_released - 1))
+  for i = 1, count do
+    if known[i] then return { 0 } end
+    entries[2 * i - 1], entries[2 * i] = deadline, ARGV[first_id + i - 1]
+  end
+  redis.call("ZADD", timeout, unpack(entries))
+end
+if new_keys then redis.call("PEXPIREAT", timeout, expiry) end -- at once, in case a right is missing for what follows
+
+local first = last_number < micros and micros or last_number + 1
+redis.call("SET", counter, format("%d", first + count - 1), "PXAT", expiry)
+redis.pcall("HINCRBY", meta, "granted", count)
+if released > 0 then
+  redis.call("ZREM", owner, unpack(ARGV, first_released))
+  stored = stored - redis.call("ZREM", numbers, unpack(units))
+  redis.call("ZREM", timeout, unpack(ARGV, first_released))
+end
+
+-- The lowest free numbers, and then the permits.
+local taken, at, lowest, given, reply = stored > 0 and redis.call("ZRANGE", numbers, 0, -1, "WITHSCORES") or {}, 2, 0, {}, { first }
+for i = 1, count do
+  while tonumber(taken[at]) == lowest do lowest, at = lowest + 1, at + 2 end
+  given[2 * i - 1], given[2 * i] = format("%d", lowest), "1:" .. ARGV[first_id + i - 1]
+  reply[i + 1], lowest = lowest, lowest + 1
+  entries[2 * i - 1] = format("%d", first + i - 1)
+end
+redis.call("ZADD", numbers, unpack(given))
+if stored == 0 then redis.call("PEXPIREAT", numbers, expiry) end
+redis.call("ZADD", owner, unpack(entries))
+if new_keys then redis.call("PEXPIREAT", owner, expiry) end
+
+-- include plain_renew.lua
+return reply
