@@ -114,9 +114,9 @@ func TestTenantsShareALimitHoweverManyCallsOfEachWait(t *testing.T) {
 func TestTenantWithTwiceTheShareGetsTwiceTheUnits(t *testing.T) {
 	w := onRedis(t)
 	w.limit = 6
-	small, large := w.joins(as(w.semaphore(), "small"), 12), &group{}
+	small := w.joins(as(w.semaphore(), "small"), 12)
 	w.takes(small, 6)
-	large = w.joins(as(w.semaphore(), "large", share(2)), 8)
+	large := w.joins(as(w.semaphore(), "large", share(2)), 8)
 	for n := range 4 {
 		w.gives(small)
 		w.takes(large, n+1)

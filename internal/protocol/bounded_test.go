@@ -251,7 +251,7 @@ func hostileCalls() []hostileCall {
 		{"acquire: gives back all for one", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Acquire(a, d, wait, s.unknown(1), s.some(n-1)...)
 		}},
-		{"acquire: as many tenants", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+		{"acquire: as many tenants", func(_ hostileState, a CallPrefix, d Declaration, n int) Call {
 			var all []*ticket
 			for i := range n {
 				spec := TenantSpec{Name: fmt.Sprint("new-", i), Share: 2, Limit: 9}
