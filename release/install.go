@@ -18,9 +18,7 @@ const (
 
 // install does in empty folders what the README tells users to do: go install, go get, and a program.
 func (r *release) install(ctx context.Context) error {
-	// What go.sum vouches for has been looked up already. In an empty folder only a registry of hashes could.
-	env := append(slices.Clone(r.user), "GOSUMDB=off", "GOBIN="+filepath.Join(r.work, "bin"))
-	at := in(filepath.Join(r.work, filepath.Dir(program)), env...)
+	at := in(filepath.Join(r.work, filepath.Dir(program)), r.userAlone()...)
 	if err := os.Mkdir(at.dir, 0o755); err != nil {
 		return err
 	}
@@ -35,6 +33,12 @@ func (r *release) install(ctx context.Context) error {
 		return fmt.Errorf("the installed command says that it is %q, not %q", said, want)
 	}
 	return r.buildProgram(ctx, at)
+}
+
+// userAlone returns variables for a user in an empty folder. What go.sum vouches for has been looked up already; here only a registry of
+// hashes could.
+func (r *release) userAlone() []string {
+	return append(slices.Clone(r.user), "GOSUMDB=off", "GOBIN="+filepath.Join(r.work, "bin"))
 }
 
 func (r *release) buildProgram(ctx context.Context, at folder) error {
@@ -54,14 +58,14 @@ func (r *release) buildProgram(ctx context.Context, at folder) error {
 	if err := os.WriteFile(at.path("main.go"), []byte(source), 0o644); err != nil {
 		return err
 	}
-	if _, err = at.run(ctx, "go", "build", "-mod=mod", "."); err != nil {
-		return err
-	}
-	return r.buildPackages(ctx, at)
+	_, err = at.run(ctx, "go", "build", "-mod=mod", ".")
+	return err
 }
 
-// buildPackages gets and builds what users import beside the library.
-func (r *release) buildPackages(ctx context.Context, at folder) error {
+// buildPackages gets and builds what users import beside the library, where install has built its program. It takes longer than all
+// that prepare does.
+func (r *release) buildPackages(ctx context.Context) error {
+	at := in(filepath.Join(r.work, filepath.Dir(program)), r.userAlone()...)
 	for _, dir := range r.w.modules() {
 		if dir == command {
 			continue

@@ -66,9 +66,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return usageError(usage)
 }
 
+// complete prepares a release and tries all that users get of it.
+func complete(ctx context.Context, root, version string) (*release, error) {
+	r, err := prepare(ctx, root, version, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := r.buildPackages(ctx); err != nil {
+		r.discard()
+		return nil, err
+	}
+	return r, nil
+}
+
 // cut makes a release in the repository at root.
 func cut(ctx context.Context, root, version string, out io.Writer) error {
-	r, err := prepare(ctx, root, version, time.Now())
+	r, err := complete(ctx, root, version)
 	if err != nil {
 		return err
 	}
@@ -96,7 +109,7 @@ func check(ctx context.Context, root, version string, out io.Writer) error {
 			return err
 		}
 	}
-	r, err := prepare(ctx, root, version, time.Now())
+	r, err := complete(ctx, root, version)
 	if err != nil {
 		return err
 	}

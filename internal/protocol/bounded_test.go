@@ -83,7 +83,11 @@ func everyHostileState(size int) []hostileState {
 func statesOfTenants(size int) (all []hostileState) {
 	sum := int64(size) * int64(size+3) / 2
 	one := func(int) int64 { return 1 }
-	for _, tenants := range []int{1, size} {
+	counts := []int{1, size}
+	if testing.Short() {
+		counts = counts[1:]
+	}
+	for _, tenants := range counts {
 		for _, s := range []hostileState{
 			{name: "a long line", spec: LimitSpec{Limit: int64(size)}, holders: size, waiters: size, weight: one, renew: true},
 			{name: "a long line, weights", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, weight: distinct},

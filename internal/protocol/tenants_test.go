@@ -192,8 +192,12 @@ func TestRandomCallsOfTenantsAreGrantedAsThePolicySays(t *testing.T) {
 			for _, l := range w.labs {
 				l.seed("meta layout=2")
 			}
-			for step := range 400 {
-				if step == 100 {
+			steps, onMini := 400, 100
+			if testing.Short() {
+				steps, onMini = 150, 30
+			}
+			for step := range steps {
+				if step == onMini {
 					w.labs = w.labs[:1] // miniredis is slow
 				}
 				if w.step(); t.Failed() {
