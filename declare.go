@@ -7,7 +7,8 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// declarations remembers when this client first used which limits, so that the newest limit of all clients is in force.
+// declarations remembers when this client first used which limits, and which shares and limits of tenants, so that the newest of all
+// clients is in force.
 // It forgets limits that were not used for long, so that names that come and go do not cost memory for ever. Once it has
 // forgotten some, it treats any limit that it does not know as one that is as old as the client: a forgotten limit cannot
 // replace one that was declared later.

@@ -2,8 +2,8 @@
 -- follows from owner, queue and weight, and can be counted again.
 --
 --   lanes    zset  the waiters, tenant by tenant. All scores are 0, so Redis orders by member: tenant, position, rest of the id
---   turns    zset  the tenants whose first waiter they may be granted: units held per unit of share -> when it was granted
---                  something last, and the tenant
+--   turns    zset  when a tenant was granted something last, and the tenant -> the units that it holds per unit of its
+--                  share: the tenants whose first waiter may be granted what it wants
 --   tenants  hash  ":" and a tenant -> generation, units held, permits, share, limit, time of the declaration, and when it was granted
 --                  something last; "all" -> generation, units held by all, and, while they are being counted again, the token up
 --                  to which the permits are

@@ -20,9 +20,8 @@ local tokens = #expired > 0 and redis.call("ZMSCORE", owner, unpack(expired))
 local positions = #expired > 0 and redis.call("ZMSCORE", queue, unpack(expired))
 for i, id in ipairs(expired) do
   local tenant = string.match(id, "^[^:]*:%d+#?:(.*)$") or ""
-  gone[tenant] = gone[tenant] or { units = 0, permits = 0, waiters = 0, ids = {} }
+  gone[tenant] = gone[tenant] or { units = 0, permits = 0, waiters = 0 }
   local of = gone[tenant]
-  of.ids[id] = true
   if tokens[i] then
     of.units, of.permits = of.units + parse_weight(weight_count > 0 and redis.call("HGET", weight, id)), of.permits + 1
   elseif positions[i] then

@@ -1,6 +1,6 @@
--- turns.lua: the fairness rule where tenants share a name. Of the tenants whose first waiter they may be granted, the next is the one
+-- turns.lua: the fairness rule where tenants share a name. Of the tenants whose first waiter may be granted what it wants, the next is the one
 -- that holds the fewest units per unit of share; of several, the one that was granted something longest ago. If what its first
--- waiter wants does not fit, everybody waits.
+-- waiter wants does not fit, all calls wait.
 --
 -- needs:    account, budget, caught_up, count_again, declares, extra_weight, first_turns, granted_to, has_turn, head_of,
 --           last_number, leave_lanes, limit, lowered, may_promote, notify, numbering, precedes, promote, remove_oversized, remove_turn, resizing,

@@ -362,9 +362,6 @@ func (w *tenantWalk) each(build func(*lab) Call, n int, check func(Reply)) {
 	for _, l := range w.labs {
 		c := build(l)
 		before := l.snapshot()
-		if os.Getenv("TRACE") != "" {
-			fmt.Printf("%s %q\n", c.Script.Verb, c.Args[min(len(c.Args), 11+len(Kinds)):])
-		}
 		r := l.ask(c, n)
 		if check != nil {
 			check(r)
