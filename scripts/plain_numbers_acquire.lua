@@ -14,39 +14,14 @@ local first_id = 5
 local limit_form = "^(%d+)#$"
 
 -- include plain.lua
-count = tonumber(count)
 local FEW = 32 -- most numbers that are read; beyond that acquire searches
-local first_released = first_id + count
-local released, stored = #ARGV + 1 - first_released, redis.call("ZCARD", numbers)
-if holders - released + count > limit or stored > FEW or stored > holders then return { 0 } end
-local units = {} -- of the ids to release
-if released > 0 then
-  local held, leaves = redis.call("ZMSCORE", owner, unpack(ARGV, first_released)), {}
-  for i = 1, released do
-    local id = ARGV[first_released + i - 1]
-    if not held[i] or leaves[id] then return { 0 } end
-    leaves[id], units[i] = true, "1:" .. id
-  end
-end
+local stored = redis.call("ZCARD", numbers)
+if stored > FEW or stored > holders then return { 0 } end
 
-local deadline, expiry, new_keys = format("%d", now + lease), format("%d", expire_at), holders == released
-local entries = { deadline, ARGV[first_id] } -- for ZADD: score, id, ...
-if count == 1 then -- ZADD says whether the id is new
-  if redis.call("ZADD", timeout, "NX", deadline, ARGV[first_id]) == 0 then return { 0 } end
-else
-  local known = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, first_released - 1))
-  for i = 1, count do
-    if known[i] then return { 0 } end
-    entries[2 * i - 1], entries[2 * i] = deadline, ARGV[first_id + i - 1]
-  end
-  redis.call("ZADD", timeout, unpack(entries))
-end
-if new_keys then redis.call("PEXPIREAT", timeout, expiry) end -- at once, in case a right is missing for what follows
-
-local first = last_number < micros and micros or last_number + 1
-redis.call("SET", counter, format("%d", first + count - 1), "PXAT", expiry)
-redis.pcall("HINCRBY", meta, "granted", count)
+-- include plain_enter.lua
 if released > 0 then
+  local units = {}
+  for i = 1, released do units[i] = "1:" .. ARGV[first_released + i - 1] end
   redis.call("ZREM", owner, unpack(ARGV, first_released))
   stored = stored - redis.call("ZREM", numbers, unpack(units))
   redis.call("ZREM", timeout, unpack(ARGV, first_released))

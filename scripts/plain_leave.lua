@@ -1,0 +1,16 @@
+-- plain_leave.lua: what the plain scripts that release have in common: it declines, before anything is written, unless all ids are holders.
+--
+-- provides: expire_at, renew_keys
+for _, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV))) do
+  if not token then return { 0 } end
+end
+
+-- After a long lease the keys need not exist for so long once the name is idle. What has expired is left to the full script.
+local renew_keys, expire_at = redis.call("PTTL", owner) > 4 * LINGER, nil
+if renew_keys then
+  local clock = redis.call("TIME")
+  local now = 1000 * clock[1] + math.floor(clock[2] / 1000)
+  if redis.call("ZCOUNT", timeout, "-inf", now) > 0 then return { 0 } end
+  renew_keys = redis.call("ZCARD", timeout) == #ARGV
+  expire_at = now + 2 * LINGER
+end
