@@ -114,17 +114,22 @@ func (r *request) isUsual() bool {
 	case r.key.script != protocol.AcquireScript && !r.key.isPlain():
 		return false
 	case slices.ContainsFunc(acquired, func(t *ticket) bool {
-		return t.Units() != 1 || t.maybeApplied || t.account.share > 0
+		return t.Units() != 1 || t.maybeApplied
 	}):
 		return false
 	}
 	return !slices.ContainsFunc(released, func(t *ticket) bool { return !t.hold.begun })
 }
 
-// tenantsLocked returns what the tickets of a request declare of their tenants: of each tenant, what the last of them does.
-func (r *request) tenantsLocked() (all []protocol.TenantSpec) {
+// namesTenants reports whether a request declares anything of tenants.
+func (r *request) namesTenants() bool {
+	return slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.account.share > 0 })
+}
+
+// tenantsLocked returns what tickets of a request declare of their tenants: of each tenant, what the last of them does.
+func (r *request) tenantsLocked(tickets []*ticket) (all []protocol.TenantSpec) {
 	at := make(map[string]int)
-	for _, t := range r.tickets {
+	for _, t := range tickets {
 		if t.account.share == 0 {
 			continue
 		}

@@ -105,6 +105,11 @@ func (r *request) callLocked() protocol.Call {
 		return protocol.PlainNumbersAcquire(v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
 	case protocol.PlainNumbersReleaseScript:
 		return protocol.PlainNumbersRelease(v.about, r.tickets)
+	case protocol.PlainTenantsReleaseScript:
+		return protocol.PlainTenantsRelease(v.about, r.tickets)
+	case protocol.PlainTenantsScript:
+		acquired, released := r.parts()
+		return protocol.PlainTenants(v.about, r.plain.knew, k.params, r.tenantsLocked(acquired), acquired, released)
 	case protocol.PlainQueueScript:
 		acquired, released := r.parts()
 		return protocol.PlainQueue(v.about, r.plain.knew, k.params, acquired, released)
@@ -120,7 +125,7 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 	}
 	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
 	kind := r.state.shortcut.kind()
-	if acquires && params.Numbered != (kind == protocol.PlainWithNumbers) {
+	if acquires && (params.Numbered != (kind == protocol.PlainWithNumbers) || r.namesTenants() && kind != protocol.PlainWithTenants) {
 		return nil
 	}
 	switch kind {
@@ -129,6 +134,13 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 			return protocol.PlainNumbersAcquireScript
 		}
 		return protocol.PlainNumbersReleaseScript
+	case protocol.PlainWithTenants:
+		switch {
+		case !acquires && !r.state.shortcut.queue:
+			return protocol.PlainTenantsReleaseScript
+		case r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0 && params.HeadStart == 0):
+			return protocol.PlainTenantsScript
+		}
 	case protocol.PlainWithQueue:
 		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0) {
 			return protocol.PlainQueueScript
@@ -156,7 +168,7 @@ func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 	v, k := r.state, r.key
 	d.Knows = v.knowsLocked()
 	if k.script == protocol.AcquireScript || k.script == protocol.RestoreScript {
-		d.Tenants = r.tenantsLocked()
+		d.Tenants = r.tenantsLocked(r.tickets)
 	}
 	switch k.script {
 	case protocol.AcquireScript:

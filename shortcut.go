@@ -6,7 +6,8 @@ import "github.com/fairsem/fairsem/internal/protocol"
 // costs a second round trip.
 type shortcut struct {
 	plain                   protocol.Plain // what the last reply said
-	withQueue, withoutQueue trust          // in PlainQueueScript, and in the others
+	queue                   bool           // whether it said that calls wait
+	withQueue, withoutQueue trust          // in those for names that may have waiters, and in the others
 }
 
 // trust is how often calls of some plain scripts are in vain. One now and then is worth it: where a queue begins, for example, or
@@ -37,23 +38,27 @@ func (s *shortcut) kind() protocol.Plain {
 		return protocol.PlainWithoutQueue
 	case s.plain == protocol.PlainWithNumbers && s.withoutQueue.wait == 0:
 		return protocol.PlainWithNumbers
-	case s.plain != protocol.NotPlain && s.plain != protocol.PlainWithNumbers && s.withQueue.wait == 0:
+	case (s.plain == protocol.PlainWithoutQueue || s.plain == protocol.PlainWithQueue) && s.withQueue.wait == 0:
 		return protocol.PlainWithQueue
+	case s.plain == protocol.PlainWithTenants && s.withQueue.wait == 0:
+		return protocol.PlainWithTenants
 	}
 	return protocol.NotPlain
 }
 
 // trusted returns the trust in a plain script.
 func (s *shortcut) trusted(script *protocol.Script) *trust {
-	if script == protocol.PlainQueueScript {
+	switch script {
+	case protocol.PlainQueueScript, protocol.PlainTenantsScript, protocol.PlainTenantsReleaseScript:
 		return &s.withQueue
 	}
 	return &s.withoutQueue
 }
 
 // learn is called with what a reply says, and the plain script that it is from, nil for a full one.
-func (s *shortcut) learn(plain protocol.Plain, from *protocol.Script) {
-	s.plain = plain
+func (s *shortcut) learn(reply protocol.Reply, from *protocol.Script) {
+	plain := reply.Plain
+	s.plain, s.queue = plain, reply.Waiters > 0
 	if from != nil {
 		s.trusted(from).answered()
 	}

@@ -140,17 +140,17 @@ func TestPlainScriptsThatAreOftenInVainAreNotTried(t *testing.T) {
 	t.Parallel()
 	without, with := protocol.PlainAcquireScript, protocol.PlainQueueScript
 	var s shortcut
-	s.learn(protocol.PlainWithoutQueue, nil)
+	s.learn(protocol.Reply{Plain: protocol.PlainWithoutQueue}, nil)
 	inVain := func(script *protocol.Script, then protocol.Plain) {
 		s.missed(script)
 		assert.Equal(t, protocol.NotPlain, s.kind(), "the call is sent in full")
-		s.learn(then, nil)
+		s.learn(protocol.Reply{Plain: then}, nil)
 	}
 	for range 100 { // what begins or ends a queue declines a call now and then
 		inVain(without, protocol.PlainWithoutQueue)
 		for range costInVain {
 			assert.Equal(t, protocol.PlainWithoutQueue, s.kind())
-			s.learn(protocol.PlainWithoutQueue, without)
+			s.learn(protocol.Reply{Plain: protocol.PlainWithoutQueue}, without)
 		}
 	}
 	for range 3 {
@@ -159,7 +159,7 @@ func TestPlainScriptsThatAreOftenInVainAreNotTried(t *testing.T) {
 	}
 	for range waitWhenDeep - 1 {
 		assert.Equal(t, protocol.PlainWithQueue, s.kind(), "the script that knows queues may do")
-		s.learn(protocol.PlainWithoutQueue, with)
+		s.learn(protocol.Reply{Plain: protocol.PlainWithoutQueue}, with)
 	}
 	assert.Equal(t, protocol.PlainWithoutQueue, s.kind())
 	for range 3 {
@@ -167,7 +167,7 @@ func TestPlainScriptsThatAreOftenInVainAreNotTried(t *testing.T) {
 	}
 	for range waitWhenDeep - 1 {
 		assert.Equal(t, protocol.NotPlain, s.kind())
-		s.learn(protocol.PlainWithQueue, nil)
+		s.learn(protocol.Reply{Plain: protocol.PlainWithQueue}, nil)
 	}
 	assert.Equal(t, protocol.PlainWithQueue, s.kind())
 }

@@ -76,7 +76,7 @@ end
 wait, max_queue, head_start = wait == "1", tonumber(max_queue), tonumber(head_start)
 
 -- The SET comes first, as what follows would be allowed under OOM.
-if expired_entries + released > 0 or not caught_up or shares and waiters > 0 then
+if expired_entries + released > 0 or tenancy and (waiters > 0 or not tenancy.caught_up) then
   redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
 end
 if expired_entries > 0 then reap() end
@@ -98,7 +98,7 @@ local positions = repeated and waiters > 0 and redis.call("ZMSCORE", queue, unpa
 for i = first_id, last_id do
   local id, units = ARGV[i], has_weights and tonumber(ARGV[i + count]) or 1
   local nth = i - first_id + 1
-  local state, number, known = GONE, nil, shares and account(tenant_of(id))
+  local state, number, known = GONE, nil, tenancy and tenancy.of(id)
   if old_deadlines[nth] then
     if tonumber(old_deadlines[nth]) > now then state, number = HELD, whole(tokens[nth]) end
     if state == HELD and not number then state, number = WAITING, whole(positions[nth]) end
@@ -106,20 +106,20 @@ for i = first_id, last_id do
     if state == HELD and numbering then report_numbers(number, numbering.of(id)) end
   elseif limit > 0 and units > limit or known and known.limit > 0 and units > known.limit then
     state = TOO_BIG
-  elseif shares and not caught_up then
+  elseif tenancy and not tenancy.caught_up then
     state = EARLY
   elseif now >= grace_until and holders + extra_weight + units <= limit 
-    and (known and is_next(known, units, math.max(last_number + 1, steady) - head_start) or not known and waiters == 0) then
+    and (known and tenancy.is_next(known, units, math.max(last_number + 1, steady) - head_start) or not known and waiters == 0) then
     last_number = last_number < steady and steady or last_number + 1
     state, number = HELD, last_number
     holders, extra_weight, granted_count = holders + 1, extra_weight + units - 1, granted_count + 1
     granted[granted_size + 1], granted[granted_size + 2] = text(last_number), id
     granted_size = granted_size + 2
-    if known then granted_to(known, units, last_number) end
+    if known then tenancy.granted(known, units, last_number) end
     if numbering then report_numbers(last_number, numbering.allot(id, units)) end
   elseif not wait then
     state = (now < grace_until or reply[MORE] == 1) and EARLY or REFUSED
-  elseif max_queue > 0 and (known and lane_length(known) or waiters) >= max_queue then
+  elseif max_queue > 0 and (known and tenancy.length(known) or waiters) >= max_queue then
     state = reply[MORE] == 1 and EARLY or FULL
   else
     last_number = last_number < steady and steady or last_number + 1
@@ -127,7 +127,7 @@ for i = first_id, last_id do
     waiters = waiters + 1
     queued[queued_size + 1], queued[queued_size + 2] = text(number), id
     queued_size = queued_size + 2
-    if known then join_lane(known, id, number, units) end
+    if known then tenancy.join(known, id, number, units) end
   end
   if number then
     due[due_size + 1], due[due_size + 2] =

@@ -1,11 +1,12 @@
 -- enter.lua: stores new holders and waiters. The lists are for ZADD and HSET: score, id, ... and id, weight, ...; all
 -- but due may be empty.
 --
--- needs:    add_to_lane, caught_up, expire_at, settle, shares, store_holders
+-- needs:    expire_at, store_holders, tenancy
 -- provides: enter
 -- changes:  stored_numbered, weight_count
+local may_have_queue = { [2] = true, [4] = true } -- kinds of "plain"
 local function enter(due, granted, queued, new_weights)
-  if #new_weights > 0 or #queued > 0 and plain_kind(stored_plain) ~= 2 or adds_numbers and not stored_numbered then end_plain() end
+  if #new_weights > 0 or #queued > 0 and not may_have_queue[plain_kind(stored_plain)] or adds_numbers and not stored_numbered then end_plain() end
   if adds_numbers and not stored_numbered then
     redis.call("HSET", meta, "numbered", "1")
     stored_numbered = "1"
@@ -19,14 +20,14 @@ local function enter(due, granted, queued, new_weights)
   end
   if #granted > 0 then store_holders(granted) end
   if #queued > 0 then
-    if shares then settle() end -- first, so that a script that is stopped half-way leaves turns too many, and not too few
+    if tenancy then tenancy.settle() end -- first, so that a script that is stopped half-way leaves turns too many, and not too few
     redis.call("ZADD", queue, unpack(queued))
     if not had_waiters then redis.call("PEXPIREAT", queue, text(expire_at)) end
-    if shares then
+    if tenancy then
       local members = {}
-      for i = 1, #queued, 2 do add_to_lane(members, queued[i + 1], tonumber(queued[i])) end
+      for i = 1, #queued, 2 do tenancy.add_member(members, queued[i + 1], tonumber(queued[i])) end
       redis.call("ZADD", lanes, unpack(members))
-      if not had_waiters or not caught_up then redis.call("PEXPIREAT", lanes, text(expire_at)) end
+      if not had_waiters or not tenancy.caught_up then redis.call("PEXPIREAT", lanes, text(expire_at)) end
     end
   end
 end

@@ -2,7 +2,7 @@
 --
 -- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
 --           granted_count, grants, had_queue, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
---           renew_keys, replication, resizing, server, settle, shares, state_lost, steady, stepped_back, store_extra, store_tenants, stored_extra,
+--           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, tenancy,
 --           window
 -- provides: recorded_at
 -- changes:  expire_at, extra_weight, renew_keys, stored_numbered
@@ -11,9 +11,9 @@ local recorded_at = whole(stored_marked_at, steady)
 -- include pace.lua
 
 if promote then promote() end
-if shares then
-  settle()
-  store_tenants(false)
+if tenancy then
+  tenancy.settle()
+  tenancy.store(false)
 end
 
 if numbering and numbering.count > 0 and not stored_numbered then -- meta was lost
@@ -23,9 +23,11 @@ end
 
 -- The name is plain: see plain.lua. It does not lose its "+" in the call that empties the queue: where waiters come and go,
 -- that would be two more writes for each.
-local plain = weight_count + window + clock_ahead == 0 and not shares and limit > 0 and now >= grace_until and replication ~= ""
+local plain = weight_count + window + clock_ahead == 0 and limit > 0 and now >= grace_until and replication ~= ""
   and not stepped_back and (stored_spec or declares) and text(limit)
-if plain and stored_numbered then
+if plain and tenancy then
+  plain = tenancy.caught_up and not stored_numbered and plain .. "@"
+elseif plain and stored_numbered then
   plain = not had_queue and waiters == 0 and plain .. "#"
 elseif plain and (had_queue or waiters > 0) then
   plain = plain .. "+"
@@ -56,7 +58,7 @@ end
 if extra_weight ~= stored_extra then store_extra() end
 if renew_keys then
   for i, key in ipairs(KEYS) do
-    if i < 6 or i > 6 and i < 10 and shares or i == 10 and numbering then redis.call("PEXPIREAT", key, text(expire_at)) end
+    if i < 6 or i > 6 and i < 10 and tenancy or i == 10 and numbering then redis.call("PEXPIREAT", key, text(expire_at)) end
   end
   redis.call("HSET", meta, "until", text(expire_at))
   if stepped_back then redis.call("HSET", meta, "ahead", text(clock_ahead)) end

@@ -1,7 +1,7 @@
 -- forecast.lua: for a rate, when units become available. The reply says when a waiter's grant is due, and it polls then:
 -- units of a rate are never released, so no release can wake it.
 --
--- needs:    extra_weight, forecast, lane_length, limit, now, shares, tenant_of, window
+-- needs:    extra_weight, forecast, limit, now, tenancy, window
 -- provides: time_until_grant
 -- changes:  forecast
 local time_until_grant
@@ -101,12 +101,12 @@ if window > 0 then
   -- limit_time is when so many units expire of a tenant that it keeps within its limit with the present requests and one more. Beyond
   -- the bound it is too low.
   local function limit_time(known, units)
-    local excess, at = known.units + lane_length(known) + units - known.limit, now
+    local excess, at = known.units + tenancy.length(known) + units - known.limit, now
     if known.limit == 0 or excess <= 0 then return now end
     for _, id in ipairs(redis.call("ZRANGE", expiry_order(), 0, BOUND - 1)) do
       if excess <= 0 then break end
       at = whole(redis.call("ZSCORE", timeout, id)) or now
-      if tenant_of(id) == known.tenant then excess = excess - (weight_count > 0 and parse_weight(redis.call("HGET", weight, id)) or 1) end
+      if tenancy.is_of(known, id) then excess = excess - (weight_count > 0 and parse_weight(redis.call("HGET", weight, id)) or 1) end
     end
     return at
   end
@@ -116,7 +116,7 @@ if window > 0 then
   -- polls then gets another. Where tenants share the name it is the earliest time, if no other tenant comes first.
   function time_until_grant(ahead, units, most, known)
     if limit == 0 then return lease end -- paused
-    if known then ahead = weight_count == 0 and lane_length(known) or 0 end
+    if known then ahead = weight_count == 0 and tenancy.length(known) or 0 end
     local at = (weight_count > 0 and weighted_grant_time or plain_grant_time)(ahead, units, most)
     if known then at = math.max(at, limit_time(known, units)) end
     return math.max(1, math.min(at - now, MAX_WAIT))
@@ -124,7 +124,7 @@ if window > 0 then
 
   -- forecast returns the ms until the first waiter of the caller is granted its units; -1: it has none.
   function forecast()
-    if shares then -- nothing changes before an entry expires
+    if tenancy then -- nothing changes before an entry expires
       local nearest = whole(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
       return nearest and math.max(1, math.min(nearest - now, MAX_WAIT)) or -1
     end

@@ -3,8 +3,8 @@
 --
 -- A name is plain while every weight is 1, its limit is not that of a rate, no grace period is in effect and no clock was
 -- stepped back. "plain" in meta is then the limit, with "+" behind it once there may be waiters. finish.lua stores it,
--- plain_queue.lua adds and removes the "+". Behind the limit is "#" where permits have numbers and no call waits. Whatever ends that
--- it is true removes it first. A plain script follows the same rules as the full one in fewer steps, and leaves to it whatever is not usual. What is stored may be any text, so whatever is
+-- plain_queue.lua adds and removes the "+". Behind the limit is "#" where permits have numbers and no call waits, and "@" where tenants share the
+-- name and all that they have is counted. Whatever ends that it is true removes it first. A plain script follows the same rules as the full one in fewer steps, and leaves to it whatever is not usual. What is stored may be any text, so whatever is
 -- not certainly right is not usual: NaN is neither more nor less.
 --
 -- needs:    known_epoch, limit_form

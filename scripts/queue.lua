@@ -1,7 +1,7 @@
 -- queue.lua: grants from the head of the queue, and notifies the waiters.
 --
--- needs:    budget, declares, expire_at, extra_weight, grace_until, last_number, limit, now, numbering, pinned, shares, steady,
---           store_extra, store_tenants, stored_extra, window
+-- needs:    budget, declares, expire_at, extra_weight, grace_until, last_number, limit, now, numbering, pinned, steady,
+--           store_extra, stored_extra, tenancy, window
 -- provides: forecast, granted_count, grants, had_queue, may_promote, messages, notify, notify_heads, promote,
 --           remove_oversized, report_numbers, resizing, store_holders, store_promoted
 -- changes:  budget, extra_weight, holders, last_number, waiters
@@ -11,7 +11,7 @@ local resizing = false -- set by resize: waiters that can never fit are removed 
 -- store_holders stores holders that are counted already: token, id, token, id, ...
 local function store_holders(granted)
   if extra_weight > stored_extra then store_extra() end
-  if shares then store_tenants(true) end
+  if tenancy then tenancy.store(true) end
   if numbering then numbering.store() end
   redis.call("ZADD", owner, unpack(granted))
   if 2 * holders == #granted then redis.call("PEXPIREAT", owner, text(expire_at)) end -- the key is new

@@ -28,7 +28,7 @@ if count > 0 then
     local units, keeps = parse_weight(weights[i]), tonumber(ARGV[first_kept + i - 1])
     if state == HELD and keeps < units then
       extra_weight = extra_weight - units + keeps
-      if shares then releases(id, units - keeps, tokens[i], 0) end
+      if tenancy then tenancy.released(id, units - keeps, tokens[i], 0) end
       if numbering then numbering.free({ id }, 1, keeps) end
       if keeps > 1 then reduced[#reduced + 1], reduced[#reduced + 2] = id, text(keeps) else single[#single + 1] = id end
     end

@@ -1,6 +1,6 @@
 -- remove.lua: removes expired entries and those that a call names, and keeps count of the units of holders.
 --
--- needs:    STEP, expire_at, grace_until, leave_lanes, now, numbering, releases, shares, window
+-- needs:    STEP, expire_at, grace_until, now, numbering, tenancy, window
 -- provides: budget, counts_expired, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
 --           store_extra, stored_extra
 -- changes:  holders, size, waiters
@@ -8,12 +8,14 @@ local expired_entries = redis.call("ZCOUNT", timeout, "-inf", text(now))
 local stored_extra = weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
 local extra_weight = holders > 0 and stored_extra or 0 -- without holders no units are held
 -- include accounts.lua
+-- include lanes.lua
+-- include recount.lua
 -- include numbers.lua
 -- include allot.lua
 local expired_count = 0 -- permits that this call counts as expired
 local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
 -- Ids that it may still reap or remove from the queue, fewer where each may be another tenant's; expired entries left over.
-local budget, remaining = shares and STEP or BOUND, 0
+local budget, remaining = tenancy and STEP or BOUND, 0
 
 local function store_extra()
   stored_extra = extra_weight
@@ -25,7 +27,7 @@ end
 -- remove_from removes the ids from index first on from a key, and returns which of them were in it, with their scores if tenants
 -- share the name. Removing them one at a time would take several times as long.
 local function remove_from(key, ids, first)
-  if #ids == first and not shares then return { redis.call("ZREM", key, ids[first]) == 1 } end
+  if #ids == first and not tenancy then return { redis.call("ZREM", key, ids[first]) == 1 } end
   local scores = redis.call("ZMSCORE", key, unpack(ids, first))
   redis.call("ZREM", key, unpack(ids, first))
   return scores
@@ -42,14 +44,14 @@ local function remove(ids, first)
     if held[n] and not removed[ids[i]] then
       state, holders = HELD, holders - 1
       if units then extra_weight = extra_weight + 1 - parse_weight(units[n]) end
-      if shares then releases(ids[i], units and parse_weight(units[n]) or 1, held[n], 1) end
+      if tenancy then tenancy.released(ids[i], units and parse_weight(units[n]) or 1, held[n], 1) end
     elseif waited[n] and not removed[ids[i]] then
       state, waiters = WAITING, waiters - 1
       left[#left + 1], positions[#positions + 1] = ids[i], waited[n]
     end
     states[n], removed[ids[i]] = state, true
   end
-  if shares and #left > 0 then leave_lanes(left, positions) end
+  if tenancy and #left > 0 then tenancy.leave(left, positions) end
   if numbering then numbering.free(ids, first, 0) end
   redis.call("ZREM", timeout, unpack(ids, first))
   if weight_count > 0 then redis.call("HDEL", weight, unpack(ids, first)) end
@@ -67,7 +69,7 @@ end
 
 -- discard removes ids whose previous state no caller needs.
 local function discard(ids)
-  if extra_weight > 0 or shares or numbering then return remove(ids, 1) end -- else no holder weighs more than 1
+  if extra_weight > 0 or tenancy or numbering then return remove(ids, 1) end -- else no holder weighs more than 1
   local held = redis.call("ZREM", owner, unpack(ids))
   holders = holders - held
   if waiters > 0 and held < #ids then waiters = waiters - redis.call("ZREM", queue, unpack(ids)) end

@@ -46,7 +46,7 @@ if count > 0 then
     end
   end
   if #stale > 0 then remove(stale, 1) end
-  if shares then count_again() end
+  if tenancy then tenancy.count_again() end
   for i, id in ipairs(ids) do
     local number, units = tonumber(ARGV[first_number + i - 1]), tonumber(ARGV[first_weight + i - 1])
     local state = tokens[i] and HELD or positions[i] and WAITING or GONE
@@ -57,12 +57,12 @@ if count > 0 then
     elseif i > holder_count then
       state, waiters = WAITING, waiters + 1
       queued[#queued + 1], queued[#queued + 2] = text(number), id
-      if shares then join_lane(account(tenant_of(id)), id, number, units) end
+      if tenancy then tenancy.join(tenancy.of(id), id, number, units) end
     elseif (now < grace_until or holders + extra_weight + units <= limit)
       and (not adds_numbers or numbering.claim(id, ARGV[first_weight + count + i - 1], number, epoch or 0)) then
       state, holders, extra_weight = HELD, holders + 1, extra_weight + units - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
-      if shares then granted_to(account(tenant_of(id)), units, number) end
+      if tenancy then tenancy.granted(tenancy.of(id), units, number) end
     else
       state, number = reply[MORE] == 1 and EARLY or GONE, 0
     end

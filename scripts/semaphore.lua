@@ -34,7 +34,7 @@
 --         room     for a rate, the units available after the call; else 0
 --         server   which server this is; 0: unknown
 --         plain    1: the next call may be plain_acquire or plain_release; 2: plain_queue; 3: plain_numbers_acquire or
---                  plain_numbers_release; 0: none of these
+--                  plain_numbers_release; 4: plain_tenants; 0: none of these
 --         waiters  how many wait in the queue after the call
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number
@@ -105,7 +105,10 @@ local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
 
 -- plain_kind is the number "plain" in a reply for what is stored as "plain".
-local function plain_kind(plain) return plain and (tonumber(plain) and 1 or string.find(plain, "#", 1, true) and 3 or 2) or 0 end
+local function plain_kind(plain)
+  if not plain then return 0 end
+  return tonumber(plain) and 1 or (string.find("+#@", string.sub(plain, -1), 1, true) or 1) + 1
+end
 
 local reply, size = { 0, -1, 0, 0, 0, 0, plain_kind(stored_plain), waiters }, WAITERS -- the verb appends its results
 

@@ -9,6 +9,7 @@
 -- First write: none.
 
 -- include semaphore.lua
+-- include tenant_ids.lua
 
 local cursor, count = unpack(ARGV, OWN, OWN + 1)
 local clock = redis.call("TIME")
@@ -19,7 +20,7 @@ local gone = {} -- what has expired, by tenant
 local tokens = #expired > 0 and redis.call("ZMSCORE", owner, unpack(expired))
 local positions = #expired > 0 and redis.call("ZMSCORE", queue, unpack(expired))
 for i, id in ipairs(expired) do
-  local tenant = string.match(id, "^[^:]*:%d+#?:(.*)$") or ""
+  local tenant = tenant_of(id)
   gone[tenant] = gone[tenant] or { units = 0, permits = 0, waiters = 0 }
   local of = gone[tenant]
   if tokens[i] then
@@ -50,13 +51,13 @@ local found = redis.call("HSCAN", tenants, cursor, "COUNT", count)
 list[1] = found[1]
 for i = 1, #found[2], 2 do
   local tenant = string.match(found[2][i], "^:(.*)$")
-  local of, units, permits, share, limit = string.match(found[2][i + 1], "^(%d+) (%d+) (%d+) (%d+) (%d+) ")
+  local of, units, permits, share, limit = string.match(found[2][i + 1], tenant_record)
   if tenant and of then
     if of ~= generation then units, permits = 0, 0 end
-    local lane = string.format("%d:", #tenant) .. tenant
+    local lane = lane_of(tenant)
     local waiting = waiters > 0 and redis.call("ZLEXCOUNT", lanes, "[" .. lane, "(" .. lane .. "\255") or 0
     local head = waiting > 0 and redis.call("ZRANGEBYLEX", lanes, "[" .. lane, "(" .. lane .. "\255", "LIMIT", 0, 1)[1]
-    local first = head and whole(tonumber(string.sub(head, #lane + 1, #lane + 14), 16))
+    local first = head and whole(to_position(head, lane))
     add(tenant, whole(share) or 1, whole(limit) or 0, whole(units) or 0, whole(permits) or 0, waiting, first)
   end
 end

@@ -2,12 +2,82 @@
 -- that holds the fewest units per unit of share; of several, the one that was granted something longest ago. If what its first
 -- waiter wants does not fit, all calls wait.
 --
--- needs:    account, budget, caught_up, count_again, declares, extra_weight, first_turns, granted_to, has_turn, head_of,
---           last_number, leave_lanes, limit, lowered, may_promote, notify, numbering, precedes, promote, remove_oversized, remove_turn, resizing,
---           settle, shares, steady, store_promoted, take_head, touch, turn_of
--- changes:  budget, last_number, lowered, promote
-if shares then
-  local counted = false -- whether this call has compared what is counted with what is stored
+-- needs:    budget, declares, expire_at, extra_weight, last_number, limit, may_promote, notify, numbering, promote, remove_oversized, resizing,
+--           steady, store_promoted, tenancy
+-- changes:  budget, last_number, promote
+if tenancy then
+  -- has_turn reports whether the first waiter of a tenant may be granted what it wants. One that can never be granted it has its
+  -- turn, too, to be removed then.
+  local function has_turn(known)
+    local head = tenancy.head(known)
+    return head and (known.limit == 0 or known.units + head.units <= known.limit or head.units > known.limit)
+  end
+
+  -- turn_of returns the turn of a tenant with this first waiter: the units that it holds per unit of share, and since when and the tenant
+  -- as in turns.
+  local function turn_of(known, head) return { known.units / known.share, tenancy.since_last(known, head.position) .. known.tenant } end
+
+  local function precedes(one, other)
+    return not other or one[1] < other[1] or one[1] == other[1] and one[2] <= other[2]
+  end
+
+  -- first_turns returns some of the first turns.
+  local function first_turns(count)
+    local found = tenancy.turn_count > 0 and redis.call("ZRANGE", turns, 0, count - 1, "WITHSCORES") or {}
+    local list = {}
+    for i = 1, #found, 2 do list[#list + 1] = { tonumber(found[i + 1]), found[i] } end
+    return list
+  end
+
+  local function add_turn(turn)
+    local new = tenancy.turn_count == 0
+    tenancy.turn_count = tenancy.turn_count + redis.call("ZADD", turns, string.format("%.17g", turn[1]), turn[2])
+    if new then redis.call("PEXPIREAT", turns, text(expire_at)) end
+  end
+
+  local function remove_turn(turn) tenancy.turn_count = tenancy.turn_count - redis.call("ZREM", turns, turn) end
+
+  -- settle stores the turns of the tenants that have changed.
+  function tenancy.settle()
+    for _, known in ipairs(tenancy.touched) do
+      local turn = has_turn(known) and turn_of(known, tenancy.head(known)) or {}
+      if turn[2] then
+        known.last = tenancy.since_last(known, tenancy.head(known).position)
+        add_turn(turn)
+      end
+      if known.turn and known.turn ~= turn[2] and tenancy.turn_count > 0 then remove_turn(known.turn) end
+      known.turn, known.touched = turn[2], false
+    end
+    tenancy.touched = {}
+  end
+
+  local first_stored, first_joined -- the first of turns, false if there is none; and the first of those that this call adds
+
+  -- join records that a waiter will be added, so that is_next knows of it.
+  function tenancy.join(known, id, position, units)
+    local head = tenancy.head(known)
+    known.added = (known.added or 0) + 1
+    if head and head.position <= position then
+      if not head.joins then tenancy.forget_heads(known) end
+      return
+    end
+    tenancy.touch(known)
+    tenancy.add_head(known, id, position, units)
+    local turn = turn_of(known, tenancy.head(known))
+    if has_turn(known) and precedes(turn, first_joined) then first_joined = turn end
+  end
+
+  -- is_next reports whether a new request of a tenant would be granted what is available: it comes before those of its own that
+  -- wait, it keeps within its limit, and no other tenant comes before it. What waits then does not fit.
+  function tenancy.is_next(known, units, position)
+    if known.limit > 0 and known.units + units > known.limit then return false end
+    if waiters == 0 then return true end
+    local head = tenancy.head(known)
+    if head and head.position <= position then return false end
+    if first_stored == nil then first_stored = first_turns(1)[1] or false end
+    local mine = turn_of(known, { position = position })
+    return precedes(mine, first_stored) and precedes(mine, first_joined)
+  end
 
   -- insert adds a turn to a list of them in order.
   local function insert(list, turn)
@@ -19,13 +89,28 @@ if shares then
     table.insert(list, low, turn)
   end
 
-  -- discard_head removes the first waiter of a tenant, which can never be granted what it wants.
-  local function discard_head(known, head)
-    take_head(known)
+  -- discard removes the first waiter of a tenant, which can never be granted what it wants.
+  local function discard(known, head)
+    tenancy.take_head(known)
     remove_oversized({ head.id })
     notify(head.id, head.position, 0)
-    touch(known)
+    tenancy.touch(known)
     budget = budget - 1
+  end
+
+  -- discard_beyond_limits removes the first waiters that can never be granted what they want since the call changes the limit of
+  -- their tenant.
+  local function discard_beyond_limits()
+    for _, known in ipairs(tenancy.lowered) do
+      local head = tenancy.head(known)
+      while budget > 0 and head and head.units > known.limit do
+        discard(known, head)
+        head = tenancy.head(known)
+      end
+    end
+    tenancy.lowered = {}
+    tenancy.leave({}, {})
+    tenancy.settle()
   end
 
   -- remove_first removes what cannot be granted from the front: a turn that does not follow from what its tenant has, or a waiter that
@@ -35,58 +120,64 @@ if shares then
     if not due or due[1] ~= turn[1] or due[2] ~= turn[2] then
       remove_turn(turn[2])
     elseif not redis.call("ZSCORE", queue, head.id) then
-      take_head(known)
+      tenancy.take_head(known)
     elseif head.units > limit or known.limit > 0 and head.units > known.limit then
-      discard_head(known, head)
+      discard(known, head)
     else
       return false
     end
-    touch(known)
+    tenancy.touch(known)
     return true
   end
 
-  function promote()
-    if not counted then count_again() end
-    counted = true
-    settle()
-    if not caught_up or not may_promote() then return end
-    for _, known in ipairs(lowered) do
-      local head = head_of(known)
-      while budget > 0 and head and head.units > known.limit do
-        discard_head(known, head)
-        head = head_of(known)
-      end
-    end
-    lowered = {}
-    leave_lanes({}, {})
-    settle()
-    local available, removed, blocked
-    repeat
-      local granted, fitting = {}, {}
-      available, removed, blocked = limit - holders - extra_weight, false, false
-      -- A grant makes one turn later, so the first as many turns as there are units are all that can come.
-      local list = budget > 0 and (available > 0 or declares or resizing) and first_turns(math.min(budget, math.max(available, 1))) or {}
-      while #list > 0 and budget > 0 and (available > 0 or declares or resizing) and not removed and not blocked do
-        local turn = table.remove(list, 1)
-        local known = account(string.sub(turn[2], 16))
-        local head = head_of(known)
-        removed = remove_first(turn, known, head)
-        blocked = not removed and head.units > available
-        if not (removed or blocked) then
-          take_head(known)
-          available, last_number = available - head.units, math.max(last_number + 1, steady)
-          fitting[#fitting + 1] = head.id
-          granted[#granted + 1], granted[#granted + 2] = text(last_number), head.id
-          granted_to(known, head.units, last_number)
-          if numbering then budget = math.max(1, budget + 1 - numbering.cost(head.id, head.units)) end
-          notify(head.id, head.position, last_number, numbering and numbering.allot(head.id, head.units))
-          if has_turn(known) then insert(list, turn_of(known, head_of(known))) end
-        end
+  local counted = false   -- whether this call has compared what is counted with what is stored
+  local available         -- units
+  local granted, fitting  -- what is to be stored: token, id, ...; and the ids
+  local function wanted() return budget > 0 and (available > 0 or declares or resizing) end
+
+  local function grant(known, head)
+    tenancy.take_head(known)
+    available, last_number = available - head.units, math.max(last_number + 1, steady)
+    fitting[#fitting + 1] = head.id
+    granted[#granted + 1], granted[#granted + 2] = text(last_number), head.id
+    tenancy.granted(known, head.units, last_number)
+    if numbering then budget = math.max(1, budget + 1 - numbering.cost(head.id, head.units)) end
+    notify(head.id, head.position, last_number, numbering and numbering.allot(head.id, head.units))
+  end
+
+  -- grant_some grants to those whose turn it is. It returns whether the first one does not fit, and whether it had to remove something, after
+  -- which there may be more. A grant makes one turn later, so the first as many turns as there are units are all that can come.
+  local function grant_some()
+    local list = wanted() and first_turns(math.min(budget, math.max(available, 1))) or {}
+    while #list > 0 and wanted() do
+      local turn = table.remove(list, 1)
+      local known = tenancy.account(string.sub(turn[2], 16))
+      local head = tenancy.head(known)
+      if remove_first(turn, known, head) then
         budget = budget - 1
+        return false, true
       end
+      if head.units > available then return true, false end
+      grant(known, head)
+      if has_turn(known) then insert(list, turn_of(known, tenancy.head(known))) end
+      budget = budget - 1
+    end
+    return false, false
+  end
+
+  function promote()
+    if not counted then tenancy.count_again() end
+    counted = true
+    tenancy.settle()
+    if not tenancy.caught_up or not may_promote() then return end
+    discard_beyond_limits()
+    local blocked, removed
+    repeat
+      available, granted, fitting = limit - holders - extra_weight, {}, {}
+      blocked, removed = grant_some()
       if #fitting > 0 then store_promoted(fitting, granted, available) end
-      leave_lanes({}, {})
-      settle() -- at the end, so that a script that is stopped half-way leaves turns too many, and not too few
+      tenancy.leave({}, {})
+      tenancy.settle() -- at the end, so that a script that is stopped half-way leaves turns too many, and not too few
     until not removed or budget <= 0
     if budget <= 0 and waiters > 0 and available > 0 and not blocked then reply[MORE] = 1 end
   end

@@ -240,9 +240,9 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 func TestWhatGrantsOrRenewsNeedsReplicas(t *testing.T) {
 	t.Parallel()
 	var needing []string
-	calls := []protocol.Call{queueCall(1), queueCall(0)}
+	calls := []protocol.Call{queueCall(1), queueCall(0), tenantsCall(1), tenantsCall(0)}
 	for _, s := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
-		if s != protocol.PlainQueueScript {
+		if s != protocol.PlainQueueScript && s != protocol.PlainTenantsScript {
 			calls = append(calls, protocol.Call{Script: s})
 		}
 	}
@@ -251,7 +251,13 @@ func TestWhatGrantsOrRenewsNeedsReplicas(t *testing.T) {
 			needing = append(needing, c.Script.Verb)
 		}
 	}
-	assert.Equal(t, []string{"plain_queue", "acquire", "refresh", "restore", "plain_acquire"}, needing)
+	assert.Equal(t, []string{"plain_queue", "plain_tenants", "acquire", "refresh", "restore", "plain_acquire", "plain_numbers_acquire"}, needing)
+}
+
+// tenantsCall is queueCall on a name that tenants share.
+func tenantsCall(n int) protocol.Call {
+	acquired := make([]entry, n)
+	return protocol.PlainTenants(protocol.Keyspace{Prefix: "p"}.About("name"), protocol.Known{}, protocol.AcquireParams{}, nil, acquired, make([]entry, 1-n))
 }
 
 // queueCall acquires n permits or, if that is 0, releases one.

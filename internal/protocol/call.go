@@ -46,10 +46,14 @@ const MaxTenant = 128
 // MaxShare bounds the share of a tenant.
 const MaxShare = 1_000_000
 
-// addTenants adds what d declares of tenants, and before that whether the units of the call have numbers.
-func (c *Call) addTenants(d Declaration, numbered bool) {
-	c.Args = append(c.Args, len(d.Tenants), numbered)
-	for _, t := range d.Tenants {
+// addTenants adds how many tenants a call declares, whether its units have numbers, and then the tenants.
+func (c *Call) addTenants(declared []TenantSpec, numbered bool) {
+	c.Args = append(c.Args, len(declared), numbered)
+	c.addSpecs(declared)
+}
+
+func (c *Call) addSpecs(declared []TenantSpec) {
+	for _, t := range declared {
 		c.Args = append(c.Args, t.Name, t.Share, t.Limit, t.After.Microseconds())
 	}
 }
@@ -99,7 +103,7 @@ func (k Keyspace) About(name string) CallPrefix {
 	about := CallPrefix{begin: append(begin, k.ClientID, k.WakePrefix()), grace: k.Grace.Milliseconds()}
 	for _, s := range PlainScripts {
 		plain := s.begin(keys)
-		if s == PlainQueueScript {
+		if s == PlainQueueScript || s == PlainTenantsScript {
 			plain = append(plain, k.ClientID, k.WakePrefix())
 		}
 		about.plain = append(about.plain, plain)

@@ -15,6 +15,7 @@ const (
 	PlainWithoutQueue       // nobody waits: PlainAcquireScript and PlainReleaseScript
 	PlainWithQueue          // PlainQueueScript
 	PlainWithNumbers        // nobody waits, and permits have numbers: PlainNumbersAcquireScript and PlainNumbersReleaseScript
+	PlainWithTenants        // tenants share the name: PlainTenantsScript and, while nobody waits, PlainTenantsReleaseScript
 )
 
 // The plain scripts.
@@ -23,6 +24,8 @@ var (
 	PlainReleaseScript        = plainScript("plain_release", []int{0, 2, 3, 5})
 	PlainNumbersAcquireScript = plainScript("plain_numbers_acquire", []int{0, 2, 3, 5, 9}, "known_epoch", "since", "lease", "count")
 	PlainNumbersReleaseScript = plainScript("plain_numbers_release", []int{0, 2, 3, 5, 9})
+	PlainTenantsScript        = plainScript("plain_tenants", []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "count", "declared")
+	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 1, 2, 3, 5, 8})
 	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
 
@@ -74,6 +77,23 @@ func PlainQueue[E Entry](s CallPrefix, k Known, p AcquireParams, entries, releas
 	return c
 }
 
+// PlainTenants is PlainQueue on a name that tenants share, of which it declares some. There is no head start.
+func PlainTenants[E Entry](s CallPrefix, k Known, p AcquireParams, declared []TenantSpec, entries, released []E) Call {
+	c := s.plainCall(PlainTenantsScript, 5+4*len(declared)+len(entries)+len(released))
+	c.Args = append(c.Args, k.Epoch, k.Since, p.TTL.Milliseconds(), len(entries), len(declared))
+	c.addSpecs(declared)
+	addIDs(&c, entries)
+	addIDs(&c, released)
+	return c
+}
+
+// PlainTenantsRelease is PlainRelease on a name that tenants share, where nobody waits.
+func PlainTenantsRelease[E Entry](s CallPrefix, entries []E) Call {
+	c := s.plainCall(PlainTenantsReleaseScript, len(entries))
+	addIDs(&c, entries)
+	return c
+}
+
 // plainCall returns a call with what a plain script needs at each call, and capacity for room more.
 func (s CallPrefix) plainCall(run *Script, room int) Call {
 	begin := s.plain[slices.Index(PlainScripts, run)]
@@ -85,55 +105,98 @@ func (s *Script) Declined(raw []int64) bool {
 	return slices.Contains(PlainScripts, s) && len(raw) == 1 && raw[0] == 0
 }
 
-// plainHead is the count of numbers with which a reply of PlainQueueScript begins.
-const plainHead = 4
+// The count of numbers with which a reply of PlainQueueScript begins, and one of PlainTenantsScript, before those of the ids.
+const plainHead, plainTenantsHead = 4, 2
 
 // DecodePlain converts the reply of a plain script that released some permits and then acquired others, with this head start.
 // It confirms what the call knew: the declaration and, if the script compares it, the epoch.
 func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, released, acquired int) (Reply, error) {
-	r := Reply{Since: k.Since, Epoch: k.Epoch, Next: -time.Millisecond, Plain: PlainWithoutQueue, Results: make([]Result, released+acquired)}
-	held, first := int64(acquired), int64(0)
-	switch {
-	case s == PlainQueueScript && len(raw) >= plainHead && (len(raw)-plainHead)%3 == 0 && raw[0] <= MaxWait:
-		r.Next = time.Duration(raw[0]) * time.Millisecond
-		if r.Waiters, held, first = raw[1], raw[2], raw[3]; r.Waiters < 0 {
-			r.Waiters = 0
-		} else {
-			r.Plain = PlainWithQueue
-		}
-		if !r.addGrants(raw[plainHead:]) {
-			return Reply{}, ErrReply
-		}
-	case s == PlainNumbersAcquireScript && len(raw) == 1+acquired:
-		first, r.Plain = raw[0], PlainWithNumbers
-	case s == PlainNumbersReleaseScript && len(raw) == 1:
-		first, r.Plain = raw[0], PlainWithNumbers
-	case (s == PlainAcquireScript || s == PlainReleaseScript) && len(raw) == 1:
-		first = raw[0]
+	r := Reply{Since: k.Since, Epoch: k.Epoch, Next: -time.Millisecond, Plain: PlainWithoutQueue, Results: make([]Result, released, released+acquired)}
+	for i := range r.Results {
+		r.Results[i] = Result{State: Held}
 	}
-	if first <= 0 || first > MaxUnits || held < 0 || held > int64(acquired) {
+	sound := len(raw) > 0
+	switch {
+	case !sound:
+	case s == PlainQueueScript:
+		sound = r.addQueued(raw, headStart, acquired)
+	case s == PlainTenantsScript:
+		sound = r.addOfTenants(raw, acquired)
+	case s == PlainNumbersAcquireScript:
+		r.Plain = PlainWithNumbers
+		sound = len(raw) == 1+acquired && r.addConsecutive(raw[0], acquired) && r.addNumbers(raw[1:])
+	case s == PlainAcquireScript:
+		sound = len(raw) == 1 && r.addConsecutive(raw[0], acquired)
+	default: // a release, which compares no epoch
+		r.Epoch = 0
+		sound = len(raw) == 1 && raw[0] == 1 && acquired == 0
+		switch s {
+		case PlainNumbersReleaseScript:
+			r.Plain = PlainWithNumbers
+		case PlainTenantsReleaseScript:
+			r.Plain = PlainWithTenants
+		}
+	}
+	if !sound {
 		return Reply{}, ErrReply
 	}
-	if s == PlainReleaseScript || s == PlainNumbersReleaseScript {
-		r.Epoch = 0
-	}
-	for i := range r.Results {
-		n := int64(i - released)
-		switch {
-		case n < 0:
-			r.Results[i] = Result{State: Held}
-		case n < held:
-			r.Results[i] = Result{State: Held, Number: first + n}
-			if s == PlainNumbersAcquireScript {
-				number := raw[1+n]
-				if number < 0 || number > MaxUnits {
-					return Reply{}, ErrReply
-				}
-				r.Results[i].Numbers = []int64{number}
-			}
-		default:
-			r.Results[i] = Result{State: Waiting, Number: max(0, first+n-headStart.Microseconds())}
-		}
-	}
 	return r, nil
+}
+
+// addConsecutive adds the results of ids that all hold, whose tokens follow each other.
+func (r *Reply) addConsecutive(first int64, count int) bool {
+	for n := range int64(count) {
+		r.Results = append(r.Results, Result{State: Held, Number: first + n})
+	}
+	return first > 0 && first <= MaxUnits
+}
+
+// addNumbers adds the numbers of units, one for each of the last results.
+func (r *Reply) addNumbers(numbers []int64) bool {
+	for i, number := range numbers {
+		if number < 0 || number > MaxUnits {
+			return false
+		}
+		r.Results[len(r.Results)-len(numbers)+i].Numbers = []int64{number}
+	}
+	return true
+}
+
+// addQueued adds what a reply of PlainQueueScript says.
+func (r *Reply) addQueued(raw []int64, headStart time.Duration, acquired int) bool {
+	if len(raw) < plainHead || (len(raw)-plainHead)%3 != 0 || raw[0] > MaxWait || raw[2] < 0 || raw[2] > int64(acquired) {
+		return false
+	}
+	r.Next, r.Waiters, r.Plain = time.Duration(raw[0])*time.Millisecond, max(0, raw[1]), PlainWithQueue
+	if raw[1] < 0 {
+		r.Plain = PlainWithoutQueue
+	}
+	held, first := int(raw[2]), raw[3]
+	if first <= 0 || first > MaxUnits {
+		return false
+	}
+	r.addConsecutive(first, held)
+	for n := held; n < acquired; n++ {
+		r.Results = append(r.Results, Result{State: Waiting, Number: max(0, first+int64(n)-headStart.Microseconds())})
+	}
+	return r.addGrants(raw[plainHead:])
+}
+
+// addOfTenants adds what a reply of PlainTenantsScript says.
+func (r *Reply) addOfTenants(raw []int64, acquired int) bool {
+	if len(raw) < plainTenantsHead+acquired || (len(raw)-plainTenantsHead-acquired)%3 != 0 || raw[0] > MaxWait || raw[1] < 0 {
+		return false
+	}
+	r.Next, r.Waiters, r.Plain = time.Duration(raw[0])*time.Millisecond, raw[1], PlainWithTenants
+	for _, number := range raw[plainTenantsHead:][:acquired] {
+		result := Result{State: Held, Number: number}
+		if number < 0 {
+			result = Result{State: Waiting, Number: -number}
+		}
+		if result.Number == 0 || result.Number > MaxUnits {
+			return false
+		}
+		r.Results = append(r.Results, result)
+	}
+	return r.addGrants(raw[plainTenantsHead+acquired:])
 }

@@ -27,7 +27,7 @@ var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "cou
 func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E, released ...E) Call {
 	c := s.newCall(AcquireScript, d, p.TTL, 7+4*len(d.Tenants)+2*len(entries)+len(released))
 	c.Args = append(c.Args, p.Wait, p.MaxQueue, p.HeadStart.Microseconds(), len(entries), len(released))
-	c.addTenants(d, p.Numbered)
+	c.addTenants(d.Tenants, p.Numbered)
 	addIDs(&c, entries)
 	if slices.ContainsFunc(entries, func(e E) bool { return e.Units() != 1 }) {
 		for _, e := range entries {
@@ -89,7 +89,7 @@ type Claims struct {
 func Restore[E Entry](s CallPrefix, d Declaration, lease time.Duration, entries []E, had Claims) Call {
 	c := s.newCall(RestoreScript, d, lease, 4+4*len(d.Tenants)+4*len(entries))
 	c.Args = append(c.Args, had.Holders, had.Epoch)
-	c.addTenants(d, had.Lists != nil)
+	c.addTenants(d.Tenants, had.Lists != nil)
 	addIDs(&c, entries)
 	c.addNumbers(had.Numbers)
 	c.addNumbers(had.Units)

@@ -1,0 +1,79 @@
+-- plain_store.lua: what the plain scripts of names with a queue have in common once it is decided who is granted something. It declines
+-- in cases that are not worth repeating here; then it writes, and publishes what others must know.
+--
+-- needs:    SECOND, begins, count, epoch, expire_at, first_id, first_number, first_released, format, head_start, heads, held, marked_at,
+--           micros, nearest, now, plain_flag, promoted, record_pace, released, remaining, renew_keys, waits
+-- provides: expiry, first_new, had_queue, messages, queued, recorded_at, second_passed, steady
+-- changes:  expire_at, renew_keys, size
+local comes_first = remaining > 0 and count > 0 and not (nearest and nearest <= now + lease) -- the full script has others poll for a nearer deadline
+if comes_first or promoted >= BOUND then return { 0 } end
+if count == 0 and not nearest and expire_at > now + 4 * LINGER then expire_at, renew_keys = now + 2 * LINGER, true end -- idle again after a long lease
+
+local owners, leavers, number, messages = {}, {}, first_number, nil -- owners: token, id, ...
+for i = 1, promoted do
+  local id, position, token = heads[2 * i - 1], tonumber(heads[2 * i]), format("%d", number)
+  if not (position and position >= 0 and position < 2 ^ 53 and position % 1 == 0) then return { 0 } end
+  owners[2 * i - 1], owners[2 * i], leavers[i] = token, id, id
+  local client, seq = string.match(id, "^([^:]*):(%d+)")
+  if client == caller then
+    reply[size + 1], reply[size + 2], reply[size + 3] = tonumber(seq), position, number
+    size = size + 3
+  elseif client then
+    local entry = seq .. ":" .. format("%d", position) .. ":" .. token
+    messages = messages or {}
+    messages[client] = messages[client] and messages[client] .. "," .. entry or entry
+  end
+  number = number + 1
+end
+
+local first_new, queued = number, count - held
+local due, positions, deadline = {}, {}, format("%d", now + lease)
+for i = 1, count do
+  local id = ARGV[first_id + i - 1]
+  due[2 * i - 1], due[2 * i] = deadline, id
+  if waits[i] then
+    positions[#positions + 1], positions[#positions + 2] = format("%d", number - head_start), id
+  else
+    owners[#owners + 1], owners[#owners + 2] = format("%d", number), id
+  end
+  number = number + 1
+end
+
+local expiry, stored = format("%d", expire_at), format("%d", number - 1)
+if count > 0 then redis.call("SET", counter, stored, "PXAT", expiry) end
+if released > 0 then
+  redis.call("ZREM", owner, unpack(ARGV, first_released))
+  redis.call("ZREM", timeout, unpack(ARGV, first_released))
+end
+if promoted > 0 then
+  if count == 0 then redis.call("SET", counter, stored, "PXAT", expiry) end
+  redis.call("ZREM", queue, unpack(leavers))
+end
+if count > 0 then
+  redis.call("ZADD", timeout, unpack(due))
+  if not nearest then redis.call("PEXPIREAT", timeout, expiry) end -- the key is new
+end
+if #owners > 0 then
+  redis.call("ZADD", owner, unpack(owners))
+  if holders == released then redis.call("PEXPIREAT", owner, expiry) end
+  redis.pcall("HINCRBY", meta, "granted", promoted + held)
+end
+if begins then redis.call("HSET", meta, "plain", plain_flag .. "+") end
+if queued > 0 then
+  redis.call("ZADD", queue, unpack(positions))
+  if remaining == 0 then redis.call("PEXPIREAT", queue, expiry) end
+  reply[1] = nearest and math.min(lease, nearest - now) or tonumber(lease)
+end
+
+local had_queue, steady = waiters > 0, micros
+local recorded_at = tonumber(marked_at)
+if not (recorded_at and recorded_at >= 0 and recorded_at <= micros) then recorded_at = nil end
+-- include pace.lua
+local second_passed = micros - (recorded_at or 0) >= SECOND
+if second_passed and remaining + queued > 0 and (promoted + held > 0 or not had_queue) then record_pace() end
+
+if messages then
+  for client, entries in pairs(messages) do
+    redis.pcall("PUBLISH", wake .. client, entries .. " " .. epoch .. " " .. owner)
+  end
+end

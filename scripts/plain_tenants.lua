@@ -1,0 +1,165 @@
+-- plain_tenants: what release and then acquire do on a plain name that tenants share, as in plain.lua: it releases ids, grants to those
+-- of the tenants that are next, and then grants new ids that weigh 1 what is left, or adds them to the queue. accounts.lua says what is
+-- stored, and turns.lua who is next.
+--
+-- KEYS    owner, queue, timeout, counter, meta, lanes, turns, tenants
+-- ARGV    caller       client id of the calling process: grants to its waiters are in the reply
+--         wake         channel prefix: grants to any other client are published on wake .. its client id
+--         known_epoch  the epoch of the name, as the caller knows it
+--         since        server us of the caller's first declaration of its limit
+--         lease        ms; 0: it acquires nothing
+--         count        how many ids it acquires
+--         declared     how many tenants it declares, all of them of these ids
+--         .. for each its name, share and limit, and the us from since to when the caller first declared these
+--         .. ids, then the ids to release before that, all of which must be holders
+-- Returns 0: release and acquire must answer; or one list of numbers:
+--         next     as in semaphore.lua
+--         waiters  how many wait after the call
+--         .. of each new id its token, or, if it waits, its position below 0
+--         grants   as in semaphore.lua
+-- First write: SET, so that it is refused under OOM; ZREM, which works then, if it acquires nothing.
+local owner, queue, timeout, counter, meta, lanes, turns, tenants = unpack(KEYS)
+local caller, wake, known_epoch, since, lease, count, declared = unpack(ARGV, 1, 7)
+local first_tenant = 8
+local first_id, head_start, begins = first_tenant + 4 * declared, 0, false
+local limit_form = "^(%d+)@$"
+
+-- include plain.lua
+-- include plain_ids.lua
+if renew_keys and holders + waiters > 0 then return { 0 } end -- then the full script compares what is counted with what is stored
+-- include tenant_ids.lua
+if redis.call("ZCARD", lanes) ~= waiters then return { 0 } end
+
+-- include plain_accounts.lua
+
+for i = first_tenant, first_id - 4, 4 do
+  local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]
+  if not known then return { 0 } end
+  if declared_at > known.since or known.since > micros then
+    local share, most = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+    if known.last and (share ~= known.share or most ~= known.limit) then return { 0 } end
+    known.share, known.limit, known.since = share, most, declared_at
+  end
+end
+
+local function may_have_more(known) return known.limit == 0 or known.units < known.limit end
+
+-- head_of returns the first waiter of a tenant that is not taken, as it is in lanes. It reads two at first, and then more.
+local function head_of(known)
+  if waiters == 0 then return nil end
+  if not known.heads or known.heads[known.at] == nil and known.more then
+    local lane, size = lane_of(known.tenant), 1 + known.at
+    known.heads = redis.call("ZRANGEBYLEX", lanes, "[" .. lane, "(" .. lane .. "\255", "LIMIT", known.taken, size)
+    known.at, known.more = 1, #known.heads == size
+  end
+  return known.heads[known.at]
+end
+
+-- Those whose first waiter may be granted something. Each grant makes a turn later, so of the stored ones there are enough if there are as
+-- many as units. The turn of a tenant that released something is not true any more.
+local available, candidates = math.max(0, limit - holders + released), {}
+local wanted, from = waiters > 0 and math.min(available, STEP) or 0, 0
+while #candidates < wanted do
+  local first, size, of = redis.call("ZRANGE", turns, from, from + wanted - #candidates - 1, "WITHSCORES"), wanted - #candidates, {}
+  for i = 1, #first, 2 do
+    local tenant = string.sub(first[i], 16)
+    of[i] = accounts[tenant] or add_account(tenant)
+  end
+  if #unread > 0 and not read_accounts() then return { 0 } end
+  for i = 1, #first, 2 do
+    local known = of[i]
+    if known.released == 0 then
+      local sound = known.stored_turn == first[i] and tonumber(first[i + 1]) == known.units / known.share and may_have_more(known)
+      if not sound then return { 0 } end
+      candidates[#candidates + 1] = known
+    end
+  end
+  from = from + size
+  if #first < 2 * size then break end
+end
+if wanted > 0 then
+  for _, known in ipairs(account_list) do
+    if known.released > 0 and may_have_more(known) and head_of(known) then candidates[#candidates + 1] = known end
+  end
+end
+
+-- The fairness rule, as in turns.lua.
+local function precedes(one, other)
+  local used, others = one.units / one.share, other.units / other.share
+  return used < others or used == others and one.last .. one.tenant < other.last .. other.tenant
+end
+
+local function grant(known, token)
+  known.units, known.permits, known.last = known.units + 1, known.permits + 1, "1" .. place(token)
+end
+
+local promoted, heads, leavers_of_lanes, ids = 0, {}, {}, {} -- heads: id, position, ...
+while promoted < available and #candidates > 0 do
+  local next = 1
+  for i = 2, #candidates do
+    if precedes(candidates[i], candidates[next]) then next = i end
+  end
+  local known = candidates[next]
+  local head, lane = head_of(known), lane_of(known.tenant)
+  if not head or promoted == STEP then return { 0 } end
+  ids[promoted + 1] = string.sub(head, #lane + 15) .. (known.tenant == "" and "" or ":" .. known.tenant)
+  leavers_of_lanes[promoted + 1] = head
+  heads[2 * promoted + 1], heads[2 * promoted + 2] = ids[promoted + 1], to_position(head, lane)
+  grant(known, first_number + promoted)
+  if not known.changes then known.changes, account_list[#account_list + 1] = true, known end
+  known.at, known.taken, promoted = known.at + 1, known.taken + 1, promoted + 1
+  if not may_have_more(known) or not head_of(known) then table.remove(candidates, next) end
+end
+if promoted > 0 then
+  for i, position in ipairs(redis.call("ZMSCORE", queue, unpack(ids))) do
+    if tonumber(position) ~= heads[2 * i] then return { 0 } end -- of an id that does not wait
+  end
+end
+
+-- If any unit is left, the tenants of all waiters may have no more.
+local held, waits, joining, remaining = 0, {}, {}, waiters - promoted
+for i = 1, count do
+  local id, number = ARGV[first_id + i - 1], first_number + promoted + i - 1
+  local known = accounts[tenant_of(id)]
+  if promoted + held < available and may_have_more(known) then
+    grant(known, number)
+    held = held + 1
+  else
+    waits[i], known.waits = true, true
+    known.last = known.last or "0" .. place(number)
+    local bare = known.tenant == "" and id or string.sub(id, 1, -#known.tenant - 2)
+    joining[#joining + 1], joining[#joining + 2] = "0", lane_of(known.tenant) .. place(number) .. bare
+  end
+end
+local reply, size = { -1, 0 }, 2 + count
+
+-- include plain_store.lua
+reply[2] = remaining + queued
+for i = 1, count do reply[2 + i] = (waits[i] and -1 or 1) * (first_new + i - 1) end
+
+local records, later, turns_gone = { "all", generation .. " " .. format("%d", holders - released + promoted + held) }, {}, {}
+local added = 0
+for _, known in ipairs(account_list) do
+  local turn = (known.waits or head_of(known)) and may_have_more(known) and known.last .. known.tenant
+  if turn then later[#later + 1], later[#later + 2] = format("%.17g", known.units / known.share), turn end
+  if known.stored_turn and known.stored_turn ~= turn then turns_gone[#turns_gone + 1] = known.stored_turn end
+  if not known.stored_turn then added = added + 1 end
+  records[#records + 1], records[#records + 2] = ":" .. known.tenant, record_of(known)
+end
+redis.call("HSET", tenants, unpack(records))
+if promoted > 0 then redis.call("ZREM", lanes, unpack(leavers_of_lanes)) end
+if queued > 0 then
+  redis.call("ZADD", lanes, unpack(joining))
+  if remaining == 0 then redis.call("PEXPIREAT", lanes, expiry) end
+end
+if #later > 0 then
+  local new = redis.call("ZADD", turns, unpack(later))
+  if redis.call("ZCARD", turns) == new then redis.call("PEXPIREAT", turns, expiry) end
+end
+if waiters > 0 and #turns_gone > 0 then redis.call("ZREM", turns, unpack(turns_gone)) end
+
+-- include forget.lua
+if added > 0 then forget(added, accounts, generation) end
+
+-- include plain_renew.lua
+return reply

@@ -1,0 +1,14 @@
+-- tenant_ids.lua: how ids, members of lanes and fields of tenants are written: see accounts.lua.
+--
+-- provides: STEP, lane_of, place, tenant_of, tenant_record, to_position
+local STEP = 50 -- most ids at once that may each be another tenant's
+local tenant_record = "^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]%x%x%x%x%x%x%x%x%x%x%x%x%x%x)$"
+
+local function tenant_of(id) return string.match(id, "^[^:]*:%d+#?:(.*)$") or "" end
+
+-- lane_of is what the members of lanes that are waiters of a tenant begin with. No tenant's is the beginning of another's.
+local function lane_of(tenant) return string.format("%d:", #tenant) .. tenant end
+
+-- place writes a position or a token so that texts are ordered as numbers are, and to_position reads the position in a member of lanes.
+local function place(number) return string.format("%014x", number) end
+local function to_position(member, lane) return tonumber(string.sub(member, #lane + 1, #lane + 14), 16) end
