@@ -12,20 +12,20 @@ local function add_account(tenant)
 end
 
 -- read_accounts reads what is stored, and reports whether it is sound.
-local generation, counted
+local generation, counted -- counted: units of all
 local function read_accounts()
   local records = redis.call("HMGET", tenants, unpack(fields))
   generation, counted = string.match(records[1] or "", "^(%d+) (%d+)$")
+  if tonumber(counted) ~= holders then return false end
   for i, known in ipairs(unread) do
     local of, units, permits, share, most, declared_at, last = string.match(records[i + 1] or "", tenant_record)
-    if records[i + 1] and not last then return false end
     if of ~= generation then units, permits = 0, 0 end
     known.units, known.permits, known.share, known.limit = tonumber(units), tonumber(permits), tonumber(share or 1), tonumber(most or 0)
     known.since, known.last, known.stored_turn = tonumber(declared_at or 0), last, last and last .. known.tenant
     if math.max(known.units, known.permits, known.share, known.limit, known.since) >= 2 ^ 53 or known.share == 0 then return false end
   end
   unread, fields = {}, { "all" }
-  return tonumber(counted) == holders
+  return true
 end
 
 for i = first_id, #ARGV do

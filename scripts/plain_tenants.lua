@@ -29,6 +29,7 @@ local limit_form = "^(%d+)@$"
 if renew_keys and holders + waiters > 0 then return { 0 } end -- then the full script compares what is counted with what is stored
 -- include tenant_ids.lua
 if redis.call("ZCARD", lanes) ~= waiters then return { 0 } end
+local turn_count = redis.call("ZCARD", turns)
 
 -- include plain_accounts.lua
 
@@ -56,11 +57,10 @@ local function head_of(known)
 end
 
 -- Those whose first waiter may be granted something. Each grant makes a turn later, so of the stored ones there are enough if there are as
--- many as units. The turn of a tenant that released something is not true any more.
+-- many as units. The stored turn of a tenant that released something is not true any more.
 local available, candidates = math.max(0, limit - holders + released), {}
-local wanted, from = waiters > 0 and math.min(available, STEP) or 0, 0
-while #candidates < wanted do
-  local first, size, of = redis.call("ZRANGE", turns, from, from + wanted - #candidates - 1, "WITHSCORES"), wanted - #candidates, {}
+if waiters > 0 and available > 0 then
+  local first, of = redis.call("ZRANGE", turns, 0, math.min(available, STEP) - 1, "WITHSCORES"), {}
   for i = 1, #first, 2 do
     local tenant = string.sub(first[i], 16)
     of[i] = accounts[tenant] or add_account(tenant)
@@ -74,10 +74,6 @@ while #candidates < wanted do
       candidates[#candidates + 1] = known
     end
   end
-  from = from + size
-  if #first < 2 * size then break end
-end
-if wanted > 0 then
   for _, known in ipairs(account_list) do
     if known.released > 0 and may_have_more(known) and head_of(known) then candidates[#candidates + 1] = known end
   end
@@ -153,10 +149,10 @@ if queued > 0 then
   if remaining == 0 then redis.call("PEXPIREAT", lanes, expiry) end
 end
 if #later > 0 then
-  local new = redis.call("ZADD", turns, unpack(later))
-  if redis.call("ZCARD", turns) == new then redis.call("PEXPIREAT", turns, expiry) end
+  redis.call("ZADD", turns, unpack(later))
+  if turn_count == 0 then redis.call("PEXPIREAT", turns, expiry) end
 end
-if waiters > 0 and #turns_gone > 0 then redis.call("ZREM", turns, unpack(turns_gone)) end
+if turn_count > 0 and #turns_gone > 0 then redis.call("ZREM", turns, unpack(turns_gone)) end
 
 -- include forget.lua
 if added > 0 then forget(added, accounts, generation) end

@@ -52,32 +52,39 @@ func (l *lab) backlog(limit int64, tenants int) {
 	l.checkTenants(l.snapshot())
 }
 
+// damageOfTenants is what another program may do to what is stored.
+var damageOfTenants = map[string]func(l *lab){
+	"lanes are gone":         func(l *lab) { l.rdb.Del(background, l.keys[6]) },
+	"turns and lanes are":    func(l *lab) { l.rdb.Del(background, l.keys[6], l.keys[7]) },
+	"tenants are gone":       func(l *lab) { l.rdb.Del(background, l.keys[8]) },
+	"all three are gone":     func(l *lab) { l.rdb.Del(background, l.keys[6:]...) },
+	"a waiter has no lane":   func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 7, 7) },
+	"most waiters have none": func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 3, 390) },
+	"a lane has no waiter":   func(l *lab) { l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: "8:tenant-1000you:7"}) },
+	"a lane is of another id": func(l *lab) {
+		l.rdb.ZRemRangeByRank(background, l.keys[6], 0, 0)
+		l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: "8:tenant-000000000000001nobody:7"})
+	},
+	"a waiter has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[1], 5, 5) },
+	"a holder has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[0], 5, 5) },
+	"the sum is wrong":       func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "1 399") },
+	"the sum is text":        func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "\x00") },
+	"meta has lost the name": func(l *lab) { l.rdb.HDel(background, l.keys[5], MetaTenants, MetaPlain) },
+	"a turn is too early": func(l *lab) {
+		l.rdb.ZIncrBy(background, l.keys[7], -1000, l.rdb.ZRange(background, l.keys[7], 3, 3).Val()[0])
+	},
+	"a turn has no tenant": func(l *lab) { l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: -1, Member: "100000000000000nobody"}) },
+	"a turn is text":       func(l *lab) { l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: -1, Member: "x"}) },
+	"a tenant is text":     func(l *lab) { l.rdb.HSet(background, l.keys[8], ":tenant-3", "x", "all", "1 0") },
+	"units are wrong": func(l *lab) {
+		l.rdb.HSet(background, l.keys[8], ":tenant-3", "1 999 999 1 0 7 100000000000000", "all", "1 0")
+	},
+}
+
 func TestWhatIsStoredOfTenantsIsMendedAfterAnyDamage(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)
-	for name, damage := range map[string]func(l *lab){
-		"lanes are gone":         func(l *lab) { l.rdb.Del(background, l.keys[6]) },
-		"turns and lanes are":    func(l *lab) { l.rdb.Del(background, l.keys[6], l.keys[7]) },
-		"tenants are gone":       func(l *lab) { l.rdb.Del(background, l.keys[8]) },
-		"all three are gone":     func(l *lab) { l.rdb.Del(background, l.keys[6:]...) },
-		"a waiter has no lane":   func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 7, 7) },
-		"most waiters have none": func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 3, 390) },
-		"a lane has no waiter":   func(l *lab) { l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: "8:tenant-1000you:7"}) },
-		"a waiter has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[1], 5, 5) },
-		"a holder has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[0], 5, 5) },
-		"the sum is wrong":       func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "1 399") },
-		"the sum is text":        func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "\x00") },
-		"meta has lost the name": func(l *lab) { l.rdb.HDel(background, l.keys[5], MetaTenants) },
-		"a turn is too early": func(l *lab) {
-			l.rdb.ZIncrBy(background, l.keys[7], -1000, l.rdb.ZRange(background, l.keys[7], 3, 3).Val()[0])
-		},
-		"a turn has no tenant": func(l *lab) { l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: -1, Member: "100000000000000nobody"}) },
-		"a turn is text":       func(l *lab) { l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: -1, Member: "x"}) },
-		"a tenant is text":     func(l *lab) { l.rdb.HSet(background, l.keys[8], ":tenant-3", "x", "all", "1 0") },
-		"units are wrong": func(l *lab) {
-			l.rdb.HSet(background, l.keys[8], ":tenant-3", "1 999 999 1 0 7 100000000000000", "all", "1 0")
-		},
-	} {
+	for name, damage := range damageOfTenants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, rdb)

@@ -1,0 +1,259 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/testclient"
+)
+
+// The random walk in tenants_test.go compares the plain scripts with the policy. These are the cases that it does not reach.
+
+// sharedName has five tenants hold the four units of a name, and wait for them.
+func sharedName(l *lab) {
+	l.t.Helper()
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 20, 5)), 20)
+	require.Equal(l.t, "4@", l.meta(MetaPlain))
+}
+
+// plainCalls are one of each kind that releases a holder of sharedName.
+func plainCalls(l *lab) map[string]Call {
+	about, p := l.space.About("name"), AcquireParams{TTL: time.Minute}
+	released, asked := ofTenants("me", 1, 1, 3), ofTenants("you", 1, 2, 2)
+	declared := []TenantSpec{{Name: "tenant-0", Share: 1}}
+	return map[string]Call{
+		"it releases":              PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, released),
+		"it releases and acquires": PlainTenants(about, seededKnown, p, declared, asked, released),
+		"it acquires":              PlainTenants(about, seededKnown, p, declared, asked, nil),
+		"nobody waits":             PlainTenantsRelease(about, released),
+	}
+}
+
+// Damage of which the script sees nothing is mended once the keys are renewed. Until then only ids in the queue are granted anything.
+func TestPlainCallOfATenantBesideDamageGrantsToWaitersOnly(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for name, damage := range damageOfTenants {
+		for kind := range plainCalls(newLab(t, rdb)) {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, rdb)
+				sharedName(l)
+				damage(l)
+				before := l.snapshot()
+				l.answersSoundly(plainCalls(l)[kind], name)
+				after := l.snapshot()
+				assert.LessOrEqual(t, len(after.owner), 4)
+				for _, id := range members(after.owner) {
+					assert.True(t, slices.Contains(append(members(before.owner), members(before.queue)...), id) || strings.HasPrefix(id, "you"), id)
+					assert.NotContains(t, members(after.queue), id)
+				}
+				l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), AcquireParams{TTL: time.Hour, Wait: true}, ofTenants("she", 1, 1, 1)), 1)
+				l.poll(4)
+				l.checkTenants(l.snapshot())
+			})
+		}
+	}
+}
+
+func TestPlainCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for kind := range plainCalls(newLab(t, rdb)) {
+		for n := range 18 {
+			l := newLab(t, rdb)
+			sharedName(l)
+			l.runUpTo(n, plainCalls(l)[kind])
+			s := l.snapshot()
+			assert.LessOrEqual(t, len(s.owner), 4, "%s, %d writes", kind, n)
+			for _, id := range append(members(s.owner), members(s.queue)...) {
+				assert.Contains(t, members(s.timeout), id, "an entry without a deadline after %d writes", n)
+			}
+			l.ask(Refresh(l.space.About("name"), known(4), time.Hour, false, ofTenants("me", 3, 1, 3)), 1)
+			l.poll(4)
+			l.checkTenants(l.snapshot())
+		}
+	}
+}
+
+// S10: a key of the wrong type fails the call, or leaves it to the full script, which fails.
+func TestPlainCallOfATenantWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for kind := range plainCalls(newLab(t, rdb)) {
+		for i := range Kinds {
+			l := newLab(t, rdb)
+			sharedName(l)
+			require.NoError(t, rdb.Set(background, l.keys[i], "of another program", 0).Err())
+			before, c := l.dump(), plainCalls(l)[kind]
+			got := l.run(c)
+			if !slices.Contains(c.Script.keys, i) || got.err == nil && !c.Script.Declined(got.numbers) {
+				continue // it does not need the key
+			}
+			if got.err != nil {
+				assert.ErrorContains(t, got.err, "WRONGTYPE")
+			}
+			assert.Equal(t, before, l.dump(), "%s with a %s of the wrong type", kind, Kinds[i])
+		}
+	}
+}
+
+// Any program may have stored anything. No value makes a plain script fail half-way, or grant for ever.
+func TestPlainCallOfATenantDeclinesWhateverIsStored(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	records := []string{"", "x", "1 1 1 1 1 1", "1 1 1 1 0 0 20000000000000", "1 1 1 0 0 0 100000000000000", "1 -1 1 1 0 0 100000000000000"}
+	for _, field := range []int{1, 2, 3, 4, 5} {
+		words := strings.Fields("1 1 1 1 0 0 100000000000000")
+		words[field] = strings.Repeat("9", 400)
+		records = append(records, strings.Join(words, " "))
+	}
+	for _, field := range []string{"all", ":tenant-0", ":tenant-1", ":tenant-2"} {
+		for _, value := range append(records, "nan 4", "1 nan", "1 4 nan", "1 "+strings.Repeat("9", 400)) {
+			l := newLab(t, rdb)
+			sharedName(l)
+			require.NoError(t, rdb.HSet(background, l.keys[8], field, value).Err())
+			for kind, c := range plainCalls(l) {
+				l.answersSoundly(c, kind+" "+field+" "+value)
+			}
+			assert.LessOrEqual(t, len(l.snapshot().owner), 4)
+		}
+	}
+}
+
+// What is unusual is left to the full script.
+func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	p := AcquireParams{TTL: time.Minute}
+	one := ofTenants("you", 1, 1, 1)
+	for name, build := range map[string]func(l *lab, about CallPrefix) Call{
+		"a newer share": func(_ *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, p, []TenantSpec{{"tenant-0", 2, 0, time.Second}}, one, nil)
+		},
+		"a newer limit": func(_ *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, p, []TenantSpec{{"tenant-0", 1, 1, time.Second}}, one, nil)
+		},
+		"a tenant of no id": func(_ *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, p, []TenantSpec{{"tenant-7", 1, 0, 0}}, one, nil)
+		},
+		"an id that waits": func(_ *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, p, nil, ofTenants("me", 6, 1, 5), nil)
+		},
+		"an id that left": func(_ *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 99, 1, 3))
+		},
+		"an id twice": func(_ *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, append(ofTenants("me", 1, 1, 3), ofTenants("me", 1, 1, 3)...))
+		},
+		"a lease that ended": func(l *lab, about CallPrefix) Call {
+			l.rdb.ZIncrBy(background, l.keys[2], -1e6, "me:5:tenant-4")
+			return PlainTenants(about, seededKnown, p, nil, one, nil)
+		},
+		"keys to be renewed": func(l *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, AcquireParams{TTL: time.Hour}, nil, one, nil)
+		},
+		"a name of one tenant": func(l *lab, about CallPrefix) Call {
+			l.set("plain", "4+")
+			return PlainTenants(about, seededKnown, p, nil, one, nil)
+		},
+		"units that are too few": func(l *lab, about CallPrefix) Call {
+			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
+			l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" 0 0 1 0 0 100000000000000")
+			return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 5))
+		},
+		"a sum that is wrong": func(l *lab, about CallPrefix) Call {
+			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
+			l.rdb.HSet(background, l.keys[8], "all", generation+" 3")
+			return PlainTenants(about, seededKnown, p, nil, one, nil)
+		},
+		"waiters": func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 1, 3)) },
+	} {
+		l := newLab(t, rdb)
+		sharedName(l)
+		c := build(l, l.space.About("name"))
+		assert.False(t, l.answersSoundly(c, name), name)
+	}
+}
+
+// A reply is one list of numbers: what each new id got, and the waiters of the caller that were granted something.
+func TestPlainCallOfATenantRepliesWithATokenOrAPositionOfEachID(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	d := naming(3, TenantSpec{"a", 1, 1, 0}, TenantSpec{"b", 1, 0, 0})
+	l.ask(Acquire(l.space.About("name"), d, p, []*ticket{{"me:1:a", 1}, {"me:2:a", 1}}), 2)
+	asked := []*ticket{{"me:3:a", 1}, {"me:4:b", 1}, {"me:5:b", 1}}
+	got := l.run(PlainTenants(l.space.About("name"), seededKnown, p, d.Tenants, asked, nil))
+	require.NoError(t, got.err)
+	r, err := PlainTenantsScript.DecodePlain(got.numbers, seededKnown, 0, 0, len(asked))
+	require.NoError(t, err, "%v", got.numbers)
+	assert.Equal(t, []State{Waiting, Held, Held}, []State{r.Results[0].State, r.Results[1].State, r.Results[2].State})
+	assert.Equal(t, int64(2), r.Waiters)
+	s := l.snapshot()
+	assert.Equal(t, []string{"me:1:a", "me:4:b", "me:5:b"}, members(s.owner))
+	assert.Equal(t, float64(r.Results[0].Number), scores(s.queue)["me:3:a"])
+	assert.Equal(t, float64(r.Results[2].Number), scores(s.owner)["me:5:b"])
+
+	// The first of all whose turn it may be.
+	got = l.run(PlainTenants(l.space.About("name"), seededKnown, p, nil, []*ticket{{"me:6:b", 1}}, nil))
+	require.NoError(t, got.err)
+	assert.Len(t, got.numbers, 3, "it was not declined")
+	l.checkTenants(l.snapshot())
+}
+
+func TestUsualCallsOfTenantsNeedNoFullScript(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for kind := range plainCalls(newLab(t, rdb)) {
+		l := newLab(t, rdb)
+		sharedName(l)
+		assert.Equal(t, kind != "nobody waits", l.answersSoundly(plainCalls(l)[kind], kind), kind)
+		l.checkTenants(l.snapshot())
+	}
+	l := newLab(t, rdb)
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 1, 1)), 1)
+	assert.True(t, l.answersSoundly(PlainTenantsRelease(l.space.About("name"), ofTenants("me", 1, 1, 1)), ""), "nobody waits")
+	l.checkTenants(l.snapshot())
+}
+
+// What was counted before counting began anew is none.
+func TestPlainCallIgnoresCountsOfAnotherGeneration(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 1, 1)), 1)
+	require.NoError(t, l.rdb.HSet(background, l.keys[8], ":b", "7 3 3 1 3 0 100000000000000").Err())
+	got := l.run(PlainTenants(l.space.About("name"), seededKnown, p, nil, []*ticket{{"me:2:b", 1}}, nil))
+	require.NoError(t, got.err)
+	assert.Contains(t, members(l.snapshot().owner), "me:2:b")
+	l.checkTenants(l.snapshot())
+}
+
+// 10 million tenants over a day leave nothing behind, by whichever script they come and go.
+func TestTenantsThatComeByPlainCallsAreForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 1, 1)), 1)
+	for n := 2; n < 500; n++ {
+		one := []*ticket{{fmt.Sprintf("me:%d:customer-%d", n, n), 1}}
+		assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, p, nil, one, nil), ""))
+		assert.True(t, l.answersSoundly(PlainTenantsRelease(l.space.About("name"), one), ""))
+	}
+	assert.Less(t, l.rdb.HLen(background, l.keys[8]).Val(), int64(140))
+	l.checkTenants(l.snapshot())
+}
