@@ -223,8 +223,9 @@ func TestUsualCallsOfTenantsNeedNoFullScript(t *testing.T) {
 	l := newLab(t, rdb)
 	l.seed("meta layout=2")
 	p := AcquireParams{TTL: time.Minute, Wait: true}
-	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 1, 1)), 1)
-	assert.True(t, l.answersSoundly(PlainTenantsRelease(l.space.About("name"), ofTenants("me", 1, 1, 1)), ""), "nobody waits")
+	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 5, 1)), 5)
+	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), ""), "one tenant")
+	assert.True(t, l.answersSoundly(PlainTenantsRelease(l.space.About("name"), ofTenants("me", 2, 1, 1)), ""), "nobody waits")
 	l.checkTenants(l.snapshot())
 }
 

@@ -61,9 +61,12 @@ var damageOfTenants = map[string]func(l *lab){
 	"a waiter has no lane":   func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 7, 7) },
 	"most waiters have none": func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 3, 390) },
 	"a lane has no waiter":   func(l *lab) { l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: "8:tenant-1000you:7"}) },
-	"a lane is of another id": func(l *lab) {
-		l.rdb.ZRemRangeByRank(background, l.keys[6], 0, 0)
-		l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: "8:tenant-000000000000001nobody:7"})
+	"the next waiter is none": func(l *lab) {
+		next := l.rdb.ZRange(background, l.keys[7], 0, 0).Val()[0][15:]
+		lane := fmt.Sprintf("%d:%s", len(next), next)
+		first := l.rdb.ZRangeByLex(background, l.keys[6], &redis.ZRangeBy{Min: "[" + lane, Max: "(" + lane + "\xff", Count: 1}).Val()
+		l.rdb.ZRem(background, l.keys[6], first)
+		l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: lane + "00000000000001nobody:7"})
 	},
 	"a waiter has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[1], 5, 5) },
 	"a holder has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[0], 5, 5) },
