@@ -35,6 +35,10 @@ FAIRSEM_SERVE_TOKEN.
 With --no-wait, or if the units would be granted only after --wait, it fails at once
 and reports how long the wait would be, with --json as retry_after_ms.
 
+With --tenant, tenants share the rate fairly: the next unit goes to the tenant that was
+granted the fewest per --share in the window, and there to the call that came first. A
+tenant is granted at most --tenant-limit units in a window.
+
 The rate belongs to NAME: the one that was declared last applies to all. A name is
 either a rate limit or a semaphore of fairsem run. Grants that Redis loses, in a
 restart without persistence, are not restored.
@@ -45,6 +49,7 @@ fairsem failed itself, such as without a server, 126 if CMD cannot be executed, 
 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem limit geocoder 5/s -- curl -fsS https://api.example.com/lisbon
   while read -r id; do fairsem limit geocoder 5/s && ./geocode "$id"; done <ids
+  fairsem limit llm 1000/1m --tenant acme --tenant-limit 200 -- ./summarize report.txt
   fairsem limit mails 100/1m --no-wait -E 0 -- ./send-digest`,
 		RunE:              ownFailure(o.complete, func(cmd *cobra.Command) error { return o.job.Run(cmd.Context()) }),
 		ValidArgsFunction: completeCommand(2),

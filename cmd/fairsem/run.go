@@ -31,15 +31,21 @@ func newRun() *cobra.Command {
 		Long: `Waits in the queue of NAME, runs CMD while it holds a permit, and releases the permit
 when CMD and its process group have ended. CMD is executed without a shell, with
 standard input and output untouched. Its environment has FAIRSEM_NAME, FAIRSEM_ID,
-FAIRSEM_TOKEN, FAIRSEM_WEIGHT and FAIRSEM_TENANT. It has neither FAIRSEM_SERVE_TOKEN nor
-REDIS_URL, which may contain a password and is passed on with --pass-redis-url. Signals
-are passed on to its process group, which has the terminal while it runs.
+FAIRSEM_TOKEN, FAIRSEM_WEIGHT, FAIRSEM_TENANT, FAIRSEM_NUMBER and FAIRSEM_NUMBERS. It
+has neither FAIRSEM_SERVE_TOKEN nor REDIS_URL, which may contain a password and is passed
+on with --pass-redis-url. Signals are passed on to its process group, which has the
+terminal while it runs.
 
 With --tenant, tenants share the limit fairly, however many calls of each wait: the next
 permit goes to the tenant that holds the fewest units per --share, and there to the call
 that came first. --share and --tenant-limit belong to the tenant, and what was declared
 last is in effect. Calls without --tenant are of one tenant, whose name is empty.
 --max-queue then counts the waiters of the tenant.
+
+With --numbered the units have numbers, of which no two holders have one at the same time:
+the lowest free ones are granted. FAIRSEM_NUMBER says which of four databases, licences
+or ports CMD has. The fencing token grows with every grant of a number, so a store that
+keeps the highest token of each number refuses a CMD whose permit was lost.
 
 A permit is lost if Redis cannot be reached for nine tenths of the TTL, or if it is
 evicted. CMD is then ended with TERM, and with KILL so early that it is dead before
@@ -63,6 +69,7 @@ be executed, 127 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
   fairsem run staging --limit 2 --wait 20m -- ./integration-tests.sh
   fairsem run render --limit 12 --tenant acme --share 2 --tenant-limit 8 -- ./render
+  fairsem run testdb --limit 4 --numbered -c 'go test -db "test_$FAIRSEM_NUMBER" ./...'
   fairsem run disk --limit 4 -w 2 -c 'tar c /srv | zstd > /backup/srv.tar.zst'`,
 		RunE:              ownFailure(o.complete, func(cmd *cobra.Command) error { return o.job.Run(cmd.Context()) }),
 		ValidArgsFunction: completeCommand(1),
@@ -80,9 +87,7 @@ func (o *runOptions) define(cmd *cobra.Command) {
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
 	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL (default the most that --ttl allows)")
 	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ")
-	f.StringVar(&o.job.Tenant, "tenant", "", "on whose account the units are: tenants share the limit fairly; at most 128 bytes")
-	f.Int64Var(&o.job.Share, "share", 0, "share of the tenant beside others; 0: 1")
-	f.Int64Var(&o.job.TenantLimit, "tenant-limit", 0, "units that the tenant may hold at once; 0: as many as --limit")
+	f.BoolVar(&o.job.Numbered, "numbered", false, "number the units: 0 to --limit minus 1, each held once at a time")
 }
 
 // complete parses the arguments and refuses invalid combinations of flags.

@@ -28,22 +28,24 @@ func newShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show the holders and the queue of a semaphore",
-		Long: `Shows the limit of NAME, the units in use, the holders and the queue. Each has the
-label of its process (host:pid unless the process sets another), the units, since
-when by the clock of the server, how soon the lease expires unless it is renewed, and
-the id for fairsem evict. On a terminal the id is shortened, which evict accepts;
-elsewhere nothing is cut. If calls name tenants, each has its tenant, and a table
-lists the tenants that hold or wait: the units in use, the share, the limit of the
-tenant, its waiters, and how long the first of them has waited. Tenants can contain
-any bytes: they are written with escapes, in quotes where a shell needs them, and
-evict --tenant accepts that. The tenant '' is that of calls that name none.
+		Long: `Shows the limit of NAME, the units in use, the holders and the queue. Each has the label
+of its process (host:pid unless the process sets another), the units, since when by the
+clock of the server, how soon the lease expires unless it is renewed, and the id for
+fairsem evict. On a terminal the id is shortened, which evict accepts; elsewhere nothing
+is cut. Where units have numbers, so have their holders. If calls name tenants, each has
+its tenant, and a table lists the tenants that hold or wait: the units in use, the
+share, the limit of the tenant, its waiters, and how long the first of them has waited.
+Tenants can contain any bytes: they are written with escapes, in quotes where a shell
+needs them, and evict --tenant accepts that. The tenant '' is that of calls that name
+none.
 
 With --json it is one JSON object: the fields of fairsem ls, and held_by and queue,
 lists of objects with id, label, tenant, token or position, weight, since, held_ms or
-waited_ms, and expires_in_ms; and tenants, a list of objects with tenant, share,
-limit, used, holders, waiting and oldest_wait_ms. What is not UTF-8 is also there as
-id_base64 or tenant_base64. more_holders, more_waiters and more_tenants are how many
---rows has left out. At most 1000 tenants are read, or as many as --rows.
+waited_ms, and expires_in_ms, in held_by also numbers where units have any; and tenants,
+a list of objects with tenant, share, limit, used, holders, waiting and oldest_wait_ms.
+What is not UTF-8 is also there as id_base64 or tenant_base64. more_holders,
+more_waiters and more_tenants are how many --rows has left out. At most 1000 tenants are
+read, or as many as --rows.
 
 After --watch has shown a first result, an error of the server does not end it. The
 error is shown, in a pipe once on standard error, and polling continues.

@@ -64,6 +64,7 @@ func Abbreviates(given, id string) bool {
 func splitID(id string) (client, seq, tenant string, ok bool) {
 	client, rest, _ := strings.Cut(id, ":")
 	seq, tenant, named := strings.Cut(rest, ":")
+	seq = strings.TrimSuffix(seq, "#") // of a permit with numbers
 	ok = protocol.IsClientID(client) && seq != "" && strings.Trim(seq, "0123456789") == "" && named == (tenant != "")
 	return client, seq, tenant, ok
 }

@@ -32,6 +32,7 @@ func TestOnlyIDsOfThisLibraryHaveAShortForm(t *testing.T) {
 	const client = "k3X-9Q_7aZc"
 	assert.Equal(t, "k3X-9Q:12", inspect.ShortID(client+":12"))
 	assert.Equal(t, client+":12", inspect.PlainID(client+":12"))
+	assert.Equal(t, "k3X-9Q:12", inspect.ShortID(client+":12#"), "with numbers")
 	assert.Equal(t, "k3X-9Q:12", inspect.ShortID(client+":12:a tenant:\x1b[2J"))
 	assert.Equal(t, client+":12", inspect.PlainID(client+":12:a tenant:\x1b[2J"))
 	for _, id := range []string{"", ":", client, client + ":", client + ":x", client + ":1:", client + ":1x:2", client + "::2", "+" + client[1:] + ":1", "-" + client[1:] + ":1", "x" + client + ":1", client[1:] + ":1", "7c9e6679-7425-40de-944b-e07fc1f90ae7:1"} {
@@ -55,6 +56,7 @@ func TestAnIDIsSelectedByAnyBeginning(t *testing.T) {
 		assert.Equal(t, want, inspect.Abbreviates(given, id+":te\xffn:ant"), given)
 	}
 	assert.False(t, inspect.Abbreviates(id+":tenant", id))
+	assert.True(t, inspect.Abbreviates(id, id+"#"), "with numbers")
 	assert.True(t, inspect.Abbreviates("else", "else"))
 	assert.True(t, inspect.Abbreviates(`el\x1bse`, "el\x1bse"))
 	assert.False(t, inspect.Abbreviates("el", "else"))

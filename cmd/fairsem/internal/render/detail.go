@@ -112,7 +112,31 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 	for i, t := range holders {
 		rows[i] = []string{label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), count(t.Token)}
 	}
+	if slices.ContainsFunc(holders, func(t fairsem.Ticket) bool { return len(t.Numbers) > 0 }) {
+		columns = append(columns, column{Head: "NUMBERS", Cut: true})
+		for i, t := range holders {
+			rows[i] = append(rows[i], numbers(t.Numbers))
+		}
+	}
 	return withIDs(columns, rows, holders, width)
+}
+
+// numbers writes ascending numbers with those that follow each other as one range: 0-2,5.
+func numbers(all []int64) string {
+	var parts []string
+	for first := 0; first < len(all); {
+		last := first
+		for last+1 < len(all) && all[last+1] == all[last]+1 {
+			last++
+		}
+		part := count(all[first])
+		if last > first {
+			part += "-" + count(all[last])
+		}
+		parts = append(parts, part)
+		first = last + 1
+	}
+	return strings.Join(parts, ",")
 }
 
 // Waiters is like Holders; positions are those in the queue.

@@ -73,6 +73,14 @@ HOLDER`)
 	assert.Contains(t, Detail(d, 0), `the tenants are not known: no \x1b right`)
 }
 
+func TestNumbersOfUnitsAreAColumn(t *testing.T) {
+	d := crowd()
+	d.Holders[0].Numbers = []int64{0, 1, 4}
+	out := ansi.Strip(Holders(d.Holders, d.At, 0))
+	assert.Regexp(t, `TOKEN  NUMBERS  ID\n.* 1799999988000000  0-1,4 `, out)
+	assert.NotContains(t, Holders(crowd().Holders, d.At, 0), "NUMBERS")
+}
+
 func TestWithoutATerminalNothingIsCut(t *testing.T) {
 	d := crowd()
 	d.Holders[0].Label = strings.Repeat("label ", 100)

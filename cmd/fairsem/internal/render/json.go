@@ -37,7 +37,8 @@ type Holder struct {
 	Account
 	Token       int64     `json:"token"`
 	Weight      int64     `json:"weight"`
-	Since       time.Time `json:"since"` // by the clock of the server, as is what follows
+	Numbers     []int64   `json:"numbers,omitempty"` // of its units, where they have any
+	Since       time.Time `json:"since"`             // by the clock of the server, as is what follows
 	HeldMS      int64     `json:"held_ms"`
 	ExpiresInMS int64     `json:"expires_in_ms"` // unless the lease is renewed
 }
@@ -104,7 +105,7 @@ func expected(s fairsem.Status) *int64 {
 // NewHolder converts t; now is the time of the server.
 func NewHolder(now time.Time, t fairsem.Ticket) Holder {
 	return Holder{
-		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Account: newAccount(t.Tenant), Token: t.Token, Weight: t.Weight, Since: t.Since.UTC(),
+		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Account: newAccount(t.Tenant), Token: t.Token, Weight: t.Weight, Numbers: t.Numbers, Since: t.Since.UTC(),
 		HeldMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }

@@ -69,6 +69,7 @@ type note struct {
 	Tenant   string    `json:"tenant,omitempty"`
 	Token    int64     `json:"token,omitempty"`
 	Weight   int64     `json:"weight,omitempty"`
+	Numbers  []int64   `json:"numbers,omitempty"`
 	WaitedMS int64     `json:"waited_ms,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	Exit     *int      `json:"exit,omitempty"`

@@ -19,9 +19,7 @@ type PermitJob struct {
 	OnLost    string        // OnLostTerm, OnLostKill or OnLostIgnore
 	KillAfter time.Duration // from TERM to KILL, at most MaxKillAfter
 	MinHold   time.Duration
-
-	Tenant             string
-	Share, TenantLimit int64 // of the tenant; 0: the default
+	Numbered  bool // the units have numbers
 }
 
 // What happens to the command when its permit is lost.
@@ -68,8 +66,14 @@ func (h *holder) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		h.sem, h.waiter.inspector = sem.With(h.job.callOptions()), sem.Inspector
-		if err := h.checkCall(ctx); err != nil {
+		options := request.callOptions()
+		options.Numbered = h.job.Numbered
+		h.sem, h.waiter.inspector = sem.With(options), sem.Inspector
+		err = checkCall(ctx, func(ctx context.Context) error {
+			_, err := h.sem.Acquire(ctx, request.Weight)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		if err := h.waiter.untilSignal(ctx, request.Server.Reach); err != nil {
@@ -79,8 +83,8 @@ func (h *holder) run(ctx context.Context) (err error) {
 			return err
 		}
 		h.waiter.journal.note(note{
-			Event: "granted", ID: h.permit.ID(), Tenant: h.job.Tenant, Token: h.permit.Token(), Weight: request.Weight,
-			WaitedMS: h.permit.Waited().Milliseconds(),
+			Event: "granted", ID: h.permit.ID(), Tenant: request.Tenant, Token: h.permit.Token(), Weight: request.Weight,
+			Numbers: h.permit.Numbers(), WaitedMS: h.permit.Waited().Milliseconds(),
 		})
 		err = h.hold()
 		h.release(ctx)
@@ -88,19 +92,12 @@ func (h *holder) run(ctx context.Context) (err error) {
 	})
 }
 
-func (j PermitJob) callOptions() fairsem.CallOptions {
-	return fairsem.CallOptions{
-		HeadStart: j.Request.HeadStart, MaxQueue: j.Request.MaxQueue,
-		Tenant: j.Tenant, Share: j.Share, TenantLimit: j.TenantLimit,
-	}
-}
-
 // checkCall returns the error of a call that can never work. It does no I/O: the library checks a call before it looks at
 // its context, and the one here has ended.
-func (h *holder) checkCall(ctx context.Context) error {
+func checkCall(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err := h.sem.Acquire(ctx, h.job.Request.Weight)
+	err := call(ctx)
 	if errors.Is(err, fairsem.ErrInvalid) || errors.Is(err, fairsem.ErrExceedsLimit) {
 		return exit.Usagef("%w", err)
 	}

@@ -53,7 +53,12 @@ func (w *rateWaiter) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.waiter.inspector = limiter.Inspector
+		options := request.callOptions()
+		options.MaxWait = request.Wait
+		w.waiter.inspector, limiter = limiter.Inspector, limiter.With(options)
+		if err := checkCall(ctx, func(ctx context.Context) error { return limiter.Wait(ctx, request.Weight) }); err != nil {
+			return err
+		}
 		if err := w.waiter.untilSignal(ctx, request.Server.Reach); err != nil {
 			return err
 		}
@@ -61,7 +66,7 @@ func (w *rateWaiter) run(ctx context.Context) error {
 		if err := w.wait(ctx, limiter); err != nil {
 			return w.waiter.refused(err, "semaphore, which is for fairsem run")
 		}
-		w.waiter.journal.note(note{Event: "granted", Weight: request.Weight, WaitedMS: time.Since(began).Milliseconds()})
+		w.waiter.journal.note(note{Event: "granted", Tenant: request.Tenant, Weight: request.Weight, WaitedMS: time.Since(began).Milliseconds()})
 		return nil
 	})
 }
@@ -75,7 +80,7 @@ func (w *rateWaiter) wait(ctx context.Context, limiter *fairsem.Limiter) error {
 		if request.NoWait {
 			return promptly(ctx, func(ctx context.Context) error { return allow(ctx, limiter, request.Weight) })
 		}
-		return limiter.With(fairsem.CallOptions{HeadStart: request.HeadStart, MaxQueue: request.MaxQueue, MaxWait: request.Wait}).Wait(ctx, request.Weight)
+		return limiter.Wait(ctx, request.Weight)
 	})
 	var refusal *fairsem.WaitError
 	if errors.As(err, &refusal) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
@@ -23,12 +24,22 @@ type Request struct {
 	MaxQueue  int64
 	Label     string // "": host:pid
 
+	Tenant             string
+	Share, TenantLimit int64 // of the tenant; 0: the default
+
 	Command  []string // with its arguments
 	Withhold []string // the environment variables that Command does not get
 
 	JSON         bool // report as JSON lines
 	Quiet        bool // report only failures of fairsem itself
 	ConflictCode int  // the exit code if the units were not granted
+}
+
+func (r *Request) callOptions() fairsem.CallOptions {
+	return fairsem.CallOptions{
+		HeadStart: r.HeadStart, MaxQueue: r.MaxQueue,
+		Tenant: r.Tenant, Share: r.Share, TenantLimit: r.TenantLimit,
+	}
 }
 
 // environment returns that of this process, without the variables to withhold, and with those given as name=value.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -77,12 +78,18 @@ func startError(command string, err error) error {
 
 // permitVariables describe the permit in the environment of the command.
 func (h *holder) permitVariables() []string {
+	numbers := make([]string, 0, 1)
+	for _, n := range h.permit.Numbers() {
+		numbers = append(numbers, strconv.FormatInt(n, 10))
+	}
 	return []string{
+		"FAIRSEM_NUMBER=" + strings.Join(numbers[:min(1, len(numbers))], ""),
+		"FAIRSEM_NUMBERS=" + strings.Join(numbers, " "),
 		"FAIRSEM_NAME=" + h.job.Request.Name,
 		"FAIRSEM_ID=" + h.permit.ID(),
 		"FAIRSEM_TOKEN=" + strconv.FormatInt(h.permit.Token(), 10),
 		"FAIRSEM_WEIGHT=" + strconv.FormatInt(h.job.Request.Weight, 10),
-		"FAIRSEM_TENANT=" + h.job.Tenant,
+		"FAIRSEM_TENANT=" + h.job.Request.Tenant,
 	}
 }
 
