@@ -158,7 +158,7 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 			l.rdb.ZIncrBy(background, l.keys[2], -1e6, "me:5:tenant-4")
 			return PlainTenants(about, seededKnown, p, nil, one, nil)
 		},
-		"keys to be renewed": func(l *lab, about CallPrefix) Call {
+		"keys to be renewed": func(_ *lab, about CallPrefix) Call {
 			return PlainTenants(about, seededKnown, AcquireParams{TTL: time.Hour}, nil, one, nil)
 		},
 		"a name of one tenant": func(l *lab, about CallPrefix) Call {

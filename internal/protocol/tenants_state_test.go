@@ -64,7 +64,7 @@ var damageOfTenants = map[string]func(l *lab){
 	"the next waiter is none": func(l *lab) {
 		next := l.rdb.ZRange(background, l.keys[7], 0, 0).Val()[0][15:]
 		lane := fmt.Sprintf("%d:%s", len(next), next)
-		first := l.rdb.ZRangeByLex(background, l.keys[6], &redis.ZRangeBy{Min: "[" + lane, Max: "(" + lane + "\xff", Count: 1}).Val()
+		first := l.rdb.ZRangeArgs(background, redis.ZRangeArgs{Key: l.keys[6], Start: "[" + lane, Stop: "(" + lane + "\xff", ByLex: true, Count: 1}).Val()
 		l.rdb.ZRem(background, l.keys[6], first)
 		l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: lane + "00000000000001nobody:7"})
 	},
