@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -19,6 +20,8 @@ type Dialer struct {
 
 	// Options change how connections are dialled, and what happens when a permit is lost. The zero value is the documented default.
 	Options Options
+
+	shared atomic.Pointer[sharedDB] // nil: ShareDB was not called
 }
 
 // Options configure a [Dialer].
@@ -64,6 +67,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	inner, err := d.dial(ctx, permit, network, address)
 	if err != nil {
 		return nil, err
+	}
+	if s := d.shared.Load(); s != nil {
+		s.opened(permit)
 	}
 	return held.Conn(inner, permit, d.Semaphore.Name(), d.Options.OnLost == KeepOpen), nil
 }

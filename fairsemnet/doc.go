@@ -30,9 +30,16 @@
 // for as long as it likes: bound them, as with SetMaxIdleConns and SetConnMaxIdleTime of database/sql, or MaxIdleConns and
 // IdleConnTimeout of net/http. A pool that never closes an idle connection starves the processes that come after it.
 //
+// [Dialer.ShareDB] does better for database/sql: while another process waits, the DB closes idle connections, and released ones down to its
+// fair part; nobody else has to wait for what is not used.
+//
+//	dialer := &fairsemnet.Dialer{Semaphore: connections}
+//	db := ... // of a driver that dials with dialer.DialContext
+//	err := dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10})
+//
 // The pools of database/sql and of go-redis have a call wait for its own dial, although another connection of the pool has
 // become idle meanwhile; the pool of net/http uses that one. So the maximum of a pool (SetMaxOpenConns, PoolSize) should not be above the
-// limit, and a dial needs a deadline. go-redis ends a dial after its DialTimeout, 5 s, and tries it five times.
+// limit, and a dial needs a deadline. With ShareDB, only the first calls of a process wait so. go-redis ends a dial after its DialTimeout, 5 s, and tries it five times.
 //
 // Where calls are to be limited rather than connections, see package fairsemhttp and [fairsem.Semaphore.Do].
 //

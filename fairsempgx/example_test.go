@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/fairsempgx"
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
@@ -65,6 +67,44 @@ func ExampleConfigure() {
 
 func ordersDB(pool *pgxpool.Pool) *sql.DB {
 	return stdlib.OpenDBFromPool(pool) // to be closed before the pool
+}
+
+// ordersSQL is for drivers other than that of pgx, which is used here, too: for pgx there is ordersDB.
+func ordersSQL(client *fairsem.Client, url string) (*sql.DB, error) {
+	connections, err := client.Semaphore("orders-db", 17) // of all processes together
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &fairsemnet.Dialer{Semaphore: connections}
+	config.DialFunc = dialer.DialContext // the table below has the fields of other drivers
+	db := stdlib.OpenDB(*config)
+	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
+}
+
+// A DB of database/sql whose connections are shared with other processes, without a pool of pgx.
+func Example_databaseSQL() {
+	client, url, stop := servers()
+	defer stop()
+	db, err := ordersSQL(client, url)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var orders int
+	err = db.QueryRow("SELECT 6 * 7").Scan(&orders)
+	fmt.Println(orders, err)
+
+	status, err := client.Inspect("orders-db").Status(context.Background())
+	fmt.Printf("%d of %d connections are in use, %v\n", status.Used, status.Limit, err)
+	fmt.Println(db.Close())
+	// Output:
+	// 42 <nil>
+	// 1 of 17 connections are in use, <nil>
+	// <nil>
 }
 
 func TestDatabaseSQLUsesThePoolAndItsLimit(t *testing.T) {

@@ -1,23 +1,25 @@
 package fairsempgx
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/fair"
 	"github.com/fairsem/fairsem/internal/held"
 )
 
 // share is what a pool knows of the other processes. It is guarded by the lock of the pool.
 type share struct {
 	watching bool
-	pressed  bool // others waited at the last check
-	part     int  // while pressed: how many permits the pool may have
-	toShed   int  // connections to be closed
-	peak     int  // most connections in use since the last check
-	hurry    bool // the last check had something closed: others may want more when they have that
-	pause    time.Duration
+	pressed  bool          // others waited at the last check
+	part     int           // while pressed: how many permits the pool may have
+	toShed   int           // connections to be closed
+	peak     int           // most connections in use since the last check
+	hurry    bool          // the last check had something closed: others may want more when they have that
+	pause    time.Duration // until the next check while others wait; 0: not known
 }
 
 // most returns how many permits the pool may have now.
@@ -28,13 +30,7 @@ func (s *share) most() int {
 	return s.part
 }
 
-const (
-	firstPause = time.Second // until the leases show the TTL
-	minPause   = 20 * time.Millisecond
-	maxPause   = 30 * time.Second
-	maxListed  = 5000 // more holders or waiters are not counted
-	checkWait  = 2 * time.Second
-)
+const checkWait = 2 * time.Second
 
 // watchLocked has the pool watch for waiters while it has connections.
 func (p *pool) watchLocked() {
@@ -44,65 +40,43 @@ func (p *pool) watchLocked() {
 	}
 }
 
-// watch checks what is this pool's part whenever a call waits. The message comes with a renewal, at most once for each permit; a pool
-// whose permits have all brought theirs asks Redis as often as it renews them.
+// watch checks what is this pool's part whenever a call waits. A pool whose permits have all brought their messages asks Redis as often
+// as it renews them.
 func (p *pool) watch() {
 	for {
 		sensor, pause := p.sensor()
-		var wanted, ended <-chan struct{}
-		switch {
-		case sensor != nil:
-			wanted, ended = sensor.Wanted(), sensor.Context().Done()
-		case pause < 0:
+		if pause < 0 {
 			return
 		}
-		timer := time.NewTimer(pause)
-		if pause == 0 {
-			timer.Stop()
+		if sensor.Await(pause) {
+			p.check()
 		}
-		select {
-		case <-wanted:
-		case <-timer.C:
-		case <-ended:
-			timer.Stop()
-			continue
-		}
-		timer.Stop()
-		p.check()
 	}
 }
 
-// sensor returns a permit whose Wanted may still be closed, or nil, and when to check without it; 0: no sooner; below 0: the pool
-// has no connections.
-func (p *pool) sensor() (sensor *fairsem.Permit, pause time.Duration) {
+// sensor returns what may say that a call waits, and when to check without that; 0: no sooner; below 0: the pool has no connections.
+func (p *pool) sensor() (sensor fair.Sensor, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.links) == 0 {
 		p.share = share{}
-		return nil, -1
+		return sensor, -1
 	}
-	pause = p.share.pause
-	if pause == 0 {
-		pause = firstPause
-	}
+	pause = cmp.Or(p.share.pause, fair.FirstPause)
 	if p.share.hurry {
 		pause /= 4
 	}
-	for l := range p.links {
-		if l.permit.Context().Err() != nil {
-			continue
+	sensor = fair.SensorOf(func(yield func(*fairsem.Permit) bool) {
+		for l := range p.links {
+			if !yield(l.permit) {
+				return
+			}
 		}
-		select {
-		case <-l.permit.Wanted():
-			continue
-		default:
-		}
-		if !p.share.pressed {
-			pause = 0
-		}
-		return l.permit, pause
+	})
+	if sensor.Fresh && !p.share.pressed {
+		pause = 0
 	}
-	return nil, pause
+	return sensor, pause
 }
 
 // check asks Redis who holds and who waits, and closes what is beyond this pool's part.
@@ -110,9 +84,9 @@ func (p *pool) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
 	defer cancel()
 	me := p.identity()
-	now, err := p.census(ctx)
+	now, err := fair.Take(ctx, p.sem.Inspector)
 	p.mu.Lock()
-	if err != nil || me == "" || !now.othersWait(me) {
+	if err != nil || me == "" || !now.OthersWait(me) {
 		p.share.pressed, p.share.hurry, p.share.toShed = false, false, 0
 		p.share.peak = int(p.inUseLocked())
 		p.askLocked()
@@ -133,25 +107,18 @@ func (p *pool) inUseLocked() int32 {
 }
 
 // settleLocked decides how many permits this pool may have, and how many connections it closes.
-func (p *pool) settleLocked(now census, me string) {
+func (p *pool) settleLocked(now fair.Census, me string) {
 	mine := p.countLocked()
-	ours := now.all[me]
-	ours.held = max(ours.held, int64(mine))
-	now.all[me] = ours
-	fair := part(now.limit, now.all, me)
-	if ours.held > 0 && int64(mine) < ours.held { // other pools of this process have the rest
-		fair = (fair*int64(mine) + ours.held - 1) / ours.held
-	}
-	keep := int(fair)
+	part := int(now.PartOf(me, int64(mine)))
+	keep := part
 	if p.waiting.Len()+p.stranded.Len() == 0 {
 		keep = min(keep, p.share.peak)
 	}
 	keep = max(keep, p.min)
-	p.share.pressed = true
-	p.share.part = max(int(fair), p.min, 1)
+	p.share.pressed, p.share.pause = true, now.Pause()
+	p.share.part = max(part, p.min, 1)
 	p.share.toShed = max(0, mine-keep)
 	p.share.peak = int(p.inUseLocked())
-	p.share.pause = min(max(now.ttl/3, minPause), maxPause)
 	p.share.hurry = p.share.toShed > 0
 }
 
@@ -163,50 +130,6 @@ func (p *pool) identity() string {
 		return held.ClientOf(l.permit.ID())
 	}
 	return ""
-}
-
-// census is who holds and who waits.
-type census struct {
-	limit int64
-	ttl   time.Duration // at least two thirds of it
-	all   map[string]process
-}
-
-func (c census) othersWait(me string) bool {
-	for id, p := range c.all {
-		if id != me && p.waiting > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *pool) census(ctx context.Context) (now census, err error) {
-	s, err := p.sem.Status(ctx)
-	now = census{limit: s.Limit, all: make(map[string]process)}
-	if err != nil || s.Waiting == 0 {
-		return now, err
-	}
-	listed := 0
-	for t, err := range p.sem.Waiters(ctx) {
-		if listed++; err != nil || listed > maxListed {
-			break
-		}
-		one := now.all[held.ClientOf(t.ID)]
-		one.waiting += t.Weight
-		now.all[held.ClientOf(t.ID)] = one
-	}
-	listed = 0
-	for t, err := range p.sem.Holders(ctx) {
-		if listed++; err != nil || listed > maxListed {
-			break
-		}
-		one := now.all[held.ClientOf(t.ID)]
-		one.held += t.Weight
-		now.all[held.ClientOf(t.ID)] = one
-		now.ttl = max(now.ttl, t.ExpiresIn)
-	}
-	return now, ctx.Err()
 }
 
 // shed closes idle connections. What is then left to be closed is closed when it is released.

@@ -2,20 +2,25 @@ package fairsempgx_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/fairsempgx"
 )
 
@@ -26,6 +31,7 @@ type order struct {
 	TTL                   time.Duration
 	MaxConns              int32
 	Bare                  bool          // without fairsem
+	SQL                   bool          // database/sql on a fairsemnet.Dialer, not pgxpool
 	Query                 time.Duration // how long a query takes
 }
 
@@ -45,11 +51,11 @@ func (o order) Work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pool, err := o.pool(client)
+	l := load{each: o.Query}
+	closePool, err := o.connect(client, &l)
 	if err != nil {
 		return err
 	}
-	l := load{pool: pool, each: o.Query}
 	done := make(chan struct{}, o.MaxConns)
 	for range o.MaxConns {
 		go func() { l.query(ctx); done <- struct{}{} }() // ends with ctx
@@ -64,10 +70,55 @@ func (o order) Work(ctx context.Context) error {
 	for range o.MaxConns {
 		<-done
 	}
-	pool.Close()
+	closePool()
 	err = errors.Join(client.Close(), rdb.Close())
 	l.report()
 	return err
+}
+
+// connect opens the pool that the load runs on.
+func (o order) connect(client *fairsem.Client, l *load) (closePool func(), err error) {
+	if o.SQL {
+		connections, err := client.Semaphore(o.Name, o.Limit)
+		if err != nil {
+			return nil, err
+		}
+		db, err := openDB(connections, o.Database, int(o.MaxConns), &l.dials)
+		if err != nil {
+			return nil, err
+		}
+		l.connections = l.dials.Load
+		l.exec = func(ctx context.Context, query string, args ...any) error {
+			_, err := db.ExecContext(ctx, query, args...)
+			return err
+		}
+		return func() { _ = db.Close() }, nil // the process ends
+	}
+	pool, err := o.pool(client)
+	if err != nil {
+		return nil, err
+	}
+	l.exec = func(ctx context.Context, query string, args ...any) error {
+		_, err := pool.Exec(ctx, query, args...)
+		return err
+	}
+	l.connections = func() int64 { return pool.Stat().NewConnsCount() }
+	return pool.Close, nil
+}
+
+// openDB opens a DB on a Dialer, which counts its connections.
+func openDB(s *fairsem.Semaphore, url string, most int, dials *atomic.Int64) (*sql.DB, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}}
+	config.DialFunc = dialer.DialContext
+	db := stdlib.OpenDB(*config)
+	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: most})
 }
 
 func (o order) pool(client *fairsem.Client) (*pgxpool.Pool, error) {
@@ -89,7 +140,9 @@ func (o order) pool(client *fairsem.Client) (*pgxpool.Pool, error) {
 }
 
 type load struct {
-	pool                     *pgxpool.Pool
+	exec                     func(ctx context.Context, query string, args ...any) error
+	connections              func() int64 // opened so far
+	dials                    atomic.Int64
 	each                     time.Duration
 	queries, failed, tooMany atomic.Int64
 	failure                  atomic.Pointer[string]
@@ -99,7 +152,7 @@ type load struct {
 func (l *load) query(ctx context.Context) {
 	for ctx.Err() == nil {
 		one, cancel := context.WithTimeout(ctx, 10*time.Second)
-		_, err := l.pool.Exec(one, "SELECT pg_sleep($1)", l.each.Seconds())
+		err := l.exec(one, "SELECT pg_sleep($1)", l.each.Seconds())
 		cancel()
 		switch {
 		case err == nil:
@@ -122,7 +175,7 @@ func (l *load) query(ctx context.Context) {
 }
 
 func (l *load) report() {
-	r := report{Queries: l.queries.Load(), Failed: l.failed.Load(), TooMany: l.tooMany.Load(), Connections: l.pool.Stat().NewConnsCount()}
+	r := report{Queries: l.queries.Load(), Failed: l.failed.Load(), TooMany: l.tooMany.Load(), Connections: l.connections()}
 	if text := l.failure.Load(); text != nil {
 		r.Error = *text
 	}

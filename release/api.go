@@ -23,7 +23,7 @@ const apiDir = "release/api"
 // a user may have such a module at an older version than the library.
 var apiPackages = []string{
 	".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemgrpc", "fairsemotel", "fairsempgx", "fairsemprom",
-	"internal/gate", "internal/held", "internal/labels",
+	"internal/fair", "internal/gate", "internal/held", "internal/labels",
 }
 
 // writeAPI makes the files of apiDir anew.

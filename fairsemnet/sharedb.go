@@ -1,0 +1,250 @@
+package fairsemnet
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/fair"
+	"github.com/fairsem/fairsem/internal/held"
+)
+
+// DBOptions are the settings of a [sql.DB] while no other process waits for a connection.
+type DBOptions struct {
+	// MaxOpen is the most connections that this process may have, as for SetMaxOpenConns: at least 1, and at most the limit.
+	MaxOpen int
+
+	// MaxIdle is how many idle connections are kept, as for SetMaxIdleConns. If zero, it is MaxOpen; if negative, none is kept.
+	MaxIdle int
+
+	// MaxIdleTime is how long an idle connection is kept, as for SetConnMaxIdleTime. If zero, it is kept for as long as no other process
+	// waits.
+	MaxIdleTime time.Duration
+
+	// MaxLifetime is how long a connection is used, as for SetConnMaxLifetime. If zero, it has no end.
+	MaxLifetime time.Duration
+}
+
+func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
+
+// ShareDB has db, whose driver dials with d, close connections when a call in another process waits for one: those that are beyond the fair
+// part of this process, idle ones first and others when they are released, and those that were idle for a third of a TTL. So
+// every process has its part of the limit soon, however many idle connections the others keep.
+//
+// Where more processes wait than there are units, connections go round.
+//
+// It makes the settings of db that are in o, and changes them whenever others begin or cease to wait, so the program must not. It is called once for each Dialer, before the first connection is dialled; a Dialer is for one DB. There is nothing to stop: what it started
+// ends soon after the last connection.
+//
+// The error is [fairsem.ErrInvalid].
+func (d *Dialer) ShareDB(db *sql.DB, o DBOptions) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	why := ""
+	switch {
+	case db == nil:
+		why = "the DB is nil"
+	case o.MaxOpen < 1:
+		why = fmt.Sprintf("MaxOpen %d is below 1", o.MaxOpen)
+	case o.MaxIdleTime < 0 || o.MaxLifetime < 0:
+		why = fmt.Sprintf("MaxIdleTime %v or MaxLifetime %v is below 0", o.MaxIdleTime, o.MaxLifetime)
+	}
+	s := &sharedDB{db: db, options: o, name: d.Semaphore.Inspector, permits: make(map[*fairsem.Permit]struct{})}
+	if why == "" && !d.shared.CompareAndSwap(nil, s) {
+		why = "the Dialer was given to a DB before: make one for each"
+	}
+	if why != "" {
+		return fmt.Errorf("%w: fairsemnet.Dialer.ShareDB: %s", fairsem.ErrInvalid, why)
+	}
+	s.relax()
+	return nil
+}
+
+// sharedDB is a DB that closes connections when others wait, and the permits of its connections.
+//
+// A DB has a call that finds no idle connection wait for a dial of its own, for as long as others take turns with those that there are. So
+// while the limit is used up, the DB may open no more than it has, and calls wait for what is released. Then grow, which is in no
+// hurry, waits for the next permit.
+type sharedDB struct {
+	db      *sql.DB
+	options DBOptions
+	name    *fairsem.Inspector
+
+	mu       sync.Mutex
+	permits  map[*fairsem.Permit]struct{}
+	watching bool
+
+	checking sync.Mutex
+	capped   bool               // the settings are not those of the options
+	waited   time.Time          // when others last waited
+	pause    time.Duration      // until the next check while capped; 0: not known
+	stopGrow context.CancelFunc // nil: grow does not run
+}
+
+// opened counts a connection until its permit ends, which it does when the connection is closed.
+func (s *sharedDB) opened(p *fairsem.Permit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.permits[p] = struct{}{}
+	context.AfterFunc(p.Context(), func() {
+		s.mu.Lock()
+		delete(s.permits, p)
+		s.mu.Unlock()
+	})
+	if !s.watching {
+		s.watching = true
+		go s.watch() // ends when there is no connection
+	}
+}
+
+// watch checks what is the part of this process whenever a call waits. When all permits have brought their messages, or while the DB may
+// not open what it likes, it asks Redis as often as the permits are renewed.
+func (s *sharedDB) watch() {
+	for {
+		sensor, ok := s.sensor()
+		if !ok {
+			return
+		}
+		s.checking.Lock()
+		pause := cmp.Or(s.pause, fair.FirstPause)
+		if sensor.Fresh && !s.capped {
+			pause = 0
+		}
+		s.checking.Unlock()
+		if sensor.Await(pause) {
+			s.check()
+		}
+	}
+}
+
+// sensor returns what may say that a call waits. It returns false if there is no connection.
+func (s *sharedDB) sensor() (sensor fair.Sensor, ok bool) {
+	s.mu.Lock()
+	sensor = fair.SensorOf(maps.Keys(s.permits)) // of those that have ended, some may not be deleted yet
+	s.watching = !sensor.Ended()
+	s.mu.Unlock()
+	if !sensor.Ended() {
+		return sensor, true
+	}
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	s.relax()
+	s.grow(false)
+	return sensor, false
+}
+
+const checkWait = 2 * time.Second
+
+// check asks Redis who holds and who waits, and decides how many connections the DB may have.
+func (s *sharedDB) check() {
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
+	defer cancel()
+	now, err := fair.Take(ctx, s.name)
+	me, mine := s.holds()
+	if err != nil || mine == 0 {
+		return
+	}
+	free, more := now.Limit-now.Used, true
+	switch {
+	case now.OthersWait(me):
+		s.waited, s.pause = time.Now(), now.Pause()
+		part := now.PartOf(me, mine)
+		s.limit(part)
+		more = mine < part
+	case free <= 0:
+		s.limit(mine)
+	case time.Since(s.waited) < calm*s.pause:
+		s.limit(mine + free)
+	default:
+		s.relax()
+	}
+	s.grow(more && s.isFull())
+}
+
+// calm is for how many pauses no other process waits before the DB may open as many connections as it likes. At once would have all
+// dial again as soon as all have their parts.
+const calm = 3
+
+// isFull reports whether a call may wait for a connection that is released.
+func (s *sharedDB) isFull() bool {
+	now := s.db.Stats()
+	return now.Idle == 0 && now.WaitCount > 0 && now.OpenConnections < s.options.MaxOpen
+}
+
+// grow has the DB open one more connection, or no longer wait for one. Who opens it returns it at once, and so passes it to a call
+// that waits.
+func (s *sharedDB) grow(more bool) {
+	switch {
+	case !more && s.stopGrow != nil:
+		s.stopGrow()
+	case more && s.stopGrow == nil:
+		ctx, cancel := context.WithCancel(context.Background())
+		s.stopGrow = cancel
+		if s.capped {
+			s.db.SetMaxOpenConns(min(s.db.Stats().OpenConnections+1, s.options.MaxOpen))
+		}
+		go s.open(ctx) // ends when the DB is not full any more, or has no connection
+	}
+}
+
+func (s *sharedDB) open(ctx context.Context) {
+	c, err := s.db.Conn(ctx)
+	if err == nil {
+		_ = c.Close() // nothing was sent
+	}
+	s.checking.Lock()
+	s.stopGrow()
+	s.stopGrow = nil
+	s.checking.Unlock()
+	if err == nil {
+		s.check() // more calls may wait
+	}
+}
+
+// holds returns the id of the Client in Redis, and how many permits there are.
+func (s *sharedDB) holds() (me string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.permits {
+		return held.ClientOf(p.ID()), int64(len(s.permits))
+	}
+	return "", 0
+}
+
+// limit has the DB close what is beyond a number of connections: one that is released while more are open or being dialled, and idle
+// ones when it may keep fewer. The only connection it passes from call to call, until its lifetime ends.
+func (s *sharedDB) limit(n int64) {
+	s.capped = true
+	o, pause := s.options, cmp.Or(s.pause, fair.FirstPause)
+	lifetime := o.MaxLifetime
+	if n < 1 {
+		lifetime = min(pause, cmp.Or(lifetime, pause))
+	}
+	most := min(max(int(n), 1), o.MaxOpen) // 0 would be any number
+	idle := min(most, o.maxIdle())
+	dialled := most
+	if s.stopGrow != nil {
+		dialled++
+	}
+	s.db.SetMaxOpenConns(min(dialled, o.MaxOpen))
+	s.db.SetConnMaxIdleTime(min(pause, cmp.Or(o.MaxIdleTime, pause)))
+	s.db.SetConnMaxLifetime(lifetime)
+	s.db.SetMaxIdleConns(min(idle, max(0, dialled-s.db.Stats().InUse)))
+	s.db.SetMaxIdleConns(idle)
+}
+
+func (s *sharedDB) relax() {
+	s.capped = false
+	s.db.SetMaxOpenConns(s.options.MaxOpen)
+	s.db.SetMaxIdleConns(s.options.maxIdle())
+	s.db.SetConnMaxIdleTime(s.options.MaxIdleTime)
+	s.db.SetConnMaxLifetime(s.options.MaxLifetime)
+}

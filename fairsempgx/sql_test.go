@@ -1,0 +1,142 @@
+package fairsempgx_test
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// fairsemnet.Dialer.ShareDB is tested here, because here is a real database.
+
+// db returns a DB of another process, and how many connections it has dialled.
+func (w *world) db(limit int64, most int) (*sql.DB, *atomic.Int64) {
+	w.Helper()
+	dials := new(atomic.Int64)
+	db, err := openDB(w.Semaphore(limit), w.server.URL("app"), most, dials)
+	require.NoError(w, err)
+	w.Cleanup(func() { assert.NoError(w, db.Close()) })
+	return db, dials
+}
+
+// conns takes that many connections at once.
+func (w *world) conns(db *sql.DB, n int) (all []*sql.Conn) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	for range n {
+		c, err := db.Conn(ctx)
+		require.NoError(w, err)
+		all = append(all, c)
+	}
+	return all
+}
+
+func closeAll(t testing.TB, all []*sql.Conn) {
+	t.Helper()
+	for _, c := range all {
+		require.NoError(t, c.Close())
+	}
+}
+
+func TestDBClosesIdleConnectionsWhenAnotherProcessWaits(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = time.Second
+	idle, dials := w.db(4, 4)
+	closeAll(t, w.conns(idle, 4))
+	assert.Equal(t, 4, idle.Stats().Idle)
+
+	other, _ := w.db(4, 4)
+	taken := w.conns(other, 4) // they wait until each of the four was idle for a third of a TTL
+	assert.Zero(t, idle.Stats().OpenConnections)
+	closeAll(t, taken)
+
+	assert.Equal(t, int64(4), dials.Load())
+	closeAll(t, w.conns(idle, 1))
+	w.Eventually(func() bool { return idle.Stats().MaxOpenConnections == 4 }, "the DB is not given back what it may open")
+}
+
+// load runs queries from that many goroutines until the test ends, and counts them. None may fail.
+func (w *world) load(db *sql.DB, n int) *atomic.Int64 {
+	queries := new(atomic.Int64)
+	ctx, cancel := context.WithCancel(w.Context())
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				one, cancel := context.WithTimeout(context.Background(), time.Minute)
+				_, err := db.ExecContext(one, "SELECT pg_sleep(0.002)")
+				cancel()
+				if !assert.NoError(w, err) {
+					return
+				}
+				queries.Add(1)
+			}
+		})
+	}
+	w.Cleanup(func() { cancel(); all.Wait() })
+	return queries
+}
+
+func TestBusyDBGivesAnotherProcessItsPart(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = time.Second
+	busy, _ := w.db(4, 4)
+	w.load(busy, 8)
+	w.Eventually(func() bool { return busy.Stats().OpenConnections == 4 }, "one DB does not use the limit")
+	other, _ := w.db(4, 4)
+	closeAll(t, w.conns(other, 2))
+}
+
+// Without that, calls that found no idle connection would wait for their own dials for as long as others take turns with the open ones.
+func TestCallThatDialsGetsAConnectionAlthoughOthersKeepAllBusy(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = time.Second
+	db, dials := w.db(2, 10)
+	w.load(db, 2)
+	w.Eventually(func() bool { return db.Stats().OpenConnections == 2 }, "the DB does not use the limit")
+	before := dials.Load()
+	closeAll(t, w.conns(db, 1))
+	w.load(db, 6)
+	w.Eventually(func() bool { return dials.Load() > before+2 }, "no call that waits for its dial gets a connection")
+}
+
+func TestDBsTakeTurnsIfThereAreFewerUnitsThanProcesses(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 500 * time.Millisecond
+	var all []*atomic.Int64
+	for range 3 {
+		db, _ := w.db(1, 2)
+		all = append(all, w.load(db, 2))
+	}
+	for _, queries := range all {
+		w.Eventually(func() bool { return queries.Load() > 0 }, "a process does no queries")
+	}
+	before := all[0].Load()
+	w.Eventually(func() bool { return all[0].Load() > before+10 }, "the first process had one turn")
+}
+
+func TestProcessesWithDatabaseSQLShareTheSlotsOfADatabase(t *testing.T) {
+	f := newFleet(t)
+	f.order.SQL = true
+	f.order.Limit -= 4 // sessions end some time after their connections
+	o := f.observe()
+	all := f.startAll(2)
+	f.eventually(func() bool { _, n := o.sessions(); return n >= int(f.order.Limit) }, "two pools do not use the limit")
+	all = append(all, f.start())
+	part := int(f.order.Limit) / len(all)
+	f.eventually(func() bool { now, _ := o.sessions(); return now[all[2].name] >= part }, "the third process does not get its part")
+	f.awaitQueries(all)
+	f.kill(all[0])
+	f.awaitQueries(all[1:])
+	for _, m := range all[1:] {
+		f.stop(m)
+	}
+	f.noneFailed(all, "all the time")
+	f.neverTooMany(o)
+}

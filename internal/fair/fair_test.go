@@ -1,0 +1,62 @@
+package fair
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestPartIsThatOfMaxMinFairness(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		why   string
+		limit int64
+		all   map[string]Process
+		want  map[string]int64
+	}{
+		{"alone", 20, map[string]Process{"a": {20, 9}}, map[string]int64{"a": 20}},
+		{"nobody wants more than there is", 20, map[string]Process{"a": {4, 0}, "b": {2, 1}}, map[string]int64{"a": 20, "b": 20}},
+		{"two with all, six without", 20, map[string]Process{
+			"a": {10, 0}, "b": {10, 0}, "c": {0, 9}, "d": {0, 9}, "e": {0, 9}, "f": {0, 9}, "g": {0, 9}, "h": {0, 9},
+		}, map[string]int64{"a": 3, "b": 3, "c": 3, "h": 3}},
+		{"a small demand costs what it is", 20, map[string]Process{"a": {10, 5}, "b": {10, 5}, "c": {0, 1}}, map[string]int64{"a": 10, "b": 9, "c": 9}},
+		{"all have their parts", 5, map[string]Process{"a": {3, 1}, "b": {2, 1}}, map[string]int64{"a": 3, "b": 2}},
+		{"what is left over stays where it is", 4, map[string]Process{"a": {1, 1}, "b": {1, 1}, "c": {2, 1}}, map[string]int64{"a": 1, "b": 1, "c": 2}},
+		{"more processes than units take turns", 2, map[string]Process{"a": {1, 0}, "b": {1, 0}, "c": {0, 1}}, map[string]int64{"a": 0, "b": 0, "c": 0}},
+		{"a paused name", 0, map[string]Process{"a": {1, 0}, "b": {0, 1}}, map[string]int64{"a": 0, "b": 0}},
+	} {
+		for me, want := range one.want {
+			assert.Equal(t, want, part(one.limit, one.all, me), fmt.Sprint(one.why, ", ", me))
+		}
+	}
+}
+
+// Where each process closes what is beyond its part, nothing more is to be moved, and the limit is used up.
+func TestPartsOfAllProcessesFillTheLimitAndNothingMovesThen(t *testing.T) {
+	t.Parallel()
+	for limit := int64(1); limit < 40; limit++ {
+		for n := int64(1); n <= min(limit, 12); n++ {
+			all := make(map[string]Process)
+			for i := range n {
+				held := limit / n
+				if i < limit%n {
+					held++
+				}
+				all[fmt.Sprint(i)] = Process{held, 5}
+			}
+			for id, p := range all {
+				assert.GreaterOrEqual(t, part(limit, all, id), p.Held, "limit %d, %d processes", limit, n)
+			}
+		}
+	}
+}
+
+func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
+	t.Parallel()
+	now := Census{Limit: 8, All: map[string]Process{"a": {6, 0}, "b": {2, 3}}}
+	assert.Equal(t, int64(4), now.PartOf("a", 6), "one pool")
+	assert.Equal(t, int64(2), now.PartOf("a", 3), "two pools")
+	assert.True(t, now.OthersWait("a"))
+	assert.False(t, now.OthersWait("b"), "its own calls")
+}
