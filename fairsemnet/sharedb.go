@@ -33,12 +33,13 @@ type DBOptions struct {
 func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 
 // ShareDB has db, whose driver dials with d, close connections when a call in another process waits for one: those that are beyond the fair
-// part of this process, idle ones first and others when they are released, and those that were idle for a third of a TTL. So
+// part of this process, when they are released, and those that were idle for a third of a TTL, but at least a second. So
 // every process has its part of the limit soon, however many idle connections the others keep.
 //
 // Where more processes wait than there are units, connections go round.
 //
-// It makes the settings of db that are in o, and changes them whenever others begin or cease to wait, so the program must not. It is called once for each Dialer, before the first connection is dialled; a Dialer is for one DB. There is nothing to stop: what it started
+// It makes the settings of db that are in o, and changes them whenever others begin or cease to wait, so the program must not. It is
+// called once for each Dialer, before the first connection is dialled; a Dialer is for one DB. There is nothing to stop: what it started
 // ends soon after the last connection.
 //
 // The error is [fairsem.ErrInvalid].
@@ -219,26 +220,23 @@ func (s *sharedDB) holds() (me string, n int64) {
 	return "", 0
 }
 
-// limit has the DB close what is beyond a number of connections: one that is released while more are open or being dialled, and idle
-// ones when it may keep fewer. The only connection it passes from call to call, until its lifetime ends.
+// limit has the DB close what is beyond a number of connections: when it is released, while more are open or being dialled, or when it
+// was idle for a while. The only connection it passes from call to call, until its lifetime ends.
 func (s *sharedDB) limit(n int64) {
 	s.capped = true
 	o, pause := s.options, cmp.Or(s.pause, fair.FirstPause)
+	most := max(int(n), 1) // 0 would be any number
+	if s.stopGrow != nil {
+		most++
+	}
+	s.db.SetMaxOpenConns(min(most, o.MaxOpen))
+	s.db.SetMaxIdleConns(min(most, o.maxIdle()))
+	s.db.SetConnMaxIdleTime(min(pause, cmp.Or(o.MaxIdleTime, pause)))
 	lifetime := o.MaxLifetime
 	if n < 1 {
 		lifetime = min(pause, cmp.Or(lifetime, pause))
 	}
-	most := min(max(int(n), 1), o.MaxOpen) // 0 would be any number
-	idle := min(most, o.maxIdle())
-	dialled := most
-	if s.stopGrow != nil {
-		dialled++
-	}
-	s.db.SetMaxOpenConns(min(dialled, o.MaxOpen))
-	s.db.SetConnMaxIdleTime(min(pause, cmp.Or(o.MaxIdleTime, pause)))
 	s.db.SetConnMaxLifetime(lifetime)
-	s.db.SetMaxIdleConns(min(idle, max(0, dialled-s.db.Stats().InUse)))
-	s.db.SetMaxIdleConns(idle)
 }
 
 func (s *sharedDB) relax() {
