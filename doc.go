@@ -31,7 +31,7 @@
 // With a limit above 1 no store can tell from a token alone whether its holder still is one: several are, and of two holders the one with the
 // lower token may be the one that remains. With [CallOptions].Numbered each unit has a number, and of one number there is one
 // holder at a time. So a store that keeps the highest token of each number refuses late holders whatever the limit is: see
-// [Permit.Numbers].
+// [Permit.Numbers], and docs/fencing.md for it in SQL.
 //
 // A virtual machine that its host pauses may notice nothing. One that is cloned from a live snapshot shares its client id
 // with its twin, and both rely on the same permits. Create Clients after cloning.

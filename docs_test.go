@@ -26,7 +26,7 @@ import (
 
 // goPages are the pages whose Go code is checked here: each block is part of a declaration that is compiled and run. A
 // comment before the block names the declarations.
-var goPages = []string{"docs/go.md", "docs/composing.md", "docs/integrations.md", "docs/metrics.md"}
+var goPages = []string{"docs/go.md", "docs/composing.md", "docs/integrations.md", "docs/metrics.md", "docs/tenants.md", "docs/fencing.md"}
 
 func TestGoCodeOfTheDocsIsCodeThatIsRun(t *testing.T) {
 	t.Parallel()
