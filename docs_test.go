@@ -223,13 +223,14 @@ func TestMethodsThatTheDocsNameExist(t *testing.T) {
 	t.Parallel()
 	types := map[string]reflect.Type{
 		"client": reflect.TypeFor[*fairsem.Client](), "permit": reflect.TypeFor[*fairsem.Permit](), "permits": reflect.TypeFor[*fairsem.Permits](), "mutex": reflect.TypeFor[*fairsem.Mutex](),
-		"limiter": reflect.TypeFor[*fairsem.Limiter](), "decision": reflect.TypeFor[fairsem.Decision](),
+		"limiter": reflect.TypeFor[*fairsem.Limiter](), "decision": reflect.TypeFor[fairsem.Decision](), "Decision": reflect.TypeFor[fairsem.Decision](),
+		"Inspector": reflect.TypeFor[*fairsem.Inspector](), "Ticket": reflect.TypeFor[fairsem.Ticket](),
 		"Options": reflect.TypeFor[fairsem.Options](), "CallOptions": reflect.TypeFor[fairsem.CallOptions](),
 		"Status": reflect.TypeFor[fairsem.Status](), "server": reflect.TypeFor[*fairsemtest.Server](),
 	}
 	named := regexp.MustCompile(`\b(\w+)\.([A-Z]\w*)`)
 	seen := 0
-	for _, page := range []string{"README.md", "llms.txt", "docs/go.md", "docs/composing.md", "docs/operations.md", "docs/comparison.md", "docs/faq.md", "docs/upgrading.md", "docs/migrating.md"} {
+	for _, page := range []string{"README.md", "llms.txt", "docs/go.md", "docs/composing.md", "docs/tenants.md", "docs/fencing.md", "docs/operations.md", "docs/comparison.md", "docs/faq.md", "docs/upgrading.md", "docs/migrating.md"} {
 		text := readFile(t, page)
 		if page == "docs/migrating.md" { // the first column is of another library
 			text = regexp.MustCompile(`(?m)^\| [^|]*\|`).ReplaceAllString(text, "|")
