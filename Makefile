@@ -101,6 +101,7 @@ pictures: FOR = 8m
 pictures: setup ## the pictures of the docs, of programs that really run: docs/pictures, ten minutes
 	mkdir -p .bin && cd cmd/fairsem && go build -o $(CURDIR)/.bin/fairsem . && \
 		go run ./internal/pictures -fairsem $(CURDIR)/.bin/fairsem -out $(CURDIR)/docs/pictures -for $(FOR)
+	cd bench && go run ./tenants -out $(CURDIR)/docs/pictures/tenants.svg
 
 release: ## a commit and tags, nothing pushed: make release VERSION=v0.1.0, with DRY_RUN=1 in a temporary clone
 	cd release && go run . $(if $(DRY_RUN),check,cut) $(or $(VERSION),$(error which version? make release VERSION=v0.1.0))

@@ -38,30 +38,63 @@ line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Worker
   fairsem demo | tee log      # no terminal: one line for every change
   fairsem demo --json | jq .held`,
 		Args: cobra.NoArgs,
-		RunE: ownFailure(func(cmd *cobra.Command) error {
-			if o.Length < 0 || cmd.Flags().Changed("redis") && o.Redis == "" {
-				return exit.Usagef("--redis is empty or --for is negative")
-			}
-			if o.Redis != "" {
-				if _, err := parseURL(o.Redis, "--redis"); err != nil {
-					return err
-				}
-			}
-			return runDemo(cmd.Context(), cmd.OutOrStdout(), o)
-		}),
+		RunE: demoRun(&o, demo.Run),
 	}
+	demoFlags(cmd, &o)
+	cmd.AddCommand(newDemoTenants())
+	return cmd
+}
+
+func newDemoTenants() *cobra.Command {
+	var o demo.Options
+	cmd := &cobra.Command{
+		Use:   "tenants",
+		Short: "Watch a customer with a long queue beside one with a job now and then",
+		Long: fmt.Sprintf(`Two customers share %d units, on two semaphores at the same time and with the same load: one
+has a long queue of jobs, the other a short job now and then. On one semaphore calls name
+their customer as the tenant, on the other they do not: how long the quiet customer waits
+is shown side by side, and what the library promises is checked. It takes about 10 seconds
+and leaves nothing behind.
+
+With --json nothing but the result is written, as one JSON object: held, whether every
+promise was kept; server, limit, took_ms; sides, with name, tenants, quiet and noisy, each
+of these with jobs, median_wait_ms and longest_wait_ms; promises, as of fairsem demo.
+
+The server is embedded, on a free port of 127.0.0.1, unless --redis names another.
+
+Exit code: that of fairsem demo.`, demo.Limit),
+		Example: `  fairsem demo tenants
+  fairsem demo tenants --json | jq '.sides[] | {tenants, quiet}'`,
+		Args: cobra.NoArgs,
+		RunE: demoRun(&o, demo.RunTenants),
+	}
+	demoFlags(cmd, &o)
+	return cmd
+}
+
+func demoFlags(cmd *cobra.Command, o *demo.Options) {
 	cmd.Flags().StringVar(&o.Redis, "redis", "", "`URL` of a server to use: redis, rediss, unix, cluster or sentinel")
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "write nothing but the result, as JSON")
 	cmd.Flags().DurationVar(&o.Length, "for", demo.Length, "how long it takes, at least")
 	_ = cmd.Flags().MarkHidden("for") // fails only for a flag that is not there
-	return cmd
 }
 
-func runDemo(ctx context.Context, out io.Writer, o demo.Options) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	o.Interrupt = func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }
-	return withExitCode(demo.Run(ctx, out, o))
+// demoRun returns what runs a demo with the options that the flags have set.
+func demoRun(o *demo.Options, run func(context.Context, io.Writer, demo.Options) error) func(*cobra.Command, []string) error {
+	return ownFailure(func(cmd *cobra.Command) error {
+		if o.Length < 0 || cmd.Flags().Changed("redis") && o.Redis == "" {
+			return exit.Usagef("--redis is empty or --for is negative")
+		}
+		if o.Redis != "" {
+			if _, err := parseURL(o.Redis, "--redis"); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := context.WithCancelCause(cmd.Context())
+		defer cancel(nil)
+		o.Interrupt = func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }
+		return withExitCode(run(ctx, cmd.OutOrStdout(), *o))
+	})
 }
 
 // withExitCode adds the exit code to the error of a broken promise.

@@ -96,6 +96,38 @@ func TestWithJSONTheDemoWritesItsResultAndNothingElse(t *testing.T) {
 	assert.Contains(t, got.Promises[1].Found, "0 overtakes")
 }
 
+func TestTheDemoOfTenantsShowsBothSides(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	out, err := demoCommand(t, "tenants", "--for", "2s", "--json", "--redis", "redis://"+server.Addr()).Output()
+	require.NoError(t, err, "%s", out)
+	var got struct {
+		Held  bool
+		Sides []struct {
+			Tenants      bool
+			Quiet, Noisy struct{ Jobs int }
+		}
+		Promises []struct{ Held bool }
+	}
+	require.NoError(t, json.Unmarshal(out, &got), "%s", out)
+	assert.True(t, got.Held)
+	require.Len(t, got.Sides, 2)
+	assert.False(t, got.Sides[0].Tenants)
+	assert.True(t, got.Sides[1].Tenants)
+	assert.Greater(t, got.Sides[1].Quiet.Jobs, got.Sides[0].Quiet.Jobs)
+	assert.NotZero(t, got.Sides[0].Noisy.Jobs)
+	assert.Len(t, got.Promises, 6)
+}
+
+func TestTheDemoOfTenantsIsALogWithoutATerminal(t *testing.T) {
+	t.Parallel()
+	out, err := demoCommand(t, "tenants", "--for", "2s").Output()
+	require.NoError(t, err, "%s", out)
+	for _, want := range []string{"the embedded server at 127.0.0.1:", "without tenants: noisy holds", "with tenants:    quiet had", "6 of 6 promises held"} {
+		assert.Contains(t, string(out), want)
+	}
+}
+
 // A password reaches the workers only: not the output, and not the arguments and the
 // environment of any process.
 func TestThePasswordIsNeverShown(t *testing.T) {

@@ -26,7 +26,7 @@ func (d *demo) display(out io.Writer) display {
 	if !text.CanDraw(out) {
 		return &plain{out: out}
 	}
-	return newLive(out, d.options.Interrupt)
+	return startLive(out, picture{scene: &scene{}, signs: signs(), interrupt: d.options.Interrupt})
 }
 
 // live draws on a screen of its own.
@@ -35,12 +35,12 @@ type live struct {
 	ended   chan struct{}
 }
 
-func newLive(out io.Writer, interrupt func()) *live {
+func startLive(out io.Writer, model tea.Model) *live {
 	options := []tea.ProgramOption{tea.WithOutput(out), tea.WithColorProfile(text.Profile(out)), tea.WithoutSignalHandler()}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		options = append(options, tea.WithInput(nil))
 	}
-	l := &live{tea.NewProgram(picture{scene: &scene{}, signs: signs(), interrupt: interrupt}, options...), make(chan struct{})}
+	l := &live{tea.NewProgram(model, options...), make(chan struct{})}
 	go func() { // ends when close asks it to, and close waits
 		defer close(l.ended)
 		_, _ = l.program.Run() // without a picture the demo continues, and its summary has everything

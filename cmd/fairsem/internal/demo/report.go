@@ -36,12 +36,17 @@ func (d *demo) report(verdicts []verdict) report {
 	for _, e := range d.events {
 		r.Events = append(r.Events, reportEvent{e.after.Milliseconds(), e.text})
 	}
+	r.Promises = reportPromises(verdicts)
+	return r
+}
+
+func reportPromises(verdicts []verdict) (all []reportPromise) {
 	for _, v := range verdicts {
 		p := reportPromise{Promise: v.promise, Held: !v.broken, Found: v.found}
 		for _, violation := range v.details {
 			p.Violations = append(p.Violations, violation.String())
 		}
-		r.Promises = append(r.Promises, p)
+		all = append(all, p)
 	}
-	return r
+	return all
 }

@@ -1,0 +1,249 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+// The noisy neighbour: one customer has a long queue of jobs, another a short job now and then. The same load runs on two names of one
+// server at the same time: on one of them no call names a tenant.
+const (
+	noisyCalls = 30 // of one customer that wait or hold at any time
+	noisyJob   = 100 * time.Millisecond
+	quietJob   = 20 * time.Millisecond
+	quietPause = 200 * time.Millisecond // between two jobs of the other one
+)
+
+const noisy, quiet = "noisy", "quiet"
+
+// neighbours is one run of it.
+type neighbours struct {
+	options Options
+	server  *server
+	sides   [2]*side // without tenants, and with
+	began   time.Time
+	ended   time.Time
+}
+
+// side is a name, and the load on it.
+type side struct {
+	title   string
+	sem     *fairsem.Semaphore
+	clients [2]*fairsem.Client // one for each customer, as they would be in other processes
+	shared  bool               // whether calls name tenants
+	most    int64              // units in use that Redis reported in one answer
+
+	mu     sync.Mutex
+	grants map[*job]struct{}
+}
+
+// job is a call of a customer. side.mu guards it.
+type job struct {
+	history.Grant
+	customer string
+	waited   time.Duration
+}
+
+// RunTenants returns when the load has ended and the embedded server is gone. The error is ErrBroken, the cause of ctx, or what kept the
+// demo from going on.
+func RunTenants(ctx context.Context, out io.Writer, o Options) error {
+	srv, err := openServer(ctx, o.Redis)
+	if err != nil {
+		return err
+	}
+	defer srv.close()
+	n := &neighbours{options: o, server: srv}
+	defer n.close()
+	for i, title := range []string{"without tenants", "with tenants"} {
+		if n.sides[i], err = newSide(srv, title, i == 1); err != nil {
+			return err
+		}
+	}
+	if err := n.run(ctx, out); err != nil {
+		return err
+	}
+	return n.conclude(ctx, out)
+}
+
+func newSide(srv *server, title string, shared bool) (*side, error) {
+	s := &side{title: title, shared: shared, grants: make(map[*job]struct{})}
+	name := "demo-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
+	for i, customer := range []string{noisy, quiet} {
+		client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: customer, Observer: s.observe})
+		if err != nil {
+			return nil, err
+		}
+		s.clients[i] = client
+	}
+	var err error
+	s.sem, err = s.clients[0].Semaphore(name, Limit)
+	return s, err
+}
+
+func (n *neighbours) close() {
+	for _, s := range n.sides {
+		if s == nil {
+			continue
+		}
+		for _, c := range s.clients {
+			if c != nil {
+				_ = c.Close() // what it held has been released, or expires
+			}
+		}
+	}
+}
+
+// jobKey is the key of a job in the context of its call.
+type jobKey struct{}
+
+// observe records when the position of a call was confirmed.
+func (s *side) observe(e fairsem.Event) {
+	started, ok := e.(fairsem.WaitStartedEvent)
+	if !ok {
+		return
+	}
+	j, ok := started.Context.Value(jobKey{}).(*job)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j.Granted == 0 {
+		j.Position = history.Now() // later than it was: an earlier time would accuse calls that were granted meanwhile
+	}
+}
+
+// run has both customers work on both names, and shows it, until the time is over.
+func (n *neighbours) run(ctx context.Context, out io.Writer) error {
+	n.began = time.Now()
+	loadCtx, stop := context.WithCancel(ctx)
+	failed := make(chan error, 1)
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer stop()
+	for _, s := range n.sides {
+		for customer := range s.clients {
+			sem, err := s.handle(customer)
+			if err != nil {
+				return err
+			}
+			callers, length, rest := noisyCalls, noisyJob, time.Duration(0)
+			if customer == 1 {
+				callers, length, rest = 1, quietJob, quietPause
+			}
+			for range callers {
+				load.Go(func() {
+					for loadCtx.Err() == nil {
+						if err := s.work(loadCtx, sem, []string{noisy, quiet}[customer], length); err != nil && loadCtx.Err() == nil {
+							select {
+							case failed <- err:
+							default: // another one has failed
+							}
+							return
+						}
+						pause(loadCtx, rest)
+					}
+				})
+			}
+		}
+	}
+	screen := n.display(out)
+	defer screen.close()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for time.Since(n.began) < n.options.Length {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-failed:
+			return fmt.Errorf("the load on %s ended: %w", n.server.address, err)
+		case <-tick.C:
+		}
+		f, err := n.frame(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		screen.show(f)
+	}
+	n.ended = time.Now()
+	return nil
+}
+
+// handle is the semaphore as a customer has it.
+func (s *side) handle(customer int) (*fairsem.Semaphore, error) {
+	sem, err := s.clients[customer].Semaphore(s.sem.Name(), Limit)
+	if err != nil || !s.shared {
+		return sem, err
+	}
+	return sem.With(fairsem.CallOptions{Tenant: []string{noisy, quiet}[customer]}), nil
+}
+
+// work is one job: it acquires a unit, holds it for a while, and releases it. The error is that of the call.
+func (s *side) work(ctx context.Context, sem *fairsem.Semaphore, customer string, length time.Duration) error {
+	j := &job{customer: customer, Grant: history.Grant{Process: customer, Weight: 1, Asked: history.Now()}}
+	if s.shared {
+		j.Tenant = customer
+	}
+	s.mu.Lock()
+	s.grants[j] = struct{}{}
+	s.mu.Unlock()
+	p, err := sem.Acquire(context.WithValue(ctx, jobKey{}, j), 1)
+	if err != nil {
+		s.record(func() { j.Cancelled = true })
+		return err
+	}
+	s.record(func() { j.Granted, j.ID, j.Token, j.waited = history.Now(), p.ID(), p.Token(), p.Waited() })
+	until := hold(ctx, p, history.Now(), length)
+	s.record(func() { j.Released, j.Lost = until, errors.Is(context.Cause(p.Context()), fairsem.ErrLost) })
+	err = p.Release(context.WithoutCancel(ctx))
+	s.record(func() { j.Done = history.Now() })
+	return err
+}
+
+// record changes a job.
+func (s *side) record(write func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	write()
+}
+
+// granted returns the jobs that were granted a unit.
+func (s *side) granted() (all []history.Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for j := range s.grants {
+		all = append(all, j.Grant)
+	}
+	return all
+}
+
+// waits returns how long each job of a customer waited, in the order of the grants.
+func (s *side) waits(customer string) (all []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var jobs []*job
+	for j := range s.grants {
+		if j.customer == customer && j.Granted > 0 {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *job) int { return int(a.Granted - b.Granted) })
+	for _, j := range jobs {
+		all = append(all, j.waited)
+	}
+	return all
+}

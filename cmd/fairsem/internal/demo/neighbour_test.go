@@ -1,0 +1,85 @@
+package demo
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+// past is a side with jobs that have ended.
+func past(grants ...history.Grant) *side {
+	s := &side{title: "with tenants", shared: true, most: 1, grants: make(map[*job]struct{})}
+	for _, g := range grants {
+		s.grants[&job{Grant: g, customer: g.Tenant}] = struct{}{}
+	}
+	return s
+}
+
+func grantOf(tenant, id string, token, asked, position, granted, released int64) history.Grant {
+	return history.Grant{
+		Process: tenant, Tenant: tenant, ID: id, Weight: 1, Token: token, Asked: asked, Position: position, Granted: granted, Released: released, Done: released + 1,
+	}
+}
+
+func brokenPromises(s *side, left int64) (all []string) {
+	for _, v := range s.judge(left) {
+		if v.broken {
+			all = append(all, v.promise)
+		}
+	}
+	return all
+}
+
+func TestEachPromiseToTenantsCanBeBroken(t *testing.T) {
+	t.Parallel()
+	fair := []history.Grant{grantOf(noisy, "n:1", 1, 1, 0, 2, 50), grantOf(quiet, "q:1", 2, 10, 0, 11, 30)}
+	assert.Empty(t, brokenPromises(past(fair...), 0))
+	assert.Equal(t, []string{"with tenants: nothing is left"}, brokenPromises(past(fair...), 1))
+	assert.Contains(t, brokenPromises(past(), 0), "with tenants: next is who holds least", "without a job there is no evidence")
+
+	over := append(slices.Clone(fair), grantOf(noisy, "n:2", 3, 1, 0, 12, 50), grantOf(noisy, "n:3", 4, 1, 0, 13, 50))
+	assert.Contains(t, brokenPromises(past(over...), 0), "with tenants: at most 3 units in use")
+
+	unfair := []history.Grant{
+		grantOf(noisy, "n:1", 1, 1, 0, 2, 90), grantOf(noisy, "n:2", 2, 1, 0, 3, 90), grantOf(noisy, "n:3", 3, 1, 0, 4, 20),
+		grantOf(noisy, "n:4", 4, 21, 0, 22, 60), grantOf(quiet, "q:1", 5, 5, 6, 61, 70),
+	}
+	assert.Contains(t, brokenPromises(past(unfair...), 0), "with tenants: next is who holds least")
+}
+
+func TestBothSidesAreBesideEachOtherOrBelow(t *testing.T) {
+	t.Parallel()
+	f := neighbourFrame{elapsed: 1200 * time.Millisecond, place: "here"}
+	for i, title := range []string{"without tenants", "with tenants"} {
+		f.sides[i] = sideFrame{title, map[string]int64{noisy: 2, quiet: 1}, map[string]int64{noisy: 28}, []time.Duration{12 * time.Millisecond, 2 * time.Second}}
+	}
+	for _, size := range [][2]int{{100, 30}, {40, 30}, {20, 4}} {
+		drawn := ansi.Strip(f.render(size[0], size[1], coarse))
+		for _, line := range strings.Split(drawn, "\n") {
+			assert.LessOrEqual(t, lipgloss.Width(line), size[0])
+		}
+		assert.LessOrEqual(t, strings.Count(drawn, "\n")+1, size[1])
+	}
+	assert.Regexp(t, `# # #  +# # #`, ansi.Strip(f.render(100, 30, coarse)))
+	assert.Contains(t, ansi.Strip(f.render(40, 30, coarse)), "they waited 12 ms, 2.0 s")
+}
+
+func TestTheLogOfTenantsHasALineForEachSideAndSecond(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	l := &neighbourLog{out: &out}
+	for _, at := range []time.Duration{100, 900, 1100, 1900, 2100} {
+		f := neighbourFrame{elapsed: at * time.Millisecond}
+		f.sides[0].title, f.sides[1].title = "without tenants", "with tenants"
+		l.show(f)
+	}
+	assert.Equal(t, 4, strings.Count(out.String(), "noisy holds"), out.String())
+}

@@ -1,0 +1,141 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/history"
+)
+
+// neighbourReport is the result for programs to read.
+type neighbourReport struct {
+	Held     bool            `json:"held"`
+	Server   string          `json:"server"`
+	Limit    int64           `json:"limit"`
+	TookMS   int64           `json:"took_ms"`
+	Sides    []sideReport    `json:"sides"`
+	Promises []reportPromise `json:"promises"`
+}
+
+// sideReport is what the customers had on one name.
+type sideReport struct {
+	Name    string         `json:"name"`
+	Tenants bool           `json:"tenants"` // whether calls named any
+	Quiet   customerReport `json:"quiet"`
+	Noisy   customerReport `json:"noisy"`
+}
+
+type customerReport struct {
+	Jobs          int   `json:"jobs"`
+	MedianWaitMS  int64 `json:"median_wait_ms"`
+	LongestWaitMS int64 `json:"longest_wait_ms"`
+}
+
+func newCustomerReport(waits []time.Duration) customerReport {
+	if len(waits) == 0 {
+		return customerReport{}
+	}
+	sorted := slices.Sorted(slices.Values(waits))
+	return customerReport{len(sorted), sorted[len(sorted)/2].Milliseconds(), sorted[len(sorted)-1].Milliseconds()}
+}
+
+// conclude judges what was seen, and reports it.
+func (n *neighbours) conclude(ctx context.Context, out io.Writer) error {
+	var verdicts []verdict
+	for _, s := range n.sides {
+		left, err := s.left(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("%s does not report the state of %q: %w", n.server.address, s.sem.Name(), err)
+		}
+		verdicts = append(verdicts, s.judge(left)...)
+	}
+	if n.options.JSON {
+		_, _ = out.Write(text.JSON(n.report(verdicts))) // an error cannot be reported anywhere
+	} else {
+		header := fmt.Sprintf("Two customers shared %d units for %s, twice at the same time", Limit, seconds(n.ended.Sub(n.began)))
+		summarize(out, header, n.told(), verdicts)
+	}
+	return broken(verdicts)
+}
+
+// left returns how many permits and waiters are left once the load has ended. Calls that were given up leave the queue a moment later.
+func (s *side) left(ctx context.Context) (int64, error) {
+	for began := time.Now(); ; pause(ctx, pollEvery) {
+		status, err := s.sem.Status(ctx)
+		if n := status.Holders + status.Waiting; err != nil || n == 0 || time.Since(began) > timeout {
+			return n, err
+		}
+	}
+}
+
+// judge checks what is promised on one name. A promise without evidence counts as broken.
+func (s *side) judge(left int64) []verdict {
+	grants := s.granted()
+	over := history.OverLimit(grants, Limit)
+	most := max(history.MostAtOnce(grants), s.most)
+	all := []verdict{{
+		promise: fmt.Sprintf("%s: at most %d units in use", s.title, Limit),
+		found:   fmt.Sprintf("most: %d, over %d grants", most, len(s.waits(noisy))+len(s.waits(quiet))),
+		broken:  most > Limit || most == 0, details: over,
+	}}
+	if s.shared {
+		unfair, withheld := history.Unfair(grants), history.Withheld(grants, Limit)
+		all = append(all, verdict{
+			promise: s.title + ": next is who holds least",
+			found:   fmt.Sprintf("%d times otherwise, %d jobs of quiet", len(unfair), len(s.waits(quiet))),
+			broken:  len(unfair) > 0 || len(s.waits(quiet)) == 0, details: unfair,
+		}, verdict{
+			promise: s.title + ": no unit stays free",
+			found:   fmt.Sprintf("%d times otherwise", len(withheld)),
+			broken:  len(withheld) > 0, details: withheld,
+		})
+	}
+	return append(all, verdict{
+		promise: s.title + ": nothing is left", found: fmt.Sprintf("%d holders and waiters", left), broken: left > 0,
+	})
+}
+
+// told is what each customer had, as the events of the summary.
+func (n *neighbours) told() (all []event) {
+	for _, s := range n.sides {
+		r := s.report()
+		for _, c := range []struct {
+			name string
+			customerReport
+		}{{noisy, r.Noisy}, {quiet, r.Quiet}} {
+			all = append(all, event{n.ended.Sub(n.began), fmt.Sprintf("%-16s %s had %3d jobs, waited %s, at most %s",
+				s.title+":", c.name, c.Jobs, waited(c.MedianWaitMS), waited(c.LongestWaitMS))})
+		}
+	}
+	return all
+}
+
+// waited writes ms so that waits of any length can be compared.
+func waited(ms int64) string {
+	if ms < 1000 {
+		return fmt.Sprintf("%d ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", float64(ms)/1000)
+}
+
+func (s *side) report() sideReport {
+	return sideReport{s.sem.Name(), s.shared, newCustomerReport(s.waits(quiet)), newCustomerReport(s.waits(noisy))}
+}
+
+func (n *neighbours) report(verdicts []verdict) neighbourReport {
+	r := neighbourReport{
+		Held: broken(verdicts) == nil, Server: n.server.address, Limit: Limit, TookMS: n.ended.Sub(n.began).Milliseconds(),
+		Promises: reportPromises(verdicts),
+	}
+	for _, s := range n.sides {
+		r.Sides = append(r.Sides, s.report())
+	}
+	return r
+}

@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// neighbourFrame is what both sides look like at one moment.
+type neighbourFrame struct {
+	elapsed time.Duration
+	place   string
+	sides   [2]sideFrame
+}
+
+// sideFrame is one side: what each customer holds, how many of its calls wait, and how long the latest jobs of the quiet one waited.
+type sideFrame struct {
+	title         string
+	used, waiting map[string]int64
+	waited        []time.Duration
+}
+
+func (n *neighbours) frame(ctx context.Context) (f neighbourFrame, err error) {
+	f.elapsed, f.place = time.Since(n.began), n.server.address
+	for i, s := range n.sides {
+		d, err := inspect.QueryDetail(ctx, s.clients[0], s.sem.Name(), maxTickets)
+		if err != nil {
+			return f, fmt.Errorf("%s does not report the state of %q: %w", n.server.address, s.sem.Name(), err)
+		}
+		s.most = max(s.most, d.Used)
+		f.sides[i] = sideFrame{title: s.title, used: unitsByLabel(d.Holders), waiting: unitsByLabel(d.Waiters), waited: s.waits(quiet)}
+	}
+	return f, nil
+}
+
+// unitsByLabel counts those of each customer.
+func unitsByLabel(tickets []fairsem.Ticket) map[string]int64 {
+	all := make(map[string]int64)
+	for _, t := range tickets {
+		all[t.Label] += t.Weight
+	}
+	return all
+}
+
+// lines describe a side, for a picture.
+func (s sideFrame) lines(g glyphs) []string {
+	bar := ""
+	for _, customer := range []string{quiet, noisy} {
+		style := plainly
+		if customer == quiet {
+			style = moving
+		}
+		bar += style.Render(strings.Repeat(g.unit+" ", int(min(Limit, s.used[customer]))))
+	}
+	latest := make([]string, 0, 4)
+	for _, w := range s.waited[max(0, len(s.waited)-4):] {
+		latest = append(latest, waited(w.Milliseconds()))
+	}
+	return []string{
+		bold.Render(s.title), bar + strings.Repeat(g.free+" ", int(max(0, Limit-s.used[quiet]-s.used[noisy]))),
+		fmt.Sprintf("noisy  holds %d, %2d wait", s.used[noisy], s.waiting[noisy]),
+		moving.Render(fmt.Sprintf("quiet  holds %d, %2d wait", s.used[quiet], s.waiting[quiet])),
+		fmt.Sprintf("quiet had %d jobs", len(s.waited)),
+		"they waited " + strings.Join(latest, ", "),
+	}
+}
+
+// render draws both sides beside each other, or below each other where that does not fit.
+func (f neighbourFrame) render(width, height int, g glyphs) string {
+	const column = 38
+	left, right := f.sides[0].lines(g), f.sides[1].lines(g)
+	body := append(append(left, ""), right...)
+	if width > 2*column {
+		body = strings.Split(lipgloss.JoinHorizontal(lipgloss.Top, block(left, column), block(right, column)), "\n")
+	}
+	lines := append([]string{
+		"", bold.Render("fairsem demo tenants") + fmt.Sprintf("  two customers share %d units  %.1f s", Limit, f.elapsed.Seconds()), faint.Render(text.Clean(f.place)), "",
+	}, body...)
+	lines = lines[:max(0, min(height, len(lines)))]
+	for i, line := range lines {
+		lines[i] = g.only(ansi.Truncate(" "+line, width, ""))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// neighbourDisplay shows frames until it is closed.
+type neighbourDisplay interface {
+	show(neighbourFrame)
+	close()
+}
+
+func (n *neighbours) display(out io.Writer) neighbourDisplay {
+	switch {
+	case n.options.JSON:
+		return &neighbourLog{out: io.Discard}
+	case !text.CanDraw(out):
+		return &neighbourLog{out: out}
+	}
+	return neighbourLive{startLive(out, neighbourPicture{signs: signs(), interrupt: n.options.Interrupt})}
+}
+
+// neighbourLog writes a line for every second.
+type neighbourLog struct {
+	out  io.Writer
+	last int
+}
+
+func (l *neighbourLog) show(f neighbourFrame) {
+	second := int(f.elapsed.Seconds())
+	if second == l.last {
+		return
+	}
+	if l.last == 0 {
+		l.line("fairsem demo tenants: two customers share %d units, without tenants and with\n%s\n", Limit, text.Clean(f.place))
+	}
+	l.last = second
+	for _, s := range f.sides {
+		latest := ""
+		if len(s.waited) > 0 {
+			latest = ", the last waited " + waited(s.waited[len(s.waited)-1].Milliseconds())
+		}
+		l.line("%5.1f s   %-16s noisy holds %d, %2d wait; quiet holds %d, %d waits, had %2d jobs%s",
+			f.elapsed.Seconds(), s.title+":", s.used[noisy], s.waiting[noisy], s.used[quiet], s.waiting[quiet], len(s.waited), latest)
+	}
+}
+
+func (l *neighbourLog) close() {}
+
+func (l *neighbourLog) line(format string, args ...any) {
+	_, _ = fmt.Fprintf(l.out, format+"\n", args...) // a reader that is gone ends the process
+}
+
+// neighbourLive draws on a screen of its own.
+type neighbourLive struct{ *live }
+
+func (l neighbourLive) show(f neighbourFrame) { l.program.Send(f) }
+
+// neighbourPicture is the model that bubbletea wants.
+type neighbourPicture struct {
+	frame         neighbourFrame
+	width, height int // of the terminal; 0: not known yet
+	signs         glyphs
+	interrupt     func()
+}
+
+func (p neighbourPicture) Init() tea.Cmd { return nil }
+
+func (p neighbourPicture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case neighbourFrame:
+		p.frame = msg
+	case tea.WindowSizeMsg:
+		p.width, p.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		if msg.String() == "ctrl+c" {
+			p.interrupt()
+		}
+	}
+	return p, nil
+}
+
+func (p neighbourPicture) View() tea.View {
+	v := tea.NewView(p.frame.render(p.width, p.height, p.signs))
+	v.AltScreen = true
+	v.WindowTitle = "fairsem demo tenants"
+	return v
+}
