@@ -196,7 +196,7 @@ func stack(title string, steps []moment) (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		polygon.Color, polygon.LineStyle.Width = c.color, 0
+		polygon.Color, polygon.Width = c.color, 0
 		p.Add(polygon)
 		p.Legend.Add(c.name, polygon)
 	}
