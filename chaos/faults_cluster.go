@@ -15,7 +15,7 @@ import (
 )
 
 // When a master dies, the grants that its replica has not received are lost.
-var lossExempt = []promise{limitOnServer, limitByContext, oneOrder, fifo, fairShares, liveOnArrival, lossReported}
+var lossExempt = []promise{limitOnServer, limitByContext, oneOrder, fifo, fairShares, ownNumbers, liveOnArrival, lossReported}
 
 // clusterFaults concern the master that serves the semaphores, or their slot.
 func clusterFaults() []fault {
