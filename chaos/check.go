@@ -31,6 +31,8 @@ var checks = map[promise]func(*evidence) []string{
 	lossReported:   wrongReports,
 	namesSeparate:  interference,
 	fairShares:     unfairGrants,
+	ownNumbers:     sharedNumbers,
+	numbersFence:   numbersOutOfOrder,
 	fencing:        lostWrites,
 	deadReleased:   unitsOfKilled,
 	acquireReturns: lateReturns,
@@ -74,7 +76,8 @@ func tokensOutOfOrder(e *evidence) []string {
 }
 
 // unfairGrants returns the grants that were another tenant's turn or exceeded the limit of a tenant. If the fault does not concern the
-// name that tenants share, it also returns units that were free while a call that could have had them waited.
+// name that tenants share, it also returns units that were free while a call that could have had them waited, and grants to one of
+// two tenants that held equally much when it was the turn of the other.
 func unfairGrants(e *evidence) []string {
 	all := e.each(func(grants []history.Grant, _ int64) []history.Violation {
 		return append(history.Unfair(grants), history.OverTenantLimit(grants)...)
@@ -82,12 +85,26 @@ func unfairGrants(e *evidence) []string {
 	if !e.run.fault.sparesOthers {
 		return all
 	}
-	for _, v := range history.Withheld(e.grants[sharedName], sharedLimit) {
+	shared := e.grants[sharedName]
+	for _, v := range append(history.Withheld(shared, sharedLimit), history.OutOfTurn(shared)...) {
 		if v.Earlier.Position > e.began+int64(settleTime) {
 			all = append(all, sharedName+": "+v.String())
 		}
 	}
 	return all
+}
+
+// sharedNumbers returns the permits that had the number of another one, on the server or by their contexts, and those whose numbers cannot be.
+func sharedNumbers(e *evidence) []string {
+	return append(slices.Clone(e.monitor.sameNumber), e.each(func(grants []history.Grant, limit int64) []history.Violation {
+		return append(history.NumbersRepeat(grants), history.WrongNumbers(grants, limit)...)
+	})...)
+}
+
+func numbersOutOfOrder(e *evidence) []string {
+	return e.each(func(grants []history.Grant, _ int64) []history.Violation {
+		return history.TokensOfNumberDecrease(grants)
+	})
 }
 
 // wrongReports returns the violations that callers recorded themselves, and the losses that were reported only after the next
@@ -159,17 +176,44 @@ func (e *evidence) disturbed(at func(name string) bool) []string {
 	return all
 }
 
-// lostWrites returns the loss of writes in the fenced store. It also checks that the unfenced store loses a write if it should;
-// otherwise the fault had no effect.
+// lostWrites returns the loss of writes in the fenced store. It also checks that the unfenced store loses writes if it should, and that
+// the tokens of slots without the numbers would have refused holders; otherwise the fault had no effect.
 func lostWrites(e *evidence) []string {
 	var all []string
-	if lost := e.fenced.lost(); lost != 0 {
-		all = append(all, fmt.Sprintf("the fenced store lost %d of %d writes", lost, e.fenced.writes))
+	for i, c := range e.counters {
+		if lost := c.fenced.lost(); lost != 0 {
+			all = append(all, fmt.Sprintf("the fenced store lost %d of %d writes of %s", lost, c.fenced.writes, counterName(i)))
+		}
 	}
-	if e.run.fault.control && e.unfenced.lost() == 0 {
-		all = append(all, "the unfenced store lost no write, so this run proves nothing")
+	if !e.run.fault.control {
+		return all
+	}
+	if e.counters[0].unfenced.lost() == 0 {
+		all = append(all, "the unfenced store lost no write of solo, so this run proves nothing")
+	}
+	if unfencedLost(e.counters[1:]) == 0 {
+		all = append(all, "the unfenced store lost no write of slots, so this run proves nothing")
+	}
+	if e.common == 0 {
+		all = append(all, "one token for all of slots would have refused no holder, so the numbers prove nothing")
 	}
 	return all
+}
+
+// counterName returns what guards a counter of the store.
+func counterName(i int) string {
+	if i == 0 {
+		return soloName
+	}
+	return fmt.Sprintf("%s, number %d", slotsName, i-1)
+}
+
+// unfencedLost returns how many writes the unfenced copies lost.
+func unfencedLost(counters []counter) (lost int64) {
+	for _, c := range counters {
+		lost += c.unfenced.lost()
+	}
+	return lost
 }
 
 // slack is how much more time the liveness checks allow than is promised, because the machine is busy.
@@ -262,7 +306,7 @@ func noProgress(e *evidence) []string {
 // notLinearizable returns the semaphores for which porcupine finds no order of all grants and releases that explains the history.
 func notLinearizable(e *evidence) []string {
 	var all []string
-	for _, name := range []string{poolName, soloName, asideName, seatName} {
+	for _, name := range []string{poolName, soloName, asideName, seatName, slotsName} {
 		switch porcupine.CheckOperationsTimeout(permits(limitOf(name)), operations(e.calls, name), porcupineTimeout) {
 		case porcupine.Illegal:
 			all = append(all, name+": no order of grants and releases explains the history")

@@ -43,6 +43,22 @@ func sharedEvidence(after int64) *evidence {
 	return e
 }
 
+// slotsEvidence returns evidence of calls that had number 0.
+func slotsEvidence(calls ...*call) *evidence {
+	for _, c := range calls {
+		c.Name, c.Numbered, c.Numbers = slotsName, true, []int64{0}
+	}
+	return evidenceOf(calls...)
+}
+
+// controlEvidence returns evidence of a store that lost writes where it is not fenced, as it should.
+func controlEvidence() *evidence {
+	e := evidenceOf()
+	e.run.fault.control, e.common = true, 1
+	e.counters[0].unfenced, e.counters[2].unfenced = register{value: 4, writes: 5}, register{value: 4, writes: 5}
+	return e
+}
+
 // sparedEvidence returns evidence of a call of a name that the fault must not affect.
 func sparedEvidence(c *call, name string) *evidence {
 	c.Name = name
@@ -53,6 +69,11 @@ func sparedEvidence(c *call, name string) *evidence {
 
 func TestChecksFindNothingInACorrectHistory(t *testing.T) {
 	assert.Empty(t, check(evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3), soloCall("b", "y:1", 20, 1, 5, 6))))
+}
+
+func TestStoreThatLosesWritesWhereItIsNotFencedIsAsItShouldBe(t *testing.T) {
+	assert.Empty(t, check(controlEvidence()))
+	assert.Empty(t, check(slotsEvidence(soloCall("a", "x:1#", 10, 1, 2, 3), soloCall("b", "y:1#", 20, 1, 5, 6))))
 }
 
 func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
@@ -129,6 +150,42 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 		"a grant to a tenant that holds more than one that waits": {fairShares, func() *evidence {
 			return sharedEvidence(0)
 		}},
+		"a grant to one of two tenants that hold equally much, out of its turn": {fairShares, func() *evidence {
+			e := sharedEvidence(5000)
+			e.calls[1].Tenant, e.calls[2].Tenant, e.calls[3].Tenant = "y", "y", "x" // one each, and x had its unit first
+			rest := soloCall("a", "z:1", 9, 5001, 5002, 5090)
+			rest.Name, rest.Tenant, rest.Weight = sharedName, "z", sharedLimit-2
+			e.calls = append(e.calls, rest)
+			e.run.fault.sparesOthers = true
+			e.join()
+			return e
+		}},
+		"a waiter is overtaken by another of its tenant": {fifo, func() *evidence {
+			e := evidenceOf(soloCall("a", "x:1:t", 20, 1, 8, 9), soloCall("b", "y:1:t", 10, 5, 6, 7))
+			for _, c := range e.calls {
+				c.Name, c.Tenant, c.Share = sharedName, "t", 1
+			}
+			e.monitor.queued["x:1:t"] = 3 * int64(time.Millisecond)
+			e.join()
+			return e
+		}},
+		"two holders with the same number": {ownNumbers, func() *evidence {
+			return slotsEvidence(soloCall("a", "x:1#", 10, 1, 2, 9), soloCall("b", "y:1#", 20, 1, 5, 6))
+		}},
+		"two units with the same number on the server": {ownNumbers, func() *evidence {
+			e := evidenceOf()
+			e.monitor.recordSame(slotsName, []string{"1:x:1# and 1:y:1#"})
+			return e
+		}},
+		"a permit without the numbers that it asked for": {ownNumbers, func() *evidence {
+			e := slotsEvidence(soloCall("a", "x:1#", 10, 1, 2, 3))
+			e.calls[0].Numbers = nil
+			e.join()
+			return e
+		}},
+		"a smaller token for the next holder of a number": {numbersFence, func() *evidence {
+			return slotsEvidence(soloCall("a", "x:1#", 20, 1, 2, 3), soloCall("b", "y:1#", 10, 1, 5, 6))
+		}},
 		"a tenant above its limit": {fairShares, func() *evidence {
 			e := sharedEvidence(0)
 			e.monitor.queued = nil // nobody waits
@@ -148,12 +205,27 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 		}},
 		"the fenced store loses a write": {fencing, func() *evidence {
 			e := evidenceOf()
-			e.fenced = register{value: 4, writes: 5}
+			e.counters[0].fenced = register{value: 4, writes: 5}
 			return e
 		}},
-		"the unfenced store loses no write": {fencing, func() *evidence {
+		"the fenced store loses a write of a number": {fencing, func() *evidence {
 			e := evidenceOf()
-			e.run.fault.control = true
+			e.counters[4].fenced = register{value: 4, writes: 5}
+			return e
+		}},
+		"the unfenced store loses no write of solo": {fencing, func() *evidence {
+			e := controlEvidence()
+			e.counters[0].unfenced = register{}
+			return e
+		}},
+		"the unfenced store loses no write of slots": {fencing, func() *evidence {
+			e := controlEvidence()
+			e.counters[2].unfenced = register{}
+			return e
+		}},
+		"tokens without numbers refuse no holder": {fencing, func() *evidence {
+			e := controlEvidence()
+			e.common = 0
 			return e
 		}},
 		"a killed process still holds": {deadReleased, func() *evidence {

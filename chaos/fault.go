@@ -23,6 +23,8 @@ const (
 	namesSeparate  promise = "S9"  // names never interfere
 	fencing        promise = "FE"  // a store that refuses old tokens loses no write
 	fairShares     promise = "S12" // tenants share a limit fairly
+	ownNumbers     promise = "S13" // no two holders have the same number at the same time
+	numbersFence   promise = "S14" // the tokens of each number increase
 	deadReleased   promise = "V1"  // the units of a killed process are free a TTL and half a second later
 	acquireReturns promise = "V4"  // Acquire returns soon after the end of its context
 	grantsResume   promise = "V5"  // after a strike, calls are granted again
@@ -30,7 +32,7 @@ const (
 )
 
 // promises contains all promises in the order of the documentation.
-var promises = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, tokensIncrease, liveOnArrival, lossReported, namesSeparate, fairShares, fencing, deadReleased, acquireReturns, grantsResume, keysExpire}
+var promises = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, tokensIncrease, liveOnArrival, lossReported, namesSeparate, fairShares, ownNumbers, numbersFence, fencing, deadReleased, acquireReturns, grantsResume, keysExpire}
 
 // fault is one kind of failure.
 type fault struct {
@@ -39,12 +41,12 @@ type fault struct {
 	options      fairsem.Options
 	noMessages   bool                // no wake message ever arrives
 	exempt       []promise           // not promised under this fault; README.md says why
-	control      bool                // the unfenced store must lose a write, otherwise the run proves nothing
+	control      bool                // the unfenced store must lose writes of solo and of slots, otherwise the run proves nothing
 	losesState   bool                // the server may lose what it has not confirmed yet
 	minLength    time.Duration       // of a run, for strikes that take long
 	maxPause     time.Duration       // the longest additional pause between two strikes
 	onCall       int                 // the number of processes that acquire the seat when a strike requests it
-	sparesOthers bool                // the fault must not affect names other than the pool and solo
+	sparesOthers bool                // the fault must not affect names other than the one it strikes
 	longOptions  fairsem.CallOptions // of callers that hold for long
 	longWeights  bool                // callers that hold for long have weights
 	smoke        bool                // part of the selection of -smoke

@@ -15,9 +15,10 @@ import (
 )
 
 // When a master dies, the grants that its replica has not received are lost.
-var lossExempt = []promise{limitOnServer, limitByContext, oneOrder, fifo, fairShares, liveOnArrival, lossReported}
+var lossExempt = []promise{limitOnServer, limitByContext, oneOrder, fifo, fairShares, ownNumbers, liveOnArrival, lossReported}
 
-// clusterFaults concern the master that serves the semaphores, or their slot.
+// clusterFaults concern the master that serves a semaphore, or its slot: by turns pool, the one that tenants share, and the one whose
+// permits have numbers. The slot of shared does not move, because meanwhile units are free there that nobody gets.
 func clusterFaults() []fault {
 	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 1}
 	return []fault{
@@ -28,6 +29,14 @@ func clusterFaults() []fault {
 		{name: "slot migration", kind: cluster, sparesOthers: true, minLength: 10 * time.Second, strike: moveSlot},
 		{name: "slot moved there and back within a TTL", kind: cluster, sparesOthers: true, minLength: 10 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: moveSlotBack},
 	}
+}
+
+// turn returns one of the names, each by turns.
+func (env *environment) turn(names ...string) string { return names[len(env.strikes)%len(names)] }
+
+// nextOwnerKey returns a key of the name whose master is struck.
+func (env *environment) nextOwnerKey() string {
+	return keyOf(env.turn(poolName, sharedName, slotsName), protocol.Owner)
 }
 
 // failoverTimeout is how long the other nodes may take to notice a failure and to agree.
@@ -45,7 +54,7 @@ func await(check func() error) error {
 
 // restartMaster restarts the master before its replica takes over.
 func restartMaster(env *environment) (string, error) {
-	key := keyOf(poolName, protocol.Owner)
+	key := env.nextOwnerKey()
 	old, err := env.deployment.cluster.Owner(key)
 	if err != nil {
 		return "", err
@@ -61,7 +70,7 @@ func restartMaster(env *environment) (string, error) {
 
 // killMaster kills the master, waits until its replica has taken over, and restarts it as a replica.
 func killMaster(env *environment) (string, error) {
-	key := keyOf(poolName, protocol.Owner)
+	key := env.nextOwnerKey()
 	old, err := env.deployment.cluster.Owner(key)
 	if err != nil {
 		return "", err
@@ -114,7 +123,7 @@ func roleOf(s *redistest.Server) (role, error) {
 
 // clusterFailover makes the replica take over while the master works.
 func clusterFailover(env *environment) (string, error) {
-	old, err := env.deployment.cluster.Owner(keyOf(poolName, protocol.Owner))
+	old, err := env.deployment.cluster.Owner(env.nextOwnerKey())
 	if err != nil {
 		return "", err
 	}
@@ -140,24 +149,26 @@ func takeOver(next, old *redistest.Server) error {
 	})
 }
 
-// moveSlot moves the slot of the pool to another master, key by key, while all processes use it.
+// moveSlot moves the slot of a name to another master, key by key, while all processes use it.
 func moveSlot(env *environment) (string, error) {
-	from, to, err := env.pickMasters()
+	key := env.nextSlotKey()
+	from, to, err := env.pickMasters(key)
 	if err != nil || from == to {
 		return "not moved", err
 	}
-	return env.move(from, to, 50*time.Millisecond)
+	return env.move(key, from, to, 50*time.Millisecond)
 }
 
 // moveSlotBack moves the slot there and back, faster than a lease that was renewed in time expires.
 func moveSlotBack(env *environment) (string, error) {
-	from, to, err := env.pickMasters()
+	key := env.nextSlotKey()
+	from, to, err := env.pickMasters(key)
 	if err != nil || from == to {
 		return "not moved", err
 	}
 	var all []string
 	for range 4 {
-		what, err := env.move(from, to, 5*time.Millisecond)
+		what, err := env.move(key, from, to, 5*time.Millisecond)
 		if err != nil {
 			return "", err
 		}
@@ -191,17 +202,22 @@ func (env *environment) oneEpoch() error {
 	return nil
 }
 
-// pickMasters returns the master that serves the pool, and a random one.
-func (env *environment) pickMasters() (from, to *redistest.Server, err error) {
-	from, err = env.deployment.cluster.Owner(keyOf(poolName, protocol.Owner))
+// nextSlotKey returns a key of the name whose slot is moved.
+func (env *environment) nextSlotKey() string {
+	return keyOf(env.turn(poolName, slotsName), protocol.Owner)
+}
+
+// pickMasters returns the master that serves a key, and a random one.
+func (env *environment) pickMasters(key string) (from, to *redistest.Server, err error) {
+	from, err = env.deployment.cluster.Owner(key)
 	masters := env.deployment.cluster.Masters()
 	return from, masters[env.random.IntN(len(masters))], err
 }
 
-// move moves the slot of the pool from one master to another, with pauses between its keys.
-func (env *environment) move(from, to *redistest.Server, pause time.Duration) (string, error) {
+// move moves the slot of a key from one master to another, with pauses between its keys.
+func (env *environment) move(key string, from, to *redistest.Server, pause time.Duration) (string, error) {
 	ctx := context.Background()
-	slot := from.Client().ClusterKeySlot(ctx, keyOf(poolName, protocol.Owner)).Val()
+	slot := from.Client().ClusterKeySlot(ctx, key).Val()
 	fromID, toID := from.Client().Do(ctx, "CLUSTER", "MYID").Val(), to.Client().Do(ctx, "CLUSTER", "MYID").Val()
 	err := errors.Join(
 		to.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID).Err(),

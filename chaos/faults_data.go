@@ -8,15 +8,20 @@ import (
 )
 
 // Deleting keys revokes permits on which their holders still rely. Tokens still increase, so a fenced store still loses no write.
-var deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, fairShares, liveOnArrival, lossReported, deadReleased, grantsResume}
+var deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, fairShares, ownNumbers, liveOnArrival, lossReported, deadReleased, grantsResume}
 
 // dataFaults change the keys as another program may do.
 func dataFaults() []fault {
 	all := []fault{{name: "FLUSHALL", kind: single, exempt: deleteExempt, strike: command("FLUSHALL")}}
 	for _, key := range protocol.Kinds {
 		f := fault{name: "DEL of " + key, kind: single, sparesOthers: true, exempt: deleteExempt, strike: deleteKey(key)}
-		if key == protocol.Counter {
+		switch key {
+		case protocol.Counter, protocol.Lanes, protocol.Turns: // what is in them follows from the other keys, or from the clock
 			f.exempt = nil
+		case protocol.Tenants: // that also has their shares, their limits, and when each was granted something
+			f.exempt = []promise{fairShares}
+		case protocol.NumbersKey: // it is all that says which numbers are taken
+			f.exempt = []promise{ownNumbers}
 		}
 		all = append(all, f)
 	}
@@ -32,16 +37,28 @@ func keyOf(name, kind string) string { return space.Key(name, kind) }
 // randomName returns the semaphore to strike.
 func (env *environment) randomName() string { return []string{poolName, soloName}[env.random.IntN(2)] }
 
+// nameWith returns a semaphore that has keys of this kind.
+func (env *environment) nameWith(key string) string {
+	switch key {
+	case protocol.Lanes, protocol.Turns, protocol.Tenants:
+		return sharedName
+	case protocol.NumbersKey:
+		return slotsName
+	}
+	return env.randomName()
+}
+
 func deleteKey(key string) func(*environment) (string, error) {
 	return func(env *environment) (string, error) {
-		name := env.randomName()
+		name := env.nameWith(key)
 		return fmt.Sprintf("DEL %s of %s", key, name), env.deployment.do("DEL", keyOf(name, key))
 	}
 }
 
 // wrongType replaces a key by one of another type for a while.
 func wrongType(env *environment) (string, error) {
-	key := keyOf(env.randomName(), protocol.Kinds[env.random.IntN(len(protocol.Kinds))])
+	kind := protocol.Kinds[env.random.IntN(len(protocol.Kinds))]
+	key := keyOf(env.nameWith(kind), kind)
 	if err := env.deployment.do("EVAL", `redis.call("DEL", KEYS[1]); return redis.call("LPUSH", KEYS[1], "no")`, 1, key); err != nil {
 		return "", err
 	}

@@ -60,10 +60,10 @@ func stopAllWorkers(env *environment) (string, error) {
 	return fmt.Sprintf("stop all for %v", d), nil
 }
 
-// stopWriter stops a process that has checked its permit and has a write in flight.
+// stopWriter stops a process that has checked its permit and has a write in flight: by turns of solo and of slots.
 func stopWriter(env *environment) (string, error) {
 	select {
-	case name := <-env.store.writing:
+	case name := <-env.store.writing[len(env.strikes)%2]:
 		proc := env.processes.aliveNamed(name)
 		if err := proc.pause(); err != nil {
 			return "", err

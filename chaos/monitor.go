@@ -32,19 +32,25 @@ type monitor struct {
 	waiting    map[string]int64    // id -> when it was last seen in the queue; guarded by mu
 	nameOf     map[string]string   // id -> the name at which it was first seen; guarded by mu
 	wrongName  []string            // ids that were seen at two names; guarded by mu
+	sameNumber []string            // units that had the same number; guarded by mu
 }
 
 // readEvery is a compromise: the monitor does not see what happens between two reads.
 const readEvery = 3 * time.Millisecond
 
-// readScript reads a semaphore atomically: the units in use, the ids of the holders, and those of the waiters.
+// readScript reads a semaphore atomically: the units in use, the ids of the holders, those of the waiters, and the units that have the
+// same number as another one.
 const readScript = `
 local holders = redis.call("ZRANGE", KEYS[1], 0, -1)
 local units = 0
 for _, id in ipairs(holders) do
   units = units + (tonumber(redis.call("HGET", KEYS[3], id)) or 1)
 end
-return { units, holders, redis.call("ZRANGE", KEYS[2], 0, -1) }`
+local numbers, same = redis.call("ZRANGE", KEYS[4], 0, -1, "WITHSCORES"), {}
+for i = 4, #numbers, 2 do
+  if numbers[i] == numbers[i - 2] then same[#same + 1] = numbers[i - 3] .. " and " .. numbers[i - 1] end
+end
+return { units, holders, redis.call("ZRANGE", KEYS[2], 0, -1), same }`
 
 func newMonitor(rdb redis.UniversalClient) *monitor {
 	return &monitor{
@@ -69,7 +75,7 @@ func (m *monitor) end() {
 
 func (m *monitor) run() {
 	for {
-		for _, name := range []string{poolName, soloName, asideName, seatName, sharedName} {
+		for _, name := range []string{poolName, soloName, asideName, seatName, sharedName, slotsName} {
 			m.read(name, limitOf(name))
 		}
 		select {
@@ -84,16 +90,17 @@ func (m *monitor) run() {
 func (m *monitor) read(name string, limit int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	keys := []string{keyOf(name, protocol.Owner), keyOf(name, protocol.Queue), keyOf(name, protocol.Weight)}
+	keys := []string{keyOf(name, protocol.Owner), keyOf(name, protocol.Queue), keyOf(name, protocol.Weight), keyOf(name, protocol.NumbersKey)}
 	asked := history.Now()
 	list, err := m.rdb.EvalRO(ctx, readScript, keys).Slice()
 	if cluster, ok := m.rdb.(*redis.ClusterClient); ok && err != nil {
 		cluster.ReloadState(ctx)
 	}
-	if err != nil || len(list) != 3 {
+	if err != nil || len(list) != 4 {
 		return
 	}
 	units, _ := list[0].(int64)
+	m.recordSame(name, texts(list[3]))
 	m.record(name, limit, units, texts(list[1]), texts(list[2]), asked)
 }
 
@@ -106,6 +113,15 @@ func texts(list any) []string {
 		}
 	}
 	return all
+}
+
+// recordSame records units that have the same number.
+func (m *monitor) recordSame(name string, same []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, units := range same {
+		m.sameNumber = append(m.sameNumber, fmt.Sprintf("%s at %d: %s have the same number on the server", name, history.Now(), units))
+	}
 }
 
 func (m *monitor) record(name string, limit, units int64, holders, waiters []string, asked int64) {

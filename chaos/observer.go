@@ -50,7 +50,7 @@ func (w *worker) observe(ctx context.Context, random *rand.Rand) error {
 
 // observed returns the semaphores that the observer reads, and whose limits it sets.
 func (w *worker) observed() []*fairsem.Semaphore {
-	return []*fairsem.Semaphore{w.seat, w.pool, w.solo, w.aside, w.shared}
+	return []*fairsem.Semaphore{w.seat, w.pool, w.solo, w.aside, w.shared, w.slots}
 }
 
 // withTimeout calls f with a short timeout.

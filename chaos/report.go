@@ -46,7 +46,10 @@ func newRow(e *evidence) row {
 	f := e.run.fault
 	r := row{
 		Fault: f.name, Kind: f.kind, Seeds: []uint64{e.run.seed}, Strikes: len(e.strikes), Calls: len(e.calls), Exempt: f.exempt,
-		Unfenced: e.unfenced.lost(), Refused: e.fenced.refused, Counted: make(map[string]int), Failures: make(map[string]int),
+		Unfenced: unfencedLost(e.counters[:]), Counted: make(map[string]int), Failures: make(map[string]int),
+	}
+	for _, c := range e.counters {
+		r.Refused += c.fenced.refused
 	}
 	for _, name := range contended {
 		r.Recovery = max(r.Recovery, e.recovery(name))

@@ -57,13 +57,13 @@ type evidence struct {
 	processes []*process
 	monitor   *monitor
 	strikes   []strike
-	leftovers []string         // keys that stay in Redis
-	observed  []string         // violations that the observer saw
-	queued    map[string]int64 // id -> when its process was notified that it is in the queue
-	fenced    register
-	unfenced  register // the store without fencing
-	began     int64    // when the load began
-	ended     int64    // when the load ended
+	leftovers []string                // keys that stay in Redis
+	observed  []string                // violations that the observer saw
+	queued    map[string]int64        // id -> when its process was notified that it is in the queue
+	counters  [1 + slotsLimit]counter // of the store
+	common    int64                   // accesses that a store would have refused that keeps one token for all of slots
+	began     int64                   // when the load began
+	ended     int64                   // when the load ended
 }
 
 // The load of a run: the number of workers, and of the goroutines of each kind in each worker.
@@ -71,8 +71,8 @@ const (
 	workers       = 3
 	shortHolders  = 6
 	longHolders   = 1
-	storeWriters  = 2
-	tenantCallers = 2 // of each tenant
+	storeWriters  = 2 // of solo and of slots
+	tenantCallers = 3 // of each tenant, so that all of them wait most of the time
 )
 
 // execute starts servers and workers, makes the fault strike, and returns the evidence.
@@ -104,7 +104,7 @@ func (r run) execute(ctx context.Context) (e *evidence, err error) {
 		return nil, failed
 	}
 	e = &evidence{run: r, ttl: t.config.Options.TTL, monitor: mon, processes: t.all(), strikes: env.strikes, began: began, ended: ended}
-	e.fenced, e.unfenced = s.result()
+	e.counters, e.common = s.result()
 	if e.leftovers, err = servers.leftovers(e.ttl); err != nil {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func (r run) save(folder string) error {
 }
 
 // contended are the semaphores that are granted all the time while everything works.
-var contended = []string{poolName, soloName}
+var contended = []string{poolName, soloName, slotsName}
 
 // process returns the process of that name.
 func (e *evidence) process(name string) *process {

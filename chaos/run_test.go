@@ -31,7 +31,10 @@ func TestRunWithoutFaultRecordsGrantsAndPositions(t *testing.T) {
 	e := executeFault(t, "nothing")
 	assert.Greater(t, len(e.calls), 50)
 	assert.NotEmpty(t, e.monitor.queued)
-	assert.Positive(t, e.fenced.writes)
+	for i, c := range e.counters {
+		assert.Positive(t, c.fenced.writes, counterName(i))
+	}
+	assert.Positive(t, e.common, "one token for all of slots refuses live holders")
 	queued := 0
 	for _, g := range e.grants[poolName] {
 		if g.Position > 0 && g.Granted > 0 {

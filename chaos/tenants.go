@@ -20,7 +20,7 @@ type load struct {
 // get too much. While all wait, they get 2, 4 and 2 of 8 units; the last one could have more, but for its limit.
 var loads = []load{
 	{fairsem.CallOptions{Tenant: "a", Share: 1}, 1, 100 * time.Millisecond},
-	{fairsem.CallOptions{Tenant: "b", Share: 2}, 2, 40 * time.Millisecond},
+	{fairsem.CallOptions{Tenant: "b", Share: 2}, 2, 60 * time.Millisecond},
 	{fairsem.CallOptions{Tenant: "c", Share: 3, TenantLimit: 2}, 1, 20 * time.Millisecond},
 }
 
@@ -33,11 +33,13 @@ func (w *worker) tenantActions() []action {
 	return all
 }
 
-// useShared acquires the semaphore that tenants share, on the account of one of them.
+// useShared acquires the semaphore that tenants share, on the account of one of them. Half of the calls ask for numbers.
 func (w *worker) useShared(ctx context.Context, random *rand.Rand, l load) error {
 	c := &call{Name: sharedName, Try: random.IntN(16) == 0, Grant: history.Grant{
 		Weight: 1, Tenant: l.options.Tenant, Share: l.options.Share, TenantLimit: l.options.TenantLimit,
+		Numbered: random.IntN(2) == 0,
 	}}
+	l.options.Numbered = c.Numbered
 	if random.IntN(8) == 0 {
 		c.Weight = l.weights
 	}

@@ -27,7 +27,7 @@ import (
 const workerArg = "worker"
 
 // The semaphores of every run: pool is shared by many callers, solo guards the store, aside has room for all calls and is concerned
-// by no fault, seat is for the processes on call, and shared is for the calls of tenants.
+// by no fault, seat is for the processes on call, shared is for the calls of tenants, and each number of slots guards a part of the store.
 const (
 	poolName    = "pool"
 	poolLimit   = 6
@@ -36,7 +36,9 @@ const (
 	asideLimit  = 64
 	seatName    = "seat"
 	sharedName  = "shared"
-	sharedLimit = 8
+	sharedLimit = 9 // of which two tenants share 7 as 1:2, so that at times both hold as much per share
+	slotsName   = "slots"
+	slotsLimit  = 4
 	ownPrefix   = "own-" // of names that one caller uses once
 )
 
@@ -49,6 +51,8 @@ func limitOf(name string) int64 {
 		return asideLimit
 	case sharedName:
 		return sharedLimit
+	case slotsName:
+		return slotsLimit
 	}
 	return 1
 }
@@ -70,8 +74,8 @@ type workerConfig struct {
 	Journal       string // the file to write
 	Seed          uint64
 	ShortHolders  int // callers of the pool that hold for a short time
-	LongHolders   int // callers of the pool that hold for up to 2.5 TTL
-	Writers       int // of the store
+	LongHolders   int // callers of the pool that hold for up to 2.5 TTL, and of slots that hold for up to a TTL
+	Writers       int // of the part of the store that solo guards, and of those of slots
 	Address       address
 	Store         string // the address of the store
 	Options       fairsem.Options
@@ -150,6 +154,7 @@ type worker struct {
 	aside    *fairsem.Semaphore
 	seat     *fairsem.Semaphore
 	shared   *fairsem.Semaphore
+	slots    *fairsem.Semaphore
 	requests <-chan seatRequest
 	limitSet map[*fairsem.Semaphore]bool // limits that the observer may have set
 	calls    atomic.Int64
@@ -178,7 +183,9 @@ func (o workerConfig) run(ctx context.Context, requests <-chan seatRequest) (err
 		return err
 	}
 	w.client = client
-	for name, s := range map[string]**fairsem.Semaphore{poolName: &w.pool, soloName: &w.solo, asideName: &w.aside, seatName: &w.seat, sharedName: &w.shared} {
+	for name, s := range map[string]**fairsem.Semaphore{
+		poolName: &w.pool, soloName: &w.solo, asideName: &w.aside, seatName: &w.seat, sharedName: &w.shared, slotsName: &w.slots,
+	} {
 		if *s, err = client.Semaphore(name, limitOf(name)); err != nil {
 			return err
 		}
@@ -238,8 +245,8 @@ func (w *worker) actions() []action {
 	}
 	return slices.Concat(
 		slices.Repeat([]action{w.useShortly}, w.config.ShortHolders),
-		slices.Repeat([]action{w.useLong}, w.config.LongHolders),
-		slices.Repeat([]action{w.writeStore}, w.config.Writers),
+		slices.Repeat([]action{w.useLong, w.writeSlotsLater}, w.config.LongHolders),
+		slices.Repeat([]action{w.writeSolo, w.writeSlots}, w.config.Writers),
 		[]action{w.useAside, w.useOwnName},
 		slices.Repeat(w.tenantActions(), w.config.TenantCallers),
 	)
@@ -304,15 +311,15 @@ func (w *worker) useAside(ctx context.Context, random *rand.Rand) error {
 	return w.acquireAndHold(ctx, w.aside, c, 3*time.Second, w.longHold(random), random)
 }
 
-// useOwnName acquires a name that no other caller uses, like a lock for each order.
+// useOwnName acquires a name that no other caller uses, like a lock for each order. Half of its calls ask for a number.
 func (w *worker) useOwnName(ctx context.Context, random *rand.Rand) error {
-	c := &call{Name: fmt.Sprintf("%s%s-%d", ownPrefix, w.config.Process, w.calls.Add(1)), Grant: history.Grant{Weight: 1}}
+	c := &call{Name: fmt.Sprintf("%s%s-%d", ownPrefix, w.config.Process, w.calls.Add(1)), Grant: history.Grant{Weight: 1, Numbered: random.IntN(2) == 0}}
 	s, err := w.client.Semaphore(c.Name, limitOf(c.Name))
 	if err != nil {
 		return err
 	}
 	sleep(ctx, time.Duration(random.Int64N(int64(200*time.Millisecond))))
-	return w.acquireAndHold(ctx, s, c, 3*time.Second, time.Millisecond, random)
+	return w.acquireAndHold(ctx, s.With(fairsem.CallOptions{Numbered: c.Numbered}), c, 3*time.Second, time.Millisecond, random)
 }
 
 // serveRequest is the action of a process on call: it waits for a request and acquires the seat.
@@ -368,7 +375,7 @@ func (w *worker) acquire(ctx context.Context, s *fairsem.Semaphore, c *call, tim
 		sleep(ctx, 10*time.Millisecond) // a server that is down refuses at once
 		return nil, w.journal.write(c)
 	}
-	c.ID, c.Token, c.Granted = p.ID(), p.Token(), c.Returned
+	c.ID, c.Token, c.Numbers, c.Granted = p.ID(), p.Token(), p.Numbers(), c.Returned
 	return p, w.journal.write(c)
 }
 

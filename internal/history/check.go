@@ -24,6 +24,9 @@ func (g Grant) String() string {
 	if g.Share > 0 {
 		text += fmt.Sprintf(" tenant=%q share=%d tenant_limit=%d done=%d left=%d", g.Tenant, g.Share, g.TenantLimit, g.Done, g.Left)
 	}
+	if g.Numbered {
+		text += fmt.Sprintf(" numbers=%d", g.Numbers)
+	}
 	return text
 }
 

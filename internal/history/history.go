@@ -35,6 +35,10 @@ type Grant struct {
 	Share       int64  `json:"share,omitempty"`
 	TenantLimit int64  `json:"tenant_limit,omitempty"`
 
+	// Numbered says that the call asked for numbers, and Numbers are those of the permit.
+	Numbered bool    `json:"numbered,omitempty"`
+	Numbers  []int64 `json:"numbers,omitempty"`
+
 	Asked    int64 `json:"asked"`              // before Acquire was called
 	Granted  int64 `json:"granted,omitempty"`  // after Acquire returned the permit; 0: it returned none
 	Released int64 `json:"released,omitempty"` // before Release was called, or when it was lost; 0: still held

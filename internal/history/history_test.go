@@ -19,7 +19,7 @@ import (
 
 func TestReadReturnsWhatWriteWrote(t *testing.T) {
 	want := Grant{Process: "p", ID: "c:1", Weight: 2, Token: 3, Position: 4, AskedWall: 5,
-		Tenant: "t", Share: 2, TenantLimit: 9,
+		Tenant: "t", Share: 2, TenantLimit: 9, Numbered: true, Numbers: []int64{0, 3},
 		Asked: 6, Granted: 7, Released: 8, Done: 9, Left: 10, Lost: true, Cancelled: true}
 	var file bytes.Buffer
 	require.NoError(t, NewWriter(&file).Write(want))

@@ -16,6 +16,10 @@ type tenant struct {
 
 	least, most int64          // units that it holds: least is certain, and more than most is impossible
 	line        map[*wait]bool // calls that certainly stand in the queue
+
+	calls  []*wait
+	last   *wait // what it was granted last, of what is known; nil: nothing
+	lastAt int64 // when that can have been made at the earliest
 }
 
 // wait is a call, and what is known of it at one instant.
@@ -69,10 +73,9 @@ func byTenant(grants []Grant) [][]Grant {
 	return all
 }
 
-// newTenant returns the tenant of some calls, and the calls.
-func newTenant(grants []Grant) (*tenant, []*wait) {
+// newTenant returns the tenant of some calls.
+func newTenant(grants []Grant) *tenant {
 	t := &tenant{name: grants[0].Tenant, leastShare: math.MaxInt64, leastLimit: math.MaxInt64, line: make(map[*wait]bool)}
-	var calls []*wait
 	for _, g := range grants {
 		share, limit := max(1, g.Share), g.TenantLimit
 		if limit == 0 {
@@ -81,16 +84,16 @@ func newTenant(grants []Grant) (*tenant, []*wait) {
 		t.leastShare, t.mostShare = min(t.leastShare, share), max(t.mostShare, share)
 		t.leastLimit, t.mostLimit = min(t.leastLimit, limit), max(t.mostLimit, limit)
 		t.largest = max(t.largest, g.Weight)
-		calls = append(calls, &wait{Grant: g, of: t})
+		t.calls = append(t.calls, &wait{Grant: g, of: t})
 	}
-	return t, calls
+	return t
 }
 
 // OverTenantLimit returns a violation for every grant that raised the units of its tenant above the limit of the tenant. See [OverLimit].
 func OverTenantLimit(grants []Grant) []Violation {
 	var found []Violation
 	for _, some := range byTenant(grants) {
-		t, _ := newTenant(some)
+		t := newTenant(some)
 		for _, v := range OverLimit(some, t.mostLimit) {
 			v.What = fmt.Sprintf("tenant %q: %s", t.name, v.What)
 			found = append(found, v)
@@ -112,7 +115,7 @@ func Unfair(grants []Grant) []Violation {
 		held := float64(g.of.least) / float64(g.of.mostShare)
 		for _, other := range all {
 			others := float64(other.most) / float64(other.leastShare)
-			if other == g.of || held <= others || other.most > other.leastLimit-other.largest {
+			if other == g.of || held <= others || !other.hasRoom() {
 				continue
 			}
 			if first := other.first(); first != nil {
@@ -123,6 +126,37 @@ func Unfair(grants []Grant) []Violation {
 		}
 	})
 	return found
+}
+
+// OutOfTurn returns a violation for every grant to a tenant that held at least as much per share as another tenant, and was granted something later
+// than that one, while a call of the other one stood in the queue and its limit had room for any of its calls. Later is the grant,
+// Earlier is that call. Only what is certain counts, as in [Unfair]. Leave out times at which the server may have forgotten who was
+// granted something when.
+func OutOfTurn(grants []Grant) []Violation {
+	var found []Violation
+	eachGrant(grants, func(g *wait, all []*tenant) {
+		for _, other := range all {
+			if other == g.of || g.of.least*other.leastShare < other.most*g.of.mostShare || !other.hasRoom() || !other.servedBefore(g.of) {
+				continue
+			}
+			if first := other.first(); first != nil {
+				what := fmt.Sprintf("granted to tenant %q, which held at least %d units, share %d, while one of tenant %q waited, which held at most %d, share %d, and was granted something longer ago",
+					g.of.name, g.of.least, g.of.mostShare, other.name, other.most, other.leastShare)
+				found = append(found, Violation{what, first.Grant, g.Grant})
+			}
+		}
+	})
+	return found
+}
+
+// servedBefore reports whether what the tenant was granted last was certainly granted before what another one was granted last.
+func (t *tenant) servedBefore(other *tenant) bool {
+	if other.last == nil || t.last != nil && t.last.Token > other.last.Token {
+		return false
+	}
+	return !slices.ContainsFunc(t.calls, func(w *wait) bool { // it may have been granted after that, and nobody knows
+		return w.Token == 0 && w.asked && !w.inLine() && (w.Done == 0 || w.Done >= other.lastAt)
+	})
 }
 
 // Withheld returns a violation for every grant before which enough units for any call were free, although a call stood in the queue
@@ -137,7 +171,7 @@ func Withheld(grants []Grant, limit int64) []Violation {
 		}
 		for _, t := range all {
 			first := t.first()
-			if free < largest || first == nil || t.most > t.leastLimit-t.largest {
+			if free < largest || first == nil || !t.hasRoom() {
 				continue
 			}
 			what := fmt.Sprintf("at least %d of %d units were free while one of tenant %q waited, which held at most %d", free, limit, t.name, t.most)
@@ -146,6 +180,9 @@ func Withheld(grants []Grant, limit int64) []Violation {
 	})
 	return found
 }
+
+// hasRoom reports whether the limit of the tenant certainly has room for any of its calls.
+func (t *tenant) hasRoom() bool { return t.most <= t.leastLimit-t.largest }
 
 // first returns the call that stands in the queue for longest, or nil.
 func (t *tenant) first() *wait {
@@ -163,8 +200,8 @@ func eachGrant(grants []Grant, visit func(*wait, []*tenant)) {
 	var all []*tenant
 	var calls []*wait
 	for _, some := range byTenant(grants) {
-		t, its := newTenant(some)
-		all, calls = append(all, t), append(calls, its...)
+		t := newTenant(some)
+		all, calls = append(all, t), append(calls, t.calls...)
 	}
 	granted := slices.DeleteFunc(slices.Clone(calls), func(w *wait) bool { return w.Token == 0 })
 	slices.SortStableFunc(granted, func(a, b *wait) int { return cmp.Compare(a.Token, b.Token) })
@@ -179,6 +216,7 @@ func eachGrant(grants []Grant, visit func(*wait, []*tenant)) {
 		g.count(-1) // it does not hold yet what it is granted
 		visit(g, all)
 		g.count(1)
+		g.of.last, g.of.lastAt = g, earliest
 	}
 }
 

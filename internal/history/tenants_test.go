@@ -160,9 +160,47 @@ func TestUnitsAreNotWithheldFromAWaiterWhoseTenantMayHaveThem(t *testing.T) {
 	}
 }
 
+// tied is a history in which x is granted its second unit although y holds as much, waits, and was served longer ago.
+func tied() []Grant {
+	return []Grant{
+		of("y", "y1", 10, 1, 0, 2), of("x", "x1", 11, 1, 0, 2),
+		of("y", "y2", 13, 5, 6, 30), of("x", "x2", 12, 7, 0, 9),
+	}
+}
+
+func TestOfTenantsThatHoldAsMuchTheOneThatWasServedLongestAgoIsNext(t *testing.T) {
+	red := [][2]string{{"y2", "x2"}}
+	unknown := Grant{ID: "y3", Tenant: "y", Share: 1, Weight: 1, Asked: 1, Done: 8, Cancelled: true} // it may have been granted
+	for name, c := range map[string]struct {
+		grants []Grant
+		pairs  [][2]string
+	}{
+		"no grants":                        {nil, nil},
+		"the other was served longer ago":  {tied(), red},
+		"it was served longer ago itself":  {with(with(tied(), "y1", func(g *Grant) { g.Token = 11 }), "x1", func(g *Grant) { g.Token = 10 }), nil},
+		"the other was never served":       {tied()[1:], red},
+		"neither holds anything":           {with(with(tied(), "x1", func(g *Grant) { g.Released, g.Done = 3, 4 }), "y1", func(g *Grant) { g.Released, g.Done = 3, 4 }), red},
+		"only one holds something":         {with(tied(), "x1", func(g *Grant) { g.Released, g.Done = 3, 4 }), nil},
+		"neither holds or was served":      {tied()[2:], nil},
+		"as much per share":                {all(with(tied(), "x1", func(g *Grant) { g.Weight = 2 }), "x", func(g *Grant) { g.Share = 2 }), red},
+		"less per share":                   {all(tied(), "x", func(g *Grant) { g.Share = 2 }), nil},
+		"the other does not wait":          {with(tied(), "y2", func(g *Grant) { g.Position = 8 }), nil},
+		"the other is at its limit":        {all(tied(), "y", func(g *Grant) { g.TenantLimit = 1 }), nil},
+		"the other may hold more":          {append(tied(), unknown), nil},
+		"the other may have been served":   {with(append(tied(), unknown), "y3", func(g *Grant) { g.Done = 5 }), nil},
+		"the other was refused long ago":   {with(append(with(tied(), "x1", func(g *Grant) { g.Asked = 4 }), unknown), "y3", func(g *Grant) { g.Done = 3 }), red},
+		"the other asked for another late": {with(append(tied(), unknown), "y3", func(g *Grant) { g.Asked, g.Done = 9, 0 }), red},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.pairs, pairs(OutOfTurn(c.grants)))
+		})
+	}
+	assert.Empty(t, Unfair(tied()), "neither held more than the other")
+}
+
 // The sweep agrees with a check that follows the definition word for word.
 func TestChecksOfTenantsAgreeWithACheckOfEveryPair(t *testing.T) {
-	unfairOnes, withheldOnes := 0, 0
+	unfairOnes, withheldOnes, tiedOnes := 0, 0, 0
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		grants := make([]Grant, 2+rng.IntN(30))
@@ -170,12 +208,14 @@ func TestChecksOfTenantsAgreeWithACheckOfEveryPair(t *testing.T) {
 			grants[i] = randomOfTenant(rng, i, int64(token)+1)
 		}
 		before := slices.Clone(grants)
-		found, kept := Unfair(grants), Withheld(grants, 20)
+		found, kept, ties := Unfair(grants), Withheld(grants, 20), OutOfTurn(grants)
 		require.ElementsMatch(t, slowUnfair(grants), laterIDs(found), "seed %d", seed)
 		require.ElementsMatch(t, slowWithheld(grants, 20), laterIDs(kept), "seed %d", seed)
+		require.ElementsMatch(t, slowOutOfTurn(grants), laterIDs(ties), "seed %d", seed)
 		require.Equal(t, before, grants, "a checker changed its input, seed %d", seed)
-		unfairOnes, withheldOnes = unfairOnes+len(found), withheldOnes+len(kept)
+		unfairOnes, withheldOnes, tiedOnes = unfairOnes+len(found), withheldOnes+len(kept), tiedOnes+len(ties)
 	}
+	assert.Greater(t, tiedOnes, 100)
 	assert.Greater(t, unfairOnes, 100)
 	assert.Greater(t, withheldOnes, 100)
 }
@@ -256,6 +296,58 @@ func slowUnfair(grants []Grant) (found []string) {
 		}
 	}
 	return found
+}
+
+func slowOutOfTurn(grants []Grant) (found []string) {
+	for _, g := range grants {
+		tenants := slowTenants(grants, g)
+		x := tenants[g.Tenant]
+		for name, y := range tenants {
+			if g.Token > 0 && name != g.Tenant && y.waits && y.most+y.largest <= y.leastLimit && x.least*y.leastShare >= y.most*x.mostShare && slowServedBefore(grants, g, name) {
+				found = append(found, g.ID)
+			}
+		}
+	}
+	return found
+}
+
+// slowServedBefore reports whether another tenant was certainly served longer ago than the one of g, right before g.
+func slowServedBefore(grants []Grant, g Grant, name string) bool {
+	var mine, its, earliest int64
+	latest := int64(math.MaxInt64)
+	for _, o := range grants {
+		if o.Token > 0 && o.Token < g.Token && o.Tenant == g.Tenant {
+			mine = max(mine, o.Token)
+		}
+		if o.Token > 0 && o.Token < g.Token && o.Tenant == name {
+			its = max(its, o.Token)
+		}
+		if o.Token >= g.Token && o.Granted > 0 {
+			latest = min(latest, o.Granted)
+		}
+	}
+	for _, o := range grants {
+		if o.Token > 0 && o.Token <= mine {
+			earliest = max(earliest, o.Asked, o.Left)
+		}
+	}
+	for _, o := range grants {
+		waits := o.Position > 0 && o.Position < startOf(grants, g) && o.Left >= latest
+		if o.Token == 0 && o.Tenant == name && o.Asked < latest && !waits && (o.Done == 0 || o.Done >= earliest) {
+			return false
+		}
+	}
+	return mine > its
+}
+
+// startOf returns when a grant can have been made at the earliest.
+func startOf(grants []Grant, g Grant) (earliest int64) {
+	for _, o := range grants {
+		if o.Token > 0 && o.Token <= g.Token {
+			earliest = max(earliest, o.Asked, o.Left)
+		}
+	}
+	return earliest
 }
 
 func slowWithheld(grants []Grant, limit int64) (found []string) {
