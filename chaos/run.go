@@ -121,6 +121,8 @@ func (r run) workerConfig(s *store) workerConfig {
 		Seed: r.seed, ShortHolders: shortHolders, LongHolders: longHolders, Writers: storeWriters, TenantCallers: tenantCallers,
 		Store: s.addr(), Options: r.fault.options, NoMessages: r.fault.noMessages,
 		LongOptions: r.fault.longOptions, LongWeights: r.fault.longWeights,
+		// The faults of one seed are of both kinds.
+		UsualTenants: (r.seed+uint64(len(r.fault.name)))%2 == 0,
 	}
 	if o.Options.TTL == 0 {
 		o.Options.TTL = time.Second

@@ -33,14 +33,14 @@ func (w *worker) tenantActions() []action {
 	return all
 }
 
-// useShared acquires the semaphore that tenants share, on the account of one of them. Half of the calls ask for numbers.
+// useShared acquires the semaphore that tenants share, on the account of one of them. Unless calls are to be usual, half of them ask for numbers.
 func (w *worker) useShared(ctx context.Context, random *rand.Rand, l load) error {
 	c := &call{Name: sharedName, Try: random.IntN(16) == 0, Grant: history.Grant{
 		Weight: 1, Tenant: l.options.Tenant, Share: l.options.Share, TenantLimit: l.options.TenantLimit,
-		Numbered: random.IntN(2) == 0,
+		Numbered: !w.config.UsualTenants && random.IntN(2) == 0,
 	}}
 	l.options.Numbered = c.Numbered
-	if random.IntN(8) == 0 {
+	if !w.config.UsualTenants && random.IntN(8) == 0 {
 		c.Weight = l.weights
 	}
 	hold := time.Duration((0.2 + 0.8*random.Float64()) * float64(l.hold))

@@ -80,6 +80,7 @@ type workerConfig struct {
 	Store         string // the address of the store
 	Options       fairsem.Options
 	TenantCallers int                 // callers of each tenant
+	UsualTenants  bool                // their calls weigh 1 and ask for no numbers, so the plain script answers most of them
 	LongOptions   fairsem.CallOptions // of LongHolders
 	LongWeights   bool                // LongHolders have weights up to 3
 	NoMessages    bool                // no wake message arrives at the process
