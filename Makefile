@@ -43,8 +43,11 @@ unit: ## go test of every module, with the race detector where there are gorouti
 	wait $$sequential || failed=1; exit $$failed
 
 # The short forms are part of make test.
-integration: setup ## the long runs against other servers: eight processes on one PostgreSQL, a minute
-	cd fairsempgx && FAIRSEM_INTEGRATION=1 go test -count=1 -v -timeout 10m -run EightProcesses .
+integration: export FAIRSEM_INTEGRATION = 1
+integration: setup ## the long runs against other servers: eight processes on one PostgreSQL, jobs of asynq and River, some minutes
+	cd fairsempgx && go test -count=1 -v -timeout 10m -run EightProcesses .
+	cd fairsemasynq && go test -count=1 -v -timeout 10m -run ThroughRestartsAndAnOutage .
+	cd fairsemriver && go test -count=1 -v -timeout 10m -run ThroughRestartsAndAnOutage .
 
 stress: export RUNS = 200
 stress: setup ## the tests of every package beside a busy loop for each of two cores: make stress RUNS=20, hours else

@@ -30,7 +30,7 @@ var goPages = []string{"docs/go.md", "docs/composing.md", "docs/integrations.md"
 
 func TestGoCodeOfTheDocsIsCodeThatIsRun(t *testing.T) {
 	t.Parallel()
-	code := declarations(t, ".", "fairsemtest", "fairsemhttp", "fairsemgrpc", "fairsemnet", "fairsemotel", "fairsempgx", "fairsemprom")
+	code := declarations(t, ".", "fairsemtest", "fairsemhttp", "fairsemasynq", "fairsemgrpc", "fairsemnet", "fairsemotel", "fairsempgx", "fairsemprom", "fairsemriver")
 	for _, page := range goPages {
 		text := readFile(t, page)
 		blocks := regexp.MustCompile("(?s)<!-- go: ([^\n]+) -->\n```go\n(.*?)```\n").FindAllStringSubmatch(text, -1)
@@ -248,7 +248,8 @@ func TestMethodsThatTheDocsNameExist(t *testing.T) {
 // There, Options are those of any package.
 func TestOptionsThatThePageOnIntegrationsNamesExist(t *testing.T) {
 	t.Parallel()
-	named := regexp.MustCompile(`\bOptions\.([A-Z]\w*)|\b(On[A-Z]\w*): `).FindAllStringSubmatch(readFile(t, "docs/integrations.md"), -1)
+	text := regexp.MustCompile("(?s)```go\n.*?```").ReplaceAllString(readFile(t, "docs/integrations.md"), "") // code is compiled
+	named := regexp.MustCompile(`\bOptions\.([A-Z]\w*)|\b(On[A-Z]\w*): `).FindAllStringSubmatch(text, -1)
 	assert.Greater(t, len(named), 8)
 	for _, found := range named {
 		field := found[1] + found[2]

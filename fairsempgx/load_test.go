@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fairsem/fairsem/fairsempgx/internal/pgtest"
+	"github.com/fairsem/fairsem/internal/pgtest"
 	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
@@ -112,7 +112,7 @@ type observer struct {
 
 func (f *fleet) observe() *observer {
 	f.Helper()
-	c := f.database.Observer(f)
+	c := superuser(f, f.database)
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &observer{}
 	done := make(chan struct{})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsempgx"
-	"github.com/fairsem/fairsem/fairsempgx/internal/pgtest"
+	"github.com/fairsem/fairsem/internal/pgtest"
 	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
@@ -50,6 +50,15 @@ func shared(t testing.TB) *pgtest.Server {
 	return server
 }
 
+// superuser returns a connection, which the end of the test closes.
+func superuser(t testing.TB, server *pgtest.Server) *pgx.Conn {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) }) // the test is over
+	return c
+}
+
 // world is a limit of its own, and a database.
 type world struct {
 	*worldtest.World
@@ -61,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := worldtest.New(t)
 	server := shared(t)
-	return &world{w, server, server.Observer(t)}
+	return &world{w, server, superuser(t, server)}
 }
 
 // config returns the configuration of a pool, whose sessions have the name of the world.

@@ -22,8 +22,8 @@ const apiDir = "release/api"
 // apiPackages are what others import, as folders. Those in internal are not for users, but modules of this repository import them, and
 // a user may have such a module at an older version than the library.
 var apiPackages = []string{
-	".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemgrpc", "fairsemotel", "fairsempgx", "fairsemprom",
-	"internal/fair", "internal/gate", "internal/held", "internal/labels",
+	".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemasynq", "fairsemgrpc", "fairsemotel", "fairsempgx", "fairsemprom", "fairsemriver",
+	"internal/fair", "internal/gate", "internal/held", "internal/jobs", "internal/labels",
 }
 
 // writeAPI makes the files of apiDir anew.

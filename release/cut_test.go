@@ -28,7 +28,7 @@ func TestReleaseCanBeInstalledFromItsTagsAlone(t *testing.T) {
 	assert.Equal(t, before, state(t, root))
 
 	tags := []string{version}
-	for _, dir := range []string{"cmd/fairsem", "fairsemgrpc", "fairsemotel", "fairsempgx", "fairsemprom"} {
+	for _, dir := range []string{"cmd/fairsem", "fairsemasynq", "fairsemgrpc", "fairsemotel", "fairsempgx", "fairsemprom", "fairsemriver"} {
 		tags = append(tags, dir+"/"+version)
 	}
 	assert.ElementsMatch(t, tags, r.tags(), "of what users install")

@@ -1,10 +1,9 @@
 //go:build unix
 
-// Package pgtest starts real PostgreSQL servers for tests.
+// Package pgtest starts real PostgreSQL servers for tests. It uses their own programs, so that the library does not require a driver.
 package pgtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -19,8 +18,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Server is a PostgreSQL server with a data folder of its own. Everything on this machine may connect to it, as superuser postgres
@@ -77,7 +74,7 @@ func (s *Server) start(maxConnections int) error {
 			return err
 		}
 		if err = s.run(as, maxConnections); err == nil {
-			return s.createApp()
+			return nil
 		}
 	}
 	return err
@@ -172,10 +169,16 @@ func (s *Server) wait(started chan<- error) {
 	}
 }
 
+// await returns when a statement has created the role app.
 func (s *Server) await() error {
+	psql, err := Program("psql")
+	if err != nil {
+		return err
+	}
 	deadline := time.After(startTimeout)
 	for {
-		err := s.exec("SELECT 1")
+		cmd := exec.Command(psql, "--no-psqlrc", "--quiet", "--command", "CREATE ROLE app LOGIN", s.URL("postgres"))
+		answer, err := cmd.CombinedOutput()
 		if err == nil {
 			return nil
 		}
@@ -186,23 +189,9 @@ func (s *Server) await() error {
 			continue
 		}
 		said, _ := os.ReadFile(s.log())
-		return fmt.Errorf("the server does not start: %w: %s", err, said)
+		return fmt.Errorf("the server does not start: %w: %s%s", err, answer, said)
 	}
 }
-
-// exec runs a statement as superuser.
-func (s *Server) exec(sql string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	c, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	_, err = c.Exec(ctx, sql)
-	return errors.Join(err, c.Close(ctx))
-}
-
-func (s *Server) createApp() error { return s.exec("CREATE ROLE app LOGIN") }
 
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
@@ -237,15 +226,4 @@ func freePort() (int, error) {
 		return 0, err
 	}
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
-}
-
-// Observer returns a connection of the superuser, which the end of the test closes.
-func (s *Server) Observer(t testing.TB) *pgx.Conn {
-	t.Helper()
-	c, err := pgx.Connect(context.Background(), s.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) }) // the test is over
-	return c
 }

@@ -1,0 +1,58 @@
+package fairsemasynq
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// configured is the key of a value that the contexts of tasks have on a server that was made with a Config of configure.
+type configured struct{}
+
+// configure has a server put tasks back without counting a failure. What the Config has is called for all other errors.
+func configure(config *asynq.Config) {
+	config.RetryDelayFunc = delayOf(config.RetryDelayFunc)
+	config.IsFailure = isFailure(config.IsFailure)
+	if config.ErrorHandler != nil {
+		config.ErrorHandler = handleError(config.ErrorHandler)
+	}
+	config.BaseContext = baseContext(config.BaseContext)
+}
+
+func delayOf(others asynq.RetryDelayFunc) asynq.RetryDelayFunc {
+	if others == nil {
+		others = asynq.DefaultRetryDelayFunc
+	}
+	return func(n int, err error, task *asynq.Task) time.Duration {
+		if put, is := errors.AsType[*PutBackError](err); is {
+			return put.Delay
+		}
+		return others(n, err, task)
+	}
+}
+
+func isFailure(others func(error) bool) func(error) bool {
+	return func(err error) bool { return !isPutBack(err) && (others == nil || others(err)) }
+}
+
+func handleError(others asynq.ErrorHandler) asynq.ErrorHandler {
+	return asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
+		if !isPutBack(err) {
+			others.HandleError(ctx, task, err)
+		}
+	})
+}
+
+func baseContext(others func() context.Context) func() context.Context {
+	if others == nil {
+		others = context.Background
+	}
+	return func() context.Context { return context.WithValue(others(), configured{}, true) }
+}
+
+func isPutBack(err error) bool {
+	_, is := errors.AsType[*PutBackError](err)
+	return is
+}

@@ -1,0 +1,144 @@
+// Package jobs runs stored jobs while they hold a permit, and says when to try those again that got none. It is for middleware of
+// libraries that store jobs.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/gate"
+	"github.com/fairsem/fairsem/internal/held"
+)
+
+// DefaultMaxWait is how long a job waits. A job that is put back loses its position in the queue, so it is longer than that of requests.
+const DefaultMaxWait = 5 * time.Second
+
+// Options of jobs of type J. L is the interface that the package of their user shows as Limit.
+type Options[J any, L gate.Limit] struct {
+	Who       string // makes a Runner, such as fairsemasynq.Middleware: for errors
+	Limit     L
+	LimitOf   func(context.Context, J) (L, error)            // instead of Limit, unless nil
+	Weight    func(context.Context, J) int64                 // nil: 1 for all
+	MaxWait   time.Duration                                  // 0: DefaultMaxWait; or gate.NoWait
+	OnPutBack func(context.Context, J, time.Duration, error) // nil: none
+	MustStay  func(context.Context) bool                     // whether a job must not be put back; nil: none
+}
+
+// Runner limits jobs.
+type Runner[J any, L gate.Limit] struct {
+	gate      gate.Gate[request[J], L]
+	onPutBack func(context.Context, J, time.Duration, error)
+	mustStay  func(context.Context) bool
+}
+
+// request is what a limit is for.
+type request[J any] struct {
+	ctx context.Context
+	job J
+}
+
+// New returns a Runner. The error is [fairsem.ErrInvalid].
+func New[J any, L gate.Limit](o Options[J, L]) (*Runner[J, L], error) {
+	g := gate.Gate[request[J], L]{Who: o.Who, Limit: o.Limit, MaxWait: o.MaxWait}
+	if o.MaxWait == 0 {
+		g.MaxWait = DefaultMaxWait
+	}
+	if o.LimitOf != nil {
+		g.LimitOf = func(r request[J]) (L, error) { return o.LimitOf(r.ctx, r.job) }
+	}
+	if o.Weight != nil {
+		g.Weight = func(r request[J]) int64 { return o.Weight(r.ctx, r.job) }
+	}
+	return &Runner[J, L]{gate: g, onPutBack: o.OnPutBack, mustStay: o.MustStay}, g.Check()
+}
+
+// Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost. If put is above 0,
+// the work has not begun, and the job is to be put back for that long; err says why. Otherwise err is that of the work, or says why the
+// work cannot begin. A job that must not be put back waits until it has its permit or ctx ends.
+func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context) error) (put time.Duration, err error) {
+	stays := r.mustStay != nil && r.mustStay(ctx)
+	for {
+		loan := new(held.Loan)
+		limit, err := r.enter(ctx, loan, job, stays)
+		if err == nil {
+			return 0, do(ctx, loan, limit, work)
+		}
+		put := again(ctx, limit, err)
+		switch {
+		case put == 0:
+			return 0, err
+		case stays:
+			sleep(ctx, put)
+		default:
+			if r.onPutBack != nil {
+				r.onPutBack(ctx, job, put, err)
+			}
+			return put, err
+		}
+	}
+}
+
+// enter lends a permit to a job. The loan has none if the job needs none, and has ended beside an error.
+func (r *Runner[J, L]) enter(ctx context.Context, loan *held.Loan, job J, stays bool) (L, error) {
+	loan.Scope.Begin(ctx)
+	entered := false
+	defer func() {
+		if !entered { // also after a panic of LimitOf
+			loan.End()
+		}
+	}()
+	g := r.gate
+	if stays {
+		g.MaxWait = 0
+	} else {
+		g.MaxWait = bounded(ctx, g.MaxWait)
+	}
+	granted, err := g.Enter(ctx, &loan.Scope, request[J]{ctx, job})
+	loan.Permit, entered = granted.Permit, err == nil
+	return granted.Limit, err
+}
+
+// bounded returns at most half of the time that a job has: it must not fail because it waited, and needs time for its work.
+func bounded(ctx context.Context, wait time.Duration) time.Duration {
+	deadline, is := ctx.Deadline()
+	if !is || wait == gate.NoWait {
+		return wait
+	}
+	return max(min(wait, time.Until(deadline)/2), 1)
+}
+
+// again returns in how long a job is to be tried again; 0: its context has ended, or trying again does not help. Jobs that are put back
+// together do not come back together.
+func again(ctx context.Context, limit gate.Limit, err error) time.Duration {
+	if ctx.Err() != nil {
+		return 0
+	}
+	d := gate.RetryAfter(ctx, limit, err)
+	return d + rand.N(d/4+1)
+}
+
+func do[L gate.Limit](ctx context.Context, loan *held.Loan, limit L, work func(context.Context) error) error {
+	defer loan.End()
+	if loan.Permit == nil {
+		return work(ctx)
+	}
+	err := work(&loan.Scope)
+	lost := loan.Lost()
+	if lost == nil || !errors.Is(err, context.Canceled) || errors.Is(err, fairsem.ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w, because the permit of %q was lost: %w", err, limit.Name(), lost)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
