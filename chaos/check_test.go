@@ -284,6 +284,22 @@ func TestPermitCountsForItsTenantUntilItIsKnownToBeOver(t *testing.T) {
 	assert.Equal(t, int64(time.Second+deadTime(time.Second)), e.grants[soloName][0].Done)
 }
 
+// A failover may lose a release. The tenant of the permit then has no more than it could have with it.
+func TestPermitThatTheServerHasAgainCountsUntilItIsGone(t *testing.T) {
+	for loses, later := range map[bool]bool{false: false, true: true} {
+		e := evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3))
+		e.run.fault.losesState = loses
+		released := e.grants[soloName][0].Done
+		require.Positive(t, released)
+		e.monitor.record(soloName, 1, 1, []string{"x:1"}, nil, 5)
+		e.join()
+		assert.Equal(t, later, e.grants[soloName][0].Done == 0, "it is there")
+		e.monitor.record(soloName, 1, 0, nil, nil, 6)
+		e.join()
+		assert.Equal(t, later, e.grants[soloName][0].Done > released, "it is gone")
+	}
+}
+
 // A call that is granted nothing never learns its id. The report that it is in the queue has it.
 func TestCallThatIsGrantedNothingWaitedForAsLongAsItWasSeen(t *testing.T) {
 	refused := &call{Name: soloName, Number: 7}

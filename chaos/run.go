@@ -212,9 +212,22 @@ func (e *evidence) join() {
 		g.ID = cmp.Or(c.ID, ids[fmt.Sprint(c.Process, " ", c.Number)])
 		g.AskedWall = g.Asked
 		g.Position, g.Left = e.confirmed(g.ID), e.monitor.waiting[g.ID]
-		g.Done = cmp.Or(c.Done, e.monitor.gone[g.ID], e.freed(c))
+		g.Done = e.done(c, g.ID)
 		e.grants[c.Name] = append(e.grants[c.Name], g)
 	}
+}
+
+// done returns after which time a call certainly holds nothing on the server, or 0 if that is unknown. A server that may lose its state
+// may lose a release, and have the permit again: then it counts until the monitor no longer sees it.
+func (e *evidence) done(c *call, id string) int64 {
+	gone, seen := e.monitor.gone[id]
+	if e.run.fault.losesState && e.monitor.holding[id] > 0 {
+		if !seen {
+			return 0
+		}
+		return max(c.Done, gone)
+	}
+	return cmp.Or(c.Done, gone, e.freed(c))
 }
 
 // freed returns when the units of a killed process must be free, or 0. If they are not, deadReleased is broken.

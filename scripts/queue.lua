@@ -19,8 +19,11 @@ end
 
 local grants, messages = {}, {} -- of promoted waiters: the caller's, and those of other clients by client
 
--- report_numbers replies with the numbers of the caller's permit that has this token.
+-- report_numbers replies with the numbers of the caller's permit that has this token, once: a call may ask again for what it grants.
+local reported = {}
 local function report_numbers(token, list)
+  if reported[token] then return end
+  reported[token] = true
   for _, number in ipairs(list) do grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = token, -1, number end
 end
 

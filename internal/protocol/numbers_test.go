@@ -65,6 +65,13 @@ func TestScriptsOfNumbers(t *testing.T) {
 		reply: "held 5 with 3,7",
 		state: "owner me:1#=5 | timeout me:1#=60s | counter 5 | weight extra=1 me:1#=2" + of(9) + " | numbers 1:me:1#=3 2:me:1#=7",
 	}, {
+		name:  "an acquire sent again that is granted its request by the same call gets them once",
+		seed:  "owner you:1#=5 | queue me:1#=6 | timeout you:1#=-10s me:1#=20s | counter 6 | weight extra=1 you:1#=2 me:1#=2" + of(2) + " | numbers 1:you:1#=0 2:you:1#=1",
+		ids:   []string{"me:1#*2"},
+		call:  acquiring(known(2), numbering),
+		reply: "held #1 with 0,1, me:1 gets #1 for 6 with 0,1",
+		state: "owner me:1#=#1 | timeout me:1#=60s | counter #1 | weight extra=1 me:1#=2" + of(2) + " granted=1 lapsed=1 | numbers 1:me:1#=0 2:me:1#=1",
+	}, {
 		name:  "a refresh says them",
 		seed:  "owner me:1#=5 me:2=6 | timeout me:1#=20s me:2=20s | counter 6" + of(9) + " | numbers 1:me:1#=3",
 		ids:   []string{"me:1#", "me:2"},
