@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	redisv8 "github.com/go-redis/redis/v8"
 	"github.com/hibiken/asynq"
 	"github.com/hibiken/asynq/x/rate"
 )
@@ -67,9 +68,14 @@ func (h *asynqContender) lendContext(ctx context.Context, _ *asynq.Task) error {
 	return nil
 }
 
+// withV8 is a server with a client of the version of go-redis that x/rate knows. asynq itself has a newer one since v0.24.
+type withV8 struct{ addr string }
+
+func (o withV8) MakeRedisClient() any { return redisv8.NewClient(&redisv8.Options{Addr: o.addr}) }
+
 func (h *asynqContender) acquirer(name string) (acquireFunc, error) {
 	if h.semaphores[name] == nil {
-		h.semaphores[name] = rate.NewSemaphore(h.addr, name, h.limit)
+		h.semaphores[name] = rate.NewSemaphore(withV8{h.addr.Addr}, name, h.limit)
 	}
 	sem := h.semaphores[name]
 	var task context.Context
