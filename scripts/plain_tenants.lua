@@ -45,6 +45,14 @@ end
 
 local function may_have_more(known) return known.limit == 0 or known.units < known.limit end
 
+-- Without any turn the tenant of the first waiter is at its limit, or another program has deleted them: then the full script makes them anew.
+if waiters > 0 and turn_count == 0 then
+  local tenant = tenant_of(redis.call("ZRANGE", queue, 0, 0)[1])
+  local first = accounts[tenant] or add_account(tenant)
+  if #unread > 0 and not read_accounts() then return { 0 } end
+  if first.limit == 0 or first.units + first.released < first.limit then return { 0 } end
+end
+
 -- head_of returns the first waiter of a tenant that is not taken, as it is in lanes. It reads two at first, and then more.
 local function head_of(known)
   if waiters == 0 then return nil end
