@@ -365,7 +365,10 @@ func TestServerThatWasNotMadeWithTheConfigFailsEveryTask(t *testing.T) {
 
 func TestNilHandlerIsAnErrorAndNoPanic(t *testing.T) {
 	w := newWorld(t)
-	limited, err := fairsemasynq.Middleware(new(asynq.Config), w.Semaphore(1), fairsemasynq.Options{})
+	var config asynq.Config
+	limited, err := fairsemasynq.Middleware(&config, w.Semaphore(1), fairsemasynq.Options{})
 	require.NoError(t, err)
-	assert.ErrorIs(t, limited(nil).ProcessTask(t.Context(), asynq.NewTask("a", nil)), fairsem.ErrInvalid)
+	err = limited(nil).ProcessTask(config.BaseContext(), asynq.NewTask("a", nil))
+	assert.ErrorIs(t, err, fairsem.ErrInvalid)
+	assert.ErrorContains(t, err, "the handler is nil")
 }

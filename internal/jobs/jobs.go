@@ -118,7 +118,7 @@ func again(ctx context.Context, limit gate.Limit, err error) time.Duration {
 		return 0
 	}
 	d := gate.RetryAfter(ctx, limit, err)
-	return d + rand.N(d/4+1)
+	return d + rand.N(d/4+1) // 0 stays 0
 }
 
 func do[L gate.Limit](ctx context.Context, loan *held.Loan, limit L, work func(context.Context) error) error {
