@@ -174,8 +174,14 @@ func TestTheNextCallCorrectsTheSumOfTenants(t *testing.T) {
 		func() { b.do("ZADD", b.key("lanes"), 0, "0:00000000000001x:1") },
 		func() { b.do("DEL", b.key("lanes"), b.key("turns")) },
 	} {
-		spoil()
-		assert.Greater(t, len(p.runs(t, "semaphores")), 1)
+		found := false
+		for range 20 { // a call of the waiter may have corrected it before doctor looked
+			spoil()
+			if found = len(p.runs(t, "semaphores")) > 1; found {
+				break
+			}
+		}
+		assert.True(t, found)
 		_, err = sem.TryAcquire(t.Context(), 5)
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 		all := p.runs(t, "semaphores")
