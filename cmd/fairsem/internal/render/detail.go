@@ -112,17 +112,23 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 	for i, t := range holders {
 		rows[i] = []string{label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), count(t.Token)}
 	}
-	if slices.ContainsFunc(holders, func(t fairsem.Ticket) bool { return len(t.Numbers) > 0 }) {
+	if Numbered(holders) {
 		columns = append(columns, column{Head: "NUMBERS", Cut: true})
 		for i, t := range holders {
-			rows[i] = append(rows[i], numbers(t.Numbers))
+			rows[i] = append(rows[i], Numbers(t))
 		}
 	}
 	return withIDs(columns, rows, holders, width)
 }
 
-// numbers writes ascending numbers with those that follow each other as one range: 0-2,5.
-func numbers(all []int64) string {
+// Numbered reports whether the units of any of the holders have numbers.
+func Numbered(holders []fairsem.Ticket) bool {
+	return slices.ContainsFunc(holders, func(t fairsem.Ticket) bool { return len(t.Numbers) > 0 })
+}
+
+// Numbers returns the numbers of the units of t, with those that follow each other as one range: 0-2,5.
+func Numbers(t fairsem.Ticket) string {
+	all := t.Numbers
 	var parts []string
 	for first := 0; first < len(all); {
 		last := first

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -27,7 +28,8 @@ type detail struct {
 
 	answered time.Time // the last answer; zero: there was none
 
-	labelWidth int // of the widest
+	labelWidth int  // of the widest
+	numbered   bool // units have numbers
 }
 
 // ticket is a row of the table: a holder or a waiter.
@@ -46,6 +48,7 @@ func (n *names) open(r row) detail { return detail{row: r, trend: n.trend} }
 func (d *detail) update(at time.Time, seen inspect.Detail) {
 	d.row = d.trend.add(at, []fairsem.Status{seen.Status})[0]
 	d.more = seen.MoreHolders + seen.MoreWaiters
+	d.numbered = render.Numbered(seen.Holders)
 	d.tenants.update(seen.Tenants)
 	if len(d.tenants.items) == 0 {
 		d.byTenant, d.only = false, nil
@@ -77,15 +80,20 @@ const (
 )
 
 func (d *detail) columns() []column[ticket] {
-	return []column[ticket]{
+	columns := []column[ticket]{
 		{gap: 1, min: 5, max: 7, cell: stateCell},
 		{title: "LABEL", gap: 2, min: labelLeast, max: min(d.labelWidth, labelMost), cell: labelCell},
 		{title: "UNITS", right: true, gap: 2, min: 6, rank: 1, cell: unitsCell},
 		{title: "FOR", right: true, gap: 2, min: 7, rank: 2, cell: forCell},
 		{title: "EXPIRES", right: true, gap: 2, min: 7, rank: 3, cell: expiresCell},
-		{title: "TOKEN", right: true, gap: 2, min: 6, max: 16, rank: 4, cell: tokenCell},
-		{title: "ID", gap: 2, min: 12, max: 24, rank: 5, cell: idCell},
+		{title: "TOKEN", right: true, gap: 2, min: 6, max: 16, rank: 5, cell: tokenCell},
+		{title: "ID", gap: 2, min: 12, max: 24, rank: 6, cell: idCell},
 	}
+	if d.numbered {
+		numbers := column[ticket]{title: "NUMBERS", gap: 2, min: 7, max: 16, rank: 4, cell: numbersCell}
+		columns = slices.Insert(columns, len(columns)-1, numbers)
+	}
+	return columns
 }
 
 // stateCell distinguishes holders and positions in the queue.
@@ -126,6 +134,10 @@ func tokenCell(t ticket, width int, p paint) string {
 		token = "…" + token[len(token)-width+1:]
 	}
 	return p.text.Render(token)
+}
+
+func numbersCell(t ticket, width int, p paint) string {
+	return p.text.Render(text.Fit(render.Numbers(t.Ticket), width))
 }
 
 func idCell(t ticket, width int, p paint) string {

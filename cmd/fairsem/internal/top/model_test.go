@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,6 +210,19 @@ func TestEnterShowsHoldersAndWaitersByTheServersClock(t *testing.T) {
 	b.press("<enter>")
 	b.press("<back>")
 	b.sees("backup")
+}
+
+func TestNumbersOfUnitsAreAColumnWhereThereAreAny(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{}, api)
+	b.press("<enter>")
+	b.showDetail(inside)
+	b.seesNot("NUMBERS")
+	d := inside
+	d.Holders = slices.Clone(inside.Holders)
+	d.Holders[0].Numbers = []int64{0, 1, 4}
+	b.showDetail(d)
+	assert.Regexp(t, `^ holds +alice +2 +3m00s +8\.0s +7  0-1,4 +h1$`, strings.TrimRight(b.row("holds    alice"), " "))
 }
 
 func TestTheDetailReportsWhatItOmits(t *testing.T) {

@@ -23,6 +23,7 @@ type ticket struct {
 	Tenant         string
 	Position       int // in the queue
 	Token, Weight  int64
+	Numbers        string // of the units; "": they have none
 	For, Expires   string
 	Evict          string // where to do that; "": not here
 }
@@ -43,6 +44,7 @@ type closeUp struct {
 	Total                    []tile
 	Use, Queue               plot
 	Holders, Waiters         []ticket
+	Numbered                 bool // units of holders have numbers
 	MoreHolders, MoreWaiters int64
 	Tenants                  []tenant
 	MoreTenants              string
@@ -67,7 +69,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 	c := closeUp{
 		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
 		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
-		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
+		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters, Numbered: render.Numbered(d.Holders),
 	}
 	c.Tenants, c.MoreTenants = newTenants(d.Tenants)
 	for _, t := range d.Holders {
@@ -117,7 +119,7 @@ func figures(s fairsem.Status, rate float64) []tile {
 
 func newTicket(name string, t fairsem.Ticket, now time.Time, in bool) ticket {
 	shownTicket := ticket{
-		Key: key("t", t.ID), Label: shown(t.Label), ID: shownID(t.ID), Tenant: shown(t.Tenant), Token: t.Token, Weight: t.Weight,
+		Key: key("t", t.ID), Label: shown(t.Label), ID: shownID(t.ID), Tenant: shown(t.Tenant), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
 		For: text.Ago(now.Sub(t.Since)), Expires: text.Ago(t.ExpiresIn),
 	}
 	if in {

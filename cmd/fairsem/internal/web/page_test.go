@@ -64,6 +64,19 @@ func TestThePageOfANameShowsHoldersAndWaiters(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, s.get("/nowhere").StatusCode)
 }
 
+func TestThePageShowsTheNumbersOfUnits(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.hold("plain", 1)
+	s.holdAs("gate", 9, 3, fairsem.CallOptions{Numbered: true})
+	s.holdAs("gate", 9, 1, fairsem.CallOptions{})
+	s.seen(2)
+	body := s.get("/semaphore?name=gate").body
+	assert.Contains(t, body, `data-label="Numbers">0-2</td>`)
+	assert.Contains(t, body, `data-label="Numbers"></td>`, "of one that asked for none")
+	assert.NotContains(t, s.get("/semaphore?name=plain").body, "Numbers")
+}
+
 // The clock of this machine may be any time apart.
 func TestHowLongIsByTheClockOfTheServer(t *testing.T) {
 	t.Parallel()
