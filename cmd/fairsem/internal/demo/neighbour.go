@@ -44,6 +44,8 @@ type side struct {
 	shared  bool               // whether calls name tenants
 	most    int64              // units in use that Redis reported in one answer
 
+	inQueue map[string]int64 // permit id -> until when it certainly was in the queue, of history.Now
+
 	mu     sync.Mutex
 	grants map[*job]struct{}
 }
@@ -66,7 +68,7 @@ func RunTenants(ctx context.Context, out io.Writer, o Options) error {
 	n := &neighbours{options: o, server: srv}
 	defer n.close()
 	for i, title := range []string{"without tenants", "with tenants"} {
-		if n.sides[i], err = newSide(srv, title, i == 1); err != nil {
+		if n.sides[i], err = newSide(ctx, srv, title, i == 1); err != nil {
 			return err
 		}
 	}
@@ -76,8 +78,8 @@ func RunTenants(ctx context.Context, out io.Writer, o Options) error {
 	return n.conclude(ctx, out)
 }
 
-func newSide(srv *server, title string, shared bool) (*side, error) {
-	s := &side{title: title, shared: shared, grants: make(map[*job]struct{})}
+func newSide(ctx context.Context, srv *server, title string, shared bool) (*side, error) {
+	s := &side{title: title, shared: shared, inQueue: make(map[string]int64), grants: make(map[*job]struct{})}
 	name := "demo-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
 	for i, customer := range []string{noisy, quiet} {
 		client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: customer, Observer: s.observe})
@@ -87,8 +89,22 @@ func newSide(srv *server, title string, shared bool) (*side, error) {
 		s.clients[i] = client
 	}
 	var err error
-	s.sem, err = s.clients[0].Semaphore(name, Limit)
+	if s.sem, err = s.clients[0].Semaphore(name, Limit); err != nil {
+		return s, err
+	}
+	// A server that has just started grants nothing on a new name for a while: that is not what anybody waits for here.
+	err = s.sem.Do(ctx, 1, func(context.Context) error { return nil })
+	if ctx.Err() != nil {
+		return s, context.Cause(ctx)
+	}
 	return s, err
+}
+
+// see records which calls are in the queue. asked is a time of history.Now before the question.
+func (s *side) see(asked int64, waiters []fairsem.Ticket) {
+	for _, w := range waiters {
+		s.inQueue[w.ID] = asked
+	}
 }
 
 func (n *neighbours) close() {
@@ -226,7 +242,9 @@ func (s *side) granted() (all []history.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for j := range s.grants {
-		all = append(all, j.Grant)
+		g := j.Grant
+		g.Left = s.inQueue[g.ID]
+		all = append(all, g)
 	}
 	return all
 }

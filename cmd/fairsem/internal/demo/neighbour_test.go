@@ -11,12 +11,13 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
 // past is a side with jobs that have ended.
 func past(grants ...history.Grant) *side {
-	s := &side{title: "with tenants", shared: true, most: 1, grants: make(map[*job]struct{})}
+	s := &side{title: "with tenants", shared: true, most: 1, inQueue: make(map[string]int64), grants: make(map[*job]struct{})}
 	for _, g := range grants {
 		s.grants[&job{Grant: g, customer: g.Tenant}] = struct{}{}
 	}
@@ -40,13 +41,27 @@ func brokenPromises(s *side, left int64) (all []string) {
 
 func TestEachPromiseToTenantsCanBeBroken(t *testing.T) {
 	t.Parallel()
-	fair := []history.Grant{grantOf(noisy, "n:1", 1, 1, 0, 2, 50), grantOf(quiet, "q:1", 2, 10, 0, 11, 30)}
+	fair := []history.Grant{ // n:4 is in the queue when q:1 comes
+		grantOf(noisy, "n:1", 1, 1, 0, 2, 50), grantOf(noisy, "n:2", 2, 1, 0, 2, 50), grantOf(noisy, "n:3", 3, 1, 0, 2, 9),
+		grantOf(quiet, "q:1", 4, 7, 8, 11, 30), grantOf(noisy, "n:4", 5, 5, 6, 32, 50),
+	}
 	assert.Empty(t, brokenPromises(past(fair...), 0))
 	assert.Equal(t, []string{"with tenants: nothing is left"}, brokenPromises(past(fair...), 1))
 	assert.Contains(t, brokenPromises(past(), 0), "with tenants: next is who holds least", "without a job there is no evidence")
 
-	over := append(slices.Clone(fair), grantOf(noisy, "n:2", 3, 1, 0, 12, 50), grantOf(noisy, "n:3", 4, 1, 0, 13, 50))
+	over := append(slices.Clone(fair), grantOf(noisy, "n:5", 6, 1, 0, 12, 50))
 	assert.Contains(t, brokenPromises(past(over...), 0), "with tenants: at most 3 units in use")
+
+	alone := past(fair[:3]...)
+	assert.Contains(t, brokenPromises(alone, 0), "with tenants: next is who holds least", "nobody waits")
+	late := past(fair...)
+	late.see(20, []fairsem.Ticket{{ID: "q:1"}}) // n:3 had been released by then
+	assert.Equal(t, []string{"with tenants: no unit stays free"}, brokenPromises(late, 0))
+
+	// First come, first served, as without tenants: n:4 was in the queue before q:1, and was seen there after that.
+	swapped := past(slices.Concat(fair[:3], []history.Grant{grantOf(noisy, "n:4", 4, 5, 6, 11, 30), grantOf(quiet, "q:1", 5, 7, 8, 32, 50)})...)
+	swapped.see(9, []fairsem.Ticket{{ID: "n:4"}})
+	assert.Equal(t, []string{"with tenants: next is who holds least"}, brokenPromises(swapped, 0))
 
 	unfair := []history.Grant{
 		grantOf(noisy, "n:1", 1, 1, 0, 2, 90), grantOf(noisy, "n:2", 2, 1, 0, 3, 90), grantOf(noisy, "n:3", 3, 1, 0, 4, 20),

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -86,20 +87,46 @@ func (s *side) judge(left int64) []verdict {
 		broken:  most > Limit || most == 0, details: over,
 	}}
 	if s.shared {
-		unfair, withheld := history.Unfair(grants), history.Withheld(grants, Limit)
+		unfair, withheld, contests := history.Unfair(grants), history.Withheld(grants, Limit), contested(grants)
 		all = append(all, verdict{
 			promise: s.title + ": next is who holds least",
-			found:   fmt.Sprintf("%d times otherwise, %d jobs of quiet", len(unfair), len(s.waits(quiet))),
-			broken:  len(unfair) > 0 || len(s.waits(quiet)) == 0, details: unfair,
+			found:   fmt.Sprintf("%d of %d grants otherwise", grantsOf(unfair), contests),
+			broken:  len(unfair) > 0 || contests == 0, details: unfair,
 		}, verdict{
 			promise: s.title + ": no unit stays free",
-			found:   fmt.Sprintf("%d times otherwise", len(withheld)),
-			broken:  len(withheld) > 0, details: withheld,
+			found:   fmt.Sprintf("%d of %d grants too late", grantsOf(withheld), contests),
+			broken:  len(withheld) > 0 || contests == 0, details: withheld,
 		})
 	}
 	return append(all, verdict{
 		promise: s.title + ": nothing is left", found: fmt.Sprintf("%d holders and waiters", left), broken: left > 0,
 	})
+}
+
+// contested returns how many grants were made while a call of another tenant certainly was in the queue. Without any, nothing is known
+// of who is next.
+func contested(grants []history.Grant) (n int) {
+	granted := slices.DeleteFunc(slices.Clone(grants), func(g history.Grant) bool { return g.Token == 0 })
+	slices.SortFunc(granted, func(a, b history.Grant) int { return cmp.Compare(a.Token, b.Token) })
+	var earliest int64 // at which the grant can have been made: after all up to it had asked, and were last seen in the queue
+	for i, g := range granted {
+		earliest = max(earliest, g.Asked, g.Left)
+		if slices.ContainsFunc(granted[i+1:], func(later history.Grant) bool {
+			return later.Tenant != g.Tenant && later.Position > 0 && later.Position < earliest
+		}) {
+			n++
+		}
+	}
+	return n
+}
+
+// grantsOf returns how many grants break a promise: one may break it with several calls.
+func grantsOf(violations []history.Violation) int {
+	ids := make(map[string]bool)
+	for _, v := range violations {
+		ids[v.Later.ID] = true
+	}
+	return len(ids)
 }
 
 // told is what each customer had, as the events of the summary.

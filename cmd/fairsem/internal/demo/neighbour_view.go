@@ -14,6 +14,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/history"
 )
 
 // neighbourFrame is what both sides look like at one moment.
@@ -33,11 +34,13 @@ type sideFrame struct {
 func (n *neighbours) frame(ctx context.Context) (f neighbourFrame, err error) {
 	f.elapsed, f.place = time.Since(n.began), n.server.address
 	for i, s := range n.sides {
+		asked := history.Now()
 		d, err := inspect.QueryDetail(ctx, s.clients[0], s.sem.Name(), maxTickets)
 		if err != nil {
 			return f, fmt.Errorf("%s does not report the state of %q: %w", n.server.address, s.sem.Name(), err)
 		}
 		s.most = max(s.most, d.Used)
+		s.see(asked, d.Waiters)
 		f.sides[i] = sideFrame{title: s.title, used: unitsByLabel(d.Holders), waiting: unitsByLabel(d.Waiters), waited: s.waits(quiet)}
 	}
 	return f, nil
