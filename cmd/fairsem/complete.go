@@ -119,7 +119,7 @@ func connectionOf(cmd *cobra.Command) *connection {
 	return c
 }
 
-// noFiles keeps the shell from offering files for the values of flags that are none.
+// noFiles keeps the shell from offering files for the values of flags that are none, of cmd and its commands.
 func noFiles(cmd *cobra.Command) {
 	words := []string{"redis", "prefix", "label", "tenant"}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -127,4 +127,7 @@ func noFiles(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // fails where there is one
 		}
 	})
+	for _, sub := range cmd.Commands() {
+		noFiles(sub)
+	}
 }

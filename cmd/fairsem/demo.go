@@ -15,6 +15,12 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
+// demoEnd is the end of the help of every demo.
+const demoEnd = `The server is embedded, on a free port of 127.0.0.1, unless --redis names another.
+
+Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong command
+line, 125 if the demo could not run, 128+n if signal n stopped it.`
+
 func newDemo() *cobra.Command {
 	var o demo.Options
 	cmd := &cobra.Command{
@@ -29,13 +35,11 @@ With --json nothing but the result is written, as one JSON object: held, whether
 promise was kept; name, server, workers, limit, took_ms; events, with after_ms and text;
 promises, with promise, held, found and, for a broken one, violations.
 
-The server is embedded, on a free port of 127.0.0.1, unless --redis names another.
-
-Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong command
-line, 125 if the demo could not run, 128+n if signal n stopped it.`, demo.Workers, demo.Limit),
+%s`, demo.Workers, demo.Limit, demoEnd),
 		Example: `  fairsem demo
   fairsem demo --redis redis://user:password@localhost:6379/0
   fairsem demo | tee log      # no terminal: one line for every change
+  fairsem demo tenants        # a noisy customer beside a quiet one
   fairsem demo --json | jq .held`,
 		Args: cobra.NoArgs,
 		RunE: demoRun(&o, demo.Run),
@@ -60,9 +64,7 @@ With --json nothing but the result is written, as one JSON object: held, whether
 promise was kept; server, limit, took_ms; sides, with name, tenants, quiet and noisy, each
 of these with jobs, median_wait_ms and longest_wait_ms; promises, as of fairsem demo.
 
-The server is embedded, on a free port of 127.0.0.1, unless --redis names another.
-
-Exit code: that of fairsem demo.`, demo.Limit),
+%s`, demo.Limit, demoEnd),
 		Example: `  fairsem demo tenants
   fairsem demo tenants --json | jq '.sides[] | {tenants, quiet}'`,
 		Args: cobra.NoArgs,

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -31,18 +32,26 @@ func TestTheManualCoversEveryCommandAndVariable(t *testing.T) {
 	t.Parallel()
 	root := newRoot()
 	text := manual.Markdown(root, "")
-	for _, cmd := range root.Commands() {
+	for _, cmd := range withTheirs(root.Commands()) {
 		assert.Equal(t, cmd.Hidden, !strings.Contains(text, "\n## `"+cmd.CommandPath()+"`\n"), cmd.CommandPath())
 		assert.Regexp(t, `(?m)^Exit code`, cmd.Long+strings.Repeat("Exit code", btoi(cmd.Hidden)), "%s has a paragraph about its exit codes", cmd.CommandPath())
 		assert.NotEmpty(t, cmd.Example+strings.Repeat("none", btoi(cmd.Hidden)), cmd.CommandPath())
 	}
-	for _, want := range []string{"REDIS_URL", "FAIRSEM_PREFIX", "NO_COLOR", "TERM", "SSL_CERT_FILE", "FAIRSEM_NAME", "FAIRSEM_ID", "FAIRSEM_TOKEN", "FAIRSEM_WEIGHT", "FAIRSEM_TENANT"} {
+	for _, want := range []string{"REDIS_URL", "FAIRSEM_PREFIX", "NO_COLOR", "TERM", "SSL_CERT_FILE", "FAIRSEM_NAME", "FAIRSEM_ID", "FAIRSEM_TOKEN", "FAIRSEM_WEIGHT", "FAIRSEM_TENANT", "FAIRSEM_NUMBER", "FAIRSEM_NUMBERS"} {
 		assert.Contains(t, text, "- `"+want+"`: ")
 	}
 	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(text, -1) {
 		heading := strings.ReplaceAll(link[1], "-", "[- ]")
 		assert.Regexp(t, "(?im)^## `?"+heading+"`?$", text, "a link that leads nowhere")
 	}
+}
+
+// withTheirs are the commands and those that they have.
+func withTheirs(commands []*cobra.Command) (all []*cobra.Command) {
+	for _, cmd := range commands {
+		all = append(append(all, cmd), withTheirs(cmd.Commands())...)
+	}
+	return all
 }
 
 func btoi(b bool) int {

@@ -45,7 +45,7 @@ func WriteMan(root *cobra.Command, e Edition, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, cmd := range append(commands(root), root) {
+	for _, cmd := range append(descendants(root), root) {
 		file := filepath.Join(dir, dashed(cmd.CommandPath())+".1")
 		if err := os.WriteFile(file, Man(cmd, e), 0o644); err != nil {
 			return err

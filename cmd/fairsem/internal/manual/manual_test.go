@@ -27,6 +27,7 @@ It says more. Exit code: 0 if well,
 	sub.Flags().Bool("quiet", false, "say nothing")
 	sub.Flags().String("secret", "", "unseen")
 	_ = sub.Flags().MarkHidden("secret")
+	sub.AddCommand(&cobra.Command{Use: "below", Short: "A part of it", Run: run})
 	root.AddCommand(sub, &cobra.Command{Use: "unseen", Hidden: true, Run: run})
 	return root
 }
@@ -34,7 +35,8 @@ It says more. Exit code: 0 if well,
 func TestMarkdownHasTheTextOfTheCommands(t *testing.T) {
 	text := Markdown(tree(), "Intro.")
 	for _, want := range []string{
-		"# prog\n\nIntro.\n\nIt does \\<things> with a\\_b\\_c and \\*stars\\*.\n\n## Contents\n\n- [`prog sub`](#prog-sub): One | thing\n",
+		"# prog\n\nIntro.\n\nIt does \\<things> with a\\_b\\_c and \\*stars\\*.\n\n## Contents\n\n- [`prog sub`](#prog-sub): One | thing\n- [`prog sub below`](#prog-sub-below): A part of it\n",
+		"## `prog sub below`\n\nA part of it.\n\n```\nprog sub below\n```\n",
 		"## `prog sub`\n\nOne | thing.\n\n```\nprog sub NAME [flags]\n```\n\nKeys:\n\n```\n  q  ends it\n  j  goes down\n```\n\nIt says more.\n\n**Exit code**: 0 if well,\n1 if not.\n\n",
 		"| flag | default | meaning |\n|---|---|---|\n| `--count int` | `3` | how many |\n| `-f, --file FILE` |  | read FILE \\| or \\*not\\* |\n| `--quiet` |  | say nothing |\n\n",
 		"```\nprog sub x   # first\n  indented\n```\n",
@@ -52,6 +54,7 @@ func TestAManualPageHasTheTextOfItsCommand(t *testing.T) {
 		"\n.SH NAME\nprog-sub \\- One | thing\n",
 		"\n.SH SYNOPSIS\n\\fBprog sub\\fP NAME [flags]\n",
 		"\n.EX\n  q  ends it\n  j  goes down\n.EE\n",
+		"\n.SH COMMANDS\n.TP\n\\fBprog-sub-below\\fP(1)\nA part of it\n",
 		"\n.SH EXIT STATUS\nExit code: 0 if well,\n1 if not.\n",
 		"\\fB-f\\fP, \\fB--file\\fP \\fIFILE\\fP\nread FILE | or *not*\n",
 		"\\fB--count\\fP \\fIint\\fP\nhow many (default 3)\n",

@@ -14,14 +14,14 @@ func Markdown(root *cobra.Command, intro string) string {
 	_, _ = fmt.Fprintf(&b, "# %s\n\n%s\n\n", top.path, intro) // a Builder takes everything
 	top.markAbout(&b)
 	b.WriteString("## Contents\n\n")
-	for _, cmd := range commands(root) {
+	for _, cmd := range descendants(root) {
 		_, _ = fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", cmd.CommandPath(), anchor(cmd.CommandPath()), plain(cmd.Short))
 	}
 	for _, t := range topics {
 		_, _ = fmt.Fprintf(&b, "- [%s](#%s)\n", t.title, anchor(t.title))
 	}
 	b.WriteString("\n")
-	for _, cmd := range commands(root) {
+	for _, cmd := range descendants(root) {
 		describe(cmd).mark(&b)
 	}
 	for _, t := range topics {

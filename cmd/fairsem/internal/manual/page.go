@@ -75,6 +75,14 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 	})
 }
 
+// descendants are the commands, each followed by its own.
+func descendants(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, sub := range commands(cmd) {
+		all = append(append(all, sub), descendants(sub)...)
+	}
+	return all
+}
+
 // verbatim reports whether a paragraph is laid out by hand: a list, or a table.
 func verbatim(paragraph string) bool {
 	return slices.ContainsFunc(strings.Split(paragraph, "\n"), func(line string) bool { return strings.HasPrefix(line, "  ") })
