@@ -3,7 +3,9 @@ package fairsempgx_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"testing"
 
@@ -13,14 +15,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // statement returns a statement of docs/fencing.md.
 func statement(t *testing.T, name string) string {
 	t.Helper()
+	return snippet(t, "sql", name)
+}
+
+// snippet returns what stands in docs/fencing.md after the comment with its language and name.
+func snippet(t *testing.T, language, name string) string {
+	t.Helper()
 	page, err := os.ReadFile("../docs/fencing.md")
 	require.NoError(t, err)
-	found := regexp.MustCompile("(?s)<!-- sql: " + name + " -->\n```sql\n(.*?)```").FindSubmatch(page)
+	found := regexp.MustCompile("(?s)<!-- " + language + ": " + name + " -->\n```" + language + "\n(.*?)```").FindSubmatch(page)
 	require.NotNil(t, found, name)
 	return string(found[1])
 }
@@ -76,6 +85,29 @@ func TestSlotRefusesALateHolderOfItsNumberAndNoOther(t *testing.T) {
 	var state string
 	require.NoError(t, f.db.QueryRow(t.Context(), "SELECT state FROM slot WHERE number = $1", first.Number()).Scan(&state))
 	assert.Equal(t, "by the third again", state)
+}
+
+// A command that fairsem run --numbered started has the number and the token in its environment.
+func TestScriptOfACommandIsFencedToo(t *testing.T) {
+	redistest.Program(t, "psql")
+	f := newFences(t)
+	to := f.db.Config().ConnConfig
+	write := func(p *fairsem.Permit, state string) string {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", snippet(t, "sh", "psql"), "write.sh", state)
+		cmd.Env = append(os.Environ(), "PGHOST="+to.Host, fmt.Sprint("PGPORT=", to.Port), "PGUSER="+to.User, "PGDATABASE="+to.Database,
+			"PGOPTIONS=-c search_path="+to.RuntimeParams["search_path"],
+			fmt.Sprint("FAIRSEM_NUMBER=", p.Number()), fmt.Sprint("FAIRSEM_TOKEN=", p.Token()))
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	first := f.acquire()
+	assert.Equal(t, "written\n", write(first, "it's the first"))
+	require.NoError(t, f.slots.Evict(t.Context(), first.ID()))
+	second := f.acquire()
+	require.Equal(t, first.Number(), second.Number())
+	assert.Equal(t, "written\n", write(second, "the second"))
+	assert.Empty(t, write(first, "too late"))
 }
 
 var errTooLate = errors.New("too late: another process has had this number since")

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -162,6 +164,37 @@ var tried = map[string]func(t *testing.T, k *kitchen, recipe string){
 		out, code := k.cook(recipe)
 		assert.Equal(t, "report report 1\n1\n", out)
 		assert.Zero(t, code)
+	},
+	"numbered": func(t *testing.T, k *kitchen, recipe string) {
+		k.write("integration-tests.sh", "#!/bin/sh\necho \"$1 $FAIRSEM_NAME\"\n")
+		sem, err := k.client.Semaphore("testdb", 4)
+		require.NoError(t, err)
+		p, err := sem.With(fairsem.CallOptions{Numbered: true}).Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		out, code := k.cook(recipe)
+		assert.Equal(t, "test_1 testdb\n", out, "another process has the number 0")
+		assert.Zero(t, code)
+		require.NoError(t, p.Release(t.Context()))
+	},
+	"numbers": func(t *testing.T, k *kitchen, recipe string) {
+		k.write("migrate", "#!/bin/sh\necho \"$1\"\n")
+		out, code := k.cook(recipe)
+		assert.Equal(t, "test_0\ntest_1\n", out)
+		assert.Zero(t, code)
+	},
+	"tenants": func(t *testing.T, k *kitchen, recipe string) {
+		k.write("job", "#!/bin/sh\nfairsem show render --json\n")
+		out, code := k.cook(strings.Replace(recipe, "run render", "run render --pass-redis-url", 1), "CUSTOMER=a customer")
+		assert.Contains(t, out, `"tenant":"a customer"`)
+		assert.Zero(t, code)
+	},
+	"rate-tenants": func(t *testing.T, k *kitchen, recipe string) {
+		out, code := k.cook(recipe, "CUSTOMER=acme", "CODE=9")
+		assert.Equal(t, "job  \n", out)
+		assert.Equal(t, 9, code)
+		tenants, err := inspect.Collect(k.client.Inspect("llm").Tenants(t.Context()))
+		require.NoError(t, err)
+		assert.Equal(t, []fairsem.Tenant{{Name: "acme", Share: 1, Limit: 200, Used: 1, Holders: 1}}, tenants)
 	},
 	"rate": func(t *testing.T, k *kitchen, recipe string) {
 		k.write("ids", "1\n2\n3\n")
