@@ -79,8 +79,8 @@ if stored_tenants or tenant_args > 0 then
 
   -- released counts units that a permit no longer has, all of them or some.
   function tenancy.released(id, units, token, permits)
+    local known = tenancy.touch(tenancy.of(id)) -- its turn is that of what it had, even if it is not counted yet
     if tenancy.counted_to and (tonumber(token) or 0) > tenancy.counted_to then return end
-    local known = tenancy.touch(tenancy.of(id))
     known.units, known.permits = math.max(0, known.units - units), math.max(0, known.permits - permits)
   end
 

@@ -30,6 +30,14 @@ func ofTenants(client string, first, count, tenants int) (all []*ticket) {
 	return all
 }
 
+// ofTenant returns count tickets on the account of a tenant.
+func ofTenant(tenant string, first, count int) (all []*ticket) {
+	for i := range count {
+		all = append(all, &ticket{fmt.Sprintf("me:%d:%s", first+i, tenant), 1})
+	}
+	return all
+}
+
 // poll reaps and promotes until nothing is left to do.
 func (l *lab) poll(limit int64) {
 	l.t.Helper()
@@ -139,6 +147,33 @@ func TestTurnsThatAreGoneAreMadeAnewWhenTheKeysAreRenewed(t *testing.T) {
 	l.ask(Refresh(l.space.About("name"), known(limit), 2*time.Hour, false, ofTenants("me", 1, 1, 40)), 1)
 	l.poll(limit)
 	l.checkTenants(l.snapshot())
+}
+
+// With this many waiters turns are not made anew when the permits are counted again, and the turn of a tenant whose permit left in that very
+// call stayed where the permit had put it: behind tenants that hold more.
+func TestTenantWhosePermitLeavesInTheCallThatCountsAgainIsNext(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for name, expired := range map[string]bool{"released": false, "expired": true} {
+			l := newLab(t, rdb)
+			l.seed("meta layout=2")
+			p := AcquireParams{TTL: time.Minute, Wait: true}
+			l.ask(Acquire(l.space.About("name"), naming(2, TenantSpec{Name: "a", Share: 1}), p, tickets("me:1:b", "me:2:a", "me:3:b", "me:4:c")), 4)
+			for first := 10; first < 70; first += 50 {
+				l.ask(Acquire(l.space.About("name"), known(2), p, ofTenant("a", first, 50)), 50)
+			}
+			leave := tickets("me:2:a")
+			if expired {
+				require.NoError(t, l.rdb.ZAddXX(background, l.keys[2], redis.Z{Score: 1, Member: "me:2:a"}).Err())
+				leave = nil
+			}
+			p.TTL = time.Hour // so the keys are renewed
+			l.ask(Acquire(l.space.About("name"), known(2), p, tickets("me:100:a"), leave...), 1+len(leave))
+			assert.Equal(t, []string{"me:1:b", "me:4:c"}, members(l.snapshot().owner), name)
+			l.checkTenants(l.snapshot())
+			l.ask(Release(l.space.About("name"), known(2), 0, false, tickets("me:4:c")), 1)
+			assert.Equal(t, []string{"me:1:b", "me:10:a"}, members(l.snapshot().owner), "%s: it holds less than b", name)
+		}
+	})
 }
 
 func TestNameWithALongQueueBecomesOneThatTenantsShare(t *testing.T) {
