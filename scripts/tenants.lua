@@ -9,13 +9,11 @@
 -- First write: none.
 
 -- include semaphore.lua
+-- include limit.lua
 -- include tenant_ids.lua
 
 local cursor, count = unpack(ARGV, OWN, OWN + 1)
-local clock = redis.call("TIME")
-local micros = clock[1] * 1000000 + clock[2]
-local now = text(math.floor(micros / 1000))
-local expired = redis.call("ZRANGEBYSCORE", timeout, "-inf", now, "LIMIT", 0, BOUND)
+local expired = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, BOUND)
 local gone = {} -- what has expired, by tenant
 local tokens = #expired > 0 and redis.call("ZMSCORE", owner, unpack(expired))
 local positions = #expired > 0 and redis.call("ZMSCORE", queue, unpack(expired))
@@ -35,7 +33,7 @@ local function add(tenant, share, limit, units, permits, waiting, first)
   local less = gone[tenant] or { units = 0, permits = 0, waiters = 0 }
   units, permits, waiting = units - less.units, permits - less.permits, waiting - less.waiters
   if permits + waiting <= 0 then return end
-  local waited = first and waiting > 0 and math.max(0, micros - first) or -1
+  local waited = first and waiting > 0 and math.max(0, steady - first) or -1
   for _, value in ipairs({ tenant, share, limit, math.max(0, units), math.max(0, permits), math.max(0, waiting), waited }) do list[#list + 1] = value end
 end
 

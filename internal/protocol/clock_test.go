@@ -191,6 +191,25 @@ func TestStatusReportsTheOldestWaitAfterTheClockWasSteppedBack(t *testing.T) {
 	assert.InDelta(t, time.Minute, s.At.Sub(time.UnixMicro(token)), float64(time.Second))
 }
 
+func TestTenantsReportTheOldestWaitAfterTheClockWasSteppedBack(t *testing.T) {
+	t.Parallel()
+	for name, tenants := range map[string][]TenantSpec{"shared": {{Name: "a", Share: 1}}, "not shared": nil} {
+		l := newClockLab(t)
+		d := declares(1, usedNow)
+		d.Tenants = tenants
+		l.acquireOne("me:1", d, AcquireParams{})
+		l.step(-time.Hour)
+		l.acquireOne("me:2", d, AcquireParams{Wait: true})
+		l.step(time.Minute)
+		got := l.run(l.space.About("name").Tenants("0", 10))
+		require.NoError(t, got.err)
+		list, _, err := DecodeTenants(got.list)
+		require.NoError(t, err)
+		require.Len(t, list, 1, name)
+		assert.Equal(t, time.Minute.Microseconds(), list[0].Waited, name)
+	}
+}
+
 // The same on a real server, whose clock moves: the last number is an hour ahead of it.
 func TestNumbersAheadOfTheClockAdvanceWithTime(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
