@@ -74,6 +74,10 @@ if tenancy then
     if waiters == 0 then return true end
     local head = tenancy.head(known)
     if head and head.position <= position then return false end
+    if first_stored and tenancy.account(string.sub(first_stored[2], 16)).touched then -- by a grant of this call
+      tenancy.settle()
+      first_stored = nil
+    end
     if first_stored == nil then first_stored = first_turns(1)[1] or false end
     local mine = turn_of(known, { position = position })
     return precedes(mine, first_stored) and precedes(mine, first_joined)

@@ -444,3 +444,26 @@ func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
 		l.checkTenants(l.snapshot())
 	})
 }
+
+// A grant makes the turn of a tenant later, also for the next request of the same call.
+func TestRequestThatDoesNotWaitIsGrantedWhereOneThatWaitsWouldBe(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for _, wait := range []bool{true, false} {
+			l := newLab(t, rdb)
+			l.seed("meta layout=2")
+			p := AcquireParams{TTL: time.Minute, Wait: true}
+			d := naming(3, TenantSpec{Name: "a", Share: 1})
+			var last []*ticket
+			for _, id := range []string{"me:1:a", "me:2:b", "me:3:c"} {
+				l.ask(Acquire(l.space.About("name"), d, p, tickets(id), last...), 1+len(last))
+				last = tickets(id)
+			}
+			l.ask(Acquire(l.space.About("name"), d, p, tickets("me:4:a*3")), 1)
+			p.Wait, p.HeadStart = wait, time.Hour
+			l.ask(Acquire(l.space.About("name"), d, p, tickets("me:5:a", "me:6:b")), 2)
+			s := l.snapshot()
+			assert.Equal(t, []string{"me:3:c", "me:5:a", "me:6:b"}, members(s.owner), "wait: %v", wait)
+			l.checkTenants(s)
+		}
+	})
+}
