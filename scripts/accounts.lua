@@ -2,14 +2,18 @@
 -- follows from owner, queue and weight, and can be counted again.
 --
 --   lanes    zset  the waiters, tenant by tenant. All scores are 0, so Redis orders by member: tenant, position, rest of the id
---   turns    zset  when a tenant was granted something last, and the tenant -> the units that it holds per unit of its
+--   turns    zset  since when a tenant has been granted nothing, and the tenant -> the units that it holds per unit of its
 --                  share: the tenants whose first waiter may be granted what it wants
---   tenants  hash  ":" and a tenant -> generation, units held, permits, share, limit, time of the declaration, and when it was granted
---                  something last; "all" -> generation, units held by all, and, while they are being counted again, the token up
---                  to which the permits are
+--   tenants  hash  ":" and a tenant -> generation, units held, permits, share, limit, time of the declaration, and since when it has been
+--                  granted nothing; "all" -> generation, units held by all, and, while they are being counted again, the token
+--                  up to which the permits are
+--
+-- Since when a tenant has been granted nothing is its last token and "1", or, if it was never granted anything, as far as is known, the
+-- position of its first waiter and "0". If such a tenant came before all others, enough of them, one after the other, would keep
+-- one that is known from ever being granted anything.
 --
 -- Counts of another generation than the one in "all" are none. A tenant that has nothing any more is remembered for a while:
--- of tenants that hold equally little the next is the one that was granted something longest ago.
+-- of tenants that hold equally little the next is the one that has been granted nothing for longest.
 --
 -- lanes.lua has what concerns the waiters, turns.lua the fairness rule, and recount.lua counts again.
 --
@@ -39,9 +43,8 @@ if stored_tenants or tenant_args > 0 then
   local starts = not stored_tenants or not tenancy.counted_to and (whole(parts[2]) ~= holders + extra_weight or renew_keys and holders < BOUND)
   if starts then generation, tenancy.counted_to = micros, 0 end
 
-  -- since_last returns when a tenant was granted something last. One that never was, as far as is known, comes before all others, in
-  -- the order of the first waiters.
-  function tenancy.since_last(known, position) return known.granted and known.last or "0" .. place(position) end
+  -- since_last returns since when a tenant with its first waiter at this position has been granted nothing.
+  function tenancy.since_last(known, position) return known.granted and known.last or place(position) .. "0" end
 
   -- account returns what a tenant has, and of what the tenant of an id has.
   function tenancy.of(id) return tenancy.account(tenant_of(id)) end
@@ -56,7 +59,7 @@ if stored_tenants or tenant_args > 0 then
       units = 0, permits = 0, taken = 0, chunk = 1, share = share and share > 0 and share or 1, limit = whole(most) or 0, since = whole(since) or 0, last = last,
     }
     if whole(of) == generation then known.units, known.permits = whole(units) or 0, whole(permits) or 0 end
-    known.granted = last and string.sub(last, 1, 1) == "1"
+    known.granted = last and string.sub(last, -1) == "1"
     known.turn = last and last .. tenant -- how it is in turns, if it is
     accounts[tenant] = known
     return known
@@ -72,7 +75,7 @@ if stored_tenants or tenant_args > 0 then
   -- granted counts a grant.
   function tenancy.granted(known, units, token)
     if not (tenancy.counted_to and token > tenancy.counted_to) then known.units, known.permits = known.units + units, known.permits + 1 end
-    local last = "1" .. place(token)
+    local last = place(token) .. "1"
     if not known.granted or last > known.last then known.last, known.granted = last, true end
     tenancy.touch(known)
   end

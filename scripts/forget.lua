@@ -1,5 +1,5 @@
 -- forget.lua: how tenants that have nothing are forgotten. Some are remembered: of tenants that hold equally little the next is the one that
--- was granted something longest ago.
+-- has been granted nothing for longest.
 --
 -- needs:    lane_of, tenant_record
 -- provides: forget

@@ -94,7 +94,7 @@ local function precedes(one, other)
 end
 
 local function grant(known, token)
-  known.units, known.permits, known.last = known.units + 1, known.permits + 1, "1" .. place(token)
+  known.units, known.permits, known.last = known.units + 1, known.permits + 1, place(token) .. "1"
 end
 
 local promoted, heads, leavers_of_lanes, ids = 0, {}, {}, {} -- heads: id, position, ...
@@ -130,7 +130,7 @@ for i = 1, count do
     held = held + 1
   else
     waits[i], known.waits = true, true
-    known.last = known.last or "0" .. place(number)
+    known.last = known.last or place(number) .. "0"
     local bare = known.tenant == "" and id or string.sub(id, 1, -#known.tenant - 2)
     joining[#joining + 1], joining[#joining + 2] = "0", lane_of(known.tenant) .. place(number) .. bare
   end

@@ -2,7 +2,7 @@
 --
 -- provides: STEP, lane_of, place, tenant_of, tenant_record, to_position
 local STEP = 50 -- most ids at once that may each be another tenant's
-local tenant_record = "^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) ([01]%x%x%x%x%x%x%x%x%x%x%x%x%x%x)$"
+local tenant_record = "^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%x%x%x%x%x%x%x%x%x%x%x%x%x%x[01])$"
 
 local function tenant_of(id) return string.match(id, "^[^:]*:%d+#?:(.*)$") or "" end
 

@@ -1,6 +1,6 @@
 -- turns.lua: the fairness rule where tenants share a name. Of the tenants whose first waiter may be granted what it wants, the next is the one
--- that holds the fewest units per unit of share; of several, the one that was granted something longest ago. If what its first
--- waiter wants does not fit, all calls wait.
+-- that holds the fewest units per unit of share; of several, the one that was granted something longest ago, or, if it never was, whose
+-- first waiter has waited since before that. If what its first waiter wants does not fit, all calls wait.
 --
 -- needs:    budget, declares, expire_at, extra_weight, last_number, limit, may_promote, notify, numbering, promote, remove_oversized, resizing,
 --           steady, store_promoted, tenancy

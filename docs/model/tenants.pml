@@ -26,6 +26,7 @@
  *   ARRIVAL        the first waiter of all is next                               S12
  *   TIES_ARRIVAL   of tenants that hold equally little, the first waiter's       S12
  *   TIES_NAME      of tenants that hold equally little, the first by name        served, S12
+ *   NEW_FIRST      of these, one that was never granted anything                 S12
  *   DRIFT          a release does not lower what is counted                      counted; UNCOUNTED: S12
  *   NOT_TOUCHED    a release does not set the turn of its tenant anew            S12
  *   SKIPS          a tenant whose first waiter does not fit is passed over       S12
@@ -80,12 +81,13 @@ bool  turn[T];       /* it is in turns */
 byte  score[T];      /* and with how many units */
 byte  limit[T];      /* its own; 0: none */
 byte  served[T];     /* the order of the last grants, 1 first; 0: it was never granted anything */
+byte  came[C + 1];   /* in the same order: when a waiter of such a tenant came; 0: it is none */
 
 byte  ahead[C];      /* for S5 only: bit j: j, of the same tenant, waited when this call asked */
 
 /* ---- Scratch of the inlines below, no part of the state. ---- */
 
-hidden byte i, j, t, u, first, who, room, most, others;
+hidden byte i, j, k, t, u, first, who, room, most, others, rank;
 bool blocked, removed, fits, list[T], touched[T];
 
 /* The claims, by name: what check.sh looks for in the words of spin. They are true between scripts. */
@@ -114,10 +116,12 @@ inline head(ten) {
 
 #define within(t, held, c) (limit[t] == 0 || held + weight(c) <= limit[t])
 
-/* A tenant that is to be granted something before another: it holds less per share, or as much and was
-   granted something longer ago. Of two that never were, the one whose first waiter is before the other's. */
+/* A tenant that is to be granted something before another: it holds less per share, or as much and has
+   been granted nothing for longer: since its last grant or, if there was none, since its first waiter came. */
 #define less(a, ua, b, ub) ((ua) * share(b) < (ub) * share(a))
 #define equal(a, ua, b, ub) ((ua) * share(b) == (ub) * share(a))
+#define NOW 255
+#define since(t, c) (served[t] != 0 -> served[t] : (came[c] != 0 -> came[c] : NOW))
 
 /* S12, S5 and the limits, when c is granted what it wants. */
 inline check(c) {
@@ -133,7 +137,7 @@ inline check(c) {
 		:: u != tenant(c) && who != C && within(u, units(u), who) ->
 			in_turn = !less(u, units(u), tenant(c), units(tenant(c)));
 #ifndef LIVE
-			in_turn = in_turn && !(equal(u, units(u), tenant(c), units(tenant(c))) && served[u] < served[tenant(c)]);
+			in_turn = in_turn && !(equal(u, units(u), tenant(c), units(tenant(c))) && since(u, who) < since(tenant(c), c));
 #endif
 			assert(in_turn) /* S12 */
 		:: else
@@ -152,9 +156,6 @@ inline truth(ten) {
 	od
 }
 
-/* Of two that were never granted anything conserving has found one, and the scripts may have another. */
-#define ties(t) (served[t] == 0 && (served[0] == 0) + (served[1] == 0) + (served[2] == 0) > 1)
-
 /* No unit stays free that the next tenant's first waiter could have. */
 inline conserving() {
 	u = 0; first = T;
@@ -165,7 +166,7 @@ inline conserving() {
 		:: who != C && within(u, units(u), who) ->
 			if
 			:: first == T || less(u, units(u), first, units(first)) ||
-				equal(u, units(u), first, units(first)) && served[u] < served[first] -> first = u
+				equal(u, units(u), first, units(first)) && since(u, who) < most -> first = u; most = since(u, who)
 			:: else
 			fi
 		:: else
@@ -176,7 +177,7 @@ inline conserving() {
 	if
 	:: first != T ->
 		truth(first);
-		conserved = used + weight(who) > name_limit || ties(first);
+		conserved = used + weight(who) > name_limit;
 		assert(conserved)
 	:: else
 	fi
@@ -184,7 +185,26 @@ inline conserving() {
 
 /* ================================ the server's scripts ================================ */
 
+/* leave_order closes the gap that rank leaves in the order of grants and of waiters. */
+inline leave_order() {
+	k = 0;
+	do :: rank != 0 && k < T -> if :: served[k] > rank -> served[k]-- :: else fi; k++ :: else -> break od;
+	k = 0;
+	do :: rank != 0 && k < C -> if :: came[k] > rank -> came[k]-- :: else fi; k++ :: else -> break od;
+	k = 0
+}
+
+/* newest sets rank to that of what comes now. */
+inline newest() {
+	rank = 0; k = 0;
+	do :: k < T -> if :: served[k] > rank -> rank = served[k] :: else fi; k++ :: else -> break od;
+	k = 0;
+	do :: k < C -> if :: came[k] > rank -> rank = came[k] :: else fi; k++ :: else -> break od;
+	k = 0; rank++
+}
+
 inline leave_line(c) {
+	rank = came[c]; came[c] = 0; leave_order();
 	i = 0; j = 0;
 	do
 	:: i < waiters -> if :: line[i] != c -> line[j] = line[i]; j++ :: else fi; i++
@@ -253,6 +273,13 @@ inline settle() {
 /* The place in the line of the first waiter of a tenant. */
 inline place(ten, to) { head(ten); to = others }
 
+/* The same as since, as the scripts see it. */
+#ifdef NEW_FIRST
+#define stored_since(t, c) (served[t] != 0 -> 100 + served[t] : (came[c] != 0 -> came[c] : 100))
+#else
+#define stored_since(t, c) since(t, c)
+#endif
+
 /* precedes sets fits: whether the turn of a comes before that of b. */
 inline precedes(a, b) {
 	if
@@ -266,11 +293,7 @@ inline precedes(a, b) {
 #elif defined(TIES_ARRIVAL)
 	:: else -> place(a, most); place(b, others); fits = most < others
 #else
-	:: else ->
-		if
-		:: served[a] != 0 || served[b] != 0 -> fits = served[a] < served[b]
-		:: else -> place(a, most); place(b, others); fits = most < others
-		fi
+	:: else -> head(a); most = stored_since(a, who); head(b); fits = most < stored_since(b, who)
 #endif
 #endif
 	fi
@@ -300,10 +323,14 @@ inline grant(c) {
 	counted[tenant(c)] = counted[tenant(c)] + weight(c);
 	touched[tenant(c)] = true;
 	/* The tenant is now the one that was granted something last. */
-	most = served[tenant(c)]; u = 0;
-	do :: u < T -> if :: most != 0 && served[u] > most -> served[u]-- :: else fi; u++ :: else -> break od;
-	served[tenant(c)] = 0;
-	served[tenant(c)] = 1 + (served[0] > served[1] -> (served[0] > served[2] -> served[0] : served[2]) : (served[1] > served[2] -> served[1] : served[2]))
+	rank = served[tenant(c)]; served[tenant(c)] = 0; leave_order();
+	u = 0;
+	do
+	:: u < C -> if :: tenant(u) == tenant(c) -> rank = came[u]; came[u] = 0; leave_order() :: else fi; u++
+	:: else -> break
+	od;
+	newest();
+	served[tenant(c)] = rank
 }
 
 /* As many of the first turns as there are free units are enough: a grant makes a turn later. */
@@ -389,7 +416,7 @@ inline is_next(c) {
 #elif defined(TIES_ARRIVAL)
 		:: else -> blocked = true
 #else
-		:: else -> blocked = served[first] < served[tenant(c)] || served[first] == 0
+		:: else -> head(first); blocked = stored_since(first, who) < stored_since(tenant(c), c)
 #endif
 #endif
 		fi
@@ -409,7 +436,7 @@ inline finish() {
 
 /* Scratch has one value between scripts, so that it adds no states. */
 inline scratch() {
-	i = 0; j = 0; t = 0; u = 0; first = 0; who = 0; room = 0; most = 0; others = 0; blocked = false; removed = false; fits = false
+	i = 0; j = 0; k = 0; rank = 0; t = 0; u = 0; first = 0; who = 0; room = 0; most = 0; others = 0; blocked = false; removed = false; fits = false
 }
 
 #define same(c, d) ((c) != (d) && tenant(c) == tenant(d) && state[d] == waiting && !expired[d])
@@ -422,6 +449,7 @@ inline ask(c) {
 	if
 	:: !blocked -> grant(c)
 	:: blocked && waits(c) && !(limit[tenant(c)] > 0 && weight(c) > limit[tenant(c)]) ->
+		if :: served[tenant(c)] == 0 -> newest(); came[c] = rank :: else fi;
 		line[waiters] = c; waiters++;
 		state[c] = waiting; touched[tenant(c)] = true
 	:: else -> ahead[c] = 0 /* refused, or more than it can ever have */

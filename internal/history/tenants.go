@@ -129,9 +129,9 @@ func Unfair(grants []Grant) []Violation {
 }
 
 // OutOfTurn returns a violation for every grant to a tenant that held at least as much per share as another tenant, and was granted something later
-// than that one, while a call of the other one stood in the queue and its limit had room for any of its calls. Later is the grant,
-// Earlier is that call. Only what is certain counts, as in [Unfair]. Leave out times at which the server may have forgotten who was
-// granted something when.
+// than that one, while a call of the other one stood in the queue and its limit had room for any of its calls. A tenant that was
+// never granted anything counts from when that call joined the queue. Later is the grant, Earlier is that call. Only what is certain counts, as in
+// [Unfair]. Leave out times at which the server may have forgotten who was granted something when.
 func OutOfTurn(grants []Grant) []Violation {
 	var found []Violation
 	eachGrant(grants, func(g *wait, all []*tenant) {
@@ -149,9 +149,14 @@ func OutOfTurn(grants []Grant) []Violation {
 	return found
 }
 
-// servedBefore reports whether what the tenant was granted last was certainly granted before what another one was granted last.
+// servedBefore reports whether what the tenant was granted last, or, if that is nothing, the first of its calls that wait, certainly came
+// before what another one was granted last.
 func (t *tenant) servedBefore(other *tenant) bool {
-	if other.last == nil || t.last != nil && t.last.Token > other.last.Token {
+	first := t.first()
+	switch {
+	case other.last == nil || t.last != nil && t.last.Token > other.last.Token:
+		return false
+	case t.last == nil && (first == nil || first.Position >= other.lastAt):
 		return false
 	}
 	return !slices.ContainsFunc(t.calls, func(w *wait) bool { // it may have been granted after that, and nobody knows

@@ -178,7 +178,8 @@ func TestOfTenantsThatHoldAsMuchTheOneThatWasServedLongestAgoIsNext(t *testing.T
 		"no grants":                        {nil, nil},
 		"the other was served longer ago":  {tied(), red},
 		"it was served longer ago itself":  {with(with(tied(), "y1", func(g *Grant) { g.Token = 11 }), "x1", func(g *Grant) { g.Token = 10 }), nil},
-		"the other was never served":       {tied()[1:], red},
+		"the other came later":             {tied()[1:], nil},
+		"the other came before":            {with(tied()[1:], "x1", func(g *Grant) { g.Asked, g.Granted = 7, 8 }), red},
 		"neither holds anything":           {with(with(tied(), "x1", func(g *Grant) { g.Released, g.Done = 3, 4 }), "y1", func(g *Grant) { g.Released, g.Done = 3, 4 }), red},
 		"only one holds something":         {with(tied(), "x1", func(g *Grant) { g.Released, g.Done = 3, 4 }), nil},
 		"neither holds or was served":      {tied()[2:], nil},
@@ -330,6 +331,19 @@ func slowServedBefore(grants []Grant, g Grant, name string) bool {
 		if o.Token > 0 && o.Token <= mine {
 			earliest = max(earliest, o.Asked, o.Left)
 		}
+	}
+	came := int64(math.MaxInt64) // the first of its calls that wait
+	for _, o := range grants {
+		left := o.Left >= latest
+		if o.Token > 0 {
+			left = o.Token >= g.Token
+		}
+		if o.Tenant == name && o.Position > 0 && o.Position < startOf(grants, g) && left {
+			came = min(came, o.Position)
+		}
+	}
+	if its == 0 && came >= earliest {
+		return false
 	}
 	for _, o := range grants {
 		waits := o.Position > 0 && o.Position < startOf(grants, g) && o.Left >= latest

@@ -186,7 +186,7 @@ func (s hostileState) seedTenants(l *lab, put func(key string, entries []redis.Z
 	fields := []any{"all", fmt.Sprintf("1 %d", sum)}
 	for i := range s.tenants {
 		tenant := fmt.Sprintf("tenant-%d", i)
-		last := fmt.Sprintf("1%014x", 10+i)
+		last := fmt.Sprintf("%014x1", 10+i)
 		fields = append(fields, ":"+tenant, fmt.Sprintf("1 %d %d 1 0 7 %s", units[tenant], permits[tenant], last))
 		if _, waits := heads[tenant]; waits {
 			turns = append(turns, redis.Z{Score: float64(units[tenant]), Member: last + tenant})

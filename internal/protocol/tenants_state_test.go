@@ -157,7 +157,8 @@ func TestTenantWhosePermitLeavesInTheCallThatCountsAgainIsNext(t *testing.T) {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
 			p := AcquireParams{TTL: time.Minute, Wait: true}
-			l.ask(Acquire(l.space.About("name"), naming(2, TenantSpec{Name: "a", Share: 1}), p, tickets("me:1:b", "me:2:a", "me:3:b", "me:4:c")), 4)
+			l.ask(Acquire(l.space.About("name"), naming(2, TenantSpec{Name: "a", Share: 1}), p, tickets("me:0:c", "me:1:b")), 2)
+			l.ask(Acquire(l.space.About("name"), known(2), p, tickets("me:2:a", "me:3:b", "me:4:c"), tickets("me:0:c")...), 4)
 			for first := 10; first < 70; first += 50 {
 				l.ask(Acquire(l.space.About("name"), known(2), p, ofTenant("a", first, 50)), 50)
 			}
@@ -282,22 +283,48 @@ func TestTenantsThatHaveNothingAreForgotten(t *testing.T) {
 	l.checkTenants(l.snapshot())
 }
 
-func TestTenantThatWasForgottenComesBeforeOneThatIsRemembered(t *testing.T) {
+// Whoever can make names of tenants could keep a tenant that is known from its turn for ever: each of the others, one after the other, was
+// never granted anything.
+func TestEndlessNewTenantsKeepNoTenantFromItsTurn(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
-		ask := func(id string, released ...string) Result {
-			spec := TenantSpec{Name: TenantOf(id), Share: 1}
-			r := l.ask(Acquire(l.space.About("name"), naming(1, spec), p, tickets(id), tickets(released...)...), 1+len(released))
-			return r.Results[len(released)]
+		seq := 0
+		ask := func(tenant string, units int64, released ...*ticket) (*ticket, State) {
+			seq++
+			one := []*ticket{{fmt.Sprintf("me:%d:%s", seq, tenant), units}}
+			r := l.ask(Acquire(l.space.About("name"), naming(2, TenantSpec{Name: tenant, Share: 1}), p, one, released...), 1+len(released))
+			return one[0], r.Results[len(released)].State
 		}
-		ask("me:1:served")
-		ask("me:2:holder", "me:1:served")
-		ask("me:3:served") // the first in the queue, but not the one that was granted something longest ago
-		ask("me:4:new")
-		l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:2:holder")), 1)
-		assert.Equal(t, []string{"me:4:new"}, members(l.snapshot().owner))
+		visit := func(n int, released ...*ticket) (*ticket, State) {
+			return ask(fmt.Sprint("visitor-", n), 1, released...)
+		}
+		release := func(one *ticket) { l.ask(Release(l.space.About("name"), known(2), 0, false, []*ticket{one}), 1) }
+
+		served, _ := ask("known", 1)
+		before, _ := visit(1, served)
+		large, state := ask("known", 2)
+		require.Equal(t, Waiting, state)
+		next, state := visit(2)
+		assert.Equal(t, Waiting, state, "one unit is free, but the other tenant holds as little, and has been granted nothing for longer")
+		release(before)
+		assert.Equal(t, []string{large.id}, members(l.snapshot().owner))
+		release(large)
+		assert.Equal(t, []string{next.id}, members(l.snapshot().owner))
+		l.checkTenants(l.snapshot())
+	})
+}
+
+func TestNewTenantComesBeforeOneThatWasGrantedSomethingSince(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		p := AcquireParams{TTL: time.Minute, Wait: true}
+		l.ask(Acquire(l.space.About("name"), naming(1, TenantSpec{Name: "a", Share: 1}), p, tickets("me:1:a", "me:2:b", "me:3:c")), 3)
+		l.ask(Acquire(l.space.About("name"), known(1), p, tickets("me:4:b"), tickets("me:1:a")...), 2)
+		l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:2:b")), 1)
+		assert.Equal(t, []string{"me:3:c"}, members(l.snapshot().owner), "it has waited since before the grant to b")
 	})
 }
 

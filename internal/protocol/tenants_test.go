@@ -66,11 +66,8 @@ func (p *policy) first(name string) *entry {
 	return nil
 }
 
-// never comes before every grant.
-const never = -1 << 40
-
 // next is the rule: of the tenants whose first waiter keeps within its limit, the one that holds the fewest units per share; of
-// several, the one that was granted something longest ago.
+// several, the one that was granted something longest ago, or, if it never was, whose first waiter came before that.
 func (p *policy) next() (next *entry) {
 	var best *tenant
 	var least, longest int64
@@ -81,7 +78,7 @@ func (p *policy) next() (next *entry) {
 		}
 		last := t.last
 		if last == 0 {
-			last = never + head.position
+			last = head.position
 		}
 		if best == nil || cmp.Or(cmp.Compare(used*best.share, least*t.share), cmp.Compare(last, longest)) < 0 {
 			best, least, longest, next = t, used, last, head
