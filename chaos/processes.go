@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -60,6 +61,9 @@ func (s *processSet) start(role string) error {
 	defer s.mu.Unlock()
 	proc := &process{name: fmt.Sprintf("w%d", len(s.members)+1), role: role, exited: make(chan struct{})}
 	proc.journal = filepath.Join(s.folder, proc.name+".jsonl")
+	if err := os.WriteFile(proc.journal, nil, 0o600); err != nil { // it may be killed before it has one
+		return err
+	}
 	proc.cmd = exec.Command(s.binary, workerArg)
 	proc.cmd.SysProcAttr = dieWithParent()
 	proc.cmd.Stderr = &proc.stderr

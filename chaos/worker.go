@@ -162,7 +162,7 @@ type worker struct {
 }
 
 func (o workerConfig) run(ctx context.Context, requests <-chan seatRequest) (err error) {
-	file, err := os.OpenFile(o.Journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(o.Journal, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
