@@ -3,7 +3,7 @@
 --
 --   lanes    zset  the waiters, tenant by tenant. All scores are 0, so Redis orders by member: tenant, position, rest of the id
 --   turns    zset  since when a tenant has been granted nothing, and the tenant -> the units that it holds per unit of its
---                  share: the tenants whose first waiter may be granted what it wants
+--                  share, or AT_LIMIT if its first waiter may not be granted what it wants: the tenants that have waiters
 --   tenants  hash  ":" and a tenant -> generation, units held, permits, share, limit, time of the declaration, and since when it has been
 --                  granted nothing; "all" -> generation, units held by all, and, while they are being counted again, the token
 --                  up to which the permits are
@@ -112,11 +112,11 @@ if stored_tenants or tenant_args > 0 then
     if added > 0 then forget(added, accounts, text(generation)) end
   end
 
-  -- A tenant without a limit whose calls wait has a turn. Without one, all are made anew: another program may have deleted them.
-  local lacks_turns = false
-  if waiters > 0 and (renew_keys or tenancy.turn_count == 0) then
-    local known = tenancy.of(redis.call("ZRANGE", queue, 0, 0)[1])
-    lacks_turns = known.limit == 0 and not (known.turn and redis.call("ZSCORE", turns, known.turn))
+  -- The tenant of the first waiter has a turn. If it has none, all are made anew: another program has deleted them.
+  local lacks_turns = waiters > 0 and tenancy.turn_count == 0
+  if waiters > 0 and renew_keys and not lacks_turns then
+    local first = tenancy.of(redis.call("ZRANGE", queue, 0, 0)[1])
+    lacks_turns = not (first.turn and redis.call("ZSCORE", turns, first.turn))
   end
   tenancy.anew = lacks_turns or starts and (waiters < STEP or not stored_tenants)
   tenancy.missing = tenancy.missing or tenancy.anew

@@ -30,6 +30,7 @@ if renew_keys and holders + waiters > 0 then return { 0 } end -- then the full s
 -- include tenant_ids.lua
 if redis.call("ZCARD", lanes) ~= waiters then return { 0 } end
 local turn_count = redis.call("ZCARD", turns)
+if waiters > 0 and turn_count == 0 then return { 0 } end -- another program has deleted them; the full script makes them anew
 
 -- include plain_accounts.lua
 
@@ -44,14 +45,7 @@ for i = first_tenant, first_id - 4, 4 do
 end
 
 local function may_have_more(known) return known.limit == 0 or known.units < known.limit end
-
--- Without any turn the tenant of the first waiter is at its limit, or another program has deleted them: then the full script makes them anew.
-if waiters > 0 and turn_count == 0 then
-  local tenant = tenant_of(redis.call("ZRANGE", queue, 0, 0)[1])
-  local first = accounts[tenant] or add_account(tenant)
-  if #unread > 0 and not read_accounts() then return { 0 } end
-  if first.limit == 0 or first.units + first.released < first.limit then return { 0 } end
-end
+local function score_of(known) return may_have_more(known) and known.units / known.share or AT_LIMIT end -- in turns
 
 -- head_of returns the first waiter of a tenant that is not taken, as it is in lanes. It reads two at first, and then more.
 local function head_of(known)
@@ -77,9 +71,8 @@ if waiters > 0 and available > 0 then
   for i = 1, #first, 2 do
     local known = of[i]
     if known.released == 0 then
-      local sound = known.stored_turn == first[i] and tonumber(first[i + 1]) == known.units / known.share and may_have_more(known)
-      if not sound then return { 0 } end
-      candidates[#candidates + 1] = known
+      if known.stored_turn ~= first[i] or tonumber(first[i + 1]) ~= score_of(known) then return { 0 } end
+      if may_have_more(known) then candidates[#candidates + 1] = known end
     end
   end
   for _, known in ipairs(account_list) do
@@ -144,8 +137,8 @@ for i = 1, count do reply[2 + i] = (waits[i] and -1 or 1) * (first_new + i - 1) 
 local records, later, turns_gone = { "all", generation .. " " .. format("%d", holders - released + promoted + held) }, {}, {}
 local added = 0
 for _, known in ipairs(account_list) do
-  local turn = (known.waits or head_of(known)) and may_have_more(known) and known.last .. known.tenant
-  if turn then later[#later + 1], later[#later + 2] = format("%.17g", known.units / known.share), turn end
+  local turn = (known.waits or head_of(known)) and known.last .. known.tenant
+  if turn then later[#later + 1], later[#later + 2] = format("%.17g", score_of(known)), turn end
   if known.stored_turn and known.stored_turn ~= turn then turns_gone[#turns_gone + 1] = known.stored_turn end
   if not known.stored_turn then added = added + 1 end
   records[#records + 1], records[#records + 2] = ":" .. known.tenant, record_of(known)

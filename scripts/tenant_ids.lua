@@ -1,7 +1,8 @@
 -- tenant_ids.lua: how ids, members of lanes and fields of tenants are written: see accounts.lua.
 --
--- provides: STEP, lane_of, place, tenant_of, tenant_record, to_position
+-- provides: AT_LIMIT, STEP, lane_of, place, tenant_of, tenant_record, to_position
 local STEP = 50 -- most ids at once that may each be another tenant's
+local AT_LIMIT = 2 ^ 53 -- the score of tenants whose first waiter may not be granted what it wants: above all units per share
 local tenant_record = "^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%x%x%x%x%x%x%x%x%x%x%x%x%x%x[01])$"
 
 local function tenant_of(id) return string.match(id, "^[^:]*:%d+#?:(.*)$") or "" end

@@ -2,20 +2,16 @@
 -- that holds the fewest units per unit of share; of several, the one that was granted something longest ago, or, if it never was, whose
 -- first waiter has waited since before that. If what its first waiter wants does not fit, all calls wait.
 --
--- needs:    budget, declares, expire_at, extra_weight, last_number, limit, may_promote, notify, numbering, promote, remove_oversized, resizing,
+-- needs:    AT_LIMIT, budget, declares, expire_at, extra_weight, last_number, limit, may_promote, notify, numbering, promote, remove_oversized, resizing,
 --           steady, store_promoted, tenancy
 -- changes:  budget, last_number, promote
 if tenancy then
-  -- has_turn reports whether the first waiter of a tenant may be granted what it wants. One that can never be granted it has its
-  -- turn, too, to be removed then.
-  local function has_turn(known)
-    local head = tenancy.head(known)
-    return head and (known.limit == 0 or known.units + head.units <= known.limit or head.units > known.limit)
+  -- turn_of returns the turn of a tenant with this first waiter, as in turns: its score and its member. A waiter that can never be granted
+  -- what it wants has its turn, too, to be removed then.
+  local function turn_of(known, head)
+    local fits = known.limit == 0 or known.units + head.units <= known.limit or head.units > known.limit
+    return { fits and known.units / known.share or AT_LIMIT, tenancy.since_last(known, head.position) .. known.tenant }
   end
-
-  -- turn_of returns the turn of a tenant with this first waiter: the units that it holds per unit of share, and since when and the tenant
-  -- as in turns.
-  local function turn_of(known, head) return { known.units / known.share, tenancy.since_last(known, head.position) .. known.tenant } end
 
   local function precedes(one, other)
     return not other or one[1] < other[1] or one[1] == other[1] and one[2] <= other[2]
@@ -40,9 +36,10 @@ if tenancy then
   -- settle stores the turns of the tenants that have changed.
   function tenancy.settle()
     for _, known in ipairs(tenancy.touched) do
-      local turn = has_turn(known) and turn_of(known, tenancy.head(known)) or {}
-      if turn[2] then
-        known.last = tenancy.since_last(known, tenancy.head(known).position)
+      local head = tenancy.head(known)
+      local turn = head and turn_of(known, head) or {}
+      if head then
+        known.last = tenancy.since_last(known, head.position)
         add_turn(turn)
       end
       if known.turn and known.turn ~= turn[2] and tenancy.turn_count > 0 then remove_turn(known.turn) end
@@ -64,7 +61,7 @@ if tenancy then
     tenancy.touch(known)
     tenancy.add_head(known, id, position, units)
     local turn = turn_of(known, tenancy.head(known))
-    if has_turn(known) and precedes(turn, first_joined) then first_joined = turn end
+    if precedes(turn, first_joined) then first_joined = turn end
   end
 
   -- is_next reports whether a new request of a tenant would be granted what is available: it comes before those of its own that
@@ -79,7 +76,7 @@ if tenancy then
       first_stored = nil
     end
     if first_stored == nil then first_stored = first_turns(1)[1] or false end
-    local mine = turn_of(known, { position = position })
+    local mine = turn_of(known, { position = position, units = units })
     return precedes(mine, first_stored) and precedes(mine, first_joined)
   end
 
@@ -120,7 +117,7 @@ if tenancy then
   -- remove_first removes what cannot be granted from the front: a turn that does not follow from what its tenant has, or a waiter that
   -- can never be granted what it wants. It reports whether it did.
   local function remove_first(turn, known, head)
-    local due = has_turn(known) and turn_of(known, head)
+    local due = head and turn_of(known, head)
     if not due or due[1] ~= turn[1] or due[2] ~= turn[2] then
       remove_turn(turn[2])
     elseif not redis.call("ZSCORE", queue, head.id) then
@@ -161,9 +158,11 @@ if tenancy then
         budget = budget - 1
         return false, true
       end
+      if turn[1] == AT_LIMIT then return false, false end -- and so are all that follow
       if head.units > available then return true, false end
       grant(known, head)
-      if has_turn(known) then insert(list, turn_of(known, tenancy.head(known))) end
+      head = tenancy.head(known)
+      if head then insert(list, turn_of(known, head)) end
       budget = budget - 1
     end
     return false, false

@@ -10,7 +10,8 @@
  * The scripts do not look at all tenants to find who is next. They count what each tenant holds, and keep
  * a turn for each tenant whose first waiter may be granted what it wants, scored by what it holds per
  * share; only the turns of tenants that a script touches are set anew. That is modelled as turns.lua and
- * accounts.lua do it, and compared with what follows from the holders and waiters themselves.
+ * accounts.lua do it, and compared with what follows from the holders and waiters themselves. What is
+ * left out: tenants at their limit have a turn behind all others.
  *
  * Variants, by -D:
  *   SHARES      the second tenant has a share of 2

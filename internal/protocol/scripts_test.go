@@ -1379,7 +1379,7 @@ func (l *lab) everyCall() []Call {
 var unread = map[*Script][]string{
 	StatusScript:  {Lanes, Turns, Tenants, NumbersKey},
 	PageScript:    {Counter, Lanes, Turns, Tenants},
-	TenantsScript: {Counter, Lanes, Turns, NumbersKey},
+	TenantsScript: {Lanes, Turns, NumbersKey},
 }
 
 const fullState = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=1 me:1=2 | meta declared=3 layout=2 since=7 until=80s"

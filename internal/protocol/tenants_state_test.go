@@ -137,13 +137,35 @@ func TestTenantsAreCountedAgainWhenTheKeysAreRenewed(t *testing.T) {
 	}
 }
 
-// Deleted turns show when the keys are renewed, however many calls wait.
-func TestTurnsThatAreGoneAreMadeAnewWhenTheKeysAreRenewed(t *testing.T) {
+// A tenant at its limit has a turn, too, so turns that are gone show at the next call, whoever waits for longest.
+func TestTurnsThatAreGoneAreMadeAnewThoughTheFirstWaiterIsOfATenantAtItsLimit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	const limit = 3
+	p := AcquireParams{TTL: time.Hour, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(limit, TenantSpec{Name: "tenant-0", Share: 1, Limit: 2}), p, ofTenants("me", 1, 3, 1)), 3)
+	l.ask(Acquire(l.space.About("name"), naming(limit, TenantSpec{Name: "other", Share: 1}), p, tickets("me:4:other", "me:5:other")), 2)
+	require.Len(t, l.snapshot().queue, 2, "one of each tenant")
+	require.NoError(t, l.rdb.Del(background, l.keys[7]).Err())
+	l.ask(Release(l.space.About("name"), known(limit), 0, false, tickets("me:4:other")), 1)
+	l.checkTenants(l.snapshot())
+	assert.Contains(t, members(l.snapshot().owner), "me:5:other")
+}
+
+// Turns of which some are left show when the keys are renewed, however many calls wait.
+func TestTurnsAreMadeAnewWhenTheKeysAreRenewedIfThatOfTheFirstWaiterIsGone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testclient.Settled(t))
 	const limit = 400
 	l.backlog(limit, 40)
-	require.NoError(t, l.rdb.Del(background, l.keys[7]).Err())
+	first := TenantOf(members(l.snapshot().queue)[0])
+	for _, turn := range l.rdb.ZRange(background, l.keys[7], 0, -1).Val() {
+		if turn[15:] == first {
+			require.NoError(t, l.rdb.ZRem(background, l.keys[7], turn).Err())
+		}
+	}
+	require.EqualValues(t, 39, l.rdb.ZCard(background, l.keys[7]).Val())
 	l.ask(Refresh(l.space.About("name"), known(limit), 2*time.Hour, false, ofTenants("me", 1, 1, 40)), 1)
 	l.poll(limit)
 	l.checkTenants(l.snapshot())

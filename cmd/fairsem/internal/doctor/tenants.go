@@ -106,7 +106,7 @@ func (a accounts) judgeLanes() (bad []Finding) {
 		return bad // the turns follow from the lanes
 	}
 	if a.stuck > 0 {
-		bad = append(bad, fail(fmt.Sprintf("tenants whose turn never comes although they wait and are below their limit: %d, the first %s", a.stuck, text.Word(a.firstStuck)),
+		bad = append(bad, fail(fmt.Sprintf("tenants whose turn never comes although they wait: %d, the first %s", a.stuck, text.Word(a.firstStuck)),
 			"fairsem evict NAME --tenant TENANT: its callers may call again; or DEL the key lanes, from which the next call makes both anew").with("problem", "turn").with("tenant", a.firstStuck))
 	}
 	if a.late > 0 {

@@ -12,11 +12,12 @@
 --                   permits that are counted, and those that it has
 --         missing   how many waiters are not in lanes, and the id of the first
 --         surplus   how many members of lanes are no waiters
---         stuck     how many tenants are not in turns although their first waiter may be granted, and the first of them
+--         stuck     how many tenants are not in turns although they have waiters, and the first of them
 --         late      how many are there with other units per share than they have, and the first of them
 local owner, queue, timeout, counter, weight, meta, lanes, turns, tenants = unpack(KEYS)
 local most, extra = tonumber(ARGV[1]), ARGV[2]
 
+local AT_LIMIT = 2 ^ 53 -- as in scripts/tenant_ids.lua
 local function text(number) return string.format("%.0f", number) end
 local holders, waiters = redis.call("ZCARD", owner), redis.call("ZCARD", queue)
 if holders > most or waiters > most or redis.call("HLEN", tenants) > 4 * most or redis.call("ZCARD", turns) > 4 * most then
@@ -81,12 +82,11 @@ for _, known in pairs(all) do
     wrong[1] = wrong[1] + 1
   end
   local head = known.head
-  if head and (known.limit == 0 or known.counted + head.units <= known.limit or head.units > known.limit) then
-    if not known.turn then
-      stuck = { stuck[1] + 1, stuck[2] or known.tenant }
-    elseif known.turn ~= known.counted / known.share then
-      late = { late[1] + 1, late[2] or known.tenant }
-    end
+  if head and not known.turn then
+    stuck = { stuck[1] + 1, stuck[2] or known.tenant }
+  elseif head then
+    local fits = known.limit == 0 or known.counted + head.units <= known.limit or head.units > known.limit
+    if known.turn ~= (fits and known.counted / known.share or AT_LIMIT) then late = { late[1] + 1, late[2] or known.tenant } end
   end
 end
 local held = holders + (tonumber(redis.call("HGET", weight, extra)) or 0)

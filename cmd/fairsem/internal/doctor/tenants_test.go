@@ -75,7 +75,7 @@ func TestEveryFaultOfTenantsIsFoundAndNamed(t *testing.T) {
 		}, "lane-surplus", Fail, "that are no waiters, which can hold up others: 1"},
 		"no turn": {func(b *broken) {
 			b.do("DEL", b.key("turns"))
-		}, "turn", Fail, "tenants whose turn never comes although they wait and are below their limit: 1, the first " + written},
+		}, "turn", Fail, "tenants whose turn never comes although they wait: 1, the first " + written},
 		"a late turn": {func(b *broken) {
 			turn := b.rdb.ZRange(b.t.Context(), b.key("turns"), 0, 0).Val()[0]
 			b.do("ZADD", b.key("turns"), 7, turn)
