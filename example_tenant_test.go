@@ -31,7 +31,7 @@ func ExampleCallOptions_tenant() {
 	client, stop := newClient()
 	defer stop()
 	ctx := context.Background()
-	calls, err := client.Semaphore("llm", 1)
+	calls, err := client.Semaphore("llm", 2)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -45,10 +45,12 @@ func ExampleCallOptions_tenant() {
 		return strings.ToUpper(prompt), nil
 	}}
 
-	busy, err := calls.With(fairsem.CallOptions{Tenant: "noisy"}).Acquire(ctx, 1)
-	if err != nil {
-		fmt.Println(err)
-		return
+	var busy [2]*fairsem.Permit
+	for i := range busy {
+		if busy[i], err = calls.With(fairsem.CallOptions{Tenant: "noisy"}).Acquire(ctx, 1); err != nil {
+			fmt.Println(err)
+			return
+		}
 	}
 	var all sync.WaitGroup
 	for n, customer := range []string{"noisy", "noisy", "noisy", "quiet"} {
@@ -59,10 +61,12 @@ func ExampleCallOptions_tenant() {
 		})
 		waitFor(ctx, calls, int64(n+1))
 	}
-	if err := busy.Release(ctx); err != nil {
-		fmt.Println(err)
+	for _, p := range busy { // the second when all have had their turn
+		if err := p.Release(ctx); err != nil {
+			fmt.Println(err)
+		}
+		all.Wait()
 	}
-	all.Wait()
 	fmt.Println(slices.Index(order, "quiet") == 0, len(order))
 	// Output: true 4
 }
