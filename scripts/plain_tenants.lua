@@ -91,14 +91,14 @@ local function grant(known, token)
 end
 
 local promoted, heads, leavers_of_lanes, ids = 0, {}, {}, {} -- heads: id, position, ...
-while promoted < available and #candidates > 0 do
+while promoted < math.min(available, STEP) and #candidates > 0 do
   local next = 1
   for i = 2, #candidates do
     if precedes(candidates[i], candidates[next]) then next = i end
   end
   local known = candidates[next]
   local head, lane = head_of(known), lane_of(known.tenant)
-  if not head or promoted == STEP then return { 0 } end
+  if not head then return { 0 } end
   ids[promoted + 1] = string.sub(head, #lane + 15) .. (known.tenant == "" and "" or ":" .. known.tenant)
   leavers_of_lanes[promoted + 1] = head
   heads[2 * promoted + 1], heads[2 * promoted + 2] = ids[promoted + 1], to_position(head, lane)
@@ -107,6 +107,7 @@ while promoted < available and #candidates > 0 do
   known.at, known.taken, promoted = known.at + 1, known.taken + 1, promoted + 1
   if not may_have_more(known) or not head_of(known) then table.remove(candidates, next) end
 end
+if promoted == STEP and promoted < available then return { 0 } end -- more may have their turn
 if promoted > 0 then
   for i, position in ipairs(redis.call("ZMSCORE", queue, unpack(ids))) do
     if tonumber(position) ~= heads[2 * i] then return { 0 } end -- of an id that does not wait

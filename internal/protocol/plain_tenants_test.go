@@ -76,6 +76,28 @@ func TestPlainCallOfATenantIsDeclinedOnceTheTurnsAreGone(t *testing.T) {
 	}
 }
 
+// A limit was raised, and more tenants have their turn than a call grants to. A call that granted to as many as it had read left units over, and
+// granted these to its own request, before all the others.
+func TestPlainCallOfATenantLeavesNoTurnOut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	for first := 0; first < 150; first += 50 {
+		var asked []*ticket
+		for n := first; n < first+50; n++ {
+			asked = append(asked, &ticket{fmt.Sprintf("me:%d:tenant-%d", n, n), 1})
+		}
+		l.ask(Acquire(l.space.About("name"), naming(1, TenantSpec{Name: "tenant-0", Share: 1}), p, asked), 50)
+	}
+	d := declares(200, usedNow)
+	r := l.ask(Refresh[*ticket](l.space.About("name"), d, time.Minute, false, nil), 0)
+	require.True(t, r.More)
+	require.Equal(t, PlainWithTenants, r.Plain)
+	c := PlainTenants(l.space.About("name"), Known{Since: d.Since, Epoch: seededEpoch}, p, nil, tickets("you:1:new"), nil)
+	assert.False(t, l.answersSoundly(c, "it has read 50 turns, of more"))
+}
+
 func TestPlainCallAnswersWhereNoWaitingTenantMayHaveMore(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testclient.Settled(t))
