@@ -167,9 +167,10 @@ type tenantWalk struct {
 	expired  map[string]bool // stored although its lease has ended
 	specs    map[string]TenantSpec
 	now      int64 // of declarations, in us
-	usual    bool  // most calls are such as PlainTenantsScript may answer
-	plain    int   // how many it answered, on the first lab
-	declined bool  // it does not answer the present one
+	ttl      time.Duration
+	usual    bool // most calls are such as PlainTenantsScript may answer
+	plain    int  // how many it answered, on the first lab
+	declined bool // it does not answer the present one
 }
 
 var tenantNames = []string{"", "a", "ab", "b:1", "c\x00\xff", strings.Repeat("long", MaxTenant/4)}
@@ -187,7 +188,7 @@ func TestRandomCallsOfTenantsAreGrantedAsThePolicySays(t *testing.T) {
 			t.Logf("FAIRSEM_SEED=%d", seed)
 			rdb := testclient.Settled(t)
 			w := &tenantWalk{
-				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, heaviest: 1 + int64(n%3), expired: make(map[string]bool), specs: make(map[string]TenantSpec),
+				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, heaviest: 1 + int64(n%3), expired: make(map[string]bool), specs: make(map[string]TenantSpec), ttl: time.Minute,
 				labs:  []*lab{newLab(t, rdb), newLab(t, rdb), newLab(t, testclient.Mini(t))},
 				p:     &policy{limit: limit, holders: make(map[string]*entry), tenants: make(map[string]*tenant)},
 				usual: n%3 == 0,
@@ -250,7 +251,10 @@ func (w *tenantWalk) declare(name string) TenantSpec {
 }
 
 func (w *tenantWalk) acquire() {
-	params := AcquireParams{time.Minute, w.IntN(4) > 0, int64(w.IntN(2) * 2), time.Duration(w.IntN(5)/4) * time.Hour, false}
+	if w.IntN(20) == 0 {
+		w.ttl += 11 * time.Second // so the keys are renewed, and the permits counted again
+	}
+	params := AcquireParams{w.ttl, w.IntN(4) > 0, int64(w.IntN(2) * 2), time.Duration(w.IntN(5)/4) * time.Hour, false}
 	if w.usual {
 		params.Wait, params.MaxQueue, params.HeadStart = params.Wait || w.IntN(4) > 0, 0, params.HeadStart*time.Duration(w.IntN(4)/3)
 	}
