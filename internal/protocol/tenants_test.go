@@ -126,7 +126,20 @@ func (p *policy) forget() {
 	}
 }
 
-// acquire adds a request to the queue, grants what is possible, and removes it again if it must not wait.
+// clone returns a copy on which nothing of p depends.
+func (p *policy) clone() *policy {
+	c := *p
+	c.holders, c.waiters, c.granted = maps.Clone(p.holders), slices.Clone(p.waiters), slices.Clone(p.granted)
+	c.tenants = make(map[string]*tenant)
+	for name, t := range p.tenants {
+		copied := *t
+		c.tenants[name] = &copied
+	}
+	return &c
+}
+
+// acquire adds a request to the queue and grants what is possible. If it must not wait, and is not granted, nothing has happened: a first
+// waiter that its tenant's limit stops would let others pass.
 func (p *policy) acquire(e *entry, wait bool, most int64) State {
 	t := p.tenants[e.tenant]
 	if e.units > p.limit || t.limit > 0 && e.units > t.limit {
@@ -138,20 +151,22 @@ func (p *policy) acquire(e *entry, wait bool, most int64) State {
 			length++
 		}
 	}
-	p.waiters = append(p.waiters, e)
-	slices.SortFunc(p.waiters, func(a, b *entry) int {
+	joined := p.clone()
+	joined.waiters = append(joined.waiters, e)
+	slices.SortFunc(joined.waiters, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.position, b.position), cmp.Compare(a.id, b.id))
 	})
-	p.grant()
-	switch _, holds := p.holders[e.id]; {
-	case holds:
-		return Held
-	case !wait:
-		p.leave(e.id)
+	joined.grant()
+	_, holds := joined.holders[e.id]
+	switch {
+	case !holds && !wait:
 		return Refused
-	case most > 0 && length >= most:
-		p.leave(e.id)
+	case !holds && most > 0 && length >= most:
 		return Full
+	}
+	*p = *joined
+	if holds {
+		return Held
 	}
 	return Waiting
 }
