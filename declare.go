@@ -48,32 +48,35 @@ const rememberedDeclarations = 1 << 14
 func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	use := d.useLocked(&d.limits, handle{name: name, spec: q}, account{})
+	use := d.useLocked(&d.limits, handle{name: name, spec: q}, account{}, time.Now())
 	if use.server != 0 {
 		return protocol.Declaration{Spec: q, Since: use.server}
 	}
 	return protocol.Declaration{Spec: q, Age: time.Since(use.here)}
 }
 
-// declareTenant returns how long after the first use of a limit its tenant was first declared as it is now.
-func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account) time.Duration {
+// declareTenant returns how long after the first use of a limit its tenant was first declared as it is in a call that was made when asked
+// says. A call is repeated after its position was lost, and a permit restored long after it was acquired: what a later call has
+// declared stays newer.
+func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account, asked time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	limit := d.useLocked(&d.limits, handle{name: name, spec: q}, account{})
-	return d.useLocked(&d.tenants, handle{name, q, a.tenant}, a).here.Sub(limit.here)
+	limit := d.useLocked(&d.limits, handle{name: name, spec: q}, account{}, time.Now())
+	return d.useLocked(&d.tenants, handle{name, q, a.tenant}, a, asked).here.Sub(limit.here)
 }
 
-// useLocked returns when a handle was first used, after it was last used with another account. A limit that may have been forgotten
-// is as old as the client; a tenant that may have been forgotten is as new as what is remembered, because it may have had another
-// share.
-func (d *declarations) useLocked(m *memory, h handle, a account) firstUse {
+// useLocked returns when a handle that is used at a time was first used, after it was last used with another account. A limit that may have
+// been forgotten is as old as the client; a tenant that may have been forgotten is as new as what is remembered, because it may
+// have had another share.
+func (d *declarations) useLocked(m *memory, h handle, a account, at time.Time) firstUse {
 	use, known := m.find(h)
-	if known && use.account == a {
-		return use
-	}
 	switch {
+	case known && use.account == a:
+		return use
+	case known && !at.After(use.here):
+		return firstUse{here: at}
 	case known || m.old == nil:
-		use.here = time.Now()
+		use.here = at
 	case m == &d.limits:
 		use.here = d.began
 	default:

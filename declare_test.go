@@ -17,7 +17,7 @@ func TestManyTenantsDoNotMakeANewLimitAnOldOne(t *testing.T) {
 	q := protocol.LimitSpec{Limit: 10}
 	d.declare("api", q)
 	for i := range 2*rememberedDeclarations + 1 {
-		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1})
+		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now())
 	}
 	assert.Less(t, d.declare("api", protocol.LimitSpec{Limit: 20}).Age, time.Minute)
 }
@@ -27,11 +27,11 @@ func TestShareThatChangesAfterItsTenantWasForgottenIsTheNewest(t *testing.T) {
 	d := &declarations{began: time.Now().Add(-time.Hour)}
 	q := protocol.LimitSpec{Limit: 10}
 	d.declare("api", q)
-	before := d.declareTenant("api", q, account{tenant: "x", share: 1})
+	before := d.declareTenant("api", q, account{tenant: "x", share: 1}, time.Now())
 	for i := range 2*rememberedDeclarations + 1 {
-		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1})
+		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now())
 	}
-	assert.Greater(t, d.declareTenant("api", q, account{tenant: "x", share: 2}), before)
+	assert.Greater(t, d.declareTenant("api", q, account{tenant: "x", share: 2}, time.Now()), before)
 }
 
 func TestShareThatChangesBackIsTheNewest(t *testing.T) {
@@ -39,9 +39,29 @@ func TestShareThatChangesBackIsTheNewest(t *testing.T) {
 	d := &declarations{began: time.Now()}
 	q := protocol.LimitSpec{Limit: 10}
 	one, two := account{tenant: "x", share: 1}, account{tenant: "x", share: 2}
-	first := d.declareTenant("api", q, one)
-	assert.Equal(t, first, d.declareTenant("api", q, one), "repeating it makes it no newer")
-	second := d.declareTenant("api", q, two)
+	at := time.Now()
+	first := d.declareTenant("api", q, one, at)
+	assert.Equal(t, first, d.declareTenant("api", q, one, at.Add(time.Second)), "repeating it makes it no newer")
+	second := d.declareTenant("api", q, two, at.Add(2*time.Second))
 	assert.Greater(t, second, first)
-	assert.Greater(t, d.declareTenant("api", q, one), second)
+	assert.Greater(t, d.declareTenant("api", q, one, at.Add(3*time.Second)), second)
+}
+
+// A call that waits since before another share or limit was declared asks again when its position is lost, and a permit from before is restored.
+// That brought back what it had declared.
+func TestCallFromBeforeAChangeDoesNotUndoIt(t *testing.T) {
+	t.Parallel()
+	d := &declarations{began: time.Now()}
+	q := protocol.LimitSpec{Limit: 10}
+	one, two := account{tenant: "x", share: 1}, account{tenant: "x", share: 2}
+	before, after := time.Now(), time.Now().Add(time.Second)
+	first := d.declareTenant("api", q, one, before)
+	second := d.declareTenant("api", q, two, after)
+	assert.Equal(t, first, d.declareTenant("api", q, one, before))
+	assert.Equal(t, second, d.declareTenant("api", q, two, after.Add(time.Second)), "it is still what was declared last")
+
+	r := &request{state: &nameState{name: "api", host: &host{declared: d}}, key: requestKey{spec: q}}
+	for _, tickets := range [][]*ticket{{{account: one, asked: before}, {account: two, asked: after}}, {{account: two, asked: after}, {account: one, asked: before}}} {
+		assert.Equal(t, []protocol.TenantSpec{{Name: "x", Share: 2, After: second}}, r.tenantsLocked(tickets), "of two tickets in one call")
+	}
 }

@@ -126,7 +126,7 @@ func (r *request) namesTenants() bool {
 	return slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.account.share > 0 })
 }
 
-// tenantsLocked returns what tickets of a request declare of their tenants: of each tenant, what the last of them does.
+// tenantsLocked returns what tickets of a request declare of their tenants: of each tenant, what is newest.
 func (r *request) tenantsLocked(tickets []*ticket) (all []protocol.TenantSpec) {
 	at := make(map[string]int)
 	for _, t := range tickets {
@@ -135,10 +135,12 @@ func (r *request) tenantsLocked(tickets []*ticket) (all []protocol.TenantSpec) {
 		}
 		spec := protocol.TenantSpec{
 			Name: t.account.tenant, Share: t.account.share, Limit: t.account.limit,
-			After: r.state.host.declared.declareTenant(r.state.name, r.key.spec, t.account),
+			After: r.state.host.declared.declareTenant(r.state.name, r.key.spec, t.account, t.asked),
 		}
 		if i, found := at[spec.Name]; found {
-			all[i] = spec
+			if spec.After > all[i].After {
+				all[i] = spec
+			}
 			continue
 		}
 		at[spec.Name] = len(all)
