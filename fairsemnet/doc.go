@@ -3,7 +3,7 @@
 //
 //	connections, err := client.Semaphore("orders-db", 17) // what the database has room for
 //	dialer := &fairsemnet.Dialer{Semaphore: connections}
-//	config.DialFunc = dialer.DialContext // of pgx; go-redis, net/http and gRPC have such a field, too
+//	config.DialFunc = dialer.DialContext // of pgx and MySQL; go-redis and net/http have such a field, too
 //
 // # What is promised
 //
