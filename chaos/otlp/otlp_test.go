@@ -97,6 +97,7 @@ func TestReceiverOfOTLPGetsWhatTheDocsSay(t *testing.T) {
 
 // checkMetrics compares names, attributes and units with the table for users.
 func (e *exported) checkMetrics(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
 	listed := make(map[string]string)
@@ -130,6 +131,7 @@ func points(m *metrics.Metric) (all []point) {
 
 // checkFigures compares with what the program did.
 func (e *exported) checkFigures(t *testing.T) {
+	t.Parallel()
 	for _, level := range []string{"permit.count", "permit.pending_requests"} {
 		sum := e.metrics["fairsem.client."+level].GetSum()
 		assert.False(t, sum.GetIsMonotonic(), level)
@@ -156,6 +158,7 @@ func (e *exported) checkFigures(t *testing.T) {
 
 // checkSpans expects a wait and a hold of each call, as children of the span of the program.
 func (e *exported) checkSpans(t *testing.T) {
+	t.Parallel()
 	require.Len(t, e.requests, 1)
 	request := e.requests[0]
 	seen := make(map[string]int)
@@ -178,6 +181,7 @@ func (e *exported) checkSpans(t *testing.T) {
 }
 
 func (e *exported) checkResource(t *testing.T) {
+	t.Parallel()
 	require.NotEmpty(t, e.resources)
 	for _, r := range e.resources {
 		a := values(r.Attributes)
