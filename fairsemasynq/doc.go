@@ -6,7 +6,9 @@
 //	limited, err := fairsemasynq.Middleware(&config, renderers, fairsemasynq.Options{})
 //	mux := asynq.NewServeMux()
 //	mux.Use(limited)
+//	mux.HandleFunc("render", render)
 //	server := asynq.NewServer(redis, config) // after Middleware, which changes config
+//	err = server.Run(mux)
 //
 // [Options.LimitOf] chooses a limit or a tenant for each task, by its type, its payload and its queue, and [Options.Weight] its
 // weight. To limit some types only, have a limit for each pattern: wrap their handlers instead of Use.

@@ -8,7 +8,7 @@
 //
 //	calls, err := client.Semaphore("llm-api", 20) // at most 20 at once, from all processes
 //	limited, err := fairsemgrpc.UnaryClientInterceptor(calls, fairsemgrpc.Options{})
-//	conn, err := grpc.NewClient(target, grpc.WithChainUnaryInterceptor(limited))
+//	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(tls), grpc.WithChainUnaryInterceptor(limited))
 //
 // [Options.LimitOf] chooses a limit for each call, by its method, its metadata and what else is in its context, and
 // [Options.Weight] its weight. An interceptor limits all calls, health checks included; see the example of

@@ -3,7 +3,7 @@
 //
 //	connections, err := client.Semaphore("orders-db", 17) // what the database has room for
 //	dialer := &fairsemnet.Dialer{Semaphore: connections}
-//	config.DialFunc = dialer.DialContext // of pgx; go-redis, net/http and gRPC have such a field, too
+//	config.DialFunc = dialer.DialContext // of pgx and MySQL; go-redis and net/http have such a field, too
 //
 // # What is promised
 //
@@ -34,7 +34,7 @@
 // fair part; nobody else has to wait for what is not used.
 //
 //	dialer := &fairsemnet.Dialer{Semaphore: connections}
-//	db := ... // of a driver that dials with dialer.DialContext
+//	db := sql.OpenDB(connector) // of a driver that dials with dialer.DialContext; docs/integrations.md has those of pgx, lib/pq and MySQL
 //	err := dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10})
 //
 // The pools of database/sql and of go-redis have a call wait for its own dial, although another connection of the pool has

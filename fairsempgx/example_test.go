@@ -4,11 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net"
 	"testing"
+	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -80,8 +84,57 @@ func ordersSQL(client *fairsem.Client, url string) (*sql.DB, error) {
 		return nil, err
 	}
 	dialer := &fairsemnet.Dialer{Semaphore: connections}
-	config.DialFunc = dialer.DialContext // the table below has the fields of other drivers
+	config.DialFunc = dialer.DialContext // what follows has other drivers
 	db := stdlib.OpenDB(*config)
+	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
+}
+
+// ordersPQ is ordersSQL with lib/pq.
+func ordersPQ(client *fairsem.Client, url string) (*sql.DB, error) {
+	connections, err := client.Semaphore("orders-db", 17) // of all processes together
+	if err != nil {
+		return nil, err
+	}
+	connector, err := pq.NewConnector(url)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &fairsemnet.Dialer{Semaphore: connections}
+	connector.Dialer(pqDialer{dialer})
+	db := sql.OpenDB(connector)
+	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
+}
+
+// pqDialer has the methods that lib/pq wants, of which it calls DialContext only.
+type pqDialer struct{ *fairsemnet.Dialer }
+
+func (d pqDialer) Dial(network, address string) (net.Conn, error) {
+	return d.DialContext(context.Background(), network, address)
+}
+
+func (d pqDialer) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return d.DialContext(ctx, network, address)
+}
+
+// ordersMySQL is ordersSQL with go-sql-driver/mysql.
+func ordersMySQL(client *fairsem.Client, dsn string) (*sql.DB, error) {
+	connections, err := client.Semaphore("orders-db", 17) // of all processes together
+	if err != nil {
+		return nil, err
+	}
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &fairsemnet.Dialer{Semaphore: connections}
+	config.DialFunc = dialer.DialContext
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
 	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
 }
 
@@ -121,5 +174,19 @@ func TestDatabaseSQLUsesThePoolAndItsLimit(t *testing.T) {
 	status, err := s.Status(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), status.Used)
+	require.NoError(t, db.Close())
+}
+
+func TestDBOfLibPQKeepsToTheLimit(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	db, err := ordersPQ(client, w.server.URL("app"))
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT 6 * 7").Scan(&n))
+	assert.Equal(t, 42, n)
+	status, err := client.Inspect("orders-db").Status(t.Context())
+	require.NoError(t, err)
+	assert.NotZero(t, status.Used)
 	require.NoError(t, db.Close())
 }

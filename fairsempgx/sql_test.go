@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
 )
 
 // fairsemnet.Dialer.ShareDB is tested here, because here is a real database.
@@ -17,8 +19,16 @@ import (
 // db returns a DB of another process, and how many connections it has dialled.
 func (w *world) db(limit int64, most int) (*sql.DB, *atomic.Int64) {
 	w.Helper()
+	return w.dbOf(openDB, limit, most)
+}
+
+type opener func(s *fairsem.Semaphore, url string, most int, dials *atomic.Int64) (*sql.DB, error)
+
+// dbOf is db with a driver.
+func (w *world) dbOf(open opener, limit int64, most int) (*sql.DB, *atomic.Int64) {
+	w.Helper()
 	dials := new(atomic.Int64)
-	db, err := openDB(w.Semaphore(limit), w.server.URL("app"), most, dials)
+	db, err := open(w.Semaphore(limit), w.server.URL("app"), most, dials)
 	require.NoError(w, err)
 	w.Cleanup(func() { assert.NoError(w, db.Close()) })
 	return db, dials
@@ -44,21 +54,32 @@ func closeAll(t testing.TB, all []*sql.Conn) {
 	}
 }
 
+// eachDriver runs a test with each driver.
+func eachDriver(t *testing.T, test func(w *world, open opener)) {
+	for name, open := range map[string]opener{"pgx": openDB, "pq": openPQ} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.TTL = time.Second
+			test(w, open)
+		})
+	}
+}
+
 func TestDBClosesIdleConnectionsWhenAnotherProcessWaits(t *testing.T) {
-	w := newWorld(t)
-	w.TTL = time.Second
-	idle, dials := w.db(4, 4)
-	closeAll(t, w.conns(idle, 4))
-	assert.Equal(t, 4, idle.Stats().Idle)
+	eachDriver(t, func(w *world, open opener) {
+		idle, dials := w.dbOf(open, 4, 4)
+		closeAll(w, w.conns(idle, 4))
+		assert.Equal(w, 4, idle.Stats().Idle)
 
-	other, _ := w.db(4, 4)
-	taken := w.conns(other, 4) // they wait until each of the four was idle for a third of a TTL
-	assert.Zero(t, idle.Stats().OpenConnections)
-	closeAll(t, taken)
+		other, _ := w.dbOf(open, 4, 4)
+		taken := w.conns(other, 4) // they wait until each of the four was idle for a third of a TTL
+		assert.Zero(w, idle.Stats().OpenConnections)
+		closeAll(w, taken)
 
-	assert.Equal(t, int64(4), dials.Load())
-	closeAll(t, w.conns(idle, 1))
-	w.Eventually(func() bool { return idle.Stats().MaxOpenConnections == 4 }, "the DB is not given back what it may open")
+		assert.Equal(w, int64(4), dials.Load())
+		closeAll(w, w.conns(idle, 1))
+		w.Eventually(func() bool { return idle.Stats().MaxOpenConnections == 4 }, "the DB is not given back what it may open")
+	})
 }
 
 // load runs queries from that many goroutines until the test ends, and counts those of each. None may fail.
@@ -92,13 +113,13 @@ func (w *world) eventuallyAll(queries []atomic.Int64, n int64, why string) {
 }
 
 func TestBusyDBGivesAnotherProcessItsPart(t *testing.T) {
-	w := newWorld(t)
-	w.TTL = time.Second
-	busy, _ := w.db(4, 4)
-	w.load(busy, 8)
-	w.Eventually(func() bool { return busy.Stats().OpenConnections == 4 }, "one DB does not use the limit")
-	other, _ := w.db(4, 4)
-	closeAll(t, w.conns(other, 2))
+	eachDriver(t, func(w *world, open opener) {
+		busy, _ := w.dbOf(open, 4, 4)
+		w.load(busy, 8)
+		w.Eventually(func() bool { return busy.Stats().OpenConnections == 4 }, "one DB does not use the limit")
+		other, _ := w.dbOf(open, 4, 4)
+		closeAll(w, w.conns(other, 2))
+	})
 }
 
 // Otherwise calls that found no idle connection would wait for their own dials for as long as others take turns with the open ones.

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/lib/pq"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
@@ -112,13 +113,29 @@ func openDB(s *fairsem.Semaphore, url string, most int, dials *atomic.Int64) (*s
 	if err != nil {
 		return nil, err
 	}
-	dialer := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-		dials.Add(1)
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}}}
+	dialer := countingDialer(s, dials)
 	config.DialFunc = dialer.DialContext
 	db := stdlib.OpenDB(*config)
 	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: most})
+}
+
+// openPQ is openDB with lib/pq.
+func openPQ(s *fairsem.Semaphore, url string, most int, dials *atomic.Int64) (*sql.DB, error) {
+	connector, err := pq.NewConnector(url)
+	if err != nil {
+		return nil, err
+	}
+	dialer := countingDialer(s, dials)
+	connector.Dialer(pqDialer{dialer})
+	db := sql.OpenDB(connector)
+	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: most})
+}
+
+func countingDialer(s *fairsem.Semaphore, dials *atomic.Int64) *fairsemnet.Dialer {
+	return &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}}
 }
 
 func (o order) pool(client *fairsem.Client) (*pgxpool.Pool, error) {
