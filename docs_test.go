@@ -30,7 +30,7 @@ var goPages = []string{"docs/go.md", "docs/composing.md", "docs/integrations.md"
 
 func TestGoCodeOfTheDocsIsCodeThatIsRun(t *testing.T) {
 	t.Parallel()
-	code := declarations(t, ".", "chaos/otlp", "fairsemtest", "fairsemhttp", "fairsemasynq", "fairsemgrpc", "fairsemnet", "fairsemotel", "fairsempgx", "fairsemprom", "fairsemriver")
+	code := declarations(t, ".", "fairsemtest", "fairsemhttp", "fairsemasynq", "fairsemgrpc", "fairsemnet", "fairsemotel", "fairsemotel/otlp", "fairsempgx", "fairsemprom", "fairsemriver")
 	for _, page := range goPages {
 		text := readFile(t, page)
 		blocks := regexp.MustCompile("(?s)<!-- go: ([^\n]+) -->\n```go\n(.*?)```\n").FindAllStringSubmatch(text, -1)

@@ -119,6 +119,8 @@ func (d pqDialer) DialTimeout(network, address string, timeout time.Duration) (n
 }
 
 // ordersMySQL is ordersSQL with go-sql-driver/mysql.
+//
+//nolint:unused // docs/integrations.md shows it; no MySQL runs here
 func ordersMySQL(client *fairsem.Client, dsn string) (*sql.DB, error) {
 	connections, err := client.Semaphore("orders-db", 17) // of all processes together
 	if err != nil {

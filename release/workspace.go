@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -131,23 +130,17 @@ func tidy(ctx context.Context, root string) error {
 	return nil
 }
 
-// tidyModule leaves the sums of the released library, which a replace makes superfluous. A module of tools may require one for users.
+// tidyModule leaves the sums of the released library, which a replace makes superfluous.
 func (w *workspace) tidyModule(ctx context.Context, root string, at folder) (err error) {
 	before, err := os.ReadFile(at.path("go.sum"))
 	if err != nil {
 		return err
 	}
-	replace, drop := []string{"mod", "edit"}, []string{"mod", "edit"}
-	for _, dir := range append(w.modules(), ".") {
-		module := path.Join(w.library, dir)
-		replace = append(replace, "-replace="+module+"="+filepath.Join(root, dir))
-		drop = append(drop, "-dropreplace="+module)
-	}
-	if _, err := at.run(ctx, "go", replace...); err != nil {
+	if _, err := at.run(ctx, "go", "mod", "edit", "-replace="+w.library+"="+root); err != nil {
 		return err
 	}
 	_, err = at.run(ctx, "go", "mod", "tidy")
-	if _, dropped := at.run(context.WithoutCancel(ctx), "go", drop...); err == nil {
+	if _, dropped := at.run(context.WithoutCancel(ctx), "go", "mod", "edit", "-dropreplace="+w.library); err == nil {
 		err = dropped
 	}
 	if err != nil {
