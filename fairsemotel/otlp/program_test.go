@@ -73,7 +73,11 @@ func startProgram(ctx context.Context, server string) (*program, error) {
 		return nil, err
 	}
 	p.stop = func(ctx context.Context) error {
-		return errors.Join(p.operator.Close(), p.client.Close(), rdb.Close(), direct.Close(), stop(ctx))
+		closed := p.client.Close()
+		if errors.Is(closed, fairsem.ErrUnavailable) {
+			closed = nil // what the outage kept it from releasing expires
+		}
+		return errors.Join(p.operator.Close(), closed, rdb.Close(), direct.Close(), stop(ctx))
 	}
 	return p, nil
 }
