@@ -168,8 +168,8 @@ func TestTheNextCallCorrectsTheSumOfTenants(t *testing.T) {
 	require.NoError(t, err)
 	for _, spoil := range []func(){
 		func() {
-			b.do("HSET", b.key("tenants"), "all", b.generation()+" 9")
 			b.account(func(fields []string) { fields[1] = "9" })
+			b.do("HSET", b.key("tenants"), "all", b.generation()+" 9") // last: a record that a call has corrected meanwhile is of no count
 		},
 		func() { b.do("ZADD", b.key("lanes"), 0, "0:00000000000001x:1") },
 		func() { b.do("DEL", b.key("lanes"), b.key("turns")) },
