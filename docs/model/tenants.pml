@@ -100,7 +100,7 @@ bool in_order = true, in_turn = true, within_limits = true, conserved = true, co
 #define units(t) (has(0, t) + has(1, t) + has(2, t) + has(3, t) + has(4, t) + has(5, t))
 #define used (units(0) + units(1) + units(2))
 
-/* head sets who to the first waiter of a tenant, C if it has none, and others to its place in the line. */
+/* head sets who to the first waiter of a tenant, C if it has none, and others to its position in the queue. */
 inline head(ten) {
 	who = C; others = 0; j = 0;
 	do
@@ -271,7 +271,7 @@ inline settle() {
 	od
 }
 
-/* The place in the line of the first waiter of a tenant. */
+/* The position in the queue of the first waiter of a tenant. */
 inline place(ten, to) { head(ten); to = others }
 
 /* The same as since, as the scripts see it. */

@@ -1,4 +1,4 @@
-// Package otlp_test exports with OTLP to a receiver, another process. No package for users requires exporters and gRPC.
+// Package otlp_test exports with OTLP to a receiver, another process. Only this test imports exporters and gRPC.
 package otlp_test
 
 import (

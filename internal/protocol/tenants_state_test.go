@@ -137,7 +137,7 @@ func TestTenantsAreCountedAgainWhenTheKeysAreRenewed(t *testing.T) {
 	}
 }
 
-// A tenant at its limit has a turn, too, so turns that are gone show at the next call, whoever waits for longest.
+// A tenant at its limit has a turn, too, so turns that are gone show at the next call, even if the first waiter is of such a tenant.
 func TestTurnsThatAreGoneAreMadeAnewThoughTheFirstWaiterIsOfATenantAtItsLimit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testclient.Settled(t))
@@ -305,8 +305,8 @@ func TestTenantsThatHaveNothingAreForgotten(t *testing.T) {
 	l.checkTenants(l.snapshot())
 }
 
-// Whoever can make names of tenants could keep a tenant that is known from its turn for ever: each of the others, one after the other, was
-// never granted anything.
+// Else a process that makes up names of tenants could keep a known tenant from its turn for ever: each of the others, one after the other,
+// was never granted anything.
 func TestEndlessNewTenantsKeepNoTenantFromItsTurn(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
