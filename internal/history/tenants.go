@@ -128,6 +128,17 @@ func Unfair(grants []Grant) []Violation {
 	return found
 }
 
+// Contested returns how many grants were made while a call of another tenant certainly was in the queue. Without any, [Unfair] can find
+// nothing.
+func Contested(grants []Grant) (n int) {
+	eachGrant(grants, func(g *wait, all []*tenant) {
+		if slices.ContainsFunc(all, func(other *tenant) bool { return other != g.of && len(other.line) > 0 }) {
+			n++
+		}
+	})
+	return n
+}
+
 // OutOfTurn returns a violation for every grant to a tenant that held at least as much per share as another tenant, and was granted something later
 // than that one, while a call of the other one stood in the queue and its limit had room for any of its calls. A tenant that was
 // never granted anything counts from when that call joined the queue. Later is the grant, Earlier is that call. Only what is certain counts, as in

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -87,7 +86,7 @@ func (s *side) judge(left int64) []verdict {
 		broken:  most > Limit || most == 0, details: over,
 	}}
 	if s.shared {
-		unfair, withheld, contests := history.Unfair(grants), history.Withheld(grants, Limit), contested(grants)
+		unfair, withheld, contests := history.Unfair(grants), history.Withheld(grants, Limit), history.Contested(grants)
 		all = append(all, verdict{
 			promise: s.title + ": next is who holds least",
 			found:   fmt.Sprintf("%d of %d grants otherwise", grantsOf(unfair), contests),
@@ -101,23 +100,6 @@ func (s *side) judge(left int64) []verdict {
 	return append(all, verdict{
 		promise: s.title + ": nothing is left", found: fmt.Sprintf("%d holders and waiters", left), broken: left > 0,
 	})
-}
-
-// contested returns how many grants were made while a call of another tenant certainly was in the queue. Without any, nothing is known
-// of who is next.
-func contested(grants []history.Grant) (n int) {
-	granted := slices.DeleteFunc(slices.Clone(grants), func(g history.Grant) bool { return g.Token == 0 })
-	slices.SortFunc(granted, func(a, b history.Grant) int { return cmp.Compare(a.Token, b.Token) })
-	var earliest int64 // at which the grant can have been made: after all up to it had asked, and were last seen in the queue
-	for i, g := range granted {
-		earliest = max(earliest, g.Asked, g.Left)
-		if slices.ContainsFunc(granted[i+1:], func(later history.Grant) bool {
-			return later.Tenant != g.Tenant && later.Position > 0 && later.Position < earliest
-		}) {
-			n++
-		}
-	}
-	return n
 }
 
 // grantsOf returns how many grants break a promise: one may break it with several calls.
