@@ -262,7 +262,7 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	defer release()
 
 	// Half of them name the true position and report that it is lost. Only Redis can know that, so the client queries it.
-	flood := make([]string, 10_000)
+	flood := make([]string, 2_000) // read within the timeout of the query that is held, also on a busy machine
 	for i := range flood {
 		g := grantAt(target.seq, target.position+int64(i%2), 0)
 		flood[i] = wakeMessage(e.ownerKey(), target.epoch, []protocol.Grant{g})
@@ -270,7 +270,7 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	e.publish(flood...)
 	require.NoError(t, e.other.Release(t.Context()))
 	o := e.await(first) // its message came after the flood, and no query was needed
-	assert.Equal(t, []string{"refresh"}, e.gate.since(calls), "one query about 5000 messages")
+	assert.Equal(t, []string{"refresh"}, e.gate.since(calls), "one query about 1000 messages")
 	release()
 	e.settle()
 	assert.LessOrEqual(t, len(e.gate.since(calls)), 3)
