@@ -5,19 +5,20 @@
 --   turns    zset  since when a tenant has been granted nothing, and the tenant -> the units that it holds per unit of its
 --                  share, or AT_LIMIT if its first waiter may not be granted what it wants: the tenants that have waiters
 --   tenants  hash  ":" and a tenant -> generation, units held, permits, share, limit, time of the declaration, and since when it has been
---                  granted nothing; "all" -> generation, units held by all, and, while they are being counted again, the token
---                  up to which the permits are
+--                  granted nothing; "all" -> generation, units held by all, the newest token of a tenant, and, while they are being
+--                  counted again, the token up to which the permits are
 --
--- Since when a tenant has been granted nothing is its last token and "1", or, if it was never granted anything, as far as is known, the
--- position of its first waiter and "0". If such a tenant came before all others, enough of them, one after the other, would keep
--- one that is known from ever being granted anything.
+-- Since when a tenant has been granted nothing is its last token and "1". One that was never granted anything, as far as is known, comes
+-- right before the tenant that was granted something last when the first of its calls joined the queue: it is that token, "0", and the
+-- position of that call. If it came before all others, enough new tenants, one after the other, would keep one that is known
+-- from ever being granted anything.
 --
 -- Counts of another generation than the one in "all" are none. A tenant that has nothing any more is remembered for a while:
 -- of tenants that hold equally little the next is the one that has been granted nothing for longest.
 --
 -- lanes.lua has what concerns the waiters, turns.lua the fairness rule, and recount.lua counts again.
 --
--- needs:    STEP, expire_at, extra_weight, forget, lane_of, micros, place, renew_keys, steady, tenant_of, tenant_record
+-- needs:    STEP, expire_at, extra_weight, forget, lane_of, last_number, micros, place, renew_keys, steady, tenant_of, tenant_record
 -- provides: tenancy
 
 -- include tenant_ids.lua
@@ -29,6 +30,7 @@ if stored_tenants or tenant_args > 0 then
     lowered = {}, -- those whose limit the call changes
     touched = {}, -- those whose turns may have changed
     turn_count = redis.call("ZCARD", turns),
+    newest = 0, -- the newest token that a tenant was granted
     counted_to = nil, -- the token up to which permits are counted; nil: all are
     missing = redis.call("ZCARD", lanes) ~= waiters, -- whether anything is in queue or in lanes only
     anew = false, -- whether lanes and turns are made anew, too
@@ -36,15 +38,15 @@ if stored_tenants or tenant_args > 0 then
   }
   local accounts = {}
   local stored_all = redis.call("HGET", tenants, "all")
-  local parts = { string.match(stored_all or "", "^(%d+) (%d+) ?(%d*)$") }
+  local parts = { string.match(stored_all or "", "^(%d+) (%d+) (%d+) ?(%d*)$") }
   local generation = whole(parts[1]) or 0
-  tenancy.counted_to = whole(parts[3])
+  tenancy.newest, tenancy.counted_to = math.min(last_number, whole(parts[3]) or 0), whole(parts[4])
   -- What is stored beside a name that was not shared is not to be trusted: other calls did not maintain it.
   local starts = not stored_tenants or not tenancy.counted_to and (whole(parts[2]) ~= holders + extra_weight or renew_keys and holders < BOUND)
   if starts then generation, tenancy.counted_to = micros, 0 end
 
-  -- since_last returns since when a tenant with its first waiter at this position has been granted nothing.
-  function tenancy.since_last(known, position) return known.granted and known.last or place(position) .. "0" end
+  -- since_last returns since when a tenant has been granted nothing, if the first of its calls joined the queue at this position.
+  function tenancy.since_last(known, position) return known.last or place(tenancy.newest) .. "0" .. place(position) end
 
   -- account returns what a tenant has, and of what the tenant of an id has.
   function tenancy.of(id) return tenancy.account(tenant_of(id)) end
@@ -59,7 +61,7 @@ if stored_tenants or tenant_args > 0 then
       units = 0, permits = 0, taken = 0, chunk = 1, share = share and share > 0 and share or 1, limit = whole(most) or 0, since = whole(since) or 0, last = last,
     }
     if whole(of) == generation then known.units, known.permits = whole(units) or 0, whole(permits) or 0 end
-    known.granted = last and string.sub(last, -1) == "1"
+    known.granted = last and string.sub(last, 15) == "1"
     known.turn = last and last .. tenant -- how it is in turns, if it is
     accounts[tenant] = known
     return known
@@ -76,6 +78,7 @@ if stored_tenants or tenant_args > 0 then
   function tenancy.granted(known, units, token)
     if not (tenancy.counted_to and token > tenancy.counted_to) then known.units, known.permits = known.units + units, known.permits + 1 end
     local last = place(token) .. "1"
+    tenancy.newest = math.max(tenancy.newest, token)
     if not known.granted or last > known.last then known.last, known.granted = last, true end
     tenancy.touch(known)
   end
@@ -102,7 +105,7 @@ if stored_tenants or tenant_args > 0 then
         end
       end
     end
-    local sum = string.format("%d %d", generation, holders + extra_weight) .. (tenancy.counted_to and " " .. text(tenancy.counted_to) or "")
+    local sum = string.format("%d %d %s", generation, holders + extra_weight, text(tenancy.newest)) .. (tenancy.counted_to and " " .. text(tenancy.counted_to) or "")
     if sum ~= stored_all and (#fields > 0 or holders > 0) then fields[#fields + 1], fields[#fields + 2] = "all", sum end
     if #gone > 0 then redis.call("HDEL", tenants, unpack(gone)) end
     if #fields == 0 then return end

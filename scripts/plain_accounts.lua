@@ -2,7 +2,7 @@
 -- of the call, of which those that it releases are taken away. They decline unless all is counted.
 --
 -- needs:    first_id, first_released, tenant_of, tenant_record
--- provides: account_list, accounts, add_account, generation, read_accounts, record_of, unread
+-- provides: account_list, accounts, add_account, generation, newest_token, read_accounts, record_of, unread
 local accounts, account_list = {}, {} -- by name; and those of which something changes
 local unread, fields = {}, { "all" } -- those that have yet to be read
 local function add_account(tenant)
@@ -12,10 +12,10 @@ local function add_account(tenant)
 end
 
 -- read_accounts reads what is stored, and reports whether it is sound.
-local generation, counted -- counted: units of all
+local generation, counted, newest_token -- units of all, and the newest token of a tenant
 local function read_accounts()
   local records = redis.call("HMGET", tenants, unpack(fields))
-  generation, counted = string.match(records[1] or "", "^(%d+) (%d+)$")
+  generation, counted, newest_token = string.match(records[1] or "", "^(%d+) (%d+) (%d+)$")
   if tonumber(counted) ~= holders then return false end
   for i, known in ipairs(unread) do
     local of, units, permits, share, most, declared_at, last = string.match(records[i + 1] or "", tenant_record)

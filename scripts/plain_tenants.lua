@@ -64,7 +64,7 @@ local available, candidates = math.max(0, limit - holders + released), {}
 if waiters > 0 and available > 0 then
   local first, of = redis.call("ZRANGE", turns, 0, math.min(available, STEP) - 1, "WITHSCORES"), {}
   for i = 1, #first, 2 do
-    local tenant = string.sub(first[i], 16)
+    local tenant = tenant_of_turn(first[i])
     of[i] = accounts[tenant] or add_account(tenant)
   end
   if #unread > 0 and not read_accounts() then return { 0 } end
@@ -80,6 +80,8 @@ if waiters > 0 and available > 0 then
   end
 end
 
+newest_token = math.min(tonumber(newest_token), last_number)
+
 -- The fairness rule, as in turns.lua.
 local function precedes(one, other)
   local used, others = one.units / one.share, other.units / other.share
@@ -87,6 +89,7 @@ local function precedes(one, other)
 end
 
 local function grant(known, token)
+  newest_token = token
   known.units, known.permits, known.last = known.units + 1, known.permits + 1, place(token) .. "1"
 end
 
@@ -124,7 +127,7 @@ for i = 1, count do
     held = held + 1
   else
     waits[i], known.waits = true, true
-    known.last = known.last or place(number) .. "0"
+    known.last = known.last or place(newest_token) .. "0" .. place(number)
     local bare = known.tenant == "" and id or string.sub(id, 1, -#known.tenant - 2)
     joining[#joining + 1], joining[#joining + 2] = "0", lane_of(known.tenant) .. place(number) .. bare
   end
@@ -135,7 +138,7 @@ local reply, size = { -1, 0 }, 2 + count
 reply[2] = remaining + queued
 for i = 1, count do reply[2 + i] = (waits[i] and -1 or 1) * (first_new + i - 1) end
 
-local records, later, turns_gone = { "all", generation .. " " .. format("%d", holders - released + promoted + held) }, {}, {}
+local records, later, turns_gone = { "all", format("%s %d %d", generation, holders - released + promoted + held, newest_token) }, {}, {}
 local added = 0
 for _, known in ipairs(account_list) do
   local turn = (known.waits or head_of(known)) and known.last .. known.tenant

@@ -21,7 +21,7 @@ end
 -- include plain_accounts.lua
 redis.call("ZREM", timeout, unpack(ARGV)) -- first, because this key may not have been read yet
 local removed = redis.call("ZREM", owner, unpack(ARGV))
-local records = { "all", string.format("%s %d", generation, holders - removed) }
+local records = { "all", string.format("%s %d %s", generation, holders - removed, newest_token) }
 for _, known in ipairs(account_list) do records[#records + 1], records[#records + 2] = ":" .. known.tenant, record_of(known) end
 redis.call("HSET", tenants, unpack(records))
 

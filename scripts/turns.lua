@@ -1,9 +1,9 @@
 -- turns.lua: the fairness rule where tenants share a name. Of the tenants whose first waiter may be granted what it wants, the next is the one
--- that holds the fewest units per unit of share; of several, the one that was granted something longest ago, or, if it never was, whose
--- first waiter has waited since before that. If what its first waiter wants does not fit, all calls wait.
+-- that holds the fewest units per unit of share; of several, the one that was granted something longest ago: accounts.lua says when that is
+-- if it never was. If what its first waiter wants does not fit, all calls wait.
 --
 -- needs:    AT_LIMIT, budget, declares, expire_at, extra_weight, last_number, limit, may_promote, notify, numbering, promote, remove_oversized, resizing,
---           steady, store_promoted, tenancy
+--           steady, store_promoted, tenancy, tenant_of_turn
 -- changes:  budget, last_number, promote
 if tenancy then
   -- turn_of returns the turn of a tenant with this first waiter, as in turns: its score and its member. A waiter that can never be granted
@@ -48,11 +48,19 @@ if tenancy then
     tenancy.touched = {}
   end
 
+  -- arrive prepares a tenant for a request: one that was never granted anything has been without since its first waiter joined.
+  local function arrive(known)
+    local head = tenancy.head(known)
+    if not head and not known.granted then known.last = nil end
+    return head
+  end
+
   local first_stored, first_joined -- the first of turns, false if there is none; and the first of those that this call adds
 
   -- join records that a waiter will be added, so that is_next knows of it.
   function tenancy.join(known, id, position, units)
-    local head = tenancy.head(known)
+    local head = arrive(known)
+    known.last = tenancy.since_last(known, position)
     known.added = (known.added or 0) + 1
     if head and head.position <= position then
       if not head.joins then tenancy.forget_heads(known) end
@@ -69,9 +77,9 @@ if tenancy then
   function tenancy.is_next(known, units, position)
     if known.limit > 0 and known.units + units > known.limit then return false end
     if waiters == 0 then return true end
-    local head = tenancy.head(known)
+    local head = arrive(known)
     if head and head.position <= position then return false end
-    if first_stored and tenancy.account(string.sub(first_stored[2], 16)).touched then -- by a grant of this call
+    if first_stored and tenancy.account(tenant_of_turn(first_stored[2])).touched then -- by a grant of this call
       tenancy.settle()
       first_stored = nil
     end
@@ -152,7 +160,7 @@ if tenancy then
     local list = wanted() and first_turns(math.min(budget, math.max(available, 1))) or {}
     while #list > 0 and wanted() do
       local turn = table.remove(list, 1)
-      local known = tenancy.account(string.sub(turn[2], 16))
+      local known = tenancy.account(tenant_of_turn(turn[2]))
       local head = tenancy.head(known)
       if remove_first(turn, known, head) then
         budget = budget - 1

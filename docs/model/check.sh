@@ -129,9 +129,11 @@ holds "-DWEIGHTED -DTRY"
 holds "-DWEIGHTED -DLIMITS"
 holds "-DWEIGHTED -DSHARES -DLIMIT=4"
 holds "-DWEIGHTED -DSHARES -DLIMITS -DRESIZE"
+holds "-DFORGET"
 holds "-DLIVE"
 holds "-DLIVE -DLIMIT=1"
 holds "-DLIVE -DLIMIT=1 -DWATCH=0"
+holds "-DLIVE -DLIMIT=1 -DWATCH=0 -DFORGET"
 holds "-DLIVE -DWEIGHTED -DSHARES"
 holds "-DLIVE -DWEIGHTED -DSHARES -DWATCH=1"
 
@@ -140,6 +142,8 @@ fails "-DTIES_ARRIVAL"              S12 'assertion violated in_turn'
 fails "-DTIES_NAME"                 S12 'assertion violated in_turn'
 fails "-DLIVE -DLIMIT=1 -DTIES_NAME" served 'acceptance cycle'
 fails "-DNEW_FIRST"                  S12 'assertion violated in_turn'
+fails "-DLIVE -DLIMIT=1 -DWATCH=0 -DFORGET -DNEW_FIRST" served 'acceptance cycle'
+fails "-DNEW_LAST"                   S12 'assertion violated in_turn'
 fails "-DDRIFT"                     counted 'assertion violated counts_hold'
 fails "-DDRIFT -DUNCOUNTED"         S12 'assertion violated in_turn'
 fails "-DNOT_TOUCHED"               S12 'assertion violated in_turn'

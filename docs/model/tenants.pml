@@ -20,6 +20,7 @@
  *   TRY         one call of each of the first two tenants does not wait (TryAcquire)
  *   RESIZE      the limit of the name is lowered by one, and raised again
  *   LIMIT=n     the limit of the name (3)
+ *   FORGET      a tenant that has nothing may be forgotten
  *   LIVE        for the liveness claim "served": no call dies, and one that waits does not give up
  *   WATCH=n     which call that is about (5)
  *
@@ -27,7 +28,8 @@
  *   ARRIVAL        the first waiter of all is next                               S12
  *   TIES_ARRIVAL   of tenants that hold equally little, the first waiter's       S12
  *   TIES_NAME      of tenants that hold equally little, the first by name        served, S12
- *   NEW_FIRST      of these, one that was never granted anything                 S12
+ *   NEW_FIRST      of these, one that was never granted anything                 S12, FORGET: served
+ *   NEW_LAST       of these, such a one comes after all that were                S12
  *   DRIFT          a release does not lower what is counted                      counted; UNCOUNTED: S12
  *   NOT_TOUCHED    a release does not set the turn of its tenant anew            S12
  *   SKIPS          a tenant whose first waiter does not fit is passed over       S12
@@ -81,8 +83,9 @@ byte  counted[T];    /* the units that it holds */
 bool  turn[T];       /* it is in turns */
 byte  score[T];      /* and with how many units */
 byte  limit[T];      /* its own; 0: none */
-byte  served[T];     /* the order of the last grants, 1 first; 0: it was never granted anything */
-byte  came[C + 1];   /* in the same order: when a waiter of such a tenant came; 0: it is none */
+byte  since[T];      /* the order in which they have been granted nothing, 1 for longest; 0: nothing is known */
+bool  granted[T];    /* it was granted something; else since is from when its first waiter came */
+byte  latest = T;    /* the tenant that was granted something last, if it is known */
 
 byte  ahead[C];      /* for S5 only: bit j: j, of the same tenant, waited when this call asked */
 
@@ -118,11 +121,12 @@ inline head(ten) {
 #define within(t, held, c) (limit[t] == 0 || held + weight(c) <= limit[t])
 
 /* A tenant that is to be granted something before another: it holds less per share, or as much and has
-   been granted nothing for longer: since its last grant or, if there was none, since its first waiter came. */
+   been granted nothing for longer. One of which nothing is known comes right before the one that was granted
+   something last, after others like it. */
 #define less(a, ua, b, ub) ((ua) * share(b) < (ub) * share(a))
 #define equal(a, ua, b, ub) ((ua) * share(b) == (ub) * share(a))
 #define NOW 255
-#define since(t, c) (served[t] != 0 -> served[t] : (came[c] != 0 -> came[c] : NOW))
+#define without(t) (since[t] != 0 -> 2 * since[t] : (latest != T -> 2 * since[latest] - 1 : NOW))
 
 /* S12, S5 and the limits, when c is granted what it wants. */
 inline check(c) {
@@ -138,7 +142,7 @@ inline check(c) {
 		:: u != tenant(c) && who != C && within(u, units(u), who) ->
 			in_turn = !less(u, units(u), tenant(c), units(tenant(c)));
 #ifndef LIVE
-			in_turn = in_turn && !(equal(u, units(u), tenant(c), units(tenant(c))) && since(u, who) < since(tenant(c), c));
+			in_turn = in_turn && !(equal(u, units(u), tenant(c), units(tenant(c))) && without(u) < without(tenant(c)));
 #endif
 			assert(in_turn) /* S12 */
 		:: else
@@ -167,7 +171,7 @@ inline conserving() {
 		:: who != C && within(u, units(u), who) ->
 			if
 			:: first == T || less(u, units(u), first, units(first)) ||
-				equal(u, units(u), first, units(first)) && since(u, who) < most -> first = u; most = since(u, who)
+				equal(u, units(u), first, units(first)) && without(u) < most -> first = u; most = without(u)
 			:: else
 			fi
 		:: else
@@ -186,26 +190,39 @@ inline conserving() {
 
 /* ================================ the server's scripts ================================ */
 
-/* leave_order closes the gap that rank leaves in the order of grants and of waiters. */
-inline leave_order() {
-	k = 0;
-	do :: rank != 0 && k < T -> if :: served[k] > rank -> served[k]-- :: else fi; k++ :: else -> break od;
-	k = 0;
-	do :: rank != 0 && k < C -> if :: came[k] > rank -> came[k]-- :: else fi; k++ :: else -> break od;
-	k = 0
+/* leave_order takes a tenant out of the order, and closes the gap. */
+inline leave_order(ten) {
+	rank = since[ten]; since[ten] = 0; k = 0;
+	do :: rank != 0 && k < T -> if :: since[k] > rank -> since[k]-- :: else fi; k++ :: else -> break od
 }
 
-/* newest sets rank to that of what comes now. */
-inline newest() {
-	rank = 0; k = 0;
-	do :: k < T -> if :: served[k] > rank -> rank = served[k] :: else fi; k++ :: else -> break od;
+/* last_rank sets rank to the one behind all others. */
+inline last_rank() {
+	rank = 1; k = 0;
+	do :: k < T -> if :: since[k] >= rank -> rank = since[k] + 1 :: else fi; k++ :: else -> break od
+}
+
+/* join_order puts one of which nothing is known right before the one that was granted something last. */
+inline join_order(ten) {
+	rank = (latest != T -> since[latest] : 0);
+	if :: rank == 0 -> last_rank() :: else fi;
 	k = 0;
-	do :: k < C -> if :: came[k] > rank -> rank = came[k] :: else fi; k++ :: else -> break od;
-	k = 0; rank++
+	do :: k < T -> if :: since[k] >= rank -> since[k]++ :: else fi; k++ :: else -> break od;
+	since[ten] = rank
+}
+
+/* forget has nothing known of a tenant any more, unless it has something. */
+inline forget(ten) {
+	head(ten);
+	if
+	:: who == C && units(ten) == 0 ->
+		leave_order(ten); granted[ten] = false;
+		if :: latest == ten -> latest = T :: else fi
+	:: else
+	fi
 }
 
 inline leave_line(c) {
-	rank = came[c]; came[c] = 0; leave_order();
 	i = 0; j = 0;
 	do
 	:: i < waiters -> if :: line[i] != c -> line[j] = line[i]; j++ :: else fi; i++
@@ -233,7 +250,8 @@ inline remove(c) {
 	:: else
 	fi;
 	state[c] = out; expired[c] = false;
-	settled(c)
+	settled(c);
+	if :: !granted[tenant(c)] -> forget(tenant(c)) :: else fi
 }
 
 inline reap() {
@@ -274,11 +292,13 @@ inline settle() {
 /* The position in the queue of the first waiter of a tenant. */
 inline place(ten, to) { head(ten); to = others }
 
-/* The same as since, as the scripts see it. */
+/* The same as without, as the scripts see it. */
 #ifdef NEW_FIRST
-#define stored_since(t, c) (served[t] != 0 -> 100 + served[t] : (came[c] != 0 -> came[c] : 100))
+#define stored_without(t) (granted[t] -> 100 + without(t) : without(t))
+#elif defined(NEW_LAST)
+#define stored_without(t) (granted[t] -> without(t) : (since[t] != 0 -> 100 + since[t] : NOW))
 #else
-#define stored_since(t, c) since(t, c)
+#define stored_without(t) without(t)
 #endif
 
 /* precedes sets fits: whether the turn of a comes before that of b. */
@@ -294,7 +314,7 @@ inline precedes(a, b) {
 #elif defined(TIES_ARRIVAL)
 	:: else -> place(a, most); place(b, others); fits = most < others
 #else
-	:: else -> head(a); most = stored_since(a, who); head(b); fits = most < stored_since(b, who)
+	:: else -> fits = stored_without(a) < stored_without(b)
 #endif
 #endif
 	fi
@@ -324,14 +344,9 @@ inline grant(c) {
 	counted[tenant(c)] = counted[tenant(c)] + weight(c);
 	touched[tenant(c)] = true;
 	/* The tenant is now the one that was granted something last. */
-	rank = served[tenant(c)]; served[tenant(c)] = 0; leave_order();
-	u = 0;
-	do
-	:: u < C -> if :: tenant(u) == tenant(c) -> rank = came[u]; came[u] = 0; leave_order() :: else fi; u++
-	:: else -> break
-	od;
-	newest();
-	served[tenant(c)] = rank
+	leave_order(tenant(c));
+	last_rank();
+	since[tenant(c)] = rank; granted[tenant(c)] = true; latest = tenant(c)
 }
 
 /* As many of the first turns as there are free units are enough: a grant makes a turn later. */
@@ -367,7 +382,7 @@ inline promote() {
 			has_turn(t);
 			if
 			:: !fits || score[t] != counted[t] -> turn[t] = false; touched[t] = true; removed = true
-			:: fits && score[t] == counted[t] && limit[t] > 0 && weight(who) > limit[t] -> remove(who); removed = true
+			:: fits && score[t] == counted[t] && limit[t] > 0 && weight(who) > limit[t] -> first = who; remove(first); removed = true
 			:: else ->
 				if
 				:: used + weight(who) <= name_limit && (limit[t] == 0 || counted[t] + weight(who) <= limit[t]) ->
@@ -417,7 +432,7 @@ inline is_next(c) {
 #elif defined(TIES_ARRIVAL)
 		:: else -> blocked = true
 #else
-		:: else -> head(first); blocked = stored_since(first, who) < stored_since(tenant(c), c)
+		:: else -> blocked = stored_without(first) < stored_without(tenant(c))
 #endif
 #endif
 		fi
@@ -450,7 +465,7 @@ inline ask(c) {
 	if
 	:: !blocked -> grant(c)
 	:: blocked && waits(c) && !(limit[tenant(c)] > 0 && weight(c) > limit[tenant(c)]) ->
-		if :: served[tenant(c)] == 0 -> newest(); came[c] = rank :: else fi;
+		if :: since[tenant(c)] == 0 -> join_order(tenant(c)) :: else fi;
 		line[waiters] = c; waiters++;
 		state[c] = waiting; touched[tenant(c)] = true
 	:: else -> ahead[c] = 0 /* refused, or more than it can ever have */
@@ -472,6 +487,9 @@ end:
 	:: d_step { state[c] == out -> ask(c) }
 #endif
 	:: d_step { state[c] == held && !expired[c] -> reap(); remove(c); finish() }
+#ifdef FORGET
+	:: d_step { state[c] == held && !expired[c] -> reap(); remove(c); finish(); forget(tenant(c)); scratch() }
+#endif
 #ifndef LIVE
 	:: d_step { state[c] == waiting && !expired[c] -> reap(); remove(c); finish() }
 	/* Its process dies, and its deadline passes. */

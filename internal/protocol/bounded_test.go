@@ -183,7 +183,7 @@ func (s hostileState) seedTenants(l *lab, put func(key string, entries []redis.Z
 			heads[tenant] = i
 		}
 	}
-	fields := []any{"all", fmt.Sprintf("1 %d", sum)}
+	fields := []any{"all", fmt.Sprintf("1 %d 0", sum)}
 	for i := range s.tenants {
 		tenant := fmt.Sprintf("tenant-%d", i)
 		last := fmt.Sprintf("%014x1", 10+i)

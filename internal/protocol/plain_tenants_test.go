@@ -163,7 +163,7 @@ func TestPlainCallOfATenantDeclinesWhateverIsStored(t *testing.T) {
 		records = append(records, strings.Join(words, " "))
 	}
 	for _, field := range []string{"all", ":tenant-0", ":tenant-1", ":tenant-2"} {
-		for _, value := range append(records, "nan 4", "1 nan", "1 4 nan", "1 "+strings.Repeat("9", 400)) {
+		for _, value := range append(records, "nan 4", "1 nan", "1 4 nan", "1 "+strings.Repeat("9", 400), "1 4 "+strings.Repeat("9", 400)) {
 			l := newLab(t, rdb)
 			sharedName(l)
 			require.NoError(t, rdb.HSet(background, l.keys[8], field, value).Err())
@@ -218,7 +218,7 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 		},
 		"a sum that is wrong": func(l *lab, about CallPrefix) Call {
 			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
-			l.rdb.HSet(background, l.keys[8], "all", generation+" 3")
+			l.rdb.HSet(background, l.keys[8], "all", generation+" 3 0")
 			return PlainTenants(about, seededKnown, p, nil, one, nil)
 		},
 		"waiters": func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 1, 3)) },

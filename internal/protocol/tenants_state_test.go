@@ -49,6 +49,14 @@ func (l *lab) poll(limit int64) {
 	assert.Fail(l.t, "work is left after 20 calls")
 }
 
+// tenantOfTurn returns the tenant of a member of turns.
+func tenantOfTurn(turn string) string {
+	if turn[14] == '0' {
+		return turn[29:] // it was never granted anything
+	}
+	return turn[15:]
+}
+
 // backlog has so many tenants hold everything and wait: 400 holders and 400 waiters, more than a call counts.
 func (l *lab) backlog(limit int64, tenants int) {
 	l.t.Helper()
@@ -70,7 +78,7 @@ var damageOfTenants = map[string]func(l *lab){
 	"most waiters have none": func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[6], 3, 390) },
 	"a lane has no waiter":   func(l *lab) { l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: "8:tenant-1000you:7"}) },
 	"the next waiter is none": func(l *lab) {
-		next := l.rdb.ZRange(background, l.keys[7], 0, 0).Val()[0][15:]
+		next := tenantOfTurn(l.rdb.ZRange(background, l.keys[7], 0, 0).Val()[0])
 		lane := fmt.Sprintf("%d:%s", len(next), next)
 		first := l.rdb.ZRangeArgs(background, redis.ZRangeArgs{Key: l.keys[6], Start: "[" + lane, Stop: "(" + lane + "\xff", ByLex: true, Count: 1}).Val()
 		l.rdb.ZRem(background, l.keys[6], first)
@@ -78,7 +86,7 @@ var damageOfTenants = map[string]func(l *lab){
 	},
 	"a waiter has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[1], 5, 5) },
 	"a holder has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[0], 5, 5) },
-	"the sum is wrong":       func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "1 399") },
+	"the sum is wrong":       func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "1 399 0") },
 	"the sum is text":        func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "\x00") },
 	"meta has lost the name": func(l *lab) { l.rdb.HDel(background, l.keys[5], MetaTenants, MetaPlain) },
 	"a turn is too early": func(l *lab) {
@@ -86,9 +94,9 @@ var damageOfTenants = map[string]func(l *lab){
 	},
 	"a turn has no tenant": func(l *lab) { l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: -1, Member: "100000000000000nobody"}) },
 	"a turn is text":       func(l *lab) { l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: -1, Member: "x"}) },
-	"a tenant is text":     func(l *lab) { l.rdb.HSet(background, l.keys[8], ":tenant-3", "x", "all", "1 0") },
+	"a tenant is text":     func(l *lab) { l.rdb.HSet(background, l.keys[8], ":tenant-3", "x", "all", "1 0 0") },
 	"units are wrong": func(l *lab) {
-		l.rdb.HSet(background, l.keys[8], ":tenant-3", "1 999 999 1 0 7 100000000000000", "all", "1 0")
+		l.rdb.HSet(background, l.keys[8], ":tenant-3", "1 999 999 1 0 7 100000000000000", "all", "1 0 0")
 	},
 }
 
@@ -123,7 +131,7 @@ func TestTenantsAreCountedAgainWhenTheKeysAreRenewed(t *testing.T) {
 	rdb := testclient.Settled(t)
 	for name, damage := range map[string][]any{
 		"units are of another tenant": {":tenant-0", "1 4 4 3 0 7 100000000000000", ":tenant-1", "1 0 0 1 0 0 100000000000000"},
-		"a generation is unknown":     {"all", "9007199254740991 4"},
+		"a generation is unknown":     {"all", "9007199254740991 4 0"},
 	} {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
@@ -161,7 +169,7 @@ func TestTurnsAreMadeAnewWhenTheKeysAreRenewedIfThatOfTheFirstWaiterIsGone(t *te
 	l.backlog(limit, 40)
 	first := TenantOf(members(l.snapshot().queue)[0])
 	for _, turn := range l.rdb.ZRange(background, l.keys[7], 0, -1).Val() {
-		if turn[15:] == first {
+		if tenantOfTurn(turn) == first {
 			require.NoError(t, l.rdb.ZRem(background, l.keys[7], turn).Err())
 		}
 	}
@@ -347,6 +355,53 @@ func TestNewTenantComesBeforeOneThatWasGrantedSomethingSince(t *testing.T) {
 		l.ask(Acquire(l.space.About("name"), known(1), p, tickets("me:4:b"), tickets("me:1:a")...), 2)
 		l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:2:b")), 1)
 		assert.Equal(t, []string{"me:3:c"}, members(l.snapshot().owner), "it has waited since before the grant to b")
+	})
+}
+
+func TestNewTenantsComeInTheirOrderRightBeforeTheOneThatWasGrantedSomethingLast(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		p := AcquireParams{TTL: time.Minute, Wait: true}
+		ask := func(id string, released ...string) {
+			l.ask(Acquire(l.space.About("name"), naming(1, TenantSpec{Name: TenantOf(id), Share: 1}), p, tickets(id), tickets(released...)...), 1+len(released))
+		}
+		ask("me:1:known")
+		ask("me:2:latest")
+		ask("me:3:known", "me:1:known")
+		ask("me:4:latest")
+		for _, id := range []string{"me:5:z", "me:6:a", "me:7:a"} {
+			ask(id)
+		}
+		var order []string
+		for range 6 {
+			holder := members(l.snapshot().owner)
+			order = append(order, holder...)
+			l.ask(Release(l.space.About("name"), known(1), 0, false, tickets(holder...)), 1)
+		}
+		assert.Equal(t, []string{"me:2:latest", "me:3:known", "me:5:z", "me:6:a", "me:4:latest", "me:7:a"}, order)
+		l.checkTenants(l.snapshot())
+	})
+}
+
+// A tenant that gave up has no claim left: not to the place of its first call, and not to that of a tenant that stayed.
+func TestNewTenantThatLeavesTheQueueAndComesBackIsANewOneAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for name, expires := range map[string]bool{"released": false, "expired in the call that comes back": true} {
+			l := newLab(t, rdb)
+			l.seed("meta layout=2")
+			p := AcquireParams{TTL: time.Minute, Wait: true}
+			l.ask(Acquire(l.space.About("name"), naming(1, TenantSpec{Name: "holder", Share: 1}), p, tickets("me:1:holder", "me:2:leaves", "me:3:stays")), 3)
+			leave := tickets("me:2:leaves")
+			if expires {
+				require.NoError(t, l.rdb.ZAddXX(background, l.keys[2], redis.Z{Score: 1, Member: "me:2:leaves"}).Err())
+				leave = nil
+			}
+			l.ask(Acquire(l.space.About("name"), known(1), p, tickets("me:4:leaves"), leave...), 1+len(leave))
+			l.checkTenants(l.snapshot())
+			l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:1:holder")), 1)
+			assert.Equal(t, []string{"me:3:stays"}, members(l.snapshot().owner), name)
+		}
 	})
 }
 

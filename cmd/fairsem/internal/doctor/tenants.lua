@@ -24,7 +24,7 @@ if holders > most or waiters > most or redis.call("HLEN", tenants) > 4 * most or
   return { 0, 0, "-1", "0", { 0 }, { 0 }, 0, { 0 }, { 0 } }
 end
 
-local generation, sum, counting = string.match(redis.call("HGET", tenants, "all") or "", "^(%d+) (%d+) ?(%d*)$")
+local generation, sum, counting = string.match(redis.call("HGET", tenants, "all") or "", "^(%d+) (%d+) %d+ ?(%d*)$")
 local all = {} -- by tenant
 local function account(tenant)
   all[tenant] = all[tenant] or { tenant = tenant, units = 0, permits = 0, counted = 0, counted_permits = 0, share = 1, limit = 0 }
@@ -69,7 +69,8 @@ end
 
 local stored_turns = redis.call("ZRANGE", turns, 0, -1, "WITHSCORES")
 for i = 1, #stored_turns, 2 do
-  local known = all[string.sub(stored_turns[i], 16)]
+  local turn = stored_turns[i]
+  local known = all[string.sub(turn, string.sub(turn, 15, 15) == "0" and 30 or 16)] -- as in scripts/tenant_ids.lua
   if known then known.turn = tonumber(stored_turns[i + 1]) end
 end
 

@@ -61,7 +61,7 @@ func TestEveryFaultOfTenantsIsFoundAndNamed(t *testing.T) {
 			b.do("HSET", b.key("tenants"), ":nobody", b.generation()+" 2 1 1 0 0 100000000000000")
 		}, "tenant", Fail, "the first nobody, with 0 units in 0 permits, counted as 2 in 1"},
 		"a wrong sum": {func(b *broken) {
-			b.do("HSET", b.key("tenants"), "all", b.generation()+" 9")
+			b.do("HSET", b.key("tenants"), "all", b.generation()+" 9 0")
 		}, "tenant-sum", Warn, "4 units in use are counted as 9 for all tenants"},
 		"no sum": {func(b *broken) {
 			b.do("HDEL", b.key("tenants"), "all")
@@ -169,7 +169,7 @@ func TestTheNextCallCorrectsTheSumOfTenants(t *testing.T) {
 	for _, spoil := range []func(){
 		func() {
 			b.account(func(fields []string) { fields[1] = "9" })
-			b.do("HSET", b.key("tenants"), "all", b.generation()+" 9") // last: a record that a call has corrected meanwhile is of no count
+			b.do("HSET", b.key("tenants"), "all", b.generation()+" 9 0") // last: a record that a call has corrected meanwhile is of no count
 		},
 		func() { b.do("ZADD", b.key("lanes"), 0, "0:00000000000001x:1") },
 		func() { b.do("DEL", b.key("lanes"), b.key("turns")) },
