@@ -84,9 +84,13 @@ var damageOfTenants = map[string]func(l *lab){
 		l.rdb.ZRem(background, l.keys[6], first)
 		l.rdb.ZAdd(background, l.keys[6], redis.Z{Member: lane + "00000000000001nobody:7"})
 	},
-	"a waiter has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[1], 5, 5) },
-	"a holder has left":      func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[0], 5, 5) },
-	"the sum is wrong":       func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "1 399 0") },
+	"a waiter has left": func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[1], 5, 5) },
+	"a holder has left": func(l *lab) { l.rdb.ZRemRangeByRank(background, l.keys[0], 5, 5) },
+	"the sum is wrong":  func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "1 399 0") },
+	"the newest token is none": func(l *lab) {
+		all := l.rdb.HGet(background, l.keys[8], "all").Val()
+		l.rdb.HSet(background, l.keys[8], "all", strings.TrimSuffix(all, newestOf(all))+"9007199254740991")
+	},
 	"the sum is text":        func(l *lab) { l.rdb.HSet(background, l.keys[8], "all", "\x00") },
 	"meta has lost the name": func(l *lab) { l.rdb.HDel(background, l.keys[5], MetaTenants, MetaPlain) },
 	"a turn is too early": func(l *lab) {
@@ -381,6 +385,24 @@ func TestNewTenantsComeInTheirOrderRightBeforeTheOneThatWasGrantedSomethingLast(
 		}
 		assert.Equal(t, []string{"me:2:latest", "me:3:known", "me:5:z", "me:6:a", "me:4:latest", "me:7:a"}, order)
 		l.checkTenants(l.snapshot())
+	})
+}
+
+// What the same call grants afterwards does not make the place of a new tenant later.
+func TestNewTenantComesBeforeWhatWasGrantedLastWhenItJoinedThoughItsCallGrantsMore(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		p := AcquireParams{TTL: time.Minute, Wait: true}
+		l.ask(Acquire(l.space.About("name"), naming(2, TenantSpec{Name: "known", Share: 1}), p, tickets("me:1:known")), 1)
+		l.ask(Acquire(l.space.About("name"), known(2), p, tickets("me:2:latest"), tickets("me:1:known")...), 2)
+		l.ask(Acquire(l.space.About("name"), known(2), p, tickets("me:3:new*2", "me:4:known")), 2)
+		require.Equal(t, []string{"me:2:latest", "me:4:known"}, members(l.snapshot().owner))
+		l.ask(Acquire(l.space.About("name"), known(2), p, tickets("me:5:latest")), 1)
+		l.ask(Release(l.space.About("name"), known(2), 0, false, tickets("me:2:latest")), 1)
+		assert.Equal(t, []string{"me:4:known"}, members(l.snapshot().owner), "the new one is next, and does not fit")
+		l.ask(Release(l.space.About("name"), known(2), 0, false, tickets("me:4:known")), 1)
+		assert.Equal(t, []string{"me:3:new"}, members(l.snapshot().owner))
 	})
 }
 

@@ -204,6 +204,7 @@ type tenantWalk struct {
 	usual    bool // most calls are such as PlainTenantsScript may answer
 	plain    int  // how many it answered, on the first lab
 	declined bool // it does not answer the present one
+	newest   map[*lab]string
 }
 
 var tenantNames = []string{"", "a", "ab", "b:1", "c\x00\xff", strings.Repeat("long", MaxTenant/4)}
@@ -221,7 +222,7 @@ func TestRandomCallsOfTenantsAreGrantedAsThePolicySays(t *testing.T) {
 			t.Logf("FAIRSEM_SEED=%d", seed)
 			rdb := testclient.Settled(t)
 			w := &tenantWalk{
-				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, heaviest: 1 + int64(n%3), expired: make(map[string]bool), specs: make(map[string]TenantSpec), ttl: time.Minute,
+				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, heaviest: 1 + int64(n%3), expired: make(map[string]bool), specs: make(map[string]TenantSpec), ttl: time.Minute, newest: make(map[*lab]string),
 				labs:  []*lab{newLab(t, rdb), newLab(t, rdb), newLab(t, testclient.Mini(t))},
 				p:     &policy{limit: limit, holders: make(map[string]*entry), tenants: make(map[string]*tenant)},
 				usual: n%3 == 0,
@@ -500,6 +501,9 @@ func (w *tenantWalk) each(build func(*lab) Call, released, asked int, check func
 		}
 		l.checkTenants(after)
 		w.checkList(l, after)
+		newest := newestOf(l.rdb.HGet(background, l.keys[8], "all").Val())
+		assert.GreaterOrEqual(w.t, newest, w.newest[l], "the newest token")
+		w.newest[l] = newest
 	}
 }
 
@@ -530,6 +534,9 @@ func (w *tenantWalk) checkList(l *lab, s snapshot) {
 		assert.Equal(w.t, waiting[e.Name] == 0, e.Waited < 0, "whether its first waiter has waited")
 	}
 }
+
+// newestOf returns the newest token that is stored beside the sum. Those of one length are ordered as numbers are.
+func newestOf(sum string) string { return sum[strings.LastIndex(sum, " ")+1:] }
 
 // checkTenants compares what is stored of tenants with what follows from the holders and waiters.
 func (l *lab) checkTenants(s snapshot) {
@@ -562,6 +569,7 @@ func (l *lab) checkTenants(s snapshot) {
 	generation, _, _ := strings.Cut(stored["all"], " ")
 	if len(s.owner) > 0 {
 		assert.Regexp(l.t, fmt.Sprintf("^%s %d [0-9]+$", generation, all), stored["all"], "units of all")
+		assert.LessOrEqual(l.t, newestOf(stored["all"]), l.rdb.Get(background, l.keys[3]).Val(), "the newest token")
 	}
 	heads, want := make(map[string]string), []string{}
 	for _, z := range s.queue {
