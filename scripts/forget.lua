@@ -1,24 +1,27 @@
 -- forget.lua: how tenants that have nothing are forgotten. Some are remembered: of tenants that hold equally little the next is the one that
 -- has been granted nothing for longest.
 --
--- needs:    lane_of, tenant_record
+-- needs:    tenant_of_turn, tenant_record
 -- provides: forget
-local FEW = 128 -- how many tenants are remembered although they may have nothing
+local FEW, SOME = 128, 32 -- how many tenants are remembered although they may have nothing, and how many are forgotten at once
 
--- forget removes more tenants that have nothing than were added, if there are many: of some, those that were granted something longest ago.
--- Those in accounts stay. What is counted is of a generation.
+-- forget removes at least as many tenants that have nothing as were added, if there are many: of a sample those that were granted something
+-- longest ago. One call does it for those that added up to SOME. Those in accounts stay. What is counted is of a generation.
 local function forget(added, accounts, generation)
-  if redis.call("HLEN", tenants) <= FEW then return end
-  local sample, idle = redis.call("HRANDFIELD", tenants, 2 * added + 2, "WITHVALUES"), {}
+  local count, most = redis.call("HLEN", tenants), math.max(added, SOME) + 1
+  if count <= FEW or count % SOME >= added then return end
+  local sample, idle, list = redis.call("HRANDFIELD", tenants, 2 * most, "WITHVALUES"), {}, {}
   for i = 1, #sample, 2 do
     local of, units, _, _, _, _, last = string.match(sample[i + 1], tenant_record)
     local tenant = string.sub(sample[i], 2)
-    local lane = lane_of(tenant)
-    if last and (of ~= generation or units == "0") and not accounts[tenant]
-      and #redis.call("ZRANGEBYLEX", lanes, "[" .. lane, "(" .. lane .. "\255", "LIMIT", 0, 1) == 0 then
-      idle[#idle + 1] = { sample[i], last }
-    end
+    if last and (of ~= generation or units == "0") and not accounts[tenant] then idle[#idle + 1] = last .. tenant end
   end
-  table.sort(idle, function(one, other) return one[2] < other[2] end)
-  for i = 1, math.min(#idle, added + 1) do redis.call("HDEL", tenants, idle[i][1]) end
+  if #idle == 0 then return end
+  local waits = redis.call("ZMSCORE", turns, unpack(idle))
+  for i, turn in ipairs(idle) do
+    if not waits[i] then list[#list + 1] = turn end
+  end
+  table.sort(list)
+  for i = 1, math.min(#list, most) do list[i] = ":" .. tenant_of_turn(list[i]) end
+  if #list > 0 then redis.call("HDEL", tenants, unpack(list, 1, math.min(#list, most))) end
 end

@@ -28,9 +28,11 @@ local limit_form = "^(%d+)@$"
 -- include plain_ids.lua
 if renew_keys and holders + waiters > 0 then return { 0 } end -- then the full script compares what is counted with what is stored
 -- include tenant_ids.lua
-if redis.call("ZCARD", lanes) ~= waiters then return { 0 } end
-local turn_count = redis.call("ZCARD", turns)
-if waiters > 0 and turn_count == 0 then return { 0 } end -- another program has deleted them; the full script makes them anew
+local turn_count = 0
+if waiters > 0 then -- else what another program may have left there shows when a call waits
+  turn_count = redis.call("ZCARD", turns)
+  if redis.call("ZCARD", lanes) ~= waiters or turn_count == 0 then return { 0 } end -- the full script makes them anew
+end
 
 -- include plain_accounts.lua
 
