@@ -2,6 +2,7 @@ package fairsem_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,13 @@ type afterScripts struct {
 	then func(calls [][]any) (done bool)
 }
 
+// copyOf returns the arguments of a script call, to be sent again.
+func copyOf(c redis.Cmder) []any {
+	args := slices.Clone(c.Args())
+	args[1] = fmt.Sprint(args[1])
+	return args
+}
+
 func (h *afterScripts) DialHook(next redis.DialHook) redis.DialHook          { return next }
 func (h *afterScripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
@@ -124,7 +132,7 @@ func (h *afterScripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 		var calls [][]any
 		for _, c := range cmds {
 			if (c.Name() == "evalsha" || c.Name() == "eval") && c.Err() == nil {
-				calls = append(calls, c.Args())
+				calls = append(calls, copyOf(c))
 			}
 		}
 		if len(calls) > 0 && h.then != nil && h.then(calls) {

@@ -101,9 +101,8 @@ func TestSlowReplyDoesNotMakeTheClientTrustForLonger(t *testing.T) {
 	w.ttl, w.limit = time.Second, 2
 	slow, proxy := w.network()
 	a, b := w.of(slow, 2), w.semaphore()
-	w.release(w.must(a.Acquire(t.Context(), heavy))) // afterwards no script must be loaded
 	for range 2 {
-		w.status(a) // has a connection ready
+		w.release(w.must(a.Acquire(t.Context(), heavy))) // afterwards no script must be loaded, nothing is to be released, and a connection is ready
 		proxy.HoldReplies()
 		late := acquire(t.Context(), a, heavy)
 		w.eventually(func() bool { return w.status(b).Used == heavy }, "the server does not grant it")
@@ -439,7 +438,7 @@ func (s *straggler) take(cmds []redis.Cmder) bool {
 		return false
 	}
 	for _, c := range cmds {
-		s.held = append(s.held, c.Args())
+		s.held = append(s.held, copyOf(c))
 	}
 	return true
 }

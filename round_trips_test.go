@@ -41,7 +41,7 @@ func (s *scriptCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, c := range commands {
-			if verb := s.verbs[c.Args()[min(1, len(c.Args())-1)]]; verb != "" {
+			if verb := s.verbs[fmt.Sprint(c.Args()[min(1, len(c.Args())-1)])]; verb != "" {
 				s.called[verb]++
 				if reply, ok := c.(protocol.Numbers); ok && slices.Equal(reply.Val(), []int64{0}) {
 					s.decline[verb]++

@@ -211,7 +211,7 @@ func (e *evidence) join() {
 		g := c.Grant
 		g.ID = cmp.Or(c.ID, ids[fmt.Sprint(c.Process, " ", c.Number)])
 		g.AskedWall = g.Asked
-		g.Position, g.Left = e.confirmed(g.ID), e.monitor.waiting[g.ID]
+		g.Position, g.Left = e.confirmed(g.ID), e.waited(c, g.ID)
 		g.Done = e.done(c, g.ID)
 		e.grants[c.Name] = append(e.grants[c.Name], g)
 	}
@@ -246,6 +246,15 @@ func (e *evidence) confirmed(id string) int64 {
 		return e.queued[id]
 	}
 	return e.monitor.queued[id]
+}
+
+// waited returns until when a call certainly waited, or 0 if that is unknown. A copy of its acquire that the network delivers when the
+// tombstone of its release has expired is in the queue, too, but not the call.
+func (e *evidence) waited(c *call, id string) int64 {
+	if left := e.monitor.waiting[id]; c.Granted == 0 || left < c.Granted {
+		return left
+	}
+	return 0
 }
 
 // save copies the histories to the folder of -keep.

@@ -26,7 +26,34 @@ type batch struct {
 type prepared struct {
 	Request
 	Command
+	batch *batch
 }
+
+// cmd is the command as go-redis sends it. Instead of the script it names c, which go-redis has to ask for its bytes.
+func (c *prepared) cmd() redis.Cmder {
+	if c.Cmd != nil {
+		return c.Cmd
+	}
+	cmd := c.Call.Command(c.withText)
+	cmd.Args()[1] = c
+	return cmd
+}
+
+// errWrittenOff is the error of a command that go-redis was still to send when its batch was written off.
+var errWrittenOff = errors.New("the batch was written off before it was sent")
+
+// MarshalBinary returns the hash of the script, or its text. go-redis calls it when it writes the command, which may be long after
+// the batch was written off: it dials, waits for a connection and greets the server first. What is sent then may come after a tombstone
+// has expired, and is a grant to nobody.
+func (c *prepared) MarshalBinary() ([]byte, error) {
+	if c.batch.done.Load() {
+		return nil, errWrittenOff
+	}
+	return c.Call.Script.Source(c.withText), nil
+}
+
+// String is for hooks that record commands.
+func (c *prepared) String() string { return string(c.Call.Script.Source(c.withText)) }
 
 func newBatch(p *Pipeline, room int) *batch {
 	return &batch{pipeline: p, sent: p.Clock.Now(), timeout: MaxTimeout, prepared: make([]prepared, 0, room)}
@@ -38,7 +65,7 @@ func (b *batch) add(r Request) {
 	if !wanted {
 		return
 	}
-	b.prepared = append(b.prepared, prepared{r, c})
+	b.prepared = append(b.prepared, prepared{r, c, b})
 	b.ids += r.IDs()
 	b.timeout = max(min(b.timeout, timeout), MinTimeout)
 }
@@ -129,6 +156,7 @@ func (b *batch) next(again []prepared) *batch {
 	next := &batch{pipeline: b.pipeline, sent: b.pipeline.Clock.Now(), prepared: again, timeout: b.timeout}
 	for i, c := range again {
 		next.ids += c.IDs()
+		again[i].batch = next
 		if c.declined {
 			again[i].Command = Command{Call: c.Full()}
 		}

@@ -3,10 +3,13 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -173,6 +176,65 @@ func TestBatchesThatWereWrittenOffLeaveRoomForOthers(t *testing.T) {
 	})
 }
 
+// recorded is a connection that records what is written.
+type recorded struct {
+	net.Conn
+	mu      sync.Mutex
+	written []byte
+}
+
+func (c *recorded) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.written = append(c.written, b...)
+	return c.Conn.Write(b)
+}
+
+// finished is a hook that says when go-redis has returned from a pipeline, and with which error.
+type finished chan error
+
+func (finished) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (finished) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (f finished) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		if cmds[0].Name() == "evalsha" { // else it greets the server
+			f <- err
+		}
+		return err
+	}
+}
+
+// While go-redis dials or greets a server that is slow, nothing stops it. What it then sends could come after a tombstone has expired.
+func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSent(t *testing.T) {
+	t.Parallel()
+	dials, conns := make(chan struct{}), make(chan *recorded, 1)
+	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		<-dials
+		conn, err := net.Dial("tcp", redistest.SharedServer(t).Addr())
+		c := &recorded{Conn: conn}
+		conns <- c
+		return c, err
+	}})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	returned := make(finished, 1)
+	rdb.AddHook(returned)
+	l := New(Config{Client: rdb, Goroutines: goroutines.New(), Clock: clock.New(), Suspect: func() {}, Disconnected: func() {}})
+	t.Cleanup(l.Goroutines.Close)
+	o := newOrder(1, MinTimeout)
+	o.plain = protocol.PlainRelease[protocol.Entry](protocol.Keyspace{Prefix: "fairsem-test"}.About(uuid.NewString()), nil)
+	l.Queue(o, false)
+	assert.ErrorIs(t, (<-o.done).Err, failure.ErrNoAnswer)
+	close(dials)
+	require.ErrorIs(t, <-returned, errWrittenOff)
+	c := <-conns
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	assert.Contains(t, strings.ToLower(string(c.written)), "hello", "it has greeted the server")
+	assert.NotContains(t, string(c.written), protocol.PlainReleaseScript.Hash)
+}
+
 // A pipeline breaks half-way: a command without a value of its own was not answered.
 func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 	t.Parallel()
@@ -278,7 +340,7 @@ func TestPlainCallThatIsDeclinedAfterItWasWrittenOffIsNotSentInFull(t *testing.T
 		hold := make(chan struct{})
 		var sent []any
 		l := newTestPipeline(t, func(cmds []redis.Cmder) error {
-			sent = append(sent, cmds[0].Args()[1])
+			sent = append(sent, fmt.Sprint(cmds[0].Args()[1]))
 			<-hold
 			cmds[0].(protocol.Numbers).SetVal([]int64{0})
 			return nil

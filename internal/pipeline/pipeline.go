@@ -46,14 +46,6 @@ type Command struct {
 	declined bool // it was plain, and the full one is to be sent
 }
 
-// cmd is the command as go-redis sends it.
-func (c Command) cmd() redis.Cmder {
-	if c.Cmd != nil {
-		return c.Cmd
-	}
-	return c.Call.Command(c.withText)
-}
-
 // Response is the answer to a command. A command that has a result of its own has only the error here.
 type Response struct {
 	Numbers []int64 // reply of a script

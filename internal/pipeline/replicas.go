@@ -67,8 +67,8 @@ func (p *Pipeline) redisPipeline() (redis.Pipeliner, error) {
 // runDurable runs commands, of which some may need replicas. Those that too few replicas have count as not answered.
 func (p *Pipeline) runDurable(commands []prepared, timeout time.Duration) []Response {
 	all := make([]redis.Cmder, len(commands), len(commands)+1)
-	for i, c := range commands {
-		all[i] = c.cmd()
+	for i := range commands {
+		all[i] = commands[i].cmd()
 	}
 	if p.Replicas == 0 || !slices.ContainsFunc(commands, prepared.needsReplicas) {
 		return p.run(p.Client.Pipeline(), all)

@@ -14,6 +14,15 @@ type Script struct {
 	Hash       any      // a string, converted to any once instead of at each call
 	Arguments  []string // what the call passes in ARGV before its ids: the names that the Lua gives it
 	keys       []int    // which of Kinds it gets
+	hash, text []byte
+}
+
+// Source is what names the script in a command: its hash or, for a server that has not cached it, its text. It must not be changed.
+func (s *Script) Source(withText bool) []byte {
+	if withText {
+		return s.text
+	}
+	return s.hash
 }
 
 // Scripts are all that know every case.
@@ -33,7 +42,8 @@ func newScript(verb string, own ...string) *Script {
 // plainScript returns a script that gets some of the keys, and has these arguments only.
 func plainScript(verb string, keys []int, arguments ...string) *Script {
 	text := scripts.Text(verb)
-	return &Script{verb, text, redis.NewScript(text).Hash(), arguments, keys}
+	hash := redis.NewScript(text).Hash()
+	return &Script{verb, text, hash, arguments, keys, []byte(hash), []byte(text)}
 }
 
 // A script is sent exactly once: go-redis must not resend it after a lost reply, as the client could not know
