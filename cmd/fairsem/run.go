@@ -58,9 +58,9 @@ process has ended by itself, and a warning is written. After a loss the units ma
 granted while it runs.
 
 If fairsem itself dies, by KILL or for lack of memory, CMD and its process group are
-killed at once, by a small /bin/sh that waits beside CMD only for this, and on Linux by
-the kernel. A process that left the group, belongs to another user or has no /bin/sh
-continues while the units expire.
+killed at once, even if CMD has just started, by a small /bin/sh that waits beside CMD
+only for this, and on Linux by the kernel. A process that left the group, belongs to
+another user or has no /bin/sh continues while the units expire.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
 the permit was not acquired (-E changes it; with -E 0 no message is written), 76 if

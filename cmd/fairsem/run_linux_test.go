@@ -1,6 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +30,65 @@ func TestNothingOutlivesARunThatWasKilled(t *testing.T) {
 	began := time.Now()
 	s.awaitState(0, 0)
 	require.Less(t, time.Since(began), 5*time.Second)
+}
+
+// The guard learned of the group after the start, so it did not know that of a run which was killed right then: the kernel
+// ended the command, and nothing ended what that had started.
+func TestNothingOutlivesARunThatWasKilledWhileItStartedItsCommand(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	runtime.LockOSThread() // a thread traces
+	defer runtime.UnlockOSThread()
+	script := `sleep 3600 & echo $! >` + dir + `/pid; wait`
+	cmd := s.command("--limit", "1", "-c", script)
+	startUntilItForks(t, cmd, script)
+	inner := atoi(t, awaitFile(t, dir+"/pid"))
+	t.Cleanup(func() { _ = syscall.Kill(inner, syscall.SIGKILL) })
+	require.NoError(t, cmd.Process.Kill())
+	_, _ = cmd.Process.Wait()
+	requireGone(t, []int{inner})
+}
+
+// startUntilItForks starts a program, and returns when it has forked a process with that argument and does nothing more.
+// It must be called on a locked thread.
+func startUntilItForks(t *testing.T, cmd *exec.Cmd, argument string) {
+	t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	require.NoError(t, cmd.Start())
+	pid := cmd.Process.Pid
+	tooLate := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // so that Wait4 returns
+	defer tooLate.Stop()
+	var state syscall.WaitStatus
+	_, err := syscall.Wait4(pid, &state, 0, nil)
+	require.NoError(t, err)
+	require.True(t, state.Stopped(), "the first stop is at its first instruction")
+	require.NoError(t, syscall.PtraceSetOptions(pid, syscall.PTRACE_O_TRACEVFORKDONE))
+	for passed := 0; ; passed = 0 {
+		if state.TrapCause() == syscall.PTRACE_EVENT_VFORK_DONE {
+			forked, err := syscall.PtraceGetEventMsg(pid)
+			require.NoError(t, err)
+			if strings.Contains(commandLine(int(forked)), argument) {
+				return
+			}
+		} else if state.StopSignal() != syscall.SIGTRAP {
+			passed = int(state.StopSignal())
+		}
+		require.NoError(t, syscall.PtraceCont(pid, passed))
+		_, err := syscall.Wait4(pid, &state, 0, nil)
+		require.NoError(t, err)
+		require.True(t, state.Stopped(), "it has ended: %x", state)
+	}
+}
+
+// commandLine waits for the arguments of a process, which has none at the beginning of exec. A process that has ended has
+// none.
+func commandLine(pid int) string {
+	for exists(pid) {
+		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(line) > 0 { // an error: it has just ended
+			return string(line)
+		}
+	}
+	return ""
 }
 
 // A zombie is in the group until its parent reaps it, and the parent may have left the group. After a loss, no process

@@ -34,16 +34,16 @@ type child struct {
 // terminalGrace is how soon after the child got the terminal a stop is still attributed to not having had it.
 const terminalGrace = time.Second
 
-// startChild starts the command with the files of this process. It must be called on the main thread,
-// for the kernel kills the child when the thread that started it ends.
-func startChild(path string, args, env []string) (*child, error) {
+// startChild starts the command with the files of this process, and has g know its group. It must be called on the main
+// thread, for the kernel kills the child when the thread that started it ends.
+func startChild(g *guard, path string, args, env []string) (*child, error) {
 	orphan.Adopt()
 	attr := orphan.DieWithParent()
 	if attr == nil {
 		attr = &syscall.SysProcAttr{}
 	}
 	attr.Setpgid = true
-	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: attr})
+	pid, err := g.startCommand(path, args, env, attr)
 	if err != nil {
 		return nil, err
 	}

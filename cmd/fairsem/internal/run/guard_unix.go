@@ -4,45 +4,54 @@ package run
 
 import (
 	"fmt"
-	"io"
+	"os"
 	"os/exec"
 	"syscall"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/announce"
 )
 
 // guardScript ends, when its input does, the process group of the last line. An empty line is none.
 const guardScript = `trap "" HUP INT TERM; while read -r line; do group=$line; done; test -z "$group" || kill -s KILL -- "-$group"`
 
-// guard is a process that outlives a kill -9 of this one, by an administrator or for lack of memory. A nil guard does
-// nothing.
+// guard is a process that outlives a kill -9 of this one, by an administrator or for lack of memory, and ends the group of
+// the command. A nil guard does nothing.
 type guard struct {
 	cmd   *exec.Cmd
-	stdin io.WriteCloser
+	stdin *os.File
 }
 
 // startGuard returns nil where there is no shell. Without a guard the kernel ends the command, on Linux, and nothing
 // ends what that has started.
 func startGuard() *guard {
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "fairsem-guard")
-	cmd.Env, cmd.Dir = []string{}, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what the terminal sends is for the command
-	word, err := cmd.StdinPipe()
-	if err != nil || cmd.Start() != nil {
+	stdin, writer, err := os.Pipe()
+	if err != nil {
 		return nil
 	}
-	return &guard{cmd, word}
+	defer func() { _ = stdin.Close() }() // the guard has its own
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "fairsem-guard")
+	cmd.Stdin, cmd.Env, cmd.Dir = stdin, []string{}, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what the terminal sends is for the command
+	if cmd.Start() != nil {
+		_ = writer.Close() // nothing was written
+		return nil
+	}
+	return &guard{cmd, writer}
 }
 
-// watch makes the guard end the group if this process ends before stop is called.
-func (g *guard) watch(group int) {
-	if g != nil {
-		_, _ = fmt.Fprintln(g.stdin, group) // one that was killed guards nothing
+// startCommand starts a command whose pid is that of its group. The guard knows the group before the command runs, so it
+// misses nothing that the command starts, whenever this process is killed.
+func (g *guard) startCommand(path string, args, env []string, attr *syscall.SysProcAttr) (pid int, err error) {
+	if g == nil {
+		return announce.Fork(path, args, env, attr)
 	}
+	return announce.Start(g.stdin, path, args, env, attr)
 }
 
 // stop must be called when the group is gone: another group can get its number.
 func (g *guard) stop() {
 	if g != nil {
-		_, _ = fmt.Fprintln(g.stdin) // as above
+		_, _ = fmt.Fprintln(g.stdin) // one that was killed guards nothing
 		_ = g.stdin.Close()
 		_ = g.cmd.Wait()
 	}

@@ -5,7 +5,6 @@ package run
 import (
 	"context"
 	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -77,14 +76,15 @@ func TestNoWaitDoesNotWaitForTheServerEither(t *testing.T) {
 // The number of a group that is gone may be that of another soon.
 func TestAStoppedGuardKillsNothing(t *testing.T) {
 	t.Parallel()
-	sleep := exec.CommandContext(t.Context(), "sleep", "300")
-	sleep.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, sleep.Start())
 	g := startGuard()
 	require.NotNil(t, g)
-	g.watch(sleep.Process.Pid)
+	pid, err := g.startCommand("/bin/sh", []string{"sh", "-c", "exec sleep 3600"}, os.Environ(), &syscall.SysProcAttr{Setpgid: true})
+	require.NoError(t, err)
 	g.stop()
-	require.NoError(t, sleep.Process.Signal(syscall.Signal(0)), "it runs")
-	require.NoError(t, sleep.Process.Signal(syscall.SIGTERM))
-	require.ErrorContains(t, sleep.Wait(), "terminated")
+	require.NoError(t, syscall.Kill(pid, 0), "it runs")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	var state syscall.WaitStatus
+	_, err = syscall.Wait4(pid, &state, 0, nil)
+	require.NoError(t, err)
+	require.Equal(t, syscall.SIGTERM, state.Signal())
 }

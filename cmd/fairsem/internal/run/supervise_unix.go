@@ -42,12 +42,11 @@ func (h *holder) hold() error {
 	exit.Notify(controls, jobControl...)
 	defer signal.Stop(controls)
 	g := startGuard()
-	c, err := startChild(h.path, command, h.job.Request.environment(h.permitVariables()...))
+	c, err := startChild(g, h.path, command, h.job.Request.environment(h.permitVariables()...))
 	if err != nil {
 		g.stop()
 		return startError(command[0], err)
 	}
-	g.watch(c.pid)
 	journal := h.waiter.journal
 	journal.note(note{Event: "started", PID: c.pid})
 	s := &supervisor{job: h.job, permit: h.permit, journal: journal, child: c, signals: h.waiter.signals, controls: controls, lastAlive: granted}
