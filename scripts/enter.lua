@@ -1,14 +1,14 @@
 -- enter.lua: stores new holders and waiters. The lists are for ZADD and HSET: score, id, ... and id, weight, ...; all
 -- but due may be empty.
 --
--- needs:    expire_at, store_holders, tenancy
+-- needs:    expire_at, keep, store_holders, tenancy
 -- provides: enter
 -- changes:  stored_numbered, weight_count
 local may_have_queue = { [2] = true, [4] = true } -- kinds of "plain"
 local function enter(due, granted, queued, new_weights)
   if #new_weights > 0 or #queued > 0 and not may_have_queue[plain_kind(stored_plain)] or adds_numbers and not stored_numbered then end_plain() end
   if adds_numbers and not stored_numbered then
-    redis.call("HSET", meta, "numbered", "1")
+    keep("numbered", "1")
     stored_numbered = "1"
   end
   local all_new, had_waiters = 2 * (holders + waiters) == #granted + #queued, 2 * waiters > #queued

@@ -1,7 +1,7 @@
 -- finish.lua: what every script ends with: the grants that are possible now, the expiry of the keys, and the reply.
 --
 -- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
---           granted_count, grants, had_queue, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
+--           granted_count, grants, had_queue, keep, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
 --           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, tenancy,
 --           window
 -- provides: recorded_at
@@ -17,7 +17,7 @@ if tenancy then
 end
 
 if numbering and numbering.count > 0 and not stored_numbered then -- meta was lost
-  redis.call("HSET", meta, "numbered", "1")
+  keep("numbered", "1")
   stored_numbered = "1"
 end
 
@@ -34,8 +34,8 @@ elseif plain and (had_queue or waiters > 0) then
 end
 if stored_plain ~= plain then end_plain() end
 
-if declares then redis.call("HSET", meta, "layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
-if state_lost then redis.call("HSET", meta, "server", server, "epoch", text(epoch), "quiet", text(grace_until)) end
+if declares then keep("layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
+if state_lost then keep("server", server, "epoch", text(epoch), "quiet", text(grace_until)) end
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end

@@ -1,6 +1,6 @@
 -- limit.lua: the time, the limit in effect, and when the keys expire.
 --
--- provides: CENTURY, clock_ahead, declared, declared_spec, declares, expire_at, last_number, limit, micros, now,
+-- provides: CENTURY, clock_ahead, declared, declared_spec, declares, expire_at, keep, last_number, limit, micros, now,
 --           pinned, renew_keys, steady, stepped_back, window
 -- changes:  since
 local clock = redis.call("TIME") -- once: before Redis 7.2 it moves while a script runs
@@ -62,3 +62,8 @@ if renew_keys then
   expire_at = math.max(expire_at, math.max(now + span, latest) + 2 * LINGER)
 end
 
+-- keep stores fields of meta. The key is to expire at once, in case a right is missing for what follows.
+local function keep(...)
+  redis.call("HSET", meta, ...)
+  if not pinned then redis.call("PEXPIREAT", meta, text(math.max(expire_at, now + LINGER))) end
+end

@@ -1,6 +1,6 @@
 -- recount.lua: how what is counted of tenants is counted again, some at each call: see accounts.lua.
 --
--- needs:    STEP, expire_at, tenancy
+-- needs:    STEP, expire_at, keep, tenancy
 -- changes:  stored_tenants
 if tenancy then
   -- count_permits counts some of the permits that are not counted yet.
@@ -41,7 +41,7 @@ if tenancy then
 
   function tenancy.count_again()
     if not stored_tenants then -- before anything of tenants is written
-      redis.call("HSET", meta, "tenants", "1")
+      keep("tenants", "1")
       stored_tenants = "1"
       end_plain()
     end

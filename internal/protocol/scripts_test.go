@@ -884,7 +884,7 @@ func withoutFastPath(t *testing.T, s *Script) *Script {
 	const way = "\nlocal fast ="
 	require.Equal(t, 1, strings.Count(s.Text, way))
 	text := strings.Replace(s.Text, way, way+" false and", 1)
-	return &Script{s.Verb, text, redis.NewScript(text).Hash(), s.Arguments, nil}
+	return &Script{s.Verb, text, redis.NewScript(text).Hash(), s.Arguments, nil, nil, nil}
 }
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
@@ -2090,6 +2090,69 @@ func (l *lab) commands(c Call) []string {
 	out, err := l.rdb.Do(background, args...).StringSlice()
 	require.NoError(l.t, err)
 	return out
+}
+
+// runWithout runs a call as a user that may not run one command.
+func (l *lab) runWithout(command string, c Call) {
+	l.t.Helper()
+	const deny = `local real = redis
+local redis = setmetatable({ pcall = function(name, ...)
+  if name == "%[1]s" then return { err = "ERR denied" } end
+  return real.pcall(name, ...)
+end, call = function(name, ...)
+  if name == "%[1]s" then error("denied") end
+  return real.call(name, ...)
+end }, { __index = real })
+`
+	args := slices.Clone(c.Args)
+	args[0], args[1] = "eval", fmt.Sprintf(deny, command)+c.Script.Text
+	if err := l.rdb.Do(background, args...).Err(); err != nil {
+		require.ErrorContains(l.t, err, "denied")
+	}
+}
+
+// V7: a right that is missing, or was taken away, makes a call fail half-way.
+func TestCallThatLacksARightLeavesNothingForEver(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	ids := tickets("me:1", "me:2", "me:3")
+	calls := map[string]func(l *lab) []Call{
+		"semaphore": func(l *lab) []Call { return []Call{Acquire(l.space.About("name"), declares(2, usedNow), p, ids)} },
+		"tenants": func(l *lab) []Call {
+			d := declares(2, usedNow)
+			d.Tenants = []TenantSpec{{Name: "tenant-0", Share: 2}}
+			return []Call{Acquire(l.space.About("name"), d, p, ofTenants("me", 1, 4, 2)), Release(l.space.About("name"), d, 0, false, ofTenants("me", 1, 2, 2))}
+		},
+		"numbers": func(l *lab) []Call {
+			numbered := []*ticket{{l.space.TicketID(1, "", true), 1}, {l.space.TicketID(2, "", true), 2}}
+			q := p
+			q.Numbered = true
+			return []Call{Acquire(l.space.About("name"), declares(2, usedNow), q, numbered)}
+		},
+		"weights": func(l *lab) []Call {
+			return []Call{Acquire(l.space.About("name"), declares(2, usedNow), p, tickets("me:1*2", "me:2*2")), Release(l.space.About("name"), declares(2, usedNow), 0, false, tickets("me:1"))}
+		},
+		"rate": func(l *lab) []Call {
+			d := Declaration{Spec: LimitSpec{Limit: 2, Window: time.Second}, Since: usedNow}
+			return []Call{Acquire(l.space.About("name"), d, p, ids)}
+		},
+		"restore": func(l *lab) []Call {
+			return []Call{Restore(l.space.About("name"), declares(2, usedNow), time.Minute, tickets("me:1"), Claims{1, 0, []int64{8}, []int64{1}, nil})}
+		},
+		"refresh": func(l *lab) []Call { return []Call{Refresh(l.space.About("name"), declares(2, usedNow), time.Minute, false, ids)} },
+	}
+	for name, build := range calls {
+		for _, command := range []string{"SET", "ZADD", "ZREM", "HSET", "HDEL", "HINCRBY", "DEL", "PUBLISH", "ZRANGE", "ZRANGEBYLEX", "HMGET", "HGET", "EXISTS", "ZMSCORE"} {
+			l := newLab(t, rdb)
+			for _, c := range build(l) {
+				l.runWithout(command, c)
+			}
+			for i, key := range l.keys {
+				assert.NotEqual(t, time.Duration(-1), rdb.PTTL(background, key).Val(), "%s without %s: %s never expires", name, command, Kinds[i])
+			}
+		}
+	}
 }
 
 // runUpTo runs a call on a real server and stops it before write n+1.
