@@ -300,6 +300,18 @@ func TestPermitThatTheServerHasAgainCountsUntilItIsGone(t *testing.T) {
 	}
 }
 
+// The grant to the first of two waiters may be lost with the server, while that to the other one was sent.
+func TestWaiterWhoseGrantWasLostWithItsServerWasNotOvertaken(t *testing.T) {
+	for began, red := range map[int64]bool{609: false, 900: true, 2: true} { // ms: right after the grant, after both grants, and long before
+		e := evidenceOf(soloCall("a", "x:1", 20, 601, 800, 801), soloCall("b", "y:1", 10, 605, 607, 608))
+		e.run.fault.losesState = true
+		e.queued["x:1"] = 603 * int64(time.Millisecond)
+		e.strikes = []strike{{"a crash", began * int64(time.Millisecond), 0, 0}}
+		e.join()
+		assert.Equal(t, red, len(overtakes(e)) > 0, began)
+	}
+}
+
 // A call that is granted nothing never learns its id. The report that it is in the queue has it.
 func TestCallThatIsGrantedNothingWaitedForAsLongAsItWasSeen(t *testing.T) {
 	refused := &call{Name: soloName, Number: 7}
