@@ -34,9 +34,10 @@ func Middleware(config *asynq.Config, limit Limit, opts Options) (asynq.Middlewa
 	}
 	configure(config)
 	return func(next asynq.Handler) asynq.Handler {
+		f, isFunc := next.(asynq.HandlerFunc)
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 			switch {
-			case next == nil:
+			case next == nil || isFunc && f == nil:
 				return gate.Invalid(who, "the handler is nil")
 			case ctx.Value(configured{}) == nil:
 				return gate.Invalid(who, "this server was not made with the Config that Middleware has changed: call Middleware before asynq.NewServer")

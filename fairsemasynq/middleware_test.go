@@ -368,7 +368,9 @@ func TestNilHandlerIsAnErrorAndNoPanic(t *testing.T) {
 	var config asynq.Config
 	limited, err := fairsemasynq.Middleware(&config, w.Semaphore(1), fairsemasynq.Options{})
 	require.NoError(t, err)
-	err = limited(nil).ProcessTask(config.BaseContext(), asynq.NewTask("a", nil))
-	assert.ErrorIs(t, err, fairsem.ErrInvalid)
-	assert.ErrorContains(t, err, "the handler is nil")
+	for _, none := range []asynq.Handler{nil, asynq.HandlerFunc(nil)} {
+		err = limited(none).ProcessTask(config.BaseContext(), asynq.NewTask("a", nil))
+		assert.ErrorIs(t, err, fairsem.ErrInvalid)
+		assert.ErrorContains(t, err, "the handler is nil")
+	}
 }
