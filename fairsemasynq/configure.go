@@ -11,7 +11,7 @@ import (
 // configured is the key of a value that the contexts of tasks have on a server that was made with a Config of configure.
 type configured struct{}
 
-// configure has a server put tasks back without counting a failure. What the Config has is called for all other errors.
+// configure has a server reschedule tasks without counting a failure. What the Config has is called for all other errors.
 func configure(config *asynq.Config) {
 	config.RetryDelayFunc = delayOf(config.RetryDelayFunc)
 	config.IsFailure = isFailure(config.IsFailure)
@@ -26,20 +26,20 @@ func delayOf(others asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 		others = asynq.DefaultRetryDelayFunc
 	}
 	return func(n int, err error, task *asynq.Task) time.Duration {
-		if put, is := errors.AsType[*PutBackError](err); is {
-			return put.Delay
+		if rescheduled, is := errors.AsType[*RescheduleError](err); is {
+			return rescheduled.Delay
 		}
 		return others(n, err, task)
 	}
 }
 
 func isFailure(others func(error) bool) func(error) bool {
-	return func(err error) bool { return !isPutBack(err) && (others == nil || others(err)) }
+	return func(err error) bool { return !isRescheduled(err) && (others == nil || others(err)) }
 }
 
 func handleError(others asynq.ErrorHandler) asynq.ErrorHandler {
 	return asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
-		if !isPutBack(err) {
+		if !isRescheduled(err) {
 			others.HandleError(ctx, task, err)
 		}
 	})
@@ -52,7 +52,7 @@ func baseContext(others func() context.Context) func() context.Context {
 	return func() context.Context { return context.WithValue(others(), configured{}, true) }
 }
 
-func isPutBack(err error) bool {
-	_, is := errors.AsType[*PutBackError](err)
+func isRescheduled(err error) bool {
+	_, is := errors.AsType[*RescheduleError](err)
 	return is
 }

@@ -24,12 +24,12 @@
 // counts as always: nil is a success, and an error is a failure, which wraps ErrLost if it is that of the context. The work had
 // begun, and a task that always loses its permit must not go round for ever; if yours should, say so in Config.IsFailure.
 //
-// # What is put back
+// # What is rescheduled
 //
 // A task waits in the queue of its limit for at most [Options.MaxWait], and for at most half of the time until its deadline. If it has
-// no permit by then, it is put back: its handler is not called, and asynq has it in state "retry", with the reason in LastErr. It is not
+// no permit by then, it is rescheduled: its handler is not called, and asynq has it in state "retry", with the reason in LastErr. It is not
 // a failure: neither the retries of the task nor the statistics of the queue count it, and Config.ErrorHandler is not called.
-// [Options.OnPutBack] is. The task is tried again after
+// [Options.OnReschedule] is. The task is tried again after
 //
 //	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]
 //	the rate is exceeded       the time until its turn, which a [fairsem.Limiter] knows
@@ -39,14 +39,14 @@
 // and up to a quarter more, so that not all come back at once. asynq looks every Config.DelayedTaskCheckInterval, 5 s, and stores whole
 // seconds. A weight that exceeds the limit, and a mistake of the program such as an error of LimitOf, are failures.
 //
-// asynq archives a task that has no retries left for any error. Such a task, which is every task with MaxRetry(0), is not put back: it
+// asynq archives a task that has no retries left for any error. Such a task, which is every task with MaxRetry(0), is not rescheduled: it
 // waits in its worker, in the queue of the limit, until it has its permit. Its deadline or its timeout ends that, and asynq archives it
 // then. If its server is shut down meanwhile, asynq pushes it back to its queue.
 //
 // # How to choose MaxWait and the number of workers
 //
-// A task that waits occupies a worker, and a task that is put back loses its position in the queue. With a MaxWait of a few times what a
-// task takes, some tasks always wait, and no unit is idle; with a much shorter one all tasks can be put back at once.
+// A task that waits occupies a worker, and a task that is rescheduled loses its position in the queue. With a MaxWait of a few times what a
+// task takes, some tasks always wait, and no unit is idle; with a much shorter one all tasks can be rescheduled at once.
 // Tasks of other types that share the workers want it short. The wait is part of the timeout of the task.
 //
 // Tenants share the limit fairly between the tasks that workers have fetched. If one queue fills all workers, others cannot be
@@ -54,7 +54,7 @@
 //
 // # When Redis does not answer
 //
-// Nothing is handled without a permit: tasks are put back. The tasks that are under way go on until their permits are lost, which
-// is nine tenths of a TTL after the last renewal. If it is also the Redis of asynq, asynq cannot store what is put back: after its
+// Nothing is handled without a permit: tasks are rescheduled. The tasks that are under way go on until their permits are lost, which
+// is nine tenths of a TTL after the last renewal. If it is also the Redis of asynq, asynq cannot store what is rescheduled: after its
 // own lease of the task has expired, it counts a failure, as it does without this package.
 package fairsemasynq

@@ -70,8 +70,8 @@ func askServer(client *fairsem.Client, redis asynq.RedisConnOpt, ask asynq.Handl
 			customer, _ := asynq.GetQueueName(ctx)
 			return model.With(fairsem.CallOptions{Tenant: customer}), nil
 		},
-		OnPutBack: func(_ context.Context, task *asynq.Task, delay time.Duration, err error) {
-			slog.Info("put back", "task", task.Type(), "delay", delay, "why", err)
+		OnReschedule: func(_ context.Context, task *asynq.Task, delay time.Duration, err error) {
+			slog.Info("rescheduled", "task", task.Type(), "delay", delay, "why", err)
 		},
 	})
 	if err != nil {

@@ -42,9 +42,9 @@ func (f *fleet) enqueue(queue string, tasks int, options ...asynq.Option) {
 	f.total += tasks
 }
 
-// finish waits until all tasks are done, and checks what asynq has counted. It returns how often tasks were put back.
+// finish waits until all tasks are done, and checks what asynq has counted. It returns how often tasks were rescheduled.
 func (f *fleet) finish() int {
-	put := f.Finish(f.total, f.order.Limit)
+	times := f.Finish(f.total, f.order.Limit)
 	for queue := range f.order.Workers {
 		info, err := f.inspector.GetQueueInfo(queue)
 		require.NoError(f, err)
@@ -52,7 +52,7 @@ func (f *fleet) finish() int {
 		assert.Zero(f, info.FailedTotal)
 		assert.NoError(f, f.inspector.DeleteQueue(queue, true))
 	}
-	return put
+	return times
 }
 
 func TestFourProcessesStayWithinTheLimitAndDoEveryTaskOnce(t *testing.T) {
@@ -62,7 +62,7 @@ func TestFourProcessesStayWithinTheLimitAndDoEveryTaskOnce(t *testing.T) {
 	f.Start(4)
 	f.enqueue("a", 40)
 	f.enqueue("a", 10, asynq.MaxRetry(0))
-	assert.Positive(t, f.finish(), "some were put back")
+	assert.Positive(t, f.finish(), "some were rescheduled")
 }
 
 // 32 workers for one tenant, and 8 for the other: without tenants the first would get four times as many units.

@@ -21,21 +21,21 @@ func TestMain(m *testing.M) { worldtest.Main[order](func() int { return redistes
 // world is a limit of its own, and a queue of asynq on the same server. The queue has the name of the limit.
 type world struct {
 	*worldtest.World
-	store     string // the address of the server of asynq
-	inspector *asynq.Inspector
-	client    *asynq.Client
-	config    asynq.Config // of every new server
-	put       chan putBack // what OnPutBack was called with
+	store       string // the address of the server of asynq
+	inspector   *asynq.Inspector
+	client      *asynq.Client
+	config      asynq.Config      // of every new server
+	rescheduled chan rescheduling // what OnReschedule was called with
 }
 
-type putBack struct {
+type rescheduling struct {
 	delay time.Duration
 	err   error
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{World: worldtest.New(t), put: make(chan putBack, 100)}
+	w := &world{World: worldtest.New(t), rescheduled: make(chan rescheduling, 100)}
 	w.store = w.Redis
 	rdb := redis.NewClient(&redis.Options{Addr: w.Redis})
 	w.inspector, w.client = asynq.NewInspectorFromRedisClient(rdb), asynq.NewClientFromRedisClient(rdb)
@@ -61,8 +61,10 @@ func configOf(workers int, queue string) asynq.Config {
 // serve handles the tasks of the queue, until the test ends or calls what it returns.
 func (w *world) serve(limit fairsemasynq.Limit, o fairsemasynq.Options, handle asynq.HandlerFunc) (shutdown func()) {
 	w.Helper()
-	if o.OnPutBack == nil {
-		o.OnPutBack = func(_ context.Context, _ *asynq.Task, delay time.Duration, err error) { w.put <- putBack{delay, err} }
+	if o.OnReschedule == nil {
+		o.OnReschedule = func(_ context.Context, _ *asynq.Task, delay time.Duration, err error) {
+			w.rescheduled <- rescheduling{delay, err}
+		}
 	}
 	config := w.config
 	limited, err := fairsemasynq.Middleware(&config, limit, o)

@@ -12,21 +12,21 @@ import (
 
 const who = "fairsemasynq.Middleware"
 
-// Middleware returns a middleware, for [asynq.ServeMux.Use], that handles the tasks which limit lets through and puts the others back; see the
-// package. The limit must be nil if Options.LimitOf is set. The error is [fairsem.ErrInvalid].
+// Middleware returns a middleware, for [asynq.ServeMux.Use], that handles the tasks which limit lets through and reschedules the others;
+// see the package. The limit must be nil if Options.LimitOf is set. The error is [fairsem.ErrInvalid].
 //
-// It changes RetryDelayFunc, IsFailure, ErrorHandler and BaseContext of config, so that asynq does not count what is put back as a
+// It changes RetryDelayFunc, IsFailure, ErrorHandler and BaseContext of config, so that asynq does not count what is rescheduled as a
 // failure. Those that config has are called for everything else, so set them before. The server must be made with config
 // afterwards; on any other server every task fails. Several middlewares may share a config.
 //
-// A task passes the middlewares of a mux in the order of Use. What comes before this one sees a [*PutBackError] for each task that is put
-// back, and must return it, or an error that wraps it.
+// A task passes the middlewares of a mux in the order of Use. What comes before this one sees a [*RescheduleError] for each task
+// that is rescheduled, and must return it, or an error that wraps it.
 func Middleware(config *asynq.Config, limit Limit, opts Options) (asynq.MiddlewareFunc, error) {
 	if config == nil {
 		return nil, gate.Invalid(who, "the Config is nil: pass that of the server")
 	}
 	runner, err := jobs.New(jobs.Options[*asynq.Task, Limit]{
-		Who: who, Limit: limit, LimitOf: opts.LimitOf, Weight: opts.Weight, MaxWait: opts.MaxWait, OnPutBack: opts.OnPutBack,
+		Who: who, Limit: limit, LimitOf: opts.LimitOf, Weight: opts.Weight, MaxWait: opts.MaxWait, OnReschedule: opts.OnReschedule,
 		MustStay: isLast,
 	})
 	if err != nil {
@@ -34,16 +34,17 @@ func Middleware(config *asynq.Config, limit Limit, opts Options) (asynq.Middlewa
 	}
 	configure(config)
 	return func(next asynq.Handler) asynq.Handler {
+		f, isFunc := next.(asynq.HandlerFunc)
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 			switch {
-			case next == nil:
+			case next == nil || isFunc && f == nil:
 				return gate.Invalid(who, "the handler is nil")
 			case ctx.Value(configured{}) == nil:
 				return gate.Invalid(who, "this server was not made with the Config that Middleware has changed: call Middleware before asynq.NewServer")
 			}
 			delay, err := runner.Run(ctx, task, func(ctx context.Context) error { return next.ProcessTask(ctx, task) })
 			if delay > 0 {
-				return &PutBackError{Delay: delay, Err: err}
+				return &RescheduleError{Delay: delay, Err: err}
 			}
 			return err
 		})
@@ -57,13 +58,13 @@ func isLast(ctx context.Context) bool {
 	return known && retried >= most
 }
 
-// PutBackError is what the middleware returns for a task that is put back. Unwrap returns the reason, such as
+// RescheduleError is what the middleware returns for a task that is rescheduled. Unwrap returns the reason, such as
 // [fairsem.ErrNotAcquired] or [fairsem.ErrUnavailable].
-type PutBackError struct {
+type RescheduleError struct {
 	Delay time.Duration // until the task is tried again
 	Err   error
 }
 
-func (e *PutBackError) Error() string { return "put back: " + e.Err.Error() }
+func (e *RescheduleError) Error() string { return "rescheduled: " + e.Err.Error() }
 
-func (e *PutBackError) Unwrap() error { return e.Err }
+func (e *RescheduleError) Unwrap() error { return e.Err }

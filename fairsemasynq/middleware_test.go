@@ -30,7 +30,7 @@ func TestTaskHoldsItsUnitsUntilItsHandlerReturns(t *testing.T) {
 	w.done(1)
 }
 
-func TestTaskThatIsPutBackIsNoFailureHoweverOften(t *testing.T) {
+func TestRescheduledTaskIsNoFailureHoweverOften(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
 	release := w.Occupy(s, 1)
@@ -44,9 +44,9 @@ func TestTaskThatIsPutBackIsNoFailureHoweverOften(t *testing.T) {
 	})
 	id := w.enqueue("a", asynq.MaxRetry(1)) // the second time would be the last, if the first had counted
 	for range 2 {
-		put := <-w.put
-		assert.ErrorIs(t, put.err, fairsem.ErrNotAcquired)
-		assert.GreaterOrEqual(t, put.delay, time.Second)
+		got := <-w.rescheduled
+		assert.ErrorIs(t, got.err, fairsem.ErrNotAcquired)
+		assert.GreaterOrEqual(t, got.delay, time.Second)
 	}
 	info := w.task(id, asynq.TaskStateRetry)
 	assert.Zero(t, info.Retried)
@@ -68,7 +68,7 @@ func TestTaskOnItsLastAttemptWaitsInsteadOfBeingArchived(t *testing.T) {
 	release()
 	w.done(1)
 	assert.Equal(t, int64(1), calls.Load())
-	assert.Empty(t, w.put)
+	assert.Empty(t, w.rescheduled)
 }
 
 // A task that waits when its server shuts down was not begun.
@@ -96,7 +96,7 @@ func TestTaskWaitsForAtMostHalfOfItsTimeout(t *testing.T) {
 	defer w.Occupy(s, 1)()
 	w.serve(s, fairsemasynq.Options{MaxWait: time.Hour}, new(counted).handle)
 	id := w.enqueue("a", asynq.Timeout(4*time.Second))
-	assert.ErrorIs(t, (<-w.put).err, fairsem.ErrNotAcquired)
+	assert.ErrorIs(t, (<-w.rescheduled).err, fairsem.ErrNotAcquired)
 	assert.Zero(t, w.task(id, asynq.TaskStateRetry).Retried)
 }
 
@@ -107,12 +107,12 @@ func TestDelayOfALimiterIsTheTimeUntilItsTurn(t *testing.T) {
 	require.NoError(t, limiter.Wait(t.Context(), 1))
 	w.serve(limiter, fairsemasynq.Options{}, new(counted).handle)
 	id := w.enqueue("a")
-	put := <-w.put
-	assert.ErrorAs(t, put.err, new(*fairsem.WaitError))
-	assert.Greater(t, put.delay, 55*time.Minute)
-	assert.LessOrEqual(t, put.delay, 75*time.Minute, "a quarter more, so that not all come back at once")
+	got := <-w.rescheduled
+	assert.ErrorAs(t, got.err, new(*fairsem.WaitError))
+	assert.Greater(t, got.delay, 55*time.Minute)
+	assert.LessOrEqual(t, got.delay, 75*time.Minute, "a quarter more, so that not all come back at once")
 	due := time.Until(w.task(id, asynq.TaskStateRetry).NextProcessAt)
-	assert.InDelta(t, put.delay.Minutes(), due.Minutes(), 2)
+	assert.InDelta(t, got.delay.Minutes(), due.Minutes(), 2)
 }
 
 func TestLimiterLetsTasksThroughAndHoldsNothing(t *testing.T) {
@@ -125,7 +125,7 @@ func TestLimiterLetsTasksThroughAndHoldsNothing(t *testing.T) {
 	}
 	w.done(3)
 	w.enqueue("a")
-	<-w.put
+	<-w.rescheduled
 }
 
 func TestOutageOfRedisLetsNothingThroughAndTasksAreLaterDone(t *testing.T) {
@@ -137,9 +137,9 @@ func TestOutageOfRedisLetsNothingThroughAndTasksAreLaterDone(t *testing.T) {
 	var calls counted
 	w.serve(s, fairsemasynq.Options{MaxWait: 300 * time.Millisecond}, calls.handle)
 	id, last := w.enqueue("a"), w.enqueue("a", asynq.MaxRetry(0))
-	put := <-w.put
-	assert.ErrorIs(t, put.err, fairsem.ErrUnavailable)
-	assert.GreaterOrEqual(t, put.delay, 10*time.Second)
+	got := <-w.rescheduled
+	assert.ErrorIs(t, got.err, fairsem.ErrUnavailable)
+	assert.GreaterOrEqual(t, got.delay, 10*time.Second)
 	assert.Zero(t, w.task(id, asynq.TaskStateRetry).Retried)
 	w.task(last, asynq.TaskStateActive) // it waits
 	assert.Zero(t, calls.Load())
@@ -227,7 +227,7 @@ func TestLimitFollowsFromTheTaskAndItsQueue(t *testing.T) {
 		assert.Contains(t, info.LastErr, text)
 	}
 	id := w.enqueue("busy")
-	<-w.put
+	<-w.rescheduled
 	w.task(id, asynq.TaskStateRetry)
 	w.Eventually(func() bool {
 		_, err := w.inspector.GetTaskInfo(w.LimitName, idle)
@@ -242,7 +242,7 @@ func TestTaskThatWeighsMoreThanItsLimitFails(t *testing.T) {
 	w.serve(s, fairsemasynq.Options{Weight: func(context.Context, *asynq.Task) int64 { return 3 }}, new(counted).handle)
 	info := w.task(w.enqueue("a", asynq.MaxRetry(0)), asynq.TaskStateArchived)
 	assert.Contains(t, info.LastErr, "exceeds the limit")
-	assert.Empty(t, w.put)
+	assert.Empty(t, w.rescheduled)
 }
 
 func TestMutexLetsOneTaskThroughAtATime(t *testing.T) {
@@ -265,7 +265,7 @@ func TestMutexLetsOneTaskThroughAtATime(t *testing.T) {
 	w.done(20)
 }
 
-func TestFunctionsOfTheConfigAreCalledForWhatIsNotPutBack(t *testing.T) {
+func TestFunctionsOfTheConfigAreCalledForWhatIsNotRescheduled(t *testing.T) {
 	w := newWorld(t)
 	own := errors.New("of the handler")
 	type key struct{}
@@ -314,9 +314,9 @@ func TestMiddlewareBeforeItMayWrapWhatItReturns(t *testing.T) {
 		})
 	}, limited)
 	id := w.enqueue("a", asynq.MaxRetry(1))
-	put, is := errors.AsType[*fairsemasynq.PutBackError](<-errs)
+	rescheduled, is := errors.AsType[*fairsemasynq.RescheduleError](<-errs)
 	require.True(t, is)
-	assert.GreaterOrEqual(t, put.Delay, time.Second)
+	assert.GreaterOrEqual(t, rescheduled.Delay, time.Second)
 	assert.Zero(t, w.task(id, asynq.TaskStateRetry).Retried)
 }
 
@@ -351,7 +351,7 @@ func TestBadInputIsRefusedWhenTheMiddlewareIsMade(t *testing.T) {
 	}
 }
 
-// What is put back would count as a failure there.
+// What is rescheduled would count as a failure there.
 func TestServerThatWasNotMadeWithTheConfigFailsEveryTask(t *testing.T) {
 	w := newWorld(t)
 	limited, err := fairsemasynq.Middleware(new(asynq.Config), w.Semaphore(1), fairsemasynq.Options{})
@@ -368,7 +368,9 @@ func TestNilHandlerIsAnErrorAndNoPanic(t *testing.T) {
 	var config asynq.Config
 	limited, err := fairsemasynq.Middleware(&config, w.Semaphore(1), fairsemasynq.Options{})
 	require.NoError(t, err)
-	err = limited(nil).ProcessTask(config.BaseContext(), asynq.NewTask("a", nil))
-	assert.ErrorIs(t, err, fairsem.ErrInvalid)
-	assert.ErrorContains(t, err, "the handler is nil")
+	for _, none := range []asynq.Handler{nil, asynq.HandlerFunc(nil)} {
+		err = limited(none).ProcessTask(config.BaseContext(), asynq.NewTask("a", nil))
+		assert.ErrorIs(t, err, fairsem.ErrInvalid)
+		assert.ErrorContains(t, err, "the handler is nil")
+	}
 }

@@ -17,7 +17,7 @@ type Limit interface {
 	Status(ctx context.Context) (fairsem.Status, error)
 }
 
-// NoWait as [Options.MaxWait] makes a task not wait in the queue of its limit: it is put back if its units are not free, or if others
+// NoWait as [Options.MaxWait] makes a task not wait in the queue of its limit: it is rescheduled if its units are not free, or if others
 // wait. It waits for the answer of Redis for at most a second.
 const NoWait time.Duration = gate.NoWait
 
@@ -32,10 +32,10 @@ type Options struct {
 	// Weight returns how many units a task acquires. If nil, it is 1 for all. A Mutex has one unit.
 	Weight func(ctx context.Context, task *asynq.Task) int64
 
-	// MaxWait is how long a task waits in the queue of its limit before it is put back, 5 s if zero. It is at most half of the time
+	// MaxWait is how long a task waits in the queue of its limit before it is rescheduled, 5 s if zero. It is at most half of the time
 	// until the deadline of the task. While the task waits it occupies a worker of its server. See also NoWait.
 	MaxWait time.Duration
 
-	// OnPutBack is called for each task that is put back, with the delay and the reason, before asynq stores it. May be nil.
-	OnPutBack func(ctx context.Context, task *asynq.Task, delay time.Duration, err error)
+	// OnReschedule is called for each task that is rescheduled, with the delay and the reason, before asynq stores it. May be nil.
+	OnReschedule func(ctx context.Context, task *asynq.Task, delay time.Duration, err error)
 }

@@ -58,8 +58,8 @@ func (o order) Work(ctx context.Context) error {
 func (o order) start(limit *fairsem.Semaphore, ledger worldtest.Ledger, queue string) (*asynq.Server, error) {
 	config := configOf(o.Workers[queue], queue)
 	limited, err := fairsemasynq.Middleware(&config, limit, fairsemasynq.Options{
-		MaxWait:   o.MaxWait,
-		OnPutBack: func(context.Context, *asynq.Task, time.Duration, error) { ledger.PutBack() },
+		MaxWait:      o.MaxWait,
+		OnReschedule: func(context.Context, *asynq.Task, time.Duration, error) { ledger.Rescheduled() },
 	})
 	if err != nil {
 		return nil, err

@@ -254,6 +254,7 @@ func TestCallOfAClientThatIsRefusedIsNotSentAndSaysWhy(t *testing.T) {
 		return status.Code(err) != codes.Unavailable
 	}, "Redis does not answer")
 	assert.ErrorIs(t, err, fairsem.ErrNotAcquired)
+	assert.NotErrorIs(t, err, context.Canceled, "nobody has canceled the call")
 
 	limiter, err := w.Client().Limiter(w.LimitName+"rate", 1, time.Hour)
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 // next gets the ResponseWriter of the server, except with HTTP/1 and a Semaphore or Mutex: then it gets one that holds the permit
 // of a hijacked connection. It has Flush if that of the server has it, ReadFrom, and Unwrap for [http.ResponseController].
 func Handler(next http.Handler, limit Limit, opts Options) (http.Handler, error) {
-	if next == nil {
+	if f, isFunc := next.(http.HandlerFunc); next == nil || isFunc && f == nil {
 		return nil, gate.Invalid(handlerName, "next is nil")
 	}
 	if err := checkPolicyName(opts.PolicyName); err != nil {

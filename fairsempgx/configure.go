@@ -58,6 +58,8 @@ func (o Options) check(config *pgxpool.Config, s *fairsem.Semaphore) error {
 	switch {
 	case config == nil || config.ConnConfig == nil:
 		why = "the config is nil: make it with pgxpool.ParseConfig"
+	case config.ConnConfig.DialFunc == nil:
+		why = "the config has no DialFunc: keep that of pgxpool.ParseConfig, or set one"
 	case s == nil || s.Name() == "":
 		why = "the Semaphore is nil or a zero value: set one that Client.Semaphore returned"
 	case o.OnLost != fairsemnet.CloseConn && o.OnLost != fairsemnet.KeepOpen:

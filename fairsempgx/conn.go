@@ -47,8 +47,11 @@ func (a *attempt) dial(ctx context.Context, network, address string) (net.Conn, 
 		}
 	}()
 	inner, err := a.open(ctx, network, address)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case inner == nil:
+		return nil, errNoConn
 	}
 	ok = true
 	l := a.pool.newLink(a, inner, permit)
@@ -57,6 +60,8 @@ func (a *attempt) dial(ctx context.Context, network, address string) (net.Conn, 
 	a.mu.Unlock()
 	return l, nil
 }
+
+var errNoConn = fmt.Errorf("%w: fairsempgx: DialFunc returned neither a connection nor an error", fairsem.ErrInvalid)
 
 func (a *attempt) start() (permit *fairsem.Permit, cancels bool) {
 	a.mu.Lock()

@@ -210,6 +210,9 @@ func TestWhatCanNeverWorkIsRefusedAtOnce(t *testing.T) {
 	assert.ErrorIs(t, fairsempgx.Configure(w.config(1), new(fairsem.Semaphore)), fairsem.ErrInvalid)
 	assert.ErrorIs(t, fairsempgx.Options{OnLost: 7}.Configure(w.config(1), s), fairsem.ErrInvalid)
 	c := w.config(1)
+	c.ConnConfig.DialFunc = nil
+	assert.ErrorIs(t, fairsempgx.Configure(c, s), fairsem.ErrInvalid)
+	c = w.config(1)
 	require.NoError(t, fairsempgx.Configure(c, s))
 	assert.ErrorIs(t, fairsempgx.Configure(c, s), fairsem.ErrInvalid)
 	w.take(w.open(c))
@@ -391,6 +394,19 @@ func TestFailedDialReleases(t *testing.T) {
 	require.NoError(t, fairsempgx.Configure(c, s))
 	_, err = w.open(c).Exec(t.Context(), "SELECT 1")
 	assert.ErrorIs(t, err, refused)
+	w.EventuallyUsed(s, 0)
+}
+
+// With pgx alone it ends the process, in a goroutine of the pool.
+func TestDialThatReturnsNothingIsAnError(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	c := w.config(1)
+	c.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, nil }
+	require.NoError(t, fairsempgx.Configure(c, s))
+	_, err := w.open(c).Exec(t.Context(), "SELECT 1")
+	assert.ErrorIs(t, err, fairsem.ErrInvalid)
+	assert.ErrorContains(t, err, "neither a connection nor an error")
 	w.EventuallyUsed(s, 0)
 }
 

@@ -22,11 +22,11 @@
 // counts as always: nil is a success, and an error is one of the attempts, and wraps ErrLost if it is that of the context. The work had
 // begun, and a job that always loses its permit must not go round for ever; a worker that wants it can return river.JobSnooze.
 //
-// # What is put back
+// # What is rescheduled
 //
-// A job waits in the queue of its limit for at most [Options.MaxWait]. If it has no permit by then, it is put back, as river.JobSnooze does
+// A job waits in the queue of its limit for at most [Options.MaxWait]. If it has no permit by then, it is rescheduled, as river.JobSnooze does
 // it: its worker is not called, and River works on it later. It is not a failure: neither the attempts nor the errors of the job
-// count it, and Config.ErrorHandler is not called. [Options.OnPutBack] is. The job is tried again after
+// count it, and Config.ErrorHandler is not called. [Options.OnReschedule] is. The job is tried again after
 //
 //	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]
 //	the rate is exceeded       the time until its turn, which a [fairsem.Limiter] knows
@@ -41,8 +41,8 @@
 //
 // # How to choose MaxWait and the number of workers
 //
-// A job that waits occupies a worker, and a job that is put back loses its position in the queue. With a MaxWait of a few times what a
-// job takes, some jobs always wait, and no unit is idle; with a much shorter one all jobs can be put back at once.
+// A job that waits occupies a worker, and a job that is rescheduled loses its position in the queue. With a MaxWait of a few times what a
+// job takes, some jobs always wait, and no unit is idle; with a much shorter one all jobs can be rescheduled at once.
 // Jobs of other kinds in the same queue of River want it short. The wait is no part of the timeout of the job.
 //
 // Tenants share the limit fairly between the jobs that River has fetched. If the jobs of one fill all workers of a queue, the
@@ -50,6 +50,6 @@
 //
 // # When Redis does not answer
 //
-// Nothing is worked on without a permit: jobs are put back. The jobs that are under way go on until their permits are lost, which
+// Nothing is worked on without a permit: jobs are rescheduled. The jobs that are under way go on until their permits are lost, which
 // is nine tenths of a TTL after the last renewal.
 package fairsemriver

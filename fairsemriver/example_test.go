@@ -87,8 +87,8 @@ func perCustomer(exports *fairsem.Semaphore) (rivertype.WorkerMiddleware, error)
 			err := json.Unmarshal(job.EncodedArgs, &args)
 			return exports.With(fairsem.CallOptions{Tenant: args.Customer, TenantLimit: 3}), err
 		},
-		OnPutBack: func(_ context.Context, job *rivertype.JobRow, delay time.Duration, err error) {
-			slog.Info("put back", "job", job.ID, "delay", delay, "why", err)
+		OnReschedule: func(_ context.Context, job *rivertype.JobRow, delay time.Duration, err error) {
+			slog.Info("rescheduled", "job", job.ID, "delay", delay, "why", err)
 		},
 	})
 }

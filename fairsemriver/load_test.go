@@ -47,16 +47,16 @@ func (f *fleet) insert(queue string, jobs int) {
 	f.total += jobs
 }
 
-// finish waits until all jobs are done, and checks what River has counted. It returns how often jobs were put back.
+// finish waits until all jobs are done, and checks what River has counted. It returns how often jobs were rescheduled.
 func (f *fleet) finish() int {
 	f.Helper()
-	put := f.Finish(f.total, f.order.Limit)
+	times := f.Finish(f.total, f.order.Limit)
 	var completed, failed int
 	require.NoError(f, f.pool.QueryRow(f.Context(), `SELECT count(*) FILTER (WHERE state = 'completed'),
 		count(*) FILTER (WHERE attempt <> 1 OR errors IS NOT NULL) FROM `+f.schema+`.river_job`).Scan(&completed, &failed))
 	assert.Equal(f, f.total, completed)
 	assert.Zero(f, failed, "jobs with an error, or with an attempt that was counted")
-	return put
+	return times
 }
 
 func TestFourProcessesStayWithinTheLimitAndDoEveryJobOnce(t *testing.T) {
@@ -65,7 +65,7 @@ func TestFourProcessesStayWithinTheLimitAndDoEveryJobOnce(t *testing.T) {
 	f.order.Each, f.order.MaxWait = 50*time.Millisecond, 150*time.Millisecond // the last of 40 would wait for 450 ms
 	f.Start(4)
 	f.insert("a", 50)
-	assert.Positive(t, f.finish(), "some were put back")
+	assert.Positive(t, f.finish(), "some were rescheduled")
 }
 
 // 32 workers for one tenant, and 8 for the other: without tenants the first would get four times as many units.

@@ -85,21 +85,21 @@ func connect(ctx context.Context, url string) (*pgxpool.Pool, error) {
 // world is a limit of its own, and a schema of River.
 type world struct {
 	*worldtest.World
-	store  string // the address of the Redis that all tests share
-	pool   *pgxpool.Pool
-	schema string
-	config func(*river.Config) // changes that of every new client; may be nil
-	put    chan putBack        // what OnPutBack was called with
+	store       string // the address of the Redis that all tests share
+	pool        *pgxpool.Pool
+	schema      string
+	config      func(*river.Config) // changes that of every new client; may be nil
+	rescheduled chan rescheduling   // what OnReschedule was called with
 }
 
-type putBack struct {
+type rescheduling struct {
 	delay time.Duration
 	err   error
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{World: worldtest.New(t), put: make(chan putBack, 100)}
+	w := &world{World: worldtest.New(t), rescheduled: make(chan rescheduling, 100)}
 	w.store = w.Redis
 	var err error
 	w.pool, w.schema, err = open(t.Context())
@@ -136,9 +136,9 @@ type client = river.Client[pgx.Tx]
 // serve works on the jobs of the default queue, until the test ends or stops it.
 func (w *world) serve(limit fairsemriver.Limit, o fairsemriver.Options, do work) *client {
 	w.Helper()
-	if o.OnPutBack == nil {
-		o.OnPutBack = func(_ context.Context, _ *rivertype.JobRow, delay time.Duration, err error) {
-			w.put <- putBack{delay, err}
+	if o.OnReschedule == nil {
+		o.OnReschedule = func(_ context.Context, _ *rivertype.JobRow, delay time.Duration, err error) {
+			w.rescheduled <- rescheduling{delay, err}
 		}
 	}
 	limited, err := fairsemriver.Middleware(limit, o)

@@ -10,14 +10,14 @@ import (
 	"github.com/fairsem/fairsem/internal/jobs"
 )
 
-// Middleware returns a middleware that lets those jobs be worked which limit lets through, and puts the others back; see the package. The
+// Middleware returns a middleware that lets those jobs be worked which limit lets through, and reschedules the others; see the package. The
 // limit must be nil if Options.LimitOf is set. The error is [fairsem.ErrInvalid].
 //
 // It is for Config.Middleware of a River client, or for what the Middleware method of a Worker returns. What comes before it sees
-// an error that wraps a [river.JobSnoozeError] for each job that is put back, and must return it, or an error that wraps it.
+// an error that wraps a [river.JobSnoozeError] for each job that is rescheduled, and must return it, or an error that wraps it.
 func Middleware(limit Limit, opts Options) (rivertype.WorkerMiddleware, error) {
 	runner, err := jobs.New(jobs.Options[*rivertype.JobRow, Limit]{
-		Who: "fairsemriver.Middleware", Limit: limit, LimitOf: opts.LimitOf, Weight: opts.Weight, MaxWait: opts.MaxWait, OnPutBack: opts.OnPutBack,
+		Who: "fairsemriver.Middleware", Limit: limit, LimitOf: opts.LimitOf, Weight: opts.Weight, MaxWait: opts.MaxWait, OnReschedule: opts.OnReschedule,
 	})
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ type middleware struct {
 func (m *middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 	delay, err := m.runner.Run(ctx, job, work)
 	if delay > 0 {
-		return fmt.Errorf("put back: %w: %w", err, river.JobSnooze(delay))
+		return fmt.Errorf("rescheduled: %w: %w", err, river.JobSnooze(delay))
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func TestJobHoldsItsUnitsUntilItsWorkerReturns(t *testing.T) {
 	w.done(id)
 }
 
-func TestJobThatIsPutBackIsNoFailureHoweverOften(t *testing.T) {
+func TestRescheduledJobIsNoFailureHoweverOften(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
 	release := w.Occupy(s, 1)
@@ -40,9 +40,9 @@ func TestJobThatIsPutBackIsNoFailureHoweverOften(t *testing.T) {
 	w.serve(s, fairsemriver.Options{MaxWait: fairsemriver.NoWait}, new(counted).work)
 	id := w.insert("a", 1) // the first attempt is the last, if it counts
 	for range 2 {
-		put := <-w.put
-		assert.ErrorIs(t, put.err, fairsem.ErrNotAcquired)
-		assert.GreaterOrEqual(t, put.delay, time.Second)
+		got := <-w.rescheduled
+		assert.ErrorIs(t, got.err, fairsem.ErrNotAcquired)
+		assert.GreaterOrEqual(t, got.delay, time.Second)
 	}
 	release()
 	w.done(id)
@@ -72,7 +72,7 @@ func TestJobThatWaitsWhenItsClientStopsIsStillAvailable(t *testing.T) {
 	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the job does not wait")
 	require.NoError(t, c.StopAndCancel(t.Context()))
 	assert.Zero(t, w.job(id, rivertype.JobStateAvailable).Attempt)
-	assert.Empty(t, w.put, "it is available at once")
+	assert.Empty(t, w.rescheduled, "it is available at once")
 	w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "it keeps its position in the queue")
 	release()
 	w.serve(s, fairsemriver.Options{}, new(counted).work)
@@ -89,7 +89,7 @@ func TestJobThatIsCancelledWhileItWaitsLeavesTheQueue(t *testing.T) {
 	_, err := c.JobCancel(t.Context(), id)
 	require.NoError(t, err)
 	w.job(id, rivertype.JobStateCancelled)
-	assert.Empty(t, w.put)
+	assert.Empty(t, w.rescheduled)
 	w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "it keeps its position in the queue")
 }
 
@@ -120,13 +120,13 @@ func TestDelayOfALimiterIsTheTimeUntilItsTurn(t *testing.T) {
 	require.NoError(t, limiter.Wait(t.Context(), 1))
 	w.serve(limiter, fairsemriver.Options{}, new(counted).work)
 	id := w.insert("a", 1)
-	put := <-w.put
-	assert.ErrorAs(t, put.err, new(*fairsem.WaitError))
-	assert.Greater(t, put.delay, 55*time.Minute)
-	assert.LessOrEqual(t, put.delay, 75*time.Minute, "a quarter more, so that not all come back at once")
+	got := <-w.rescheduled
+	assert.ErrorAs(t, got.err, new(*fairsem.WaitError))
+	assert.Greater(t, got.delay, 55*time.Minute)
+	assert.LessOrEqual(t, got.delay, 75*time.Minute, "a quarter more, so that not all come back at once")
 	row := w.job(id, rivertype.JobStateScheduled)
 	assert.Zero(t, row.Attempt)
-	assert.InDelta(t, put.delay.Minutes(), time.Until(row.ScheduledAt).Minutes(), 2)
+	assert.InDelta(t, got.delay.Minutes(), time.Until(row.ScheduledAt).Minutes(), 2)
 }
 
 func TestLimiterLetsJobsThroughAndHoldsNothing(t *testing.T) {
@@ -138,7 +138,7 @@ func TestLimiterLetsJobsThroughAndHoldsNothing(t *testing.T) {
 		w.done(w.insert("a", 1))
 	}
 	w.insert("a", 1)
-	<-w.put
+	<-w.rescheduled
 }
 
 func TestOutageOfRedisLetsNothingThroughAndJobsAreLaterDone(t *testing.T) {
@@ -150,9 +150,9 @@ func TestOutageOfRedisLetsNothingThroughAndJobsAreLaterDone(t *testing.T) {
 	var calls counted
 	c := w.serve(s, fairsemriver.Options{MaxWait: 300 * time.Millisecond}, calls.work)
 	id := w.insert("a", 1)
-	put := <-w.put
-	assert.ErrorIs(t, put.err, fairsem.ErrUnavailable)
-	assert.GreaterOrEqual(t, put.delay, 10*time.Second)
+	got := <-w.rescheduled
+	assert.ErrorIs(t, got.err, fairsem.ErrUnavailable)
+	assert.GreaterOrEqual(t, got.delay, 10*time.Second)
 	assert.Zero(t, w.job(id, rivertype.JobStateScheduled).Attempt)
 	assert.Zero(t, calls.Load())
 	require.NoError(t, server.Restart())
@@ -239,7 +239,7 @@ func TestLimitFollowsFromTheJobAndItsArguments(t *testing.T) {
 		assert.Contains(t, row.Errors[0].Error, want)
 	}
 	w.insert("busy", 1)
-	<-w.put
+	<-w.rescheduled
 	w.done(idle)
 }
 
@@ -251,7 +251,7 @@ func TestJobThatWeighsMoreThanItsLimitFails(t *testing.T) {
 	row := w.job(w.insert("a", 1), rivertype.JobStateDiscarded)
 	require.Len(t, row.Errors, 1)
 	assert.Contains(t, row.Errors[0].Error, "exceeds the limit")
-	assert.Empty(t, w.put)
+	assert.Empty(t, w.rescheduled)
 }
 
 func TestMutexLetsOneJobThroughAtATime(t *testing.T) {

@@ -76,6 +76,6 @@ func (o order) middleware(client *fairsem.Client, ledger worldtest.Ledger) (rive
 		LimitOf: func(_ context.Context, row *rivertype.JobRow) (fairsemriver.Limit, error) {
 			return limit.With(fairsem.CallOptions{Tenant: row.Queue}), nil
 		},
-		OnPutBack: func(context.Context, *rivertype.JobRow, time.Duration, error) { ledger.PutBack() },
+		OnReschedule: func(context.Context, *rivertype.JobRow, time.Duration, error) { ledger.Rescheduled() },
 	})
 }

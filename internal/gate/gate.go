@@ -105,14 +105,16 @@ func (g *Gate[R, L]) acquire(scope *held.Scope, limit L, n int64) (Grant[L], err
 	}
 	p, err := g.hold(scope, limit, n)
 	switch late := timer != nil && !timer.Stop(); {
-	case err != nil:
-		return Grant[L]{}, err
-	case late: // the scope has ended
+	case err == nil && !late:
+		scope.Bind(p)
+		return Grant[L]{Permit: p, Remaining: -1}, nil
+	case err == nil: // the scope has ended
 		held.Release(p)
-		return Grant[L]{}, errLate
+	case !errors.Is(err, errLate) || errors.Is(err, fairsem.ErrUnavailable):
+		return Grant[L]{}, err
 	}
-	scope.Bind(p)
-	return Grant[L]{Permit: p, Remaining: -1}, nil
+	// The caller has canceled nothing, though the error of the scope says so.
+	return Grant[L]{}, fmt.Errorf("%s: limit %q: %w", g.Who, limit.Name(), errLate)
 }
 
 func (g *Gate[R, L]) hold(ctx context.Context, limit L, n int64) (*fairsem.Permit, error) {

@@ -14,25 +14,25 @@ import (
 	"github.com/fairsem/fairsem/internal/held"
 )
 
-// DefaultMaxWait is how long a job waits. A job that is put back loses its position in the queue, so it is longer than that of requests.
+// DefaultMaxWait is how long a job waits. A job that is rescheduled loses its position in the queue, so it is longer than that of requests.
 const DefaultMaxWait = 5 * time.Second
 
 // Options of jobs of type J. L is the interface that the package of their user shows as Limit.
 type Options[J any, L gate.Limit] struct {
-	Who       string // makes a Runner, such as fairsemasynq.Middleware: for errors
-	Limit     L
-	LimitOf   func(context.Context, J) (L, error)            // instead of Limit, unless nil
-	Weight    func(context.Context, J) int64                 // nil: 1 for all
-	MaxWait   time.Duration                                  // 0: DefaultMaxWait; or gate.NoWait
-	OnPutBack func(context.Context, J, time.Duration, error) // nil: none
-	MustStay  func(context.Context) bool                     // whether a job must not be put back; nil: none
+	Who          string // makes a Runner, such as fairsemasynq.Middleware: for errors
+	Limit        L
+	LimitOf      func(context.Context, J) (L, error)            // instead of Limit, unless nil
+	Weight       func(context.Context, J) int64                 // nil: 1 for all
+	MaxWait      time.Duration                                  // 0: DefaultMaxWait; or gate.NoWait
+	OnReschedule func(context.Context, J, time.Duration, error) // nil: none
+	MustStay     func(context.Context) bool                     // whether a job must not be rescheduled; nil: none
 }
 
 // Runner limits jobs.
 type Runner[J any, L gate.Limit] struct {
-	gate      gate.Gate[request[J], L]
-	onPutBack func(context.Context, J, time.Duration, error)
-	mustStay  func(context.Context) bool
+	gate         gate.Gate[request[J], L]
+	onReschedule func(context.Context, J, time.Duration, error)
+	mustStay     func(context.Context) bool
 }
 
 // request is what a limit is for.
@@ -53,13 +53,13 @@ func New[J any, L gate.Limit](o Options[J, L]) (*Runner[J, L], error) {
 	if o.Weight != nil {
 		g.Weight = func(r request[J]) int64 { return o.Weight(r.ctx, r.job) }
 	}
-	return &Runner[J, L]{gate: g, onPutBack: o.OnPutBack, mustStay: o.MustStay}, g.Check()
+	return &Runner[J, L]{gate: g, onReschedule: o.OnReschedule, mustStay: o.MustStay}, g.Check()
 }
 
-// Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost. If put is above 0,
-// the work has not begun, and the job is to be put back for that long; err says why. Otherwise err is that of the work, or says why the
-// work cannot begin. A job that must not be put back waits until it has its permit or ctx ends.
-func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context) error) (put time.Duration, err error) {
+// Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost. If delay is above 0,
+// the work has not begun, and the job is to be rescheduled by that long; err says why. Otherwise err is that of the work, or says why the
+// work cannot begin. A job that must not be rescheduled waits until it has its permit or ctx ends.
+func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context) error) (delay time.Duration, err error) {
 	stays := r.mustStay != nil && r.mustStay(ctx)
 	for {
 		loan := new(held.Loan)
@@ -67,17 +67,17 @@ func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context
 		if err == nil {
 			return 0, do(ctx, loan, limit, work)
 		}
-		put := again(ctx, limit, err)
+		delay := again(ctx, limit, err)
 		switch {
-		case put == 0:
+		case delay == 0:
 			return 0, err
 		case stays:
-			sleep(ctx, put)
+			sleep(ctx, delay)
 		default:
-			if r.onPutBack != nil {
-				r.onPutBack(ctx, job, put, err)
+			if r.onReschedule != nil {
+				r.onReschedule(ctx, job, delay, err)
 			}
-			return put, err
+			return delay, err
 		}
 	}
 }
@@ -111,7 +111,7 @@ func bounded(ctx context.Context, wait time.Duration) time.Duration {
 	return max(min(wait, time.Until(deadline)/2), 1)
 }
 
-// again returns in how long a job is to be tried again; 0: its context has ended, or trying again does not help. Jobs that are put back
+// again returns in how long a job is to be tried again; 0: its context has ended, or trying again does not help. Jobs that are rescheduled
 // together do not come back together.
 func again(ctx context.Context, limit gate.Limit, err error) time.Duration {
 	if ctx.Err() != nil {

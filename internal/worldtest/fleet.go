@@ -96,8 +96,8 @@ func (f *Fleet) Steady(d time.Duration) int64 {
 }
 
 // Finish waits until that many jobs are done, ends the processes, and checks that each was done once and that the limit was kept, by the
-// permits and by what ran. It returns how often jobs were put back.
-func (f *Fleet) Finish(jobs int, limit int64) (put int) {
+// permits and by what ran. It returns how often jobs were rescheduled.
+func (f *Fleet) Finish(jobs int, limit int64) (rescheduled int) {
 	f.Helper()
 	require.Eventually(f, func() bool { return f.Done() == int64(jobs) }, 5*time.Minute, 20*time.Millisecond, "not all jobs are done")
 	for _, p := range f.all {
@@ -112,9 +112,9 @@ func (f *Fleet) Finish(jobs int, limit int64) (put int) {
 	used := f.most()
 	assert.LessOrEqual(f, used, limit, "units in use at once")
 	assert.Positive(f, used)
-	put, _ = f.Ledger.rdb.Get(f.Context(), f.Ledger.key("put")).Int() // there may be none
-	f.Logf("%d jobs done, at most %.0f at once, %d times put back", jobs, ran, put)
-	return put
+	rescheduled, _ = f.Ledger.rdb.Get(f.Context(), f.Ledger.key("rescheduled")).Int() // there may be none
+	f.Logf("%d jobs done, at most %.0f at once, %d times rescheduled", jobs, ran, rescheduled)
+	return rescheduled
 }
 
 // Before returns how many jobs on other accounts were done before the last one on an account.

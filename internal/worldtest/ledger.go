@@ -38,12 +38,12 @@ func (l Ledger) Do(id, account string, work func()) error {
 	return err
 }
 
-// PutBack writes down that a job was put back. An error makes the count too low.
-func (l Ledger) PutBack() { _ = l.rdb.Incr(context.Background(), l.key("put")).Err() }
+// Rescheduled writes down that a job was rescheduled. An error makes the count too low.
+func (l Ledger) Rescheduled() { _ = l.rdb.Incr(context.Background(), l.key("rescheduled")).Err() }
 
 func (l Ledger) key(what string) string { return "ledger:{" + l.name + "}:" + what }
 
 func (l Ledger) remove() error {
 	ctx := context.Background() // after the test
-	return l.rdb.Del(ctx, l.key("running"), l.key("most"), l.key("times"), l.key("order"), l.key("put")).Err()
+	return l.rdb.Del(ctx, l.key("running"), l.key("most"), l.key("times"), l.key("order"), l.key("rescheduled")).Err()
 }
