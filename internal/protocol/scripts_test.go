@@ -2140,7 +2140,9 @@ func TestCallThatLacksARightLeavesNothingForEver(t *testing.T) {
 		"restore": func(l *lab) []Call {
 			return []Call{Restore(l.space.About("name"), declares(2, usedNow), time.Minute, tickets("me:1"), Claims{1, 0, []int64{8}, []int64{1}, nil})}
 		},
-		"refresh": func(l *lab) []Call { return []Call{Refresh(l.space.About("name"), declares(2, usedNow), time.Minute, false, ids)} },
+		"refresh": func(l *lab) []Call {
+			return []Call{Refresh(l.space.About("name"), declares(2, usedNow), time.Minute, false, ids)}
+		},
 	}
 	for name, build := range calls {
 		for _, command := range []string{"SET", "ZADD", "ZREM", "HSET", "HDEL", "HINCRBY", "DEL", "PUBLISH", "ZRANGE", "ZRANGEBYLEX", "HMGET", "HGET", "EXISTS", "ZMSCORE"} {
