@@ -215,7 +215,7 @@ func TestMutexLetsOneRequestThroughAtATime(t *testing.T) {
 func TestEachTenantHasALimitOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	client := w.Client()
-	h := w.handler(hello, nil, fairsemhttp.Options{MaxWait: 20 * time.Millisecond, LimitOf: func(r *http.Request) (fairsemhttp.Limit, error) {
+	h := w.handler(hello, nil, fairsemhttp.Options{MaxWait: fairsemhttp.NoWait, LimitOf: func(r *http.Request) (fairsemhttp.Limit, error) {
 		tenant := r.Header.Get("Tenant")
 		if tenant == "" {
 			return nil, errors.New("no tenant")
