@@ -17,11 +17,13 @@ local function forget(added, accounts, generation)
     if last and (of ~= generation or units == "0") and not accounts[tenant] then idle[#idle + 1] = last .. tenant end
   end
   if #idle == 0 then return end
+  -- A tenant has a turn exactly while it has waiters.
   local waits = redis.call("ZMSCORE", turns, unpack(idle))
   for i, turn in ipairs(idle) do
     if not waits[i] then list[#list + 1] = turn end
   end
   table.sort(list)
-  for i = 1, math.min(#list, most) do list[i] = ":" .. tenant_of_turn(list[i]) end
-  if #list > 0 then redis.call("HDEL", tenants, unpack(list, 1, math.min(#list, most))) end
+  most = math.min(#list, most)
+  for i = 1, most do list[i] = ":" .. tenant_of_turn(list[i]) end
+  if most > 0 then redis.call("HDEL", tenants, unpack(list, 1, most)) end
 end

@@ -38,6 +38,17 @@ func ofTenant(tenant string, first, count int) (all []*ticket) {
 	return all
 }
 
+// asks releases some ids and asks for one unit of 1. If it has to, it waits. The id names its tenant, if any.
+func (l *lab) asks(id string, released ...string) {
+	l.t.Helper()
+	d := known(1)
+	if tenant := TenantOf(id); tenant != "" {
+		d = naming(1, TenantSpec{Name: tenant, Share: 1})
+	}
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), d, p, tickets(id), tickets(released...)...), 1+len(released))
+}
+
 // poll reaps and promotes until nothing is left to do.
 func (l *lab) poll(limit int64) {
 	l.t.Helper()
@@ -366,16 +377,12 @@ func TestNewTenantsComeInTheirOrderRightBeforeTheOneThatWasGrantedSomethingLast(
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
-		p := AcquireParams{TTL: time.Minute, Wait: true}
-		ask := func(id string, released ...string) {
-			l.ask(Acquire(l.space.About("name"), naming(1, TenantSpec{Name: TenantOf(id), Share: 1}), p, tickets(id), tickets(released...)...), 1+len(released))
-		}
-		ask("me:1:known")
-		ask("me:2:latest")
-		ask("me:3:known", "me:1:known")
-		ask("me:4:latest")
+		l.asks("me:1:known")
+		l.asks("me:2:latest")
+		l.asks("me:3:known", "me:1:known")
+		l.asks("me:4:latest")
 		for _, id := range []string{"me:5:z", "me:6:a", "me:7:a"} {
-			ask(id)
+			l.asks(id)
 		}
 		var order []string
 		for range 6 {
@@ -412,14 +419,15 @@ func TestNewTenantThatLeavesTheQueueAndComesBackIsANewOneAgain(t *testing.T) {
 		for name, expires := range map[string]bool{"released": false, "expired in the call that comes back": true} {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
-			p := AcquireParams{TTL: time.Minute, Wait: true}
-			l.ask(Acquire(l.space.About("name"), naming(1, TenantSpec{Name: "holder", Share: 1}), p, tickets("me:1:holder", "me:2:leaves", "me:3:stays")), 3)
-			leave := tickets("me:2:leaves")
+			for _, id := range []string{"me:1:holder", "me:2:leaves", "me:3:stays"} {
+				l.asks(id)
+			}
+			leave := []string{"me:2:leaves"}
 			if expires {
 				require.NoError(t, l.rdb.ZAddXX(background, l.keys[2], redis.Z{Score: 1, Member: "me:2:leaves"}).Err())
 				leave = nil
 			}
-			l.ask(Acquire(l.space.About("name"), known(1), p, tickets("me:4:leaves"), leave...), 1+len(leave))
+			l.asks("me:4:leaves", leave...)
 			l.checkTenants(l.snapshot())
 			l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:1:holder")), 1)
 			assert.Equal(t, []string{"me:3:stays"}, members(l.snapshot().owner), name)
@@ -467,17 +475,14 @@ func TestNameOnWhichATenantWasRefusedIsSharedFromThenOn(t *testing.T) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
-		ask := func(id string, released ...string) {
-			l.ask(Acquire(l.space.About("name"), known(1), p, tickets(id), tickets(released...)...), 1+len(released))
-		}
-		ask("me:1")
-		ask("me:2")
+		l.asks("me:1")
+		l.asks("me:2")
 		d := naming(1, TenantSpec{Name: "a", Share: 1})
 		r := l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute}, tickets("you:1:a")), 1)
 		assert.Equal(t, Refused, r.Results[0].State)
 		l.checkTenants(l.snapshot())
-		ask("me:3", "me:1")
-		ask("me:4", "me:2")
+		l.asks("me:3", "me:1")
+		l.asks("me:4", "me:2")
 		l.ask(Acquire(l.space.About("name"), d, p, tickets("you:2:a")), 1)
 		for _, id := range []string{"me:3", "you:2:a"} {
 			l.ask(Release(l.space.About("name"), known(1), 0, false, tickets(id)), 1)
