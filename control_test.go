@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // pin sets a limit, and resets it at the end of the test, so that nothing stays.
@@ -116,10 +117,16 @@ type afterScripts struct {
 	then func(calls [][]any) (done bool)
 }
 
-// copyOf returns the arguments of a script call, to be sent again.
+// copyOf returns the arguments of a script call, to be sent again. They have the text of the script: another test may have emptied the cache.
 func copyOf(c redis.Cmder) []any {
 	args := slices.Clone(c.Args())
-	args[1] = fmt.Sprint(args[1])
+	source := fmt.Sprint(args[1])
+	for _, s := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
+		if source == s.Hash {
+			args[0], source = "eval", s.Text
+		}
+	}
+	args[1] = source
 	return args
 }
 
