@@ -179,9 +179,13 @@ func TestAnOutageIsReported(t *testing.T) {
 	assert.NotContains(t, metrics, "gate", "a figure that may be wrong is none")
 
 	require.NoError(t, server.Resume())
-	require.Eventually(t, func() bool { return s.get("/healthz").StatusCode == http.StatusOK }, soon, often)
-	assert.NotContains(t, s.get("/").body, "has not answered")
-	assert.Contains(t, s.get("/metrics").body, "fairsem_up 1")
+	for path, fine := range map[string]func(answer) bool{ // at last: on a busy machine one more query may be late
+		"/healthz": func(r answer) bool { return r.StatusCode == http.StatusOK },
+		"/":        func(r answer) bool { return !strings.Contains(r.body, "has not answered") },
+		"/metrics": func(r answer) bool { return strings.Contains(r.body, "fairsem_up 1") },
+	} {
+		require.Eventually(t, func() bool { return fine(s.get(path)) }, soon, often, path)
+	}
 }
 
 func TestANameThatCannotBeReadHidesNoOther(t *testing.T) {

@@ -107,7 +107,7 @@ func TestAProgramEvictsByTheIDThatThePageShows(t *testing.T) {
 	s := serve(t, writable)
 	evicted, kept := s.holdAs("gate", 2, 1, fairsem.CallOptions{Tenant: "a\x1b b"}), s.holdAs("gate", 2, 1, fairsem.CallOptions{Tenant: "a\x1b b"})
 	id := inspect.PlainID(evicted.ID())
-	assert.Contains(t, s.get("/semaphore?name=gate").body, "<bdi>"+id+"</bdi>")
+	require.Eventually(t, func() bool { return strings.Contains(s.get("/semaphore?name=gate").body, "<bdi>"+id+"</bdi>") }, soon, often)
 	form := url.Values{"name": {"gate"}, "id": {id}}.Encode()
 	answer := s.ask(http.MethodPost, "/act/evict", form, "Authorization", "Bearer "+testToken)
 	require.Equal(t, http.StatusOK, answer.StatusCode, answer.body)
