@@ -113,7 +113,7 @@ func (f *flight) contents() (all []string) {
 		if slices.Contains(protocol.PlainScripts, s) {
 			first = 3 + args[2].(int) + len(s.Arguments)
 		}
-		if s == protocol.PlainAcquireScript || s == protocol.PlainQueueScript {
+		if s == protocol.PlainAcquireScript || s == protocol.PlainQueueScript || s == protocol.PlainTenantsAcquireScript {
 			releases = first + s.Argument(args, "count").(int)
 		}
 		for i, arg := range args[first:] {

@@ -107,6 +107,8 @@ func (r *request) callLocked() protocol.Call {
 		return protocol.PlainNumbersRelease(v.about, r.tickets)
 	case protocol.PlainTenantsReleaseScript:
 		return protocol.PlainTenantsRelease(v.about, r.tickets)
+	case protocol.PlainTenantsAcquireScript:
+		return protocol.PlainTenantsAcquire(v.about, r.plain.knew, k.params.TTL, r.tenantsLocked(r.tickets), r.tickets, r.released)
 	case protocol.PlainTenantsScript:
 		acquired, released := r.parts()
 		return protocol.PlainTenants(v.about, r.plain.knew, k.params, r.tenantsLocked(acquired), acquired, released)
@@ -136,7 +138,9 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 		return protocol.PlainNumbersReleaseScript
 	case protocol.PlainWithTenants:
 		switch {
-		case !acquires && !r.state.shortcut.queue:
+		case r.state.shortcut.nobodyWaits() && acquires:
+			return protocol.PlainTenantsAcquireScript
+		case r.state.shortcut.nobodyWaits():
 			return protocol.PlainTenantsReleaseScript
 		case r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0 && params.HeadStart == 0):
 			return protocol.PlainTenantsScript

@@ -40,16 +40,19 @@ func (s *shortcut) kind() protocol.Plain {
 		return protocol.PlainWithNumbers
 	case (s.plain == protocol.PlainWithoutQueue || s.plain == protocol.PlainWithQueue) && s.withQueue.wait == 0:
 		return protocol.PlainWithQueue
-	case s.plain == protocol.PlainWithTenants && s.withQueue.wait == 0:
+	case s.plain == protocol.PlainWithTenants && (s.nobodyWaits() || s.withQueue.wait == 0):
 		return protocol.PlainWithTenants
 	}
 	return protocol.NotPlain
 }
 
+// nobodyWaits reports whether the next call on a name that tenants share may be for names without waiters.
+func (s *shortcut) nobodyWaits() bool { return !s.queue && s.withoutQueue.wait == 0 }
+
 // trusted returns the trust in a plain script.
 func (s *shortcut) trusted(script *protocol.Script) *trust {
 	switch script {
-	case protocol.PlainQueueScript, protocol.PlainTenantsScript, protocol.PlainTenantsReleaseScript:
+	case protocol.PlainQueueScript, protocol.PlainTenantsScript:
 		return &s.withQueue
 	}
 	return &s.withoutQueue
@@ -65,7 +68,7 @@ func (s *shortcut) learn(reply protocol.Reply, from *protocol.Script) {
 	if plain != protocol.NotPlain && from == nil {
 		s.withQueue.wait = max(0, s.withQueue.wait-1)
 	}
-	if plain == protocol.PlainWithoutQueue || plain == protocol.PlainWithNumbers {
+	if plain == protocol.PlainWithoutQueue || plain == protocol.PlainWithNumbers || plain == protocol.PlainWithTenants && !s.queue {
 		s.withoutQueue.wait = max(0, s.withoutQueue.wait-1)
 	}
 }

@@ -135,6 +135,50 @@ func TestAfterOnePlainCallThatWasDeclinedOneReplySuffices(t *testing.T) {
 	})
 }
 
+func TestCallsOnANameOfTenantsArePlainWhetherOrNotAnybodyWaits(t *testing.T) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
+		a := learns(c, w, protocol.PlainWithTenants)
+		asks(c, "a", 1, CallOptions{MaxQueue: 3, HeadStart: time.Second}) // which do not matter then
+		f := w.carries("plain_tenants_acquire a: 2")
+		args := f.cmds[0].Args()
+		assert.Equal(t, []any{int64(1), int64(1), time.Minute.Milliseconds(), 1, 0}, args[10:15],
+			"the epoch, the declaration, the lease, the count and how many tenants it declares")
+		f.plainly(20)
+		a.state.leave(a)
+		f = w.carries("plain_tenants_release a: 1")
+		next := asks(c, "a", 1, CallOptions{})[0]
+		f.plainly(1)
+		w.carries("plain_tenants_acquire a: 3").plainly(0) // there is no more
+		f = w.carries("acquire a: 3")
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, 1000, 0, 1, 0, 0, int64(protocol.PlainWithTenants), 1, int64(protocol.Waiting), 30})
+		f.end <- nil
+		w.isIdle()
+		b := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("plain_tenants a: 4").plainly(1000, 2, -40)
+		assert.Equal(t, []phase{waiting, waiting}, []phase{next.phase, b.phase})
+	})
+}
+
+// What is in vain too often without waiters may do with them.
+func TestPlainScriptOfTenantsThatIsOftenInVainIsNotTried(t *testing.T) {
+	t.Parallel()
+	var s shortcut
+	reply := protocol.Reply{Plain: protocol.PlainWithTenants}
+	s.learn(reply, nil)
+	for range 3 {
+		assert.True(t, s.nobodyWaits())
+		s.missed(protocol.PlainTenantsAcquireScript)
+		assert.Equal(t, protocol.NotPlain, s.kind(), "the call is sent in full")
+		s.learn(reply, nil)
+	}
+	for range waitWhenDeep - 1 {
+		assert.Equal(t, protocol.PlainWithTenants, s.kind())
+		assert.False(t, s.nobodyWaits())
+		s.learn(reply, protocol.PlainTenantsScript)
+	}
+	assert.True(t, s.nobodyWaits())
+}
+
 // A plain call in vain costs a second round trip, so a few in a row end them for a while.
 func TestPlainScriptsThatAreOftenInVainAreNotTried(t *testing.T) {
 	t.Parallel()

@@ -1,11 +1,10 @@
 -- plain_enter.lua: what the plain scripts that acquire have in common: it declines, before anything is written, unless all ids to release are
 -- holders, the new ids fit, and none of them is known. Then it stores the deadlines and the last number.
 --
--- needs:    count, expire_at, first_id, format, last_number, limit, micros, now
--- provides: entries, expiry, first, first_released, new_keys, released
+-- needs:    count, expire_at, first_id, first_released, format, last_number, limit, micros, now
+-- provides: entries, expiry, first, new_keys, released
 -- changes:  count
 count = tonumber(count)
-local first_released = first_id + count
 local released = #ARGV + 1 - first_released
 if holders - released + count > limit then return { 0 } end
 if released > 0 then

@@ -10,7 +10,7 @@
 -- First write: ZADD, so that it is refused under OOM.
 local owner, timeout, counter, meta, numbers = unpack(KEYS)
 local known_epoch, since, lease, count = unpack(ARGV, 1, 4)
-local first_id = 5
+local first_id, first_released = 5, 5 + count
 local limit_form = "^(%d+)#$"
 
 -- include plain.lua

@@ -36,16 +36,7 @@ end
 
 -- include plain_accounts.lua
 
-for i = first_tenant, first_id - 4, 4 do
-  local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]
-  if not known then return { 0 } end
-  if declared_at > known.since or known.since > micros then
-    local share, most = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-    if known.last and (share ~= known.share or most ~= known.limit) then return { 0 } end
-    known.share, known.limit, known.since = share, most, declared_at
-  end
-end
-
+-- include plain_declare.lua
 local function may_have_more(known) return known.limit == 0 or known.units < known.limit end
 local function score_of(known) return may_have_more(known) and known.units / known.share or AT_LIMIT end -- in turns
 

@@ -15,7 +15,7 @@ const (
 	PlainWithoutQueue       // nobody waits: PlainAcquireScript and PlainReleaseScript
 	PlainWithQueue          // PlainQueueScript
 	PlainWithNumbers        // nobody waits, and permits have numbers: PlainNumbersAcquireScript and PlainNumbersReleaseScript
-	PlainWithTenants        // tenants share the name: PlainTenantsScript and, while nobody waits, PlainTenantsReleaseScript
+	PlainWithTenants        // tenants share the name: PlainTenantsScript; and while nobody waits PlainTenantsAcquireScript and PlainTenantsReleaseScript
 )
 
 // The plain scripts.
@@ -25,6 +25,7 @@ var (
 	PlainNumbersAcquireScript = plainScript("plain_numbers_acquire", []int{0, 2, 3, 5, 9}, "known_epoch", "since", "lease", "count")
 	PlainNumbersReleaseScript = plainScript("plain_numbers_release", []int{0, 2, 3, 5, 9})
 	PlainTenantsScript        = plainScript("plain_tenants", []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "count", "declared")
+	PlainTenantsAcquireScript = plainScript("plain_tenants_acquire", []int{0, 1, 2, 3, 5, 7, 8}, "known_epoch", "since", "lease", "count", "declared")
 	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 1, 2, 3, 5, 8})
 	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
@@ -79,8 +80,17 @@ func PlainQueue[E Entry](s CallPrefix, k Known, p AcquireParams, entries, releas
 
 // PlainTenants is PlainQueue on a name that tenants share, of which it declares some. There is no head start.
 func PlainTenants[E Entry](s CallPrefix, k Known, p AcquireParams, declared []TenantSpec, entries, released []E) Call {
-	c := s.plainCall(PlainTenantsScript, 5+4*len(declared)+len(entries)+len(released))
-	c.Args = append(c.Args, k.Epoch, k.Since, p.TTL.Milliseconds(), len(entries), len(declared))
+	return plainTenants(PlainTenantsScript, s, k, p.TTL, declared, entries, released)
+}
+
+// PlainTenantsAcquire is PlainAcquire on a name that tenants share, of which it declares some, where nobody waits.
+func PlainTenantsAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, declared []TenantSpec, entries, released []E) Call {
+	return plainTenants(PlainTenantsAcquireScript, s, k, ttl, declared, entries, released)
+}
+
+func plainTenants[E Entry](run *Script, s CallPrefix, k Known, ttl time.Duration, declared []TenantSpec, entries, released []E) Call {
+	c := s.plainCall(run, 5+4*len(declared)+len(entries)+len(released))
+	c.Args = append(c.Args, k.Epoch, k.Since, ttl.Milliseconds(), len(entries), len(declared))
 	c.addSpecs(declared)
 	addIDs(&c, entries)
 	addIDs(&c, released)
@@ -125,6 +135,9 @@ func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, rele
 	case s == PlainNumbersAcquireScript:
 		r.Plain = PlainWithNumbers
 		sound = len(raw) == 1+acquired && r.addConsecutive(raw[0], acquired) && r.addNumbers(raw[1:])
+	case s == PlainTenantsAcquireScript:
+		r.Plain = PlainWithTenants
+		sound = len(raw) == 1 && r.addConsecutive(raw[0], acquired)
 	case s == PlainAcquireScript:
 		sound = len(raw) == 1 && r.addConsecutive(raw[0], acquired)
 	default: // a release, which compares no epoch

@@ -24,56 +24,88 @@ func sharedName(l *lab) {
 	require.Equal(l.t, "4@", l.meta(MetaPlain))
 }
 
-// plainCalls are one of each kind that releases a holder of sharedName.
-func plainCalls(l *lab) map[string]Call {
+// quietName has two tenants hold two of the four units of a name.
+func quietName(l *lab) {
+	l.t.Helper()
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 2, 2)), 2)
+	require.Equal(l.t, "4@", l.meta(MetaPlain))
+}
+
+// plainKind is a call that is usual on sharedName, or else on quietName, by its plain script.
+type plainKind struct {
+	waits bool // calls wait on the name
+	call  Call
+}
+
+// plainKinds are one of each kind that releases the first holder, or acquires.
+func plainKinds(l *lab) map[string]plainKind {
 	about, p := l.space.About("name"), AcquireParams{TTL: time.Minute}
 	released, asked := ofTenants("me", 1, 1, 3), ofTenants("you", 1, 2, 2)
 	declared := []TenantSpec{{Name: "tenant-0", Share: 1}}
-	return map[string]Call{
-		"it releases":              PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, released),
-		"it releases and acquires": PlainTenants(about, seededKnown, p, declared, asked, released),
-		"it acquires":              PlainTenants(about, seededKnown, p, declared, asked, nil),
-		"nobody waits":             PlainTenantsRelease(about, released),
+	return map[string]plainKind{
+		"it releases":                            {true, PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, released)},
+		"it releases and acquires":               {true, PlainTenants(about, seededKnown, p, declared, asked, released)},
+		"it acquires":                            {true, PlainTenants(about, seededKnown, p, declared, asked, nil)},
+		"nobody waits, it releases":              {false, PlainTenantsRelease(about, released)},
+		"nobody waits, it releases and acquires": {false, PlainTenantsAcquire(about, seededKnown, p.TTL, declared, asked, released)},
+		"nobody waits, it acquires":              {false, PlainTenantsAcquire(about, seededKnown, p.TTL, declared, asked, nil)},
+	}
+}
+
+// eachPlainKind calls f with a name of its own for each kind.
+func eachPlainKind(t *testing.T, f func(l *lab, kind string, k plainKind)) {
+	t.Helper()
+	rdb := testclient.Settled(t)
+	for kind := range plainKinds(newLab(t, rdb)) {
+		l := newLab(t, rdb)
+		k := plainKinds(l)[kind]
+		if k.waits {
+			sharedName(l)
+		} else {
+			quietName(l)
+		}
+		f(l, kind, k)
 	}
 }
 
 // Damage of which the script sees nothing is mended once the keys are renewed. Until then only ids in the queue are granted anything.
 func TestPlainCallOfATenantBesideDamageGrantsToWaitersOnly(t *testing.T) {
 	t.Parallel()
-	rdb := testclient.Settled(t)
 	for name, damage := range damageOfTenants {
-		for kind := range plainCalls(newLab(t, rdb)) {
-			t.Run(name+", "+kind, func(t *testing.T) {
-				t.Parallel()
-				l := newLab(t, rdb)
-				sharedName(l)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+				if !k.waits && !slices.Contains(damageWithoutWaiters, name) {
+					return
+				}
 				damage(l)
 				before := l.snapshot()
-				l.answersSoundly(plainCalls(l)[kind], name)
+				l.answersSoundly(k.call, name)
 				after := l.snapshot()
 				assert.LessOrEqual(t, len(after.owner), 4)
 				for _, id := range members(after.owner) {
-					assert.True(t, slices.Contains(append(members(before.owner), members(before.queue)...), id) || strings.HasPrefix(id, "you"), id)
+					assert.True(t, slices.Contains(append(members(before.owner), members(before.queue)...), id) || strings.HasPrefix(id, "you"), "%s: %s", kind, id)
 					assert.NotContains(t, members(after.queue), id)
 				}
 				l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), AcquireParams{TTL: time.Hour, Wait: true}, ofTenants("she", 1, 1, 1)), 1)
 				l.poll(4)
 				l.checkTenants(l.snapshot())
 			})
-		}
+		})
 	}
 }
 
 // A call that found no turn granted what it asked for itself, before all waiters.
 func TestPlainCallOfATenantIsDeclinedOnceTheTurnsAreGone(t *testing.T) {
 	t.Parallel()
-	rdb := testclient.Settled(t)
-	for kind := range plainCalls(newLab(t, rdb)) {
-		l := newLab(t, rdb)
-		sharedName(l)
-		l.rdb.Del(background, l.keys[7])
-		assert.False(t, l.answersSoundly(plainCalls(l)[kind], kind), kind)
-	}
+	eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+		if k.waits {
+			l.rdb.Del(background, l.keys[7])
+			assert.False(t, l.answersSoundly(k.call, kind), kind)
+		}
+	})
 }
 
 // A limit was raised, and more tenants have their turn than a call grants to. A call that granted to as many as it had read left units over, and
@@ -106,56 +138,53 @@ func TestPlainCallAnswersWhereNoWaitingTenantMayHaveMore(t *testing.T) {
 	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1, Limit: 2}), p, ofTenants("me", 1, 5, 1)), 5)
 	require.NotEmpty(t, l.snapshot().queue)
 	p.Wait = false
-	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, p, []TenantSpec{{Name: "tenant-0", Share: 1, Limit: 2}}, ofTenants("you", 1, 1, 1), nil), "at its limit"))
+	declared := []TenantSpec{{Name: "tenant-0", Share: 1, Limit: 2}}
+	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, p, declared, ofTenants("you", 1, 1, 1), nil), "at its limit"))
+	other := []*ticket{{"you:2:b", 1}}
+	assert.False(t, l.answersSoundly(PlainTenantsAcquire(l.space.About("name"), seededKnown, p.TTL, nil, other, nil), "units are left, but calls wait"))
 	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), "it releases"))
 }
 
 func TestPlainCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
 	t.Parallel()
-	rdb := testclient.Settled(t)
-	for kind := range plainCalls(newLab(t, rdb)) {
-		for n := range 18 {
-			l := newLab(t, rdb)
-			sharedName(l)
-			l.runUpTo(n, plainCalls(l)[kind])
+	for n := range 18 {
+		eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+			l.runUpTo(n, k.call)
 			s := l.snapshot()
 			assert.LessOrEqual(t, len(s.owner), 4, "%s, %d writes", kind, n)
 			for _, id := range append(members(s.owner), members(s.queue)...) {
-				assert.Contains(t, members(s.timeout), id, "an entry without a deadline after %d writes", n)
+				if id != "me:1:tenant-0" { // what it releases has left one of the two
+					assert.Contains(t, members(s.timeout), id, "%s: an entry without a deadline after %d writes", kind, n)
+				}
 			}
 			l.ask(Refresh(l.space.About("name"), known(4), time.Hour, false, ofTenants("me", 3, 1, 3)), 1)
 			l.poll(4)
 			l.checkTenants(l.snapshot())
-		}
+		})
 	}
 }
 
 // S10: a key of the wrong type fails the call, or leaves it to the full script, which fails.
 func TestPlainCallOfATenantWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
-	rdb := testclient.Settled(t)
-	for kind := range plainCalls(newLab(t, rdb)) {
-		for i := range Kinds {
-			l := newLab(t, rdb)
-			sharedName(l)
-			require.NoError(t, rdb.Set(background, l.keys[i], "of another program", 0).Err())
-			before, c := l.dump(), plainCalls(l)[kind]
-			got := l.run(c)
-			if !slices.Contains(c.Script.keys, i) || got.err == nil && !c.Script.Declined(got.numbers) {
-				continue // it does not need the key
+	for i := range Kinds {
+		eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+			require.NoError(t, l.rdb.Set(background, l.keys[i], "of another program", 0).Err())
+			before, got := l.dump(), l.run(k.call)
+			if !slices.Contains(k.call.Script.keys, i) || got.err == nil && !k.call.Script.Declined(got.numbers) {
+				return // it does not need the key
 			}
 			if got.err != nil {
 				assert.ErrorContains(t, got.err, "WRONGTYPE")
 			}
 			assert.Equal(t, before, l.dump(), "%s with a %s of the wrong type", kind, Kinds[i])
-		}
+		})
 	}
 }
 
 // Any program may have stored anything. No value makes a plain script fail half-way, or grant for ever.
 func TestPlainCallOfATenantDeclinesWhateverIsStored(t *testing.T) {
 	t.Parallel()
-	rdb := testclient.Settled(t)
 	records := []string{"", "x", "1 1 1 1 1 1", "1 1 1 1 0 0 20000000000000", "1 1 1 0 0 0 100000000000000", "1 -1 1 1 0 0 100000000000000"}
 	for _, field := range []int{1, 2, 3, 4, 5} {
 		words := strings.Fields("1 1 1 1 0 0 100000000000000")
@@ -164,13 +193,11 @@ func TestPlainCallOfATenantDeclinesWhateverIsStored(t *testing.T) {
 	}
 	for _, field := range []string{"all", ":tenant-0", ":tenant-1", ":tenant-2"} {
 		for _, value := range append(records, "nan 4", "1 nan", "1 4 nan", "1 "+strings.Repeat("9", 400), "1 4 "+strings.Repeat("9", 400)) {
-			l := newLab(t, rdb)
-			sharedName(l)
-			require.NoError(t, rdb.HSet(background, l.keys[8], field, value).Err())
-			for kind, c := range plainCalls(l) {
-				l.answersSoundly(c, kind+" "+field+" "+value)
-			}
-			assert.LessOrEqual(t, len(l.snapshot().owner), 4)
+			eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+				require.NoError(t, l.rdb.HSet(background, l.keys[8], field, value).Err())
+				l.answersSoundly(k.call, kind+" "+field+" "+value)
+				assert.LessOrEqual(t, len(l.snapshot().owner), 4)
+			})
 		}
 	}
 }
@@ -221,12 +248,62 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 			l.rdb.HSet(background, l.keys[8], "all", generation+" 3 0")
 			return PlainTenants(about, seededKnown, p, nil, one, nil)
 		},
-		"waiters": func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 1, 3)) },
+		"waiters, and it releases": func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 1, 3)) },
+		"waiters, and it acquires": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, p.TTL, nil, one, ofTenants("me", 1, 1, 3))
+		},
 	} {
 		l := newLab(t, rdb)
 		sharedName(l)
 		c := build(l, l.space.About("name"))
 		assert.False(t, l.answersSoundly(c, name), name)
+	}
+}
+
+// So is what the script for names without waiters does not know.
+func TestPlainAcquireOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	const ttl = time.Minute
+	one := ofTenants("you", 1, 1, 1)
+	for name, build := range map[string]func(l *lab, about CallPrefix) Call{
+		"a newer share": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, []TenantSpec{{"tenant-0", 2, 0, time.Second}}, one, nil)
+		},
+		"a tenant of no id": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, []TenantSpec{{"tenant-7", 1, 0, 0}}, one, nil)
+		},
+		"more than is left": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, ofTenants("you", 1, 3, 3), nil)
+		},
+		"more than the limit of a tenant": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, []TenantSpec{{"b", 1, 1, time.Second}}, []*ticket{{"you:1:b", 1}, {"you:2:b", 1}}, nil)
+		},
+		"an id that holds": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, ofTenants("me", 1, 1, 1), nil)
+		},
+		"ids of which one holds": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, append(ofTenants("me", 1, 1, 1), one...), nil)
+		},
+		"the release of an id that left": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, one, ofTenants("me", 99, 1, 1))
+		},
+		"keys to be renewed": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, time.Hour, nil, one, nil)
+		},
+		"a name of one tenant": func(l *lab, about CallPrefix) Call {
+			l.set("plain", "4")
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, one, nil)
+		},
+		"a sum that is wrong": func(l *lab, about CallPrefix) Call {
+			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
+			l.rdb.HSet(background, l.keys[8], "all", generation+" 1 0")
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, one, nil)
+		},
+	} {
+		l := newLab(t, rdb)
+		quietName(l)
+		assert.False(t, l.answersSoundly(build(l, l.space.About("name")), name), name)
 	}
 }
 
@@ -259,20 +336,28 @@ func TestPlainCallOfATenantRepliesWithATokenOrAPositionOfEachID(t *testing.T) {
 
 func TestUsualCallsOfTenantsNeedNoFullScript(t *testing.T) {
 	t.Parallel()
-	rdb := testclient.Settled(t)
-	for kind := range plainCalls(newLab(t, rdb)) {
-		l := newLab(t, rdb)
-		sharedName(l)
-		assert.Equal(t, kind != "nobody waits", l.answersSoundly(plainCalls(l)[kind], kind), kind)
+	eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+		assert.True(t, l.answersSoundly(k.call, kind), kind)
 		l.checkTenants(l.snapshot())
-	}
-	l := newLab(t, rdb)
-	l.seed("meta layout=2")
-	p := AcquireParams{TTL: time.Minute, Wait: true}
-	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 5, 1)), 5)
-	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), ""), "one tenant")
-	assert.True(t, l.answersSoundly(PlainTenantsRelease(l.space.About("name"), ofTenants("me", 2, 1, 1)), ""), "nobody waits")
+	})
+	l := newLab(t, testclient.Settled(t))
+	quietName(l)
+	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), "nobody waits"))
 	l.checkTenants(l.snapshot())
+}
+
+// As when each has its turn.
+func TestTenantThatAcquiresWhileNobodyWaitsWasGrantedSomethingLast(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	quietName(l)
+	about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
+	require.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, p.TTL, nil, ofTenants("you", 1, 2, 2), nil), ""))
+	require.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, p.TTL, nil, ofTenants("you", 3, 1, 1), ofTenants("me", 1, 1, 1)), ""))
+	l.ask(Acquire(about, known(4), p, append(ofTenants("you", 10, 1, 1), &ticket{"you:11:tenant-1", 1})), 2)
+	l.ask(Release(about, known(4), 0, false, ofTenants("you", 1, 2, 2)), 2) // so each of the two has one unit
+	tokens := scores(l.snapshot().owner)
+	assert.Less(t, tokens["you:11:tenant-1"], tokens["you:10:tenant-0"], "tenant-0 asked first, and was granted something last")
 }
 
 // What was counted before counting began anew is none.
@@ -299,7 +384,11 @@ func TestTenantsThatComeByPlainCallsAreForgotten(t *testing.T) {
 	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), long, ofTenants("me", 1, 1, 1)), 1)
 	for n := 2; n < 500; n++ {
 		one := []*ticket{{fmt.Sprintf("me:%d:customer-%d", n, n), 1}}
-		for _, c := range []Call{PlainTenants(l.space.About("name"), seededKnown, p, nil, one, nil), PlainTenantsRelease(l.space.About("name"), one)} {
+		acquire := PlainTenants(l.space.About("name"), seededKnown, p, nil, one, nil)
+		if n%2 == 0 {
+			acquire = PlainTenantsAcquire(l.space.About("name"), seededKnown, p.TTL, nil, one, nil)
+		}
+		for _, c := range []Call{acquire, PlainTenantsRelease(l.space.About("name"), one)} {
 			got := l.run(c)
 			require.NoError(t, got.err)
 			require.False(t, c.Script.Declined(got.numbers), c.Script.Verb)

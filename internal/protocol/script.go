@@ -32,7 +32,7 @@ var Scripts = []*Script{
 }
 
 // PlainScripts are the short forms of some of them.
-var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueScript, PlainTenantsScript, PlainTenantsReleaseScript, PlainNumbersAcquireScript, PlainNumbersReleaseScript}
+var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueScript, PlainTenantsScript, PlainTenantsAcquireScript, PlainTenantsReleaseScript, PlainNumbersAcquireScript, PlainNumbersReleaseScript}
 
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {

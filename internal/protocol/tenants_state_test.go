@@ -115,6 +115,9 @@ var damageOfTenants = map[string]func(l *lab){
 	},
 }
 
+// damageWithoutWaiters is what there is to damage where nobody waits.
+var damageWithoutWaiters = []string{"tenants are gone", "all three are gone", "the sum is wrong", "the newest token is none", "the sum is text", "meta has lost the name"}
+
 func TestWhatIsStoredOfTenantsIsMendedAfterAnyDamage(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)

@@ -204,6 +204,7 @@ type tenantWalk struct {
 	usual    bool // most calls are such as PlainTenantsScript may answer
 	plain    int  // how many it answered, on the first lab
 	declined bool // it does not answer the present one
+	ended    bool // leases have ended, with which only scripts for names with waiters are concerned
 	newest   map[*lab]string
 }
 
@@ -255,7 +256,7 @@ func (w *tenantWalk) step() {
 	for id := range w.expired { // every call removes them
 		w.p.remove(id)
 	}
-	w.expired = make(map[string]bool)
+	w.ended, w.expired = len(w.expired) > 0, make(map[string]bool)
 	switch draw := w.IntN(10); {
 	case draw < 5:
 		w.acquire()
@@ -335,6 +336,9 @@ func (w *tenantWalk) acquire() {
 	w.p.grant()
 	w.each(func(l *lab) Call {
 		k, ok := w.tries(l, d)
+		if ok && !w.ended && w.heaviest == 1 && w.IntN(2) == 0 {
+			return PlainTenantsAcquire(l.space.About("name"), k, params.TTL, d.Tenants, asked, released)
+		}
 		if ok && params.Wait && params.MaxQueue == 0 && params.HeadStart == 0 && w.heaviest == 1 {
 			return PlainTenants(l.space.About("name"), k, params, d.Tenants, asked, released)
 		}
@@ -366,7 +370,7 @@ func (w *tenantWalk) release() {
 	}
 	w.each(func(l *lab) Call {
 		if k, ok := w.tries(l, known(w.p.limit)); ok {
-			if w.IntN(2) == 0 {
+			if !w.ended && w.IntN(2) == 0 {
 				return PlainTenantsRelease(l.space.About("name"), released)
 			}
 			return PlainTenants(l.space.About("name"), k, AcquireParams{}, nil, nil, released)
@@ -570,6 +574,10 @@ func (l *lab) checkTenants(s snapshot) {
 	if len(s.owner) > 0 {
 		assert.Regexp(l.t, fmt.Sprintf("^%s %d [0-9]+$", generation, all), stored["all"], "units of all")
 		assert.LessOrEqual(l.t, newestOf(stored["all"]), l.rdb.Get(background, l.keys[3]).Val(), "the newest token")
+	}
+	newest, _ := strconv.ParseInt(newestOf(stored["all"]), 10, 64)
+	for _, z := range s.owner {
+		assert.GreaterOrEqual(l.t, newest, int64(z.Score), "the newest token, and that of %s", z.Member)
 	}
 	heads, want := make(map[string]string), []string{}
 	for _, z := range s.queue {
