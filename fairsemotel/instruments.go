@@ -17,6 +17,7 @@ type instruments struct {
 	waitTime, useTime            metric.Float64Histogram
 	failedRequests, lost         metric.Int64Counter
 	unconfirmed, positionsLost   metric.Int64Counter
+	admitted                     metric.Int64Counter
 	callsFailed, unreturned      metric.Int64Counter
 	disconnects                  metric.Int64Counter
 }
@@ -38,6 +39,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		waitTime:       m.time("permit.wait_time", "How long calls waited for what they were granted."),
 		useTime:        m.time("permit.use_time", "How long permits were held."),
 		failedRequests: m.counter("permit.failed_requests", "{request}", "Calls of this process that returned an error instead."),
+		admitted:       m.counter("permit.admitted_requests", "{request}", "Calls of this process that were let through without a permit, because Redis did not answer."),
 		lost:           m.counter("permit.lost", "{permit}", "Permits that ended before this process released them."),
 		unconfirmed:    m.counter("permit.unconfirmed_releases", "{permit}", "Releases that Redis has not confirmed: the units are free when the lease expires."),
 		positionsLost:  m.counter("permit.positions_lost", "{request}", "Calls that lost their position in the queue and joined it again."),

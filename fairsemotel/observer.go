@@ -83,6 +83,12 @@ func (o *Observer) Observe(event fairsem.Event) {
 	}
 }
 
+// Admitted counts a call that was let through without a permit of a name, because Redis did not answer. No event says so: call it in
+// OnAdmitted of fairsemhttp or fairsemgrpc. The call is also counted as one that returned an error.
+func (o *Observer) Admitted(ctx context.Context, name string) {
+	o.instruments.admitted.Add(ctx, 1, o.names.Of(name).add...)
+}
+
 func (o *Observer) leaveQueue(ctx context.Context, name string, queued bool) *attributes {
 	a := o.names.Of(name)
 	if queued {

@@ -53,7 +53,9 @@ func TestEachKindOfEventIsMeasured(t *testing.T) {
 	for _, event := range events(background, "db") {
 		w.Observe(event)
 	}
+	w.Admitted(background, "db")
 	assert.ElementsMatch(t, []string{
+		"fairsem.client.permit.admitted_requests{fairsem.name=db} 1",
 		"fairsem.client.permit.count{fairsem.name=db} 0",
 		"fairsem.client.permit.pending_requests{fairsem.name=db} 0",
 		"fairsem.client.permit.wait_time{fairsem.granted_by=message,fairsem.name=db} 1 of 1",
@@ -262,6 +264,7 @@ func TestTableOfMetricsHasEveryInstrumentWithItsAttributes(t *testing.T) {
 	for _, event := range events(background, "db") {
 		w.Observe(event)
 	}
+	w.Admitted(background, "db")
 	exist := make(map[string]string)
 	for _, line := range w.read() {
 		found := regexp.MustCompile(`^([a-z_.]+)\{(.*)\}`).FindStringSubmatch(line)

@@ -14,6 +14,7 @@ type metrics struct {
 
 	waiters, inUse                *prometheus.GaugeVec
 	granted, allowed, notAcquired *prometheus.CounterVec
+	admitted                      *prometheus.CounterVec
 	released, unconfirmed         *prometheus.CounterVec
 	lost, positionsLost           *prometheus.CounterVec
 	waited, held                  *prometheus.HistogramVec
@@ -33,6 +34,7 @@ func newMetrics(buckets []float64) *metrics {
 	m.granted = m.counter("permits_granted_total", "Permits granted to this process, by how it learned of the grant.", "name", "by")
 	m.allowed = m.counter("calls_allowed_total", "Calls of this process that a Limiter allowed, by how it learned of it.", "name", "by")
 	m.notAcquired = m.counter("calls_not_acquired_total", "Calls of this process that returned an error instead.", "name", "reason")
+	m.admitted = m.counter("calls_admitted_total", "Calls of this process that were let through without a permit, because Redis did not answer.", "name")
 	m.released = m.counter("permits_released_total", "Permits that this process released.", "name")
 	m.unconfirmed = m.counter("releases_unconfirmed_total", "Releases that Redis has not confirmed: the units are free when the lease expires.", "name")
 	m.lost = m.counter("permits_lost_total", "Permits that ended before this process released them.", "name", "reason")
@@ -80,6 +82,7 @@ type series struct {
 	waiters       prometheus.Gauge
 	waited        prometheus.Observer
 	positionsLost prometheus.Counter
+	admitted      prometheus.Counter
 	notAcquired   *prometheus.CounterVec
 	permits       func() permitSeries           // made with the first permit
 	allowed       func() *prometheus.CounterVec // made with the first call that a Limiter allows
@@ -97,6 +100,7 @@ func (m *metrics) named(label string) *series {
 		waiters:       m.waiters.WithLabelValues(label),
 		waited:        m.waited.WithLabelValues(label),
 		positionsLost: m.positionsLost.WithLabelValues(label),
+		admitted:      m.admitted.WithLabelValues(label),
 		notAcquired:   of(m.notAcquired, label),
 		permits:       sync.OnceValue(func() permitSeries { return m.permits(label) }),
 		allowed:       sync.OnceValue(func() *prometheus.CounterVec { return of(m.allowed, label, labels.Grants()...) }),

@@ -105,6 +105,10 @@ func (o *Observer) Observe(event fairsem.Event) {
 	}
 }
 
+// Admitted counts a call that was let through without a permit of a name, because Redis did not answer. No event says so: call it in
+// OnAdmitted of fairsemhttp or fairsemgrpc. The call is also counted as one that returned an error.
+func (o *Observer) Admitted(name string) { o.names.Of(name).admitted.Inc() }
+
 func (o *Observer) granted(e fairsem.GrantedEvent) {
 	s := o.names.Of(e.Name)
 	s.leaveQueue(e.Queued)

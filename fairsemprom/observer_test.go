@@ -158,7 +158,9 @@ func TestEachKindOfEventIsCounted(t *testing.T) {
 	for _, event := range events("db") {
 		observer.Observe(event)
 	}
+	observer.Admitted("db")
 	has(t, observer,
+		`fairsem_client_calls_admitted_total{name="db"} 1.0`,
 		`fairsem_client_waiters{name="db"} 0.0`,
 		`fairsem_client_positions_lost_total{name="db"} 1.0`,
 		`fairsem_client_permits_in_use{name="db"} 0.0`,

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemhttp"
 	"github.com/fairsem/fairsem/fairsemotel"
 )
 
@@ -39,6 +42,7 @@ func export(ctx context.Context) (stop func(context.Context) error, err error) {
 
 // program is one that exports, and an operator who interferes with it.
 type program struct {
+	observer         *fairsemotel.Observer
 	client, operator *fairsem.Client
 	network          *network      // of the client
 	direct           *redis.Client // of the operator
@@ -62,7 +66,7 @@ func startProgram(ctx context.Context, server string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &program{network: &network{open: make(map[net.Conn]bool)}}
+	p := &program{observer: observer, network: &network{open: make(map[net.Conn]bool)}}
 	rdb := redis.NewClient(&redis.Options{Addr: server, Dialer: p.network.dial})
 	direct := redis.NewClient(&redis.Options{Addr: server})
 	p.direct = direct
@@ -181,6 +185,23 @@ func (p *program) releaseUnheard(ctx context.Context) error {
 	weighted.Release(1)
 	if held.Release(ctx) == nil {
 		return errors.New("a release without a network was confirmed")
+	}
+	return p.admit(ctx, sem)
+}
+
+// admit lets a request through although the network is cut.
+func (p *program) admit(ctx context.Context, sem *fairsem.Semaphore) error {
+	handler, err := fairsemhttp.Handler(http.NotFoundHandler(), sem, fairsemhttp.Options{
+		MaxWait: time.Second, OnUnavailable: fairsemhttp.Admit,
+		OnAdmitted: func(r *http.Request, _ error) { p.observer.Admitted(r.Context(), sem.Name()) },
+	})
+	if err != nil {
+		return err
+	}
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+	if answer.Code != http.StatusNotFound {
+		return fmt.Errorf("a request was answered with %d instead of being let through", answer.Code)
 	}
 	return nil
 }

@@ -338,11 +338,16 @@ func TestUsualCallsOfTenantsNeedNoFullScript(t *testing.T) {
 	t.Parallel()
 	eachPlainKind(t, func(l *lab, kind string, k plainKind) {
 		assert.True(t, l.answersSoundly(k.call, kind), kind)
-		l.checkTenants(l.snapshot())
+		s := l.snapshot()
+		l.checkTenants(s)
+		assert.ElementsMatch(t, append(members(s.owner), members(s.queue)...), members(s.timeout), "what has a deadline after %s", kind)
 	})
 	l := newLab(t, testclient.Settled(t))
 	quietName(l)
-	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), "nobody waits"))
+	about := l.space.About("name")
+	assert.True(t, l.answersSoundly(PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), "nobody waits"))
+	assert.True(t, l.answersSoundly(PlainTenantsRelease(about, []*ticket{{"me:2:tenant-1", 1}}), "nobody is left"))
+	assert.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, time.Second, nil, ofTenants("me", 3, 1, 1), nil), "nobody held anything, and no key is renewed"))
 	l.checkTenants(l.snapshot())
 }
 
