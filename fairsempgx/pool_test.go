@@ -3,6 +3,7 @@ package fairsempgx_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -459,6 +460,72 @@ func TestCallsOfOnePoolWithFewUnitsAllGetTheirTurn(t *testing.T) {
 	all.Wait()
 	assert.Less(t, p.Stat().NewConnsCount(), int64(50), "connections are kept")
 	assert.LessOrEqual(t, p.Stat().TotalConns(), int32(2))
+}
+
+// Contexts that end at any moment of a dial, a wait or a query, connections that break or are taken away, and pools that are reset.
+func TestStormOfCallsThatGiveUpLeavesNoUnitAndNoSessionBehind(t *testing.T) {
+	w := newWorld(t)
+	const limit = 3
+	pools := []*pgxpool.Pool{w.pool(w.Semaphore(limit), 5), w.pool(w.Semaphore(limit), 5)}
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			for range 30 {
+				giveUp(t.Context(), pools[i%2], rand.N(12*time.Millisecond))
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { // ends with the storm
+		all.Wait()
+		close(over)
+	}()
+	for most := 0; ; {
+		most = max(most, w.sessions())
+		require.LessOrEqual(t, most, limit)
+		select {
+		case <-over:
+			assert.Positive(t, most)
+		default:
+			continue
+		}
+		break
+	}
+	for _, p := range pools {
+		_, err := p.Exec(t.Context(), "SELECT 1")
+		assert.NoError(t, err, "the pool works on")
+		p.Close()
+	}
+	s := w.Semaphore(limit)
+	w.Eventually(func() bool { return w.sessions() == 0 }, "a session is left behind")
+	w.EventuallyUsed(s, 0)
+	assert.Zero(t, w.Status(s).Waiting)
+}
+
+// giveUp does something with a connection for at most that time. Its errors are what a storm is made of.
+func giveUp(ctx context.Context, p *pgxpool.Pool, after time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, after)
+	defer cancel()
+	switch rand.N(8) {
+	case 0:
+		p.Reset()
+	case 1:
+		if c, err := p.Acquire(ctx); err == nil {
+			_ = c.Conn().PgConn().Conn().Close()
+			c.Release()
+		}
+	case 2:
+		if c, err := p.Acquire(ctx); err == nil {
+			_ = c.Hijack().Close(ctx)
+		}
+	case 3:
+		if tx, err := p.Begin(ctx); err == nil {
+			_, _ = tx.Exec(ctx, "SELECT pg_sleep(0.005)")
+			_ = tx.Rollback(ctx)
+		}
+	default:
+		_, _ = p.Exec(ctx, "SELECT pg_sleep(0.001)")
+	}
 }
 
 func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
