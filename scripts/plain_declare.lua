@@ -1,7 +1,7 @@
 -- plain_declare.lua: what a call declares of tenants, for the plain scripts of names that they share. They decline if it changes a share or a
 -- limit, because turns may change with it.
 --
--- needs: accounts, first_id, first_tenant, micros, since
+-- needs: accounts, first_id, first_tenant, micros
 for i = first_tenant, first_id - 4, 4 do
   local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]
   if not known then return { 0 } end
