@@ -129,6 +129,7 @@ setup: ## install what the tests need and the machine lacks, through apt
 	@need=; \
 	for pair in $(PROGRAMS); do command -v $${pair%:*} >/dev/null || need="$$need $${pair#*:}"; done; \
 	test -e /usr/share/bash-completion/bash_completion || need="$$need bash-completion"; \
+	test -e /usr/share/i18n/locales/da_DK || need="$$need locales"; \
 	command -v $$(go env CC) >/dev/null || need="$$need gcc libc6-dev"; \
 	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need="$$need postgresql"; \
 	test -n "$$need" || exit 0; \

@@ -18,7 +18,7 @@
 --
 -- lanes.lua has what concerns the waiters, turns.lua the fairness rule, and recount.lua counts again.
 --
--- needs:    STEP, expire_at, extra_weight, forget, lane_of, last_number, micros, place, renew_keys, steady, tenant_of, tenant_record
+-- needs:    STEP, before, expire_at, extra_weight, forget, lane_of, last_number, micros, place, renew_keys, steady, tenant_of, tenant_record
 -- provides: tenancy
 
 -- include tenant_ids.lua
@@ -79,7 +79,7 @@ if stored_tenants or tenant_args > 0 then
     if not (tenancy.counted_to and token > tenancy.counted_to) then known.units, known.permits = known.units + units, known.permits + 1 end
     local last = place(token) .. "1"
     tenancy.newest = math.max(tenancy.newest, token)
-    if not known.granted or last > known.last then known.last, known.granted = last, true end
+    if not known.granted or before(known.last, last) then known.last, known.granted = last, true end
     tenancy.touch(known)
   end
 

@@ -20,10 +20,10 @@ local function forget(added, accounts, generation)
   -- A tenant has a turn exactly while it has waiters.
   local waits = redis.call("ZMSCORE", turns, unpack(idle))
   for i, turn in ipairs(idle) do
-    if not waits[i] then list[#list + 1] = turn end
+    if not waits[i] then list[#list + 1] = { token = tonumber(string.sub(turn, 1, 14), 16), field = ":" .. tenant_of_turn(turn) } end
   end
-  table.sort(list)
-  most = math.min(#list, most)
-  for i = 1, most do list[i] = ":" .. tenant_of_turn(list[i]) end
-  if most > 0 then redis.call("HDEL", tenants, unpack(list, 1, most)) end
+  table.sort(list, function(one, other) return one.token < other.token end)
+  local fields = {}
+  for i = 1, math.min(#list, most) do fields[i] = list[i].field end
+  if #fields > 0 then redis.call("HDEL", tenants, unpack(fields)) end
 end

@@ -78,7 +78,7 @@ newest_token = math.min(tonumber(newest_token), last_number)
 -- The fairness rule, as in turns.lua.
 local function precedes(one, other)
   local used, others = one.units / one.share, other.units / other.share
-  return used < others or used == others and one.last .. one.tenant < other.last .. other.tenant
+  return used < others or used == others and before(one.last .. one.tenant, other.last .. other.tenant)
 end
 
 local function grant(known, token)

@@ -222,15 +222,8 @@ func TestRandomCallsOfTenantsAreGrantedAsThePolicySays(t *testing.T) {
 			t.Parallel()
 			t.Logf("FAIRSEM_SEED=%d", seed)
 			rdb := testclient.Settled(t)
-			w := &tenantWalk{
-				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, heaviest: 1 + int64(n%3), expired: make(map[string]bool), specs: make(map[string]TenantSpec), ttl: time.Minute, newest: make(map[*lab]string),
-				labs:  []*lab{newLab(t, rdb), newLab(t, rdb), newLab(t, testclient.Mini(t))},
-				p:     &policy{limit: limit, holders: make(map[string]*entry), tenants: make(map[string]*tenant)},
-				usual: n%3 == 0,
-			}
-			for _, l := range w.labs {
-				l.seed("meta layout=2")
-			}
+			w := newTenantWalk(t, seed, limit, newLab(t, rdb), newLab(t, rdb), newLab(t, testclient.Mini(t)))
+			w.heaviest, w.usual = 1+int64(n%3), n%3 == 0
 			steps, onMini := 400, 100
 			if testing.Short() {
 				steps, onMini = 150, 30
@@ -245,6 +238,17 @@ func TestRandomCallsOfTenantsAreGrantedAsThePolicySays(t *testing.T) {
 			}
 			assert.True(t, !w.usual || w.plain > steps/4, "%d calls were answered by the plain script", w.plain)
 		})
+	}
+}
+
+func newTenantWalk(t *testing.T, seed uint64, limit int64, labs ...*lab) *tenantWalk {
+	for _, l := range labs {
+		l.seed("meta layout=2")
+	}
+	return &tenantWalk{
+		Rand: rand.New(rand.NewPCG(seed, 0)), t: t, labs: labs, heaviest: 1, ttl: time.Minute,
+		p:       &policy{limit: limit, holders: make(map[string]*entry), tenants: make(map[string]*tenant)},
+		expired: make(map[string]bool), specs: make(map[string]TenantSpec), newest: make(map[*lab]string),
 	}
 }
 
