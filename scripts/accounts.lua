@@ -18,9 +18,10 @@
 --
 -- lanes.lua has what concerns the waiters, turns.lua the fairness rule, and recount.lua counts again.
 --
--- needs:    STEP, before, expire_at, extra_weight, forget, lane_of, last_number, micros, place, renew_keys, steady, tenant_of, tenant_record
+-- needs:    STEP, expire_at, extra_weight, forget, lane_of, last_number, micros, place, renew_keys, sorts_before, steady, tenant_of, tenant_record
 -- provides: tenancy
 
+-- include bytes.lua
 -- include tenant_ids.lua
 -- include forget.lua
 local tenancy = nil -- what there is to know and to do about tenants; nil: no call has named one
@@ -79,7 +80,7 @@ if stored_tenants or tenant_args > 0 then
     if not (tenancy.counted_to and token > tenancy.counted_to) then known.units, known.permits = known.units + units, known.permits + 1 end
     local last = place(token) .. "1"
     tenancy.newest = math.max(tenancy.newest, token)
-    if not known.granted or before(known.last, last) then known.last, known.granted = last, true end
+    if not known.granted or sorts_before(known.last, last) then known.last, known.granted = last, true end
     tenancy.touch(known)
   end
 

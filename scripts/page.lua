@@ -10,21 +10,12 @@
 
 -- include semaphore.lua
 -- include numbers.lua
+-- include bytes.lua
 
 local kind, after, after_id, count = unpack(ARGV, OWN, OWN + 3)
 local key = kind == "owner" and owner or queue
 local STEP, SIZE = 20, 65536 -- entries that are read at once; bytes of ids at which a page is full
 local OF_NUMBER = 60 -- as many bytes a number takes the place of
-
--- follows reports whether Redis orders id one after other if their numbers are equal. Redis compares bytes, of which
--- our ids have no more than are compared here.
-local function follows(one, other)
-  for i = 1, math.min(#one, #other, 1024) do
-    local a, b = string.byte(one, i), string.byte(other, i)
-    if a ~= b then return a > b end
-  end
-  return #one > #other
-end
 
 -- Head starts can give several waiters one number, so the end of a page is known by the id, too.
 local first = 0
@@ -33,7 +24,7 @@ if after ~= "" then
   first = redis.call("ZCOUNT", key, "-inf", "(" .. after)
   while first < high do
     local middle = math.floor((first + high) / 2)
-    if follows(redis.call("ZRANGE", key, middle, middle)[1], after_id) then high = middle else first = middle + 1 end
+    if sorts_before(after_id, redis.call("ZRANGE", key, middle, middle)[1]) then high = middle else first = middle + 1 end
   end
 end
 

@@ -27,6 +27,7 @@ local limit_form = "^(%d+)@$"
 -- include plain.lua
 -- include plain_ids.lua
 if renew_keys and holders + waiters > 0 then return { 0 } end -- then the full script compares what is counted with what is stored
+-- include bytes.lua
 -- include tenant_ids.lua
 local turn_count = 0
 if waiters > 0 then -- else what another program may have left there shows when a call waits
@@ -78,7 +79,7 @@ newest_token = math.min(tonumber(newest_token), last_number)
 -- The fairness rule, as in turns.lua.
 local function precedes(one, other)
   local used, others = one.units / one.share, other.units / other.share
-  return used < others or used == others and before(one.last .. one.tenant, other.last .. other.tenant)
+  return used < others or used == others and sorts_before(one.last .. one.tenant, other.last .. other.tenant)
 end
 
 local function grant(known, token)

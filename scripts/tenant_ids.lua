@@ -1,6 +1,6 @@
 -- tenant_ids.lua: how ids, members of lanes and fields of tenants are written: see accounts.lua.
 --
--- provides: AT_LIMIT, STEP, before, lane_of, place, tenant_of, tenant_of_turn, tenant_record, to_position
+-- provides: AT_LIMIT, STEP, lane_of, place, tenant_of, tenant_of_turn, tenant_record, to_position
 local STEP = 50 -- most ids at once that may each be another tenant's
 local AT_LIMIT = 2 ^ 53 -- the score of tenants whose first waiter may not be granted what it wants: above all units per share
 local tenant_record = "^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%x%x%x%x%x%x%x%x%x%x%x%x%x%x[01]%x*)$"
@@ -16,12 +16,3 @@ local function to_position(member, lane) return tonumber(string.sub(member, #lan
 
 -- tenant_of_turn takes a member of turns apart: what the tenant was granted last has 15 characters, and 14 more follow if it is nothing yet.
 local function tenant_of_turn(turn) return string.sub(turn, string.sub(turn, 15, 15) == "0" and 30 or 16) end
-
--- before compares turns as Redis orders them. Lua's own < does so as the locale of the server says, in which "aa" may come after "z".
-local function before(one, other)
-  for i = 1, math.min(#one, #other) do
-    local a, b = string.byte(one, i), string.byte(other, i)
-    if a ~= b then return a < b end
-  end
-  return #one < #other
-end

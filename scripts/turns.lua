@@ -2,8 +2,8 @@
 -- that holds the fewest units per unit of share; of several, the one that was granted something longest ago: accounts.lua says when that is
 -- if it never was. If what its first waiter wants does not fit, all calls wait.
 --
--- needs:    AT_LIMIT, before, budget, declares, expire_at, extra_weight, last_number, limit, may_promote, notify, numbering, promote, remove_oversized, resizing,
---           steady, store_promoted, tenancy, tenant_of_turn
+-- needs:    AT_LIMIT, budget, declares, expire_at, extra_weight, last_number, limit, may_promote, notify, numbering, promote, remove_oversized, resizing,
+--           sorts_before, steady, store_promoted, tenancy, tenant_of_turn
 -- changes:  budget, last_number, promote
 if tenancy then
   -- turn_of returns the turn of a tenant with this first waiter, as in turns: its score and its member. A waiter that can never be granted
@@ -14,7 +14,7 @@ if tenancy then
   end
 
   local function precedes(one, other)
-    return not other or one[1] < other[1] or one[1] == other[1] and not before(other[2], one[2])
+    return not other or one[1] < other[1] or one[1] == other[1] and not sorts_before(other[2], one[2])
   end
 
   -- first_turns returns some of the first turns.
