@@ -394,7 +394,7 @@ func TestFunctionsOfReadersRunTogether(t *testing.T) {
 
 func TestLostLockEndsItsContextBeforeTheNextGrant(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
-		mute := lock(fairsem.CallOptions{TTL: 600 * time.Millisecond, NoRefresh: true})
+		mute := lock(fairsem.CallOptions{TTL: 1500 * time.Millisecond, NoRefresh: true})
 		losesTheLock(t, w, mute.Lock, mute.Do, lock(fairsem.CallOptions{}).Lock)
 		if rw, ok := mute.(*fairsem.RWMutex); ok {
 			losesTheLock(t, w, rw.RLock, rw.RDo, lock(fairsem.CallOptions{}).Lock)
@@ -428,7 +428,7 @@ func losesTheLock(
 // If the server has ended the lease, for example after a step of its clock, the next renewal notifies the holder.
 func TestHolderOfALockIsNotifiedWhenRedisNoLongerHasIt(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
-		m := lock(fairsem.CallOptions{TTL: 900 * time.Millisecond})
+		m := lock(fairsem.CallOptions{TTL: 3 * time.Second})
 		p := w.must(m.Lock(t.Context()))
 		lapse(t, w, p.ID())
 		next := w.must(lock(fairsem.CallOptions{}).TryLock(t.Context()))

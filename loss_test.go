@@ -109,7 +109,7 @@ func TestRestartFromAnOldFileLosesNothing(t *testing.T) {
 // No connection breaks here, so the next renewal finds it.
 func TestClientsRestoreAFlushedServer(t *testing.T) {
 	w, _ := agedServer(t)
-	w.ttl = 900 * time.Millisecond
+	w.ttl = 2 * time.Second
 	w.limit = 3
 	a, b := w.semaphore(), w.semaphore()
 	held := w.must(a.Acquire(t.Context(), 2))

@@ -195,7 +195,7 @@ func TestGrantByAnotherProcessIsReportedByMessage(t *testing.T) {
 
 func TestGrantWithoutAMessageIsReportedByRefresh(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 900 * time.Millisecond
+	w.ttl = 2 * time.Second
 	c, d := w.observed(deaf{w.connect().(*redis.Client)})
 	assert.Equal(t, fairsem.GrantedByRefresh, w.handOff(w.semaphore(), w.of(c, 1), d))
 }
