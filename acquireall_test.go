@@ -65,7 +65,7 @@ func TestAcquireAllReturnsOnePermitForEachRequest(t *testing.T) {
 		first.has(a, 2, 0)
 		second.has(b, 3, 0)
 		assert.NoError(t, p.Context().Err())
-		require.NoError(t, p.Release(t.Context()))
+		require.NoError(t, givenBack(t.Context(), p))
 		require.NoError(t, p.Release(t.Context()), "again")
 		assert.Equal(t, fairsem.ErrReleased, context.Cause(p.Context()))
 		first.has(a, 0, 0)
@@ -85,7 +85,7 @@ func TestAcquireAllAsksInTheOrderOfTheNamesWhateverThatOfTheRequests(t *testing.
 			w.release(holder)
 			<-call.done
 			require.NoError(t, call.err)
-			require.NoError(t, call.permits.Release(t.Context()))
+			require.NoError(t, givenBack(t.Context(), call.permits))
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestAcquireAllAsksForOneNameInTheOrderOfThePrefixes(t *testing.T) {
 	w.release(holder)
 	<-call.done
 	require.NoError(t, call.err)
-	require.NoError(t, call.permits.Release(t.Context()))
+	require.NoError(t, givenBack(t.Context(), call.permits))
 }
 
 func TestRequestThatFailsReleasesAllOthersAndIsNamedInTheError(t *testing.T) {
@@ -238,7 +238,7 @@ func TestReleaseOfOnePermitEndsTheContextOfAll(t *testing.T) {
 		wrong(t, context.Cause(p.Context()), fairsem.ErrReleased, fmt.Sprintf("%q", first.name))
 		first.has(a, 0, 0)
 		second.has(b, 1, 0)
-		require.NoError(t, p.Release(t.Context()))
+		require.NoError(t, givenBack(t.Context(), p))
 		second.has(b, 0, 0)
 	})
 }
@@ -255,14 +255,14 @@ func TestLocksAreAcquiredTogether(t *testing.T) {
 		require.NoError(t, err, "readers do not exclude each other")
 		_, err = m.TryLock(t.Context())
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired)
-		require.NoError(t, p.Release(t.Context()))
+		require.NoError(t, givenBack(t.Context(), p))
 		w.release(reader)
 
 		p, err = fairsem.AcquireAll(t.Context(), rw.Request(), m.Request())
 		require.NoError(t, err)
 		_, err = rw.TryRLock(t.Context())
 		require.ErrorIs(t, err, fairsem.ErrNotAcquired, "a writer excludes readers")
-		require.NoError(t, p.Release(t.Context()))
+		require.NoError(t, givenBack(t.Context(), p))
 	})
 }
 
@@ -336,7 +336,7 @@ func (r rooms) use(ctx context.Context, random *rand.Rand) error {
 		return err
 	}
 	time.Sleep(time.Duration(random.IntN(3)) * time.Millisecond) // the work
-	return p.Release(ctx)
+	return givenBack(ctx, p)
 }
 
 // crowd has callers use the names until each has done so some times.

@@ -326,7 +326,7 @@ func TestLostRepliesGrantNothingTwiceAndLeakNothing(t *testing.T) {
 					for range 5 {
 						p, err := s.Acquire(t.Context(), int64(1+i%3))
 						if assert.NoError(t, err) {
-							assert.NoError(t, p.Release(t.Context()))
+							assert.NoError(t, givenBack(t.Context(), p))
 						}
 					}
 				})

@@ -272,7 +272,7 @@ func (w *world) use(ctx context.Context, m *fairsem.RWMutex, kind string, hold t
 	time.Sleep(hold) // the work
 	g.Released = history.Now()
 	g.Lost = p.Context().Err() != nil
-	assert.NoError(w.t, p.Release(context.WithoutCancel(ctx)))
+	assert.NoError(w.t, givenBack(context.WithoutCancel(ctx), p))
 	return g
 }
 

@@ -685,7 +685,7 @@ func TestSlowObserverReceivesEverythingBeforeCloseReturns(t *testing.T) {
 			for range 20 {
 				p, err := s.Acquire(t.Context(), 1)
 				if assert.NoError(t, err) {
-					assert.NoError(t, p.Release(t.Context()))
+					assert.NoError(t, givenBack(t.Context(), p))
 				}
 			}
 		})
