@@ -62,7 +62,10 @@ func since(at int64) time.Duration { return time.Duration(history.Now() - at) }
 
 // observeDeath watches the permit of the dead worker, and its units.
 func (d *demo) observeDeath(s snapshot) {
-	if d.death.gone == 0 && !s.holds(d.death.permit.ID) {
+	switch holds := s.holds(d.death.permit.ID); {
+	case holds:
+		d.death.listed = s.at
+	case d.death.gone == 0:
 		d.death.gone = s.at
 	}
 	if d.death.regained != 0 {
