@@ -64,7 +64,7 @@ func since(at int64) time.Duration { return time.Duration(history.Now() - at) }
 func (d *demo) observeDeath(s snapshot) {
 	switch holds := s.holds(d.death.permit.ID); {
 	case holds:
-		d.death.listed = s.at
+		d.death.listed = s.asked
 	case d.death.gone == 0:
 		d.death.gone = s.at
 	}

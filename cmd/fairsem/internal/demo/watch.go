@@ -12,15 +12,16 @@ import (
 // snapshot is the state in Redis at one moment.
 type snapshot struct {
 	inspect.Detail
-	at int64 // of history.Now, when the last answer was there
+	asked, at int64 // of history.Now, before the first question, and when the last answer was there
 }
 
 // maxTickets is more than there are workers, so that surplus tickets are seen, too.
 const maxTickets = 100
 
 func observe(ctx context.Context, client *fairsem.Client, name string) (snapshot, error) {
+	asked := history.Now()
 	d, err := inspect.QueryDetail(ctx, client, name, maxTickets)
-	return snapshot{d, history.Now()}, err
+	return snapshot{d, asked, history.Now()}, err
 }
 
 func (s snapshot) holds(id string) bool {
