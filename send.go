@@ -127,7 +127,7 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 	}
 	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
 	kind := r.state.shortcut.kind()
-	if acquires && (params.Numbered != (kind == protocol.PlainWithNumbers) || r.namesTenants() && kind != protocol.PlainWithTenants) {
+	if acquires && (params.Numbered != (kind == protocol.PlainWithNumbers) || r.namesTenants() && kind != protocol.PlainWithTenants && kind != protocol.PlainWithTenantsInQueue) {
 		return nil
 	}
 	switch kind {
@@ -137,12 +137,12 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 		}
 		return protocol.PlainNumbersReleaseScript
 	case protocol.PlainWithTenants:
-		switch {
-		case r.state.shortcut.nobodyWaits() && acquires:
+		if acquires {
 			return protocol.PlainTenantsAcquireScript
-		case r.state.shortcut.nobodyWaits():
-			return protocol.PlainTenantsReleaseScript
-		case r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0 && params.HeadStart == 0):
+		}
+		return protocol.PlainTenantsReleaseScript
+	case protocol.PlainWithTenantsInQueue:
+		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0 && params.HeadStart == 0) {
 			return protocol.PlainTenantsScript
 		}
 	case protocol.PlainWithQueue:

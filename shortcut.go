@@ -6,7 +6,6 @@ import "github.com/fairsem/fairsem/internal/protocol"
 // costs a second round trip.
 type shortcut struct {
 	plain                   protocol.Plain // what the last reply said
-	queue                   bool           // whether it said that calls wait
 	withQueue, withoutQueue trust          // in those for names that may have waiters, and in the others
 }
 
@@ -40,14 +39,13 @@ func (s *shortcut) kind() protocol.Plain {
 		return protocol.PlainWithNumbers
 	case (s.plain == protocol.PlainWithoutQueue || s.plain == protocol.PlainWithQueue) && s.withQueue.wait == 0:
 		return protocol.PlainWithQueue
-	case s.plain == protocol.PlainWithTenants && (s.nobodyWaits() || s.withQueue.wait == 0):
+	case s.plain == protocol.PlainWithTenants && s.withoutQueue.wait == 0:
 		return protocol.PlainWithTenants
+	case (s.plain == protocol.PlainWithTenants || s.plain == protocol.PlainWithTenantsInQueue) && s.withQueue.wait == 0:
+		return protocol.PlainWithTenantsInQueue
 	}
 	return protocol.NotPlain
 }
-
-// nobodyWaits reports whether the next call on a name that tenants share may be for names without waiters.
-func (s *shortcut) nobodyWaits() bool { return !s.queue && s.withoutQueue.wait == 0 }
 
 // trusted returns the trust in a plain script.
 func (s *shortcut) trusted(script *protocol.Script) *trust {
@@ -60,15 +58,15 @@ func (s *shortcut) trusted(script *protocol.Script) *trust {
 
 // learn is called with what a reply says, and the plain script that it is from, nil for a full one.
 func (s *shortcut) learn(reply protocol.Reply, from *protocol.Script) {
-	plain := reply.Plain
-	s.plain, s.queue = plain, reply.Waiters > 0
+	s.plain = reply.Plain
 	if from != nil {
 		s.trusted(from).answered()
 	}
-	if plain != protocol.NotPlain && from == nil {
+	if s.plain != protocol.NotPlain && from == nil {
 		s.withQueue.wait = max(0, s.withQueue.wait-1)
 	}
-	if plain == protocol.PlainWithoutQueue || plain == protocol.PlainWithNumbers || plain == protocol.PlainWithTenants && !s.queue {
+	switch s.plain {
+	case protocol.PlainWithoutQueue, protocol.PlainWithNumbers, protocol.PlainWithTenants:
 		s.withoutQueue.wait = max(0, s.withoutQueue.wait-1)
 	}
 }

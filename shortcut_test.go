@@ -141,7 +141,7 @@ func TestCallsOnANameOfTenantsArePlainWhetherOrNotAnybodyWaits(t *testing.T) {
 		asks(c, "a", 1, CallOptions{MaxQueue: 3, HeadStart: time.Second}) // which do not matter then
 		f := w.carries("plain_tenants_acquire a: 2")
 		args := f.cmds[0].Args()
-		assert.Equal(t, []any{int64(1), int64(1), time.Minute.Milliseconds(), 1, 0}, args[10:15],
+		assert.Equal(t, []any{int64(1), int64(1), time.Minute.Milliseconds(), 1, 0}, args[8:13],
 			"the epoch, the declaration, the lease, the count and how many tenants it declares")
 		f.plainly(20)
 		a.state.leave(a)
@@ -150,7 +150,7 @@ func TestCallsOnANameOfTenantsArePlainWhetherOrNotAnybodyWaits(t *testing.T) {
 		f.plainly(1)
 		w.carries("plain_tenants_acquire a: 3").plainly(0) // there is no more
 		f = w.carries("acquire a: 3")
-		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, 1000, 0, 1, 0, 0, int64(protocol.PlainWithTenants), 1, int64(protocol.Waiting), 30})
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, 1000, 0, 1, 0, 0, int64(protocol.PlainWithTenantsInQueue), 1, int64(protocol.Waiting), 30})
 		f.end <- nil
 		w.isIdle()
 		b := asks(c, "a", 1, CallOptions{})[0]
@@ -166,17 +166,16 @@ func TestPlainScriptOfTenantsThatIsOftenInVainIsNotTried(t *testing.T) {
 	reply := protocol.Reply{Plain: protocol.PlainWithTenants}
 	s.learn(reply, nil)
 	for range 3 {
-		assert.True(t, s.nobodyWaits())
+		assert.Equal(t, protocol.PlainWithTenants, s.kind())
 		s.missed(protocol.PlainTenantsAcquireScript)
 		assert.Equal(t, protocol.NotPlain, s.kind(), "the call is sent in full")
 		s.learn(reply, nil)
 	}
 	for range waitWhenDeep - 1 {
-		assert.Equal(t, protocol.PlainWithTenants, s.kind())
-		assert.False(t, s.nobodyWaits())
+		assert.Equal(t, protocol.PlainWithTenantsInQueue, s.kind())
 		s.learn(reply, protocol.PlainTenantsScript)
 	}
-	assert.True(t, s.nobodyWaits())
+	assert.Equal(t, protocol.PlainWithTenants, s.kind())
 }
 
 // A plain call in vain costs a second round trip, so a few in a row end them for a while.

@@ -29,9 +29,8 @@ if plain and tenancy then
   plain = tenancy.caught_up and not stored_numbered and plain .. "@"
 elseif plain and stored_numbered then
   plain = not had_queue and waiters == 0 and plain .. "#"
-elseif plain and (had_queue or waiters > 0) then
-  plain = plain .. "+"
 end
+if plain and not stored_numbered and (had_queue or waiters > 0) then plain = plain .. "+" end
 if stored_plain ~= plain then end_plain() end
 
 if declares then keep("layout", LAYOUT, "declared", declared_spec, "since", text(since)) end

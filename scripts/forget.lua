@@ -1,15 +1,16 @@
 -- forget.lua: how tenants that have nothing are forgotten. Some are remembered: of tenants that hold equally little the next is the one that
 -- has been granted nothing for longest.
 --
--- needs:    tenant_of_turn, tenant_record
+-- needs:    SOME, crowded, tenant_of_turn, tenant_record
 -- provides: forget
-local FEW, SOME = 128, 32 -- how many tenants are remembered although they may have nothing, and how many are forgotten at once
+
+-- include crowd.lua
 
 -- forget removes at least as many tenants that have nothing as were added, if there are many: of a sample those that were granted something
 -- longest ago. One call does it for those that added up to SOME. Those in accounts stay. What is counted is of a generation.
 local function forget(added, accounts, generation)
-  local count, most = redis.call("HLEN", tenants), math.max(added, SOME) + 1
-  if count <= FEW or count % SOME >= added then return end
+  local most = math.max(added, SOME) + 1
+  if not crowded(redis.call("HLEN", tenants), added) then return end
   local sample, idle, list = redis.call("HRANDFIELD", tenants, 2 * most, "WITHVALUES"), {}, {}
   for i = 1, #sample, 2 do
     local of, units, _, _, _, _, last = string.match(sample[i + 1], tenant_record)

@@ -2,10 +2,12 @@
 -- lost nothing and the limit is in effect as the caller knows it.
 --
 -- A name is plain while every weight is 1, its limit is not that of a rate, no grace period is in effect and no clock was
--- stepped back. "plain" in meta is then the limit, with "+" behind it once there may be waiters. finish.lua stores it,
--- plain_queue.lua adds and removes the "+". Behind the limit is "#" where permits have numbers and no call waits, and "@" where tenants share the
--- name and all that they have is counted. Whatever ends that it is true removes it first. A plain script follows the same rules as the full one in fewer steps, and leaves to it whatever is not usual. What is stored may be any text, so whatever is
--- not certainly right is not usual: NaN is neither more nor less.
+-- stepped back. "plain" in meta is then the limit, with "@" behind it where tenants share the name and all that they have is counted, and "+" at
+-- the end once there may be waiters. Where permits have numbers it is the limit and "#", and no call waits. finish.lua stores it, and
+-- plain_store.lua adds and removes the "+". Whatever ends that it is true removes it first.
+--
+-- A plain script follows the same rules as the full one in fewer steps, and leaves to it whatever is not usual. What is stored may be any text,
+-- so whatever is not certainly right is not usual: NaN is neither more nor less.
 --
 -- needs:    known_epoch, limit_form
 -- provides: LAYOUT, LINGER, epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now,

@@ -11,4 +11,3 @@ for i = first_tenant, first_id - 4, 4 do
     known.share, known.limit, known.since = share, most, declared_at
   end
 end
-

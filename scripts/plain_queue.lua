@@ -34,17 +34,11 @@ local held = math.min(available - promoted, count) -- 0 if anybody remains
 local waits = {}
 for i = held + 1, count do waits[i] = true end
 
--- The "+" comes with the first waiter, and goes when nobody has waited for a while: where waiters come and go, that would be two more
--- writes for each.
-local may_wait = plain_flag ~= format("%d", limit)
-local begins = held < count and not may_wait
 local reply, size = { -1, 0, held, 0 }, 4
 local heads = promoted > 0 and redis.call("ZRANGE", queue, 0, promoted - 1, "WITHSCORES") or {}
 
 -- include plain_store.lua
-local ends = may_wait and second_passed and waiters + queued == 0
-if ends and type(redis.pcall("HSET", meta, "plain", format("%d", limit))) ~= "number" then ends = false end
-reply[2], reply[4] = (begins or may_wait and not ends) and remaining + queued or -1, first_new
+reply[2], reply[4] = may_wait and remaining + queued or -1, first_new
 
 -- include plain_renew.lua
 return reply

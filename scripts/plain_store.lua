@@ -1,9 +1,9 @@
 -- plain_store.lua: what the plain scripts of names with a queue have in common once it is decided who is granted something. It declines
 -- in cases that are not worth repeating here; then it writes, and publishes what others must know.
 --
--- needs:    SECOND, begins, count, epoch, expire_at, first_id, first_number, first_released, format, head_start, heads, held, marked_at,
+-- needs:    SECOND, count, epoch, expire_at, first_id, first_number, first_released, format, head_start, heads, held, marked_at,
 --           micros, nearest, now, plain_flag, promoted, record_pace, released, remaining, renew_keys, waits
--- provides: expiry, first_new, had_queue, messages, queued, recorded_at, second_passed, steady
+-- provides: expiry, first_new, had_queue, may_wait, messages, queued, recorded_at, steady
 -- changes:  expire_at, renew_keys, size
 local comes_first = remaining > 0 and count > 0 and not (nearest and nearest <= now + lease) -- the full script has others poll for a nearer deadline
 if comes_first or promoted >= BOUND then return { 0 } end
@@ -58,7 +58,11 @@ if #owners > 0 then
   if holders == released then redis.call("PEXPIREAT", owner, expiry) end
   redis.pcall("HINCRBY", meta, "granted", promoted + held)
 end
-if begins then redis.call("HSET", meta, "plain", plain_flag .. "+") end
+local may_wait = string.sub(plain_flag, -1) == "+" -- which comes with the first waiter
+if queued > 0 and not may_wait then
+  redis.call("HSET", meta, "plain", plain_flag .. "+")
+  may_wait = true
+end
 if queued > 0 then
   redis.call("ZADD", queue, unpack(positions))
   if remaining == 0 then redis.call("PEXPIREAT", queue, expiry) end
@@ -71,6 +75,11 @@ if not (recorded_at and recorded_at >= 0 and recorded_at <= micros) then recorde
 -- include pace.lua
 local second_passed = micros - (recorded_at or 0) >= SECOND
 if second_passed and remaining + queued > 0 and (promoted + held > 0 or not had_queue) then record_pace() end
+
+-- The "+" goes when nobody has waited for a while: where waiters come and go, that would be two more writes for each.
+if may_wait and second_passed and waiters + queued == 0 then
+  may_wait = type(redis.pcall("HSET", meta, "plain", string.sub(plain_flag, 1, -2))) ~= "number"
+end
 
 if messages then
   for client, entries in pairs(messages) do

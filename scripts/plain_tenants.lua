@@ -1,4 +1,4 @@
--- plain_tenants: what release and then acquire do on a plain name that tenants share, as in plain.lua: it releases ids, grants to those
+-- plain_tenants: what release and then acquire do on a plain name that tenants share, as in plain.lua, and that may have waiters: it releases ids, grants to those
 -- of the tenants that are next, and then grants new ids that weigh 1 what is left, or adds them to the queue. accounts.lua says what is
 -- stored, and turns.lua who is next.
 --
@@ -14,15 +14,15 @@
 --         .. ids, then the ids to release before that, all of which must be holders
 -- Returns 0: release and acquire must answer; or one list of numbers:
 --         next     as in semaphore.lua
---         waiters  how many wait after the call
+--         waiters  how many wait after the call; -1: the next call may be plain_tenants_acquire or plain_tenants_release
 --         .. of each new id its token, or, if it waits, its position below 0
 --         grants   as in semaphore.lua
 -- First write: SET, so that it is refused under OOM; ZREM, which works then, if it acquires nothing.
 local owner, queue, timeout, counter, meta, lanes, turns, tenants = unpack(KEYS)
 local caller, wake, known_epoch, since, lease, count, declared = unpack(ARGV, 1, 7)
 local first_tenant = 8
-local first_id, head_start, begins = first_tenant + 4 * declared, 0, false
-local limit_form = "^(%d+)@$"
+local first_id, head_start = first_tenant + 4 * declared, 0
+local limit_form = "^(%d+)@%+?$"
 
 -- include plain.lua
 -- include plain_ids.lua
@@ -129,7 +129,7 @@ end
 local reply, size = { -1, 0 }, 2 + count
 
 -- include plain_store.lua
-reply[2] = remaining + queued
+reply[2] = may_wait and remaining + queued or -1
 for i = 1, count do reply[2 + i] = (waits[i] and -1 or 1) * (first_new + i - 1) end
 
 local records, later, turns_gone = { "all", format("%s %d %d", generation, holders - released + promoted + held, newest_token) }, {}, {}

@@ -1,15 +1,15 @@
--- plain_tenants_release: what release does for holders of a plain name that tenants share, as in plain.lua, while nobody waits: it grants
+-- plain_tenants_release: what release does for holders of a plain name without waiters that tenants share, as in plain.lua: it grants
 -- nothing, so it needs no limit, ticket number or, except after a long lease, clock.
 --
--- KEYS    owner, queue, timeout, counter, meta, tenants
+-- KEYS    owner, timeout, counter, meta, tenants
 -- ARGV    ids
 -- Returns 1: all were holders, and are released; or 0: release must answer
 -- First write: ZREM, so that it works under OOM.
-local owner, queue, timeout, counter, meta, tenants = unpack(KEYS)
+local owner, timeout, counter, meta, tenants = unpack(KEYS)
 local first_id, first_released = 1, 1
 local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
 local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
-if layout ~= LAYOUT or not plain or not string.find(plain, "^%d+@$") or redis.call("ZCARD", queue) > 0 then return { 0 } end
+if layout ~= LAYOUT or not plain or not string.find(plain, "^%d+@$") then return { 0 } end
 local holders, leaves = redis.call("ZCARD", owner), {}
 for _, id in ipairs(ARGV) do
   if leaves[id] then return { 0 } end

@@ -106,8 +106,8 @@ local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
 
 -- plain_kind is the number "plain" in a reply for what is stored as "plain".
 local function plain_kind(plain)
-  if not plain then return 0 end
-  return tonumber(plain) and 1 or (string.find("+#@", string.sub(plain, -1), 1, true) or 1) + 1
+  local kinds = { [""] = 1, ["+"] = 2, ["#"] = 3, ["@"] = 4, ["@+"] = 5 } -- by what follows the limit
+  return plain and kinds[string.match(plain, "%D*$")] or 0
 end
 
 local reply, size = { 0, -1, 0, 0, 0, 0, plain_kind(stored_plain), waiters }, WAITERS -- the verb appends its results

@@ -11,11 +11,12 @@ type Plain int64
 
 // What a reply says of a name.
 const (
-	NotPlain          Plain = iota
-	PlainWithoutQueue       // nobody waits: PlainAcquireScript and PlainReleaseScript
-	PlainWithQueue          // PlainQueueScript
-	PlainWithNumbers        // nobody waits, and permits have numbers: PlainNumbersAcquireScript and PlainNumbersReleaseScript
-	PlainWithTenants        // tenants share the name: PlainTenantsScript; and while nobody waits PlainTenantsAcquireScript and PlainTenantsReleaseScript
+	NotPlain                Plain = iota
+	PlainWithoutQueue             // nobody waits: PlainAcquireScript and PlainReleaseScript
+	PlainWithQueue                // PlainQueueScript
+	PlainWithNumbers              // nobody waits, and permits have numbers: PlainNumbersAcquireScript and PlainNumbersReleaseScript
+	PlainWithTenants              // nobody waits, and tenants share the name: PlainTenantsAcquireScript and PlainTenantsReleaseScript
+	PlainWithTenantsInQueue       // PlainTenantsScript
 )
 
 // The plain scripts.
@@ -25,8 +26,8 @@ var (
 	PlainNumbersAcquireScript = plainScript("plain_numbers_acquire", []int{0, 2, 3, 5, 9}, "known_epoch", "since", "lease", "count")
 	PlainNumbersReleaseScript = plainScript("plain_numbers_release", []int{0, 2, 3, 5, 9})
 	PlainTenantsScript        = plainScript("plain_tenants", []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "count", "declared")
-	PlainTenantsAcquireScript = plainScript("plain_tenants_acquire", []int{0, 1, 2, 3, 5, 7, 8}, "known_epoch", "since", "lease", "count", "declared")
-	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 1, 2, 3, 5, 8})
+	PlainTenantsAcquireScript = plainScript("plain_tenants_acquire", []int{0, 2, 3, 5, 8}, "known_epoch", "since", "lease", "count", "declared")
+	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 2, 3, 5, 8})
 	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
 
@@ -197,10 +198,13 @@ func (r *Reply) addQueued(raw []int64, headStart time.Duration, acquired int) bo
 
 // addOfTenants adds what a reply of PlainTenantsScript says.
 func (r *Reply) addOfTenants(raw []int64, acquired int) bool {
-	if len(raw) < plainTenantsHead+acquired || (len(raw)-plainTenantsHead-acquired)%3 != 0 || raw[0] > MaxWait || raw[1] < 0 {
+	if len(raw) < plainTenantsHead+acquired || (len(raw)-plainTenantsHead-acquired)%3 != 0 || raw[0] > MaxWait {
 		return false
 	}
-	r.Next, r.Waiters, r.Plain = time.Duration(raw[0])*time.Millisecond, raw[1], PlainWithTenants
+	r.Next, r.Waiters, r.Plain = time.Duration(raw[0])*time.Millisecond, max(0, raw[1]), PlainWithTenantsInQueue
+	if raw[1] < 0 {
+		r.Plain = PlainWithTenants
+	}
 	for _, number := range raw[plainTenantsHead:][:acquired] {
 		result := Result{State: Held, Number: number}
 		if number < 0 {

@@ -21,7 +21,7 @@ func sharedName(l *lab) {
 	l.seed("meta layout=2")
 	p := AcquireParams{TTL: time.Minute, Wait: true}
 	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), p, ofTenants("me", 1, 20, 5)), 20)
-	require.Equal(l.t, "4@", l.meta(MetaPlain))
+	require.Equal(l.t, "4@+", l.meta(MetaPlain))
 }
 
 // quietName has two tenants hold two of the four units of a name.
@@ -125,7 +125,7 @@ func TestPlainCallOfATenantLeavesNoTurnOut(t *testing.T) {
 	d := declares(200, usedNow)
 	r := l.ask(Refresh[*ticket](l.space.About("name"), d, time.Minute, false, nil), 0)
 	require.True(t, r.More)
-	require.Equal(t, PlainWithTenants, r.Plain)
+	require.Equal(t, PlainWithTenantsInQueue, r.Plain)
 	c := PlainTenants(l.space.About("name"), Known{Since: d.Since, Epoch: seededEpoch}, p, nil, tickets("you:1:new"), nil)
 	assert.False(t, l.answersSoundly(c, "it has read 50 turns, of more"))
 }
@@ -322,6 +322,7 @@ func TestPlainCallOfATenantRepliesWithATokenOrAPositionOfEachID(t *testing.T) {
 	require.NoError(t, err, "%v", got.numbers)
 	assert.Equal(t, []State{Waiting, Held, Held}, []State{r.Results[0].State, r.Results[1].State, r.Results[2].State})
 	assert.Equal(t, int64(2), r.Waiters)
+	assert.Equal(t, PlainWithTenantsInQueue, r.Plain)
 	s := l.snapshot()
 	assert.Equal(t, []string{"me:1:a", "me:4:b", "me:5:b"}, members(s.owner))
 	assert.Equal(t, float64(r.Results[0].Number), scores(s.queue)["me:3:a"])
@@ -349,6 +350,51 @@ func TestUsualCallsOfTenantsNeedNoFullScript(t *testing.T) {
 	assert.True(t, l.answersSoundly(PlainTenantsRelease(about, []*ticket{{"me:2:tenant-1", 1}}), "nobody is left"))
 	assert.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, time.Second, nil, ofTenants("me", 3, 1, 1), nil), "nobody held anything, and no key is renewed"))
 	l.checkTenants(l.snapshot())
+}
+
+// As plain_queue does on a name without tenants.
+func TestPlainTenantsStoresThatANameMayHaveWaiters(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seed     string
+		ago      time.Duration // since there were waiters
+		acquires int
+		stored   string
+		says     Plain
+	}{
+		"one that waits":            {"4@", 0, 4, "4@+", PlainWithTenantsInQueue},
+		"one that fits":             {"4@", 0, 1, "4@", PlainWithTenants},
+		"one that fits soon after":  {"4@+", 0, 1, "4@+", PlainWithTenantsInQueue},
+		"one that fits much later":  {"4@+", time.Hour, 1, "4@", PlainWithTenants},
+		"a release soon after":      {"4@+", 0, 0, "4@+", PlainWithTenantsInQueue},
+		"a release much later":      {"4@+", time.Hour, 0, "4@", PlainWithTenants},
+		"one that waits much later": {"4@+", time.Hour, 4, "4@+", PlainWithTenantsInQueue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for {
+				l := newLab(t, testclient.Settled(t))
+				quietName(l)
+				began := time.Now()
+				l.set("plain", c.seed)
+				l.set("marked_at", fmt.Sprint(l.now().Add(-c.ago).UnixMicro()))
+				asked, p := ofTenants("you", 1, c.acquires, 3), AcquireParams{TTL: time.Minute}
+				got := l.run(PlainTenants(l.space.About("name"), seededKnown, p, nil, asked, ofTenants("me", 1, 1, 1)))
+				require.NoError(t, got.err)
+				if c.ago == 0 && time.Since(began) > time.Second {
+					continue // it is not soon any more
+				}
+				r, err := PlainTenantsScript.DecodePlain(got.numbers, seededKnown, 0, 1, len(asked))
+				require.NoError(t, err, "%v", got.numbers)
+				assert.Equal(t, c.stored, l.meta(MetaPlain))
+				assert.Equal(t, c.says, r.Plain)
+				s := l.snapshot()
+				assert.Equal(t, int64(len(s.queue)), r.Waiters)
+				l.checkTenants(s)
+				return
+			}
+		})
+	}
 }
 
 // As when each has its turn.
@@ -387,6 +433,7 @@ func TestTenantsThatComeByPlainCallsAreForgotten(t *testing.T) {
 	p := AcquireParams{TTL: time.Minute, Wait: true}
 	long := AcquireParams{TTL: time.Hour, Wait: true} // so that the keys need no renewal, however slow the machine is
 	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1}), long, ofTenants("me", 1, 1, 1)), 1)
+	declined := 0
 	for n := 2; n < 500; n++ {
 		one := []*ticket{{fmt.Sprintf("me:%d:customer-%d", n, n), 1}}
 		acquire := PlainTenants(l.space.About("name"), seededKnown, p, nil, one, nil)
@@ -396,9 +443,14 @@ func TestTenantsThatComeByPlainCallsAreForgotten(t *testing.T) {
 		for _, c := range []Call{acquire, PlainTenantsRelease(l.space.About("name"), one)} {
 			got := l.run(c)
 			require.NoError(t, got.err)
-			require.False(t, c.Script.Declined(got.numbers), c.Script.Verb)
+			if c.Script.Declined(got.numbers) { // it forgets nobody, and leaves that to the full script
+				require.Same(t, PlainTenantsAcquireScript, c.Script)
+				declined++
+				l.ask(Acquire(l.space.About("name"), known(4), p, one), 1)
+			}
 		}
 	}
+	assert.Less(t, declined, 500/20, "most calls need no full script")
 	assert.Less(t, l.rdb.HLen(background, l.keys[8]).Val(), int64(140))
 	l.checkTenants(l.snapshot())
 }

@@ -148,7 +148,7 @@ func (l *lab) checkPlain(s snapshot) {
 	assert.Equal(l.t, s.meta[MetaTenants] != "", isShared, "tenants of a name that is stored as plain without them")
 	assert.Equal(l.t, s.meta[MetaNumbered] != "", hasNumbers, "numbers of a name that is stored as plain without them")
 	assert.Equal(l.t, cmp.Or(s.meta["pinned"], s.meta["declared"]), limit, "the limit in effect")
-	assert.True(l.t, mayQueue || isShared || len(s.queue) == 0, "waiters of a name that is stored as plain without them")
+	assert.True(l.t, mayQueue || len(s.queue) == 0, "waiters of a name that is stored as plain without them")
 	assert.Empty(l.t, s.weight, "weights of a plain name")
 	assert.Empty(l.t, s.meta["ahead"], "a clock that was stepped back")
 	assert.NotContains(l.t, plain, "/", "a rate")

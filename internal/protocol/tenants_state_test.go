@@ -257,6 +257,30 @@ func TestNameWithALongQueueBecomesOneThatTenantsShare(t *testing.T) {
 	})
 }
 
+// A waiter is stored after what says that the script for names without waiters may not answer.
+func TestNameOfTenantsMayHaveWaitersOnceAScriptThatQueuesIsStoppedHalfWay(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	asked, p := ofTenants("you", 1, 3, 3), AcquireParams{TTL: time.Minute, Wait: true}
+	for name, build := range map[string]func(about CallPrefix) Call{
+		"acquire": func(about CallPrefix) Call { return Acquire(about, known(4), p, asked) },
+		"plain":   func(about CallPrefix) Call { return PlainTenants(about, seededKnown, p, nil, asked, nil) },
+		"restore": func(about CallPrefix) Call {
+			return Restore(about, known(4), time.Minute, asked, Claims{0, 3, []int64{8, 9, 10}, []int64{1, 1, 1}, nil})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for n := range 20 {
+				l := newLab(t, rdb)
+				quietName(l)
+				l.runUpTo(n, build(l.space.About("name")))
+				l.snapshot() // checks it
+			}
+		})
+	}
+}
+
 // S10
 func TestCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
 	t.Parallel()
