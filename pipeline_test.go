@@ -113,7 +113,11 @@ func (f *flight) contents() (all []string) {
 		if slices.Contains(protocol.PlainScripts, s) {
 			first = 3 + args[2].(int) + len(s.Arguments)
 		}
-		if s == protocol.PlainAcquireScript || s == protocol.PlainQueueScript || s == protocol.PlainTenantsAcquireScript {
+		if slices.Contains(s.Arguments, "declared") {
+			first += 4 * s.Argument(args, "declared").(int)
+		}
+		switch s {
+		case protocol.PlainAcquireScript, protocol.PlainQueueScript, protocol.PlainTenantsAcquireScript, protocol.PlainTenantsScript:
 			releases = first + s.Argument(args, "count").(int)
 		}
 		for i, arg := range args[first:] {

@@ -126,6 +126,12 @@ func (r *request) namesTenants() bool {
 	return slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.account.share > 0 })
 }
 
+// isOfOneTenant reports whether all tickets of a request are of one tenant, or of none.
+func (r *request) isOfOneTenant() bool {
+	isOther := func(t *ticket) bool { return t.account.tenant != r.tickets[0].account.tenant }
+	return !slices.ContainsFunc(r.tickets, isOther) && !slices.ContainsFunc(r.released, isOther)
+}
+
 // tenantsLocked returns what tickets of a request declare of their tenants: of each tenant, what is newest.
 func (r *request) tenantsLocked(tickets []*ticket) (all []protocol.TenantSpec) {
 	at := make(map[string]int)

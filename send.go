@@ -136,15 +136,8 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 			return protocol.PlainNumbersAcquireScript
 		}
 		return protocol.PlainNumbersReleaseScript
-	case protocol.PlainWithTenants:
-		if acquires {
-			return protocol.PlainTenantsAcquireScript
-		}
-		return protocol.PlainTenantsReleaseScript
-	case protocol.PlainWithTenantsInQueue:
-		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0 && params.HeadStart == 0) {
-			return protocol.PlainTenantsScript
-		}
+	case protocol.PlainWithTenants, protocol.PlainWithTenantsInQueue:
+		return r.plainScriptOfTenants(kind, acquires)
 	case protocol.PlainWithQueue:
 		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0) {
 			return protocol.PlainQueueScript
@@ -154,6 +147,22 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 			return protocol.PlainAcquireScript
 		}
 		return protocol.PlainReleaseScript
+	}
+	return nil
+}
+
+// plainScriptOfTenants is plainScript for a name that tenants share.
+func (r *request) plainScriptOfTenants(kind protocol.Plain, acquires bool) *protocol.Script {
+	s, params := &r.state.shortcut, r.key.params
+	if kind == protocol.PlainWithTenants && r.isOfOneTenant() {
+		if acquires {
+			return protocol.PlainTenantsAcquireScript
+		}
+		return protocol.PlainTenantsReleaseScript
+	}
+	needNotWait := s.plain == protocol.PlainWithTenants
+	if r.state.epoch != 0 && s.withQueue.wait == 0 && (!acquires || params.QueuesInAnyCase() || needNotWait) {
+		return protocol.PlainTenantsScript
 	}
 	return nil
 }

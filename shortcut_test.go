@@ -159,6 +159,33 @@ func TestCallsOnANameOfTenantsArePlainWhetherOrNotAnybodyWaits(t *testing.T) {
 	})
 }
 
+// The scripts for names without waiters know one tenant.
+func TestCallOfSeveralTenantsIsPlainWhereNobodyWaits(t *testing.T) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
+		a := learns(c, w, protocol.PlainWithTenants)
+		of := func(tenant string) *ticket { return asks(c, "a", 1, CallOptions{Tenant: tenant, MaxQueue: 3})[0] }
+		x := of("x")
+		first := w.carries("plain_tenants_acquire a: 2:x")
+		y := of("y")
+		second := w.carries("plain_tenants_acquire a: 3:y")
+		of("x")
+		of("y")
+		first.plainly(20)
+		f := w.carries("plain_tenants a: 4:x 5:y")
+		args := f.cmds[0].Args()
+		assert.Equal(t, []any{false, 2, 2, "x"}, args[16:20], "whether they may queue, how many they are, and their tenants")
+		second.plainly(21)
+		f.plainly(-1, -1, 22, 23)
+		w.isIdle()
+		a.state.leave(a)
+		x.state.leave(x)
+		w.carries("plain_tenants a: -1 -2:x").plainly(-1, -1)
+		y.state.leave(y)
+		w.carries("plain_tenants_release a: 3:y").plainly(1)
+		w.isIdle()
+	})
+}
+
 // What is in vain too often without waiters may do with them.
 func TestPlainScriptOfTenantsThatIsOftenInVainIsNotTried(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,7 @@
 -- of the call, of which those that it releases are taken away. They decline unless all is counted.
 --
 -- needs:    first_id, first_released, tenant_of, tenant_record
--- provides: account_list, accounts, add_account, generation, newest_token, read_accounts, record_of, unread
+-- provides: account_list, accounts, add_account, counted, generation, newest_token, read_accounts, record_of, unread
 local accounts, account_list = {}, {} -- by name; and those of which something changes
 local unread, fields = {}, { "all" } -- those that have yet to be read
 local function add_account(tenant)

@@ -8,6 +8,7 @@
 --         known_epoch  the epoch of the name, as the caller knows it
 --         since        server us of the caller's first declaration of its limit
 --         lease        ms; 0: it acquires nothing
+--         queues       1: ids that it cannot acquire join the queue at its end; 0: it declines if there are any, or if others wait
 --         count        how many ids it acquires
 --         declared     how many tenants it declares, all of them of these ids
 --         .. for each its name, share and limit, and the us from since to when the caller first declared these
@@ -19,8 +20,8 @@
 --         grants   as in semaphore.lua
 -- First write: SET, so that it is refused under OOM; ZREM, which works then, if it acquires nothing.
 local owner, queue, timeout, counter, meta, lanes, turns, tenants = unpack(KEYS)
-local caller, wake, known_epoch, since, lease, count, declared = unpack(ARGV, 1, 7)
-local first_tenant = 8
+local caller, wake, known_epoch, since, lease, queues, count, declared = unpack(ARGV, 1, 8)
+local first_tenant = 9
 local first_id, head_start = first_tenant + 4 * declared, 0
 local limit_form = "^(%d+)@%+?$"
 
@@ -36,8 +37,17 @@ if waiters > 0 then -- else what another program may have left there shows when 
 end
 
 -- include plain_accounts.lua
-
--- include plain_declare.lua
+if queues == "0" and count > 0 and waiters > 0 then return { 0 } end
+-- What the call declares of tenants. Turns may change with a share or a limit.
+for i = first_tenant, first_id - 4, 4 do
+  local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]
+  if not known then return { 0 } end
+  if declared_at > known.since or known.since > micros then
+    local share, most = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+    if known.last and (share ~= known.share or most ~= known.limit) then return { 0 } end
+    known.share, known.limit, known.since = share, most, declared_at
+  end
+end
 local function may_have_more(known) return known.limit == 0 or known.units < known.limit end
 local function score_of(known) return may_have_more(known) and known.units / known.share or AT_LIMIT end -- in turns
 
@@ -120,6 +130,7 @@ for i = 1, count do
     grant(known, number)
     held = held + 1
   else
+    if queues == "0" then return { 0 } end
     waits[i], known.waits = true, true
     known.last = known.last or place(newest_token) .. "0" .. place(number)
     local bare = known.tenant == "" and id or string.sub(id, 1, -#known.tenant - 2)

@@ -1,13 +1,13 @@
--- plain_tenants_acquire: what plain_acquire does, on a plain name without waiters that tenants share, as in plain.lua. It declines what would
--- give a tenant more than its limit.
+-- plain_tenants_acquire: what plain_acquire does, on a plain name without waiters that tenants share, as in plain.lua, for ids that are all of
+-- one tenant. It declines what would give it more than its limit.
 --
 -- KEYS    owner, timeout, counter, meta, tenants
 -- ARGV    known_epoch  the epoch of the name, as the caller knows it
 --         since        server us of the caller's first declaration of its limit
 --         lease        ms
 --         count        how many ids it acquires
---         declared     how many tenants it declares, all of them of these ids
---         .. for each its name, share and limit, and the us from since to when the caller first declared these
+--         declared     1 if it declares the tenant, or 0
+--         .. if so its name, share and limit, and the us from since to when the caller first declared these
 --         .. ids, then the ids to release before that, all of which must be holders
 -- Returns the token of the first id, the others have those that follow; or 0: acquire must answer
 -- First write: ZADD, so that it is refused under OOM.
@@ -21,37 +21,38 @@ local limit_form = "^(%d+)@$"
 -- include plain.lua
 if renew_keys and holders > 0 then return { 0 } end -- then the full script compares what is counted with what is stored
 -- include tenant_ids.lua
--- include plain_accounts.lua
--- include plain_declare.lua
+-- include plain_account.lua
+if counted ~= holders then return { 0 } end
+if first_id > first_tenant then -- turns may change with a share or a limit
+  local name, new_share, new_limit, after = unpack(ARGV, first_tenant, first_id - 1)
+  local declared_at = since + after
+  if name ~= tenant then return { 0 } end
+  if declared_at > tenant_since or tenant_since > micros then
+    new_share, new_limit = tonumber(new_share), tonumber(new_limit)
+    if last and (new_share ~= share or new_limit ~= most) then return { 0 } end
+    share, most, tenant_since = new_share, new_limit, declared_at
+  end
+end
+
 -- include crowd.lua
-local of, added = {}, 0 -- the tenant of each new id, and how many are not known yet
-for i = 1, count do
-  of[i] = accounts[tenant_of(ARGV[first_id + i - 1])]
-  of[i].units, of[i].permits = of[i].units + 1, of[i].permits + 1
-end
-for _, known in ipairs(account_list) do
-  if known.limit > 0 and known.units > known.limit then return { 0 } end
-  if not known.stored_turn then added = added + 1 end
-end
-if added > 0 and crowded(redis.call("HLEN", tenants) + added, added) then return { 0 } end -- the full script forgets some
+if not last and crowded(redis.call("HLEN", tenants) + 1, 1) then return { 0 } end -- the full script forgets some
+local leaving = #ARGV + 1 - first_released
+if units < leaving or permits < leaving then return { 0 } end
+units, permits = units - leaving + count, permits - leaving + count
+if most > 0 and units > most then return { 0 } end
 
 -- include plain_enter.lua
 if released > 0 then
   redis.call("ZREM", owner, unpack(ARGV, first_released))
   redis.call("ZREM", timeout, unpack(ARGV, first_released))
 end
-for i = 1, count do
-  entries[2 * i - 1] = format("%d", first + i - 1)
-  of[i].last = place(first + i - 1) .. "1"
-end
+for i = 1, count do entries[2 * i - 1] = format("%d", first + i - 1) end
 redis.call("ZADD", owner, unpack(entries))
 if new_keys then redis.call("PEXPIREAT", owner, expiry) end
 
-local records = { "all", format("%s %d %d", generation, holders - released + count, first + count - 1) }
-for _, known in ipairs(account_list) do
-  records[#records + 1], records[#records + 2] = ":" .. known.tenant, record_of(known)
-end
-redis.call("HSET", tenants, unpack(records))
+local newest = first + count - 1
+redis.call("HSET", tenants, "all", format("%s %d %d", generation, holders - released + count, newest), field,
+  format("%s %d %d %d %d %d %s", generation, units, permits, share, most, tenant_since, place(newest) .. "1"))
 
 -- include plain_renew.lua
 return { first }

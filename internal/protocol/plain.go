@@ -15,7 +15,7 @@ const (
 	PlainWithoutQueue             // nobody waits: PlainAcquireScript and PlainReleaseScript
 	PlainWithQueue                // PlainQueueScript
 	PlainWithNumbers              // nobody waits, and permits have numbers: PlainNumbersAcquireScript and PlainNumbersReleaseScript
-	PlainWithTenants              // nobody waits, and tenants share the name: PlainTenantsAcquireScript and PlainTenantsReleaseScript
+	PlainWithTenants              // nobody waits, and tenants share the name: for one of them PlainTenantsAcquireScript and PlainTenantsReleaseScript
 	PlainWithTenantsInQueue       // PlainTenantsScript
 )
 
@@ -25,7 +25,7 @@ var (
 	PlainReleaseScript        = plainScript("plain_release", []int{0, 2, 3, 5})
 	PlainNumbersAcquireScript = plainScript("plain_numbers_acquire", []int{0, 2, 3, 5, 9}, "known_epoch", "since", "lease", "count")
 	PlainNumbersReleaseScript = plainScript("plain_numbers_release", []int{0, 2, 3, 5, 9})
-	PlainTenantsScript        = plainScript("plain_tenants", []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "count", "declared")
+	PlainTenantsScript        = plainScript("plain_tenants", []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "queues", "count", "declared")
 	PlainTenantsAcquireScript = plainScript("plain_tenants_acquire", []int{0, 2, 3, 5, 8}, "known_epoch", "since", "lease", "count", "declared")
 	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 2, 3, 5, 8})
 	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
@@ -79,18 +79,20 @@ func PlainQueue[E Entry](s CallPrefix, k Known, p AcquireParams, entries, releas
 	return c
 }
 
-// PlainTenants is PlainQueue on a name that tenants share, of which it declares some. There is no head start.
+// PlainTenants is PlainQueue on a name that tenants share, of which it declares some. Unless p has them queue in any case, it answers
+// only if nobody needs to wait.
 func PlainTenants[E Entry](s CallPrefix, k Known, p AcquireParams, declared []TenantSpec, entries, released []E) Call {
-	return plainTenants(PlainTenantsScript, s, k, p.TTL, declared, entries, released)
+	c := s.plainCall(PlainTenantsScript, 6+4*len(declared)+len(entries)+len(released))
+	c.Args = append(c.Args, k.Epoch, k.Since, p.TTL.Milliseconds(), p.QueuesInAnyCase(), len(entries), len(declared))
+	c.addSpecs(declared)
+	addIDs(&c, entries)
+	addIDs(&c, released)
+	return c
 }
 
-// PlainTenantsAcquire is PlainAcquire on a name that tenants share, of which it declares some, where nobody waits.
+// PlainTenantsAcquire is PlainAcquire on a name that tenants share, where nobody waits, for entries of one tenant. It may declare that tenant.
 func PlainTenantsAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, declared []TenantSpec, entries, released []E) Call {
-	return plainTenants(PlainTenantsAcquireScript, s, k, ttl, declared, entries, released)
-}
-
-func plainTenants[E Entry](run *Script, s CallPrefix, k Known, ttl time.Duration, declared []TenantSpec, entries, released []E) Call {
-	c := s.plainCall(run, 5+4*len(declared)+len(entries)+len(released))
+	c := s.plainCall(PlainTenantsAcquireScript, 5+4*len(declared)+len(entries)+len(released))
 	c.Args = append(c.Args, k.Epoch, k.Since, ttl.Milliseconds(), len(entries), len(declared))
 	c.addSpecs(declared)
 	addIDs(&c, entries)
@@ -98,7 +100,7 @@ func plainTenants[E Entry](run *Script, s CallPrefix, k Known, ttl time.Duration
 	return c
 }
 
-// PlainTenantsRelease is PlainRelease on a name that tenants share, where nobody waits.
+// PlainTenantsRelease is PlainRelease on a name that tenants share, where nobody waits, for entries of one tenant.
 func PlainTenantsRelease[E Entry](s CallPrefix, entries []E) Call {
 	c := s.plainCall(PlainTenantsReleaseScript, len(entries))
 	addIDs(&c, entries)

@@ -41,16 +41,17 @@ type plainKind struct {
 
 // plainKinds are one of each kind that releases the first holder, or acquires.
 func plainKinds(l *lab) map[string]plainKind {
-	about, p := l.space.About("name"), AcquireParams{TTL: time.Minute}
-	released, asked := ofTenants("me", 1, 1, 3), ofTenants("you", 1, 2, 2)
+	about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
+	released, asked, one := ofTenants("me", 1, 1, 3), ofTenants("you", 1, 2, 2), ofTenants("you", 1, 2, 1)
 	declared := []TenantSpec{{Name: "tenant-0", Share: 1}}
 	return map[string]plainKind{
 		"it releases":                            {true, PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, released)},
 		"it releases and acquires":               {true, PlainTenants(about, seededKnown, p, declared, asked, released)},
 		"it acquires":                            {true, PlainTenants(about, seededKnown, p, declared, asked, nil)},
 		"nobody waits, it releases":              {false, PlainTenantsRelease(about, released)},
-		"nobody waits, it releases and acquires": {false, PlainTenantsAcquire(about, seededKnown, p.TTL, declared, asked, released)},
-		"nobody waits, it acquires":              {false, PlainTenantsAcquire(about, seededKnown, p.TTL, declared, asked, nil)},
+		"nobody waits, it releases and acquires": {false, PlainTenantsAcquire(about, seededKnown, p.TTL, declared, one, released)},
+		"nobody waits, it acquires":              {false, PlainTenantsAcquire(about, seededKnown, p.TTL, declared, one, nil)},
+		"nobody waits or is to":                  {false, PlainTenants(about, seededKnown, AcquireParams{TTL: time.Minute}, declared, asked, released)},
 	}
 }
 
@@ -137,7 +138,6 @@ func TestPlainCallAnswersWhereNoWaitingTenantMayHaveMore(t *testing.T) {
 	p := AcquireParams{TTL: time.Minute, Wait: true}
 	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "tenant-0", Share: 1, Limit: 2}), p, ofTenants("me", 1, 5, 1)), 5)
 	require.NotEmpty(t, l.snapshot().queue)
-	p.Wait = false
 	declared := []TenantSpec{{Name: "tenant-0", Share: 1, Limit: 2}}
 	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, p, declared, ofTenants("you", 1, 1, 1), nil), "at its limit"))
 	other := []*ticket{{"you:2:b", 1}}
@@ -206,11 +206,14 @@ func TestPlainCallOfATenantDeclinesWhateverIsStored(t *testing.T) {
 func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)
-	p := AcquireParams{TTL: time.Minute}
+	p := AcquireParams{TTL: time.Minute, Wait: true}
 	one := ofTenants("you", 1, 1, 1)
 	for name, build := range map[string]func(l *lab, about CallPrefix) Call{
 		"a newer share": func(_ *lab, about CallPrefix) Call {
 			return PlainTenants(about, seededKnown, p, []TenantSpec{{"tenant-0", 2, 0, time.Second}}, one, nil)
+		},
+		"others that wait, and a call that may not": func(_ *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, AcquireParams{TTL: time.Minute}, nil, one, ofTenants("me", 1, 1, 3))
 		},
 		"a newer limit": func(_ *lab, about CallPrefix) Call {
 			return PlainTenants(about, seededKnown, p, []TenantSpec{{"tenant-0", 1, 1, time.Second}}, one, nil)
@@ -274,7 +277,7 @@ func TestPlainAcquireOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 			return PlainTenantsAcquire(about, seededKnown, ttl, []TenantSpec{{"tenant-7", 1, 0, 0}}, one, nil)
 		},
 		"more than is left": func(_ *lab, about CallPrefix) Call {
-			return PlainTenantsAcquire(about, seededKnown, ttl, nil, ofTenants("you", 1, 3, 3), nil)
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, ofTenants("you", 1, 3, 1), nil)
 		},
 		"more than the limit of a tenant": func(_ *lab, about CallPrefix) Call {
 			return PlainTenantsAcquire(about, seededKnown, ttl, []TenantSpec{{"b", 1, 1, time.Second}}, []*ticket{{"you:1:b", 1}, {"you:2:b", 1}}, nil)
@@ -284,6 +287,16 @@ func TestPlainAcquireOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 		},
 		"ids of which one holds": func(_ *lab, about CallPrefix) Call {
 			return PlainTenantsAcquire(about, seededKnown, ttl, nil, append(ofTenants("me", 1, 1, 1), one...), nil)
+		},
+		"ids of two tenants": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, ofTenants("you", 1, 2, 2), nil)
+		},
+		"the release of another tenant's": func(_ *lab, about CallPrefix) Call {
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, one, []*ticket{{"me:2:tenant-1", 1}})
+		},
+		"releases of two tenants": func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 2, 2)) },
+		"more than is left, of two tenants, and they may not wait": func(_ *lab, about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, AcquireParams{TTL: ttl}, nil, ofTenants("you", 1, 3, 3), nil)
 		},
 		"the release of an id that left": func(_ *lab, about CallPrefix) Call {
 			return PlainTenantsAcquire(about, seededKnown, ttl, nil, one, ofTenants("me", 99, 1, 1))
@@ -378,7 +391,7 @@ func TestPlainTenantsStoresThatANameMayHaveWaiters(t *testing.T) {
 				began := time.Now()
 				l.set("plain", c.seed)
 				l.set("marked_at", fmt.Sprint(l.now().Add(-c.ago).UnixMicro()))
-				asked, p := ofTenants("you", 1, c.acquires, 3), AcquireParams{TTL: time.Minute}
+				asked, p := ofTenants("you", 1, c.acquires, 3), AcquireParams{TTL: time.Minute, Wait: true}
 				got := l.run(PlainTenants(l.space.About("name"), seededKnown, p, nil, asked, ofTenants("me", 1, 1, 1)))
 				require.NoError(t, got.err)
 				if c.ago == 0 && time.Since(began) > time.Second {
@@ -403,7 +416,8 @@ func TestTenantThatAcquiresWhileNobodyWaitsWasGrantedSomethingLast(t *testing.T)
 	l := newLab(t, testclient.Settled(t))
 	quietName(l)
 	about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
-	require.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, p.TTL, nil, ofTenants("you", 1, 2, 2), nil), ""))
+	require.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, p.TTL, nil, []*ticket{{"you:1:tenant-0", 1}}, nil), ""))
+	require.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, p.TTL, nil, []*ticket{{"you:2:tenant-1", 1}}, nil), ""))
 	require.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, p.TTL, nil, ofTenants("you", 3, 1, 1), ofTenants("me", 1, 1, 1)), ""))
 	l.ask(Acquire(about, known(4), p, append(ofTenants("you", 10, 1, 1), &ticket{"you:11:tenant-1", 1})), 2)
 	l.ask(Release(about, known(4), 0, false, ofTenants("you", 1, 2, 2)), 2) // so each of the two has one unit

@@ -343,7 +343,7 @@ func (w *tenantWalk) acquire() {
 		if ok && !w.ended && w.heaviest == 1 && w.IntN(2) == 0 {
 			return PlainTenantsAcquire(l.space.About("name"), k, params.TTL, d.Tenants, asked, released)
 		}
-		if ok && params.Wait && params.MaxQueue == 0 && params.HeadStart == 0 && w.heaviest == 1 {
+		if ok && w.heaviest == 1 {
 			return PlainTenants(l.space.About("name"), k, params, d.Tenants, asked, released)
 		}
 		return Acquire(l.space.About("name"), d, params, asked, released...)

@@ -20,6 +20,9 @@ type AcquireParams struct {
 	Numbered  bool // the units have numbers
 }
 
+// QueuesInAnyCase reports whether a call that cannot be granted anything joins the queue at its end, however long that is.
+func (p AcquireParams) QueuesInAnyCase() bool { return p.Wait && p.MaxQueue == 0 && p.HeadStart == 0 }
+
 // AcquireScript acquires.
 var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "count", "released", "tenants_declared", "with_numbers")
 
