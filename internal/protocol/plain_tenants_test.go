@@ -3,6 +3,7 @@ package protocol
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -308,6 +309,16 @@ func TestPlainAcquireOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 			l.set("plain", "4")
 			return PlainTenantsAcquire(about, seededKnown, ttl, nil, one, nil)
 		},
+		"units that are too few": func(l *lab, about CallPrefix) Call {
+			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
+			l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" 0 0 1 0 0 100000000000000")
+			return PlainTenantsAcquire(about, seededKnown, ttl, nil, one, ofTenants("me", 1, 1, 1))
+		},
+		"units that are too few, and it releases": func(l *lab, about CallPrefix) Call {
+			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
+			l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" 0 0 1 0 0 100000000000000")
+			return PlainTenantsRelease(about, ofTenants("me", 1, 1, 1))
+		},
 		"a sum that is wrong": func(l *lab, about CallPrefix) Call {
 			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
 			l.rdb.HSet(background, l.keys[8], "all", generation+" 1 0")
@@ -317,6 +328,27 @@ func TestPlainAcquireOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 		l := newLab(t, rdb)
 		quietName(l)
 		assert.False(t, l.answersSoundly(build(l, l.space.About("name")), name), name)
+	}
+}
+
+// A client with an older declaration does not make that of another one old.
+func TestPlainAcquireOfATenantKeepsTheNewestDeclaration(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for _, after := range []time.Duration{-time.Microsecond, 5 * time.Microsecond} {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		about := l.space.About("name")
+		l.ask(Acquire(about, naming(4, TenantSpec{Name: "tenant-0", Share: 2}), AcquireParams{TTL: time.Minute, Wait: true}, ofTenants("me", 1, 1, 1)), 1)
+		since := func() int64 {
+			n, err := strconv.ParseInt(strings.Fields(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val())[5], 10, 64)
+			require.NoError(t, err)
+			return n
+		}
+		before := since()
+		declared := []TenantSpec{{"tenant-0", 2, 0, after}}
+		require.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, time.Minute, declared, ofTenants("you", 1, 1, 1), nil), "the same share"))
+		assert.Equal(t, before+max(0, after.Microseconds()), since(), "declared %v after", after)
 	}
 }
 
