@@ -580,8 +580,11 @@ func (l *lab) checkTenants(s snapshot) {
 		assert.LessOrEqual(l.t, newestOf(stored["all"]), l.rdb.Get(background, l.keys[3]).Val(), "the newest token")
 	}
 	newest, _ := strconv.ParseInt(newestOf(stored["all"]), 10, 64)
+	last := make(map[string]int64) // the newest token of each tenant
 	for _, z := range s.owner {
-		assert.GreaterOrEqual(l.t, newest, int64(z.Score), "the newest token, and that of %s", z.Member)
+		id, token := z.Member.(string), int64(z.Score)
+		last[TenantOf(id)] = max(last[TenantOf(id)], token)
+		assert.GreaterOrEqual(l.t, newest, token, "the newest token, and that of %s", id)
 	}
 	heads, want := make(map[string]string), []string{}
 	for _, z := range s.queue {
@@ -607,6 +610,9 @@ func (l *lab) checkTenants(s snapshot) {
 		if words[0] != generation {
 			words[1], words[2] = "0", "0"
 		}
+		granted, err := strconv.ParseInt(words[6][:14], 16, 64)
+		require.NoError(l.t, err, value)
+		assert.GreaterOrEqual(l.t, granted, last[tenant], "the last grant of %q, and the newest of its holders", tenant)
 		assert.Equal(l.t, [2]int64{units[tenant], permits[tenant]}, [2]int64{number(1), number(2)}, "units and permits of %q", tenant)
 		delete(units, tenant)
 		head := heads[tenant]
