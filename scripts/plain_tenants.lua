@@ -8,7 +8,7 @@
 --         known_epoch  the epoch of the name, as the caller knows it
 --         since        server us of the caller's first declaration of its limit
 --         lease        ms; 0: it acquires nothing
---         queues       1: ids that it cannot acquire join the queue at its end; 0: it declines if there are any, or if others wait
+--         queues       1: ids that it cannot acquire join the queue at its end; 0: it declines if there are any
 --         count        how many ids it acquires
 --         declared     how many tenants it declares, all of them of these ids
 --         .. for each its name, share and limit, and the us from since to when the caller first declared these
@@ -37,7 +37,6 @@ if waiters > 0 then -- else what another program may have left there shows when 
 end
 
 -- include plain_accounts.lua
-if queues == "0" and count > 0 and waiters > 0 then return { 0 } end
 -- What the call declares of tenants. Turns may change with a share or a limit.
 for i = first_tenant, first_id - 4, 4 do
   local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]

@@ -80,7 +80,7 @@ func PlainQueue[E Entry](s CallPrefix, k Known, p AcquireParams, entries, releas
 }
 
 // PlainTenants is PlainQueue on a name that tenants share, of which it declares some. Unless p has them queue in any case, it answers
-// only if nobody needs to wait.
+// only if none of them needs to.
 func PlainTenants[E Entry](s CallPrefix, k Known, p AcquireParams, declared []TenantSpec, entries, released []E) Call {
 	c := s.plainCall(PlainTenantsScript, 6+4*len(declared)+len(entries)+len(released))
 	c.Args = append(c.Args, k.Epoch, k.Since, p.TTL.Milliseconds(), p.QueuesInAnyCase(), len(entries), len(declared))
