@@ -468,7 +468,7 @@ func TestNothingIsGrantedWithoutAServerAndAllWorksAgainWithOne(t *testing.T) {
 	require.NoError(t, server.Restart())
 	began := time.Now()
 	p := w.granted(waiter)
-	assert.Less(t, time.Since(began), 2*time.Second)
+	assert.Less(t, time.Since(began), 15*time.Second, "not after a third of its TTL")
 	w.release(p)
 }
 
@@ -518,7 +518,7 @@ func TestWaiterWhoseLeaseExpiredJoinsTheEndOfTheQueue(t *testing.T) {
 
 func TestPermitDeletedOnTheServerIsReportedAsLost(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 3 * time.Second
+	w.ttl = 6 * time.Second
 	s := w.semaphore()
 	p := w.must(s.Acquire(t.Context(), 1))
 	for _, kind := range []string{"timeout", "owner"} {
@@ -526,7 +526,7 @@ func TestPermitDeletedOnTheServerIsReportedAsLost(t *testing.T) {
 	}
 	began := time.Now()
 	<-p.Context().Done()
-	assert.Less(t, time.Since(began), 2*time.Second, "the next renewal reports it, not the end of the lease")
+	assert.Less(t, time.Since(began), 5*time.Second, "the next renewal reports it, not the end of the lease")
 	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
 	assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
 }

@@ -194,15 +194,22 @@ func (h *stillHub) Watch(string) {}
 func (h *stillHub) Blind() bool  { return h.blind.Load() }
 
 // asks opens tickets on a name, as Acquire does.
-func asks(c *Client, name string, n int, o CallOptions) (all []*ticket) {
-	for range n {
-		s := &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5}}, opts: o}
-		t, err := c.ask(background, s, 1, true, time.Now())
-		if err != nil {
-			panic(err) // the client is open
+func asks(c *Client, name string, n int, o CallOptions) []*ticket {
+	return asksOf(&Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5}}, opts: o}, n)
+}
+
+// asksOf requests n permits, which leave together: else the first may leave while the others are still requested.
+func asksOf(s *Semaphore, n int) (all []*ticket) {
+	s.client.shared.Wake(func() int {
+		for range n {
+			t, err := s.client.ask(background, s, 1, true, time.Now())
+			if err != nil {
+				panic(err) // the client is open
+			}
+			all = append(all, t)
 		}
-		all = append(all, t)
-	}
+		return 0
+	})
 	return all
 }
 

@@ -13,16 +13,8 @@ import (
 // How a client handles replies about a rate limit.
 
 // asksRate opens tickets on a name with a rate limit of 5.
-func asksRate(c *Client, name string, n int, per time.Duration) (all []*ticket) {
-	for range n {
-		s := &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5, Window: per}}}
-		t, err := c.ask(background, s, 1, true, time.Now())
-		if err != nil {
-			panic(err) // the client is open
-		}
-		all = append(all, t)
-	}
-	return all
+func asksRate(c *Client, name string, n int, per time.Duration) []*ticket {
+	return asksOf(&Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5, Window: per}}}, n)
 }
 
 // The released unit may have been granted again: the caller must not rely on it.
