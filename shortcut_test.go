@@ -177,9 +177,10 @@ func TestCallOfSeveralTenantsIsPlainWhereNobodyWaits(t *testing.T) {
 		second.plainly(21)
 		f.plainly(-1, -1, 22, 23)
 		w.isIdle()
-		a.state.leave(a)
-		x.state.leave(x)
-		w.carries("plain_tenants a: -1 -2:x").plainly(-1, -1)
+		w.atOnce(c, func() {
+			a.state.leave(a)
+			x.state.leave(x)
+		}, "plain_tenants a: -1 -2:x").plainly(-1, -1)
 		y.state.leave(y)
 		w.carries("plain_tenants_release a: 3:y").plainly(1)
 		w.isIdle()

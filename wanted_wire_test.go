@@ -88,9 +88,10 @@ func TestWantedThatIsOpenAtTheEndOfThePermitStaysOpen(t *testing.T) {
 		w.carries("acquire a: 2").grantAll(20)
 		w.isIdle()
 		wanted, after := before.Wanted(), b.permit()
-		before.leave()
-		after.leave()
-		f := w.carries("release a: 1 2")
+		f := w.atOnce(c, func() {
+			before.leave()
+			after.leave()
+		}, "release a: 1 2")
 		never := after.Wanted()
 		f.says(1, stillHeld, 0, stillHeld, 0)
 		assert.False(t, isClosed(wanted), "it was asked for before the end")
