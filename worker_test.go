@@ -136,7 +136,7 @@ func ready(p *worldtest.Process) bool {
 }
 
 // V1 and V3: the units of a killed process are granted again within a TTL, however many of its waiters are in the queue.
-func TestUnitsOfAKilledProcessAreGrantedWithinATTL(t *testing.T) {
+func TestUnitsOfAKilledProcessAreGrantedOnceItsTTLIsOver(t *testing.T) {
 	t.Parallel()
 	for _, crowd := range []int{0, 20} {
 		t.Run(fmt.Sprintf("%d dead waiters", crowd), func(t *testing.T) {

@@ -1,5 +1,5 @@
--- plain_accounts.lua: what tenants have, as accounts.lua stores it, for the plain scripts of names that they share: at first those of the ids
--- of the call, of which those that it releases are taken away. They decline unless all is counted.
+-- plain_accounts.lua: what tenants have, as accounts.lua stores it, for plain_tenants.lua: at first those of the ids of the call, of which
+-- those that it releases are taken away. It declines unless all is counted. plain_account.lua reads that of one tenant.
 --
 -- needs:    first_id, first_released, tenant_of, tenant_record
 -- provides: account_list, accounts, add_account, counted, generation, newest_token, read_accounts, record_of, unread

@@ -1,6 +1,6 @@
--- plain_tenants: what release and then acquire do on a plain name that tenants share, as in plain.lua, and that may have waiters: it releases ids, grants to those
--- of the tenants that are next, and then grants new ids that weigh 1 what is left, or adds them to the queue. accounts.lua says what is
--- stored, and turns.lua who is next.
+-- plain_tenants: what release and then acquire do on a plain name that tenants share, as in plain.lua, and that may have waiters: it
+-- releases ids, grants to those of the tenants that are next, and then grants new ids that weigh 1 what is left, or adds them to the queue.
+-- accounts.lua says what is stored, and turns.lua who is next.
 --
 -- KEYS    owner, queue, timeout, counter, meta, lanes, turns, tenants
 -- ARGV    caller       client id of the calling process: grants to its waiters are in the reply
