@@ -30,10 +30,12 @@ local limit_form = "^(%d+)@%+?$"
 if renew_keys and holders + waiters > 0 then return { 0 } end -- then the full script compares what is counted with what is stored
 -- include bytes.lua
 -- include tenant_ids.lua
-local turn_count = 0
+local available, first_turns = math.max(0, limit - holders + released), {}
 if waiters > 0 then -- else what another program may have left there shows when a call waits
-  turn_count = redis.call("ZCARD", turns)
-  if redis.call("ZCARD", lanes) ~= waiters or turn_count == 0 then return { 0 } end -- the full script makes them anew
+  -- Each grant makes a turn later, so as many turns as units are enough.
+  first_turns = redis.call("ZRANGE", turns, 0, math.max(1, math.min(available, STEP)) - 1, "WITHSCORES")
+  if redis.call("ZCARD", lanes) ~= waiters or #first_turns == 0 then return { 0 } end -- the full script makes them anew
+  if available == 0 then first_turns = {} end
 end
 
 -- include plain_accounts.lua
@@ -61,25 +63,27 @@ local function head_of(known)
   return known.heads[known.at]
 end
 
--- Those whose first waiter may be granted something. Each grant makes a turn later, so of the stored ones there are enough if there are as
--- many as units. The stored turn of a tenant that released something is not true any more.
-local available, candidates = math.max(0, limit - holders + released), {}
-if waiters > 0 and available > 0 then
-  local first, of = redis.call("ZRANGE", turns, 0, math.min(available, STEP) - 1, "WITHSCORES"), {}
-  for i = 1, #first, 2 do
-    local tenant = tenant_of_turn(first[i])
-    of[i] = accounts[tenant] or add_account(tenant)
+-- Those whose first waiter may be granted something. The stored turn of a tenant that releases something comes too late, but shows whether it
+-- has waiters.
+local candidates, releasing, their_turns = {}, {}, {}
+for i = 1, #first_turns, 2 do
+  local known = accounts[tenant_of_turn(first_turns[i])]
+  if known.released == 0 then
+    if known.stored_turn ~= first_turns[i] or tonumber(first_turns[i + 1]) ~= score_of(known) then return { 0 } end
+    if may_have_more(known) then candidates[#candidates + 1] = known end
   end
-  if #unread > 0 and not read_accounts() then return { 0 } end
-  for i = 1, #first, 2 do
-    local known = of[i]
-    if known.released == 0 then
-      if known.stored_turn ~= first[i] or tonumber(first[i + 1]) ~= score_of(known) then return { 0 } end
-      if may_have_more(known) then candidates[#candidates + 1] = known end
+end
+for _, known in ipairs(account_list) do
+  if known.released > 0 then releasing[#releasing + 1], their_turns[#their_turns + 1] = known, known.stored_turn end
+end
+if waiters > 0 and #releasing > 0 then
+  for i, score in ipairs(redis.call("ZMSCORE", turns, unpack(their_turns))) do
+    local known = releasing[i]
+    if not score then
+      known.heads = {}
+    elseif may_have_more(known) then
+      candidates[#candidates + 1] = known
     end
-  end
-  for _, known in ipairs(account_list) do
-    if known.released > 0 and may_have_more(known) and head_of(known) then candidates[#candidates + 1] = known end
   end
 end
 
@@ -88,12 +92,15 @@ newest_token = math.min(tonumber(newest_token), last_number)
 -- The fairness rule, as in turns.lua.
 local function precedes(one, other)
   local used, others = one.units / one.share, other.units / other.share
-  return used < others or used == others and sorts_before(one.last .. one.tenant, other.last .. other.tenant)
+  if used ~= others then return used < others end
+  if one.token ~= other.token then return one.token < other.token end
+  return sorts_before(one.last .. one.tenant, other.last .. other.tenant)
 end
 
 local function grant(known, token)
   newest_token = token
   known.units, known.permits, known.last = known.units + 1, known.permits + 1, place(token) .. "1"
+  known.token, known.changes = token, true
 end
 
 local promoted, heads, leavers_of_lanes, ids = 0, {}, {}, {} -- heads: id, position, ...
@@ -109,7 +116,6 @@ while promoted < math.min(available, STEP) and #candidates > 0 do
   leavers_of_lanes[promoted + 1] = head
   heads[2 * promoted + 1], heads[2 * promoted + 2] = ids[promoted + 1], to_position(head, lane)
   grant(known, first_number + promoted)
-  if not known.changes then known.changes, account_list[#account_list + 1] = true, known end
   known.at, known.taken, promoted = known.at + 1, known.taken + 1, promoted + 1
   if not may_have_more(known) or not head_of(known) then table.remove(candidates, next) end
 end
@@ -142,16 +148,22 @@ local reply, size = { -1, 0 }, 2 + count
 reply[2] = may_wait and remaining + queued or -1
 for i = 1, count do reply[2 + i] = (waits[i] and -1 or 1) * (first_new + i - 1) end
 
-local records, later, turns_gone = { "all", format("%s %d %d", generation, holders - released + promoted + held, newest_token) }, {}, {}
+local changed, later, turns_gone = { "all", format("%s %d %d", generation, holders - released + promoted + held, newest_token) }, {}, {}
 local added = 0
 for _, known in ipairs(account_list) do
-  local turn = (known.waits or head_of(known)) and known.last .. known.tenant
-  if turn then later[#later + 1], later[#later + 2] = format("%.17g", score_of(known)), turn end
-  if known.stored_turn and known.stored_turn ~= turn then turns_gone[#turns_gone + 1] = known.stored_turn end
-  if not known.stored_turn then added = added + 1 end
-  records[#records + 1], records[#records + 2] = ":" .. known.tenant, record_of(known)
+  if known.changes then
+    local turn = (known.waits or head_of(known)) and known.last .. known.tenant
+    if turn then later[#later + 1], later[#later + 2] = format("%.17g", score_of(known)), turn end
+    if not known.stored_turn then
+      added = added + 1
+    elseif known.stored_turn ~= turn then
+      turns_gone[#turns_gone + 1] = known.stored_turn
+    end
+    changed[#changed + 1], changed[#changed + 2] = ":" .. known.tenant,
+      format("%s %d %d %d %d %d %s", generation, known.units, known.permits, known.share, known.limit, known.since, known.last)
+  end
 end
-redis.call("HSET", tenants, unpack(records))
+redis.call("HSET", tenants, unpack(changed))
 if promoted > 0 then redis.call("ZREM", lanes, unpack(leavers_of_lanes)) end
 if queued > 0 then
   redis.call("ZADD", lanes, unpack(joining))
@@ -159,9 +171,9 @@ if queued > 0 then
 end
 if #later > 0 then
   redis.call("ZADD", turns, unpack(later))
-  if turn_count == 0 then redis.call("PEXPIREAT", turns, expiry) end
+  if waiters == 0 then redis.call("PEXPIREAT", turns, expiry) end
 end
-if turn_count > 0 and #turns_gone > 0 then redis.call("ZREM", turns, unpack(turns_gone)) end
+if waiters > 0 and #turns_gone > 0 then redis.call("ZREM", turns, unpack(turns_gone)) end
 
 -- include forget.lua
 if added > 0 then forget(added, accounts, generation) end

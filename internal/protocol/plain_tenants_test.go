@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -146,6 +147,21 @@ func TestPlainCallAnswersWhereNoWaitingTenantMayHaveMore(t *testing.T) {
 	assert.True(t, l.answersSoundly(PlainTenants(l.space.About("name"), seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), "it releases"))
 }
 
+func TestPlainReleaseOfATenantGrantsItNothingWhileItHoldsMoreThanItsLimit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: "a", Share: 1}), p, ofTenant("a", 1, 6)), 6)
+	lower := naming(4, TenantSpec{Name: "a", Share: 1, Limit: 2, After: time.Microsecond})
+	l.ask(Acquire(l.space.About("name"), lower, p, ofTenant("a", 7, 1)), 1)
+	for nth, waiting := range []int{3, 3, 2} { // at first it holds 4
+		release := PlainTenants(l.space.About("name"), seededKnown, AcquireParams{}, nil, nil, ofTenant("a", 1+nth, 1))
+		require.True(t, l.answersSoundly(release, "it releases"))
+		assert.Len(t, l.snapshot().queue, waiting, "after %d releases", 1+nth)
+	}
+}
+
 func TestPlainCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
 	t.Parallel()
 	for n := range 18 {
@@ -247,12 +263,30 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 			l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" 0 0 1 0 0 100000000000000")
 			return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 5))
 		},
+		"permits that are too few": func(l *lab, about CallPrefix) Call {
+			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
+			l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" 1 0 1 0 0 100000000000000")
+			return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 5))
+		},
+		"a turn since another grant": func(l *lab, about CallPrefix) Call {
+			first := l.rdb.ZRangeWithScores(background, l.keys[7], 0, 0).Val()[0]
+			turn := first.Member.(string)
+			l.rdb.ZRem(background, l.keys[7], turn)
+			l.rdb.ZAdd(background, l.keys[7], redis.Z{Score: first.Score, Member: "00000000000001" + turn[14:]})
+			return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 5))
+		},
 		"a sum that is wrong": func(l *lab, about CallPrefix) Call {
 			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
 			l.rdb.HSet(background, l.keys[8], "all", generation+" 3 0")
 			return PlainTenants(about, seededKnown, p, nil, one, nil)
 		},
-		"waiters, and it releases": func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 1, 3)) },
+		"more units than Lua counts":         storesOfTenant0("9007199254740992 1 1 0 0"),
+		"more permits than Lua counts":       storesOfTenant0("1 9007199254740992 1 0 0"),
+		"a share above all that Lua counts":  storesOfTenant0("1 1 9007199254740992 0 0"),
+		"a limit above all that Lua counts":  storesOfTenant0("1 1 1 9007199254740992 0"),
+		"a time later than all that are one": storesOfTenant0("1 1 1 0 9007199254740992"),
+		"no share":                           storesOfTenant0("1 1 0 0 0"),
+		"waiters, and it releases":           func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 1, 3)) },
 		"waiters, and it acquires": func(_ *lab, about CallPrefix) Call {
 			return PlainTenantsAcquire(about, seededKnown, p.TTL, nil, one, ofTenants("me", 1, 1, 3))
 		},
@@ -261,6 +295,15 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 		sharedName(l)
 		c := build(l, l.space.About("name"))
 		assert.False(t, l.answersSoundly(c, name), name)
+	}
+}
+
+// storesOfTenant0 stores what a tenant has, and then has a call acquire for it.
+func storesOfTenant0(counts string) func(l *lab, about CallPrefix) Call {
+	return func(l *lab, about CallPrefix) Call {
+		generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
+		l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" "+counts+" 100000000000000")
+		return PlainTenants(about, seededKnown, AcquireParams{TTL: time.Minute, Wait: true}, nil, ofTenants("you", 1, 1, 1), nil)
 	}
 }
 
