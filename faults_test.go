@@ -72,7 +72,7 @@ func (w *world) awaitExpiry(there *fairsem.Inspector) {
 // S8, S2
 func TestLossIsReportedBeforeTheNextGrant(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = time.Second
+	w.ttl = 2 * time.Second
 	cutOff, proxy := w.network()
 	a, b := w.of(cutOff, 1), w.semaphore()
 	for range 3 {
@@ -501,7 +501,7 @@ func (w *world) line(s *fairsem.Semaphore) []string {
 // A waiter that was not renewed for a TTL has lost its position, and Acquire queues again.
 func TestWaiterWhoseLeaseExpiredJoinsTheEndOfTheQueue(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = time.Second
+	w.ttl = 3 * time.Second
 	s, other := w.semaphore(), w.semaphore()
 	holder := w.must(other.Acquire(t.Context(), 1))
 	first, second := w.queue(t.Context(), s, 1), w.queue(t.Context(), other, 1)
@@ -547,7 +547,7 @@ func TestDoReportsALossThatItsFunctionDidNotSee(t *testing.T) {
 // S10: OOM
 func TestFullServerGrantsNothingButRenewsAndReleases(t *testing.T) {
 	w, _ := privately(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
-	w.ttl, w.limit = time.Second, 3
+	w.ttl, w.limit = 2*time.Second, 3
 	s := w.semaphore()
 	p := w.must(s.Acquire(t.Context(), 2))
 	big := strings.Repeat("x", 1<<16)

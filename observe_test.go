@@ -530,7 +530,7 @@ func TestRenewalThatFailsAndRecoversIsReportedAndLosesNothing(t *testing.T) {
 
 func TestReleaseThatRedisDoesNotConfirmIsReportedWithItsError(t *testing.T) {
 	w, server := privately(t)
-	w.ttl = time.Second
+	w.ttl = 2 * time.Second
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())
@@ -563,7 +563,7 @@ func TestCloseThatCannotReachRedisReportsWhatItDidNotRelease(t *testing.T) {
 
 func TestLostPositionIsReportedAndTheCallContinues(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = time.Second
+	w.ttl = 3 * time.Second
 	c, d := w.observed(w.connect())
 	other := w.semaphore()
 	holder := w.must(other.Acquire(t.Context(), 1))

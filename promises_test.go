@@ -32,7 +32,7 @@ func TestObserverThatBlocksDelaysNoCall(t *testing.T) {
 func holdsUpNobody(t *testing.T, gate chan struct{}, opts fairsem.Options) {
 	t.Helper()
 	w := onRedis(t)
-	w.ttl = time.Second
+	w.ttl = 2 * time.Second
 	opts.TTL = w.ttl
 	proxy := redistest.NewProxy(t, redistest.SharedServer(t).Addr())
 	c := w.clientOn(w.through(proxy), opts)

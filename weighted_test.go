@@ -515,12 +515,12 @@ func TestReleaseOfAPartThatFindsTheRestLostReportsIt(t *testing.T) {
 // Some calls of x/sync have no context, so they must end by themselves, on the safe side.
 func TestWeightedCallsWithoutAContextEndWhenRedisIsSilent(t *testing.T) {
 	w := onRedis(t)
-	w.limit, w.ttl = 5, time.Second
+	w.limit, w.ttl = 5, 2*time.Second
 	cutOff, proxy := w.network()
 	sem, s := w.weightedOn(cutOff, w.limit), w.semaphore()
 	var heard losses
 	heard.watch(sem)
-	for range 3 {
+	for range 2 {
 		require.NoError(t, sem.Acquire(t.Context(), 4))
 		proxy.Hold()
 		began := time.Now()
@@ -531,13 +531,13 @@ func TestWeightedCallsWithoutAContextEndWhenRedisIsSilent(t *testing.T) {
 		require.ErrorIs(t, sem.Err(), fairsem.ErrLost)
 		began = time.Now()
 		sem.Release(1) // a lost one
-		assert.Less(t, time.Since(began), w.ttl/2)
+		assert.Less(t, time.Since(began), w.ttl)
 		proxy.Resume()
 		sem.Release(3)
 		require.NoError(t, sem.Err())
 		w.eventually(func() bool { return w.status(s).Used+w.status(s).Waiting == 0 }, "something leaked")
 	}
-	w.eventually(func() bool { return slices.Equal(heard.told(), []int64{4, 4, 4}) }, "not all losses are reported")
+	w.eventually(func() bool { return slices.Equal(heard.told(), []int64{4, 4}) }, "not all losses are reported")
 
 	require.NoError(t, sem.Acquire(t.Context(), 4))
 	proxy.Hold()
