@@ -13,12 +13,12 @@
 -- position of that call. If it came before all others, enough new tenants, one after the other, would keep one that is known
 -- from ever being granted anything.
 --
--- Counts of another generation than the one in "all" are none. A tenant that has nothing any more is remembered for a while:
--- of tenants that hold equally little the next is the one that has been granted nothing for longest.
+-- Counts of another generation than the one in "all" are none. A tenant that has nothing any more is remembered if few are stored:
+-- of tenants that hold equally little the next is the one that has been granted nothing for longest. When the keys are renewed some are forgotten.
 --
 -- lanes.lua has what concerns the waiters, turns.lua the fairness rule, and recount.lua counts again.
 --
--- needs:    STEP, expire_at, extra_weight, forget, lane_of, last_number, micros, place, renew_keys, sorts_before, steady, tenant_of, tenant_record
+-- needs:    REMEMBERED, STEP, expire_at, extra_weight, forget, lane_of, last_number, micros, place, read_record, renew_keys, sorts_before, steady, tenant_of, write_record
 -- provides: tenancy
 
 -- include bytes.lua
@@ -45,6 +45,7 @@ if stored_tenants or tenant_args > 0 then
   -- What is stored beside a name that was not shared is not to be trusted: other calls did not maintain it.
   local starts = not stored_tenants or not tenancy.counted_to and (whole(parts[2]) ~= holders + extra_weight or renew_keys and holders < BOUND)
   if starts then generation, tenancy.counted_to = micros, 0 end
+  generation = text(generation)
 
   -- since_last returns since when a tenant has been granted nothing, if the first of its calls joined the queue at this position.
   function tenancy.since_last(known, position) return known.last or place(tenancy.newest) .. "0" .. place(position) end
@@ -55,13 +56,13 @@ if stored_tenants or tenant_args > 0 then
   function tenancy.account(tenant)
     local known = accounts[tenant]
     if known then return known end
-    local of, units, permits, share, most, since, last = string.match(redis.call("HGET", tenants, ":" .. tenant) or "", tenant_record)
+    local of, units, permits, share, most, since, last = read_record(redis.call("HGET", tenants, ":" .. tenant))
     share = whole(share)
     known = {
       tenant = tenant, lane = lane_of(tenant), suffix = tenant == "" and "" or ":" .. tenant,
       units = 0, permits = 0, taken = 0, chunk = 1, share = share and share > 0 and share or 1, limit = whole(most) or 0, since = whole(since) or 0, last = last,
     }
-    if whole(of) == generation then known.units, known.permits = whole(units) or 0, whole(permits) or 0 end
+    if of == generation then known.units, known.permits = whole(units) or 0, whole(permits) or 0 end
     known.granted = last and string.sub(last, 15) == "1"
     known.turn = last and last .. tenant -- how it is in turns, if it is
     accounts[tenant] = known
@@ -93,27 +94,29 @@ if stored_tenants or tenant_args > 0 then
 
   -- store stores the tenants that have changed. Before holders are stored, those with units are enough.
   function tenancy.store(with_units_only)
-    local fields, gone = {}, {}
+    local fields, gone, crowded = {}, {}, nil
     for _, known in pairs(accounts) do
       if known.unstored and (known.units > 0 or not with_units_only) then
         known.unstored = false
-        if known.units == 0 and not known.granted and not tenancy.head(known) then
+        local has_nothing = known.units == 0 and not tenancy.head(known)
+        if has_nothing and known.granted and crowded == nil then crowded = redis.call("HLEN", tenants) > REMEMBERED end
+        if has_nothing and (crowded or not known.granted) then
           gone[#gone + 1] = ":" .. known.tenant
         else
           fields[#fields + 1] = ":" .. known.tenant
-          fields[#fields + 1] = string.format("%d %d %d %d %d %d ", generation, known.units, known.permits, known.share, known.limit, known.since)
-            .. (known.last or tenancy.since_last(known, 0))
+          fields[#fields + 1] = write_record(generation, known.units, known.permits, known.share, known.limit, text(known.since),
+            known.last or tenancy.since_last(known, 0))
         end
       end
     end
-    local sum = string.format("%d %d %s", generation, holders + extra_weight, text(tenancy.newest)) .. (tenancy.counted_to and " " .. text(tenancy.counted_to) or "")
+    local sum = string.format("%s %d %s", generation, holders + extra_weight, text(tenancy.newest)) .. (tenancy.counted_to and " " .. text(tenancy.counted_to) or "")
     if sum ~= stored_all and (#fields > 0 or holders > 0) then fields[#fields + 1], fields[#fields + 2] = "all", sum end
     if #gone > 0 then redis.call("HDEL", tenants, unpack(gone)) end
+    if renew_keys and not with_units_only and not tenancy.counted_to then forget(accounts, generation) end
     if #fields == 0 then return end
-    local added = redis.call("HSET", tenants, unpack(fields))
+    redis.call("HSET", tenants, unpack(fields))
     if not stored_all then redis.call("PEXPIREAT", tenants, text(expire_at)) end
     stored_all = sum
-    if added > 0 then forget(added, accounts, text(generation)) end
   end
 
   -- The tenant of the first waiter has a turn. If it has none, all are made anew: another program has deleted them.

@@ -43,10 +43,10 @@ end
 for i = first_tenant, first_id - 4, 4 do
   local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]
   if not known then return { 0 } end
-  if declared_at > known.since or known.since > micros then
+  if declared_at > tonumber(known.since) or tonumber(known.since) > micros then
     local share, most = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
     if known.last and (share ~= known.share or most ~= known.limit) then return { 0 } end
-    known.share, known.limit, known.since = share, most, declared_at
+    known.share, known.limit, known.since = share, most, format("%d", declared_at)
   end
 end
 local function may_have_more(known) return known.limit == 0 or known.units < known.limit end
@@ -63,9 +63,25 @@ local function head_of(known)
   return known.heads[known.at]
 end
 
--- Those whose first waiter may be granted something. The stored turn of a tenant that releases something comes too late, but shows whether it
--- has waiters.
+-- The fairness rule, as in turns.lua.
+local function precedes(one, other)
+  local used, others = one.units / one.share, other.units / other.share
+  if used ~= others then return used < others end
+  if one.token ~= other.token then return one.token < other.token end
+  return sorts_before(one.last .. one.tenant, other.last .. other.tenant)
+end
+
+-- Those whose first waiter may be granted something, in that order. The stored turn of a tenant that releases something comes too late, but
+-- shows whether it has waiters.
 local candidates, releasing, their_turns = {}, {}, {}
+local function add_candidate(known)
+  local low, high = 1, #candidates + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if precedes(candidates[middle], known) then low = middle + 1 else high = middle end
+  end
+  table.insert(candidates, low, known)
+end
 for i = 1, #first_turns, 2 do
   local known = accounts[tenant_of_turn(first_turns[i])]
   if known.released == 0 then
@@ -82,20 +98,12 @@ if waiters > 0 and #releasing > 0 then
     if not score then
       known.heads = {}
     elseif may_have_more(known) then
-      candidates[#candidates + 1] = known
+      add_candidate(known)
     end
   end
 end
 
 newest_token = math.min(tonumber(newest_token), last_number)
-
--- The fairness rule, as in turns.lua.
-local function precedes(one, other)
-  local used, others = one.units / one.share, other.units / other.share
-  if used ~= others then return used < others end
-  if one.token ~= other.token then return one.token < other.token end
-  return sorts_before(one.last .. one.tenant, other.last .. other.tenant)
-end
 
 local function grant(known, token)
   newest_token = token
@@ -105,11 +113,7 @@ end
 
 local promoted, heads, leavers_of_lanes, ids = 0, {}, {}, {} -- heads: id, position, ...
 while promoted < math.min(available, STEP) and #candidates > 0 do
-  local next = 1
-  for i = 2, #candidates do
-    if precedes(candidates[i], candidates[next]) then next = i end
-  end
-  local known = candidates[next]
+  local known = table.remove(candidates, 1)
   local head, lane = head_of(known), lane_of(known.tenant)
   if not head then return { 0 } end
   ids[promoted + 1] = string.sub(head, #lane + 15) .. (known.tenant == "" and "" or ":" .. known.tenant)
@@ -117,7 +121,7 @@ while promoted < math.min(available, STEP) and #candidates > 0 do
   heads[2 * promoted + 1], heads[2 * promoted + 2] = ids[promoted + 1], to_position(head, lane)
   grant(known, first_number + promoted)
   known.at, known.taken, promoted = known.at + 1, known.taken + 1, promoted + 1
-  if not may_have_more(known) or not head_of(known) then table.remove(candidates, next) end
+  if may_have_more(known) and head_of(known) then add_candidate(known) end
 end
 if promoted == STEP and promoted < available then return { 0 } end -- more may have their turn
 if promoted > 0 then
@@ -142,6 +146,8 @@ for i = 1, count do
     joining[#joining + 1], joining[#joining + 2] = "0", lane_of(known.tenant) .. place(number) .. bare
   end
 end
+-- What another program has left there is for the full script to remove. A key of another type fails the call before it writes.
+if waiters == 0 and #joining > 0 and redis.call("ZCARD", lanes) + redis.call("ZCARD", turns) > 0 then return { 0 } end
 local reply, size = { -1, 0 }, 2 + count
 
 -- include plain_store.lua
@@ -149,21 +155,24 @@ reply[2] = may_wait and remaining + queued or -1
 for i = 1, count do reply[2 + i] = (waits[i] and -1 or 1) * (first_new + i - 1) end
 
 local changed, later, turns_gone = { "all", format("%s %d %d", generation, holders - released + promoted + held, newest_token) }, {}, {}
-local added = 0
+local idle, crowded = {}, nil
 for _, known in ipairs(account_list) do
   if known.changes then
     local turn = (known.waits or head_of(known)) and known.last .. known.tenant
-    if turn then later[#later + 1], later[#later + 2] = format("%.17g", score_of(known)), turn end
-    if not known.stored_turn then
-      added = added + 1
-    elseif known.stored_turn ~= turn then
-      turns_gone[#turns_gone + 1] = known.stored_turn
+    if turn then later[#later + 1], later[#later + 2] = score_of(known), turn end
+    if known.stored_turn and known.stored_turn ~= turn then turns_gone[#turns_gone + 1] = known.stored_turn end
+    local has_nothing = known.units == 0 and not turn
+    if has_nothing and crowded == nil then crowded = redis.call("HLEN", tenants) > REMEMBERED end
+    if has_nothing and crowded then
+      idle[#idle + 1] = ":" .. known.tenant
+    else
+      changed[#changed + 1], changed[#changed + 2] = ":" .. known.tenant,
+        write_record(generation, known.units, known.permits, known.share, known.limit, known.since, known.last)
     end
-    changed[#changed + 1], changed[#changed + 2] = ":" .. known.tenant,
-      format("%s %d %d %d %d %d %s", generation, known.units, known.permits, known.share, known.limit, known.since, known.last)
   end
 end
 redis.call("HSET", tenants, unpack(changed))
+if #idle > 0 then redis.call("HDEL", tenants, unpack(idle)) end
 if promoted > 0 then redis.call("ZREM", lanes, unpack(leavers_of_lanes)) end
 if queued > 0 then
   redis.call("ZADD", lanes, unpack(joining))
@@ -174,9 +183,6 @@ if #later > 0 then
   if waiters == 0 then redis.call("PEXPIREAT", turns, expiry) end
 end
 if waiters > 0 and #turns_gone > 0 then redis.call("ZREM", turns, unpack(turns_gone)) end
-
--- include forget.lua
-if added > 0 then forget(added, accounts, generation) end
 
 -- include plain_renew.lua
 return reply

@@ -27,15 +27,13 @@ if first_id > first_tenant then -- turns may change with a share or a limit
   local name, new_share, new_limit, after = unpack(ARGV, first_tenant, first_id - 1)
   local declared_at = since + after
   if name ~= tenant then return { 0 } end
-  if declared_at > tenant_since or tenant_since > micros then
+  if declared_at > tonumber(tenant_since) or tonumber(tenant_since) > micros then
     new_share, new_limit = tonumber(new_share), tonumber(new_limit)
     if last and (new_share ~= share or new_limit ~= most) then return { 0 } end
-    share, most, tenant_since = new_share, new_limit, declared_at
+    share, most, tenant_since = new_share, new_limit, format("%d", declared_at)
   end
 end
 
--- include crowd.lua
-if not last and crowded(redis.call("HLEN", tenants) + 1, 1) then return { 0 } end -- the full script forgets some
 local leaving = #ARGV + 1 - first_released
 if units < leaving or permits < leaving then return { 0 } end
 units, permits = units - leaving + count, permits - leaving + count
@@ -52,7 +50,7 @@ if new_keys then redis.call("PEXPIREAT", owner, expiry) end
 
 local newest = first + count - 1
 redis.call("HSET", tenants, "all", format("%s %d %d", generation, holders - released + count, newest), field,
-  format("%s %d %d %d %d %d %s", generation, units, permits, share, most, tenant_since, place(newest) .. "1"))
+  write_record(generation, units, permits, share, most, tenant_since, place(newest) .. "1"))
 
 -- include plain_renew.lua
 return { first }

@@ -1,9 +1,9 @@
 -- tenant_ids.lua: how ids, members of lanes and fields of tenants are written: see accounts.lua.
 --
--- provides: AT_LIMIT, STEP, lane_of, place, tenant_of, tenant_of_turn, tenant_record, to_position
+-- provides: AT_LIMIT, REMEMBERED, STEP, lane_of, place, read_record, tenant_of, tenant_of_turn, to_position, write_record
 local STEP = 50 -- most ids at once that may each be another tenant's
+local REMEMBERED = 128 -- a tenant that has nothing any more is stored only while no more are stored in all
 local AT_LIMIT = 2 ^ 53 -- the score of tenants whose first waiter may not be granted what it wants: above all units per share
-local tenant_record = "^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%x%x%x%x%x%x%x%x%x%x%x%x%x%x[01]%x*)$"
 
 local function tenant_of(id) return string.match(id, "^[^:]*:%d+#?:(.*)$") or "" end
 
@@ -13,6 +13,21 @@ local function lane_of(tenant) return string.format("%d:", #tenant) .. tenant en
 -- place writes a position or a token so that texts are ordered as numbers are, and to_position reads the position in a member of lanes.
 local function place(number) return string.format("%014x", number) end
 local function to_position(member, lane) return tonumber(string.sub(member, #lane + 1, #lane + 14), 16) end
+
+-- read_record takes what is stored of a tenant apart: generation, units, permits, share, limit, time of the declaration, since when it has
+-- been granted nothing. It returns nothing if it is not that.
+local function read_record(record)
+  local generation, units, permits, share, limit, since, last = string.match(record or "", "^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
+  local granted = last and string.byte(last, 15) -- "0" or "1"
+  if (granted == 48 or granted == 49) and tonumber(string.sub(last, 1, 14), 16) then
+    return generation, units, permits, share, limit, since, last
+  end
+end
+
+-- write_record puts it together again, of numbers and, for what is long, text.
+local function write_record(generation, units, permits, share, limit, since, last)
+  return generation .. string.format(" %d %d %d %d ", units, permits, share, limit) .. since .. " " .. last
+end
 
 -- tenant_of_turn takes a member of turns apart: what the tenant was granted last has 15 characters, and 14 more follow if it is nothing yet.
 local function tenant_of_turn(turn) return string.sub(turn, string.sub(turn, 15, 15) == "0" and 30 or 16) end

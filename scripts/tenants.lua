@@ -49,7 +49,7 @@ local found = redis.call("HSCAN", tenants, cursor, "COUNT", count)
 list[1] = found[1]
 for i = 1, #found[2], 2 do
   local tenant = string.match(found[2][i], "^:(.*)$")
-  local of, units, permits, share, limit = string.match(found[2][i + 1], tenant_record)
+  local of, units, permits, share, limit = read_record(found[2][i + 1])
   if tenant and of then
     if of ~= generation then units, permits = 0, 0 end
     local lane = lane_of(tenant)

@@ -506,6 +506,51 @@ func TestTenantThatAcquiresWhileNobodyWaitsWasGrantedSomethingLast(t *testing.T)
 	assert.Less(t, tokens["you:11:tenant-1"], tokens["you:10:tenant-0"], "tenant-0 asked first, and was granted something last")
 }
 
+// S10: a call that is the first to queue found only after its first write that a key was of another type.
+func TestPlainCallOfATenantBesideAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, key := range []int{1, 6, 7, 8} {
+		t.Run(Kinds[key], func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, testclient.Settled(t))
+			quietName(l)
+			require.NoError(t, l.rdb.Set(background, l.keys[key], "of another program", 0).Err())
+			before := l.dump()
+			p := AcquireParams{TTL: time.Minute, Wait: true}
+			got := l.run(PlainTenants(l.space.About("name"), seededKnown, p, nil, ofTenants("you", 1, 4, 2), nil))
+			require.ErrorContains(t, got.err, "WRONGTYPE")
+			assert.Equal(t, before, l.dump())
+		})
+	}
+}
+
+// V8: where many tenants held and were granted equally little, a call that granted something to each took three times as long as the full script.
+func TestPlainCallThatGrantsToManyTenantsThatTieTakesNoLongerThanTheFullOne(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	var work [2]scriptWork
+	for full := range 2 {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		p, about := AcquireParams{TTL: time.Minute, Wait: true}, l.space.About("name")
+		holders := ofTenant("a", 1, 50)
+		l.ask(Acquire(about, naming(50, TenantSpec{Name: "a", Share: 1}), p, holders), 50)
+		l.ask(Acquire(about, naming(50, TenantSpec{Name: "a", Share: 1}), p, ofTenants("you", 1, 50, 50)), 50)
+		c := PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, holders[:49])
+		if full == 1 {
+			c = Release(about, known(50), 0, false, holders[:49])
+		}
+		var err error
+		work[full], err = l.measure(c)
+		require.NoError(t, err)
+		s := l.snapshot()
+		require.Len(t, s.owner, 50, "all that was released is granted: %v", s)
+	}
+	assert.LessOrEqual(t, work[0].steps, work[1].steps)
+	assert.LessOrEqual(t, work[0].commands, work[1].commands)
+}
+
 // What was counted before counting began anew is none.
 func TestPlainCallIgnoresCountsOfAnotherGeneration(t *testing.T) {
 	t.Parallel()

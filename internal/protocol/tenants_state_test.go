@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -353,6 +354,59 @@ func TestTenantsThatHaveNothingAreForgotten(t *testing.T) {
 	assert.Contains(t, stored, ":stays", "it holds a unit and waits")
 	assert.Contains(t, stored, ":visitor-1999", "it holds a unit")
 	l.checkTenants(l.snapshot())
+}
+
+// A burst left all of them stored for as long as others used the name: they were forgotten only as new ones came.
+func TestTenantsThatHadSomethingAtOnceAreForgottenAsItEnds(t *testing.T) {
+	t.Parallel()
+	for name, releases := range map[string]func(s CallPrefix, all []*ticket) Call{
+		"by the full script": func(s CallPrefix, all []*ticket) Call { return Release(s, known(ample), 0, false, all) },
+		"by plain_tenants": func(s CallPrefix, all []*ticket) Call {
+			return PlainTenants(s, seededKnown, AcquireParams{}, nil, nil, all)
+		},
+		"by plain_tenants_release": func(s CallPrefix, all []*ticket) Call { return PlainTenantsRelease(s, all) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, testclient.Settled(t))
+			l.seed("meta layout=2")
+			p, about := AcquireParams{TTL: time.Hour, Wait: true}, l.space.About("name")
+			var all []*ticket
+			for i := range 400 {
+				all = append(all, &ticket{l.space.TicketID(int64(i), fmt.Sprint("visitor-", i), false), 1})
+			}
+			for some := range slices.Chunk(all, MaxIDsOfTenants) {
+				l.ask(Acquire(about, naming(ample, TenantSpec{Name: "visitor-0", Share: 1}), p, some), len(some))
+			}
+			require.Greater(t, l.rdb.HLen(background, l.keys[8]).Val(), int64(400))
+			for _, one := range all {
+				c := releases(about, []*ticket{one})
+				got := l.run(c)
+				require.NoError(t, got.err)
+				require.False(t, c.Script.Declined(got.numbers), one.id)
+			}
+			assert.Less(t, l.rdb.HLen(background, l.keys[8]).Val(), int64(140))
+			l.checkTenants(l.snapshot())
+		})
+	}
+}
+
+// Some of them make room for others whenever the keys are renewed.
+func TestTenantsThatAreRememberedAreForgottenInTime(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	var last []*ticket
+	for i := range 100 {
+		next := []*ticket{{l.space.TicketID(int64(i), fmt.Sprint("visitor-", i), false), 1}}
+		l.ask(Acquire(l.space.About("name"), naming(9, TenantSpec{Name: "visitor-0", Share: 1}), AcquireParams{TTL: time.Minute, Wait: true}, next, last...), 1+len(last))
+		last = next
+	}
+	require.Equal(t, int64(101), l.rdb.HLen(background, l.keys[8]).Val(), "with the sum")
+	l.ask(Refresh(l.space.About("name"), known(9), time.Hour, false, last), 1)
+	remembered := l.rdb.HKeys(background, l.keys[8]).Val()
+	assert.Len(t, remembered, 69)
+	assert.Contains(t, remembered, ":visitor-98", "it was granted something late")
 }
 
 // Else a process that makes up names of tenants could keep a known tenant from its turn for ever: each of the others, one after the other,
