@@ -52,7 +52,6 @@ if stored_tenants or tenant_args > 0 then
 
   -- account returns what a tenant has, and of what the tenant of an id has.
   function tenancy.of(id) return tenancy.account(tenant_of(id)) end
-  function tenancy.is_of(known, id) return tenant_of(id) == known.tenant end
   function tenancy.account(tenant)
     local known = accounts[tenant]
     if known then return known end

@@ -8,6 +8,7 @@
 -- needs:    expire_at, limit, numbering
 if numbering then
   local PAGE = 1000         -- most units that one command stores or removes
+  local AHEAD = 64          -- how many stored numbers it reads at once
   local given = {}          -- what this call has given and not stored yet: number, unit, ...
   local used, checked = {}, false -- the numbers that it has given; whether it has looked for strays
   local lowest, rank        -- all numbers below lowest have a unit, of which so many are stored
@@ -26,16 +27,20 @@ if numbering then
     restart()
   end
 
-  -- look_ahead reads the stored numbers that follow, after those that follow without a gap.
+  local function read_ahead() ahead, at = redis.call("ZRANGE", numbers, rank, rank + AHEAD - 1, "WITHSCORES"), 2 end
+
+  -- look_ahead reads the stored numbers that follow. If those leave no gap, it searches for the first gap.
   local function look_ahead()
-    local low, high = rank, numbering.count
-    while high - low > 8 do
+    read_ahead()
+    if #ahead < 2 * AHEAD or tonumber(ahead[#ahead]) ~= lowest + AHEAD - 1 then return end
+    local low, high = rank + AHEAD, numbering.count
+    while low < high do
       local middle = math.floor((low + high) / 2)
       local number = tonumber(redis.call("ZRANGE", numbers, middle, middle, "WITHSCORES")[2])
       if number - middle == lowest - rank then low = middle + 1 else high = middle end
     end
-    lowest, rank, at = lowest + low - rank, low, 2
-    ahead = redis.call("ZRANGE", numbers, rank, rank + 31, "WITHSCORES")
+    lowest, rank = lowest + low - rank, low
+    read_ahead()
   end
 
   local function next_free()
@@ -52,14 +57,23 @@ if numbering then
     end
   end
 
-  -- permit_of is the token of the permit that has a unit, nil if there is none.
-  local function permit_of(unit) return whole(redis.call("ZSCORE", owner, string.match(unit, "^%d+:(.*)$") or "")) end
+  -- tokens_of returns for each unit the token of the permit that has it, if there is one.
+  local function tokens_of(units)
+    local list, ids = {}, {}
+    for i, unit in ipairs(units) do ids[i] = string.match(unit, "^%d+:(.*)$") or "" end
+    for first = 1, #ids, PAGE do
+      local last = math.min(#ids, first + PAGE - 1)
+      for i, token in ipairs(redis.call("ZMSCORE", owner, unpack(ids, first, last))) do list[first + i - 1] = whole(token) end
+    end
+    return list
+  end
 
   -- remove_strays removes units of which there is no permit.
   local function remove_strays()
-    local strays = {}
-    for _, unit in ipairs(redis.call("ZRANGE", numbers, 0, 2 * BOUND - 1)) do
-      if not permit_of(unit) then strays[#strays + 1] = unit end
+    local units, strays = redis.call("ZRANGE", numbers, 0, 2 * BOUND - 1), {}
+    local tokens = tokens_of(units)
+    for i, unit in ipairs(units) do
+      if not tokens[i] then strays[#strays + 1] = unit end
     end
     remove_units(strays)
     checked = true
@@ -103,22 +117,32 @@ if numbering then
     remove_units(list)
   end
 
+  -- stored_from adds the units that have numbers from first to last to a list. No two have one number, but another program may have stored more.
+  local function stored_from(first, last, list)
+    for _, unit in ipairs(redis.call("ZRANGEBYSCORE", numbers, text(first), text(last), "LIMIT", 0, PAGE)) do list[#list + 1] = unit end
+  end
+
   -- claim gives a permit that is to be restored the numbers that it had, as text, and reports whether it can have them. Another that is
   -- stored with one of them must be from an old file: its token is lower, and from before the epoch.
   function numbering.claim(id, list, token, epoch)
-    local old, count = {}, 0
-    for number in string.gmatch(list, "%d+") do
-      if used[tonumber(number)] then return false end
-      for _, unit in ipairs(redis.call("ZRANGEBYSCORE", numbers, number, number)) do
-        local other = permit_of(unit)
-        if other and (other >= token or other >= epoch) then return false end
-        old[#old + 1] = unit
+    local old, claimed, first = {}, {}, nil -- first: of those that follow each other without a gap
+    for text_of in string.gmatch(list, "%d+") do
+      local number = tonumber(text_of)
+      if used[number] then return false end
+      if first and number ~= claimed[#claimed] + 1 then
+        stored_from(first, claimed[#claimed], old)
+        first = nil
       end
-      count = count + 1
+      first, claimed[#claimed + 1] = first or number, number
+    end
+    if first then stored_from(first, claimed[#claimed], old) end
+    local tokens = tokens_of(old)
+    for i = 1, #old do
+      local other = tokens[i]
+      if other and (other >= token or other >= epoch) then return false end
     end
     remove_units(old)
-    local units = numbering.units(id, 1, count)
-    for number in string.gmatch(list, "%d+") do give(table.remove(units, 1), tonumber(number)) end
+    for i, unit in ipairs(numbering.units(id, 1, #claimed)) do give(unit, claimed[i]) end
     return true
   end
 end

@@ -1,7 +1,7 @@
 -- forecast.lua: for a rate, when units become available. The reply says when a waiter's grant is due, and it polls then:
 -- units of a rate are never released, so no release can wake it.
 --
--- needs:    extra_weight, forecast, limit, now, tenancy, window
+-- needs:    extra_weight, forecast, limit, now, tenancy, tenant_of, window
 -- provides: time_until_grant
 -- changes:  forecast
 local time_until_grant
@@ -98,17 +98,34 @@ if window > 0 then
     return times[low] or simulation.all and math.max(times[#times], now + window) or times[#times]
   end
 
+  -- expiries_of returns when permits of a tenant expire and what each of them holds, of those that expire first of all. It reads them once.
+  local expiries, last_expiry = nil, now
+  local function expiries_of(known)
+    if not expiries then
+      expiries = {}
+      local ids = redis.call("ZRANGE", expiry_order(), 0, BOUND - 1)
+      local deadlines = #ids > 0 and redis.call("ZMSCORE", timeout, unpack(ids))
+      local weights = #ids > 0 and weight_count > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+      for i, id in ipairs(ids) do
+        local tenant = tenant_of(id)
+        last_expiry = whole(deadlines[i]) or now
+        expiries[tenant] = expiries[tenant] or {}
+        table.insert(expiries[tenant], { at = last_expiry, units = parse_weight(weights[i]) })
+      end
+    end
+    return expiries[known.tenant] or {}
+  end
+
   -- limit_time is when so many units expire of a tenant that it keeps within its limit with the present requests and one more. Beyond
   -- the bound it is too low.
   local function limit_time(known, units)
-    local excess, at = known.units + tenancy.length(known) + units - known.limit, now
+    local excess = known.units + tenancy.length(known) + units - known.limit
     if known.limit == 0 or excess <= 0 then return now end
-    for _, id in ipairs(redis.call("ZRANGE", expiry_order(), 0, BOUND - 1)) do
-      if excess <= 0 then break end
-      at = whole(redis.call("ZSCORE", timeout, id)) or now
-      if tenancy.is_of(known, id) then excess = excess - (weight_count > 0 and parse_weight(redis.call("HGET", weight, id)) or 1) end
+    for _, expiry in ipairs(expiries_of(known)) do
+      excess = excess - expiry.units
+      if excess <= 0 then return expiry.at end
     end
-    return at
+    return last_expiry
   end
 
   -- time_until_grant returns the ms until a request for so many units, behind so many waiters, is granted. In one call

@@ -104,7 +104,9 @@ if waiters > 0 then -- otherwise this call promotes no waiter
         local id, position = heads[i], whole(heads[i + 1]) or 0
         local units = weights and parse_weight(weights[(i + 1) / 2]) or 1
         blocked = units <= limit and units > available
-        if blocked then break end
+        local cost = numbering and numbering.cost(id, units) or 1
+        full = #fitting > 0 and #fitting + #oversized + extra_cost + cost > budget
+        if blocked or full then break end
         if units > limit then
           oversized[#oversized + 1] = id
           notify(id, position, 0)
@@ -112,14 +114,8 @@ if waiters > 0 then -- otherwise this call promotes no waiter
           available, last_number = available - units, math.max(last_number + 1, steady)
           fitting[#fitting + 1] = id
           granted[#granted + 1], granted[#granted + 2] = text(last_number), id
-          if numbering then
-            notify(id, position, last_number, numbering.allot(id, units))
-            extra_cost = extra_cost + numbering.cost(id, units) - 1
-            full = #fitting + #oversized + extra_cost >= budget
-            if full then break end
-          else
-            notify(id, position, last_number)
-          end
+          notify(id, position, last_number, numbering and numbering.allot(id, units))
+          extra_cost = extra_cost + cost - 1
         end
       end
       scanned, chunk = scanned + #heads / 2, 2 * chunk

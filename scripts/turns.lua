@@ -150,7 +150,6 @@ if tenancy then
     fitting[#fitting + 1] = head.id
     granted[#granted + 1], granted[#granted + 2] = text(last_number), head.id
     tenancy.granted(known, head.units, last_number)
-    if numbering then budget = math.max(1, budget + 1 - numbering.cost(head.id, head.units)) end
     notify(head.id, head.position, last_number, numbering and numbering.allot(head.id, head.units))
   end
 
@@ -168,10 +167,13 @@ if tenancy then
       end
       if turn[1] == AT_LIMIT then return false, false end -- and so are all that follow
       if head.units > available then return true, false end
+      local cost = numbering and numbering.cost(head.id, head.units) or 1
+      if #fitting > 0 and cost > budget then budget = 0 end
+      if budget == 0 then break end
       grant(known, head)
       head = tenancy.head(known)
       if head then insert(list, turn_of(known, head)) end
-      budget = budget - 1
+      budget = math.max(0, budget - cost)
     end
     return false, false
   end

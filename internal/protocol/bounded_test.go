@@ -35,6 +35,7 @@ type hostileState struct {
 	renew            bool // the keys are due for renewal
 	tenants          int  // how many share the name; what is stored of them is right
 	uncounted        bool // it is missing
+	atLimit          bool // each tenant has as many units as it may have
 }
 
 func distinct(i int) int64 { return int64(i + 2) }
@@ -96,6 +97,8 @@ func statesOfTenants(size int) (all []hostileState) {
 			{name: "a line that can never fit", spec: LimitSpec{Limit: 1}, waiters: size, weight: distinct, renew: true},
 			{name: "not counted", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, weight: distinct, renew: true, uncounted: true},
 			{name: "rate, weights", spec: LimitSpec{sum, time.Hour}, holders: size, waiters: size, weight: distinct},
+			{name: "rate, each tenant at its limit", spec: LimitSpec{ample, time.Hour}, holders: size, weight: one, atLimit: true},
+			{name: "rate, each tenant at its limit, weights", spec: LimitSpec{ample, time.Hour}, holders: size, waiters: size, weight: distinct, atLimit: true},
 		} {
 			s.name, s.tenants = fmt.Sprintf("%d tenants, %s", tenants, s.name), tenants
 			all = append(all, s)
@@ -186,10 +189,13 @@ func (s hostileState) seedTenants(l *lab, put func(key string, entries []redis.Z
 	fields := []any{"all", fmt.Sprintf("1 %d 0", sum)}
 	for i := range s.tenants {
 		tenant := fmt.Sprintf("tenant-%d", i)
-		last := fmt.Sprintf("%014x1", 10+i)
-		fields = append(fields, ":"+tenant, fmt.Sprintf("1 %d %d 1 0 7 %s", units[tenant], permits[tenant], last))
+		last, limit, score := fmt.Sprintf("%014x1", 10+i), int64(0), float64(units[tenant])
+		if s.atLimit {
+			limit, score = units[tenant], 1<<53
+		}
+		fields = append(fields, ":"+tenant, fmt.Sprintf("1 %d %d 1 %d 7 %s", units[tenant], permits[tenant], limit, last))
 		if _, waits := heads[tenant]; waits {
-			turns = append(turns, redis.Z{Score: float64(units[tenant]), Member: last + tenant})
+			turns = append(turns, redis.Z{Score: score, Member: last + tenant})
 		}
 	}
 	for some := range slices.Chunk(fields, 10_000) {
@@ -533,4 +539,63 @@ func (l *lab) spent() (usec float64) {
 		}
 	}
 	return usec
+}
+
+// V8 for permits of many numbered units, between numbers that others have.
+func TestCallAboutManyNumbersStaysWithinItsBound(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	p := AcquireParams{TTL: time.Hour, Wait: true, Numbered: true}
+	var numbers []int64
+	for n := range int64(1000) {
+		numbers = append(numbers, n)
+	}
+	for name, run := range map[string]func(l *lab, about CallPrefix) (c Call, granted int){
+		"an acquire": func(_ *lab, about CallPrefix) (Call, int) {
+			return Acquire(about, known(4000), p, tickets("you:1#*1000")), 1
+		},
+		"a restore of what an old file gives to others": func(l *lab, about CallPrefix) (Call, int) {
+			epoch := l.now().UnixMicro() + 1
+			l.set(MetaEpoch, strconv.FormatInt(epoch, 10))
+			had := Claims{1, epoch, []int64{epoch - 1}, []int64{1000}, []string{NumberList(numbers)}}
+			return Restore(about, known(4000), time.Hour, tickets("you:1#*1000"), had), 1
+		},
+		"a grant to one of two that wait": func(l *lab, about CallPrefix) (Call, int) {
+			l.ask(Acquire(about, known(2000), p, tickets("you:1#*1000", "you:2#*1000")), 2)
+			return Call{ResizeScript, append(about.newCall(ResizeScript, Declaration{Spec: LimitSpec{Limit: 2000}, Nothing: true}, 0, 1).Args, 4000, time.Now().UnixMicro())}, 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, rdb)
+			l.seed("meta layout=2")
+			about := l.space.About("name")
+			var held []*ticket
+			for n := range 2000 {
+				held = append(held, &ticket{l.space.TicketID(int64(n), "", true), 1})
+			}
+			for some := range slices.Chunk(held, MaxIDs) {
+				l.ask(Acquire(about, known(2000), p, some), len(some))
+			}
+			var gaps []*ticket
+			for n := 0; n < len(held); n += 2 {
+				gaps = append(gaps, held[n])
+			}
+			if !strings.HasPrefix(name, "a grant") {
+				for some := range slices.Chunk(gaps, MaxIDs) {
+					l.ask(Release(about, known(2000), 0, false, some), len(some))
+				}
+			}
+			c, granted := run(l, about)
+			before := l.rdb.ZCount(background, l.keys[0], "-inf", "+inf").Val()
+			did, err := l.measure(c)
+			require.NoError(t, err)
+			t.Logf("%+v", did)
+			assert.LessOrEqual(t, did.commands, most.commands)
+			assert.LessOrEqual(t, did.elements, most.elements)
+			assert.LessOrEqual(t, did.steps, most.steps)
+			after := l.rdb.ZCount(background, l.keys[0], "-inf", "+inf").Val()
+			assert.Equal(t, int64(granted), after-before)
+		})
+	}
 }
