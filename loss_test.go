@@ -129,6 +129,20 @@ func TestClientsRestoreAFlushedServer(t *testing.T) {
 	}
 }
 
+// Its permit was lost, and its unit stayed held for as long as others used the name: nothing said when it expires.
+func TestHolderWhoseDeadlineWasDeletedGoesOn(t *testing.T) {
+	w, _ := agedServer(t)
+	w.ttl, w.limit = 2*time.Second, 1
+	s := w.semaphore()
+	p := w.must(s.Acquire(t.Context(), 1))
+	rdb := w.connect()
+	require.NoError(t, rdb.Del(t.Context(), w.key("timeout")).Err())
+	w.eventually(func() bool { return rdb.ZScore(t.Context(), w.key("timeout"), p.ID()).Val() > 0 }, "a renewal stores a deadline again")
+	require.NoError(t, p.Context().Err())
+	require.NoError(t, w.givenBack(p))
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+}
+
 func TestRestoreThatNoLongerFitsIsReportedAsLost(t *testing.T) {
 	w, server := agedServer(t)
 	w.ttl = 3 * time.Second

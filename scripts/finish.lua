@@ -15,6 +15,7 @@ if tenancy then
   tenancy.settle()
   tenancy.store(false)
 end
+-- include undated.lua
 
 if numbering and numbering.count > 0 and not stored_numbered then -- meta was lost
   keep("numbered", "1")

@@ -17,6 +17,14 @@ local limit_form = "^(%d+)#$"
 local FEW = 32 -- most numbers that are read; beyond that acquire searches
 local stored = redis.call("ZCARD", numbers)
 if stored > FEW or stored > holders then return { 0 } end
+if stored + count > limit then -- a unit that has no permit would raise the others above the limit
+  local units, staying = {}, stored
+  for i = first_released, #ARGV do units[#units + 1] = "1:" .. ARGV[i] end
+  for _, number in ipairs(#units > 0 and redis.call("ZMSCORE", numbers, unpack(units)) or {}) do
+    if number then staying = staying - 1 end
+  end
+  if staying + count > limit then return { 0 } end
+end
 
 -- include plain_enter.lua
 if released > 0 then

@@ -44,7 +44,8 @@ if #ids > 0 then
   local deadline = text(now + lease)
   for i, id in ipairs(ids) do
     local state, number = GONE, 0
-    if (tonumber(deadlines[i]) or 0) > now then -- an expired id may still be stored, beyond the bound
+    local undated = not deadlines[i] and (tokens[i] or positions[i]) -- another program has deleted its deadline
+    if undated or (tonumber(deadlines[i]) or 0) > now then -- an expired id may still be stored, beyond the bound
       if tokens[i] then
         state, number = HELD, whole(tokens[i]) or 0
         if numbering and knows_tokens ~= "1" then report_numbers(number, numbering.of(id)) end
@@ -54,12 +55,19 @@ if #ids > 0 then
         state = EVICTED
       end
     end
-    if lease > 0 and (state == WAITING or state == HELD and window == 0) then due[#due + 1], due[#due + 2] = deadline, id end
+    if undated and state == HELD and window > 0 then
+      due[#due + 1], due[#due + 2] = text(now + window), id
+    elseif lease > 0 and (state == WAITING or state == HELD and window == 0) then
+      due[#due + 1], due[#due + 2] = deadline, id
+    end
     reply[size + 1], reply[size + 2] = state, number
     size = size + 2
   end
 end
-if #due > 0 then redis.call("ZADD", timeout, unpack(due)) end
+if #due > 0 then
+  redis.call("ZADD", timeout, unpack(due))
+  redis.call("PEXPIREAT", timeout, text(expire_at)) -- in case the key is new
+end
 if waiters > 0 and window == 0 then
   local nearest = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
   reply[NEXT] = nearest and math.max(0, nearest - now) or -1

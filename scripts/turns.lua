@@ -2,8 +2,8 @@
 -- that holds the fewest units per unit of share; of several, the one that was granted something longest ago: accounts.lua says when that is
 -- if it never was. If what its first waiter wants does not fit, all calls wait.
 --
--- needs:    AT_LIMIT, budget, declares, expire_at, extra_weight, last_number, limit, may_promote, notify, numbering, promote, remove_oversized, resizing,
---           sorts_before, steady, store_promoted, tenancy, tenant_of_turn
+-- needs:    AT_LIMIT, budget, declares, expire_at, extra_weight, last_number, limit, may_promote, micros, notify, numbering, promote, remove_oversized,
+--           renew_keys, resizing, sorts_before, steady, store_promoted, tenancy, tenant_of_turn
 -- changes:  budget, last_number, promote
 if tenancy then
   -- turn_of returns the turn of a tenant with this first waiter, as in turns: its score and its member. A waiter that can never be granted
@@ -178,8 +178,22 @@ if tenancy then
     return false, false
   end
 
+  -- compare_some has the turns of some tenants follow anew from what these have: a script that is stopped half-way leaves a turn that comes
+  -- too late. Where few calls wait, all turns are made anew when the keys are renewed.
+  local function compare_some()
+    local SOME = 8
+    local first = micros % math.max(1, tenancy.turn_count - SOME + 1) -- others the next time
+    for _, turn in ipairs(redis.call("ZRANGE", turns, first, first + SOME - 1)) do
+      local known = tenancy.touch(tenancy.account(tenant_of_turn(turn)))
+      if known.turn ~= turn then remove_turn(turn) end
+    end
+  end
+
   function promote()
-    if not counted then tenancy.count_again() end
+    if not counted then
+      tenancy.count_again()
+      if renew_keys and tenancy.caught_up and tenancy.turn_count > 0 then compare_some() end
+    end
     counted = true
     tenancy.settle()
     if not tenancy.caught_up or not may_promote() then return end

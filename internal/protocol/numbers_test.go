@@ -577,3 +577,23 @@ func (w *numberWalk) checkReported(id string, token int64, r Reply, published st
 	}
 	assert.Contains(w.t, published, fmt.Sprintf(":%d:%s", token, strings.ReplaceAll(NumberList(want), ",", ".")))
 }
+
+// A number that no permit has, as a script that is stopped half-way leaves it, raised the others.
+func TestPlainAcquireGivesNumbersBelowTheLimitBesideOneThatNoPermitHas(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
+	without, with := p, p
+	with.Numbered = true
+	l.ask(Acquire(about, known(2), with, tickets("me:1#")), 1)
+	l.ask(Release(about, known(2), 0, false, tickets("me:1#")), 1)
+	l.ask(Acquire(about, known(2), without, tickets("me:2")), 1)
+	require.NoError(t, l.rdb.ZAdd(background, l.keys[9], redis.Z{Score: 0, Member: "1:me:77#"}).Err())
+	asked, released := tickets("me:3#", "me:4#"), tickets("me:2")
+	got := l.run(PlainNumbersAcquire(about, seededKnown, time.Minute, asked, released))
+	require.NoError(t, got.err)
+	require.True(t, PlainNumbersAcquireScript.Declined(got.numbers), "%v", got.numbers)
+	r := l.ask(Acquire(about, known(2), with, asked, released...), 3)
+	assert.ElementsMatch(t, []int64{0, 1}, slices.Concat(r.Results[1].Numbers, r.Results[2].Numbers))
+}

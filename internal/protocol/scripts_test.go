@@ -2230,3 +2230,30 @@ func TestNoScriptIsSentAgainByGoRedis(t *testing.T) {
 		}
 	}
 }
+
+// Another program has deleted deadlines. Entries without one were lost for their clients, and stayed stored for as long as the name was used.
+func TestEntriesWithoutADeadlineAreRenewedOrExpire(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for name, spec := range map[string]LimitSpec{"of a semaphore": {Limit: 1}, "of a rate": {Limit: 1, Window: time.Minute}} {
+			t.Run(name, func(t *testing.T) {
+				l := newLab(t, rdb)
+				l.seed("meta layout=2")
+				about, d := l.space.About("name"), Declaration{Spec: spec, Since: 7}
+				p := AcquireParams{TTL: time.Minute, Wait: true}
+				l.ask(Acquire(about, d, p, tickets("me:1", "me:2", "dead:1", "dead:2")), 4)
+				require.NoError(t, l.rdb.Del(background, l.keys[2]).Err())
+				r := l.ask(Refresh(about, d, time.Minute, false, tickets("me:1", "me:2")), 2)
+				assert.Equal(t, []State{Held, Waiting}, []State{r.Results[0].State, r.Results[1].State})
+				assert.ElementsMatch(t, []string{"me:1", "me:2"}, members(l.snapshot().timeout))
+				assert.Positive(t, l.rdb.PTTL(background, l.keys[2]).Val())
+
+				l.ask(Refresh(about, d, time.Hour, false, tickets("me:2")), 1) // the keys are renewed, too
+				deadlines := scores(l.snapshot().timeout)
+				require.Len(t, deadlines, 4)
+				for _, id := range []string{"dead:1", "dead:2"} {
+					assert.InDelta(t, l.now().Add(time.Hour).UnixMilli(), deadlines[id], 60_000, id)
+				}
+			})
+		}
+	})
+}

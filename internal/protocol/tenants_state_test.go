@@ -356,6 +356,33 @@ func TestTenantsThatHaveNothingAreForgotten(t *testing.T) {
 	l.checkTenants(l.snapshot())
 }
 
+// A release that is stopped half-way leaves the turn of its tenant too late. Where many calls wait, only some turns are compared at a time.
+func TestTurnThatIsTooLateIsMended(t *testing.T) {
+	t.Parallel()
+	for _, rounds := range []int{1, 3} {
+		t.Run(fmt.Sprint(20*rounds, " wait"), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, testclient.Settled(t))
+			l.seed("meta layout=2")
+			d, about := naming(2, TenantSpec{Name: "y", Share: 1}), l.space.About("name")
+			queue := func(all []*ticket) {
+				l.ask(Acquire(about, d, AcquireParams{TTL: time.Minute, Wait: true}, all), len(all))
+			}
+			queue(tickets("me:1:y"))
+			queue(tickets("me:2:ab"))
+			for n := range rounds {
+				queue(ofTenant("y", 100*(1+n), 20))
+			}
+			queue(tickets("me:3:ab", "me:4:ab"))
+			l.runUpTo(2, Release(about, known(2), 0, false, tickets("me:2:ab")))
+			l.ask(Refresh[*ticket](about, known(2), time.Hour, false, nil), 0) // the keys are renewed
+			l.ask(Refresh[*ticket](about, known(2), time.Hour, false, nil), 0)
+			assert.Equal(t, []string{"me:1:y", "me:3:ab"}, members(l.snapshot().owner), "ab holds nothing, y holds one")
+			l.checkTenants(l.snapshot())
+		})
+	}
+}
+
 // A burst left all of them stored for as long as others used the name: they were forgotten only as new ones came.
 func TestTenantsThatHadSomethingAtOnceAreForgottenAsItEnds(t *testing.T) {
 	t.Parallel()
