@@ -13,6 +13,9 @@ type account struct {
 	limit  int64
 }
 
+// isDefault reports whether it declares what holds for a tenant of which nothing was declared.
+func (a account) isDefault() bool { return a.share <= 1 && a.limit == 0 }
+
 // explain adds to an error that it is about the tenant, where it may be.
 func (a account) explain(err error) error {
 	if a.share > 0 && (errors.Is(err, ErrQueueFull) || errors.Is(err, ErrExceedsLimit)) {

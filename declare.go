@@ -11,7 +11,8 @@ import (
 // clients is in force.
 // It forgets limits that were not used for long, so that names that come and go do not cost memory for ever. Once it has
 // forgotten some, it treats any limit that it does not know as one that is as old as the client: a forgotten limit cannot
-// replace one that was declared later.
+// replace one that was declared later. Of tenants it first stops to remember those that declare nothing but the defaults: these are as old
+// as the first use of the limit, so any number of them make it forget no other.
 type declarations struct {
 	began time.Time
 
@@ -24,6 +25,7 @@ type declarations struct {
 type memory struct {
 	now, old map[handle]firstUse
 	since    time.Time // when now was begun
+	forgot   bool      // more than now and old have was remembered
 }
 
 // handle is what a Semaphore is made with, and a tenant of it, if any.
@@ -48,7 +50,7 @@ const rememberedDeclarations = 1 << 14
 func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	use := d.useLocked(&d.limits, handle{name: name, spec: q}, account{}, time.Now())
+	use := d.useLocked(&d.limits, handle{name: name, spec: q}, account{}, time.Now(), d.began)
 	if use.server != 0 {
 		return protocol.Declaration{Spec: q, Since: use.server}
 	}
@@ -61,26 +63,27 @@ func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Decla
 func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account, asked time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	limit := d.useLocked(&d.limits, handle{name: name, spec: q}, account{}, time.Now())
-	return d.useLocked(&d.tenants, handle{name, q, a.tenant}, a, asked).here.Sub(limit.here)
+	limit := d.useLocked(&d.limits, handle{name: name, spec: q}, account{}, time.Now(), d.began)
+	h, since := handle{name, q, a.tenant}, d.tenants.since
+	if _, known := d.tenants.find(h); !known && a.isDefault() && d.tenants.isFull() {
+		return 0
+	}
+	return d.useLocked(&d.tenants, h, a, asked, since).here.Sub(limit.here)
 }
 
-// useLocked returns when a handle that is used at a time was first used, after it was last used with another account. A limit that may have
-// been forgotten is as old as the client; a tenant that may have been forgotten is as new as what is remembered, because it may
-// have had another share.
-func (d *declarations) useLocked(m *memory, h handle, a account, at time.Time) firstUse {
+// useLocked returns when a handle that is used at a time was first used, after it was last used with another account. One that may have been
+// forgotten is as old as forgotten says: a limit as the client; a tenant as what is remembered, because it may have had another share.
+func (d *declarations) useLocked(m *memory, h handle, a account, at, forgotten time.Time) firstUse {
 	use, known := m.find(h)
 	switch {
 	case known && use.account == a:
 		return use
 	case known && !at.After(use.here):
 		return firstUse{here: at}
-	case known || m.old == nil:
+	case known || !m.forgot:
 		use.here = at
-	case m == &d.limits:
-		use.here = d.began
 	default:
-		use.here = m.since
+		use.here = forgotten
 	}
 	use.account = a
 	m.remember(h, use)
@@ -109,8 +112,12 @@ func (m *memory) find(h handle) (firstUse, bool) {
 	return use, ok
 }
 
+// isFull reports whether to remember one more may forget others, now or later.
+func (m *memory) isFull() bool { return m.old != nil || len(m.now) >= rememberedDeclarations }
+
 func (m *memory) remember(h handle, use firstUse) {
 	if m.now == nil || len(m.now) >= rememberedDeclarations {
+		m.forgot = m.old != nil
 		m.now, m.old, m.since = make(map[handle]firstUse), m.now, time.Now()
 	}
 	m.now[h] = use

@@ -34,6 +34,33 @@ func TestShareThatChangesAfterItsTenantWasForgottenIsTheNewest(t *testing.T) {
 	assert.Greater(t, d.declareTenant("api", q, account{tenant: "x", share: 2}, time.Now()), before)
 }
 
+// In a rolling deployment the old processes repeat the share that a new one has replaced. It counted as newer once they had used enough other tenants.
+func TestManyTenantsDoNotMakeAnOldShareANewOne(t *testing.T) {
+	t.Parallel()
+	d := &declarations{began: time.Now()}
+	q := protocol.LimitSpec{Limit: 10}
+	paying, plain := account{tenant: "x", share: 3}, account{tenant: "y", share: 1}
+	first, second := d.declareTenant("api", q, paying, time.Now()), d.declareTenant("api", q, plain, time.Now())
+	for i := range 2*rememberedDeclarations + 1 {
+		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now())
+	}
+	assert.Equal(t, first, d.declareTenant("api", q, paying, time.Now()))
+	assert.LessOrEqual(t, d.declareTenant("api", q, plain, time.Now()), second)
+}
+
+// It counted as older than what others had declared in the meantime.
+func TestShareThatIsFirstDeclaredAfterManyTenantsIsNew(t *testing.T) {
+	t.Parallel()
+	d := &declarations{began: time.Now()}
+	q := protocol.LimitSpec{Limit: 10}
+	for i := range 2*rememberedDeclarations + 1 {
+		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now())
+	}
+	asked := time.Now()
+	d.declareTenant("api", q, account{tenant: "x", share: 2}, asked)
+	assert.Equal(t, asked, d.tenants.now[handle{"api", q, "x"}].here)
+}
+
 func TestShareThatChangesBackIsTheNewest(t *testing.T) {
 	t.Parallel()
 	d := &declarations{began: time.Now()}
