@@ -43,7 +43,9 @@ if stored_tenants or tenant_args > 0 then
   local generation = whole(parts[1]) or 0
   tenancy.newest, tenancy.counted_to = math.min(last_number, whole(parts[3]) or 0), whole(parts[4])
   -- What is stored beside a name that was not shared is not to be trusted: other calls did not maintain it.
-  local starts = not stored_tenants or not tenancy.counted_to and (whole(parts[2]) ~= holders + extra_weight or renew_keys and holders < BOUND)
+  -- Else nothing is granted until all permits are counted, so the more there are, the more seldom they are, and beyond some not at all.
+  local due = renew_keys and not restores and holders < 100 * BOUND and micros % math.ceil((holders + 1) / BOUND) == 0
+  local starts = not stored_tenants or not tenancy.counted_to and (whole(parts[2]) ~= holders + extra_weight or due)
   if starts then generation, tenancy.counted_to = micros, 0 end
   generation = text(generation)
 

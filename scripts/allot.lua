@@ -5,7 +5,8 @@
 -- is free. What it leaves of a permit that is not stored is removed with its deadline, or when its number is missing below
 -- the limit: as many are free there as units are.
 --
--- needs:    expire_at, limit, numbering
+-- needs:    expire_at, grace_until, limit, now, numbering
+-- changes:  grace_until
 if numbering then
   local PAGE = 1000         -- most units that one command stores or removes
   local AHEAD = 64          -- how many stored numbers it reads at once
@@ -124,7 +125,7 @@ if numbering then
 
   -- claim gives a permit that is to be restored the numbers that it had, as text, and reports whether it can have them. Another that is
   -- stored with one of them must be from an old file: its token is lower, and from before the epoch.
-  function numbering.claim(id, list, token, epoch)
+  function numbering.claim(id, list, token, first_token)
     local old, claimed, first = {}, {}, nil -- first: of those that follow each other without a gap
     for text_of in string.gmatch(list, "%d+") do
       local number = tonumber(text_of)
@@ -139,10 +140,18 @@ if numbering then
     local tokens = tokens_of(old)
     for i = 1, #old do
       local other = tokens[i]
-      if other and (other >= token or other >= epoch) then return false end
+      if other and (other >= token or other >= first_token) then return false end
     end
     remove_units(old)
     for i, unit in ipairs(numbering.units(id, 1, #claimed)) do give(unit, claimed[i]) end
     return true
   end
+
+  -- Holders of numbers always have some stored. If another program has deleted them, nobody knows which are free: nothing is granted until
+  -- each of these holders knows that it has lost its permit, or has expired.
+  numbering.lost = false
+  for _, id in ipairs(numbering.count == 0 and holders > 0 and redis.call("ZRANGE", owner, 0, BOUND - 1) or {}) do
+    numbering.lost = numbering.lost or numbering.has(id)
+  end
+  if numbering.lost then grace_until = math.max(grace_until, now + 1000) end
 end

@@ -3,8 +3,8 @@
 -- which tells clients to restore what they have. So that they can, the server grants nothing new during the grace
 -- period.
 --
--- needs:    micros, now
--- provides: epoch, grace_until, replication, server, state_lost
+-- needs:    last_number, micros, now, steady
+-- provides: epoch, first_token, grace_until, replication, server, state_lost
 -- changes:  grace
 local server, replication = identity()
 local epoch, grace_until = whole(stored_epoch), whole(stored_grace_until, now + DAY) or 0 -- server us; server ms
@@ -32,5 +32,7 @@ if state_lost then
   end
   epoch = micros
 end
+-- No token of the epoch is below this one. Tokens may be ahead of the clock by which the epoch began.
+local first_token = state_lost and math.max(last_number + 1, steady) or nil
 reply[EPOCH], reply[SERVER] = epoch or 0, tonumber(server, 16) or 0
 

@@ -1,6 +1,6 @@
 -- finish.lua: what every script ends with: the grants that are possible now, the expiry of the keys, and the reply.
 --
--- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, forecast, grace_until,
+-- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, first_token, forecast, grace_until,
 --           granted_count, grants, had_queue, keep, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
 --           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, tenancy,
 --           window
@@ -35,7 +35,7 @@ if plain and not stored_numbered and (had_queue or waiters > 0) then plain = pla
 if stored_plain ~= plain then end_plain() end
 
 if declares then keep("layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
-if state_lost then keep("server", server, "epoch", text(epoch), "quiet", text(grace_until)) end
+if state_lost then keep("server", server, "epoch", text(epoch), "first", text(first_token), "quiet", text(grace_until)) end
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end

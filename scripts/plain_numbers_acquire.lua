@@ -16,7 +16,7 @@ local limit_form = "^(%d+)#$"
 -- include plain.lua
 local FEW = 32 -- most numbers that are read; beyond that acquire searches
 local stored = redis.call("ZCARD", numbers)
-if stored > FEW or stored > holders then return { 0 } end
+if stored > FEW or stored > holders or stored == 0 and holders > 0 then return { 0 } end
 if stored + count > limit then -- a unit that has no permit would raise the others above the limit
   local units, staying = {}, stored
   for i = first_released, #ARGV do units[#units + 1] = "1:" .. ARGV[i] end

@@ -18,7 +18,7 @@ local count = #ARGV - first_id + 1
 -- tombstones: then every id with a deadline is a holder. Not for a rate, whose grants are not renewed.
 local fast = knows_tokens == "1" and lease > 0 and window + waiters == 0 and count > 0
   and redis.call("ZCARD", timeout) == holders and redis.call("ZCOUNT", timeout, "-inf", text(now)) == 0
-  and not (declares or state_lost or renew_keys)
+  and not (declares or state_lost or renew_keys or stored_numbered and redis.call("EXISTS", numbers) == 0)
 if fast then
   local due, deadline = {}, text(now + lease)
   for i = 1, count do
@@ -42,11 +42,14 @@ if #ids > 0 then
   local tokens = redis.call("ZMSCORE", owner, unpack(ids))
   local positions = waiters > 0 and redis.call("ZMSCORE", queue, unpack(ids)) or {}
   local deadline = text(now + lease)
+  local without_number = {}
   for i, id in ipairs(ids) do
     local state, number = GONE, 0
     local undated = not deadlines[i] and (tokens[i] or positions[i]) -- another program has deleted its deadline
     if undated or (tonumber(deadlines[i]) or 0) > now then -- an expired id may still be stored, beyond the bound
-      if tokens[i] then
+      if tokens[i] and numbering and numbering.lost and numbering.has(id) then
+        without_number[#without_number + 1] = id
+      elseif tokens[i] then
         state, number = HELD, whole(tokens[i]) or 0
         if numbering and knows_tokens ~= "1" then report_numbers(number, numbering.of(id)) end
       elseif positions[i] then
@@ -63,6 +66,7 @@ if #ids > 0 then
     reply[size + 1], reply[size + 2] = state, number
     size = size + 2
   end
+  if #without_number > 0 then remove(without_number, 1) end
 end
 if #due > 0 then
   redis.call("ZADD", timeout, unpack(due))

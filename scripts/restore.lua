@@ -15,7 +15,7 @@
 
 local holder_count, missed_in, tenants_declared, with_numbers = unpack(ARGV, OWN, OWN + 3)
 holder_count, missed_in, tenant_args, first_tenant_arg = tonumber(holder_count), tonumber(missed_in), tonumber(tenants_declared), OWN + 4
-adds_numbers = with_numbers == "1"
+adds_numbers, restores = with_numbers == "1", true
 
 -- include limit.lua
 -- include epoch.lua
@@ -27,6 +27,7 @@ local first_id = first_tenant_arg + 4 * tenant_args
 local count = (#ARGV - first_id + 1) / (adds_numbers and 4 or 3)
 local first_number, first_weight = first_id + count, first_id + 2 * count
 counts_expired = false -- this very call may restore them
+first_token = first_token or whole(redis.call("HGET", meta, "first")) or epoch or 0
 if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id comes twice") end
 local ids, deadline = { unpack(ARGV, first_id, first_number - 1) }, text(now + lease)
 local grant_deadline = window > 0 and text(now + window) or deadline
@@ -39,7 +40,7 @@ if count > 0 then
   local tokens, positions = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
   for i, id in ipairs(ids) do -- stale, so stored anew: expired ids, waiters here that are holders there, or the reverse
     local mixed = i <= holder_count and not tokens[i]
-    if i > holder_count and tokens[i] then mixed = missed_in == epoch and tonumber(tokens[i]) < epoch end
+    if i > holder_count and tokens[i] then mixed = missed_in == epoch and tonumber(tokens[i]) < first_token end
     if (tokens[i] or positions[i]) and ((tonumber(old_deadlines[i]) or 0) <= now or mixed) then
       stale[#stale + 1] = id
       old_deadlines[i], tokens[i], positions[i] = nil, nil, nil
@@ -59,7 +60,7 @@ if count > 0 then
       queued[#queued + 1], queued[#queued + 2] = text(number), id
       if tenancy then tenancy.join(tenancy.of(id), id, number, units) end
     elseif (now < grace_until or holders + extra_weight + units <= limit)
-      and (not adds_numbers or numbering.claim(id, ARGV[first_weight + count + i - 1], number, epoch or 0)) then
+      and (not adds_numbers or numbering.claim(id, ARGV[first_weight + count + i - 1], number, first_token)) then
       state, holders, extra_weight = HELD, holders + 1, extra_weight + units - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
       if tenancy then tenancy.granted(tenancy.of(id), units, number) end

@@ -8,7 +8,7 @@
 --         3 timeout  zset    id -> deadline, server ms: holders, waiters and tombstones
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
---         6 meta     hash    layout, declared, since, pinned, until, epoch, quiet, server, plain, tenants, numbered,
+--         6 meta     hash    layout, declared, since, pinned, until, epoch, first, quiet, server, plain, tenants, numbered,
 --                            granted, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
 --         7 lanes    zset    the waiters, tenant by tenant; this and the two that follow: see accounts.lua
 --         8 turns    zset    which tenant is next
@@ -59,6 +59,7 @@ local caller, wake, spec, since, lease, grace, knows = unpack(ARGV, 1, 7)
 local OWN = 8 -- the first of the arguments that only this verb has
 local tenant_args, first_tenant_arg = 0, 0 -- how many tenants the call declares, and the first of four arguments for each
 local adds_numbers = false -- whether any permit of the call has numbers
+local restores = false -- whether the call restores permits: it has the most to do for each
 lease = tonumber(lease)
 
 local LAYOUT = 2     -- of the keys above; a script uses the keys of no other

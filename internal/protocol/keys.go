@@ -44,6 +44,7 @@ const (
 	MetaPinnedAt   = "pinned_at" // server us of the last request for that
 	MetaUntil      = "until"     // server ms at which the keys expire
 	MetaEpoch      = "epoch"     // server us at which the current epoch began
+	MetaFirst      = "first"     // the lowest token that may be of it
 	MetaGraceUntil = "quiet"     // server ms at which its grace period ends
 	MetaServer     = "server"    // identity of the server
 	MetaPlain      = "plain"     // the limit in effect, while plain scripts may answer; with "+" behind it while there may be waiters
@@ -62,7 +63,7 @@ const (
 
 // MetaFields are the fields of the key Meta besides MetaLayout.
 var MetaFields = []string{
-	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaGraceUntil, MetaServer, MetaGranted, MetaExpired, MetaAhead, MetaPinnedAt,
+	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaFirst, MetaGraceUntil, MetaServer, MetaGranted, MetaExpired, MetaAhead, MetaPinnedAt,
 	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain, MetaTenants, MetaNumbered,
 }
 

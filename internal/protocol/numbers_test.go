@@ -597,3 +597,52 @@ func TestPlainAcquireGivesNumbersBelowTheLimitBesideOneThatNoPermitHas(t *testin
 	r := l.ask(Acquire(about, known(2), with, asked, released...), 3)
 	assert.ElementsMatch(t, []int64{0, 1}, slices.Concat(r.Results[1].Numbers, r.Results[2].Numbers))
 }
+
+// S13: once another program had deleted the numbers, a second holder was given one that the first still had.
+func TestNoNumberIsGivenWhileHoldersHaveLostTheirs(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Numbered: true}
+		l.ask(Acquire(about, known(4), p, tickets("me:1#", "you:2#", "you:3")), 3)
+		require.NoError(t, l.rdb.Del(background, l.keys[9]).Err())
+
+		got := l.run(PlainNumbersAcquire(about, seededKnown, time.Minute, tickets("me:4#"), nil))
+		require.NoError(t, got.err)
+		assert.True(t, PlainNumbersAcquireScript.Declined(got.numbers), "%v", got.numbers)
+		states := func(r Reply) (list []State) {
+			for _, result := range r.Results {
+				list = append(list, result.State)
+			}
+			return list
+		}
+		assert.Equal(t, []State{Early}, states(l.ask(Acquire(about, known(4), p, tickets("me:4#")), 1)))
+		assert.Equal(t, []State{Gone}, states(l.ask(Refresh(about, known(4), time.Minute, true, tickets("me:1#")), 1)), "its permit is lost")
+		assert.Equal(t, []State{Early}, states(l.ask(Acquire(about, known(4), p, tickets("me:4#")), 1)), "you:2# does not know yet")
+		assert.Equal(t, []State{Gone, Held}, states(l.ask(Refresh(about, known(4), time.Minute, true, tickets("you:2#", "you:3")), 2)), "one has no number")
+		r := l.ask(Acquire(about, known(4), p, tickets("me:4#")), 1)
+		assert.Equal(t, Held, r.Results[0].State)
+		assert.Equal(t, []int64{0}, r.Results[0].Numbers)
+	})
+}
+
+// A replica took over whose clock is behind, so that tokens are ahead of it, and the epoch is not. It lacks that you:1# was released, and its
+// number granted to me:2#.
+func TestNumbersAreRestoredWhereTokensAreAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{-10 * time.Second, 10 * time.Second} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, testclient.Settled(t))
+			token := l.now().Add(ahead).UnixMicro()
+			l.seed(fmt.Sprintf("owner you:1#=%d | timeout you:1#=60s | counter %d | meta declared=4 layout=2 since=7 until=80s numbered=1 | numbers 1:you:1#=0", token, token))
+			l.set(MetaServer, "000000000000")
+			d := known(4)
+			d.Knows = UsedBefore
+			epoch := l.ask(Refresh[*ticket](l.space.About("name"), d, time.Minute, false, nil), 0).Epoch
+			had := Claims{1, epoch, []int64{token + 1000}, []int64{1}, []string{"0"}}
+			r := l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:2#"), had), 1)
+			assert.Equal(t, Held, r.Results[0].State)
+		})
+	}
+}

@@ -225,7 +225,7 @@ func (s snapshot) String() string {
 		line := Kinds[:][4+i]
 		for _, field := range sorted(hash) {
 			value := hash[field]
-			if i == 1 && slices.Contains([]string{"epoch", "quiet", "server", "marked_at", "marked", "before_at", "before", "plain"}, field) {
+			if i == 1 && slices.Contains([]string{"epoch", "first", "quiet", "server", "marked_at", "marked", "before_at", "before", "plain"}, field) {
 				continue
 			}
 			if field == "until" {

@@ -706,3 +706,26 @@ func TestRequestThatDoesNotWaitIsGrantedWhereOneThatWaitsWouldBe(t *testing.T) {
 		}
 	})
 }
+
+// With 150 permits or more nothing compared them, and what was wrong of two tenants, but right in sum, remained so.
+func TestCountsOfManyPermitsDoNotStayWrong(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	about, d := l.space.About("name"), naming(ample, TenantSpec{Name: "a", Share: 1})
+	for n := range 8 {
+		l.ask(Acquire(about, d, AcquireParams{TTL: time.Minute}, ofTenants("me", 1+50*n, 50, 2)), 50)
+	}
+	records := l.rdb.HGetAll(background, l.keys[8]).Val()
+	for tenant, wrong := range map[string]string{":tenant-0": " 399 399 ", ":tenant-1": " 1 1 "} {
+		require.Contains(t, records[tenant], " 200 200 ")
+		require.NoError(t, l.rdb.HSet(background, l.keys[8], tenant, strings.Replace(records[tenant], " 200 200 ", wrong, 1)).Err())
+	}
+	for lease := time.Hour; !strings.Contains(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val(), " 200 200 "); lease += time.Minute { // which renews the keys
+		require.Less(t, lease, 5*time.Hour)
+		l.poll(ample)
+		l.ask(Refresh[*ticket](about, d, lease, false, nil), 0)
+	}
+	l.poll(ample)
+	l.checkTenants(l.snapshot())
+}
