@@ -235,7 +235,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 		case errors.Is(err, errPositionLost):
 			t.reportPositionLost(s.client.events)
 		default:
-			err = wrap(op, s.name, t.account.explain(err))
+			err = wrap(op, s.name, t.account.explain(err, n, s.spec.Limit))
 			t.reportNotAcquired(s.client.events, s.name, err)
 			return t, err
 		}

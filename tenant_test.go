@@ -223,6 +223,20 @@ func TestTenantsThatCanNeverWorkAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	assert.Contains(t, err.Error(), `TenantLimit 2 of tenant "small"`)
 }
 
+// The limit of the name was said to be that of the tenant.
+func TestErrExceedsLimitOfATenantSaysWhichLimit(t *testing.T) {
+	w := onRedis(t)
+	w.limit = 2
+	s := w.semaphore()
+	_, err := as(s, "acme").Acquire(t.Context(), 3)
+	wrong(t, err, fairsem.ErrExceedsLimit, "3 is more than the limit 2 of the name")
+	assert.NotContains(t, err.Error(), "acme")
+	held := w.must(as(w.semaphore(), "acme", tenantLimit(1)).Acquire(t.Context(), 1)) // a newer declaration
+	_, err = as(s, "acme").Acquire(t.Context(), 2)
+	wrong(t, err, fairsem.ErrExceedsLimit, `of the name or of tenant "acme": a lower one than this call declares is in force`)
+	w.release(held)
+}
+
 // Any bytes are a name, and no two names are the same tenant.
 func TestTenantsWithAnyNameAreKeptApart(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
