@@ -83,7 +83,7 @@ func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 }
 
 func (l *Limiter) take(ctx context.Context, op string, n int64, wait bool) (quote, error) {
-	if l == nil || l.semaphore == nil {
+	if l == nil || l.Inspector == nil {
 		return quote{}, wrap(op, "", errNoClient)
 	}
 	s := l.semaphore
