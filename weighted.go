@@ -173,7 +173,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	p, err := w.sem.TryAcquire(ctx, n)
 	if err != nil {
 		if !errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrExceedsLimit) {
-			w.sem.client.events.unreturned(w.sem.name, "try-acquire", n, err)
+			w.sem.client.events.unreturned(w.sem.name, w.sem.opts.Tenant, "try-acquire", n, err)
 		}
 		return false
 	}
@@ -213,7 +213,7 @@ func (w *Weighted) Release(n int64) {
 		case errors.Is(err, ErrLost):
 			w.notify(p.units)
 		case err != nil:
-			w.sem.client.events.unreturned(w.sem.name, "release", p.units, err)
+			w.sem.client.events.unreturned(w.sem.name, w.sem.opts.Tenant, "release", p.units, err)
 		}
 	}
 }
