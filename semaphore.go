@@ -36,7 +36,7 @@ func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) 
 	if limit < least || limit > protocol.MaxUnits {
 		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(protocol.MaxUnits)))
 	}
-	return &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: limit}}}, nil
+	return &Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: limit}}}, nil
 }
 
 // CallOptions change how a call behaves. The zero value changes nothing.
@@ -142,7 +142,7 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 	if s == nil {
 		return &Semaphore{opts: o}
 	}
-	return &Semaphore{s.Inspector, o}
+	return &Semaphore{s.Inspector.of(o.account()), o}
 }
 
 // Acquire waits until n units are free and all earlier calls have been granted, and returns the permit for them. The order is first

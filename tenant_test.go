@@ -237,6 +237,24 @@ func TestErrExceedsLimitOfATenantSaysWhichLimit(t *testing.T) {
 	w.release(held)
 }
 
+// The pace of a name is that of all its tenants: a quiet one was said to wait for the queue of a noisy one.
+func TestExpectedWaitIsNotKnownForTheCallsOfATenant(t *testing.T) {
+	w := onRedis(t)
+	s := w.semaphore()
+	wait, known := w.status(s).ExpectedWait()
+	assert.Equal(t, []any{time.Duration(0), true}, []any{wait, known})
+	for _, o := range []fairsem.CallOptions{{Tenant: "quiet"}, {Share: 2}, {TenantLimit: 1}} {
+		_, known = w.status(s.With(o)).ExpectedWait()
+		assert.False(t, known, "%+v", o)
+		_, known = w.status(s.With(o).With(fairsem.CallOptions{})).ExpectedWait()
+		assert.True(t, known, "other options replace it")
+	}
+	st, err := w.mutex().With(fairsem.CallOptions{Tenant: "quiet"}).Status(t.Context())
+	require.NoError(t, err)
+	_, known = st.ExpectedWait()
+	assert.False(t, known, "a lock")
+}
+
 // Any bytes are a name, and no two names are the same tenant.
 func TestTenantsWithAnyNameAreKeptApart(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
