@@ -71,6 +71,7 @@ func (p *Permit) Waited() time.Duration { return p.mustExist().hold.waited }
 
 // Wanted returns a channel that is closed when a call waits in the queue for units of the same name. It is for holders that could
 // release early, such as an idle connection. The call may be one of this process, and may need more units than this permit has.
+// It may also wait only for its own tenant, which holds its TenantLimit: then the units that are released do not help it.
 // Every holder of the name that asked is notified, not only as many as have the units that the call needs.
 //
 // Redis says it with each renewal, so the channel is closed at most a third of a TTL after the call began to wait, or earlier
