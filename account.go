@@ -16,10 +16,18 @@ type account struct {
 // isDefault reports whether it declares what holds for a tenant of which nothing was declared.
 func (a account) isDefault() bool { return a.share <= 1 && a.limit == 0 }
 
-// explain adds to an error that it is about the tenant, where it may be.
-func (a account) explain(err error) error {
-	if a.share > 0 && (errors.Is(err, ErrQueueFull) || errors.Is(err, ErrExceedsLimit)) {
+// explain adds to the error of a call for so many units, which declared that limit of the name, which queue or limit it is about. Redis does
+// not say which limit was exceeded.
+func (a account) explain(err error, units, limit int64) error {
+	switch {
+	case a.share == 0:
+		return err
+	case errors.Is(err, ErrQueueFull):
 		return fmt.Errorf("%w (tenant %q)", err, a.tenant)
+	case errors.Is(err, ErrExceedsLimit) && limit > 0 && units > limit:
+		return fmt.Errorf("%w (%d is more than the limit %d of the name)", err, units, limit)
+	case errors.Is(err, ErrExceedsLimit):
+		return fmt.Errorf("%w (of the name or of tenant %q: a lower one than this call declares is in force)", err, a.tenant)
 	}
 	return err
 }

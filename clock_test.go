@@ -234,7 +234,7 @@ func TestWaiterThatWasSuspendedForATTLJoinsTheQueueAgain(t *testing.T) {
 // The context of Do reported no error until a timer fired.
 func TestContextOfDoIsCanceledAtTheFirstCheckAfterASuspension(t *testing.T) {
 	onMachine(t, 10*time.Second, func(t *testing.T, c *Client, w *wire, m *clock.Simulated) {
-		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}
+		s := &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}}
 		done := make(chan error)
 		go func() { // ends with fn
 			done <- s.Do(background, 1, func(ctx context.Context) error {

@@ -89,7 +89,7 @@ func TestQueryInBackoffEndsWithTheClient(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		done := make(chan error, 1)
 		go func() {
-			_, err := (&Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}).Status(t.Context())
+			_, err := (&Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}}).Status(t.Context())
 			done <- err
 		}()
 		w.carries("status a:").end <- net.ErrClosed
@@ -118,7 +118,7 @@ func TestEndOfTheContextTakesPrecedenceOverASimultaneousFailure(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		ctx, done := &justEnded{Context: t.Context()}, make(chan error, 1)
 		go func() {
-			_, err := (&Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}).Status(ctx)
+			_, err := (&Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}}).Status(ctx)
 			done <- err
 		}()
 		f := w.carries("status a:")

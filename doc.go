@@ -55,10 +55,10 @@
 // the position of one call in the queue was confirmed before another call of the same tenant began, the first is granted first, whatever
 // their weights. No tenant is granted something while another one waits that holds less per unit of its share and could be granted
 // what it wants. Fencing tokens increase with every grant on a name. No two holders have the same number, and the tokens of each
-// number increase. When Acquire returns a permit, it is valid for at least
-// another tenth of its TTL. A holder is notified of a loss before its units can be granted to anyone else. [Inspector.Evict] is the
-// exception: the units are free immediately, and the holder is notified right after. No two names interfere. A script that
-// fails half-way grants nothing, and what it left behind expires. Without an answer from Redis nothing is granted.
+// number increase. When Acquire returns a permit, it is valid for at least another tenth of its TTL. A holder is notified of a loss
+// before its units can be granted to anyone else. [Inspector.Evict] is the exception: the units and their numbers are free
+// immediately, and the holder is notified right after. No two names interfere. A script that fails half-way grants nothing, and
+// what it left behind expires. Without an answer from Redis nothing is granted.
 //
 // Liveness. The units of a process that was killed are granted again within a TTL and half a second, however many dead
 // waiters are at the head of the queue. Waiters are notified by a message; if all messages are lost, by their

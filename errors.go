@@ -11,12 +11,13 @@ import (
 
 // Errors, to be tested for with [errors.Is]. A returned error names the semaphore and the cause.
 var (
-	// ErrNotAcquired: the units were not free, or other calls waited for some, and this call does not wait, such as
-	// TryAcquire or TryLock; or CallOptions.MaxWait has passed. Nothing is left in Redis.
+	// ErrNotAcquired: the units were not free, or other calls of the same tenant or of one that is next waited for some, or the
+	// tenant may hold no more, and this call does not wait, such as TryAcquire or TryLock; or CallOptions.MaxWait has
+	// passed. Nothing is left in Redis.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
-	// ErrQueueFull: CallOptions.MaxQueue calls wait already. Nothing is left in Redis.
+	// ErrQueueFull: CallOptions.MaxQueue calls of the same tenant wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")
-	// ErrExceedsLimit: the weight exceeds the limit in force, so the call would wait forever.
+	// ErrExceedsLimit: the weight exceeds the limit in force, of the name or of the tenant, so the call would wait forever.
 	ErrExceedsLimit = errors.New("fairsem: weight exceeds the limit")
 	// ErrLost: the permit expired, or could not be confirmed in time. Its units may have been granted to another caller.
 	ErrLost = errors.New("fairsem: permit lost")

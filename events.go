@@ -121,9 +121,9 @@ func (e *events) callFailed(name, verb string, err error) {
 	}
 }
 
-func (e *events) unreturned(name, verb string, units int64, err error) {
+func (e *events) unreturned(name, tenant, verb string, units int64, err error) {
 	if e != nil {
-		e.emit(UnreturnedEvent{At: time.Now(), Name: name, Verb: verb, Units: units, Err: err})
+		e.emit(UnreturnedEvent{At: time.Now(), Name: name, Tenant: tenant, Verb: verb, Units: units, Err: err})
 	}
 }
 

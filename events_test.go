@@ -55,7 +55,7 @@ func recordEvents(c *Client) (reported func() []string) {
 
 // acquires calls Acquire in the background.
 func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
-	s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}, opts: o}
+	s := &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}, opts: o}
 	done := make(chan outcome, 1)
 	go func() { // ends with Acquire
 		p, err := s.Acquire(ctx, 1)
@@ -139,7 +139,7 @@ func TestGrantEventSaysHowTheClientLearnedOfTheGrant(t *testing.T) {
 		}},
 		"reply": {by: GrantedByReply, arrive: func(c *Client, w *wire) {
 			w.carries("acquire a: 1").answers(1, -1, 0, 1, waits, 50)
-			try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}, 1, false, time.Now())
+			try, err := c.ask(background, &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}}, 1, false, time.Now())
 			assert.NoError(w.t, err)
 			w.carries(fmt.Sprintf("acquire a: %d", try.seq)).answers(1, -1, 0, 1, int64(protocol.Refused), 0, 1, 50, 60)
 		}},
@@ -270,7 +270,7 @@ func TestUnobservedEventsCostNoAllocation(t *testing.T) {
 		"no observer": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
 	} {
 		v := &nameState{host: &host{events: e, clock: clock.New()}, name: "a"}
-		a := &ticket{state: v, id: "id", weight: 1, values: background, observed: e.wants(background)}
+		a := &ticket{state: v, id: "id", weight: 1, numbers: []int64{0}, values: background, observed: e.wants(background)}
 		a.hold.begin(background, v.host.clock, time.Now(), time.Now(), window{sent: v.host.clock.Now(), ttl: time.Hour})
 		failure := errors.New("failure")
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
@@ -293,7 +293,7 @@ func TestUnobservedEventsCostNoAllocation(t *testing.T) {
 		none.callFailed("a", "refresh", io.EOF)
 		none.disconnected("channel", "", io.EOF)
 		none.reconnected("channel", "", time.Second)
-		none.unreturned("a", "release", 1, io.EOF)
+		none.unreturned("a", "t", "release", 1, io.EOF)
 	}))
 	none.close()
 }

@@ -406,6 +406,11 @@ func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 	}
 	_, err := new(fairsem.Limiter).Allow(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrInvalid)
+	for _, o := range []fairsem.CallOptions{{}, {NoRefresh: true}, {Tenant: "a"}} { // a Limiter refuses NoRefresh by name
+		require.ErrorIs(t, new(fairsem.Limiter).With(o).Wait(t.Context(), 1), fairsem.ErrInvalid)
+		_, err := new(fairsem.Limiter).With(o).Status(t.Context())
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+	}
 	require.ErrorIs(t, new(fairsem.Limiter).Wait(t.Context(), 1), fairsem.ErrInvalid)
 	require.ErrorIs(t, new(fairsem.Weighted).Acquire(t.Context(), 1), fairsem.ErrInvalid)
 	require.ErrorIs(t, new(fairsem.Mutex).Do(t.Context(), nil), fairsem.ErrInvalid)

@@ -30,6 +30,8 @@ type Status struct {
 	Granted    int64         // permits and calls granted since the name exists
 	Expired    int64         // permits since then whose lease ended before their release; none for a Limiter
 	Pace       float64       // recent grants per second while calls wait; 0: no queue, or no grant since it formed
+
+	ofTenant bool // read with a handle for the calls of a tenant
 }
 
 // ExpectedWait estimates how long a call that joins the queue now would wait: until the present waiters and the call itself are
@@ -37,8 +39,14 @@ type Status struct {
 // free, and where the name is paused. A pause, a grace period or a step of the server's clock distorts it for a while.
 // A call that weighs more than others waits longer. It is meant for a Retry-After, or to choose where to send work. For a
 // Limiter, [*WaitError] and [Decision] are exact.
+//
+// Where tenants share the name, this is the queue of all of them at the pace of all of them. It says nothing about one tenant: one that holds
+// little may be next, and one that holds much may wait for longer. So it is not known where the Status is from a handle whose CallOptions
+// have a Tenant, a Share or a TenantLimit.
 func (s Status) ExpectedWait() (wait time.Duration, known bool) {
 	switch {
+	case s.ofTenant:
+		return 0, false
 	case s.Waiting == 0 && s.Used < s.Limit:
 		return 0, true
 	case s.Pace <= 0 || s.Limit == 0:
@@ -70,11 +78,23 @@ type Inspector struct {
 	client *Client
 	name   string
 	spec   protocol.LimitSpec // of the Semaphore or the like that it is part of: what Status says where no process has declared a limit
+
+	ofTenant bool // that handle is for the calls of a tenant
 }
 
 // Inspect returns an Inspector of that name. It does no I/O. With a name that [Client.Semaphore] refuses, each of its methods
 // returns [ErrInvalid].
 func (c *Client) Inspect(name string) *Inspector { return &Inspector{client: c, name: name} }
+
+// of returns i as part of a handle whose calls are on that account.
+func (i *Inspector) of(a account) *Inspector {
+	if i == nil || i.ofTenant == (a.share > 0) {
+		return i
+	}
+	other := *i
+	other.ofTenant = !i.ofTenant
+	return &other
+}
 
 // Name returns the name that the Inspector was made with.
 func (i *Inspector) Name() string {
@@ -106,7 +126,9 @@ func (i *Inspector) Status(ctx context.Context) (Status, error) {
 		return Status{}, i.wrap("status", err)
 	}
 	found, err := i.stock(ctx)
-	return statusOf(i.name, found.Status()), i.wrap("status", err)
+	s := statusOf(i.name, found.Status())
+	s.ofTenant = i.ofTenant
+	return s, i.wrap("status", err)
 }
 
 func statusOf(name string, s protocol.Status) Status {

@@ -66,11 +66,11 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	return err
 }
 
-// Allow asks for n units and takes them if they are free and no other call waits for some. A refusal is not an error and counts
-// for nothing. Like TryAcquire it waits for the answer of Redis, also for the end of [Options.Grace]. With more than 150 waiters or
-// holders, some of which weigh more than 1, RetryAfter is a lower bound: the call can be refused again then, with a new
-// RetryAfter. It is too long only if a waiter leaves or expires meanwhile. The errors are those of TryAcquire except
-// [ErrNotAcquired].
+// Allow asks for n units and takes them if they are free and no other call waits for some. Calls of other tenants count as in
+// [Semaphore.TryAcquire]. A refusal is not an error and counts for nothing. Like TryAcquire it waits for the answer of Redis, also
+// for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a lower
+// bound: the call can be refused again then, with a new RetryAfter. It is too long only if a waiter leaves or expires meanwhile.
+// The errors are those of TryAcquire except [ErrNotAcquired].
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	quoted, err := l.take(ctx, "allow", n, false)
 	switch {
@@ -83,7 +83,7 @@ func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 }
 
 func (l *Limiter) take(ctx context.Context, op string, n int64, wait bool) (quote, error) {
-	if l == nil || l.semaphore == nil {
+	if l == nil || l.Inspector == nil {
 		return quote{}, wrap(op, "", errNoClient)
 	}
 	s := l.semaphore

@@ -28,14 +28,15 @@ func (c *Client) Mutex(name string) (*Mutex, error) {
 	return newMutex(s), nil
 }
 
-// Lock waits until the lock is free and all earlier calls have been granted. The caller must release the permit. Otherwise
-// it is like [Semaphore.Acquire], with its errors.
+// Lock waits until the lock is free and all earlier calls of the same tenant have been granted. The caller must release the
+// permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *Mutex) Lock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "lock", 1, true)
 }
 
 // TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
-// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
+// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
+// ctx allows.
 func (m *Mutex) TryLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "try-lock", 1, false)
 }
@@ -61,9 +62,10 @@ const allUnits = 1_000_000_000
 // RWMutex is a distributed lock that is held by any number of readers or by one writer. It is safe for concurrent use.
 //
 // Readers and writers wait in one queue, first come, first served. A waiting writer blocks the readers that come after it, and
-// readers that are next to each other in the queue are granted together, so neither kind starves the other. A holder that
-// asks again can wait for itself. That holds for readers, too, when a writer has come in between. A reader cannot become a writer
-// without releasing first.
+// readers that are next to each other in the queue are granted together, so neither kind starves the other. Where tenants share
+// the lock, that holds for the readers of the writer's tenant; those of other tenants can pass the writer until it is next. A holder
+// that asks again can wait for itself. That holds for readers, too, when a writer has come in between. A reader cannot become a
+// writer without releasing first.
 //
 // Tokens increase with every grant of either kind, and a writer is alone. So its token is larger than those of all earlier
 // holders and smaller than those of all later ones. A store that is to be safe from holders that were paused keeps the
@@ -88,26 +90,28 @@ func (c *Client) RWMutex(name string) (*RWMutex, error) {
 	return newRWMutex(s), nil
 }
 
-// Lock waits until the lock is free of readers and writers and all earlier calls have been granted. The caller must
-// release the permit. Otherwise it is like [Semaphore.Acquire], with its errors.
+// Lock waits until the lock is free of readers and writers and all earlier calls of the same tenant have been granted. The caller
+// must release the permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *RWMutex) Lock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "lock", allUnits, true)
 }
 
 // TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
-// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
+// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
+// ctx allows.
 func (m *RWMutex) TryLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "try-lock", allUnits, false)
 }
 
-// RLock waits until no writer holds the lock and all earlier calls have been granted. The caller must release the permit.
-// Otherwise it is like [Semaphore.Acquire], with its errors.
+// RLock waits until no writer holds the lock and all earlier calls of the same tenant have been granted. The caller must release the
+// permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *RWMutex) RLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "rlock", 1, true)
 }
 
 // TryRLock is RLock without waiting in the queue: if a writer holds the lock, or other calls wait for it, it returns
-// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
+// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
+// ctx allows.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Permit, error) {
 	return m.sem.acquire(ctx, "try-rlock", 1, false)
 }

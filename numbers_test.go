@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -242,4 +243,30 @@ func TestNumbersOfCallsThatCannotHaveThemAreInvalid(t *testing.T) {
 	require.NoError(t, err)
 	_, err = m.With(fairsem.CallOptions{Numbered: true}).Lock(t.Context())
 	invalid(t, err, "Numbered")
+}
+
+// Events had the permit's own numbers: an observer that sorted or counted in them changed, and raced with, what the permit says, what
+// is restored after a loss, and what is kept of a permit of which a part is released.
+func TestObserverThatChangesTheNumbersOfAnEventChangesNoPermit(t *testing.T) {
+	w := onRedis(t)
+	w.limit = 8
+	got := make(chan []int64, 2)
+	c := w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Observer: func(ev fairsem.Event) {
+		if all := field[[]int64](ev, "Numbers"); all != nil {
+			got <- slices.Clone(all)
+			for i := range all {
+				all[i] = -7
+			}
+		}
+	}})
+	p := w.must(numbered(w.of(c, w.limit)).Acquire(t.Context(), 3))
+	for len(got) == 0 {
+		assert.Equal(t, int64(0), p.Number()) // while the observer runs, for the race detector
+	}
+	want := []int64{0, 1, 2}
+	assert.Equal(t, want, <-got)
+	w.release(p)
+	require.NoError(t, c.Close()) // the observer has returned
+	assert.Equal(t, want, <-got, "the event of the release has what that of the grant was changed to")
+	assert.Equal(t, want, p.Numbers())
 }

@@ -190,11 +190,12 @@ type ReconnectedEvent struct {
 // UnreturnedEvent is sent when a method of a [Weighted] that returns no error has one. Each Acquire of a Weighted is
 // a permit with events of its own, which ends when its last unit is released.
 type UnreturnedEvent struct {
-	At    time.Time
-	Name  string
-	Verb  string // try-acquire or release
-	Units int64
-	Err   error
+	At     time.Time
+	Name   string
+	Tenant string // CallOptions.Tenant
+	Verb   string // try-acquire or release
+	Units  int64
+	Err    error
 }
 
 func (e WaitStartedEvent) headline() headline {

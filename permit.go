@@ -44,7 +44,8 @@ func (p *Permit) Number() int64 {
 // has, so at the grant each is at least 0 and below the limit. A number keeps until the permit ends; a limit that shrinks takes
 // none away, and new grants stay below it.
 //
-// No two holders of a name have the same number at the same time, by the contexts of their permits, too. The tokens of the permits that
+// No two holders of a name have the same number at the same time, by the contexts of their permits, too. [Inspector.Evict] is the
+// exception: the number is free immediately, and the context of the evicted permit ends right after. The tokens of the permits that
 // have had a number increase. So a store that keeps, for each number, the highest token it has seen with it, and refuses a lower
 // one, is safe from holders that were paused, whatever the limit is.
 func (p *Permit) Numbers() []int64 { return slices.Clone(p.mustExist().numbers) }
@@ -70,6 +71,7 @@ func (p *Permit) Waited() time.Duration { return p.mustExist().hold.waited }
 
 // Wanted returns a channel that is closed when a call waits in the queue for units of the same name. It is for holders that could
 // release early, such as an idle connection. The call may be one of this process, and may need more units than this permit has.
+// It may also wait only for its own tenant, which holds its TenantLimit: then the units that are released do not help it.
 // Every holder of the name that asked is notified, not only as many as have the units that the call needs.
 //
 // Redis says it with each renewal, so the channel is closed at most a third of a TTL after the call began to wait, or earlier

@@ -195,7 +195,7 @@ func (h *stillHub) Blind() bool  { return h.blind.Load() }
 
 // asks opens tickets on a name, as Acquire does.
 func asks(c *Client, name string, n int, o CallOptions) []*ticket {
-	return asksOf(&Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5}}, opts: o}, n)
+	return asksOf(&Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: 5}}, opts: o}, n)
 }
 
 // asksOf requests n permits, which leave together: else the first may leave while the others are still requested.
@@ -410,9 +410,9 @@ func TestOnlyEqualKeysShareACall(t *testing.T) {
 		for _, o := range []CallOptions{{}, {TTL: time.Minute, NoRefresh: true}, {MaxQueue: 1}, {MaxQueue: 2}, {HeadStart: time.Second}} {
 			asks(c, "c", 1, o)
 		}
-		other, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", protocol.LimitSpec{Limit: 6}}}, 1, true, time.Now())
+		other, err := c.ask(background, &Semaphore{Inspector: &Inspector{client: c, name: "c", spec: protocol.LimitSpec{Limit: 6}}}, 1, true, time.Now())
 		require.NoError(t, err)
-		try, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "c", protocol.LimitSpec{Limit: 5}}}, 1, false, time.Now())
+		try, err := c.ask(background, &Semaphore{Inspector: &Inspector{client: c, name: "c", spec: protocol.LimitSpec{Limit: 5}}}, 1, false, time.Now())
 		require.NoError(t, err)
 		want = append(want, fmt.Sprintf("acquire c: %d", other.seq), fmt.Sprintf("acquire c: %d", try.seq))
 		first.grantAll(10)
@@ -464,7 +464,7 @@ func TestOnlyAnAcquireUnderTheSameLimitCarriesARelease(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held := asks(c, "a", 1, CallOptions{})[0]
 		w.carries("acquire a: 1").grantAll(10)
-		other := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 6}}}
+		other := &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 6}}}
 		f := w.atOnce(c, func() {
 			asks(c, "b", 1, CallOptions{})
 			held.state.leave(held)

@@ -14,7 +14,7 @@ import (
 
 // asksRate opens tickets on a name with a rate limit of 5.
 func asksRate(c *Client, name string, n int, per time.Duration) []*ticket {
-	return asksOf(&Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: 5, Window: per}}}, n)
+	return asksOf(&Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: 5, Window: per}}}, n)
 }
 
 // The released unit may have been granted again: the caller must not rely on it.

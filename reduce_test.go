@@ -23,7 +23,7 @@ import (
 // holds returns a granted ticket with the given units.
 func holds(c *Client, w *wire, units int64) *ticket {
 	w.t.Helper()
-	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, units, true, time.Now())
+	t, err := c.ask(background, &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 9}}}, units, true, time.Now())
 	require.NoError(w.t, err)
 	w.carries("acquire a: 1").grantAll(10)
 	<-t.done
@@ -72,7 +72,7 @@ func TestPartsReleasedWhileACallIsInFlightShareTheNextCall(t *testing.T) {
 func TestPartsOfManyPermitsShareACall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
-		b, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, 4, true, time.Now())
+		b, err := c.ask(background, &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 9}}}, 4, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 2").grantAll(20)
 		<-b.done
@@ -250,7 +250,7 @@ func TestWeightedReleasesWholePermitsWherePossible(t *testing.T) {
 // A process that was stopped and continues detects the loss itself, before a tick does.
 func TestWeightedChecksTheClock(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
+		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
 		lost := make(chan int64, 2)
 		sem.OnLost(func(n int64, err error) {
 			assert.ErrorIs(t, err, ErrLost)
@@ -280,7 +280,7 @@ func TestWeightedChecksTheClock(t *testing.T) {
 // A goroutine may be delayed for any time between the grant and the moment when Weighted counts the units.
 func TestWeightedReportsUnitsLostBeforeTheyWereCounted(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
+		sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 9}}}, held: make(heldPermits)}
 		lost := make(chan int64, 2)
 		sem.OnLost(func(n int64, _ error) { lost <- n })
 		a := holds(c, w, 5)
@@ -299,7 +299,7 @@ func TestWeightedReportsUnitsLostBeforeTheyWereCounted(t *testing.T) {
 // holdsMany returns a handle that holds n permits of one unit each, which are not renewed.
 func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
 	w.t.Helper()
-	sem = &Weighted{sem: &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}, held: make(heldPermits)}
+	sem = &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}}, held: make(heldPermits)}
 	w.atOnce(c, func() { held = asks(c, "a", n, CallOptions{NoRefresh: true}) }, w.acquires("a", 3, n)).grantAll(10)
 	synctest.Wait()
 	for _, t := range held {

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/clock"
 )
 
-// The events of tickets. For a ticket that is not observed a report costs only the check.
+// The events of tickets. For a ticket that is not observed a report costs only the check. An event shares nothing with the permit that
+// an observer could change.
 
 // context is the Context of t's events, for handlers that find a trace in it.
 func (t *ticket) context() context.Context { return context.WithoutCancel(t.values) }
@@ -39,7 +41,7 @@ func (t *ticket) reportGranted(e *events) {
 	}
 	e.emit(GrantedEvent{
 		At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.account.tenant, Weight: t.weight,
-		Queued: t.position != 0, Waited: t.hold.waited, Token: t.token, Numbers: t.numbers, By: by,
+		Queued: t.position != 0, Waited: t.hold.waited, Token: t.token, Numbers: slices.Clone(t.numbers), By: by,
 	})
 }
 
@@ -85,12 +87,12 @@ func (t *ticket) reportEnd(e *events, c *clock.Clock, err error) {
 	case errors.Is(err, ErrLost):
 		e.emit(LostEvent{
 			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.account.tenant, Weight: t.weight,
-			Token: t.token, Numbers: t.numbers, Held: t.held(c.Now()), Err: err,
+			Token: t.token, Numbers: slices.Clone(t.numbers), Held: t.held(c.Now()), Err: err,
 		})
 	case t.observed || err != nil:
 		e.emit(ReleasedEvent{
 			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.account.tenant, Weight: t.weight,
-			Token: t.token, Numbers: t.numbers, Held: t.held(c.Now()), Err: err,
+			Token: t.token, Numbers: slices.Clone(t.numbers), Held: t.held(c.Now()), Err: err,
 		})
 	}
 }

@@ -54,7 +54,7 @@ func TestAcquireReturnsAnEvictionThatComesBeforeTheCallerGetsThePermit(t *testin
 
 func TestEvictThatIsSentAgainReportsSuccess(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}
+		s := &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}}
 		done := make(chan error, 1)
 		evict := func() { done <- s.Evict(t.Context(), "x:1") }
 		go evict()
@@ -111,7 +111,7 @@ func TestEvictWhoseAnswerIsLostReportsSuccess(t *testing.T) {
 func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		reported := recordEvents(c)
-		s := &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5, Window: time.Minute}}}
+		s := &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5, Window: time.Minute}}}
 		a, err := c.ask(t.Context(), s, 1, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)

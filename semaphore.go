@@ -36,7 +36,7 @@ func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) 
 	if limit < least || limit > protocol.MaxUnits {
 		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(protocol.MaxUnits)))
 	}
-	return &Semaphore{Inspector: &Inspector{c, name, protocol.LimitSpec{Limit: limit}}}, nil
+	return &Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: limit}}}, nil
 }
 
 // CallOptions change how a call behaves. The zero value changes nothing.
@@ -142,12 +142,13 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 	if s == nil {
 		return &Semaphore{opts: o}
 	}
-	return &Semaphore{s.Inspector, o}
+	return &Semaphore{s.Inspector.of(o.account()), o}
 }
 
-// Acquire waits until n units are free and all earlier calls have been granted, and returns the permit for them. The order is first
-// come, first served, whatever the weights: a large request at the head of the queue blocks the small ones behind it. The
-// caller must release the permit.
+// Acquire waits until n units are free and all earlier calls of the same tenant have been granted, and returns the permit for them. The
+// order is first come, first served, whatever the weights: a large request at the head of the queue blocks the small ones behind
+// it. All calls are of one tenant unless CallOptions.Tenant names others; which tenant is next is said there. The caller must
+// release the permit.
 //
 // With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within
 // milliseconds, with an error that wraps ctx.Err() and [context.Cause]. The error is [ErrUnavailable], too, if Redis had not
@@ -163,7 +164,9 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 }
 
 // TryAcquire is Acquire without waiting in the queue: if n units are not free, or if other calls wait, it returns
-// [ErrNotAcquired]. It waits for the answer of Redis, for as long as ctx allows.
+// [ErrNotAcquired]. Where tenants share the name, calls of other tenants count only if one of them is next, and it returns
+// ErrNotAcquired, too, if the tenant would hold more than its TenantLimit. It waits for the answer of Redis, for as long as ctx
+// allows.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "try-acquire", n, false)
 }
@@ -235,7 +238,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 		case errors.Is(err, errPositionLost):
 			t.reportPositionLost(s.client.events)
 		default:
-			err = wrap(op, s.name, t.account.explain(err))
+			err = wrap(op, s.name, t.account.explain(err, n, s.spec.Limit))
 			t.reportNotAcquired(s.client.events, s.name, err)
 			return t, err
 		}

@@ -101,7 +101,7 @@ func TestWaiterDoesNotTrustAnOldGrantInARestoredFile(t *testing.T) {
 // Guards against trust in a permit that a new epoch has with the lease of an old file: a reduce does not renew it.
 func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
-		a, err := c.ask(background, &Semaphore{Inspector: &Inspector{c, "a", protocol.LimitSpec{Limit: 5}}}, 3, true, time.Now())
+		a, err := c.ask(background, &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}}, 3, true, time.Now())
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()

@@ -223,6 +223,38 @@ func TestTenantsThatCanNeverWorkAreRefusedBeforeAnythingIsSent(t *testing.T) {
 	assert.Contains(t, err.Error(), `TenantLimit 2 of tenant "small"`)
 }
 
+// The limit of the name was said to be that of the tenant.
+func TestErrExceedsLimitOfATenantSaysWhichLimit(t *testing.T) {
+	w := onRedis(t)
+	w.limit = 2
+	s := w.semaphore()
+	_, err := as(s, "acme").Acquire(t.Context(), 3)
+	wrong(t, err, fairsem.ErrExceedsLimit, "3 is more than the limit 2 of the name")
+	assert.NotContains(t, err.Error(), "acme")
+	held := w.must(as(w.semaphore(), "acme", tenantLimit(1)).Acquire(t.Context(), 1)) // a newer declaration
+	_, err = as(s, "acme").Acquire(t.Context(), 2)
+	wrong(t, err, fairsem.ErrExceedsLimit, `of the name or of tenant "acme": a lower one than this call declares is in force`)
+	w.release(held)
+}
+
+// The pace of a name is that of all its tenants: a quiet one was said to wait for the queue of a noisy one.
+func TestExpectedWaitIsNotKnownForTheCallsOfATenant(t *testing.T) {
+	w := onRedis(t)
+	s := w.semaphore()
+	wait, known := w.status(s).ExpectedWait()
+	assert.Equal(t, []any{time.Duration(0), true}, []any{wait, known})
+	for _, o := range []fairsem.CallOptions{{Tenant: "quiet"}, {Share: 2}, {TenantLimit: 1}} {
+		_, known = w.status(s.With(o)).ExpectedWait()
+		assert.False(t, known, "%+v", o)
+		_, known = w.status(s.With(o).With(fairsem.CallOptions{})).ExpectedWait()
+		assert.True(t, known, "other options replace it")
+	}
+	st, err := w.mutex().With(fairsem.CallOptions{Tenant: "quiet"}).Status(t.Context())
+	require.NoError(t, err)
+	_, known = st.ExpectedWait()
+	assert.False(t, known, "a lock")
+}
+
 // Any bytes are a name, and no two names are the same tenant.
 func TestTenantsWithAnyNameAreKeptApart(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
@@ -280,6 +312,28 @@ func TestMutexIsHandedFromTenantToTenant(t *testing.T) {
 	assert.Equal(t, []string{"two", "one", "one"}, slices.DeleteFunc(order, func(s string) bool { return s == "" }))
 }
 
+func TestWaitingWriterBlocksTheReadersOfItsTenantUntilItIsNext(t *testing.T) {
+	w := onRedis(t)
+	m, err := w.client().RWMutex(w.name)
+	require.NoError(t, err)
+	one, two := m.With(fairsem.CallOptions{Tenant: "one"}), m.With(fairsem.CallOptions{Tenant: "two"})
+	reader := w.must(one.RLock(t.Context()))
+	written := make(chan error)
+	go func() { written <- one.Do(t.Context(), func(context.Context) error { return nil }) }() // ends with the lock
+	w.eventually(func() bool {
+		now, err := m.Status(t.Context())
+		return err == nil && now.Waiting == 1
+	}, "the writer does not wait")
+	_, err = one.TryRLock(t.Context())
+	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+	passes := w.must(two.TryRLock(t.Context())) // its tenant holds less than that of the writer
+	w.release(reader)
+	_, err = two.TryRLock(t.Context())
+	require.ErrorIs(t, err, fairsem.ErrNotAcquired, "the writer is next")
+	w.release(passes)
+	require.NoError(t, <-written)
+}
+
 func TestLimiterSharesItsUnitsBetweenTenants(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l := w.limiter(5, time.Hour)
@@ -306,6 +360,29 @@ func TestWeightedOfATenantIsOneOfItsOwn(t *testing.T) {
 	one.Release(3)
 	two.Release(1)
 	w.eventually(func() bool { s, err := all.Status(t.Context()); return err == nil && s.Used == 0 }, "units are left")
+}
+
+// As in x/sync, where n is more than the size.
+func TestWeightedCallForMoreThanTheTenantLimitOfItsHandleSendsNothingAndWaitsForItsContext(t *testing.T) {
+	t.Parallel()
+	all, err := offlineClient(t).Weighted("a", 5)
+	require.NoError(t, err)
+	w := all.With(fairsem.CallOptions{Tenant: "small", TenantLimit: 2})
+	assert.False(t, w.TryAcquire(3))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	assert.Equal(t, context.Canceled, w.Acquire(endsWhenWaitedFor{ctx, cancel}, 3))
+}
+
+// endsWhenWaitedFor is a context that ends when a call waits for its end.
+type endsWhenWaitedFor struct {
+	context.Context
+	cancel func()
+}
+
+func (c endsWhenWaitedFor) Done() <-chan struct{} {
+	c.cancel()
+	return c.Context.Done()
 }
 
 func TestEventsAndTicketsSayWhoseTheyAre(t *testing.T) {

@@ -113,8 +113,8 @@ func (w *Weighted) With(o CallOptions) *Weighted {
 	return &Weighted{Inspector: s.Inspector, sem: s, held: make(heldPermits)}
 }
 
-// Acquire waits until n units are free and all earlier calls have been granted. Zero units are granted at once, without asking
-// Redis; a negative n panics.
+// Acquire waits until n units are free and all earlier calls of the same tenant have been granted. Zero units are granted at once,
+// without asking Redis; a negative n panics.
 //
 // When ctx ends the error is ctx.Err(), and nothing is held. A done ctx wins over free units. The position in the queue, or what was
 // granted meanwhile, is released in the background, so a TryAcquire right after it may still be refused because of it.
@@ -123,7 +123,9 @@ func (w *Weighted) With(o CallOptions) *Weighted {
 //
 // A call for more than the limit waits for the end of ctx and blocks no other call, because it is not in the queue. But a limit can
 // grow, so it asks again every third of a TTL, or of 10 s if that is shorter, and joins the end of the queue once it can be
-// granted. The same happens to a waiter that becomes too large for a limit that was lowered.
+// granted. The same happens to a waiter that becomes too large for a limit that was lowered, and to a call for more than the limit of
+// its tenant. A call for more than the TenantLimit of its own handle, see [Weighted.With], asks nothing and always waits for the end
+// of ctx: for that limit to grow it takes another handle.
 func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	mustNotBeNegative(n)
 	switch {
@@ -158,8 +160,9 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 func (w *Weighted) timeout() time.Duration { return min(w.sem.client.ttl, defaultTTL) }
 
 // TryAcquire acquires n units without waiting in the queue, and reports whether it did. It returns false if they are not free, if
-// other calls wait, and if Redis does not answer within a TTL, or within 10 s if that is shorter. An error
-// that it cannot return is reported as an [UnreturnedEvent]. Zero units are always granted; a negative n panics.
+// other calls wait, of which those of other tenants count as in [Semaphore.TryAcquire], and if Redis does not answer within a
+// TTL, or within 10 s if that is shorter. An error that it cannot return is reported as an [UnreturnedEvent]. Zero units are always
+// granted; a negative n panics.
 func (w *Weighted) TryAcquire(n int64) bool {
 	mustNotBeNegative(n)
 	if n == 0 {
@@ -173,7 +176,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	p, err := w.sem.TryAcquire(ctx, n)
 	if err != nil {
 		if !errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrExceedsLimit) {
-			w.sem.client.events.unreturned(w.sem.name, "try-acquire", n, err)
+			w.sem.client.events.unreturned(w.sem.name, w.sem.opts.Tenant, "try-acquire", n, err)
 		}
 		return false
 	}
@@ -213,7 +216,7 @@ func (w *Weighted) Release(n int64) {
 		case errors.Is(err, ErrLost):
 			w.notify(p.units)
 		case err != nil:
-			w.sem.client.events.unreturned(w.sem.name, "release", p.units, err)
+			w.sem.client.events.unreturned(w.sem.name, w.sem.opts.Tenant, "release", p.units, err)
 		}
 	}
 }

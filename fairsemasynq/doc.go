@@ -31,7 +31,7 @@
 // a failure: neither the retries of the task nor the statistics of the queue count it, and Config.ErrorHandler is not called.
 // [Options.OnReschedule] is. The task is tried again after
 //
-//	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]
+//	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]; of a tenant 1 s
 //	the rate is exceeded       the time until its turn, which a [fairsem.Limiter] knows
 //	Redis does not answer      10 s
 //	the Client is closed       1 s

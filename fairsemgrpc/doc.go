@@ -37,7 +37,7 @@
 // has cancelled it or disconnected, it leaves the queue at once. A call that is not let through fails with one of these codes, and a
 // google.rpc.RetryInfo says when to try again:
 //
-//	ResourceExhausted  the units are in use; the delay follows from the pace of the queue, see [fairsem.Status.ExpectedWait]
+//	ResourceExhausted  the units are in use; the delay follows from the pace of the queue, see [fairsem.Status.ExpectedWait]; of a tenant it is 1 s
 //	ResourceExhausted  the rate is exceeded; the delay is that of the [fairsem.Limiter]
 //	Unavailable        Redis does not answer, and OnUnavailable is Refuse; or the Client is closed
 //	DeadlineExceeded, Canceled  the context of the call ended; without RetryInfo

@@ -28,7 +28,7 @@
 //
 // A [Handler] then answers with Retry-After and a body of type application/problem+json:
 //
-//	503  the units are in use; Retry-After follows from the pace of the queue, see [fairsem.Status.ExpectedWait]
+//	503  the units are in use; Retry-After follows from the pace of the queue, see [fairsem.Status.ExpectedWait]; of a tenant it is 1 s
 //	429  the rate is exceeded; Retry-After is that of the [fairsem.Limiter]
 //	503  Redis does not answer, and OnUnavailable is Refuse
 //	500  a mistake of the program, such as an invalid name: see [Options.OnRefused] for the error

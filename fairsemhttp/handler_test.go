@@ -125,6 +125,48 @@ func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
 	}, "Retry-After does not follow the pace")
 }
 
+// The queue of a noisy tenant, of which the pace is known, is not that of a quiet one, which may be next.
+func TestRetryAfterOfATenantDoesNotFollowTheQueueOfOthers(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	noisy := s.With(fairsem.CallOptions{Tenant: "noisy"})
+	for range 8 {
+		calls.Go(func() {
+			for ctx.Err() == nil {
+				_ = noisy.Do(ctx, 1, func(ctx context.Context) error { // ends with the test
+					select {
+					case <-time.After(500 * time.Millisecond):
+					case <-ctx.Done():
+					}
+					return nil
+				})
+			}
+		})
+	}
+	defer calls.Wait()
+	defer cancel()
+	w.Eventually(func() bool {
+		wait, known := w.Status(s).ExpectedWait()
+		return known && wait > 3*time.Second
+	}, "the pace is not known")
+	h := w.handler(hello, nil, fairsemhttp.Options{MaxWait: fairsemhttp.NoWait, LimitOf: func(r *http.Request) (fairsemhttp.Limit, error) {
+		return s.With(fairsem.CallOptions{Tenant: r.Header.Get("Customer")}), nil
+	}})
+	r := request(t)
+	r.Header.Set("Customer", "quiet")
+	refused := 0
+	w.Eventually(func() bool { // now and then the unit is free
+		resp := answer(h, r)
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			assert.Equal(t, "1", resp.Header.Get("Retry-After"))
+			refused++
+		}
+		return refused >= 5
+	}, "it is not refused")
+}
+
 func TestLimiterAnswers429AndEveryResponseSaysWhatRemains(t *testing.T) {
 	w := newWorld(t)
 	limiter, err := w.Client().Limiter(w.LimitName, 3, time.Minute)

@@ -28,7 +28,7 @@
 // it: its worker is not called, and River works on it later. It is not a failure: neither the attempts nor the errors of the job
 // count it, and Config.ErrorHandler is not called. [Options.OnReschedule] is. The job is tried again after
 //
-//	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]
+//	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]; of a tenant 1 s
 //	the rate is exceeded       the time until its turn, which a [fairsem.Limiter] knows
 //	Redis does not answer      10 s
 //	the Client is closed       1 s

@@ -49,8 +49,10 @@ keys for at most two seconds to find them.
 
 With --json there is one JSON object a line for each name: time, name, limit,
 declared, pinned, paused, used, holders, waiting, oldest_wait_ms, expected_wait_ms
-(of a call that comes now; null if not known), next_expiry_ms, window_ms (of a rate),
-granted and expired; also name_base64 if the name is not UTF-8.
+(of a call that comes now, if it is first come, first served; null if not known),
+next_expiry_ms, window_ms (of a rate), granted and expired; also name_base64 if the
+name is not UTF-8. Where tenants share a name, the wait depends on whose call it is:
+fairsem show has null there.
 
 After --watch has shown a first result, an error of the server does not end it. The
 error is shown, in a pipe once on standard error, and polling continues.

@@ -10,7 +10,7 @@ import (
 
 const (
 	statusWait       = 50 * time.Millisecond // for the pace of a queue
-	busyRetry        = time.Second           // where the pace is not known
+	busyRetry        = time.Second           // where the pace is not known, or says nothing about the tenant of the request
 	longestRetry     = time.Minute           // a pace is an estimate
 	unavailableRetry = 10 * time.Second
 )

@@ -28,7 +28,7 @@ func Detail(d inspect.Detail, width int) string {
 		b.WriteString(s + "\n")
 	}
 	line(bold.Render(text.Clean(d.Name)))
-	line(bar(d.Status, 20), Used(d.Status)+" in use", queueSummary(d.Status))
+	line(bar(d.Status, 20), Used(d.Status)+" in use", queueSummary(d))
 	line(faint.Render(limitLine(d.Status)))
 	line(faint.Render(history(d.Status)))
 	if of := d.Tenants; of.Err != nil {
@@ -66,15 +66,23 @@ func moreTenants(line func(...string), of inspect.Tenants) {
 	more(line, of.More)
 }
 
-func queueSummary(d fairsem.Status) string {
+func queueSummary(d inspect.Detail) string {
 	if d.Waiting == 0 {
 		return "no waiters"
 	}
 	s := fmt.Sprintf("%d waiting, the oldest for %s", d.Waiting, text.Ago(d.OldestWait))
-	if wait, known := d.ExpectedWait(); known {
+	if wait, known := expectedWait(d); known {
 		s += fmt.Sprintf("; a new call would wait for about %s", text.Ago(wait))
 	}
 	return s
+}
+
+// expectedWait is how long a new call would wait. Where tenants share the name, that depends on whose call it is.
+func expectedWait(d inspect.Detail) (wait time.Duration, known bool) {
+	if len(d.Tenants.All) > 0 {
+		return 0, false
+	}
+	return d.ExpectedWait()
 }
 
 func limitLine(s fairsem.Status) string {

@@ -45,6 +45,17 @@ POSITION  WAITER       UNITS  WAITED  EXPIRES  ID
 `, ansi.Strip(Detail(crowd(), 80)))
 }
 
+// The pace of a name is that of all its tenants. It says nothing about a call of one of them.
+func TestExpectedWaitIsShownOnlyWhereTenantsDoNotShareTheName(t *testing.T) {
+	d := crowd()
+	d.Pace = 2
+	assert.Contains(t, ansi.Strip(Detail(d, 120)), "; a new call would wait for about 5.0s\n")
+	assert.Equal(t, int64(5000), *NewSemaphoreDetail(d).ExpectedMS)
+	d.Tenants.All = []fairsem.Tenant{{Name: "acme", Share: 1, Used: 5, Holders: 2, Waiting: 9}}
+	assert.Contains(t, ansi.Strip(Detail(d, 120)), "9 waiting, the oldest for 1m05s\n")
+	assert.Nil(t, NewSemaphoreDetail(d).ExpectedMS)
+}
+
 func TestTenantsAreATableAndAColumnThatCanBePastedIntoAShell(t *testing.T) {
 	d := crowd()
 	d.Holders[0].ID += ":ac\x1bme"

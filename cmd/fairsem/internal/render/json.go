@@ -22,7 +22,7 @@ type Semaphore struct {
 	Holders      int64     `json:"holders"`               // permits
 	Waiting      int64     `json:"waiting"`               // calls in the queue
 	OldestWaitMS int64     `json:"oldest_wait_ms"`
-	ExpectedMS   *int64    `json:"expected_wait_ms"` // of a call that joins the queue now; null: not known
+	ExpectedMS   *int64    `json:"expected_wait_ms"` // of a call that joins the queue now, if it is first come, first served; null: not known
 	NextExpiryMS int64     `json:"next_expiry_ms"`   // until the next lease ends unless it is renewed; 0: there is none
 	WindowMS     int64     `json:"window_ms"`        // after which a grant of a rate expires; 0: it is no rate
 	Granted      int64     `json:"granted"`          // since the name exists
@@ -88,17 +88,16 @@ type SemaphoreDetail struct {
 func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
 		Time: s.At.UTC(), Name: s.Name, NameBase64: notUTF8(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: inspect.Paused(s),
-		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: expected(s),
+		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: milliseconds(s.ExpectedWait()),
 		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Expired: s.Expired,
 	}
 }
 
-func expected(s fairsem.Status) *int64 {
-	wait, known := s.ExpectedWait()
+func milliseconds(d time.Duration, known bool) *int64 {
 	if !known {
 		return nil
 	}
-	ms := wait.Milliseconds()
+	ms := d.Milliseconds()
 	return &ms
 }
 
@@ -150,6 +149,7 @@ func NewSemaphoreDetail(d inspect.Detail) SemaphoreDetail {
 		HeldBy: make([]Holder, len(d.Holders)), Queue: make([]Waiter, len(d.Waiters)),
 		Tenants: NewTenants(d.Tenants), MoreTenants: d.Tenants.More,
 	}
+	o.ExpectedMS = milliseconds(expectedWait(d))
 	for i, t := range d.Holders {
 		o.HeldBy[i] = NewHolder(d.At, t)
 	}
