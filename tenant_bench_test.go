@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -135,7 +136,7 @@ func BenchmarkQuietTenantBesideALongQueue(b *testing.B) {
 	awaitQueue(b, s, 9_000)
 	var waits, releases []float64
 	for b.Loop() {
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(100*time.Millisecond + rand.N(200*time.Millisecond)) // drawn: else all calls could come just before a release
 		asked := time.Now()
 		p, err := quiet.Acquire(b.Context(), 1)
 		if err != nil {

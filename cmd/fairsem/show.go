@@ -44,8 +44,8 @@ lists of objects with id, label, tenant, token or position, weight, since, held_
 waited_ms, and expires_in_ms, in held_by also numbers where units have any; and tenants,
 a list of objects with tenant, share, limit, used, holders, waiting and oldest_wait_ms.
 What is not UTF-8 is also there as id_base64 or tenant_base64. more_holders,
-more_waiters and more_tenants are how many --rows has left out. At most 1000 tenants are
-read, or as many as --rows.
+more_waiters and more_tenants are how many --rows has left out. At most 20,000 tenants
+are read, or as many as --rows; tenants_unread is true if there are others.
 
 After --watch has shown a first result, an error of the server does not end it. The
 error is shown, in a pipe once on standard error, and polling continues.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ const (
 	noisyCalls = 30 // of one customer that wait or hold at any time
 	noisyJob   = 100 * time.Millisecond
 	quietJob   = 20 * time.Millisecond
-	quietPause = 200 * time.Millisecond // between two jobs of the other one
+	quietPause = 200 * time.Millisecond // between two jobs of the other one, on average
 )
 
 const noisy, quiet = "noisy", "quiet"
@@ -168,7 +169,9 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 							}
 							return
 						}
-						pause(loadCtx, rest)
+						if rest > 0 { // drawn: with one pause all calls could come just before a unit is released
+							pause(loadCtx, rest/2+rand.N(rest))
+						}
 					}
 				})
 			}

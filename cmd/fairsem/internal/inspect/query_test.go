@@ -2,12 +2,14 @@ package inspect_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
@@ -51,6 +53,42 @@ func TestAllNamesAreThereInOrderWithTheirLimits(t *testing.T) {
 		assert.Equal(t, fmt.Sprintf("n%03d", i), s.Name)
 		assert.Equal(t, int64(100-i), s.Limit)
 		assert.Equal(t, int64(1), s.Used)
+	}
+}
+
+// Of more than 1,000 only the first that a scan found were read, so some of those that hold the most were missing.
+func TestTenantsThatHoldTheMostAreFoundAmongMany(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	s, err := client.Semaphore("n", 1_000_000)
+	require.NoError(t, err)
+	var group errgroup.Group
+	var all []*fairsem.Permit
+	var mu sync.Mutex
+	for i := range 1100 {
+		group.Go(func() error {
+			p, err := s.With(fairsem.CallOptions{Tenant: fmt.Sprintf("t%04d", i)}).Acquire(t.Context(), int64(1+i))
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, p)
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	found, err := inspect.QueryTenants(t.Context(), client, "n", 10)
+	require.NoError(t, err)
+	require.Len(t, found.All, 10)
+	for i, tenant := range found.All {
+		assert.Equal(t, int64(1100-i), tenant.Used)
+	}
+	assert.Equal(t, int64(1090), found.More)
+	assert.False(t, found.Unread)
+	of, err := inspect.TenantsOf(t.Context(), client, []fairsem.Status{{Name: "n", Used: 1}})
+	require.NoError(t, err)
+	assert.Len(t, of["n"].All, 1000)
+	assert.True(t, of["n"].Unread)
+	for _, p := range all {
+		require.NoError(t, p.Release(t.Context()))
 	}
 }
 

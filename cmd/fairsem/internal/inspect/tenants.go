@@ -12,8 +12,12 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// maxTenants is how many tenants of a name are read at most, unless more are wanted.
-const maxTenants = 1000
+// How many tenants of a name are read at most, unless more are wanted: where one name is shown, and of each of many names. Reading 1,000
+// takes Redis some milliseconds.
+const (
+	maxTenants       = 20_000
+	maxTenantsOfEach = 1000
+)
 
 // Tenants are those that hold permits of a name or wait for them. There are none where no call names a tenant.
 type Tenants struct {
@@ -24,12 +28,17 @@ type Tenants struct {
 }
 
 // QueryTenants queries the tenants of one name, and returns so many of them.
-func QueryTenants(ctx context.Context, client *fairsem.Client, name string, most int) (t Tenants, err error) {
-	read := max(most, maxTenants)
-	if t.All, err = Collect(first(client.Inspect(name).Tenants(ctx), read)); err != nil {
+func QueryTenants(ctx context.Context, client *fairsem.Client, name string, most int) (Tenants, error) {
+	return queryTenants(ctx, client, name, most, maxTenants)
+}
+
+func queryTenants(ctx context.Context, client *fairsem.Client, name string, most, read int) (t Tenants, err error) {
+	read = max(most, read)
+	if t.All, err = Collect(first(client.Inspect(name).Tenants(ctx), read+1)); err != nil {
 		return Tenants{Err: err}, onlyUnlessRefused(err)
 	}
-	t.Unread = len(t.All) == read
+	t.Unread = len(t.All) > read
+	t.All = t.All[:min(len(t.All), read)]
 	if len(t.All) == 1 && !named(t.All[0]) {
 		return Tenants{}, nil
 	}
@@ -61,7 +70,7 @@ func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status
 	for i, s := range all {
 		if Busy(s) {
 			group.Go(func() (err error) {
-				found[i], err = QueryTenants(within, client, s.Name, maxTenants)
+				found[i], err = queryTenants(within, client, s.Name, maxTenantsOfEach, maxTenantsOfEach)
 				return err
 			})
 		}

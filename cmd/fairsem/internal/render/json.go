@@ -82,6 +82,7 @@ type SemaphoreDetail struct {
 	MoreWaiters int64    `json:"more_waiters"`
 	Tenants     []Tenant `json:"tenants"` // none if no call names one; null if they are not known
 	MoreTenants int64    `json:"more_tenants"`
+	Unread      bool     `json:"tenants_unread"` // there are others, which were not read
 }
 
 // NewSemaphore converts s.
@@ -147,7 +148,7 @@ func NewSemaphoreDetail(d inspect.Detail) SemaphoreDetail {
 	o := SemaphoreDetail{
 		Semaphore: NewSemaphore(d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 		HeldBy: make([]Holder, len(d.Holders)), Queue: make([]Waiter, len(d.Waiters)),
-		Tenants: NewTenants(d.Tenants), MoreTenants: d.Tenants.More,
+		Tenants: NewTenants(d.Tenants), MoreTenants: d.Tenants.More, Unread: d.Tenants.Unread,
 	}
 	o.ExpectedMS = milliseconds(expectedWait(d))
 	for i, t := range d.Holders {
