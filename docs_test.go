@@ -22,6 +22,7 @@ import (
 	"github.com/fairsem/fairsem/fairsemhttp"
 	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/fairsemtest"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // goPages are the pages whose Go code is checked here: each block is part of a declaration that is compiled and run. A
@@ -243,6 +244,39 @@ func TestMethodsThatTheDocsNameExist(t *testing.T) {
 		}
 	}
 	assert.Greater(t, seen, 100)
+}
+
+// Tenants, and the options of tenants and numbers, were missing.
+func TestOverviewOfTheDocsHasEveryCallAndEveryOptionOfACall(t *testing.T) {
+	t.Parallel()
+	_, text, _ := strings.Cut(readFile(t, "docs/go.md"), "## All calls")
+	text, _, _ = strings.Cut(text, "## All errors")
+	code := strings.Join(regexp.MustCompile("`[^`]+`").FindAllString(text, -1), " ")
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[*fairsem.Client](), reflect.TypeFor[*fairsem.Inspector](), reflect.TypeFor[*fairsem.Semaphore](), reflect.TypeFor[*fairsem.Mutex](),
+		reflect.TypeFor[*fairsem.RWMutex](), reflect.TypeFor[*fairsem.Limiter](), reflect.TypeFor[*fairsem.Weighted](), reflect.TypeFor[*fairsem.Permit](),
+	} {
+		for i := range of.NumMethod() {
+			if name := of.Method(i).Name; name != "Name" && name != "RRequest" { // the name of a handle; as Request
+				assert.Regexp(t, `\b`+name+`\b`, code, of)
+			}
+		}
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[fairsem.CallOptions]()) {
+		assert.Regexp(t, `\b`+field.Name+`\b`, code, "CallOptions")
+	}
+}
+
+// Keys of tenants and numbers were missing, and one that is left behind when the others are deleted keeps numbers in use.
+func TestDocsNameEveryKeyOfAName(t *testing.T) {
+	t.Parallel()
+	assert.Contains(t, readFile(t, "docs/upgrading.md"), "redis-cli DEL 'fairsem:{payments-api}:'{"+strings.Join(protocol.Kinds[:], ",")+"}")
+	for _, page := range []string{"docs/operations.md", "docs/protocol.md"} {
+		text := readFile(t, page)
+		for _, kind := range protocol.Kinds {
+			assert.Contains(t, text, "fairsem:{name}:"+kind, page)
+		}
+	}
 }
 
 // There, Options are those of any package.

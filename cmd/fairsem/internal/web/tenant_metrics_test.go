@@ -2,6 +2,8 @@ package web
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +46,11 @@ func TestMetricsHaveTenantsOnlyIfAsked(t *testing.T) {
 	problems, err := testutil.GatherAndLint(prometheus.Gatherers{s.page.registry, s.page.figures.names})
 	require.NoError(t, err)
 	assert.Empty(t, problems)
+	docs, err := os.ReadFile("../../../../docs/metrics.md")
+	require.NoError(t, err)
+	for _, family := range regexp.MustCompile(`(?m)^# TYPE (fairsem_\w+) `).FindAllStringSubmatch(body, -1) {
+		assert.Regexp(t, "`"+family[1]+"[`{]", string(docs), "the page that lists all metrics")
+	}
 	quiet.seen(1)
 	assert.NotContains(t, quiet.get("/metrics").body, "tenant")
 }
