@@ -29,8 +29,8 @@ A grant counts until its window is over and is never released. So no permit is h
 while CMD runs, and none can be lost. CMD replaces fairsem: it has its process id, its
 terminal and all signals from then on. CMD is executed without a shell, with standard
 input and output untouched. Its environment is that of fairsem without REDIS_URL,
-which may contain a password and is passed on with --pass-redis-url, and without
-FAIRSEM_SERVE_TOKEN.
+which may contain a password and is passed on with --pass-redis-url, without
+FAIRSEM_SERVE_TOKEN, and with FAIRSEM_TENANT, which is that of --tenant.
 
 With --no-wait, or if the units would be granted only after --wait, it fails at once
 and reports how long the wait would be, with --json as retry_after_ms.

@@ -46,6 +46,18 @@ func TestARunWithoutATenantDoesNotInheritOne(t *testing.T) {
 	assert.Equal(t, "<>\n", string(out))
 }
 
+// It passed on that of a command around it.
+func TestLimitPassesOnTheTenantOfItsCall(t *testing.T) {
+	s := newStation(t)
+	for want, args := range map[string][]string{"<acme>\n": {"--tenant", "acme"}, "<>\n": nil} {
+		cmd := s.limit(append([]string{"4/1h", "-c", `echo "<$FAIRSEM_TENANT>"`}, args...)...)
+		cmd.Env = append(cmd.Env, "FAIRSEM_TENANT=outer", "FAIRSEM_TOKEN=7")
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		assert.Equal(t, want, string(out))
+	}
+}
+
 func TestTheTenantThatHoldsLessIsGrantedFirst(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()

@@ -35,9 +35,9 @@ fairsem evict. On a terminal the id is shortened, which evict accepts; elsewhere
 is cut. Where units have numbers, so have their holders. If calls name tenants, each has
 its tenant, and a table lists the tenants that hold or wait: the units in use, the
 share, the limit of the tenant, its waiters, and how long the first of them has waited.
-Tenants can contain any bytes: they are written with escapes, in quotes where a shell
-needs them, and evict --tenant accepts that. The tenant '' is that of calls that name
-none.
+Tenants can contain any bytes: they are written with escapes such as \x1b, and \\ for a
+backslash, in quotes where a shell needs them, and evict --tenant accepts that. The
+tenant '' is that of calls that name none.
 
 With --json it is one JSON object: the fields of fairsem ls, and held_by and queue,
 lists of objects with id, label, tenant, token or position, weight, since, held_ms or

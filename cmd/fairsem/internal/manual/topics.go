@@ -41,7 +41,7 @@ down. User and password are those of the servers. Credentials of sentinels are `
 		{"FAIRSEM_ID", "Set by `run`: the id of the permit."},
 		{"FAIRSEM_TOKEN", "Set by `run`: the fencing token, greater than every one before it on that name."},
 		{"FAIRSEM_WEIGHT", "Set by `run`: the units that are held."},
-		{"FAIRSEM_TENANT", "Set by `run`: the tenant; empty without `--tenant`."},
+		{"FAIRSEM_TENANT", "Set by `run` and `limit`: the tenant; empty without `--tenant`."},
 		{"FAIRSEM_NUMBER", "Set by `run`: the number of the permit's unit, the first of them if it has several; empty without `--numbered`."},
 		{"FAIRSEM_NUMBERS", "Set by `run`: all numbers of the permit, with spaces between them."},
 		{"SOURCE_DATE_EPOCH", "The date of manual pages, in seconds since 1970. Without it they have none."},

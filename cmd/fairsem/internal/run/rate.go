@@ -37,7 +37,9 @@ func (j RateJob) Run(ctx context.Context) error {
 	if err != nil || len(command) == 0 {
 		return err
 	}
-	return j.Request.journalled(func(*journal) error { return become(path, command, j.Request.environment(), signals) })
+	return j.Request.journalled(func(*journal) error {
+		return become(path, command, j.Request.environment(j.Request.tenantVariable()), signals)
+	})
 }
 
 // rateWaiter is a RateJob that waits for its grant.

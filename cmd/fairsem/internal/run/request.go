@@ -42,6 +42,9 @@ func (r *Request) callOptions() fairsem.CallOptions {
 	}
 }
 
+// tenantVariable names the tenant in the environment of the command.
+func (r *Request) tenantVariable() string { return "FAIRSEM_TENANT=" + r.Tenant }
+
 // environment returns that of this process, without the variables to withhold, and with those given as name=value.
 func (r *Request) environment(own ...string) []string {
 	inherited := slices.DeleteFunc(os.Environ(), func(entry string) bool {

@@ -88,7 +88,7 @@ func (h *holder) permitVariables() []string {
 		"FAIRSEM_ID=" + h.permit.ID(),
 		"FAIRSEM_TOKEN=" + strconv.FormatInt(h.permit.Token(), 10),
 		"FAIRSEM_WEIGHT=" + strconv.FormatInt(h.job.Request.Weight, 10),
-		"FAIRSEM_TENANT=" + h.job.Request.Tenant,
+		h.job.Request.tenantVariable(),
 	}
 }
 

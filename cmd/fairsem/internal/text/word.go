@@ -5,10 +5,13 @@ import (
 	"unicode"
 )
 
-// Word returns s, cleaned, as one word that every shell takes literally: in single quotes if it needs them. Means recognizes
-// it again.
+// Distinct is Clean for what is distinguished by how it reads: with a backslash before each backslash, no other text is written like s.
+func Distinct(s string) string { return Clean(strings.ReplaceAll(s, `\`, `\\`)) }
+
+// Word returns s, as Distinct writes it, as one word that every shell takes literally: in single quotes if it needs them. Means
+// recognizes it again.
 func Word(s string) string {
-	s = Clean(s)
+	s = Distinct(s)
 	if IsWord(s) {
 		return s
 	}
@@ -33,5 +36,5 @@ func IsWord(s string) bool {
 // Means reports whether given is s, or s as Word or JSON writes it. Arguments cannot contain every byte, and nobody types
 // some of them.
 func Means(given, s string) bool {
-	return given == s || given == Clean(s) || given == string([]rune(s))
+	return given == s || given == Distinct(s) || given == string([]rune(s))
 }

@@ -3,6 +3,7 @@ package text_test
 import (
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,20 @@ func TestAWordIsOneArgumentOfAShellAndMeansTheText(t *testing.T) {
 	assert.Equal(t, "''", text.Word(""))
 	assert.Equal(t, `'it'\''s'`, text.Word("it's"))
 	assert.Equal(t, `'bad\xff'`, text.Word("bad\xff"))
+	assert.Equal(t, `'back\\slash'`, text.Word(`back\slash`))
+}
+
+// A byte that is no text read like the four characters of its escape.
+func TestNoTwoTextsAreTheSameWord(t *testing.T) {
+	t.Parallel()
+	texts := append(slices.Clone(awkward), "\xff", `\\xff`, "\\\xff", `\\\xff`, "\x00", `\x00`, "\n", `\n`, "\u202e", `\u202e`, `\`, `\\`, "\uFFFD", "\u0080", "\x80", `\u0080`)
+	of := make(map[string]string)
+	for _, s := range texts {
+		word := text.Word(s)
+		assert.True(t, text.Means(text.Distinct(s), s))
+		assert.NotContains(t, of, word, "%q and %q", s, of[word])
+		of[word] = s
+	}
 }
 
 func TestWhatJSONWritesMeansTheText(t *testing.T) {

@@ -119,7 +119,7 @@ func figures(s fairsem.Status, rate float64) []tile {
 
 func newTicket(name string, t fairsem.Ticket, now time.Time, in bool) ticket {
 	shownTicket := ticket{
-		Key: key("t", t.ID), Label: shown(t.Label), ID: shownID(t.ID), Tenant: shown(t.Tenant), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
+		Key: key("t", t.ID), Label: shown(t.Label), ID: shownID(t.ID), Tenant: shown(text.Distinct(t.Tenant)), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
 		For: text.Ago(now.Sub(t.Since)), Expires: text.Ago(t.ExpiresIn),
 	}
 	if in {
@@ -132,7 +132,7 @@ func newTicket(name string, t fairsem.Ticket, now time.Time, in bool) ticket {
 func newTenants(of inspect.Tenants) (all []tenant, more string) {
 	for _, t := range of.All {
 		all = append(all, tenant{
-			Key: key("a", t.Name), Name: shown(t.Name), Used: t.Used, Share: t.Share, Waiting: t.Waiting,
+			Key: key("a", t.Name), Name: shown(text.Distinct(t.Name)), Used: t.Used, Share: t.Share, Waiting: t.Waiting,
 			Limit: render.TenantLimit(t), Oldest: render.TenantWait(t),
 		})
 	}

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // mostTenantFigures is how many tenants, of all names together, have figures of their own: any client can name new ones.
@@ -54,14 +56,12 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 		}
 		seen[name] = true
 		used, waiting, others := s.Used, s.Waiting, of.Unread
-		written := make(map[string]bool)
 		for _, t := range of.All {
 			key := seriesKey{name, tenantLabel(t.Name)}
-			if !own[key] || written[key.tenant] { // two that read alike are one, and the second is among the others
+			if !own[key] {
 				others = true
 				continue
 			}
-			written[key.tenant] = true
 			used, waiting = used-t.Used, waiting-t.Waiting
 			writeTenant(ch, key, t)
 		}
@@ -106,11 +106,11 @@ func (c *tenantFigures) choose(all []fairsem.Status, of map[string]inspect.Tenan
 
 func boolCompare(a, b bool) int { return cmp.Compare(boolValue(a), boolValue(b)) }
 
-// tenantLabel is the tenant as label has names, with one backslash more if it begins with one.
+// tenantLabel is the tenant, or if that is no UTF-8, which labels must be, how it is shown. Either way a backslash has another one before
+// it, so no two tenants have the same label.
 func tenantLabel(tenant string) string {
-	text := label(tenant)
-	if strings.HasPrefix(text, `\`) {
-		return `\` + text
+	if utf8.ValidString(tenant) {
+		return strings.ReplaceAll(tenant, `\`, `\\`)
 	}
-	return text
+	return text.Distinct(tenant)
 }

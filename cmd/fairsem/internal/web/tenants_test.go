@@ -51,6 +51,14 @@ func TestThePageOfANameShowsItsTenants(t *testing.T) {
 		`<td role="cell" data-label="Limit">-</td><td role="cell" data-label="Waiting">1</td>`)
 	assert.Contains(t, body, `<span class="of tenant"><bdi title="acme">acme</bdi></span>`, "that of the holder")
 	assert.NotContains(t, s.get("/semaphore?name=plain").body, "Tenants")
+
+	s.holdAs("twins", 9, 1, fairsem.CallOptions{Tenant: "\xff"})
+	s.holdAs("twins", 9, 1, fairsem.CallOptions{Tenant: `\xff`})
+	s.seen(3)
+	body = s.get("/semaphore?name=twins").body
+	for _, reads := range []string{`\xff`, `\\xff`} { // as a tenant and as that of a holder
+		assert.Equal(t, 2, strings.Count(body, `<bdi title="`+reads+`">`+reads+`</bdi>`), reads)
+	}
 }
 
 func TestThePageShowsHowManyTenantsItLeavesOut(t *testing.T) {

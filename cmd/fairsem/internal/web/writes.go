@@ -236,7 +236,7 @@ func evict(ctx context.Context, s *fairsem.Inspector, given string) error {
 			if listed != nil {
 				return listed
 			}
-			if given == inspect.PlainID(t.ID) || given == text.Clean(t.ID) {
+			if given == inspect.PlainID(t.ID) || given == text.Distinct(t.ID) {
 				return s.Evict(ctx, t.ID)
 			}
 		}
