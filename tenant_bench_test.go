@@ -159,22 +159,27 @@ func BenchmarkQuietTenantBesideALongQueue(b *testing.B) {
 	b.ReportMetric(releases[len(releases)*99/100], "p99-release-ms")
 }
 
-// The memory of a waiter in Redis, without a tenant and with one.
+// The memory of a waiter in Redis, without a tenant, with one for all, and with one for each.
 func BenchmarkMemoryOfAWaiterOfATenant(b *testing.B) {
 	const waiters = 5000
 	rdb := benchRedis(b)
-	for _, tenant := range []string{"", "customer-1"} {
-		b.Run(fmt.Sprintf("tenant=%q", tenant), func(b *testing.B) {
+	for name, tenantOf := range map[string]func(waiter int) string{
+		"none":         func(int) string { return "" },
+		"one_for_all":  func(int) string { return "customer-1" },
+		"one_for_each": func(waiter int) string { return fmt.Sprint("customer-", waiter) },
+	} {
+		b.Run("tenants="+name, func(b *testing.B) {
 			var bytes float64
 			for b.Loop() {
-				s := benchSemaphore(b, b.Name(), 1).With(CallOptions{Tenant: tenant})
+				s := benchSemaphore(b, b.Name(), 1)
 				if _, err := s.Acquire(b.Context(), 1); err != nil {
 					b.Fatal(err)
 				}
 				ctx, cancel := context.WithCancel(b.Context())
 				var all sync.WaitGroup
-				for range waiters {
-					all.Go(func() { _, _ = s.Acquire(ctx, 1) }) // ends with ctx
+				for waiter := range waiters {
+					own := s.With(CallOptions{Tenant: tenantOf(waiter)})
+					all.Go(func() { _, _ = own.Acquire(ctx, 1) }) // ends with ctx
 				}
 				awaitQueue(b, s, waiters)
 				for _, key := range s.client.keyspace.Keys(s.name) {

@@ -20,8 +20,8 @@ func dataFaults() []fault {
 			f.exempt = nil
 		case protocol.Tenants: // that also has their shares, their limits, and when each was granted something
 			f.exempt = []promise{fairShares}
-		case protocol.NumbersKey: // it is all that says which numbers are taken
-			f.exempt = []promise{ownNumbers}
+		case protocol.NumbersKey: // it is all that says which numbers are taken, so the permits that had some are lost
+			f.exempt = []promise{liveOnArrival}
 		}
 		all = append(all, f)
 	}

@@ -147,8 +147,8 @@ if numbering then
     return true
   end
 
-  -- Holders of numbers always have some stored. If another program has deleted them, nobody knows which are free: nothing is granted until
-  -- each of these holders knows that it has lost its permit, or has expired.
+  -- Holders of numbers always have some stored. If another program has deleted them, nothing knows which are free. Their permits are lost, and
+  -- nothing is granted until the leases of all have ended: only then do their holders certainly know.
   numbering.lost = false
   for _, id in ipairs(numbering.count == 0 and holders > 0 and redis.call("ZRANGE", owner, 0, BOUND - 1) or {}) do
     numbering.lost = numbering.lost or numbering.has(id)

@@ -42,14 +42,12 @@ if #ids > 0 then
   local tokens = redis.call("ZMSCORE", owner, unpack(ids))
   local positions = waiters > 0 and redis.call("ZMSCORE", queue, unpack(ids)) or {}
   local deadline = text(now + lease)
-  local without_number = {}
   for i, id in ipairs(ids) do
     local state, number = GONE, 0
     local undated = not deadlines[i] and (tokens[i] or positions[i]) -- another program has deleted its deadline
-    if undated or (tonumber(deadlines[i]) or 0) > now then -- an expired id may still be stored, beyond the bound
-      if tokens[i] and numbering and numbering.lost and numbering.has(id) then
-        without_number[#without_number + 1] = id
-      elseif tokens[i] then
+    local has_lost = tokens[i] and numbering and numbering.lost and numbering.has(id) -- its entry stays until its lease ends
+    if not has_lost and (undated or (tonumber(deadlines[i]) or 0) > now) then -- an expired id may still be stored, beyond the bound
+      if tokens[i] then
         state, number = HELD, whole(tokens[i]) or 0
         if numbering and knows_tokens ~= "1" then report_numbers(number, numbering.of(id)) end
       elseif positions[i] then
@@ -66,7 +64,6 @@ if #ids > 0 then
     reply[size + 1], reply[size + 2] = state, number
     size = size + 2
   end
-  if #without_number > 0 then remove(without_number, 1) end
 end
 if #due > 0 then
   redis.call("ZADD", timeout, unpack(due))
