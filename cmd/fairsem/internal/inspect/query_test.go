@@ -87,6 +87,12 @@ func TestTenantsThatHoldTheMostAreFoundAmongMany(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, of["n"].All, 1000)
 	assert.True(t, of["n"].Unread)
+	for read, more := range map[int]int64{1099: 1089, 1100: 1090, 1101: 1090} {
+		found, err = inspect.QueryTenantsUpTo(t.Context(), client, "n", 10, read)
+		require.NoError(t, err)
+		assert.Equal(t, more, found.More)
+		assert.Equal(t, read < 1100, found.Unread, "there are 1100, and %d are read", read)
+	}
 	for _, p := range all {
 		require.NoError(t, p.Release(t.Context()))
 	}

@@ -104,7 +104,7 @@ func New(o Options) *Page {
 		}
 	}
 	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (inspect.Detail, error) {
-		return inspect.QueryDetail(ctx, o.Client, name, maxTickets)
+		return inspect.PollDetail(ctx, o.Client, name, maxTickets)
 	})
 	p.registry, p.figures.names = newRegistry(p), newNames(p)
 	if o.Token != "" {
