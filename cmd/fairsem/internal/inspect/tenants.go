@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,10 @@ func QueryTenants(ctx context.Context, client *fairsem.Client, name string, most
 func queryTenants(ctx context.Context, client *fairsem.Client, name string, most, read int) (t Tenants, err error) {
 	count := 0
 	for tenant, err := range client.Inspect(name).Tenants(ctx) {
+		if err != nil && context.Cause(ctx) == errTooLong {
+			t.Unread = true
+			break
+		}
 		if err != nil {
 			return Tenants{Err: err}, onlyUnlessRefused(err)
 		}
@@ -48,7 +53,7 @@ func queryTenants(ctx context.Context, client *fairsem.Client, name string, most
 			t.All = heaviest(t.All, most)
 		}
 	}
-	if len(t.All) == 1 && count == 1 && !named(t.All[0]) {
+	if len(t.All) == 1 && count == 1 && !t.Unread && !named(t.All[0]) {
 		return Tenants{}, nil
 	}
 	t.All = heaviest(t.All, most)
@@ -76,10 +81,15 @@ func onlyUnlessRefused(err error) error {
 // named reports whether a call has named the tenant, or declared anything of it.
 func named(t fairsem.Tenant) bool { return t.Name != "" || t.Share != 1 || t.Limit != 0 }
 
-// TenantsOf queries the tenants of many names: of those that have a holder or a waiter. An error of one name does not affect the others.
-func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status) (map[string]Tenants, error) {
+var errTooLong = errors.New("the tenants took too long to read")
+
+// TenantsOf queries the tenants of many names: of those that have a holder or a waiter. It stops reading after that time, since entries of
+// tenants that hold nothing are read, too, however many there are. An error of one name does not affect the others.
+func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status, most time.Duration) (map[string]Tenants, error) {
 	found := make([]Tenants, len(all))
-	group, within := errgroup.WithContext(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, most, errTooLong)
+	defer cancel()
+	group, within := errgroup.WithContext(limited)
 	group.SetLimit(maxParallel)
 	for i, s := range all {
 		if Busy(s) {
@@ -94,7 +104,7 @@ func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status
 	}
 	of := make(map[string]Tenants)
 	for i, s := range all {
-		if len(found[i].All) > 0 {
+		if len(found[i].All) > 0 || found[i].Unread {
 			of[s.Name] = found[i]
 		}
 	}
