@@ -44,8 +44,9 @@ lists of objects with id, label, tenant, token or position, weight, since, held_
 waited_ms, and expires_in_ms, in held_by also numbers where units have any; and tenants,
 a list of objects with tenant, share, limit, used, holders, waiting and oldest_wait_ms.
 What is not UTF-8 is also there as id_base64 or tenant_base64. more_holders,
-more_waiters and more_tenants are how many --rows has left out. At most 20,000 tenants
-are read, or as many as --rows; tenants_unread is true if there are others.
+more_waiters and more_tenants are how many --rows has left out. With --watch at most
+20,000 tenants are read, or as many as --rows; tenants_unread is true if there are
+others.
 
 After --watch has shown a first result, an error of the server does not end it. The
 error is shown, in a pipe once on standard error, and polling continues.
@@ -84,7 +85,11 @@ func (o *showOptions) run(cmd *cobra.Command) error {
 
 // query queries the name. Only --watch waits for a name that Redis does not know.
 func (o *showOptions) query(ctx context.Context, client *fairsem.Client) (f watch.Frame, err error) {
-	d, err := inspect.QueryDetail(ctx, client, o.name, o.rows)
+	query := inspect.QueryDetail
+	if o.watch.watch {
+		query = inspect.PollDetail
+	}
+	d, err := query(ctx, client, o.name, o.rows)
 	switch {
 	case err != nil:
 		return f, err

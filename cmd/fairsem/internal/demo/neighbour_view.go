@@ -35,7 +35,7 @@ func (n *neighbours) frame(ctx context.Context) (f neighbourFrame, err error) {
 	f.elapsed, f.place = time.Since(n.began), n.server.address
 	for i, s := range n.sides {
 		asked := history.Now()
-		d, err := inspect.QueryDetail(ctx, s.clients[0], s.sem.Name(), maxTickets)
+		d, err := inspect.PollDetail(ctx, s.clients[0], s.sem.Name(), maxTickets)
 		if err != nil {
 			return f, fmt.Errorf("%s does not report the state of %q: %w", n.server.address, s.sem.Name(), err)
 		}

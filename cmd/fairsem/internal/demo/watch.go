@@ -20,7 +20,7 @@ const maxTickets = 100
 
 func observe(ctx context.Context, client *fairsem.Client, name string) (snapshot, error) {
 	asked := history.Now()
-	d, err := inspect.QueryDetail(ctx, client, name, maxTickets)
+	d, err := inspect.PollDetail(ctx, client, name, maxTickets)
 	return snapshot{d, asked, history.Now()}, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -88,12 +89,21 @@ type Detail struct {
 }
 
 // QueryDetail queries one name, with at most so many holders, waiters and tenants each. Its parts are of slightly different
-// moments.
-func QueryDetail(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
+// moments. It reads all tenants.
+func QueryDetail(ctx context.Context, client *fairsem.Client, name string, most int) (Detail, error) {
+	return queryDetail(ctx, client, name, most, math.MaxInt)
+}
+
+// PollDetail is QueryDetail for a query that is repeated: it bounds how many tenants it reads.
+func PollDetail(ctx context.Context, client *fairsem.Client, name string, most int) (Detail, error) {
+	return queryDetail(ctx, client, name, most, max(most, maxTenants))
+}
+
+func queryDetail(ctx context.Context, client *fairsem.Client, name string, most, read int) (d Detail, err error) {
 	if d, err = QueryTickets(ctx, client, name, most); err != nil {
 		return d, err
 	}
-	d.Tenants, err = QueryTenants(ctx, client, name, most)
+	d.Tenants, err = queryTenants(ctx, client, name, most, read)
 	return d, err
 }
 

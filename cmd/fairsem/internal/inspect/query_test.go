@@ -83,13 +83,29 @@ func TestTenantsThatHoldTheMostAreFoundAmongMany(t *testing.T) {
 	}
 	assert.Equal(t, int64(1090), found.More)
 	assert.False(t, found.Unread)
-	of, err := inspect.TenantsOf(t.Context(), client, []fairsem.Status{{Name: "n", Used: 1}})
+	of, err := inspect.TenantsOf(t.Context(), client, []fairsem.Status{{Name: "n", Used: 1}}, time.Minute)
 	require.NoError(t, err)
 	assert.Len(t, of["n"].All, 1000)
 	assert.True(t, of["n"].Unread)
+	for read, more := range map[int]int64{1099: 1089, 1100: 1090, 1101: 1090} {
+		found, err = inspect.QueryTenantsUpTo(t.Context(), client, "n", 10, read)
+		require.NoError(t, err)
+		assert.Equal(t, more, found.More)
+		assert.Equal(t, read < 1100, found.Unread, "there are 1100, and %d are read", read)
+	}
 	for _, p := range all {
 		require.NoError(t, p.Release(t.Context()))
 	}
+}
+
+// Entries of tenants that hold nothing were read without a bound, for each poll.
+func TestTenantsThatThereIsNoTimeToReadAreUnread(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	acquire(t, client, "n", 7, 1)
+	of, err := inspect.TenantsOf(t.Context(), client, []fairsem.Status{{Name: "n", Used: 1}, {Name: "idle"}}, 0)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]inspect.Tenants{"n": {Unread: true}}, of)
 }
 
 func TestQueriesDeclareNoLimitAndLeaveNothing(t *testing.T) {

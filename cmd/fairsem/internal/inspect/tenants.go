@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -12,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// How many tenants of a name are read at most, unless more are wanted: where one name is shown, and of each of many names. Reading 1,000
+// How many tenants of a name are read at most, unless more are wanted: where one name is polled, and of each of many names. Reading 1,000
 // takes Redis some milliseconds.
 const (
 	maxTenants       = 20_000
@@ -22,32 +24,49 @@ const (
 // Tenants are those that hold permits of a name or wait for them. There are none where no call names a tenant.
 type Tenants struct {
 	All    []fairsem.Tenant // those that hold the most units first; of several, those that wait the most
-	More   int64            // how many more were read
+	More   int64            // how many more were counted
 	Unread bool             // there are others, which were not read
 	Err    error            // why they are not known, such as a missing right
 }
 
-// QueryTenants queries the tenants of one name, and returns so many of them.
+// QueryTenants queries all tenants of one name, and returns so many of them.
 func QueryTenants(ctx context.Context, client *fairsem.Client, name string, most int) (Tenants, error) {
-	return queryTenants(ctx, client, name, most, maxTenants)
+	return queryTenants(ctx, client, name, most, math.MaxInt)
 }
 
+// queryTenants reads at most so many, and keeps at most twice as many as it returns.
 func queryTenants(ctx context.Context, client *fairsem.Client, name string, most, read int) (t Tenants, err error) {
-	read = max(most, read)
-	if t.All, err = Collect(first(client.Inspect(name).Tenants(ctx), read+1)); err != nil {
-		return Tenants{Err: err}, onlyUnlessRefused(err)
+	count := 0
+	for tenant, err := range client.Inspect(name).Tenants(ctx) {
+		if err != nil && context.Cause(ctx) == errTooLong {
+			t.Unread = true
+			break
+		}
+		if err != nil {
+			return Tenants{Err: err}, onlyUnlessRefused(err)
+		}
+		if t.Unread = count == read; t.Unread {
+			break
+		}
+		count++
+		if t.All = append(t.All, tenant); len(t.All)-most >= max(most, 1) {
+			t.All = heaviest(t.All, most)
+		}
 	}
-	t.Unread = len(t.All) > read
-	t.All = t.All[:min(len(t.All), read)]
-	if len(t.All) == 1 && !named(t.All[0]) {
+	if len(t.All) == 1 && count == 1 && !t.Unread && !named(t.All[0]) {
 		return Tenants{}, nil
 	}
-	slices.SortFunc(t.All, func(a, b fairsem.Tenant) int {
+	t.All = heaviest(t.All, most)
+	t.More = int64(count - len(t.All))
+	return t, nil
+}
+
+// heaviest sorts, and returns so many of those that come first.
+func heaviest(all []fairsem.Tenant, most int) []fairsem.Tenant {
+	slices.SortFunc(all, func(a, b fairsem.Tenant) int {
 		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Name, b.Name))
 	})
-	t.More = int64(max(0, len(t.All)-most))
-	t.All = t.All[:min(len(t.All), most)]
-	return t, nil
+	return all[:min(len(all), most)]
 }
 
 // onlyUnlessRefused drops an error that is the server's reply: what else is known of the name can be shown.
@@ -62,10 +81,15 @@ func onlyUnlessRefused(err error) error {
 // named reports whether a call has named the tenant, or declared anything of it.
 func named(t fairsem.Tenant) bool { return t.Name != "" || t.Share != 1 || t.Limit != 0 }
 
-// TenantsOf queries the tenants of many names: of those that have a holder or a waiter. An error of one name does not affect the others.
-func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status) (map[string]Tenants, error) {
+var errTooLong = errors.New("the tenants took too long to read")
+
+// TenantsOf queries the tenants of many names: of those that have a holder or a waiter. It stops reading after that time, since entries of
+// tenants that hold nothing are read, too, however many there are. An error of one name does not affect the others.
+func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status, most time.Duration) (map[string]Tenants, error) {
 	found := make([]Tenants, len(all))
-	group, within := errgroup.WithContext(ctx)
+	limited, cancel := context.WithTimeoutCause(ctx, most, errTooLong)
+	defer cancel()
+	group, within := errgroup.WithContext(limited)
 	group.SetLimit(maxParallel)
 	for i, s := range all {
 		if Busy(s) {
@@ -80,7 +104,7 @@ func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status
 	}
 	of := make(map[string]Tenants)
 	for i, s := range all {
-		if len(found[i].All) > 0 {
+		if len(found[i].All) > 0 || found[i].Unread {
 			of[s.Name] = found[i]
 		}
 	}

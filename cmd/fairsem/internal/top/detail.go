@@ -89,6 +89,10 @@ func (d *detail) columns() []column[ticket] {
 		{title: "TOKEN", right: true, gap: 2, min: 6, max: 16, rank: 5, cell: tokenCell},
 		{title: "ID", gap: 2, min: 12, max: 24, rank: 6, cell: idCell},
 	}
+	if len(d.tenants.items) > 0 {
+		tenant := column[ticket]{title: "TENANT", gap: 2, min: labelLeast, max: min(d.tenants.nameWidth, labelMost), rank: 4, cell: ticketTenantCell}
+		columns = slices.Insert(columns, 2, tenant)
+	}
 	if d.numbered {
 		numbers := column[ticket]{title: "NUMBERS", gap: 2, min: 7, max: 16, rank: 4, cell: numbersCell}
 		columns = slices.Insert(columns, len(columns)-1, numbers)
@@ -140,6 +144,10 @@ func numbersCell(t ticket, width int, p paint) string {
 	return p.text.Render(text.Fit(render.Numbers(t.Ticket), width))
 }
 
+func ticketTenantCell(t ticket, width int, p paint) string {
+	return p.text.Render(text.Fit(text.Word(t.Tenant), width))
+}
+
 func idCell(t ticket, width int, p paint) string {
 	return p.title.Render(text.Fit(text.Word(inspect.ShortID(t.ID)), width))
 }
@@ -160,6 +168,11 @@ func (d *detail) summary(p paint) string {
 	parts = append(parts, p.text.Render(waiting(d.Status)))
 	if d.more > 0 {
 		parts = append(parts, p.note.Render(count(d.more)+" more are not shown"))
+	}
+	if of := d.tenants; d.byTenant && of.unread {
+		parts = append(parts, p.note.Render("more than "+count(of.more)+" more tenants are not shown"))
+	} else if d.byTenant && of.more > 0 {
+		parts = append(parts, p.note.Render(count(of.more)+" more tenants are not shown"))
 	}
 	parts = append(parts, p.text.Render(rate(d.row)+" grants/s"))
 	if d.Window == 0 {

@@ -28,7 +28,7 @@ type server struct {
 func (s *server) Survey(ctx context.Context) (inspect.Survey, error) { return s.names.Query(ctx) }
 
 func (s *server) Detail(ctx context.Context, name string) (inspect.Detail, error) {
-	return inspect.QueryDetail(ctx, s.client, name, maxTickets)
+	return inspect.PollDetail(ctx, s.client, name, maxTickets)
 }
 
 func (s *server) SetLimit(ctx context.Context, name string, limit int64) error {

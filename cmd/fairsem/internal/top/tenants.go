@@ -12,7 +12,9 @@ import (
 // tenants is the table of the tenants of a name.
 type tenants struct {
 	list[tenant]
-	nameWidth int // of the widest
+	nameWidth int   // of the widest
+	more      int64 // tenants that are not shown
+	unread    bool  // there are others, which were not counted
 }
 
 // tenant is a row of the table.
@@ -22,7 +24,7 @@ func (t tenant) key() string { return t.Name }
 
 func (n *tenants) update(of inspect.Tenants) {
 	var all []tenant
-	n.nameWidth = labelLeast
+	n.nameWidth, n.more, n.unread = labelLeast, of.More, of.Unread
 	for _, t := range of.All {
 		all = append(all, tenant{t})
 		n.nameWidth = max(n.nameWidth, ansi.StringWidth(text.Word(t.Name)))

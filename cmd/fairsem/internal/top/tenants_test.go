@@ -29,7 +29,8 @@ func TestTenantsAreALevelOfTheirOwn(t *testing.T) {
 	b.press("<enter>")
 	b.showDetail(shared())
 	b.sees("t tenants")
-	assert.Regexp(t, `k3X-9Q:1 *$`, b.row("holds    alice"))
+	assert.Regexp(t, `alice +'ac\\x1bme' .* k3X-9Q:1 *$`, b.row("holds    alice"), "the ticket is beside its tenant")
+	assert.Regexp(t, `bob +'' `, b.row("holds    bob"))
 	b.press("t")
 	assert.Regexp(t, `^ 'ac\\x1bme' +2 +1 +12s +3 +4 *$`, b.row("'ac"))
 	assert.Regexp(t, `^ '' +2 +0 +- +1 +- *$`, b.row("''"))
@@ -53,6 +54,20 @@ func TestTenantsAreALevelOfTheirOwn(t *testing.T) {
 	b.sees("bob")
 	b.press("<esc>")
 	b.sees("backup")
+}
+
+func TestTheListOfTenantsSaysHowManyItLeavesOut(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{}, api, backup)
+	b.press("<enter>")
+	d := shared()
+	d.Tenants.More = 3
+	b.showDetail(d)
+	b.press("t")
+	b.sees("   3 more tenants are not shown")
+	d.Tenants.Unread = true
+	b.showDetail(d)
+	b.sees("more than 3 more tenants are not shown")
 }
 
 func TestANameWithoutTenantsHasNoSuchLevel(t *testing.T) {

@@ -51,7 +51,7 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 	seen := make(map[string]bool)
 	for _, s := range now.Statuses {
 		of, name := now.tenants[s.Name], label(s.Name)
-		if len(of.All) == 0 || seen[name] {
+		if len(of.All) == 0 && !of.Unread || seen[name] {
 			continue
 		}
 		seen[name] = true

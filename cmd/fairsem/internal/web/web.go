@@ -100,11 +100,11 @@ func New(o Options) *Page {
 	p.sampler = newSampler(o.Interval, o.Timeout, o.Names, p.names.Query)
 	if o.TenantMetrics {
 		p.sampler.tenants = func(ctx context.Context, all []fairsem.Status) (map[string]inspect.Tenants, error) {
-			return inspect.TenantsOf(ctx, o.Client, all)
+			return inspect.TenantsOf(ctx, o.Client, all, max(o.Interval, time.Second))
 		}
 	}
 	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (inspect.Detail, error) {
-		return inspect.QueryDetail(ctx, o.Client, name, maxTickets)
+		return inspect.PollDetail(ctx, o.Client, name, maxTickets)
 	})
 	p.registry, p.figures.names = newRegistry(p), newNames(p)
 	if o.Token != "" {
