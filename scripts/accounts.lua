@@ -42,8 +42,8 @@ if stored_tenants or tenant_args > 0 then
   local parts = { string.match(stored_all or "", "^(%d+) (%d+) (%d+) ?(%d*)$") }
   local generation = whole(parts[1]) or 0
   tenancy.newest, tenancy.counted_to = math.min(last_number, whole(parts[3]) or 0), whole(parts[4])
+  -- While permits are counted again nothing is granted, so the more there are, the more seldom they are counted, and beyond some not at all.
   -- What is stored beside a name that was not shared is not to be trusted: other calls did not maintain it.
-  -- Else nothing is granted until all permits are counted, so the more there are, the more seldom they are, and beyond some not at all.
   local due = renew_keys and not restores and holders < 100 * BOUND and micros % math.ceil((holders + 1) / BOUND) == 0
   local starts = not stored_tenants or not tenancy.counted_to and (whole(parts[2]) ~= holders + extra_weight or due)
   if starts then generation, tenancy.counted_to = micros, 0 end

@@ -70,12 +70,12 @@ any other name are refused with 404. With --busy the page lists only names with 
 holder or a waiter; /metrics has all.
 
 With --tenant-metrics /metrics has what each tenant holds, its waiters, its share and
-its limit. Each poll then also reads the tenants of each name in use, some 200 a query and at
-most 1000 of a name, for at most as long as --interval or a second. Prometheus has a
-series for each tenant and figure, so at most 1000 tenants have their own. The others
-of a name, and those not read, are summed: their tenant is \others. No tenant has that label, as one that begins
-with a backslash gets another one before it. Bytes that are not UTF-8 are written as
-escapes, such as \xff, and tenants without a name have an empty label.
+its limit. Each poll then also reads the tenants of each name in use, at most 1000 of
+a name, for at most as long as --interval or a second. Prometheus has a series for
+each tenant and figure, so at most 1000 tenants have their own. The others of a name,
+and those not read, are summed: their tenant is \others. No tenant has that label, as
+a backslash is doubled. Bytes that are not UTF-8 are written as escapes, such as \xff,
+and tenants without a name have an empty label.
 
 The load on Redis does not depend on the number of viewers. One poll a second
 queries the known names, at most 1000. New names are found by a scan of all keys of
