@@ -142,7 +142,7 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 	if s == nil {
 		return &Semaphore{opts: o}
 	}
-	return &Semaphore{s.Inspector.of(o.account()), o}
+	return &Semaphore{s.of(o.account()), o}
 }
 
 // Acquire waits until n units are free and all earlier calls of the same tenant have been granted, and returns the permit for them. The

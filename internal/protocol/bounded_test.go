@@ -567,6 +567,7 @@ func TestCallAboutManyNumbersStaysWithinItsBound(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
 			about := l.space.About("name")

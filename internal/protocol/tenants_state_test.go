@@ -391,7 +391,7 @@ func TestTenantsThatHadSomethingAtOnceAreForgottenAsItEnds(t *testing.T) {
 		"by plain_tenants": func(s CallPrefix, all []*ticket) Call {
 			return PlainTenants(s, seededKnown, AcquireParams{}, nil, nil, all)
 		},
-		"by plain_tenants_release": func(s CallPrefix, all []*ticket) Call { return PlainTenantsRelease(s, all) },
+		"by plain_tenants_release": PlainTenantsRelease[*ticket],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -38,7 +38,7 @@ func QueryTenants(ctx context.Context, client *fairsem.Client, name string, most
 func queryTenants(ctx context.Context, client *fairsem.Client, name string, most, read int) (t Tenants, err error) {
 	count := 0
 	for tenant, err := range client.Inspect(name).Tenants(ctx) {
-		if err != nil && context.Cause(ctx) == errTooLong {
+		if err != nil && errors.Is(context.Cause(ctx), errTooLong) {
 			t.Unread = true
 			break
 		}
