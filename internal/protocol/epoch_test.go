@@ -337,6 +337,15 @@ func TestQueryOfALostNameStartsTheGracePeriod(t *testing.T) {
 	}
 }
 
+// takenOver begins an epoch, as where another server took over, and returns it with the declaration of a client that used the name before.
+func (l *lab) takenOver(limit int64) (d Declaration, epoch int64) {
+	l.t.Helper()
+	l.set(MetaServer, "000000000000")
+	d = known(limit)
+	d.Knows = UsedBefore
+	return d, l.ask(Refresh[*ticket](l.space.About("name"), d, time.Minute, false, nil), 0).Epoch
+}
+
 // S1: the server took over an old state in which me:1 holds; it has become a waiter since, and its unit is another's. Both held.
 func TestWaiterThatHeldIsRestoredAsOneWhereTokensAreAheadOfTheClock(t *testing.T) {
 	t.Parallel()
@@ -346,10 +355,7 @@ func TestWaiterThatHeldIsRestoredAsOneWhereTokensAreAheadOfTheClock(t *testing.T
 			l := newLab(t, testclient.Settled(t))
 			token := l.now().Add(ahead).UnixMicro()
 			l.seed(fmt.Sprintf("owner me:1=%d | timeout me:1=60s | counter %d | meta declared=1 layout=2 since=7 until=80s", token, token))
-			l.set(MetaServer, "000000000000")
-			d := known(1)
-			d.Knows = UsedBefore
-			epoch := l.ask(Refresh[*ticket](l.space.About("name"), d, time.Minute, false, nil), 0).Epoch
+			d, epoch := l.takenOver(1)
 			had := Claims{1, epoch, []int64{token + 2000, token - 5000}, []int64{1, 1}, nil}
 			r := l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("you:1", "me:1"), had), 2)
 			assert.Equal(t, []State{Held, Waiting}, []State{r.Results[0].State, r.Results[1].State})

@@ -640,10 +640,7 @@ func TestNumbersAreRestoredWhereTokensAreAheadOfTheClock(t *testing.T) {
 			l := newLab(t, testclient.Settled(t))
 			token := l.now().Add(ahead).UnixMicro()
 			l.seed(fmt.Sprintf("owner you:1#=%d | timeout you:1#=60s | counter %d | meta declared=4 layout=2 since=7 until=80s numbered=1 | numbers 1:you:1#=0", token, token))
-			l.set(MetaServer, "000000000000")
-			d := known(4)
-			d.Knows = UsedBefore
-			epoch := l.ask(Refresh[*ticket](l.space.About("name"), d, time.Minute, false, nil), 0).Epoch
+			d, epoch := l.takenOver(4)
 			had := Claims{1, epoch, []int64{token + 1000}, []int64{1}, []string{"0"}}
 			r := l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:2#"), had), 1)
 			assert.Equal(t, Held, r.Results[0].State)
