@@ -729,3 +729,29 @@ func TestCountsOfManyPermitsDoNotStayWrong(t *testing.T) {
 	l.poll(ample)
 	l.checkTenants(l.snapshot())
 }
+
+// While permits were counted again, tenants whose permits were not counted yet were taken for some that have nothing, and their limits forgotten.
+func TestLimitsOfHoldersAreRememberedWhilePermitsAreCounted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	about, d := l.space.About("name"), known(ample)
+	for first := 0; first < 500; first += MaxIDsOfTenants {
+		var all []*ticket
+		d.Tenants = nil
+		for n := first; n < first+MaxIDsOfTenants; n++ {
+			d.Tenants = append(d.Tenants, TenantSpec{Name: fmt.Sprint("tenant-", n), Share: 1, Limit: 7})
+			all = append(all, &ticket{fmt.Sprintf("me:%d:tenant-%d", n, n), 1})
+		}
+		l.ask(Acquire(about, d, AcquireParams{TTL: time.Minute}, all), len(all))
+	}
+	require.NoError(t, l.rdb.HSet(background, l.keys[8], "all", "1 9 0").Err()) // so that they are
+	for n := range 5 {
+		l.ask(Refresh[*ticket](about, known(ample), time.Duration(1+n)*time.Hour, false, nil), 0) // the keys are renewed
+	}
+	l.poll(ample)
+	for field, record := range l.rdb.HGetAll(background, l.keys[8]).Val() {
+		assert.True(t, field == "all" || strings.Contains(record, " 1 1 1 7 "), "%s: %s", field, record)
+	}
+	assert.Len(t, l.rdb.HKeys(background, l.keys[8]).Val(), 501)
+}
