@@ -344,12 +344,16 @@ func TestLossWithoutAnAnswerIsReportedWithTheNetworkError(t *testing.T) {
 	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
 }
 
-// takeAway deletes an id from Redis without notifying its holder.
+// takeAway deletes an id from Redis without notifying its holder, at once: a renewal in between would find it evicted, or store a deadline again.
 func (w *world) takeAway(id string) {
 	w.t.Helper()
-	for _, kind := range []string{"timeout", "owner"} { // in this order, because otherwise it seems evicted for a moment
-		require.NoError(w.t, w.rdb.ZRem(w.t.Context(), w.key(kind), id).Err())
-	}
+	_, err := w.rdb.TxPipelined(w.t.Context(), func(pipe redis.Pipeliner) error {
+		for _, kind := range []string{"timeout", "owner"} {
+			pipe.ZRem(w.t.Context(), w.key(kind), id)
+		}
+		return nil
+	})
+	require.NoError(w.t, err)
 }
 
 func TestLossThatARenewalFindsIsReported(t *testing.T) {
