@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -29,12 +28,7 @@ type Tenants struct {
 	Err    error            // why they are not known, such as a missing right
 }
 
-// QueryTenants queries all tenants of one name, and returns so many of them.
-func QueryTenants(ctx context.Context, client *fairsem.Client, name string, most int) (Tenants, error) {
-	return queryTenants(ctx, client, name, most, math.MaxInt)
-}
-
-// queryTenants reads at most so many, and keeps at most twice as many as it returns.
+// queryTenants queries the tenants of one name. It reads at most so many, and keeps at most twice as many as it returns.
 func queryTenants(ctx context.Context, client *fairsem.Client, name string, most, read int) (t Tenants, err error) {
 	count := 0
 	for tenant, err := range client.Inspect(name).Tenants(ctx) {
