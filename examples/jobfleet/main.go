@@ -48,8 +48,11 @@ func worker(ctx context.Context, redis *stage.Redis, hub string) error {
 			return err
 		}
 		more, err = work(permit, hub)
-		err = errors.Join(err, permit.Release(ctx))
-		switch {
+		released := permit.Release(ctx)
+		if errors.Is(released, fairsem.ErrUnavailable) {
+			released = nil // Redis has not answered yet, and the release goes on in the background
+		}
+		switch err = errors.Join(err, released); {
 		case errors.Is(err, fairsem.ErrLost):
 			more = true // the job was not done, and is given out again
 		case err != nil:
