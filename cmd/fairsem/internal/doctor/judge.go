@@ -42,7 +42,12 @@ func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, er
 	if err != nil {
 		return f, nil, err
 	}
-	bad = append(bad, tenants...)
+	numbers, left, err := p.judgeNumbers(ctx, name, f)
+	if err != nil {
+		return f, nil, err
+	}
+	f.unreadNumbers = left
+	bad = slices.Concat(bad, tenants, numbers)
 	if f.over() {
 		over, err := p.judgeOver(ctx, name, f)
 		if err != nil {
@@ -78,7 +83,7 @@ const layoutProblem = "layout"
 
 // drain is what to do about the keys of another version.
 const drain = "or drain the name: stop the processes of that version, and its keys expire 40 s later, or 20 s after the longest TTL or window; " +
-	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta,lanes,turns,tenants}"
+	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta,lanes,turns,tenants,numbers}"
 
 // otherLayout returns the finding about a name whose keys this version does not read, if it is one.
 func (f facts) otherLayout() (bad Finding, differs bool) {

@@ -35,6 +35,7 @@ type tally struct {
 	mu                          sync.Mutex
 	names, unreadableNames      int64
 	holders, waiting, unchecked int64
+	unreadNumbers               int64
 	bad                         []Finding
 	unreadable                  error
 }
@@ -96,6 +97,7 @@ func (t *tally) add(f facts, bad []Finding, err error) {
 		t.holders += f.holders
 		t.waiting += f.waiting
 		t.unchecked += f.unchecked()
+		t.unreadNumbers += f.unreadNumbers
 	}
 }
 
@@ -114,6 +116,9 @@ func (t *tally) findings() []Finding {
 	}
 	if t.unchecked > 0 {
 		sum.Message += fmt.Sprintf("; %d of them were not checked one by one, there are too many", t.unchecked)
+	}
+	if t.unreadNumbers > 0 {
+		sum.Message += fmt.Sprintf("; %d numbers of units were not checked, there are too many", t.unreadNumbers)
 	}
 	all := []Finding{sum.with("names", t.names).with("holders", t.holders).with("waiting", t.waiting)}
 	if t.unreadableNames > 0 {
