@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
@@ -212,7 +213,7 @@ func (p *target) judgeOver(ctx context.Context, name string, before facts) ([]Fi
 		return nil, err // the surplus was released
 	}
 	limit, _ := after.limit()
-	message := fmt.Sprintf("%s in use, the limit is %d", counted(after.used(), "unit"), limit)
+	message := fmt.Sprintf("%s in use, the limit is %d", render.Count(after.used(), "unit"), limit)
 	if after.sameLimit(before) && after.newest > max(before.counter, before.newest) {
 		return []Finding{fail(message+", and more were granted just now",
 			"fairsem pause NAME, and report a bug with the output of fairsem show --json NAME").with("problem", "over")}, nil

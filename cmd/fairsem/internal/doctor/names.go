@@ -106,12 +106,12 @@ func (t *tally) findings() []Finding {
 	slices.SortStableFunc(t.bad, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.State, b.State), strings.Compare(a.Details["name"].(string), b.Details["name"].(string)))
 	})
-	sum := ok("%s, %s, %d waiting", counted(t.names, "name"), counted(t.holders, "permit"), t.waiting)
+	sum := ok("%s, %s, %d waiting", render.Count(t.names, "name"), render.Count(t.holders, "permit"), t.waiting)
 	if len(t.bad) == 0 && t.names > 0 {
 		sum.Message += ": all are consistent"
 	}
 	if n := t.otherLayouts(); n > 0 {
-		sum.Message += fmt.Sprintf("; %s stored by another version of fairsem", counted(n, "name"))
+		sum.Message += fmt.Sprintf("; %s stored by another version of fairsem", render.Count(n, "name"))
 		sum = sum.with("other_layouts", n)
 	}
 	if t.unchecked > 0 {
@@ -123,7 +123,7 @@ func (t *tally) findings() []Finding {
 	all := []Finding{sum.with("names", t.names).with("holders", t.holders).with("waiting", t.waiting)}
 	if t.unreadableNames > 0 {
 		f := notChecked(t.unreadable, "+eval, or a right that a script needs")
-		f.Message = fmt.Sprintf("%s: %s", counted(t.unreadableNames, "name"), f.Message)
+		f.Message = fmt.Sprintf("%s: %s", render.Count(t.unreadableNames, "name"), f.Message)
 		all = append(all, f)
 	}
 	all = append(all, t.bad[:min(len(t.bad), mostBad)]...)

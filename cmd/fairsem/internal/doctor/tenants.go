@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
@@ -86,7 +87,7 @@ func (a accounts) judge() (bad []Finding) {
 	}
 	if a.wrong > 0 {
 		bad = append(bad, fail(fmt.Sprintf("tenants that hold something else than is counted, so their shares are wrong: %d, the first %s, with %s in %s, counted as %d in %d",
-			a.wrong, text.Word(a.first), counted(a.has[0], "unit"), counted(a.has[1], "permit"), a.counted[0], a.counted[1]),
+			a.wrong, text.Word(a.first), render.Count(a.has[0], "unit"), render.Count(a.has[1], "permit"), a.counted[0], a.counted[1]),
 			atNextRenewal).with("problem", "tenant").with("tenant", a.first))
 	}
 	return append(bad, a.judgeLanes()...)
