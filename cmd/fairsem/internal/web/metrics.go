@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"net/http"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -70,24 +69,6 @@ func newNames(p *Page) *prometheus.Registry {
 	return registry
 }
 
-// figuresText is the metrics of names, which can be long: it is made once for each poll.
-type figuresText struct {
-	names *prometheus.Registry
-
-	mu    sync.Mutex
-	polls int64  // guarded by mu
-	text  []byte // guarded by mu
-}
-
-func (f *figuresText) of(polls int64) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if polls != f.polls {
-		f.polls, f.text = polls, encode(f.names)
-	}
-	return f.text
-}
-
 // encode writes figures as Prometheus reads them. They come from here, so that it cannot fail.
 func encode(registry *prometheus.Registry) []byte {
 	families, err := registry.Gather()
@@ -101,13 +82,17 @@ func encode(registry *prometheus.Registry) []byte {
 	return b.Bytes()
 }
 
+func (p *Page) figuresOf(polls int64) []byte {
+	return p.figures.get(polls, "", func() []byte { return encode(p.perName) })
+}
+
 // metrics serves the figures of the latest poll. It does not query Redis.
 func (p *Page) metrics(w http.ResponseWriter, _ *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pictureLimit)) // where there is none it ends later
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	_, _ = w.Write(encode(p.registry)) // the client is gone
 	if now := p.sampler.latest(); p.trouble(now) == "" {
-		_, _ = w.Write(p.figures.of(now.polls)) // as above
+		_, _ = w.Write(p.figuresOf(now.polls)) // as above
 	}
 }
 

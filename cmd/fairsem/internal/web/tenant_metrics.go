@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,10 +29,12 @@ var (
 )
 
 // tenantFigures makes metrics of the tenants of the latest poll. Those that have figures keep them while they hold or wait, so that
-// the series do not change with every poll. It is for one goroutine at a time.
+// the series do not change with every poll.
 type tenantFigures struct {
 	page *Page
-	kept map[seriesKey]bool
+
+	mu   sync.Mutex
+	kept map[seriesKey]bool // guarded by mu
 }
 
 // seriesKey is a tenant of a name, as labels.
@@ -46,6 +49,8 @@ func (*tenantFigures) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect makes the figures of all tenants, and for each name where some have none of their own, one of the others.
 func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := c.page.sampler.latest()
 	own := c.choose(now.Statuses, now.tenants)
 	seen := make(map[string]bool)
