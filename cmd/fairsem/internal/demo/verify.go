@@ -49,19 +49,24 @@ func newVerdict(promise, found string, held bool, violations ...history.Violatio
 
 // judge checks every promise. A promise without evidence counts as broken.
 func judge(e evidence) []verdict {
-	promise := fmt.Sprintf("never more than %d units in use at once", e.limit)
-	return []verdict{limitKept(promise, e.grants, len(e.grants), e.limit, e.mostSeen), e.orderKept(), e.tokensGrow(), e.deadReleased(), e.nothingLeft()}
+	pairs, overtaken := overtakes(e.orderings, e.grants)
+	disorder := append(history.TokensRepeat(e.grants), history.TokensDecrease(e.grants)...)
+	return []verdict{
+		limitKept(fmt.Sprintf("never more than %d units in use at once", e.limit), e.grants, len(e.grants), e.limit, e.mostSeen),
+		newVerdict("first come, first served",
+			fmt.Sprintf("%d overtakes, %d pairs queued", len(overtaken), pairs), len(overtaken) == 0 && pairs > 0, overtaken...),
+		newVerdict("every token larger than those before",
+			fmt.Sprintf("%d out of order, %d tokens", len(disorder), len(e.grants)), len(disorder) == 0 && len(e.grants) > 0, disorder...),
+		e.deadReleased(),
+		newVerdict("nothing is left at the end",
+			fmt.Sprintf("%d units in use, %d waiting", e.end.Used, e.end.Waiting), e.end.Used == 0 && e.end.Waiting == 0),
+	}
 }
 
 // limitKept is about a limit. most is the most units in use that Redis reported in one answer.
 func limitKept(promise string, calls []history.Grant, granted int, limit, most int64) verdict {
 	most = max(most, history.MostAtOnce(calls))
 	return newVerdict(promise, fmt.Sprintf("most: %d, over %d grants", most, granted), most > 0 && most <= limit, history.OverLimit(calls, limit)...)
-}
-
-func (e evidence) orderKept() verdict {
-	pairs, found := overtakes(e.orderings, e.grants)
-	return newVerdict("first come, first served", fmt.Sprintf("%d overtakes, %d pairs queued", len(found), pairs), len(found) == 0 && pairs > 0, found...)
 }
 
 // overtakes returns the pairs in the queue of which the later one has the smaller token, and how many pairs there were of
@@ -82,12 +87,6 @@ func overtakes(lines orderings, grants []history.Grant) (pairs int, found []hist
 		}
 	}
 	return pairs, found
-}
-
-func (e evidence) tokensGrow() verdict {
-	found := append(history.TokensRepeat(e.grants), history.TokensDecrease(e.grants)...)
-	return newVerdict("every token larger than those before",
-		fmt.Sprintf("%d out of order, %d tokens", len(found), len(e.grants)), len(found) == 0 && len(e.grants) > 0, found...)
 }
 
 func (e evidence) deadReleased() verdict {
@@ -129,11 +128,6 @@ func unitsBeside(grants []history.Grant, id string, at int64) (units int64) {
 		}
 	}
 	return units
-}
-
-func (e evidence) nothingLeft() verdict {
-	return newVerdict("nothing is left at the end",
-		fmt.Sprintf("%d units in use, %d waiting", e.end.Used, e.end.Waiting), e.end.Used == 0 && e.end.Waiting == 0)
 }
 
 // seconds shows a duration as people read it.
