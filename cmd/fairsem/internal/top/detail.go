@@ -87,7 +87,7 @@ func (d *detail) columns() []column[ticket] {
 		{title: "FOR", right: true, gap: 2, min: 7, rank: 2, text: func(t ticket) string { return text.Ago(t.since) }},
 		{title: "EXPIRES", right: true, gap: 2, min: 7, rank: 3, cell: expiresCell},
 		{title: "TOKEN", right: true, gap: 2, min: 6, max: 16, rank: 5, cell: tokenCell},
-		{title: "ID", gap: 2, min: 12, max: 24, rank: 6, cell: idCell},
+		{title: "ID", gap: 2, min: 12, max: 24, rank: 6, cell: func(t ticket, _ int, p paint) string { return p.title.Render(text.Word(inspect.ShortID(t.ID))) }},
 	}
 	if len(d.tenants.items) > 0 {
 		tenant := column[ticket]{title: "TENANT", gap: 2, min: labelLeast, max: min(d.tenants.nameWidth, labelMost), rank: 4}
@@ -135,8 +135,6 @@ func tokenCell(t ticket, width int, p paint) string {
 	}
 	return p.text.Render(token)
 }
-
-func idCell(t ticket, _ int, p paint) string { return p.title.Render(text.Word(inspect.ShortID(t.ID))) }
 
 // summary begins with what matters most: its end may be beyond the screen.
 func (d *detail) summary(p paint) string {

@@ -89,14 +89,10 @@ func (n *names) arrange() {
 	n.set(shown)
 }
 
-// shows reports whether a row is among those that are wanted.
+// shows reports whether a row is among those that are wanted: its name, as it is on the screen, contains the filter, whatever the case.
 func (n *names) shows(r row) bool {
-	return n.matchesFilter(r.Name) && (!n.busy || inspect.Busy(r.Status))
-}
-
-// matchesFilter reports whether a name, as it is on the screen, contains the filter, whatever the case.
-func (n *names) matchesFilter(name string) bool {
-	return n.filter == "" || strings.Contains(strings.ToLower(text.Clean(name)), strings.ToLower(n.filter))
+	matches := n.filter == "" || strings.Contains(strings.ToLower(text.Clean(r.Name)), strings.ToLower(n.filter))
+	return matches && (!n.busy || inspect.Busy(r.Status))
 }
 
 // sort selects the order that is so many titles further on.
