@@ -46,27 +46,20 @@ var families = []family{
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Expired) }},
 }
 
-// newRegistry has the metrics of Redis as a whole, and none of this process.
-func newRegistry(p *Page) *prometheus.Registry {
+// register makes a registry with the metrics of Redis as a whole, and none of this process, and one with the figures of every name.
+func (p *Page) register() {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fairsem_poll_duration_seconds",
 		Help:    "How long it took to query all names.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 7),
 	})
 	p.sampler.polled = func(d time.Duration) { took.Observe(d.Seconds()) }
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(took, server{p})
-	return registry
-}
-
-// newNames has the figures of every name.
-func newNames(p *Page) *prometheus.Registry {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(names{p})
+	p.registry, p.perName = prometheus.NewRegistry(), prometheus.NewRegistry()
+	p.registry.MustRegister(took, server{p})
+	p.perName.MustRegister(names{p})
 	if p.TenantMetrics {
-		registry.MustRegister(&tenantFigures{page: p})
+		p.perName.MustRegister(&tenantFigures{page: p})
 	}
-	return registry
 }
 
 // encode writes figures as Prometheus reads them. They come from here, so that it cannot fail.
@@ -109,17 +102,14 @@ func (server) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect leaves out what is too old to be true.
 func (c server) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, value float64) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
-	}
 	now := c.page.sampler.latest()
 	if !now.at.IsZero() {
-		gauge(ageDesc, time.Since(now.at).Seconds())
+		sendGauge(ch, ageDesc, time.Since(now.at).Seconds())
 	}
-	gauge(upDesc, boolValue(c.page.away(now) == ""))
+	sendGauge(ch, upDesc, boolValue(c.page.away(now) == ""))
 	if c.page.trouble(now) == "" {
-		gauge(moreDesc, boolValue(now.More))
-		gauge(badDesc, float64(len(now.Unreadable)))
+		sendGauge(ch, moreDesc, boolValue(now.More))
+		sendGauge(ch, badDesc, float64(len(now.Unreadable)))
 	}
 }
 

@@ -68,7 +68,11 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 				continue
 			}
 			used, waiting = used-t.Used, waiting-t.Waiting
-			writeTenant(ch, key, t)
+			sendGauge(ch, tenantUsedDesc, float64(t.Used), key.name, key.tenant)
+			sendGauge(ch, tenantWaitersDesc, float64(t.Waiting), key.name, key.tenant)
+			sendGauge(ch, tenantOldestDesc, t.OldestWait.Seconds(), key.name, key.tenant)
+			sendGauge(ch, tenantShareDesc, float64(t.Share), key.name, key.tenant)
+			sendGauge(ch, tenantLimitDesc, float64(t.Limit), key.name, key.tenant)
 		}
 		if others { // the parts of a poll are of slightly different moments
 			sendGauge(ch, tenantUsedDesc, float64(max(0, used)), name, otherTenants)
@@ -76,14 +80,6 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	c.kept = own
-}
-
-func writeTenant(ch chan<- prometheus.Metric, key seriesKey, t fairsem.Tenant) {
-	sendGauge(ch, tenantUsedDesc, float64(t.Used), key.name, key.tenant)
-	sendGauge(ch, tenantWaitersDesc, float64(t.Waiting), key.name, key.tenant)
-	sendGauge(ch, tenantOldestDesc, t.OldestWait.Seconds(), key.name, key.tenant)
-	sendGauge(ch, tenantShareDesc, float64(t.Share), key.name, key.tenant)
-	sendGauge(ch, tenantLimitDesc, float64(t.Limit), key.name, key.tenant)
 }
 
 func sendGauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
@@ -99,7 +95,7 @@ func (c *tenantFigures) choose(all []fairsem.Status, of map[string]inspect.Tenan
 		}
 	}
 	slices.SortFunc(keys, func(a, b seriesKey) int {
-		return cmp.Or(boolCompare(c.kept[b], c.kept[a]), cmp.Compare(a.name, b.name), cmp.Compare(a.tenant, b.tenant))
+		return cmp.Or(cmp.Compare(boolValue(c.kept[b]), boolValue(c.kept[a])), cmp.Compare(a.name, b.name), cmp.Compare(a.tenant, b.tenant))
 	})
 	keys = slices.Compact(keys)
 	own := make(map[seriesKey]bool)
@@ -108,8 +104,6 @@ func (c *tenantFigures) choose(all []fairsem.Status, of map[string]inspect.Tenan
 	}
 	return own
 }
-
-func boolCompare(a, b bool) int { return cmp.Compare(boolValue(a), boolValue(b)) }
 
 // tenantLabel is the tenant, or if that is no UTF-8, which labels must be, how it is shown. Either way a backslash has another one before
 // it, so no two tenants have the same label.

@@ -107,7 +107,7 @@ func New(o Options) *Page {
 	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (inspect.Detail, error) {
 		return inspect.PollDetail(ctx, o.Client, name, maxTickets)
 	})
-	p.registry, p.perName = newRegistry(p), newNames(p)
+	p.register()
 	if o.Token != "" {
 		p.login = newLogin(o.Token)
 	}
