@@ -138,7 +138,7 @@ func replicas(info map[string]string) Finding {
 	count, _ := strconv.Atoi(info["connected_slaves"]) // the server writes it
 	var late []string
 	for i := range count {
-		replica := replicaFields(info["slave"+strconv.Itoa(i)])
+		replica := pairs(strings.SplitSeq(info["slave"+strconv.Itoa(i)], ","), "=") // ip=...,port=...,state=online,...
 		lag, err := strconv.Atoi(replica["lag"])
 		if replica["state"] != "online" || err != nil || lag > lagLimit {
 			late = append(late, fmt.Sprintf("%s:%s (%s, %s s behind)", replica["ip"], replica["port"], replica["state"], replica["lag"]))
@@ -153,14 +153,4 @@ func replicas(info map[string]string) Finding {
 		found = ok("none: nothing takes over if the server dies, and with Options.WaitReplicas nothing is granted")
 	}
 	return found.with("replicas", count).with("in_step", count-len(late))
-}
-
-// replicaFields parses a replica of INFO: ip=...,port=...,state=online,...
-func replicaFields(line string) map[string]string {
-	all := make(map[string]string)
-	for part := range strings.SplitSeq(line, ",") {
-		name, value, _ := strings.Cut(part, "=")
-		all[name] = value
-	}
-	return all
 }

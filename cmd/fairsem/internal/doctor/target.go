@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -93,10 +94,13 @@ func isReply(err error) bool {
 }
 
 // fields takes the answer to INFO apart.
-func fields(info string) map[string]string {
+func fields(info string) map[string]string { return pairs(strings.Lines(info), ":") }
+
+// pairs are names and values with a separator between them.
+func pairs(parts iter.Seq[string], separator string) map[string]string {
 	all := make(map[string]string)
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+	for part := range parts {
+		if name, value, ok := strings.Cut(strings.TrimSpace(part), separator); ok {
 			all[name] = value
 		}
 	}

@@ -31,14 +31,6 @@ type accounts struct {
 	firstLate          string
 }
 
-func (p *target) queryAccounts(ctx context.Context, name string) (accounts, error) {
-	raw, err := tenantsScript.Run(ctx, p.rdb, p.keys(name), idsPerQuery, protocol.WeightExtra).Slice()
-	if err != nil {
-		return accounts{}, err
-	}
-	return decodeAccounts(raw)
-}
-
 func decodeAccounts(raw []any) (a accounts, err error) {
 	const parts, wrongParts = 9, 6
 	if len(raw) != parts {
@@ -62,11 +54,12 @@ func (p *target) judgeTenants(ctx context.Context, name string, f facts) ([]Find
 	if !f.shared || !f.complete() {
 		return nil, nil
 	}
-	a, err := p.queryAccounts(ctx, name)
+	raw, err := tenantsScript.Run(ctx, p.rdb, p.keys(name), idsPerQuery, protocol.WeightExtra).Slice()
 	if err != nil {
 		return nil, err
 	}
-	return a.judge(), nil
+	a, err := decodeAccounts(raw)
+	return a.judge(), err
 }
 
 // What corrects the counts of tenants.
