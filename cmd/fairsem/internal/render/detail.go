@@ -46,7 +46,7 @@ func Detail(d inspect.Detail, width int) string {
 	}
 	if len(d.Waiters) > 0 {
 		line()
-		b.WriteString(Waiters(d.Waiters, upTo(len(d.Waiters)), d.At, width))
+		b.WriteString(Waiters(d.Waiters, nil, d.At, width))
 		more(line, d.MoreWaiters)
 	}
 	return b.String()
@@ -153,24 +153,19 @@ func Numbers(t fairsem.Ticket) string {
 	return strings.Join(parts, ",")
 }
 
-// Waiters is like Holders; positions are those in the queue.
+// Waiters is like Holders; positions are those in the queue, nil being from the first on.
 func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int) string {
 	columns := []column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
 		{Head: "EXPIRES", Right: true}}
 	rows := make([][]string, len(waiters))
 	for i, t := range waiters {
-		rows[i] = []string{strconv.Itoa(positions[i]), label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
+		position := i + 1
+		if positions != nil {
+			position = positions[i]
+		}
+		rows[i] = []string{strconv.Itoa(position), label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
 	}
 	return withIDs(columns, rows, waiters, width)
-}
-
-// upTo returns 1 to n.
-func upTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i + 1
-	}
-	return all
 }
 
 // withIDs lays out rows with two more columns: the tenant, if a ticket has one, and the id. Both can be pasted into a command, unless
