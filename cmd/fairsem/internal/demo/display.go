@@ -93,8 +93,6 @@ func (p picture[F]) Init() tea.Cmd { return nextTick() }
 func (p picture[F]) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	p.now = time.Now()
 	switch msg := msg.(type) {
-	case F:
-		p.drawing.update(msg, p.now)
 	case tea.WindowSizeMsg:
 		p.width, p.height = msg.Width, msg.Height
 	case tick:
@@ -103,6 +101,8 @@ func (p picture[F]) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.String() == "ctrl+c" {
 			p.interrupt()
 		}
+	case F:
+		p.drawing.update(msg, p.now)
 	}
 	return p, nil
 }
