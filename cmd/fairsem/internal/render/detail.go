@@ -37,7 +37,11 @@ func Detail(d inspect.Detail, width int) string {
 	} else if len(of.All) > 0 {
 		line()
 		b.WriteString(tenants(of.All, width))
-		moreTenants(line, of)
+		if of.Unread {
+			line(faint.Render(fmt.Sprintf("… and more than %d more: --rows shows them", of.More)))
+		} else {
+			more(line, of.More)
+		}
 	}
 	if len(d.Holders) > 0 {
 		line()
@@ -56,14 +60,6 @@ func more(line func(...string), n int64) {
 	if n > 0 {
 		line(faint.Render(fmt.Sprintf("… and %d more: --rows shows them", n)))
 	}
-}
-
-func moreTenants(line func(...string), of inspect.Tenants) {
-	if of.Unread {
-		line(faint.Render(fmt.Sprintf("… and more than %d more: --rows shows them", of.More)))
-		return
-	}
-	more(line, of.More)
 }
 
 func queueSummary(d inspect.Detail) string {
