@@ -110,7 +110,13 @@ func (t *tally) findings() []Finding {
 	if len(t.bad) == 0 && t.names > 0 {
 		sum.Message += ": all are consistent"
 	}
-	if n := t.otherLayouts(); n > 0 {
+	var n int64 // names of a layout that this version does not use
+	for _, f := range t.bad {
+		if f.Details["problem"] == layoutProblem {
+			n++
+		}
+	}
+	if n > 0 {
 		sum.Message += fmt.Sprintf("; %s stored by another version of fairsem", render.Count(n, "name"))
 		sum = sum.with("other_layouts", n)
 	}
@@ -133,16 +139,6 @@ func (t *tally) findings() []Finding {
 		all = append(all, f)
 	}
 	return all
-}
-
-// otherLayouts is how many names have a layout that this version does not use.
-func (t *tally) otherLayouts() (n int64) {
-	for _, f := range t.bad {
-		if f.Details["problem"] == layoutProblem {
-			n++
-		}
-	}
-	return n
 }
 
 // find walks over the keys of every node. It takes all kinds of keys, for some may have lost the others.
