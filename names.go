@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/scan"
 )
 
 // listShare is how much of a server's time List takes.
@@ -56,7 +56,8 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 	nodes, err := c.scans(ctx, share)
 	for err == nil && len(nodes) > 0 {
 		var page []string
-		if page, err = nodes[0].next(ctx, c); err != nil {
+		var more bool
+		if page, more, err = c.nextNames(ctx, nodes[0]); err != nil {
 			break
 		}
 		for _, name := range page {
@@ -64,7 +65,7 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 				return nil
 			}
 		}
-		if nodes[0].cursor == 0 {
+		if !more {
 			nodes = nodes[1:]
 		}
 	}
@@ -74,28 +75,21 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 	return advise(err)
 }
 
-// scan is a scan of the keys of one server.
-type scan struct {
-	rdb    redis.Cmdable
-	cursor uint64
-	pace   pace
-}
-
 // scans returns a scan for each server that has keys of its own.
-func (c *Client) scans(ctx context.Context, share float64) ([]*scan, error) {
+func (c *Client) scans(ctx context.Context, share float64) ([]*scan.Scan, error) {
 	cluster, ok := c.rdb.(interface {
 		ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
 	})
 	if !ok {
-		return []*scan{{rdb: c.rdb, pace: pace{share: share}}}, ctx.Err()
+		return []*scan.Scan{scan.New(c.rdb, share)}, ctx.Err()
 	}
 	var mu sync.Mutex
-	var all []*scan
+	var all []*scan.Scan
 	err := c.during(ctx, func() error {
 		return cluster.ForEachMaster(c.goroutines.Context, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, &scan{rdb: node, pace: pace{share: share}})
+			all = append(all, scan.New(node, share))
 			return nil
 		})
 	})
@@ -105,74 +99,25 @@ func (c *Client) scans(ctx context.Context, share float64) ([]*scan, error) {
 	return all, nil
 }
 
-// scanCount is about how many keys Redis scans for one page: a millisecond's worth.
-const scanCount = 1000
-
-// next returns the names of the next page, when the pace allows it. The scan is over when the cursor is 0 again.
-func (s *scan) next(ctx context.Context, c *Client) (names []string, err error) {
-	if err := c.goroutines.Sleep(ctx, s.pace.due()); err != nil {
-		return nil, err
+// nextNames returns the names of the next page of a scan, when that is due, and whether there is another page.
+func (c *Client) nextNames(ctx context.Context, s *scan.Scan) (names []string, more bool, err error) {
+	if err := c.goroutines.Sleep(ctx, s.Due()); err != nil {
+		return nil, false, err
 	}
-	var keys []string
-	var took time.Duration
-	cursor := s.cursor
+	var page scan.Page
 	err = c.during(ctx, func() (err error) {
-		keys, cursor, took, err = s.page(c.goroutines.Context, c.keyspace.EveryName())
+		page, err = s.Read(c.goroutines.Context, c.keyspace.EveryName(), "")
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	s.cursor = cursor
-	s.pace.spend(took)
-	for _, key := range keys {
+	for _, key := range page.Keys {
 		if name, ok := c.keyspace.NameOf(key, "meta"); ok {
 			names = append(names, name)
 		}
 	}
-	return names, nil
-}
-
-// page reads one page between two readings of the server's clock. The three commands are one write, so the server executes
-// them in a row: the difference is what the page took, however far away the server is.
-func (s *scan) page(ctx context.Context, pattern string) (keys []string, cursor uint64, took time.Duration, err error) {
-	pipe := s.rdb.Pipeline()
-	before, page, after := pipe.Time(ctx), pipe.Scan(ctx, s.cursor, pattern, scanCount), pipe.Time(ctx)
-	began := time.Now()
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	answered := time.Since(began)
-	if keys, cursor, err = page.Result(); err != nil {
-		return nil, 0, 0, err
-	}
-	if before.Err() != nil || after.Err() != nil {
-		return keys, cursor, answered, nil
-	}
-	// The clock may have been stepped between the readings.
-	return keys, cursor, max(0, min(after.Val().Sub(before.Val()), answered)), nil
-}
-
-// pace keeps a scan below a share of a server's time.
-type pace struct {
-	share float64
-	began time.Time
-	spent time.Duration
-}
-
-const (
-	// paceStart is the time of which a scan may take its share at once, so that a scan of few keys does not pause.
-	paceStart = 100 * time.Millisecond
-	// pageCost is what a page costs the server besides the time between the two readings of its clock.
-	pageCost = 50 * time.Microsecond
-)
-
-func (p *pace) spend(took time.Duration) { p.spent += took + pageCost }
-
-// due is how long to wait before the next page.
-func (p *pace) due() time.Duration {
-	if p.began.IsZero() {
-		p.began = time.Now()
-	}
-	return time.Duration(float64(p.spent)/p.share) - paceStart - time.Since(p.began)
+	return names, s.Advance(page), nil
 }
 
 // wholeRunes removes the rest of a character from UTF-8 text that was cut at maxLabel.

@@ -64,6 +64,21 @@ func completeIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Compl
 	})
 }
 
+// completeTenants offers the tenants of the name that is on the line already, of which only those that need no quotes: fairsem run takes a
+// tenant as it is.
+func completeTenants(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return gather(cmd, func(ctx context.Context, client *fairsem.Client, offer func(cobra.Completion) bool) {
+		for t, err := range client.Inspect(args[0]).Tenants(ctx) {
+			if err != nil || strings.HasPrefix(t.Name, typed) && text.IsWord(t.Name) && !offer(t.Name) {
+				return
+			}
+		}
+	})
+}
+
 // completeCommand offers a name for the first of the arguments before a command, nothing for the others, and leaves the
 // command with its files to the shell.
 func completeCommand(before int) cobra.CompletionFunc {
@@ -119,15 +134,19 @@ func connectionOf(cmd *cobra.Command) *connection {
 	return c
 }
 
-// noFiles keeps the shell from offering files for the values of flags that are none, of cmd and its commands.
-func noFiles(cmd *cobra.Command) {
-	words := []string{"redis", "prefix", "label", "tenant"}
+// completeFlags offers tenants for the flag of that name, and keeps the shell from offering files for other flags whose values are none, of
+// cmd and its commands.
+func completeFlags(cmd *cobra.Command) {
+	words := []string{"redis", "prefix", "label"}
+	if cmd.Flags().Lookup("tenant") != nil {
+		_ = cmd.RegisterFlagCompletionFunc("tenant", completeTenants) // it is there
+	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() != "string" || slices.Contains(words, f.Name) {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions) // fails where there is one
 		}
 	})
 	for _, sub := range cmd.Commands() {
-		noFiles(sub)
+		completeFlags(sub)
 	}
 }

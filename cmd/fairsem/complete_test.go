@@ -152,3 +152,34 @@ func TestIDsAreOfferedAfterTheNameWithTheirLabels(t *testing.T) {
 	all, _ = completeIDs(cmd, nil, "")
 	assert.Equal(t, []string{"n"}, all)
 }
+
+// The completed line is run with the next key, and what is offered has to mean that tenant when it comes back.
+func TestTenantsOfTheNameOnTheLineAreOfferedIfTheyNeedNoQuotes(t *testing.T) {
+	s := newStation(t)
+	for _, name := range []string{"n", "other"} {
+		sem, err := s.client.Semaphore(name, 10)
+		require.NoError(t, err)
+		for _, tenant := range []string{name + "-acme", name + "-beta", "häuser", "", "a b", "$(id)", `back\slash`, "bad\xff", "-x", "esc\x1b[31m"} {
+			_, err = sem.With(fairsem.CallOptions{Tenant: tenant}).Acquire(t.Context(), 1)
+			require.NoError(t, err)
+		}
+	}
+	all := []string{"n-acme", "n-beta", "häuser"}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"evict", "n", "--tenant", ""}, all},
+		{[]string{"evict", "n", "--tenant="}, all},
+		{[]string{"evict", "n", "--tenant", "n-a"}, []string{"n-acme"}},
+		{[]string{"evict", "other", "--tenant", "n"}, nil},
+		{[]string{"evict", "--tenant", ""}, nil},
+		{[]string{"evict", "nowhere", "--tenant", ""}, nil},
+		{[]string{"run", "n", "--limit", "9", "--tenant", "n-"}, []string{"n-acme", "n-beta"}},
+		{[]string{"limit", "n", "5/s", "--tenant", "h"}, []string{"häuser"}},
+	} {
+		all, directive := s.candidates(c.args...)
+		assert.ElementsMatch(t, c.want, all, "%q", c.args)
+		assert.Equal(t, noFilesNow, directive, "%q", c.args)
+	}
+}

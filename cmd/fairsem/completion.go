@@ -13,9 +13,10 @@ func newCompletion() *cobra.Command {
 		Use:   "completion bash|zsh|fish|powershell",
 		Short: "Write a completion script for a shell",
 		Long: `Writes a script to standard output. A shell that has read it completes commands and
-flags, and queries the server of --redis or REDIS_URL for names and ids: for at most two
-seconds, in a tenth of its time. It offers what it has found by then; without a server
-it is silent. Names with characters that are special to a shell are left out.
+flags, and queries the server of --redis or REDIS_URL for names, ids and tenants: for at
+most two seconds, and for names in a tenth of its time. It offers what it has found by
+then; without a server it is silent. Those with characters that are special to a shell
+are left out.
 
 The script for bash needs the package bash-completion, the one for zsh needs compinit.
 

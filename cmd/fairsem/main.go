@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -49,18 +50,10 @@ func report(stderr io.Writer, command string, err error) int {
 	case coded.Code != exit.Usage:
 		code, hint = coded.Code, ""
 	}
-	said := text.Clean(oneLine(strings.TrimPrefix(err.Error(), "fairsem: "))) // servers choose their words themselves
-	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint)                 // an error cannot be reported anywhere
+	said := text.Clean(lineEnds.ReplaceAllString(strings.TrimSpace(strings.TrimPrefix(err.Error(), "fairsem: ")), " ")) // servers choose their words themselves
+	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint)                                                           // an error cannot be reported anywhere
 	return code
 }
 
-// oneLine joins the lines of a text: what cobra suggests has several.
-func oneLine(s string) string {
-	var parts []string
-	for line := range strings.Lines(s) {
-		if line = strings.TrimSpace(line); line != "" {
-			parts = append(parts, line)
-		}
-	}
-	return strings.Join(parts, " ")
-}
+// lineEnds are what is between two lines of a text: what cobra suggests has several.
+var lineEnds = regexp.MustCompile(`\s*\n\s*`)

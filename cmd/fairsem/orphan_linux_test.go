@@ -1,13 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/demo"
@@ -47,23 +45,23 @@ func requireGone(t *testing.T, pids []int) {
 
 // exists says whether a process runs. One that ended and was not waited for does not.
 func exists(pid int) bool {
-	p, err := orphan.ReadStat(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && p.Runs()
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return false
+	}
+	stat, err := p.Stat()
+	return err == nil && orphan.Runs(stat)
 }
 
 // children are the processes that a process has started.
 func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	all, err := procfs.AllProcs()
 	require.NoError(t, err)
-	for _, file := range files {
-		p, err := orphan.ReadStat(file)
-		if err != nil || p.Parent != parent { // an error: ended meanwhile
-			continue
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.PPID == parent { // an error: ended meanwhile
+			pids = append(pids, p.PID)
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		require.NoError(t, err)
-		pids = append(pids, pid)
 	}
 	return pids
 }

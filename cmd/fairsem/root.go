@@ -53,7 +53,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, cmd := range commands {
 		cmd.GroupID = title
-		noFiles(cmd)
+		completeFlags(cmd)
 		root.AddCommand(cmd)
 	}
 }
@@ -84,16 +84,13 @@ var typeErrors = map[string]string{
 // strictHelp makes the help command, which is cobra's own, refuse unknown commands.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = knownTopic
+	help, _, _ := root.Find([]string{"help"}) // it is there
+	help.Args = func(_ *cobra.Command, args []string) error {
+		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+			return exit.Usagef("unknown command %q", strings.Join(args, " "))
+		}
+		return nil
 	}
-}
-
-func knownTopic(cmd *cobra.Command, args []string) error {
-	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-		return exit.Usagef("unknown command %q", strings.Join(args, " "))
-	}
-	return nil
 }
 
 // ownFailure runs the steps up to the first error. An error without an exit code gets that of a failure of the command

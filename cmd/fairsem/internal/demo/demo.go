@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Defaults of a demo.
@@ -56,8 +55,7 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 	defer func() { _ = client.Close() }() // it holds nothing
-	name := "demo-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
-	sem, err := client.Semaphore(name, Limit)
+	sem, err := client.Semaphore(newName(), Limit)
 	if err != nil {
 		return err
 	}
@@ -67,6 +65,9 @@ func Run(ctx context.Context, out io.Writer, o Options) error {
 	}
 	return d.conclude(ctx, out)
 }
+
+// newName is the name of a semaphore that nobody else uses.
+func newName() string { return "demo-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12] }
 
 // demo is one run of it.
 type demo struct {
@@ -94,13 +95,19 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	screen := d.display(out)
+	screen := newDisplay(out, d.options, "fairsem demo", &scene{}, func(l logWriter) display[frame] { return &plain{logWriter: l} })
 	defer screen.close()
-	if err := d.play(ctx, screen); err != nil {
-		return err
-	}
+	err = poll(ctx, d.team.failed, d.over, func() error {
+		s, err := observe(ctx, d.client, d.sem.Name())
+		if err != nil {
+			return d.server.stateError(d.sem, err)
+		}
+		d.update(s)
+		screen.show(d.frame(s))
+		return nil
+	})
 	d.ended = time.Now()
-	return nil
+	return err
 }
 
 func (d *demo) orders() []orders {
@@ -118,26 +125,25 @@ func (d *demo) orders() []orders {
 	return all
 }
 
-func (d *demo) play(ctx context.Context, screen display) error {
+// poll calls query again and again until it is over. It returns the cause of ctx, what failed, or the first error of query.
+func poll(ctx context.Context, failed <-chan error, over func() bool, query func() error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for !d.over() {
+	for !over() {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case err := <-d.team.failed:
+		case err := <-failed:
 			return err
 		case <-tick.C:
 		}
-		s, err := observe(ctx, d.client, d.sem.Name())
+		err := query()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return d.stateError(err)
+			return err
 		}
-		d.update(s)
-		screen.show(d.frame(s))
 	}
 	return nil
 }
@@ -162,7 +168,7 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return d.stateError(err)
+		return d.server.stateError(d.sem, err)
 	}
 	e := evidence{
 		limit:     Limit,
@@ -173,28 +179,16 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 		death:     d.death,
 		end:       end,
 	}
-	verdicts := judge(e)
-	if d.options.JSON {
-		_, _ = out.Write(text.JSON(d.report(verdicts))) // an error cannot be reported anywhere
-	} else {
-		header := fmt.Sprintf("%d processes shared %d units for %s", Workers, Limit, seconds(d.ended.Sub(d.began)))
-		summarize(out, header, d.events, verdicts)
-	}
-	return broken(verdicts)
-}
-
-// stateError is the error of a server that does not report the state.
-func (d *demo) stateError(err error) error {
-	return fmt.Errorf("%s does not report the state of %q: %s; check that it runs and allows this user to run scripts",
-		d.server.address, d.sem.Name(), strings.TrimPrefix(err.Error(), "fairsem: "))
+	header := fmt.Sprintf("%d processes shared %d units for %s", Workers, Limit, seconds(d.ended.Sub(d.began)))
+	return d.report(judge(e)).write(out, d.options, header, d.events)
 }
 
 // broken is nil if every promise held.
 func broken(verdicts []verdict) error {
 	var claims []string
 	for _, v := range verdicts {
-		if v.broken {
-			claims = append(claims, fmt.Sprintf("%q (%s)", v.promise, v.found))
+		if !v.Held {
+			claims = append(claims, fmt.Sprintf("%q (%s)", v.Promise, v.Found))
 		}
 	}
 	if len(claims) == 0 {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -12,35 +13,43 @@ import (
 )
 
 // display shows frames until it is closed.
-type display interface {
-	show(frame)
+type display[F any] interface {
+	show(F)
 	close()
 }
 
-// display returns one that draws in place if out is a terminal, else one that writes a line for every
-// change. With JSON it is one that shows nothing.
-func (d *demo) display(out io.Writer) display {
-	if d.options.JSON {
-		return &plain{out: io.Discard}
+// newDisplay returns one that draws what on the terminal that out is. Elsewhere it is a log, and with JSON it shows nothing.
+func newDisplay[F any](out io.Writer, o Options, title string, what drawing[F], log func(logWriter) display[F]) display[F] {
+	switch {
+	case o.JSON:
+		return log(logWriter{io.Discard})
+	case !text.CanDraw(out):
+		return log(logWriter{out})
 	}
-	if !text.CanDraw(out) {
-		return &plain{out: out}
-	}
-	return startLive(out, picture{scene: &scene{}, signs: signs(), interrupt: d.options.Interrupt})
+	return startLive(out, picture[F]{title: title, drawing: what, signs: signs(), interrupt: o.Interrupt})
 }
 
+// logWriter writes a log.
+type logWriter struct{ out io.Writer }
+
+func (l logWriter) line(format string, args ...any) {
+	_, _ = fmt.Fprintf(l.out, format+"\n", args...) // a reader that is gone ends the process
+}
+
+func (logWriter) close() {}
+
 // live draws on a screen of its own.
-type live struct {
+type live[F any] struct {
 	program *tea.Program
 	ended   chan struct{}
 }
 
-func startLive(out io.Writer, model tea.Model) *live {
+func startLive[F any](out io.Writer, model picture[F]) *live[F] {
 	options := []tea.ProgramOption{tea.WithOutput(out), tea.WithColorProfile(text.Profile(out)), tea.WithoutSignalHandler()}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		options = append(options, tea.WithInput(nil))
 	}
-	l := &live{tea.NewProgram(model, options...), make(chan struct{})}
+	l := &live[F]{tea.NewProgram(model, options...), make(chan struct{})}
 	go func() { // ends when close asks it to, and close waits
 		defer close(l.ended)
 		_, _ = l.program.Run() // without a picture the demo continues, and its summary has everything
@@ -48,10 +57,10 @@ func startLive(out io.Writer, model tea.Model) *live {
 	return l
 }
 
-func (l *live) show(f frame) { l.program.Send(f) }
+func (l *live[F]) show(f F) { l.program.Send(f) }
 
 // close leaves the terminal as it was.
-func (l *live) close() {
+func (l *live[F]) close() {
 	l.program.Quit()
 	<-l.ended
 }
@@ -59,9 +68,16 @@ func (l *live) close() {
 // drawEvery is fast enough for a bar to run down, and slow enough to be no load.
 const drawEvery = 50 * time.Millisecond
 
+// drawing is what a terminal of some size shows at some moment of the frames that came.
+type drawing[F any] interface {
+	update(f F, now time.Time)
+	render(now time.Time, width, height int, g glyphs) string
+}
+
 // picture is the model that bubbletea wants.
-type picture struct {
-	scene         *scene
+type picture[F any] struct {
+	title         string
+	drawing       drawing[F]
 	width, height int // of the terminal; 0: not known yet
 	now           time.Time
 	signs         glyphs
@@ -72,13 +88,11 @@ type tick time.Time
 
 func nextTick() tea.Cmd { return tea.Tick(drawEvery, func(t time.Time) tea.Msg { return tick(t) }) }
 
-func (p picture) Init() tea.Cmd { return nextTick() }
+func (p picture[F]) Init() tea.Cmd { return nextTick() }
 
-func (p picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (p picture[F]) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	p.now = time.Now()
 	switch msg := msg.(type) {
-	case frame:
-		p.scene.update(msg, p.now)
 	case tea.WindowSizeMsg:
 		p.width, p.height = msg.Width, msg.Height
 	case tick:
@@ -87,13 +101,15 @@ func (p picture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.String() == "ctrl+c" {
 			p.interrupt()
 		}
+	case F:
+		p.drawing.update(msg, p.now)
 	}
 	return p, nil
 }
 
-func (p picture) View() tea.View {
-	v := tea.NewView(p.scene.render(p.now, p.width, p.height, p.signs))
+func (p picture[F]) View() tea.View {
+	v := tea.NewView(p.drawing.render(p.now, p.width, p.height, p.signs))
 	v.AltScreen = true
-	v.WindowTitle = "fairsem demo"
+	v.WindowTitle = p.title
 	return v
 }

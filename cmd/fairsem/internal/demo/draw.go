@@ -159,10 +159,3 @@ func (v view) trail(c *caller) string {
 
 // name is a label in the eight columns that those of the demo have.
 func name(c *caller) string { return text.Fit(c.Label, len("worker 1")) }
-
-func units(n int64) string {
-	if n == 1 {
-		return "1 unit"
-	}
-	return fmt.Sprintf("%d units", n)
-}

@@ -7,11 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/history"
@@ -81,7 +78,6 @@ func RunTenants(ctx context.Context, out io.Writer, o Options) error {
 
 func newSide(ctx context.Context, srv *server, title string, shared bool) (*side, error) {
 	s := &side{title: title, shared: shared, inQueue: make(map[string]int64), grants: make(map[*job]struct{})}
-	name := "demo-" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12]
 	for i, customer := range []string{noisy, quiet} {
 		client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: customer, Observer: s.observe})
 		if err != nil {
@@ -90,7 +86,7 @@ func newSide(ctx context.Context, srv *server, title string, shared bool) (*side
 		s.clients[i] = client
 	}
 	var err error
-	if s.sem, err = s.clients[0].Semaphore(name, Limit); err != nil {
+	if s.sem, err = s.clients[0].Semaphore(newName(), Limit); err != nil {
 		return s, err
 	}
 	// A server that has just started grants nothing on a new name for a while: that is not what anybody waits for here.
@@ -164,7 +160,7 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 					for loadCtx.Err() == nil {
 						if err := s.work(loadCtx, sem, []string{noisy, quiet}[customer], length); err != nil && loadCtx.Err() == nil {
 							select {
-							case failed <- err:
+							case failed <- fmt.Errorf("the load on %s ended: %w", n.server.address, err):
 							default: // another one has failed
 							}
 							return
@@ -177,29 +173,18 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 			}
 		}
 	}
-	screen := n.display(out)
+	screen := newDisplay(out, n.options, "fairsem demo tenants", &neighbourFrame{}, func(l logWriter) display[neighbourFrame] { return &neighbourLog{logWriter: l} })
 	defer screen.close()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for time.Since(n.began) < n.options.Length {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case err := <-failed:
-			return fmt.Errorf("the load on %s ended: %w", n.server.address, err)
-		case <-tick.C:
-		}
+	over := func() bool { return time.Since(n.began) >= n.options.Length }
+	err := poll(ctx, failed, over, func() error {
 		f, err := n.frame(ctx)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		if err == nil {
+			screen.show(f)
 		}
-		if err != nil {
-			return err
-		}
-		screen.show(f)
-	}
+		return err
+	})
 	n.ended = time.Now()
-	return nil
+	return err
 }
 
 // handle is the semaphore as a customer has it.
@@ -240,8 +225,8 @@ func (s *side) record(write func()) {
 	write()
 }
 
-// granted returns the jobs that were granted a unit.
-func (s *side) granted() (all []history.Grant) {
+// calls returns all jobs, also those that were granted nothing.
+func (s *side) calls() (all []history.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for j := range s.grants {

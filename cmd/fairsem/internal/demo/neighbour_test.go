@@ -32,8 +32,8 @@ func grantOf(tenant, id string, token, asked, position, granted, released int64)
 
 func brokenPromises(s *side, left int64) (all []string) {
 	for _, v := range s.judge(left) {
-		if v.broken {
-			all = append(all, v.promise)
+		if !v.Held {
+			all = append(all, v.Promise)
 		}
 	}
 	return all
@@ -77,20 +77,20 @@ func TestBothSidesAreBesideEachOtherOrBelow(t *testing.T) {
 		f.sides[i] = sideFrame{title, map[string]int64{noisy: 2, quiet: 1}, map[string]int64{noisy: 28}, []time.Duration{12 * time.Millisecond, 2 * time.Second}}
 	}
 	for _, size := range [][2]int{{100, 30}, {40, 30}, {20, 4}} {
-		drawn := ansi.Strip(f.render(size[0], size[1], coarse))
+		drawn := ansi.Strip(f.render(time.Time{}, size[0], size[1], coarse))
 		for _, line := range strings.Split(drawn, "\n") {
 			assert.LessOrEqual(t, lipgloss.Width(line), size[0])
 		}
 		assert.LessOrEqual(t, strings.Count(drawn, "\n")+1, size[1])
 	}
-	assert.Regexp(t, `# # #  +# # #`, ansi.Strip(f.render(100, 30, coarse)))
-	assert.Contains(t, ansi.Strip(f.render(40, 30, coarse)), "they waited 12 ms, 2.0 s")
+	assert.Regexp(t, `# # #  +# # #`, ansi.Strip(f.render(time.Time{}, 100, 30, coarse)))
+	assert.Contains(t, ansi.Strip(f.render(time.Time{}, 40, 30, coarse)), "they waited 12 ms, 2.0 s")
 }
 
 func TestTheLogOfTenantsHasALineForEachSideAndSecond(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	l := &neighbourLog{out: &out}
+	l := &neighbourLog{logWriter: logWriter{&out}}
 	for _, at := range []time.Duration{100, 900, 1100, 1900, 2100} {
 		f := neighbourFrame{elapsed: at * time.Millisecond}
 		f.sides[0].title, f.sides[1].title = "without tenants", "with tenants"

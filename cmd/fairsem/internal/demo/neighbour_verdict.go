@@ -7,19 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/history"
 )
-
-// neighbourReport is the result for programs to read.
-type neighbourReport struct {
-	Held     bool            `json:"held"`
-	Server   string          `json:"server"`
-	Limit    int64           `json:"limit"`
-	TookMS   int64           `json:"took_ms"`
-	Sides    []sideReport    `json:"sides"`
-	Promises []reportPromise `json:"promises"`
-}
 
 // sideReport is what the customers had on one name.
 type sideReport struct {
@@ -52,17 +41,16 @@ func (n *neighbours) conclude(ctx context.Context, out io.Writer) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return fmt.Errorf("%s does not report the state of %q: %w", n.server.address, s.sem.Name(), err)
+			return n.server.stateError(s.sem, err)
 		}
 		verdicts = append(verdicts, s.judge(left)...)
 	}
-	if n.options.JSON {
-		_, _ = out.Write(text.JSON(n.report(verdicts))) // an error cannot be reported anywhere
-	} else {
-		header := fmt.Sprintf("Two customers shared %d units for %s, twice at the same time", Limit, seconds(n.ended.Sub(n.began)))
-		summarize(out, header, n.told(), verdicts)
+	r := newReport(n.server, n.ended.Sub(n.began), verdicts)
+	for _, s := range n.sides {
+		r.Sides = append(r.Sides, s.report())
 	}
-	return broken(verdicts)
+	header := fmt.Sprintf("Two customers shared %d units for %s, twice at the same time", Limit, seconds(n.ended.Sub(n.began)))
+	return r.write(out, n.options, header, n.told())
 }
 
 // left returns how many permits and waiters are left once the load has ended. Calls that were given up leave the queue a moment later.
@@ -77,29 +65,18 @@ func (s *side) left(ctx context.Context) (int64, error) {
 
 // judge checks what is promised on one name. A promise without evidence counts as broken.
 func (s *side) judge(left int64) []verdict {
-	grants := s.granted()
-	over := history.OverLimit(grants, Limit)
-	most := max(history.MostAtOnce(grants), s.most)
-	all := []verdict{{
-		promise: fmt.Sprintf("%s: at most %d units in use", s.title, Limit),
-		found:   fmt.Sprintf("most: %d, over %d grants", most, len(s.waits(noisy))+len(s.waits(quiet))),
-		broken:  most > Limit || most == 0, details: over,
-	}}
+	grants := s.calls()
+	promise := fmt.Sprintf("%s: at most %d units in use", s.title, Limit)
+	all := []verdict{limitKept(promise, grants, len(s.waits(noisy))+len(s.waits(quiet)), Limit, s.most)}
 	if s.shared {
 		unfair, withheld, contests := history.Unfair(grants), history.Withheld(grants, Limit), history.Contested(grants)
-		all = append(all, verdict{
-			promise: s.title + ": next is who holds least",
-			found:   fmt.Sprintf("%d of %d grants otherwise", grantsOf(unfair), contests),
-			broken:  len(unfair) > 0 || contests == 0, details: unfair,
-		}, verdict{
-			promise: s.title + ": no unit stays free",
-			found:   fmt.Sprintf("%d of %d grants too late", grantsOf(withheld), contests),
-			broken:  len(withheld) > 0 || contests == 0, details: withheld,
-		})
+		all = append(all,
+			newVerdict(s.title+": next is who holds least",
+				fmt.Sprintf("%d of %d grants otherwise", grantsOf(unfair), contests), len(unfair) == 0 && contests > 0, unfair...),
+			newVerdict(s.title+": no unit stays free",
+				fmt.Sprintf("%d of %d grants too late", grantsOf(withheld), contests), len(withheld) == 0 && contests > 0, withheld...))
 	}
-	return append(all, verdict{
-		promise: s.title + ": nothing is left", found: fmt.Sprintf("%d holders and waiters", left), broken: left > 0,
-	})
+	return append(all, newVerdict(s.title+": nothing is left", fmt.Sprintf("%d holders and waiters", left), left == 0))
 }
 
 // grantsOf returns how many grants break a promise: one may break it with several calls.
@@ -119,7 +96,7 @@ func (n *neighbours) told() (all []event) {
 			name string
 			customerReport
 		}{{noisy, r.Noisy}, {quiet, r.Quiet}} {
-			all = append(all, event{n.ended.Sub(n.began), fmt.Sprintf("%-16s %s had %3d jobs, waited %s, at most %s",
+			all = append(all, event{n.ended.Sub(n.began).Milliseconds(), fmt.Sprintf("%-16s %s had %3d jobs, waited %s, at most %s",
 				s.title+":", c.name, c.Jobs, waited(c.MedianWaitMS), waited(c.LongestWaitMS))})
 		}
 	}
@@ -136,15 +113,4 @@ func waited(ms int64) string {
 
 func (s *side) report() sideReport {
 	return sideReport{s.sem.Name(), s.shared, newCustomerReport(s.waits(quiet)), newCustomerReport(s.waits(noisy))}
-}
-
-func (n *neighbours) report(verdicts []verdict) neighbourReport {
-	r := neighbourReport{
-		Held: broken(verdicts) == nil, Server: n.server.address, Limit: Limit, TookMS: n.ended.Sub(n.began).Milliseconds(),
-		Promises: reportPromises(verdicts),
-	}
-	for _, s := range n.sides {
-		r.Sides = append(r.Sides, s.report())
-	}
-	return r
 }

@@ -3,11 +3,9 @@ package demo
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
@@ -37,7 +35,7 @@ func (n *neighbours) frame(ctx context.Context) (f neighbourFrame, err error) {
 		asked := history.Now()
 		d, err := inspect.PollDetail(ctx, s.clients[0], s.sem.Name(), maxTickets)
 		if err != nil {
-			return f, fmt.Errorf("%s does not report the state of %q: %w", n.server.address, s.sem.Name(), err)
+			return f, n.server.stateError(s.sem, err)
 		}
 		s.most = max(s.most, d.Used)
 		s.see(asked, d.Waiters)
@@ -78,8 +76,10 @@ func (s sideFrame) lines(g glyphs) []string {
 	}
 }
 
+func (f *neighbourFrame) update(latest neighbourFrame, _ time.Time) { *f = latest }
+
 // render draws both sides beside each other, or below each other where that does not fit.
-func (f neighbourFrame) render(width, height int, g glyphs) string {
+func (f *neighbourFrame) render(_ time.Time, width, height int, g glyphs) string {
 	const column = 38
 	left, right := f.sides[0].lines(g), f.sides[1].lines(g)
 	body := append(append(left, ""), right...)
@@ -96,25 +96,9 @@ func (f neighbourFrame) render(width, height int, g glyphs) string {
 	return strings.Join(lines, "\n")
 }
 
-// neighbourDisplay shows frames until it is closed.
-type neighbourDisplay interface {
-	show(neighbourFrame)
-	close()
-}
-
-func (n *neighbours) display(out io.Writer) neighbourDisplay {
-	switch {
-	case n.options.JSON:
-		return &neighbourLog{out: io.Discard}
-	case !text.CanDraw(out):
-		return &neighbourLog{out: out}
-	}
-	return neighbourLive{startLive(out, neighbourPicture{signs: signs(), interrupt: n.options.Interrupt})}
-}
-
 // neighbourLog writes a line for every second.
 type neighbourLog struct {
-	out  io.Writer
+	logWriter
 	last int
 }
 
@@ -135,46 +119,4 @@ func (l *neighbourLog) show(f neighbourFrame) {
 		l.line("%5.1f s   %-16s noisy holds %d, %2d wait; quiet holds %d, %d waits, had %2d jobs%s",
 			f.elapsed.Seconds(), s.title+":", s.used[noisy], s.waiting[noisy], s.used[quiet], s.waiting[quiet], len(s.waited), latest)
 	}
-}
-
-func (l *neighbourLog) close() {}
-
-func (l *neighbourLog) line(format string, args ...any) {
-	_, _ = fmt.Fprintf(l.out, format+"\n", args...) // a reader that is gone ends the process
-}
-
-// neighbourLive draws on a screen of its own.
-type neighbourLive struct{ *live }
-
-func (l neighbourLive) show(f neighbourFrame) { l.program.Send(f) }
-
-// neighbourPicture is the model that bubbletea wants.
-type neighbourPicture struct {
-	frame         neighbourFrame
-	width, height int // of the terminal; 0: not known yet
-	signs         glyphs
-	interrupt     func()
-}
-
-func (p neighbourPicture) Init() tea.Cmd { return nil }
-
-func (p neighbourPicture) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	switch msg := msg.(type) {
-	case neighbourFrame:
-		p.frame = msg
-	case tea.WindowSizeMsg:
-		p.width, p.height = msg.Width, msg.Height
-	case tea.KeyPressMsg:
-		if msg.String() == "ctrl+c" {
-			p.interrupt()
-		}
-	}
-	return p, nil
-}
-
-func (p neighbourPicture) View() tea.View {
-	v := tea.NewView(p.frame.render(p.width, p.height, p.signs))
-	v.AltScreen = true
-	v.WindowTitle = "fairsem demo tenants"
-	return v
 }

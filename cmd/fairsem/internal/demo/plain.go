@@ -2,7 +2,6 @@ package demo
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/fairsem/fairsem"
@@ -11,7 +10,7 @@ import (
 
 // plain writes a line when the holders or the waiters have changed.
 type plain struct {
-	out      io.Writer
+	logWriter
 	last     string
 	reported int
 	titled   bool
@@ -23,19 +22,13 @@ func (p *plain) show(f frame) {
 		p.line("fairsem demo: %d processes share %d units\n%s\n", Workers, Limit, text.Clean(f.place))
 	}
 	for ; p.reported < len(f.events); p.reported++ {
-		p.line("%s * %s", f.events[p.reported].when(), f.events[p.reported].text)
+		p.line("%s * %s", f.events[p.reported].when(), f.events[p.reported].Text)
 	}
 	now := fmt.Sprintf("%d of %d used by %s; queue: %s", f.used(), Limit, names(f.Holders, f.dead), names(f.Waiters, f.dead))
 	if now != p.last {
 		p.last = now
 		p.line("%5.1f s   %s", f.elapsed.Seconds(), now)
 	}
-}
-
-func (p *plain) close() {}
-
-func (p *plain) line(format string, args ...any) {
-	_, _ = fmt.Fprintf(p.out, format+"\n", args...) // a reader that is gone ends the process
 }
 
 // names is short enough for all workers to fit in a line: their numbers, and what is special.

@@ -11,7 +11,7 @@ import (
 func TestWithoutATerminalEveryChangeIsALineAndNothingElse(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	p := &plain{out: &out}
+	p := &plain{logWriter: logWriter{&out}}
 	f := crowded()
 	p.show(f)
 	p.show(f)
@@ -27,7 +27,7 @@ func TestALogIsEscapedForTerminals(t *testing.T) {
 	var out bytes.Buffer
 	f := crowded()
 	f.Waiters[0].Label, f.place = "\x1b[2J\n", "\x1b"
-	(&plain{out: &out}).show(f)
+	(&plain{logWriter: logWriter{&out}}).show(f)
 	assert.NotContains(t, out.String(), "\x1b")
 	assert.Equal(t, 7, strings.Count(out.String(), "\n"), out.String())
 }

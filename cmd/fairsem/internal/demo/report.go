@@ -1,52 +1,41 @@
 package demo
 
-// report is the result for programs to read.
+import (
+	"io"
+	"time"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+)
+
+// report is the result of any demo, for programs to read.
 type report struct {
-	Held     bool            `json:"held"`
-	Name     string          `json:"name"`
-	Server   string          `json:"server"`
-	Workers  int             `json:"workers"`
-	Limit    int64           `json:"limit"`
-	TookMS   int64           `json:"took_ms"`
-	Events   []reportEvent   `json:"events"`
-	Promises []reportPromise `json:"promises"`
+	Held     bool         `json:"held"`
+	Name     string       `json:"name,omitempty"`
+	Server   string       `json:"server"`
+	Workers  int          `json:"workers,omitempty"`
+	Limit    int64        `json:"limit"`
+	TookMS   int64        `json:"took_ms"`
+	Events   []event      `json:"events,omitempty"`
+	Sides    []sideReport `json:"sides,omitempty"`
+	Promises []verdict    `json:"promises"`
 }
 
-type reportEvent struct {
-	AfterMS int64  `json:"after_ms"`
-	Text    string `json:"text"`
-}
-
-type reportPromise struct {
-	Promise    string   `json:"promise"`
-	Held       bool     `json:"held"`
-	Found      string   `json:"found"`
-	Violations []string `json:"violations,omitempty"`
+func newReport(s *server, took time.Duration, verdicts []verdict) report {
+	return report{Held: broken(verdicts) == nil, Server: s.address, Limit: Limit, TookMS: took.Milliseconds(), Promises: verdicts}
 }
 
 func (d *demo) report(verdicts []verdict) report {
-	r := report{
-		Held:    broken(verdicts) == nil,
-		Name:    d.sem.Name(),
-		Server:  d.server.address,
-		Workers: Workers,
-		Limit:   Limit,
-		TookMS:  d.ended.Sub(d.began).Milliseconds(),
-	}
-	for _, e := range d.events {
-		r.Events = append(r.Events, reportEvent{e.after.Milliseconds(), e.text})
-	}
-	r.Promises = reportPromises(verdicts)
+	r := newReport(d.server, d.ended.Sub(d.began), verdicts)
+	r.Name, r.Workers, r.Events = d.sem.Name(), Workers, d.events
 	return r
 }
 
-func reportPromises(verdicts []verdict) (all []reportPromise) {
-	for _, v := range verdicts {
-		p := reportPromise{Promise: v.promise, Held: !v.broken, Found: v.found}
-		for _, violation := range v.details {
-			p.Violations = append(p.Violations, violation.String())
-		}
-		all = append(all, p)
+// write writes the report, or what people want to know instead. The error is ErrBroken.
+func (r report) write(out io.Writer, o Options, header string, events []event) error {
+	if o.JSON {
+		_, _ = out.Write(text.JSON(r)) // an error cannot be reported anywhere
+	} else {
+		summarize(out, header, events, r.Promises)
 	}
-	return all
+	return broken(r.Promises)
 }

@@ -104,13 +104,5 @@ func (s *scene) gap(weight int64) int {
 
 // pack moves the free units to the end.
 func (s *scene) pack() {
-	slices.SortStableFunc(s.slots[:], func(a, b string) int {
-		switch {
-		case a != "" && b == "":
-			return -1
-		case a == "" && b != "":
-			return 1
-		}
-		return 0
-	})
+	_ = slices.DeleteFunc(s.slots[:], func(id string) bool { return id == "" }) // it clears what is left behind the others
 }

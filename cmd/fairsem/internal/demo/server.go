@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strings"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
@@ -52,4 +54,10 @@ func (s *server) close() {
 	if s.embedded != nil {
 		s.embedded.Close()
 	}
+}
+
+// stateError is the error of a server that does not report the state.
+func (s *server) stateError(sem *fairsem.Semaphore, err error) error {
+	return fmt.Errorf("%s does not report the state of %q: %s; check that it runs and allows this user to run scripts",
+		s.address, sem.Name(), strings.TrimPrefix(err.Error(), "fairsem: "))
 }

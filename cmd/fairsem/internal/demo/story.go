@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -16,14 +17,14 @@ const (
 
 // event is an event for the log. There are three at most: a queue forms, a worker is killed, its units are granted again.
 type event struct {
-	after time.Duration
-	text  string
+	AfterMS int64  `json:"after_ms"`
+	Text    string `json:"text"`
 }
 
-func (e event) when() string { return fmt.Sprintf("%5.1f s", e.after.Seconds()) }
+func (e event) when() string { return fmt.Sprintf("%5.1f s", float64(e.AfterMS)/1000) }
 
 func (d *demo) addEvent(format string, args ...any) {
-	d.events = append(d.events, event{time.Since(d.began), fmt.Sprintf(format, args...)})
+	d.events = append(d.events, event{time.Since(d.began).Milliseconds(), fmt.Sprintf(format, args...)})
 }
 
 // update adds a snapshot to the evidence, and kills a worker when it is time.
@@ -51,7 +52,7 @@ func (d *demo) killOne(s snapshot) {
 		}
 		if at, held := d.team.kill(g.Process, h.ID); held {
 			d.death = death{permit: g, killed: at}
-			d.addEvent("kill -9 %s, which holds %s: its lease is not renewed now", g.Process, units(g.Weight))
+			d.addEvent("kill -9 %s, which holds %s: its lease is not renewed now", g.Process, render.Count(g.Weight, "unit"))
 		}
 		return
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// maxDetails is how many violations of one promise are shown.
-const maxDetails = 3
+// maxViolations is how many violations of one promise are shown.
+const maxViolations = 3
 
 // next are the next steps after the demo.
 var next = [][2]string{
@@ -29,12 +29,12 @@ func summarize(out io.Writer, header string, events []event, verdicts []verdict)
 	s := summary{width: cmp.Or(width, text.DefaultWidth), signs: signs()}
 	s.heading(header)
 	for _, e := range events {
-		s.add("%s", strings.Join(paragraph(e.when(), e.text, 11, s.width-11, plainly), "\n"))
+		s.add("%s", strings.Join(paragraph(e.when(), e.Text, 11, s.width-11, plainly), "\n"))
 	}
 	s.heading("What was checked")
 	held := 0
 	for _, v := range verdicts {
-		if !v.broken {
+		if v.Held {
 			held++
 		}
 		s.verdict(v)
@@ -71,11 +71,11 @@ func (s *summary) pair(left string, column int, right string) {
 // verdict is a line, and what shows that a promise was broken.
 func (s *summary) verdict(v verdict) {
 	mark := good.Render(s.signs.right)
-	if v.broken {
+	if !v.Held {
 		mark = bad.Render(s.signs.wrong)
 	}
-	s.pair(fmt.Sprintf("  %s %s", mark, v.promise), 47, v.found)
-	for _, d := range v.details[:min(maxDetails, len(v.details))] {
-		s.add("    %s", strings.ReplaceAll(d.String(), "\n", "\n    "))
+	s.pair(fmt.Sprintf("  %s %s", mark, v.Promise), 47, v.Found)
+	for _, violation := range v.Violations[:min(maxViolations, len(v.Violations))] {
+		s.add("    %s", strings.ReplaceAll(violation, "\n", "\n    "))
 	}
 }

@@ -19,13 +19,13 @@ func TestABrokenPromiseIsMarkedAndShownWithItsEvidence(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	var out bytes.Buffer
 	summarize(&out, "7 processes", nil, []verdict{
-		{promise: "kept", found: "0"},
-		{promise: "not kept", found: "9", broken: true, details: make([]history.Violation, 9)},
+		newVerdict("kept", "0", true),
+		newVerdict("not kept", "9", false, make([]history.Violation, 9)...),
 	})
 	assert.Regexp(t, `✓ kept +0`, out.String())
 	assert.Regexp(t, `✗ not kept +9`, out.String())
 	assert.Contains(t, out.String(), "1 of 2 promises held.")
-	assert.Equal(t, 2*maxDetails, strings.Count(out.String(), "token=0"))
+	assert.Equal(t, 2*maxViolations, strings.Count(out.String(), "token=0"))
 	assert.NotContains(t, out.String(), "\x1b")
 	assert.NotContains(t, out.String(), "What to try next", "there are better things to do then")
 }
@@ -33,7 +33,7 @@ func TestABrokenPromiseIsMarkedAndShownWithItsEvidence(t *testing.T) {
 func TestTheSummaryHasTheEventsAndTheNextSteps(t *testing.T) {
 	t.Setenv("LC_ALL", "C")
 	var out bytes.Buffer
-	events := []event{{0, "first come"}, {4 * time.Second, "kill -9"}}
+	events := []event{{0, "first come"}, {4000, "kill -9"}}
 	summarize(&out, "7 processes", events, judge(flawless()))
 	assert.Contains(t, out.String(), "  0.0 s    first come\n  4.0 s    kill -9\n")
 	assert.Contains(t, out.String(), "5 of 5 promises held.")
@@ -58,7 +58,7 @@ func TestNoColorCountsWhateverItsValue(t *testing.T) {
 	t.Setenv("NO_COLOR", "yes")
 	t.Setenv("CLICOLOR_FORCE", "1")
 	var out bytes.Buffer
-	summarize(&out, "h", nil, []verdict{{promise: "kept"}})
+	summarize(&out, "h", nil, []verdict{newVerdict("kept", "", true)})
 	assert.NotContains(t, out.String(), "\x1b[3", "a colour")
 }
 
@@ -72,13 +72,13 @@ func TestTheReportOfABrokenPromiseHasItsViolations(t *testing.T) {
 	began := time.Now()
 	d := &demo{server: &server{address: "here"}, sem: sem, began: began, ended: began.Add(time.Second)}
 	r := d.report([]verdict{
-		{promise: "kept", found: "0"},
-		{promise: "not kept", found: "9", broken: true, details: make([]history.Violation, 2)},
+		newVerdict("kept", "0", true),
+		newVerdict("not kept", "9", false, make([]history.Violation, 2)...),
 	})
 	assert.False(t, r.Held)
 	assert.True(t, r.Promises[0].Held)
 	assert.False(t, r.Promises[1].Held)
 	assert.Len(t, r.Promises[1].Violations, 2)
 	assert.EqualValues(t, 1000, r.TookMS)
-	assert.True(t, d.report([]verdict{{promise: "kept"}}).Held)
+	assert.True(t, d.report([]verdict{newVerdict("kept", "", true)}).Held)
 }

@@ -171,14 +171,10 @@ func (t *team) stop() {
 		select {
 		case <-m.gone:
 		case <-overdue.C:
-			t.killAll()
+			for _, late := range t.members {
+				_ = late.cmd.Process.Kill() // fails for one that is gone
+			}
 			<-m.gone
 		}
-	}
-}
-
-func (t *team) killAll() {
-	for _, m := range t.members {
-		_ = m.cmd.Process.Kill() // fails for one that is gone
 	}
 }

@@ -33,35 +33,40 @@ const deathGrace = 500 * time.Millisecond
 
 // verdict is a promise, and whether it was kept.
 type verdict struct {
-	promise, found string
-	broken         bool
-	details        []history.Violation
+	Promise    string   `json:"promise"`
+	Held       bool     `json:"held"`
+	Found      string   `json:"found"`
+	Violations []string `json:"violations,omitempty"`
+}
+
+func newVerdict(promise, found string, held bool, violations ...history.Violation) verdict {
+	v := verdict{Promise: promise, Held: held, Found: found}
+	for _, violation := range violations {
+		v.Violations = append(v.Violations, violation.String())
+	}
+	return v
 }
 
 // judge checks every promise. A promise without evidence counts as broken.
 func judge(e evidence) []verdict {
-	return []verdict{e.limitKept(), e.orderKept(), e.tokensGrow(), e.deadReleased(), e.nothingLeft()}
-}
-
-func (e evidence) limitKept() verdict {
-	found := history.OverLimit(e.grants, e.limit)
-	most := max(history.MostAtOnce(e.grants), e.mostSeen)
-	return verdict{
-		promise: fmt.Sprintf("never more than %d units in use at once", e.limit),
-		found:   fmt.Sprintf("most: %d, over %d grants", most, len(e.grants)),
-		broken:  most > e.limit || most == 0,
-		details: found,
+	pairs, overtaken := overtakes(e.orderings, e.grants)
+	disorder := append(history.TokensRepeat(e.grants), history.TokensDecrease(e.grants)...)
+	return []verdict{
+		limitKept(fmt.Sprintf("never more than %d units in use at once", e.limit), e.grants, len(e.grants), e.limit, e.mostSeen),
+		newVerdict("first come, first served",
+			fmt.Sprintf("%d overtakes, %d pairs queued", len(overtaken), pairs), len(overtaken) == 0 && pairs > 0, overtaken...),
+		newVerdict("every token larger than those before",
+			fmt.Sprintf("%d out of order, %d tokens", len(disorder), len(e.grants)), len(disorder) == 0 && len(e.grants) > 0, disorder...),
+		e.deadReleased(),
+		newVerdict("nothing is left at the end",
+			fmt.Sprintf("%d units in use, %d waiting", e.end.Used, e.end.Waiting), e.end.Used == 0 && e.end.Waiting == 0),
 	}
 }
 
-func (e evidence) orderKept() verdict {
-	pairs, found := overtakes(e.orderings, e.grants)
-	return verdict{
-		promise: "first come, first served",
-		found:   fmt.Sprintf("%d overtakes, %d pairs queued", len(found), pairs),
-		broken:  len(found) > 0 || pairs == 0,
-		details: found,
-	}
+// limitKept is about a limit. most is the most units in use that Redis reported in one answer.
+func limitKept(promise string, calls []history.Grant, granted int, limit, most int64) verdict {
+	most = max(most, history.MostAtOnce(calls))
+	return newVerdict(promise, fmt.Sprintf("most: %d, over %d grants", most, granted), most > 0 && most <= limit, history.OverLimit(calls, limit)...)
 }
 
 // overtakes returns the pairs in the queue of which the later one has the smaller token, and how many pairs there were of
@@ -84,28 +89,18 @@ func overtakes(lines orderings, grants []history.Grant) (pairs int, found []hist
 	return pairs, found
 }
 
-func (e evidence) tokensGrow() verdict {
-	found := append(history.TokensRepeat(e.grants), history.TokensDecrease(e.grants)...)
-	return verdict{
-		promise: "every token larger than those before",
-		found:   fmt.Sprintf("%d out of order, %d tokens", len(found), len(e.grants)),
-		broken:  len(found) > 0 || len(e.grants) == 0,
-		details: found,
-	}
-}
-
 func (e evidence) deadReleased() verdict {
 	d, allowed := e.death, e.ttl+deathGrace
-	v := verdict{promise: "the units of a dead process are released", broken: true}
+	v := verdict{Promise: "the units of a dead process are released"}
 	switch {
 	case d.killed == 0:
-		v.found = "no worker could be killed while it held units"
+		v.Found = "no worker could be killed while it held units"
 	case d.gone == 0 || d.regained == 0:
-		v.found = fmt.Sprintf("not within %s", seconds(allowed))
+		v.Found = fmt.Sprintf("not within %s", seconds(allowed))
 	default:
 		took := time.Duration(max(d.listed, d.regained) - d.killed) // not gone: a busy machine can look late
-		v.found = fmt.Sprintf("after %s, at most %s", seconds(took), seconds(allowed))
-		v.broken = took > allowed
+		v.Found = fmt.Sprintf("after %s, at most %s", seconds(took), seconds(allowed))
+		v.Held = took <= allowed
 	}
 	return v
 }
@@ -133,14 +128,6 @@ func unitsBeside(grants []history.Grant, id string, at int64) (units int64) {
 		}
 	}
 	return units
-}
-
-func (e evidence) nothingLeft() verdict {
-	return verdict{
-		promise: "nothing is left at the end",
-		found:   fmt.Sprintf("%d units in use, %d waiting", e.end.Used, e.end.Waiting),
-		broken:  e.end.Used != 0 || e.end.Waiting != 0,
-	}
 }
 
 // seconds shows a duration as people read it.

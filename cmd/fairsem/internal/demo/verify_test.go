@@ -36,8 +36,8 @@ func flawless() evidence {
 
 func TestNothingIsWrongWithAFlawlessRun(t *testing.T) {
 	for _, v := range judge(flawless()) {
-		assert.False(t, v.broken, "%s: %s", v.promise, v.found)
-		assert.Empty(t, v.details)
+		assert.True(t, v.Held, "%s: %s", v.Promise, v.Found)
+		assert.Empty(t, v.Violations)
 	}
 	assert.NoError(t, broken(judge(flawless())))
 }
@@ -81,15 +81,15 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 			e := flawless()
 			c.spoil(&e)
 			verdicts := judge(e)
-			at := slices.IndexFunc(verdicts, func(v verdict) bool { return v.broken })
+			at := slices.IndexFunc(verdicts, func(v verdict) bool { return !v.Held })
 			require.GreaterOrEqual(t, at, 0)
-			assert.Equal(t, c.promise, verdicts[at].promise)
-			assert.Equal(t, c.found, verdicts[at].found)
+			assert.Equal(t, c.promise, verdicts[at].Promise)
+			assert.Equal(t, c.found, verdicts[at].Found)
 			err := broken(verdicts)
 			assert.ErrorContains(t, err, "promise broken: \""+c.promise+"\" ("+c.found+")")
 			assert.ErrorIs(t, err, ErrBroken)
 			for _, v := range slices.Delete(verdicts, at, at+1) {
-				assert.False(t, v.broken, "%s too: %s", v.promise, v.found)
+				assert.True(t, v.Held, "%s too: %s", v.Promise, v.Found)
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func TestWithoutGrantsNothingIsShown(t *testing.T) {
 	e := flawless()
 	e.grants, e.mostSeen = nil, 0
 	for _, v := range judge(e)[:3] {
-		assert.True(t, v.broken, v.promise)
+		assert.False(t, v.Held, v.Promise)
 	}
 }
 

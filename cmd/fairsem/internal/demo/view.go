@@ -116,7 +116,7 @@ func (v view) story() (lines []string) {
 		}
 		when, what, style := "", later, faint
 		if i < len(v.events) {
-			when, what, style = v.events[i].when(), v.events[i].text, plainly
+			when, what, style = v.events[i].when(), v.events[i].Text, plainly
 		}
 		if last {
 			style = bold

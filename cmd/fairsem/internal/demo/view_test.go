@@ -39,7 +39,7 @@ func crowded() frame {
 	}
 	f.dead = "7"
 	f.tally = tally{grants: 99999, overLimit: 99, overtakes: 99, killed: 1}
-	f.events = []event{{0, strings.Repeat("long ", longest/5)}, {time.Second, "kill -9 worker 7"}, {time.Hour, "its units are granted to the head of the queue"}}
+	f.events = []event{{0, strings.Repeat("long ", longest/5)}, {1000, "kill -9 worker 7"}, {3_600_000, "its units are granted to the head of the queue"}}
 	return f
 }
 
@@ -208,7 +208,7 @@ func TestTheStoryShowsWhatWillHappenAndThenWhatDid(t *testing.T) {
 	f := moment(nil, nil)
 	s, now := sceneOf(f)
 	assert.Contains(t, seen(s, now), "soon, a worker that holds 2 units is killed")
-	f.events = append(f.events, event{4 * time.Second, "kill -9 worker 3"})
+	f.events = append(f.events, event{4000, "kill -9 worker 3"})
 	s, now = sceneOf(f)
 	assert.NotContains(t, seen(s, now), "soon, ")
 	assert.Contains(t, seen(s, now), "   4.0 s  kill -9 worker 3")

@@ -19,11 +19,16 @@ import (
 const Help = "redis://user:password@host:6379/0, rediss://host, unix:///path, " +
 	"cluster://host:6379?addr=host2:6379 or sentinel://host:26379?master_name=mymaster"
 
-// Server is a Redis that was named by a URL. Exactly one of the options is set.
+// Server is a Redis that was named by a URL.
 type Server struct {
-	single   *redis.Options
-	cluster  *redis.ClusterOptions
-	sentinel *redis.FailoverOptions
+	kind    string   // "standalone", "cluster" or "sentinel"
+	address string   // for people
+	primary string   // the name under which sentinels know it
+	secrets []string // passwords
+	secure  bool     // with TLS
+
+	// client makes a client. With brief each step is tried once, and for a short time.
+	client func(brief bool) redis.UniversalClient
 }
 
 // The schemes that are not go-redis's own, and what it calls them; the second is with TLS.
@@ -56,7 +61,15 @@ func parseSingle(u *url.URL) (*Server, error) {
 	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
 		return nil, errURL
 	}
-	return &Server{single: opts}, nil
+	client := func(brief bool) redis.UniversalClient {
+		o := *opts
+		if brief {
+			o.MaxRetries, o.DialerRetries = -1, 1
+			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
+		}
+		return redis.NewClient(&o)
+	}
+	return &Server{kind: "standalone", address: opts.Addr, secrets: []string{opts.Password}, secure: opts.TLSConfig != nil, client: client}, nil
 }
 
 func parseCluster(u *url.URL) (*Server, error) {
@@ -67,11 +80,39 @@ func parseCluster(u *url.URL) (*Server, error) {
 	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) || !plain(opts.Addrs) {
 		return nil, errURL
 	}
-	return &Server{cluster: opts}, nil
+	client := func(brief bool) redis.UniversalClient {
+		o := *opts
+		o.Addrs = slices.Clone(o.Addrs) // go-redis writes behind its end
+		if brief {
+			o.MaxRedirects, o.MaxRetries, o.DialerRetries = -1, -1, 1
+			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
+		}
+		return redis.NewClusterClient(&o)
+	}
+	address := "cluster " + strings.Join(opts.Addrs, ", ")
+	return &Server{kind: "cluster", address: address, secrets: []string{opts.Password}, secure: opts.TLSConfig != nil, client: client}, nil
 }
 
-// parseSentinel takes user and password to be those of the servers, as in every other URL.
 func parseSentinel(u *url.URL) (*Server, error) {
+	opts, err := sentinelOptions(u)
+	if err != nil {
+		return nil, err
+	}
+	client := func(brief bool) redis.UniversalClient {
+		o := *opts
+		if brief {
+			o.MaxRetries, o.DialerRetries = -1, 1
+			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
+		}
+		return redis.NewFailoverClient(&o)
+	}
+	address := fmt.Sprintf("%s of sentinel %s", opts.MasterName, strings.Join(opts.SentinelAddrs, ", "))
+	secrets := []string{opts.Password, opts.SentinelPassword}
+	return &Server{kind: "sentinel", address: address, primary: opts.MasterName, secrets: secrets, secure: opts.TLSConfig != nil, client: client}, nil
+}
+
+// sentinelOptions takes user and password to be those of the servers, as in every other URL.
+func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 	q := u.Query()
 	user, password := q.Get("sentinel_username"), q.Get("sentinel_password")
 	q.Del("sentinel_username")
@@ -92,7 +133,7 @@ func parseSentinel(u *url.URL) (*Server, error) {
 	}
 	opts.Username, opts.Password = opts.SentinelUsername, opts.SentinelPassword
 	opts.SentinelUsername, opts.SentinelPassword = user, password
-	return &Server{sentinel: opts}, nil
+	return opts, nil
 }
 
 // plain reports whether no address has a part of a password in it: what is before an @ is no host, and would be shown.
@@ -106,38 +147,10 @@ func possible(sizes ...int) bool {
 }
 
 // Client makes a client, which is the caller's to close. It does no I/O.
-func (s *Server) Client() redis.UniversalClient {
-	switch {
-	case s.cluster != nil:
-		opts := *s.cluster
-		opts.Addrs = slices.Clone(opts.Addrs) // go-redis writes behind its end
-		return redis.NewClusterClient(&opts)
-	case s.sentinel != nil:
-		opts := *s.sentinel
-		return redis.NewFailoverClient(&opts)
-	}
-	opts := *s.single
-	return redis.NewClient(&opts)
-}
+func (s *Server) Client() redis.UniversalClient { return s.client(false) }
 
 // String is the address for people: no user, no password.
-func (s *Server) String() string {
-	switch {
-	case s.cluster != nil:
-		return "cluster " + strings.Join(s.cluster.Addrs, ", ")
-	case s.sentinel != nil:
-		return fmt.Sprintf("%s of sentinel %s", s.sentinel.MasterName, strings.Join(s.sentinel.SentinelAddrs, ", "))
-	}
-	return s.single.Addr
-}
+func (s *Server) String() string { return s.address }
 
 // Kind is how it is found and served: "standalone", "cluster" or "sentinel".
-func (s *Server) Kind() string {
-	switch {
-	case s.cluster != nil:
-		return "cluster"
-	case s.sentinel != nil:
-		return "sentinel"
-	}
-	return "standalone"
-}
+func (s *Server) Kind() string { return s.kind }

@@ -2,6 +2,7 @@ package dial
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -127,16 +128,19 @@ func TestARefusalExplainsWhatToWriteInstead(t *testing.T) {
 
 // User and password of a URL are always those of the servers. Sentinels have their own.
 func TestUserAndPasswordAreThoseOfTheServers(t *testing.T) {
-	s, err := Parse("sentinels://user:geheim@a?master_name=m&sentinel_username=watcher&sentinel_password=andere")
+	u, err := url.Parse("rediss://user:geheim@a?master_name=m&sentinel_username=watcher&sentinel_password=andere")
 	require.NoError(t, err)
-	assert.Equal(t, []string{"user", secret}, []string{s.sentinel.Username, s.sentinel.Password})
-	assert.Equal(t, []string{"watcher", "andere"}, []string{s.sentinel.SentinelUsername, s.sentinel.SentinelPassword})
-	assert.NotNil(t, s.sentinel.TLSConfig)
+	watched, err := sentinelOptions(u)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"user", secret}, []string{watched.Username, watched.Password})
+	assert.Equal(t, []string{"watcher", "andere"}, []string{watched.SentinelUsername, watched.SentinelPassword})
+	assert.NotNil(t, watched.TLSConfig)
 
-	s, err = Parse("clusters://user:geheim@a")
+	s, err := Parse("clusters://user:geheim@a")
 	require.NoError(t, err)
-	assert.Equal(t, []string{"user", secret}, []string{s.cluster.Username, s.cluster.Password})
-	assert.NotNil(t, s.cluster.TLSConfig)
+	cluster := s.Client().(*redis.ClusterClient).Options()
+	assert.Equal(t, []string{"user", secret}, []string{cluster.Username, cluster.Password})
+	assert.NotNil(t, cluster.TLSConfig)
 
 	s, err = Parse("unix://user:geheim@/run/redis.sock")
 	require.NoError(t, err)

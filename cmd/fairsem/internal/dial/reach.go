@@ -38,7 +38,7 @@ func newRefusal(cause error, format string, args ...any) error {
 // Reach pings the server once, so that a wrong address is reported at once. The error is one line with the address and
 // what to do, and wraps the error of the server or the network, or ErrKind; it is the cause of ctx if that ends.
 func (s *Server) Reach(ctx context.Context) error {
-	client := s.withShortTimeouts().Client()
+	client := s.client(true)
 	answer := make(chan error, 1)
 	go func() { // ends with the time-outs; waited for below unless ctx ends
 		answer <- s.check(ctx, client)
@@ -57,7 +57,7 @@ func (s *Server) check(ctx context.Context, client redis.UniversalClient) error 
 	if err := client.Ping(ctx).Err(); err != nil {
 		return newRefusal(err, "no Redis at %s: %s; %s", s, s.describe(err), s.advice(err))
 	}
-	if s.single == nil {
+	if s.kind != "standalone" {
 		return nil
 	}
 	switch mode(ctx, client) {
@@ -84,24 +84,14 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 // may be a password.
 func (s *Server) describe(err error) string {
 	if errors.Is(err, redis.Nil) {
-		return fmt.Sprintf("the sentinels know no primary %q", s.sentinel.MasterName)
+		return fmt.Sprintf("the sentinels know no primary %q", s.primary)
 	}
 	said := err.Error()
-	if slices.ContainsFunc(s.secrets(), func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
+	if slices.ContainsFunc(s.secrets, func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
 		return "it replies with an error that contains the password"
 	}
 	lines := strings.FieldsFunc(said, func(r rune) bool { return r == '\n' || r == '\r' })
 	return text.Clean(strings.Join(lines, ", "))
-}
-
-func (s *Server) secrets() []string {
-	switch {
-	case s.cluster != nil:
-		return []string{s.cluster.Password}
-	case s.sentinel != nil:
-		return []string{s.sentinel.Password, s.sentinel.SentinelPassword}
-	}
-	return []string{s.single.Password}
 }
 
 // advice is what to do about an error. Errors of servers have no types.
@@ -114,9 +104,9 @@ func (s *Server) advice(err error) string {
 		return "check master_name"
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
 		return "set SSL_CERT_FILE to a file with the certificate of its authority"
-	case s.secure() && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
+	case s.secure && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
 		return "check the address, and whether it speaks TLS there"
-	case !s.secure() && errors.Is(err, io.EOF):
+	case !s.secure && errors.Is(err, io.EOF):
 		return "if it uses TLS, write rediss://, clusters:// or sentinels://"
 	case says("cluster support disabled"):
 		return "it is not a cluster: write redis://, or rediss:// with TLS"
@@ -124,34 +114,4 @@ func (s *Server) advice(err error) string {
 		return "it is not a sentinel: write redis:// or cluster://"
 	}
 	return "check address, user and password"
-}
-
-func (s *Server) secure() bool {
-	switch {
-	case s.cluster != nil:
-		return s.cluster.TLSConfig != nil
-	case s.sentinel != nil:
-		return s.sentinel.TLSConfig != nil
-	}
-	return s.single.TLSConfig != nil
-}
-
-// withShortTimeouts is s with one short try of each step.
-func (s *Server) withShortTimeouts() *Server {
-	switch {
-	case s.cluster != nil:
-		o := *s.cluster
-		o.MaxRedirects, o.MaxRetries, o.DialerRetries = -1, -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
-		return &Server{cluster: &o}
-	case s.sentinel != nil:
-		o := *s.sentinel
-		o.MaxRetries, o.DialerRetries = -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
-		return &Server{sentinel: &o}
-	}
-	o := *s.single
-	o.MaxRetries, o.DialerRetries = -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
-	return &Server{single: &o}
 }

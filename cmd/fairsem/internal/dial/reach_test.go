@@ -189,7 +189,7 @@ func TestAServerThatHangsIsReportedAfterATimeout(t *testing.T) {
 		"sentinels://user:geheim@%s?master_name=m",
 	} {
 		hung, want := parse(t, form, server.Addr()), "timeout"
-		if hung.secure() {
+		if hung.secure {
 			want = "whether it speaks TLS there"
 		}
 		all.Go(func() { // ends with the time-outs, waited for below

@@ -90,14 +90,6 @@ func notChecked(err error, right string) Finding {
 	return last(fail(fmt.Sprintf("no answer any more: %v", err), "check that the server runs, and the network between"))
 }
 
-// counted is a number with what it is of.
-func counted(n int64, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
 // short is a time with the digits that matter.
 func short(d time.Duration) time.Duration {
 	switch {

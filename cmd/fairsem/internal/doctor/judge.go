@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
@@ -42,7 +43,12 @@ func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, er
 	if err != nil {
 		return f, nil, err
 	}
-	bad = append(bad, tenants...)
+	numbers, left, err := p.judgeNumbers(ctx, name, f)
+	if err != nil {
+		return f, nil, err
+	}
+	f.unreadNumbers = left
+	bad = slices.Concat(bad, tenants, numbers)
 	if f.over() {
 		over, err := p.judgeOver(ctx, name, f)
 		if err != nil {
@@ -78,7 +84,7 @@ const layoutProblem = "layout"
 
 // drain is what to do about the keys of another version.
 const drain = "or drain the name: stop the processes of that version, and its keys expire 40 s later, or 20 s after the longest TTL or window; " +
-	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta,lanes,turns,tenants}"
+	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta,lanes,turns,tenants,numbers}"
 
 // otherLayout returns the finding about a name whose keys this version does not read, if it is one.
 func (f facts) otherLayout() (bad Finding, differs bool) {
@@ -207,7 +213,7 @@ func (p *target) judgeOver(ctx context.Context, name string, before facts) ([]Fi
 		return nil, err // the surplus was released
 	}
 	limit, _ := after.limit()
-	message := fmt.Sprintf("%s in use, the limit is %d", counted(after.used(), "unit"), limit)
+	message := fmt.Sprintf("%s in use, the limit is %d", render.Count(after.used(), "unit"), limit)
 	if after.sameLimit(before) && after.newest > max(before.counter, before.newest) {
 		return []Finding{fail(message+", and more were granted just now",
 			"fairsem pause NAME, and report a bug with the output of fairsem show --json NAME").with("problem", "over")}, nil

@@ -35,6 +35,7 @@ type tally struct {
 	mu                          sync.Mutex
 	names, unreadableNames      int64
 	holders, waiting, unchecked int64
+	unreadNumbers               int64
 	bad                         []Finding
 	unreadable                  error
 }
@@ -96,6 +97,7 @@ func (t *tally) add(f facts, bad []Finding, err error) {
 		t.holders += f.holders
 		t.waiting += f.waiting
 		t.unchecked += f.unchecked()
+		t.unreadNumbers += f.unreadNumbers
 	}
 }
 
@@ -104,21 +106,30 @@ func (t *tally) findings() []Finding {
 	slices.SortStableFunc(t.bad, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.State, b.State), strings.Compare(a.Details["name"].(string), b.Details["name"].(string)))
 	})
-	sum := ok("%s, %s, %d waiting", counted(t.names, "name"), counted(t.holders, "permit"), t.waiting)
+	sum := ok("%s, %s, %d waiting", render.Count(t.names, "name"), render.Count(t.holders, "permit"), t.waiting)
 	if len(t.bad) == 0 && t.names > 0 {
 		sum.Message += ": all are consistent"
 	}
-	if n := t.otherLayouts(); n > 0 {
-		sum.Message += fmt.Sprintf("; %s stored by another version of fairsem", counted(n, "name"))
+	var n int64 // names of a layout that this version does not use
+	for _, f := range t.bad {
+		if f.Details["problem"] == layoutProblem {
+			n++
+		}
+	}
+	if n > 0 {
+		sum.Message += fmt.Sprintf("; %s stored by another version of fairsem", render.Count(n, "name"))
 		sum = sum.with("other_layouts", n)
 	}
 	if t.unchecked > 0 {
 		sum.Message += fmt.Sprintf("; %d of them were not checked one by one, there are too many", t.unchecked)
 	}
+	if t.unreadNumbers > 0 {
+		sum.Message += fmt.Sprintf("; %d numbers of units were not checked, there are too many", t.unreadNumbers)
+	}
 	all := []Finding{sum.with("names", t.names).with("holders", t.holders).with("waiting", t.waiting)}
 	if t.unreadableNames > 0 {
 		f := notChecked(t.unreadable, "+eval, or a right that a script needs")
-		f.Message = fmt.Sprintf("%s: %s", counted(t.unreadableNames, "name"), f.Message)
+		f.Message = fmt.Sprintf("%s: %s", render.Count(t.unreadableNames, "name"), f.Message)
 		all = append(all, f)
 	}
 	all = append(all, t.bad[:min(len(t.bad), mostBad)]...)
@@ -128,16 +139,6 @@ func (t *tally) findings() []Finding {
 		all = append(all, f)
 	}
 	return all
-}
-
-// otherLayouts is how many names have a layout that this version does not use.
-func (t *tally) otherLayouts() (n int64) {
-	for _, f := range t.bad {
-		if f.Details["problem"] == layoutProblem {
-			n++
-		}
-	}
-	return n
 }
 
 // find walks over the keys of every node. It takes all kinds of keys, for some may have lost the others.

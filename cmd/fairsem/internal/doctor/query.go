@@ -48,6 +48,9 @@ type facts struct {
 
 	hasExtra, hasPin, hasMeta, hasCounter bool
 	shared                                bool // by tenants
+	numbered                              bool // some units have numbers
+
+	unreadNumbers int64 // too many to be read: see judgeNumbers
 }
 
 // known reports whether there is anything of the name.
@@ -99,7 +102,7 @@ const (
 
 func (p *target) query(ctx context.Context, name string, from int) (facts, error) {
 	raw, err := queryScript.Run(ctx, p.rdb, p.keys(name), from, idsPerQuery, staleAfter.Milliseconds(), longestLease.Milliseconds(),
-		protocol.WeightExtra, protocol.MetaLayout, protocol.MetaDeclared, protocol.MetaSince, protocol.MetaPinned, protocol.MetaEpoch, protocol.MetaTenants).Slice()
+		protocol.WeightExtra, protocol.MetaLayout, protocol.MetaDeclared, protocol.MetaSince, protocol.MetaPinned, protocol.MetaEpoch, protocol.MetaTenants, protocol.MetaNumbered).Slice()
 	if err != nil {
 		return facts{}, err
 	}
@@ -119,7 +122,7 @@ func decode(raw []any) (f facts, err error) {
 	if len(f.wrong) > 0 {
 		return f, nil
 	}
-	const parts, metas, counts = 15, 6, 3
+	const parts, metas, counts = 15, 7, 3
 	if len(raw) != parts || len(list(raw[2])) != len(protocol.Kinds) || len(list(raw[3])) != metas || len(list(raw[4])) != counts {
 		return f, errReply
 	}
@@ -129,7 +132,7 @@ func decode(raw []any) (f facts, err error) {
 	}
 	meta, sizes := list(raw[3]), list(raw[4])
 	f.layout, f.declared, f.since, f.epoch = word(meta[0]), word(meta[1]), number(meta[2]), number(meta[4])
-	f.shared = word(meta[5]) == "1"
+	f.shared, f.numbered = word(meta[5]) == "1", word(meta[6]) == "1"
 	f.pinned, f.hasPin, f.hasMeta = word(meta[3]), meta[3] != nil, f.ttls[protocol.Meta] != noKey
 	f.holders, f.waiting, f.weights = number(sizes[0]), number(sizes[1]), number(sizes[2])
 	f.counter, f.hasCounter = number(raw[5]), raw[5] != nil

@@ -1,6 +1,6 @@
 -- query: the state of one name, at one moment, for judge.go. It only reads, and no more than some ids a call.
 --
--- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta, lanes, turns, tenants
+-- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers
 -- ARGV    1 from   rank of the first of the holders and of the waiters to read
 --         2 count  of how many of each
 --         3 late   ms after which a deadline that passed is one that nobody looked at
@@ -31,7 +31,7 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function text(number) return string.format("%.0f", number) end
 
 local wrong, sizes = {}, {}
-for i, read in ipairs({ "ZCARD", "ZCARD", "ZCARD", "GET", "HLEN", "HLEN", "ZCARD", "ZCARD", "HLEN" }) do
+for i, read in ipairs({ "ZCARD", "ZCARD", "ZCARD", "GET", "HLEN", "HLEN", "ZCARD", "ZCARD", "HLEN", "ZCARD" }) do
   sizes[i] = redis.pcall(read, KEYS[i])
   if type(sizes[i]) == "table" then
     if string.sub(sizes[i].err, 1, 9) ~= "WRONGTYPE" then return sizes[i] end

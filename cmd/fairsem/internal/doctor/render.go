@@ -7,6 +7,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -49,7 +50,7 @@ func (p Page) Show(f Finding) {
 
 // Sum writes how many there were of each.
 func (p Page) Sum(r Report) {
-	p.line("\n%d ok, %s, %s, %d skipped", r.Count[OK], counted(r.Count[Warn], "warning"), counted(r.Count[Fail], "failure"), r.Count[Skip])
+	p.line("\n%d ok, %s, %s, %d skipped", r.Count[OK], render.Count(r.Count[Warn], "warning"), render.Count(r.Count[Fail], "failure"), r.Count[Skip])
 }
 
 func faint(s string) string { return lipgloss.NewStyle().Faint(true).Render(s) }

@@ -20,12 +20,9 @@ func busy(_ context.Context, _ *target, n *node) Finding {
 	return ok("no script blocks the server")
 }
 
-func loading(_ context.Context, _ *target, n *node) Finding {
-	switch {
-	case n.info == nil:
-		return notChecked(n.err, "+info")
-	case n.info["loading"] == "1":
-		return last(fail(fmt.Sprintf("the server is loading its data, %s%% is loaded", n.info["loading_loaded_perc"]), "wait until it is done"))
+func loading(info map[string]string) Finding {
+	if info["loading"] == "1" {
+		return last(fail(fmt.Sprintf("the server is loading its data, %s%% is loaded", info["loading_loaded_perc"]), "wait until it is done"))
 	}
 	return ok("all data is loaded")
 }
@@ -33,8 +30,6 @@ func loading(_ context.Context, _ *target, n *node) Finding {
 func mode(_ context.Context, p *target, n *node) Finding {
 	wanted := p.server.Kind()
 	switch is := cmp.Or(n.info["redis_mode"], n.info["server_mode"]); { // as Redis has it, and Valkey
-	case n.info == nil:
-		return notChecked(n.err, "+info")
 	case is == "sentinel":
 		return last(fail("this is a sentinel, which has no data", "use sentinel://host:26379?master_name=NAME"))
 	case is == "cluster" && wanted != "cluster":
@@ -93,14 +88,7 @@ var otherServers = []struct{ field, name string }{
 	{"mvcc_depth", "KeyDB"},
 }
 
-func version(_ context.Context, _ *target, n *node) Finding {
-	if n.info == nil {
-		return notChecked(n.err, "+info")
-	}
-	return judgeVersion(n.info)
-}
-
-func judgeVersion(info map[string]string) Finding {
+func version(info map[string]string) Finding {
 	for _, s := range otherServers {
 		if _, is := info[s.field]; is {
 			return warn(s.name+", on which fairsem was never tested", "test it with your load before you rely on it, or use Redis or Valkey")
@@ -135,12 +123,9 @@ func (p product) judge(number string) Finding {
 	return ok("%s %s", p.name, number)
 }
 
-func role(_ context.Context, _ *target, n *node) Finding {
-	switch {
-	case n.info == nil:
-		return notChecked(n.err, "+info")
-	case n.info["role"] != "master":
-		return last(fail(fmt.Sprintf("this is a replica of %s:%s: it accepts no writes, so nothing is granted", n.info["master_host"], n.info["master_port"]),
+func role(info map[string]string) Finding {
+	if info["role"] != "master" {
+		return last(fail(fmt.Sprintf("this is a replica of %s:%s: it accepts no writes, so nothing is granted", info["master_host"], info["master_port"]),
 			"give the address of the primary, or with Sentinel sentinel://host:26379?master_name=NAME"))
 	}
 	return ok("primary")
@@ -149,18 +134,11 @@ func role(_ context.Context, _ *target, n *node) Finding {
 // lagLimit is how many seconds a replica may be behind; replicas report to their primary each second.
 const lagLimit = 10
 
-func replicas(_ context.Context, _ *target, n *node) Finding {
-	if n.info == nil {
-		return notChecked(n.err, "+info")
-	}
-	return judgeReplicas(n.info)
-}
-
-func judgeReplicas(info map[string]string) Finding {
+func replicas(info map[string]string) Finding {
 	count, _ := strconv.Atoi(info["connected_slaves"]) // the server writes it
 	var late []string
 	for i := range count {
-		replica := replicaFields(info["slave"+strconv.Itoa(i)])
+		replica := pairs(strings.SplitSeq(info["slave"+strconv.Itoa(i)], ","), "=") // ip=...,port=...,state=online,...
 		lag, err := strconv.Atoi(replica["lag"])
 		if replica["state"] != "online" || err != nil || lag > lagLimit {
 			late = append(late, fmt.Sprintf("%s:%s (%s, %s s behind)", replica["ip"], replica["port"], replica["state"], replica["lag"]))
@@ -175,14 +153,4 @@ func judgeReplicas(info map[string]string) Finding {
 		found = ok("none: nothing takes over if the server dies, and with Options.WaitReplicas nothing is granted")
 	}
 	return found.with("replicas", count).with("in_step", count-len(late))
-}
-
-// replicaFields parses a replica of INFO: ip=...,port=...,state=online,...
-func replicaFields(line string) map[string]string {
-	all := make(map[string]string)
-	for part := range strings.SplitSeq(line, ",") {
-		name, value, _ := strings.Cut(part, "=")
-		all[name] = value
-	}
-	return all
 }

@@ -37,7 +37,7 @@ func TestVersionsAreJudgedByWhatWasTested(t *testing.T) {
 		{"redis_version:7.4.0\ndragonfly_version:df-v1.27", Warn, "Dragonfly"},
 		{"redis_version:6.3.4\nmvcc_depth:0", Warn, "KeyDB"},
 	} {
-		f := judgeVersion(fields(c.info))
+		f := version(fields(c.info))
 		assert.Equal(t, c.want, f.State, c.info)
 		assert.Contains(t, f.Message, c.says)
 	}
@@ -55,7 +55,7 @@ func TestVersionsThatWereTestedAreWell(t *testing.T) {
 		if row[1] == "Valkey" {
 			info = map[string]string{"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": row[2]}
 		}
-		assert.Equal(t, OK, judgeVersion(info).State, row[0])
+		assert.Equal(t, OK, version(info).State, row[0])
 	}
 }
 
@@ -69,9 +69,9 @@ func TestReplicasThatAreBehindAreWarnedOf(t *testing.T) {
 		"connected_slaves:1\nslave0:ip=10.0.0.2,port=6379,state=online,offset=10,lag=60":                         Warn,
 		"connected_slaves:1\nslave0:ip=10.0.0.2,port=6379,state=online":                                          Warn,
 	} {
-		assert.Equal(t, want, judgeReplicas(fields(info)).State, info)
+		assert.Equal(t, want, replicas(fields(info)).State, info)
 	}
-	assert.Contains(t, judgeReplicas(fields("connected_slaves:1\nslave0:"+good)).Message, "can be up to 1")
+	assert.Contains(t, replicas(fields("connected_slaves:1\nslave0:"+good)).Message, "can be up to 1")
 }
 
 func TestEvictionPoliciesThatMayDropSemaphoresAreFound(t *testing.T) {
@@ -153,13 +153,13 @@ func TestErrorsOfTheAppendOnlyFileAreFound(t *testing.T) {
 		"aof_last_bgrewrite_status:err": Warn,
 		"aof_last_write_status:ok":      OK,
 	} {
-		assert.Equal(t, want, writes(t.Context(), nil, &node{info: fields(info)}).State, info)
+		assert.Equal(t, want, writes(fields(info)).State, info)
 	}
 }
 
 func TestALoadingServerIsTheLastFinding(t *testing.T) {
 	t.Parallel()
-	f := loading(t.Context(), nil, &node{info: fields("loading:1\nloading_loaded_perc:12.5")})
+	f := loading(fields("loading:1\nloading_loaded_perc:12.5"))
 	assert.Equal(t, Fail, f.State)
 	assert.Contains(t, f.Message, "12.5%")
 	assert.True(t, f.final)

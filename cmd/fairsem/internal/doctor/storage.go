@@ -12,12 +12,10 @@ import (
 
 // What the server does with data: what it drops when memory is full, and what it still has after a restart.
 
-func eviction(_ context.Context, _ *target, n *node) Finding {
-	policy, most := n.info["maxmemory_policy"], n.info["maxmemory"]
+func eviction(info map[string]string) Finding {
+	policy, most := info["maxmemory_policy"], info["maxmemory"]
 	const advice = "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf; or a server for fairsem alone"
 	switch {
-	case n.info == nil:
-		return notChecked(n.err, "+info")
 	case policy == "":
 		return skip("not checked: the server does not report its policy")
 	case policy == "noeviction":
@@ -34,12 +32,9 @@ func eviction(_ context.Context, _ *target, n *node) Finding {
 // nearlyFull is the part of maxmemory that needs attention.
 const nearlyFull = 0.9
 
-func memory(_ context.Context, _ *target, n *node) Finding {
-	if n.info == nil {
-		return notChecked(n.err, "+info")
-	}
-	used, err := strconv.ParseUint(n.info["used_memory"], 10, 64)
-	most, err2 := strconv.ParseUint(n.info["maxmemory"], 10, 64)
+func memory(info map[string]string) Finding {
+	used, err := strconv.ParseUint(info["used_memory"], 10, 64)
+	most, err2 := strconv.ParseUint(info["maxmemory"], 10, 64)
 	if err != nil || err2 != nil {
 		return skip("not checked: the server does not report it")
 	}
@@ -63,9 +58,6 @@ func judgeMemory(used, most float64) Finding {
 
 // persistence reports what a restart costs. None of it is a fault: processes restore what they have.
 func persistence(ctx context.Context, _ *target, n *node) Finding {
-	if n.info == nil {
-		return notChecked(n.err, "+info")
-	}
 	set := make(map[string]string)
 	for _, name := range []string{"save", "appendfsync"} {
 		if values, err := n.rdb.ConfigGet(ctx, name).Result(); err == nil { // else it is not known
@@ -102,12 +94,9 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 }
 
 // writes checks that the server could write its files: without that it refuses writes.
-func writes(_ context.Context, _ *target, n *node) Finding {
-	if n.info == nil {
-		return notChecked(n.err, "+info")
-	}
+func writes(info map[string]string) Finding {
 	const advice = "check the log of the server: is the disk full, or the directory not writable?"
-	switch info := n.info; {
+	switch {
 	case info["aof_last_write_status"] == "err":
 		return fail("the last write to the append-only file failed, so the server refuses writes: nothing is granted", advice)
 	case info["rdb_last_bgsave_status"] == "err":

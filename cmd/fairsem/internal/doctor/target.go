@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -93,18 +94,39 @@ func isReply(err error) bool {
 }
 
 // fields takes the answer to INFO apart.
-func fields(info string) map[string]string {
+func fields(info string) map[string]string { return pairs(strings.Lines(info), ":") }
+
+// pairs are names and values with a separator between them.
+func pairs(parts iter.Seq[string], separator string) map[string]string {
 	all := make(map[string]string)
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+	for part := range parts {
+		if name, value, ok := strings.Cut(strings.TrimSpace(part), separator); ok {
 			all[name] = value
 		}
 	}
 	return all
 }
 
+// nodeCheck checks one node.
+type nodeCheck func(context.Context, *target, *node) Finding
+
+// withInfo is a check that needs the INFO of the node.
+func withInfo(check nodeCheck) nodeCheck {
+	return func(ctx context.Context, p *target, n *node) Finding {
+		if n.info == nil {
+			return notChecked(n.err, "+info")
+		}
+		return check(ctx, p, n)
+	}
+}
+
+// fromInfo is a check of what INFO says.
+func fromInfo(judge func(info map[string]string) Finding) nodeCheck {
+	return withInfo(func(_ context.Context, _ *target, n *node) Finding { return judge(n.info) })
+}
+
 // each checks every node. Results that are ok share one line; the others have one for each node.
-func each(ask func(context.Context, *target, *node) Finding) func(context.Context, *target) []Finding {
+func each(ask nodeCheck) func(context.Context, *target) []Finding {
 	return func(ctx context.Context, p *target) (all []Finding) {
 		var well []Finding
 		details := make(map[string]any)

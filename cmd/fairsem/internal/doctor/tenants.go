@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
@@ -28,14 +29,6 @@ type accounts struct {
 	stuck, late        int64    // tenants
 	firstStuck         string
 	firstLate          string
-}
-
-func (p *target) queryAccounts(ctx context.Context, name string) (accounts, error) {
-	raw, err := tenantsScript.Run(ctx, p.rdb, p.keys(name), idsPerQuery, protocol.WeightExtra).Slice()
-	if err != nil {
-		return accounts{}, err
-	}
-	return decodeAccounts(raw)
 }
 
 func decodeAccounts(raw []any) (a accounts, err error) {
@@ -61,11 +54,12 @@ func (p *target) judgeTenants(ctx context.Context, name string, f facts) ([]Find
 	if !f.shared || !f.complete() {
 		return nil, nil
 	}
-	a, err := p.queryAccounts(ctx, name)
+	raw, err := tenantsScript.Run(ctx, p.rdb, p.keys(name), idsPerQuery, protocol.WeightExtra).Slice()
 	if err != nil {
 		return nil, err
 	}
-	return a.judge(), nil
+	a, err := decodeAccounts(raw)
+	return a.judge(), err
 }
 
 // What corrects the counts of tenants.
@@ -86,7 +80,7 @@ func (a accounts) judge() (bad []Finding) {
 	}
 	if a.wrong > 0 {
 		bad = append(bad, fail(fmt.Sprintf("tenants that hold something else than is counted, so their shares are wrong: %d, the first %s, with %s in %s, counted as %d in %d",
-			a.wrong, text.Word(a.first), counted(a.has[0], "unit"), counted(a.has[1], "permit"), a.counted[0], a.counted[1]),
+			a.wrong, text.Word(a.first), render.Count(a.has[0], "unit"), render.Count(a.has[1], "permit"), a.counted[0], a.counted[1]),
 			atNextRenewal).with("problem", "tenant").with("tenant", a.first))
 	}
 	return append(bad, a.judgeLanes()...)

@@ -1,7 +1,7 @@
 -- tenants: what is counted of the tenants of one name, and what follows from its holders and waiters, at one moment. It only reads.
 -- scripts/accounts.lua says what is stored.
 --
--- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta, lanes, turns, tenants
+-- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers
 -- ARGV    1 most   ids and tenants that are read; if there are more, nothing is compared
 --         2 extra  the field of weight that is no id
 -- Returns complete  1, or 0 if there is too much to compare

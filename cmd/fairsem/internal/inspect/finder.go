@@ -51,14 +51,11 @@ func NewFinder(client *fairsem.Client, match func(name string) bool, most int, p
 // Start runs the Finder in the background until the returned function is called, which waits for its end.
 func (f *Finder) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() { // ends with ctx; stop waits
-		defer close(ended)
-		f.Run(ctx)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) }) // ends with ctx; stop waits
 	return func() {
 		cancel()
-		<-ended
+		running.Wait()
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/scan"
 )
 
 // Bounds on the search for other prefixes: it is for a hint.
@@ -17,7 +19,6 @@ const (
 	prefixesLimit = 2 * time.Second
 	prefixesMost  = 3   // that are named
 	prefixesAsked = 100 // that may turn out to be another program's
-	prefixesPage  = 1000
 )
 
 // OtherPrefixes returns up to three prefixes of semaphores on a server, sorted, for a caller that found none with the
@@ -56,46 +57,27 @@ type prefixSearch struct {
 // errEnough ends a scan that has found what it can.
 var errEnough = errors.New("enough prefixes are known")
 
-// scan scans the keys of one server.
+// scan scans the keys of one server that look like those of names.
 func (s *prefixSearch) scan(ctx context.Context, node *redis.Client) error {
-	began, spent := time.Now(), time.Duration(0)
-	for cursor := uint64(0); ; {
-		keys, next, took, err := keysOfMeta(ctx, node, cursor)
+	keys := scan.New(node, prefixesShare)
+	for more := true; more; {
+		select {
+		case <-time.After(keys.Due()):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		page, err := keys.Read(ctx, "*:{*}:meta", "hash")
 		if err != nil {
 			return err
 		}
-		for _, key := range keys {
+		for _, key := range page.Keys {
 			if err := s.consider(ctx, node, key); err != nil {
 				return err
 			}
 		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-		spent += took
-		select {
-		case <-time.After(time.Duration(float64(spent)/prefixesShare) - time.Since(began)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		more = keys.Advance(page)
 	}
-}
-
-// keysOfMeta returns some keys that look like those of names, and how much of the server's time that took. For a server
-// that does not report its time, all the time until its answer counts.
-func keysOfMeta(ctx context.Context, node *redis.Client, cursor uint64) (keys []string, next uint64, took time.Duration, err error) {
-	began := time.Now()
-	pipe := node.Pipeline()
-	before := pipe.Time(ctx)
-	page := pipe.ScanType(ctx, cursor, "*:{*}:meta", prefixesPage, "hash")
-	after := pipe.Time(ctx)
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	took = time.Since(began)
-	if before.Err() == nil && after.Err() == nil {
-		took = min(took, max(0, after.Val().Sub(before.Val())))
-	}
-	keys, next, err = page.Result()
-	return keys, next, took, err
+	return nil
 }
 
 // consider checks whether a key that looks like one of a name is one, if its prefix is new. An error ends the scan.

@@ -111,10 +111,10 @@ func queryDetail(ctx context.Context, client *fairsem.Client, name string, most,
 // rather than never, and counts as a holder.
 func QueryTickets(ctx context.Context, client *fairsem.Client, name string, most int) (d Detail, err error) {
 	there := client.Inspect(name)
-	if d.Waiters, err = Collect(first(there.Waiters(ctx), most)); err != nil {
+	if d.Waiters, err = collect(there.Waiters(ctx), most); err != nil {
 		return d, err
 	}
-	if d.Holders, err = Collect(first(there.Holders(ctx), most)); err != nil {
+	if d.Holders, err = collect(there.Holders(ctx), most); err != nil {
 		return d, err
 	}
 	if d.Status, err = there.Status(ctx); err != nil {
@@ -134,28 +134,18 @@ func QueryTickets(ctx context.Context, client *fairsem.Client, name string, most
 	return d, nil
 }
 
-// first ends seq after n values. Errors come through.
-func first[T any](seq iter.Seq2[T, error], n int) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		left := n
-		for v, err := range seq {
-			if !yield(v, err) || err != nil {
-				return
-			}
-			if left--; left == 0 {
-				return
-			}
-		}
-	}
-}
-
 // Collect returns all values, or the error.
-func Collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
+func Collect[T any](seq iter.Seq2[T, error]) ([]T, error) { return collect(seq, math.MaxInt) }
+
+// collect returns the first values, at most so many, or the error.
+func collect[T any](seq iter.Seq2[T, error], most int) (all []T, err error) {
 	for v, err := range seq {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, v)
+		if all = append(all, v); len(all) == most {
+			break
+		}
 	}
 	return all, nil
 }

@@ -36,8 +36,12 @@ func queryTenants(ctx context.Context, client *fairsem.Client, name string, most
 			t.Unread = true
 			break
 		}
+		var reply redis.Error
+		if errors.As(err, &reply) && !errors.Is(err, fairsem.ErrUnavailable) {
+			return Tenants{Err: err}, nil // what else is known of the name can be shown
+		}
 		if err != nil {
-			return Tenants{Err: err}, onlyUnlessRefused(err)
+			return Tenants{}, err
 		}
 		if t.Unread = count == read; t.Unread {
 			break
@@ -61,15 +65,6 @@ func heaviest(all []fairsem.Tenant, most int) []fairsem.Tenant {
 		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Name, b.Name))
 	})
 	return all[:min(len(all), most)]
-}
-
-// onlyUnlessRefused drops an error that is the server's reply: what else is known of the name can be shown.
-func onlyUnlessRefused(err error) error {
-	var reply redis.Error
-	if errors.As(err, &reply) && !errors.Is(err, fairsem.ErrUnavailable) {
-		return nil
-	}
-	return err
 }
 
 // named reports whether a call has named the tenant, or declared anything of it.

@@ -30,13 +30,19 @@ func Man(cmd *cobra.Command, e Edition) []byte {
 	_, _ = fmt.Fprintf(&b, "# NAME\n%s - %s\n\n", dashed(p.path), plain(p.short))
 	_, _ = fmt.Fprintf(&b, "# SYNOPSIS\n**%s**%s\n\n# DESCRIPTION\n", p.path, plain(strings.TrimPrefix(p.use, p.path)))
 	p.markAbout(&b)
-	p.manCommands(&b, cmd)
+	title := "# COMMANDS\n"
+	for _, sub := range commands(cmd) {
+		_, _ = fmt.Fprintf(&b, "%s**%s**(1)\n: %s\n\n", title, dashed(sub.CommandPath()), plain(sub.Short))
+		title = ""
+	}
 	p.manOptions(&b)
 	p.manTopics(&b, cmd)
 	if p.example != "" {
 		b.WriteString("# EXAMPLES\n" + fenced(p.example))
 	}
-	manAlso(&b, cmd)
+	if cmd.HasParent() {
+		_, _ = fmt.Fprintf(&b, "# SEE ALSO\n**%s**(1)\n", dashed(cmd.Parent().CommandPath()))
+	}
 	return md2man.Render([]byte(b.String()))
 }
 
@@ -55,14 +61,6 @@ func WriteMan(root *cobra.Command, e Edition, dir string) error {
 }
 
 func dashed(path string) string { return strings.ReplaceAll(path, " ", "-") }
-
-func (p page) manCommands(b *strings.Builder, cmd *cobra.Command) {
-	title := "# COMMANDS\n"
-	for _, sub := range commands(cmd) {
-		_, _ = fmt.Fprintf(b, "%s**%s**(1)\n: %s\n\n", title, dashed(sub.CommandPath()), plain(sub.Short))
-		title = ""
-	}
-}
 
 func (p page) manOptions(b *strings.Builder) {
 	if len(p.flags) > 0 {
@@ -98,11 +96,5 @@ func (p page) manTopics(b *strings.Builder, cmd *cobra.Command) {
 			_, _ = fmt.Fprintf(b, "**%s**\n: %s\n\n", plain(e.name), e.meaning)
 		}
 		b.WriteString(t.text + "\n\n")
-	}
-}
-
-func manAlso(b *strings.Builder, cmd *cobra.Command) {
-	if cmd.HasParent() {
-		_, _ = fmt.Fprintf(b, "# SEE ALSO\n**%s**(1)\n", dashed(cmd.Parent().CommandPath()))
 	}
 }

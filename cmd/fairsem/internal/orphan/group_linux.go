@@ -1,23 +1,18 @@
 package orphan
 
-import (
-	"bytes"
-	"fmt"
-	"os"
-	"path/filepath"
-)
+import "github.com/prometheus/procfs"
 
 // GroupRuns reports whether a process of a group that exists runs: zombies do not. What other users run may be hidden in
 // /proc, so a group of which nothing is seen is taken to run.
 func GroupRuns(group int) bool {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
+	all, _ := procfs.AllProcs() // an error: none is seen
 	seen := false
-	for _, file := range files {
-		p, err := ReadStat(file)
-		if err != nil || p.Group != group { // an error: ended meanwhile
+	for _, p := range all {
+		stat, err := p.Stat()
+		if err != nil || stat.PGRP != group { // an error: ended meanwhile
 			continue
 		}
-		if p.Runs() {
+		if Runs(stat) {
 			return true
 		}
 		seen = true
@@ -25,21 +20,5 @@ func GroupRuns(group int) bool {
 	return !seen
 }
 
-// Stat is what the kernel reports about a process.
-type Stat struct {
-	State         string
-	Parent, Group int
-}
-
 // Runs is false for a process that has ended and was not waited for.
-func (p Stat) Runs() bool { return p.State != "Z" && p.State != "X" }
-
-// ReadStat reads "pid (name) state ppid group …". A name may hold anything.
-func ReadStat(file string) (p Stat, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return p, err
-	}
-	_, err = fmt.Sscan(string(text[bytes.LastIndexByte(text, ')')+1:]), &p.State, &p.Parent, &p.Group)
-	return p, err
-}
+func Runs(stat procfs.ProcStat) bool { return stat.State != "Z" && stat.State != "X" }

@@ -37,7 +37,11 @@ func Detail(d inspect.Detail, width int) string {
 	} else if len(of.All) > 0 {
 		line()
 		b.WriteString(tenants(of.All, width))
-		moreTenants(line, of)
+		if of.Unread {
+			line(faint.Render(fmt.Sprintf("… and more than %d more: --rows shows them", of.More)))
+		} else {
+			more(line, of.More)
+		}
 	}
 	if len(d.Holders) > 0 {
 		line()
@@ -46,7 +50,7 @@ func Detail(d inspect.Detail, width int) string {
 	}
 	if len(d.Waiters) > 0 {
 		line()
-		b.WriteString(Waiters(d.Waiters, upTo(len(d.Waiters)), d.At, width))
+		b.WriteString(Waiters(d.Waiters, nil, d.At, width))
 		more(line, d.MoreWaiters)
 	}
 	return b.String()
@@ -56,14 +60,6 @@ func more(line func(...string), n int64) {
 	if n > 0 {
 		line(faint.Render(fmt.Sprintf("… and %d more: --rows shows them", n)))
 	}
-}
-
-func moreTenants(line func(...string), of inspect.Tenants) {
-	if of.Unread {
-		line(faint.Render(fmt.Sprintf("… and more than %d more: --rows shows them", of.More)))
-		return
-	}
-	more(line, of.More)
 }
 
 func queueSummary(d inspect.Detail) string {
@@ -153,24 +149,19 @@ func Numbers(t fairsem.Ticket) string {
 	return strings.Join(parts, ",")
 }
 
-// Waiters is like Holders; positions are those in the queue.
+// Waiters is like Holders; positions are those in the queue, nil being from the first on.
 func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int) string {
 	columns := []column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
 		{Head: "EXPIRES", Right: true}}
 	rows := make([][]string, len(waiters))
 	for i, t := range waiters {
-		rows[i] = []string{strconv.Itoa(positions[i]), label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
+		position := i + 1
+		if positions != nil {
+			position = positions[i]
+		}
+		rows[i] = []string{strconv.Itoa(position), label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
 	}
 	return withIDs(columns, rows, waiters, width)
-}
-
-// upTo returns 1 to n.
-func upTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i + 1
-	}
-	return all
 }
 
 // withIDs lays out rows with two more columns: the tenant, if a ticket has one, and the id. Both can be pasted into a command, unless

@@ -29,18 +29,23 @@ type Semaphore struct {
 	Expired      int64     `json:"expired"`          // permits since then whose lease ended before their release
 }
 
-// Holder is a holder as --json shows it.
-type Holder struct {
+// Ticket is what holders and waiters have in common.
+type Ticket struct {
 	ID       string `json:"id"`
 	IDBase64 []byte `json:"id_base64,omitempty"` // like that of a name
 	Label    string `json:"label"`               // "": of a process that has been silent for long
 	Account
-	Token       int64     `json:"token"`
 	Weight      int64     `json:"weight"`
-	Numbers     []int64   `json:"numbers,omitempty"` // of its units, where they have any
-	Since       time.Time `json:"since"`             // by the clock of the server, as is what follows
-	HeldMS      int64     `json:"held_ms"`
+	Since       time.Time `json:"since"`         // by the clock of the server, as are the times; of a waiter less the head start
 	ExpiresInMS int64     `json:"expires_in_ms"` // unless the lease is renewed
+}
+
+// Holder is a holder as --json shows it.
+type Holder struct {
+	Ticket
+	Token   int64   `json:"token"`
+	Numbers []int64 `json:"numbers,omitempty"` // of its units, where they have any
+	HeldMS  int64   `json:"held_ms"`
 }
 
 // Account is on whose account a permit or a waiter is, as --json shows it.
@@ -62,15 +67,9 @@ type Tenant struct {
 
 // Waiter is a waiter as --json shows it.
 type Waiter struct {
-	Position int    `json:"position"` // in the queue, from 1
-	ID       string `json:"id"`
-	IDBase64 []byte `json:"id_base64,omitempty"`
-	Label    string `json:"label"`
-	Account
-	Weight      int64     `json:"weight"`
-	Since       time.Time `json:"since"` // less the head start; otherwise as of a Holder
-	WaitedMS    int64     `json:"waited_ms"`
-	ExpiresInMS int64     `json:"expires_in_ms"`
+	Position int `json:"position"` // in the queue, from 1
+	Ticket
+	WaitedMS int64 `json:"waited_ms"`
 }
 
 // SemaphoreDetail is a name with its holders and waiters as --json shows it.
@@ -102,20 +101,21 @@ func milliseconds(d time.Duration, known bool) *int64 {
 	return &ms
 }
 
+func newTicket(t fairsem.Ticket) Ticket {
+	return Ticket{
+		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Account: newAccount(t.Tenant), Weight: t.Weight, Since: t.Since.UTC(),
+		ExpiresInMS: t.ExpiresIn.Milliseconds(),
+	}
+}
+
 // NewHolder converts t; now is the time of the server.
 func NewHolder(now time.Time, t fairsem.Ticket) Holder {
-	return Holder{
-		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Account: newAccount(t.Tenant), Token: t.Token, Weight: t.Weight, Numbers: t.Numbers, Since: t.Since.UTC(),
-		HeldMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
-	}
+	return Holder{Ticket: newTicket(t), Token: t.Token, Numbers: t.Numbers, HeldMS: inspect.Since(now, t).Milliseconds()}
 }
 
 // NewWaiter converts t at that position; now is the time of the server.
 func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
-	return Waiter{
-		Position: position, ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Account: newAccount(t.Tenant), Weight: t.Weight, Since: t.Since.UTC(),
-		WaitedMS: inspect.Since(now, t).Milliseconds(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
-	}
+	return Waiter{Position: position, Ticket: newTicket(t), WaitedMS: inspect.Since(now, t).Milliseconds()}
 }
 
 func newAccount(tenant string) Account { return Account{Tenant: tenant, TenantBase64: notUTF8(tenant)} }

@@ -69,14 +69,11 @@ func (h *holder) run(ctx context.Context) (err error) {
 		options := request.callOptions()
 		options.Numbered = h.job.Numbered
 		h.sem, h.waiter.inspector = sem.With(options), sem.Inspector
-		err = checkCall(ctx, func(ctx context.Context) error {
+		err = h.waiter.reach(ctx, func(ctx context.Context) error {
 			_, err := h.sem.Acquire(ctx, request.Weight)
 			return err
 		})
 		if err != nil {
-			return err
-		}
-		if err := h.waiter.untilSignal(ctx, request.Server.Reach); err != nil {
 			return err
 		}
 		if err := h.acquire(ctx); err != nil {
@@ -90,18 +87,6 @@ func (h *holder) run(ctx context.Context) (err error) {
 		h.release(ctx)
 		return err
 	})
-}
-
-// checkCall returns the error of a call that can never work. It does no I/O: the library checks a call before it looks at
-// its context, and the one here has ended.
-func checkCall(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	err := call(ctx)
-	if errors.Is(err, fairsem.ErrInvalid) || errors.Is(err, fairsem.ErrExceedsLimit) {
-		return exit.Usagef("%w", err)
-	}
-	return nil
 }
 
 // acquire waits in the queue until the permit is granted, a signal comes, or the time to wait is over.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -20,14 +21,11 @@ func (w *waiter) showPosition(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() { // ends with ctx; stop waits
-		defer close(ended)
-		w.drawPosition(ctx, os.Stderr)
-	}()
+	var drawing sync.WaitGroup
+	drawing.Go(func() { w.drawPosition(ctx, os.Stderr) }) // ends with ctx; stop waits
 	return func() {
 		cancel()
-		<-ended
+		drawing.Wait()
 	}
 }
 

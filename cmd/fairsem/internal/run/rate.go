@@ -58,10 +58,7 @@ func (w *rateWaiter) run(ctx context.Context) error {
 		options := request.callOptions()
 		options.MaxWait = request.Wait
 		w.waiter.inspector, limiter = limiter.Inspector, limiter.With(options)
-		if err := checkCall(ctx, func(ctx context.Context) error { return limiter.Wait(ctx, request.Weight) }); err != nil {
-			return err
-		}
-		if err := w.waiter.untilSignal(ctx, request.Server.Reach); err != nil {
+		if err := w.waiter.reach(ctx, func(ctx context.Context) error { return limiter.Wait(ctx, request.Weight) }); err != nil {
 			return err
 		}
 		began := time.Now()

@@ -45,7 +45,10 @@ func (h *holder) hold() error {
 	c, err := startChild(g, h.path, command, h.job.Request.environment(h.permitVariables()...))
 	if err != nil {
 		g.stop()
-		return startError(command[0], err)
+		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
+			return fmt.Errorf("cannot start a process: %w", err)
+		}
+		return cannotStart(command[0], err)
 	}
 	journal := h.waiter.journal
 	journal.note(note{Event: "started", PID: c.pid})
@@ -66,13 +69,6 @@ func (h *holder) hold() error {
 		return nil
 	}
 	return &exit.Error{Code: code}
-}
-
-func startError(command string, err error) error {
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
-		return fmt.Errorf("cannot start a process: %w", err)
-	}
-	return cannotStart(command, err)
 }
 
 // permitVariables describe the permit in the environment of the command.

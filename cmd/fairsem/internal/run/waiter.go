@@ -95,6 +95,18 @@ func (w *waiter) untilSignal(ctx context.Context, f func(context.Context) error)
 	}
 }
 
+// reach waits for an answer of the server, but first returns the error of a call that can never work. That does no I/O: the library checks
+// a call before it looks at its context, and the one here has ended.
+func (w *waiter) reach(ctx context.Context, call func(context.Context) error) error {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	err := call(ended)
+	if errors.Is(err, fairsem.ErrInvalid) || errors.Is(err, fairsem.ErrExceedsLimit) {
+		return exit.Usagef("%w", err)
+	}
+	return w.untilSignal(ctx, w.request.Server.Reach)
+}
+
 // noWaitTimeout bounds a request that does not wait in the queue.
 const noWaitTimeout = 5 * time.Second
 

@@ -82,19 +82,21 @@ const (
 func (d *detail) columns() []column[ticket] {
 	columns := []column[ticket]{
 		{gap: 1, min: 5, max: 7, cell: stateCell},
-		{title: "LABEL", gap: 2, min: labelLeast, max: min(d.labelWidth, labelMost), cell: labelCell},
-		{title: "UNITS", right: true, gap: 2, min: 6, rank: 1, cell: unitsCell},
-		{title: "FOR", right: true, gap: 2, min: 7, rank: 2, cell: forCell},
+		{title: "LABEL", gap: 2, min: labelLeast, max: min(d.labelWidth, labelMost), text: label},
+		{title: "UNITS", right: true, gap: 2, min: 6, rank: 1, text: func(t ticket) string { return count(t.Weight) }},
+		{title: "FOR", right: true, gap: 2, min: 7, rank: 2, text: func(t ticket) string { return text.Ago(t.since) }},
 		{title: "EXPIRES", right: true, gap: 2, min: 7, rank: 3, cell: expiresCell},
 		{title: "TOKEN", right: true, gap: 2, min: 6, max: 16, rank: 5, cell: tokenCell},
-		{title: "ID", gap: 2, min: 12, max: 24, rank: 6, cell: idCell},
+		{title: "ID", gap: 2, min: 12, max: 24, rank: 6, cell: func(t ticket, _ int, p paint) string { return p.title.Render(text.Word(inspect.ShortID(t.ID))) }},
 	}
 	if len(d.tenants.items) > 0 {
-		tenant := column[ticket]{title: "TENANT", gap: 2, min: labelLeast, max: min(d.tenants.nameWidth, labelMost), rank: 4, cell: ticketTenantCell}
+		tenant := column[ticket]{title: "TENANT", gap: 2, min: labelLeast, max: min(d.tenants.nameWidth, labelMost), rank: 4}
+		tenant.text = func(t ticket) string { return text.Word(t.Tenant) }
 		columns = slices.Insert(columns, 2, tenant)
 	}
 	if d.numbered {
-		numbers := column[ticket]{title: "NUMBERS", gap: 2, min: 7, max: 16, rank: 4, cell: numbersCell}
+		numbers := column[ticket]{title: "NUMBERS", gap: 2, min: 7, max: 16, rank: 4}
+		numbers.text = func(t ticket) string { return render.Numbers(t.Ticket) }
 		columns = slices.Insert(columns, len(columns)-1, numbers)
 	}
 	return columns
@@ -108,18 +110,12 @@ func stateCell(t ticket, _ int, p paint) string {
 	return p.full.Render("#" + strconv.Itoa(t.position))
 }
 
-func labelCell(t ticket, width int, p paint) string { return p.text.Render(text.Fit(label(t), width)) }
-
 func label(t ticket) string {
 	if t.Label == "" {
 		return "-" // the process has been silent for long
 	}
-	return t.Label
+	return text.Clean(t.Label)
 }
-
-func unitsCell(t ticket, _ int, p paint) string { return p.text.Render(count(t.Weight)) }
-
-func forCell(t ticket, _ int, p paint) string { return p.text.Render(text.Ago(t.since)) }
 
 func expiresCell(t ticket, _ int, p paint) string {
 	if t.ExpiresIn <= 0 {
@@ -138,18 +134,6 @@ func tokenCell(t ticket, width int, p paint) string {
 		token = "…" + token[len(token)-width+1:]
 	}
 	return p.text.Render(token)
-}
-
-func numbersCell(t ticket, width int, p paint) string {
-	return p.text.Render(text.Fit(render.Numbers(t.Ticket), width))
-}
-
-func ticketTenantCell(t ticket, width int, p paint) string {
-	return p.text.Render(text.Fit(text.Word(t.Tenant), width))
-}
-
-func idCell(t ticket, width int, p paint) string {
-	return p.title.Render(text.Fit(text.Word(inspect.ShortID(t.ID)), width))
 }
 
 // summary begins with what matters most: its end may be beyond the screen.

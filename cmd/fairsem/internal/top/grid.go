@@ -9,14 +9,22 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// column is a column of a table of T. What a cell returns is clean and may have colours.
+// column is a column of a table of T, whose cells are text, or what cell draws. Both are clean; what cell draws may have colours.
 type column[T any] struct {
 	title    string
 	right    bool // aligned
 	gap      int  // in front of it
 	min, max int  // width without the gap
 	rank     int  // the highest ones go first where there is no room; 0: never
+	text     func(v T) string
 	cell     func(v T, width int, p paint) string
+}
+
+func (c column[T]) draw(v T, width int, p paint) string {
+	if c.text != nil {
+		return p.text.Render(ansi.Truncate(c.text(v), width, "…"))
+	}
+	return c.cell(v, width, p)
 }
 
 // fit drops the columns that there is no room for, and has the others share what there is, the first ones first.
@@ -70,7 +78,7 @@ func grid[T any](columns []column[T], rows []T, cursor, width int, p paint) stri
 			p = plain // a colour inside would end the style of the selection
 		}
 		for j, c := range columns {
-			lines[i] = append(lines[i], pad(c.cell(row, widths[j], p), widths[j], c))
+			lines[i] = append(lines[i], pad(c.draw(row, widths[j], p), widths[j], c))
 		}
 		lines[i] = append(lines[i], "")
 	}

@@ -123,6 +123,3 @@ func helper(width int) help.Model {
 	h.SetWidth(width)
 	return h
 }
-
-// leaving are the keys that leave the help.
-func (k keys) leaving() []key.Binding { return []key.Binding{k.up, k.down, k.back, k.quit} }

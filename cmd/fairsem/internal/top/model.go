@@ -102,7 +102,9 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 	case answer:
 		return m.receive(msg)
 	case done:
-		return m.finish(msg)
+		m.notice = msg.outcome()
+		m.notice.until = m.now.Add(noticeSpan)
+		return m.queryNow()
 	case tea.ResumeMsg:
 		return m.queryNow()
 	case tea.KeyPressMsg:
@@ -167,13 +169,6 @@ func (m model) withdrawStale() model {
 		return m.notify(who(a.ticket)+" was granted its permit meanwhile: ask again to evict it", true)
 	}
 	return m
-}
-
-// finish takes the outcome of an action.
-func (m model) finish(d done) (model, tea.Cmd) {
-	m.notice = d.outcome()
-	m.notice.until = m.now.Add(noticeSpan)
-	return m.queryNow()
 }
 
 func (m model) notify(text string, bad bool) model {

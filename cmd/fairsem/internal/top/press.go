@@ -30,7 +30,9 @@ func (m model) press(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	case key.Matches(msg, bindings.quit):
 		return m, tea.Quit
 	case m.reading:
-		return m.pressInHelp(msg), nil
+		m.reading = !key.Matches(msg, bindings.help, bindings.back, bindings.open)
+		m.manual, _ = m.manual.Update(msg)
+		return m, nil
 	}
 	return m.command(msg)
 }
@@ -48,7 +50,7 @@ func (m model) command(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	case key.Matches(msg, k.tenants):
 		m.detail.byTenant = true
 	case key.Matches(msg, k.filter):
-		m.prompt = filterPrompt(m.names.filter)
+		m.prompt = prompt{kind: filtering, input: typing(m.names.filter, " / ", filterMost)}
 	case key.Matches(msg, k.clear):
 		m.names.filter = ""
 		m.names.arrange()
@@ -121,7 +123,7 @@ func (m model) change(msg tea.KeyPressMsg) model {
 	}
 	switch {
 	case key.Matches(msg, bindings.resize):
-		m.prompt = limitPrompt(now.Name)
+		m.prompt = prompt{kind: asksLimit, input: typing("", " new limit: ", limitMost), action: action{verb: resize, name: now.Name}}
 	case key.Matches(msg, bindings.pause):
 		m.prompt = confirmPrompt(action{verb: pause, name: now.Name})
 	case key.Matches(msg, bindings.resume):
@@ -197,15 +199,5 @@ func (m model) accept() model {
 		a.verb = pause
 	}
 	m.prompt = confirmPrompt(a)
-	return m
-}
-
-// pressInHelp takes a key in the help.
-func (m model) pressInHelp(msg tea.KeyPressMsg) model {
-	if key.Matches(msg, bindings.help, bindings.back, bindings.open) {
-		m.reading = false
-		return m
-	}
-	m.manual, _ = m.manual.Update(msg)
 	return m
 }

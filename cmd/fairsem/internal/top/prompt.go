@@ -47,14 +47,6 @@ const (
 	limitMost  = 16 // digits
 )
 
-func filterPrompt(now string) prompt {
-	return prompt{kind: filtering, input: typing(now, " / ", filterMost)}
-}
-
-func limitPrompt(name string) prompt {
-	return prompt{kind: asksLimit, input: typing("", " new limit: ", limitMost), action: action{verb: resize, name: name}}
-}
-
 func confirmPrompt(a action) prompt { return prompt{kind: confirms, action: a} }
 
 // lines draws the prompt in so many columns and at most so many lines. question is of its action, at present.

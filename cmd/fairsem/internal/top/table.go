@@ -89,14 +89,10 @@ func (n *names) arrange() {
 	n.set(shown)
 }
 
-// shows reports whether a row is among those that are wanted.
+// shows reports whether a row is among those that are wanted: its name, as it is on the screen, contains the filter, whatever the case.
 func (n *names) shows(r row) bool {
-	return n.matchesFilter(r.Name) && (!n.busy || inspect.Busy(r.Status))
-}
-
-// matchesFilter reports whether a name, as it is on the screen, contains the filter, whatever the case.
-func (n *names) matchesFilter(name string) bool {
-	return n.filter == "" || strings.Contains(strings.ToLower(text.Clean(name)), strings.ToLower(n.filter))
+	matches := n.filter == "" || strings.Contains(strings.ToLower(text.Clean(r.Name)), strings.ToLower(n.filter))
+	return matches && (!n.busy || inspect.Busy(r.Status))
 }
 
 // sort selects the order that is so many titles further on.
@@ -117,14 +113,14 @@ const (
 
 func (n *names) columns() []column[row] {
 	return []column[row]{
-		{title: n.title("name", "NAME"), gap: 1, min: nameLeast, max: min(n.nameWidth, nameMost), cell: nameCell},
-		{gap: 2, min: barLeast, max: barMost, rank: 5, cell: barCell},
-		{title: n.title("used", "IN USE"), right: true, gap: 1, min: n.usedWidth, cell: usedCell},
+		{title: n.title("name", "NAME"), gap: 1, min: nameLeast, max: min(n.nameWidth, nameMost), text: func(r row) string { return text.Clean(r.Name) }},
+		{gap: 2, min: barLeast, max: barMost, rank: 5, cell: func(r row, width int, p paint) string { return bar(r.Status, width, p) }},
+		{title: n.title("used", "IN USE"), right: true, gap: 1, min: n.usedWidth, text: func(r row) string { return inUse(r.Status) }},
 		{title: n.title("waiting", "WAITING"), right: true, gap: 1, min: 8, rank: 1, cell: waitingCell},
 		{title: n.title("oldest", "OLDEST"), right: true, gap: 1, min: 7, rank: 3, cell: oldestCell},
 		{title: n.title("rate", "GRANTS/S"), right: true, gap: 1, min: 9, rank: 4, cell: rateCell},
 		{title: n.title("lost", "LOST"), right: true, gap: 1, min: 5, max: 8, rank: 2, cell: lostCell},
-		{gap: 2, min: 6, max: 24, rank: 6, cell: noteCell},
+		{gap: 2, min: 6, max: 24, rank: 6, cell: func(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }},
 	}
 }
 
@@ -143,11 +139,7 @@ func (n *names) title(key, title string) string {
 	return mark + title
 }
 
-func nameCell(r row, width int, p paint) string { return p.text.Render(text.Fit(r.Name, width)) }
-
-// barCell is yellow where nothing can be granted.
-func barCell(r row, width int, p paint) string { return bar(r.Status, width, p) }
-
+// bar is yellow where nothing can be granted.
 func bar(s fairsem.Status, width int, p paint) string {
 	style := p.bar
 	if inspect.Full(s) {
@@ -157,8 +149,6 @@ func bar(s fairsem.Status, width int, p paint) string {
 	full := strings.TrimRight(drawn, "░")
 	return style.Render(full) + p.title.Render(drawn[len(full):])
 }
-
-func usedCell(r row, _ int, p paint) string { return p.text.Render(inUse(r.Status)) }
 
 func inUse(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit) }
 
@@ -207,8 +197,6 @@ func lostCell(r row, _ int, p paint) string {
 	}
 	return p.text.Render(count(r.Expired))
 }
-
-func noteCell(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }
 
 // notes is what is special about a name.
 func notes(s fairsem.Status) string { return strings.Join(render.Notes(s), ", ") }

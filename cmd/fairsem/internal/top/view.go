@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -153,10 +154,11 @@ func (m model) footer() []string {
 	if m.prompt.kind != none {
 		return m.prompt.lines(m.width, m.height, m.question())
 	}
-	short := " " + helper(m.width-1).ShortHelpView(m.keys().ShortHelp())
+	shown := m.keys().ShortHelp()
 	if m.reading {
-		short = " " + helper(m.width-1).ShortHelpView(bindings.leaving())
+		shown = []key.Binding{bindings.up, bindings.down, bindings.back, bindings.quit}
 	}
+	short := " " + helper(m.width-1).ShortHelpView(shown)
 	said := m.noticeLine()
 	switch {
 	case m.height >= roomForSummary:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,17 +32,14 @@ func inPlace(ctx context.Context, o Options, query Query) error {
 		options = append(options, tea.WithInput(nil)) // no keys
 	}
 	program := tea.NewProgram(m, options...)
-	polling := make(chan struct{})
-	go func() { // ends with ctx; waited for below
-		defer close(polling)
-		poll(ctx, program, o.Every, query)
-	}()
+	var polling sync.WaitGroup
+	polling.Go(func() { poll(ctx, program, o.Every, query) }) // ends with ctx; waited for below
 	_, err = program.Run()
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
 	cancel(nil)
-	<-polling
+	polling.Wait()
 	return err
 }
 

@@ -12,11 +12,16 @@ const (
 // admit answers no more at a time than there is room for. /healthz is never refused: it is answered at once.
 func (p *Page) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/healthz" {
+		quota := p.pages
+		switch r.URL.Path {
+		case "/healthz":
 			next.ServeHTTP(w, r)
 			return
+		case "/metrics":
+			quota = p.scrapes
+		case "/stream", "/semaphore/stream":
+			quota = p.streams
 		}
-		quota := p.quotaFor(r.URL.Path)
 		if !quota.acquire(r.RemoteAddr, 1) {
 			tooMany(w)
 			return
@@ -24,16 +29,6 @@ func (p *Page) admit(next http.Handler) http.Handler {
 		defer quota.release(r.RemoteAddr, 1)
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (p *Page) quotaFor(path string) *quota {
-	switch path {
-	case "/metrics":
-		return p.scrapes
-	case "/stream", "/semaphore/stream":
-		return p.streams
-	}
-	return p.pages
 }
 
 // tooMany refuses a request, and its connection.

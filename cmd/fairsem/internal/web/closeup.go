@@ -90,7 +90,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
 // found yet is polled from now on, if there is room.
 func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) detail {
 	if p.away(now) != "" {
-		d, ok := p.details.kept(name)
+		d, ok, _ := p.details.kept(name)
 		return detail{d, ok, false}
 	}
 	d, err := p.details.get(ctx, from, name) // other errors are reported by the next poll

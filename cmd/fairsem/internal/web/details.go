@@ -54,14 +54,14 @@ func newDetails(timeout, fresh time.Duration, ask func(context.Context, string) 
 // get returns the present state of the name, for a viewer at a remote address. If Redis does not answer, or the name is
 // not queried, it is the last answer, with the error.
 func (d *details) get(ctx context.Context, from, name string) (inspect.Detail, error) {
-	if now, ok := d.current(name); ok {
+	if now, _, fresh := d.kept(name); fresh {
 		return now, nil
 	}
 	// Others share the answer, so the end of one request must not end the query.
 	ctx = context.WithoutCancel(ctx)
 	answer, err, _ := d.inFlight.Do(network(from).String()+" "+name, func() (any, error) { return d.ask(ctx, from, name) })
 	if err != nil {
-		old, _ := d.kept(name)
+		old, _, _ := d.kept(name)
 		return old, err
 	}
 	return answer.(inspect.Detail), nil
@@ -75,7 +75,7 @@ func (d *details) ask(ctx context.Context, from, name string) (inspect.Detail, e
 		if limit.Wait(turn) != nil {
 			return inspect.Detail{}, errBusy
 		}
-		if now, ok := d.current(name); ok {
+		if now, _, fresh := d.kept(name); fresh {
 			return now, nil
 		}
 	}
@@ -88,19 +88,12 @@ func (d *details) ask(ctx context.Context, from, name string) (inspect.Detail, e
 	return fresh, err
 }
 
-// current is what was seen just now.
-func (d *details) current(name string) (inspect.Detail, bool) {
+// kept is the last answer, if there was one, and whether it is as good as new.
+func (d *details) kept(name string) (last inspect.Detail, ok, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, ok := d.last[name]
-	return s.Detail, ok && time.Since(s.at) < d.fresh
-}
-
-func (d *details) kept(name string) (inspect.Detail, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s, ok := d.last[name]
-	return s.Detail, ok
+	return s.Detail, ok, ok && time.Since(s.at) < d.fresh
 }
 
 // forgetAfter is how long a name is kept after the last request.

@@ -138,8 +138,6 @@ func (s *session) sealed(d action, seal string) bool {
 	return hmac.Equal([]byte(s.seal(d)), []byte(seal))
 }
 
-func (p *Page) loginForm(w http.ResponseWriter, r *http.Request) { p.askToken(w, r, http.StatusOK, "") }
-
 func (p *Page) askToken(w http.ResponseWriter, r *http.Request, status int, problem string) {
 	f := p.frame(r, "Log in")
 	f.Again = returnPath(r)

@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"net/http"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -47,45 +46,20 @@ var families = []family{
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Expired) }},
 }
 
-// newRegistry has the metrics of Redis as a whole, and none of this process.
-func newRegistry(p *Page) *prometheus.Registry {
+// register makes a registry with the metrics of Redis as a whole, and none of this process, and one with the figures of every name.
+func (p *Page) register() {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "fairsem_poll_duration_seconds",
 		Help:    "How long it took to query all names.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 7),
 	})
 	p.sampler.polled = func(d time.Duration) { took.Observe(d.Seconds()) }
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(took, server{p})
-	return registry
-}
-
-// newNames has the figures of every name.
-func newNames(p *Page) *prometheus.Registry {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(names{p})
+	p.registry, p.perName = prometheus.NewRegistry(), prometheus.NewRegistry()
+	p.registry.MustRegister(took, server{p})
+	p.perName.MustRegister(names{p})
 	if p.TenantMetrics {
-		registry.MustRegister(&tenantFigures{page: p})
+		p.perName.MustRegister(&tenantFigures{page: p})
 	}
-	return registry
-}
-
-// figuresText is the metrics of names, which can be long: it is made once for each poll.
-type figuresText struct {
-	names *prometheus.Registry
-
-	mu    sync.Mutex
-	polls int64  // guarded by mu
-	text  []byte // guarded by mu
-}
-
-func (f *figuresText) of(polls int64) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if polls != f.polls {
-		f.polls, f.text = polls, encode(f.names)
-	}
-	return f.text
 }
 
 // encode writes figures as Prometheus reads them. They come from here, so that it cannot fail.
@@ -101,13 +75,17 @@ func encode(registry *prometheus.Registry) []byte {
 	return b.Bytes()
 }
 
+func (p *Page) figuresOf(polls int64) []byte {
+	return p.figures.get(polls, "", func() []byte { return encode(p.perName) })
+}
+
 // metrics serves the figures of the latest poll. It does not query Redis.
 func (p *Page) metrics(w http.ResponseWriter, _ *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pictureLimit)) // where there is none it ends later
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
 	_, _ = w.Write(encode(p.registry)) // the client is gone
 	if now := p.sampler.latest(); p.trouble(now) == "" {
-		_, _ = w.Write(p.figures.of(now.polls)) // as above
+		_, _ = w.Write(p.figuresOf(now.polls)) // as above
 	}
 }
 
@@ -124,17 +102,14 @@ func (server) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect leaves out what is too old to be true.
 func (c server) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, value float64) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
-	}
 	now := c.page.sampler.latest()
 	if !now.at.IsZero() {
-		gauge(ageDesc, time.Since(now.at).Seconds())
+		sendGauge(ch, ageDesc, time.Since(now.at).Seconds())
 	}
-	gauge(upDesc, boolValue(c.page.away(now) == ""))
+	sendGauge(ch, upDesc, boolValue(c.page.away(now) == ""))
 	if c.page.trouble(now) == "" {
-		gauge(moreDesc, boolValue(now.More))
-		gauge(badDesc, float64(len(now.Unreadable)))
+		sendGauge(ch, moreDesc, boolValue(now.More))
+		sendGauge(ch, badDesc, float64(len(now.Unreadable)))
 	}
 }
 

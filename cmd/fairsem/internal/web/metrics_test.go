@@ -38,7 +38,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	s := serve(t)
 	s.hold("gate", 2)
 	s.seen(1)
-	problems, err := testutil.GatherAndLint(prometheus.Gatherers{s.page.registry, s.page.figures.names})
+	problems, err := testutil.GatherAndLint(prometheus.Gatherers{s.page.registry, s.page.perName})
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 }
@@ -80,9 +80,8 @@ func TestFiguresOfNamesAreEncodedOncePerPoll(t *testing.T) {
 	s := serve(t)
 	s.hold("gate", 1)
 	s.seen(1)
-	f := &s.page.figures
-	first := f.of(1)
+	first := s.page.figuresOf(1)
 	require.Contains(t, string(first), `fairsem_permits_limit{name="gate"} 1`)
-	assert.Same(t, &first[0], &f.of(1)[0])
-	assert.NotSame(t, &first[0], &f.of(2)[0])
+	assert.Same(t, &first[0], &s.page.figuresOf(1)[0])
+	assert.NotSame(t, &first[0], &s.page.figuresOf(2)[0])
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,10 +29,12 @@ var (
 )
 
 // tenantFigures makes metrics of the tenants of the latest poll. Those that have figures keep them while they hold or wait, so that
-// the series do not change with every poll. It is for one goroutine at a time.
+// the series do not change with every poll.
 type tenantFigures struct {
 	page *Page
-	kept map[seriesKey]bool
+
+	mu   sync.Mutex
+	kept map[seriesKey]bool // guarded by mu
 }
 
 // seriesKey is a tenant of a name, as labels.
@@ -46,6 +49,8 @@ func (*tenantFigures) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect makes the figures of all tenants, and for each name where some have none of their own, one of the others.
 func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := c.page.sampler.latest()
 	own := c.choose(now.Statuses, now.tenants)
 	seen := make(map[string]bool)
@@ -63,7 +68,11 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 				continue
 			}
 			used, waiting = used-t.Used, waiting-t.Waiting
-			writeTenant(ch, key, t)
+			sendGauge(ch, tenantUsedDesc, float64(t.Used), key.name, key.tenant)
+			sendGauge(ch, tenantWaitersDesc, float64(t.Waiting), key.name, key.tenant)
+			sendGauge(ch, tenantOldestDesc, t.OldestWait.Seconds(), key.name, key.tenant)
+			sendGauge(ch, tenantShareDesc, float64(t.Share), key.name, key.tenant)
+			sendGauge(ch, tenantLimitDesc, float64(t.Limit), key.name, key.tenant)
 		}
 		if others { // the parts of a poll are of slightly different moments
 			sendGauge(ch, tenantUsedDesc, float64(max(0, used)), name, otherTenants)
@@ -71,14 +80,6 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	c.kept = own
-}
-
-func writeTenant(ch chan<- prometheus.Metric, key seriesKey, t fairsem.Tenant) {
-	sendGauge(ch, tenantUsedDesc, float64(t.Used), key.name, key.tenant)
-	sendGauge(ch, tenantWaitersDesc, float64(t.Waiting), key.name, key.tenant)
-	sendGauge(ch, tenantOldestDesc, t.OldestWait.Seconds(), key.name, key.tenant)
-	sendGauge(ch, tenantShareDesc, float64(t.Share), key.name, key.tenant)
-	sendGauge(ch, tenantLimitDesc, float64(t.Limit), key.name, key.tenant)
 }
 
 func sendGauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
@@ -94,7 +95,7 @@ func (c *tenantFigures) choose(all []fairsem.Status, of map[string]inspect.Tenan
 		}
 	}
 	slices.SortFunc(keys, func(a, b seriesKey) int {
-		return cmp.Or(boolCompare(c.kept[b], c.kept[a]), cmp.Compare(a.name, b.name), cmp.Compare(a.tenant, b.tenant))
+		return cmp.Or(cmp.Compare(boolValue(c.kept[b]), boolValue(c.kept[a])), cmp.Compare(a.name, b.name), cmp.Compare(a.tenant, b.tenant))
 	})
 	keys = slices.Compact(keys)
 	own := make(map[seriesKey]bool)
@@ -103,8 +104,6 @@ func (c *tenantFigures) choose(all []fairsem.Status, of map[string]inspect.Tenan
 	}
 	return own
 }
-
-func boolCompare(a, b bool) int { return cmp.Compare(boolValue(a), boolValue(b)) }
 
 // tenantLabel is the tenant, or if that is no UTF-8, which labels must be, how it is shown. Either way a backslash has another one before
 // it, so no two tenants have the same label.

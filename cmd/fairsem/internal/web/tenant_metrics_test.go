@@ -43,7 +43,7 @@ func TestMetricsHaveTenantsOnlyIfAsked(t *testing.T) {
 	assert.Regexp(t, `fairsem_tenant_oldest_waiter_age_seconds\{name="gate",tenant=""\} [0-9.e-]+\n`, body)
 	assert.NotContains(t, body, `{name="plain",tenant=`)
 	assert.NotContains(t, body, `tenant="\\others"`)
-	problems, err := testutil.GatherAndLint(prometheus.Gatherers{s.page.registry, s.page.figures.names})
+	problems, err := testutil.GatherAndLint(prometheus.Gatherers{s.page.registry, s.page.perName})
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 	docs, err := os.ReadFile("../../../../docs/metrics.md")
@@ -88,7 +88,7 @@ func TestTheNumberOfTenantsWithFiguresIsBoundedAndThoseThatHaveThemKeepThem(t *t
 		now.Statuses = []fairsem.Status{{Name: "gate", Used: 2000, Waiting: 3000}}
 		now.tenants = map[string]inspect.Tenants{"gate": {All: all}}
 		page.sampler.now.Store(&now)
-		return strings.Split(string(encode(page.figures.names)), "\n")
+		return strings.Split(string(encode(page.perName)), "\n")
 	}
 	lines := poll(100)
 	assert.Contains(t, lines, `fairsem_tenant_permits_in_use{name="gate",tenant="t00100"} 1`)

@@ -71,8 +71,9 @@ type Page struct {
 	details   *details
 	fragments cache
 	templates *template.Template
-	figures   figuresText
-	registry  *prometheus.Registry
+	figures   cache                // of the metrics of names, which can be long
+	registry  *prometheus.Registry // of Redis as a whole
+	perName   *prometheus.Registry
 	login     *login // nil: no changes are possible
 	journal   *log.Logger
 	handler   http.Handler
@@ -106,7 +107,7 @@ func New(o Options) *Page {
 	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (inspect.Detail, error) {
 		return inspect.PollDetail(ctx, o.Client, name, maxTickets)
 	})
-	p.registry, p.figures.names = newRegistry(p), newNames(p)
+	p.register()
 	if o.Token != "" {
 		p.login = newLogin(o.Token)
 	}
@@ -142,9 +143,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.handler.Ser
 func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var asking sync.WaitGroup
+	var running sync.WaitGroup
 	for _, run := range []func(context.Context){p.pulse.run, p.names.Run, p.sampler.run} {
-		asking.Go(func() { run(ctx) }) // ends with ctx; waited for below
+		running.Go(func() { run(ctx) }) // ends with ctx; waited for below
 	}
 	server := &http.Server{
 		Handler:           p,
@@ -157,15 +158,10 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 		ConnState:         newConnectionLimit(maxConnections).changed,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
-	served := make(chan struct{})
-	go func() { // ends when the server is closed; waited for below
-		defer close(served)
-		cancel(server.Serve(listener))
-	}()
+	running.Go(func() { cancel(server.Serve(listener)) }) // ends when the server is closed; waited for below
 	<-ctx.Done()
 	end(server)
-	<-served
-	asking.Wait()
+	running.Wait()
 	return context.Cause(ctx)
 }
 
