@@ -181,10 +181,12 @@ func TestNoRefreshPermitIsNotRenewedByAnEarlierVerify(t *testing.T) {
 	resume := sync.OnceFunc(func() { close(slow.resume) })
 	rdb.AddHook(slow)
 	s := w.of(w.clientOn(rdb, fairsem.Options{TTL: w.ttl}), w.limit)
-	other := w.must(s.Acquire(t.Context(), 1)) // makes the scheduler check the name
+	unrenewed := s.With(fairsem.CallOptions{NoRefresh: true})
+	other := w.must(s.Acquire(t.Context(), 1))           // makes the scheduler check the name
+	w.release(w.must(unrenewed.Acquire(t.Context(), 1))) // the server has the script, so the answer that is held is not NOSCRIPT
 	slow.armed.Store(true)
 	t.Cleanup(resume) // a test that fails must not hang
-	call := acquire(t.Context(), s.With(fairsem.CallOptions{NoRefresh: true}), 1)
+	call := acquire(t.Context(), unrenewed, 1)
 	<-slow.ran
 	waiter := w.queue(t.Context(), s, 1) // its subscription makes the client query again
 	resume()

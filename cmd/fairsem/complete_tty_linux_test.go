@@ -25,7 +25,7 @@ const zshCompletion = "autoload -U compinit; compinit -D -u; source <(fairsem co
 func (s *station) shellWith(script string, argv ...string) *screen {
 	s.t.Helper()
 	file := s.t.TempDir() + "/script"
-	require.NoError(s.t, os.WriteFile(file, []byte("PATH='"+plainPath(s.t)+"'\n"+script), 0o600))
+	require.NoError(s.t, os.WriteFile(file, []byte(script), 0o600))
 	sh := s.shell(argv...)
 	sh.press(". " + file + "; echo loa''ded\n")
 	sh.await("loaded")
@@ -73,7 +73,7 @@ func TestFishCompletes(t *testing.T) {
 	s.hold("alpha", "alpine", "other", "co:lon")
 	cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c",
 		`fairsem completion fish | source; complete -C "fairsem run al"; complete -C "fairsem run co:"; complete -C "fairsem run n --on-lost k"`)
-	cmd.Env = append(os.Environ(), "PATH="+plainPath(t), "REDIS_URL=redis://"+s.server.Addr(), "HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr(), "HOME="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	assert.Equal(t, "alpha\nalpine\nco:lon\nkill\tKILL at once\n", string(out))
@@ -83,7 +83,7 @@ func TestFishCompletes(t *testing.T) {
 func TestEveryShellHasAScript(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		out, err := plainCommand(t, "completion", shell).Output()
+		out, err := exec.CommandContext(t.Context(), "fairsem", "completion", shell).Output()
 		require.NoError(t, err)
 		assert.Contains(t, string(out), "__complete", shell)
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ import (
 func doctorSays(t *testing.T, args ...string) (out, notify string, code int) {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	cmd := plainCommand(t, append([]string{"doctor"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "fairsem", append([]string{"doctor"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	code = exitCode(cmd.Run())
 	return stdout.String(), stderr.String(), code

@@ -31,25 +31,18 @@ func (s sharing) Run() int {
 	}
 	// A process that was built with the race detector otherwise takes a second to end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
-	var err error
-	if plainDir, err = os.MkdirTemp("", "fairsem-plain-"); err != nil {
-		panic(err) // the tests need temporary folders
-	}
-	defer func() { _ = os.RemoveAll(plainDir) }() // a temporary folder: what is left costs only space
 	return redistest.Main(s.m)
 }
 
-// The scripts have a server, one with TLS and a password, a name of their own each, and the PATH of a fairsem without the race
-// detector.
+// The scripts have a server, one with TLS and a password, and a name of their own each.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	server, secured, plain := redistest.SharedServer(t), redistest.SharedSecure(t), plainPath(t)
+	server, secured := redistest.SharedServer(t), redistest.SharedSecure(t)
 	testscript.Run(t, testscript.Params{
 		Dir:             "testdata/script",
 		ContinueOnError: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", os.Getenv("GORACE"))
-			env.Setenv("PLAIN", plain)
 			env.Setenv("NAME", "script-"+uuid.NewString())
 			env.Setenv("SERVER", "redis://"+server.Addr())
 			env.Setenv("SECURED", secured.Addr())

@@ -65,7 +65,7 @@ func btoi(b bool) int {
 func manualPages(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	out, err := plainCommand(t, "man", "--dir", dir).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "fairsem", "man", "--dir", dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Empty(t, out)
 	pages, err := filepath.Glob(dir + "/*")

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/base64"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -187,8 +188,7 @@ func TestAForeignIDCanBePastedIntoEvict(t *testing.T) {
 func (o *office) pastes(line string) {
 	o.t.Helper()
 	cmd := exec.CommandContext(o.t.Context(), "sh", "-c", line)
-	cmd.Dir, cmd.Env = o.t.TempDir(), plainCommand(o.t).Env
-	cmd.Env = append(cmd.Env, "REDIS_URL="+o.url)
+	cmd.Dir, cmd.Env = o.t.TempDir(), append(os.Environ(), "REDIS_URL="+o.url)
 	out, err := cmd.CombinedOutput()
 	require.NoError(o.t, err, "%s: %s", line, out)
 }

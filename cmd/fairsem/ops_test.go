@@ -104,8 +104,7 @@ func (o *office) key(name, kind string) string { return o.prefix + ":{" + name +
 func (o *office) does(code int, args ...string) (stdout, stderr string) {
 	o.t.Helper()
 	var out, notify bytes.Buffer
-	cmd := plainCommand(o.t, append(args, "--prefix", o.prefix)...)
-	cmd.Env = append(cmd.Env, "REDIS_URL="+o.url)
+	cmd := o.command(args...)
 	cmd.Stdout, cmd.Stderr = &out, &notify
 	assert.Equal(o.t, code, exitCode(cmd.Run()), "%q: %s", args, &notify)
 	return out.String(), notify.String()
@@ -149,7 +148,7 @@ func TestErrorsOfAServerAreEscapedForTerminals(t *testing.T) {
 	})
 	for _, args := range []string{"ls", "show n", "evict n --all --yes", "resize n 1 --yes", "pause n --yes", "resume n --yes",
 		"run n --limit 1 -- true", "run n --limit 1 --json -- true", "demo"} {
-		out, err := plainCommand(t, slices.Insert(strings.Fields(args), 1, "--redis", "redis://"+m.Addr())...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "fairsem", slices.Insert(strings.Fields(args), 1, "--redis", "redis://"+m.Addr())...).CombinedOutput()
 		assert.Equal(t, exit.Failure, exitCode(err), "%s: %s", args, out)
 		assert.Contains(t, string(out), "owned", args)
 		requireHarmless(t, string(out))
@@ -172,13 +171,13 @@ func TestLsWithBusyOmitsIdleNames(t *testing.T) {
 func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
-	cmd := plainCommand(t, "ls")
-	cmd.Env = append(cmd.Env, "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
+	cmd := exec.CommandContext(t.Context(), "fairsem", "ls")
+	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	assert.Contains(t, string(out), "\nn ")
-	cmd = plainCommand(t, "run", "n", "--limit", "1", "-n", "--", "true")
-	cmd.Env = append(cmd.Env, "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
+	cmd = exec.CommandContext(t.Context(), "fairsem", "run", "n", "--limit", "1", "-n", "--", "true")
+	cmd.Env = append(os.Environ(), "REDIS_URL="+o.url, "FAIRSEM_PREFIX="+o.prefix)
 	assert.Equal(t, exit.NotAcquired, exitCode(cmd.Run()))
 }
 
