@@ -43,20 +43,22 @@ end
 for i = first_tenant, first_id - 4, 4 do
   local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]
   if not known then return { 0 } end
-  if declared_at > tonumber(known.since) or tonumber(known.since) > micros then
-    local share, most = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  local known_since = tonumber(known.since)
+  if declared_at > known_since or known_since > micros then
+    local share, most = ARGV[i + 1], ARGV[i + 2]
     if known.last and (share ~= known.share or most ~= known.limit) then return { 0 } end
     known.share, known.limit, known.since = share, most, format("%d", declared_at)
   end
 end
-local function may_have_more(known) return known.limit == 0 or known.units < known.limit end
+local function may_have_more(known) return known.limit == "0" or known.units < known.limit + 0 end
 local function score_of(known) return may_have_more(known) and known.units / known.share or AT_LIMIT end -- in turns
 
 -- head_of returns the first waiter of a tenant that is not taken, as it is in lanes. It reads two at first, and then more.
 local function head_of(known)
   if waiters == 0 then return nil end
   if not known.heads or known.heads[known.at] == nil and known.more then
-    local lane, size = lane_of(known.tenant), 1 + known.at
+    known.lane = known.lane or lane_of(known.tenant)
+    local lane, size = known.lane, 1 + known.at
     known.heads = redis.call("ZRANGEBYLEX", lanes, "[" .. lane, "(" .. lane .. "\255", "LIMIT", known.taken, size)
     known.at, known.more = 1, #known.heads == size
   end
@@ -67,7 +69,8 @@ end
 local function precedes(one, other)
   local used, others = one.units / one.share, other.units / other.share
   if used ~= others then return used < others end
-  if one.token ~= other.token then return one.token < other.token end
+  local granted, others_granted = tonumber(string.sub(one.last, 1, 14), 16), tonumber(string.sub(other.last, 1, 14), 16)
+  if granted ~= others_granted then return granted < others_granted end
   return sorts_before(one.last .. one.tenant, other.last .. other.tenant)
 end
 
@@ -89,14 +92,15 @@ for i = 1, #first_turns, 2 do
     if may_have_more(known) then candidates[#candidates + 1] = known end
   end
 end
-for _, known in ipairs(account_list) do
+for i = 1, #account_list do
+  local known = account_list[i]
   if known.released > 0 then releasing[#releasing + 1], their_turns[#their_turns + 1] = known, known.stored_turn end
 end
 if waiters > 0 and #releasing > 0 then
   for i, score in ipairs(redis.call("ZMSCORE", turns, unpack(their_turns))) do
     local known = releasing[i]
     if not score then
-      known.heads = {}
+      known.heads, known.stored_turn = {}, false
     elseif may_have_more(known) then
       add_candidate(known)
     end
@@ -107,15 +111,16 @@ newest_token = math.min(tonumber(newest_token), last_number)
 
 local function grant(known, token)
   newest_token = token
-  known.units, known.permits, known.last = known.units + 1, known.permits + 1, place(token) .. "1"
-  known.token, known.changes = token, true
+  known.units, known.last = known.units + 1, place(token) .. "1"
+  known.changes = true
 end
 
 local promoted, heads, leavers_of_lanes, ids = 0, {}, {}, {} -- heads: id, position, ...
 while promoted < math.min(available, STEP) and #candidates > 0 do
   local known = table.remove(candidates, 1)
-  local head, lane = head_of(known), lane_of(known.tenant)
+  local head = head_of(known)
   if not head then return { 0 } end
+  local lane = known.lane
   ids[promoted + 1] = string.sub(head, #lane + 15) .. (known.tenant == "" and "" or ":" .. known.tenant)
   leavers_of_lanes[promoted + 1] = head
   heads[2 * promoted + 1], heads[2 * promoted + 2] = ids[promoted + 1], to_position(head, lane)
@@ -134,21 +139,23 @@ end
 local held, waits, joining, remaining = 0, {}, {}, waiters - promoted
 for i = 1, count do
   local id, number = ARGV[first_id + i - 1], first_number + promoted + i - 1
-  local known = accounts[tenant_of(id)]
+  local known = owners_of[first_id + i - 1]
   if promoted + held < available and may_have_more(known) then
     grant(known, number)
     held = held + 1
   else
     if queues == "0" then return { 0 } end
     waits[i], known.waits = true, true
-    known.last = known.last or place(newest_token) .. "0" .. place(number)
+    local position = place(number)
+    known.last = known.last or place(newest_token) .. "0" .. position
     local bare = known.tenant == "" and id or string.sub(id, 1, -#known.tenant - 2)
-    joining[#joining + 1], joining[#joining + 2] = "0", lane_of(known.tenant) .. place(number) .. bare
+    joining[#joining + 1], joining[#joining + 2] = "0", (known.lane or lane_of(known.tenant)) .. position .. bare
   end
 end
 -- What another program has left there is for the full script to remove. A key of another type fails the call before it writes.
 if waiters == 0 and #joining > 0 and redis.call("ZCARD", lanes) + redis.call("ZCARD", turns) > 0 then return { 0 } end
 local reply, size = { -1, 0 }, 2 + count
+local crowds = { queue, timeout, lanes, turns }
 
 -- include plain_store.lua
 reply[2] = may_wait and remaining + queued or -1
@@ -156,18 +163,22 @@ for i = 1, count do reply[2 + i] = (waits[i] and -1 or 1) * (first_new + i - 1) 
 
 local changed, later, turns_gone = { "all", format("%s %d %d", generation, holders - released + promoted + held, newest_token) }, {}, {}
 local idle, crowded = {}, nil
-for _, known in ipairs(account_list) do
+for i = 1, #account_list do
+  local known = account_list[i]
   if known.changes then
-    local turn = (known.waits or head_of(known)) and known.last .. known.tenant
-    if turn then later[#later + 1], later[#later + 2] = score_of(known), turn end
-    if known.stored_turn and known.stored_turn ~= turn then turns_gone[#turns_gone + 1] = known.stored_turn end
-    local has_nothing = known.units == 0 and not turn
+    local units, last, stored_turn, turn = known.units, known.last, known.stored_turn, nil
+    if known.waits or head_of(known) then
+      turn = last .. known.tenant
+      later[#later + 1], later[#later + 2] = score_of(known), turn
+    end
+    if stored_turn and stored_turn ~= turn then turns_gone[#turns_gone + 1] = stored_turn end
+    local has_nothing = units == 0 and not turn
     if has_nothing and crowded == nil then crowded = redis.call("HLEN", tenants) > REMEMBERED end
     if has_nothing and crowded then
-      idle[#idle + 1] = ":" .. known.tenant
+      idle[#idle + 1] = fields[i + 1]
     else
-      changed[#changed + 1], changed[#changed + 2] = ":" .. known.tenant,
-        write_record(generation, known.units, known.permits, known.share, known.limit, known.since, known.last)
+      changed[#changed + 1] = fields[i + 1]
+      changed[#changed + 1] = write_plain(generation, units, known.share, known.limit, known.since, last)
     end
   end
 end

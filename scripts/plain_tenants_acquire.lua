@@ -28,16 +28,15 @@ if first_id > first_tenant then -- turns may change with a share or a limit
   local declared_at = since + after
   if name ~= tenant then return { 0 } end
   if declared_at > tonumber(tenant_since) or tonumber(tenant_since) > micros then
-    new_share, new_limit = tonumber(new_share), tonumber(new_limit)
     if last and (new_share ~= share or new_limit ~= most) then return { 0 } end
     share, most, tenant_since = new_share, new_limit, format("%d", declared_at)
   end
 end
 
 local leaving = #ARGV + 1 - first_released
-if units < leaving or permits < leaving then return { 0 } end
-units, permits = units - leaving + count, permits - leaving + count
-if most > 0 and units > most then return { 0 } end
+if units < leaving then return { 0 } end
+units = units - leaving + count
+if most ~= "0" and units > tonumber(most) then return { 0 } end
 
 -- include plain_enter.lua
 if released > 0 then
@@ -50,7 +49,7 @@ if new_keys then redis.call("PEXPIREAT", owner, expiry) end
 
 local newest = first + count - 1
 redis.call("HSET", tenants, "all", format("%s %d %d", generation, holders - released + count, newest), field,
-  write_record(generation, units, permits, share, most, tenant_since, place(newest) .. "1"))
+  write_plain(generation, units, share, most, tenant_since, place(newest) .. "1"))
 
 -- include plain_renew.lua
 return { first }

@@ -14,16 +14,16 @@ if layout ~= LAYOUT or not plain or not string.find(plain, "^%d+@$") then return
 -- include plain_leave.lua
 -- include tenant_ids.lua
 -- include plain_account.lua
-if math.min(counted, units, permits) < #ARGV then return { 0 } end
+if math.min(counted, units) < #ARGV then return { 0 } end
 redis.call("ZREM", timeout, unpack(ARGV)) -- first, because this key may not have been read yet
 local removed = redis.call("ZREM", owner, unpack(ARGV)) -- fewer if the call has an id twice
-units, permits = units - removed, permits - removed
+units = units - removed
 local all_now = string.format("%s %d %s", generation, counted - removed, newest_token)
 if units == 0 and redis.call("HLEN", tenants) > REMEMBERED then
   redis.call("HDEL", tenants, field)
   redis.call("HSET", tenants, "all", all_now)
 else
-  redis.call("HSET", tenants, "all", all_now, field, write_record(generation, units, permits, share, most, tenant_since, last))
+  redis.call("HSET", tenants, "all", all_now, field, write_plain(generation, units, share, most, tenant_since, last))
 end
 
 -- include plain_renew.lua

@@ -1,11 +1,11 @@
 -- tenant_ids.lua: how ids, members of lanes and fields of tenants are written: see accounts.lua.
 --
--- provides: AT_LIMIT, REMEMBERED, STEP, lane_of, place, read_record, tenant_of, tenant_of_turn, to_position, write_record
+-- provides: AT_LIMIT, REMEMBERED, STEP, lane_of, place, read_plain, read_record, tenant_of, tenant_of_turn, to_position, write_plain, write_record
 local STEP = 50 -- most ids at once that may each be another tenant's
 local REMEMBERED = 128 -- a tenant that has nothing any more is stored only while no more are stored in all
 local AT_LIMIT = 2 ^ 53 -- the score of tenants whose first waiter may not be granted what it wants: above all units per share
 
-local function tenant_of(id) return string.match(id, "^[^:]*:%d+#?:(.*)$") or "" end
+local function tenant_of(id) return string.match(id, ":[^:]*:(.*)$") or "" end -- what comes after the second colon
 
 -- lane_of is what the members of lanes that are waiters of a tenant begin with. No tenant's is the beginning of another's.
 local function lane_of(tenant) return string.format("%d:", #tenant) .. tenant end
@@ -27,6 +27,16 @@ end
 -- write_record puts it together again, of numbers and, for what is long, text.
 local function write_record(generation, units, permits, share, limit, since, last)
   return generation .. string.format(" %d %d %d %d ", units, permits, share, limit) .. since .. " " .. last
+end
+
+-- read_plain and write_plain are for names on which all permits weigh 1, so there are as many units as permits, which are not returned. What
+-- the plain scripts only compare or store again stays text.
+local function read_plain(record)
+  return string.match(record, "^(%d+) (%d+) %2 (%d+) (%d+) (%d+) (%x%x%x%x%x%x%x%x%x%x%x%x%x%x[01].*)$")
+end
+local function write_plain(generation, units, share, limit, since, last)
+  units = string.format("%d", units)
+  return generation .. " " .. units .. " " .. units .. " " .. share .. " " .. limit .. " " .. since .. " " .. last
 end
 
 -- tenant_of_turn takes a member of turns apart: what the tenant was granted last has 15 characters, and 14 more follow if it is nothing yet.

@@ -268,6 +268,15 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 			l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" 1 0 1 0 0 100000000000000")
 			return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 5))
 		},
+		"nothing of what it releases": func(l *lab, about CallPrefix) Call {
+			l.rdb.HDel(background, l.keys[8], ":tenant-0")
+			return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 5))
+		},
+		"a time of neither kind": func(l *lab, about CallPrefix) Call {
+			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
+			l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" 1 1 1 0 0 100000000000002")
+			return PlainTenants(about, seededKnown, p, nil, one, nil)
+		},
 		"a turn since another grant": func(l *lab, about CallPrefix) Call {
 			first := l.rdb.ZRangeWithScores(background, l.keys[7], 0, 0).Val()[0]
 			turn := first.Member.(string)
@@ -282,6 +291,7 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 		},
 		"more units than Lua counts":         storesOfTenant0("9007199254740992 1 1 0 0"),
 		"more permits than Lua counts":       storesOfTenant0("1 9007199254740992 1 0 0"),
+		"more of both than Lua counts":       storesOfTenant0("9007199254740992 9007199254740992 1 0 0"),
 		"a share above all that Lua counts":  storesOfTenant0("1 1 9007199254740992 0 0"),
 		"a limit above all that Lua counts":  storesOfTenant0("1 1 1 9007199254740992 0"),
 		"a time later than all that are one": storesOfTenant0("1 1 1 0 9007199254740992"),
@@ -392,6 +402,23 @@ func TestPlainAcquireOfATenantKeepsTheNewestDeclaration(t *testing.T) {
 		declared := []TenantSpec{{"tenant-0", 2, 0, after}}
 		require.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, time.Minute, declared, ofTenants("you", 1, 1, 1), nil), "the same share"))
 		assert.Equal(t, before+max(0, after.Microseconds()), since(), "declared %v after", after)
+	}
+}
+
+// So where others wait. A declaration from a time that has not come yet counts as older than any.
+func TestPlainCallOfATenantThatQueuesKeepsTheNewestDeclaration(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for stored, want := range map[int64]int64{6: 7, 7: 7, 8: 8, 1 << 52: 7} {
+		l := newLab(t, rdb)
+		sharedName(l)
+		record := strings.Fields(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val())
+		record[5] = fmt.Sprint(stored)
+		l.rdb.HSet(background, l.keys[8], ":tenant-0", strings.Join(record, " "))
+		declared, p := []TenantSpec{{"tenant-0", 1, 0, 0}}, AcquireParams{TTL: time.Minute, Wait: true}
+		c := PlainTenants(l.space.About("name"), seededKnown, p, declared, ofTenants("you", 1, 1, 1), nil)
+		require.True(t, l.answersSoundly(c, "the same share"))
+		assert.Equal(t, fmt.Sprint(want), strings.Fields(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val())[5], "declared at 7, stored %d", stored)
 	}
 }
 

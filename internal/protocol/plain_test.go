@@ -335,6 +335,50 @@ func TestPlainQueueStoresThatANameMayHaveWaiters(t *testing.T) {
 }
 
 // The reply of every call says whether the next one may be plain. A client that renews what it holds must not forget it.
+// Redis searches a sorted set of up to 128 short members from its beginning, unless it was told to make an index.
+func TestSortedSetsOfManyWaitersGetAnIndex(t *testing.T) {
+	t.Parallel()
+	for _, tenants := range []int{0, 3} {
+		for waiters, indexed := range map[int]bool{15: false, 16: true} {
+			t.Run(fmt.Sprint(waiters, " of ", tenants, " tenants"), func(t *testing.T) {
+				t.Parallel()
+				l := newLab(t, testclient.Settled(t))
+				l.seed("meta layout=2")
+				p, about, d := AcquireParams{TTL: time.Minute, Wait: true}, l.space.About("name"), known(4)
+				all := tickets()
+				for seq := range 5 + waiters {
+					all = append(all, tickets(fmt.Sprint("me:", 1+seq))...)
+				}
+				if tenants > 0 {
+					all, d = ofTenants("me", 1, 5+waiters, tenants), naming(4, TenantSpec{Name: "tenant-0", Share: 1})
+				}
+				first, last := all[:4+waiters], all[4+waiters:]
+				l.ask(Acquire(about, d, p, first), len(first))
+				l.set("marked_at", fmt.Sprint(l.now().Add(-time.Hour).UnixMicro()))
+				c := PlainQueue(about, seededKnown, p, last, first[:1])
+				keys := []string{Queue, Timeout}
+				if tenants > 0 {
+					c = PlainTenants(about, seededKnown, p, nil, last, first[:1])
+					keys = append(keys, Lanes, Turns)
+				}
+				got := l.run(c)
+				require.NoError(t, got.err)
+				require.Greater(t, len(got.numbers), 1, "declined")
+				for _, kind := range keys {
+					encoding := l.rdb.ObjectEncoding(background, l.keys[slices.Index(Kinds[:], kind)]).Val()
+					assert.Equal(t, indexed, encoding == "skiplist", "%s: %s", kind, encoding)
+				}
+				s := l.snapshot()
+				assert.Len(t, s.queue, waiters)
+				assert.Len(t, s.timeout, 4+waiters)
+				if tenants > 0 {
+					l.checkTenants(s)
+				}
+			})
+		}
+	}
+}
+
 func TestRenewalByTheFastPathSaysThatTheNameIsPlain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testclient.Settled(t))
