@@ -12,5 +12,6 @@ local all, record = unpack(redis.call("HMGET", tenants, "all", field), 1, 2)
 local generation, counted, newest_token = string.match(all or "", "^(%d+) (%d+) (%d+)$")
 local of, units, share, most, tenant_since, last = generation, "0", "1", "0", "0", nil
 if record then of, units, share, most, tenant_since, last = read_plain(record) end
-if not counted or not units or counted + units + share + most + tenant_since >= 2 ^ 53 or share + 0 == 0 then return { 0 } end
+if not counted or not units or share + 0 == 0 then return { 0 } end
+if counted + units + share + tenant_since >= 2 ^ 53 or most + 0 >= 2 ^ 53 then return { 0 } end
 counted, units = tonumber(counted), of == generation and tonumber(units) or 0

@@ -29,7 +29,7 @@ for i = 1, #account_list do
   local released = known.released
   if record then
     local of, units, share, most, since, last = read_plain(record)
-    if not units or units + share + most + since >= 2 ^ 53 or share + 0 == 0 then return { 0 } end
+    if not units or units + share + since >= 2 ^ 53 or most + 0 >= 2 ^ 53 or share + 0 == 0 then return { 0 } end
     if of ~= generation then units = 0 end
     if units + 0 < released then return { 0 } end
     known.units, known.share, known.limit, known.since, known.last = units - released, share, most, since, last

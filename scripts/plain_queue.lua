@@ -36,10 +36,11 @@ for i = held + 1, count do waits[i] = true end
 
 local reply, size = { -1, 0, held, 0 }, 4
 local heads = promoted > 0 and redis.call("ZRANGE", queue, 0, promoted - 1, "WITHSCORES") or {}
-local crowds = { queue, timeout }
+local crowds = { queue }
 
 -- include plain_store.lua
 reply[2], reply[4] = may_wait and remaining + queued or -1, first_new
 
+-- include plain_index.lua
 -- include plain_renew.lua
 return reply

@@ -1,9 +1,9 @@
 -- plain_store.lua: what the plain scripts of names with a queue have in common once it is decided who is granted something. It declines
 -- in cases that are not worth repeating here; then it writes, and publishes what others must know.
 --
--- needs:    SECOND, count, epoch, expire_at, first_id, first_number, first_released, format, head_start, heads, held, index_crowds, marked_at,
+-- needs:    SECOND, count, epoch, expire_at, first_id, first_number, first_released, format, head_start, heads, held, marked_at,
 --           micros, nearest, now, plain_flag, promoted, record_pace, released, remaining, renew_keys, waits
--- provides: expiry, first_new, had_queue, may_wait, messages, queued, recorded_at, steady
+-- provides: expiry, first_new, had_queue, may_wait, messages, paced, queued, recorded_at, steady
 -- changes:  expire_at, renew_keys, size
 local comes_first = remaining > 0 and count > 0 and not (nearest and nearest <= now + lease) -- the full script has others poll for a nearer deadline
 if comes_first or promoted >= BOUND then return { 0 } end
@@ -73,12 +73,9 @@ local had_queue, steady = waiters > 0, micros
 local recorded_at = tonumber(marked_at)
 if not (recorded_at and recorded_at >= 0 and recorded_at <= micros) then recorded_at = nil end
 -- include pace.lua
--- include plain_index.lua
 local second_passed = micros - (recorded_at or 0) >= SECOND
-if second_passed and remaining + queued > 0 and (promoted + held > 0 or not had_queue) then
-  record_pace()
-  index_crowds()
-end
+local paced = second_passed and remaining + queued > 0 and (promoted + held > 0 or not had_queue)
+if paced then record_pace() end
 
 -- The "+" goes when nobody has waited for a while: where waiters come and go, that would be two more writes for each.
 if may_wait and second_passed and waiters + queued == 0 then

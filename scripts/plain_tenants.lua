@@ -46,11 +46,14 @@ for i = first_tenant, first_id - 4, 4 do
   local known_since = tonumber(known.since)
   if declared_at > known_since or known_since > micros then
     local share, most = ARGV[i + 1], ARGV[i + 2]
-    if known.last and (share ~= known.share or most ~= known.limit) then return { 0 } end
+    if share ~= known.share or most ~= known.limit then
+      share, most = declared_as(share, most)
+      if not share or known.last and (share + 0 ~= known.share + 0 or most + 0 ~= known.limit + 0) then return { 0 } end
+    end
     known.share, known.limit, known.since = share, most, format("%d", declared_at)
   end
 end
-local function may_have_more(known) return known.limit == "0" or known.units < known.limit + 0 end
+local function may_have_more(known) return known.limit + 0 == 0 or known.units < known.limit + 0 end
 local function score_of(known) return may_have_more(known) and known.units / known.share or AT_LIMIT end -- in turns
 
 -- head_of returns the first waiter of a tenant that is not taken, as it is in lanes. It reads two at first, and then more.
@@ -155,7 +158,7 @@ end
 -- What another program has left there is for the full script to remove. A key of another type fails the call before it writes.
 if waiters == 0 and #joining > 0 and redis.call("ZCARD", lanes) + redis.call("ZCARD", turns) > 0 then return { 0 } end
 local reply, size = { -1, 0 }, 2 + count
-local crowds = { queue, timeout, lanes, turns }
+local crowds = { queue, lanes, turns }
 
 -- include plain_store.lua
 reply[2] = may_wait and remaining + queued or -1
@@ -195,5 +198,6 @@ if #later > 0 then
 end
 if waiters > 0 and #turns_gone > 0 then redis.call("ZREM", turns, unpack(turns_gone)) end
 
+-- include plain_index.lua
 -- include plain_renew.lua
 return reply

@@ -28,7 +28,10 @@ if first_id > first_tenant then -- turns may change with a share or a limit
   local declared_at = since + after
   if name ~= tenant then return { 0 } end
   if declared_at > tonumber(tenant_since) or tonumber(tenant_since) > micros then
-    if last and (new_share ~= share or new_limit ~= most) then return { 0 } end
+    if new_share ~= share or new_limit ~= most then
+      new_share, new_limit = declared_as(new_share, new_limit)
+      if not new_share or last and (new_share + 0 ~= share + 0 or new_limit + 0 ~= most + 0) then return { 0 } end
+    end
     share, most, tenant_since = new_share, new_limit, format("%d", declared_at)
   end
 end
@@ -36,7 +39,7 @@ end
 local leaving = #ARGV + 1 - first_released
 if units < leaving then return { 0 } end
 units = units - leaving + count
-if most ~= "0" and units > tonumber(most) then return { 0 } end
+if most + 0 > 0 and units > most + 0 then return { 0 } end
 
 -- include plain_enter.lua
 if released > 0 then

@@ -1,6 +1,6 @@
 -- tenant_ids.lua: how ids, members of lanes and fields of tenants are written: see accounts.lua.
 --
--- provides: AT_LIMIT, REMEMBERED, STEP, lane_of, place, read_plain, read_record, tenant_of, tenant_of_turn, to_position, write_plain, write_record
+-- provides: AT_LIMIT, REMEMBERED, STEP, declared_as, lane_of, place, read_plain, read_record, tenant_of, tenant_of_turn, to_position, write_plain, write_record
 local STEP = 50 -- most ids at once that may each be another tenant's
 local REMEMBERED = 128 -- a tenant that has nothing any more is stored only while no more are stored in all
 local AT_LIMIT = 2 ^ 53 -- the score of tenants whose first waiter may not be granted what it wants: above all units per share
@@ -37,6 +37,14 @@ end
 local function write_plain(generation, units, share, limit, since, last)
   units = string.format("%d", units)
   return generation .. " " .. units .. " " .. units .. " " .. share .. " " .. limit .. " " .. since .. " " .. last
+end
+
+-- declared_as returns a declared share and limit as write_plain stores them, or nothing if they are none.
+local function declared_as(share, limit)
+  share, limit = tonumber(share), tonumber(limit)
+  if share and limit and share >= 1 and limit >= 0 and math.max(share, limit) < 2 ^ 53 then
+    return string.format("%d", share), string.format("%d", limit)
+  end
 end
 
 -- tenant_of_turn takes a member of turns apart: what the tenant was granted last has 15 characters, and 14 more follow if it is nothing yet.

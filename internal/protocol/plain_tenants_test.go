@@ -164,8 +164,9 @@ func TestPlainReleaseOfATenantGrantsItNothingWhileItHoldsMoreThanItsLimit(t *tes
 
 func TestPlainCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
 	t.Parallel()
-	for n := range 18 {
+	for n := range 32 {
 		eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+			l.set("marked_at", fmt.Sprint(l.now().Add(-time.Hour).UnixMicro())) // so that sorted sets get an index
 			l.runUpTo(n, k.call)
 			s := l.snapshot()
 			assert.LessOrEqual(t, len(s.owner), 4, "%s, %d writes", kind, n)
@@ -176,7 +177,11 @@ func TestPlainCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T
 			}
 			l.ask(Refresh(l.space.About("name"), known(4), time.Hour, false, ofTenants("me", 3, 1, 3)), 1)
 			l.poll(4)
-			l.checkTenants(l.snapshot())
+			s = l.snapshot()
+			l.checkTenants(s)
+			for _, id := range append(members(s.owner), members(s.timeout)...) {
+				assert.Contains(t, id, ":tenant-", "%s: what is no permit stays after %d writes", kind, n)
+			}
 		})
 	}
 }
@@ -314,6 +319,48 @@ func storesOfTenant0(counts string) func(l *lab, about CallPrefix) Call {
 		generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
 		l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" "+counts+" 100000000000000")
 		return PlainTenants(about, seededKnown, AcquireParams{TTL: time.Minute, Wait: true}, nil, ofTenants("you", 1, 1, 1), nil)
+	}
+}
+
+// accounts.lua compares numbers, so 00 is no limit there.
+func TestPlainCallOfATenantReadsNumbersAsTheFullScriptDoes(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	sharedName(l)
+	for tenant := range 5 {
+		field := fmt.Sprint(":tenant-", tenant)
+		record := strings.Fields(l.rdb.HGet(background, l.keys[8], field).Val())
+		record[4] = "00"
+		l.rdb.HSet(background, l.keys[8], field, strings.Join(record, " "))
+	}
+	got := l.run(PlainTenants(l.space.About("name"), seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 4, 5)))
+	require.NoError(t, got.err)
+	require.Greater(t, len(got.numbers), 1, "declined")
+	assert.Len(t, l.snapshot().owner, 4)
+}
+
+// A share or a limit that is stored as no number would make what is counted of the tenant unreadable.
+func TestPlainCallOfATenantStoresSharesAndLimitsAsNumbers(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for said, stored := range map[string]string{"07": "7", "1e3": "1000", "7": "7", "x": "", "": "", "0": "", "-1": "", "nan": "", "1e300": ""} {
+		for _, waits := range []bool{false, true} {
+			l := newLab(t, rdb)
+			about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
+			declared, asked := []TenantSpec{{"b", 77, 0, 0}}, []*ticket{{"you:1:b", 1}}
+			quietName(l)
+			c := PlainTenantsAcquire(about, seededKnown, p.TTL, declared, asked, nil)
+			if waits {
+				c = PlainTenants(about, seededKnown, p, declared, asked, nil)
+			}
+			c.Args[slices.Index(c.Args, any(int64(77)))] = said
+			got := l.run(c)
+			require.NoError(t, got.err)
+			assert.Equal(t, stored == "", c.Script.Declined(got.numbers), "%q", said)
+			if stored != "" {
+				assert.Equal(t, stored, strings.Fields(l.rdb.HGet(background, l.keys[8], ":b").Val())[3], "%q", said)
+			}
+		}
 	}
 }
 

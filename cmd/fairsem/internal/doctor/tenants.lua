@@ -46,7 +46,7 @@ repeat
   end
 until cursor == "0"
 
-local function tenant_of(id) return string.match(id, "^[^:]*:%d+#?:(.*)$") or "" end
+local function tenant_of(id) return string.match(id, ":[^:]*:(.*)$") or "" end
 local function units_of(id) return tonumber(redis.call("HGET", weight, id)) or 1 end
 
 for _, id in ipairs(redis.call("ZRANGE", owner, 0, -1)) do
