@@ -67,7 +67,7 @@ func ExampleTransport() {
 // perTenant serves at most 5 requests of each tenant at once, on all servers together.
 func perTenant(client *fairsem.Client, next http.Handler) (http.Handler, error) {
 	return fairsemhttp.Handler(next, nil, fairsemhttp.Options{
-		MaxWait: 100 * time.Millisecond,
+		MaxWait: 2 * time.Second,
 		LimitOf: func(r *http.Request) (fairsemhttp.Limit, error) {
 			return client.Semaphore("tenant/"+r.Header.Get("Tenant"), 5) // what has authenticated the request sets it
 		},
