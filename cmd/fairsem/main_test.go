@@ -5,9 +5,11 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -31,6 +33,12 @@ func (s sharing) Run() int {
 	}
 	// A process that was built with the race detector otherwise takes a second to end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
+	// Under nohup, or behind the & of a shell, this process ignores signals, and so would all that it starts.
+	for _, signaled := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(signaled) {
+			signal.Notify(make(chan os.Signal, 1), signaled)
+		}
+	}
 	return redistest.Main(s.m)
 }
 
