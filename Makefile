@@ -66,7 +66,7 @@ format:
 	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (make fmt):"; echo "$$bad"; exit 1; }
 
 lint: format $(LINT) ## gofmt and golangci-lint, go vet included, over every module
-	set -e; for dir in $(MODULES); do cd "$$dir"; $(LINT) run ./...; done
+	$(LINT) run $(PACKAGES)
 
 fmt: ## gofmt everything
 	gofmt -w .
