@@ -123,8 +123,8 @@ func (r *release) writeNotes(today time.Time) error {
 	return os.WriteFile(r.clone.path(changelog), []byte(changed), 0o644)
 }
 
-// writeSums tidies the modules that require the library. Their go.sum has the hash of the library at the tag, which a tag for a while
-// gives: no file of those modules is part of the library, so the hash is that of the release.
+// writeSums gives the modules that require the library its hashes at the tag, which a tag for a while gives: no file of those modules is
+// part of the library, so they are those of the release.
 func (r *release) writeSums(ctx context.Context) (sum string, err error) {
 	if _, err := r.clone.run(ctx, "git", "commit", "-q", "--all", "--no-verify", "--no-gpg-sign", "-m", "for the hash of the library"); err != nil {
 		return "", err
@@ -136,16 +136,24 @@ func (r *release) writeSums(ctx context.Context) (sum string, err error) {
 	if err != nil {
 		return "", err
 	}
-	env, err := early.user(ctx, filepath.Join(r.work, "cache"), r.w.library)
-	if err != nil {
-		return "", err
-	}
+	of := early.sums[r.w.library]
+	lines := fmt.Sprintf("%[1]s %[2]s %[3]s\n%[1]s %[2]s/go.mod %[4]s\n", r.w.library, r.version, of.Sum, of.GoModSum)
 	for _, dir := range r.w.dependents {
-		if _, err := in(r.clone.path(dir), env...).run(ctx, "go", "mod", "tidy"); err != nil {
-			return "", fmt.Errorf("tidy %s without the workspace: %w", dir, err)
+		if err := r.writeSumsOf(dir, lines); err != nil {
+			return "", err
 		}
 	}
-	return early.sums[r.w.library], nil
+	return of.Sum, nil
+}
+
+// writeSumsOf gives one module these hashes of the library instead of those of earlier versions.
+func (r *release) writeSumsOf(dir, lines string) error {
+	file := r.clone.path(dir + "/go.sum")
+	text, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return os.WriteFile(file, []byte(withSums(withoutSums(string(text), r.w.library), lines, r.w.library)), 0o644)
 }
 
 // tag makes the commit of the release and its tags.
@@ -168,7 +176,8 @@ func (r *release) tag(ctx context.Context) error {
 	return nil
 }
 
-// try looks up everything that the modules import, by their go.mod and go.sum alone, and installs what users install from the tags.
+// try looks up everything that the modules for users import, by their go.mod and go.sum alone, and installs what users install from the
+// tags.
 func (r *release) try(ctx context.Context, sum string) error {
 	modules := []string{r.w.library}
 	for _, dir := range r.w.modules() {
@@ -178,15 +187,15 @@ func (r *release) try(ctx context.Context, sum string) error {
 	if err != nil {
 		return err
 	}
-	if made.sums[r.w.library] != sum {
+	if made.sums[r.w.library].Sum != sum {
 		return errors.New("the hash of the library changed while it was written into go.sum: does the library contain files of another module?")
 	}
 	if r.user, err = made.user(ctx, filepath.Join(r.work, "cache"), r.w.library); err != nil {
 		return err
 	}
-	for _, dir := range r.w.dependents {
-		if _, err := in(r.clone.path(dir), r.user...).run(ctx, "go", "list", "-mod=readonly", "-deps", "-test", "./..."); err != nil {
-			return fmt.Errorf("find what %s imports without the workspace: %w", dir, err)
+	for _, dir := range r.w.modules() {
+		if _, err := in(r.clone.path(dir), r.user...).run(ctx, "go", "list", "-mod=readonly", "-deps", "./..."); err != nil {
+			return fmt.Errorf("find what %s imports without the workspace; make tidy may help: %w", dir, err)
 		}
 	}
 	return r.install(ctx)

@@ -11,12 +11,15 @@ import (
 // of a clone. It is go itself that makes it, so the names of the tags, the files of a module and its hashes are what users get.
 type registry struct {
 	dir  string            // GOPROXY, as a folder
-	sums map[string]string // of each module path: the hash in go.sum
+	sums map[string]hashes // of each module path
 }
+
+// hashes are what go.sum has of a version of a module: of all its files, and of its go.mod.
+type hashes struct{ Sum, GoModSum string }
 
 // newRegistry makes one in a folder from the tags of a clone. The library's module path is that of the repository.
 func newRegistry(ctx context.Context, work, clone, library, version string, modules ...string) (*registry, error) {
-	r := &registry{filepath.Join(work, "cache", "download"), make(map[string]string)}
+	r := &registry{filepath.Join(work, "cache", "download"), make(map[string]hashes)}
 	if err := os.MkdirAll(work, 0o755); err != nil {
 		return nil, err
 	}
@@ -24,11 +27,11 @@ func newRegistry(ctx context.Context, work, clone, library, version string, modu
 		"GOFLAGS=-modcacherw", "GOTOOLCHAIN=local",
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+fileURL(clone)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+library)
 	for _, module := range modules {
-		var got struct{ Sum string }
+		var got hashes
 		if err := at.goJSON(ctx, &got, "mod", "download", "-json", module+"@"+version); err != nil {
 			return nil, fmt.Errorf("make a module of its tag: %w", err)
 		}
-		r.sums[module] = got.Sum
+		r.sums[module] = got
 	}
 	return r, nil
 }

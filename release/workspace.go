@@ -172,6 +172,17 @@ func withSums(text, other, library string) string {
 	return strings.Join(lines, "")
 }
 
+// withoutSums removes from a go.sum the lines of a module.
+func withoutSums(text, library string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, library+" ") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
 // compareSums orders versions, and v1.2.3 before v1.2.3/go.mod.
 func compareSums(a, b string) int {
 	versionA, fileA, _ := strings.Cut(a, "/")
