@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"io"
@@ -233,6 +234,27 @@ func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSent(t *testing.T) {
 	defer c.mu.Unlock()
 	assert.Contains(t, strings.ToLower(string(c.written)), "hello", "it has greeted the server")
 	assert.NotContains(t, string(c.written), protocol.PlainReleaseScript.Hash)
+}
+
+// A query is asked again with the same call. go-redis may still be about to write the batch before, which must not be mended by that.
+func TestCallThatIsAskedAgainLeavesItsBatchThatWasWrittenOffUnsent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold, sent := make(chan struct{}), make(chan redis.Cmder, 2)
+		l := newTestPipeline(t, func(cmds []redis.Cmder) error { sent <- cmds[0]; <-hold; return nil })
+		call := protocol.PlainRelease[protocol.Entry](protocol.Keyspace{Prefix: "fairsem-test"}.About(uuid.NewString()), nil)
+		assert.ErrorIs(t, l.Ask(t.Context(), Command{Call: call}).Err, failure.ErrNoAnswer)
+		reply := l.Send(Command{Call: call})
+		first, second := <-sent, <-sent
+		written := func(cmd redis.Cmder) error {
+			_, err := cmd.Args()[1].(encoding.BinaryMarshaler).MarshalBinary()
+			return err
+		}
+		assert.ErrorIs(t, written(first), errWrittenOff)
+		assert.NoError(t, written(second))
+		close(hold)
+		<-reply
+	})
 }
 
 // A pipeline breaks half-way: a command without a value of its own was not answered.

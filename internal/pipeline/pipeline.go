@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,7 +150,9 @@ type query struct {
 
 func (q query) IDs() int { return 0 }
 
+// Prepare gives the batch arguments of its own: go-redis may still be about to write those of an earlier batch with the same call.
 func (q query) Prepare(clock.Instant) (Command, time.Duration, bool) {
+	q.command.Call.Args = slices.Clone(q.command.Call.Args)
 	return q.command, MaxTimeout, true
 }
 
