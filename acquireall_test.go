@@ -340,7 +340,7 @@ func (r rooms) use(ctx context.Context, random *rand.Rand) error {
 }
 
 // crowd has callers use the names until each has done so some times.
-func (r rooms) crowd(ctx context.Context, callers int, seed uint64) error {
+func (r rooms) crowd(ctx context.Context, callers, requests int, seed uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	failed := make(chan error, callers)
@@ -348,7 +348,7 @@ func (r rooms) crowd(ctx context.Context, callers int, seed uint64) error {
 	for g := range callers {
 		all.Go(func() { // ends with ctx
 			random := rand.New(rand.NewPCG(seed, uint64(g)))
-			for range 10 {
+			for range requests {
 				if err := r.use(ctx, random); err != nil {
 					failed <- fmt.Errorf("caller %d: %w", g, err)
 					return
@@ -374,7 +374,7 @@ func TestCallersOfRandomRequestsInAnyOrderAllFinish(t *testing.T) {
 					t.Cleanup((&world{t: t, rdb: w.rdb, name: s.Name(), limited: w.limited}).mustBeEmpty)
 				}
 			}
-			all.Go(func() { assert.NoError(t, r.crowd(t.Context(), 8, seed+i)) })
+			all.Go(func() { assert.NoError(t, r.crowd(t.Context(), 8, steps(12), seed+i)) })
 		}
 		all.Wait()
 	})

@@ -1,6 +1,7 @@
 package fairsem_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -92,6 +93,14 @@ func everywhere(t *testing.T, test func(t *testing.T, w *world)) {
 			test(t, w)
 		})
 	}
+}
+
+// steps is how much of a random test runs: a third of n with -short.
+func steps(n int) int {
+	if testing.Short() {
+		return n / 3
+	}
+	return n
 }
 
 // onRedis runs a test on one real server.
@@ -756,10 +765,15 @@ func TestHoldersAndWaitersAreListedInOrder(t *testing.T) {
 		w.limit = 300
 		c := w.clientOn(w.connect(), fairsem.Options{Label: "the label"})
 		s := w.of(c, w.limit)
-		var holders []*fairsem.Permit
-		for range 250 { // more than a page
-			holders = append(holders, w.must(s.Acquire(t.Context(), 1)))
+		calls := make([]*call, 250) // more than a page
+		for i := range calls {
+			calls[i] = acquire(t.Context(), s, 1)
 		}
+		var holders []*fairsem.Permit
+		for _, call := range calls {
+			holders = append(holders, w.granted(call))
+		}
+		slices.SortFunc(holders, func(a, b *fairsem.Permit) int { return cmp.Compare(a.Token(), b.Token()) })
 		waiter := w.queue(t.Context(), s, 60)
 
 		var listed []string

@@ -80,10 +80,6 @@ func mostInWindow(all []taken, per time.Duration) (most int64) {
 // Only the test moves the clock of the server, so a list of all grants predicts each answer.
 func TestAllowAgreesWithAListOfAllGrants(t *testing.T) {
 	t.Parallel()
-	steps := 300
-	if testing.Short() {
-		steps = 100
-	}
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		limit, per := 1+r.Int64N(20), time.Duration(1+r.IntN(5000))*time.Millisecond
@@ -114,7 +110,7 @@ func TestAllowAgreesWithAListOfAllGrants(t *testing.T) {
 			return d
 		}
 		refused := 0
-		for range steps {
+		for range steps(300) {
 			n := 1 + r.Int64N(min(limit, 3))
 			if d := allow(n); !d.Allowed {
 				refused++

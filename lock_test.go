@@ -308,7 +308,7 @@ func TestRandomReadersAndWritersKeepEveryPromise(t *testing.T) {
 			for g := range uint64(4) {
 				random := rand.New(rand.NewPCG(seed, 10*process+g))
 				all.Go(func() { // ends with its last try
-					for try := range 25 {
+					for try := range steps(27) {
 						time.Sleep(time.Duration(random.ExpFloat64() * float64(10*time.Millisecond))) // sometimes no call waits
 						kind := []string{"writer", "reader", "reader", "reader", "reader"}[random.IntN(5)]
 						patience := time.Duration(random.ExpFloat64() * float64(100*time.Millisecond))

@@ -120,7 +120,7 @@ func TestNoTwoHoldersHaveTheSameNumberAndItsTokensIncrease(t *testing.T) {
 			s := w.semaphore()
 			for caller := range 4 {
 				wg.Go(func() {
-					for i := range 12 {
+					for i := range steps(18) {
 						opts := fairsem.CallOptions{Numbered: caller > 0, Tenant: fmt.Sprint(process % 2)}
 						dies := i == 5 && caller%2 == 1
 						if dies {

@@ -879,7 +879,7 @@ func (l *late) Err() error {
 func TestUnderRandomLoadEveryCallAndEveryPermitHasItsEventsOnce(t *testing.T) {
 	w, _ := privately(t)
 	w.limit, w.ttl = 12, 2*time.Second
-	const clients, workers, rounds = 2, 12, 150
+	const clients, workers = 2, 12
 	var all, killer sync.WaitGroup
 	stop := make(chan struct{})
 	killer.Go(func() { // ends with stop
@@ -907,7 +907,7 @@ func TestUnderRandomLoadEveryCallAndEveryPermitHasItsEventsOnce(t *testing.T) {
 		for j := range workers {
 			users.Go(func() {
 				random := rand.New(rand.NewPCG(seed, uint64(i*workers+j)))
-				for range rounds {
+				for range steps(150) {
 					b.use(t, w, s, random)
 				}
 			})

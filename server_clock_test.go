@@ -104,7 +104,7 @@ func TestClockSteppedForwardGrantsNothingBesideAHolderUnless(t *testing.T) {
 				p := w.must(w.semaphore().With(fairsem.CallOptions{NoRefresh: !c.renews}).Acquire(t.Context(), 1))
 				time.Sleep(ttl/3 - 3*time.Millisecond) // a renewal is about to be due
 				w.step(c.step)
-				for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 					got, err := rival.TryAcquire(t.Context(), 1)
 					if err != nil {
 						require.ErrorIs(t, err, fairsem.ErrNotAcquired)

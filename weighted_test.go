@@ -297,7 +297,7 @@ func hammer(t *testing.T, limit int64, sems ...weighted) {
 			random := rand.New(rand.NewPCG(seed, uint64(10*i+g)))
 			all.Go(func() {
 				var mine int64
-				for call := range 25 {
+				for call := range steps(27) {
 					if n := random.Int64N(limit + 1); mine+n <= limit && takes(t, sem, n, random, call == 0) {
 						mine += n
 						now := inUse.Add(n)

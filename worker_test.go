@@ -57,7 +57,7 @@ func (o order) Work(ctx context.Context) error {
 	case o.Rooms > 0:
 		r, err := newRooms(c, o.Name)
 		if err == nil {
-			err = r.crowd(ctx, o.Rooms, o.Seed)
+			err = r.crowd(ctx, o.Rooms, 10, o.Seed)
 		}
 		return errors.Join(err, c.Close())
 	case o.Goroutines > 0:

@@ -32,11 +32,11 @@ func (s *share) most() int {
 
 const checkWait = 2 * time.Second
 
-// watchLocked has the pool watch for waiters while it has connections.
+// watchLocked has the pool watch for waiters while it has permits.
 func (p *pool) watchLocked() {
 	if !p.share.watching {
 		p.share.watching = true
-		go p.watch() // ends when the last connection is closed
+		go p.watch() // ends when the last permit has ended
 	}
 }
 
@@ -54,18 +54,10 @@ func (p *pool) watch() {
 	}
 }
 
-// sensor returns what may say that a call waits, and when to check without that; 0: no sooner; below 0: the pool has no connections.
+// sensor returns what may say that a call waits, and when to check without that; 0: no sooner; below 0: the pool has no permit.
 func (p *pool) sensor() (sensor fair.Sensor, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.links) == 0 {
-		p.share = share{}
-		return sensor, -1
-	}
-	pause = cmp.Or(p.share.pause, fair.FirstPause)
-	if p.share.hurry {
-		pause /= 4
-	}
 	sensor = fair.SensorOf(func(yield func(*fairsem.Permit) bool) {
 		for l := range p.links {
 			if !yield(l.permit) {
@@ -73,6 +65,14 @@ func (p *pool) sensor() (sensor fair.Sensor, pause time.Duration) {
 			}
 		}
 	})
+	if sensor.Ended() {
+		p.share = share{}
+		return sensor, -1
+	}
+	pause = cmp.Or(p.share.pause, fair.FirstPause)
+	if p.share.hurry {
+		pause /= 4
+	}
 	if sensor.Fresh && !p.share.pressed {
 		pause = 0
 	}
