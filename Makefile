@@ -103,8 +103,8 @@ SEEDS = 1
 chaos: setup ## break workers, servers and networks, and see what is kept: make chaos FOR=60s SEEDS=10
 	cd chaos && go run . -broken -for $(FOR) && go run . -for $(FOR) -seeds $(SEEDS)
 
-chaos-smoke: setup ## the same with a few faults, in a minute and a half at most
-	cd chaos && go run . -smoke -for 8s -parallel 4 -out $(CURDIR)/.bin/chaos-smoke
+chaos-smoke: setup ## the same with a few faults, in half a minute
+	cd chaos && go run . -smoke -for 5s -parallel 4 -out $(CURDIR)/.bin/chaos-smoke
 
 model: PROGRAMS = spin:spin timeout:coreutils
 model: setup ## check the model of the protocol with spin, some minutes: docs/model/README.md

@@ -52,6 +52,13 @@ func grantAtAA(t *testing.T, rdb *redis.Client, limit int64, asked []*ticket) *l
 func TestTenantsHaveTheirTurnsWhateverTheLocaleOfTheServerIs(t *testing.T) {
 	t.Parallel()
 	rdb := danish(t)
+	t.Run("of two that wait", func(t *testing.T) { takeTurns(t, rdb) })
+	t.Run("of one that waits and one that comes", func(t *testing.T) { comesBeforeOneThatWaits(t, rdb) })
+	t.Run("after the newest grant of each", func(t *testing.T) { newestGrantCounts(t, rdb) })
+}
+
+func takeTurns(t *testing.T, rdb *redis.Client) {
+	t.Helper()
 	asked := []*ticket{{"me:1:a", 1}, {"me:2:b", 1}}
 	for kind, release := range map[string]func(about CallPrefix) Call{
 		"plain": func(about CallPrefix) Call { return PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, asked) },
@@ -70,9 +77,9 @@ func TestTenantsHaveTheirTurnsWhateverTheLocaleOfTheServerIs(t *testing.T) {
 }
 
 // What b waits for does not fit, and a comes before b.
-func TestTenantComesBeforeOneThatWaitsWhateverTheLocaleOfTheServerIs(t *testing.T) {
-	t.Parallel()
-	l := grantAtAA(t, danish(t), 3, []*ticket{{"me:1:a", 1}, {"me:2:b", 1}})
+func comesBeforeOneThatWaits(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	l := grantAtAA(t, rdb, 3, []*ticket{{"me:1:a", 1}, {"me:2:b", 1}})
 	p := AcquireParams{TTL: time.Minute, Wait: true}
 	l.ask(Acquire(l.space.About("name"), known(3), p, []*ticket{{"me:3:b", 2}}), 1)
 	p.Wait = false
@@ -80,9 +87,9 @@ func TestTenantComesBeforeOneThatWaitsWhateverTheLocaleOfTheServerIs(t *testing.
 	assert.Equal(t, Held, r.Results[0].State)
 }
 
-func TestNewestGrantOfATenantCountsWhateverTheLocaleOfTheServerIs(t *testing.T) {
-	t.Parallel()
-	l := grantAtAA(t, danish(t), 2, []*ticket{{"me:1:a", 1}, {"me:2:a", 1}})
+func newestGrantCounts(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	l := grantAtAA(t, rdb, 2, []*ticket{{"me:1:a", 1}, {"me:2:a", 1}})
 	newest := int64(scores(l.snapshot().owner)["me:2:a"])
 	assert.Regexp(t, fmt.Sprintf(" %014x1$", newest), l.rdb.HGet(background, l.keys[8], ":a").Val())
 }

@@ -1472,8 +1472,12 @@ func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 				l.seed("meta layout=2") // a name that knows its server has no grace period
 			}
 			w.states, w.tokens = make([]snapshot, 3), make([]float64, 3)
-			for step := range 500 {
-				if step == 120 {
+			steps, onMini := 500, 120
+			if testing.Short() {
+				steps, onMini = 200, 40
+			}
+			for step := range steps {
+				if step == onMini {
 					w.labs = w.labs[:2] // miniredis is slow
 				}
 				if w.step(); t.Failed() {
