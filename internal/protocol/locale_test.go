@@ -52,9 +52,9 @@ func grantAtAA(t *testing.T, rdb *redis.Client, limit int64, asked []*ticket) *l
 func TestTenantsHaveTheirTurnsWhateverTheLocaleOfTheServerIs(t *testing.T) {
 	t.Parallel()
 	rdb := danish(t)
-	t.Run("of two that wait", func(t *testing.T) { takeTurns(t, rdb) })
-	t.Run("of one that waits and one that comes", func(t *testing.T) { comesBeforeOneThatWaits(t, rdb) })
-	t.Run("after the newest grant of each", func(t *testing.T) { newestGrantCounts(t, rdb) })
+	t.Run("of two that wait", func(t *testing.T) { t.Parallel(); takeTurns(t, rdb) })
+	t.Run("of one that waits and one that comes", func(t *testing.T) { t.Parallel(); comesBeforeOneThatWaits(t, rdb) })
+	t.Run("after the newest grant of each", func(t *testing.T) { t.Parallel(); newestGrantCounts(t, rdb) })
 }
 
 func takeTurns(t *testing.T, rdb *redis.Client) {
