@@ -145,7 +145,8 @@ func TestComparisonMeasuresEveryEntryInEveryRound(t *testing.T) {
 		assert.LessOrEqual(t, most, 2.0)
 		assert.Positive(t, s.of(fair, "rate")[round])
 	}
-	assert.True(t, s.Targets[0].Reached)
+	// By the times of the callers: on a busy machine a call that was made may be sent later than one that was made after it.
+	assert.Equal(t, slices.Equal(s.of(fair, "overtakes"), []float64{0, 0}), s.Targets[0].Reached)
 }
 
 // This test may be skipped in CI, too: its packages come from a registry that may not be reachable.
