@@ -33,9 +33,11 @@ test: setup ## everything CI checks; what make lint says, where it has been run 
 	@$(if $(LINTED),,echo "golangci-lint did not run: make lint builds it")
 
 # What has goroutines that fairsem's users run gets the race detector; make stress runs everything with it. The tests of the scripts and
-# of releases have no goroutines. The bench, chaos and the examples are programs around the library, and the tests of the command mostly
-# start it: a program that was built with the race detector takes four times as long to start. Its packages have it.
-UNRACED = $(shell go list ./internal/protocol ./release ./bench/... ./chaos/... ./examples/... ./cmd/fairsem)
+# of releases have no goroutines, nor has what checks histories and what writes text. The bench, chaos and the examples are programs
+# around the library, and the tests of the command mostly start it: a program that was built with the race detector takes four times as
+# long to start. Its other packages have it.
+UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
+	./examples/... ./cmd/fairsem ./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
 RACED = $(filter-out $(UNRACED),$(shell go list $(PACKAGES)))
 
 # Random tests take fewer steps with -short; make stress and make compat run all of them. Tests mostly wait: with three packages that have
