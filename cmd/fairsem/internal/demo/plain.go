@@ -1,8 +1,11 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
@@ -27,18 +30,22 @@ func (p *plain) show(f frame) {
 	now := fmt.Sprintf("%d of %d used by %s; queue: %s", f.used(), Limit, names(f.Holders, f.dead), names(f.Waiters, f.dead))
 	if now != p.last {
 		p.last = now
-		p.line("%5.1f s   %s", f.elapsed.Seconds(), now)
+		p.line("%s", ansi.Truncate(fmt.Sprintf("%5.1f s   %s", f.elapsed.Seconds(), now), logWidth, "…"))
 	}
 }
 
-// names is short enough for all workers to fit in a line: their numbers, and what is special.
+// logWidth is that of a line of the log, as of a terminal that is not wide.
+const logWidth = 80
+
+// names is short enough for all workers to fit in a line, mostly: their numbers, and what is special. Redis does not know that of a process
+// that was stopped for long.
 func names(tickets []fairsem.Ticket, dead string) string {
 	if len(tickets) == 0 {
 		return "nobody"
 	}
 	all := make([]string, len(tickets))
 	for i, t := range tickets {
-		all[i] = strings.TrimPrefix(text.Clean(t.Label), "worker ")
+		all[i] = cmp.Or(strings.TrimPrefix(text.Clean(t.Label), "worker "), "?")
 		if t.Weight > 1 {
 			all[i] += fmt.Sprintf(" (%d units)", t.Weight)
 		}

@@ -22,6 +22,21 @@ func TestWithoutATerminalEveryChangeIsALineAndNothingElse(t *testing.T) {
 	assert.True(t, strings.HasSuffix(out.String(), "1 of 3 used by 1; queue: nobody\n"), out.String())
 }
 
+func TestALineOfTheLogFitsInATerminalWhoeverWaits(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := crowded()
+	for i := range f.Waiters {
+		f.Waiters[i].Weight = 2
+	}
+	f.Waiters[0].Label = ""
+	f.Waiters = append(f.Waiters, f.Waiters...)
+	(&plain{logWriter: logWriter{&out}}).show(f)
+	assert.Contains(t, out.String(), "; queue: ? (2 units), ")
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	assert.Equal(t, 80, len([]rune(lines[len(lines)-1])), lines[len(lines)-1])
+}
+
 func TestALogIsEscapedForTerminals(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
