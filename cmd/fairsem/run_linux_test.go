@@ -96,10 +96,11 @@ func commandLine(pid int) string {
 func TestAnUnreapedZombieDoesNotKeepARunAlive(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
-	cmd, out := s.begin("--limit", "1", "-c", `trap "" TERM; sh -c 'true & exec setsid sh -c "echo up >`+dir+`/up; exec sleep 300 >/dev/null 2>&1"' & echo $! >`+dir+`/parent; while :; do sleep 0.01; done`)
+	// No shell may be alive when the first sleep ends: it could reap it.
+	cmd, out := s.begin("--limit", "1", "-c", `trap "" TERM; sh -c 'sleep 1 & exec setsid sleep 300 >/dev/null 2>&1' & echo $! >`+dir+`/parent; while :; do sleep 0.01; done`)
 	parent := atoi(t, awaitFile(t, dir+"/parent"))
 	t.Cleanup(func() { _ = syscall.Kill(parent, syscall.SIGKILL) })
-	awaitFile(t, dir+"/up")
+	require.Eventually(t, func() bool { return commandLine(parent) == "sleep\x00300\x00" }, 30*time.Second, time.Millisecond, "it does not leave the group")
 	for holder, err := range s.sem(1).Holders(t.Context()) {
 		require.NoError(t, err)
 		require.NoError(t, s.sem(1).Evict(t.Context(), holder.ID))
