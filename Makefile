@@ -40,7 +40,7 @@ UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labe
 	./examples/... ./cmd/fairsem ./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
 RACED = $(filter-out $(UNRACED),$(shell go list $(PACKAGES)))
 
-# Random tests take fewer steps with -short; make stress and make compat run all of them. Tests mostly wait: with three packages that have
+# Random tests take fewer steps with -short; make stress and make compat run all of them. Tests mostly wait: with two packages that have
 # the race detector and two that have not at a time, no processor is idle. GOGC=400 saves a tenth of the CPU time of the root package.
 # All that is linked with -race is compiled with it: the linker takes generic code, such as that of sync.Map, from any package that has
 # it, and with a copy that the race detector does not see it reports races that are none.
@@ -50,7 +50,7 @@ unit: export GORACE = atexit_sleep_ms=0
 unit: TEST = go test $(if $(LINTED),-vet=off) -short -shuffle=on
 unit: ## go test of every module, with the race detector where users run goroutines
 	@$(TEST) -p 2 $(UNRACED) & unraced=$$!; failed=0; \
-	$(TEST) -race -p 3 $(RACED) || failed=1; \
+	$(TEST) -race -p 2 $(RACED) || failed=1; \
 	wait $$unraced || failed=1; exit $$failed
 
 # The short forms are part of make test.
