@@ -5,6 +5,8 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"iter"
 	"maps"
 	"os"
 	"os/exec"
@@ -249,12 +251,23 @@ func TestAWaiterOfALimitCanBeEvicted(t *testing.T) {
 	require.NoError(t, s.limit("1/1h").Run())
 	cmd, out := s.beginLimit("1/1h", "--label", "build 7", "--json", "--", "echo", "ran")
 	s.awaitQueue(1)
-	for w, err := range s.client.Inspect("n").Waiters(t.Context()) {
-		require.NoError(t, err)
-		assert.Equal(t, "build 7", w.Label)
-		require.NoError(t, s.client.Inspect("n").Evict(t.Context(), w.ID))
-	}
+	id := labelled(t, s.client.Inspect("n").Waiters, "build 7")
+	require.NoError(t, s.client.Inspect("n").Evict(t.Context(), id))
 	assert.Equal(t, 75, exitCode(cmd.Wait()))
 	assert.Contains(t, out.String(), `"reason":"evicted"`)
 	assert.NotContains(t, out.String(), "ran")
+}
+
+// labelled waits for a holder or waiter whose label begins so, and returns its id: a process stores its label beside its first call, not before.
+func labelled(t *testing.T, tickets func(context.Context) iter.Seq2[fairsem.Ticket, error], label string) (id string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for ticket, err := range tickets(t.Context()) {
+			if err == nil && strings.HasPrefix(ticket.Label, label) {
+				id = ticket.ID
+			}
+		}
+		return id != ""
+	}, 30*time.Second, time.Millisecond, "nobody has the label %q", label)
+	return id
 }

@@ -64,10 +64,7 @@ func TestTheLabelIsWhatOperatorsSee(t *testing.T) {
 	}{{nil, host + ":"}, {[]string{"--label", "backup of srv"}, "backup of srv"}} {
 		cmd, _ := s.begin(append(c.args, "--limit", "1", "-c", "while :; do sleep 0.01; done")...)
 		s.awaitState(1, 0)
-		for holder, err := range s.sem(1).Holders(t.Context()) {
-			require.NoError(t, err)
-			assert.True(t, strings.HasPrefix(holder.Label, c.want), holder.Label)
-		}
+		labelled(t, s.sem(1).Holders, c.want)
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 		assert.Equal(t, 143, exitCode(cmd.Wait()))
 	}
