@@ -129,6 +129,8 @@ func TestLabelsAreReadUpToTheirMaximalLength(t *testing.T) {
 		p := w.must(s.Acquire(t.Context(), 1))
 		defer w.release(p)
 		id, _, _ := strings.Cut(p.ID(), ":")
+		key := "fairsem:client:" + id
+		w.eventually(func() bool { return w.rdb.Exists(t.Context(), key).Val() == 1 }, "the right label is written beside the call")
 		for written, want := range map[string]string{
 			strings.Repeat("x", 1<<20):              strings.Repeat("x", 256),
 			strings.Repeat("x", 255) + "é and more": strings.Repeat("x", 255),
@@ -138,7 +140,7 @@ func TestLabelsAreReadUpToTheirMaximalLength(t *testing.T) {
 			strings.Repeat("\x80", 300):             strings.Repeat("\x80", 256),
 			"short\xff":                             "short\xff",
 		} {
-			require.NoError(t, w.rdb.Set(t.Context(), "fairsem:client:"+id, written, time.Minute).Err())
+			require.NoError(t, w.rdb.Set(t.Context(), key, written, time.Minute).Err())
 			for ticket, err := range s.Holders(t.Context()) {
 				require.NoError(t, err)
 				assert.Equal(t, want, ticket.Label)
