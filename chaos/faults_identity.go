@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
@@ -81,6 +83,37 @@ func (env *environment) holdSeat(proc *process, hold time.Duration) error {
 	}
 	_, err := env.awaitSeat(1, 0)
 	return err
+}
+
+// useSeat makes a process acquire the free seat and release it at once. Nobody may see it held: the count of grants tells.
+func (env *environment) useSeat(proc *process) error {
+	if err := env.awaitFreeSeat(); err != nil {
+		return err
+	}
+	before, err := env.grantsOfSeat()
+	if err != nil {
+		return err
+	}
+	if err := proc.acquireSeat(failoverTimeout, 0); err != nil {
+		return err
+	}
+	err = await(func() error {
+		granted, err := env.grantsOfSeat()
+		if err == nil && granted == before {
+			err = errors.New("the seat was not granted")
+		}
+		return err
+	})
+	return errors.Join(err, env.awaitFreeSeat())
+}
+
+// grantsOfSeat returns how often the seat was granted.
+func (env *environment) grantsOfSeat() (string, error) {
+	granted, err := env.deployment.monitor.HGet(context.Background(), keyOf(seatName, protocol.Meta), protocol.MetaGranted).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return granted, err
 }
 
 // awaitFreeSeat waits until the seat is free, so that strikes do not overlap.
@@ -192,10 +225,10 @@ func crashTwice(env *environment) (string, error) {
 func (env *environment) grantUnreplicated(hold time.Duration) (idle *process, err error) {
 	holder, idle := env.pickTwo()
 	primary, replica := env.deployment.nodes[0], env.deployment.nodes[1]
-	if err := env.holdSeat(idle, 50*time.Millisecond); err != nil {
+	if err := env.useSeat(idle); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(env.awaitFreeSeat(), primary.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(replica)); err != nil {
+	if err := errors.Join(primary.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(replica)); err != nil {
 		return nil, err
 	}
 	err = env.holdSeat(holder, hold)
