@@ -39,11 +39,12 @@ test: setup ## everything CI checks; what make lint says, where it has been run 
 UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
 	./examples/... ./cmd/fairsem ./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
 RACED = $(filter-out $(UNRACED),$(shell go list $(PACKAGES)))
-# They mostly wait for servers of their own, and the packages without the race detector are done before those with it: so they come after these.
+# They mostly wait for servers of their own. The packages without the race detector are done before those with it, so these come after them.
 ADAPTERS = $(shell go list $(foreach name,asynq grpc otel pgx prom river,./fairsem$(name)/...))
 
 # Random tests take fewer steps with -short; make stress and make compat run all of them. Tests mostly wait: with four packages at a
-# time, two of them without the race detector for as long as there are any, no processor is idle. GOGC=400 saves a tenth of the CPU time of the root package.
+# time, two of them without the race detector for as long as there are any, no processor is idle. GOGC=400 saves a tenth of the CPU
+# time of the root package.
 # All that is linked with -race is compiled with it: the linker takes generic code, such as that of sync.Map, from any package that has
 # it, and with a copy that the race detector does not see it reports races that are none.
 # A process that was built with the race detector otherwise takes a second to end: each package's tests, and all they start.
