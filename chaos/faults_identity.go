@@ -73,20 +73,9 @@ func (env *environment) pickTwo() (holder, other *process) {
 	return all[n], all[1-n]
 }
 
-// holdSeat makes a process acquire the free seat and hold it for a time.
+// holdSeat makes a process acquire the free seat and hold it for a time. A short hold may be over before anybody can see it, so the
+// count of grants tells that it has begun.
 func (env *environment) holdSeat(proc *process, hold time.Duration) error {
-	if err := env.awaitFreeSeat(); err != nil {
-		return err
-	}
-	if err := proc.acquireSeat(failoverTimeout, hold); err != nil {
-		return err
-	}
-	_, err := env.awaitSeat(1, 0)
-	return err
-}
-
-// useSeat makes a process acquire the free seat and release it at once. Nobody may see it held: the count of grants tells.
-func (env *environment) useSeat(proc *process) error {
 	if err := env.awaitFreeSeat(); err != nil {
 		return err
 	}
@@ -94,24 +83,23 @@ func (env *environment) useSeat(proc *process) error {
 	if err != nil {
 		return err
 	}
-	if err := proc.acquireSeat(failoverTimeout, 0); err != nil {
+	if err := proc.acquireSeat(failoverTimeout, hold); err != nil {
 		return err
 	}
-	err = await(func() error {
+	return await(func() error {
 		granted, err := env.grantsOfSeat()
 		if err == nil && granted == before {
 			err = errors.New("the seat was not granted")
 		}
 		return err
 	})
-	return errors.Join(err, env.awaitFreeSeat())
 }
 
 // grantsOfSeat returns how often the seat was granted.
-func (env *environment) grantsOfSeat() (string, error) {
-	granted, err := env.deployment.monitor.HGet(context.Background(), keyOf(seatName, protocol.Meta), protocol.MetaGranted).Result()
+func (env *environment) grantsOfSeat() (int64, error) {
+	granted, err := env.deployment.monitor.HGet(context.Background(), keyOf(seatName, protocol.Meta), protocol.MetaGranted).Int64()
 	if errors.Is(err, redis.Nil) {
-		return "", nil
+		return 0, nil
 	}
 	return granted, err
 }
@@ -225,10 +213,10 @@ func crashTwice(env *environment) (string, error) {
 func (env *environment) grantUnreplicated(hold time.Duration) (idle *process, err error) {
 	holder, idle := env.pickTwo()
 	primary, replica := env.deployment.nodes[0], env.deployment.nodes[1]
-	if err := env.useSeat(idle); err != nil {
+	if err := env.holdSeat(idle, 50*time.Millisecond); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(primary.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(replica)); err != nil {
+	if err := errors.Join(env.awaitFreeSeat(), primary.Client().Wait(context.Background(), 1, time.Second).Err(), isolate(replica)); err != nil {
 		return nil, err
 	}
 	err = env.holdSeat(holder, hold)
