@@ -122,8 +122,8 @@ func copyOf(c redis.Cmder) []any {
 	args := slices.Clone(c.Args())
 	source := fmt.Sprint(args[1])
 	for _, s := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
-		if source == s.Hash {
-			args[0], source = "eval", s.Text
+		if source == s.Hash() {
+			args[0], source = "eval", s.Text()
 		}
 	}
 	args[1] = source

@@ -24,7 +24,7 @@ func PositionOf(p *Permit) int64 {
 // ScriptTexts returns every script as it is sent.
 func ScriptTexts() (all []string) {
 	for _, s := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
-		all = append(all, s.Text)
+		all = append(all, s.Text())
 	}
 	return all
 }

@@ -137,7 +137,7 @@ func (f *flight) contents() (all []string) {
 // scriptOf returns the script that a command runs, nil if it runs none.
 func scriptOf(c redis.Cmder) *protocol.Script {
 	for _, s := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
-		if source := fmt.Sprint(c.Args()[min(1, len(c.Args())-1)]); source == s.Hash || source == s.Text {
+		if source := fmt.Sprint(c.Args()[min(1, len(c.Args())-1)]); source == s.Hash() || source == s.Text() {
 			return s
 		}
 	}
@@ -667,7 +667,7 @@ func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 		f.end <- f.cmds[1].Err()
 		again := w.carries("acquire d: 5")
 		assert.Equal(t, "eval", again.cmds[0].Name())
-		assert.Equal(t, protocol.AcquireScript.Text, fmt.Sprint(again.cmds[0].Args()[1]))
+		assert.Equal(t, protocol.AcquireScript.Text(), fmt.Sprint(again.cmds[0].Args()[1]))
 		assert.Equal(t, f.cmds[1].Args()[2:], again.cmds[0].Args()[2:], "the call is the same")
 		assert.True(t, again.cmds[0].NoRetry())
 		again.grantAll(30)

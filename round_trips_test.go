@@ -27,7 +27,7 @@ type scriptCalls struct {
 func newScriptCalls() *scriptCalls {
 	s := &scriptCalls{make(map[any]string), sync.Mutex{}, make(map[string]int), make(map[string]int)}
 	for _, script := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
-		s.verbs[script.Hash] = script.Verb
+		s.verbs[script.Hash()] = script.Verb
 	}
 	return s
 }

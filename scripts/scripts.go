@@ -2,30 +2,33 @@
 package scripts
 
 import (
+	"bytes"
 	"embed"
-	"strings"
 )
 
 //go:embed *.lua
 var sources embed.FS
 
 // Text returns the script of a verb: its file, in which a line "-- include NAME.lua" stands for that other file. The files
-// are embedded, so a missing one panics at the start of every test.
-func Text(verb string) string { return expand(verb + ".lua") }
+// are embedded, and the tests use each of them, so none is missing.
+func Text(verb string) []byte { return bytes.Join(appendParts(nil, verb+".lua"), nil) }
 
-func expand(file string) string {
-	parts := strings.Split(read(file), "-- include ")
-	for i, part := range parts[1:] {
-		file, rest, _ := strings.Cut(part, "\n")
-		parts[i+1] = expand(file) + rest
+// appendParts appends what a file consists of, so that all of a script is copied together once.
+func appendParts(parts [][]byte, file string) [][]byte {
+	for i, part := range bytes.Split(read(file), []byte("-- include ")) {
+		if i > 0 {
+			file, rest, _ := bytes.Cut(part, []byte("\n"))
+			parts, part = appendParts(parts, string(file)), rest
+		}
+		parts = append(parts, part)
 	}
-	return strings.Join(parts, "")
+	return parts
 }
 
-func read(file string) string {
+func read(file string) []byte {
 	text, err := sources.ReadFile(file)
 	if err != nil {
 		panic(err)
 	}
-	return string(text)
+	return text
 }

@@ -233,7 +233,7 @@ func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSent(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	assert.Contains(t, strings.ToLower(string(c.written)), "hello", "it has greeted the server")
-	assert.NotContains(t, string(c.written), protocol.PlainReleaseScript.Hash)
+	assert.NotContains(t, string(c.written), protocol.PlainReleaseScript.Hash())
 }
 
 // A query is asked again with the same call. go-redis may still be about to write the batch before, which must not be mended by that.
@@ -379,8 +379,8 @@ func TestPlainCallThatIsDeclinedAfterItWasWrittenOffIsNotSentInFull(t *testing.T
 		assert.ErrorIs(t, (<-o.done).Err, failure.ErrNoAnswer)
 		close(hold)
 		synctest.Wait()
-		assert.Equal(t, []any{protocol.PlainReleaseScript.Hash}, sent)
+		assert.Equal(t, []any{protocol.PlainReleaseScript.Hash()}, sent)
 		assert.NoError(t, (<-calls().done).Err)
-		assert.Equal(t, []any{protocol.PlainReleaseScript.Hash, protocol.PlainReleaseScript.Hash, protocol.ReleaseScript.Hash}, sent)
+		assert.Equal(t, []any{protocol.PlainReleaseScript.Hash(), protocol.PlainReleaseScript.Hash(), protocol.ReleaseScript.Hash()}, sent)
 	})
 }

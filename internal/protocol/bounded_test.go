@@ -422,7 +422,7 @@ func compiled(t testing.TB, s *Script) *lua.FunctionProto {
 	if proto, ok := compiledScripts.Load(s); ok {
 		return proto.(*lua.FunctionProto)
 	}
-	chunk, err := parse.Parse(strings.NewReader(s.Text), s.Verb)
+	chunk, err := parse.Parse(strings.NewReader(s.Text()), s.Verb)
 	require.NoError(t, err)
 	proto, err := lua.Compile(chunk, s.Verb)
 	require.NoError(t, err)
@@ -525,7 +525,7 @@ func BenchmarkHostile(b *testing.B) {
 // cost returns the processor time of a call on the server in us, including reading and replying.
 func (l *lab) cost(c Call) float64 {
 	l.t.Helper()
-	require.NoError(l.t, l.rdb.ScriptLoad(background, c.Script.Text).Err())
+	require.NoError(l.t, l.rdb.ScriptLoad(background, c.Script.Text()).Err())
 	before := l.spent()
 	require.NoError(l.t, l.run(c).err)
 	return l.spent() - before

@@ -113,7 +113,7 @@ func (k Keyspace) About(name string) CallPrefix {
 
 // begin is the hash and the keys of a command that runs a plain script.
 func (s *Script) begin(keys [len(Kinds)]string) []any {
-	begin := []any{"evalsha", s.Hash, len(s.keys)}
+	begin := []any{"evalsha", s.source().hash, len(s.keys)}
 	for _, i := range s.keys {
 		begin = append(begin, keys[i])
 	}
@@ -132,7 +132,7 @@ var sharedArguments = []string{"caller", "wake", "spec", "since", "lease", "grac
 // newCall returns a call with the arguments that every script has, and capacity for room more.
 func (s CallPrefix) newCall(run *Script, d Declaration, lease time.Duration, room int) Call {
 	args := make([]any, 0, len(s.begin)+7+room)
-	args = append(args, "evalsha", run.Hash)
+	args = append(args, "evalsha", run.source().hash)
 	args = append(args, s.begin...)
 	return Call{run, append(args, d.Spec.arg(), d.sinceArg(), lease.Milliseconds(), s.grace, d.knowsArg())}
 }
@@ -160,7 +160,7 @@ func (c Call) Command(withText bool) redis.Cmder {
 	args := c.Args
 	if withText {
 		args = slices.Clone(args)
-		args[0], args[1] = "eval", c.Script.Text
+		args[0], args[1] = "eval", c.Script.Text()
 	}
 	if c.Script == PageScript || c.Script == TenantsScript {
 		return Values{redis.NewSliceCmd(context.Background(), args...)}

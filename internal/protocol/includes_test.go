@@ -123,7 +123,7 @@ func TestScriptsDeclareEveryNameOnce(t *testing.T) {
 	t.Parallel()
 	included, texts := make(map[string]bool), sources(t)
 	for _, s := range slices.Concat(Scripts, PlainScripts) {
-		joined := scopeOf(t, s.Text)
+		joined := scopeOf(t, s.Text())
 		assert.Empty(t, joined.uses, "%s does not declare it", s.Verb)
 		slices.Sort(joined.locals)
 		assert.Equal(t, slices.Compact(slices.Clone(joined.locals)), joined.locals, s.Verb)

@@ -666,22 +666,22 @@ func TestPlainScriptsHaveTheConstantsAndArgumentsOfTheOthers(t *testing.T) {
 		shared[m[1]] = m[2]
 	}
 	for _, s := range PlainScripts {
-		m := regexp.MustCompile(`(?m)^local LAYOUT, LINGER(?:, FARTHEST)? = "(\d+)", (\d+)`).FindStringSubmatch(s.Text)
+		m := regexp.MustCompile(`(?m)^local LAYOUT, LINGER(?:, FARTHEST)? = "(\d+)", (\d+)`).FindStringSubmatch(s.Text())
 		require.NotNil(t, m, s.Verb)
 		assert.Equal(t, []string{shared["LAYOUT"], shared["LINGER"]}, m[1:], s.Verb)
 		var names []string
 		for _, i := range s.keys {
 			names = append(names, Kinds[i])
 		}
-		assert.Contains(t, s.Text, "\n-- KEYS    "+strings.Join(names, ", ")+"\n")
-		assert.Contains(t, s.Text, "\nlocal "+strings.Join(names, ", ")+" = unpack(KEYS)\n")
+		assert.Contains(t, s.Text(), "\n-- KEYS    "+strings.Join(names, ", ")+"\n")
+		assert.Contains(t, s.Text(), "\nlocal "+strings.Join(names, ", ")+" = unpack(KEYS)\n")
 		h := readHeader(t, s.Verb)
 		assert.Equal(t, s.Arguments, h.args, s.Verb)
 		if len(s.Arguments) > 0 {
-			assert.Contains(t, s.Text, fmt.Sprintf("\nlocal %s = unpack(ARGV, 1, %d)\n", strings.Join(s.Arguments, ", "), len(s.Arguments)))
-			assert.Regexp(t, fmt.Sprintf(`\nlocal first_(id|tenant|id, first_released) = %d(, %[1]d \+ count)?\n`, len(s.Arguments)+1), s.Text)
+			assert.Contains(t, s.Text(), fmt.Sprintf("\nlocal %s = unpack(ARGV, 1, %d)\n", strings.Join(s.Arguments, ", "), len(s.Arguments)))
+			assert.Regexp(t, fmt.Sprintf(`\nlocal first_(id|tenant|id, first_released) = %d(, %[1]d \+ count)?\n`, len(s.Arguments)+1), s.Text())
 		}
 	}
-	assert.Contains(t, PlainAcquireScript.Text, "32 * 86400000")
+	assert.Contains(t, PlainAcquireScript.Text(), "32 * 86400000")
 	assert.Contains(t, texts["semaphore.lua"], "local MONTH = 31 * DAY")
 }

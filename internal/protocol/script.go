@@ -1,28 +1,48 @@
 package protocol
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"slices"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/scripts"
 )
 
-// Script is the script of one verb, with the hash by which Redis caches it.
+// Script is the script of one verb. Its text is put together when a process first uses it: one that is soon done uses few or none.
 type Script struct {
-	Verb, Text string
-	Hash       any      // a string, converted to any once instead of at each call
-	Arguments  []string // what the call passes in ARGV before its ids: the names that the Lua gives it
-	keys       []int    // which of Kinds it gets
-	hash, text []byte
+	Verb      string
+	Arguments []string // what the call passes in ARGV before its ids: the names that the Lua gives it
+	keys      []int    // which of Kinds it gets
+	source    func() source
 }
+
+// A source is what names a script in a command: its text, or the hash by which Redis caches it.
+type source struct {
+	hash      any // a string, converted to any once instead of at each call
+	hex, text []byte
+}
+
+func newSource(text []byte) source {
+	sum := sha1.Sum(text)
+	hash := hex.EncodeToString(sum[:])
+	return source{hash, []byte(hash), text}
+}
+
+// Hash is that by which Redis caches the script.
+func (s *Script) Hash() string { return string(s.source().hex) }
+
+// Text is the script itself.
+func (s *Script) Text() string { return string(s.source().text) }
 
 // Source is what names the script in a command: its hash or, for a server that has not cached it, its text. It must not be changed.
 func (s *Script) Source(withText bool) []byte {
 	if withText {
-		return s.text
+		return s.source().text
 	}
-	return s.hash
+	return s.source().hex
 }
 
 // Scripts are all that know every case.
@@ -41,9 +61,7 @@ func newScript(verb string, own ...string) *Script {
 
 // plainScript returns a script that gets some of the keys, and has these arguments only.
 func plainScript(verb string, keys []int, arguments ...string) *Script {
-	text := scripts.Text(verb)
-	hash := redis.NewScript(text).Hash()
-	return &Script{verb, text, hash, arguments, keys, []byte(hash), []byte(text)}
+	return &Script{verb, arguments, keys, sync.OnceValue(func() source { return newSource(scripts.Text(verb)) })}
 }
 
 // A script is sent exactly once: go-redis must not resend it after a lost reply, as the client could not know

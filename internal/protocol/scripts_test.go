@@ -882,9 +882,10 @@ func TestFastPathDoesNotChangeARefresh(t *testing.T) {
 func withoutFastPath(t *testing.T, s *Script) *Script {
 	t.Helper()
 	const way = "\nlocal fast ="
-	require.Equal(t, 1, strings.Count(s.Text, way))
-	text := strings.Replace(s.Text, way, way+" false and", 1)
-	return &Script{s.Verb, text, redis.NewScript(text).Hash(), s.Arguments, nil, nil, nil}
+	require.Equal(t, 1, strings.Count(s.Text(), way))
+	text := strings.Replace(s.Text(), way, way+" false and", 1)
+	made := newSource([]byte(text))
+	return &Script{s.Verb, s.Arguments, nil, func() source { return made }}
 }
 
 var heldToken = regexp.MustCompile(`held #?\d+`)
@@ -901,7 +902,7 @@ func checkFastPath(t *testing.T, detour *Script, calls map[string]contract) {
 					l.seed(c.seed)
 					call := c.call(l, tickets(c.ids...))
 					if s != nil {
-						call.Script, call.Args[1] = s, s.Hash
+						call.Script, call.Args[1] = s, s.Hash()
 					}
 					r := l.ask(call, len(c.ids))
 					after := l.snapshot()
@@ -1952,7 +1953,7 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 			t.Parallel()
 			shared := readHeader(t, "semaphore")
 			own := readHeader(t, c.call.Script.Verb, shared.args...)
-			want := []any{"evalsha", c.call.Script.Hash, len(keys)}
+			want := []any{"evalsha", c.call.Script.Hash(), len(keys)}
 			for _, key := range keys {
 				want = append(want, key)
 			}
@@ -1965,7 +1966,7 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 			assert.Equal(t, append(want, c.values...), c.call.Args)
 			assert.Equal(t, c.rest, own.rest)
 			assert.Equal(t, c.call.Script.Arguments, own.args)
-			assert.Equal(t, own.rest != "", strings.Contains(c.call.Script.Text, "local first_id"), "whether it has a name for where the ids begin")
+			assert.Equal(t, own.rest != "", strings.Contains(c.call.Script.Text(), "local first_id"), "whether it has a name for where the ids begin")
 		})
 	}
 }
@@ -1979,21 +1980,21 @@ func TestArgumentsHaveTheSameNamesInLuaAndGo(t *testing.T) {
 	t.Parallel()
 	for _, s := range Scripts {
 		var names []string
-		for _, m := range numbered.FindAllStringSubmatch(s.Text, -1) {
+		for _, m := range numbered.FindAllStringSubmatch(s.Text(), -1) {
 			some := strings.Split(m[1], ", ")
 			last, own := strings.CutPrefix(m[3], "OWN + ")
 			if n, _ := strconv.Atoi(last); own {
 				assert.Len(t, some, n+1, "%s: %s", s.Verb, m[0])
 			} else if m[2] == "1" {
 				assert.Len(t, some, n, "%s: %s", s.Verb, m[0])
-				assert.Contains(t, s.Text, fmt.Sprintf("\nlocal OWN = %d ", n+1))
+				assert.Contains(t, s.Text(), fmt.Sprintf("\nlocal OWN = %d ", n+1))
 			} else if m[4] == "OWN" {
 				assert.Len(t, some, 1, "%s: %s", s.Verb, m[0])
 			}
 			names = append(names, some...)
 		}
 		assert.Equal(t, s.Arguments, names, s.Verb)
-		rest := numbered.ReplaceAllString(s.Text, "")
+		rest := numbered.ReplaceAllString(s.Text(), "")
 		assert.Empty(t, regexp.MustCompile(`ARGV(\[|, )\d.*`).FindAllString(rest, -1), s.Verb)
 	}
 }
@@ -2090,7 +2091,7 @@ var reads = []string{"TIME", "INFO", "HMGET", "ZCARD", "HLEN", "ZCOUNT", "GET", 
 func (l *lab) commands(c Call) []string {
 	l.t.Helper()
 	args := slices.Clone(c.Args)
-	args[0], args[1] = "eval", spy+c.Script.Text+"\nend\nscript()\nreturn log"
+	args[0], args[1] = "eval", spy+c.Script.Text()+"\nend\nscript()\nreturn log"
 	out, err := l.rdb.Do(background, args...).StringSlice()
 	require.NoError(l.t, err)
 	return out
@@ -2109,7 +2110,7 @@ end, call = function(name, ...)
 end }, { __index = real })
 `
 	args := slices.Clone(c.Args)
-	args[0], args[1] = "eval", fmt.Sprintf(deny, command)+c.Script.Text
+	args[0], args[1] = "eval", fmt.Sprintf(deny, command)+c.Script.Text()
 	if err := l.rdb.Do(background, args...).Err(); err != nil {
 		require.ErrorContains(l.t, err, "denied")
 	}
@@ -2176,7 +2177,7 @@ function redis.call(name, ...)
 end
 `
 	args := slices.Clone(c.Args)
-	args[0], args[1] = "eval", fmt.Sprintf(stop, n, " "+strings.Join(reads, " ")+" ")+c.Script.Text
+	args[0], args[1] = "eval", fmt.Sprintf(stop, n, " "+strings.Join(reads, " ")+" ")+c.Script.Text()
 	if err := l.rdb.Do(background, args...).Err(); err != nil {
 		require.ErrorContains(l.t, err, "stopped")
 	}
@@ -2230,7 +2231,7 @@ func TestNoScriptIsSentAgainByGoRedis(t *testing.T) {
 	t.Parallel()
 	for _, s := range slices.Concat(Scripts, PlainScripts) {
 		for _, withText := range []bool{false, true} {
-			assert.True(t, Call{s, []any{"evalsha", s.Hash}}.Command(withText).NoRetry(), s.Verb)
+			assert.True(t, Call{s, []any{"evalsha", s.Hash()}}.Command(withText).NoRetry(), s.Verb)
 		}
 	}
 }
