@@ -209,10 +209,13 @@ func ExamplePermit_Token() {
 		fmt.Println("written:", entry)
 	}
 
-	// The first holder stops renewing, like a process that was paused. Its lease expires.
-	paused := fairsem.CallOptions{TTL: 100 * time.Millisecond, NoRefresh: true}
-	first, err := ledger.With(paused).Acquire(ctx, 1)
+	first, err := ledger.Acquire(ctx, 1)
 	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// Somebody takes it for dead and ends its permit, as fairsem evict does. Its lease could have expired as well.
+	if err := client.Inspect("ledger").Evict(ctx, first.ID()); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -229,7 +232,7 @@ func ExamplePermit_Token() {
 	// Output:
 	// written: from the second holder
 	// refused: from the first, which did not look
-	// fairsem: permit lost
+	// fairsem: permit lost: fairsem: evicted
 }
 
 // The code of the README is exactly the function run in readme_test.go, so it compiles and runs.
