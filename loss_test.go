@@ -429,7 +429,7 @@ func TestMasterIsWatchedWhileItHasPermitsOfTheClient(t *testing.T) {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(cluster.Nodes)})
 	})
 	prefix := "fairsem-" + uuid.NewString()
-	s := w.of(w.clientOn(w.connect(), fairsem.Options{TTL: time.Second, Prefix: prefix}), 1)
+	s := w.of(w.clientOn(w.connect(), fairsem.Options{TTL: 3 * time.Second, Prefix: prefix}), 1)
 	watchers := func() (n int64) {
 		for _, node := range cluster.Nodes {
 			n += node.Client().PubSubNumSub(t.Context(), prefix+":watch").Val()[prefix+":watch"]
