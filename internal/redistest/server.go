@@ -104,7 +104,7 @@ func Binary() (string, error) {
 }
 
 func startOnce(binary string, how setup) (*Server, error) {
-	port, err := freePort(how.busPort)
+	port, err := ownPorts.next(how.busPort)
 	if err != nil {
 		return nil, err
 	}
