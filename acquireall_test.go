@@ -2,6 +2,7 @@ package fairsem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -341,8 +342,9 @@ func (r rooms) use(ctx context.Context, random *rand.Rand) error {
 
 // crowd has callers use the names until each has done so some times.
 func (r rooms) crowd(ctx context.Context, callers, requests int, seed uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	hang := time.AfterFunc(time.Minute, func() { cancel(errors.New("no caller got on for a minute")) })
+	defer hang.Stop()
 	failed := make(chan error, callers)
 	var all sync.WaitGroup
 	for g := range callers {
@@ -353,6 +355,7 @@ func (r rooms) crowd(ctx context.Context, callers, requests int, seed uint64) er
 					failed <- fmt.Errorf("caller %d: %w", g, err)
 					return
 				}
+				hang.Reset(time.Minute)
 			}
 		})
 	}
