@@ -38,10 +38,6 @@ test: setup ## everything CI checks; what make lint says, where it has been run 
 # long to start. Its other packages have it.
 UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
 	./examples/... ./cmd/fairsem ./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
-RACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
-	./examples/... ./cmd/fairsem ./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
-# They mostly wait for servers of their own. The packages without the race detector are done before those with it, so these come after them.
-ADAPTERS = $(shell go list $(foreach name,asynq grpc otel pgx prom river,./fairsem$(name)/...))
 RACED = $(filter-out $(UNRACED),$(shell go list $(PACKAGES)))
 
 # Random tests take fewer steps with -short; make stress and make compat run all of them. Three packages at a time keep two processors
