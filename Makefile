@@ -40,9 +40,9 @@ UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labe
 	./examples/... ./cmd/fairsem ./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
 RACED = $(filter-out $(UNRACED),$(shell go list $(PACKAGES)))
 
-# Random tests take fewer steps with -short; make stress and make compat run all of them. Three packages at a time keep two processors
-# busy, one of them without the race detector; with four, servers take a second for an answer. GOGC=400 saves a tenth of the CPU time of
-# the root package.
+# Random tests take fewer steps with -short; make stress and make compat run all of them. Three packages at a time, one of them without
+# the race detector, keep two processors busy; with four, a slow machine takes a second for an answer. GOGC=400 saves a tenth of the CPU
+# time of the root package.
 # All that is linked with -race is compiled with it: the linker takes generic code, such as that of sync.Map, from any package that has
 # it, and with a copy that the race detector does not see it reports races that are none.
 # A process that was built with the race detector otherwise takes a second to end: each package's tests, and all they start.

@@ -345,6 +345,7 @@ func (r rooms) crowd(ctx context.Context, callers, requests int, seed uint64) er
 	ctx, cancel := context.WithCancelCause(ctx)
 	hang := time.AfterFunc(time.Minute, func() { cancel(errors.New("no caller got on for a minute")) })
 	defer hang.Stop()
+	defer cancel(nil)
 	failed := make(chan error, callers)
 	var all sync.WaitGroup
 	for g := range callers {

@@ -137,7 +137,7 @@ func (f *flight) contents() (all []string) {
 // scriptOf returns the script that a command runs, nil if it runs none.
 func scriptOf(c redis.Cmder) *protocol.Script {
 	for _, s := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
-		if source := fmt.Sprint(c.Args()[min(1, len(c.Args())-1)]); source == s.Hash() || source == s.Text() {
+		if source := fmt.Sprint(c.Args()[min(1, len(c.Args())-1)]); source == s.Hash() || source == string(s.Source(true)) {
 			return s
 		}
 	}

@@ -32,7 +32,7 @@ func newSource(text []byte) source {
 }
 
 // Hash is that by which Redis caches the script.
-func (s *Script) Hash() string { return string(s.source().hex) }
+func (s *Script) Hash() string { return s.source().hash.(string) }
 
 // Text is the script itself.
 func (s *Script) Text() string { return string(s.source().text) }
