@@ -401,7 +401,7 @@ func TestFunctionsOfReadersRunTogether(t *testing.T) {
 
 func TestLostLockEndsItsContextBeforeTheNextGrant(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
-		mute := lock(fairsem.CallOptions{TTL: 1500 * time.Millisecond, NoRefresh: true})
+		mute := lock(fairsem.CallOptions{TTL: 3 * time.Second, NoRefresh: true})
 		losesTheLock(t, w, mute.Lock, mute.Do, lock(fairsem.CallOptions{}).Lock)
 		if rw, ok := mute.(*fairsem.RWMutex); ok {
 			losesTheLock(t, w, rw.RLock, rw.RDo, lock(fairsem.CallOptions{}).Lock)
