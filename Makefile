@@ -33,16 +33,15 @@ test: setup ## everything CI checks; what make lint says, where it has been run 
 	@$(if $(LINTED),,echo "golangci-lint did not run: make lint builds it")
 
 # What has goroutines that fairsem's users run gets the race detector; make stress runs everything with it. The tests of the scripts and
-# of releases have no goroutines, nor has what checks histories and what writes text, and the tests of the command mostly start it: a
-# program that was built with the race detector takes four times as long to start. Its other packages have it.
-UNRACED = $(shell go list ./cmd/fairsem ./internal/protocol ./release ./internal/history ./internal/labels ./internal/machine \
-	./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
-# Programs around the library, which need no race detector either. Their tests mostly wait.
-AROUND = $(shell go list ./bench/... ./chaos/... ./examples/...)
-RACED = $(filter-out $(UNRACED) $(AROUND),$(shell go list $(PACKAGES)))
+# of releases have no goroutines, nor has what checks histories and what writes text. The bench, chaos and the examples are programs
+# around the library, and the tests of the command mostly start it: a program that was built with the race detector takes four times as
+# long to start. Its other packages have it.
+UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
+	./examples/... ./cmd/fairsem ./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
+RACED = $(filter-out $(UNRACED),$(shell go list $(PACKAGES)))
 
 # Random tests take fewer steps with -short; make stress and make compat run all of them. Three packages at a time, one of them without
-# the race detector, keep two processors busy; with four, a slow machine takes a second for an answer. What mostly waits counts as half.
+# the race detector, keep two processors busy; with four, a slow machine takes a second for an answer.
 # All that is linked with -race is compiled with it: the linker takes generic code, such as that of sync.Map, from any package that has
 # it, and with a copy that the race detector does not see it reports races that are none.
 # A process that was built with the race detector otherwise takes a second to end: each package's tests, and all they start. What the
@@ -51,7 +50,7 @@ RACED = $(filter-out $(UNRACED) $(AROUND),$(shell go list $(PACKAGES)))
 unit stress: export GORACE = atexit_sleep_ms=0 no_huge_pages_for_shadow=0 clear_shadow_mmap_threshold=4194304
 unit: TEST = go test $(if $(LINTED),-vet=off) -short -shuffle=on
 unit: ## go test of every module, with the race detector where users run goroutines
-	@{ failed=0; $(TEST) -p 1 $(UNRACED) || failed=1; $(TEST) -p 2 $(AROUND) || failed=1; exit $$failed; } & others=$$!; failed=0; \
+	@$(TEST) -p 1 $(UNRACED) & others=$$!; failed=0; \
 	$(TEST) -race -p 2 $(RACED) || failed=1; \
 	wait $$others || failed=1; exit $$failed
 
