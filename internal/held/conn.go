@@ -3,10 +3,7 @@ package held
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -24,7 +21,7 @@ func Conn(inner net.Conn, p *fairsem.Permit, name string, keep bool) net.Conn {
 	if !keep {
 		l.stop = context.AfterFunc(p.Context(), func() {
 			l.over.Store(true)
-			_ = inner.Close() // Read and Write report it
+			_ = abrupt(inner).Close() // Read and Write report it
 		})
 	}
 	switch c := inner.(type) {
@@ -43,30 +40,39 @@ type lease struct {
 	permit *fairsem.Permit
 	name   string
 	over   atomic.Bool // the permit ended before the connection was closed
-	once   sync.Once
+	closed atomic.Bool // Close was called
 	stop   func() bool // of the wait for the end of the permit; nil: there is none
 }
 
-// release is called after the connection was closed, any number of times.
-func (l *lease) release() {
-	l.once.Do(func() {
+// abrupt returns what to close of a connection that may not be used for a moment longer: Close of a *tls.Conn first sends an alert, for
+// which it waits up to five seconds if the peer reads nothing.
+func abrupt(c net.Conn) net.Conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return c
+}
+
+// close closes the connection, and releases the permit when that is done. Called again it does nothing, also while the first call goes on.
+func (l *lease) close(inner func() error) error {
+	if !l.closed.CompareAndSwap(false, true) {
+		return l.explain(net.ErrClosed)
+	}
+	defer func() {
 		if l.stop != nil {
 			l.stop()
 		}
 		Release(l.permit)
-	})
+	}()
+	return l.explain(inner())
 }
 
-// explain adds to an error that the end of the permit closed the connection. With TLS the peer may notice first, and close it too: the
-// error is io.EOF then.
+// explain adds to an error that the end of the permit closed the connection.
 func (l *lease) explain(err error) error {
 	if err == nil || !l.over.Load() {
 		return err
 	}
-	if !errors.Is(err, net.ErrClosed) {
-		err = fmt.Errorf("%w: %w", net.ErrClosed, err)
-	}
-	return fmt.Errorf("%w, because its permit of %q ended: %w", err, l.name, context.Cause(l.permit.Context()))
+	return Lost(err, l.permit, l.name)
 }
 
 type tcpConn struct {
@@ -87,8 +93,7 @@ func (c *tcpConn) Write(b []byte) (int, error) {
 }
 
 func (c *tcpConn) Close() error {
-	defer c.lease.release()
-	return c.lease.explain(c.TCPConn.Close())
+	return c.lease.close(c.TCPConn.Close)
 }
 
 type unixConn struct {
@@ -109,8 +114,7 @@ func (c *unixConn) Write(b []byte) (int, error) {
 }
 
 func (c *unixConn) Close() error {
-	defer c.lease.release()
-	return c.lease.explain(c.UnixConn.Close())
+	return c.lease.close(c.UnixConn.Close)
 }
 
 type tlsConn struct {
@@ -129,8 +133,7 @@ func (c *tlsConn) Write(b []byte) (int, error) {
 }
 
 func (c *tlsConn) Close() error {
-	defer c.lease.release()
-	return c.lease.explain(c.Conn.Close())
+	return c.lease.close(c.Conn.Close)
 }
 
 // conn is a connection of any other type.
@@ -152,8 +155,7 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 func (c *conn) Close() error {
-	defer c.lease.release()
-	return c.lease.explain(c.Conn.Close())
+	return c.lease.close(c.Conn.Close)
 }
 
 type writeCloser interface{ CloseWrite() error }
