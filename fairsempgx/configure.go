@@ -124,7 +124,7 @@ func prepareConn(user func(context.Context, *pgx.Conn) (bool, error)) func(conte
 	return func(ctx context.Context, c *pgx.Conn) (bool, error) {
 		l := linkOf(c)
 		switch {
-		case l != nil && l.lost.Load():
+		case l != nil && (l.lost.Load() || l.goes.Load()):
 			return false, nil
 		case user == nil || isInside(ctx):
 			return true, nil

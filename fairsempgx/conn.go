@@ -2,7 +2,6 @@ package fairsempgx
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/held"
 )
 
 // attempt is what one connection of the pool dials: once or, if the server refuses TLS or has several addresses, more often.
@@ -21,10 +21,11 @@ type attempt struct {
 	pool *pool
 	open pgconn.DialFunc
 
-	mu        sync.Mutex
-	permit    *fairsem.Permit // of a dial that failed, for the next one
-	link      *link           // of the last dial that succeeded
-	succeeded bool
+	succeeded atomic.Bool // pgx has the connection; it dials for nothing but requests to cancel
+
+	mu     sync.Mutex
+	permit *fairsem.Permit // of a dial that failed, for the next one
+	link   *link           // of the last dial that succeeded
 }
 
 // dial is the DialFunc of the connection. pgx calls it for requests to cancel a query, too, when the connection is there: they
@@ -66,7 +67,7 @@ var errNoConn = fmt.Errorf("%w: fairsempgx: DialFunc returned neither a connecti
 func (a *attempt) start() (permit *fairsem.Permit, cancels bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.succeeded || a.link != nil {
+	if a.succeeded.Load() || a.link != nil {
 		return nil, true
 	}
 	permit, a.permit = a.permit, nil
@@ -104,7 +105,7 @@ const linkKey = "fairsempgx"
 
 func (a *attempt) connected(c *pgconn.PgConn) {
 	a.mu.Lock()
-	a.succeeded = true
+	a.succeeded.Store(true)
 	l := a.link
 	a.mu.Unlock()
 	if l != nil {
@@ -115,7 +116,7 @@ func (a *attempt) connected(c *pgconn.PgConn) {
 // closed says whether the permit is for another dial.
 func (a *attempt) closed(l *link) (another bool) {
 	a.mu.Lock()
-	another = !a.succeeded && a.link == l
+	another = !a.succeeded.Load() && a.link == l
 	a.mu.Unlock()
 	if another {
 		a.keep(l.permit)
@@ -138,7 +139,15 @@ type link struct {
 	lost    atomic.Bool // the end of the permit closed the connection
 	goes    atomic.Bool // it is to be closed, so that another process gets its permit
 	recycle atomic.Bool // it is to be closed, so that a call of this pool gets its permit
-	async   atomic.Bool // Close does not wait for the server
+
+	// patience ends when Close no longer waits for the server.
+	patience context.Context
+	hurry    context.CancelFunc
+
+	mu       sync.Mutex
+	closing  bool        // the connection is being closed
+	deadline time.Time   // that pgx has set; zero: none
+	timer    *time.Timer // of the deadline of Close; nil: there was none
 }
 
 // NetConn returns the connection that was dialled.
@@ -158,26 +167,52 @@ func (l *link) explain(err error) error {
 	if err == nil || !l.lost.Load() {
 		return err
 	}
-	if !errors.Is(err, net.ErrClosed) {
-		err = fmt.Errorf("%w: %w", net.ErrClosed, err)
+	return held.Lost(err, l.permit, l.attempt.pool.sem.Name())
+}
+
+// SetDeadline sets the deadline of Read and Write, and while the connection is being closed that of Close instead. pgx sets it when the
+// context of a call has ended, also of one that closes the connection.
+func (l *link) SetDeadline(t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = t
+	if l.closing {
+		l.hurryAtDeadline()
+		return nil
 	}
-	return fmt.Errorf("%w, because its permit of %q ended: %w", err, l.attempt.pool.sem.Name(), context.Cause(l.permit.Context()))
+	return l.Conn.SetDeadline(t)
+}
+
+// hurryAtDeadline has Close return at the deadline. It is called with mu. During the dial Close takes as long as it takes: the dial of
+// the next address is for the same permit.
+func (l *link) hurryAtDeadline() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if !l.deadline.IsZero() && l.attempt.succeeded.Load() {
+		l.timer = time.AfterFunc(time.Until(l.deadline), l.hurry)
+	}
 }
 
 // Close closes the connection and releases the permit. In between it waits until the server has ended the session: only then its
-// slot is free.
+// slot is free. At the deadline Close returns, and the permit is released when the session has ended, or after closeWait.
 func (l *link) Close() error {
 	err := net.ErrClosed
 	l.once.Do(func() {
 		if l.stop != nil {
 			l.stop()
 		}
-		if l.async.Load() {
-			go func() { _ = l.finish() }() // ends within closeWait
+		ended := make(chan error, 1)
+		go func() { // ends within closeWait
+			ended <- l.finish()
+			l.hurry()
+		}()
+		<-l.patience.Done()
+		select {
+		case err = <-ended:
+		default: // it goes on
 			err = nil
-			return
 		}
-		err = l.finish()
 	})
 	return err
 }
@@ -186,13 +221,20 @@ func (l *link) Close() error {
 const closeWait = 5 * time.Second
 
 func (l *link) finish() error {
-	if half, ok := l.Conn.(interface{ CloseWrite() error }); ok && !l.lost.Load() {
-		_ = l.SetDeadline(time.Now().Add(closeWait)) // a connection that is broken already is closed below
-		if half.CloseWrite() == nil {
-			_, _ = io.Copy(io.Discard, l.Conn) // until the server closes its side
-		}
+	l.mu.Lock()
+	l.closing = true
+	l.hurryAtDeadline()
+	_ = l.Conn.SetDeadline(time.Now().Add(closeWait)) // a connection that is broken already is closed below
+	l.mu.Unlock()
+	if half, ok := l.Conn.(interface{ CloseWrite() error }); ok && !l.lost.Load() && half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, l.Conn) // until the server closes its side
 	}
 	err := l.explain(l.Conn.Close())
+	l.mu.Lock()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.mu.Unlock()
 	l.attempt.pool.closed(l)
 	return err
 }

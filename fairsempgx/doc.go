@@ -23,7 +23,7 @@
 // When all have their parts, nothing is closed. A process that waits is noticed within a third of a TTL, and has its part
 // within two TTLs, if no query or transaction takes longer. With fewer units than processes that wait, connections go round.
 //
-// No goroutine belongs to a connection. A pool has one while it has connections, and one while its calls wait for a permit.
+// No goroutine belongs to an open connection. A pool has one while it has connections, and one while its calls wait for a permit.
 //
 // # What it costs
 //
@@ -39,7 +39,7 @@
 // [Configure]. A config is for one pool.
 //
 // Connections outside of a pool, such as those of pgx.Connect, are not counted: give them the DialFunc of a fairsemnet.Dialer on
-// the same semaphore. A hijacked connection counts until it is closed.
+// the same semaphore. A hijacked connection counts for the limit and for MaxConns, until its session has ended.
 //
 // # When Redis does not answer
 //
@@ -47,6 +47,10 @@
 // then they are closed, and their queries fail with [fairsem.ErrLost]. A longer [fairsem.Options].TTL survives a longer outage.
 // With [Options].OnLost set to [fairsemnet.KeepOpen] they stay open, and there may be more connections than the limit
 // afterwards. A restart of Redis interrupts nothing.
+//
+// An Exec without arguments, or in the simple protocol, fails with "conn closed" in pgx 5.12, as on any connection that breaks, and
+// [pgconn.SafeToRetry] then says that it was not sent, though the server may have executed it. database/sql sends it again, up to
+// twice.
 //
 // # What is not promised
 //

@@ -19,16 +19,15 @@ func (p *pool) explain(err error) error {
 	p.mu.Lock()
 	full, last := len(p.links) >= p.max, p.requests.err
 	p.mu.Unlock()
-	switch {
-	case full:
+	if full {
 		return fmt.Errorf("fairsempgx: all %d connections of this pool are in use: %w", p.max, err)
-	case errors.Is(last, fairsem.ErrUnavailable):
-		return fmt.Errorf("fairsempgx: %w: %w", err, last)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusWait)
 	defer cancel()
 	s, unknown := p.sem.Status(ctx)
 	switch {
+	case unknown != nil && errors.Is(last, fairsem.ErrUnavailable):
+		return fmt.Errorf("fairsempgx: %w: %w", err, last)
 	case unknown != nil:
 		return fmt.Errorf("fairsempgx: %w, while it waited for a permit of %q", err, p.sem.Name())
 	case s.Limit == 0:

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
@@ -112,10 +116,44 @@ func (w *world) take(p *pgxpool.Pool) *pgxpool.Conn {
 	return c
 }
 
+// user returns a user of the database who may have that many sessions.
+func (w *world) user(most int) string {
+	w.Helper()
+	name := "user_" + strings.ReplaceAll(uuid.NewString(), "-", "_")
+	_, err := w.admin.Exec(w.Context(), fmt.Sprintf("CREATE ROLE %s LOGIN CONNECTION LIMIT %d", name, most))
+	require.NoError(w, err)
+	w.Cleanup(func() {
+		_, err := w.admin.Exec(context.Background(), "DROP ROLE "+name)
+		assert.NoError(w, err)
+	})
+	return name
+}
+
 // sessions returns how many sessions of the world the server has.
 func (w *world) sessions() (n int) {
 	w.Helper()
 	require.NoError(w, w.admin.QueryRow(context.Background(),
 		"SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", w.application()).Scan(&n))
 	return n
+}
+
+// during runs a query that takes an hour, calls f while the server executes it, and returns the error of the query.
+func (w *world) during(query func(sleep string) error, f func()) error {
+	w.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- query("SELECT pg_sleep(3600)") }() // ends with the connection
+	w.Eventually(func() bool {
+		var n int
+		require.NoError(w, w.admin.QueryRow(context.Background(),
+			"SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event = 'PgSleep'", w.application()).Scan(&n))
+		return n == 1
+	}, "the server does not run the query")
+	f()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(time.Minute):
+		require.Fail(w, "the query goes on")
+		return nil
+	}
 }

@@ -241,15 +241,13 @@ func (p *pool) release(conn *pgx.Conn) {
 		goes = true
 		p.share.toShed--
 	}
+	if goes {
+		l.goes.Store(true)
+	}
 	p.wakeLocked()
 	p.mu.Unlock()
-	switch {
-	case !goes:
-	case p.shedsAfterRelease:
-		l.goes.Store(true)
-	default:
-		l.goes.Store(true)
-		l.async.Store(true)
+	if goes && !p.shedsAfterRelease {
+		l.hurry()
 		_ = conn.Close(context.Background()) // pgxpool drops a connection that is closed
 	}
 }
@@ -285,10 +283,13 @@ func (p *pool) permitFor(ctx context.Context, a *attempt) (*fairsem.Permit, erro
 	at := p.stranded.PushBack(s)
 	p.askLocked()
 	p.mu.Unlock()
+	over := ctx
 	select {
 	case g := <-s.got:
 		return g.permit, g.err
 	case <-ctx.Done():
+	case <-c.Context.Done(): // pgxpool goes on with a dial whose call has ended
+		over = c.Context
 	}
 	p.mu.Lock()
 	p.stranded.Remove(at)
@@ -297,7 +298,7 @@ func (p *pool) permitFor(ctx context.Context, a *attempt) (*fairsem.Permit, erro
 	case g := <-s.got: // at the same moment
 		return g.permit, g.err
 	default:
-		return nil, p.explain(ctx.Err())
+		return nil, p.explain(over.Err())
 	}
 }
 
@@ -310,9 +311,9 @@ func (p *pool) background(ctx context.Context) (permit *fairsem.Permit, err erro
 	mine := p.countLocked()
 	p.dials++
 	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, backgroundWait)
+	defer cancel()
 	if mine < p.min {
-		ctx, cancel := context.WithTimeout(ctx, backgroundWait)
-		defer cancel()
 		permit, err = p.sem.Acquire(ctx, 1)
 	} else {
 		permit, err = p.sem.TryAcquire(ctx, 1)
@@ -335,6 +336,7 @@ func (p *pool) countLocked() int { return len(p.links) + p.dials + len(p.spares)
 
 func (p *pool) newLink(a *attempt, inner net.Conn, permit *fairsem.Permit) *link {
 	l := &link{Conn: inner, attempt: a, permit: permit}
+	l.patience, l.hurry = context.WithCancel(context.Background())
 	if !p.keepLost {
 		l.stop = context.AfterFunc(permit.Context(), l.lose)
 	}
@@ -349,7 +351,7 @@ func (p *pool) newLink(a *attempt, inner net.Conn, permit *fairsem.Permit) *link
 // closed is called once, after a connection was closed.
 func (p *pool) closed(l *link) {
 	p.mu.Lock()
-	delete(p.links, l)
+	p.removeLocked(l)
 	p.dials++
 	p.mu.Unlock()
 	if l.attempt.closed(l) {
@@ -366,8 +368,16 @@ func (p *pool) closed(l *link) {
 // forget no longer counts a connection whose permit was lost.
 func (p *pool) forget(l *link) {
 	p.mu.Lock()
-	delete(p.links, l)
+	p.removeLocked(l)
 	p.mu.Unlock()
+}
+
+// removeLocked no longer counts a connection: where it was none of those to be closed for others, it is one less of them.
+func (p *pool) removeLocked(l *link) {
+	if _, is := p.links[l]; is && !l.goes.Load() && p.share.toShed > 0 {
+		p.share.toShed--
+	}
+	delete(p.links, l)
 }
 
 // recycle gives a permit to a call of this pool that waits for one. Without such a call it is released.

@@ -18,12 +18,15 @@ type requests struct {
 	err     error              // of the last one
 	ticking bool
 	wanted  time.Time // when a call last waited
+	probed  time.Time // when tick last called checkClosed
 }
 
 const (
 	tickEvery = 250 * time.Millisecond
 	lingerFor = time.Second // how long a request, or its permit, waits for another call
 	retryWait = 100 * time.Millisecond
+
+	probeEvery = 2 * time.Second // how long calls of a pool with connections may wait before they know that it was closed
 )
 
 // hungryLocked reports whether the pool wants one more permit, and may have it.
@@ -34,8 +37,10 @@ func (p *pool) hungryLocked() bool {
 
 // askLocked has the pool acquire one more permit, if it wants one.
 func (p *pool) askLocked() {
-	p.requests.wanted = time.Now()
-	p.tickLocked()
+	if p.waiting.Len()+p.stranded.Len() > 0 {
+		p.requests.wanted = time.Now()
+		p.tickLocked()
+	}
 	if p.requests.cancel != nil || !p.hungryLocked() {
 		return
 	}
@@ -82,7 +87,7 @@ func wait(ctx context.Context, d time.Duration) {
 // refusedLocked ends the wait of all calls if nothing but a permit could help them.
 func (p *pool) refusedLocked(ctx context.Context, err error) bool {
 	final := errors.Is(err, fairsem.ErrClosed) || errors.Is(err, fairsem.ErrInvalid)
-	if ctx.Err() != nil || !final && len(p.links) > 0 {
+	if ctx.Err() != nil || !final && p.countLocked() > 0 {
 		return false
 	}
 	p.failLocked(err)
@@ -104,7 +109,8 @@ func (p *pool) tick() {
 	p.requests.ticking = false
 	if p.waiting.Len()+p.stranded.Len() > 0 {
 		p.requests.wanted = time.Now()
-		if len(p.links) == 0 && p.pgx != nil {
+		if p.mayBeClosedLocked() {
+			p.requests.probed = time.Now()
 			go p.checkClosed() // does not wait
 		}
 		p.askLocked()
@@ -123,6 +129,12 @@ func (p *pool) tick() {
 	if p.requests.cancel != nil || len(p.spares) > 0 || p.waiting.Len()+p.stranded.Len() > 0 {
 		p.tickLocked()
 	}
+}
+
+// mayBeClosedLocked reports whether to ask the pool if it was closed. Only the failure of a dial tells, so with an idle connection there is
+// no question, and where connections are in use it is not asked often: pgxpool counts it as a new connection.
+func (p *pool) mayBeClosedLocked() bool {
+	return p.pgx != nil && p.pgx.Stat().IdleConns() == 0 && (len(p.links) == 0 || time.Since(p.requests.probed) > probeEvery)
 }
 
 // checkClosed ends the wait of all calls if the pool was closed.

@@ -117,7 +117,7 @@ func (p *pool) settleLocked(now fair.Census, me string) {
 	keep = max(keep, p.min)
 	p.share.pressed, p.share.pause = true, now.Pause()
 	p.share.part = max(part, p.min, 1)
-	p.share.toShed = max(0, mine-keep)
+	p.share.toShed = max(0, mine-p.goingLocked()-keep)
 	p.share.peak = int(p.inUseLocked())
 	p.share.hurry = p.share.toShed > 0
 }
@@ -140,10 +140,37 @@ func (p *pool) shed() {
 		held.Release(p.spares[0])
 		p.spares = p.spares[1:]
 	}
+	if p.pgx == nil {
+		p.shedUnusedLocked()
+	}
 	p.mu.Unlock()
 	for p.shedIdle() {
 		continue
 	}
+}
+
+// shedUnusedLocked closes connections of a pool of which no call has ever taken one: pgxpool alone keeps them idle.
+func (p *pool) shedUnusedLocked() {
+	for l := range p.links {
+		if p.share.toShed == 0 {
+			return
+		}
+		if l.attempt.succeeded.Load() && l.goes.CompareAndSwap(false, true) {
+			p.share.toShed--
+			l.hurry()
+			_ = l.Close() // prepareConn has pgxpool drop it
+		}
+	}
+}
+
+// goingLocked counts the connections that are being closed for others.
+func (p *pool) goingLocked() (n int) {
+	for l := range p.links {
+		if l.goes.Load() {
+			n++
+		}
+	}
+	return n
 }
 
 // shedIdle closes one idle connection, unless a call is about to take it.
@@ -174,7 +201,7 @@ func (p *pool) shedIdle() bool {
 		return false
 	}
 	l.goes.Store(true)
-	l.async.Store(true)
+	l.hurry()
 	taken := conn.Hijack()
 	if p.beforeClose != nil {
 		p.beforeClose(taken)

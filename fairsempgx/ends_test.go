@@ -1,0 +1,177 @@
+package fairsempgx_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsempgx"
+	"github.com/fairsem/fairsem/internal/redistest"
+)
+
+// Calls, connections and pools that end at an awkward moment.
+
+// The end of the wait for the first host was the deadline of its Close, too, and the second was dialled beside it without a permit.
+func TestConnectionToASecondHostHoldsAUnit(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nothing answers
+	require.NoError(t, err)
+	defer func() { _ = silent.Close() }()
+	c := w.config(1)
+	c.ConnConfig.Fallbacks = []*pgconn.FallbackConfig{{Host: c.ConnConfig.Host, Port: c.ConnConfig.Port}}
+	c.ConnConfig.Host, c.ConnConfig.Port = "127.0.0.1", uint16(silent.Addr().(*net.TCPAddr).Port)
+	c.ConnConfig.ConnectTimeout = time.Second
+	require.NoError(t, fairsempgx.Configure(c, s))
+	p := w.open(c)
+	var conn *pgxpool.Conn
+	w.Eventually(func() bool { // a second may not be enough for the other host either
+		conn, err = p.Acquire(t.Context())
+		return err == nil
+	}, "there is no connection")
+	defer conn.Release()
+	assert.Equal(t, int64(1), w.Status(s).Used)
+	w.Evict(s)
+	w.Eventually(func() bool { return w.sessions() == 0 }, "it outlives its permit")
+}
+
+// Only with a call this package learned of the pool.
+func TestIdleConnectionsOfAPoolWithoutCallsAreClosedWhenAnotherProcessWaits(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 3 * time.Second
+	c := w.config(10)
+	c.MinIdleConns = 2
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(2)))
+	a := w.open(c)
+	w.Eventually(func() bool { return a.Stat().IdleConns() == 2 }, "there are no MinIdleConns")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := w.pool(w.Semaphore(2), 10).Acquire(ctx)
+	require.NoError(t, err)
+	got.Release()
+}
+
+// As with a pool that shares nothing: a handler that needs a second connection would keep Close from ending.
+func TestCallOnAClosedPoolFailsWhileConnectionsAreOpen(t *testing.T) {
+	for how, keep := range map[string]func(c *pgxpool.Conn) (end func()){
+		"in use": func(c *pgxpool.Conn) func() { return c.Release },
+		"hijacked": func(c *pgxpool.Conn) func() {
+			mine := c.Hijack()
+			return func() { _ = mine.Close(context.Background()) }
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t)
+			p := w.pool(w.Semaphore(1), 2)
+			c, err := p.Acquire(t.Context())
+			require.NoError(t, err)
+			end := keep(c)
+			closed := make(chan struct{})
+			go func() { p.Close(); close(closed) }() // ends with c
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err = p.Acquire(ctx)
+			require.Error(t, err)
+			assert.NoError(t, ctx.Err(), "the call waits")
+			end()
+			<-closed
+		})
+	}
+}
+
+func TestClosedPoolDoesNotWaitForARedisThatHangs(t *testing.T) {
+	w := newWorld(t)
+	server := redistest.NewServer(t)
+	w.Redis, w.TTL = server.Addr(), 5*time.Minute
+	c := w.config(2)
+	c.MinIdleConns = 1
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(1)))
+	require.NoError(t, server.Pause())
+	defer func() { assert.NoError(t, server.Resume()) }()
+	p := w.open(c)
+	w.Eventually(func() bool { return p.Stat().ConstructingConns() > 0 }, "the pool dials nothing")
+	closed := make(chan struct{})
+	go func() { p.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(40 * time.Second): // a minute, when it waits for Redis
+		t.Error("it waits for Redis")
+		<-closed
+	}
+}
+
+// A connection whose session ends slowly is being closed, and no other is to be closed for it.
+func TestConnectionThatIsBeingClosedIsNotClosedTwice(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 3 * time.Second
+	c := w.config(4)
+	ended := endSlowly(c)
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(4)))
+	a := w.open(c)
+	defer close(ended)
+	var all []*pgxpool.Conn
+	for range 4 {
+		all = append(all, w.take(a))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := w.Semaphore(4)
+	for range 2 {
+		go func() { _, _ = s.Acquire(ctx, 1) }() // ends with ctx
+	}
+	all[0].Release()
+	all[1].Release()
+	w.Eventually(func() bool { return a.Stat().TotalConns() == 2 }, "nothing is closed for the other process")
+	pid := all[2].Conn().PgConn().PID()
+	all[2].Release()
+	query, done := context.WithTimeout(t.Context(), time.Minute)
+	defer done()
+	for range 300 { // several looks at the parts of all
+		var now uint32
+		require.NoError(t, a.QueryRow(query, "SELECT pg_backend_pid() FROM pg_sleep(0.005)").Scan(&now))
+		require.Equal(t, pid, now, "another connection was closed, and a new one dialled")
+	}
+}
+
+func TestFullQueueDoesNotFailACallThatADialServes(t *testing.T) {
+	w := newWorld(t)
+	refused := make(chan struct{}, 100)
+	s, err := w.Observed(func(e fairsem.Event) {
+		if _, ok := e.(fairsem.NotAcquiredEvent); ok {
+			refused <- struct{}{}
+		}
+	}).Semaphore(w.LimitName, 1)
+	require.NoError(t, err)
+	c := w.config(10)
+	open, goOn := c.ConnConfig.DialFunc, make(chan struct{})
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		<-goOn
+		return open(ctx, network, address)
+	}
+	require.NoError(t, fairsempgx.Configure(c, s.With(fairsem.CallOptions{MaxQueue: 1})))
+	p := w.open(c)
+	ended := make(chan error, 2)
+	query := func() { // ends when the dial goes on
+		_, err := p.Exec(t.Context(), "SELECT 1")
+		ended <- err
+	}
+	go query()
+	w.EventuallyUsed(s, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _, _ = w.Semaphore(1).Acquire(ctx, 1) }() // ends with ctx
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the queue is not full")
+	go query()
+	<-refused
+	close(goOn)
+	for range cap(ended) {
+		assert.NoError(t, <-ended)
+	}
+}
