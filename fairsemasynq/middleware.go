@@ -59,12 +59,17 @@ func isLast(ctx context.Context) bool {
 }
 
 // RescheduleError is what the middleware returns for a task that is rescheduled. Unwrap returns the reason, such as
-// [fairsem.ErrNotAcquired] or [fairsem.ErrUnavailable].
+// [fairsem.ErrNotAcquired] or [fairsem.ErrUnavailable]; a handler that returns one need not have a reason.
 type RescheduleError struct {
 	Delay time.Duration // until the task is tried again
 	Err   error
 }
 
-func (e *RescheduleError) Error() string { return "rescheduled: " + e.Err.Error() }
+func (e *RescheduleError) Error() string {
+	if e.Err == nil {
+		return "rescheduled"
+	}
+	return "rescheduled: " + e.Err.Error()
+}
 
 func (e *RescheduleError) Unwrap() error { return e.Err }

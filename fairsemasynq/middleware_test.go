@@ -374,3 +374,7 @@ func TestNilHandlerIsAnErrorAndNoPanic(t *testing.T) {
 		assert.ErrorContains(t, err, "the handler is nil")
 	}
 }
+
+func TestRescheduleErrorOfAHandlerNeedsNoReason(t *testing.T) {
+	assert.EqualError(t, &fairsemasynq.RescheduleError{Delay: time.Minute}, "rescheduled")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
@@ -64,6 +65,7 @@ type clientStream struct {
 	grpc.ClientStream
 	loan        held.Loan
 	oneResponse bool
+	orphaned    sync.Once
 }
 
 func (s *clientStream) open(desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts []grpc.CallOption) (grpc.ClientStream, error) {
@@ -86,13 +88,15 @@ func (s *clientStream) open(desc *grpc.StreamDesc, cc *grpc.ClientConn, method s
 	return s, nil
 }
 
-// finished returns what gRPC calls when a stream has ended, also if nobody reads it. An inner interceptor that retries can open
-// several: the end of one is that of s only if no other can follow.
+// finished returns what gRPC calls once when a stream has ended, also if nobody reads it. An inner interceptor that retries can open
+// several: the end of one is that of s only if no other can follow, which is when the context ends, now or later.
 func (s *clientStream) finished(cc *grpc.ClientConn) func(error) {
 	return func(error) {
-		if s.loan.Scope.Err() != nil || cc.GetState() == connectivity.Shutdown {
+		if cc.GetState() == connectivity.Shutdown {
 			s.loan.End()
+			return
 		}
+		s.orphaned.Do(func() { context.AfterFunc(&s.loan.Scope, s.loan.End) })
 	}
 }
 

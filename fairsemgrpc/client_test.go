@@ -321,3 +321,19 @@ func TestLostPermitAbortsTheCallOfAClient(t *testing.T) {
 	assert.ErrorIs(t, err, fairsem.ErrLost)
 	assert.Equal(t, codes.Aborted, status.Code(err))
 }
+
+// gRPC says once that a stream has ended, and Header returns no error then. The context may end long after that.
+func TestStreamThatHasEndedUnreadReleasesWhenItsContextEnds(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	c := limitedClient(t, &service{duplex: func(pb.TestService_FullDuplexCallServer) error {
+		return status.Error(codes.PermissionDenied, "no")
+	}}, s, fairsemgrpc.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream, err := c.FullDuplexCall(ctx)
+	require.NoError(t, err)
+	_, _ = stream.Header()
+	cancel()
+	w.EventuallyUsed(s, 0)
+}

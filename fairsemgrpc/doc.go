@@ -29,7 +29,8 @@
 //
 // If the permit is lost, the context of the call ends, [context.Cause] of it is [fairsem.ErrLost], and the call fails with Aborted. On a
 // server RecvMsg returns that, too, even while it waits, and SendMsg when it is called next. A handler that is blocked in SendMsg, because
-// its client does not read, goes on until the client does.
+// its client does not read, goes on until the client does. The RecvMsg of an interceptor that comes before this one may then be under way
+// when its handler has returned, until the stream has ended.
 //
 // # Who is refused
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	"github.com/fairsem/fairsem/internal/gate"
 	"github.com/fairsem/fairsem/internal/held"
@@ -48,25 +47,21 @@ func StreamServerInterceptor(limit Limit, opts Options) (grpc.StreamServerInterc
 		if s.loan.Permit == nil {
 			return handler(srv, stream)
 		}
-		if info.IsClientStream { // else what the client sends has come
-			s.receiver = make(chan receipt)
-		}
+		s.received = make(chan receipt, 1)
 		return explain(&s.loan, handler(srv, s))
 	}, nil
 }
 
 // serverStream is a stream that ends with its permit. gRPC ends a RecvMsg of a server only when the handler has returned, and the
-// handler may return only after RecvMsg. So where the client sends a stream, another goroutine receives.
+// handler may return only after RecvMsg. So another goroutine receives.
 type serverStream struct {
 	grpc.ServerStream
-	loan      held.Loan
-	receiver  chan receipt // to the goroutine that receives, and back; nil: there is none
-	receiving bool         // it has started
+	loan     held.Loan
+	received chan receipt
 }
 
-// receipt is a message and what became of it.
+// receipt is what became of a message.
 type receipt struct {
-	message  any
 	err      error
 	panicked any // by a codec
 }
@@ -75,64 +70,43 @@ func (s *serverStream) Context() context.Context { return &s.loan.Scope }
 
 // SendMsg sends nothing after the permit was lost.
 func (s *serverStream) SendMsg(m any) error {
-	if s.loan.Scope.Err() != nil {
-		if err := lost(&s.loan); err != nil {
-			return err
-		}
+	if err := s.lost(); err != nil {
+		return err
 	}
 	return explain(&s.loan, s.ServerStream.SendMsg(m))
 }
 
-// RecvMsg returns when a message was received, the stream has ended, or the permit was lost.
-func (s *serverStream) RecvMsg(m any) error {
-	if s.receiver == nil {
-		return explain(&s.loan, s.ServerStream.RecvMsg(m))
+// lost returns that the permit was lost, by the clock, too.
+func (s *serverStream) lost() error {
+	if s.loan.Scope.Err() == nil {
+		return nil
 	}
-	if !s.receiving { // calls of RecvMsg are not concurrent
-		s.receiving = true
-		go s.receive() // ends with the scope, and with the RecvMsg that it is in: at the latest when the stream has ended
-	}
-	select {
-	case s.receiver <- receipt{message: m}:
-	case <-s.loan.Scope.Done():
-		return s.over()
-	}
-	select {
-	case got := <-s.receiver:
-		if got.panicked != nil {
-			panic(got.panicked) // where the handler is, as without another goroutine
-		}
-		return got.err
-	case <-s.loan.Scope.Done():
-		return s.over()
-	}
+	return lost(&s.loan)
 }
 
-// over returns the error of a stream whose scope has ended.
-func (s *serverStream) over() error {
-	if err := lost(&s.loan); err != nil {
+// RecvMsg returns when a message was received, the stream has ended, or the permit was lost. Only then RecvMsg of the stream below may
+// still be under way, until the handler has returned.
+func (s *serverStream) RecvMsg(m any) error {
+	if err := s.lost(); err != nil {
 		return err
 	}
-	return status.FromContextError(s.loan.Scope.Err()).Err()
-}
-
-func (s *serverStream) receive() {
-	for {
-		select {
-		case wanted := <-s.receiver:
-			got := s.receiveOne(wanted.message)
-			select {
-			case s.receiver <- got:
-			case <-s.loan.Scope.Done():
-				return
-			}
-		case <-s.loan.Scope.Done():
-			return
+	go func() { s.received <- s.receive(m) }() // ends with the stream at the latest
+	var got receipt
+	select {
+	case got = <-s.received:
+	case <-s.loan.Scope.Done():
+		if err := s.lost(); err != nil {
+			return err
 		}
+		got = <-s.received // what else ends the context ends the stream, too
 	}
+	if got.panicked != nil {
+		panic(got.panicked) // where the handler is, as without another goroutine
+	}
+	return explain(&s.loan, got.err)
 }
 
-func (s *serverStream) receiveOne(m any) (got receipt) {
+func (s *serverStream) receive(m any) (got receipt) {
 	defer func() { got.panicked = recover() }()
 	return receipt{err: s.ServerStream.RecvMsg(m)}
 }

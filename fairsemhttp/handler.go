@@ -12,6 +12,7 @@ import (
 //
 // next gets the ResponseWriter of the server, except with HTTP/1 and a Semaphore or Mutex: then it gets one that holds the permit
 // of a hijacked connection. It has Flush if that of the server has it, ReadFrom, and Unwrap for [http.ResponseController].
+// An [http.MaxBytesReader] on it limits the body, but does not have the connection closed.
 func Handler(next http.Handler, limit Limit, opts Options) (http.Handler, error) {
 	if f, isFunc := next.(http.HandlerFunc); next == nil || isFunc && f == nil {
 		return nil, gate.Invalid(handlerName, "next is nil")
@@ -56,5 +57,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e.permit, e.name = granted.Permit, granted.Limit.Name()
-	h.next.ServeHTTP(e.wrap(w), r.WithContext(&e.scope))
+	inner := r.WithContext(&e.scope)
+	defer func() { r.MultipartForm = inner.MultipartForm }() // net/http removes its files
+	h.next.ServeHTTP(e.wrap(w), inner)
 }

@@ -220,10 +220,10 @@ const (
 func VerdictOf(err error) Verdict {
 	var limited *fairsem.WaitError
 	switch {
+	case errors.Is(err, fairsem.ErrInvalid): // also of a LimitOf that asks another Redis
+		return Mistake
 	case errors.Is(err, fairsem.ErrUnavailable):
 		return Unavailable
-	case errors.Is(err, fairsem.ErrInvalid):
-		return Mistake
 	case errors.Is(err, fairsem.ErrExceedsLimit):
 		return TooHeavy
 	case errors.Is(err, fairsem.ErrClosed):
