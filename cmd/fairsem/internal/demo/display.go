@@ -95,6 +95,7 @@ func (p picture[F]) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		p.width, p.height = msg.Width, msg.Height
+		return p, text.Redraw()
 	case tick:
 		return p, nextTick()
 	case tea.KeyPressMsg:

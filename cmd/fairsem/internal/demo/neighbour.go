@@ -21,6 +21,8 @@ const (
 	noisyJob   = 100 * time.Millisecond
 	quietJob   = 20 * time.Millisecond
 	quietPause = 200 * time.Millisecond // between two jobs of the other one, on average
+
+	evidenceGrace = 8 * time.Second // for a job to be done, and for something to judge to happen, on a machine that hardly gets on
 )
 
 const noisy, quiet = "noisy", "quiet"
@@ -46,6 +48,7 @@ type side struct {
 
 	mu     sync.Mutex
 	grants map[*job]struct{}
+	done   time.Time // when a job last ended as it should
 }
 
 // job is a call of a customer. side.mu guards it.
@@ -77,7 +80,7 @@ func RunTenants(ctx context.Context, out io.Writer, o Options) error {
 }
 
 func newSide(ctx context.Context, srv *server, title string, shared bool) (*side, error) {
-	s := &side{title: title, shared: shared, inQueue: make(map[string]int64), grants: make(map[*job]struct{})}
+	s := &side{title: title, shared: shared, inQueue: make(map[string]int64), grants: make(map[*job]struct{}), done: time.Now()}
 	for i, customer := range []string{noisy, quiet} {
 		client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: customer, Observer: s.observe})
 		if err != nil {
@@ -157,16 +160,10 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 			}
 			for range callers {
 				load.Go(func() {
-					for loadCtx.Err() == nil {
-						if err := s.work(loadCtx, sem, []string{noisy, quiet}[customer], length); err != nil && loadCtx.Err() == nil {
-							select {
-							case failed <- fmt.Errorf("the load on %s ended: %w", n.server.address, err):
-							default: // another one has failed
-							}
-							return
-						}
-						if rest > 0 { // drawn: with one pause all calls could come just before a unit is released
-							pause(loadCtx, rest/2+rand.N(rest))
+					if err := s.repeat(loadCtx, sem, []string{noisy, quiet}[customer], length, rest); err != nil {
+						select {
+						case failed <- fmt.Errorf("the load on %s ended: %w", n.server.address, err):
+						default: // another one has failed
 						}
 					}
 				})
@@ -175,8 +172,7 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 	}
 	screen := newDisplay(out, n.options, "fairsem demo tenants", &neighbourFrame{}, func(l logWriter) display[neighbourFrame] { return &neighbourLog{logWriter: l} })
 	defer screen.close()
-	over := func() bool { return time.Since(n.began) >= n.options.Length }
-	err := poll(ctx, failed, over, func() error {
+	err := poll(ctx, failed, n.over, func() error {
 		f, err := n.frame(ctx)
 		if err == nil {
 			screen.show(f)
@@ -187,6 +183,12 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
+// over reports whether everything was shown, and can be judged.
+func (n *neighbours) over() bool {
+	late := time.Since(n.began) - n.options.Length
+	return late > evidenceGrace || late >= 0 && n.sides[0].hasEvidence() && n.sides[1].hasEvidence()
+}
+
 // handle is the semaphore as a customer has it.
 func (s *side) handle(customer int) (*fairsem.Semaphore, error) {
 	sem, err := s.clients[customer].Semaphore(s.sem.Name(), Limit)
@@ -194,6 +196,25 @@ func (s *side) handle(customer int) (*fairsem.Semaphore, error) {
 		return sem, err
 	}
 	return sem.With(fairsem.CallOptions{Tenant: []string{noisy, quiet}[customer]}), nil
+}
+
+// repeat does jobs, with a rest after each, until ctx ends. The error is that of a call after which there is no point in another.
+func (s *side) repeat(ctx context.Context, sem *fairsem.Semaphore, customer string, length, rest time.Duration) error {
+	for ctx.Err() == nil {
+		err := s.work(ctx, sem, customer, length)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, fairsem.ErrUnavailable) && time.Since(s.lastDone()) < evidenceGrace: // it may not last
+			pause(ctx, pollEvery)
+		case err != nil:
+			return err
+		}
+		if rest > 0 { // drawn: with one pause all calls could come just before a unit is released
+			pause(ctx, rest/2+rand.N(rest))
+		}
+	}
+	return nil
 }
 
 // work is one job: it acquires a unit, holds it for a while, and releases it. The error is that of the call.
@@ -213,9 +234,16 @@ func (s *side) work(ctx context.Context, sem *fairsem.Semaphore, customer string
 	s.record(func() { j.Granted, j.ID, j.Token, j.waited = history.Now(), p.ID(), p.Token(), p.Waited() })
 	until := hold(ctx, p, history.Now(), length)
 	s.record(func() { j.Released, j.Lost = until, errors.Is(context.Cause(p.Context()), fairsem.ErrLost) })
-	err = p.Release(context.WithoutCancel(ctx))
-	s.record(func() { j.Done = history.Now() })
-	return err
+	if err := p.Release(context.WithoutCancel(ctx)); err != nil {
+		return err // its units may still be in use
+	}
+	s.record(func() { j.Done, s.done = history.Now(), time.Now() })
+	return nil
+}
+
+func (s *side) lastDone() (at time.Time) {
+	s.record(func() { at = s.done })
+	return at
 }
 
 // record changes a job.

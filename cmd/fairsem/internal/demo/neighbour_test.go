@@ -47,13 +47,16 @@ func TestEachPromiseToTenantsCanBeBroken(t *testing.T) {
 	}
 	assert.Empty(t, brokenPromises(past(fair...), 0))
 	assert.Equal(t, []string{"with tenants: nothing is left"}, brokenPromises(past(fair...), 1))
+	assert.True(t, past(fair...).hasEvidence())
 	assert.Contains(t, brokenPromises(past(), 0), "with tenants: next is who holds least", "without a job there is no evidence")
+	assert.False(t, past().hasEvidence())
 
 	over := append(slices.Clone(fair), grantOf(noisy, "n:5", 6, 1, 0, 12, 50))
 	assert.Contains(t, brokenPromises(past(over...), 0), "with tenants: at most 3 units in use")
 
 	alone := past(fair[:3]...)
 	assert.Contains(t, brokenPromises(alone, 0), "with tenants: next is who holds least", "nobody waits")
+	assert.False(t, alone.hasEvidence())
 	late := past(fair...)
 	late.see(20, []fairsem.Ticket{{ID: "q:1"}}) // n:3 had been released by then
 	assert.Equal(t, []string{"with tenants: no unit stays free"}, brokenPromises(late, 0))
@@ -96,5 +99,6 @@ func TestTheLogOfTenantsHasALineForEachSideAndSecond(t *testing.T) {
 		f.sides[0].title, f.sides[1].title = "without tenants", "with tenants"
 		l.show(f)
 	}
-	assert.Equal(t, 4, strings.Count(out.String(), "noisy holds"), out.String())
+	assert.Equal(t, 6, strings.Count(out.String(), "noisy holds"), out.String())
+	assert.Equal(t, 1, strings.Count(out.String(), "fairsem demo tenants"), out.String())
 }

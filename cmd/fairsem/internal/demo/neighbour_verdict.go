@@ -79,6 +79,11 @@ func (s *side) judge(left int64) []verdict {
 	return append(all, newVerdict(s.title+": nothing is left", fmt.Sprintf("%d holders and waiters", left), left == 0))
 }
 
+// hasEvidence reports whether every promise of judge can have been kept, or broken.
+func (s *side) hasEvidence() bool {
+	return s.most > 0 && (!s.shared || history.Contested(s.calls()) > 0)
+}
+
 // grantsOf returns how many grants break a promise: one may break it with several calls.
 func grantsOf(violations []history.Violation) int {
 	ids := make(map[string]bool)

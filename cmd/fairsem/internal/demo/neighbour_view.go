@@ -96,21 +96,21 @@ func (f *neighbourFrame) render(_ time.Time, width, height int, g glyphs) string
 	return strings.Join(lines, "\n")
 }
 
-// neighbourLog writes a line for every second.
+// neighbourLog writes a line for every second that has begun.
 type neighbourLog struct {
 	logWriter
-	last int
+	begun int // seconds
 }
 
 func (l *neighbourLog) show(f neighbourFrame) {
-	second := int(f.elapsed.Seconds())
-	if second == l.last {
+	begun := int(f.elapsed.Seconds()) + 1
+	if begun == l.begun {
 		return
 	}
-	if l.last == 0 {
+	if l.begun == 0 {
 		l.line("fairsem demo tenants: two customers share %d units, without tenants and with\n%s\n", Limit, text.Clean(f.place))
 	}
-	l.last = second
+	l.begun = begun
 	for _, s := range f.sides {
 		latest := ""
 		if len(s.waited) > 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
@@ -243,4 +244,10 @@ func TestTheSignsAreThoseOfTheLocale(t *testing.T) {
 			assert.Equal(t, c.want.unit, signs().unit)
 		})
 	}
+}
+
+func TestEverythingIsDrawnOnceMoreAfterAChangeOfTheSize(t *testing.T) {
+	t.Parallel()
+	_, redraw := picture[frame]{drawing: &scene{}}.Update(tea.WindowSizeMsg{Width: 60, Height: 20})
+	assert.Equal(t, tea.ClearScreen(), redraw())
 }

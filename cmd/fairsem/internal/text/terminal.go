@@ -3,7 +3,9 @@ package text
 import (
 	"io"
 	"os"
+	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 	"golang.org/x/term"
 )
@@ -41,4 +43,13 @@ func Width(out io.Writer) (width int, terminal bool) {
 		return width, true
 	}
 	return DefaultWidth, true
+}
+
+// redrawAfter is how long a terminal may take to have the size that it reports.
+const redrawAfter = 250 * time.Millisecond
+
+// Redraw is for programs whose terminal has just got another size. They draw everything then, and once more a moment later: in tmux a
+// picture stayed garbled, for bubbletea writes what differs from what it believes to be on the screen.
+func Redraw() tea.Cmd {
+	return tea.Tick(redrawAfter, func(time.Time) tea.Msg { return tea.ClearScreen() })
 }

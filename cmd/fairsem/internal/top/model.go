@@ -6,6 +6,8 @@ import (
 
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // model is everything that is on the screen. It does no I/O, and knows the time from messages only.
@@ -89,6 +91,7 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
+		return m, text.Redraw()
 	case started:
 		m.now = time.Time(msg)
 		return m.query()

@@ -594,3 +594,9 @@ func TestThereMayBeMoreNamesUntilAllKeysWereWalkedOver(t *testing.T) {
 	b.back(answer{survey: inspect.Survey{Statuses: []fairsem.Status{api}}})
 	assert.NotContains(t, b.screen(), "still scanning")
 }
+
+func TestEverythingIsDrawnOnceMoreAfterAChangeOfTheSize(t *testing.T) {
+	t.Parallel()
+	redraw := newBench(t, Options{}).send(tea.WindowSizeMsg{Width: 60, Height: 20})
+	assert.Equal(t, tea.ClearScreen(), redraw())
+}

@@ -83,6 +83,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.trouble = msg
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
+		return m, text.Redraw()
 	case tea.KeyPressMsg:
 		switch msg.String() {
 		case "ctrl+c":

@@ -33,3 +33,9 @@ func TestTroubleIsShownBesideTheLastFrameUntilTheNext(t *testing.T) {
 	assert.Equal(t, []string{"title", "", "line", "", `bad\x1b[2J`}, shown(lines(1), 80, 20, bad))
 	assert.Equal(t, []string{"title", "", "line", "line", "", "note"}, shown(lines(1), 80, 20, bad, lines(2)))
 }
+
+func TestEverythingIsDrawnOnceMoreAfterAChangeOfTheSize(t *testing.T) {
+	t.Parallel()
+	_, redraw := model{frame: lines(1)}.Update(tea.WindowSizeMsg{Width: 60, Height: 20})
+	assert.Equal(t, tea.ClearScreen(), redraw())
+}
