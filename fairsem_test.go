@@ -118,6 +118,7 @@ type world struct {
 	name  string
 	limit int64
 	ttl   time.Duration
+	grace time.Duration // 0: the default
 
 	limited *atomic.Bool // by a Limiter, whose grants are never released
 }
@@ -151,7 +152,9 @@ func (w *world) open(dial func(t testing.TB) redis.UniversalClient) redis.Univer
 }
 
 // client returns a new Client. For Redis it is another process.
-func (w *world) client() *fairsem.Client { return w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl}) }
+func (w *world) client() *fairsem.Client {
+	return w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Grace: w.grace})
+}
 
 func (w *world) clientOn(rdb redis.UniversalClient, opts fairsem.Options) *fairsem.Client {
 	w.t.Helper()

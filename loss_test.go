@@ -109,7 +109,7 @@ func TestRestartFromAnOldFileLosesNothing(t *testing.T) {
 // No connection breaks here, so the next renewal finds it.
 func TestClientsRestoreAFlushedServer(t *testing.T) {
 	w, _ := agedServer(t)
-	w.ttl = 2 * time.Second
+	w.ttl, w.grace = 9*time.Second, 6*time.Second // a client finds the loss at its next renewal, within a third of the lease
 	w.limit = 3
 	a, b := w.semaphore(), w.semaphore()
 	held := w.must(a.Acquire(t.Context(), 2))

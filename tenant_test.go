@@ -416,7 +416,7 @@ func TestEventsAndTicketsSayWhoseTheyAre(t *testing.T) {
 // What Redis forgot is restored with its tenants, their shares and their limits.
 func TestTenantsAreRestoredAfterALossOfAllState(t *testing.T) {
 	w, _ := agedServer(t)
-	w.ttl = 3 * time.Second
+	w.ttl, w.grace = 9*time.Second, 6*time.Second // a client finds the loss at its next renewal, within a third of the lease
 	w.limit = 3
 	big := w.joins(as(w.semaphore(), "big", share(2)), 4)
 	w.takes(big, 3)

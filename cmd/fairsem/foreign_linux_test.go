@@ -70,9 +70,9 @@ func end(t *testing.T, member *exec.Cmd) {
 // command ran.
 func TestAPermitIsHeldWhileAProcessOfAnotherUserRunsInTheGroup(t *testing.T) {
 	s := newStation(t)
-	run, out, member, goOn := s.beginAsNobody("--limit", "1", "--ttl", "1s")
+	run, out, member, goOn := s.beginAsNobody("--limit", "1", "--ttl", "3s")
 	goOn()
-	s.awaitHeldFor(4 * time.Second) // twice as long as the kernel gets to remove what was killed
+	s.awaitHeldFor(4 * time.Second) // more than the TTL, and twice as long as the kernel gets to remove what was killed
 	assert.Contains(t, out.String(), "cannot be ended, because it is another user's or hangs in the kernel; the permit is held until it has ended")
 	assert.Regexp(t, `^[^\n]*\n$`, out.String(), "reported once")
 	end(t, member)
@@ -95,7 +95,7 @@ func (s *station) awaitHeldFor(least time.Duration) {
 // The error said that it had been ended.
 func TestALossReportsThatTheGroupCouldNotBeEnded(t *testing.T) {
 	s := newStation(t)
-	run, out, member, _ := s.beginAsNobody("--limit", "1", "--ttl", "1s")
+	run, out, member, _ := s.beginAsNobody("--limit", "1", "--ttl", "3s")
 	s.evict()
 	assert.Equal(t, exit.Lost, exitCode(run.Wait()))
 	assert.Contains(t, out.String(), "cannot be ended, because it is another user's or hangs in the kernel; the units can be granted to others while it runs")

@@ -39,7 +39,7 @@ func TestNoWorkerOutlivesADemoThatWasInterrupted(t *testing.T) {
 func requireGone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		require.Eventually(t, func() bool { return !exists(pid) }, 5*time.Second, 10*time.Millisecond, "pid %d", pid)
+		require.Eventually(t, func() bool { return !exists(pid) }, time.Minute, 10*time.Millisecond, "pid %d", pid)
 	}
 }
 

@@ -120,7 +120,7 @@ var tried = map[string]func(t *testing.T, k *kitchen, recipe string){
 		assert.Equal(t, "deploy.sh deploy-production 1\n", out)
 		assert.Equal(t, 4, code)
 		k.busy("deploy-production", 1, func() {
-			out, code := k.cook(strings.Replace(recipe, "--wait 45m", "--wait 1s", 1))
+			out, code := k.cook(strings.Replace(recipe, "--wait 45m", "--wait 3s", 1))
 			assert.Contains(t, out, "start this job again")
 			assert.Equal(t, 75, code)
 		})

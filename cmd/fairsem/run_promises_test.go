@@ -139,7 +139,7 @@ func TestAServerThatDiesDuringAWaitIsAFailureOfFairsem(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	cmd, out := s.begin("--limit", "1", "--ttl", "1s", "--redis", "redis://user:@"+s.server.Addr(), "--", "echo", "ran")
+	cmd, out := s.begin("--limit", "1", "--ttl", "3s", "--redis", "redis://user:@"+s.server.Addr(), "--", "echo", "ran")
 	if s.awaitState(1, 1); t.Failed() {
 		return
 	}
@@ -259,11 +259,11 @@ func TestAWaitEndsInTimeIfTheServerHangs(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--wait", "2s", "-E", "9", "--", "true")
+	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--wait", "5s", "-E", "9", "--", "true")
 	s.awaitState(1, 1)
 	require.NoError(t, s.server.Pause())
 	if exitCode(cmd.Wait()) == 9 { // all that it had asked was answered before
-		assert.Contains(t, out.String(), "was not free within 2s")
+		assert.Contains(t, out.String(), "was not free within 5s")
 	} else {
 		assert.Contains(t, out.String(), "Redis unavailable: no answer from Redis for ")
 	}

@@ -187,8 +187,8 @@ func TestRunExitsWith75IfNotGranted(t *testing.T) {
 		{75, 1, []string{"-n"}},
 		{0, 0, []string{"-n", "-E", "0"}}, // cron sends a mail of every line
 		{75, 0, []string{"-n", "--quiet"}},
-		{99, 1, []string{"--wait", "1s", "--conflict-exit-code", "99"}},
-		{75, 1, []string{"--wait", "1s"}},
+		{99, 1, []string{"--wait", "3s", "--conflict-exit-code", "99"}},
+		{75, 1, []string{"--wait", "3s"}},
 	} {
 		out, err := s.command(append(c.args, "--limit", "1", "--", "echo", "ran")...).CombinedOutput()
 		assert.Equal(t, c.code, exitCode(err), "%q: %s", c.args, out)
