@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"net"
 	"strings"
@@ -367,6 +368,39 @@ func TestPasswordIsInNoError(t *testing.T) {
 		assert.Less(t, time.Since(began), 5*time.Second, "a retry does not help")
 	}
 	w.release(w.must(w.of(w.clientOn(w.as("default", right), fairsem.Options{}), 1).Acquire(t.Context(), 1)))
+}
+
+// A server repeats what it does not know, and that may be AUTH: it is often renamed.
+func TestPasswordThatAServerRepeatsIsInNoErrorAndNoEvent(t *testing.T) {
+	w, server := privately(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
+	const long = 100 // Redis repeats only the beginning of what is longer than 128 bytes
+	for _, password := range []string{"correct-horse", strings.Repeat("battery-staple", long)} {
+		down := make(chan error, 1)
+		observe := func(e fairsem.Event) {
+			if e, is := e.(fairsem.DisconnectedEvent); is {
+				down <- e.Err
+			}
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: password})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		c := w.clientOn(rdb, fairsem.Options{Observer: observe, WaitReplicas: 1})
+		calls := operations(w.of(c, 1))
+		calls["Ping"] = func(ctx context.Context, _ int64) error { return c.Ping(ctx) }
+		calls["List"] = func(ctx context.Context, _ int64) error {
+			next, stop := iter.Pull2(c.List(ctx))
+			defer stop()
+			_, err, _ := next()
+			return err
+		}
+		calls["DisconnectedEvent"] = func(context.Context, int64) error { return <-down }
+		for name, call := range calls {
+			err := call(t.Context(), 1)
+			require.ErrorContains(t, err, "unknown command", name)
+			for _, e := range chain(err) {
+				assert.NotContains(t, e.Error(), password[:10], name)
+			}
+		}
+	}
 }
 
 // chain returns an error and all errors that it wraps.

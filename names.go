@@ -94,7 +94,7 @@ func (c *Client) scans(ctx context.Context, share float64) ([]*scan.Scan, error)
 		})
 	})
 	if err != nil {
-		return nil, err // ForEachMaster may go on, and append to all
+		return nil, failure.Discreet(err) // ForEachMaster may go on, and append to all
 	}
 	return all, nil
 }

@@ -4,6 +4,7 @@ package failure
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,6 +17,25 @@ var (
 	// ErrFewReplicas means that a command was executed, but too few replicas have its effect.
 	ErrFewReplicas = errors.New("too few replicas have acknowledged it")
 )
+
+// discreet is a reply of Redis without what it repeats of the command.
+type discreet string
+
+func (e discreet) Error() string { return string(e) }
+func (e discreet) RedisError()   {}
+
+// Discreet returns err without what Redis repeats of a command that it does not know: of AUTH, that is the password. Whatever
+// go-redis returns goes through here before it becomes part of an error, an event or a log.
+func Discreet(err error) error {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return err
+	}
+	if text, _, repeats := strings.Cut(said.Error(), ", with args beginning with"); repeats {
+		return discreet(text) // which does not wrap err: programs print what an error wraps, too
+	}
+	return err
+}
 
 // Refused reports whether err is Redis's reply to the command, so that no copy can still be in flight. A script that failed
 // at run time has granted nothing, and what it changed expires. An earlier reply that ErrNoAnswer wraps was about

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -165,13 +166,15 @@ func (b *batch) next(again []prepared) *batch {
 }
 
 // run sends commands in one pipeline. A command with neither a value nor an error of its own was not answered. It gets
-// the error of the pipeline, which may be a reply of Redis about the connection.
+// the error of the pipeline, which may be a reply of Redis about the connection: then no command has an error.
 func (p *Pipeline) run(pipe redis.Pipeliner, commands []redis.Cmder) []Response {
 	responses := make([]Response, len(commands))
 	_ = pipe.BatchProcess(p.Goroutines.Context, commands...) // only queues
 	_, err := pipe.Exec(p.Goroutines.Context)
+	err = failure.Discreet(err)
+	none := err != nil && !slices.ContainsFunc(commands, func(c redis.Cmder) bool { return c.Err() != nil })
 	for i, c := range commands {
-		responses[i] = read(c)
+		responses[i] = read(c, !none)
 		switch {
 		case !errors.Is(responses[i].Err, failure.ErrNoAnswer):
 		case failure.Refused(err):
@@ -183,9 +186,9 @@ func (p *Pipeline) run(pipe redis.Pipeliner, commands []redis.Cmder) []Response 
 	return responses
 }
 
-func read(c redis.Cmder) Response {
-	r := Response{Err: c.Err()}
-	answered := true
+// read takes the response from a command. Whether it was answered is seen from its value, where it has one.
+func read(c redis.Cmder, answered bool) Response {
+	r := Response{Err: failure.Discreet(c.Err())}
 	switch c := c.(type) {
 	case protocol.Numbers:
 		r.Numbers = c.Val()

@@ -40,7 +40,7 @@ func (p *Pipeline) newWait(timeout time.Duration) waitFor {
 
 // failed returns why the commands before the WAIT may not count, nil if they do.
 func (w waitFor) failed() error {
-	if err := w.Err(); err != nil {
+	if err := failure.Discreet(w.Err()); err != nil {
 		return fmt.Errorf("%w: %w", failure.ErrFewReplicas, err)
 	}
 	if n := w.Val(); n < int64(w.replicas) {
@@ -59,7 +59,7 @@ func (p *Pipeline) redisPipeline() (redis.Pipeliner, error) {
 	}
 	node, err := cluster.MasterForKey(p.Goroutines.Context, p.Key)
 	if err != nil {
-		return nil, fmt.Errorf("no node for %q: %w", p.Key, err)
+		return nil, fmt.Errorf("no node for %q: %w", p.Key, failure.Discreet(err))
 	}
 	return node.Pipeline(), nil
 }

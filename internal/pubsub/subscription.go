@@ -64,7 +64,7 @@ func (s *subscription) run() {
 	defer s.setBlind(false)
 	for pause := firstPause; s.wanted(); {
 		began := time.Now()
-		err := s.listen()
+		err := failure.Discreet(s.listen())
 		if err == nil {
 			return
 		}

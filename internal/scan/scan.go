@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // Scan is a scan of the keys of one server.
@@ -53,10 +55,13 @@ func (s *Scan) Read(ctx context.Context, pattern, kind string) (p Page, err erro
 	pipe := s.rdb.Pipeline()
 	before, page, after := pipe.Time(ctx), pipe.ScanType(ctx, s.cursor, pattern, perPage, kind), pipe.Time(ctx)
 	began := time.Now()
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, failed := pipe.Exec(ctx)
 	p.took = time.Since(began)
-	if p.Keys, p.cursor, err = page.Result(); err != nil {
-		return Page{}, err
+	if p.Keys, p.cursor, err = page.Result(); err == nil && p.Keys == nil {
+		err = failed // a reply about the connection, such as one to AUTH, is no command's own error
+	}
+	if err != nil {
+		return Page{}, failure.Discreet(err)
 	}
 	if before.Err() == nil && after.Err() == nil { // the clock may have been stepped between the readings
 		p.took = max(0, min(after.Val().Sub(before.Val()), p.took))

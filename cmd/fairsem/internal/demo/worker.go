@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -46,7 +47,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	defer func() { _ = rdb.Close() }() // nothing is in flight any more
 	// Seven handshakes of TLS at once can take longer on a small machine than a lease of the demo.
 	if err := rdb.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("cannot reach %s: %w", there, err)
+		return fmt.Errorf("cannot reach %s: %w", there, failure.Discreet(err))
 	}
 	client, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL, Label: o.Label})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // dialTimeout bounds each step of the first contact.
@@ -80,13 +81,13 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 	return mode
 }
 
-// describe is the text of an error in one line, for terminals. Servers repeat input that they do not understand, and that
-// may be a password.
+// describe is the text of an error in one line, for terminals. What is no Redis may repeat in its own way what it does not understand,
+// and that may be a password.
 func (s *Server) describe(err error) string {
 	if errors.Is(err, redis.Nil) {
 		return fmt.Sprintf("the sentinels know no primary %q", s.primary)
 	}
-	said := err.Error()
+	said := failure.Discreet(err).Error()
 	if slices.ContainsFunc(s.secrets, func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
 		return "it replies with an error that contains the password"
 	}

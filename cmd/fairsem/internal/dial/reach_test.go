@@ -226,7 +226,16 @@ func TestAServerOfAnotherKindIsExplained(t *testing.T) {
 	requireRefuses(t, parse(t, "sentinel://%s?master_name=other", watcher), `the sentinels know no primary "other"; check master_name`)
 }
 
-// An old server repeats the arguments of a command that it does not know, such as HELLO 3 AUTH user password.
+func TestAPasswordThatRedisRepeatsIsNotShown(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
+	const long = 100 // Redis repeats only the beginning of what is longer than 128 bytes
+	for _, password := range []string{secret, strings.Repeat(secret, long), secret + "%0d%0a" + secret} {
+		requireRefuses(t, parse(t, "redis://user:%s@%s", password, server.Addr()), "unknown command")
+	}
+}
+
+// What is no Redis may repeat in its own words what it does not understand, such as HELLO 3 AUTH user password.
 func TestAPasswordThatAServerRepeatsIsNotShown(t *testing.T) {
 	t.Parallel()
 	door, err := net.Listen("tcp", "127.0.0.1:0")
@@ -254,7 +263,7 @@ func repeat(conn net.Conn) {
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		said = append(said, lines.Text())
 		if len(said) > 1 && strings.HasPrefix(lines.Text(), "*") || strings.EqualFold(lines.Text(), secret) || lines.Text() == "p4ss" {
-			_, _ = fmt.Fprintf(conn, "-ERR unknown command, with args beginning with: %s\r\n", strings.Join(said, " "))
+			_, _ = fmt.Fprintf(conn, "-ERR what is %s?\r\n", strings.Join(said, " "))
 		}
 	}
 }

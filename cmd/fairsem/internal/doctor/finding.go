@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // State is how a check came out.
@@ -85,9 +87,9 @@ func notChecked(err error, right string) Finding {
 	case redis.IsPermissionError(err):
 		return skip("not checked: this user lacks %s", right)
 	case errors.As(err, &reply):
-		return skip("not checked: %v", err)
+		return skip("not checked: %v", failure.Discreet(err))
 	}
-	return last(fail(fmt.Sprintf("no answer any more: %v", err), "check that the server runs, and the network between"))
+	return last(fail(fmt.Sprintf("no answer any more: %v", failure.Discreet(err)), "check that the server runs, and the network between"))
 }
 
 // short is a time with the digits that matter.

@@ -48,7 +48,7 @@ func semaphores(ctx context.Context, p *target) []Finding {
 		if names, err = p.find(ctx); redis.IsPermissionError(err) {
 			return []Finding{skip("not checked: this user lacks +scan; fairsem doctor NAME checks one name")}
 		} else if err != nil {
-			return []Finding{skip("not checked: %v", err)}
+			return []Finding{notChecked(err, "+scan")}
 		}
 	}
 	var all tally

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // right is one that docs/operations.md lists.
@@ -201,7 +203,7 @@ func channel(ctx context.Context, p *target) []Finding {
 	if _, err := sub.ReceiveTimeout(ctx, receiveTimeout); redis.IsPermissionError(err) {
 		return []Finding{notChecked(err, "+subscribe, or &"+p.Prefix+":*")}
 	} else if err != nil {
-		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", receiveTimeout, err, noMessages), "check proxies in between, if other commands work")}
+		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", receiveTimeout, failure.Discreet(err), noMessages), "check proxies in between, if other commands work")}
 	}
 	var worst time.Duration
 	for _, n := range p.nodes {

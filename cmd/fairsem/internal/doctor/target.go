@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // target is the server, or the servers, to be checked.
@@ -75,7 +76,7 @@ func noCluster(err error) Finding {
 		f.Check = "mode"
 		return f
 	}
-	f := fail(fmt.Sprintf("the cluster does not report its servers: %v", err), "check the reply to CLUSTER SLOTS there")
+	f := fail(fmt.Sprintf("the cluster does not report its servers: %v", failure.Discreet(err)), "check the reply to CLUSTER SLOTS there")
 	f.Check = "mode"
 	return f
 }
