@@ -371,19 +371,13 @@ func TestPasswordIsInNoError(t *testing.T) {
 }
 
 // A server repeats what it does not know, and that may be AUTH: it is often renamed.
-func TestPasswordThatAServerRepeatsIsInNoErrorAndNoEvent(t *testing.T) {
+func TestPasswordThatAServerRepeatsIsInNoError(t *testing.T) {
 	w, server := privately(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
 	const long = 100 // Redis repeats only the beginning of what is longer than 128 bytes
 	for _, password := range []string{"correct-horse", strings.Repeat("battery-staple", long)} {
-		down := make(chan error, 1)
-		observe := func(e fairsem.Event) {
-			if e, is := e.(fairsem.DisconnectedEvent); is {
-				down <- e.Err
-			}
-		}
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: password})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-		c := w.clientOn(rdb, fairsem.Options{Observer: observe, WaitReplicas: 1})
+		c := w.clientOn(rdb, fairsem.Options{WaitReplicas: 1})
 		calls := operations(w.of(c, 1))
 		calls["Ping"] = func(ctx context.Context, _ int64) error { return c.Ping(ctx) }
 		calls["List"] = func(ctx context.Context, _ int64) error {
@@ -392,7 +386,6 @@ func TestPasswordThatAServerRepeatsIsInNoErrorAndNoEvent(t *testing.T) {
 			_, err, _ := next()
 			return err
 		}
-		calls["DisconnectedEvent"] = func(context.Context, int64) error { return <-down }
 		for name, call := range calls {
 			err := call(t.Context(), 1)
 			require.ErrorContains(t, err, "unknown command", name)

@@ -117,6 +117,21 @@ func TestFailureIsReportedOnceAndNotAtClose(t *testing.T) {
 	}
 }
 
+// A server repeats what it does not know, and that may be AUTH: it is often renamed.
+func TestPasswordThatAServerRepeatsIsNotReported(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: "correct-horse"})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	h, _ := newTestHub(t, rdb)
+	down := make(chan error, 1)
+	h.hooks.Disconnected = func(_, _ string, err error) { down <- err }
+	h.Start()
+	err := <-down
+	assert.ErrorContains(t, err, "unknown command")
+	assert.NotContains(t, err.Error(), "correct-horse")
+}
+
 func TestClosedHubStartsNothing(t *testing.T) {
 	t.Parallel()
 	h, _ := newTestHub(t, redis.NewClient(&redis.Options{}))
