@@ -58,12 +58,18 @@ func AcquireAll(ctx context.Context, requests ...Request) (*Permits, error) {
 	defer stop(nil)
 	detach := context.AfterFunc(p.ctx, func() { stop(context.Cause(p.ctx)) })
 	defer detach()
+	done := false
+	defer func() { // also after a panic of a context or of the logger
+		if !done {
+			p.leave()
+		}
+	}()
 	for _, i := range order {
 		if err := p.acquire(wait, i, requests[i]); err != nil {
-			p.leave()
 			return nil, err
 		}
 	}
+	done = true
 	return p, nil
 }
 
@@ -99,7 +105,7 @@ func (r Request) compare(other Request) int {
 
 // acquire acquires the i-th permit. The wait ends when one of those before it is lost.
 func (p *Permits) acquire(wait context.Context, i int, r Request) error {
-	one, err := r.sem.acquire(wait, opAcquireAll, r.weight, true)
+	one, err := r.sem.acquire(wait, opAcquireAll, r.weight, inQueue)
 	if err == nil {
 		p.add(i, one)
 	}

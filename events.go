@@ -81,14 +81,33 @@ func (e *events) emit(ev Event) {
 }
 
 func (e *events) dispatch() {
-	for batch := e.nextBatch(); len(batch) > 0; batch = e.nextBatch() {
-		for _, ev := range batch {
-			e.record(ev)
-			if e.observer != nil {
-				e.observer(ev)
-			}
+	var batch []Event
+	done := false
+	defer func() {
+		if !done { // the observer has ended the goroutine, as FailNow of a test does
+			e.goOn(batch)
+		}
+	}()
+	for batch = e.nextBatch(); len(batch) > 0; {
+		ev := batch[0]
+		batch = batch[1:]
+		e.record(ev)
+		if e.observer != nil {
+			e.observer(ev)
+		}
+		if len(batch) == 0 {
+			batch = e.nextBatch()
 		}
 	}
+	done = true
+}
+
+// goOn goes on with the rest of a batch, in another goroutine.
+func (e *events) goOn(rest []Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.queue = append(rest, e.queue...)
+	go e.dispatch() // ends when the queue is empty; await waits for it
 }
 
 func (e *events) nextBatch() (batch []Event) {

@@ -31,6 +31,7 @@ type Client struct {
 	pubsub     *pubsub.Hub
 	lastSeq    atomic.Int64
 	labelDue   atomic.Int64                             // unix ns
+	longest    atomic.Int64                             // lease of a call so far, in ns
 	labelled   atomic.Pointer[<-chan pipeline.Response] // receives the answer to the last command that set the label
 
 	mu     sync.Mutex
@@ -61,6 +62,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		inUse:    c.announce,
 		retired:  c.forget,
 	}
+	c.longest.Store(int64(opts.TTL))
 	_, c.cluster = rdb.(pubsub.Cluster)
 	c.scheduler = newScheduler(c.clock)
 	c.events = newEvents(opts.Observer, opts.Logger, c.goroutines)
@@ -186,15 +188,20 @@ func (c *Client) woken(name string, epoch int64, grants []protocol.Grant) {
 	}
 }
 
-// announce keeps the label of this process in Redis while it has tickets. The label is sent along with other commands, and
-// no call waits for it: it is only for people to read.
-func (c *Client) announce(now time.Time) {
+// announce keeps the label of this process in Redis while it has tickets, for three of the longest leases of its calls: with each
+// renewal it is called again. The label is sent along with other commands, and no call waits for it: it is only for people to read.
+func (c *Client) announce(now time.Time, lease time.Duration) {
+	for longest := c.longest.Load(); int64(lease) > longest; longest = c.longest.Load() {
+		if c.longest.CompareAndSwap(longest, int64(lease)) {
+			c.labelDue.Store(0)
+		}
+	}
 	due := c.labelDue.Load()
 	if now.UnixNano() < due || !c.labelDue.CompareAndSwap(due, now.Add(c.ttl).UnixNano()) {
 		return
 	}
 	key := c.keyspace.LabelKey(c.keyspace.ClientID)
-	set := redis.NewStatusCmd(background, "set", key, c.label, "px", (3 * c.ttl).Milliseconds())
+	set := redis.NewStatusCmd(background, "set", key, c.label, "px", 3*time.Duration(c.longest.Load()).Milliseconds())
 	answer := c.shared.Send(pipeline.Command{Cmd: set})
 	c.labelled.Store(&answer)
 }

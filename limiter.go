@@ -2,7 +2,6 @@ package fairsem
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -62,7 +61,7 @@ func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 // HeadStart, when its turn is not known before it is in the queue. For a paused name it assumes that the pause ends in a TTL. The other errors are those of Acquire. After an error nothing counts; what Redis may have granted
 // meanwhile is released.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
-	_, err := l.take(ctx, "wait", n, true)
+	_, err := l.take(ctx, "wait", n, inQueue)
 	return err
 }
 
@@ -70,29 +69,25 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // [Semaphore.TryAcquire]. A refusal is not an error and counts for nothing. Like TryAcquire it waits for the answer of Redis, also
 // for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a lower
 // bound: the call can be refused again then, with a new RetryAfter. It is too long only if a waiter leaves or expires meanwhile.
-// The errors are those of TryAcquire except [ErrNotAcquired].
+// The errors are those of TryAcquire, but [ErrNotAcquired] only where CallOptions.MaxWait passed before Redis could say yes or no.
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
-	quoted, err := l.take(ctx, "allow", n, false)
+	t, err := l.take(ctx, "allow", n, atOnce)
 	switch {
 	case err == nil:
-		return Decision{Allowed: true, Remaining: quoted.left}, nil
-	case errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable): // which it is, too, where MaxWait passed without an answer
-		return Decision{Remaining: quoted.left, RetryAfter: quoted.retry}, nil
+		return Decision{Allowed: true, Remaining: t.quoted.left}, nil
+	case t != nil && t.refused:
+		return Decision{Remaining: t.quoted.left, RetryAfter: t.quoted.retry}, nil
 	}
 	return Decision{}, err
 }
 
-func (l *Limiter) take(ctx context.Context, op string, n int64, wait bool) (quote, error) {
+func (l *Limiter) take(ctx context.Context, op string, n int64, p patience) (*ticket, error) {
 	if l == nil || l.Inspector == nil {
-		return quote{}, wrap(op, "", errNoClient)
+		return nil, wrap(op, "", errNoClient)
 	}
 	s := l.semaphore
 	if s.opts.NoRefresh {
-		return quote{}, wrap(op, s.name, fmt.Errorf("%w: NoRefresh is for permits, and a Limiter has none", ErrInvalid))
+		return nil, wrap(op, s.name, fmt.Errorf("%w: NoRefresh is for permits, and a Limiter has none", ErrInvalid))
 	}
-	t, err := s.obtain(ctx, op, n, wait)
-	if t == nil {
-		return quote{}, err
-	}
-	return t.quoted, err
+	return s.obtain(ctx, op, n, p)
 }

@@ -31,14 +31,14 @@ func (c *Client) Mutex(name string) (*Mutex, error) {
 // Lock waits until the lock is free and all earlier calls of the same tenant have been granted. The caller must release the
 // permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *Mutex) Lock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "lock", 1, true)
+	return m.sem.acquire(ctx, "lock", 1, inQueue)
 }
 
 // TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
 // [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
 // ctx allows.
 func (m *Mutex) TryLock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "try-lock", 1, false)
+	return m.sem.acquire(ctx, "try-lock", 1, atOnce)
 }
 
 // Request returns a request for the lock, for [AcquireAll]. It does no I/O.
@@ -93,27 +93,27 @@ func (c *Client) RWMutex(name string) (*RWMutex, error) {
 // Lock waits until the lock is free of readers and writers and all earlier calls of the same tenant have been granted. The caller
 // must release the permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *RWMutex) Lock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "lock", allUnits, true)
+	return m.sem.acquire(ctx, "lock", allUnits, inQueue)
 }
 
 // TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
 // [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
 // ctx allows.
 func (m *RWMutex) TryLock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "try-lock", allUnits, false)
+	return m.sem.acquire(ctx, "try-lock", allUnits, atOnce)
 }
 
 // RLock waits until no writer holds the lock and all earlier calls of the same tenant have been granted. The caller must release the
 // permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *RWMutex) RLock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "rlock", 1, true)
+	return m.sem.acquire(ctx, "rlock", 1, inQueue)
 }
 
 // TryRLock is RLock without waiting in the queue: if a writer holds the lock, or other calls wait for it, it returns
 // [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
 // ctx allows.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "try-rlock", 1, false)
+	return m.sem.acquire(ctx, "try-rlock", 1, atOnce)
 }
 
 // Request returns a request for the lock as a writer, for [AcquireAll]. It does no I/O.

@@ -55,8 +55,8 @@ type host struct {
 	declared  *declarations
 	servers   *servers
 	hub       hub
-	inUse     func(now time.Time)   // called now and then while there are tickets
-	retired   func(name *nameState) // called by a state that retires
+	inUse     func(now time.Time, lease time.Duration) // called now and then while there are tickets; lease is 0 if it is not known
+	retired   func(name *nameState)                    // called by a state that retires
 }
 
 // hub is what a name needs of a [pubsub.Hub].

@@ -175,6 +175,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 		c, err := New(rdb, Options{TTL: ttl})
 		require.NoError(t, err)
 		c.labelDue.Store(math.MaxInt64) // no label is sent during the test
+		c.longest.Store(math.MaxInt64)
 		c.hub = &stillHub{}             // and no query is sent because a subscription is missing
 		defer func() {
 			close(w.down)
@@ -762,7 +763,7 @@ func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T
 func TestLabelIsDeletedOnlyAfterItWasSet(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		c.labelDue.Store(0)
-		c.announce(time.Now())
+		c.announce(time.Now(), 0)
 		set := w.carries("set")
 		deleted := make(chan struct{})
 		go func() { // ends with the replies below; the test waits for it

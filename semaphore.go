@@ -160,7 +160,7 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 // [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any
 // error the caller holds nothing, and what is left in Redis expires within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
-	return s.acquire(ctx, "acquire", n, true)
+	return s.acquire(ctx, "acquire", n, inQueue)
 }
 
 // TryAcquire is Acquire without waiting in the queue: if n units are not free, or if other calls wait, it returns
@@ -168,7 +168,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 // ErrNotAcquired, too, if the tenant would hold more than its TenantLimit. It waits for the answer of Redis, for as long as ctx
 // allows.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
-	return s.acquire(ctx, "try-acquire", n, false)
+	return s.acquire(ctx, "try-acquire", n, atOnce)
 }
 
 // Do runs fn while it holds n units, which it releases when fn returns or panics. The context of fn has the values of ctx
@@ -187,7 +187,7 @@ func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.
 	if fn == nil {
 		return wrap(op, s.name, fmt.Errorf("%w: the function is nil", ErrInvalid))
 	}
-	p, err := s.acquire(ctx, op, n, true)
+	p, err := s.acquire(ctx, op, n, inQueue)
 	if err != nil {
 		return err
 	}
@@ -199,9 +199,18 @@ func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.
 	return fn(leaseContext{inner, &p.ticket.hold, cancel})
 }
 
-// acquire is Acquire, or TryAcquire if wait is false; op is how its caller is named in errors.
-func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) (*Permit, error) {
-	t, err := s.obtain(ctx, op, n, wait)
+// patience is what a call waits for.
+type patience int
+
+const (
+	atOnce    patience = iota // for the answer of Redis, as TryAcquire
+	inQueue                   // for its turn, as Acquire
+	untilFits                 // for the limit to grow, too, as Weighted.Acquire
+)
+
+// acquire is Acquire, or a call with other patience; op is how its caller is named in errors.
+func (s *Semaphore) acquire(ctx context.Context, op string, n int64, p patience) (*Permit, error) {
+	t, err := s.obtain(ctx, op, n, p)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +218,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int64, wait bool) 
 }
 
 // obtain returns a ticket that has its permit. Beside an error it returns the ticket that was not granted, if there was one.
-func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (*ticket, error) {
+func (s *Semaphore) obtain(ctx context.Context, op string, n int64, p patience) (*ticket, error) {
 	if err := s.check(ctx, n, op); err != nil {
 		return nil, err
 	}
@@ -219,18 +228,23 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 	asked := time.Now()
 	cutShort := s.opts.cutShort(ctx, asked)
 	// A rate limit knows beforehand that the wait would be in vain, unless the call has a head start on others.
-	queued := wait && (s.spec.Window == 0 || cutShort.IsZero() || s.opts.HeadStart > 0)
+	queued := p != atOnce && (s.spec.Window == 0 || cutShort.IsZero() || s.opts.HeadStart > 0)
 	for {
 		t, err := s.client.ask(ctx, s, n, queued, asked)
 		if err == nil {
 			err = s.await(ctx, t, s.opts.latest(asked))
 		}
-		if wait && !queued && errors.Is(err, ErrNotAcquired) && t.isDone() { // else MaxWait passed before there was an answer
+		if p != atOnce && !queued && t.refused {
 			if time.Now().Add(t.quoted.retry).Before(cutShort) {
 				queued = true
 				continue
 			}
 			err = &WaitError{t.quoted.retry}
+		}
+		if p == untilFits && errors.Is(err, ErrExceedsLimit) && ctx.Err() == nil {
+			if err = s.pause(ctx, s.client.brief()/3, s.opts.latest(asked)); err == nil {
+				continue
+			}
 		}
 		switch {
 		case err == nil:
@@ -243,6 +257,22 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, wait bool) (
 			return t, err
 		}
 	}
+}
+
+// pause waits for d. The error is [ErrNotAcquired] if the time latest comes first.
+func (s *Semaphore) pause(ctx context.Context, d time.Duration, latest time.Time) error {
+	late := !latest.IsZero() && time.Until(latest) < d
+	if late {
+		d = time.Until(latest)
+	}
+	err := s.client.goroutines.Sleep(ctx, d)
+	switch {
+	case ctx.Err() != nil:
+		return ended(ctx)
+	case err == nil && late:
+		return ErrNotAcquired
+	}
+	return err
 }
 
 // await waits for the outcome of a ticket. It gives the ticket up if ctx ends first, if the time latest passes, or if the
@@ -262,12 +292,13 @@ func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) erro
 		isLate = !t.isDone()
 	}
 	if err := ended(ctx); err != nil {
-		return withDoubt(err, t.state.giveUp(t))
+		return withDoubt(err, t.state.giveUp(t, false))
 	}
 	if isLate {
-		return withDoubt(ErrNotAcquired, t.state.giveUp(t))
+		return withDoubt(ErrNotAcquired, t.state.giveUp(t, true))
 	}
 	if t.err != nil {
+		t.refused = errors.Is(t.err, ErrNotAcquired)
 		return t.err
 	}
 	if !s.take(t) {
@@ -341,7 +372,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 			return t, err
 		}
 		if v.open(t) {
-			c.announce(asked)
+			c.announce(asked, t.params.TTL)
 			return t, nil
 		}
 	}

@@ -39,6 +39,7 @@ type ticket struct {
 	observed  bool            // its events are wanted
 	asked     time.Time       // when its caller called
 	values    context.Context // the context of its caller, for the values of the permit's context
+	refused   bool            // its caller has received the refusal of Redis; only the caller uses it
 
 	done     chan struct{} // closed when hold or err is set
 	released chan struct{} // closed when it is removed

@@ -125,7 +125,7 @@ func (w *Weighted) With(o CallOptions) *Weighted {
 // grow, so it asks again every third of a TTL, or of 10 s if that is shorter, and joins the end of the queue once it can be
 // granted. The same happens to a waiter that becomes too large for a limit that was lowered, and to a call for more than the limit of
 // its tenant. A call for more than the TenantLimit of its own handle, see [Weighted.With], asks nothing and always waits for the end
-// of ctx: for that limit to grow it takes another handle.
+// of ctx: for that limit to grow it takes another handle. CallOptions.MaxWait bounds all these waits, with [ErrNotAcquired].
 func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	mustNotBeNegative(n)
 	switch {
@@ -136,28 +136,23 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	case n == 0:
 		return ctx.Err()
 	}
-	for {
-		p, err := w.sem.Acquire(ctx, n)
-		switch {
-		case err == nil:
-			w.hold(p)
-			return nil
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case n <= protocol.MaxUnits && !errors.Is(err, ErrExceedsLimit):
-			return err
-		}
-		switch err := w.sem.client.goroutines.Sleep(ctx, w.timeout()/3); {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			return wrap("acquire", w.sem.name, err)
-		}
+	asked := time.Now()
+	p, err := w.sem.acquire(ctx, "acquire", n, untilFits)
+	if n > protocol.MaxUnits || errors.Is(err, ErrExceedsLimit) { // nothing was asked, because no limit can grow so far
+		err = wrap("acquire", w.sem.name, w.sem.pause(ctx, math.MaxInt64, w.sem.opts.latest(asked)))
 	}
+	switch {
+	case err == nil:
+		w.hold(p)
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return err
 }
 
-// timeout is how long calls without a context wait for Redis.
-func (w *Weighted) timeout() time.Duration { return min(w.sem.client.ttl, defaultTTL) }
+// brief is how long calls without a context wait for Redis.
+func (c *Client) brief() time.Duration { return min(c.ttl, defaultTTL) }
 
 // TryAcquire acquires n units without waiting in the queue, and reports whether it did. It returns false if they are not free, if
 // other calls wait, of which those of other tenants count as in [Semaphore.TryAcquire], and if Redis does not answer within a
@@ -171,11 +166,12 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	if w.sem == nil {
 		panic("fairsem: TryAcquire of a zero Weighted: make it with Client.Weighted")
 	}
-	ctx, cancel := context.WithTimeout(background, w.timeout())
+	ctx, cancel := context.WithTimeout(background, w.sem.client.brief())
 	defer cancel()
 	p, err := w.sem.TryAcquire(ctx, n)
 	if err != nil {
-		if !errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrExceedsLimit) {
+		refused := errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable) // which it is, too, where MaxWait passed
+		if !refused && !errors.Is(err, ErrExceedsLimit) {
 			w.sem.client.events.unreturned(w.sem.name, w.sem.opts.Tenant, "try-acquire", n, err)
 		}
 		return false
@@ -248,13 +244,25 @@ func (g *partialRelease) await(enough <-chan struct{}) error {
 	case <-g.taken:
 		return nil
 	case <-t.released:
-		if g.part {
-			return nil // the rest was lost, or released
-		}
-		return t.releaseErr
+		return g.released()
 	case <-enough:
+	}
+	select { // once more: of several that are ready, select chooses any
+	case <-g.taken:
+		return nil
+	case <-t.released:
+		return g.released()
+	default:
 		return failure.ErrNoAnswer
 	}
+}
+
+// released is the outcome once nothing of the permit is left.
+func (g *partialRelease) released() error {
+	if g.part {
+		return nil // the rest was lost, or released
+	}
+	return g.permit.ticket.releaseErr
 }
 
 // take deducts n units from those of the caller and returns what is to be released for them.
@@ -300,17 +308,30 @@ func (w *Weighted) noteLoss(s *heldPermit) {
 	defer w.lossMu.Unlock()
 	w.endings = append(w.endings, s)
 	if !w.reporting {
-		w.reporting = w.sem.client.goroutines.Start(goroutines.LossReports, w.report) // ends when all losses are reported
+		w.startReportLocked()
 	}
 }
 
 // report notifies the caller of everything that was lost; losses that come together are reported in one call.
 func (w *Weighted) report() {
+	done := false
+	defer func() {
+		if !done { // the function of the caller has ended the goroutine, as FailNow of a test does
+			w.lossMu.Lock()
+			defer w.lossMu.Unlock()
+			w.startReportLocked()
+		}
+	}()
 	for lost := w.takeEndings(); len(lost) > 0; lost = w.takeEndings() {
 		if n := w.lose(lost); n > 0 {
 			w.notify(n)
 		}
 	}
+	done = true
+}
+
+func (w *Weighted) startReportLocked() {
+	w.reporting = w.sem.client.goroutines.Start(goroutines.LossReports, w.report) // ends when all losses are reported
 }
 
 func (w *Weighted) takeEndings() (lost []*heldPermit) {

@@ -76,11 +76,12 @@ func (g *Group) Start(what Work, f func()) bool {
 	return true
 }
 
-// Work runs t and then further tasks, until enough others are idle.
+// Work runs t and then further tasks, until enough others are idle, or until a function of the user ends the goroutine, as FailNow of a
+// test does.
 func (g *Group) work(t task) {
+	defer g.left()
 	for ok := true; ok; {
-		t.do()
-		g.finished(t)
+		g.run(t)
 		if g.idle.Add(1) > maxIdle {
 			ok = false
 		} else {
@@ -88,16 +89,22 @@ func (g *Group) work(t task) {
 		}
 		g.idle.Add(-1)
 	}
+}
+
+func (g *Group) run(t task) {
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.underWay[t.work]--
+	}()
+	t.do()
+}
+
+func (g *Group) left() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.workers--
 	g.endedLocked()
-}
-
-func (g *Group) finished(t task) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.underWay[t.work]--
 }
 
 func (g *Group) endedLocked() {

@@ -1,0 +1,193 @@
+package fairsem
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/protocol"
+)
+
+// How calls and the code of callers end where time, and the order of what is sent, are exact.
+
+// The ticket left Redis no more time than half of the call, but Redis has not said no.
+func TestMaxWaitThatPassesWithoutAnAnswerIsNoRefusal(t *testing.T) {
+	for what, call := range map[string]func(c *Client, o CallOptions) error{
+		"Acquire": func(c *Client, o CallOptions) error { return (<-acquires(background, c, o)).err },
+		"Allow": func(c *Client, o CallOptions) error {
+			l, err := c.Limiter("a", 5, time.Second)
+			if err == nil {
+				_, err = l.With(o).Allow(background, 1)
+			}
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+				before, _ := w.backlog(c, 0)
+				ended := make(chan error, 1)
+				go func() { ended <- call(c, CallOptions{MaxWait: 90 * time.Millisecond}) }() // ends with MaxWait
+				w.isIdle()
+				time.Sleep(60 * time.Millisecond)
+				before.grantAll(1)
+				w.carries("acquire a: 3")
+				err := <-ended
+				require.ErrorIs(t, err, ErrNotAcquired)
+				assert.ErrorIs(t, err, ErrUnavailable)
+			})
+		})
+	}
+}
+
+// The context of an errgroup ends with the error of another call.
+func TestAllowFailsWithADoneContextWhateverTheCause(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		l, err := c.Limiter("a", 5, time.Second)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancelCause(background)
+		cancel(ErrNotAcquired)
+		_, err = l.Allow(ctx, 1)
+		require.ErrorIs(t, err, context.Canceled)
+		w.isIdle()
+	})
+}
+
+func TestWeightedWaitsForALimitToGrowUntilMaxWaitAndReportsItOnce(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		reported := recordEvents(c)
+		sem, err := c.Weighted("a", 5)
+		require.NoError(t, err)
+		for _, n := range []int64{6, protocol.MaxUnits + 1} {
+			asked, ended := time.Now(), make(chan error, 1)
+			go func() { ended <- sem.With(CallOptions{MaxWait: 2500 * time.Millisecond}).Acquire(background, n) }()
+			for f := w.next(); time.Since(asked) < 2500*time.Millisecond; f = w.next() {
+				if f != nil {
+					f.says(0, int64(protocol.TooBig), 0)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			err := <-ended
+			require.ErrorIs(t, err, ErrNotAcquired)
+			require.NotErrorIs(t, err, ErrExceedsLimit)
+			assert.Equal(t, 2500*time.Millisecond, time.Since(asked))
+		}
+		assert.Equal(t, []string{`NotAcquired fairsem: acquire "a": not acquired`}, reported(), "the second call asks nothing")
+	})
+}
+
+// Of several channels that are ready, select chooses any.
+func TestReleaseOfAWeightedThatWasConfirmedIsNotReportedAsUnanswered(t *testing.T) {
+	t.Parallel()
+	enough, confirmed := make(chan struct{}), make(chan struct{})
+	close(enough)
+	close(confirmed)
+	whole := partialRelease{permit: &Permit{ticket: &ticket{released: confirmed}}}
+	part := partialRelease{permit: &Permit{ticket: &ticket{released: make(chan struct{})}}, part: true, taken: confirmed}
+	for range 100 {
+		require.NoError(t, whole.await(enough))
+		require.NoError(t, part.await(enough))
+	}
+}
+
+// handler is a slog.Handler whose second record is a mistake of its own.
+type handler struct {
+	slog.Handler
+	asked atomic.Int64
+}
+
+func (h *handler) Enabled(context.Context, slog.Level) bool {
+	if h.asked.Add(1) == 2 {
+		panic("a mistake")
+	}
+	return false
+}
+
+// net/http goes on after a panic.
+func TestAcquireAllLeavesNothingBehindAfterAPanic(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		c.events = newEvents(nil, slog.New(&handler{}), c.goroutines)
+		ended := make(chan any, 1)
+		go func() { // ends with the first answer
+			defer func() { ended <- recover() }()
+			_, _ = AcquireAll(background, requestOf(c, "a", CallOptions{}), requestOf(c, "b", CallOptions{}))
+		}()
+		w.carries("acquire a: 1").grantAll(10)
+		assert.Equal(t, "a mistake", <-ended)
+		w.carries("release a: 1").grantAll(0)
+	})
+}
+
+// FailNow of a test ends the goroutine in which it is called.
+func TestEventsGoOnAfterAnObserverHasEndedItsGoroutine(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, _ *wire) {
+		var seen atomic.Int64
+		c.events = newEvents(func(Event) { seen.Add(1); runtime.Goexit() }, nil, c.goroutines)
+		for range 3 {
+			c.events.disconnected("channel", "", nil)
+		}
+		c.events.await()
+		c.events.disconnected("channel", "", nil)
+		c.events.await()
+		assert.Equal(t, int64(4), seen.Load())
+		c.goroutines.Close()
+		assert.Empty(t, c.goroutines.Hanging())
+	})
+}
+
+func TestLossesAreReportedAfterOnLostHasEndedItsGoroutine(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		sem, err := c.Weighted("a", 5)
+		require.NoError(t, err)
+		sem = sem.With(CallOptions{NoRefresh: true, TTL: 3 * time.Second})
+		told := 0
+		sem.OnLost(func(int64, error) { told++; runtime.Goexit() })
+		for i := range 2 {
+			go func() { _ = sem.Acquire(background, 1) }() // ends with the answer
+			w.next().grantAll(int64(10 + i))
+			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+				if f := w.next(); f != nil {
+					f.grantAll(0) // confirms the release of what was lost
+				}
+			}
+			synctest.Wait()
+			assert.Equal(t, i+1, told)
+		}
+		c.goroutines.Close()
+		assert.Empty(t, c.goroutines.Hanging())
+	})
+}
+
+// A call with a TTL of its own is renewed less often than the label would have to be.
+func TestLabelLivesForThreeOfTheLongestLeasesOfTheCalls(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		lives := func(o CallOptions) (all []any) { // in ms
+			asks(c, "a", 1, o)
+			for f := w.next(); f != nil; f = w.next() {
+				for i, content := range f.contents() {
+					if content == "set" {
+						all = append(all, f.cmds[i].Args()[4])
+					} else {
+						f.grant(i, 1, 1)
+					}
+				}
+				f.end <- nil
+			}
+			return all
+		}
+		c.labelDue.Store(0)
+		c.longest.Store(int64(3 * time.Second))
+		assert.Equal(t, []any{int64(9_000)}, lives(CallOptions{}))
+		assert.Empty(t, lives(CallOptions{}), "it was just set")
+		assert.Equal(t, []any{int64(3 * 3_600_000)}, lives(CallOptions{TTL: time.Hour}))
+		assert.Empty(t, lives(CallOptions{}), "it was just set")
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, []any{int64(3 * 3_600_000)}, lives(CallOptions{}))
+	})
+}
