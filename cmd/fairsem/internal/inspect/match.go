@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
@@ -12,15 +13,43 @@ import (
 // Glob returns a matcher for a pattern of *, ? and [a-z], in which a slash is a character like any other, or an error if
 // the pattern is invalid.
 func Glob(given string) (func(string) bool, error) {
-	plain := strings.NewReplacer("/", "\x00") // which no argument has
-	pattern := plain.Replace(given)
-	if _, err := path.Match(pattern, ""); err != nil {
+	if _, err := path.Match(given, ""); err != nil {
 		return nil, fmt.Errorf(`%q is no pattern: a [ lacks its ], or a \ what it is before; \[ is the character`, given)
 	}
-	return func(s string) bool {
-		ok, _ := path.Match(pattern, plain.Replace(s)) // the pattern is a good one
-		return ok
-	}, nil
+	pattern := parts.FindAllString(given, -1)
+	return func(s string) bool { return like(pattern, strings.Split(s, "")) }, nil
+}
+
+// parts finds the parts of a valid pattern: each is a * or stands for one character.
+var parts = regexp.MustCompile(`(?s)\[(?:\\.|[^\\\]])*\]|\\.|.`)
+
+// like reports whether characters match a pattern. At a mismatch only the last * has to stand for more characters: whatever an earlier
+// one could add, the last one can, too.
+func like(pattern, characters []string) bool {
+	part, next := 0, 0
+	star, resume := -1, 0 // the last *, and the character after those that it stands for
+	for next < len(characters) {
+		switch {
+		case part < len(pattern) && pattern[part] == "*":
+			star, resume = part, next
+			part++
+		case part < len(pattern) && likeOne(pattern[part], characters[next]):
+			part++
+			next++
+		case star >= 0:
+			resume++
+			part, next = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(strings.Join(pattern[part:], ""), "*") == ""
+}
+
+// likeOne matches one character. The ? of package path is any character but a slash.
+func likeOne(part, character string) bool {
+	ok, _ := path.Match(part, character) // valid, as the whole pattern is
+	return ok || part == "?"
 }
 
 // Exact reports whether a pattern matches exactly one name.

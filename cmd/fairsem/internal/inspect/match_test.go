@@ -1,6 +1,8 @@
 package inspect_test
 
 import (
+	"path"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +18,13 @@ func TestASlashIsAnOrdinaryCharacterOfAPattern(t *testing.T) {
 	}{
 		{"*", "", true}, {"*", "a/b/c", true}, {"a*c", "a/b/c", true}, {"a?b", "a/b", true}, {"a/*", "a/b/c", true},
 		{"a/*", "b/a/c", false}, {"[a-c]x", "bx", true}, {"[^a]x", "ax", false}, {`\*`, "*", true}, {`\*`, "x", false},
+		{"h[/-9]*", "h-1", false}, {"h[/-9]*", "h/1", true}, {"h[/-9]*", "h5", true}, {"x[.-/]y", "x/y", true}, {"x[.-/]y", "x-y", false},
+		{"[^/]", "/", false}, {"[^a]", "/", true}, {"[/]", "/", true}, {`a\/b`, "a/b", true}, {"a?*/?", "a//b//c", true},
+		{"team-a/*", "team-a\x00secret", false}, {"a/b", "a\x00b", false}, {"a\x00b", "a/b", false}, {"[\x00-.]", "/", false}, {"a?b", "a\x00b", true},
+		{`[\]-\^]*`, "]x", true}, {`[\]-\^]*`, "_x", false}, {`\[*\]`, "[a/b]", true}, {"a]*", "a]b", true}, {`\*`, "*", true}, {`\*a`, "ba", false},
+		{"*ab*ab", "abab", true}, {"*ab*ab", "ab", false}, {"*aab", "aaab", true}, {"a*", "b", false}, {"a**", "a", true}, {"a*?", "a", false},
+		{"\xff*", "\xff/a", true}, {"\xff*", "\xfe", false}, {"?", "\xff", true}, {"?", "\xff\xfe", false}, {"\ufffd", "\xff", false},
+		{"*\n*", "a\nb", true}, {"?", "\n", true},
 		{"host:*", "host:12", true}, {"a", "A", false}, {"a", "ab", false}, {"日?", "日本", true}, {"*", "\xff", true},
 	} {
 		match, err := inspect.Glob(c.pattern)
@@ -25,6 +34,34 @@ func TestASlashIsAnOrdinaryCharacterOfAPattern(t *testing.T) {
 	for _, pattern := range []string{"[", "a[b", `a\`, "[]", "[b-"} {
 		_, err := inspect.Glob(pattern)
 		assert.ErrorContains(t, err, "no pattern", "%q", pattern)
+	}
+}
+
+// Where there is no slash, path.Match is the measure.
+func TestPatternsWithoutASlashMatchAsThoseOfPackagePath(t *testing.T) {
+	words := func(letters string, most int) []string {
+		all := []string{""}
+		for from, length := 0, 0; length < most; length++ {
+			to := len(all)
+			for _, word := range all[from:to] {
+				for _, letter := range strings.Split(letters, "") {
+					all = append(all, word+letter)
+				}
+			}
+			from = to
+		}
+		return all
+	}
+	names := words("ab]-", 3)
+	for _, pattern := range words(`ab*?[]^-\`, 5) {
+		_, bad := path.Match(pattern, "")
+		match, err := inspect.Glob(pattern)
+		require.Equal(t, bad != nil, err != nil, "%q", pattern)
+		for _, name := range names {
+			if want, err := path.Match(pattern, name); err == nil && match(name) != want {
+				require.Fail(t, "another answer than that of package path", "%q %q", pattern, name)
+			}
+		}
 	}
 }
 
