@@ -32,12 +32,9 @@ func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, er
 	if _, differs := f.otherLayout(); differs {
 		return f, about(name, bad...), nil
 	}
-	for i := 1; i < maxQueries && int64(i*idsPerQuery) < max(f.holders, f.waiting); i++ {
-		more, err := p.query(ctx, name, i*idsPerQuery)
-		if err != nil {
-			return f, nil, err
-		}
-		bad = append(bad, more.ids()...)
+	rest, err := p.rest(ctx, name, &f)
+	if err != nil {
+		return f, nil, err
 	}
 	tenants, err := p.judgeTenants(ctx, name, f)
 	if err != nil {
@@ -48,7 +45,7 @@ func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, er
 		return f, nil, err
 	}
 	f.unreadNumbers = left
-	bad = slices.Concat(bad, tenants, numbers)
+	bad = slices.Concat(bad, rest, tenants, numbers)
 	if f.over() {
 		over, err := p.judgeOver(ctx, name, f)
 		if err != nil {
@@ -57,6 +54,22 @@ func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, er
 		bad = append(bad, over...)
 	}
 	return f, about(name, bad...), nil
+}
+
+// rest queries the ids that the first query of a name did not read, in turn: it returns their faults, and adds to f what of them has
+// expired.
+func (p *target) rest(ctx context.Context, name string, f *facts) (bad []Finding, err error) {
+	for i := 1; i < maxQueries && int64(i*idsPerQuery) < max(f.holders, f.waiting); i++ {
+		more, err := p.query(ctx, name, i*idsPerQuery)
+		if err != nil {
+			return nil, err
+		}
+		bad = append(bad, more.ids()...)
+		f.expired.holders += more.expired.holders
+		f.expired.units += more.expired.units
+		f.expired.waiters += more.expired.waiters
+	}
+	return bad, nil
 }
 
 // about says which name findings are about.
@@ -161,7 +174,7 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 	}
 	if f.lateCount > 0 {
 		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago and are still stored: %d, the first of %s", staleAfter, f.lateCount, idWord(f.late)),
-			"nothing, if the name is not in use: the next call, such as fairsem show NAME, removes them").with("problem", "late").with("ids", []string{f.late}))
+			"nothing, if the name is not in use: the next call for a permit removes them").with("problem", "late").with("ids", []string{f.late}))
 	}
 	return bad
 }
@@ -209,7 +222,10 @@ func (p *target) judgeOver(ctx context.Context, name string, before facts) ([]Fi
 		return nil, ctx.Err()
 	}
 	after, err := p.query(ctx, name, 0)
-	if err != nil || !after.over() {
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.rest(ctx, name, &after); err != nil || !after.over() {
 		return nil, err // the surplus was released
 	}
 	limit, _ := after.limit()

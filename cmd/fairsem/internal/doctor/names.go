@@ -94,8 +94,8 @@ func (t *tally) add(f facts, bad []Finding, err error) {
 	t.bad = append(t.bad, bad...)
 	if f.known() {
 		t.names++
-		t.holders += f.holders
-		t.waiting += f.waiting
+		t.holders += f.holders - f.expired.holders
+		t.waiting += f.waiting - f.expired.waiters
 		t.unchecked += f.unchecked()
 		t.unreadNumbers += f.unreadNumbers
 	}

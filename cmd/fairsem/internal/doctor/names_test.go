@@ -254,7 +254,76 @@ func TestWhatRatesGrantMayLapseLaterThanAnyLeaseAndUnseen(t *testing.T) {
 	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 name, 1 permit")
 	b.do("ZADD", b.key("timeout"), time.Now().Add(-time.Hour).UnixMilli(), "lapsed:1")
 	b.do("ZADD", b.key("owner"), 1, "lapsed:1")
-	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 name, 2 permits")
+	assert.Contains(t, one(t, p.runs(t, "semaphores")).Message, "1 name, 1 permit")
+}
+
+// store stores a rate of 5 a minute, holders and waiters, and the weights that are not 1.
+func (b *broken) store(holders, waiters map[string]time.Duration, weights map[string]int64) {
+	b.t.Helper()
+	ctx, pipe, extra := b.t.Context(), b.rdb.Pipeline(), int64(0)
+	pipe.HSet(ctx, b.key(protocol.Meta), "layout", protocol.Layout, "declared", "5/60000", "since", 1)
+	for key, ids := range map[string]map[string]time.Duration{protocol.Owner: holders, protocol.Queue: waiters} {
+		for id, left := range ids {
+			pipe.ZAdd(ctx, b.key(key), redis.Z{Score: float64(b.now.UnixMicro()), Member: id})
+			pipe.ZAdd(ctx, b.key(protocol.Timeout), redis.Z{Score: float64(b.after(left)), Member: id})
+		}
+	}
+	for id, units := range weights {
+		pipe.HSet(ctx, b.key(protocol.Weight), id, units)
+		if _, held := holders[id]; held {
+			extra += units - 1
+		}
+	}
+	if extra > 0 {
+		pipe.HSet(ctx, b.key(protocol.Weight), protocol.WeightExtra, extra)
+	}
+	pipe.Set(ctx, b.key(protocol.Counter), b.now.UnixMicro(), 0)
+	for _, kind := range protocol.Kinds {
+		pipe.PExpire(ctx, b.key(kind), 2*time.Hour)
+	}
+	_, err := pipe.Exec(ctx)
+	require.NoError(b.t, err)
+}
+
+// What has expired was counted as in use, with a warning that nothing is granted where the next call is.
+func TestWhatHasExpiredIsNotInUse(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	many := map[string]time.Duration{"a:1": time.Hour, "a:2": time.Hour}
+	for i := range 2*idsPerQuery + 1 {
+		many[fmt.Sprint("b:", i)] = -time.Second
+	}
+	for what, c := range map[string]struct {
+		holders, waiters map[string]time.Duration
+		weights          map[string]int64
+		sum, over        string
+	}{
+		"some": {
+			map[string]time.Duration{"a:1": time.Hour, "a:2": -time.Second}, map[string]time.Duration{"a:3": time.Hour, "a:4": -time.Second},
+			map[string]int64{"a:1": 3, "a:2": 7, "a:4": 2}, "1 name, 1 permit, 1 waiting: all are consistent", "",
+		},
+		"all":                    {map[string]time.Duration{"a:1": -time.Second}, nil, map[string]int64{"a:1": 6}, "1 name, 0 permits, 0 waiting: all are consistent", ""},
+		"more than a query read": {many, nil, nil, "1 name, 2 permits, 0 waiting: all are consistent", ""},
+		"some, and too much is left": {
+			map[string]time.Duration{"a:1": time.Hour, "a:2": -time.Second}, nil,
+			map[string]int64{"a:1": 6, "a:2": 7}, "1 name, 1 permit, 0 waiting", "6 units in use, the limit is 5",
+		},
+		"more than a query read, and too much is left": {many, nil, map[string]int64{"a:1": 6}, "1 name, 2 permits, 0 waiting", "7 units in use, the limit is 5"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p := meet(t, "redis://"+s.Addr(), usual())
+			b := &broken{t: t, rdb: s.Client(), p: p, name: "n", now: time.Now()}
+			b.store(c.holders, c.waiters, c.weights)
+			all := p.runs(t, "semaphores")
+			assert.Equal(t, c.sum, all[0].Message)
+			if c.over == "" {
+				assert.Len(t, all, 1, "%v", all)
+				return
+			}
+			assert.Contains(t, one(t, all[1:]).Message, c.over)
+		})
+	}
 }
 
 // Of a line of any length every id is looked at, some at a time.
@@ -326,7 +395,7 @@ func TestOnlyKeysOfTheLibraryAreNames(t *testing.T) {
 
 func TestRepliesThatTheScriptDoesNotMakeAreErrors(t *testing.T) {
 	t.Parallel()
-	for _, raw := range [][]any{nil, {}, {"1"}, {"1", []any{}}, {"1", []any{}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}} {
+	for _, raw := range [][]any{nil, {}, {"1"}, {"1", []any{}}, {"1", []any{}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}} {
 		_, err := decode(raw)
 		assert.ErrorIs(t, err, errReply, "%v", raw)
 	}

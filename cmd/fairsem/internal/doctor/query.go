@@ -45,6 +45,7 @@ type facts struct {
 	noDeadline, inBoth       []string // ids without a deadline, and that hold and wait
 	lateCount, farCount      int64    // deadlines that are long over, or too far away
 	late, far                string   // an id of each
+	expired                  expired  // of the ids that were read
 
 	hasExtra, hasPin, hasMeta, hasCounter bool
 	shared                                bool // by tenants
@@ -52,6 +53,9 @@ type facts struct {
 
 	unreadNumbers int64 // too many to be read: see judgeNumbers
 }
+
+// expired is what has expired and is still stored: a call removes it before it grants anything.
+type expired struct{ holders, units, waiters int64 }
 
 // known reports whether there is anything of the name.
 func (f facts) known() bool {
@@ -72,12 +76,12 @@ func (f facts) unchecked() int64 {
 	return max(0, f.holders-most) + max(0, f.waiting-most)
 }
 
-// used is what the holders have together.
+// used is what the holders have together that have not expired.
 func (f facts) used() int64 {
 	if f.complete() {
-		return f.units
+		return f.units - f.expired.units
 	}
-	return f.holders + f.extra
+	return f.holders + f.extra - f.expired.units
 }
 
 // limit is the one in force, if it is known.
@@ -122,8 +126,8 @@ func decode(raw []any) (f facts, err error) {
 	if len(f.wrong) > 0 {
 		return f, nil
 	}
-	const parts, metas, counts = 15, 7, 3
-	if len(raw) != parts || len(list(raw[2])) != len(protocol.Kinds) || len(list(raw[3])) != metas || len(list(raw[4])) != counts {
+	const parts, metas, counts = 16, 7, 3
+	if len(raw) != parts || len(list(raw[2])) != len(protocol.Kinds) || len(list(raw[3])) != metas || len(list(raw[4])) != counts || len(list(raw[15])) != counts {
 		return f, errReply
 	}
 	f.ttls = make(map[string]int64)
@@ -141,6 +145,7 @@ func decode(raw []any) (f facts, err error) {
 	f.noDeadline, f.inBoth = texts(raw[11]), texts(raw[12])
 	f.lateCount, f.late = some(raw[13])
 	f.farCount, f.far = some(raw[14])
+	f.expired = expired{number(list(raw[15])[0]), number(list(raw[15])[1]), number(list(raw[15])[2])}
 	return f, nil
 }
 

@@ -14,7 +14,7 @@
 --         sizes    of owner, queue and weight
 --         counter
 --         extra    of weight
---         units    that the holders have who were looked at
+--         units    that the holders have who were looked at, expired ones too
 --         weighed  how many who were looked at have a weight
 --         newest   the last token
 --         last     the last deadline
@@ -22,6 +22,7 @@
 --         twice    ids that hold and wait
 --         late     how many deadlines passed so long ago, and the id of the first
 --         far      how many deadlines are too far away, and the id of the first
+--         expired  how many holders who were looked at have expired, their units, and how many waiters
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
 local from, count, late, far = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local extra, first_field = ARGV[5], 6
@@ -44,6 +45,7 @@ local ttls = {}
 for i, key in ipairs(KEYS) do ttls[i] = redis.call("PTTL", key) end
 
 local units, weighed, none, twice = 0, 0, {}, {}
+local expired_holders, expired_units, expired_waiters = 0, 0, 0
 
 local function read(key, other, held)
   local ids = redis.call("ZRANGE", key, from, from + count - 1)
@@ -54,7 +56,13 @@ local function read(key, other, held)
     if not deadlines[i] then none[#none + 1] = id end
     if elsewhere[i] and held then twice[#twice + 1] = id end
     if weights[i] then weighed = weighed + 1 end
-    if held then units = units + (tonumber(weights[i]) or 1) end
+    local weight_of, expired = tonumber(weights[i]) or 1, deadlines[i] and tonumber(deadlines[i]) <= now
+    if held then units = units + weight_of end
+    if expired and held then
+      expired_holders, expired_units = expired_holders + 1, expired_units + weight_of
+    elseif expired then
+      expired_waiters = expired_waiters + 1
+    end
   end
 end
 read(owner, queue, true)
@@ -78,4 +86,5 @@ return {
   twice,
   { redis.call("ZCOUNT", timeout, "-inf", "(" .. text(now - late)), passed[1] or false },
   { redis.call("ZCOUNT", timeout, "(" .. text(now + far), "+inf"), beyond[1] or false },
+  { expired_holders, text(expired_units), expired_waiters },
 }
