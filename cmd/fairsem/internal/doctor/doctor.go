@@ -42,7 +42,7 @@ var checks = []check{
 	{"eviction", each(fromInfo(eviction))},
 	{"memory", each(fromInfo(memory))},
 	{"persistence", each(withInfo(persistence))},
-	{"writes", each(fromInfo(writes))},
+	{"writes", each(withInfo(writes))},
 	{"ping", each(ping)},
 	{"clock", each(clock)},
 	{"slow", each(slow)},

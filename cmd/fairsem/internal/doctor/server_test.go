@@ -142,8 +142,33 @@ func TestASaveThatFailedIsAFailureAndSoIsWhatCannotBeGrantedThen(t *testing.T) {
 	report := examine(t, "redis://"+s.Addr(), usual())
 	f := one(t, report.of("writes"))
 	assert.Equal(t, Fail, f.State)
-	assert.Contains(t, f.Message, "save failed")
+	assert.Contains(t, f.Message, "save failed, so the server refuses writes")
 	assert.Contains(t, one(t, report.of("scripts")).Message, "MISCONF")
+
+	// Each of two settings makes Redis accept writes all the same: that was a failure, too.
+	for _, c := range []struct{ stop, save, says string }{
+		{"no", "3600 1", "because stop-writes-on-bgsave-error is no"},
+		{"yes", "", "because save is empty"},
+	} {
+		require.NoError(t, s.Client().ConfigSet(t.Context(), "stop-writes-on-bgsave-error", c.stop).Err())
+		require.NoError(t, s.Client().ConfigSet(t.Context(), "save", c.save).Err())
+		report := examine(t, "redis://"+s.Addr(), usual())
+		f := one(t, report.of("writes"))
+		assert.Equal(t, Warn, f.State)
+		assert.Contains(t, f.Message, c.says)
+		assert.NotEmpty(t, f.Advice)
+		assert.Equal(t, OK, report.of("scripts")[0].State, "%v", report.troubles())
+	}
+}
+
+func TestAFailedSaveIsAFailureWhereTheSettingsAreNotKnown(t *testing.T) {
+	t.Parallel()
+	info := map[string]string{"rdb_last_bgsave_status": "err"}
+	for _, set := range []map[string]string{nil, {"save": "3600 1"}, {"stop-writes-on-bgsave-error": "yes"}} {
+		f := judgeWrites(info, set)
+		assert.Equal(t, Fail, f.State, set)
+		assert.Contains(t, f.Message, "unless stop-writes-on-bgsave-error is no, or save is empty")
+	}
 }
 
 func TestErrorsOfTheAppendOnlyFileAreFound(t *testing.T) {
@@ -153,7 +178,7 @@ func TestErrorsOfTheAppendOnlyFileAreFound(t *testing.T) {
 		"aof_last_bgrewrite_status:err": Warn,
 		"aof_last_write_status:ok":      OK,
 	} {
-		assert.Equal(t, want, writes(fields(info)).State, info)
+		assert.Equal(t, want, judgeWrites(fields(info), nil).State, info)
 	}
 }
 

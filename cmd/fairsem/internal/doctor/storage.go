@@ -58,13 +58,19 @@ func judgeMemory(used, most float64) Finding {
 
 // persistence reports what a restart costs. None of it is a fault: processes restore what they have.
 func persistence(ctx context.Context, _ *target, n *node) Finding {
+	return judgePersistence(n.info, n.settings(ctx, "save", "appendfsync"), time.Now())
+}
+
+// settings returns settings of the server; those are missing that this user may not read, or that the server does not have.
+func (n *node) settings(ctx context.Context, names ...string) map[string]string {
 	set := make(map[string]string)
-	for _, name := range []string{"save", "appendfsync"} {
-		if values, err := n.rdb.ConfigGet(ctx, name).Result(); err == nil { // else it is not known
-			set[name] = values[name]
+	for _, name := range names {
+		values, err := n.rdb.ConfigGet(ctx, name).Result()
+		if value, is := values[name]; err == nil && is {
+			set[name] = value
 		}
 	}
-	return judgePersistence(n.info, set, time.Now())
+	return set
 }
 
 func judgePersistence(info, set map[string]string, now time.Time) Finding {
@@ -93,16 +99,42 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 		snapshots, ago, cut).with("aof", false).with("save", snapshots)
 }
 
-// writes checks that the server could write its files: without that it refuses writes.
-func writes(info map[string]string) Finding {
+// writes checks that the server could write its files: without that it may refuse writes.
+func writes(ctx context.Context, _ *target, n *node) Finding {
+	var set map[string]string
+	if n.info["rdb_last_bgsave_status"] == "err" {
+		set = n.settings(ctx, stopWrites, "save")
+	}
+	return judgeWrites(n.info, set)
+}
+
+const stopWrites = "stop-writes-on-bgsave-error"
+
+func judgeWrites(info, set map[string]string) Finding {
 	const advice = "check the log of the server: is the disk full, or the directory not writable?"
 	switch {
 	case info["aof_last_write_status"] == "err":
 		return fail("the last write to the append-only file failed, so the server refuses writes: nothing is granted", advice)
 	case info["rdb_last_bgsave_status"] == "err":
-		return fail("the last save failed; unless stop-writes-on-bgsave-error is no, the server refuses writes: nothing is granted", advice)
+		return judgeFailedSave(set, advice)
 	case info["aof_last_bgrewrite_status"] == "err":
 		return warn("the last rewrite of the append-only file failed, so it grows", advice)
 	}
 	return ok("the last writes of files succeeded")
+}
+
+// judgeFailedSave says whether the server refuses writes after that: two settings can prevent it.
+func judgeFailedSave(set map[string]string, advice string) Finding {
+	stop, stopKnown := set[stopWrites]
+	save, saveKnown := set["save"]
+	const accepted = "the last save failed; the server accepts writes all the same, because %s"
+	switch {
+	case stop == "no":
+		return warn(fmt.Sprintf(accepted, stopWrites+" is no"), advice)
+	case saveKnown && save == "":
+		return warn(fmt.Sprintf(accepted, "save is empty"), advice)
+	case stopKnown && saveKnown:
+		return fail("the last save failed, so the server refuses writes: nothing is granted", advice)
+	}
+	return fail("the last save failed; unless "+stopWrites+" is no, or save is empty, the server refuses writes: nothing is granted", advice)
 }
