@@ -131,10 +131,8 @@ func (f facts) keys() (bad []Finding) {
 	if !f.hasMeta {
 		bad = append(bad, fail(fmt.Sprintf("it has %s but no meta: keys were deleted, or Redis evicted them", strings.Join(server, ", ")),
 			"see the check eviction; connected processes restore their permits and positions").with("problem", "orphan"))
-	} else if _, known := f.limit(); !known && (f.declared != "" || f.hasPin) {
-		bad = append(bad, fail(fmt.Sprintf("invalid limit %s", text.Brief(f.declared+f.pinned)),
-			"DEL its meta once the name is not in use").with("problem", "limit"))
 	}
+	bad = append(bad, f.limits()...)
 	if len(forever) > 0 {
 		bad = append(bad, fail(fmt.Sprintf("keys that never expire, because another program wrote them: %s", strings.Join(forever, ", ")),
 			"DEL them once the name is not in use; in use, their expiry is restored within a TTL").with("problem", "immortal"))
@@ -142,6 +140,19 @@ func (f facts) keys() (bad []Finding) {
 	if len(early) > 0 {
 		bad = append(bad, fail(fmt.Sprintf("keys that expire before the last lease ends, which would lose its holder: %s", strings.Join(early, ", ")),
 			"find what sets expiries on these keys; the next renewal corrects it").with("problem", "expiry"))
+	}
+	return bad
+}
+
+// limits checks the limits that are stored.
+func (f facts) limits() (bad []Finding) {
+	if f.pinned != "" && !f.hasPin {
+		bad = append(bad, warn(fmt.Sprintf("invalid limit %s, set by hand, which every call ignores", text.Brief(f.pinned)),
+			"find what wrote it; HDEL the field pinned of its meta").with("problem", "limit"))
+	}
+	if _, known := f.limit(); !known && f.declared != "" {
+		bad = append(bad, fail(fmt.Sprintf("invalid limit %s", text.Brief(f.declared)),
+			"DEL its meta once the name is not in use").with("problem", "limit"))
 	}
 	return bad
 }

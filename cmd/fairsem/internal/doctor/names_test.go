@@ -112,6 +112,16 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 		"a limit that is none": {func(b *broken) {
 			b.do("HSET", b.key("meta"), "declared", "many")
 		}, "limit", Fail, `invalid limit "many"`},
+		"a limit by hand that is none": {func(b *broken) { // it read "5abc", and was a failure
+			b.do("HSET", b.key("meta"), "pinned", "abc")
+		}, "limit", Warn, `invalid limit "abc", set by hand, which every call ignores`},
+		"a limit by hand below 0": {func(b *broken) {
+			b.do("HSET", b.key("meta"), "pinned", -1)
+		}, "limit", Warn, `invalid limit "-1", set by hand, which every call ignores`},
+		"a limit by hand that is none, and no end": {func(b *broken) {
+			b.do("HSET", b.key("meta"), "pinned", "")
+			b.do("PERSIST", b.key("meta"))
+		}, "immortal", Fail, "wrote them: meta"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

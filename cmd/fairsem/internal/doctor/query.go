@@ -47,9 +47,10 @@ type facts struct {
 	late, far                string   // an id of each
 	expired                  expired  // of the ids that were read
 
-	hasExtra, hasPin, hasMeta, hasCounter bool
-	shared                                bool // by tenants
-	numbered                              bool // some units have numbers
+	hasExtra, hasMeta, hasCounter bool
+	hasPin                        bool // a limit set by hand that is a number; any other is ignored
+	shared                        bool // by tenants
+	numbered                      bool // some units have numbers
 
 	unreadNumbers int64 // too many to be read: see judgeNumbers
 }
@@ -86,13 +87,17 @@ func (f facts) used() int64 {
 
 // limit is the one in force, if it is known.
 func (f facts) limit() (limit int64, known bool) {
-	number := f.declared
 	if f.hasPin {
-		number = f.pinned
+		return parseUnits(f.pinned)
 	}
-	number, _, _ = strings.Cut(number, "/")
-	limit, err := strconv.ParseInt(number, 10, 64)
-	return limit, err == nil
+	units, _, _ := strings.Cut(f.declared, "/")
+	return parseUnits(units)
+}
+
+// parseUnits parses what counts as a number of units, in the scripts of the library, too.
+func parseUnits(stored string) (units int64, ok bool) {
+	units, err := strconv.ParseInt(stored, 10, 64)
+	return units, err == nil && units >= 0 && units <= protocol.MaxUnits
 }
 
 // rate reports whether grants are never released but expire.
@@ -137,7 +142,8 @@ func decode(raw []any) (f facts, err error) {
 	meta, sizes := list(raw[3]), list(raw[4])
 	f.layout, f.declared, f.since, f.epoch = word(meta[0]), word(meta[1]), number(meta[2]), number(meta[4])
 	f.shared, f.numbered = word(meta[5]) == "1", word(meta[6]) == "1"
-	f.pinned, f.hasPin, f.hasMeta = word(meta[3]), meta[3] != nil, f.ttls[protocol.Meta] != noKey
+	f.pinned, f.hasMeta = word(meta[3]), f.ttls[protocol.Meta] != noKey
+	_, f.hasPin = parseUnits(f.pinned)
 	f.holders, f.waiting, f.weights = number(sizes[0]), number(sizes[1]), number(sizes[2])
 	f.counter, f.hasCounter = number(raw[5]), raw[5] != nil
 	f.extra, f.hasExtra = number(raw[6]), raw[6] != nil
