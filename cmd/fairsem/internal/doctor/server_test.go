@@ -129,6 +129,26 @@ func TestPersistenceIsReportedWithTheCostOfARestart(t *testing.T) {
 	assert.Contains(t, judgePersistence(map[string]string{"aof_enabled": "0"}, nil, time.Now()).Message, "does not report")
 }
 
+// Such a server reports the time of its start as that of the last save.
+func TestASnapshotThatWasNeverMadeIsNotReported(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t, "--save", "3600 1")
+	f := one(t, meet(t, "redis://"+s.Addr(), usual()).runs(t, "persistence"))
+	assert.Contains(t, f.Message, "snapshots (save 3600 1), none since the server was started: a restart costs")
+	require.NoError(t, s.Client().Save(t.Context()).Err())
+	f = one(t, meet(t, "redis://"+s.Addr(), usual()).runs(t, "persistence"))
+	assert.Regexp(t, `^snapshots \(save 3600 1\), the last \S+ ago: a restart costs`, f.Message)
+
+	for info, says := range map[string]string{
+		"rdb_last_bgsave_time_sec:-1":              "none since", // before Redis 7.0
+		"rdb_last_bgsave_time_sec:0":               "the last ",
+		"rdb_saves:0\nrdb_last_bgsave_time_sec:0":  "none since",
+		"rdb_saves:1\nrdb_last_bgsave_time_sec:-1": "the last ",
+	} {
+		assert.Contains(t, judgePersistence(fields(info), nil, time.Now()).Message, says, info)
+	}
+}
+
 func TestASaveThatFailedIsAFailureAndSoIsWhatCannotBeGrantedThen(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gone")
@@ -235,6 +255,31 @@ func TestACommandThatTookLongIsFoundAndItsArgumentsAreNotShown(t *testing.T) {
 	assert.Equal(t, Warn, f.State)
 	assert.Contains(t, f.Message, `"EVAL"`)
 	assert.NotContains(t, f.Message, "secret")
+}
+
+// Without its log, there was "no slow command".
+func TestWhereTheSlowLogLacksSlowCommandsTheyAreNotChecked(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	for _, c := range []struct {
+		from, length string
+		want         State
+		says         string
+	}{
+		{"10000", "128", OK, "in the last hour"},
+		{"0", "128", OK, "of the last hour"},
+		{"-1", "128", Skip, "slowlog-log-slower-than is -1"},
+		{"360000000", "128", OK, ""}, // a tenth of the TTL
+		{"360000001", "128", Skip, "only what takes 360000001 us or more"},
+		{"10000", "0", Skip, "slowlog-max-len is 0"},
+	} {
+		require.NoError(t, s.Client().ConfigSet(t.Context(), "slowlog-log-slower-than", c.from).Err())
+		require.NoError(t, s.Client().ConfigSet(t.Context(), "slowlog-max-len", c.length).Err())
+		f := one(t, meet(t, "redis://"+s.Addr(), usual()).runs(t, "slow"))
+		assert.Equal(t, c.want, f.State, f.Message)
+		assert.Contains(t, f.Message, c.says)
+	}
+	assert.Empty(t, hiddenSlow(nil, time.Second), "this user may not ask for it")
 }
 
 func TestTheGracePeriodOfAYoungServerIsReported(t *testing.T) {

@@ -87,16 +87,23 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 		}
 		return ok("append-only file, fsync %s: %s", set["appendfsync"], lost).with("aof", true).with("fsync", set["appendfsync"])
 	}
-	saved, _ := strconv.ParseInt(info["rdb_last_save_time"], 10, 64) // 0 is long ago
-	ago := text.Ago(now.Sub(time.Unix(saved, 0)))
 	switch {
 	case !known:
-		return ok("no append-only file; the server does not report whether it saves; the last save was %s ago", ago).with("aof", false)
+		return ok("no append-only file; the server does not report when it takes snapshots; %s", lastSave(info, now)).with("aof", false)
 	case snapshots == "":
 		return ok("none: a restart costs %s, and limits set by hand", cut).with("aof", false).with("save", "")
 	}
-	return ok("snapshots (save %s), the last %s ago: a restart costs later changes to %s, and limits set by hand",
-		snapshots, ago, cut).with("aof", false).with("save", snapshots)
+	return ok("snapshots (save %s), %s: a restart costs later changes to %s, and limits set by hand",
+		snapshots, lastSave(info, now), cut).with("aof", false).with("save", snapshots)
+}
+
+// lastSave says when the last snapshot was taken. A server that has taken none reports the time of its start.
+func lastSave(info map[string]string, now time.Time) string {
+	if saves := info["rdb_saves"]; saves == "0" || saves == "" && info["rdb_last_bgsave_time_sec"] == "-1" { // rdb_saves is of Redis 7.0
+		return "none since the server was started"
+	}
+	saved, _ := strconv.ParseInt(info["rdb_last_save_time"], 10, 64) // 0 is long ago
+	return fmt.Sprintf("the last %s ago", text.Ago(now.Sub(time.Unix(saved, 0))))
 }
 
 // writes checks that the server could write its files: without that it may refuse writes.

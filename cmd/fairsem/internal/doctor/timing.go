@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,7 +102,13 @@ func slow(ctx context.Context, p *target, n *node) Finding {
 			worst, what = e.Duration, strings.ToUpper(e.Args[0])
 		}
 	}
+	hidden := ""
+	if worst <= p.TTL/roundTrip {
+		hidden = hiddenSlow(n.settings(ctx, logsFrom, logLength), p.TTL/roundTrip)
+	}
 	switch {
+	case hidden != "":
+		return skip("not checked: %s", hidden)
 	case worst == 0:
 		return ok("no slow command in the last hour")
 	case worst > p.TTL/roundTrip:
@@ -109,4 +116,25 @@ func slow(ctx context.Context, p *target, n *node) Finding {
 			"SLOWLOG GET shows it; keep long commands and scripts off this server")
 	}
 	return ok("the slowest command of the last hour took %v", short(worst)).with("worst_ms", millis(worst))
+}
+
+const (
+	logsFrom  = "slowlog-log-slower-than" // us
+	logLength = "slowlog-max-len"
+)
+
+// hiddenSlow says why the slow log may lack a command that took longer than that, or "". Settings that are not known are taken as good.
+func hiddenSlow(set map[string]string, slow time.Duration) string {
+	from, err := strconv.ParseInt(set[logsFrom], 10, 64)
+	switch {
+	case set[logLength] == "0":
+		return "the server keeps no slow log, because " + logLength + " is 0"
+	case err != nil:
+		return ""
+	case from < 0:
+		return fmt.Sprintf("the server keeps no slow log, because %s is %d", logsFrom, from)
+	case from > slow.Microseconds():
+		return fmt.Sprintf("the slow log has only what takes %d us or more, as %s says; for this TTL %v is slow", from, logsFrom, short(slow))
+	}
+	return ""
 }
