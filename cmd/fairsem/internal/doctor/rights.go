@@ -95,6 +95,25 @@ const noMessages = "waiters learn of grants, and holders of a lost server, only 
 // clusterRight is one more, in a cluster.
 var clusterRight = right{word: "+cluster|slots", ask: do("CLUSTER SLOTS")}
 
+// places are the keys and channels beside those of names and grants, with id in them: a user may have the rights on those alone.
+func (p *target) places(id string) []right {
+	const readAndWrite = "SET KEY v XX GET" // only what is there
+	space := p.space()
+	all := []right{
+		{word: "~" + space.LabelKey("*"), ask: at(space.LabelKey(id), do(readAndWrite)), cost: "labels of processes are not shown"},
+		{word: "~" + space.EvictedKey("*"), ask: at(space.EvictedKey(id), do(readAndWrite)), cost: "fairsem run does not say who evicted its permit"},
+	}
+	if _, cluster := p.rdb.(*redis.ClusterClient); cluster {
+		all = append(all, right{word: "&" + space.WatchChannel(), ask: at(space.WatchChannel(), subscribe), cost: "holders learn of a lost primary only with their next renewal"})
+	}
+	return all
+}
+
+// at asks about one key or channel.
+func at(place string, ask asking) asking {
+	return func(ctx context.Context, n *node, _, _ string) error { return ask(ctx, n, place, place) }
+}
+
 // missingRight is a right that the user does not have.
 type missingRight struct {
 	right
@@ -125,7 +144,7 @@ func optionalRights(ctx context.Context, p *target, n *node) Finding {
 	}
 	missing = slices.DeleteFunc(missing, func(l missingRight) bool { return l.cost == "" })
 	if len(missing) == 0 {
-		return ok("all %d optional rights", len(optional()))
+		return ok("all %d optional rights", len(optional())+len(p.places("")))
 	}
 	var costs []string
 	for _, l := range missing {
@@ -174,23 +193,48 @@ func (p *target) missingRights(ctx context.Context, n *node) (missing []missingR
 		} else if !l.unknown {
 			continue
 		}
-		if !slices.ContainsFunc(missing, func(other missingRight) bool { return other.word == l.word }) {
+		if !names(missing, l.word) {
 			missing = append(missing, l)
 		}
 	}
-	return missing, nil
+	some, err := p.missingPlaces(ctx, n, id, missing)
+	return append(missing, some...), err
+}
+
+// missingPlaces checks the rights on places, but for commands and places that are missing anyway.
+func (p *target) missingPlaces(ctx context.Context, n *node, id string, missing []missingRight) (more []missingRight, err error) {
+	for _, r := range p.places(id) {
+		err := r.ask(ctx, n, "", "")
+		var reply redis.Error
+		if err != nil && !errors.As(err, &reply) {
+			return nil, err
+		}
+		if redis.IsPermissionError(err) && !deniesCommand(err.Error()) && !names(missing, p.everyPlace(r.word[:1])) {
+			more = append(more, missingRight{right: r})
+		}
+	}
+	return more, nil
+}
+
+func names(missing []missingRight, word string) bool {
+	return slices.ContainsFunc(missing, func(m missingRight) bool { return m.word == word })
 }
 
 // deniedRight is what a refusal is about: the command, its keys or its channel.
 func (p *target) deniedRight(r right, refusal string) right {
 	switch {
-	case strings.Contains(refusal, "to run the"):
+	case deniesCommand(refusal):
 		return r
 	case strings.Contains(refusal, "channel"):
-		return right{word: "&" + p.Prefix + ":*", cost: r.cost}
+		return right{word: p.everyPlace("&"), cost: r.cost}
 	}
-	return right{word: "~" + p.Prefix + ":*"}
+	return right{word: p.everyPlace("~")}
 }
+
+func deniesCommand(refusal string) bool { return strings.Contains(refusal, "to run the") }
+
+// everyPlace is the right on all keys, ~, or all channels, &, of the prefix.
+func (p *target) everyPlace(sign string) string { return sign + p.Prefix + ":*" }
 
 // receiveTimeout is how long a message may take.
 const receiveTimeout = 2 * time.Second

@@ -45,7 +45,7 @@ func TestAskingForARightWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
 	p := meet(t, "redis://"+s.Addr(), usual())
-	for _, r := range p.wanted() {
+	for _, r := range append(p.wanted(), p.places("n")...) {
 		_ = r.ask(t.Context(), p.nodes[0], p.space().Key("n", r.word), p.Prefix+":channel") // most are refused, for what they ask
 		assert.Empty(t, everyKey(t, s.Client(), p.Prefix), r.word)
 	}
@@ -114,6 +114,11 @@ func TestKeysAndChannelsThatMayNotBeUsedAreNamed(t *testing.T) {
 		"keys to read":      {[]string{"resetkeys", "%R~fairsem:*"}, []string{"~fairsem:*"}},
 		"keys to write":     {[]string{"resetkeys", "%W~fairsem:*"}, []string{"~fairsem:*"}},
 		"other channels":    {[]string{"resetchannels", "&other:*"}, []string{"&fairsem:*"}},
+		"keys of names":     {[]string{"resetkeys", "~fairsem:{*"}, []string{"~fairsem:client:*", "~fairsem:evicted:*"}},
+		"labels to read":    {[]string{"resetkeys", "~fairsem:{*", "%R~fairsem:client:*", "~fairsem:evicted:*"}, []string{"~fairsem:client:*"}},
+		"labels to write":   {[]string{"resetkeys", "~fairsem:{*", "~fairsem:client:*", "%W~fairsem:evicted:*"}, []string{"~fairsem:evicted:*"}},
+		"no channel to see": {[]string{"resetchannels", "&fairsem:wake:*"}, []string{}}, // only a cluster needs another
+		"no set":            {[]string{"-set"}, []string{"+set"}},
 		"neither":           {[]string{"resetkeys", "resetchannels"}, []string{"~fairsem:*", "&fairsem:*"}},
 		"several":           {[]string{"-zadd", "-time", "-publish"}, []string{"+time", "+zadd", "+publish"}},
 		"everything":        {[]string{"+@all"}, []string{}},
@@ -220,6 +225,20 @@ func TestInAClusterTheRightToAskForItsNodesIsNamed(t *testing.T) {
 	}
 	report = examine(t, url, o)
 	assert.Zero(t, report.Count[Fail]+report.Count[Warn], "%v", report.troubles())
+
+	for _, n := range c.Nodes {
+		allow(t, n.Client(), name, "+cluster|slots", "resetchannels", "&"+o.Prefix+":wake:*")
+	}
+	report = examine(t, url, o)
+	require.Len(t, report.of("optional"), 3)
+	for _, f := range report.of("optional") { // it was ok
+		assert.Equal(t, []string{"&" + o.Prefix + ":watch"}, f.Details["missing"])
+		assert.Contains(t, f.Message, "holders learn of a lost primary only with their next renewal")
+	}
+	assert.EqualValues(t, 3, report.Count[Warn], "%v", report.troubles())
+	for _, n := range c.Nodes {
+		allow(t, n.Client(), name, "+cluster|slots", "resetchannels", "&"+o.Prefix+":*")
+	}
 
 	allow(t, c.Nodes[1].Client(), name, "-hset") // on one of the masters only
 	report = examine(t, url, o)
