@@ -454,6 +454,24 @@ func TestAPauseThatWaitsEndsWhenNoPermitIsHeld(t *testing.T) {
 	assert.Contains(t, out.String(), "the pause was ended meanwhile")
 }
 
+// It was paused, but nothing was on stdout.
+func TestAPauseThatIsStillInUseWhenItsWaitIsOverWritesItsResult(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 3, 2)
+	for _, changed := range []bool{true, false} {
+		out, notify := o.does(exit.NotAcquired, "pause", "n", "--yes", "--wait=10ms", "--json")
+		var d object
+		require.NoError(t, json.Unmarshal([]byte(out), &d), out)
+		assert.Equal(t, changed, d["changed"])
+		assert.Equal(t, !changed, d["before"].(object)["paused"])
+		assert.Equal(t, true, d["after"].(object)["paused"])
+		assert.Equal(t, 2.0, d["after"].(object)["used"])
+		assert.Contains(t, notify, "it stays paused")
+	}
+	out, _ := o.does(exit.NotAcquired, "pause", "n", "--yes", "--wait=10ms")
+	assert.Equal(t, "\"n\": nothing to do; paused, 2/0 in use, 0 waiting\n", out)
+}
+
 func TestAPauseStopsGrantsAndResumeGrants(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 3, 1)

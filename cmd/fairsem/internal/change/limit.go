@@ -1,6 +1,7 @@
 package change
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func drain(s fairsem.Status, limit int64) string {
 }
 
 // Pause sets the limit to 0 by hand. A name that Redis does not know is refused unless fresh. settle, if not nil, is
-// called before the result is reported.
+// called before the result is reported; its error is returned after that.
 func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
 	return d.pin(ctx, fresh, step{
 		settle: settle,
@@ -102,16 +103,16 @@ func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 			return err
 		}
 	}
+	var unsettled error // the change was made all the same, and is reported
 	if change.settle != nil {
-		if err := change.settle(ctx); err != nil {
-			return err
-		}
+		unsettled = change.settle(ctx)
 	}
 	after, err := d.there().Status(ctx)
 	if err != nil {
-		return fmt.Errorf("the limit was changed, but the state after that is not known: %w", err)
+		return cmp.Or(unsettled, fmt.Errorf("the limit was changed, but the state after that is not known: %w", err))
 	}
-	return d.report(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
+	reported := d.report(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
+	return cmp.Or(unsettled, reported)
 }
 
 // make asks and makes the change.
