@@ -20,8 +20,9 @@ type Semaphore struct {
 // I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
 //
 // The limit belongs to the semaphore: what this client declares with its first operation replaces what other clients
-// declared before, and stays until a later client declares another limit. A lower limit revokes no permit; no new permit is
-// granted until enough units are released.
+// declared before, and stays until a later client declares another limit. A client that goes back to a limit which it has used before
+// declares nothing. Once it has used 32,768 limits of names, any new one can be taken for such a limit. A lower limit revokes no permit;
+// no new permit is granted until enough units are released.
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
