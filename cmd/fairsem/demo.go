@@ -114,8 +114,8 @@ func newDemoWorker() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
-			// Ctrl-C reaches all processes of a terminal. The demo stops its workers itself, in order.
-			signal.Ignore(os.Interrupt, syscall.SIGHUP)
+			// Ctrl-C and Ctrl-\ reach all processes of a terminal. The demo stops its workers itself, in order.
+			signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT)
 			return demo.Work(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		}),
 	}

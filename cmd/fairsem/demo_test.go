@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -149,13 +150,25 @@ func TestThePasswordIsNeverShown(t *testing.T) {
 
 func TestCtrlCLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
+	requireNothingLeft(t, syscall.SIGINT, 130)
+}
+
+// Go prints its goroutines and exits with 2 after a SIGQUIT that nobody catches.
+func TestCtrlBackslashLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	requireNothingLeft(t, syscall.SIGQUIT, 131)
+}
+
+// requireNothingLeft has a signal end a demo.
+func requireNothingLeft(t *testing.T, ending os.Signal, code int) {
+	t.Helper()
 	server := redistest.NewServer(t)
 	d := start(t, "--for", "1h", "--redis", "redis://"+server.Addr())
 	d.await("3 of 3 used by")
 	name := regexp.MustCompile(`demo-[0-9a-f]{12}`).FindString(d.out.String())
 	require.NotEmpty(t, name)
-	require.NoError(t, d.cmd.Process.Signal(os.Interrupt))
-	assert.Equal(t, 130, d.wait())
+	require.NoError(t, d.cmd.Process.Signal(ending))
+	assert.Equal(t, code, d.wait(), d.out.String())
 	// An acquire that was given up on its way leaves a note for as long as a lease.
 	assert.EventuallyWithT(t, func(t *assert.CollectT) {
 		for _, key := range []string{"owner", "queue", "timeout"} {

@@ -324,6 +324,7 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 		"SIGTERM": {signal(syscall.SIGTERM), "143"},
 		"SIGINT":  {signal(os.Interrupt), "130"},
 		"SIGHUP":  {signal(syscall.SIGHUP), "129"},
+		"SIGQUIT": {signal(syscall.SIGQUIT), "131"},
 	} {
 		x.enter("clear; (echo $BASHPID >" + pid + "; exec fairsem top); echo code=$?; test $before = $(stty -g) && echo same")
 		x.await("No name is in use")

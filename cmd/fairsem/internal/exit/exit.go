@@ -75,12 +75,16 @@ func (s Signal) Code() int {
 // SignalCode returns the exit code that shells give to a process that a signal ended.
 func SignalCode(s syscall.Signal) int { return signalled + int(s) }
 
-// OnSignal returns a context that ends with the first signal that asks the command to stop. A second signal is not caught
-// and ends the process immediately.
+// ToStop are the signals that ask a command to stop. A SIGQUIT that is not caught makes Go print its goroutines, and leaves
+// a terminal as the command has set it.
+var ToStop = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+
+// OnSignal returns a context that ends with the first signal of ToStop. A second signal is not caught and ends the process
+// immediately.
 func OnSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	Notify(signals, ToStop...)
 	go func() { // ends with a signal or with the returned stop; not waited for
 		defer signal.Stop(signals)
 		select {

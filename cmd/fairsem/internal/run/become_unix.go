@@ -17,7 +17,7 @@ const CanBecome = true
 // has those that were caught so far.
 func become(path string, args, env []string, signals chan os.Signal) error {
 	// From here on these end the process, as they would end the command a moment later.
-	signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Reset(exit.ToStop...)
 	signal.Stop(signals)
 	select {
 	case s := <-signals:
