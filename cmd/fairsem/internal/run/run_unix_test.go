@@ -51,26 +51,43 @@ func TestASignalAfterTheGrantKeepsTheCommandFromStarting(t *testing.T) {
 func TestNoWaitDoesNotWaitForTheServerEither(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewServer(t)
-	client, err := fairsem.New(s.Client(), fairsem.Options{TTL: time.Hour})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	request := requestTo(t, s)
-	request.NoWait = true
-	sem, err := client.Semaphore("n", 1)
-	require.NoError(t, err)
-	limiter, err := client.Limiter("rate", 5, time.Hour)
-	require.NoError(t, err)
+	h, w, limiter := withoutWaiting(t, s)
 	require.NoError(t, s.Pause())
-
-	h := &holder{job: PermitJob{Request: request}, waiter: &waiter{request: &request}, sem: sem}
-	err = h.acquire(t.Context())
+	err := h.acquire(t.Context())
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	require.ErrorContains(t, err, "the server is "+s.Addr())
 	var coded *exit.Error
 	assert.NotErrorAs(t, err, &coded, "so that the exit code is 125")
-	w := &rateWaiter{job: RateJob{Request: request}, waiter: h.waiter}
 	require.ErrorIs(t, w.wait(t.Context(), limiter), fairsem.ErrUnavailable)
 	require.NoError(t, s.Resume())
+}
+
+// A server that is read-only or out of memory may heal, so the library tries again until the time is over.
+func TestNoWaitReportsWhyTheServerDoesNothing(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	h, w, limiter := withoutWaiting(t, s)
+	require.NoError(t, s.Client().ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
+	for _, err := range []error{h.acquire(t.Context()), w.wait(t.Context(), limiter)} {
+		require.ErrorIs(t, err, fairsem.ErrUnavailable)
+		assert.ErrorContains(t, err, "NOREPLICAS Not enough good replicas to write")
+	}
+}
+
+// withoutWaiting returns both jobs for a user with -n, before their requests, and the limiter of the second.
+func withoutWaiting(t *testing.T, s *redistest.Server) (*holder, *rateWaiter, *fairsem.Limiter) {
+	t.Helper()
+	client, err := fairsem.New(s.Client(), fairsem.Options{TTL: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	limiter, err := client.Limiter("rate", 5, time.Hour)
+	require.NoError(t, err)
+	request := requestTo(t, s)
+	request.NoWait = true
+	of := &waiter{request: &request}
+	return &holder{job: PermitJob{Request: request}, waiter: of, sem: sem}, &rateWaiter{job: RateJob{Request: request}, waiter: of}, limiter
 }
 
 // The number of a group that is gone may be that of another soon.

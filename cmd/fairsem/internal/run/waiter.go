@@ -111,12 +111,12 @@ func (w *waiter) reach(ctx context.Context, call func(context.Context) error) er
 const noWaitTimeout = 5 * time.Second
 
 // promptly calls request for a caller that does not wait in the queue. It does not wait for the server either, however
-// long the TTL.
+// long the TTL. The error of the library says why there was no answer.
 func promptly(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, noWaitTimeout)
 	defer cancel()
 	err := request(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && !errors.Is(err, fairsem.ErrUnavailable) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, noWaitTimeout)
 	}
 	return err
