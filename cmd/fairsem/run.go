@@ -49,8 +49,9 @@ keeps the highest token of each number refuses a CMD whose permit was lost.
 
 A permit is lost if Redis cannot be reached for nine tenths of the TTL, or if it is
 evicted. CMD is then ended with TERM, and with KILL so early that it is dead before
-the units can expire and be granted to others. fairsem evict is the exception: it
-does not wait for that.
+the units can expire and be granted to others. fairsem evict does not wait for that. If
+fairsem is stopped and CMD is not, such as by kill -STOP, the permit expires unnoticed,
+and CMD runs beside the next holder until fairsem continues and ends it.
 
 A process of another user in the process group, such as one started by sudo, gets no
 signals from fairsem and is not ended. The permit is held and renewed until that

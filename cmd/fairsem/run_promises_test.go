@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -238,6 +239,21 @@ func TestTheJSONOfARunHasNoControlCharacters(t *testing.T) {
 	assert.Contains(t, string(out), `"event":"released"`)
 	assert.Contains(t, string(out), `\u202e\u009b31m`)
 	requireHarmless(t, strings.ReplaceAll(string(out), "\ufffd", "")) // for the byte that is no UTF-8
+}
+
+// Nothing ends a command while the fairsem that would end it is stopped. The help says so.
+func TestACommandOutlivesItsPermitOnlyWhileItsFairsemIsStopped(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "--ttl", "2s", "-c", fmt.Sprintf(stubborn, dir))
+	pid := atoi(t, awaitFile(t, dir+"/pid"))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	next, _ := s.begin("--limit", "1", "-c", fmt.Sprintf(seen, pid, dir))
+	assert.Equal(t, "alive", awaitFile(t, dir+"/seen"))
+	require.NoError(t, next.Wait())
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()), out)
+	assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
 // nohup has a process ignore SIGHUP, and that is to stay so.
