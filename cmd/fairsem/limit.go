@@ -54,7 +54,7 @@ if it was not found, 2 for a wrong command line.`,
 		RunE:              ownFailure(o.complete, func(cmd *cobra.Command) error { return o.job.Run(cmd.Context()) }),
 		ValidArgsFunction: completeCommand(2),
 	}
-	o.flags.define(cmd.Flags())
+	o.flags.define(cmd)
 	return cmd
 }
 

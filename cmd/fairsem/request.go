@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/run"
@@ -16,7 +15,10 @@ type requestFlags struct {
 	passURL    bool
 }
 
-func (w *requestFlags) define(f *pflag.FlagSet) {
+func (w *requestFlags) define(cmd *cobra.Command) {
+	// What is after -- is CMD, and nothing else can be.
+	cmd.SetFlagErrorFunc(wrongFlag(`flags of CMD go after "--"; NAME cannot begin with "-"`))
+	f := cmd.Flags()
 	w.connection.flags(f)
 	r := &w.request
 	f.Int64VarP(&r.Weight, "weight", "w", 1, "units to ask for")

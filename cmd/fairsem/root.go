@@ -37,7 +37,7 @@ that died are released by themselves. Redis stores the state.`,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(wrongFlag)
+	root.SetFlagErrorFunc(wrongFlag(`to pass it as an argument, put it after "--"`))
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	addGroup(root, "To share a limit:", newRun(), newLimit())
 	addGroup(root, "To inspect:", newLs(), newShow(), newTop(), newServe(), newDoctor())
@@ -58,19 +58,21 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	}
 }
 
-// wrongFlag explains how an argument that begins with - can be a name, a limit or an id.
-func wrongFlag(_ *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		return exit.Usagef("%w (to pass it as an argument, put it after \"--\")", err)
-	}
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
-		if wants := typeErrors[invalid.GetFlag().Value.Type()]; wants != "" {
-			return exit.Usagef("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
+// wrongFlag returns what explains a wrong flag. advice says how to pass what begins with - and is no flag of the command.
+func wrongFlag(advice string) func(*cobra.Command, error) error {
+	return func(_ *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			return exit.Usagef("%w (%s)", err, advice)
 		}
+		var invalid *pflag.InvalidValueError
+		if errors.As(err, &invalid) {
+			if wants := typeErrors[invalid.GetFlag().Value.Type()]; wants != "" {
+				return exit.Usagef("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
+			}
+		}
+		return err
 	}
-	return err
 }
 
 // typeErrors explains, by the type of a flag, why a value is invalid.

@@ -82,7 +82,7 @@ be executed, 127 if it was not found, 2 for a wrong command line.`,
 
 func (o *runOptions) define(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.flags.define(f)
+	o.flags.define(cmd)
 	f.Int64Var(&o.job.Limit, "limit", 0, "units in use at once, everywhere together (required)")
 	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it longer than outages to survive")
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
