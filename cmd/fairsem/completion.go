@@ -20,7 +20,7 @@ are left out.
 
 The script for bash needs the package bash-completion, the one for zsh needs compinit.
 
-Exit code: 0 if it was written, 2 for a wrong command line.`,
+Exit code: 0 if it was written, 2 for a wrong command line, 125 if it cannot be written.`,
 		Example: `  # for this shell only
   source <(fairsem completion bash)
   source <(fairsem completion zsh)

@@ -33,7 +33,7 @@ leaves no key behind, and changes nothing else. Each command that the user may n
 run leaves an entry in ACL LOG.
 
 Exit code: 0 if nothing failed, 1 if something did (with --strict also for a warning),
-125 without a server, 2 for a wrong command line.`,
+125 without a server or if the report cannot be written, 2 for a wrong command line.`,
 		Example: `  fairsem doctor --redis redis://localhost:6379
   fairsem doctor --redis rediss://fairsem:PASSWORD@redis.example.com:6379 payments-api
   fairsem doctor --json | jq '.checks[] | select(.state == "fail")'`,

@@ -17,7 +17,7 @@ import (
 
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
-func execute(args []string, stdout, stderr io.Writer) int {
+func execute(args []string, stdout file, stderr io.Writer) int {
 	// go-redis would write into the view. What matters comes back as an error.
 	logging.Disable()
 	ctx, stop := exit.OnSignal()
@@ -25,10 +25,11 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	strictHelp(root)
 	root.SetArgs(args)
-	root.SetOut(stdout)
+	out := &output{file: stdout}
+	root.SetOut(out)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
-	return report(stderr, cmd.CommandPath(), err)
+	return report(stderr, cmd.CommandPath(), out.orFailed(err))
 }
 
 // report writes one line about the error to stderr, and returns the exit code. Errors that have no

@@ -698,13 +698,18 @@ func TestAReaderThatIsGoneEndsTheCommandQuietly(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsReported(t *testing.T) {
+// An empty file with an exit code of 0 is taken for the answer.
+func TestAFullDiskIsReportedByEachCommand(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
-	cmd := o.program("bash", "-c", "fairsem ls --prefix $PREFIX >/dev/full")
-	notify, err := cmd.CombinedOutput()
-	assert.Equal(t, 125, exitCode(err))
-	assert.Contains(t, string(notify), "no space left")
+	for _, args := range []string{
+		"ls --prefix $PREFIX", "show n --prefix $PREFIX --json", "doctor --prefix $PREFIX n",
+		"", "help", "help run", "run --help", "man run", "completion bash", "version", "--version",
+	} {
+		notify, err := o.program("bash", "-c", "fairsem "+args+" >/dev/full").CombinedOutput()
+		assert.Equal(t, 125, exitCode(err), args)
+		assert.Equal(t, "fairsem: write /dev/stdout: no space left on device\n", string(notify), args)
+	}
 }
 
 func TestTheAwkOfTheExampleSkipsTheHeadings(t *testing.T) {

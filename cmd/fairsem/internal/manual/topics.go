@@ -27,7 +27,7 @@ down. User and password are those of the servers. Credentials of sentinels are `
 		{"2", "The command line is wrong. Nothing was sent."},
 		{"75", "`run` or `limit` was not granted its units: try again later."},
 		{"76", "`run` lost the permit, and ended what it ran."},
-		{"125", "fairsem itself failed, such as without a server."},
+		{"125", "fairsem itself failed, such as without a server, or its output cannot be written."},
 		{"126, 127", "The command of `run` or `limit` cannot be executed, or was not found."},
 		{"128+n", "Signal n ended fairsem, or the command of `run` or `limit`."},
 	}, "Otherwise `run` and `limit` exit with the code of the command that they ran."},

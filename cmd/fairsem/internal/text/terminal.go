@@ -35,7 +35,7 @@ const DefaultWidth = 80
 
 // Width is how many columns the terminal has that out is; 0 if it is none.
 func Width(out io.Writer) (width int, terminal bool) {
-	file, ok := out.(*os.File)
+	file, ok := out.(interface{ Fd() uintptr })
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return 0, false
 	}
