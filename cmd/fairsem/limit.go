@@ -44,7 +44,7 @@ either a rate limit or a semaphore of fairsem run. Grants that Redis loses, in a
 restart without persistence, are not restored.
 
 Exit code: that of CMD, and 0 without one; 128+n if signal n stopped the wait; 75 if
-the units were not granted (-E changes it; with -E 0 no message is written), 125 if
+the units were not granted (-E changes it; with -E 0 only --json reports that), 125 if
 fairsem failed itself, such as without a server, 126 if CMD cannot be executed, 127
 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem limit geocoder 5/s -- curl -fsS https://api.example.com/lisbon

@@ -64,7 +64,7 @@ only for this, and on Linux by the kernel. A process that left the group, belong
 another user or has no /bin/sh continues while the units expire.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
-the permit was not acquired (-E changes it; with -E 0 no message is written), 76 if
+the permit was not acquired (-E changes it; with -E 0 only --json reports that), 76 if
 it was lost, 125 if fairsem failed itself, such as without a server, 126 if CMD cannot
 be executed, 127 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
