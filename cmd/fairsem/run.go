@@ -34,7 +34,8 @@ standard input and output untouched. Its environment has FAIRSEM_NAME, FAIRSEM_I
 FAIRSEM_TOKEN, FAIRSEM_WEIGHT, FAIRSEM_TENANT, FAIRSEM_NUMBER and FAIRSEM_NUMBERS. It
 has neither FAIRSEM_SERVE_TOKEN nor REDIS_URL, which may contain a password and is passed
 on with --pass-redis-url. Signals are passed on to its process group, which has the
-terminal while it runs.
+terminal while it runs. HUP and INT stay ignored if fairsem was started so, as by nohup;
+CMD may get other signals that were ignored or blocked.
 
 With --tenant, tenants share the limit fairly, however many calls of each wait: the next
 permit goes to the tenant that holds the fewest units per --share, and there to the call

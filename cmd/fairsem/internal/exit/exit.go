@@ -96,7 +96,8 @@ func OnSignal() (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// Notify sends signals to c, except those that this process was started to ignore, as with nohup.
+// Notify sends signals to c, except SIGHUP and SIGINT if this process was started to ignore them, as with nohup. The Go runtime
+// replaces what was inherited for every other signal that it handles, before the program can see it.
 func Notify(c chan<- os.Signal, signals ...os.Signal) {
 	for _, s := range signals { // with an empty list signal.Notify would take all signals
 		if !signal.Ignored(s) {
