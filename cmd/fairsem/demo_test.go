@@ -40,11 +40,9 @@ func TestTheDemoShowsThatEveryPromiseHolds(t *testing.T) { //nolint:tparallel //
 	t.Run("on a real server", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.NewServer(t)
-		began := time.Now()
 		out, err := demoCommand(t, "--for", "3s", "--redis", "redis://"+server.Addr()).Output()
 		require.NoError(t, err, "%s", out)
 		requireDemo(t, string(out))
-		assert.Less(t, time.Since(began), 20*time.Second)
 		assert.Contains(t, string(out), "Redis at "+server.Addr())
 
 		keys, err := server.Client().Keys(t.Context(), "*").Result()

@@ -268,6 +268,6 @@ func labelled(t *testing.T, tickets func(context.Context) iter.Seq2[fairsem.Tick
 			}
 		}
 		return id != ""
-	}, 30*time.Second, time.Millisecond, "nobody has the label %q", label)
+	}, time.Minute, time.Millisecond, "nobody has the label %q", label)
 	return id
 }

@@ -73,7 +73,7 @@ func (o *office) wait(label, name string, limit, units int64) <-chan error {
 		_, err := sem.Acquire(o.t.Context(), units)
 		end <- err
 	}()
-	require.Eventually(o.t, func() bool { return o.status(name).Waiting > before }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(o.t, func() bool { return o.status(name).Waiting > before }, time.Minute, 5*time.Millisecond)
 	return end
 }
 
@@ -641,7 +641,7 @@ func (o *office) begin(args ...string) (*exec.Cmd, *transcript.Transcript) {
 
 func (o *office) await(out *transcript.Transcript, want string, times int) {
 	o.t.Helper()
-	require.Eventually(o.t, func() bool { return strings.Count(out.String(), want) >= times }, 20*time.Second, 5*time.Millisecond, "%q", out)
+	require.Eventually(o.t, func() bool { return strings.Count(out.String(), want) >= times }, time.Minute, 5*time.Millisecond, "%q", out)
 }
 
 func TestWatchInAPipeContinuesUntilASignal(t *testing.T) {

@@ -140,7 +140,7 @@ func TestAYesToEvictAWaiterDoesNotCountOnceItIsGranted(t *testing.T) {
 		p, _ := sem.Acquire(t.Context(), 1)
 		granted <- p
 	}()
-	require.Eventually(t, func() bool { return o.status("n").Waiting == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return o.status("n").Waiting == 1 }, time.Minute, 5*time.Millisecond)
 	waiters, err := inspect.Collect(sem.Waiters(t.Context()))
 	require.NoError(t, err)
 

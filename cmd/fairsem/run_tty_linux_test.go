@@ -155,7 +155,7 @@ func TestAJobInTheBackgroundGetsTheTerminalWithFg(t *testing.T) {
 	require.Eventually(t, func() bool {
 		sh.press("\n")
 		return strings.Contains(sh.String(), "Stopped")
-	}, 20*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	sh.press("fg\n")
 	sh.await("fairsem run")
 	sh.press("it\n")
@@ -224,7 +224,7 @@ func TestADumbTerminalHasNoStatusLine(t *testing.T) {
 	cmd := s.command("--limit", "1", "--wait", "3s", "--", "true")
 	tty := onTerminalOf(t, cmd, nil, "TERM=dumb")
 	assert.Equal(t, exit.NotAcquired, exitCode(cmd.Wait()))
-	require.Eventually(t, func() bool { return strings.Contains(tty.String(), "was not free within 3s") }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(tty.String(), "was not free within 3s") }, time.Minute, 5*time.Millisecond)
 	assert.NotContains(t, tty.String(), "position")
 }
 

@@ -140,7 +140,7 @@ func TestTrustedServersWithTLSAreReached(t *testing.T) {
 	requireWorks(t, parse(t, "rediss://:%s@%s", password(g.single), g.single.Addr()))
 	require.Eventually(t, func() bool { // it has just got its slots
 		return g.cluster.Client().Set(t.Context(), "k", "v", time.Minute).Err() == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	requireWorks(t, parse(t, "clusters://:%s@%s", password(g.cluster), g.cluster.Addr()))
 	requireWorks(t, parse(t, "sentinels://:%s@%s?master_name=m&sentinel_password=%s", password(g.single), g.sentinel.Addr(), password(g.sentinel)))
 }
@@ -166,14 +166,13 @@ func TestAWrongPasswordIsReportedAndNotShown(t *testing.T) {
 	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m&sentinel_password=geheim", g.sentinel.Addr()), "WRONGPASS")
 }
 
-func TestADeadServerIsReportedImmediately(t *testing.T) {
+// What the network says at once is not replaced by a timeout.
+func TestADeadServerIsReportedWithTheWordsOfTheNetwork(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
 	requireRefuses(t, parse(t, "redis://user:geheim@127.0.0.1:1"), "no Redis at", "connection refused", "check address, user and password")
 	requireRefuses(t, parse(t, "unix://user:geheim@/nowhere/redis.sock"), "no such file")
 	requireRefuses(t, parse(t, "cluster://user:geheim@127.0.0.1:1?addr=127.0.0.1:2"), "connection refused")
 	requireRefuses(t, parse(t, "sentinel://user:geheim@127.0.0.1:1?addr=127.0.0.1:2&master_name=m&sentinel_password=geheim"), "connection refused")
-	assert.Less(t, time.Since(began), dialTimeout)
 }
 
 func TestAServerThatHangsIsReportedAfterATimeout(t *testing.T) {
@@ -209,9 +208,7 @@ func TestReachEndsWithItsContext(t *testing.T) {
 	why := errors.New("why")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
-	began := time.Now()
-	require.ErrorIs(t, parse(t, "redis://%s", server.Addr()).Reach(ctx), why)
-	assert.Less(t, time.Since(began), dialTimeout)
+	require.ErrorIs(t, parse(t, "redis://%s", server.Addr()).Reach(ctx), why, "not the timeout that comes later")
 }
 
 // A query of one node for all names would find a third of them.
