@@ -18,7 +18,7 @@ type Limit interface {
 }
 
 // NoWait as [Options.MaxWait] makes a task not wait in the queue of its limit: it is rescheduled if its units are not free, or if others
-// wait. It waits for the answer of Redis for at most a second.
+// wait. It waits for the answer of Redis for at most a second, and for at most half of the time until its deadline.
 const NoWait time.Duration = gate.NoWait
 
 // Options configure a middleware. The zero value is the documented default. Functions are called by many goroutines at once. They

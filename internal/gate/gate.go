@@ -3,12 +3,14 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/bridge"
 	"github.com/fairsem/fairsem/internal/held"
 )
 
@@ -18,7 +20,8 @@ const NoWait time.Duration = -1
 // DefaultMaxWait is that of servers.
 const DefaultMaxWait = time.Second
 
-const answerWait = time.Second // of NoWait
+// AnswerWait is how long a request waits for the answer of Redis with NoWait.
+const AnswerWait = time.Second
 
 // Policy is what happens to requests when Redis does not answer.
 type Policy int
@@ -42,6 +45,8 @@ type Gate[R any, L Limit] struct {
 	LimitOf       func(R) (L, error) // instead of Limit, unless nil
 	Weight        func(R) int64      // nil: 1 for all
 	MaxWait       time.Duration      // 0: as long as the context allows; or NoWait
+	AnswerWait    time.Duration      // with NoWait, for the answer of Redis; 0: AnswerWait
+	Stays         bool               // no MaxWait in the CallOptions of the limit ends the wait
 	OnUnavailable Policy
 	OnAdmitted    func(R, error) // nil: none
 	Quotes        bool           // whether what remains of a Limiter matters
@@ -67,7 +72,11 @@ func (g *Gate[R, L]) Enter(ctx context.Context, scope *held.Scope, r R) (Grant[L
 	if g.Weight != nil {
 		weight = g.Weight(r)
 	}
-	granted, err := g.acquire(scope, limit, weight)
+	asked := limit
+	if g.Stays {
+		asked = bridge.WithoutMaxWait(limit).(L)
+	}
+	granted, err := g.acquire(scope, asked, weight)
 	granted.Limit = limit
 	if err != nil && g.OnUnavailable == Admit && VerdictOf(err) == Unavailable && ctx.Err() == nil {
 		if g.OnAdmitted != nil {
@@ -92,7 +101,7 @@ func (g *Gate[R, L]) limitOf(r R) (none L, err error) {
 func (g *Gate[R, L]) acquire(scope *held.Scope, limit L, n int64) (Grant[L], error) {
 	wait := g.MaxWait
 	if wait == NoWait {
-		wait = answerWait
+		wait = cmp.Or(g.AnswerWait, AnswerWait)
 	}
 	limiter, rate := any(limit).(*fairsem.Limiter)
 	if rate {

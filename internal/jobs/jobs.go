@@ -58,7 +58,7 @@ func New[J any, L gate.Limit](o Options[J, L]) (*Runner[J, L], error) {
 
 // Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost. If delay is above 0,
 // the work has not begun, and the job is to be rescheduled by that long; err says why. Otherwise err is that of the work, or says why the
-// work cannot begin. A job that must not be rescheduled waits until it has its permit or ctx ends.
+// work cannot begin. A job that must not be rescheduled waits until it has its permit or ctx ends, whatever MaxWait its limit has.
 func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context) error) (delay time.Duration, err error) {
 	stays := r.mustStay != nil && r.mustStay(ctx)
 	for {
@@ -92,9 +92,12 @@ func (r *Runner[J, L]) enter(ctx context.Context, loan *held.Loan, job J, stays 
 		}
 	}()
 	g := r.gate
-	if stays {
-		g.MaxWait = 0
-	} else {
+	switch {
+	case stays:
+		g.MaxWait, g.Stays = 0, true
+	case g.MaxWait == gate.NoWait:
+		g.AnswerWait = bounded(ctx, gate.AnswerWait)
+	default:
 		g.MaxWait = bounded(ctx, g.MaxWait)
 	}
 	granted, err := g.Enter(ctx, &loan.Scope, request[J]{ctx, job})
@@ -105,7 +108,7 @@ func (r *Runner[J, L]) enter(ctx context.Context, loan *held.Loan, job J, stays 
 // bounded returns at most half of the time that a job has: it must not fail because it waited, and needs time for its work.
 func bounded(ctx context.Context, wait time.Duration) time.Duration {
 	deadline, is := ctx.Deadline()
-	if !is || wait == gate.NoWait {
+	if !is {
 		return wait
 	}
 	return max(min(wait, time.Until(deadline)/2), 1)

@@ -1,0 +1,6 @@
+// Package bridge is what the packages of this module may do with the handles of package fairsem beside its API. They cannot be methods,
+// and fairsem, which imports this package, sets them; so their types say less than they could.
+package bridge
+
+// WithoutMaxWait returns a handle on a limit, a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter, whose calls have no MaxWait.
+var WithoutMaxWait func(limit any) any

@@ -1,0 +1,88 @@
+package jobs
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemtest"
+	"github.com/fairsem/fairsem/internal/gate"
+)
+
+type job struct{}
+
+func newRunner(t *testing.T, o Options[job, gate.Limit]) *Runner[job, gate.Limit] {
+	t.Helper()
+	r, err := New(o)
+	require.NoError(t, err)
+	return r
+}
+
+func nothing(context.Context) error { return nil }
+
+// A job whose deadline ends the wait has failed, and there is no time to store that it was rescheduled.
+func TestJobThatDoesNotWaitInTheQueueWaitsForAnAnswerForHalfOfItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := fairsemtest.NewServer(t)
+		s, err := server.Client(fairsem.Options{}).Semaphore("a", 1)
+		require.NoError(t, err)
+		l, err := server.Client(fairsem.Options{}).Limiter("b", 1, time.Hour)
+		require.NoError(t, err)
+		server.Down()
+		for _, limit := range []gate.Limit{s, l} {
+			runner := newRunner(t, Options[job, gate.Limit]{Limit: limit, MaxWait: gate.NoWait})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			delay, err := runner.Run(ctx, job{}, nothing)
+			assert.ErrorIs(t, err, fairsem.ErrUnavailable, limit.Name())
+			assert.GreaterOrEqual(t, delay, 10*time.Second, limit.Name())
+			deadline, _ := ctx.Deadline()
+			assert.Equal(t, time.Second/2, time.Until(deadline), limit.Name())
+		}
+	})
+}
+
+// The MaxWait of a handle is for calls that can do something else instead.
+func TestJobThatStaysKeepsItsPositionPastTheMaxWaitOfItsLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fairsemtest.NewServer(t).Client(fairsem.Options{})
+		s, err := client.Semaphore("a", 1)
+		require.NoError(t, err)
+		lock, err := client.Mutex("b")
+		require.NoError(t, err)
+		held, err := fairsem.AcquireAll(t.Context(), s.Request(1), lock.Request())
+		require.NoError(t, err)
+		limiter, err := client.Limiter("c", 1, 10*time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, limiter.Wait(t.Context(), 1))
+
+		short := fairsem.CallOptions{MaxWait: time.Second}
+		done := make(chan error)
+		for _, limit := range []gate.Limit{s.With(short), lock.With(short), limiter.With(short)} {
+			runner := newRunner(t, Options[job, gate.Limit]{Limit: limit, MustStay: func(context.Context) bool { return true }})
+			go func() { // ends when the permits are released
+				_, err := runner.Run(t.Context(), job{}, nothing)
+				done <- err
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, limit := range []gate.Limit{s, lock, limiter} {
+			st, err := limit.Status(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, int64(1), st.Waiting, limit.Name())
+			assert.InDelta(t, time.Minute, st.OldestWait, float64(time.Second), limit.Name())
+		}
+		require.NoError(t, held.Release(t.Context()))
+		for range 3 {
+			assert.NoError(t, <-done)
+		}
+	})
+}
