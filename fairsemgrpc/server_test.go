@@ -166,7 +166,7 @@ func TestRetryInfoOfALimiterIsTheTimeUntilItsTurn(t *testing.T) {
 		err := call(t.Context(), c)
 		retry := refused(t, codes.ResourceExhausted, err)
 		assert.Greater(t, retry, 30*time.Minute, kind)
-		assert.LessOrEqual(t, retry, time.Hour, kind)
+		assert.LessOrEqual(t, retry, time.Hour+time.Millisecond, kind) // a grant expires at a whole ms
 		assert.Equal(t, "a rate limit is exceeded", status.Convert(err).Message())
 	}
 	weight = 2
