@@ -79,6 +79,38 @@ func TestJobThatWaitsWhenItsClientStopsIsStillAvailable(t *testing.T) {
 	w.done(id)
 }
 
+// Stop cancels nothing, so a job that River has fetched may still get its permit.
+func TestStopWaitsForJobsThatWait(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	release := w.Occupy(s, 1)
+	var calls counted
+	c := w.serve(s, fairsemriver.Options{MaxWait: time.Hour}, calls.work)
+	id := w.insert("a", 1)
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the job does not wait")
+	stopping, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, c.Stop(stopping), context.Canceled)
+	assert.Equal(t, int64(1), w.Status(s).Waiting)
+	release()
+	<-c.Stopped()
+	w.done(id)
+	assert.Equal(t, int64(1), calls.Load())
+}
+
+func TestSoftStopTimeoutHasJobsThatWaitAvailableAgain(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	defer w.Occupy(s, 1)()
+	w.config = func(c *river.Config) { c.ErrorHandler, c.SoftStopTimeout = noErrors{w}, time.Millisecond }
+	c := w.serve(s, fairsemriver.Options{MaxWait: time.Hour}, new(counted).work)
+	id := w.insert("a", 1)
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the job does not wait")
+	require.NoError(t, c.Stop(t.Context()))
+	assert.Zero(t, w.job(id, rivertype.JobStateAvailable).Attempt)
+	w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "it keeps its position in the queue")
+}
+
 func TestJobThatIsCancelledWhileItWaitsLeavesTheQueue(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
