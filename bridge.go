@@ -1,9 +1,22 @@
 package fairsem
 
-import "github.com/fairsem/fairsem/internal/bridge"
+import (
+	"context"
+
+	"github.com/fairsem/fairsem/internal/bridge"
+)
 
 func init() {
+	bridge.Wait = waitAndQuote
 	bridge.WithoutMaxWait = withoutMaxWait
+}
+
+func waitAndQuote(ctx context.Context, limiter any, n int64) (remaining int64, err error) {
+	t, err := limiter.(*Limiter).take(ctx, "wait", n, inQueue)
+	if t == nil || t.position != 0 { // what was left when it joined the queue says nothing any more, and others may wait
+		return 0, err
+	}
+	return t.quoted.left, err
 }
 
 func withoutMaxWait(limit any) any {

@@ -26,7 +26,7 @@ func Handler(next http.Handler, limit Limit, opts Options) (http.Handler, error)
 		onRefused: opts.OnRefused,
 		policy:    cmp.Or(opts.PolicyName, "default"),
 	}
-	h.gate.MaxWait, h.gate.Quotes = cmp.Or(opts.MaxWait, gate.DefaultMaxWait), true
+	h.gate.MaxWait = cmp.Or(opts.MaxWait, gate.DefaultMaxWait)
 	if err := h.gate.Check(); err != nil {
 		return nil, err
 	}

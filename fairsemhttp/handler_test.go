@@ -206,6 +206,55 @@ func TestRequestWaitsForItsRateForAtMostMaxWait(t *testing.T) {
 	assert.Equal(t, `"default";r=0;t=2`, resp.Header.Get("RateLimit"))
 }
 
+// Observers would count a request twice, or one that was served as refused.
+func TestRequestIsOneCallOfItsLimiter(t *testing.T) {
+	w := newWorld(t)
+	var allowed, refused atomic.Int64
+	client := w.Observed(func(e fairsem.Event) {
+		switch e.(type) {
+		case fairsem.AllowedEvent:
+			allowed.Add(1)
+		case fairsem.NotAcquiredEvent:
+			refused.Add(1)
+		}
+	})
+	often, err := client.Limiter(w.LimitName, 1, 500*time.Millisecond)
+	require.NoError(t, err)
+	seldom, err := client.Limiter(w.LimitName+"-seldom", 1, time.Hour)
+	require.NoError(t, err)
+	for _, one := range []struct {
+		limit  *fairsem.Limiter
+		status int
+	}{
+		{often, http.StatusOK}, {often, http.StatusOK}, // it waited, unless the machine is slow
+		{seldom, http.StatusOK}, {seldom, http.StatusTooManyRequests},
+	} {
+		h := w.handler(hello, one.limit, fairsemhttp.Options{MaxWait: time.Minute})
+		assert.Equal(t, one.status, answer(h, request(t)).StatusCode)
+	}
+	require.NoError(t, client.Close()) // after all events
+	assert.Equal(t, int64(3), allowed.Load())
+	assert.Equal(t, int64(1), refused.Load())
+}
+
+func TestRequestHasTheHeadStartOfItsLimiter(t *testing.T) {
+	w := newWorld(t)
+	limiter, err := w.Client().Limiter(w.LimitName, 3, time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context(), 1))
+	waits := make(chan error)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { waits <- limiter.Wait(ctx, 3) }() // ends with ctx
+	w.Eventually(func() bool {
+		st, err := limiter.Status(t.Context())
+		return err == nil && st.Waiting == 1
+	}, "it does not wait")
+	h := w.handler(hello, limiter.With(fairsem.CallOptions{HeadStart: time.Hour}), fairsemhttp.Options{MaxWait: time.Minute})
+	assert.Equal(t, http.StatusOK, answer(h, request(t)).StatusCode)
+	cancel()
+	assert.ErrorIs(t, <-waits, context.Canceled)
+}
+
 func TestRequestWithoutWaitDoesNotJoinTheQueue(t *testing.T) {
 	w := newWorld(t)
 	var waited atomic.Int64

@@ -2,5 +2,10 @@
 // and fairsem, which imports this package, sets them; so their types say less than they could.
 package bridge
 
+import "context"
+
+// Wait is Wait of a *fairsem.Limiter, and returns how many units remain.
+var Wait func(ctx context.Context, limiter any, n int64) (remaining int64, err error)
+
 // WithoutMaxWait returns a handle on a limit, a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter, whose calls have no MaxWait.
 var WithoutMaxWait func(limit any) any

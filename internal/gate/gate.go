@@ -49,7 +49,6 @@ type Gate[R any, L Limit] struct {
 	Stays         bool               // no MaxWait in the CallOptions of the limit ends the wait
 	OnUnavailable Policy
 	OnAdmitted    func(R, error) // nil: none
-	Quotes        bool           // whether what remains of a Limiter matters
 }
 
 // Grant is what lets one request through.
@@ -149,25 +148,21 @@ func (g *Gate[R, L]) lock(ctx context.Context, l *fairsem.Mutex, n int64) (*fair
 	return l.Lock(ctx)
 }
 
-// count counts the request, and returns what remains. Only Allow returns that, so where it matters, or where nothing may wait, Allow
-// comes before Wait.
+// count counts the request, and returns what remains.
 func (g *Gate[R, L]) count(ctx context.Context, wait time.Duration, l *fairsem.Limiter, n int64) (remaining int64, err error) {
 	if wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, wait, errLate) // a Limiter looks at the deadline
 		defer cancel()
 	}
-	if !g.Quotes && g.MaxWait != NoWait {
-		return -1, l.Wait(ctx, n)
+	if g.MaxWait != NoWait {
+		return bridge.Wait(ctx, l, n)
 	}
 	d, err := l.Allow(ctx, n)
-	if err != nil || d.Allowed {
-		return d.Remaining, err
+	if err == nil && !d.Allowed {
+		err = fmt.Errorf("%s: limit %q: %w", g.Who, l.Name(), &fairsem.WaitError{RetryAfter: d.RetryAfter})
 	}
-	if deadline, bounded := ctx.Deadline(); g.MaxWait == NoWait || bounded && time.Now().Add(d.RetryAfter).After(deadline) {
-		return 0, fmt.Errorf("%s: limit %q: %w", g.Who, l.Name(), &fairsem.WaitError{RetryAfter: d.RetryAfter})
-	}
-	return 0, l.Wait(ctx, n) // nothing remains for a call that had to wait
+	return d.Remaining, err
 }
 
 // Check returns why the gate can never work.
