@@ -16,7 +16,7 @@ const (
 )
 
 // RetryAfter returns when a request that an error of Enter refused may be let through; 0: that is not known, or never. It asks
-// Redis for the pace of a queue, unless ctx, that of the request, has ended.
+// Redis for the pace of a queue, or for the queue of a rate, unless ctx, that of the request, has ended.
 func RetryAfter(ctx context.Context, limit Limit, err error) time.Duration {
 	switch VerdictOf(err) {
 	case Busy:
@@ -31,19 +31,27 @@ func RetryAfter(ctx context.Context, limit Limit, err error) time.Duration {
 
 func retryBusy(ctx context.Context, limit Limit, err error) time.Duration {
 	var limited *fairsem.WaitError
-	_, rate := limit.(*fairsem.Limiter)
 	switch {
 	case errors.As(err, &limited):
 		return max(limited.RetryAfter, time.Millisecond)
-	case rate || ctx.Err() != nil: // no pace helps: the rate is exact, or the client is gone
+	case ctx.Err() != nil: // the client is gone
 		return busyRetry
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait)
 	defer cancel()
 	status, err := limit.Status(ctx)
+	if err == nil && status.Window > 0 && status.Limit > 0 {
+		return max(atItsRate(status), busyRetry)
+	}
 	wait, known := status.ExpectedWait()
 	if err != nil || !known {
 		return busyRetry
 	}
 	return min(max(wait, busyRetry), longestRetry)
+}
+
+// atItsRate returns how long a Limiter takes for its waiters and one more, at most its window. Only a call that joined no queue gets that
+// exactly: not one that found the queue full, and none with a head start.
+func atItsRate(s fairsem.Status) time.Duration {
+	return time.Duration(float64(s.Window) * min(float64(s.Waiting+1)/float64(s.Limit), 1))
 }
