@@ -13,15 +13,17 @@
 // [Options.Allow] allows. All others share "other". Bytes of a name that are not UTF-8 are written as \xff. Programs that make
 // a name for each user should set Allow.
 //
+// fairsem.client.subscription.disconnected counts Clients; one that is closed while it is disconnected stays in it.
+//
 // Measurements have the context of their call, so the SDK makes exemplars of those whose trace is sampled.
 //
 // # Spans
 //
 // A call whose context has a span gets up to two of its own, as children of it: "fairsem.wait", from the call until it returns, and
 // "fairsem.hold", from the grant until the permit is released or lost. Both have fairsem.name, always the real one, and
-// fairsem.weight. If the call returned an error, or the permit was lost or its release is not confirmed, the status is an error and
-// error.type says why. A call without a span in its context gets none, and one whose trace is not sampled costs nothing. Spans are
-// made by the observer, after the fact, with the times of the events.
+// fairsem.weight. If the call returned an error, or Allow of a Limiter refused, or the permit was lost or its release is not confirmed, the
+// status is an error and error.type says why. A call without a span in its context gets none; of one whose trace is not sampled nothing is
+// exported or kept. Spans are made by the observer, after the fact, with the times of the events.
 //
 // One Observer can serve several Clients.
 package fairsemotel

@@ -38,7 +38,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		pending:        m.level("permit.pending_requests", "{request}", "Calls of this process that wait in the queue."),
 		waitTime:       m.time("permit.wait_time", "How long calls waited for what they were granted."),
 		useTime:        m.time("permit.use_time", "How long permits were held."),
-		failedRequests: m.counter("permit.failed_requests", "{request}", "Calls of this process that returned an error instead."),
+		failedRequests: m.counter("permit.failed_requests", "{request}", "Calls of this process that returned an error instead, or that Limiter.Allow refused."),
 		admitted:       m.counter("permit.admitted_requests", "{request}", "Calls of this process that were let through without a permit, because Redis did not answer."),
 		lost:           m.counter("permit.lost", "{permit}", "Permits that ended before this process released them."),
 		unconfirmed:    m.counter("permit.unconfirmed_releases", "{permit}", "Releases that Redis has not confirmed: the units are free when the lease expires."),

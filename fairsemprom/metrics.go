@@ -33,7 +33,7 @@ func newMetrics(buckets []float64) *metrics {
 	m.inUse = m.gauge("permits_in_use", "Units that permits of this process hold.")
 	m.granted = m.counter("permits_granted_total", "Permits granted to this process, by how it learned of the grant.", "name", "by")
 	m.allowed = m.counter("calls_allowed_total", "Calls of this process that a Limiter allowed, by how it learned of it.", "name", "by")
-	m.notAcquired = m.counter("calls_not_acquired_total", "Calls of this process that returned an error instead.", "name", "reason")
+	m.notAcquired = m.counter("calls_not_acquired_total", "Calls of this process that returned an error instead, or that Limiter.Allow refused.", "name", "reason")
 	m.admitted = m.counter("calls_admitted_total", "Calls of this process that were let through without a permit, because Redis did not answer.", "name")
 	m.released = m.counter("permits_released_total", "Permits that this process released.", "name")
 	m.unconfirmed = m.counter("releases_unconfirmed_total", "Releases that Redis has not confirmed: the units are free when the lease expires.", "name")
