@@ -37,10 +37,6 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	granted, err := t.enter(&l.Scope, r)
 	switch {
 	case err != nil:
-		l.Scope.End()
-		if r.Body != nil {
-			_ = r.Body.Close() // as a RoundTripper must; its error changes nothing
-		}
 		return nil, err
 	case granted.Permit == nil:
 		l.Scope.End()
@@ -66,15 +62,27 @@ func (t *Transport) base() http.RoundTripper {
 
 const transportName = "fairsemhttp.Transport" // in errors
 
-func (t *Transport) enter(scope *held.Scope, r *http.Request) (gate.Grant[Limit], error) {
+// enter waits for a permit. Beside an error, the scope has ended and the body is closed.
+func (t *Transport) enter(scope *held.Scope, r *http.Request) (granted gate.Grant[Limit], err error) {
+	entered := false
+	defer func() {
+		if entered {
+			return
+		}
+		scope.End() // also after a panic of a function of Options
+		if r.Body != nil {
+			_ = r.Body.Close() // as a RoundTripper must; its error changes nothing
+		}
+	}()
 	if t == nil {
-		return gate.Grant[Limit]{}, gate.Invalid(transportName, "it is nil")
+		return granted, gate.Invalid(transportName, "it is nil")
 	}
 	g := gateOf(transportName, t.Limit, t.Options)
-	if err := g.Check(); err != nil {
-		return gate.Grant[Limit]{}, err
+	if err = g.Check(); err == nil {
+		granted, err = g.Enter(r.Context(), scope, r)
 	}
-	return g.Enter(r.Context(), scope, r)
+	entered = err == nil
+	return granted, err
 }
 
 // send sends a request that has a permit. The permit is released here unless there is a body that holds it.

@@ -137,6 +137,21 @@ func TestRequestThatIsNotSentClosesItsBody(t *testing.T) {
 	assert.Greater(t, limited.RetryAfter, time.Minute)
 }
 
+// What writes into the body may wait for its end.
+func TestPanicOfAFunctionOfTheOptionsClosesTheBody(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	for what, transport := range map[string]*fairsemhttp.Transport{
+		"LimitOf": {Options: fairsemhttp.Options{LimitOf: func(*http.Request) (fairsemhttp.Limit, error) { panic("LimitOf") }}},
+		"Weight":  {Limit: s, Options: fairsemhttp.Options{Weight: func(*http.Request) int64 { panic("Weight") }}},
+	} {
+		body := &closable{Reader: strings.NewReader("x")}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:1", body)
+		assert.PanicsWithValue(t, what, func() { _, _ = transport.RoundTrip(r) }) //nolint:bodyclose // there is none
+		assert.True(t, body.closed.Load(), what)
+	}
+}
+
 func TestRequestWaitsAsLongAsItsContextAllows(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
