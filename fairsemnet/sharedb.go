@@ -85,6 +85,7 @@ type sharedDB struct {
 	capped   bool               // the settings are not those of the options
 	waited   time.Time          // when others last waited
 	pause    time.Duration      // until the next check while capped; 0: not known
+	served   int64              // how many calls had waited when a connection was idle: they have theirs
 	stopGrow context.CancelFunc // nil: grow does not run
 }
 
@@ -167,17 +168,22 @@ func (s *sharedDB) check() {
 	default:
 		s.relax()
 	}
-	s.grow(more && s.isFull())
+	full := s.isFull()
+	s.grow(more && full)
 }
 
 // calm is for how many pauses no other process waits before the DB may open as many connections as it likes. At once would have all
 // dial again as soon as all have their parts.
 const calm = 3
 
-// isFull reports whether a call may wait for a connection that is released.
+// isFull reports whether a call may wait for a connection that is released. A DB counts the calls that have waited, not those that do; but
+// where a connection is idle, none does.
 func (s *sharedDB) isFull() bool {
 	now := s.db.Stats()
-	return now.Idle == 0 && now.WaitCount > 0 && now.OpenConnections < s.options.MaxOpen
+	if now.Idle > 0 {
+		s.served = now.WaitCount
+	}
+	return now.WaitCount > s.served && now.OpenConnections < s.options.MaxOpen
 }
 
 // grow has the DB open one more connection, or no longer wait for one. Who opens it returns it at once, and so passes it to a call
