@@ -25,13 +25,17 @@ func withoutMaxWait(limit any) any {
 		o.MaxWait = 0
 		return s.With(o)
 	}
-	switch l := limit.(type) {
+	switch l := limit.(type) { // nil is left to the call, which says so
 	case *Semaphore:
-		return patient(l)
+		if l != nil {
+			return patient(l)
+		}
 	case *Mutex:
 		return newMutex(patient(l.sem))
 	case *Limiter:
-		return newLimiter(patient(l.semaphore))
+		if l != nil {
+			return newLimiter(patient(l.semaphore))
+		}
 	}
 	return limit
 }

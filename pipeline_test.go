@@ -176,7 +176,7 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 		require.NoError(t, err)
 		c.labelDue.Store(math.MaxInt64) // no label is sent during the test
 		c.longest.Store(math.MaxInt64)
-		c.hub = &stillHub{}             // and no query is sent because a subscription is missing
+		c.hub = &stillHub{} // and no query is sent because a subscription is missing
 		defer func() {
 			close(w.down)
 			c.scheduler.close()
