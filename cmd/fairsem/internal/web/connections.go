@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -8,11 +9,13 @@ import (
 	"sync"
 )
 
-// maxConnections is more than can be busy at a time, so that there is always an idle one to close for a new one.
+// maxConnections is more than can have a request that is being answered, of one network or of all, so that there is an idle one to
+// close for a new one. Only clients that do not read their answers are busy beyond that.
 const maxConnections = maxPages + maxStreams + maxScrapes + 32
 
 // connectionLimit bounds the connections. Where there are too many it closes an idle one, the oldest of the network that
-// has the most: idle connections cannot block others. The HTTP server reports each change.
+// has the most: idle connections cannot block others. Nor can busy ones of a network that has more than half: that is more
+// than requests in flight can have, so there they are closed, too. The HTTP server reports each change.
 type connectionLimit struct {
 	most int
 
@@ -54,16 +57,20 @@ func (c *connectionLimit) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// oldestLocked is the connection that is to be closed for a new one: if none is idle, the new one.
+// oldestLocked is the connection that is to be closed for a new one: if there is no other, the new one.
 func (c *connectionLimit) oldestLocked(newest net.Conn) net.Conn {
 	victim := newest
 	for conn, this := range c.open {
-		best := c.open[victim]
-		if this.idle && (c.of[this.from] > c.of[best.from] || c.of[this.from] == c.of[best.from] && this.turn < best.turn) {
+		if (this.idle || c.of[this.from] > c.most/2) && c.closesBeforeLocked(this, c.open[victim]) {
 			victim = conn
 		}
 	}
 	return victim
+}
+
+// closesBeforeLocked orders those that may be closed: by how many their network has, idle ones first, the oldest first.
+func (c *connectionLimit) closesBeforeLocked(a, b connection) bool {
+	return cmp.Or(cmp.Compare(c.of[b.from], c.of[a.from]), cmp.Compare(boolValue(b.idle), boolValue(a.idle)), cmp.Compare(a.turn, b.turn)) < 0
 }
 
 func (c *connectionLimit) closeLocked(conn net.Conn) {

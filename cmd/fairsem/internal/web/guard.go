@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // policy lets the page use what it brings and nothing else: even a name that became markup could run no script,
@@ -21,6 +22,10 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	next = p.admit(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		if r.ContentLength != 0 { // for what no handler reads of a body the server would wait, beyond all quotas
+			h.Set("Connection", "close")
+			defer func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) }() // a writer without deadlines waits
+		}
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")

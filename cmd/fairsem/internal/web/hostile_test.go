@@ -3,12 +3,14 @@ package web
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -143,6 +145,74 @@ func TestOfManyConnectionsTheOldestIdleOneIsClosedOfTheNetworkThatHasTheMost(t *
 	assert.Len(t, c.open, 4)
 	assert.Equal(t, 4, len(c.of))
 }
+
+// Requests in flight have quotas, so a network with more than half of the connections has some that no request keeps busy.
+func TestBusyConnectionsOfOneNetworkDoNotBlockOthers(t *testing.T) {
+	t.Parallel()
+	c := newConnectionLimit(4)
+	conn := func(from string, state http.ConnState) *fakeConn {
+		one := &fakeConn{from: from}
+		c.changed(one, http.StateNew)
+		c.changed(one, state)
+		return one
+	}
+	quiet := conn("192.0.2.1:1", http.StateIdle)
+	first, second, third := conn("192.0.2.2:1", http.StateActive), conn("192.0.2.2:2", http.StateActive), conn("192.0.2.2:3", http.StateActive)
+	other := conn("192.0.2.3:1", http.StateActive)
+	assert.Equal(t, []bool{false, true, false, false, false}, shut(quiet, first, second, third, other), "that of the network with more than half")
+	assert.False(t, conn("192.0.2.4:1", http.StateActive).shut)
+	assert.Equal(t, []bool{true, true, false, false, false}, shut(quiet, first, second, third, other), "it has no more than half now")
+}
+
+// A client that announced a body and sent none kept its connection busy for readLimit, without being counted: 256 of them locked
+// out all others, and /healthz.
+func TestABodyThatNoHandlerReadsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, sent := range []string{
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: evil.example\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"POST /act/pause HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\nContent-Length: 1000\r\n\r\nname=",
+		"GET /static/style.css HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			listener := &pipes{ends: make(chan net.Conn)}
+			server := &http.Server{
+				Handler:     New(Options{Interval: time.Hour, Token: testToken, Log: t.Output()}), // it is not served, so it polls nothing
+				ReadTimeout: readLimit,
+			}
+			go func() { _ = server.Serve(listener) }() // ends when the server is closed; synctest waits for it
+			defer func() { _ = server.Close() }()
+			mine, theirs := net.Pipe()
+			listener.ends <- theirs
+			began := time.Now()
+			_, err := mine.Write([]byte(sent))
+			require.NoError(t, err)
+			answer, err := io.ReadAll(mine)
+			require.NoError(t, err)
+			assert.Contains(t, string(answer), "HTTP/1.1 ", sent)
+			assert.Zero(t, time.Since(began), sent)
+		})
+	}
+}
+
+// pipes is a listener of connections in memory.
+type pipes struct{ ends chan net.Conn }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	conn, ok := <-p.ends
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (p *pipes) Close() error {
+	close(p.ends)
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 type fakeConn struct {
 	net.Conn
