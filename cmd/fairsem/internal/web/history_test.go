@@ -107,7 +107,7 @@ func alive(s *sampler, away *atomic.Bool) (p *Page, stop func()) {
 
 // resting is a page of that sampler that has not asked yet.
 func resting(s *sampler, away *atomic.Bool) *Page {
-	p := &Page{Options: Options{Interval: time.Second, Timeout: 3 * time.Second}, sampler: s}
+	p := &Page{Options: Options{Interval: s.interval, Timeout: 3 * time.Second}, sampler: s}
 	p.pulse = newPinger(p.Interval, func(context.Context) error {
 		if away.Load() {
 			return errors.New("away")
@@ -196,6 +196,25 @@ func TestAFailedPollKeepsTheLastAnswerAndIsReported(t *testing.T) {
 			<-s.latest().replace
 		}
 		assert.Empty(t, p.trouble(s.latest()))
+	})
+}
+
+// With a poll a minute /healthz stayed 200 for a minute without Redis, although PING was sent twice a second.
+func TestAnOutageShowsSoonHoweverRarePollsAre(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var gone atomic.Bool
+		s := newSampler(time.Minute, 3*time.Second, 10, func(context.Context) (inspect.Survey, error) { return inspect.Survey{}, nil })
+		p, stop := alive(s, &gone)
+		defer stop()
+		time.Sleep(3 * time.Minute)
+		assert.Empty(t, p.away(s.latest()))
+		gone.Store(true)
+		time.Sleep(5 * time.Second)
+		assert.Contains(t, p.away(s.latest()), "Redis has not answered for ")
+		gone.Store(false)
+		time.Sleep(time.Second)
+		assert.Empty(t, p.away(s.latest()))
 	})
 }
 

@@ -28,7 +28,7 @@ type Options struct {
 	Client        *fairsem.Client
 	Redis         string        // its address for people; without a password
 	Interval      time.Duration // between two polls of Redis
-	Timeout       time.Duration // by how much a poll may take longer than Interval, before Redis counts as away
+	Timeout       time.Duration // by how much a poll or an answer to PING may be late, before Redis counts as away
 	Names         int           // how many names are polled, at most
 	Pattern       string        // that names have to match; "": any. One that is none matches nothing
 	Busy          bool          // list only names with a holder or a waiter
@@ -118,6 +118,9 @@ func New(o Options) *Page {
 // pollTimeout is how long one poll may take, and how old the last successful one may be.
 func (p *Page) pollTimeout() time.Duration { return p.Interval + p.Timeout }
 
+// pingTimeout is how old the last answer to PING may be. In that time more than one is sent, however long the interval between polls is.
+func (p *Page) pingTimeout() time.Duration { return 2*p.pulse.every + p.Timeout }
+
 // routes are all that there is. Without a token there is none that changes anything.
 func (p *Page) routes() *http.ServeMux {
 	mux := http.NewServeMux()
@@ -184,7 +187,7 @@ func (p *Page) away(now *snapshot) string {
 		return "Redis has not answered yet"
 	case !ever:
 		return "Redis does not answer"
-	case age > p.pollTimeout():
+	case age > p.pingTimeout():
 		return "Redis has not answered for " + text.Ago(age)
 	}
 	return ""
