@@ -61,13 +61,13 @@ type detail struct {
 	seen, busy bool // it is known; it is not, because other names are being queried
 }
 
-func (p *Page) closeUp(now *snapshot, d detail, name string, in bool) closeUp {
+func (p *Page) closeUp(now *snapshot, d detail, name, trouble string, in bool) closeUp {
 	s := now.one(name)
 	if d.seen {
 		s = d.Status
 	}
 	c := closeUp{
-		gauge: newGauge(s), Title: shown(name), Trouble: p.trouble(now), Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
+		gauge: newGauge(s), Title: shown(name), Trouble: trouble, Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
 		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters, Numbered: render.Numbered(d.Holders),
 	}

@@ -35,13 +35,14 @@ type details struct {
 	all      *rate.Limiter
 	inFlight singleflight.Group
 
-	mu   sync.Mutex
-	last map[string]seen // good ones; guarded by mu
+	mu      sync.Mutex
+	last    map[string]seen // good ones; guarded by mu
+	changed time.Time       // what was asked before is not as good as new; guarded by mu
 }
 
 type seen struct {
 	inspect.Detail
-	at time.Time // by the clock of this machine
+	asked, at time.Time // by the clock of this machine
 }
 
 func newDetails(timeout, fresh time.Duration, ask func(context.Context, string) (inspect.Detail, error)) *details {
@@ -59,12 +60,23 @@ func (d *details) get(ctx context.Context, from, name string) (inspect.Detail, e
 	}
 	// Others share the answer, so the end of one request must not end the query.
 	ctx = context.WithoutCancel(ctx)
-	answer, err, _ := d.inFlight.Do(network(from).String()+" "+name, func() (any, error) { return d.ask(ctx, from, name) })
+	answer, err, _ := d.inFlight.Do(flight(from, name), func() (any, error) { return d.ask(ctx, from, name) })
 	if err != nil {
 		old, _, _ := d.kept(name)
 		return old, err
 	}
 	return answer.(inspect.Detail), nil
+}
+
+// flight names a query that is shared.
+func flight(from, name string) string { return network(from).String() + " " + name }
+
+// expire is for a change from a remote address: from now on no answer from before is as good as new.
+func (d *details) expire(from, name string) {
+	d.inFlight.Forget(flight(from, name))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = time.Now()
 }
 
 // ask waits for a turn, and asks Redis, unless another network's turn has brought the answer meanwhile.
@@ -81,9 +93,10 @@ func (d *details) ask(ctx context.Context, from, name string) (inspect.Detail, e
 	}
 	ctx, cancel = context.WithTimeout(ctx, d.timeout)
 	defer cancel()
+	asked := time.Now()
 	fresh, err := d.query(ctx, name)
 	if err == nil {
-		d.keep(name, fresh)
+		d.keep(name, seen{fresh, asked, time.Now()})
 	}
 	return fresh, err
 }
@@ -93,18 +106,18 @@ func (d *details) kept(name string) (last inspect.Detail, ok, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, ok := d.last[name]
-	return s.Detail, ok, ok && time.Since(s.at) < d.fresh
+	return s.Detail, ok, ok && s.asked.After(d.changed) && time.Since(s.at) < d.fresh
 }
 
 // forgetAfter is how long a name is kept after the last request.
 const forgetAfter = 2 * time.Minute
 
 // keep drops names without recent requests, and where there is no room the oldest answer.
-func (d *details) keep(name string, s inspect.Detail) {
+func (d *details) keep(name string, s seen) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	oldest := name
-	d.last[name] = seen{s, time.Now()}
+	d.last[name] = s
 	for other, old := range d.last {
 		if s.At.Sub(old.At) > forgetAfter {
 			delete(d.last, other)

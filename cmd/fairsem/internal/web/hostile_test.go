@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,23 @@ func TestANameThatWasNotQueriedIsNotReportedAsUnknown(t *testing.T) {
 	body := s.get("/semaphore?name=gate").body
 	assert.Contains(t, body, "too many other names are being queried")
 	assert.NotContains(t, body, "Redis does not know the name")
+}
+
+// What an address was shown that had used up its queries was what all were shown until the next poll.
+func TestAnAddressThatQueriesTooMuchHidesNothingFromOthers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, seldom)
+	s.seen(0)
+	s.hold("gate", 1)
+	for range 100 {
+		s.page.details.each.of(here).ReserveN(time.Now(), detailBurst/2)
+	}
+	assert.Contains(t, s.get("/semaphore?name=gate").body, "too many other names are being queried")
+	other := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/semaphore?name=gate", nil)
+	other.Host, other.RemoteAddr = "localhost", "192.0.2.1:1"
+	shown := httptest.NewRecorder()
+	s.page.ServeHTTP(shown, other)
+	assert.Contains(t, shown.Body.String(), "host:1")
 }
 
 func TestOneAddressDoesNotTakeTheRoomOfOthers(t *testing.T) {

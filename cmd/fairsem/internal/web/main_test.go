@@ -79,6 +79,9 @@ func serveOn(t *testing.T, rdb redis.UniversalClient, change ...func(*Options)) 
 
 func writable(o *Options) { o.Token = testToken }
 
+// seldom has a page poll once, for what has to happen between two polls.
+func seldom(o *Options) { o.Interval = time.Hour }
+
 // logged has a page keep its log.
 func logged(log *transcript.Transcript) func(*Options) { return func(o *Options) { o.Log = log } }
 

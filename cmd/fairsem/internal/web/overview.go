@@ -126,9 +126,9 @@ type overview struct {
 // tile is a figure that stands out.
 type tile struct{ Name, Value string }
 
-func (p *Page) overview(now *snapshot, f filter) overview {
+func (p *Page) overview(now *snapshot, f filter, trouble string) overview {
 	o := overview{
-		Trouble: p.trouble(now), Filter: f, Connected: !now.at.IsZero(), Headings: f.headings(),
+		Trouble: trouble, Filter: f, Connected: !now.at.IsZero(), Headings: f.headings(),
 		More: now.More, Partial: now.Partial, Names: p.Names, Total: total(now.Statuses),
 		Pattern: shown(p.Pattern), Busy: p.Busy,
 	}

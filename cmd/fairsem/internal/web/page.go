@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -96,8 +97,9 @@ func (p *Page) indexStream(w http.ResponseWriter, r *http.Request) {
 func (p *Page) indexPicture(filter filter) picture {
 	return func(now *snapshot) func() []byte {
 		return func() []byte {
-			return p.fragments.get(now.polls, filter.path("/"), func() []byte {
-				return p.render("index-live", p.overview(now, filter))
+			trouble := p.trouble(now)
+			return p.fragments.get(now.polls, filter.path("/")+" "+trouble, func() []byte {
+				return p.render("index-live", p.overview(now, filter, trouble))
 			})
 		}
 	}
@@ -124,18 +126,17 @@ func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 	p.stream(w, r, p.semaphorePicture(r, name, in))
 }
 
-// semaphorePicture has links to changes only for sessions that have logged in.
+// semaphorePicture has links to changes only for sessions that have logged in. It is shared by those who see the same: not where the
+// holders and waiters are not known, which may be so for one address alone.
 func (p *Page) semaphorePicture(r *http.Request, name string, in bool) picture {
-	key := "/semaphore?" + name
-	if in {
-		key = "in:" + key
-	}
 	return func(now *snapshot) func() []byte {
 		d := p.detail(r.Context(), now, r.RemoteAddr, name)
-		return func() []byte {
-			return p.fragments.get(now.polls, key, func() []byte {
-				return p.render("semaphore-live", p.closeUp(now, d, name, in))
-			})
+		trouble := p.trouble(now)
+		draw := func() []byte { return p.render("semaphore-live", p.closeUp(now, d, name, trouble, in)) }
+		if !d.seen {
+			return draw
 		}
+		key := fmt.Sprintf("%q of %d %t %s", name, d.At.UnixNano(), in, trouble)
+		return func() []byte { return p.fragments.get(now.polls, key, draw) }
 	}
 }

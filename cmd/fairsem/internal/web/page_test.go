@@ -157,6 +157,27 @@ func TestANameIsTextWhateverItIs(t *testing.T) {
 	assert.Equal(t, 1+len(links), strings.Count(pages, "<script"), "ours, once a page")
 }
 
+// A picture that was made before an outage went on to say that it is live until the next poll.
+func TestAnOutageIsReportedBetweenTwoPolls(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	s := serveOn(t, server.Client(), seldom, func(o *Options) { o.Timeout = 0 })
+	s.seen(0)
+	s.hold("gate", 1)
+	paths := []string{"/", "/semaphore?name=gate"}
+	for _, path := range paths {
+		require.Eventually(t, func() bool { return strings.Contains(s.get(path).body, `role="status">Live<`) }, soon, often)
+	}
+	require.NoError(t, server.Pause())
+	require.Eventually(t, func() bool { return s.get("/healthz").StatusCode == http.StatusServiceUnavailable }, soon, often)
+	for _, path := range paths {
+		body := s.get(path).body
+		assert.Contains(t, body, `role="status">Not live<`)
+		assert.Contains(t, body, "Redis has not answered for ")
+	}
+	require.NoError(t, server.Resume())
+}
+
 func TestAnOutageIsReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)

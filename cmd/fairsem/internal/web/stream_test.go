@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -171,7 +172,7 @@ func TestNamesWithoutViewersAreForgotten(t *testing.T) {
 		return inspect.Detail{Status: fairsem.Status{At: at}}, nil
 	})
 	for i := range 2 * mostDetails {
-		d.keep(strings.Repeat("x", i), inspect.Detail{Status: fairsem.Status{At: at}})
+		d.keep(strings.Repeat("x", i), seen{Detail: inspect.Detail{Status: fairsem.Status{At: at}}, at: time.Now()})
 	}
 	assert.Len(t, d.last, mostDetails)
 	assert.Contains(t, d.last, strings.Repeat("x", 2*mostDetails-1), "what was seen last stays")

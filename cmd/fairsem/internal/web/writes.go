@@ -202,6 +202,7 @@ var errNoName = errors.New("there is no semaphore of that name")
 // do makes the change and logs it, whatever the result.
 func (p *Page) do(r *http.Request, v verb, d action, who string) error {
 	err := p.try(r.Context(), v, d)
+	p.details.expire(r.RemoteAddr, d.name) // whatever the result: it may be done all the same
 	outcome := "done"
 	if err != nil {
 		outcome = "not done: " + shown(err.Error())

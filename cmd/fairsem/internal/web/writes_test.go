@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
@@ -282,6 +284,57 @@ func TestAFormMakesItsChange(t *testing.T) {
 	<-permit.Context().Done()
 	require.ErrorIs(t, context.Cause(permit.Context()), fairsem.ErrEvicted)
 	assert.Equal(t, http.StatusNotFound, s.perform(cookie, evict).StatusCode, "it is gone")
+}
+
+// With a poll a minute the page showed the state before the change, beside the notice of it.
+func TestAfterAChangeThePageShowsItWithoutAPoll(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable, seldom)
+	s.seen(0)
+	permit := s.hold("gate", 3)
+	cookie := s.logIn()
+	before := s.get("/semaphore?name=gate", cookie...).body
+	require.Contains(t, before, `1<span class="of"> / 3</span>`)
+	answer := s.perform(cookie, "/act/resize?name=gate", "limit=7")
+	assert.Contains(t, s.get(answer.Header.Get("Location"), cookie...).body, `1<span class="of"> / 7</span>`)
+	s.ask(http.MethodPost, "/act/resize", "name=gate&limit=8", "Authorization", "Bearer "+testToken)
+	assert.Contains(t, s.get("/semaphore?name=gate").body, `1<span class="of"> / 8</span>`)
+	s.perform(cookie, "/act/evict?name=gate&id="+url.QueryEscape(permit.ID()))
+	assert.Contains(t, s.get("/semaphore?name=gate", cookie...).body, "No holders.")
+}
+
+// A query that began before a change may end after it.
+func TestAnAnswerFromBeforeAChangeIsNotAsGoodAsNew(t *testing.T) {
+	t.Parallel()
+	ends := make(chan chan struct{})
+	d := newDetails(soon, soon, func(context.Context, string) (inspect.Detail, error) {
+		end := make(chan struct{})
+		ends <- end
+		<-end
+		return inspect.Detail{Status: fairsem.Status{At: noon}}, nil
+	})
+	ask := func() (finish func()) {
+		var asking sync.WaitGroup
+		asking.Go(func() { // ends when the query does; waited for by finish
+			_, err := d.get(context.Background(), here, "a")
+			assert.NoError(t, err)
+		})
+		end := <-ends
+		return func() {
+			close(end)
+			asking.Wait()
+		}
+	}
+	before := ask()
+	d.expire(here, "a")
+	after := ask() // it does not share the query before
+	before()
+	_, ok, fresh := d.kept("a")
+	assert.True(t, ok, "for an outage")
+	assert.False(t, fresh)
+	after()
+	_, _, fresh = d.kept("a")
+	assert.True(t, fresh)
 }
 
 func TestAFormIsOfOneSessionAndForOneDeed(t *testing.T) {
