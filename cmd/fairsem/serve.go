@@ -94,10 +94,12 @@ TLS. The token comes from --token-file or FAIRSEM_SERVE_TOKEN and has at least 1
 characters. Use a random one: the right token is accepted however many wrong ones
 came before. People log in with it, programs send it along:
 
-  curl -H "Authorization: Bearer $TOKEN" -d name=NAME -d limit=5 URL/act/resize
+  curl -H "Authorization: Bearer $TOKEN" -d name=NAME -d limit=5 \
+    http://localhost:7420/act/resize
 
-For a browser that requests the page by a name other than localhost or an address,
-give --host: without it, pages of other sites could read this one. A proxy in front,
+For a browser or a Prometheus that requests the page by a name other than localhost
+or an address, give --host: without it, pages of other sites could read this one, so
+other names are refused with 421. A proxy in front,
 such as for TLS, must pass on the Host header, and X-Forwarded-Proto so that cookies
 are sent with TLS only.
 

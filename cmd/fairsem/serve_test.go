@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,6 +131,65 @@ func TestServeShowsNamesThatMatchThePattern(t *testing.T) {
 	assert.Contains(t, s.log.String(), "the semaphores on "+server.Addr()+` that match "team-a/*" are at `)
 	require.NoError(t, client.Close())
 	require.Eventually(t, func() bool { return strings.Contains(body(""), "No holders, no waiters.") }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 143, exitCode(s.cmd.Wait()))
+}
+
+// The configuration scrapes it by a name, which it refused as deploy/README.md said to start it.
+func TestServeAsTheGuideStartsItIsScrapedByTheNameInTheConfiguration(t *testing.T) {
+	t.Parallel()
+	read := func(file, pattern string) string {
+		text, err := os.ReadFile(filepath.Join("../../deploy", file))
+		require.NoError(t, err)
+		found := regexp.MustCompile(pattern).FindSubmatch(text)
+		require.NotNil(t, found, "%s has no %s", file, pattern)
+		return string(found[1])
+	}
+	name := read("prometheus.yml", `job_name: fairsem\b[^[]*targets: \["([^"]+)"\]`)
+	server := redistest.NewServer(t)
+	for _, command := range []string{read("README.md", "`fairsem serve (--listen [^`]*)`"), read("prometheus.yml", "# fairsem serve (--listen .*)")} {
+		s := startServe(t, "redis://"+server.Addr(), append(strings.Fields(command), "--listen", "127.0.0.1:0")...)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"metrics", nil)
+		require.NoError(t, err)
+		r.Host = name
+		response, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, http.StatusOK, response.StatusCode)
+		require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+		assert.Equal(t, 143, exitCode(s.cmd.Wait()))
+	}
+}
+
+// The URL that is written ends in a slash, and the command of the help added another one.
+func TestTheHelpOfServeShowsACallThatWorks(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	client, err := fairsem.New(server.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	sem, err := client.Semaphore("NAME", 1)
+	require.NoError(t, err)
+	_, err = sem.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	const token = "a token of some length"
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(token), 0o600))
+	s := startServe(t, "redis://"+server.Addr(), "--allow-writes", "--token-file", file)
+	command := regexp.MustCompile(`(?m)^  curl -H "Authorization: Bearer \$TOKEN" -d (\S+) -d (\S+) \\\n +(\S+)$`).FindStringSubmatch(newServe().Long)
+	require.NotNil(t, command)
+	at := strings.Replace(command[3], "http://localhost:7420/", s.url, 1)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(command[1]+"&"+command[2]))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := http.DefaultTransport.RoundTrip(r) // curl follows no redirects either
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+	status, err := sem.Status(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, status.Limit)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, 143, exitCode(s.cmd.Wait()))
 }

@@ -36,6 +36,10 @@ func (p *Page) guard(next http.Handler) http.Handler {
 			http.Error(w, "this page has another name: start fairsem serve with --host to allow that one", http.StatusMisdirectedRequest)
 			return
 		}
+		if strings.HasPrefix(r.URL.Path, "//") { // ServeMux redirects to the path that it means, which curl does not follow
+			http.NotFound(w, r)
+			return
+		}
 		if crossSite(r) {
 			http.Error(w, "other sites may not load this page", http.StatusForbidden)
 			return

@@ -397,6 +397,9 @@ func TestAProgramNeedsTheTokenOnly(t *testing.T) {
 	assert.Equal(t, "application/json", answer.Header.Get("Content-Type"))
 	assert.Empty(t, answer.Cookies())
 	assert.EqualValues(t, 5, s.status("gate").Limit)
+	doubled := s.ask(http.MethodPost, "//act/resize", "name=gate&limit=6", "Authorization", "Bearer "+testToken)
+	assert.Equal(t, http.StatusNotFound, doubled.StatusCode, "a redirect looks like success to curl")
+	assert.EqualValues(t, 5, s.status("gate").Limit)
 	for wrong, status := range map[string]int{
 		"resize?name=gate":              http.StatusBadRequest,
 		"resize?name=gate&limit=-1":     http.StatusBadRequest,
