@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -48,14 +49,23 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	})
 }
 
-// crossSite reports whether a page of another site made the browser send the request. Following a link does not count:
-// then people see where they go, and the other site sees nothing.
+// crossSite reports whether a page of another site made the browser send the request, if the browser says so. Following a link does
+// not count: then people see where they go, and the other site sees nothing.
 func crossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin":
+	case "": // browsers send it with TLS or on loopback only. Not Referer: a link has one, too, and the other site can leave it out
+		return foreign(r)
+	case "none", "same-origin":
 		return false
 	}
 	return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+}
+
+// foreign reports whether the request has the origin of another page. Scripts send it, but pictures and links do not.
+func foreign(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	u, err := url.Parse(origin)
+	return origin != "" && (err != nil || u.Host != r.Host)
 }
 
 // knownHost reports whether host is a name of this page. A foreign page can make its own name resolve to this address,

@@ -293,6 +293,14 @@ func TestAPageOfAnotherSiteCannotHaveTheBrowserLoadAnything(t *testing.T) {
 			}
 		}
 	}
+	// Without TLS, by a name or from another machine, browsers send no more than this.
+	for _, origin := range []string{"http://evil.example", "null", "http://127.0.0.1:1", "%"} {
+		for _, path := range []string{"/", "/semaphore?name=x", "/metrics"} {
+			assert.Equal(t, http.StatusForbidden, s.get(path, "Origin", origin).StatusCode, "%s of %s", path, origin)
+		}
+	}
+	assert.Equal(t, http.StatusOK, s.get("/", "Origin", s.url).StatusCode)
+	assert.Equal(t, http.StatusOK, s.get("/", "Referer", "http://evil.example/").StatusCode, "a link has one, too")
 	assert.Equal(t, http.StatusOK, s.get("/", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors").StatusCode)
 	assert.Equal(t, http.StatusOK, s.get("/", "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate").StatusCode)
 	link := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
