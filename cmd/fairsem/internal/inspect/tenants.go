@@ -73,7 +73,7 @@ func named(t fairsem.Tenant) bool { return t.Name != "" || t.Share != 1 || t.Lim
 var errTooLong = errors.New("the tenants took too long to read")
 
 // TenantsOf queries the tenants of many names: of those that have a holder or a waiter. It stops reading after that time, since entries of
-// tenants that hold nothing are read, too, however many there are. An error of one name does not affect the others.
+// tenants that hold nothing are read, too, however many there are. An error of one name does not affect the others: its tenants are unread.
 func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status, most time.Duration) (map[string]Tenants, error) {
 	found := make([]Tenants, len(all))
 	limited, cancel := context.WithTimeoutCause(ctx, most, errTooLong)
@@ -93,8 +93,10 @@ func TenantsOf(ctx context.Context, client *fairsem.Client, all []fairsem.Status
 	}
 	of := make(map[string]Tenants)
 	for i, s := range all {
-		if len(found[i].All) > 0 || found[i].Unread {
-			of[s.Name] = found[i]
+		t := found[i]
+		t.Unread = t.Unread || t.Err != nil
+		if len(t.All) > 0 || t.Unread {
+			of[s.Name] = t
 		}
 	}
 	return of, nil

@@ -10,6 +10,8 @@ import (
 	"net/http"
 
 	"golang.org/x/time/rate"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // newJournal logs each change and each attempt: its time, its address and the name.
@@ -24,6 +26,18 @@ func (p *Page) checkToken(r *http.Request, token string) error {
 		p.journal.Printf("wrong token from %s", origin(r))
 	}
 	return err
+}
+
+// reportUnread logs once why the tenants of a name cannot be read: metrics have no text for it.
+func (p *Page) reportUnread(of map[string]inspect.Tenants) {
+	for name, t := range of {
+		if t.Err != nil {
+			p.unread.Do(func() {
+				p.journal.Printf("the tenants of %q cannot be read, so metrics have them together: %s", shown(name), shown(t.Err.Error()))
+			})
+			return
+		}
+	}
 }
 
 // origin is where a request comes from: the other end of the connection, and what X-Forwarded-For claims.

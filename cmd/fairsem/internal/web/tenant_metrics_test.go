@@ -8,13 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 func perTenant(o *Options) { o.TenantMetrics = true }
@@ -53,6 +57,35 @@ func TestMetricsHaveTenantsOnlyIfAsked(t *testing.T) {
 	}
 	quiet.seen(1)
 	assert.NotContains(t, quiet.get("/metrics").body, "tenant")
+}
+
+// Without the right to HSCAN, which is for tenants only, there were no figures of them and no word about it.
+func TestTenantsThatCannotBeReadHaveFiguresTogether(t *testing.T) {
+	t.Parallel()
+	server := redistest.SharedServer(t)
+	user := "no-hscan-" + uuid.NewString()
+	require.NoError(t, server.Client().Do(t.Context(), "ACL", "SETUSER", user, "on", ">secret", "~*", "&*", "+@all", "-hscan").Err())
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: user, Password: "secret"})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	log := &transcript.Transcript{}
+	s := serveOn(t, rdb, perTenant, logged(log))
+	client, err := fairsem.New(server.Client(), fairsem.Options{Prefix: s.prefix})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	rights := &served{t: t, client: client}
+	for _, name := range []string{"gate", "door"} {
+		rights.holdAs(name, 9, 3, fairsem.CallOptions{Tenant: "acme"})
+	}
+	s.hold("plain", 2)
+	for _, name := range []string{"gate", "door"} {
+		line := fmt.Sprintf(`fairsem_tenant_permits_in_use{name=%q,tenant="\\others"} 3`, name)
+		require.Eventually(t, func() bool { return strings.Contains(s.get("/metrics").body, line+"\n") }, soon, often, line)
+	}
+	assert.NotContains(t, s.get("/metrics").body, `{name="plain",tenant=`)
+	first := s.page.sampler.latest().polls
+	require.Eventually(t, func() bool { return s.page.sampler.latest().polls > first+3 }, soon, often)
+	assert.Regexp(t, `(?m) fairsem: the tenants of "(gate|door)" cannot be read, so metrics have them together: .+$`, log.String())
+	assert.Equal(t, 1, strings.Count(log.String(), "cannot be read"))
 }
 
 func TestALabelOfATenantIsTextWhateverItIs(t *testing.T) {

@@ -76,6 +76,7 @@ type Page struct {
 	perName   *prometheus.Registry
 	login     *login // nil: no changes are possible
 	journal   *log.Logger
+	unread    sync.Once // there were tenants that could not be read
 	handler   http.Handler
 
 	pages, streams, scrapes *quota // requests
@@ -101,7 +102,9 @@ func New(o Options) *Page {
 	p.sampler = newSampler(o.Interval, o.Timeout, o.Names, p.names.Query)
 	if o.TenantMetrics {
 		p.sampler.tenants = func(ctx context.Context, all []fairsem.Status) (map[string]inspect.Tenants, error) {
-			return inspect.TenantsOf(ctx, o.Client, all, max(o.Interval, time.Second))
+			of, err := inspect.TenantsOf(ctx, o.Client, all, max(o.Interval, time.Second))
+			p.reportUnread(of)
+			return of, err
 		}
 	}
 	p.details = newDetails(p.pollTimeout(), o.Interval/2, func(ctx context.Context, name string) (inspect.Detail, error) {
