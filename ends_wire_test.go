@@ -19,6 +19,7 @@ import (
 
 // The ticket left Redis no more time than half of the call, but Redis has not said no.
 func TestMaxWaitThatPassesWithoutAnAnswerIsNoRefusal(t *testing.T) {
+	t.Parallel()
 	for what, call := range map[string]func(c *Client, o CallOptions) error{
 		"Acquire": func(c *Client, o CallOptions) error { return (<-acquires(background, c, o)).err },
 		"Allow": func(c *Client, o CallOptions) error {
