@@ -26,7 +26,10 @@ func Take(ctx context.Context, name *fairsem.Inspector) (now Census, err error) 
 	}
 	listed := 0
 	for t, err := range name.Waiters(ctx) {
-		if listed++; err != nil || listed > maxListed {
+		if err != nil {
+			return now, err
+		}
+		if listed++; listed > maxListed {
 			break
 		}
 		one := now.All[held.ClientOf(t.ID)]
@@ -35,7 +38,10 @@ func Take(ctx context.Context, name *fairsem.Inspector) (now Census, err error) 
 	}
 	listed = 0
 	for t, err := range name.Holders(ctx) {
-		if listed++; err != nil || listed > maxListed {
+		if err != nil { // what is missing of others would make this process's part too large
+			return now, err
+		}
+		if listed++; listed > maxListed {
 			break
 		}
 		one := now.All[held.ClientOf(t.ID)]
@@ -43,7 +49,7 @@ func Take(ctx context.Context, name *fairsem.Inspector) (now Census, err error) 
 		now.All[held.ClientOf(t.ID)] = one
 		now.TTL = max(now.TTL, t.ExpiresIn)
 	}
-	return now, ctx.Err()
+	return now, nil
 }
 
 // OthersWait reports whether a process other than me waits.
