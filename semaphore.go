@@ -153,8 +153,8 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 //
 // With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within
 // milliseconds, with an error that wraps ctx.Err() and [context.Cause]. The error is [ErrUnavailable], too, if Redis had not
-// answered the last question for a tenth of a second, or for half of the call. The position in the queue, or a permit
-// that was granted meanwhile, is released in the background. If the process stood still for so long that its position
+// answered the call, or not its last question for a tenth of a second or for half of the call. The position in the queue, or a
+// permit that was granted meanwhile, is released in the background. If the process stood still for so long that its position
 // expired, the call joins the end of the queue.
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
@@ -293,10 +293,10 @@ func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) erro
 		isLate = !t.isDone()
 	}
 	if err := ended(ctx); err != nil {
-		return withDoubt(err, t.state.giveUp(t, false))
+		return withDoubt(err, t.state.giveUp(t))
 	}
 	if isLate {
-		return withDoubt(ErrNotAcquired, t.state.giveUp(t, true))
+		return withDoubt(ErrNotAcquired, t.state.giveUp(t))
 	}
 	if t.err != nil {
 		t.refused = errors.Is(t.err, ErrNotAcquired)

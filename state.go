@@ -631,17 +631,15 @@ func (v *nameState) leave(t *ticket) {
 }
 
 // giveUp is leave for a caller that has not received a grant. If Redis has not answered the last operation of t, it returns
-// an error with the cause: where ctx ended, only if the answer takes longer than usual; where MaxWait passed, also if Redis has not
-// answered the call at all.
-func (v *nameState) giveUp(t *ticket, late bool) (unanswered error) {
+// an error with the cause.
+func (v *nameState) giveUp(t *ticket) (unanswered error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	since := t.unansweredSince
-	if since.IsZero() && t.phase == asking && t.busy { // it is queued behind requests without an answer
+	if t.phase == asking && t.quoted == (quote{}) && (t.busy || !since.IsZero()) { // no answer so far, however late it was sent
 		since = t.asked
 	}
-	due := !since.IsZero() && (t.phase == asking || t.phase == waiting)
-	if due && (t.cause != nil || tooLong(t.asked, since) || late && t.phase == asking) {
+	if !since.IsZero() && (t.phase == asking || t.phase == waiting) && (t.cause != nil || tooLong(t.asked, since)) {
 		unanswered = unavailable(time.Since(since), cmp.Or(t.cause, v.pipeline.Failure()))
 	}
 	v.leaveLocked(t)
