@@ -82,6 +82,7 @@ type sharedDB struct {
 	watching bool
 
 	checking sync.Mutex
+	pool     fair.Pool
 	capped   bool               // the settings are not those of the options
 	waited   time.Time          // when others last waited
 	pause    time.Duration      // until the next check while capped; 0: not known
@@ -136,6 +137,7 @@ func (s *sharedDB) sensor() (sensor fair.Sensor, ok bool) {
 	}
 	s.checking.Lock()
 	defer s.checking.Unlock()
+	s.pool.Leave()
 	s.relax()
 	s.grow(false)
 	return sensor, false
@@ -158,7 +160,7 @@ func (s *sharedDB) check() {
 	switch {
 	case now.OthersWait(me):
 		s.waited, s.pause = time.Now(), now.Pause()
-		part := now.PartOf(me, mine)
+		part := now.PartOf(me, &s.pool, mine)
 		s.limit(part)
 		more = mine < part
 	case free <= 0:

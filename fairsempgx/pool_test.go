@@ -571,3 +571,18 @@ func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
 	w.take(other)
 	w.take(other)
 }
+
+func TestBusyPoolsOfOneProcessLeaveAnotherItsPart(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 3 * time.Second
+	s := w.Semaphore(2)
+	for range 2 {
+		p := w.pool(s, 1)
+		w.loadOf(func(ctx context.Context) error {
+			_, err := p.Exec(ctx, "SELECT pg_sleep(0.002)")
+			return err
+		}, 2)
+	}
+	w.EventuallyUsed(s, 2)
+	w.take(w.pool(w.Semaphore(2), 1))
+}

@@ -13,6 +13,7 @@ import (
 
 // share is what a pool knows of the other processes. It is guarded by the lock of the pool.
 type share struct {
+	pool     fair.Pool
 	watching bool
 	pressed  bool          // others waited at the last check
 	part     int           // while pressed: how many permits the pool may have
@@ -66,6 +67,7 @@ func (p *pool) sensor() (sensor fair.Sensor, pause time.Duration) {
 		}
 	})
 	if sensor.Ended() {
+		p.share.pool.Leave()
 		p.share = share{}
 		return sensor, -1
 	}
@@ -109,7 +111,7 @@ func (p *pool) inUseLocked() int32 {
 // settleLocked decides how many permits this pool may have, and how many connections it closes.
 func (p *pool) settleLocked(now fair.Census, me string) {
 	mine := p.countLocked()
-	part := int(now.PartOf(me, int64(mine)))
+	part := int(now.PartOf(me, &p.share.pool, int64(mine)))
 	keep := part
 	if p.waiting.Len()+p.stranded.Len() == 0 {
 		keep = min(keep, p.share.peak)

@@ -86,6 +86,14 @@ func TestDBClosesIdleConnectionsWhenAnotherProcessWaits(t *testing.T) {
 
 // load runs queries from that many goroutines until the test ends, and counts those of each. None may fail.
 func (w *world) load(db *sql.DB, n int) []atomic.Int64 {
+	return w.loadOf(func(ctx context.Context) error {
+		_, err := db.ExecContext(ctx, "SELECT pg_sleep(0.002)")
+		return err
+	}, n)
+}
+
+// loadOf is load for any query.
+func (w *world) loadOf(query func(context.Context) error, n int) []atomic.Int64 {
 	queries := make([]atomic.Int64, n)
 	ctx, cancel := context.WithCancel(w.Context())
 	var all sync.WaitGroup
@@ -93,7 +101,7 @@ func (w *world) load(db *sql.DB, n int) []atomic.Int64 {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				one, cancel := context.WithTimeout(context.Background(), time.Minute)
-				_, err := db.ExecContext(one, "SELECT pg_sleep(0.002)")
+				err := query(one)
 				cancel()
 				if !assert.NoError(w, err) {
 					return

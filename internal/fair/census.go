@@ -10,6 +10,7 @@ import (
 
 // Census is who holds units of a name, and who waits for some, by the id of the Client: see [held.ClientOf].
 type Census struct {
+	Name        string
 	Limit, Used int64
 	TTL         time.Duration // at least two thirds of it; 0: no call waits
 	All         map[string]Process
@@ -20,7 +21,7 @@ const maxListed = 5000 // more holders or waiters are not counted
 // Take asks Redis. If no call waits, it lists no holders.
 func Take(ctx context.Context, name *fairsem.Inspector) (now Census, err error) {
 	s, err := name.Status(ctx)
-	now = Census{Limit: s.Limit, Used: s.Used, All: make(map[string]Process)}
+	now = Census{Name: name.Name(), Limit: s.Limit, Used: s.Used, All: make(map[string]Process)}
 	if err != nil || s.Waiting == 0 {
 		return now, err
 	}
@@ -60,19 +61,6 @@ func (c Census) OthersWait(me string) bool {
 		}
 	}
 	return false
-}
-
-// PartOf returns how many units a pool of the process me may have that holds mine. Several pools of one process share its part by what
-// they hold.
-func (c Census) PartOf(me string, mine int64) int64 {
-	ours := c.All[me]
-	ours.Held = max(ours.Held, mine) // a permit that was just granted
-	c.All[me] = ours
-	all := part(c.Limit, c.All, me)
-	if ours.Held > 0 && mine < ours.Held {
-		return (all*mine + ours.Held - 1) / ours.Held
-	}
-	return all
 }
 
 // FirstPause is that before a check that knows no TTL.

@@ -54,9 +54,40 @@ func TestPartsOfAllProcessesFillTheLimitAndNothingMovesThen(t *testing.T) {
 
 func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
 	t.Parallel()
-	now := Census{Limit: 8, All: map[string]Process{"a": {6, 0}, "b": {2, 3}}}
-	assert.Equal(t, int64(4), now.PartOf("a", 6), "one pool")
-	assert.Equal(t, int64(2), now.PartOf("a", 3), "two pools")
+	now := Census{Name: t.Name(), Limit: 8, All: map[string]Process{"a": {6, 0}, "b": {2, 3}}}
+	var first, second Pool
+	assert.Equal(t, int64(4), now.PartOf("a", &first, 6), "one pool")
+	assert.Equal(t, int64(2), now.PartOf("a", &first, 3), "and other permits")
+	assert.Equal(t, int64(2), now.PartOf("a", &second, 3), "two pools")
+	assert.Equal(t, int64(2), now.PartOf("a", &first, 3), "two pools")
+	assert.Equal(t, int64(2), now.PartOf("a", &second, 3), "two pools")
+	first.Leave()
+	second.Leave()
+	assert.NotContains(t, pools.at, place{"a", t.Name()})
 	assert.True(t, now.OthersWait("a"))
 	assert.False(t, now.OthersWait("b"), "its own calls")
+}
+
+// Each would keep a unit of which the process has too many, if its share were rounded up.
+func TestSharesOfPoolsAddUpToThePartOfTheirProcess(t *testing.T) {
+	t.Parallel()
+	for n := range int64(12) {
+		for limit := range 3 * n {
+			now := Census{Name: fmt.Sprint(t.Name(), n, limit), Limit: limit, All: map[string]Process{"b": {0, 1}}}
+			all := make([]Pool, n)
+			for i := range all {
+				now.PartOf("a", &all[i], int64(1+i%3))
+			}
+			sum := int64(0)
+			for i := range all {
+				sum += now.PartOf("a", &all[i], int64(1+i%3))
+			}
+			if n > 0 {
+				assert.Equal(t, part(limit, now.All, "a"), sum, "%d pools, limit %d", n, limit)
+			}
+			for i := range all {
+				all[i].Leave()
+			}
+		}
+	}
 }
