@@ -275,15 +275,15 @@ var refusals = map[protocol.State]error{
 // queuedLocked records that t waits in the queue.
 func (v *nameState) queuedLocked(t *ticket, position int64, sent clock.Instant) {
 	early := t.earlyGrant
-	t.earlyGrant = grantNotice{}
+	t.earlyGrant = nil
 	v.moveLocked(t, waiting)
 	t.reportWaiting(v.host.events)
 	t.position, t.token = position, 0
 	v.renewLocked(t, sent)
 	v.host.hub.Start()
 	v.checkLocked()
-	if early.Seq == t.seq {
-		v.grantedLocked(early)
+	if early != nil {
+		v.grantedLocked(*early)
 	}
 	v.recheckPendingLocked(t)
 }
@@ -319,8 +319,8 @@ func (v *nameState) grantedLocked(g grantNotice) {
 // earlyLocked keeps a notice until the answer shows whether it is true. A forged message can come before the true one or
 // after it: of two that differ the first is kept, and Redis is queried.
 func (v *nameState) earlyLocked(t *ticket, g grantNotice) {
-	if t.earlyGrant.Seq != t.seq {
-		t.earlyGrant = g
+	if t.earlyGrant == nil {
+		t.earlyGrant = new(g)
 	} else if !t.earlyGrant.Equal(g.Grant) || t.earlyGrant.epoch != g.epoch {
 		t.recheck = true
 	}
@@ -362,9 +362,9 @@ func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh b
 	t.hold.begin(t.values, v.host.clock, t.asked, now.Time, t.lease)
 	v.finishLocked(t, nil)
 	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
-	if early := t.earlyGrant; early.Seq == t.seq {
-		t.earlyGrant = grantNotice{}
-		v.grantedLocked(early)
+	if early := t.earlyGrant; early != nil {
+		t.earlyGrant = nil
+		v.grantedLocked(*early)
 	}
 }
 

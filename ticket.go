@@ -37,9 +37,9 @@ type ticket struct {
 	account   account
 	noRefresh bool
 	observed  bool            // its events are wanted
+	refused   bool            // its caller has received the refusal of Redis; only the caller uses it
 	asked     time.Time       // when its caller called
 	values    context.Context // the context of its caller, for the values of the permit's context
-	refused   bool            // its caller has received the refusal of Redis; only the caller uses it
 
 	done     chan struct{} // closed when hold or err is set
 	released chan struct{} // closed when it is removed
@@ -49,21 +49,21 @@ type ticket struct {
 	busy                bool          // an operation is queued or in flight; the next one is sent after it
 	maybeApplied        bool          // an operation without an answer may have been executed, or may be later
 	releaseMaybeApplied bool          // one of them was a release
+	recheck             bool          // query it as soon as no operation is under way
+	known               bool          // leaving: Redis had answered its acquire
+	reported            bool          // the end of the permit has been reported
 	unansweredSince     time.Time     // since when an answer is due; zero: none is
 	cause               error         // of the missing answer
 	position            int64         // in the queue; only who may read the queue knows it, so it authenticates a wake message
 	token               int64         // of the grant, once it is known
 	numbers             []int64       // of its units, with the token
-	earlyGrant          grantNotice   // notice that overtook the answer to the acquire
+	earlyGrant          *grantNotice  // notice that overtook the answer to the acquire, or nil
 	by                  GrantedBy     // how the client learned of the grant
 	epoch               int64         // in which Redis confirmed it last
-	recheck             bool          // query it as soon as no operation is under way
 	parts               parts         // released by its holder
 	lease               window        // from the last confirmation
-	known               bool          // leaving: Redis had answered its acquire
 	forgottenAt         time.Time     // leaving: when it has expired in Redis in any case
 	releaseErr          error         // set before released is closed: result of the release
-	reported            bool          // the end of the permit has been reported
 	wanted              chan struct{} // closed when calls wait; nil until its holder asks for it
 	hold                hold          // of its permit, set before done is closed
 	err                 error         // set before done is closed

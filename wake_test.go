@@ -299,7 +299,7 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	space := protocol.Keyspace{Prefix: e.listener.keyspace.Prefix, ClientID: "an operator"}
 	c := protocol.Release(space.About(e.name), protocol.Declaration{Spec: protocol.LimitSpec{Limit: 1}, Nothing: true}, 0, false, []*ticket{{id: holder.ID()}})
 	require.NoError(t, e.rdb.Process(t.Context(), c.Command(true)))
-	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.earlyGrant.Token != 0 })
+	e.ticket(seq, func(t *ticket) bool { return t.phase == asking && t.earlyGrant != nil && t.earlyGrant.Token != 0 })
 	calls := len(e.gate.since(0))
 	release()
 	o := e.await(done)
