@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,17 +41,24 @@ func (c *prepared) cmd() redis.Cmder {
 	return cmd
 }
 
-// errWrittenOff is the error of a command that go-redis was still to send when its batch was written off.
-var errWrittenOff = errors.New("the batch was written off before it was sent")
+// What stands for the script of a call whose batch was written off: a hash that no script has, and a text that does nothing.
+// An error instead would have go-redis close the connection, and where making one takes longer than a batch may, none would ever serve.
+var (
+	unknownHash = []byte(strings.Repeat("0", 40))
+	emptyText   = []byte("return {}")
+)
 
 // MarshalBinary returns the hash of the script, or its text. go-redis calls it when it writes the command, which may be long after
 // the batch was written off: it dials, waits for a connection and greets the server first. What is sent then may come after a tombstone
-// has expired, and is a grant to nobody.
+// has expired, and would be a grant to nobody.
 func (c *prepared) MarshalBinary() ([]byte, error) {
-	if c.batch.done.Load() {
-		return nil, errWrittenOff
+	switch {
+	case !c.batch.done.Load():
+		return c.Call.Script.Source(c.withText), nil
+	case c.withText:
+		return emptyText, nil
 	}
-	return c.Call.Script.Source(c.withText), nil
+	return unknownHash, nil
 }
 
 // String is for hooks that record commands.

@@ -200,7 +200,7 @@ func (finished) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return n
 func (f finished) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		if cmds[0].Name() == "evalsha" { // else it greets the server
+		if strings.HasPrefix(cmds[0].Name(), "eval") { // else it greets the server
 			f <- err
 		}
 		return err
@@ -208,32 +208,48 @@ func (f finished) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 // While go-redis dials or greets a server that is slow, nothing stops it. What it then sends could come after a tombstone has expired.
-func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSent(t *testing.T) {
+// The connection is as good as any.
+func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSentAndLeavesTheConnectionToTheNext(t *testing.T) {
 	t.Parallel()
-	dials, conns := make(chan struct{}), make(chan *recorded, 1)
-	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
-		<-dials
-		conn, err := net.Dial("tcp", redistest.SharedServer(t).Addr())
-		c := &recorded{Conn: conn}
-		conns <- c
-		return c, err
-	}})
-	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	returned := make(finished, 1)
-	rdb.AddHook(returned)
-	l := New(Config{Client: rdb, Goroutines: goroutines.New(), Clock: clock.New(), Suspect: func() {}, Disconnected: func() {}})
-	t.Cleanup(l.Goroutines.Close)
-	o := newOrder(1, MinTimeout)
-	o.plain = protocol.PlainRelease[protocol.Entry](protocol.Keyspace{Prefix: "fairsem-test"}.About(uuid.NewString()), nil)
-	l.Queue(o, false)
-	assert.ErrorIs(t, (<-o.done).Err, failure.ErrNoAnswer)
-	close(dials)
-	require.ErrorIs(t, <-returned, errWrittenOff)
-	c := <-conns
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	assert.Contains(t, strings.ToLower(string(c.written)), "hello", "it has greeted the server")
-	assert.NotContains(t, string(c.written), protocol.PlainReleaseScript.Hash())
+	for _, withText := range []bool{false, true} {
+		dials, conns := make(chan struct{}), make(chan *recorded, 1)
+		rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+			<-dials
+			conn, err := net.Dial("tcp", redistest.SharedServer(t).Addr())
+			c := &recorded{Conn: conn}
+			conns <- c
+			return c, err
+		}})
+		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+		returned := make(finished, 1)
+		rdb.AddHook(returned)
+		l := New(Config{Client: rdb, Goroutines: goroutines.New(), Clock: clock.New(), Suspect: func() {}, Disconnected: func() {}})
+		t.Cleanup(l.Goroutines.Close)
+		call := protocol.PlainRelease[protocol.Entry](protocol.Keyspace{Prefix: "fairsem-test"}.About(uuid.NewString()), nil)
+		b := newBatch(l, 1)
+		o := newOrder(1, MinTimeout)
+		o.plain = call
+		b.add(o)
+		b.prepared[0].withText = withText
+		sent := make(chan struct{})
+		go func() { b.deliver(); close(sent) }()
+		assert.ErrorIs(t, (<-o.done).Err, failure.ErrNoAnswer)
+		close(dials)
+		if err := <-returned; withText {
+			require.NoError(t, err)
+		} else {
+			require.True(t, failure.UnknownScript(err), err)
+		}
+		<-sent
+		c := <-conns
+		c.mu.Lock()
+		written := strings.ToLower(string(c.written))
+		c.mu.Unlock()
+		assert.Contains(t, written, "hello", "it has greeted the server")
+		assert.NotContains(t, written, protocol.PlainReleaseScript.Hash())
+		assert.NotContains(t, written, "redis.call")
+		assert.NoError(t, l.Ask(t.Context(), Command{Cmd: redis.NewStringCmd(t.Context(), "ping")}).Err, "a second connection would wait for ever")
+	}
 }
 
 // A query is asked again with the same call. go-redis may still be about to write the batch before, which must not be mended by that.
@@ -246,12 +262,13 @@ func TestCallThatIsAskedAgainLeavesItsBatchThatWasWrittenOffUnsent(t *testing.T)
 		assert.ErrorIs(t, l.Ask(t.Context(), Command{Call: call}).Err, failure.ErrNoAnswer)
 		reply := l.Send(Command{Call: call})
 		first, second := <-sent, <-sent
-		written := func(cmd redis.Cmder) error {
-			_, err := cmd.Args()[1].(encoding.BinaryMarshaler).MarshalBinary()
-			return err
+		written := func(cmd redis.Cmder) string {
+			hash, err := cmd.Args()[1].(encoding.BinaryMarshaler).MarshalBinary()
+			assert.NoError(t, err)
+			return string(hash)
 		}
-		assert.ErrorIs(t, written(first), errWrittenOff)
-		assert.NoError(t, written(second))
+		assert.Equal(t, string(unknownHash), written(first))
+		assert.Equal(t, protocol.PlainReleaseScript.Hash(), written(second))
 		close(hold)
 		<-reply
 	})
