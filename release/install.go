@@ -62,11 +62,11 @@ func (r *release) buildProgram(ctx context.Context, at folder) error {
 	return err
 }
 
-// buildPackages gets and builds what users import beside the library, where install has built its program. It takes longer than all
-// that prepare does.
-func (r *release) buildPackages(ctx context.Context) error {
+// buildPackages gets and builds what users import beside the library, of modules in these folders, where install has built its program.
+// For all of them it takes longer than all that prepare does.
+func (r *release) buildPackages(ctx context.Context, dirs ...string) error {
 	at := in(filepath.Join(r.work, filepath.Dir(program)), r.userAlone()...)
-	for _, dir := range r.w.modules() {
+	for _, dir := range dirs {
 		if dir == command {
 			continue
 		}

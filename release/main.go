@@ -72,7 +72,7 @@ func complete(ctx context.Context, root, version string) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.buildPackages(ctx); err != nil {
+	if err := r.buildPackages(ctx, r.w.modules()...); err != nil {
 		r.discard()
 		return nil, err
 	}

@@ -38,6 +38,9 @@ func newRegistry(ctx context.Context, work, clone, library, version string, modu
 
 // user returns variables with which go in a folder gets the released modules from the registry, and others from this machine's module
 // cache, or as always if they are not there. They keep a module cache of their own: what is made here is not yet a release.
+//
+// GONOPROXY is empty, also where the file of go env -w sets it: if it has any value, go first looks without GOPROXY for the module of a
+// package. It then finds the library, which is in the cache already, and not the module below it that has the package.
 func (r *registry) user(ctx context.Context, cache, library string) ([]string, error) {
 	var env struct{ GOMODCACHE, GOPROXY string }
 	if err := in(".").goJSON(ctx, &env, "env", "-json", "GOMODCACHE", "GOPROXY"); err != nil {
@@ -45,7 +48,7 @@ func (r *registry) user(ctx context.Context, cache, library string) ([]string, e
 	}
 	proxies := fileURL(r.dir) + "," + fileURL(filepath.Join(env.GOMODCACHE, "cache", "download")) + "," + env.GOPROXY
 	return []string{
-		"GOWORK=off", "GOMODCACHE=" + cache, "GOPROXY=" + proxies, "GONOPROXY=none", "GOPRIVATE=", "GONOSUMDB=" + library,
+		"GOENV=off", "GOWORK=off", "GOMODCACHE=" + cache, "GOPROXY=" + proxies, "GONOPROXY=", "GOPRIVATE=", "GONOSUMDB=" + library,
 		"GOFLAGS=-modcacherw -trimpath", "GOTOOLCHAIN=local", "CGO_ENABLED=0",
 	}, nil
 }
