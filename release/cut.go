@@ -17,6 +17,7 @@ type release struct {
 	root    folder // the repository
 	work    string // what discard removes
 	clone   folder
+	base    string // the commit of the repository that is in the clone
 	w       workspace
 	notes   string   // from the changelog
 	user    []string // variables with which go is a user's who has the release: see registry.user
@@ -41,23 +42,28 @@ func prepare(ctx context.Context, root, version string, today time.Time) (_ *rel
 			r.discard()
 		}
 	}()
-	if err := r.copyRepository(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.writeNotes(today); err != nil {
-		return nil, err
-	}
-	if err := r.w.require(ctx, r.clone, version); err != nil {
-		return nil, err
-	}
-	sum, err := r.writeSums(ctx)
+	sum, err := r.create(ctx, today)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.tag(ctx); err != nil {
-		return nil, err
-	}
 	return r, r.try(ctx, sum)
+}
+
+// create makes commit and tags in a clone, and returns the hash of the library.
+func (r *release) create(ctx context.Context, today time.Time) (sum string, err error) {
+	if err := r.copyRepository(ctx); err != nil {
+		return "", err
+	}
+	if err := r.writeNotes(today); err != nil {
+		return "", err
+	}
+	if err := r.w.require(ctx, r.clone, r.version); err != nil {
+		return "", err
+	}
+	if sum, err = r.writeSums(ctx); err != nil {
+		return "", err
+	}
+	return sum, r.tag(ctx)
 }
 
 func (r *release) discard() { _ = os.RemoveAll(r.work) } // a temporary folder: what is left costs only space
@@ -74,11 +80,16 @@ func (r *release) checkRepository(ctx context.Context) (err error) {
 	if err := r.w.checkVersion(r.version, strings.Fields(tags)); err != nil {
 		return err
 	}
-	on, err := r.root.run(ctx, "git", "rev-parse", "--abbrev-ref", "HEAD")
+	return r.checkBranch(ctx)
+}
+
+// checkBranch fails if another branch is checked out, or if files are not as in its last commit.
+func (r *release) checkBranch(ctx context.Context) error {
+	on, err := r.root.run(ctx, "git", "rev-parse", "--symbolic-full-name", "HEAD")
 	if err != nil {
 		return err
 	}
-	if on != branch {
+	if on = strings.TrimPrefix(on, "refs/heads/"); on != branch {
 		return fmt.Errorf("releases are made from %s, and this is %s: git switch %[1]s", branch, on)
 	}
 	changed, err := r.root.run(ctx, "git", "status", "--porcelain")
@@ -91,7 +102,11 @@ func (r *release) checkRepository(ctx context.Context) (err error) {
 // copyRepository clones, with what the configuration of the repository says about authors and signatures.
 func (r *release) copyRepository(ctx context.Context) error {
 	r.clone = in(filepath.Join(r.work, "clone"))
-	if _, err := r.root.run(ctx, "git", "clone", "-q", "--branch", branch, r.root.dir, r.clone.dir); err != nil {
+	_, err := r.root.run(ctx, "git", "clone", "-q", "--branch", branch, r.root.dir, r.clone.dir)
+	if err != nil {
+		return err
+	}
+	if r.base, err = r.clone.run(ctx, "git", "rev-parse", "HEAD"); err != nil {
 		return err
 	}
 	settings, err := r.root.run(ctx, "git", "config", "--null", "--list")
@@ -203,10 +218,6 @@ func (r *release) try(ctx context.Context, sum string) error {
 
 // publish brings commit and tags into the repository, or nothing.
 func (r *release) publish(ctx context.Context) error {
-	before, err := r.root.run(ctx, "git", "rev-parse", "HEAD")
-	if err != nil {
-		return err
-	}
 	refs := []string{"refs/heads/" + branch}
 	create := "start\n"
 	for _, tag := range r.tags() {
@@ -221,18 +232,35 @@ func (r *release) publish(ctx context.Context) error {
 	if _, err := r.root.run(ctx, "git", append([]string{"fetch", "-q", "--no-tags", r.clone.dir}, refs...)...); err != nil {
 		return err
 	}
-	// From here on an interrupt waits: it could leave a half.
-	ctx = context.WithoutCancel(ctx)
 	commit, err := r.clone.run(ctx, "git", "rev-parse", "HEAD")
 	if err != nil {
 		return err
 	}
-	if _, err := r.root.run(ctx, "git", "merge", "-q", "--ff-only", commit); err != nil {
+	// Trying the release took minutes, in which the repository may have changed.
+	if err := r.checkUnmoved(ctx); err != nil {
 		return err
 	}
-	if _, err := r.root.feed(ctx, create+"commit\n", "git", "update-ref", "--stdin"); err != nil {
-		_, undone := r.root.run(ctx, "git", "reset", "-q", "--keep", before)
-		return errors.Join(err, undone)
+	// From here on an interrupt waits: it could leave a half.
+	root, ctx := r.root.apart(), context.WithoutCancel(ctx)
+	_, err = root.run(ctx, "git", "merge", "-q", "--ff-only", commit)
+	if err == nil {
+		_, err = root.feed(ctx, create+"commit\n", "git", "update-ref", "--stdin")
 	}
-	return nil
+	if err != nil {
+		_, undone := root.run(ctx, "git", "reset", "-q", "--keep", r.base)
+		err = errors.Join(err, undone)
+	}
+	return err
+}
+
+// checkUnmoved fails if the repository is not at the commit that is in the clone, with all files as in it.
+func (r *release) checkUnmoved(ctx context.Context) error {
+	if err := r.checkBranch(ctx); err != nil {
+		return err
+	}
+	now, err := r.root.run(ctx, "git", "rev-parse", "HEAD")
+	if err == nil && now != r.base {
+		err = fmt.Errorf("%s was at %s when this release began, and is now at %s: make the release again", branch, r.base, now)
+	}
+	return err
 }

@@ -135,6 +135,66 @@ func TestReleaseThatIsRefusedSaysWhyAndChangesNothing(t *testing.T) {
 	}
 }
 
+// untried is a release of a tiny repository, in its clone.
+func untried(t *testing.T) *release {
+	t.Helper()
+	r := &release{version: "v0.1.0", root: committed(t, tiny(func(map[string]string) {})), work: t.TempDir()}
+	require.NoError(t, r.checkRepository(t.Context()))
+	_, err := r.create(t.Context(), time.Now())
+	require.NoError(t, err)
+	return r
+}
+
+// The branch was compared only at the start: after a git switch the release became part of another branch.
+func TestReleaseIsNotPublishedInARepositoryThatHasChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := untried(t)
+	for _, c := range []struct{ change, undo, err string }{
+		{"git switch -q -c topic", "git switch -q main", "made from main, and this is topic"},
+		{"git switch -q --detach", "git switch -q main", "made from main, and this is HEAD"},
+		{"touch new.go", "rm new.go", "not as in the last commit: commit, stash or remove them\n?? new.go"},
+		{"git commit -q --allow-empty -m more", "git reset -q --hard HEAD~1", "make the release again"},
+	} {
+		does(t, r.root, "sh", "-c", c.change)
+		before := state(t, r.root)
+		assert.ErrorContains(t, r.publish(t.Context()), c.err, c.change)
+		assert.Equal(t, before, state(t, r.root), c.change)
+		does(t, r.root, "sh", "-c", c.undo)
+	}
+	require.NoError(t, r.publish(t.Context()))
+}
+
+// Ctrl-C ended git merge after it had moved the branch, and nothing moved it back.
+func TestPublishingThatFailsAfterTheMergeLeavesNothing(t *testing.T) {
+	t.Parallel()
+	r := untried(t)
+	hook(t, r.root, "kill -KILL $PPID")
+	before := state(t, r.root)
+	require.Error(t, r.publish(t.Context()))
+	assert.Equal(t, before, state(t, r.root))
+}
+
+func TestTerminalDoesNotInterruptGitWhilePublishing(t *testing.T) {
+	t.Parallel()
+	r := untried(t)
+	redistest.Program(t, "ps")
+	hook(t, r.root, "ps -o pgid= -p $$ >.git/group")
+	require.NoError(t, r.publish(t.Context()))
+	group, err := os.ReadFile(r.root.path(".git/group"))
+	require.NoError(t, err)
+	own := does(t, r.root, "sh", "-c", "ps -o pgid= -p $$")
+	assert.NotEqual(t, own, strings.TrimSpace(string(group)))
+	assert.NotEmpty(t, strings.TrimSpace(string(group)))
+}
+
+// hook has git run a script after each merge.
+func hook(t *testing.T, at folder, script string) {
+	t.Helper()
+	// By a process of its own, as in unpack.
+	_, err := at.feed(t.Context(), "#!/bin/sh\n"+script+"\n", "sh", "-c", "mkdir -p .git/hooks && cat >.git/hooks/post-merge && chmod +x .git/hooks/post-merge")
+	require.NoError(t, err)
+}
+
 func TestNextVersionIsTheMinorOneAfterTheNewestTag(t *testing.T) {
 	t.Parallel()
 	at := committed(t, tiny(func(map[string]string) {}))

@@ -14,11 +14,18 @@ import (
 
 // A folder is where programs run, and with which variables beside those of this process.
 type folder struct {
-	dir string
-	env []string
+	dir     string
+	env     []string
+	isApart bool
 }
 
-func in(dir string, env ...string) folder { return folder{dir, env} }
+func in(dir string, env ...string) folder { return folder{dir: dir, env: env} }
+
+// apart is the same folder for programs that no key of the terminal interrupts. Ctrl-C otherwise goes to all that a command has started.
+func (f folder) apart() folder {
+	f.isApart = true
+	return f
+}
 
 // path returns the path of a file of the folder, which is named with slashes.
 func (f folder) path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
@@ -35,6 +42,9 @@ func (f folder) feed(ctx context.Context, input, name string, args ...string) (s
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = f.dir, strings.NewReader(input), &out, &errs
 	cmd.Env = append(os.Environ(), f.env...)
+	if f.isApart {
+		cmd.SysProcAttr = ownGroup()
+	}
 	if err := cmd.Run(); err != nil {
 		said := cmp.Or(strings.TrimSpace(errs.String()), strings.TrimSpace(out.String()))
 		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, said)
