@@ -27,7 +27,7 @@ type built struct {
 
 // A build is of one commit. The same commit and the same Go make the same bytes, in whatever folder and on whatever system.
 type build struct {
-	root     string
+	root     string // a clone of the repository at the commit
 	work     string
 	compiler folder // the module of the command, with the variables of all builds
 	commit   time.Time
@@ -35,18 +35,24 @@ type build struct {
 	version  string
 }
 
-// binaries builds the command for systems, each given as OS/ARCH, into archives in a folder, with a file of their checksums.
+// binaries builds the command for systems, each given as OS/ARCH, into archives in a folder, with a file of their checksums. It is the
+// command of the last commit, whatever files of the repository were changed or added since.
 func binaries(ctx context.Context, root, out string, targets []string) (_ []built, err error) {
 	for _, target := range targets {
 		if !slices.Contains(allTargets, target) {
 			return nil, usageError(fmt.Sprintf("target %q is none of %s", target, strings.Join(allTargets, ", ")))
 		}
 	}
-	b := build{root: root}
+	b := build{}
 	if b.work, err = os.MkdirTemp("", "fairsem-binaries-"); err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(b.work) }() // a temporary folder: what is left costs only space
+	b.root = filepath.Join(b.work, "clone")
+	// Git for Windows changes the ends of lines, unless it is told not to.
+	if _, err := in(root).run(ctx, "git", "clone", "-q", "--config", "core.autocrlf=false", root, b.root); err != nil {
+		return nil, err
+	}
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -137,7 +143,7 @@ func (b *build) workspace(ctx context.Context) error {
 	if err := os.WriteFile(at.path("go.work"), []byte(work), 0o644); err != nil {
 		return err
 	}
-	b.compiler = in(filepath.Join(b.root, command), "GOWORK="+at.path("go.work"), "GOFLAGS=", "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+	b.compiler = in(filepath.Join(b.root, command), "GOWORK="+at.path("go.work"), "GOFLAGS=", "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off")
 	return nil
 }
 

@@ -16,12 +16,18 @@ import (
 
 const native = runtime.GOOS + "/" + runtime.GOARCH
 
-func TestBinariesOfACommitAreTheSameInEveryFolder(t *testing.T) {
+func TestBinariesOfACommitAreTheSameInEveryFolderAndEnvironment(t *testing.T) {
 	t.Parallel()
 	one := repository(t)
 	does(t, one, "git", "tag", "-a", "-m", "x", command+"/v0.1.0")
 	two := in(filepath.Join(t.TempDir(), "elsewhere"))
 	does(t, one, "git", "clone", "-q", one.dir, two.dir)
+	// What is not committed is not in them. It made go say that the version is a modified one, too.
+	require.NoError(t, os.WriteFile(two.path(command+"/new.go"), []byte("package main\n\nfunc init() { println(1) }\n"), 0o644))
+	require.NoError(t, os.WriteFile(two.path("LICENSE"), nil, 0o644))
+	settings := filepath.Join(t.TempDir(), "gitconfig")
+	require.NoError(t, os.WriteFile(settings, []byte("[core]\n\tautocrlf = true\n"), 0o644))
+	environments := [2][]string{nil, {"GOFIPS140=latest", "GIT_CONFIG_GLOBAL=" + settings}}
 	// As a process: packing takes the race detector ten times as long.
 	tool := filepath.Join(t.TempDir(), "release")
 	does(t, in("."), "go", "build", "-race=false", "-buildvcs=false", "-o", tool, ".")
@@ -30,7 +36,7 @@ func TestBinariesOfACommitAreTheSameInEveryFolder(t *testing.T) {
 		out := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(out, "fairsem_0.0.9_SHA256SUMS"), nil, 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(out, "notes"), nil, 0o644))
-		does(t, in(at.path("release")), tool, "binaries", "-out", out, "-targets", native)
+		does(t, in(at.path("release"), environments[i]...), tool, "binaries", "-out", out, "-targets", native)
 		does(t, in(out), redistest.Program(t, "sha256sum"), "--check", "--strict", "fairsem_0.1.0_SHA256SUMS")
 		assert.FileExists(t, filepath.Join(out, "notes"))
 		assert.NoFileExists(t, filepath.Join(out, "fairsem_0.0.9_SHA256SUMS"), "an earlier build")
