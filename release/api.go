@@ -57,7 +57,7 @@ func readAPIs(ctx context.Context, root string) (map[string][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		apis[pkg.Name()+".txt"] = apiOf(pkg)
+		apis[pkg.Name()+".txt"] = apiOf(pkg, w.library)
 	}
 	return apis, nil
 }
@@ -86,12 +86,16 @@ func exportsOf(ctx context.Context, root string) (map[string]string, error) {
 
 // apiOf lists what callers of a package can use, a line for each. A line that goes or changes breaks callers, unless only the name of a
 // parameter changed; a new line breaks nothing. So an interface, which callers may implement, is one line with all its methods.
-func apiOf(pkg *types.Package) (lines []string) {
+// Packages outside the library have their import path there, for the name stays the same from v9 to v10.
+func apiOf(pkg *types.Package, library string) (lines []string) {
 	q := func(other *types.Package) string {
-		if other == pkg {
+		switch {
+		case other == pkg:
 			return ""
+		case other.Path() == library || strings.HasPrefix(other.Path(), library+"/"):
+			return other.Name()
 		}
-		return other.Name()
+		return other.Path()
 	}
 	for _, name := range pkg.Scope().Names() {
 		object := pkg.Scope().Lookup(name)
@@ -113,7 +117,7 @@ func apiOf(pkg *types.Package) (lines []string) {
 
 // typeLines are those of a type with its fields and methods, embedded ones too.
 func typeLines(name *types.TypeName, q types.Qualifier) (lines []string) {
-	head := "type " + name.Name()
+	head := "type " + types.TypeString(name.Type(), q) // with type parameters and what they have to be
 	if name.IsAlias() {
 		return []string{head + " = " + types.TypeString(types.Unalias(name.Type()), q)}
 	}
@@ -126,14 +130,8 @@ func typeLines(name *types.TypeName, q types.Qualifier) (lines []string) {
 	default:
 		lines = append(lines, head+" "+types.TypeString(name.Type().Underlying(), q))
 	}
-	for i := 0; isStruct && i < fields.NumFields(); i++ {
-		field := fields.Field(i)
-		switch {
-		case field.Embedded() && field.Exported():
-			lines = append(lines, fmt.Sprintf("%s struct { %s }", head, types.TypeString(field.Type(), q)))
-		case field.Exported():
-			lines = append(lines, fmt.Sprintf("%s struct { %s %s }", head, field.Name(), types.TypeString(field.Type(), q)))
-		}
+	if isStruct {
+		lines = append(lines, fieldLines(name, fields, q)...)
 	}
 	if types.IsInterface(name.Type()) {
 		return lines
@@ -146,6 +144,31 @@ func typeLines(name *types.TypeName, q types.Qualifier) (lines []string) {
 		}
 		if method.Obj().Exported() {
 			lines = append(lines, fmt.Sprintf("func (%s) %s%s", receiver, method.Obj().Name(), strings.TrimPrefix(types.TypeString(method.Type(), q), "func")))
+		}
+	}
+	return lines
+}
+
+// fieldLines are those of the fields of a struct that is the type, or that is embedded in it.
+func fieldLines(name *types.TypeName, of *types.Struct, q types.Qualifier) (lines []string) {
+	for field := range of.Fields() {
+		if found, _, _ := types.LookupFieldOrMethod(name.Type(), true, name.Pkg(), field.Name()); found != field {
+			continue // an outer field has the same name
+		}
+		said := types.TypeString(field.Type(), q)
+		switch {
+		case field.Embedded() && field.Exported():
+			lines = append(lines, fmt.Sprintf("type %s struct { %s }", name.Name(), said))
+		case field.Exported():
+			lines = append(lines, fmt.Sprintf("type %s struct { %s %s }", name.Name(), field.Name(), said))
+		case field.Embedded():
+			inner := field.Type()
+			if pointer, is := inner.Underlying().(*types.Pointer); is {
+				inner = pointer.Elem()
+			}
+			if inner, is := inner.Underlying().(*types.Struct); is {
+				lines = append(lines, fieldLines(name, inner, q)...)
+			}
 		}
 	}
 	return lines

@@ -10,12 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	_ "github.com/fairsem/fairsem" // go test does not remember a result for another API
+	_ "github.com/fairsem/fairsem" // go test does not remember a result for another API, except of the other modules: go test -count=1
 	_ "github.com/fairsem/fairsem/fairsemhttp"
 	_ "github.com/fairsem/fairsem/fairsemnet"
 	_ "github.com/fairsem/fairsem/fairsemtest"
+	_ "github.com/fairsem/fairsem/internal/fair"
 	_ "github.com/fairsem/fairsem/internal/gate"
 	_ "github.com/fairsem/fairsem/internal/held"
+	_ "github.com/fairsem/fairsem/internal/jobs"
 	_ "github.com/fairsem/fairsem/internal/labels"
 )
 
@@ -60,7 +62,10 @@ func TestChangeOfTheAPINamesWhatBreaksCallersAndWhatIsNew(t *testing.T) {
 	files := tiny(func(files map[string]string) {
 		files["tiny.go"] = `package tiny
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 const Limit = 1
 
@@ -76,7 +81,23 @@ type (
 	Alias = Options
 	Kind  int
 	Seen  interface{ See(o Options); unseen() }
+	Set[K comparable, V any] struct {
+		*inner[K]
+		Name string
+	}
+	inner[K comparable] struct {
+		Keys []K
+		Name K
+		deep
+	}
+	deep          struct{ Depth int }
+	Keys[K Kinds] = []K
+	Kinds         interface{ ~int | ~string }
 )
+
+func (*inner[K]) Has(K) bool { return false }
+
+func Pick(from *rand.Rand) {}
 
 func (o *Options) Set(ttl time.Duration) error { o.TTL = ttl; o.hidden = 1; return nil }
 func (Base) Of(kinds ...Kind) int              { return 0 }
@@ -97,14 +118,22 @@ func hidden()                              {}
 		"func (*Options) Set(ttl time.Duration) error",
 		"func (Base) Of(kinds ...Kind) int",
 		"func (Options) Of(kinds ...Kind) int",
+		"func (Set) Has(K) bool",
 		"func New(f func(a int) (b error)) *Options",
+		"func Pick(from *math/rand/v2.Rand)",
 		"type Alias = Options",
 		"type Base struct",
+		"type Keys[K Kinds] = []K",
 		"type Kind int",
+		"type Kinds interface{~int | ~string}",
 		"type Options struct",
 		"type Options struct { Base }",
 		"type Options struct { TTL time.Duration }",
 		"type Seen interface{See(o Options); unseen()}",
+		"type Set struct { Depth int }",
+		"type Set struct { Keys []K }",
+		"type Set struct { Name string }",
+		"type Set[K comparable, V any] struct, comparable",
 		"var Err error",
 	}, now)
 
