@@ -201,6 +201,10 @@ func TestNextVersionIsTheMinorOneAfterTheNewestTag(t *testing.T) {
 	version, err := nextMinor(t.Context(), at)
 	require.NoError(t, err)
 	assert.Equal(t, "v0.1.0", version)
+	does(t, at, "git", "tag", "v0.1.0-rc.1")
+	version, err = nextMinor(t.Context(), at)
+	require.NoError(t, err)
+	assert.Equal(t, "v0.1.0", version, "is after its candidates")
 	for _, tag := range []string{"v0.9.0", "v0.10.2", "cmd/fairsem/v0.11.0", "vain"} {
 		does(t, at, "git", "tag", tag)
 	}

@@ -39,7 +39,7 @@ func newestOf(tags []string) string {
 	return slices.MaxFunc(versions, semver.Compare)
 }
 
-// nextMinor returns the minor version after the newest tag: v0.1.0 if there is none.
+// nextMinor returns the minor version after the newest tag: v0.1.0 if there is none, or if that is v0.1.0-rc.1.
 func nextMinor(ctx context.Context, repository folder) (string, error) {
 	tags, err := repository.run(ctx, "git", "tag", "--list")
 	if err != nil {
@@ -48,6 +48,9 @@ func nextMinor(ctx context.Context, repository folder) (string, error) {
 	newest := newestOf(strings.Fields(tags))
 	if newest == "" {
 		return "v0.1.0", nil
+	}
+	if next := semver.MajorMinor(newest) + ".0"; semver.Compare(newest, next) < 0 {
+		return next, nil
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(semver.MajorMinor(newest), "v%d.%d", &major, &minor); err != nil {
