@@ -114,7 +114,10 @@ func (r *release) copyRepository(ctx context.Context) error {
 		return err
 	}
 	for setting := range strings.SplitSeq(settings, "\x00") {
-		key, value, _ := strings.Cut(setting, "\n")
+		key, value, given := strings.Cut(setting, "\n")
+		if !given {
+			value = "true" // as git takes a line with a key alone
+		}
 		if !regexp.MustCompile(`^(user|gpg|commit|tag)\.`).MatchString(key) {
 			continue
 		}

@@ -145,6 +145,17 @@ func untried(t *testing.T) *release {
 	return r
 }
 
+// A key alone is true, and was copied as if it had an empty value, which is false.
+func TestReleaseIsSignedAsTheRepositoryIsConfigured(t *testing.T) {
+	t.Parallel()
+	r := &release{root: committed(t, tiny(func(map[string]string) {})), work: t.TempDir()}
+	_, err := r.root.feed(t.Context(), "[tag]\n\tgpgsign\n[user]\n\tsigningkey = me\n", "sh", "-c", "cat >>.git/config")
+	require.NoError(t, err)
+	require.NoError(t, r.copyRepository(t.Context()))
+	assert.Equal(t, "true", does(t, r.clone, "git", "config", "--bool", "tag.gpgsign"))
+	assert.Equal(t, "me", does(t, r.clone, "git", "config", "user.signingkey"))
+}
+
 // The branch was compared only at the start: after a git switch the release became part of another branch.
 func TestReleaseIsNotPublishedInARepositoryThatHasChangedMeanwhile(t *testing.T) {
 	t.Parallel()
