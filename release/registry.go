@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // A registry is a folder of released modules that go reads with GOPROXY=file://...: what a module proxy would have made of the tags
@@ -24,8 +25,8 @@ func newRegistry(ctx context.Context, work, clone, library, version string, modu
 		return nil, err
 	}
 	at := in(work, "GOWORK=off", "GOMODCACHE="+work, "GOPROXY=direct", "GONOPROXY=", "GOPRIVATE=", "GONOSUMDB="+library, "GOVCS=*:git",
-		"GOFLAGS=-modcacherw", "GOTOOLCHAIN=local",
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+fileURL(clone)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+library)
+		"GOFLAGS=-modcacherw", "GOTOOLCHAIN=local")
+	at.env = append(at.env, gitSetting("url."+fileURL(clone)+".insteadOf", "https://"+library)...)
 	for _, module := range modules {
 		var got hashes
 		if err := at.goJSON(ctx, &got, "mod", "download", "-json", module+"@"+version); err != nil {
@@ -34,6 +35,14 @@ func newRegistry(ctx context.Context, work, clone, library, version string, modu
 		r.sums[module] = got
 	}
 	return r, nil
+}
+
+// gitSetting returns variables with which git has one more setting than those that the environment gives it already.
+func gitSetting(key, value string) []string {
+	count, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT")) // git refuses what is no number
+	return []string{
+		fmt.Sprintf("GIT_CONFIG_COUNT=%d", count+1), fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", count, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", count, value),
+	}
 }
 
 // user returns variables with which go in a folder gets the released modules from the registry, and others from this machine's module
