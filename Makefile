@@ -1,5 +1,6 @@
-# The modules of go.work: a new one is tested and linted because it is listed there.
-MODULES = $(or $(shell go list -m -f '{{.Dir}}'),$(error go list found no module))
+# The modules of go.work: a new one is tested and linted because it is listed there. As folders below this one, in whose name there may
+# be a space.
+MODULES = $(or $(shell go list -m | sed 's|^github.com/fairsem/fairsem|.|'),$(error go list found no module))
 PACKAGES = $(addsuffix /...,$(MODULES))
 
 LINT_VERSION = v2.15.0
@@ -81,7 +82,7 @@ api: ## write down the exported API: release/api, with which the tests compare i
 	cd release && go run . api
 
 vuln: ## govulncheck: known vulnerabilities in what any module calls
-	set -e; for dir in $(MODULES); do cd "$$dir"; go run golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION) ./...; done
+	set -e; for dir in $(MODULES); do (cd $$dir; go run golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION) ./...); done
 
 # go test fuzzes one target at a time. What it finds it writes to testdata/fuzz, from where make test runs it too.
 fuzz: FOR = 20s
@@ -97,7 +98,7 @@ bench: setup bench/node/node_modules ## fairsem beside its peers: bench/results,
 	cd bench && go run .
 
 bench-smoke: setup bench/node/node_modules ## the same in seconds, for nothing but to see that it runs
-	cd bench && go run . -smoke -out $(CURDIR)/.bin/bench-smoke
+	cd bench && go run . -smoke -out "$(CURDIR)/.bin/bench-smoke"
 
 # Each run of a fault lasts FOR, and there are SEEDS of each, two at a time.
 chaos: FOR = 10s
@@ -107,7 +108,7 @@ chaos: setup ## break workers, servers and networks, and see what is kept: make 
 	cd chaos && go run . -broken -for $(FOR) && go run . -for $(FOR) -seeds $(SEEDS)
 
 chaos-smoke: setup ## the same with a few faults, in half a minute
-	cd chaos && go run . -smoke -for 5s -parallel 4 -out $(CURDIR)/.bin/chaos-smoke
+	cd chaos && go run . -smoke -for 5s -parallel 4 -out "$(CURDIR)/.bin/chaos-smoke"
 
 model: PROGRAMS = spin:spin timeout:coreutils
 model: setup ## check the model of the protocol with spin, some minutes: docs/model/README.md
@@ -116,9 +117,9 @@ model: setup ## check the model of the protocol with spin, some minutes: docs/mo
 pictures: PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium
 pictures: FOR = 8m
 pictures: setup ## the pictures of the docs, of programs that really run: docs/pictures, ten minutes
-	mkdir -p .bin && cd cmd/fairsem && go build -o $(CURDIR)/.bin/fairsem . && \
-		go run ./internal/pictures -fairsem $(CURDIR)/.bin/fairsem -out $(CURDIR)/docs/pictures -for $(FOR)
-	cd bench && go run ./tenants -out $(CURDIR)/docs/pictures/tenants.svg
+	mkdir -p .bin && cd cmd/fairsem && go build -o "$(CURDIR)/.bin/fairsem" . && \
+		go run ./internal/pictures -fairsem "$(CURDIR)/.bin/fairsem" -out "$(CURDIR)/docs/pictures" -for $(FOR)
+	cd bench && go run ./tenants -out "$(CURDIR)/docs/pictures/tenants.svg"
 
 release: ## a commit and tags, nothing pushed: make release VERSION=v0.1.0, with DRY_RUN=1 in a temporary clone
 	cd release && go run . $(if $(DRY_RUN),check,cut) $(or $(VERSION),$(error which version? make release VERSION=v0.1.0))
@@ -127,7 +128,7 @@ release-check: ## a dry run of the next minor version, or of VERSION
 	cd release && go run . check $(VERSION)
 
 binaries: ## static binaries of the last commit for each system, with checksums: .bin/dist
-	cd release && go run . binaries -out $(CURDIR)/.bin/dist
+	cd release && go run . binaries -out "$(CURDIR)/.bin/dist"
 
 # One of the peers is written for node. The bench says so when it leaves it out, for want of node or of a registry.
 bench/node/node_modules: bench/node/package-lock.json
