@@ -63,7 +63,7 @@ integration: setup ## the long runs against other servers: eight processes on on
 	cd fairsemriver && go test -count=1 -v -timeout 10m -run ThroughRestartsAndAnOutage .
 
 stress: export RUNS = 200
-stress: setup ## the tests of every package beside a busy loop for each of two cores: make stress RUNS=20, hours else
+stress: setup ## the tests of every package beside a busy loop for each core: make stress RUNS=20, hours else
 	.ci/stress
 
 format:
