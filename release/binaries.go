@@ -49,8 +49,7 @@ func binaries(ctx context.Context, root, out string, targets []string) (_ []buil
 	}
 	defer func() { _ = os.RemoveAll(b.work) }() // a temporary folder: what is left costs only space
 	b.root = filepath.Join(b.work, "clone")
-	// Git for Windows changes the ends of lines, unless it is told not to.
-	if _, err := in(root).run(ctx, "git", "clone", "-q", "--config", "core.autocrlf=false", root, b.root); err != nil {
+	if err := in(root).cloneTo(ctx, b.root); err != nil {
 		return nil, err
 	}
 	if err := b.prepare(ctx); err != nil {

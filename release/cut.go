@@ -102,10 +102,10 @@ func (r *release) checkBranch(ctx context.Context) error {
 // copyRepository clones, with what the configuration of the repository says about authors and signatures.
 func (r *release) copyRepository(ctx context.Context) error {
 	r.clone = in(filepath.Join(r.work, "clone"))
-	_, err := r.root.run(ctx, "git", "clone", "-q", "--branch", branch, r.root.dir, r.clone.dir)
-	if err != nil {
+	if err := r.root.cloneTo(ctx, r.clone.dir, "--branch", branch); err != nil {
 		return err
 	}
+	var err error
 	if r.base, err = r.clone.run(ctx, "git", "rev-parse", "HEAD"); err != nil {
 		return err
 	}

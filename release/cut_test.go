@@ -156,6 +156,16 @@ func TestReleaseIsSignedAsTheRepositoryIsConfigured(t *testing.T) {
 	assert.Equal(t, "me", does(t, r.clone, "git", "config", "user.signingkey"))
 }
 
+// With core.autocrlf no line of the changelog was "## Unreleased".
+func TestCloneHasTheLinesOfTheCommit(t *testing.T) {
+	t.Parallel()
+	at := committed(t, tiny(func(map[string]string) {}))
+	at.env = []string{"GIT_CONFIG_GLOBAL=" + changingLines(t)}
+	r := &release{version: "v0.1.0", root: at, work: t.TempDir()}
+	require.NoError(t, r.copyRepository(t.Context()))
+	require.NoError(t, r.writeNotes(time.Now()))
+}
+
 // The branch was compared only at the start: after a git switch the release became part of another branch.
 func TestReleaseIsNotPublishedInARepositoryThatHasChangedMeanwhile(t *testing.T) {
 	t.Parallel()

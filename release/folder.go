@@ -52,6 +52,13 @@ func (f folder) feed(ctx context.Context, input, name string, args ...string) (s
 	return strings.TrimSpace(out.String()), nil
 }
 
+// cloneTo makes a clone of the repository with the files of its commits, byte for byte: core.autocrlf changes the ends of lines.
+func (f folder) cloneTo(ctx context.Context, dir string, options ...string) error {
+	args := append([]string{"clone", "-q", "--config", "core.autocrlf=false"}, options...)
+	_, err := f.run(ctx, "git", append(args, f.dir, dir)...)
+	return err
+}
+
 // goJSON runs a go command that writes JSON.
 func (f folder) goJSON(ctx context.Context, into any, args ...string) error {
 	out, err := f.run(ctx, "go", args...)

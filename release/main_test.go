@@ -61,6 +61,14 @@ func committed(t *testing.T, files map[string]string) folder {
 	return at
 }
 
+// changingLines is a file of settings with which git changes the ends of lines, as Git for Windows does.
+func changingLines(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gitconfig")
+	require.NoError(t, os.WriteFile(path, []byte("[core]\n\tautocrlf = true\n"), 0o644))
+	return path
+}
+
 // does runs a program that has to work, and returns what it writes.
 func does(t *testing.T, at folder, name string, args ...string) string {
 	t.Helper()
