@@ -44,14 +44,15 @@ func requireShown(t *testing.T, text string, width int) {
 	text = sgr.ReplaceAllString(strings.ReplaceAll(text, "\r\n", "\n"), "")
 	requireHarmless(t, text)
 	for line := range strings.Lines(text) {
-		assert.LessOrEqual(t, ansi.StringWidth(strings.TrimSuffix(line, "\n")), width, "%q", line)
+		line = strings.TrimSuffix(line, "\n")
+		assert.LessOrEqual(t, max(ansi.StringWidth(line), ansi.StringWidthWc(line)), width, "%q", line)
 	}
 }
 
 func TestOnATerminalThereAreColoursAndEveryLineFits(t *testing.T) {
 	o := newOffice(t)
 	long := strings.Repeat("long ", 40)
-	for _, name := range []string{long, "日本語" + long, hostile} {
+	for _, name := range []string{long, "日本語" + long, strings.Repeat("हिन्दी", 9), hostile} {
 		o.hold(hostile+name, name, 2, 1)
 	}
 	o.wait(hostile+long, long, 2, 2)

@@ -54,7 +54,7 @@ func (d Target) known(ctx context.Context) (fairsem.Status, error) {
 // confirm announces a change, and asks.
 func (d Target) confirm(ctx context.Context, what string) error {
 	if d.Width > 0 {
-		what = ansi.Wordwrap(what, d.Width, "")
+		what = ansi.WordwrapWc(what, d.Width, "")
 	}
 	_, _ = io.WriteString(d.Messages, what+"\n") // an error cannot be reported anywhere
 	if d.Ask == nil {

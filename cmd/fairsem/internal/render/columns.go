@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
-	"charm.land/lipgloss/v2/table"
-	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // column is a column with its heading.
@@ -27,41 +27,42 @@ func layOut(columns []column, rows [][]string, width int) string {
 	if excess := fullWidth(columns, rows) - width; width > 0 && excess > 0 {
 		rows = narrowed(columns, rows, excess)
 	}
-	lines := strings.Split(render(columns, rows), "\n")
-	for i, line := range lines {
-		if width > 0 {
-			line = ansi.Truncate(line, width, "…")
-		}
-		lines[i] = strings.TrimRight(line, " ")
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
-
-func render(columns []column, rows [][]string) string {
-	t := table.New().Wrap(false).Rows(rows...).
-		BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).BorderColumn(false).BorderHeader(false).
-		StyleFunc(func(row, i int) lipgloss.Style {
-			style := lipgloss.NewStyle()
-			if row == table.HeaderRow {
-				style = head
-			}
-			if i < len(columns)-1 {
-				style = style.PaddingRight(gap)
-			}
-			if columns[i].Right {
-				style = style.Align(lipgloss.Right)
-			}
-			return style
-		})
 	heads := make([]string, len(columns))
 	for i, c := range columns {
-		heads[i] = c.Head
+		heads[i] = head.Render(c.Head)
 	}
-	return t.Headers(heads...).String()
+	widths := widths(columns, rows)
+	var lines strings.Builder
+	for _, row := range slices.Concat([][]string{heads}, rows) {
+		line := strings.TrimRight(join(columns, row, widths), " ")
+		if width > 0 {
+			line = text.Cut(line, width, "…")
+		}
+		lines.WriteString(line + "\n")
+	}
+	return lines.String()
 }
 
 // gap is between two columns.
 const gap = 2
+
+// join aligns the cells of a row.
+func join(columns []column, row []string, widths []int) string {
+	var line strings.Builder
+	for i, cell := range row {
+		fill := strings.Repeat(" ", widths[i]-text.Columns(cell))
+		if columns[i].Right {
+			cell = fill + cell
+		} else {
+			cell += fill
+		}
+		if i > 0 {
+			line.WriteString(strings.Repeat(" ", gap))
+		}
+		line.WriteString(cell)
+	}
+	return line.String()
+}
 
 // fullWidth is how wide the lines are if nothing is cut.
 func fullWidth(columns []column, rows [][]string) int {
@@ -75,11 +76,11 @@ func fullWidth(columns []column, rows [][]string) int {
 func widths(columns []column, rows [][]string) []int {
 	widths := make([]int, len(columns))
 	for i, c := range columns {
-		widths[i] = ansi.StringWidth(c.Head)
+		widths[i] = text.Columns(c.Head)
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], ansi.StringWidth(cell))
+			widths[i] = max(widths[i], text.Columns(cell))
 		}
 	}
 	return widths
@@ -105,7 +106,7 @@ func narrowed(columns []column, rows [][]string, excess int) [][]string {
 		cut[r] = slices.Clone(row)
 		for i, c := range columns {
 			if c.Cut {
-				cut[r][i] = ansi.Truncate(row[i], widths[i], "…")
+				cut[r][i] = text.Cut(row[i], widths[i], "…")
 			}
 		}
 	}

@@ -50,6 +50,18 @@ func TestNoLineIsWiderThanItMayBe(t *testing.T) {
 	assert.Equal(t, lipgloss.Width(whole), fullWidth(someColumns, someRows()))
 }
 
+// Terminals draw a letter with its marks in one column, or in several.
+func TestNoLineIsWiderWhateverTheTerminalTakesForACharacter(t *testing.T) {
+	rows := [][]string{{strings.Repeat("हिन्दी", 9), "1", "น้ำ", "paused"}, {"x\u0e33\u0e33", "2", strings.Repeat("தமிழ்", 9), "paused"}}
+	for width := 40; width < 120; width++ {
+		for line := range strings.SplitSeq(strings.TrimSuffix(layOut(someColumns, rows, width), "\n"), "\n") {
+			assert.LessOrEqual(t, ansi.StringWidth(line), width, "%q", line)
+			assert.LessOrEqual(t, ansi.StringWidthWc(line), width, "%q", line)
+			assert.Regexp(t, `NOTE|paused$`, line)
+		}
+	}
+}
+
 func TestNoRowsAreJustTheHeadings(t *testing.T) {
 	assert.Equal(t, "NAME  N  WHO  NOTE\n", ansi.Strip(layOut(someColumns, nil, 80)))
 }

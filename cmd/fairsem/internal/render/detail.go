@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
@@ -23,7 +22,7 @@ func Detail(d inspect.Detail, width int) string {
 	line := func(parts ...string) {
 		s := strings.Join(parts, "  ")
 		if width > 0 {
-			s = ansi.Truncate(s, width, "…")
+			s = text.Cut(s, width, "…")
 		}
 		b.WriteString(s + "\n")
 	}

@@ -8,19 +8,17 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/charmbracelet/x/ansi"
 )
 
 // Clean returns s with everything escaped that is not plainly a visible character or a space: control
 // characters, bytes that are no UTF-8, what changes the direction of text, shows as nothing or has no width, piles of
 // marks on one character, and what changes the width of the emoji before it: terminals do not agree by how much.
 func Clean(s string) string {
-	e := scanner{marks: mostMarks} // the first character has none before it that could bear one
+	e := bare
 	if strings.IndexFunc(s, e.hides) < 0 && utf8.ValidString(s) {
 		return s
 	}
-	e = scanner{marks: mostMarks}
+	e = bare
 	var b strings.Builder
 	for len(s) > 0 {
 		r, size := utf8.DecodeRuneInString(s)
@@ -41,26 +39,40 @@ func Quote(s string) string { return Clean(strconv.Quote(s)) }
 // Brief returns s in quotes, cleaned and cut: for a text that can be anything, in the middle of a line.
 func Brief(s string) string {
 	const enough = 60
-	return `"` + ansi.Truncate(Clean(s), enough, "…") + `"`
+	return `"` + Cut(Clean(s), enough, "…") + `"`
 }
 
-// mostMarks is how many marks on a character are legible.
+// mostMarks is how many marks above and below a character are legible, and how many beside it. Hindi has words with two and one of them.
 const mostMarks = 2
 
-// scanner reads a text, a character at a time.
+// scanner reads a text, a character at a time. It counts the marks on the last character that is none.
 type scanner struct {
-	marks int // in a row so far
+	over   int // above, below or around it
+	beside int // that take a column of their own
 }
+
+// bare is before a text: there is no character that could bear a mark.
+var bare = scanner{mostMarks, mostMarks}
 
 // hides reports whether the next character is not plainly visible where it stands.
 func (e *scanner) hides(r rune) bool {
-	if !unicode.In(r, unicode.Mn, unicode.Me) {
-		e.marks = 0
-		return hidden(r)
+	switch {
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		e.over++
+		return e.over > mostMarks || hidden(r)
+	case unicode.In(r, unicode.Mc, letterMarks):
+		e.beside++
+		return e.beside > mostMarks || hidden(r)
 	}
-	e.marks++
-	return e.marks > mostMarks || hidden(r)
+	*e = scanner{}
+	return hidden(r)
 }
+
+// letterMarks are the letters that belong to the character before them: the vowel AM of Thai and Lao, the vowels and final consonants of
+// Hangul, and the voiced marks of halfwidth Katakana.
+var letterMarks = &unicode.RangeTable{R16: []unicode.Range16{
+	{Lo: 0x0E33, Hi: 0x0EB3, Stride: 0x80}, {Lo: 0x1160, Hi: 0x11FF, Stride: 1}, {Lo: 0xD7B0, Hi: 0xD7FB, Stride: 1}, {Lo: 0xFF9E, Hi: 0xFF9F, Stride: 1},
+}}
 
 // brailleBlank is printed as a symbol, of no dots.
 const brailleBlank = '\u2800'
@@ -72,8 +84,8 @@ func hidden(r rune) bool {
 
 // Fit returns s, cleaned, in exactly so many columns: cut, or filled with spaces.
 func Fit(s string, width int) string {
-	s = ansi.Truncate(Clean(s), width, "…")
-	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
+	s = Cut(Clean(s), width, "…")
+	return s + strings.Repeat(" ", max(0, width-Columns(s)))
 }
 
 // Bar draws used of limit in so many columns. Any use is visible, and only a full bar looks full.

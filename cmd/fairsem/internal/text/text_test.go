@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
@@ -40,7 +39,7 @@ func TestQuotedTextIsCleanToo(t *testing.T) {
 
 func TestFittedTextHasTheColumnsThatWereAskedFor(t *testing.T) {
 	for _, raw := range []string{"", "a", "exactly10!", "longer than ten", "東京東京東京東京", "🚦🚦🚦🚦🚦🚦", "\x1b[31mred", strings.Repeat("\u0301", 40)} {
-		assert.Equal(t, 10, ansi.StringWidth(text.Fit(raw, 10)), "%q", raw)
+		assert.Equal(t, 10, text.Columns(text.Fit(raw, 10)), "%q", raw)
 	}
 	assert.Equal(t, "longer th…", text.Fit("longer than ten", 10))
 	assert.Empty(t, text.Fit("anything", 0))

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
@@ -62,7 +60,7 @@ func (d *detail) update(at time.Time, seen inspect.Detail) {
 	}
 	d.labelWidth = labelLeast
 	for _, t := range d.all {
-		d.labelWidth = max(d.labelWidth, ansi.StringWidth(text.Clean(t.Label)))
+		d.labelWidth = max(d.labelWidth, text.Columns(text.Clean(t.Label)))
 	}
 	d.arrange()
 }
@@ -147,7 +145,7 @@ func (d *detail) summary(p paint) string {
 		parts = append(parts, p.note.Render(special))
 	}
 	if d.only != nil && !d.byTenant {
-		parts = append(parts, p.note.Render("only of the tenant "+ansi.Truncate(text.Word(*d.only), 40, "…")))
+		parts = append(parts, p.note.Render("only of the tenant "+text.Cut(text.Word(*d.only), 40, "…")))
 	}
 	parts = append(parts, p.text.Render(waiting(d.Status)))
 	if d.more > 0 {

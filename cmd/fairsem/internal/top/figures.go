@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -49,7 +47,7 @@ func declared(s fairsem.Status) string {
 }
 
 // short shortens a name for a sentence.
-func short(name string) string { return ansi.Truncate(text.Clean(name), 40, "…") }
+func short(name string) string { return text.Cut(text.Clean(name), 40, "…") }
 
 // plainly is an error on one line, for people. A network error is reduced to its cause.
 func plainly(err error) string {

@@ -4,9 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"charm.land/bubbles/v2/table"
-	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // column is a column of a table of T, whose cells are text, or what cell draws. Both are clean; what cell draws may have colours.
@@ -22,7 +20,7 @@ type column[T any] struct {
 
 func (c column[T]) draw(v T, width int, p paint) string {
 	if c.text != nil {
-		return p.text.Render(ansi.Truncate(c.text(v), width, "…"))
+		return p.text.Render(text.Cut(c.text(v), width, "…"))
 	}
 	return c.cell(v, width, p)
 }
@@ -60,39 +58,40 @@ func need[T any](columns []column[T]) (width int) {
 	return width
 }
 
-// grid draws the visible rows, with one selected, in so many columns and as many lines and one for the titles. It passes
-// only these to bubbles' table: when rows change their order, that table does not scroll to its cursor.
+// grid draws the titles and the rows, with one selected, a line each.
 func grid[T any](columns []column[T], rows []T, cursor, width int, p paint) string {
 	columns, widths := fit(columns, width)
-	var titles []table.Column
-	left := width
+	lines := make([]string, 1+len(rows))
 	for i, c := range columns {
-		titles = append(titles, table.Column{Title: pad(p.title.Render(c.title), widths[i], c), Width: c.gap + widths[i]})
-		left -= c.gap + widths[i]
+		lines[0] += pad(p.title.Render(c.title), widths[i], c)
 	}
-	titles = append(titles, table.Column{Width: left}) // so that the selection is as wide as the screen
-	lines := make([]table.Row, len(rows))
 	for i, row := range rows {
-		p := p
-		if i == cursor {
-			p = plain // a colour inside would end the style of the selection
-		}
-		for j, c := range columns {
-			lines[i] = append(lines[i], pad(c.draw(row, widths[j], p), widths[j], c))
-		}
-		lines[i] = append(lines[i], "")
+		lines[1+i] = drawRow(columns, widths, row, i == cursor, width, p)
 	}
-	t := table.New(table.WithColumns(titles), table.WithHeight(len(rows)+1), table.WithWidth(width),
-		table.WithStyles(table.Styles{Selected: selection}), table.WithRows(lines))
-	t.SetCursor(cursor)
-	return t.View()
+	return strings.Join(lines, "\n")
+}
+
+// drawRow draws the selected row as wide as the screen, and without colours inside, which would end its style.
+func drawRow[T any](columns []column[T], widths []int, row T, selected bool, width int, p paint) (line string) {
+	if selected {
+		p = plain
+	}
+	for i, c := range columns {
+		line += pad(c.draw(row, widths[i], p), widths[i], c)
+	}
+	if selected {
+		line = selection.Render(line + spaces(width-text.Columns(line)))
+	}
+	return line
 }
 
 func pad[T any](s string, width int, c column[T]) string {
-	s = ansi.Truncate(s, width, "…")
-	fill, gap := strings.Repeat(" ", max(0, width-lipgloss.Width(s))), strings.Repeat(" ", c.gap)
+	s = text.Cut(s, width, "…")
+	fill, gap := spaces(width-text.Columns(s)), spaces(c.gap)
 	if c.right {
 		return gap + fill + s
 	}
 	return gap + s + fill
 }
+
+func spaces(n int) string { return strings.Repeat(" ", max(0, n)) }

@@ -523,7 +523,7 @@ func TestAnAnswerForAnotherScreenIsDropped(t *testing.T) {
 
 func TestNoScreenIsTooSmallAndNoTextTooBad(t *testing.T) {
 	t.Parallel()
-	names := []string{"\x1b[2J\x1b]0;t\x07", "a\nb\r\tc", "\u202egnp\u2066", "東京東京東京東京東京東京東京東京", "👨‍👩‍👧‍👦❤️👍🏽", "\xff\xfe", strings.Repeat("x", 512), strings.Repeat("\u0301", 99), "n"}
+	names := []string{"\x1b[2J\x1b]0;t\x07", "a\nb\r\tc", "\u202egnp\u2066", "東京東京東京東京東京東京東京東京", "👨‍👩‍👧‍👦❤️👍🏽", strings.Repeat("हिन्दी", 9), "x" + strings.Repeat("\u0e33", 80), "\xff\xfe", strings.Repeat("x", 512), strings.Repeat("\u0301", 99), "n"}
 	var all []fairsem.Status
 	var d inspect.Detail
 	for i, name := range names {
@@ -554,7 +554,7 @@ func (b *bench) fits(width, height int) {
 	lines := strings.Split(b.View().Content, "\n")
 	assert.LessOrEqual(b.t, len(lines), height)
 	for _, line := range lines {
-		assert.LessOrEqual(b.t, ansi.StringWidth(line), width, "%q", line)
+		assert.LessOrEqual(b.t, max(ansi.StringWidth(line), ansi.StringWidthWc(line)), width, "%q", line)
 		assert.Negative(b.t, strings.IndexFunc(ansi.Strip(line), func(r rune) bool { return !unicode.IsPrint(r) }), "%q", line)
 	}
 }
@@ -567,6 +567,25 @@ func TestAQuestionOnATinyScreenShowsHowToAnswer(t *testing.T) {
 	b.press("p")
 	b.sees("Pause api?")
 	b.sees("y yes")
+}
+
+// A terminal draws each of them in a column of its own: the question was beyond the screen.
+func TestALabelOfMarksHidesNeitherItsRowNorTheQuestion(t *testing.T) {
+	t.Parallel()
+	d := inside
+	for _, mark := range []string{"\u0e33", "\u0903", "\u1161"} {
+		d.Holders = []fairsem.Ticket{holder("h1", "가"+strings.Repeat(mark, 80))}
+		b := newBench(t, Options{}, api)
+		b.press("<enter>")
+		b.showDetail(d)
+		b.fits(100, 30)
+		assert.Regexp(t, `^ holds .* 2 +3m00s +8\.0s +7  h1$`, strings.TrimRight(b.row("holds"), " "))
+		b.press("x")
+		b.fits(100, 30)
+		b.sees("from api? It has held 2 units for 3m00s")
+		b.sees("id h1")
+		b.sees("y yes")
+	}
 }
 
 func TestOfTenThousandNamesThoseOnTheScreenAreDrawn(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // prompt is what keys go to while there is a question.
@@ -69,7 +70,7 @@ func (p prompt) lines(width, height int, question string) []string {
 
 // wrap breaks s into lines of at most width columns, with a column free in front.
 func wrap(s string, width int, style lipgloss.Style) []string {
-	lines := strings.Split(lipgloss.Wrap(s, max(1, width-2), ""), "\n")
+	lines := strings.Split(text.Wrap(s, max(1, width-2)), "\n")
 	for i, line := range lines {
 		lines[i] = " " + style.Render(line)
 	}

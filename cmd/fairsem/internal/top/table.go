@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
@@ -38,7 +36,7 @@ func (n *names) update(at time.Time, all []fairsem.Status) {
 	n.all = n.trend.add(at, all)
 	n.nameWidth, n.usedWidth = nameLeast, len("▾IN USE")-2
 	for _, s := range all {
-		n.nameWidth = max(n.nameWidth, ansi.StringWidth(text.Clean(s.Name)))
+		n.nameWidth = max(n.nameWidth, text.Columns(text.Clean(s.Name)))
 		n.usedWidth = max(n.usedWidth, len(inUse(s)))
 	}
 	n.arrange()

@@ -1,8 +1,6 @@
 package top
 
 import (
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
@@ -27,7 +25,7 @@ func (n *tenants) update(of inspect.Tenants) {
 	n.nameWidth, n.more, n.unread = labelLeast, of.More, of.Unread
 	for _, t := range of.All {
 		all = append(all, tenant{t})
-		n.nameWidth = max(n.nameWidth, ansi.StringWidth(text.Word(t.Name)))
+		n.nameWidth = max(n.nameWidth, text.Columns(text.Word(t.Name)))
 	}
 	n.set(all)
 }

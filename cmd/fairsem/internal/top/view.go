@@ -6,8 +6,6 @@ import (
 
 	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -32,7 +30,7 @@ func (m model) View() tea.View {
 	lines = append(lines[:above], footer...)
 	lines = lines[:min(len(lines), m.height)]
 	for i, line := range lines {
-		lines[i] = ansi.Truncate(line, m.width, "")
+		lines[i] = text.Cut(line, m.width, "")
 	}
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
@@ -203,7 +201,7 @@ func (m model) question() string {
 
 // spread puts one text to the left and one to the right, if there is room for both.
 func spread(left, right string, width int) string {
-	gap := width - lipgloss.Width(left) - lipgloss.Width(right)
+	gap := width - text.Columns(left) - text.Columns(right)
 	if gap < 1 {
 		return left
 	}

@@ -10,7 +10,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
@@ -121,7 +120,7 @@ func (m model) View() tea.View {
 		lines = append(lines, "", words)
 	}
 	for i, line := range lines {
-		lines[i] = ansi.Truncate(line, m.width, "…")
+		lines[i] = text.Cut(line, m.width, "…")
 	}
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
