@@ -29,9 +29,10 @@ func newTop() *cobra.Command {
 for any text, ? for a character and [a-z] for one of some: units in use and the
 limit, the number of waiters and the longest wait, grants a second, and lost permits.
 Enter opens a name with its holders and its queue. If calls name tenants, t shows the
-tenants there, and Enter the holders and waiters of one of them. Keys sort, filter, resize, pause,
-resume and evict. Before a change, top shows what it does and asks. The key ? lists
-all keys.
+tenants there, and Enter the holders and waiters of one of them. Keys sort, filter,
+resize, pause, resume and evict. Before a change, top shows what it does and asks. A
+waiter that is granted its permit before the yes is not evicted. The key ? lists all
+keys.
 
 New names are found by a scan of all keys of the server, in at most 2 % of its time:
 a minute or so for a million keys. Until the first scan is over, top says so.

@@ -212,6 +212,27 @@ func TestTopEvictsTheSelectedOne(t *testing.T) {
 	require.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
 }
 
+// What was to be a waiter would be a holder, with work in progress.
+func TestTopEvictsNoWaiterThatWasGrantedSinceTheLastPoll(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	w := &watchers{newTmux(t, 100, 24, "REDIS_URL=redis://"+server.Addr()), server}
+	alice := w.hold("alice", "api", 1)
+	_, ended := w.wait("bob", "api", 1)
+	require.Eventually(t, func() bool { return w.status("api").Waiting == 1 }, time.Minute, 5*time.Millisecond)
+	w.enter("fairsem top --interval 1h")
+	w.awaitRow("api", `1/1 +1`)
+	w.press("Enter")
+	w.await("alice", "bob")
+	w.press("j", "x")
+	w.await("Evict bob, number 1 in the queue of api?")
+	require.NoError(t, alice.Release(t.Context()))
+	require.NoError(t, <-ended)
+	w.press("y")
+	w.await("bob was granted its permit meanwhile: ask again to evict it")
+	assert.Equal(t, int64(1), w.status("api").Holders)
+}
+
 func TestReadOnlyTopChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWatchers(t, 100, 24, "--read-only")

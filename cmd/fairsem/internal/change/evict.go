@@ -76,7 +76,7 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 		return err
 	}
 	if d.Ask != nil && len(selection.IDs) > 0 { // the others select holders and waiters alike
-		if err := c.stillWait(ctx, d.there()); err != nil {
+		if err := StillWait(ctx, d.there(), c.waiters); err != nil {
 			return err
 		}
 	}
@@ -124,17 +124,17 @@ func (v Selection) choose(d inspect.Detail) (choice, error) {
 	return c, nil
 }
 
-// stillWait returns an error if a selected waiter holds a permit now: the question may have waited for long, and the work
-// of a new holder would be interrupted.
-func (c choice) stillWait(ctx context.Context, inspector *fairsem.Inspector) error {
-	if len(c.waiters) == 0 {
+// StillWait returns an error, which wraps ErrDeclined, if a waiter that is to be evicted holds a permit now: the question may have waited
+// for long, and the work of a new holder would be interrupted.
+func StillWait(ctx context.Context, inspector *fairsem.Inspector, waiters []fairsem.Ticket) error {
+	if len(waiters) == 0 {
 		return nil
 	}
 	holders, err := inspect.Collect(inspector.Holders(ctx))
 	if err != nil {
 		return err
 	}
-	for _, w := range c.waiters {
+	for _, w := range waiters {
 		if slices.ContainsFunc(holders, func(h fairsem.Ticket) bool { return h.ID == w.ID }) {
 			return fmt.Errorf("%w: %q was granted its permit meanwhile; ask again to evict it", ErrDeclined, w.Label)
 		}

@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -47,10 +48,20 @@ func (a action) run(ctx context.Context, s source) tea.Cmd {
 		case resume:
 			err = s.ResetLimit(ctx, a.name)
 		case evict:
-			err = s.Evict(ctx, a.name, a.ticket.ID)
+			err = a.evict(ctx, s)
 		}
 		return done{a, err}
 	}
+}
+
+// evict evicts no waiter that was granted its permit before the yes: what is on the screen is as old as the last answer.
+func (a action) evict(ctx context.Context, s source) error {
+	if a.ticket.position > 0 {
+		if err := s.StillWaits(ctx, a.name, a.ticket.Ticket); err != nil {
+			return err
+		}
+	}
+	return s.Evict(ctx, a.name, a.ticket.ID)
 }
 
 // question states the present state, and asks. now is the last status of the name; t is the ticket to evict.
@@ -112,10 +123,17 @@ func (d done) failure(name string) notice {
 	switch {
 	case d.verb == evict && errors.Is(d.err, fairsem.ErrNotFound):
 		return notice{text: who(d.ticket) + " was gone already", bad: true}
+	case errors.Is(d.err, change.ErrDeclined):
+		return notice{text: grantedMeanwhile(d.ticket), bad: true}
 	case errors.Is(d.err, context.DeadlineExceeded):
 		return notice{text: fmt.Sprintf("no answer about %s for %s: the change may have been made all the same", name, text.Span(timeout)), bad: true}
 	}
 	return notice{text: plainly(d.err), bad: true}
+}
+
+// grantedMeanwhile is why a waiter is not evicted.
+func grantedMeanwhile(t ticket) string {
+	return who(t) + " was granted its permit meanwhile: ask again to evict it"
 }
 
 // who is the label of a ticket in a sentence.

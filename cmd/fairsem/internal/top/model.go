@@ -169,7 +169,7 @@ func (m model) withdrawStale() model {
 		return m.notify(who(a.ticket)+" is gone", false)
 	case t.position == 0 && a.ticket.position > 0:
 		m.prompt = prompt{}
-		return m.notify(who(a.ticket)+" was granted its permit meanwhile: ask again to evict it", true)
+		return m.notify(grantedMeanwhile(a.ticket), true)
 	}
 	return m
 }

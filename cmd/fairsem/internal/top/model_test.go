@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
@@ -59,8 +60,9 @@ func openBench(t *testing.T) *bench {
 
 // fake counts what is asked of it.
 type fake struct {
-	asked []string
-	err   error
+	asked   []string
+	err     error
+	granted error // to a waiter, meanwhile
 }
 
 func (f *fake) Survey(context.Context) (inspect.Survey, error)               { return inspect.Survey{}, f.err }
@@ -77,6 +79,7 @@ func (f *fake) Evict(_ context.Context, name, id string) error {
 	f.asked = append(f.asked, "evict "+name+" "+id)
 	return f.err
 }
+func (f *fake) StillWaits(context.Context, string, fairsem.Ticket) error { return f.granted }
 
 func (b *bench) send(msg tea.Msg) tea.Cmd {
 	b.t.Helper()
@@ -415,6 +418,21 @@ func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 	b.sees("carol is gone")
 	assert.Nil(t, b.press("y"))
 	assert.Empty(t, b.source.asked)
+}
+
+// The screen shows the last answer, and the interval between two of them can be long.
+func TestAYesToEvictAWaiterDoesNotCountOnceItIsGranted(t *testing.T) {
+	t.Parallel()
+	b := openBench(t)
+	b.source.granted = fmt.Errorf("%w: granted", change.ErrDeclined)
+	b.press("jjx")
+	b.sees("Evict carol, number 1 in the queue of api?")
+	b.run(b.press("y"))
+	b.sees("carol was granted its permit meanwhile: ask again to evict it")
+	assert.Empty(t, b.source.asked)
+	b.press("kx")
+	b.run(b.press("y"))
+	assert.Equal(t, []string{"evict api h2"}, b.source.asked, "a holder was to lose its permit")
 }
 
 func TestAFailedChangeIsExplained(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
@@ -14,6 +15,7 @@ type source interface {
 	SetLimit(ctx context.Context, name string, limit int64) error
 	ResetLimit(ctx context.Context, name string) error
 	Evict(ctx context.Context, name, id string) error
+	StillWaits(ctx context.Context, name string, waiter fairsem.Ticket) error // change.ErrDeclined if it holds a permit
 }
 
 // maxTickets is how many holders, and how many waiters, are requested.
@@ -41,4 +43,8 @@ func (s *server) ResetLimit(ctx context.Context, name string) error {
 
 func (s *server) Evict(ctx context.Context, name, id string) error {
 	return s.client.Inspect(name).Evict(ctx, id)
+}
+
+func (s *server) StillWaits(ctx context.Context, name string, waiter fairsem.Ticket) error {
+	return change.StillWait(ctx, s.client.Inspect(name), []fairsem.Ticket{waiter})
 }
