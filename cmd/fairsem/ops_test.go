@@ -454,6 +454,18 @@ func TestAPauseThatWaitsEndsWhenNoPermitIsHeld(t *testing.T) {
 	assert.Contains(t, out.String(), "the pause was ended meanwhile")
 }
 
+// Its grants count until the window is over, and nothing can be done about that.
+func TestAPauseOfARateWaitsForNothing(t *testing.T) {
+	o := newOffice(t)
+	limiter, err := o.client("h").Limiter("calls", 20, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context(), 2))
+	_, notify := o.does(0, "pause", "calls", "--yes", "--wait")
+	assert.Contains(t, notify, "so there is nothing to wait for")
+	assert.NotContains(t, notify, "holder.")
+	assert.Equal(t, int64(2), o.status("calls").Used)
+}
+
 // It was paused, but nothing was on stdout.
 func TestAPauseThatIsStillInUseWhenItsWaitIsOverWritesItsResult(t *testing.T) {
 	o := newOffice(t)

@@ -24,7 +24,8 @@ func newPause() *cobra.Command {
 		Long: `Stops all grants of NAME, whatever limit processes declare, until fairsem resume or
 fairsem resize. Holders keep their permits and release them as usual. Waiters stay in
 the queue, and new calls join it. With --wait it returns when no permit is held any
-more; --wait=5m bounds that wait.
+more; --wait=5m bounds that wait. Nothing holds the grants of a rate, so there --wait
+returns at once.
 
 A pause is a limit of 0 that is set by hand. It replaces a limit that fairsem resize
 has set, and fairsem resume does not restore that one: it restores the declared
@@ -37,7 +38,7 @@ and before and after, as in fairsem ls --json.
 Exit code: 0 if it is paused now; 1 if the answer was no, or Redis does not know
 NAME, which may be a typo (--new pauses it all the same); 2 for a wrong command
 line; 75 if permits were still held when --wait was over, and it stays paused; 125 if
-the server did not answer, 128+n if signal n stopped it, which ends no pause.`,
+the server did not answer, which can be after the pause; 128+n if signal n stopped it, which ends no pause.`,
 		Example: `  fairsem pause staging
   fairsem pause staging --yes --wait=10m && ./migrate; fairsem resume staging --yes`,
 		Args:              oneName,

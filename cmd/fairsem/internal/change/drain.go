@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
@@ -14,23 +16,34 @@ import (
 // ErrInUse is of a paused name that is still in use when the time is over.
 var ErrInUse = errors.New("still in use")
 
-// drainPoll is the time between polls for remaining holders.
-const drainPoll = 100 * time.Millisecond
+// errNoAnswer is of a paused name whose holders are not known.
+var errNoAnswer = errors.New("it is paused, but the holders are not known")
+
+const (
+	// drainPoll is the time between polls for remaining holders.
+	drainPoll = 100 * time.Millisecond
+	// lastPoll is how long a poll may take even if the wait is over before: whether the name is in use then needs an answer.
+	lastPoll = time.Second
+)
 
 // Drained waits until the paused name has no holders, for at most that long; 0: for ever. It returns an error if the
-// pause ends meanwhile.
+// pause ends meanwhile. Grants of a rate are not waited for: nothing holds them.
 func (d Target) Drained(ctx context.Context, most time.Duration) error {
 	var over <-chan time.Time
+	var end time.Time
 	if most > 0 {
-		over = time.After(most)
+		over, end = time.After(most), time.Now().Add(most)
 	}
 	for reported := false; ; reported = true {
-		s, err := d.there().Status(ctx)
+		s, err := d.poll(ctx, end)
 		switch {
 		case err != nil:
-			return fmt.Errorf("it is paused, but the holders are not known: %w", err)
+			return fmt.Errorf("%w: %w", errNoAnswer, err)
 		case !inspect.Paused(s):
 			return fmt.Errorf("%w: the pause was ended meanwhile: %s", ErrDeclined, text.Quote(d.Name))
+		case s.Window > 0:
+			_, _ = io.WriteString(d.Messages, "Paused. It is a rate: no grant is released, so there is nothing to wait for.\n") // as confirm
+			return nil
 		case s.Used == 0:
 			return nil
 		case !reported:
@@ -44,4 +57,14 @@ func (d Target) Drained(ctx context.Context, most time.Duration) error {
 		case <-time.After(drainPoll):
 		}
 	}
+}
+
+// poll queries the name. A zero end is none.
+func (d Target) poll(ctx context.Context, end time.Time) (fairsem.Status, error) {
+	if !end.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(lastPoll, time.Until(end)))
+		defer cancel()
+	}
+	return d.there().Status(ctx)
 }

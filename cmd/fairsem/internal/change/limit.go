@@ -107,6 +107,9 @@ func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 	if change.settle != nil {
 		unsettled = change.settle(ctx)
 	}
+	if errors.Is(unsettled, errNoAnswer) {
+		return unsettled // another query would wait again
+	}
 	after, err := d.there().Status(ctx)
 	if err != nil {
 		return cmp.Or(unsettled, fmt.Errorf("the limit was changed, but the state after that is not known: %w", err))
