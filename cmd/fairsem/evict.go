@@ -22,12 +22,12 @@ func newEvict() *cobra.Command {
 		Use:   "evict NAME {ID... | --label PATTERN | --tenant TENANT | --all}",
 		Short: "Revoke permits or remove waiters",
 		Long: `Revokes permits of NAME and removes waiters from its queue: those with a given ID, as
-fairsem show lists them, of which any unambiguous beginning is enough; those of the
-processes whose label PATTERN matches (* is any text, ? a character, [a-z] one of
-some); those of a tenant, which is '' for calls that name none; or all. The units are granted to others at once. The holder is notified
-moments later by the loss of its permit: fairsem run ends its command, and a program
-that ignores the loss continues. An evicted caller may acquire again: to prevent
-that, use fairsem pause.
+fairsem show lists them, of which any unambiguous beginning is enough; those of the processes whose label
+PATTERN matches (* is any text, ? a character, [a-z] one of some, \* the character *);
+those of a tenant, which is '' for calls that name none; or all. The units are granted
+to others at once. The holder is notified moments later by the loss of its permit:
+fairsem run ends its command, and a program that ignores the loss continues. An
+evicted caller may acquire again: to prevent that, use fairsem pause.
 
 Lists what it will evict and the present state, and asks. --yes does not ask, and is
 needed where there is no terminal. If a waiter was selected by ID and was granted its

@@ -31,18 +31,19 @@ func newLs() *cobra.Command {
 		Short: "List the semaphores that are in use",
 		Long: `Lists the names that are in use, were in use within half a minute or so, or have a
 limit that was set by hand. With PATTERN it lists only the names that match: * stands
-for any text, ? for a character and [a-z] for one of some. Each row has the units in
-use and the limit, the number of waiters, how long the oldest has waited, how many
-permits expired before they were released, and whether the name is paused, pinned
-(its limit was set by hand) or a rate limit.
+for any text, ? for a character, [a-z] for one of some, and \* for the character *.
+Each row has the units in use and the limit, the number of waiters, how long the
+oldest has waited, how many permits expired before they were released, and whether
+the name is paused, pinned (its limit was set by hand) or a rate limit.
 
 On a terminal long names are cut and a bar shows the use. Elsewhere nothing is cut,
 the limit has its own column, and a space in a name is written \x20, as unprintable
 characters are escaped, so that each row has the same columns for awk.
 
-A name without *, ? or [ is queried directly. Otherwise all keys of the server are
-scanned, in a tenth of its time: 10 to 20 s for a million keys of any program. With
---watch that happens once; new names are then found in 2 % of its time.
+A name without *, ? or [ is queried directly, and a \ in it is just a character.
+Otherwise all keys of the server are scanned, in a tenth of its time: 10 to 20 s for
+a million keys of any program. With --watch that happens once; new names are then
+found in 2 % of its time.
 
 If no name has this prefix, other prefixes are listed on standard error: it scans
 keys for at most two seconds to find them.

@@ -246,6 +246,16 @@ func TestLsShowsNamesThatMatchThePattern(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(out, "\n"), out)
 }
 
+// It was taken for a pattern, and not found.
+func TestLsFindsANameWithABackslashAsItListsIt(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", `back\slash`, 1, 1)
+	for _, pattern := range []string{`back\slash`, `back\\sl*`} {
+		out, _ := o.does(0, "ls", pattern)
+		assert.Contains(t, out, `back\slash`, pattern)
+	}
+}
+
 func TestLsNotesPausedPinnedAndRate(t *testing.T) {
 	o := newOffice(t)
 	limiter, err := o.client("h").Limiter("calls", 20, time.Second)

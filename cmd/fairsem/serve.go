@@ -64,10 +64,11 @@ holders and their waiters; /metrics for Prometheus; and /healthz, which is 200 w
 Redis answers PING and 503 while it does not. The address of the page is written to
 standard output.
 
-With PATTERN, in which * stands for any text, ? for a character and [a-z] for one of
-some, only the names that match are queried and shown, in /metrics, too. Requests for
-any other name are refused with 404. With --busy the page lists only names with a
-holder or a waiter; /metrics has all.
+With PATTERN, in which * stands for any text, ? for a character, [a-z] for one of
+some, and \* for the character *, only the names that match are queried and shown, in
+/metrics, too. Requests for any other name are refused with 404. In a PATTERN without
+*, ? or [ a \ is just a character. With --busy the page lists only names with a holder
+or a waiter; /metrics has all.
 
 With --tenant-metrics /metrics has what each tenant holds, its waiters, its share and
 its limit. Each poll then also reads the tenants of each name in use, at most 1000 of

@@ -26,8 +26,9 @@ func newTop() *cobra.Command {
 		Use:   "top [PATTERN]",
 		Short: "Watch all semaphores live, and change them",
 		Long: `Shows the names that are in use, or those that PATTERN matches, in which * stands
-for any text, ? for a character and [a-z] for one of some: units in use and the
-limit, the number of waiters and the longest wait, grants a second, and lost permits.
+for any text, ? for a character, [a-z] for one of some, and \* for the character *:
+units in use and the limit, the number of waiters and the longest wait, grants a
+second, and lost permits. In a PATTERN without *, ? or [ a \ is just a character.
 Enter opens a name with its holders and its queue. If calls name tenants, t shows the
 tenants there, and Enter the holders and waiters of one of them. Keys sort, filter,
 resize, pause, resume and evict. Before a change, top shows what it does and asks. A

@@ -10,11 +10,14 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Glob returns a matcher for a pattern of *, ? and [a-z], in which a slash is a character like any other, or an error if
-// the pattern is invalid.
+// Glob returns a matcher for a pattern of *, ? and [a-z], in which a slash is a character like any other, and so is what follows a
+// backslash, or an error if the pattern is invalid. A text without *, ? and [ matches itself, also with a backslash: it may be a name.
 func Glob(given string) (func(string) bool, error) {
+	if !strings.ContainsAny(given, special) {
+		return func(s string) bool { return s == given }, nil
+	}
 	if _, err := path.Match(given, ""); err != nil {
-		return nil, fmt.Errorf(`%q is no pattern: a [ lacks its ], or a \ what it is before; \[ is the character`, given)
+		return nil, fmt.Errorf(`%q is no pattern: a [ lacks its ] or has bytes that are not UTF-8, or a \ what it is before; \[ is the character`, given)
 	}
 	pattern := parts.FindAllString(given, -1)
 	return func(s string) bool { return like(pattern, strings.Split(s, "")) }, nil
@@ -52,8 +55,11 @@ func likeOne(part, character string) bool {
 	return ok || part == "?"
 }
 
-// Exact reports whether a pattern matches exactly one name.
-func Exact(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
+// special are the characters that make a text a pattern.
+const special = "*?["
+
+// Exact reports whether a pattern matches only the name that it is.
+func Exact(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, special) }
 
 // shortClient is how much of a client id distinguishes it from the others on a screen.
 const shortClient = 6
