@@ -22,7 +22,8 @@ func newEvict() *cobra.Command {
 		Use:   "evict NAME {ID... | --label PATTERN | --tenant TENANT | --all}",
 		Short: "Revoke permits or remove waiters",
 		Long: `Revokes permits of NAME and removes waiters from its queue: those with a given ID, as
-fairsem show lists them, of which any unambiguous beginning is enough; those of the processes whose label
+fairsem show lists them, of which an unambiguous beginning of what is before the colon
+is enough, with what is after the colon or without; those of the processes whose label
 PATTERN matches (* is any text, ? a character, [a-z] one of some, \* the character *);
 those of a tenant, which is '' for calls that name none; or all. The units are granted
 to others at once. The holder is notified moments later by the loss of its permit:
