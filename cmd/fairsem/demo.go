@@ -17,6 +17,7 @@ import (
 
 // demoEnd is the end of the help of every demo.
 const demoEnd = `The server is embedded, on a free port of 127.0.0.1, unless --redis names another.
+What the demo writes there expires within half a minute of its end.
 
 Exit code: 0 if every promise held, 1 if one was broken, 2 for a wrong command
 line, 125 if the demo could not run, 128+n if signal n stopped it.`
@@ -27,9 +28,8 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Watch processes share a limit, and what happens when one is killed",
 		Long: fmt.Sprintf(`Starts %d processes that share %d units of one semaphore, shows holders and waiters,
-kills one holder, and checks what the library promises. It takes about 10 seconds and
-leaves nothing behind. On a terminal it is a picture in which waiters move up the
-queue; elsewhere it is a log.
+kills one holder, and checks what the library promises. It takes about 10 seconds. On
+a terminal it is a picture in which waiters move up the queue; elsewhere it is a log.
 
 With --json nothing but the result is written, as one JSON object: held, whether every
 promise was kept; name, server, workers, limit, took_ms; events, with after_ms and text;
@@ -57,8 +57,7 @@ func newDemoTenants() *cobra.Command {
 		Long: fmt.Sprintf(`Two customers share %d units, on two semaphores at the same time and with the same load: one
 has a long queue of jobs, the other a short job now and then. On one semaphore calls name
 their customer as the tenant, on the other they do not: how long the quiet customer waits
-is shown side by side, and what the library promises is checked. It takes about 10 seconds
-and leaves nothing behind.
+is shown side by side, and what the library promises is checked. It takes about 10 seconds.
 
 With --json nothing but the result is written, as one JSON object: held, whether every
 promise was kept; server, limit, took_ms; sides, with name, tenants, quiet and noisy, each
