@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,7 +64,7 @@ func (o *manOptions) write(cmd *cobra.Command) error {
 	}
 	about, rest, err := root.Find(args)
 	if err != nil || len(rest) > 0 || about.Hidden {
-		return exit.Usagef("unknown command %q", args[0])
+		return exit.Usagef("unknown command %q", strings.Join(args, " "))
 	}
 	_, err = cmd.OutOrStdout().Write(manual.Man(about, edition))
 	return err
