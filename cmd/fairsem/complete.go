@@ -134,9 +134,12 @@ func connectionOf(cmd *cobra.Command) *connection {
 	return c
 }
 
-// completeFlags offers tenants for the flag of that name, and keeps the shell from offering files for other flags whose values are none, of
-// cmd and its commands.
-func completeFlags(cmd *cobra.Command) {
+// complete offers tenants for the flag of that name, and keeps the shell from offering files for arguments of a command that takes none,
+// and for other flags whose values are none, of cmd and its commands.
+func complete(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil {
+		cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	}
 	words := []string{"redis", "prefix", "label"}
 	if cmd.Flags().Lookup("tenant") != nil {
 		_ = cmd.RegisterFlagCompletionFunc("tenant", completeTenants) // it is there
@@ -147,6 +150,6 @@ func completeFlags(cmd *cobra.Command) {
 		}
 	})
 	for _, sub := range cmd.Commands() {
-		completeFlags(sub)
+		complete(sub)
 	}
 }

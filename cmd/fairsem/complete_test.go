@@ -80,6 +80,8 @@ func TestNamesAreOfferedForNameArguments(t *testing.T) {
 		{[]string{"show", "alpha", "al"}, nil, noFilesNow},
 		{[]string{"doctor", "alpha", "al"}, []string{"alpha", "alpine"}, noFilesNow},
 		{[]string{"completion", "z"}, []string{"zsh"}, noFilesNow},
+		{[]string{"completion", "bash", ""}, nil, noFilesNow},
+		{[]string{"demo", "tenants", ""}, nil, noFilesNow},
 	} {
 		all, directive := s.candidates(c.args...)
 		assert.ElementsMatch(t, c.want, all, "%q", c.args)

@@ -53,7 +53,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: title, Title: title})
 	for _, cmd := range commands {
 		cmd.GroupID = title
-		completeFlags(cmd)
+		complete(cmd)
 		root.AddCommand(cmd)
 	}
 }
