@@ -243,6 +243,18 @@ func TestWatchOnATerminalDrawsInPlaceAndLeavesItAsItWas(t *testing.T) {
 	}
 }
 
+func TestWatchWithoutAKeyboardSaysHowItEnds(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h", "n", 3, 1)
+	for redirect, end := range map[string]string{"": "· q quits", "</dev/null": "· ctrl-c quits"} {
+		cmd := o.program("bash", "-c", "exec fairsem ls --prefix $PREFIX --watch "+redirect)
+		tty := onTerminalOf(t, cmd, &pty.Winsize{Cols: 100, Rows: 20})
+		tty.await(end)
+		tty.press("\x03")
+		tty.finish(cmd, 130)
+	}
+}
+
 func TestWatchOnATerminalShowsErrorsAndContinues(t *testing.T) {
 	o := newOffice(t)
 	cmd, tty := o.terminal(80, nil, "show", "n", "--watch", "--interval", "100ms")

@@ -45,7 +45,7 @@ func (w *watchFlags) show(cmd *cobra.Command, s *dial.Session, subject string, q
 	o := watch.Options{Out: cmd.OutOrStdout(), Notes: cmd.ErrOrStderr(), Below: w.json}
 	if w.watch {
 		o.Every = w.interval
-		o.Title = fmt.Sprintf("%s · %s · every %v · q quits", strings.TrimSpace(cmd.CommandPath()+" "+subject), s.Server, w.interval)
+		o.Title = fmt.Sprintf("%s · %s · every %v", strings.TrimSpace(cmd.CommandPath()+" "+subject), s.Server, w.interval)
 	}
 	return exit.WithSignal(cmd.Context(), watch.Show(cmd.Context(), o, func(ctx context.Context) (watch.Frame, error) {
 		f, err := query(ctx)

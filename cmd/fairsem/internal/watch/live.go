@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
@@ -25,9 +26,10 @@ func inPlace(ctx context.Context, o Options, query Query) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	m := model{title: text.Clean(o.Title), frame: first, interrupt: func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }}
+	keyboard := term.IsTerminal(int(os.Stdin.Fd()))
+	m := model{title: text.Clean(o.Title + ending(keyboard)), frame: first, interrupt: func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }}
 	options := []tea.ProgramOption{tea.WithOutput(o.Out), tea.WithColorProfile(text.Profile(o.Out)), tea.WithoutSignalHandler()}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+	if !keyboard {
 		options = append(options, tea.WithInput(nil)) // no keys
 	}
 	program := tea.NewProgram(m, options...)
@@ -40,6 +42,14 @@ func inPlace(ctx context.Context, o Options, query Query) error {
 	cancel(nil)
 	polling.Wait()
 	return err
+}
+
+// ending says in the title how people end it. Without a keyboard the terminal itself makes a signal of ctrl-c.
+func ending(keyboard bool) string {
+	if keyboard {
+		return " · q quits"
+	}
+	return " · ctrl-c quits"
 }
 
 // poll sends frames until ctx ends, and then quits.
@@ -101,23 +111,25 @@ var (
 	bad   = lipgloss.NewStyle().Foreground(lipgloss.Red)
 )
 
-// around is the lines beside those of the frame: the title, an empty one, and the note.
+// around is the lines beside those of the frame: the title, the note, and an empty one beside each.
 const around = 4
+
+// roomForSpace is the height from which on there is room for more than the frame and one line above it.
+const roomForSpace = around + 2
 
 func (m model) View() tea.View {
 	if m.width == 0 { // it is not known yet
 		return tea.NewView("")
 	}
-	room := max(1, m.height-around)
-	lines := strings.Split(strings.TrimRight(m.frame.Text(m.width, room), "\n"), "\n")
-	if len(lines) > room {
-		lines = append(lines[:room-1], faint.Render("…"))
-	}
-	lines = append([]string{faint.Render(m.title), ""}, lines...)
-	if m.trouble.error != nil {
-		lines = append(lines, "", bad.Render(text.Clean(m.trouble.Error())))
-	} else if words := m.frame.words(); words != "" {
-		lines = append(lines, "", words)
+	title, note := faint.Render(m.title), m.note()
+	var lines []string
+	if m.height < roomForSpace {
+		lines = append([]string{cmp.Or(note, title)}, m.rows(m.height-1)...)
+	} else {
+		lines = append([]string{title, ""}, m.rows(m.height-around)...)
+		if note != "" {
+			lines = append(lines, "", note)
+		}
 	}
 	for i, line := range lines {
 		lines[i] = text.Cut(line, m.width, "…")
@@ -125,4 +137,24 @@ func (m model) View() tea.View {
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
 	return v
+}
+
+// rows are the lines of the frame, at most so many. The last one says if there are more, where there is room for that.
+func (m model) rows(room int) []string {
+	lines := strings.Split(strings.TrimRight(m.frame.Text(m.width, max(1, room)), "\n"), "\n")
+	switch {
+	case len(lines) <= room:
+		return lines
+	case m.height < roomForSpace:
+		return lines[:max(0, room)]
+	}
+	return append(lines[:room-1], faint.Render("…"))
+}
+
+// note is what people should know, the error of the last query first; "": nothing.
+func (m model) note() string {
+	if m.trouble.error != nil {
+		return bad.Render(text.Clean(m.trouble.Error()))
+	}
+	return m.frame.words()
 }

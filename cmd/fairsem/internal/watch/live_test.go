@@ -28,6 +28,17 @@ func TestAFrameThatIsTooHighIsCutAndSaysSo(t *testing.T) {
 	assert.Equal(t, []string{"title", "", "line", "…", "", "note"}, shown(lines(3), 80, 6))
 }
 
+func TestInALowWindowTheFrameHasOneLineAboveItThatIsTheErrorIfThereIsOne(t *testing.T) {
+	t.Parallel()
+	bad := trouble{errors.New("bad")}
+	quiet := Frame{Text: lines(3).Text}
+	for height, rows := range map[int][]string{5: {"line", "line", "line"}, 3: {"line", "line"}, 2: {"line"}, 1: nil} {
+		assert.Equal(t, append([]string{"title"}, rows...), shown(quiet, 80, height))
+		assert.Equal(t, append([]string{"note"}, rows...), shown(lines(3), 80, height))
+		assert.Equal(t, append([]string{"bad"}, rows...), shown(lines(3), 80, height, bad))
+	}
+}
+
 func TestTroubleIsShownBesideTheLastFrameUntilTheNext(t *testing.T) {
 	bad := trouble{errors.New("bad\x1b[2J")}
 	assert.Equal(t, []string{"title", "", "line", "", `bad\x1b[2J`}, shown(lines(1), 80, 20, bad))
