@@ -164,6 +164,9 @@ func (m model) withdrawStale() model {
 	}
 	t, there := find(m.detail.items, a.ticket.ID)
 	switch {
+	case !there && m.detail.more > 0:
+		m.prompt = prompt{}
+		return m.notify(who(a.ticket)+" is not among those shown any more", false)
 	case !there:
 		m.prompt = prompt{}
 		return m.notify(who(a.ticket)+" is gone", false)

@@ -420,6 +420,19 @@ func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 	assert.Empty(t, b.source.asked)
 }
 
+// It may be behind those that were read: a waiter that was granted its permit is the last holder.
+func TestATicketThatIsNotShownAnyMoreMayBeThere(t *testing.T) {
+	t.Parallel()
+	b := openBench(t)
+	b.press("jjx")
+	d := inside
+	d.Waiters, d.MoreHolders = nil, 1
+	b.showDetail(d)
+	b.sees("carol is not among those shown any more")
+	assert.Nil(t, b.press("y"))
+	assert.Empty(t, b.source.asked)
+}
+
 // The screen shows the last answer, and the interval between two of them can be long.
 func TestAYesToEvictAWaiterDoesNotCountOnceItIsGranted(t *testing.T) {
 	t.Parallel()
