@@ -40,6 +40,9 @@ type Client struct {
 }
 
 // New creates a Client on a go-redis client, which the caller closes after this one. It does no I/O. The error is [ErrInvalid].
+//
+// A type that wraps a [redis.ClusterClient] must have its methods MasterForKey, ReloadState and ForEachMaster, too, or it is taken for one
+// server.
 func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	if err := opts.check(rdb); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)

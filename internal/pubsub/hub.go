@@ -26,7 +26,7 @@ type Hooks struct {
 	Reconnected  func(channel, node string, silent time.Duration)
 }
 
-// Cluster is a client of a cluster, however it is wrapped.
+// Cluster is a client of a cluster, or a type that embeds one.
 type Cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
