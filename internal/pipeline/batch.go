@@ -92,8 +92,8 @@ func (b *batch) deliver() (goesOn bool) {
 // response that is there waits for no other.
 func (b *batch) exchange() (rest *batch, goesOn bool) {
 	timer := time.AfterFunc(b.timeout, b.writeOff)
-	defer timer.Stop()
 	responses := b.pipeline.runDurable(b.prepared, b.timeout)
+	timer.Stop() // not deferred: a hook of the user may end the goroutine, as FailNow of a test does
 	again := b.unanswered(responses)
 	broke := b.pipeline.noteOutcome(worst(responses))
 	if b.done.CompareAndSwap(false, true) {

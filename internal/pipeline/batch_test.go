@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -170,6 +171,31 @@ func TestBatchesThatWereWrittenOffLeaveRoomForOthers(t *testing.T) {
 		}
 		assert.Equal(t, int32(5), batches.Load())
 		close(hold)
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		assert.Zero(t, l.inFlight)
+	})
+}
+
+func TestHookThatEndsTheGoroutineLeavesItsPlaceToTheNext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var batches atomic.Int32
+		l := newTestPipeline(t, func([]redis.Cmder) error {
+			if batches.Add(1) <= 2*MaxInFlight {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		for range 2 * MaxInFlight {
+			o := newOrder(1, MinTimeout)
+			l.Queue(o, false)
+			assert.ErrorIs(t, (<-o.done).Err, failure.ErrNoAnswer)
+		}
+		o := newOrder(1, MinTimeout)
+		l.Queue(o, false)
+		<-o.done
 		synctest.Wait()
 		l.mu.Lock()
 		defer l.mu.Unlock()
