@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"runtime"
 	"sync/atomic"
@@ -49,6 +50,41 @@ func TestCallThatEndsWithoutAnAnswerSaysSoHoweverLateItWasSent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lists starts a List, and returns the channel of its error.
+func lists(ctx context.Context, c *Client) <-chan error {
+	ended := make(chan error, 1)
+	go func() { // ends with the List
+		var last error
+		for _, err := range c.List(ctx) {
+			last = err
+		}
+		ended <- last
+	}()
+	return ended
+}
+
+// go-redis may be waiting for a silent server without end.
+func TestListEndsWhenRedisHasNotAnsweredForATTL(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		began, ended := time.Now(), lists(background, c)
+		w.carries("time", "scan", "time")
+		require.ErrorIs(t, <-ended, ErrUnavailable)
+		assert.Equal(t, 3*time.Second, time.Since(began))
+	})
+}
+
+func TestListOfADoneContextReturnsItsCauseAndSendsNothing(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		ctx, cancel := context.WithCancelCause(background)
+		cancel(io.EOF)
+		err := <-lists(ctx, c)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, io.EOF)
+		require.NotErrorIs(t, err, ErrUnavailable, "nothing was asked")
+		w.isIdle()
+	})
 }
 
 // The context of an errgroup ends with the error of another call.

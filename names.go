@@ -2,7 +2,6 @@ package fairsem
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -21,7 +20,7 @@ const listShare = 0.1
 // hand. It yields each name once, in no particular order, as soon as it is found. It scans all keys of the server, or of
 // every primary of a cluster, and takes at most a tenth of a server's time. With millions of keys, of any program, a scan
 // takes minutes; to stop early, break out of the loop or end ctx. It ends with the first error, which comes with an
-// empty name.
+// empty name: those of [Client.Ping], and [ErrUnavailable], too, if Redis has not answered for a TTL.
 func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := make(map[string]bool)
@@ -52,6 +51,8 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 		return fmt.Errorf("%w: the context is nil", ErrInvalid)
 	case !(share > 0 && share <= 1): // NaN is neither
 		return fmt.Errorf("%w: share %v is not above 0 and up to 1", ErrInvalid, share)
+	case ctx.Err() != nil:
+		return ended(ctx)
 	}
 	nodes, err := c.scans(ctx, share)
 	for err == nil && len(nodes) > 0 {
@@ -69,10 +70,7 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 			nodes = nodes[1:]
 		}
 	}
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrClosed) && !failure.Refused(err) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return advise(err)
+	return err
 }
 
 // scans returns a scan for each server that has keys of its own.
@@ -81,27 +79,30 @@ func (c *Client) scans(ctx context.Context, share float64) ([]*scan.Scan, error)
 		ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
 	})
 	if !ok {
-		return []*scan.Scan{scan.New(c.rdb, share)}, ctx.Err()
+		return []*scan.Scan{scan.New(c.rdb, share)}, nil
 	}
 	var mu sync.Mutex
 	var all []*scan.Scan
 	err := c.during(ctx, func() error {
-		return cluster.ForEachMaster(c.goroutines.Context, func(_ context.Context, node *redis.Client) error {
+		return failure.Discreet(cluster.ForEachMaster(c.goroutines.Context, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, scan.New(node, share))
 			return nil
-		})
+		}))
 	})
 	if err != nil {
-		return nil, failure.Discreet(err) // ForEachMaster may go on, and append to all
+		return nil, err // ForEachMaster may go on, and append to all
 	}
 	return all, nil
 }
 
 // nextNames returns the names of the next page of a scan, when that is due, and whether there is another page.
 func (c *Client) nextNames(ctx context.Context, s *scan.Scan) (names []string, more bool, err error) {
-	if err := c.goroutines.Sleep(ctx, s.Due()); err != nil {
+	switch err := c.goroutines.Sleep(ctx, s.Due()); {
+	case ctx.Err() != nil:
+		return nil, false, ended(ctx)
+	case err != nil:
 		return nil, false, err
 	}
 	var page scan.Page

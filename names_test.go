@@ -2,6 +2,7 @@ package fairsem_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -87,13 +88,14 @@ func TestListAmongManyKeysFindsAllNames(t *testing.T) {
 func TestListThatPausesEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c, _ := among(t, 5000)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("out of patience"))
 	defer cancel()
 	var ended error
 	for _, err := range c.ListAt(ctx, 1e-9) { // it would take a day
 		ended = err
 	}
 	require.ErrorIs(t, ended, context.DeadlineExceeded)
+	require.ErrorContains(t, ended, "out of patience")
 }
 
 func TestInvalidShareIsRefused(t *testing.T) {

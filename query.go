@@ -16,23 +16,25 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// during runs f, which does I/O, and returns when ctx ends even if f has not returned: go-redis would not return then.
+// during runs f, which does I/O, and returns when ctx ends or after a TTL even if f has not returned: go-redis would not return then.
 func (c *Client) during(ctx context.Context, f func() error) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
+	began, done, err := time.Now(), make(chan error, 1), failure.ErrNoAnswer
 	if !c.goroutines.Start(goroutines.Listings, func() { done <- f() }) {
 		return ErrClosed
 	}
+	timer := time.NewTimer(c.ttl)
+	defer timer.Stop()
 	select {
-	case err := <-done:
-		return err
+	case err = <-done:
 	case <-ctx.Done():
-		return ended(ctx)
+	case <-timer.C:
 	case <-c.goroutines.Context.Done():
 		return ErrClosed
 	}
+	return c.outcome(ctx, began, err)
 }
 
 // queried is the answer to a query; again means that the query was sent before, without an answer.
@@ -98,7 +100,11 @@ func (c *Client) askOnce(ctx context.Context, cmd redis.Cmder) error {
 		return ErrClosed
 	}
 	began := time.Now()
-	err := c.shared.Ask(ctx, pipeline.Command{Cmd: cmd}).Err
+	return c.outcome(ctx, began, c.shared.Ask(ctx, pipeline.Command{Cmd: cmd}).Err)
+}
+
+// outcome returns the error of a call that tried once, with the error err, nil if it has worked.
+func (c *Client) outcome(ctx context.Context, began time.Time, err error) error {
 	switch {
 	case err == nil || errors.Is(err, ErrClosed):
 		return err
