@@ -266,10 +266,54 @@ func TestEvictedHolderIsNotifiedAtOnceAndItsUnitsAreFree(t *testing.T) {
 		<-p.Context().Done()
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
-		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		err := p.Release(t.Context())
+		assert.ErrorIs(t, err, fairsem.ErrLost)
+		wrong(t, err, fairsem.ErrEvicted, fmt.Sprintf("release %q: permit lost: evicted", w.name))
 		assert.NoError(t, got.Context().Err(), "its release ended another permit")
 		assert.Equal(t, int64(1), w.status(next).Used)
 		w.release(got)
+	})
+}
+
+// A program that looks at the error, and not at the context of the permit, learned only that it was lost.
+func TestErrorOfWhatHadAnEvictedPermitIsErrEvictedAndErrLost(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Hour // no lease ends
+		s, operator := w.semaphore(), w.semaphore()
+		evict := func() {
+			for id := range w.holders(operator) {
+				require.NoError(t, operator.Evict(t.Context(), id))
+			}
+		}
+		is := func(what string, err error) {
+			assert.ErrorIs(t, err, fairsem.ErrEvicted, what)
+			assert.ErrorIs(t, err, fairsem.ErrLost, what)
+		}
+		is("Do", s.Do(t.Context(), 1, func(ctx context.Context) error {
+			evict()
+			<-ctx.Done()
+			return nil
+		}))
+		all, err := fairsem.AcquireAll(t.Context(), s.Request(1))
+		require.NoError(t, err)
+		evict()
+		<-all.Context().Done()
+		is("Permits.Release", all.Release(t.Context()))
+		sem := w.weighted()
+		var heard losses
+		heard.watch(sem)
+		require.True(t, sem.TryAcquire(1))
+		evict()
+		w.eventually(func() bool { return len(heard.told()) == 1 }, "the loss is not reported")
+		is("OnLost", heard.err)
+		is("Weighted.Err", sem.Err())
+		sem.Release(1)
+		require.NoError(t, sem.Err())
+		require.True(t, sem.TryAcquire(1))
+		w.loseOnServer(operator, 1)
+		sem.Release(1)
+		assert.ErrorIs(t, heard.err, fairsem.ErrLost)
+		assert.NotErrorIs(t, heard.err, fairsem.ErrEvicted, "this one expired")
 	})
 }
 

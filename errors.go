@@ -40,7 +40,13 @@ var (
 var errNoClient = fmt.Errorf("%w: this is a zero value: make it with Client.Semaphore, Client.Inspect or the like", ErrInvalid)
 
 // errHolderEvicted is how the permit of an evicted holder ends.
-var errHolderEvicted = fmt.Errorf("%w: %w", ErrLost, ErrEvicted)
+var errHolderEvicted error = holderEvicted{}
+
+// holderEvicted is both errors, in a text that begins with the package once.
+type holderEvicted struct{}
+
+func (holderEvicted) Error() string   { return "fairsem: permit lost: evicted" }
+func (holderEvicted) Unwrap() []error { return []error{ErrLost, ErrEvicted} }
 
 // errPositionLost: Redis does not know a ticket that was not released. Its lease expired while this process or Redis stood
 // still. Acquire asks again.

@@ -232,7 +232,7 @@ func ExamplePermit_Token() {
 	// Output:
 	// written: from the second holder
 	// refused: from the first, which did not look
-	// fairsem: permit lost: fairsem: evicted
+	// fairsem: permit lost: evicted
 }
 
 // The code of the README is exactly the function run in readme_test.go, so it compiles and runs.

@@ -89,7 +89,8 @@ func (p *Permit) Wanted() <-chan struct{} {
 // times, also concurrently; all calls report the same. Without a permit, because Acquire returned an error, it returns
 // [ErrInvalid].
 //
-// It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before. Release is usually deferred,
+// It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before, which is also [ErrEvicted] if
+// it was evicted. Release is usually deferred,
 // so a done ctx does not keep it from trying, and it waits for at most a second, whatever ctx allows. Without an answer by then
 // the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt continues in the background, for up to a
 // TTL, and the units are free one TTL after the last renewal at the latest.
@@ -132,8 +133,8 @@ func awaitReleases(ctx context.Context) releases {
 
 // of waits until t is released. If its permit was lost it does not wait.
 func (r releases) of(t *ticket) error {
-	if errors.Is(t.hold.ended(), ErrLost) {
-		return ErrLost
+	if why := t.hold.ended(); errors.Is(why, ErrLost) {
+		return why
 	}
 	timer := time.NewTimer(releaseWait - time.Since(r.began))
 	defer timer.Stop()

@@ -34,6 +34,7 @@ type Weighted struct {
 	held   heldPermits // without those that are known to be lost
 	total  int64       // units of the caller, including lost ones
 	lost   int64       // units that were lost
+	why    error       // how they were lost; nil: none were
 	onLost func(n int64, err error)
 
 	lossMu    sync.Mutex    // the innermost lock
@@ -210,7 +211,7 @@ func (w *Weighted) Release(n int64) {
 	for _, p := range parts {
 		switch err := p.await(enough); {
 		case errors.Is(err, ErrLost):
-			w.notify(p.units)
+			w.notify(p.units, err)
 		case err != nil:
 			w.sem.client.events.unreturned(w.sem.name, w.sem.opts.Tenant, "release", p.units, err)
 		}
@@ -233,12 +234,12 @@ func (g *partialRelease) send() {
 	}
 }
 
-// await waits until Redis has confirmed the release, or until enough is closed. It returns ErrLost if the units were lost
-// before.
+// await waits until Redis has confirmed the release, or until enough is closed. It returns how the units were lost if they
+// were lost before.
 func (g *partialRelease) await(enough <-chan struct{}) error {
 	t := g.permit.ticket
-	if !g.part && errors.Is(t.hold.ended(), ErrLost) {
-		return ErrLost
+	if why := t.hold.ended(); !g.part && errors.Is(why, ErrLost) {
+		return why
 	}
 	select {
 	case <-g.taken:
@@ -276,7 +277,9 @@ func (w *Weighted) take(n int64) (all []partialRelease) {
 	for n > 0 {
 		if w.lost > 0 {
 			some := min(n, w.lost)
-			w.lost, n = w.lost-some, n-some
+			if w.lost, n = w.lost-some, n-some; w.lost == 0 {
+				w.why = nil
+			}
 			continue
 		}
 		s := w.held.best(n)
@@ -299,7 +302,15 @@ func (w *Weighted) take(n int64) (all []partialRelease) {
 func (w *Weighted) loseLocked(s *heldPermit) {
 	w.held.remove(s)
 	s.lost = true
-	w.lost += s.units
+	w.lost, w.why = w.lost+s.units, s.explain(w.why)
+}
+
+// explain returns how s and others were lost; why is that of the others, or nil. An eviction says more than another loss.
+func (s *heldPermit) explain(why error) error {
+	if how := s.permit.ticket.hold.ended(); why == nil || errors.Is(how, ErrEvicted) {
+		return how
+	}
+	return why
 }
 
 // noteLoss is called when the permit of s was lost. Any lock may be held.
@@ -323,8 +334,8 @@ func (w *Weighted) report() {
 		}
 	}()
 	for lost := w.takeEndings(); len(lost) > 0; lost = w.takeEndings() {
-		if n := w.lose(lost); n > 0 {
-			w.notify(n)
+		if n, why := w.lose(lost); n > 0 {
+			w.notify(n, why)
 		}
 	}
 	done = true
@@ -342,42 +353,45 @@ func (w *Weighted) takeEndings() (lost []*heldPermit) {
 	return lost
 }
 
-// lose counts what the caller still holds of these permits among the lost, and returns how many units that is. What a Release
-// has deducted before is reported by that Release.
-func (w *Weighted) lose(all []*heldPermit) (n int64) {
+// lose counts what the caller still holds of these permits among the lost, and returns how many units that is, and how they were
+// lost. What a Release has deducted before is reported by that Release.
+func (w *Weighted) lose(all []*heldPermit) (n int64, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range all {
-		if s.units > 0 && !s.lost {
+		if s.units == 0 {
+			continue
+		}
+		if !s.lost {
 			w.loseLocked(s)
 		}
-		n += s.units
+		n, why = n+s.units, s.explain(why)
 	}
-	return n
+	return n, why
 }
 
 // Err returns an error that is [ErrLost] as long as the caller has units that were lost and that it has not released: they may
-// have been granted to another caller. Else it returns nil. It checks the clock, so a process that was stopped learns the
+// have been granted to another caller. It is also [ErrEvicted] if any of them were evicted. Else it returns nil. It checks the clock, so a process that was stopped learns the
 // truth at once when it continues.
 func (w *Weighted) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	lost := w.lost
+	lost, why := w.lost, w.why
 	for units, all := range w.held {
 		for _, s := range all {
 			if s.permit.ticket.hold.lost() {
-				lost += units
+				lost, why = lost+units, s.explain(why)
 			}
 		}
 	}
 	if lost == 0 {
 		return nil
 	}
-	return wrap("hold", w.sem.name, fmt.Errorf("%w: %d of %d units", ErrLost, lost, w.total))
+	return wrap("hold", w.sem.name, fmt.Errorf("%w: %d of %d units", why, lost, w.total))
 }
 
 // OnLost has f called whenever units are lost that the caller has: with how many, and with an error
-// that is [ErrLost]. It comes before Redis can let the next one in, or after an eviction at once, as the
+// that is [ErrLost], and [ErrEvicted] if any of them were evicted. It comes before Redis can let the next one in, or after an eviction at once, as the
 // end of [Permit.Context] does, from one goroutine of the Client, which reports in one call what is lost at the same
 // time or while f runs: an f that takes long is late for what is lost next. It may also come from the Release that found
 // out, which then gave nothing back. f replaces the function that was there before. What was lost until then it is not
@@ -388,12 +402,12 @@ func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.onLost = f
 }
 
-func (w *Weighted) notify(n int64) {
+func (w *Weighted) notify(n int64, why error) {
 	w.mu.Lock()
 	f := w.onLost
 	w.mu.Unlock()
 	if f != nil {
-		f(n, wrap("hold", w.sem.name, fmt.Errorf("%w: %d units", ErrLost, n)))
+		f(n, wrap("hold", w.sem.name, fmt.Errorf("%w: %d units", why, n)))
 	}
 }
 
