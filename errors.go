@@ -39,6 +39,9 @@ var (
 // errNoClient is the error of zero values.
 var errNoClient = fmt.Errorf("%w: this is a zero value: make it with Client.Semaphore, Client.Inspect or the like", ErrInvalid)
 
+// errZeroClient is the error of a zero Client.
+var errZeroClient = fmt.Errorf("%w: this is a zero Client: make it with New", ErrInvalid)
+
 // errHolderEvicted is how the permit of an evicted holder ends.
 var errHolderEvicted error = holderEvicted{}
 

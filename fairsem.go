@@ -79,6 +79,14 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	return c, nil
 }
 
+// check returns an error for a Client that New has not made.
+func (c *Client) check() error {
+	if c.rdb == nil {
+		return errZeroClient
+	}
+	return nil
+}
+
 func checkName(name string) error {
 	if err := protocol.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -229,6 +237,9 @@ func (c *Client) withdraw(ctx context.Context) {
 // when go-redis returns. Close also waits for the observer and the logger, however long they take: both receive every event before it
 // returns. Further calls of Close do nothing and return nil.
 func (c *Client) Close() error {
+	if err := c.check(); err != nil {
+		return wrap("close", "", err)
+	}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()

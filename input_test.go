@@ -412,6 +412,30 @@ func chain(err error) []error {
 	return all
 }
 
+// It once said that the client was closed, and Close crashed.
+func TestZeroClientIsRefusedAndDoesNotCrash(t *testing.T) {
+	t.Parallel()
+	c := new(fairsem.Client)
+	invalid(t, c.Close(), "make it with New")
+	invalid(t, c.Ping(t.Context()), "make it with New")
+	invalid(t, listed(t.Context(), c), "make it with New")
+	for _, err := range c.ListAt(t.Context(), 1) {
+		invalid(t, err, "make it with New")
+	}
+	_, err := c.Inspect("a").Status(t.Context())
+	invalid(t, err, "make it with New")
+	_, err = c.Semaphore("a", 1)
+	invalid(t, err, "make it with New")
+	_, err = c.Mutex("a")
+	invalid(t, err, "make it with New")
+	_, err = c.RWMutex("a")
+	invalid(t, err, "make it with New")
+	_, err = c.Limiter("a", 1, time.Second)
+	invalid(t, err, "make it with New")
+	_, err = c.Weighted("a", 1)
+	invalid(t, err, "make it with New")
+}
+
 // "defer permit.Release(ctx)" before the check of the error is a common mistake.
 func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 	t.Parallel()

@@ -112,6 +112,9 @@ func (i *Inspector) check(ctx context.Context) error {
 	case ctx == nil:
 		return fmt.Errorf("%w: the context is nil", ErrInvalid)
 	}
+	if err := i.client.check(); err != nil {
+		return err
+	}
 	return checkName(i.name)
 }
 

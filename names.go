@@ -1,6 +1,7 @@
 package fairsem
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -51,8 +52,9 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 		return fmt.Errorf("%w: the context is nil", ErrInvalid)
 	case !(share > 0 && share <= 1): // NaN is neither
 		return fmt.Errorf("%w: share %v is not above 0 and up to 1", ErrInvalid, share)
-	case ctx.Err() != nil:
-		return ended(ctx)
+	}
+	if err := cmp.Or(c.check(), ended(ctx)); err != nil {
+		return err
 	}
 	nodes, err := c.scans(ctx, share)
 	for err == nil && len(nodes) > 0 {

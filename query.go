@@ -87,7 +87,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext(op, c.keyspace.Prefix)
 	}
-	err := ended(ctx)
+	err := cmp.Or(c.check(), ended(ctx))
 	if err == nil {
 		err = c.askOnce(ctx, redis.NewStatusCmd(background, "ping"))
 	}

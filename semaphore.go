@@ -31,6 +31,9 @@ func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
 
 // semaphore is Semaphore for a limit of at least least.
 func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) {
+	if err := c.check(); err != nil {
+		return nil, wrap("semaphore", name, err)
+	}
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
