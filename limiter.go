@@ -31,7 +31,7 @@ type Decision struct {
 // State that Redis loses is not restored: after a loss, a window longer than [Options.Grace] may once have up to limit units too
 // many. The error is [ErrInvalid].
 func (c *Client) Limiter(name string, limit int64, per time.Duration) (*Limiter, error) {
-	s, err := c.Semaphore(name, limit)
+	s, err := c.semaphore("limiter", name, limit, 1)
 	if err != nil {
 		return nil, err
 	}

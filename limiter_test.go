@@ -439,7 +439,7 @@ func TestLimiterRefusesInvalidInputBeforeAnyIO(t *testing.T) {
 	}
 	for _, limit := range []int64{0, -1, maxUnits + 1} {
 		_, err := c.Limiter("name", limit, time.Second)
-		invalid(t, err, "limit")
+		invalid(t, err, `limiter "name": invalid argument: limit `)
 	}
 	_, err := c.Limiter("", 1, time.Second)
 	invalid(t, err, "empty")

@@ -26,19 +26,19 @@ type Semaphore struct {
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
-	return c.semaphore(name, limit, 1)
+	return c.semaphore("semaphore", name, limit, 1)
 }
 
-// semaphore is Semaphore for a limit of at least least.
-func (c *Client) semaphore(name string, limit, least int64) (*Semaphore, error) {
+// semaphore is Semaphore for a limit of at least least; kind is how its caller is named in errors.
+func (c *Client) semaphore(kind, name string, limit, least int64) (*Semaphore, error) {
 	if err := c.check(); err != nil {
-		return nil, wrap("semaphore", name, err)
+		return nil, wrap(kind, name, err)
 	}
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	if limit < least || limit > protocol.MaxUnits {
-		return nil, wrap("semaphore", name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(protocol.MaxUnits)))
+		return nil, wrap(kind, name, fmt.Errorf("%w: limit %d is not between %d and %d", ErrInvalid, limit, least, int64(protocol.MaxUnits)))
 	}
 	return &Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: limit}}}, nil
 }

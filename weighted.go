@@ -97,7 +97,7 @@ func (all heldPermits) best(n int64) *heldPermit {
 // granted, and calls for more wait until a later declaration or [Inspector.SetLimit] raises the limit. The error is
 // [ErrInvalid], also for n < 0, where x/sync panics.
 func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
-	s, err := c.semaphore(name, n, 0)
+	s, err := c.semaphore("weighted", name, n, 0)
 	if err != nil {
 		return nil, err
 	}
