@@ -233,7 +233,7 @@ func (c *Client) withdraw(ctx context.Context) {
 //
 // The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s; the remaining units are free when their
 // leases end. Close then waits for up to 5 s more for all calls of go-redis to return. If one has not, because Redis is
-// silent and its ReadTimeout is longer or disabled, the error is ErrUnavailable, too, and names what still runs; that ends
+// silent and the ReadTimeout of all its tries is longer, or disabled, the error is ErrUnavailable, too, and names what still runs; that ends
 // when go-redis returns. Close also waits for the observer and the logger, however long they take: both receive every event before it
 // returns. Further calls of Close do nothing and return nil.
 func (c *Client) Close() error {
@@ -290,6 +290,6 @@ func hanging(g *goroutines.Group) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: close: after %v these have not ended: %s (go-redis without a ReadTimeout waits for Redis without end)",
+	return fmt.Errorf("%w: close: after %v these have not ended: %s (go-redis waits for its ReadTimeout in each of its tries, or without end if that is disabled)",
 		ErrUnavailable, goroutines.Grace, strings.Join(all, ", "))
 }

@@ -742,6 +742,7 @@ func TestCloseReturnsAnErrorIfGoRedisDoesNotReturn(t *testing.T) {
 	case err := <-closed:
 		require.ErrorIs(t, err, fairsem.ErrUnavailable)
 		assert.ErrorContains(t, err, "script calls")
+		assert.ErrorContains(t, err, "ReadTimeout in each of its tries")
 	case <-time.After(time.Minute):
 		t.Error("Close hangs")
 	}
