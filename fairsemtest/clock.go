@@ -7,10 +7,13 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
+// maxAhead keeps times within the range of a Duration, and within that of the numbers in Redis.
+const maxAhead = 100 * 365 * 24 * time.Hour
+
 // Advance moves the server's clock, that of TIME and of the expiry of keys, ahead of the clock of the test. It is as if
 // the time had passed and all living processes had renewed their leases in it, also those with NoRefresh. What killed
 // processes had expires, and so do the grants of a Limiter. Waiters are granted the units within a millisecond or so. A
-// negative d fails the test.
+// negative d fails the test, and so does a clock that would be more than 100 years ahead in all.
 func (s *Server) Advance(d time.Duration) {
 	s.tb.Helper()
 	if d < 0 {
@@ -18,6 +21,9 @@ func (s *Server) Advance(d time.Duration) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if d > maxAhead-s.ahead {
+		s.tb.Fatalf("fairsemtest: Advance(%v): the clock would be more than 100 years ahead", d)
+	}
 	for _, key := range s.redis.Keys() {
 		if sem, ok := semaphoreOf(key); ok {
 			s.renew(sem, d)

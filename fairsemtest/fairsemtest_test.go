@@ -3,6 +3,7 @@ package fairsemtest_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -466,6 +467,13 @@ func TestMistakesFailTheTest(t *testing.T) {
 		"fairsemtest: Advance(-1s): the duration is negative": func(_ testing.TB, s *fairsemtest.Server) {
 			s.Advance(-time.Second)
 		},
+		"fairsemtest: Advance(2562047h47m16.854775807s): the clock would be more than 100 years ahead": func(_ testing.TB, s *fairsemtest.Server) {
+			s.Advance(math.MaxInt64)
+		},
+		"fairsemtest: Advance(876000h0m0s): the clock would be more than 100 years ahead": func(_ testing.TB, s *fairsemtest.Server) {
+			s.Advance(time.Second)
+			s.Advance(100 * 365 * 24 * time.Hour)
+		},
 		`fairsemtest: Expire: no permit of "pool" is held`: func(t testing.TB, s *fairsemtest.Server) {
 			acquire(t, semaphore(t, s.Client(fairsem.Options{}), "x:{pool", 1), 1)
 			s.Expire("pool")
@@ -477,6 +485,24 @@ func TestMistakesFailTheTest(t *testing.T) {
 		got := record(func(t testing.TB) { test(t, fairsemtest.NewServer(t)) })
 		assert.Equal(t, want, got)
 	}
+}
+
+// It once ended the whole test binary.
+func TestSubscribeWithoutAChannelIsRefused(t *testing.T) {
+	t.Parallel()
+	rdb := fairsemtest.NewServer(t).Redis()
+	require.ErrorContains(t, rdb.Do(t.Context(), "subscribe").Err(), "wrong number of arguments")
+}
+
+// A limit that is used a century later is still counted.
+func TestClockOfTheServerCanBeACenturyAhead(t *testing.T) {
+	t.Parallel()
+	server := fairsemtest.NewServer(t)
+	server.Advance(100 * 365 * 24 * time.Hour)
+	pool := semaphore(t, server.Client(fairsem.Options{}), "pool", 1)
+	acquire(t, pool, 1)
+	_, err := pool.TryAcquire(t.Context(), 1)
+	require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 }
 
 // The end of a test releases all permits, also those of a disconnected client, without waiting for a lease to expire.

@@ -137,7 +137,9 @@ func (s *Server) before(peer *server.Peer, cmd string, args ...string) (done boo
 	s.redis.SetTime(s.now())
 	switch cmd {
 	case "SUBSCRIBE":
-		s.meetSubscriber(peer, args[0])
+		if len(args) > 0 { // else miniredis refuses it
+			s.meetSubscriber(peer, args[0])
+		}
 	case "EVAL", "EVALSHA":
 		command := append([]string{cmd}, args...)
 		p.meetClient(command)
