@@ -102,7 +102,7 @@ var (
 	errForged           = errors.New("it is still in the queue: the message about its grant was forged")
 	errAsleep           = errors.New("the machine was suspended")
 	errTooLate          = errors.New("it was not renewed in time")
-	errNoRefreshExpired = errors.New("its TTL is over, and it is never renewed")
+	errNoRefreshExpired = errors.New("nine tenths of its TTL are over, and it is never renewed")
 )
 
 // lostFor returns ErrLost with the reason.

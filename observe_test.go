@@ -399,7 +399,7 @@ func TestPermitThatIsNeverRenewedIsReportedAsLost(t *testing.T) {
 		brief := w.of(c, 1).With(fairsem.CallOptions{TTL: 2 * time.Second, NoRefresh: true})
 		p := w.must(brief.Acquire(t.Context(), 1))
 		l := awaited[fairsem.LostEvent](w, d, 1)
-		require.ErrorContains(t, l.Err, "never renewed")
+		require.ErrorContains(t, l.Err, "nine tenths of its TTL are over, and it is never renewed")
 		w.eventually(func() bool { return w.status(brief).Used == 0 }, "it does not expire")
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))

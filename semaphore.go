@@ -60,7 +60,8 @@ type CallOptions struct {
 	// TTL replaces Options.TTL, unless it is zero.
 	TTL time.Duration
 
-	// NoRefresh leaves the permit without renewals, so that it ends at most TTL after the grant.
+	// NoRefresh leaves the permit without renewals, so that it ends when nine tenths of TTL are over. Redis grants the units again
+	// after a TTL.
 	NoRefresh bool
 
 	// Tenant is on whose account the units are: a customer, a queue, a user. Tenants share the limit fairly, however many calls
