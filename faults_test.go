@@ -554,11 +554,12 @@ func TestDoReportsALossThatItsFunctionDidNotSee(t *testing.T) {
 }
 
 // S10: OOM
-func TestFullServerGrantsNothingButRenewsAndReleases(t *testing.T) {
+func TestFullServerRefusesNewCallsAndGrantsWhatIsReleasedToWaiters(t *testing.T) {
 	w, _ := privately(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
 	w.ttl, w.limit = 2*time.Second, 3
 	s := w.semaphore()
 	p := w.must(s.Acquire(t.Context(), 2))
+	first, second := w.queue(t.Context(), s, 2), w.queue(t.Context(), s, 2)
 	big := strings.Repeat("x", 1<<16)
 	var err error
 	for i := 0; err == nil; i++ {
@@ -576,8 +577,15 @@ func TestFullServerGrantsNothingButRenewsAndReleases(t *testing.T) {
 		t.Fatal("a full server cannot renew")
 	case <-lives.C:
 	}
+	require.NoError(t, s.SetLimit(t.Context(), 4))
+	q := w.granted(first)
+	assert.True(t, second.waits())
 	w.release(p)
+	w.release(w.granted(second))
+	w.release(q)
+	require.True(t, redis.IsOOMError(w.rdb.RPush(t.Context(), "filler", "x").Err()), "it was full until here")
 	require.NoError(t, w.rdb.Del(t.Context(), "filler").Err())
+	require.NoError(t, s.ResetLimit(t.Context()))
 	w.release(w.must(s.Acquire(t.Context(), 3)))
 }
 
@@ -594,7 +602,7 @@ func TestReadOnlyReplicaGrantsNothing(t *testing.T) {
 	assert.True(t, redis.IsReadOnlyError(err), err)
 }
 
-func TestMissingRightIsAnErrorAtOnceThatNamesTheRight(t *testing.T) {
+func TestMissingRightIsAnErrorAtOnceThatNamesTheListOfRights(t *testing.T) {
 	w, _ := privately(t)
 	// All rights that are needed, except ZADD.
 	require.NoError(t, w.rdb.Do(t.Context(), "acl", "setuser", "limited", "on", ">secret", "~fairsem:*", "&fairsem:*", "-@all",
