@@ -277,6 +277,10 @@ func TestDocsNameEveryKeyOfAName(t *testing.T) {
 			assert.Contains(t, text, "fairsem:{name}:"+kind, page)
 		}
 	}
+	require.Len(t, protocol.Kinds, 10, "pages say how many these are")
+	for _, page := range []string{"doc.go", "docs/protocol.md", "docs/security.md"} {
+		assert.Contains(t, readFile(t, page), "up to ten keys", page)
+	}
 }
 
 // There, Options are those of any package.

@@ -68,7 +68,7 @@ var rights = []right{
 	{word: "+zcard", ask: do("ZCARD KEY")},
 	{word: "+zcount", ask: do("ZCOUNT KEY 0 1")},
 	{word: "+get", ask: do("GET KEY")},
-	{word: "+getrange", ask: do("GETRANGE KEY 0 0"), cost: "labels of processes are not shown"},
+	{word: "+getrange", ask: do("GETRANGE KEY 0 0"), cost: "labels of processes are not shown, nor who evicted a permit"},
 	{word: "+set", ask: do("SET KEY v XX")}, // only what is there
 	{word: "+del", ask: do("DEL KEY"), cost: "labels of processes stay for a TTL after their end"},
 	{word: "+zrange", ask: do("ZRANGE KEY 0 0")},
@@ -100,7 +100,7 @@ func (p *target) places(id string) []right {
 	const readAndWrite = "SET KEY v XX GET" // only what is there
 	space := p.space()
 	all := []right{
-		{word: "~" + space.LabelKey("*"), ask: at(space.LabelKey(id), do(readAndWrite)), cost: "labels of processes are not shown"},
+		{word: "~" + space.LabelKey("*"), ask: at(space.LabelKey(id), do(readAndWrite)), cost: "labels of processes are not shown, nor who evicted a permit"},
 		{word: "~" + space.EvictedKey("*"), ask: at(space.EvictedKey(id), do(readAndWrite)), cost: "fairsem run does not say who evicted its permit"},
 	}
 	if _, cluster := p.rdb.(*redis.ClusterClient); cluster {
