@@ -26,7 +26,9 @@ type Decision struct {
 
 // Limiter returns a handle on the rate limit of that name: at most limit units in any window of length per, which is rounded up
 // to milliseconds and may be up to 31 days. Names and limits are as for [Client.Semaphore]; a window is declared together
-// with its limit. Calls fail while the name is in use by a semaphore, and for a window and some 20 s after that.
+// with its limit. A grant counts for the window that was in force when it was granted: a longer one that is declared later may
+// once have too many units, and in a shorter one old grants still count for as long as before. Calls fail while the name is in use
+// by a semaphore, and for a window and some 20 s after that.
 //
 // State that Redis loses is not restored: after a loss, a window longer than [Options.Grace] may once have up to limit units too
 // many. The error is [ErrInvalid].

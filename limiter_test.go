@@ -416,6 +416,17 @@ func TestNewestWindowCounts(t *testing.T) {
 	})
 }
 
+func TestGrantCountsForTheWindowThatWasInForce(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.take(w.limiter(2, time.Hour), 1)
+		brief := w.limiter(2, 10*time.Millisecond)
+		w.take(brief, 1)
+		assert.Greater(t, w.allow(brief, 2).RetryAfter, 50*time.Minute, "the first grant counts for an hour in a shorter window")
+		long := w.limiter(2, 2*time.Hour)
+		w.eventually(func() bool { return w.allow(long, 1).Allowed }, "the second grant counts for longer than its window")
+	})
+}
+
 func TestLimiterUsesCallOptionsForItsQueue(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		l, s := w.limiter(1, time.Hour), w.semaphore()
