@@ -332,8 +332,8 @@ func TestRandomReadersAndWritersKeepEveryPromise(t *testing.T) {
 		for _, g := range record.grants {
 			assert.False(t, g.Lost, g)
 		}
-		st := w.status(w.semaphore())
-		assert.Zero(t, st.Used, "something leaked")
+		s := w.semaphore()
+		w.eventually(func() bool { return w.status(s).Used == 0 }, "something leaked") // a grant as a context ends is released in the background
 	})
 }
 
