@@ -189,6 +189,33 @@ func TestLateReplyDoesNotRestoreAnOldEpoch(t *testing.T) {
 	})
 }
 
+// The message of its grant may be among those that were lost.
+func TestWaiterWhoseAcquireWasInFlightDuringAGapIsQueriedAtOnce(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		f := w.carries("acquire a: 1")
+		c.gap()
+		f.answers(1, -1, 0, 1, int64(protocol.Waiting), 50)
+		w.carries("refresh a: 1")
+	})
+}
+
+// The earlier call may have seen a lease end soon that was renewed before the later one.
+func TestNextPollComesWhenTheReplyToTheLaterCallSays(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		early := w.carries("acquire a: 1")
+		time.Sleep(time.Millisecond)
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 2").answers(1, time.Minute.Milliseconds(), 0, 1, int64(protocol.Waiting), 60)
+		early.answers(1, time.Second.Milliseconds(), 0, 1, int64(protocol.Waiting), 50)
+		time.Sleep(2 * time.Second)
+		w.isIdle()
+		time.Sleep(time.Minute)
+		w.carries("refresh a:")
+	})
+}
+
 func TestSmallestGracePeriodCausesNoBusyLoop(t *testing.T) {
 	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
 		c.grace = 1
