@@ -231,11 +231,11 @@ func (c *Client) withdraw(ctx context.Context) {
 // Close releases every permit, removes every waiter, and ends every goroutine of the Client. Waiting calls and later calls return
 // [ErrClosed]. Contexts of permits end with [ErrReleased]. The go-redis client stays open.
 //
-// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s; the remaining units are free when their
-// leases end. Close then waits for up to 5 s more for all calls of go-redis to return. If one has not, because Redis is
-// silent and the ReadTimeout of all its tries is longer, or disabled, the error is ErrUnavailable, too, and names what still runs; that ends
-// when go-redis returns. Close also waits for the observer and the logger, however long they take: both receive every event before it
-// returns. Further calls of Close do nothing and return nil.
+// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s; the remaining units are free when their leases end.
+// Close then waits for up to 5 s more for all calls of go-redis to return. If one has not, because Redis is silent and the ReadTimeout of
+// all its tries is longer, or disabled, the error is ErrUnavailable, too, and names what still runs; that ends when go-redis returns.
+// Close also waits for the observer and the logger, however long they take: both receive every event before it returns. Further calls of
+// Close do nothing and return nil.
 func (c *Client) Close() error {
 	if err := c.check(); err != nil {
 		return wrap("close", "", err)

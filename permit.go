@@ -89,11 +89,10 @@ func (p *Permit) Wanted() <-chan struct{} {
 // times, also concurrently; all calls report the same. Without a permit, because Acquire returned an error, it returns
 // [ErrInvalid].
 //
-// It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before, which is also [ErrEvicted] if
-// it was evicted. Release is usually deferred,
-// so a done ctx does not keep it from trying, and it waits for at most a second, whatever ctx allows. Without an answer by then
-// the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt continues in the background, for up to a
-// TTL, and the units are free one TTL after the last renewal at the latest.
+// It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before, which is also [ErrEvicted] if it was
+// evicted. Release is usually deferred, so a done ctx does not keep it from trying, and it waits for at most a second, whatever ctx
+// allows. Without an answer by then the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt continues in the
+// background, for up to a TTL, and the units are free one TTL after the last renewal at the latest.
 func (p *Permit) Release(ctx context.Context) error {
 	if p == nil || p.ticket == nil {
 		return fmt.Errorf("%w: release: there is no permit: check the error of the call that should have returned one", ErrInvalid)

@@ -371,8 +371,8 @@ func (w *Weighted) lose(all []*heldPermit) (n int64, why error) {
 }
 
 // Err returns an error that is [ErrLost] as long as the caller has units that were lost and that it has not released: they may
-// have been granted to another caller. It is also [ErrEvicted] if any of them were evicted. Else it returns nil. It checks the clock, so a process that was stopped learns the
-// truth at once when it continues.
+// have been granted to another caller. It is also [ErrEvicted] if any of them were evicted. Else it returns nil. It checks the clock, so
+// a process that was stopped learns the truth at once when it continues.
 func (w *Weighted) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -390,12 +390,12 @@ func (w *Weighted) Err() error {
 	return wrap("hold", w.sem.name, fmt.Errorf("%w: %d of %d units", why, lost, w.total))
 }
 
-// OnLost has f called whenever units are lost that the caller has: with how many, and with an error
-// that is [ErrLost], and [ErrEvicted] if any of them were evicted. It comes before Redis can let the next one in, or after an eviction at once, as the
-// end of [Permit.Context] does, from one goroutine of the Client, which reports in one call what is lost at the same
-// time or while f runs: an f that takes long is late for what is lost next. It may also come from the Release that found
-// out, which then gave nothing back. f replaces the function that was there before. What was lost until then it is not
-// told. [Client.Close] waits some seconds for f, so f must not call it.
+// OnLost has f called whenever units are lost that the caller has: with how many, and with an error that is [ErrLost], and [ErrEvicted]
+// if any of them were evicted. It comes before Redis can let the next one in, or after an eviction at once, as the end of
+// [Permit.Context] does, from one goroutine of the Client, which reports in one call what is lost at the same time or while f runs: an f
+// that takes long is late for what is lost next. It may also come from the Release that found out, which then gave nothing back. f
+// replaces the function that was there before. What was lost until then it is not told. [Client.Close] waits some seconds for f, so f
+// must not call it.
 func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
