@@ -3,9 +3,11 @@ package fairsempgx_test
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
@@ -40,6 +42,40 @@ func TestConnectionToASecondHostHoldsAUnit(t *testing.T) {
 	assert.Equal(t, int64(1), w.Status(s).Used)
 	w.Evict(s)
 	w.Eventually(func() bool { return w.sessions() == 0 }, "it outlives its permit")
+}
+
+// beforeTaking is a context whose function pgxpool calls right before it takes an idle connection.
+type beforeTaking struct {
+	context.Context
+	f func()
+}
+
+func (c beforeTaking) Done() <-chan struct{} {
+	c.f()
+	return c.Context.Done()
+}
+
+// A check of pgxpool takes idle connections for a moment, and returns them without a word. A call that found none waited until its
+// context ended for the permit of the connection that was idle again.
+func TestCallWhoseIdleConnectionWasTakenForAMomentIsServed(t *testing.T) {
+	w := newWorld(t)
+	c := w.config(2)
+	var taken []*pgxpool.Conn
+	c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+		for _, conn := range taken {
+			conn.Release() // as the check does: no dial waits yet
+		}
+		return nil
+	}
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(1)))
+	p := w.open(c)
+	w.take(p).Release()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	got, err := p.Acquire(beforeTaking{ctx, sync.OnceFunc(func() { taken = p.AcquireAllIdle(ctx) })})
+	require.NoError(t, err)
+	got.Release()
+	assert.Len(t, taken, 1)
 }
 
 // Only with a call this package learned of the pool.

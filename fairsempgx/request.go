@@ -18,7 +18,7 @@ type requests struct {
 	err     error              // of the last one
 	ticking bool
 	wanted  time.Time // when a call last waited
-	probed  time.Time // when tick last called checkClosed
+	probed  time.Time // when tick last called probe
 }
 
 const (
@@ -109,9 +109,10 @@ func (p *pool) tick() {
 	p.requests.ticking = false
 	if p.waiting.Len()+p.stranded.Len() > 0 {
 		p.requests.wanted = time.Now()
-		if p.mayBeClosedLocked() {
+		if p.mayBeClosedLocked() || p.mayUnstrandLocked() {
 			p.requests.probed = time.Now()
-			go p.checkClosed() // does not wait
+			p.inFlight++ // calls wait rather than find an idle connection gone
+			go p.probe() // does not wait
 		}
 		p.askLocked()
 		p.wakeLocked()
@@ -137,22 +138,30 @@ func (p *pool) mayBeClosedLocked() bool {
 	return p.pgx != nil && p.pgx.Stat().IdleConns() == 0 && (len(p.links) == 0 || time.Since(p.requests.probed) > probeEvery)
 }
 
-// checkClosed ends the wait of all calls if the pool was closed.
-func (p *pool) checkClosed() {
+// mayUnstrandLocked reports whether a dial waits for a permit that an idle connection has. pgxpool's own checks take idle connections for
+// a moment, so that a call finds none, and return them without a word.
+func (p *pool) mayUnstrandLocked() bool {
+	return p.stranded.Len() > 0 && p.pgx.Stat().IdleConns() > 0 && p.hasRoomLocked()
+}
+
+// probe takes an idle connection, and releases it: that closes it for a stranded dial. It ends the wait of all calls if the pool was
+// closed.
+func (p *pool) probe() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	conn, err := p.pgx.Acquire(inside{ctx})
-	if err == nil {
-		conn.Release()
-		return
-	}
+	p.mu.Lock()
+	p.inFlight--
 	if errors.Is(err, puddle.ErrClosedPool) {
-		p.mu.Lock()
 		p.closing = true
 		p.failLocked(err)
 		if p.requests.cancel != nil {
 			p.requests.cancel()
 		}
-		p.mu.Unlock()
+	}
+	p.wakeLocked()
+	p.mu.Unlock()
+	if err == nil {
+		conn.Release()
 	}
 }
