@@ -11,8 +11,9 @@
 // however often it is closed. The release is sent right after the connection is closed; Close does not wait for Redis.
 //
 // If the permit is lost, the connection is closed before its unit can be granted to another process, with the exceptions that
-// [fairsem.Permit.Context] has, and the errors of Read and Write are [fairsem.ErrLost]. [Options.OnLost] can be [KeepOpen]
-// instead. Closing the [fairsem.Client] ends all permits, and so closes all connections.
+// [fairsem.Permit.Context] has, and the errors of Read, Write and [io.Copy] are [fairsem.ErrLost]; those of [net.Buffers] and of
+// methods that only a *net.UnixConn has are no more than [net.ErrClosed]. [Options.OnLost] can be [KeepOpen] instead.
+// Closing the [fairsem.Client] ends all permits, and so closes all connections.
 //
 // The wait for a unit ends with the context of the dial, and with the CallOptions of the semaphore. There is no goroutine for a
 // connection, except while its permit is being released.

@@ -3,6 +3,7 @@ package held
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -11,7 +12,7 @@ import (
 )
 
 // Conn returns inner as a connection that releases the permit of the name when it is closed. Unless keep is set, the end of
-// the permit closes the connection, and errors of Read and Write then say so.
+// the permit closes the connection, and errors of Read, Write and io.Copy then say so.
 //
 // What Conn returns for a *net.TCPConn, a *net.UnixConn or a *tls.Conn has all their methods. For any other connection it has
 // CloseWrite, CloseRead beside CloseWrite, and SyscallConn, each if inner has it. All but that for a *tls.Conn, which has a
@@ -89,6 +90,17 @@ func (c *tcpConn) Read(b []byte) (int, error) {
 
 func (c *tcpConn) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
+	return n, c.lease.explain(err)
+}
+
+// ReadFrom and WriteTo are what io.Copy calls. Those of the inner connection read and write it past Read and Write.
+func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
+	n, err := c.TCPConn.ReadFrom(r)
+	return n, c.lease.explain(err)
+}
+
+func (c *tcpConn) WriteTo(w io.Writer) (int64, error) {
+	n, err := c.TCPConn.WriteTo(w)
 	return n, c.lease.explain(err)
 }
 
