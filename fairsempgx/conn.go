@@ -226,7 +226,7 @@ func (l *link) finish() error {
 	l.hurryAtDeadline()
 	_ = l.Conn.SetDeadline(time.Now().Add(closeWait)) // a connection that is broken already is closed below
 	l.mu.Unlock()
-	if half, ok := l.Conn.(interface{ CloseWrite() error }); ok && !l.lost.Load() && half.CloseWrite() == nil {
+	if !l.lost.Load() && l.endOutput() == nil {
 		_, _ = io.Copy(io.Discard, l.Conn) // until the server closes its side
 	}
 	err := l.explain(l.Conn.Close())
@@ -236,6 +236,16 @@ func (l *link) finish() error {
 	}
 	l.mu.Unlock()
 	l.attempt.pool.closed(l)
+	return err
+}
+
+// endOutput has the server end the session, whether pgx has sent Terminate or not, as when a handshake fails. A DialFunc may hide
+// CloseWrite; a server that is not prepared for Terminate closes the connection, too.
+func (l *link) endOutput() error {
+	if half, ok := l.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	_, err := l.Conn.Write([]byte{'X', 0, 0, 0, 4})
 	return err
 }
 

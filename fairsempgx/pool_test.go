@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,13 +37,11 @@ func TestConnectionHoldsAUnitUntilItsSessionHasEnded(t *testing.T) {
 	w.EventuallyUsed(s, 0)
 }
 
-// slowEnd is a connection whose peer ends the session late.
+// slowEnd is a connection whose peer ends the session late. Like that of many a DialFunc it has no CloseWrite.
 type slowEnd struct {
 	net.Conn
 	ended chan struct{}
 }
-
-func (c slowEnd) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
 func (c slowEnd) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
@@ -52,36 +51,86 @@ func (c slowEnd) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// endSlowly has the peers of a pool end their sessions only when what it returns is closed.
-func endSlowly(c *pgxpool.Config) (ended chan struct{}) {
-	ended = make(chan struct{})
+// slowHalf is one that has it.
+type slowHalf struct{ slowEnd }
+
+func (c slowHalf) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+
+// wrapDials has the connections of a pool be what wrap returns for them.
+func wrapDials(c *pgxpool.Config, wrap func(net.Conn) net.Conn) {
 	open := c.ConnConfig.DialFunc
 	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		inner, err := open(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return slowEnd{inner, ended}, nil
+		return wrap(inner), nil
 	}
+}
+
+// endSlowly has the peers of a pool end their sessions only when what it returns is closed.
+func endSlowly(c *pgxpool.Config) (ended chan struct{}) {
+	ended = make(chan struct{})
+	wrapDials(c, func(inner net.Conn) net.Conn { return slowHalf{slowEnd{inner, ended}} })
 	return ended
 }
 
 // The server frees the slot only then.
 func TestUnitIsHeldUntilTheServerHasEndedTheSession(t *testing.T) {
-	w := newWorld(t)
-	s := w.Semaphore(1)
-	c := w.config(1)
-	ended := endSlowly(c)
-	require.NoError(t, fairsempgx.Configure(c, s))
-	p := w.open(c)
-	w.take(p).Release()
-	p.Reset()
-	w.Eventually(func() bool { return w.sessions() == 0 }, "the session is not ended")
-	for range 20 { // a release that was on its way would be counted
-		assert.Equal(t, int64(1), w.Status(s).Used)
+	for how, wrap := range map[string]func(slowEnd) net.Conn{
+		"CloseWrite": func(c slowEnd) net.Conn { return slowHalf{c} },
+		"Terminate":  func(c slowEnd) net.Conn { return c },
+	} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.Semaphore(1)
+			c := w.config(1)
+			ended := make(chan struct{})
+			wrapDials(c, func(inner net.Conn) net.Conn { return wrap(slowEnd{inner, ended}) })
+			require.NoError(t, fairsempgx.Configure(c, s))
+			p := w.open(c)
+			w.take(p).Release()
+			p.Reset()
+			w.Eventually(func() bool { return w.sessions() == 0 }, "the session is not ended")
+			for range 20 { // a release that was on its way would be counted
+				assert.Equal(t, int64(1), w.Status(s).Used)
+			}
+			close(ended)
+			w.EventuallyUsed(s, 0)
+		})
 	}
-	close(ended)
-	w.EventuallyUsed(s, 0)
+}
+
+// lastError is a connection that keeps the last error of Read, and has no CloseWrite.
+type lastError struct {
+	net.Conn
+	err atomic.Pointer[error]
+}
+
+func (c *lastError) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.err.Store(&err)
+	}
+	return n, err
+}
+
+// pgx sends no Terminate where a handshake fails.
+func TestServerEndsAFailedHandshakeOnAConnectionWithoutCloseWrite(t *testing.T) {
+	w := newWorld(t)
+	c, err := pgxpool.ParseConfig(w.server.URL("app") + "&sslmode=prefer&application_name=twice")
+	require.NoError(t, err)
+	var all []*lastError
+	wrapDials(c, func(inner net.Conn) net.Conn {
+		all = append(all, &lastError{Conn: inner})
+		return all[len(all)-1]
+	})
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(1)))
+	w.take(w.open(c))
+	require.Len(t, all, 2, "the first connection was refused")
+	ended := all[0].err.Load()
+	require.NotNil(t, ended, "nothing waits for the server")
+	assert.NotErrorIs(t, *ended, os.ErrDeadlineExceeded)
 }
 
 // The deadline that pgx sets on a connection then ended the wait for the server, too.
