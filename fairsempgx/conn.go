@@ -2,9 +2,11 @@ package fairsempgx
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +28,8 @@ type attempt struct {
 	mu     sync.Mutex
 	permit *fairsem.Permit // of a dial that failed, for the next one
 	link   *link           // of the last dial that succeeded
+
+	mayBegin bool // a server that has not answered may still begin a session
 }
 
 // dial is the DialFunc of the connection. pgx calls it for requests to cancel a query, too, when the connection is there: they
@@ -91,13 +95,21 @@ func (a *attempt) keep(p *fairsem.Permit) {
 // drop ends the wait for another dial.
 func (a *attempt) drop() {
 	a.mu.Lock()
-	p := a.permit
+	p, mayBegin := a.permit, a.mayBegin
 	a.permit = nil
 	a.mu.Unlock()
-	if p != nil {
-		a.pool.dropped()
-		a.pool.recycle(p)
+	switch {
+	case p == nil:
+	case mayBegin:
+		time.AfterFunc(closeWait, func() { a.free(p) })
+	default:
+		a.free(p)
 	}
+}
+
+func (a *attempt) free(p *fairsem.Permit) {
+	a.pool.dropped()
+	a.pool.recycle(p)
 }
 
 // linkKey is where a connection knows its link.
@@ -117,6 +129,7 @@ func (a *attempt) connected(c *pgconn.PgConn) {
 func (a *attempt) closed(l *link) (another bool) {
 	a.mu.Lock()
 	another = !a.succeeded.Load() && a.link == l
+	a.mayBegin = a.mayBegin || l.mayBegin
 	a.mu.Unlock()
 	if another {
 		a.keep(l.permit)
@@ -140,6 +153,9 @@ type link struct {
 	goes    atomic.Bool // it is to be closed, so that another process gets its permit
 	recycle atomic.Bool // it is to be closed, so that a call of this pool gets its permit
 
+	answered atomic.Bool // the server has sent something
+	mayBegin bool        // it had not when it was closed, and may still begin the session
+
 	// patience ends when Close no longer waits for the server.
 	patience context.Context
 	hurry    context.CancelFunc
@@ -155,6 +171,9 @@ func (l *link) NetConn() net.Conn { return l.Conn }
 
 func (l *link) Read(b []byte) (int, error) {
 	n, err := l.Conn.Read(b)
+	if n > 0 && !l.answered.Load() {
+		l.answered.Store(true)
+	}
 	return n, l.explain(err)
 }
 
@@ -217,18 +236,19 @@ func (l *link) Close() error {
 	return err
 }
 
-// closeWait is how long the server may take to end a session.
-const closeWait = 5 * time.Second
+// closeWait is how long the server may take to end a session, and to begin one that it has not answered. pgx dials the next address
+// after Close, so for that Close takes answerWait only: the permit waits on, or is that of the next address.
+const (
+	closeWait  = 5 * time.Second
+	answerWait = 250 * time.Millisecond
+)
 
 func (l *link) finish() error {
 	l.mu.Lock()
 	l.closing = true
 	l.hurryAtDeadline()
-	_ = l.Conn.SetDeadline(time.Now().Add(closeWait)) // a connection that is broken already is closed below
 	l.mu.Unlock()
-	if !l.lost.Load() && l.endOutput() == nil {
-		_, _ = io.Copy(io.Discard, l.Conn) // until the server closes its side
-	}
+	l.awaitEnd()
 	err := l.explain(l.Conn.Close())
 	l.mu.Lock()
 	if l.timer != nil {
@@ -237,6 +257,21 @@ func (l *link) finish() error {
 	l.mu.Unlock()
 	l.attempt.pool.closed(l)
 	return err
+}
+
+// awaitEnd waits until the server closes its side.
+func (l *link) awaitEnd() {
+	wait := closeWait
+	silent := !l.answered.Load()
+	if silent {
+		wait = answerWait
+	}
+	_ = l.Conn.SetDeadline(time.Now().Add(wait)) // a connection that is broken already fails below
+	if l.lost.Load() || l.endOutput() != nil {
+		return
+	}
+	_, err := io.Copy(io.Discard, l.Conn)
+	l.mayBegin = silent && errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // endOutput has the server end the session, whether pgx has sent Terminate or not, as when a handshake fails. A DialFunc may hide

@@ -56,7 +56,8 @@
 //
 // A process that is killed in the middle of a long query has its permit released after a TTL, but PostgreSQL notices the end of the
 // client only when the query ends. Set client_connection_check_interval (PostgreSQL 14) for that. The same holds for a lost permit,
-// though pgx asks the server to cancel the query then. A server that does not end a session within five seconds is not waited for.
+// though pgx asks the server to cancel the query then. A server that does not end a session within five seconds is not waited for; one
+// that has not answered is waited for a quarter of a second, if pgx then dials another address.
 //
 // In the server, leave room for those who do not share the limit, such as superusers: they have
 // superuser_reserved_connections, and take slots of the others when these are used up.

@@ -44,6 +44,26 @@ func TestConnectionToASecondHostHoldsAUnit(t *testing.T) {
 	w.Eventually(func() bool { return w.sessions() == 0 }, "it outlives its permit")
 }
 
+// Close waited for five seconds for a server that had not answered, and so did the call, or the dial of the next host. That server may
+// just be slow.
+func TestCallThatNoServerAnswersFailsWhileItsUnitIsHeldForTheSession(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nothing answers
+	require.NoError(t, err)
+	defer func() { _ = silent.Close() }()
+	c := w.config(1)
+	c.ConnConfig.Host, c.ConnConfig.Port = "127.0.0.1", uint16(silent.Addr().(*net.TCPAddr).Port)
+	c.ConnConfig.ConnectTimeout = 100 * time.Millisecond
+	require.NoError(t, fairsempgx.Configure(c, s))
+	_, err = w.open(c).Exec(t.Context(), "SELECT 1")
+	require.Error(t, err)
+	for range 20 { // a release that was on its way would be counted
+		assert.Equal(t, int64(1), w.Status(s).Used)
+	}
+	w.EventuallyUsed(s, 0)
+}
+
 // beforeTaking is a context whose function pgxpool calls right before it takes an idle connection.
 type beforeTaking struct {
 	context.Context
