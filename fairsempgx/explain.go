@@ -11,6 +11,8 @@ import (
 
 var errTwoPools = fmt.Errorf("%w: fairsempgx: one config was used for two pools: parse and configure one for each", fairsem.ErrInvalid)
 
+var errFull = errors.New("fairsempgx: the pool has MaxConns connections, with those that were hijacked or are being closed")
+
 // statusWait bounds the question for what is in use: a call that has failed returns soon all the same.
 const statusWait = 50 * time.Millisecond
 

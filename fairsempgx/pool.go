@@ -305,10 +305,15 @@ func (p *pool) permitFor(ctx context.Context, a *attempt) (*fairsem.Permit, erro
 // backgroundWait bounds the wait of pgxpool's own dials: they go on while Pool.Close waits for them.
 const backgroundWait = 2 * time.Second
 
-// background acquires for a connection that no call asked for. Beyond MinConns it does not compete with calls of other processes.
+// background acquires for a connection that no call asked for. Beyond MinConns it does not compete with calls of other processes. pgxpool
+// does not count hijacked connections, and those whose sessions have not ended.
 func (p *pool) background(ctx context.Context) (permit *fairsem.Permit, err error) {
 	p.mu.Lock()
 	mine := p.countLocked()
+	if mine >= p.max {
+		p.mu.Unlock()
+		return nil, errFull
+	}
 	p.dials++
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, backgroundWait)

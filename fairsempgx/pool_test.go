@@ -252,6 +252,23 @@ func TestMinIdleConnsDoNotWaitInTheQueue(t *testing.T) {
 	}, "the pool does not try")
 }
 
+// pgxpool does not count it any more, and dials one for MinIdleConns.
+func TestHijackedConnectionCountsForMaxConns(t *testing.T) {
+	w := newWorld(t)
+	c := w.config(1)
+	c.MinIdleConns, c.HealthCheckPeriod = 1, 10*time.Millisecond
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(5)))
+	p := w.open(c)
+	mine := w.take(p).Hijack()
+	tried := p.Stat().NewConnsCount()
+	w.Eventually(func() bool {
+		assert.Equal(t, 1, w.sessions())
+		return p.Stat().NewConnsCount() > tried+20
+	}, "the pool does not try")
+	require.NoError(t, mine.Close(t.Context()))
+	w.Eventually(func() bool { return p.Stat().IdleConns() == 1 }, "the pool dials nothing")
+}
+
 func TestErrorOfAWaitInVainSaysHowManyConnectionsAreInUse(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(2)
