@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/fairsempgx"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -96,6 +97,24 @@ func TestCallWhoseIdleConnectionWasTakenForAMomentIsServed(t *testing.T) {
 	require.NoError(t, err)
 	got.Release()
 	assert.Len(t, taken, 1)
+}
+
+// With KeepOpen the connection would be one without a unit.
+func TestPermitThatIsLostRightBeforeTheDialIsNotUsed(t *testing.T) {
+	w := newWorld(t)
+	lost := make(chan struct{}, 1)
+	s, err := w.Observed(func(e fairsem.Event) {
+		if _, ok := e.(fairsem.LostEvent); ok {
+			lost <- struct{}{}
+		}
+	}).Semaphore(w.LimitName, 1)
+	require.NoError(t, err)
+	c := w.config(1)
+	evict := sync.OnceFunc(func() { w.Evict(s); <-lost })
+	c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { evict(); return nil }
+	require.NoError(t, fairsempgx.Options{OnLost: fairsemnet.KeepOpen}.Configure(c, s))
+	w.take(w.open(c))
+	assert.Equal(t, int64(1), w.Status(s).Used)
 }
 
 // Only with a call this package learned of the pool.

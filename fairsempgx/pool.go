@@ -272,9 +272,7 @@ func (p *pool) permitFor(ctx context.Context, a *attempt) (*fairsem.Permit, erro
 		c.attempt = a
 		p.dialing++
 	}
-	if n := len(p.spares); n > 0 {
-		permit := p.spares[n-1]
-		p.spares = p.spares[:n-1]
+	if permit := p.spareLocked(); permit != nil {
 		p.dials++
 		p.mu.Unlock()
 		return permit, nil
@@ -300,6 +298,18 @@ func (p *pool) permitFor(ctx context.Context, a *attempt) (*fairsem.Permit, erro
 	default:
 		return nil, p.explain(over.Err())
 	}
+}
+
+// spareLocked takes a permit that was kept for the next dial, unless it was lost meanwhile.
+func (p *pool) spareLocked() *fairsem.Permit {
+	for n := len(p.spares); n > 0; n-- {
+		permit := p.spares[n-1]
+		p.spares = p.spares[:n-1]
+		if permit.Context().Err() == nil {
+			return permit
+		}
+	}
+	return nil
 }
 
 // backgroundWait bounds the wait of pgxpool's own dials: they go on while Pool.Close waits for them.
