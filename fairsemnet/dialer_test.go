@@ -407,6 +407,23 @@ func TestPoolOfHTTPConnectionsStaysWithinTheLimit(t *testing.T) {
 	w.EventuallyUsed(s, 0)
 }
 
+// The dial of a transport goes on when its request has ended.
+func TestRequestsOverHTTPThatTimeOutLeaveNoWaiterWhenMaxWaitIsOver(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	defer w.Occupy(w.Semaphore(1), 1)()
+	dialer := &fairsemnet.Dialer{Semaphore: s.With(fairsem.CallOptions{MaxWait: 100 * time.Millisecond})}
+	client := &http.Client{
+		Transport: &http.Transport{DialContext: dialer.DialContext, MaxConnsPerHost: 2},
+		Timeout:   20 * time.Millisecond,
+	}
+	for range 5 {
+		_, err := client.Get("http://127.0.0.1:1") // never dialled
+		require.Error(t, err)
+	}
+	w.Eventually(func() bool { return w.Status(s).Waiting == 0 }, "a dial waits on")
+}
+
 func TestPoolOfGoRedisRunsOnTheDialer(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(2)

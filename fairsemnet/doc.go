@@ -18,6 +18,9 @@
 // The wait for a unit ends with the context of the dial, and with the CallOptions of the semaphore. There is no goroutine for a
 // connection, except while its permit is being released.
 //
+// The dial of an http.Transport does not end with its request, whose place in the queue would be one more for each request that has
+// timed out. There, set [fairsem.CallOptions].MaxWait of the Semaphore, and MaxConnsPerHost.
+//
 // # When Redis does not answer
 //
 // No new connection is opened: it fails closed. Open connections live until their permits are lost, which is nine tenths of a

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
@@ -28,8 +29,11 @@ func ExampleDialer() {
 		fmt.Println(err)
 		return
 	}
-	dialer := &fairsemnet.Dialer{Semaphore: connections}
-	pool := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConns: 5, IdleConnTimeout: time.Minute}}
+	dialer := &fairsemnet.Dialer{Semaphore: connections.With(fairsem.CallOptions{MaxWait: 10 * time.Second})}
+	pool := &http.Client{Transport: &http.Transport{
+		DialContext: dialer.DialContext, MaxConnsPerHost: 10, // of this process
+		MaxIdleConns: 5, IdleConnTimeout: time.Minute,
+	}}
 
 	others, err := connections.Acquire(context.Background(), 16) // other processes have 16 connections
 	if err != nil {
