@@ -13,7 +13,8 @@
 // If the permit is lost, the connection is closed before its unit can be granted to another process, with the exceptions that
 // [fairsem.Permit.Context] has, and the errors of Read, Write and [io.Copy] are [fairsem.ErrLost]; those of [net.Buffers] and of
 // methods that only a *net.UnixConn has are no more than [net.ErrClosed]. [Options.OnLost] can be [KeepOpen] instead.
-// Closing the [fairsem.Client] ends all permits, and so closes all connections.
+// Closing the [fairsem.Client] ends all permits, and so closes all connections. At the end of a process close the pool, the sql.DB or the
+// idle connections of the http.Client before it: a Client that is closed first releases units of connections that are still open.
 //
 // The wait for a unit ends with the context of the dial, and with the CallOptions of the semaphore. There is no goroutine for a
 // connection, except while its permit is being released.

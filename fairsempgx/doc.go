@@ -41,6 +41,10 @@
 // Connections outside of a pool, such as those of pgx.Connect, are not counted: give them the DialFunc of a fairsemnet.Dialer on
 // the same semaphore. A hijacked connection counts for the limit and for MaxConns, until its session has ended.
 //
+// At the end of a process, close the pool before the [fairsem.Client]. A Client that is closed first interrupts queries, and it releases
+// the units of sessions that the server has not ended: for a moment there may be more of them than the limit, with
+// [fairsemnet.KeepOpen] until the pool is closed.
+//
 // # When Redis does not answer
 //
 // No connection is opened. Open ones live until their permits are lost, which is nine tenths of a TTL after the last renewal;
