@@ -38,6 +38,9 @@
 // MaxConnLifetime, MaxConnIdleTime, Reset and Close do what they always do. All hooks and tracers of the config stay, if they were set before
 // [Configure]. A config is for one pool.
 //
+// The CallOptions of the semaphore are those of each request for a permit. MaxWait and MaxQueue end the wait of calls only while their pool
+// has no connection. A pool that has one requests again, and a call waits until its context ends, or a connection is released.
+//
 // Connections outside of a pool, such as those of pgx.Connect, are not counted: give them the DialFunc of a fairsemnet.Dialer on
 // the same semaphore. A hijacked connection counts for the limit and for MaxConns, until its session has ended.
 //
