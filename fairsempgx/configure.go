@@ -105,7 +105,7 @@ func beforeConnect(p *pool, tracer pgx.QueryTracer, user func(context.Context, *
 				return err
 			}
 		}
-		a := &attempt{pool: p, open: config.DialFunc}
+		a := &attempt{pool: p, open: config.DialFunc, call: callOf(ctx)}
 		config.DialFunc = a.dial
 		after := config.AfterConnect
 		config.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {

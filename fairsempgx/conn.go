@@ -26,6 +26,7 @@ type attempt struct {
 	succeeded atomic.Bool // pgx has the connection; it dials for nothing but requests to cancel
 
 	mu     sync.Mutex
+	call   *call           // that pgx dials for, until it has the connection; nil: pgxpool dials by itself
 	permit *fairsem.Permit // of a dial that failed, for the next one
 	link   *link           // of the last dial that succeeded
 
@@ -35,7 +36,7 @@ type attempt struct {
 // dial is the DialFunc of the connection. pgx calls it for requests to cancel a query, too, when the connection is there: they
 // take no slot of the server and need no permit.
 func (a *attempt) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	permit, cancels := a.start()
+	permit, cancels := a.start(ctx)
 	if cancels {
 		return a.open(ctx, network, address)
 	}
@@ -68,10 +69,12 @@ func (a *attempt) dial(ctx context.Context, network, address string) (net.Conn, 
 
 var errNoConn = fmt.Errorf("%w: fairsempgx: DialFunc returned neither a connection nor an error", fairsem.ErrInvalid)
 
-func (a *attempt) start() (permit *fairsem.Permit, cancels bool) {
+// start returns the permit of a dial that failed, or says that this dial is for a request to cancel. pgx makes one, with a context of its
+// own, also when a server breaks off a handshake, and meanwhile it dials the next address.
+func (a *attempt) start(ctx context.Context) (permit *fairsem.Permit, cancels bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.succeeded.Load() || a.link != nil {
+	if a.succeeded.Load() || a.link != nil || a.call != callOf(ctx) {
 		return nil, true
 	}
 	permit, a.permit = a.permit, nil
@@ -118,6 +121,7 @@ const linkKey = "fairsempgx"
 func (a *attempt) connected(c *pgconn.PgConn) {
 	a.mu.Lock()
 	a.succeeded.Store(true)
+	a.call = nil // its context can be large
 	l := a.link
 	a.mu.Unlock()
 	if l != nil {

@@ -45,6 +45,60 @@ func TestConnectionToASecondHostHoldsAUnit(t *testing.T) {
 	w.Eventually(func() bool { return w.sessions() == 0 }, "it outlives its permit")
 }
 
+// lateAddr is a connection whose address is known late: pgx asks for it when it dials to cancel a query.
+type lateAddr struct {
+	net.Conn
+	known chan struct{}
+}
+
+func (c lateAddr) RemoteAddr() net.Addr {
+	<-c.known
+	return c.Conn.RemoteAddr()
+}
+
+// pgx also requests to cancel what a server does that breaks off a handshake, while it dials the next host. That took a unit, or that of
+// the next host, whose connection then had none.
+func TestRequestToCancelAHandshakeNeedsNoUnit(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(2)
+	breaks, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = breaks.Close() }()
+	go func() { // ends with the listener
+		for {
+			c, err := breaks.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1024))
+			_ = c.Close()
+		}
+	}()
+	c := w.config(2)
+	c.ConnConfig.Fallbacks = []*pgconn.FallbackConfig{{Host: c.ConnConfig.Host, Port: c.ConnConfig.Port}}
+	c.ConnConfig.Host, c.ConnConfig.Port = "127.0.0.1", uint16(breaks.Addr().(*net.TCPAddr).Port)
+	open, dials := c.ConnConfig.DialFunc, 0
+	second, canceled := make(chan struct{}), make(chan struct{})
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials++ // one after the other, by the channels
+		switch dials {
+		case 1:
+			inner, err := open(ctx, network, address)
+			return lateAddr{inner, second}, err
+		case 2:
+			close(second)
+			<-canceled
+			return open(ctx, network, address)
+		}
+		close(canceled)
+		return nil, net.ErrClosed
+	}
+	require.NoError(t, fairsempgx.Configure(c, s))
+	w.take(w.open(c))
+	assert.Equal(t, 3, dials)
+	assert.Equal(t, int64(1), w.Status(s).Granted)
+}
+
 // Close waited for five seconds for a server that had not answered, and so did the call, or the dial of the next host. That server may
 // just be slow.
 func TestCallThatNoServerAnswersFailsWhileItsUnitIsHeldForTheSession(t *testing.T) {
