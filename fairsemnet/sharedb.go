@@ -85,7 +85,8 @@ type sharedDB struct {
 	pool     fair.Pool
 	capped   bool               // the settings are not those of the options
 	waited   time.Time          // when others last waited
-	pause    time.Duration      // until the next check while capped; 0: not known
+	pause    time.Duration      // between checks while capped; 0: not known
+	due      time.Time          // when to check next, unless there is a permit that brings a message first; zero: now
 	served   int64              // how many calls had waited when a connection was idle: they have theirs
 	stopGrow context.CancelFunc // nil: grow does not run
 }
@@ -110,37 +111,33 @@ func (s *sharedDB) opened(p *fairsem.Permit) {
 // not open what it likes, it asks Redis as often as the permits are renewed.
 func (s *sharedDB) watch() {
 	for {
-		sensor, ok := s.sensor()
-		if !ok {
+		sensor, due := s.sensor()
+		if sensor.Ended() {
 			return
 		}
-		s.checking.Lock()
-		pause := cmp.Or(s.pause, fair.FirstPause)
-		if sensor.Fresh && !s.capped {
-			pause = 0
-		}
-		s.checking.Unlock()
-		if sensor.Await(pause) {
+		if sensor.Await(due) {
 			s.check()
 		}
 	}
 }
 
-// sensor returns what may say that a call waits. It returns false if there is no connection.
-func (s *sharedDB) sensor() (sensor fair.Sensor, ok bool) {
+// sensor returns what may say that a call waits, and when to check without that; zero: no sooner.
+func (s *sharedDB) sensor() (sensor fair.Sensor, due time.Time) {
 	s.mu.Lock()
 	sensor = fair.SensorOf(maps.Keys(s.permits)) // of those that have ended, some may not be deleted yet
 	s.watching = !sensor.Ended()
 	s.mu.Unlock()
-	if !sensor.Ended() {
-		return sensor, true
-	}
 	s.checking.Lock()
 	defer s.checking.Unlock()
-	s.pool.Leave()
-	s.relax()
-	s.grow(false)
-	return sensor, false
+	switch {
+	case sensor.Ended():
+		s.pool.Leave()
+		s.relax()
+		s.grow(false)
+	case s.capped || !sensor.Fresh:
+		due = cmp.Or(s.due, time.Now())
+	}
+	return sensor, due
 }
 
 const checkWait = 2 * time.Second
@@ -149,6 +146,7 @@ const checkWait = 2 * time.Second
 func (s *sharedDB) check() {
 	s.checking.Lock()
 	defer s.checking.Unlock()
+	defer func() { s.due = time.Now().Add(cmp.Or(s.pause, fair.FirstPause)) }()
 	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
 	defer cancel()
 	now, err := fair.Take(ctx, s.name)

@@ -20,7 +20,8 @@ type share struct {
 	toShed   int           // connections to be closed
 	peak     int           // most connections in use since the last check
 	hurry    bool          // the last check had something closed: others may want more when they have that
-	pause    time.Duration // until the next check while others wait; 0: not known
+	pause    time.Duration // between checks while others wait; 0: not known
+	due      time.Time     // when to check next, unless there is a permit that brings a message first; zero: now
 }
 
 // most returns how many permits the pool may have now.
@@ -45,18 +46,18 @@ func (p *pool) watchLocked() {
 // as it renews them.
 func (p *pool) watch() {
 	for {
-		sensor, pause := p.sensor()
-		if pause < 0 {
+		sensor, due := p.sensor()
+		if sensor.Ended() {
 			return
 		}
-		if sensor.Await(pause) {
+		if sensor.Await(due) {
 			p.check()
 		}
 	}
 }
 
-// sensor returns what may say that a call waits, and when to check without that; 0: no sooner; below 0: the pool has no permit.
-func (p *pool) sensor() (sensor fair.Sensor, pause time.Duration) {
+// sensor returns what may say that a call waits, and when to check without that; zero: no sooner.
+func (p *pool) sensor() (sensor fair.Sensor, due time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sensor = fair.SensorOf(func(yield func(*fairsem.Permit) bool) {
@@ -66,19 +67,23 @@ func (p *pool) sensor() (sensor fair.Sensor, pause time.Duration) {
 			}
 		}
 	})
-	if sensor.Ended() {
+	switch {
+	case sensor.Ended():
 		p.share.pool.Leave()
 		p.share = share{}
-		return sensor, -1
+	case p.share.pressed || !sensor.Fresh:
+		due = cmp.Or(p.share.due, time.Now())
 	}
-	pause = cmp.Or(p.share.pause, fair.FirstPause)
-	if p.share.hurry {
+	return sensor, due
+}
+
+// plan sets when the next check is due.
+func (s *share) plan() {
+	pause := cmp.Or(s.pause, fair.FirstPause)
+	if s.hurry {
 		pause /= 4
 	}
-	if sensor.Fresh && !p.share.pressed {
-		pause = 0
-	}
-	return sensor, pause
+	s.due = time.Now().Add(pause)
 }
 
 // check asks Redis who holds and who waits, and closes what is beyond this pool's part.
@@ -91,6 +96,7 @@ func (p *pool) check() {
 	if err != nil || me == "" || !now.OthersWait(me) {
 		p.share.pressed, p.share.hurry, p.share.toShed = false, false, 0
 		p.share.peak = int(p.inUseLocked())
+		p.share.plan()
 		p.askLocked()
 		p.mu.Unlock()
 		return
@@ -122,6 +128,7 @@ func (p *pool) settleLocked(now fair.Census, me string) {
 	p.share.toShed = max(0, mine-p.goingLocked()-keep)
 	p.share.peak = int(p.inUseLocked())
 	p.share.hurry = p.share.toShed > 0
+	p.share.plan()
 }
 
 // identity returns the id of this pool's Client in Redis.

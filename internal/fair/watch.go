@@ -34,9 +34,9 @@ func SensorOf(permits iter.Seq[*fairsem.Permit]) (s Sensor) {
 // Ended reports whether no permit was held.
 func (s Sensor) Ended() bool { return s.permit == nil }
 
-// Await waits until it is time for a check: until a fresh sensor says that a call waits, and for at most pause, unless that is 0. It
-// returns false if the permit has ended before. With neither a fresh sensor nor a pause it waits for that end alone.
-func (s Sensor) Await(pause time.Duration) bool {
+// Await waits until it is time for a check: until a fresh sensor says that a call waits, or until a check is due, unless that is the
+// zero Time. If the permit ends before, it returns false, unless the check is due.
+func (s Sensor) Await(due time.Time) bool {
 	var wanted, ended <-chan struct{}
 	if s.permit != nil {
 		ended = s.permit.Context().Done()
@@ -44,16 +44,16 @@ func (s Sensor) Await(pause time.Duration) bool {
 	if s.Fresh {
 		wanted = s.permit.Wanted()
 	}
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
-	if pause == 0 {
+	if due.IsZero() {
 		timer.Stop()
 	}
 	select {
 	case <-wanted:
 	case <-timer.C:
 	case <-ended:
-		return false
+		return !due.IsZero() && !time.Now().Before(due) // of permits that end often, one always has
 	}
 	return true
 }
