@@ -23,6 +23,10 @@
 // When all have their parts, nothing is closed. A process that waits is noticed within a third of a TTL, and has its part
 // within two TTLs, if no query or transaction takes longer. With fewer units than processes that wait, connections go round.
 //
+// A process can keep more than its part: its MinConns, connections in long transactions, or permits that it acquired without a pool.
+// What it has is then left out, after two thirds of a TTL without a release, and the others share the rest: each has its part of that
+// within three TTLs.
+//
 // No goroutine belongs to an open connection. A pool has one while it has connections, and one while its calls wait for a permit.
 //
 // # What it costs

@@ -238,6 +238,27 @@ func TestMinConnsStayWhenAnotherProcessWaits(t *testing.T) {
 	assert.Equal(t, int32(2), a.Stat().TotalConns())
 }
 
+// The connections that it keeps seemed to be there for the taking, so the other pool closed none of its own.
+func TestProcessGetsItsPartBesideOneThatKeepsMoreThanItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 2 * time.Second
+	s := w.Semaphore(6)
+	c := w.config(4)
+	c.MinConns = 4
+	require.NoError(t, fairsempgx.Configure(c, s))
+	idle := w.open(c)
+	w.EventuallyUsed(s, 4)
+	w.take(idle).Release() // from here on the pool is known
+	busy := w.pool(w.Semaphore(6), 4)
+	w.loadOf(func(ctx context.Context) error {
+		_, err := busy.Exec(ctx, "SELECT pg_sleep(0.002)")
+		return err
+	}, 6)
+	w.EventuallyUsed(s, 6)
+	w.take(w.pool(w.Semaphore(6), 1))
+	assert.Equal(t, int32(4), idle.Stat().TotalConns())
+}
+
 func TestMinIdleConnsDoNotWaitInTheQueue(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)

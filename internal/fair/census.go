@@ -11,6 +11,7 @@ import (
 // Census is who holds units of a name, and who waits for some, by the id of the Client: see [held.ClientOf].
 type Census struct {
 	Name        string
+	At          time.Time // of the answer
 	Limit, Used int64
 	TTL         time.Duration // at least two thirds of it; 0: no call waits
 	All         map[string]Process
@@ -21,7 +22,7 @@ const maxListed = 5000 // more holders or waiters are not counted
 // Take asks Redis. If no call waits, it lists no holders.
 func Take(ctx context.Context, name *fairsem.Inspector) (now Census, err error) {
 	s, err := name.Status(ctx)
-	now = Census{Name: name.Name(), Limit: s.Limit, Used: s.Used, All: make(map[string]Process)}
+	now = Census{Name: name.Name(), At: time.Now(), Limit: s.Limit, Used: s.Used, All: make(map[string]Process)}
 	if err != nil || s.Waiting == 0 {
 		return now, err
 	}

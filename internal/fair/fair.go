@@ -19,27 +19,28 @@ func (p Process) demand() int64 {
 	return 2*p.Held + p.Waiting
 }
 
-// part returns how many of limit units the process me may have: no process with less goes without what it wants for it. What is
+// parts returns how many of limit units each process may have: no process with less goes without what it wants for it. What is
 // left over after equal parts goes, one each, to processes that have it already, so that nothing moves when all have their parts.
-func part(limit int64, all map[string]Process, me string) int64 {
+func parts(limit int64, all map[string]Process) map[string]int64 {
 	level, left := waterLevel(limit, all)
-	mine := all[me]
-	switch {
-	case left < 0:
-		return limit // there is enough for all
-	case mine.demand() <= level || level == 0:
-		return level
+	found := make(map[string]int64, len(all))
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		switch {
+		case left < 0:
+			found[id] = limit // there is enough for all
+		case all[id].Held > level && left > 0 && level > 0:
+			left--
+			found[id] = level + 1
+		default:
+			found[id] = level
+		}
 	}
-	above := slices.Sorted(maps.Keys(all))
-	above = slices.DeleteFunc(above, func(id string) bool { return all[id].Held <= level })
-	rank := int64(slices.Index(above, me))
-	if rank < 0 {
-		rank = int64(len(above))
+	for id, p := range all {
+		if left > 0 && level > 0 && p.Held <= level && p.demand() > level {
+			found[id] = level + 1
+		}
 	}
-	if rank < left {
-		return level + 1
-	}
-	return level
+	return found
 }
 
 // waterLevel returns the largest number of units for each process, or its demand if that is less, that a limit allows, and what

@@ -27,7 +27,7 @@ func TestPartIsThatOfMaxMinFairness(t *testing.T) {
 		{"a paused name", 0, map[string]Process{"a": {1, 0}, "b": {0, 1}}, map[string]int64{"a": 0, "b": 0}},
 	} {
 		for me, want := range one.want {
-			assert.Equal(t, want, part(one.limit, one.all, me), fmt.Sprint(one.why, ", ", me))
+			assert.Equal(t, want, parts(one.limit, one.all)[me], fmt.Sprint(one.why, ", ", me))
 		}
 	}
 }
@@ -45,8 +45,9 @@ func TestPartsOfAllProcessesFillTheLimitAndNothingMovesThen(t *testing.T) {
 				}
 				all[fmt.Sprint(i)] = Process{held, 5}
 			}
+			part := parts(limit, all)
 			for id, p := range all {
-				assert.GreaterOrEqual(t, part(limit, all, id), p.Held, "limit %d, %d processes", limit, n)
+				assert.GreaterOrEqual(t, part[id], p.Held, "limit %d, %d processes", limit, n)
 			}
 		}
 	}
@@ -83,7 +84,7 @@ func TestSharesOfPoolsAddUpToThePartOfTheirProcess(t *testing.T) {
 				sum += now.PartOf("a", &all[i], int64(1+i%3))
 			}
 			if n > 0 {
-				assert.Equal(t, part(limit, now.All, "a"), sum, "%d pools, limit %d", n, limit)
+				assert.Equal(t, parts(limit, now.All)["a"], sum, "%d pools, limit %d", n, limit)
 			}
 			for i := range all {
 				all[i].Leave()

@@ -14,11 +14,17 @@ type Pool struct {
 // place is what pools share the part of: a name, by one Client.
 type place struct{ client, name string }
 
-// pools are those that hold units, in the order in which they came.
+// group are the pools of one place, in the order in which they came, and what they have seen of other processes.
+type group struct {
+	pools []*Pool
+	seen  record
+}
+
+// pools are those that hold units.
 var pools = struct {
 	sync.Mutex
-	at map[place][]*Pool
-}{at: make(map[place][]*Pool)}
+	at map[place]*group
+}{at: make(map[place]*group)}
 
 // PartOf returns how many units a pool of the process me may have that holds mine. Pools of one process share its part by what they
 // hold.
@@ -27,8 +33,9 @@ func (c Census) PartOf(me string, p *Pool, mine int64) int64 {
 	defer pools.Unlock()
 	p.joinLocked(place{me, c.Name})
 	p.held = mine
+	group := pools.at[p.at]
 	before, all := int64(0), int64(0)
-	for _, one := range pools.at[p.at] {
+	for _, one := range group.pools {
 		if one == p {
 			before = all
 		}
@@ -37,7 +44,7 @@ func (c Census) PartOf(me string, p *Pool, mine int64) int64 {
 	ours := c.All[me]
 	ours.Held = max(ours.Held, all) // a permit that was just granted
 	c.All[me] = ours
-	part := part(c.Limit, c.All, me)
+	part := group.seen.partOf(me, c)
 	if ours.Held == 0 {
 		return part
 	}
@@ -48,7 +55,10 @@ func (p *Pool) joinLocked(at place) {
 	if p.at != at {
 		p.leaveLocked()
 		p.at = at
-		pools.at[at] = append(pools.at[at], p)
+		if pools.at[at] == nil {
+			pools.at[at] = new(group)
+		}
+		pools.at[at].pools = append(pools.at[at].pools, p)
 	}
 }
 
@@ -60,9 +70,11 @@ func (p *Pool) Leave() {
 }
 
 func (p *Pool) leaveLocked() {
-	rest := slices.DeleteFunc(pools.at[p.at], func(one *Pool) bool { return one == p })
-	if pools.at[p.at] = rest; len(rest) == 0 {
-		delete(pools.at, p.at)
+	if group := pools.at[p.at]; group != nil {
+		group.pools = slices.DeleteFunc(group.pools, func(one *Pool) bool { return one == p })
+		if len(group.pools) == 0 {
+			delete(pools.at, p.at)
+		}
 	}
 	p.at = place{}
 }
