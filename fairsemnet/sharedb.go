@@ -149,11 +149,13 @@ func (s *sharedDB) check() {
 	defer func() { s.due = time.Now().Add(cmp.Or(s.pause, fair.FirstPause)) }()
 	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
 	defer cancel()
-	now, err := fair.Take(ctx, s.name)
-	me, mine := s.holds()
+	id, _ := s.holds()
+	now, err := fair.Take(ctx, s.name, held.TenantOf(id))
+	id, mine := s.holds()
 	if err != nil || mine == 0 {
 		return
 	}
+	me := held.ClientOf(id)
 	free, more := now.Limit-now.Used, true
 	switch {
 	case now.OthersWait(me):
@@ -216,12 +218,12 @@ func (s *sharedDB) open(ctx context.Context) {
 	}
 }
 
-// holds returns the id of the Client in Redis, and how many permits there are.
-func (s *sharedDB) holds() (me string, n int64) {
+// holds returns the id of one of the permits, and how many there are.
+func (s *sharedDB) holds() (id string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.permits {
-		return held.ClientOf(p.ID()), int64(len(s.permits))
+		return p.ID(), int64(len(s.permits))
 	}
 	return "", 0
 }

@@ -27,13 +27,15 @@
 // What it has is then left out, after two thirds of a TTL without a release, and the others share the rest: each has its part of that
 // within three TTLs.
 //
+// Pools of a tenant that is at its TenantLimit share that limit. Other pools close nothing for its calls, which could not use it.
+//
 // No goroutine belongs to an open connection. A pool has one while it has connections, and one while its calls wait for a permit.
 //
 // # What it costs
 //
 // A query on a connection that the pool keeps costs a quarter of a microsecond and three allocations more, and nothing is sent to
-// Redis. While others wait, a pool lists holders and waiters every third of a TTL, or four times as often while connections
-// move.
+// Redis. While others wait, a pool lists holders, waiters and tenants every third of a TTL, or four times as often while
+// connections move.
 //
 // # Settings of the pool
 //

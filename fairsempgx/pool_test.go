@@ -238,6 +238,28 @@ func TestMinConnsStayWhenAnotherProcessWaits(t *testing.T) {
 	assert.Equal(t, int32(2), a.Stat().TotalConns())
 }
 
+// It was given a part that it cannot use, for as long as it waited.
+func TestProcessWhoseTenantIsAtItsLimitIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 2 * time.Second
+	batch := w.pool(w.Semaphore(4).With(fairsem.CallOptions{Tenant: "batch", TenantLimit: 1}), 2)
+	busy, third := w.pool(w.Semaphore(4), 4), w.pool(w.Semaphore(4), 1)
+	for _, p := range []*pgxpool.Pool{batch, busy} {
+		w.loadOf(func(ctx context.Context) error {
+			_, err := p.Exec(ctx, "SELECT pg_sleep(0.002)")
+			return err
+		}, 6)
+		w.Eventually(func() bool { return p.Stat().TotalConns() > 0 }, "the pool has no connection")
+	}
+	has := func(n int32) func() bool { return func() bool { return busy.Stat().TotalConns() == n } }
+	w.Eventually(has(3), "not all units are used")
+	one := w.take(third)
+	w.Eventually(has(2), "the limit is exceeded")
+	one.Release()
+	third.Close()
+	w.Eventually(has(3), "a unit stays free")
+}
+
 // The connections that it keeps seemed to be there for the taking, so the other pool closed none of its own.
 func TestProcessGetsItsPartBesideOneThatKeepsMoreThanItsOwn(t *testing.T) {
 	w := newWorld(t)

@@ -90,10 +90,11 @@ func (s *share) plan() {
 func (p *pool) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
 	defer cancel()
-	me := p.identity()
-	now, err := fair.Take(ctx, p.sem.Inspector)
+	id := p.permitID()
+	me := held.ClientOf(id)
+	now, err := fair.Take(ctx, p.sem.Inspector, held.TenantOf(id))
 	p.mu.Lock()
-	if err != nil || me == "" || !now.OthersWait(me) {
+	if err != nil || id == "" || !now.OthersWait(me) {
 		p.share.pressed, p.share.hurry, p.share.toShed = false, false, 0
 		p.share.peak = int(p.inUseLocked())
 		p.share.plan()
@@ -131,12 +132,12 @@ func (p *pool) settleLocked(now fair.Census, me string) {
 	p.share.plan()
 }
 
-// identity returns the id of this pool's Client in Redis.
-func (p *pool) identity() string {
+// permitID returns the id of one of the permits.
+func (p *pool) permitID() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		return held.ClientOf(l.permit.ID())
+		return l.permit.ID()
 	}
 	return ""
 }

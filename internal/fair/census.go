@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -11,47 +12,71 @@ import (
 // Census is who holds units of a name, and who waits for some, by the id of the Client: see [held.ClientOf].
 type Census struct {
 	Name        string
+	Tenant      string    // of the pool
 	At          time.Time // of the answer
 	Limit, Used int64
 	TTL         time.Duration // at least two thirds of it; 0: no call waits
 	All         map[string]Process
 }
 
-const maxListed = 5000 // more holders or waiters are not counted
+const maxListed = 5000 // more holders, waiters or tenants are not counted
 
-// Take asks Redis. If no call waits, it lists no holders.
-func Take(ctx context.Context, name *fairsem.Inspector) (now Census, err error) {
+// Take asks Redis, for a pool whose units are of that tenant. If no call waits, it lists nobody.
+//
+// What is released helps no waiter whose tenant is at its own limit, except if it is of that tenant. So where that of the pool is at its
+// limit, this is the census of that tenant alone; elsewhere such waiters do not count.
+func Take(ctx context.Context, name *fairsem.Inspector, tenant string) (now Census, err error) {
 	s, err := name.Status(ctx)
-	now = Census{Name: name.Name(), At: time.Now(), Limit: s.Limit, Used: s.Used, All: make(map[string]Process)}
+	now = Census{Name: name.Name(), Tenant: tenant, At: time.Now(), Limit: s.Limit, Used: s.Used, All: make(map[string]Process)}
 	if err != nil || s.Waiting == 0 {
 		return now, err
 	}
+	tenants := make(map[string]fairsem.Tenant)
+	err = each(name.Tenants(ctx), func(t fairsem.Tenant) { tenants[t.Name] = t })
+	if err != nil {
+		return now, err
+	}
+	ours := tenants[tenant]
+	alone := ours.Limit > 0 && ours.Used >= ours.Limit
+	if alone {
+		now.Limit, now.Used = ours.Limit, ours.Used
+	}
+	err = each(name.Waiters(ctx), func(t fairsem.Ticket) {
+		if of := tenants[t.Tenant]; t.Tenant == tenant || !alone && (of.Limit == 0 || of.Used+t.Weight <= of.Limit) {
+			now.add(t, Process{Waiting: t.Weight})
+		}
+	})
+	if err != nil {
+		return now, err
+	}
+	err = each(name.Holders(ctx), func(t fairsem.Ticket) {
+		if t.Tenant == tenant || !alone {
+			now.add(t, Process{Held: t.Weight})
+			now.TTL = max(now.TTL, t.ExpiresIn)
+		}
+	})
+	return now, err
+}
+
+func (c Census) add(t fairsem.Ticket, more Process) {
+	one := c.All[held.ClientOf(t.ID)]
+	c.All[held.ClientOf(t.ID)] = Process{one.Held + more.Held, one.Waiting + more.Waiting}
+}
+
+// each calls f with what is listed, and returns the error that ended the list: what is missing of others would make this process's part
+// too large.
+func each[T any](list iter.Seq2[T, error], f func(T)) error {
 	listed := 0
-	for t, err := range name.Waiters(ctx) {
+	for one, err := range list {
 		if err != nil {
-			return now, err
+			return err
 		}
 		if listed++; listed > maxListed {
 			break
 		}
-		one := now.All[held.ClientOf(t.ID)]
-		one.Waiting += t.Weight
-		now.All[held.ClientOf(t.ID)] = one
+		f(one)
 	}
-	listed = 0
-	for t, err := range name.Holders(ctx) {
-		if err != nil { // what is missing of others would make this process's part too large
-			return now, err
-		}
-		if listed++; listed > maxListed {
-			break
-		}
-		one := now.All[held.ClientOf(t.ID)]
-		one.Held += t.Weight
-		now.All[held.ClientOf(t.ID)] = one
-		now.TTL = max(now.TTL, t.ExpiresIn)
-	}
-	return now, nil
+	return nil
 }
 
 // OthersWait reports whether a process other than me waits.

@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemtest"
+	"github.com/fairsem/fairsem/internal/held"
 )
 
 // refusal refuses one script call: the one before which so many are sent, if that is not negative.
@@ -39,6 +41,57 @@ func (h *refusal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
+// What others release is of no use to it.
+func TestWaiterBeyondTheLimitOfItsTenantCountsForThatTenantAlone(t *testing.T) {
+	t.Parallel()
+	server := fairsemtest.NewServer(t)
+	handle := func(o fairsem.CallOptions) *fairsem.Semaphore {
+		s, err := server.Client(fairsem.Options{}).Semaphore("a", 9)
+		require.NoError(t, err)
+		return s.With(o)
+	}
+	acquire := func(s *fairsem.Semaphore, n int64) (client string) {
+		p, err := s.Acquire(t.Context(), n)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, p.Release(context.Background())) })
+		return held.ClientOf(p.ID())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiters sync.WaitGroup
+	defer waiters.Wait()
+	defer cancel()
+	await := func(s *fairsem.Semaphore, n int64) {
+		before, err := s.Status(t.Context())
+		require.NoError(t, err)
+		waiters.Go(func() { _, _ = s.Acquire(ctx, n) })
+		require.Eventually(t, func() bool {
+			now, err := s.Status(t.Context())
+			return err == nil && now.Waiting == before.Waiting+1
+		}, time.Minute, time.Millisecond)
+	}
+	plain, batch, heavy := handle(fairsem.CallOptions{}), fairsem.CallOptions{Tenant: "batch", TenantLimit: 2}, fairsem.CallOptions{Tenant: "heavy", TenantLimit: 3}
+	one, other, third := handle(batch), handle(batch), handle(heavy)
+	me, first, last := acquire(plain, 2), acquire(one, 1), acquire(third, 2)
+	second := acquire(other, 1)
+	await(other, 1)
+	await(third, 2)
+
+	now, err := Take(t.Context(), plain.Inspector, "")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]Process{me: {2, 0}, first: {1, 0}, second: {1, 0}, last: {2, 0}}, now.All)
+	assert.Equal(t, int64(9), now.Limit)
+
+	now, err = Take(t.Context(), one.Inspector, "batch")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]Process{first: {1, 0}, second: {1, 1}}, now.All)
+	assert.Equal(t, []int64{2, 2}, []int64{now.Limit, now.Used})
+
+	await(plain, 9)
+	now, err = Take(t.Context(), third.Inspector, "heavy")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]Process{me: {2, 9}, first: {1, 0}, second: {1, 0}, last: {2, 2}}, now.All)
+}
+
 func TestCensusThatLacksAnAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
@@ -58,12 +111,12 @@ func TestCensusThatLacksAnAnswerIsAnError(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, observer.Close()) }()
 	h.left.Store(100)
-	now, err := Take(t.Context(), observer.Inspect("a")) // the server has the scripts then
+	now, err := Take(t.Context(), observer.Inspect("a"), "") // the server has the scripts then
 	require.NoError(t, err)
 	require.Len(t, now.All, 1)
-	for i := range 3 { // Status, Waiters and Holders
+	for i := range 4 { // Status, Tenants, Waiters and Holders
 		h.left.Store(int64(i))
-		_, err := Take(t.Context(), observer.Inspect("a"))
+		_, err := Take(t.Context(), observer.Inspect("a"), "")
 		require.ErrorContains(t, err, "NOPERM", "question %d", i)
 	}
 	require.NoError(t, p.Release(t.Context()))

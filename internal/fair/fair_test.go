@@ -64,7 +64,7 @@ func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
 	assert.Equal(t, int64(2), now.PartOf("a", &second, 3), "two pools")
 	first.Leave()
 	second.Leave()
-	assert.NotContains(t, pools.at, place{"a", t.Name()})
+	assert.NotContains(t, pools.at, place{"a", t.Name(), ""})
 	assert.True(t, now.OthersWait("a"))
 	assert.False(t, now.OthersWait("b"), "its own calls")
 }

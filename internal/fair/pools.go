@@ -11,8 +11,8 @@ type Pool struct {
 	held int64
 }
 
-// place is what pools share the part of: a name, by one Client.
-type place struct{ client, name string }
+// place is what pools share the part of: a name, by one Client, on the account of one tenant.
+type place struct{ client, name, tenant string }
 
 // group are the pools of one place, in the order in which they came, and what they have seen of other processes.
 type group struct {
@@ -31,7 +31,7 @@ var pools = struct {
 func (c Census) PartOf(me string, p *Pool, mine int64) int64 {
 	pools.Lock()
 	defer pools.Unlock()
-	p.joinLocked(place{me, c.Name})
+	p.joinLocked(place{me, c.Name, c.Tenant})
 	p.held = mine
 	group := pools.at[p.at]
 	before, all := int64(0), int64(0)
