@@ -36,7 +36,7 @@ func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 // part of this process, when they are released, and those that were idle for a third of a TTL, but at least a second. So
 // every process has its part of the limit soon, however many idle connections the others keep.
 //
-// Where more processes wait than there are units, connections go round.
+// Where more processes wait than there are units, connections go round. While the name is paused, nothing is closed for others.
 //
 // It makes the settings of db that are in o, and changes them whenever others begin or cease to wait, so the program must not. It is
 // called once for each Dialer, before the first connection is dialled; a Dialer is for one DB. There is nothing to stop: what it started
@@ -162,11 +162,14 @@ func (s *sharedDB) check() {
 		s.waited, s.pause = time.Now(), now.Pause()
 		part := now.PartOf(me, &s.pool, mine)
 		s.limit(part)
+		s.hasten(part)
 		more = mine < part
 	case free <= 0:
 		s.limit(mine)
+		s.rest()
 	case time.Since(s.waited) < calm*s.pause:
 		s.limit(mine + free)
+		s.rest()
 	default:
 		s.relax()
 	}
@@ -228,29 +231,38 @@ func (s *sharedDB) holds() (id string, n int64) {
 	return "", 0
 }
 
-// limit has the DB close what is beyond a number of connections: when it is released, while more are open or being dialled, or when it
-// was idle for a while. The only connection it passes from call to call, until its lifetime ends.
+// limit has the DB close what is beyond a number of connections, when it is released, while more are open or being dialled.
 func (s *sharedDB) limit(n int64) {
 	s.capped = true
-	o, pause := s.options, cmp.Or(s.pause, fair.FirstPause)
 	most := max(int(n), 1) // 0 would be any number
 	if s.stopGrow != nil {
 		most++
 	}
-	s.db.SetMaxOpenConns(min(most, o.MaxOpen))
-	s.db.SetMaxIdleConns(min(most, o.maxIdle()))
+	s.db.SetMaxOpenConns(min(most, s.options.MaxOpen))
+	s.db.SetMaxIdleConns(min(most, s.options.maxIdle()))
+}
+
+// hasten has the DB also close what was idle for a while, for others that wait. Its only connection it would pass from call to call, so if
+// its part is less than one, that is not used for longer either.
+func (s *sharedDB) hasten(part int64) {
+	o, pause := s.options, s.pause
 	s.db.SetConnMaxIdleTime(min(pause, cmp.Or(o.MaxIdleTime, pause)))
 	lifetime := o.MaxLifetime
-	if n < 1 {
+	if part < 1 {
 		lifetime = min(pause, cmp.Or(lifetime, pause))
 	}
 	s.db.SetConnMaxLifetime(lifetime)
+}
+
+// rest ends hasten.
+func (s *sharedDB) rest() {
+	s.db.SetConnMaxIdleTime(s.options.MaxIdleTime)
+	s.db.SetConnMaxLifetime(s.options.MaxLifetime)
 }
 
 func (s *sharedDB) relax() {
 	s.capped = false
 	s.db.SetMaxOpenConns(s.options.MaxOpen)
 	s.db.SetMaxIdleConns(s.options.maxIdle())
-	s.db.SetConnMaxIdleTime(s.options.MaxIdleTime)
-	s.db.SetConnMaxLifetime(s.options.MaxLifetime)
+	s.rest()
 }

@@ -27,7 +27,8 @@
 // What it has is then left out, after two thirds of a TTL without a release, and the others share the rest: each has its part of that
 // within three TTLs.
 //
-// Pools of a tenant that is at its TenantLimit share that limit. Other pools close nothing for its calls, which could not use it.
+// Pools of a tenant that is at its TenantLimit share that limit. Other pools close nothing for its calls, which could not use it. While the
+// name is paused, nothing is closed for others.
 //
 // No goroutine belongs to an open connection. A pool has one while it has connections, and one while its calls wait for a permit.
 //

@@ -238,6 +238,35 @@ func TestMinConnsStayWhenAnotherProcessWaits(t *testing.T) {
 	assert.Equal(t, int32(2), a.Stat().TotalConns())
 }
 
+// No call gets what is released then, and what is closed cannot be opened again.
+func TestNothingIsClosedForOthersWhileTheNameIsPaused(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 2 * time.Second
+	s := w.Semaphore(4)
+	c := w.config(2)
+	var closes atomic.Int64
+	c.BeforeClose = func(*pgx.Conn) { closes.Add(1) }
+	require.NoError(t, fairsempgx.Configure(c, s))
+	p := w.open(c)
+	w.loadOf(func(ctx context.Context) error {
+		_, err := p.Exec(ctx, "SELECT pg_sleep(0.002)")
+		return err
+	}, 4)
+	db, dials := w.db(4, 2)
+	closeAll(t, w.conns(db, 2))
+	w.EventuallyUsed(s, 4)
+	require.NoError(t, s.SetLimit(t.Context(), 0))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	third := w.pool(w.Semaphore(4), 1)
+	go func() { _, _ = third.Exec(ctx, "SELECT 1") }() // ends with ctx
+	w.Eventually(func() bool { return w.Status(s).OldestWait > 2*w.TTL }, "no call waits")
+	assert.Zero(t, closes.Load())
+	assert.Equal(t, 2, db.Stats().Idle)
+	assert.Equal(t, int64(2), dials.Load())
+	require.NoError(t, s.ResetLimit(t.Context()))
+}
+
 // It was given a part that it cannot use, for as long as it waited.
 func TestProcessWhoseTenantIsAtItsLimitIsNotWaitedFor(t *testing.T) {
 	w := newWorld(t)

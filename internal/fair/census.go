@@ -15,20 +15,21 @@ type Census struct {
 	Tenant      string    // of the pool
 	At          time.Time // of the answer
 	Limit, Used int64
-	TTL         time.Duration // at least two thirds of it; 0: no call waits
+	TTL         time.Duration // at least two thirds of it; 0: no call waits, or none can be granted
 	All         map[string]Process
 }
 
 const maxListed = 5000 // more holders, waiters or tenants are not counted
 
-// Take asks Redis, for a pool whose units are of that tenant. If no call waits, it lists nobody.
+// Take asks Redis, for a pool whose units are of that tenant. If no call waits, it lists nobody, and where the name is
+// paused: no call gets what is released then.
 //
 // What is released helps no waiter whose tenant is at its own limit, except if it is of that tenant. So where that of the pool is at its
 // limit, this is the census of that tenant alone; elsewhere such waiters do not count.
 func Take(ctx context.Context, name *fairsem.Inspector, tenant string) (now Census, err error) {
 	s, err := name.Status(ctx)
 	now = Census{Name: name.Name(), Tenant: tenant, At: time.Now(), Limit: s.Limit, Used: s.Used, All: make(map[string]Process)}
-	if err != nil || s.Waiting == 0 {
+	if err != nil || s.Waiting == 0 || s.Limit == 0 {
 		return now, err
 	}
 	tenants := make(map[string]fairsem.Tenant)
