@@ -29,6 +29,19 @@ func evidenceOf(calls ...*call) *evidence {
 	return e
 }
 
+// strickenEvidence returns evidence of a strike after which only these names are granted something.
+func strickenEvidence(names ...string) *evidence {
+	var calls []*call
+	for _, name := range names {
+		c := soloCall("a", name+":1", 10, 2001, 2002, 2003)
+		c.Name = name
+		calls = append(calls, c)
+	}
+	e := evidenceOf(calls...)
+	e.strikes = []strike{{"trouble", int64(time.Second), int64(2 * time.Second), int64(2 * time.Second)}}
+	return e
+}
+
 // sharedEvidence returns evidence, from a number of milliseconds on, of a tenant that holds two units and is granted a third
 // while another one waits.
 func sharedEvidence(after int64) *evidence {
@@ -69,6 +82,7 @@ func sparedEvidence(c *call, name string) *evidence {
 
 func TestChecksFindNothingInACorrectHistory(t *testing.T) {
 	assert.Empty(t, check(evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3), soloCall("b", "y:1", 20, 1, 5, 6))))
+	assert.Empty(t, noProgress(strickenEvidence(contended...)))
 }
 
 func TestStoreThatLosesWritesWhereItIsNotFencedIsAsItShouldBe(t *testing.T) {
@@ -234,10 +248,9 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 			return e
 		}},
 		"Acquire returns long after its context": {acquireReturns, func() *evidence { return evidenceOf(late) }},
-		"no grants after a strike": {grantsResume, func() *evidence {
-			e := evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3))
-			e.strikes = []strike{{"trouble", int64(time.Second), int64(2 * time.Second), int64(2 * time.Second)}}
-			return e
+		"no grants after a strike":               {grantsResume, func() *evidence { return strickenEvidence() }},
+		"no grants after a strike to tenants, while those without go on": {grantsResume, func() *evidence {
+			return strickenEvidence(poolName, soloName, slotsName)
 		}},
 		"keys that do not expire": {keysExpire, func() *evidence {
 			e := evidenceOf()

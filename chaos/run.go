@@ -266,7 +266,7 @@ func (r run) save(folder string) error {
 }
 
 // contended are the semaphores that are granted all the time while everything works.
-var contended = []string{poolName, soloName, slotsName}
+var contended = []string{poolName, soloName, slotsName, sharedName}
 
 // process returns the process of that name.
 func (e *evidence) process(name string) *process {
