@@ -148,10 +148,17 @@ func deadOnArrival(e *evidence) []string {
 	return all
 }
 
-// interference returns the effects of one name on another one: an id, a limit or, if a fault concerns the one name only, a failure.
+// interference returns the effects of one name on another one: an id, a limit or, if a fault concerns the one name only, a failure. It
+// also returns the ids of more than one permit.
 func interference(e *evidence) []string {
 	all := slices.Clone(e.monitor.wrongName)
+	granted := make(map[string]*call) // by id
 	for _, c := range e.calls {
+		if first := granted[c.ID]; first != nil {
+			all = append(all, fmt.Sprintf("%s: %s, whose id another call has at %s: %s", c.Name, c.Grant, first.Name, first.Grant))
+		} else if c.ID != "" {
+			granted[c.ID] = c
+		}
 		if seen := e.monitor.nameOf[c.ID]; seen != "" && seen != c.Name {
 			all = append(all, fmt.Sprintf("%s: seen at %s: %s", c.Name, seen, c.Grant))
 		}

@@ -144,6 +144,12 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 			e.monitor.record(poolName, poolLimit, 1, []string{"x:1"}, nil, 5)
 			return e
 		}},
+		"an id of two permits": {namesSeparate, func() *evidence {
+			return evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3), soloCall("b", "x:1", 20, 1, 5, 6))
+		}},
+		"an id of two permits of one process": {namesSeparate, func() *evidence {
+			return evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3), soloCall("a", "x:1", 20, 4, 5, 6))
+		}},
 		"a wrong limit": {namesSeparate, func() *evidence { return evidenceOf(&call{Name: observedName, Violation: "pool has a limit of 1"}) }},
 		"a call that the fault does not concern waits": {namesSeparate, func() *evidence {
 			return sparedEvidence(soloCall("a", "x:1", 10, 5000, 5900, 5901), asideName)

@@ -20,7 +20,7 @@ const (
 	tokensIncrease promise = "S6"  // tokens increase, and no two are equal
 	liveOnArrival  promise = "S7"  // a permit is live for at least a tenth of its TTL after Acquire returns it
 	lossReported   promise = "S8"  // the loss of a permit is reported as documented, before the next grant
-	namesSeparate  promise = "S9"  // names never interfere
+	namesSeparate  promise = "S9"  // names never interfere, and no two permits have the same id
 	fencing        promise = "FE"  // a store that refuses old tokens loses no write
 	fairShares     promise = "S12" // tenants share a limit fairly
 	ownNumbers     promise = "S13" // no two holders have the same number at the same time
