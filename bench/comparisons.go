@@ -166,7 +166,7 @@ func againstBest(s *section, times float64, kind string, peers []string) []targe
 	return []target{
 		atLeast(times, fmt.Sprintf("at least %.1f x the grants/s of the best %s (%s)", times, kind, best), s.ratio("rate", fair, best), ratio),
 		atMost(0.2, "p99 wait at most 1/5 of that peer's", s.ratio("p99", fair, best), ratio),
-		none("0 overtakes", s.of(fair, "overtakes")),
+		none("0 overtakes", s.contender(fair), "overtakes"),
 	}
 }
 
@@ -180,7 +180,7 @@ func contendedWork() comparison {
 		beside := fmt.Sprintf("uses at least 97 %% of the limit (best peer, %s: %s)", best, percent(median(s.of(best, "utilisation"))))
 		return []target{
 			atLeast(0.97, beside, s.of(fair, "utilisation"), percent),
-			none("0 overtakes", s.of(fair, "overtakes")),
+			none("0 overtakes", s.contender(fair), "overtakes"),
 		}
 	}
 	return r

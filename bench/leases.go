@@ -111,7 +111,7 @@ func heldPermits(ctx context.Context, b *bench) (s *section, err error) {
 	s.add(fmt.Sprintf("%d permits", b.permits), figures{"share": cpu / b.permitFor.Seconds(), "lost": float64(lost)})
 	s.Targets = []target{
 		atMost(0.01, "refresh at most 1 % of a Redis core", s.Series[0].values("share"), percent),
-		none("no permit lost", s.Series[0].values("lost")),
+		none("no permit lost", s.Series[0], "lost"),
 	}
 	if lost > 0 {
 		return s, fmt.Errorf("%d of %d permits were lost", lost, b.permits)

@@ -48,9 +48,9 @@ func rateComparison(limit int64, per time.Duration) comparison {
 		},
 		targets: func(s *section) []target {
 			return []target{
-				none("no window above the limit, by the server's clock", s.of(fairWaits, "over")),
-				none("the same by Allow", s.of(fairAllows, "over")),
-				none("0 overtakes by 20 ms and more with Wait", s.of(fairWaits, "by far")),
+				none("no window above the limit, by the server's clock", s.contender(fairWaits), "over"),
+				none("the same by Allow", s.contender(fairAllows), "over"),
+				none("0 overtakes by 20 ms and more with Wait", s.contender(fairWaits), "by far"),
 			}
 		},
 	}

@@ -44,12 +44,22 @@ func TestTargetComparesTheMedian(t *testing.T) {
 }
 
 func TestNoneIsReachedOnlyIfItHappenedInNoRound(t *testing.T) {
-	assert.True(t, none("", []float64{0, 0}).Reached)
-	assert.False(t, none("", []float64{0, 1, 0}).Reached)
+	assert.True(t, none("", series{Rounds: []figures{{"x": 0}, {"x": 0}}}, "x").Reached)
+	assert.False(t, none("", series{Rounds: []figures{{"x": 0}, {"x": 1}, {"x": 0}}}, "x").Reached)
+}
+
+// A round without the figure proves nothing.
+func TestNoneSaysInHowManyRoundsItWasNotMeasured(t *testing.T) {
+	unknown := none("", series{Rounds: []figures{{"x": 0}, {"unseen": 2}, {"x": 0}}}, "x")
+	assert.Equal(t, "0, not measured in 1 of 3 rounds", unknown.Measured)
+	assert.Equal(t, "–", unknown.verdict())
+	missed := none("", series{Rounds: []figures{{"x": 1}, {"unseen": 2}, {}}}, "x")
+	assert.Equal(t, "1, not measured in 2 of 3 rounds", missed.Measured)
+	assert.Equal(t, "no", missed.verdict())
 }
 
 func TestTargetWithoutFiguresIsNeitherReachedNorMissed(t *testing.T) {
-	for _, target := range []target{atMost(1, "", nil, ratio), atLeast(1, "", nil, ratio), none("", nil)} {
+	for _, target := range []target{atMost(1, "", nil, ratio), atLeast(1, "", nil, ratio), none("", series{}, "x"), none("", series{Rounds: []figures{{}}}, "x")} {
 		assert.Equal(t, "–", target.verdict())
 	}
 }

@@ -34,15 +34,18 @@ func (s *section) add(label string, f figures) {
 	s.Series[i].Rounds = append(s.Series[i].Rounds, f)
 }
 
-// of returns a metric of a contender for each round, or nil if there is no such contender.
-func (s *section) of(label, metric string) []float64 {
+// contender returns the series of a contender. It has no rounds if there is no such contender.
+func (s *section) contender(label string) series {
 	for _, x := range s.Series {
 		if x.Label == label {
-			return x.values(metric)
+			return x
 		}
 	}
-	return nil
+	return series{Label: label}
 }
+
+// of returns a metric of a contender for each round in which it was measured.
+func (s *section) of(label, metric string) []float64 { return s.contender(label).values(metric) }
 
 func (x series) values(metric string) []float64 {
 	var all []float64
@@ -112,11 +115,20 @@ func spread(xs []float64, show func(float64) string) string {
 	return text
 }
 
-// none is reached if something never happened in any round.
-func none(text string, xs []float64) target {
+// none is reached if something happened in no round of a contender. If it was not measured in some rounds, and happened in none of the
+// others, that is unknown.
+func none(text string, of series, metric string) target {
+	xs := of.values(metric)
 	if len(xs) == 0 {
 		return target{Text: text, Measured: "not measured"}
 	}
 	total := sum(xs)
-	return target{text, count(total), &total, total == 0}
+	t := target{text, count(total), &total, total == 0}
+	if missing := len(of.Rounds) - len(xs); missing > 0 {
+		t.Measured += fmt.Sprintf(", not measured in %d of %d rounds", missing, len(of.Rounds))
+		if t.Reached {
+			t.Value, t.Reached = nil, false
+		}
+	}
+	return t
 }

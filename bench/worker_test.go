@@ -132,7 +132,7 @@ func TestComparisonMeasuresEveryEntryInEveryRound(t *testing.T) {
 	r := contended("a comparison", "", 2, time.Millisecond, nil)
 	r.entries, r.processes, r.cores = all, 2, oneCore
 	r.read = workFigures
-	r.targets = func(s *section) []target { return []target{none("", s.of(fair, "overtakes"))} }
+	r.targets = func(s *section) []target { return []target{none("", s.contender(fair), "overtakes")} }
 
 	s, err := r.run(t.Context(), b)
 
