@@ -40,8 +40,11 @@ func MostAtOnce(grants []Grant) int64 {
 
 // OverLimit returns a violation for every grant that raised the units in use above the limit. Later is that grant. Earlier is
 // one that was held at that instant, or empty if the grant alone is larger than the limit.
+//
+// A grant of no units, or one that ended before it began, cannot be, and would not count. It is a violation, too: the recording
+// is wrong.
 func OverLimit(grants []Grant, limit int64) []Violation {
-	var found []Violation
+	found := impossible(grants)
 	sweep(grants, func(earlier, later Grant, units int64) {
 		if units <= limit {
 			return
@@ -49,6 +52,21 @@ func OverLimit(grants []Grant, limit int64) []Violation {
 		what := fmt.Sprintf("%d units held at %d, the limit is %d", units, later.Granted, limit)
 		found = append(found, Violation{what, earlier, later})
 	})
+	return found
+}
+
+// impossible returns a violation for every grant that no permit can have been. Later is that grant.
+func impossible(grants []Grant) []Violation {
+	var found []Violation
+	for _, g := range grants {
+		switch {
+		case g.Granted == 0:
+		case g.Weight <= 0:
+			found = append(found, Violation{What: "the record is wrong: it has no units", Later: g})
+		case g.Released != 0 && g.Released < g.Granted:
+			found = append(found, Violation{What: "the record is wrong: it ended before it began", Later: g})
+		}
+	}
 	return found
 }
 

@@ -121,12 +121,13 @@ func Read(in io.Reader) ([]Grant, error) {
 	return all, nil
 }
 
-// Died ends the permits that a process still held when it was killed, at the given time of [Now]. It changes grants in place.
+// Died ends the permits that a process still held when it was killed, at the given time of [Now]. One that was granted later, before
+// the process ended, was held for no time. It changes grants in place.
 func Died(grants []Grant, process string, at int64) {
 	for i := range grants {
 		g := &grants[i]
 		if g.Process == process && g.Granted > 0 && g.Released == 0 {
-			g.Released, g.Lost = at, true
+			g.Released, g.Lost = max(at, g.Granted), true
 		}
 	}
 }

@@ -71,6 +71,7 @@ func TestKilledProcessHoldsNothingAfterItsEnd(t *testing.T) {
 	grants := []Grant{
 		{Process: "dead", ID: "held", Granted: 1},
 		{Process: "dead", ID: "released", Granted: 1, Released: 2},
+		{Process: "dead", ID: "granted meanwhile", Granted: 6},
 		{Process: "dead", ID: "never granted"},
 		{Process: "alive", ID: "held too", Granted: 1},
 	}
@@ -78,6 +79,7 @@ func TestKilledProcessHoldsNothingAfterItsEnd(t *testing.T) {
 	assert.Equal(t, []Grant{
 		{Process: "dead", ID: "held", Granted: 1, Released: 5, Lost: true},
 		{Process: "dead", ID: "released", Granted: 1, Released: 2},
+		{Process: "dead", ID: "granted meanwhile", Granted: 6, Released: 6, Lost: true},
 		{Process: "dead", ID: "never granted"},
 		{Process: "alive", ID: "held too", Granted: 1},
 	}, grants)

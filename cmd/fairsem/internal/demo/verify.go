@@ -66,7 +66,8 @@ func judge(e evidence) []verdict {
 // limitKept is about a limit. most is the most units in use that Redis reported in one answer.
 func limitKept(promise string, calls []history.Grant, granted int, limit, most int64) verdict {
 	most = max(most, history.MostAtOnce(calls))
-	return newVerdict(promise, fmt.Sprintf("most: %d, over %d grants", most, granted), most > 0 && most <= limit, history.OverLimit(calls, limit)...)
+	over := history.OverLimit(calls, limit)
+	return newVerdict(promise, fmt.Sprintf("most: %d, over %d grants", most, granted), most > 0 && most <= limit && len(over) == 0, over...)
 }
 
 // overtakes returns the pairs in the queue of which the later one has the smaller token, and how many pairs there were of

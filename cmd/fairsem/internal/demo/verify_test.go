@@ -52,6 +52,8 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 			"never more than 2 units in use at once", "most: 4, over 4 grants"},
 		"one heavier than the limit": {func(e *evidence) { e.grants[0].Weight = 3 },
 			"never more than 2 units in use at once", "most: 3, over 4 grants"},
+		"a grant that cannot be": {func(e *evidence) { e.grants[0].Released = second - 1 },
+			"never more than 2 units in use at once", "most: 2, over 4 grants"},
 		"Redis said that there were too many": {func(e *evidence) { e.mostSeen = 3 },
 			"never more than 2 units in use at once", "most: 3, over 4 grants"},
 		"overtaken in the queue": {func(e *evidence) { e.orderings.add([]fairsem.Ticket{{ID: "last"}, {ID: "next"}}) },
