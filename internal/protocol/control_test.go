@@ -96,6 +96,15 @@ func TestLateResizeDoesNotReplaceALaterOne(t *testing.T) {
 		reply: "held",
 		state: same,
 	}, {
+		name: "and so does one set by a request of the same time, of which this may be a copy",
+		seed: later,
+		ids:  change,
+		call: func(l *lab, _ []*ticket) Call {
+			return l.space.Resize("name", LimitSpec{Limit: 3}, PinAt(0), 4_000_000_000_000_000)
+		},
+		reply: "held",
+		state: same,
+	}, {
 		name:  "a late reset does not reset it",
 		seed:  later,
 		ids:   change,
@@ -237,6 +246,13 @@ func TestScriptsOfARate(t *testing.T) {
 		reply: "held #1",
 		state: "owner you:2=6 you:3=7 me:1=#1 | timeout you:2=30s you:3=40s me:1=60s | counter #1" + meta + " granted=1",
 	}, {
+		name:  "nothing is granted in the grace period, also if there is room",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 8" + meta + " quiet=30s",
+		ids:   []string{"me:1"},
+		call:  acquiringRate(false),
+		reply: "early 30s, room 2",
+		state: "owner you:1=5 | timeout you:1=20s | counter 8" + meta,
+	}, {
 		name:  "a waiter keeps a lease, and learns when its turn comes",
 		seed:  full + meta,
 		ids:   []string{"me:1", "me:2"},
@@ -330,6 +346,29 @@ func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 		},
 		reply: "held 5, room 2",
 	}})
+}
+
+// A deadline is a whole number of ms, and a token is not: a ms earlier, a window could have one grant too many.
+func TestGrantOfARateExpiresOnceMoreThanAWindowHasPassed(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta declared=3/60000 layout=2 since=7 until=80s")
+		checkGrants := func(want ...string) {
+			t.Helper()
+			s := l.snapshot()
+			require.Equal(t, want, members(s.owner))
+			for _, grant := range s.owner {
+				deadline := l.rdb.ZScore(background, l.keys[2], grant.Member.(string)).Val()
+				assert.Greater(t, 1000*deadline, grant.Score+float64(time.Minute.Microseconds()), grant.Member)
+			}
+		}
+		l.ask(acquiringRate(false)(l, tickets("me:1")), 1) // by the fast path
+		l.ask(acquiringRate(true)(l, tickets("me:2*2", "me:3")), 2)
+		checkGrants("me:1", "me:2")
+		require.NoError(t, l.rdb.ZAddXX(background, l.keys[2], redis.Z{Score: 1, Member: "me:1"}).Err())
+		l.ask(asRate(false)(l, nil), 0)
+		checkGrants("me:2", "me:3")
+	})
 }
 
 func TestForecastOfARate(t *testing.T) {

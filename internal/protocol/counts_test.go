@@ -94,7 +94,11 @@ func TestOnlyHoldersWhoseLeaseExpiredAreCounted(t *testing.T) {
 		"a holder that is evicted":              {seed: "owner me:1=5 | timeout me:1=20s" + plain, call: evicting("me:1"), ids: []string{"me:1"}},
 		"a holder that is released":             {seed: "owner me:1=5 | timeout me:1=20s" + plain, call: releasing(3, 0), ids: []string{"me:1"}},
 		"grants of a rate":                      {seed: "owner me:1=5 you:1=6 | timeout me:1=-9s you:1=-9s" + rate},
-		"a holder that is restored":             {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: restoring(3, 1, 5), ids: []string{"me:1"}},
+		"a holder that a call removes in a grace period": {
+			seed: "owner me:1=5 | timeout me:1=-9s" + plain + " quiet=60s",
+			call: refreshing(3), ids: []string{"me:2"},
+		},
+		"a holder that is restored": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: restoring(3, 1, 5), ids: []string{"me:1"}},
 	}
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, c := range cases {

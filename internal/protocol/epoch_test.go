@@ -84,6 +84,13 @@ func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 		reply: "waiting 8, held 5, more, next 60s",
 		state: "owner you:1=5 | queue me:1=8 | timeout me:1=60s you:1=60s | counter 9 | weight me:1=2" + meta,
 	}, {
+		name:  "no such waiter that was granted the first token of the epoch",
+		seed:  "owner me:1=4 | timeout me:1=20s | counter 7" + meta,
+		ids:   []string{"me:1"},
+		call:  restoring(4, 0, 8),
+		reply: "held 4",
+		state: "owner me:1=4 | timeout me:1=60s | counter 8" + meta,
+	}, {
 		name: "no such waiter by a late copy from another epoch",
 		seed: "owner me:1=3 | timeout me:1=20s | counter 7" + meta,
 		ids:  []string{"me:1"},
@@ -210,6 +217,36 @@ func TestNewNameOnAYoungServerQueuesCallsUntilTheGracePeriodEnds(t *testing.T) {
 	r = l.ask(Refresh(l.space.About("name"), d, 2*time.Hour, false, tickets("me:2", "me:3")), 2)
 	require.Len(t, r.Grants, 1)
 	assert.Equal(t, int64(2), r.Grants[0].Seq)
+}
+
+// INFO has the age of a server in whole seconds, and a node of a cluster that was restarted takes part two seconds later. If the grace period
+// began earlier, there would be none where it is as short: the holders could not restore what the server has lost.
+func TestGracePeriodOfANewNameBeginsNoEarlierThanItsServerTakesPart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		start func(*testing.T) *redis.Client
+		later time.Duration
+	}{
+		"single": {func(t *testing.T) *redis.Client { return redistest.NewServer(t).Client() }, 0},
+		"cluster": {func(t *testing.T) *redis.Client {
+			node, err := redistest.NewCluster(t).Owner("{name}")
+			require.NoError(t, err)
+			require.NoError(t, node.AwaitAge(4))
+			return node.Client()
+		}, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			l := newLab(t, c.start(t))
+			l.space.Grace = time.Hour
+			assert.Equal(t, Early, l.acquires(declaring("")).State)
+			until, err := l.rdb.HGet(background, l.keys[5], "quiet").Int64()
+			require.NoError(t, err)
+			assert.GreaterOrEqual(t, until, began.Add(c.later+time.Hour).UnixMilli())
+			assert.LessOrEqual(t, until, l.now().Add(time.Hour).UnixMilli(), "it is no longer than Grace")
+		})
+	}
 }
 
 // A new epoch starts because the name records another server, whatever servers the caller knows.
@@ -349,7 +386,7 @@ func (l *lab) takenOver(limit int64) (d Declaration, epoch int64) {
 // S1: the server took over an old state in which me:1 holds; it has become a waiter since, and its unit is another's. Both held.
 func TestWaiterThatHeldIsRestoredAsOneWhereTokensAreAheadOfTheClock(t *testing.T) {
 	t.Parallel()
-	for _, ahead := range []time.Duration{-10 * time.Second, 10 * time.Second} {
+	for _, ahead := range []time.Duration{-10 * time.Second, time.Second / 2, 10 * time.Second} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, testclient.Settled(t))

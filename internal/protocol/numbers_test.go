@@ -634,7 +634,7 @@ func TestNoNumberIsGivenWhileHoldersHaveLostTheirs(t *testing.T) {
 // number granted to me:2#.
 func TestNumbersAreRestoredWhereTokensAreAheadOfTheClock(t *testing.T) {
 	t.Parallel()
-	for _, ahead := range []time.Duration{-10 * time.Second, 10 * time.Second} {
+	for _, ahead := range []time.Duration{-10 * time.Second, time.Second / 2, 10 * time.Second} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, testclient.Settled(t))

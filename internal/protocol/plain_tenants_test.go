@@ -452,20 +452,26 @@ func TestPlainAcquireOfATenantKeepsTheNewestDeclaration(t *testing.T) {
 	}
 }
 
-// So where others wait. A declaration from a time that has not come yet counts as older than any.
-func TestPlainCallOfATenantThatQueuesKeepsTheNewestDeclaration(t *testing.T) {
+// So where others wait. A declaration from a time that has not come yet counts as older than any, in the full script, too.
+func TestCallOfATenantThatQueuesKeepsTheNewestDeclaration(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)
-	for stored, want := range map[int64]int64{6: 7, 7: 7, 8: 8, 1 << 52: 7} {
-		l := newLab(t, rdb)
-		sharedName(l)
-		record := strings.Fields(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val())
-		record[5] = fmt.Sprint(stored)
-		l.rdb.HSet(background, l.keys[8], ":tenant-0", strings.Join(record, " "))
-		declared, p := []TenantSpec{{"tenant-0", 1, 0, 0}}, AcquireParams{TTL: time.Minute, Wait: true}
-		c := PlainTenants(l.space.About("name"), seededKnown, p, declared, ofTenants("you", 1, 1, 1), nil)
-		require.True(t, l.answersSoundly(c, "the same share"))
-		assert.Equal(t, fmt.Sprint(want), strings.Fields(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val())[5], "declared at 7, stored %d", stored)
+	one, p := TenantSpec{"tenant-0", 1, 0, 0}, AcquireParams{TTL: time.Minute, Wait: true}
+	for what, build := range map[string]func(about CallPrefix) Call{
+		"plain": func(about CallPrefix) Call {
+			return PlainTenants(about, seededKnown, p, []TenantSpec{one}, ofTenants("you", 1, 1, 1), nil)
+		},
+		"full": func(about CallPrefix) Call { return Acquire(about, naming(4, one), p, ofTenants("you", 1, 1, 1)) },
+	} {
+		for stored, want := range map[int64]int64{6: 7, 7: 7, 8: 8, 1 << 52: 7} {
+			l := newLab(t, rdb)
+			sharedName(l)
+			record := strings.Fields(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val())
+			record[5] = fmt.Sprint(stored)
+			l.rdb.HSet(background, l.keys[8], ":tenant-0", strings.Join(record, " "))
+			require.True(t, l.answersSoundly(build(l.space.About("name")), "the same share"))
+			assert.Equal(t, fmt.Sprint(want), strings.Fields(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val())[5], "%s: declared at 7, stored %d", what, stored)
+		}
 	}
 }
 

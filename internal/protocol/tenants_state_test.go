@@ -684,6 +684,25 @@ func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
 	})
 }
 
+// One that becomes the first of its tenant only later has the turn of its tenant, so that it is removed and the next of them is granted.
+func TestWaiterBeyondTheLimitOfItsTenantDelaysNoOtherOfIt(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
+		l.ask(Acquire(about, naming(3, TenantSpec{Name: "b", Share: 1}), p, tickets("me:1:b", "me:2:b", "me:3:b")), 3)
+		l.ask(Acquire(about, naming(3, TenantSpec{Name: "a", Share: 1}), p, tickets("me:4:a", "me:5:a*3", "me:6:a", "me:7:b")), 4)
+		lower := naming(3, TenantSpec{Name: "a", Share: 1, Limit: 2, After: time.Microsecond})
+		l.ask(Acquire(about, lower, p, tickets("me:8:b")), 1)
+		for _, id := range []string{"me:4:a", "me:1:b"} {
+			l.ask(Release(about, known(3), 0, false, tickets(id)), 1)
+		}
+		s := l.snapshot()
+		assert.Equal(t, []string{"me:2:b", "me:3:b", "me:6:a"}, members(s.owner), "a holds least")
+		l.checkTenants(s)
+	})
+}
+
 // A grant makes the turn of a tenant later, also for the next request of the same call.
 func TestRequestThatDoesNotWaitIsGrantedWhereOneThatWaitsWouldBe(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
@@ -726,6 +745,26 @@ func TestCountsOfManyPermitsDoNotStayWrong(t *testing.T) {
 		l.poll(ample)
 		l.ask(Refresh[*ticket](about, d, lease, false, nil), 0)
 	}
+	l.poll(ample)
+	l.checkTenants(l.snapshot())
+}
+
+// S12: the permit that was counted last is not one that is still to be counted.
+func TestPermitThatWasCountedLastIsTakenAwayWhenItIsReleased(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("meta layout=2")
+	about, d := l.space.About("name"), naming(ample, TenantSpec{Name: "tenant-0", Share: 1})
+	for n := range 8 {
+		l.ask(Acquire(about, d, AcquireParams{TTL: time.Minute}, ofTenants("me", 1+50*n, 50, 2)), 50)
+	}
+	require.NoError(t, l.rdb.HSet(background, l.keys[8], "all", "1 9 0").Err()) // so that they are counted again
+	require.True(t, l.ask(Refresh[*ticket](about, known(ample), time.Minute, false, nil), 0).More)
+	all := strings.Fields(l.rdb.HGet(background, l.keys[8], "all").Val())
+	require.Len(t, all, 4, "the last is the token up to which they are counted")
+	counted := l.rdb.ZRangeArgs(background, redis.ZRangeArgs{Key: l.keys[0], Start: all[3], Stop: all[3], ByScore: true}).Val()
+	require.Len(t, counted, 1)
+	l.ask(Release(about, known(ample), 0, false, tickets(counted...)), 1)
 	l.poll(ample)
 	l.checkTenants(l.snapshot())
 }
