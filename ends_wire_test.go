@@ -52,6 +52,29 @@ func TestCallThatEndsWithoutAnAnswerSaysSoHoweverLateItWasSent(t *testing.T) {
 	}
 }
 
+// A refused connection fails at once.
+func TestReleaseIsTriedAgainWithABackoffHoweverLongRedisHasNotAnswered(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		var tries atomic.Int64
+		go func() { // ends with the test
+			for {
+				select {
+				case f := <-w.arrived:
+					tries.Add(1)
+					f.end <- io.EOF
+				case <-w.down:
+					return
+				}
+			}
+		}()
+		require.ErrorIs(t, (<-acquires(background, c, CallOptions{})).err, ErrUnavailable) // after a TTL; its release goes on for another
+		tries.Store(0)
+		time.Sleep(2 * time.Second)
+		assert.Positive(t, tries.Load())
+		assert.LessOrEqual(t, tries.Load(), int64(2*time.Second/(lastRetry/2))+1)
+	})
+}
+
 // lists starts a List, and returns the channel of its error.
 func lists(ctx context.Context, c *Client) <-chan error {
 	ended := make(chan error, 1)

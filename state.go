@@ -118,7 +118,9 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 		if verb == protocol.ReduceScript {
 			t.parts.sent = t.parts.released
 		}
-		v.scheduleLocked(t.unansweredSince.Add(t.params.TTL))
+		if t.endsInSilence() {
+			v.scheduleLocked(t.unansweredSince.Add(t.params.TTL))
+		}
 		still = append(still, t)
 	}
 	return still

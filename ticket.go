@@ -144,6 +144,9 @@ func (t *ticket) isSilent(now clock.Instant) bool {
 	return t.isUnanswered() && now.Sub(t.unansweredSince) >= t.params.TTL
 }
 
+// endsInSilence reports whether t ends when Redis has not answered for a whole TTL. A permit ends sooner, and a release is tried for longer.
+func (t *ticket) endsInSilence() bool { return t.phase == asking || t.phase == waiting }
+
 // isUnanswered reports whether an answer about t is due.
 func (t *ticket) isUnanswered() bool { return !t.unansweredSince.IsZero() }
 
@@ -187,7 +190,7 @@ func (t *ticket) nextDeadline(asleep time.Duration) time.Time {
 	if t.phase == holding {
 		sooner(t.lease.end(asleep))
 	}
-	if t.isUnanswered() && t.phase != holding && t.phase != leaving {
+	if t.isUnanswered() && t.endsInSilence() {
 		sooner(t.unansweredSince.Add(t.params.TTL))
 	}
 	if t.renewable() {
