@@ -12,8 +12,8 @@ import (
 // Errors, to be tested for with [errors.Is]. A returned error names the semaphore and the cause.
 var (
 	// ErrNotAcquired: the units were not free, or other calls of the same tenant or of one that is next waited for some, or the
-	// tenant may hold no more, and this call does not wait, such as TryAcquire or TryLock; or CallOptions.MaxWait has
-	// passed. Nothing is left in Redis.
+	// tenant may hold no more, and this call does not wait, such as TryAcquire or TryLock: nothing is left in Redis. Or CallOptions.MaxWait
+	// has passed: the position in the queue is released in the background.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
 	// ErrQueueFull: CallOptions.MaxQueue calls of the same tenant wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")

@@ -21,7 +21,8 @@ type Observer func(Event)
 // [ReconnectedEvent] and [UnreturnedEvent]. Later versions may have more of them, and more fields.
 //
 // Each call that asks a semaphore or a lock for a permit before Close, with arguments that are in order
-// and a context that has not ended, ends with exactly one GrantedEvent or NotAcquiredEvent: with what it returns.
+// and a context that has not ended, ends with exactly one GrantedEvent or NotAcquiredEvent: with what it returns. A weight above the
+// TenantLimit of the same call is not in order.
 // Each GrantedEvent is followed by exactly one ReleasedEvent or LostEvent with the same ID, at Close at the latest:
 // LostEvent if that is what Release says, or would. A call of a [Limiter], which gives no permits, ends with
 // one AllowedEvent or NotAcquiredEvent. Events with one ID come in the order in which they happened.
@@ -77,8 +78,8 @@ type WaitStartedEvent struct {
 }
 
 // PositionLostEvent is sent when what a call had in Redis has expired, its position in the queue or a permit that it had
-// not seen yet, because this process or Redis stood still for too long. The call joins the queue again, at the end
-// and with another ID.
+// not seen yet, because this process or Redis stood still for too long, or when a waiting call was removed from the queue because the
+// limit was lowered below its weight. The call asks again, with another ID: at the end of the queue, or for its ErrExceedsLimit.
 type PositionLostEvent struct {
 	At      time.Time
 	Context context.Context
@@ -128,7 +129,7 @@ type NotAcquiredEvent struct {
 	Weight  int64
 	Queued  bool
 	Waited  time.Duration
-	Err     error // as it is returned; from Allow, ErrNotAcquired
+	Err     error // as it is returned, but of Weighted and AcquireAll what they have from the call on the one name; from Allow, ErrNotAcquired
 }
 
 // ReleasedEvent is sent when the release of a permit, by its holder or by Close, is complete.

@@ -86,7 +86,7 @@ func (p *Permit) Wanted() <-chan struct{} {
 }
 
 // Release releases the units. Renewal stops and the context ends before anything is sent. It may be called any number of
-// times, also concurrently; all calls report the same. Without a permit, because Acquire returned an error, it returns
+// times, also concurrently; once the outcome is known, all calls report the same. Without a permit, because Acquire returned an error, it returns
 // [ErrInvalid].
 //
 // It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before, which is also [ErrEvicted] if it was

@@ -81,7 +81,8 @@ func (c *Client) query(ctx context.Context, name string, q protocol.Call) (queri
 }
 
 // Ping sends one PING and returns nil if Redis answers. If it does not answer before ctx ends, the error is [ErrUnavailable] and
-// wraps that of ctx and the last error of go-redis. In a cluster it asks one node, whichever go-redis chooses.
+// wraps that of ctx and the last error of go-redis. With a done ctx it returns the error of ctx, and sends nothing. In a cluster it asks
+// one node, whichever go-redis chooses.
 func (c *Client) Ping(ctx context.Context) error {
 	const op = "ping"
 	if ctx == nil {

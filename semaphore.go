@@ -77,7 +77,8 @@ type CallOptions struct {
 	// TenantLimit, if above 0, is the most units that the Tenant may hold at once. While it holds them its calls wait, and hold up no
 	// other tenant.
 	//
-	// Share and TenantLimit belong to the tenant of that name. As with limits, what a process declared last stands.
+	// Share and TenantLimit belong to the tenant of that name. As with limits, what a process declared last stands, and each call of the
+	// tenant declares both: one without a TenantLimit removes it.
 	TenantLimit int64
 
 	// Numbered gives each unit of the permit a number, the lowest that is free: see [Permit.Number]. Calls with and without it can
