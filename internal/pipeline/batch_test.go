@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
@@ -201,6 +202,29 @@ func TestHookThatEndsTheGoroutineLeavesItsPlaceToTheNext(t *testing.T) {
 		defer l.mu.Unlock()
 		assert.Zero(t, l.inFlight)
 	})
+}
+
+// A call can have much in its context, and a pipeline lives as long as its client.
+func TestNothingOfWhatWasSentIsKept(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	l := newTestPipeline(t, func([]redis.Cmder) error { <-hold; return nil })
+	var sent []weak.Pointer[order]
+	var answers []<-chan Response
+	for i := range 20 {
+		o := newOrder(1, MaxTimeout)
+		sent, answers = append(sent, weak.Make(o)), append(answers, o.done)
+		l.Queue(o, i%2 == 0)
+	}
+	close(hold)
+	for _, done := range answers {
+		<-done
+	}
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return !slices.ContainsFunc(sent, func(o weak.Pointer[order]) bool { return o.Value() != nil })
+	}, time.Minute, time.Millisecond)
+	runtime.KeepAlive(l)
 }
 
 // recorded is a connection that records what is written.

@@ -230,6 +230,8 @@ func (p *Pipeline) nextBatch() *batch {
 			b.add(r)
 			p.backlog.Add(-int64(r.IDs())) // not before: until then it may have grown
 		}
+		clear(urgent) // the queues have them in their arrays still, and with them all that belongs to their calls
+		clear(others)
 		if len(b.prepared) > 0 {
 			b.sent = p.Clock.Now() // after the last operation that joined a request
 			return b
