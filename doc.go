@@ -65,7 +65,7 @@
 // next renewal, at most a third of a TTL later. Acquire returns within 50 ms of the end of its context, whatever the
 // network does. A flushed script cache goes unnoticed. Once a name is idle, only a limit set by hand stays in Redis. Close
 // returns within 10 s and the time that the observer takes. No goroutine is left after it, unless its error says
-// that go-redis has not returned.
+// that go-redis, or a function given to OnLost, has not returned.
 //
 // # How it works
 //

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -202,6 +203,23 @@ func TestEventsGoOnAfterAnObserverHasEndedItsGoroutine(t *testing.T) {
 		assert.Equal(t, int64(4), seen.Load())
 		c.goroutines.Close()
 		assert.Empty(t, c.goroutines.Hanging())
+	})
+}
+
+func TestCloseReturnsThoughTheObserverEndsItsGoroutine(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, _ *wire) {
+		var seen atomic.Int64
+		c.events = newEvents(func(Event) { seen.Add(1); runtime.Goexit() }, nil, c.goroutines)
+		c.goroutines.Close()
+		for range 3 {
+			c.events.disconnected("channel", "", nil) // as for what Close abandons
+		}
+		returned := false
+		var caller sync.WaitGroup
+		caller.Go(func() { c.events.close(); returned = true })
+		caller.Wait()
+		assert.True(t, returned)
+		assert.Equal(t, int64(3), seen.Load())
 	})
 }
 

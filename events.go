@@ -52,7 +52,8 @@ func (e *events) close() {
 	}
 	e.calls.Lock()
 	e.await()
-	e.dispatch()
+	e.goOn(nil) // with what was queued since the goroutines ended; not in this one, which the observer may end
+	e.await()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
@@ -107,6 +108,7 @@ func (e *events) goOn(rest []Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.queue = append(rest, e.queue...)
+	e.dispatching = true
 	go e.dispatch() // ends when the queue is empty; await waits for it
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -234,7 +235,7 @@ func (c *Client) withdraw(ctx context.Context) {
 // The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s; the remaining units are free when their leases end.
 // Close then waits for up to 5 s more for all calls of go-redis to return. If one has not, because Redis is silent and the ReadTimeout of
 // all its tries is longer, or disabled, the error is ErrUnavailable, too, and names what still runs; that ends when go-redis returns.
-// Close also waits for the observer and the logger, however long they take: both receive every event before it returns. Further calls of
+// A function given to [Weighted.OnLost] that has not returned is an error that is not ErrUnavailable. Close also waits for the observer and the logger, however long they take: both receive every event before it returns. Further calls of
 // Close do nothing and return nil.
 func (c *Client) Close() error {
 	if err := c.check(); err != nil {
@@ -284,11 +285,14 @@ func (c *Client) releaseAll(states []*nameState) error {
 	return nil
 }
 
-// hanging returns ErrUnavailable if some work did not end in time, nil if all did.
+// hanging returns an error if some work did not end in time: ErrUnavailable, unless it is only that of the user.
 func hanging(g *goroutines.Group) error {
 	all := g.Hanging()
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0:
 		return nil
+	case slices.Equal(all, []string{string(goroutines.LossReports)}):
+		return fmt.Errorf("fairsem: close: after %v a function given to OnLost has not returned", goroutines.Grace)
 	}
 	return fmt.Errorf("%w: close: after %v these have not ended: %s (go-redis waits for its ReadTimeout in each of its tries, or without end if that is disabled)",
 		ErrUnavailable, goroutines.Grace, strings.Join(all, ", "))

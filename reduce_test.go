@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -428,6 +429,18 @@ func TestGoroutineThatDoesNotEndIsNamed(t *testing.T) {
 		err := hanging(c.goroutines)
 		require.ErrorIs(t, err, ErrUnavailable)
 		assert.ErrorContains(t, err, "after 5s these have not ended: script calls (go-redis")
+	})
+}
+
+func TestFunctionGivenToOnLostThatDoesNotReturnIsNoOutage(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, _ *wire) {
+		gate := make(chan struct{})
+		defer close(gate)
+		require.True(t, c.goroutines.Start(goroutines.LossReports, func() { <-gate }))
+		c.goroutines.Close()
+		err := hanging(c.goroutines)
+		require.EqualError(t, err, "fairsem: close: after 5s a function given to OnLost has not returned")
+		assert.NotErrorIs(t, err, ErrUnavailable)
 	})
 }
 
