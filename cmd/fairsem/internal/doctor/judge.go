@@ -95,6 +95,10 @@ func judge(f facts) (bad []Finding) {
 
 const layoutProblem = "layout"
 
+// keysAreRenewed is when the scripts set the expiry of keys again: not with each renewal of a lease, but once less than LINGER would
+// remain of it after that lease.
+const keysAreRenewed = "within 10 s and the longest TTL or window"
+
 // drain is what to do about the keys of another version.
 const drain = "or drain the name: stop the processes of that version, and its keys expire 40 s later, or 20 s after the longest TTL or window; " +
 	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta,lanes,turns,tenants,numbers}"
@@ -135,11 +139,11 @@ func (f facts) keys() (bad []Finding) {
 	bad = append(bad, f.limits()...)
 	if len(forever) > 0 {
 		bad = append(bad, fail(fmt.Sprintf("keys that never expire, because another program wrote them: %s", strings.Join(forever, ", ")),
-			"DEL them once the name is not in use; in use, their expiry is restored within a TTL").with("problem", "immortal"))
+			"DEL them once the name is not in use; in use, a renewal or a grant sets their expiry "+keysAreRenewed).with("problem", "immortal"))
 	}
 	if len(early) > 0 {
 		bad = append(bad, fail(fmt.Sprintf("keys that expire before the last lease ends, which would lose its holder: %s", strings.Join(early, ", ")),
-			"find what sets expiries on these keys; the next renewal corrects it").with("problem", "expiry"))
+			"redis-cli PERSIST them now, and find what sets their expiry; a renewal or a grant sets it again, but only "+keysAreRenewed).with("problem", "expiry"))
 	}
 	return bad
 }

@@ -153,6 +153,42 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 	}
 }
 
+// It said that the next renewal corrects it. That may come only after the key has expired, and the holder was lost.
+func TestAKeyThatEndsEarlyIsKeptByPersistUntilTheExpiryOfTheKeysIsSetAgain(t *testing.T) {
+	t.Parallel()
+	const lease, linger = time.Hour, 10 * time.Second
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: p.Prefix, TTL: lease, Grace: time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	sem, err := client.Semaphore("n", 5)
+	require.NoError(t, err)
+	grant := func() *fairsem.Permit {
+		permit, err := sem.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		return permit
+	}
+	held := grant()
+	b := &broken{t: t, rdb: s.Client(), p: p, name: "n"}
+	b.do("PEXPIRE", b.key("owner"), (lease / 2).Milliseconds())
+	require.NoError(t, grant().Release(t.Context()))
+	early := one(t, p.runs(t, "semaphores")[1:])
+	assert.Equal(t, "expiry", early.Details["problem"], "a call does not correct it")
+	assert.Contains(t, early.Advice, "redis-cli PERSIST them now")
+	assert.Contains(t, early.Advice, "within 10 s and the longest TTL")
+
+	b.do("PERSIST", b.key("owner"))
+	kept := one(t, p.runs(t, "semaphores")[1:])
+	assert.Equal(t, "immortal", kept.Details["problem"])
+	assert.Contains(t, kept.Advice, "within 10 s and the longest TTL")
+
+	b.do("HSET", b.key("meta"), "until", time.Now().Add(lease+linger).UnixMilli()-1) // as after 10 s
+	require.NoError(t, grant().Release(t.Context()))
+	require.Len(t, p.runs(t, "semaphores"), 1, "all is well again")
+	require.NoError(t, held.Release(t.Context()))
+}
+
 func TestNamesOfOtherVersionsAreCountedAndTheirDrainIsExplained(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
