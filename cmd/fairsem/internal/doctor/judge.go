@@ -185,7 +185,7 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 	}
 	if f.farCount > 0 {
 		bad = append(bad, fail(fmt.Sprintf("leases that end too far in the future: %d, the first of %s; the server's clock was stepped back, or another program wrote them", f.farCount, idWord(f.far)),
-			"fairsem evict NAME ID, if it holds or waits; else ZREM it from the timeout key").with("problem", "far").with("ids", []string{f.far}))
+			"fairsem evict NAME ID, if it holds or waits, and then ZREM it from the timeout key, where evict leaves the deadline").with("problem", "far").with("ids", []string{f.far}))
 	}
 	if f.lateCount > 0 {
 		bad = append(bad, warn(fmt.Sprintf("leases that ended more than %v ago and are still stored: %d, the first of %s", staleAfter, f.lateCount, idWord(f.late)),

@@ -189,6 +189,33 @@ func TestAKeyThatEndsEarlyIsKeptByPersistUntilTheExpiryOfTheKeysIsSetAgain(t *te
 	require.NoError(t, held.Release(t.Context()))
 }
 
+// Evict leaves the deadline as a tombstone, so the fault stayed for those who did only that.
+func TestADeadlineTooFarAwayIsGoneAfterBothStepsOfItsAdvice(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	p := meet(t, "redis://"+s.Addr(), usual())
+	b := &broken{t: t, rdb: s.Client(), p: p, name: "n", now: time.Now()}
+	b.do("HSET", b.key("meta"), "layout", protocol.Layout, "declared", 5, "since", 1)
+	b.do("ZADD", b.key("owner"), b.now.UnixMicro(), "a:1")
+	b.do("ZADD", b.key("timeout"), b.after(48*time.Hour), "a:1")
+	for _, kind := range protocol.Kinds {
+		b.do("PEXPIRE", b.key(kind), (49 * time.Hour).Milliseconds())
+	}
+	client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: p.Prefix, Grace: time.Millisecond})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	sem, err := client.Semaphore("n", 5)
+	require.NoError(t, err)
+
+	held := one(t, p.runs(t, "semaphores")[1:])
+	assert.Equal(t, "far", held.Details["problem"])
+	assert.Contains(t, held.Advice, "fairsem evict NAME ID, if it holds or waits, and then ZREM it from the timeout key")
+	require.NoError(t, sem.Evict(t.Context(), "a:1"))
+	assert.Equal(t, "far", one(t, p.runs(t, "semaphores")[1:]).Details["problem"], "it is a tombstone now")
+	b.do("ZREM", b.key("timeout"), "a:1")
+	assert.Len(t, p.runs(t, "semaphores"), 1)
+}
+
 func TestNamesOfOtherVersionsAreCountedAndTheirDrainIsExplained(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
