@@ -16,9 +16,10 @@ import (
 
 // right is one that docs/operations.md lists.
 type right struct {
-	word string // as ACL SETUSER takes it
-	ask  asking // whether the user has it, in a way that changes nothing even if it has
-	cost string // of doing without; "": it is needed
+	word  string // as ACL SETUSER takes it
+	ask   asking // whether the user has it, in a way that changes nothing even if it has
+	cost  string // of doing without; "": it is needed
+	fails string // what fails without it, if it is needed; "": calls
 }
 
 // asking returns what the server says. All keys begin with key, and none is there.
@@ -41,7 +42,7 @@ func subscribe(ctx context.Context, n *node, _, channel string) error {
 	sub := n.rdb.Subscribe(ctx, channel)
 	defer sub.Close()
 	_, err := sub.ReceiveTimeout(ctx, receiveTimeout)
-	if redis.IsPermissionError(err) {
+	if redis.IsPermissionError(err) || isUnknown(err) {
 		return err
 	}
 	return nil // other errors are reported by the check of the channel
@@ -55,7 +56,7 @@ var rights = []right{
 	{word: "+evalsha", ask: do("EVALSHA " + unknownScript + " 1 KEY")},
 	{word: "+eval", ask: do("EVAL return 1 KEY"), cost: "scripts run only where they were loaded beforehand, on every server after every start: docs/security.md"},
 	{word: "+hello", ask: do("HELLO"), cost: "connections use the older protocol"},
-	{word: "+ping", ask: do("PING")},
+	{word: "+ping", ask: do("PING"), fails: "the fairsem command does not work, and the subscriptions of waiters end after a TTL of silence"},
 	{word: "+info", ask: do("INFO server"), cost: "a restart or a failover of the server is not detected"},
 	{word: "+wait", ask: do("WAIT 0 0"), cost: "Options.WaitReplicas grants nothing"},
 	{word: "+time", ask: do("TIME")},
@@ -129,12 +130,17 @@ func neededRights(ctx context.Context, p *target, n *node) Finding {
 	if len(missing) == 0 {
 		return ok("all %d required rights", len(p.wanted())-len(optional()))
 	}
-	all := words(missing)
-	advice := "ACL SETUSER NAME " + strings.Join(all, " ") + " on every server; docs/operations.md has the whole line"
-	if slices.ContainsFunc(missing, func(l missingRight) bool { return l.unknown }) {
-		advice = "the server does not have all these commands: see rename-command in redis.conf, or use another service; " + advice
+	denied, unknown := split(missing)
+	message := lack(denied, unknown, "") + ", without which " + failing(missing)
+	return fail(message, remedy(denied, unknown, " on every server; docs/operations.md has the whole line")).with("missing", denied).with("unknown", unknown)
+}
+
+// failing is what does not work without these rights.
+func failing(missing []missingRight) string {
+	if slices.ContainsFunc(missing, func(l missingRight) bool { return l.fails == "" }) {
+		return "calls fail"
 	}
-	return fail("this user lacks "+strings.Join(all, " ")+", without which calls fail", advice).with("missing", all)
+	return missing[0].fails
 }
 
 func optionalRights(ctx context.Context, p *target, n *node) Finding {
@@ -152,17 +158,46 @@ func optionalRights(ctx context.Context, p *target, n *node) Finding {
 			costs = append(costs, l.cost)
 		}
 	}
-	all := words(missing)
-	return warn("this user lacks the optional "+strings.Join(all, " ")+": "+strings.Join(costs, "; "),
-		"if that matters, ACL SETUSER NAME "+strings.Join(all, " ")).with("missing", all)
+	denied, unknown := split(missing)
+	return warn(lack(denied, unknown, "the optional ")+": "+strings.Join(costs, "; "), "if that matters, "+remedy(denied, unknown, "")).
+		with("missing", denied).with("unknown", unknown)
 }
 
-// words are what ACL SETUSER takes.
-func words(missing []missingRight) (all []string) {
+// split tells what ACL SETUSER can give to the user from commands that the server does not have.
+func split(missing []missingRight) (denied, unknown []string) {
+	denied, unknown = []string{}, []string{} // for JSON
 	for _, l := range missing {
-		all = append(all, l.word)
+		if l.unknown {
+			unknown = append(unknown, strings.ToUpper(strings.ReplaceAll(l.word[1:], "|", " ")))
+		} else {
+			denied = append(denied, l.word)
+		}
 	}
-	return all
+	return denied, unknown
+}
+
+// lack says what of the rights is missing where. One of the lists is not empty.
+func lack(denied, unknown []string, kind string) string {
+	var says []string
+	if len(denied) > 0 {
+		says = append(says, "this user lacks "+kind+strings.Join(denied, " "))
+	}
+	if len(unknown) > 0 {
+		says = append(says, "the server lacks "+kind+strings.Join(unknown, " "))
+	}
+	return strings.Join(says, ", and ")
+}
+
+// remedy is what to do about it.
+func remedy(denied, unknown []string, where string) string {
+	var steps []string
+	if len(denied) > 0 {
+		steps = append(steps, "ACL SETUSER NAME "+strings.Join(denied, " ")+where)
+	}
+	if len(unknown) > 0 {
+		steps = append(steps, "see the check version and rename-command in redis.conf, or use another service")
+	}
+	return strings.Join(steps, "; ")
 }
 
 func optional() []right {
@@ -187,7 +222,7 @@ func (p *target) missingRights(ctx context.Context, n *node) (missing []missingR
 		if err != nil && !errors.As(err, &reply) {
 			return nil, err // about more than this right
 		}
-		l := missingRight{r, err != nil && strings.HasPrefix(err.Error(), "ERR unknown command")}
+		l := missingRight{r, isUnknown(err)}
 		if redis.IsPermissionError(err) {
 			l.right = p.deniedRight(r, err.Error())
 		} else if !l.unknown {
@@ -230,6 +265,9 @@ func (p *target) deniedRight(r right, refusal string) right {
 	}
 	return right{word: p.everyPlace("~")}
 }
+
+// isUnknown reports whether the server has no such command: another name was given to it, or it is of another version.
+func isUnknown(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
 
 func deniesCommand(refusal string) bool { return strings.Contains(refusal, "to run the") }
 

@@ -162,12 +162,29 @@ func TestWithTheRightsOfTheReadmeNothingIsAmissAndWhatCouldNotBeAskedIsSkipped(t
 	assert.Equal(t, map[string]bool{"slowlog|get": true, "config|get": true}, refused)
 }
 
-func TestCommandsThatTheServerDoesNotKnowAreNamed(t *testing.T) {
+// ACL SETUSER does not bring them back.
+func TestCommandsThatTheServerDoesNotHaveAreToldFromRightsThatTheUserLacks(t *testing.T) {
 	t.Parallel()
-	s := redistest.NewServer(t, "--rename-command", "ZMSCORE", "", "--rename-command", "SCAN", "")
+	s := redistest.NewServer(t, "--rename-command", "ZMSCORE", "", "--rename-command", "WAIT", "", "--rename-command", "SUBSCRIBE", "hidden")
 	p := meet(t, "redis://"+s.Addr(), usual())
-	assert.Equal(t, []string{"+zmscore", "+scan"}, named(t, p))
-	assert.Contains(t, one(t, p.runs(t, "rights")).Advice, "rename-command")
+	needed, optional := one(t, p.runs(t, "rights")), one(t, p.runs(t, "optional"))
+	assert.Equal(t, "the server lacks ZMSCORE, without which calls fail", needed.Message)
+	assert.Equal(t, []string{"ZMSCORE"}, needed.Details["unknown"])
+	assert.Contains(t, optional.Message, "the server lacks the optional WAIT SUBSCRIBE: Options.WaitReplicas grants nothing")
+	for _, f := range []Finding{needed, optional} {
+		assert.Empty(t, f.Details["missing"])
+		assert.NotContains(t, f.Message, "user")
+		assert.NotContains(t, f.Advice, "ACL SETUSER")
+		assert.Contains(t, f.Advice, "rename-command")
+	}
+
+	allow(t, s.Client(), "few", "-zadd", "-scan", "~*", "&*")
+	p = meet(t, "redis://few:secret@"+s.Addr(), usual())
+	needed, optional = one(t, p.runs(t, "rights")), one(t, p.runs(t, "optional"))
+	assert.Equal(t, "this user lacks +zadd, and the server lacks ZMSCORE, without which calls fail", needed.Message)
+	assert.Contains(t, needed.Advice, "ACL SETUSER NAME +zadd on every server")
+	assert.Contains(t, optional.Message, "this user lacks the optional +scan, and the server lacks the optional WAIT SUBSCRIBE: ")
+	assert.Contains(t, optional.Advice, "ACL SETUSER NAME +scan; see")
 }
 
 // Whatever is missing, there is a report with its name, no crash, and nothing is left.
