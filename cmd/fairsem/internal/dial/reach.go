@@ -103,6 +103,8 @@ func (s *Server) advice(err error) string {
 	switch {
 	case errors.Is(err, redis.Nil):
 		return "check master_name"
+	case redis.IsPermissionError(err): // which names the right
+		return "address and password are right, but this user needs more rights: fairsem doctor lists them"
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
 		return "set SSL_CERT_FILE to a file with the certificate of its authority"
 	case s.secure && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):

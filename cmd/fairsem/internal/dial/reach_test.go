@@ -166,6 +166,16 @@ func TestAWrongPasswordIsReportedAndNotShown(t *testing.T) {
 	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m&sentinel_password=geheim", g.sentinel.Addr()), "WRONGPASS")
 }
 
+// It said that the password may be wrong.
+func TestAMissingRightIsNamedAndNotTakenForAWrongPassword(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	require.NoError(t, s.Client().Do(t.Context(), "ACL", "SETUSER", "few", "on", ">geheim", "-@all", "+hello").Err())
+	few := parse(t, "redis://few:geheim@%s", s.Addr())
+	requireRefuses(t, few, "'ping' command", "this user needs more rights: fairsem doctor lists them")
+	assert.NotContains(t, few.Reach(t.Context()).Error(), "check address")
+}
+
 // What the network says at once is not replaced by a timeout.
 func TestADeadServerIsReportedWithTheWordsOfTheNetwork(t *testing.T) {
 	t.Parallel()

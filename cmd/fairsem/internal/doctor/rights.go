@@ -56,7 +56,7 @@ var rights = []right{
 	{word: "+evalsha", ask: do("EVALSHA " + unknownScript + " 1 KEY")},
 	{word: "+eval", ask: do("EVAL return 1 KEY"), cost: "scripts run only where they were loaded beforehand, on every server after every start: docs/security.md"},
 	{word: "+hello", ask: do("HELLO"), cost: "connections use the older protocol"},
-	{word: "+ping", ask: do("PING"), fails: "the fairsem command does not work, and the subscriptions of waiters end after a TTL of silence"},
+	{word: "+ping", ask: do("PING"), fails: "the fairsem command does not work, and each subscription is replaced after at most 10 s of silence"},
 	{word: "+info", ask: do("INFO server"), cost: "a restart or a failover of the server is not detected"},
 	{word: "+wait", ask: do("WAIT 0 0"), cost: "Options.WaitReplicas grants nothing"},
 	{word: "+time", ask: do("TIME")},

@@ -187,6 +187,19 @@ func TestCommandsThatTheServerDoesNotHaveAreToldFromRightsThatTheUserLacks(t *te
 	assert.Contains(t, optional.Advice, "ACL SETUSER NAME +scan; see")
 }
 
+// It said that calls fail. Those of the library do not.
+func TestWithoutTheRightToPingOnlyTheCommandAndIdleSubscriptionsFail(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedSecure(t)
+	says := func(words ...string) string {
+		o := usual()
+		o.Prefix = "fairsem"
+		return one(t, meet(t, user(t, s, words...), o).runs(t, "rights")).Message
+	}
+	assert.Equal(t, "this user lacks +ping, without which the fairsem command does not work, and each subscription is replaced after at most 10 s of silence", says("-ping"))
+	assert.Equal(t, "this user lacks +ping +zadd, without which calls fail", says("-ping", "-zadd"))
+}
+
 // Whatever is missing, there is a report with its name, no crash, and nothing is left.
 func TestUsersWithFewRightsGetAReport(t *testing.T) {
 	t.Parallel()
