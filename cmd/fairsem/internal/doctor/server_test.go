@@ -321,3 +321,25 @@ func TestInAClusterFindingsNameTheirServer(t *testing.T) {
 	assert.Equal(t, "a: fine; the same on 1 more", all[2].Message)
 	assert.Len(t, all[2].Details, 4, "each tells its own")
 }
+
+// The advice is to look for the error there.
+func TestErrorsOfAServerThatGrantsNothingAreInTheDocs(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "failure-modes.md"))
+	require.NoError(t, err)
+	for word, setting := range map[string][2]string{
+		"OOM":        {"maxmemory", "1"},
+		"NOREPLICAS": {"min-replicas-to-write", "1"},
+	} {
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.NewServer(t)
+			p := meet(t, "redis://"+s.Addr(), usual())
+			require.NoError(t, s.Client().ConfigSet(t.Context(), setting[0], setting[1]).Err())
+			f := p.runs(t, "scripts")[0]
+			assert.Contains(t, f.Message, " "+word+" ")
+			assert.Contains(t, f.Advice, "docs/failure-modes.md")
+			assert.Contains(t, string(docs), word)
+		})
+	}
+}
