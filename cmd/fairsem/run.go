@@ -29,13 +29,19 @@ func newRun() *cobra.Command {
 		Use:   "run NAME --limit N [flags] -- CMD [ARG...]",
 		Short: "Run a command while holding a permit",
 		Long: `Waits in the queue of NAME, runs CMD while it holds a permit, and releases the permit
-when CMD and its process group have ended. CMD is executed without a shell, with
-standard input and output untouched. Its environment has FAIRSEM_NAME, FAIRSEM_ID,
-FAIRSEM_TOKEN, FAIRSEM_WEIGHT, FAIRSEM_TENANT, FAIRSEM_NUMBER and FAIRSEM_NUMBERS. It
-has neither FAIRSEM_SERVE_TOKEN nor REDIS_URL, which may contain a password and is passed
-on with --pass-redis-url. Signals are passed on to its process group, which has the
-terminal while it runs. HUP and INT stay ignored if fairsem was started so, as by nohup;
-CMD may get other signals that were ignored or blocked.
+when CMD has ended. It then ends what CMD has left in its process group, such as
+processes in the background: with TERM at once, and with KILL after --kill-after. What is
+to continue needs a session of its own, as by setsid: it is neither ended nor waited for.
+
+CMD is executed without a shell, with standard input and output untouched. Its
+environment has FAIRSEM_NAME, FAIRSEM_ID, FAIRSEM_TOKEN, FAIRSEM_WEIGHT, FAIRSEM_TENANT,
+FAIRSEM_NUMBER and FAIRSEM_NUMBERS. It has neither FAIRSEM_SERVE_TOKEN nor REDIS_URL,
+which may contain a password and is passed on with --pass-redis-url.
+
+CMD has a process group of its own, which has the terminal while it runs. INT, TERM, HUP,
+QUIT, USR1, USR2, TSTP and CONT are passed on to that group; other signals, such as ALRM
+and WINCH, are not. HUP and INT stay ignored if fairsem was started so, as by nohup; CMD
+may get other signals that were ignored or blocked.
 
 With --tenant, tenants share the limit fairly, however many calls of each wait: the next
 permit goes to the tenant that holds the fewest units per --share, and there to the call

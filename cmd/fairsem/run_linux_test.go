@@ -89,6 +89,17 @@ func commandLine(pid int) string {
 	return ""
 }
 
+func TestAProcessOfASessionOfItsOwnIsNeitherEndedNorWaitedFor(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "-c", `cd `+dir+`; setsid sh -c 'echo up >up; until test -e go || ! test -d `+dir+`; do sleep 0.01; done; echo over >end' >/dev/null 2>&1 &
+		until test -s up; do sleep 0.01; done; exit 4`)
+	require.Equal(t, 4, exitCode(cmd.Wait()), out)
+	s.awaitState(0, 0)
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+	require.Equal(t, "over", awaitFile(t, dir+"/end"))
+}
+
 // A zombie is in the group until its parent reaps it, and the parent may have left the group. After a loss, no process
 // was to be killed any more, and the run went on for as long as the parent.
 func TestAnUnreapedZombieDoesNotKeepARunAlive(t *testing.T) {

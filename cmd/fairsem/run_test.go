@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
@@ -227,9 +229,25 @@ func TestASignalDuringTheWaitLeavesTheQueueImmediately(t *testing.T) {
 	}
 }
 
-func TestSignalsReachTheWholeGroupOfTheCommand(t *testing.T) {
+// passedOn are the signals that the help says are passed on, but for those of job control, which the tests with a terminal send.
+func passedOn(t *testing.T) (all []syscall.Signal) {
+	t.Helper()
+	list := regexp.MustCompile(`([A-Z0-9]+,\s)+[A-Z0-9]+ and [A-Z0-9]+ are passed on`).FindString(newRun().Long)
+	require.NotEmpty(t, list, "the help has no list of signals")
+	for _, name := range regexp.MustCompile(`[A-Z0-9]+`).FindAllString(list, -1) {
+		sig := unix.SignalNum("SIG" + name)
+		require.NotZero(t, sig, name)
+		if sig != syscall.SIGTSTP && sig != syscall.SIGCONT {
+			all = append(all, sig)
+		}
+	}
+	return all
+}
+
+// The help said that all signals are.
+func TestTheSignalsOfTheHelpReachTheWholeGroupOfTheCommand(t *testing.T) {
 	s := newStation(t)
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for _, sig := range passedOn(t) {
 		dir := t.TempDir()
 		script := fmt.Sprintf(`trap 'wait; exit 3' %[1]d; (trap 'echo heard >%[2]s/inner; exit' %[1]d; echo up >%[2]s/up; while :; do sleep 0.01; done) & wait; wait`, int(sig), dir)
 		cmd, out := s.begin("--limit", "1", "--", "bash", "-c", script)
