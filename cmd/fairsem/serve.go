@@ -91,9 +91,10 @@ Anyone who can reach the page can read it, so it is served to this machine only
 unless --listen says otherwise. --tls-cert and --tls-key encrypt it. They are read
 once: restart fairsem serve after a renewal. The page changes nothing unless
 --allow-writes is given: then those who know the token can evict, resize, pause and
-resume. Each change, and each wrong token, is written to standard error with its
-origin. Beyond this machine that needs TLS, or --insecure where a proxy in front has
-TLS. The token comes from --token-file or FAIRSEM_SERVE_TOKEN and has at least 16
+resume. Each change is written to standard error with its origin, and so are wrong
+tokens: of one address ten at once and then ten a minute, with a line once a minute that
+there were more. Beyond this machine changes need TLS, or --insecure where a proxy in
+front has TLS. The token comes from --token-file or FAIRSEM_SERVE_TOKEN and has at least 16
 characters. Use a random one: the right token is accepted however many wrong ones
 came before. People log in with it, programs send it along:
 

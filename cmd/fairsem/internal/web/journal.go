@@ -19,11 +19,14 @@ func newJournal(to io.Writer) *log.Logger {
 	return log.New(to, "fairsem: ", log.Ldate|log.Ltime|log.LUTC|log.Lmsgprefix)
 }
 
-// checkToken is login.check, and logs a wrong token. The number of answered tries bounds the log.
+// checkToken is login.check, and logs a wrong token. The number of answered tries bounds the log, which says where it has a gap.
 func (p *Page) checkToken(r *http.Request, token string) error {
 	err := p.login.check(r.RemoteAddr, token)
-	if errors.Is(err, errWrongToken) {
+	switch {
+	case errors.Is(err, errWrongToken):
 		p.journal.Printf("wrong token from %s", origin(r))
+	case errors.Is(err, errTooOften) && p.login.drops.of(r.RemoteAddr).Allow():
+		p.journal.Printf("more wrong tokens from %s, which are not logged one by one", origin(r))
 	}
 	return err
 }

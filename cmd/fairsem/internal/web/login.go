@@ -21,6 +21,7 @@ const (
 	mostSessions = 100
 	mostTries    = 10 // wrong tokens that are answered and logged as such, and then one every triesEvery
 	triesEvery   = 6 * time.Second
+	dropsEvery   = time.Minute // between two reports of wrong tokens that are not logged
 )
 
 var (
@@ -33,6 +34,7 @@ type login struct {
 	token [sha256.Size]byte // so that a comparison takes as long for any
 
 	tries *rates // wrong tokens
+	drops *rates // reports of more of them
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id; guarded by mu
@@ -50,6 +52,7 @@ func newLogin(token string) *login {
 	return &login{
 		token:    sha256.Sum256([]byte(token)),
 		tries:    newRates(triesEvery, mostTries),
+		drops:    newRates(dropsEvery, 1),
 		sessions: make(map[string]*session),
 	}
 }
