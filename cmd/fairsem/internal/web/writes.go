@@ -148,7 +148,7 @@ func (p *Page) read(r *http.Request, v verb) (action, error) {
 
 // act makes the change of a confirmed form, or of a program that knows the token.
 func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		p.actForProgram(w, r, v, token)
 		return
 	}

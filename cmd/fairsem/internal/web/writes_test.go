@@ -222,6 +222,17 @@ func TestChangesAndAttemptsAreLogged(t *testing.T) {
 	assert.NotContains(t, text, "\u202E")
 }
 
+// RFC 9110: the names of schemes are not case-sensitive.
+func TestTheSchemeOfATokenMayBeWrittenInAnyCase(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	s.hold("gate", 1)
+	for _, scheme := range []string{"Bearer", "bearer", "BEARER"} {
+		assert.Equal(t, http.StatusOK, s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", scheme+" "+testToken).StatusCode, scheme)
+	}
+	assert.Equal(t, http.StatusForbidden, s.ask(http.MethodPost, "/act/pause", "name=gate", "Authorization", "Basic "+testToken).StatusCode)
+}
+
 func TestGuessingDoesNotDelayOtherLogins(t *testing.T) {
 	t.Parallel()
 	l := newLogin(testToken)
