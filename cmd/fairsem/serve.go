@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -138,6 +140,9 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
 }
 
+// hostName is what browsers send as the name of a host: of any other alphabet they send the xn-- form.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$`)
+
 // check refuses invalid combinations of flags, and reads the token.
 func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 	if o.pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
@@ -147,8 +152,8 @@ func (o *serveOptions) check(cmd *cobra.Command) (err error) {
 		return err
 	}
 	for _, host := range o.hosts {
-		if host == "" || strings.ContainsAny(host, ":/ ") {
-			return exit.Usagef("--host %q is not a host name: give it without a scheme or a port", host)
+		if !hostName.MatchString(host) {
+			return exit.Usagef("--host %q is not a host name: give it without a scheme or a port, and each name with a --host of its own", host)
 		}
 	}
 	switch {
@@ -235,7 +240,7 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		return err
 	}
 	defer s.Close()
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
+	listener, err := new(net.ListenConfig).Listen(ctx, network(o.listen), o.listen)
 	if err != nil {
 		return cannotListen(ctx, o.listen, err)
 	}
@@ -260,6 +265,15 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		Ping:  s.Ping,
 	})
 	return page.Serve(ctx, listener)
+}
+
+// network returns the network of an address to listen on. With "tcp" 0.0.0.0 would be every address of IPv6, too.
+func network(address string) string {
+	host, _, _ := net.SplitHostPort(address) // it was checked
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
 }
 
 func cannotListen(ctx context.Context, address string, err error) error {

@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,6 +78,27 @@ func TestServeEndsWithASignalEvenWithViewers(t *testing.T) {
 		require.NoError(t, s.cmd.Process.Signal(signal))
 		assert.Equal(t, code, exitCode(s.cmd.Wait()))
 		assert.Equal(t, 1, strings.Count(s.log.String(), "\n"), "where it is, and no more: %s", s.log)
+	}
+}
+
+func TestServeOnAnAddressOfIPv4IsNotReachedByIPv6(t *testing.T) {
+	t.Parallel()
+	probe, err := new(net.ListenConfig).Listen(t.Context(), "tcp6", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no IPv6")
+	}
+	require.NoError(t, probe.Close())
+	server := redistest.NewServer(t)
+	for address, reached := range map[string]bool{"0.0.0.0:0": false, "[::]:0": true, ":0": true} {
+		s := startServe(t, "redis://"+server.Addr(), "--listen", address)
+		there, err := url.Parse(s.url)
+		require.NoError(t, err)
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", "[::1]:"+there.Port())
+		assert.Equal(t, reached, err == nil, "%s: %v", address, err)
+		if err == nil {
+			_ = conn.Close() // it has shown that it can be made
+		}
+		assert.Equal(t, http.StatusOK, fetch(t, "http://127.0.0.1:"+there.Port()+"/static/style.css").StatusCode, address)
 	}
 }
 

@@ -78,6 +78,7 @@ func (p *Page) knownHost(host string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	same := func(known string) bool { return strings.EqualFold(known, name) }
+	plain := func(name string) string { return strings.TrimSuffix(name, ".") } // a dot at the end makes it no other name
+	same := func(known string) bool { return strings.EqualFold(plain(known), plain(name)) }
 	return same("localhost") || slices.ContainsFunc(p.Hosts, same)
 }
