@@ -153,16 +153,23 @@ func TestCallWhoseIdleConnectionWasTakenForAMomentIsServed(t *testing.T) {
 	assert.Len(t, taken, 1)
 }
 
+// observed returns the semaphore of a client, and what gets a value for each of its events of a type.
+func observed[E fairsem.Event](w *world) (s *fairsem.Semaphore, seen <-chan struct{}) {
+	w.Helper()
+	all := make(chan struct{}, 100)
+	s, err := w.Observed(func(e fairsem.Event) {
+		if _, ok := e.(E); ok {
+			all <- struct{}{}
+		}
+	}).Semaphore(w.LimitName, 1)
+	require.NoError(w, err)
+	return s, all
+}
+
 // With KeepOpen the connection would be one without a unit.
 func TestPermitThatIsLostRightBeforeTheDialIsNotUsed(t *testing.T) {
 	w := newWorld(t)
-	lost := make(chan struct{}, 1)
-	s, err := w.Observed(func(e fairsem.Event) {
-		if _, ok := e.(fairsem.LostEvent); ok {
-			lost <- struct{}{}
-		}
-	}).Semaphore(w.LimitName, 1)
-	require.NoError(t, err)
+	s, lost := observed[fairsem.LostEvent](w)
 	c := w.config(1)
 	evict := sync.OnceFunc(func() { w.Evict(s); <-lost })
 	c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { evict(); return nil }
@@ -271,13 +278,7 @@ func TestConnectionThatIsBeingClosedIsNotClosedTwice(t *testing.T) {
 
 func TestFullQueueDoesNotFailACallThatADialServes(t *testing.T) {
 	w := newWorld(t)
-	refused := make(chan struct{}, 100)
-	s, err := w.Observed(func(e fairsem.Event) {
-		if _, ok := e.(fairsem.NotAcquiredEvent); ok {
-			refused <- struct{}{}
-		}
-	}).Semaphore(w.LimitName, 1)
-	require.NoError(t, err)
+	s, refused := observed[fairsem.NotAcquiredEvent](w)
 	c := w.config(10)
 	open, goOn := c.ConnConfig.DialFunc, make(chan struct{})
 	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
