@@ -21,21 +21,28 @@ import (
 
 // Calls, connections and pools that end at an awkward moment.
 
+// silence has the first host of a config accept, and never answer.
+func (w *world) silence(c *pgxpool.Config) {
+	w.Helper()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = silent.Close() })
+	c.ConnConfig.Host, c.ConnConfig.Port = "127.0.0.1", uint16(silent.Addr().(*net.TCPAddr).Port)
+}
+
 // The end of the wait for the first host was the deadline of its Close, too, and the second was dialled beside it without a permit.
 func TestConnectionToASecondHostHoldsAUnit(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nothing answers
-	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
 	c := w.config(1)
 	c.ConnConfig.Fallbacks = []*pgconn.FallbackConfig{{Host: c.ConnConfig.Host, Port: c.ConnConfig.Port}}
-	c.ConnConfig.Host, c.ConnConfig.Port = "127.0.0.1", uint16(silent.Addr().(*net.TCPAddr).Port)
+	w.silence(c)
 	c.ConnConfig.ConnectTimeout = time.Second
 	require.NoError(t, fairsempgx.Configure(c, s))
 	p := w.open(c)
 	var conn *pgxpool.Conn
 	w.Eventually(func() bool { // a second may not be enough for the other host either
+		var err error
 		conn, err = p.Acquire(t.Context())
 		return err == nil
 	}, "there is no connection")
@@ -104,14 +111,11 @@ func TestRequestToCancelAHandshakeNeedsNoUnit(t *testing.T) {
 func TestCallThatNoServerAnswersFailsWhileItsUnitIsHeldForTheSession(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nothing answers
-	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
 	c := w.config(1)
-	c.ConnConfig.Host, c.ConnConfig.Port = "127.0.0.1", uint16(silent.Addr().(*net.TCPAddr).Port)
+	w.silence(c)
 	c.ConnConfig.ConnectTimeout = 100 * time.Millisecond
 	require.NoError(t, fairsempgx.Configure(c, s))
-	_, err = w.open(c).Exec(t.Context(), "SELECT 1")
+	_, err := w.open(c).Exec(t.Context(), "SELECT 1")
 	require.Error(t, err)
 	for range 20 { // a release that was on its way would be counted
 		assert.Equal(t, int64(1), w.Status(s).Used)

@@ -29,13 +29,14 @@ const (
 // Drained waits until the paused name has no holders, for at most that long; 0: for ever. It returns an error if the
 // pause ends meanwhile. Grants of a rate are not waited for: nothing holds them.
 func (d Target) Drained(ctx context.Context, most time.Duration) error {
-	var over <-chan time.Time
-	var end time.Time
+	wait := ctx
 	if most > 0 {
-		over, end = time.After(most), time.Now().Add(most)
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(ctx, most)
+		defer cancel()
 	}
 	for reported := false; ; reported = true {
-		s, err := d.poll(ctx, end)
+		s, err := d.poll(ctx, wait)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%w: %w", errNoAnswer, err)
@@ -50,18 +51,19 @@ func (d Target) Drained(ctx context.Context, most time.Duration) error {
 			_, _ = fmt.Fprintf(d.Messages, "Paused. Waiting for %s.\n", render.Count(s.Holders, "holder")) // as confirm
 		}
 		select {
-		case <-over:
+		case <-wait.Done():
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return fmt.Errorf("%s is %w after %v, by %s; it stays paused", text.Quote(d.Name), ErrInUse, text.Span(most), render.Count(s.Holders, "holder"))
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		case <-time.After(drainPoll):
 		}
 	}
 }
 
-// poll queries the name. A zero end is none.
-func (d Target) poll(ctx context.Context, end time.Time) (fairsem.Status, error) {
-	if !end.IsZero() {
+// poll queries the name, until wait ends and for lastPoll at least.
+func (d Target) poll(ctx, wait context.Context) (fairsem.Status, error) {
+	if end, bounded := wait.Deadline(); bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, max(lastPoll, time.Until(end)))
 		defer cancel()
