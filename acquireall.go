@@ -186,7 +186,7 @@ func (p *Permits) Release(ctx context.Context) error {
 	}
 	p.leave()
 	var all []error
-	wait := awaitReleases(ctx)
+	wait := p.list[0].ticket.state.host.awaitReleases(ctx)
 	for _, one := range slices.Backward(p.acquired) {
 		all = append(all, wrap("release", one.ticket.state.name, wait.of(one.ticket)))
 	}

@@ -57,14 +57,15 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		states:     make(map[string]*nameState),
 	}
 	c.host = host{
-		ttl:      opts.TTL,
-		grace:    opts.Grace,
-		replicas: opts.WaitReplicas,
-		clock:    clock.New(),
-		declared: &declarations{began: time.Now()},
-		servers:  &servers{settled: opts.Grace, met: make(map[int64]time.Time)},
-		inUse:    c.announce,
-		retired:  c.forget,
+		ttl:       opts.TTL,
+		grace:     opts.Grace,
+		replicas:  opts.WaitReplicas,
+		clock:     clock.New(),
+		releasing: clock.NewWait(releaseWait),
+		declared:  &declarations{began: time.Now()},
+		servers:   &servers{settled: opts.Grace, met: make(map[int64]time.Time)},
+		inUse:     c.announce,
+		retired:   c.forget,
 	}
 	c.longest.Store(int64(opts.TTL))
 	_, c.cluster = rdb.(pubsub.Cluster)

@@ -50,6 +50,7 @@ type host struct {
 	replicas  int
 	cluster   bool // the names are on several servers
 	clock     *clock.Clock
+	releasing *clock.Wait // for the confirmation of a release
 	scheduler *scheduler
 	events    *events // nil: neither an observer nor a logger
 	declared  *declarations

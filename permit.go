@@ -101,7 +101,7 @@ func (p *Permit) Release(ctx context.Context) error {
 		return nilContext("release", p.ticket.state.name)
 	}
 	p.leave()
-	return wrap("release", p.ticket.state.name, awaitReleases(ctx).of(p.ticket))
+	return wrap("release", p.ticket.state.name, p.ticket.state.host.awaitReleases(ctx).of(p.ticket))
 }
 
 // leave is the half of Release that does not wait.
@@ -119,11 +119,12 @@ const releaseWait = time.Second
 type releases struct {
 	ctx   context.Context
 	done  <-chan struct{} // nil: ctx was done before
+	over  <-chan struct{}
 	began time.Time
 }
 
-func awaitReleases(ctx context.Context) releases {
-	r := releases{ctx, ctx.Done(), time.Now()}
+func (h *host) awaitReleases(ctx context.Context) releases {
+	r := releases{ctx, ctx.Done(), h.releasing.Begin(), time.Now()}
 	if ctx.Err() != nil {
 		r.done = nil
 	}
@@ -135,13 +136,11 @@ func (r releases) of(t *ticket) error {
 	if why := t.hold.ended(); errors.Is(why, ErrLost) {
 		return why
 	}
-	timer := time.NewTimer(releaseWait - time.Since(r.began))
-	defer timer.Stop()
 	select {
 	case <-t.released:
 		return t.releaseErr
 	case <-r.done:
-	case <-timer.C:
+	case <-r.over:
 	}
 	select {
 	case <-t.released: // both channels were ready

@@ -205,9 +205,7 @@ func (w *Weighted) Release(n int64) {
 	for i := range parts {
 		parts[i].send()
 	}
-	enough := make(chan struct{})
-	timer := time.AfterFunc(releaseWait, func() { close(enough) })
-	defer timer.Stop()
+	enough := w.sem.client.releasing.Begin()
 	for _, p := range parts {
 		switch err := p.await(enough); {
 		case errors.Is(err, ErrLost):
