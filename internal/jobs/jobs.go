@@ -58,7 +58,8 @@ func New[J any, L gate.Limit](o Options[J, L]) (*Runner[J, L], error) {
 
 // Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost. If delay is above 0,
 // the work has not begun, and the job is to be rescheduled by that long; err says why. Otherwise err is that of the work, or says why the
-// work cannot begin. A job that must not be rescheduled waits until it has its permit or ctx ends, whatever MaxWait its limit has.
+// work cannot begin, and wraps the error of ctx if that has ended. A job that must not be rescheduled waits until it has its permit or
+// ctx ends, whatever MaxWait its limit has.
 func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context) error) (delay time.Duration, err error) {
 	stays := r.mustStay != nil && r.mustStay(ctx)
 	for {
@@ -70,7 +71,7 @@ func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context
 		delay := again(ctx, limit, err)
 		switch {
 		case delay == 0:
-			return 0, err
+			return 0, withEndOf(ctx, err)
 		case stays:
 			sleep(ctx, delay)
 		default:
@@ -122,6 +123,15 @@ func again(ctx context.Context, limit gate.Limit, err error) time.Duration {
 	}
 	d := gate.RetryAfter(ctx, limit, err)
 	return d + rand.N(d/4+1) // 0 stays 0
+}
+
+// withEndOf has the error of a job that has not begun say that its context has ended, also when its wait ended first: what stores jobs
+// does not count it then.
+func withEndOf(ctx context.Context, err error) error {
+	if end := ctx.Err(); end != nil && !errors.Is(err, end) {
+		return fmt.Errorf("%w: %w", end, err)
+	}
+	return err
 }
 
 func do[L gate.Limit](ctx context.Context, loan *held.Loan, limit L, work func(context.Context) error) error {

@@ -48,6 +48,30 @@ func TestJobThatDoesNotWaitInTheQueueWaitsForAnAnswerForHalfOfItsTime(t *testing
 	})
 }
 
+// endsLate is a context that ends when the call for a permit has returned, before anything asks for its error.
+type endsLate struct{ context.Context }
+
+func (endsLate) Err() error { return context.Canceled }
+
+// River counts an attempt of a job that it stops, unless the error is that of the context.
+func TestJobThatIsStoppedWhenItsWaitHasEndedFailsWithTheErrorOfTheContext(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{time.Second, gate.NoWait} {
+		synctest.Test(t, func(t *testing.T) {
+			client := fairsemtest.NewServer(t).Client(fairsem.Options{})
+			s, err := client.Semaphore("a", 1)
+			require.NoError(t, err)
+			_, err = s.Acquire(t.Context(), 1) // Close releases it
+			require.NoError(t, err)
+			runner := newRunner(t, Options[job, gate.Limit]{Limit: s, MaxWait: wait})
+			delay, err := runner.Run(endsLate{t.Context()}, job{}, nothing)
+			assert.Zero(t, delay)
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.ErrorIs(t, err, fairsem.ErrNotAcquired, "and it says why the job had no permit")
+		})
+	}
+}
+
 // The MaxWait of a handle is for calls that can do something else instead.
 func TestJobThatStaysKeepsItsPositionPastTheMaxWaitOfItsLimit(t *testing.T) {
 	t.Parallel()
