@@ -33,7 +33,7 @@ type Options struct {
 	Weight func(ctx context.Context, job *rivertype.JobRow) int64
 
 	// MaxWait is how long a job waits in the queue of its limit before it is rescheduled, 5 s if zero. While it waits it occupies a
-	// worker of its client. See also NoWait.
+	// worker of its client, and River counts the wait for Config.RescueStuckJobsAfter; see the package. See also NoWait.
 	MaxWait time.Duration
 
 	// OnReschedule is called for each job that is rescheduled, with the delay and the reason, before River stores it. May be nil.
