@@ -11,7 +11,8 @@
 //
 // The attribute fairsem.name is the name of a semaphore, a lock or a limiter, for at most [Options.MaxNames] names and those that
 // [Options.Allow] allows. All others share "other". Bytes of a name that are not UTF-8 are written as \xff. Programs that make
-// a name for each user should set Allow.
+// a name for each user should set Allow. With a MaxNames above its default the SDK needs a higher cardinality limit, or it puts the
+// measurements of later names into series without a name.
 //
 // fairsem.client.subscription.disconnected counts Clients; one that is closed while it is disconnected stays in it.
 //

@@ -41,10 +41,10 @@ type world struct {
 	tracer trace.Tracer
 }
 
-func newWorld(t *testing.T, o fairsemotel.Options) *world {
+func newWorld(t *testing.T, o fairsemotel.Options, provider ...metric.Option) *world {
 	t.Helper()
 	w := &world{T: t, reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
-	meters := metric.NewMeterProvider(metric.WithReader(w.reader))
+	meters := metric.NewMeterProvider(append(provider, metric.WithReader(w.reader))...)
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans))
 	w.tracer = tracers.Tracer("test")
 	o.MeterProvider, o.TracerProvider = meters, tracers

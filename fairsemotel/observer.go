@@ -1,6 +1,7 @@
 package fairsemotel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,7 +16,10 @@ import (
 // scope names this package in metrics and traces.
 const scope = "github.com/fairsem/fairsem/fairsemotel"
 
-// Options of an Observer. The zero value uses the global providers, and is good for programs with some hundred names at most.
+// defaultNames have all their series within the limit of the SDK: 201 names with 9 errors each.
+const defaultNames = 200
+
+// Options of an Observer. The zero value uses the global providers, and is good for programs with 200 names at most.
 type Options struct {
 	// MeterProvider makes the instruments; nil: the global one.
 	MeterProvider metric.MeterProvider
@@ -24,7 +28,9 @@ type Options struct {
 	// Allow reports whether a name is the attribute fairsem.name of metrics; nil: every name. The others are "other" there.
 	// It must always answer the same, and quickly: for such a name it is called with each event. Spans have the real name.
 	Allow func(name string) bool
-	// MaxNames is how many names are attributes of metrics at most; 0: 1,000. Later ones are "other".
+	// MaxNames is how many names are attributes of metrics at most; 0: 200. Later ones are "other". A name has up to 9 sets of attributes
+	// of one instrument, and the SDK keeps 2,000. To set more than 200, make the MeterProvider with
+	// WithCardinalityLimit(10 * MaxNames) of go.opentelemetry.io/otel/sdk/metric.
 	MaxNames int
 }
 
@@ -38,7 +44,7 @@ type Observer struct {
 // New returns an Observer. It fails, with [fairsem.ErrInvalid], if an option can never work, and with the error of the provider
 // if that makes no instruments.
 func New(o Options) (*Observer, error) {
-	names, err := labels.NewNames(o.Allow, o.MaxNames, attributesOf)
+	names, err := labels.NewNames(o.Allow, cmp.Or(o.MaxNames, defaultNames), attributesOf)
 	if err != nil {
 		return nil, fmt.Errorf("fairsemotel: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -187,6 +188,38 @@ func TestNamesThatAreNoAttributeShareOneAndSpansHaveTheRealName(t *testing.T) {
 	assert.Equal(t, []string{"user/1", "db/orders", `db/\xff`}, names)
 }
 
+// The SDK puts what exceeds its limit into a series that has no name.
+func TestEachNameHasAllItsSeriesWithinTheLimitOfTheSDK(t *testing.T) {
+	t.Parallel()
+	for most, provider := range map[int][]metric.Option{0: nil, 1000: {metric.WithCardinalityLimit(10 * 1000)}} {
+		w := newWorld(t, fairsemotel.Options{MaxNames: most}, provider...)
+		for i := range 1001 {
+			for _, event := range labelled(fmt.Sprint(i)) {
+				w.Observe(event)
+			}
+		}
+		all := strings.Join(w.read(), "\n")
+		assert.Zero(t, strings.Count(all, "otel.metric.overflow"), "MaxNames %d", most)
+		for _, name := range []string{"0", "199", "other"} {
+			assert.Equal(t, 4+9+2+2, strings.Count(all, "fairsem.name="+name+"}"), "%s with MaxNames %d", name, most)
+		}
+	}
+}
+
+// labelled are events that make each series of a name that has another attribute, and two that have none.
+func labelled(name string) (all []fairsem.Event) {
+	for _, by := range []fairsem.GrantedBy{fairsem.GrantedAtOnce, fairsem.GrantedByMessage, fairsem.GrantedByReply, fairsem.GrantedByRefresh} {
+		all = append(all, fairsem.GrantedEvent{Context: background, Name: name, By: by})
+	}
+	for _, err := range []error{
+		fairsem.ErrNotAcquired, fairsem.ErrQueueFull, fairsem.ErrUnavailable, fairsem.ErrExceedsLimit, fairsem.ErrEvicted, fairsem.ErrClosed,
+		context.DeadlineExceeded, context.Canceled, errors.New("NOPERM"),
+	} {
+		all = append(all, fairsem.NotAcquiredEvent{Context: background, Name: name, Err: err}, fairsem.LostEvent{Context: background, Name: name, Err: err})
+	}
+	return all
+}
+
 func TestProvidersAreTheGlobalOnesUnlessSet(t *testing.T) {
 	t.Parallel()
 	observer, err := fairsemotel.New(fairsemotel.Options{})
@@ -200,7 +233,7 @@ func TestOptionsThatCanNeverWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	_, err := fairsemotel.New(fairsemotel.Options{MaxNames: -1})
 	require.ErrorIs(t, err, fairsem.ErrInvalid)
-	assert.ErrorContains(t, err, "MaxNames is -1; give at least 1, or 0 for 1000")
+	assert.ErrorContains(t, err, "MaxNames is -1; give at least 1, or 0 for the default")
 }
 
 func TestNothingIsKeptOfPermitsThatEnded(t *testing.T) {

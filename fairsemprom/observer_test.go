@@ -270,7 +270,7 @@ func TestTraceThatCannotBeAnExemplarIsLeftOut(t *testing.T) {
 func TestOptionsThatCanNeverWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]fairsemprom.Options{
-		"MaxNames is -1; give at least 1, or 0 for 1000":          {MaxNames: -1},
+		"MaxNames is -1; give at least 1, or 0 for the default":          {MaxNames: -1},
 		"bucket 1 is 1, after 2; give bounds that increase":       {Buckets: []float64{2, 1}},
 		"bucket 0 is NaN, after -Inf; give bounds that increase":  {Buckets: []float64{math.NaN()}},
 		"bucket 2 is 0.5, after 0.5; give bounds that increase":   {Buckets: []float64{0.1, 0.5, 0.5}},

@@ -63,7 +63,7 @@ func TestNegativeNumberOfNamesIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := labels.NewNames(nil, -1, func(string) int { return 0 })
 	require.ErrorIs(t, err, fairsem.ErrInvalid)
-	assert.ErrorContains(t, err, "MaxNames is -1; give at least 1, or 0 for 1000")
+	assert.ErrorContains(t, err, "MaxNames is -1; give at least 1, or 0 for the default")
 }
 
 // Between the search for a name and its addition other goroutines may add names. Here allow does.

@@ -35,7 +35,7 @@ type Names[T any] struct {
 // if 0, and only those that allow allows, which is called without a lock.
 func NewNames[T any](allow func(name string) bool, most int, value func(label string) T) (*Names[T], error) {
 	if most < 0 {
-		return nil, fmt.Errorf("%w: MaxNames is %d; give at least 1, or 0 for %d", fairsem.ErrInvalid, most, defaultNames)
+		return nil, fmt.Errorf("%w: MaxNames is %d; give at least 1, or 0 for the default", fairsem.ErrInvalid, most)
 	}
 	if most == 0 {
 		most = defaultNames
