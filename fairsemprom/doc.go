@@ -13,10 +13,11 @@
 //
 // The label name is the name of a semaphore, a lock or a limiter, for at most [Options.MaxNames] names and those that [Options.Allow]
 // allows. All others share the series with name="other", together with a name that is "other". Bytes of a name that are not UTF-8
-// are written as \xff. A name has up to 50 series, and they stay until the program ends: programs that make a name for each user should
+// are written as \xff. A name has up to 51 series, and they stay until the program ends: programs that make a name for each user should
 // set Allow.
 //
-// The counters of grants and losses begin with 0 at the first permit of a name, so that the first loss is an increase.
+// The counters of grants and losses begin with 0 at the first permit of a name, so that the first loss is an increase. That of the calls that
+// failed because Redis does not answer begins with the first event of the name.
 //
 // # What the gauges count
 //

@@ -19,7 +19,7 @@ type Options struct {
 	// It must always answer the same, and quickly: for a name without series it is called with each event.
 	Allow func(name string) bool
 	// MaxNames is how many names have series of their own at most; 0: 1,000. Later ones share the series with name="other".
-	// A name has up to 50 series.
+	// A name has up to 51 series, with the default Buckets.
 	MaxNames int
 	// Buckets are the upper bounds of the two histograms, in seconds; nil: 1 ms to 262 s, each four times the one before.
 	Buckets []float64

@@ -183,6 +183,30 @@ func TestEachKindOfEventIsCounted(t *testing.T) {
 		`fairsem_client_disconnected 0.0`)
 }
 
+// An increase from nothing is none for Prometheus, and all calls of a short outage may fail between two scrapes.
+func TestCallsThatFailInTheFirstOutageAreAnIncrease(t *testing.T) {
+	t.Parallel()
+	observer := newObserver(t, fairsemprom.Options{})
+	observer.Observe(fairsem.WaitStartedEvent{Context: background, Name: "db", Weight: 1})
+	has(t, observer, `fairsem_client_calls_not_acquired_total{name="db",reason="unavailable"} 0.0`)
+}
+
+func TestNameHasAtMostAsManySeriesAsTheDocsSay(t *testing.T) {
+	t.Parallel()
+	observer := newObserver(t, fairsemprom.Options{})
+	for _, event := range events("db") {
+		observer.Observe(event)
+	}
+	for _, err := range []error{
+		fairsem.ErrQueueFull, fairsem.ErrUnavailable, fairsem.ErrExceedsLimit, fairsem.ErrEvicted, fairsem.ErrClosed, context.DeadlineExceeded, context.Canceled,
+	} {
+		observer.Observe(fairsem.NotAcquiredEvent{Context: background, Name: "db", Err: err})
+	}
+	text, err := os.ReadFile("../docs/metrics.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(text), fmt.Sprintf("A name has up to %d series", strings.Count(read(t, observer), `name="db"`)))
+}
+
 func TestClientThatIsDisconnectedIsCountedUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	observer := newObserver(t, fairsemprom.Options{})
@@ -270,7 +294,7 @@ func TestTraceThatCannotBeAnExemplarIsLeftOut(t *testing.T) {
 func TestOptionsThatCanNeverWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]fairsemprom.Options{
-		"MaxNames is -1; give at least 1, or 0 for the default":          {MaxNames: -1},
+		"MaxNames is -1; give at least 1, or 0 for the default":   {MaxNames: -1},
 		"bucket 1 is 1, after 2; give bounds that increase":       {Buckets: []float64{2, 1}},
 		"bucket 0 is NaN, after -Inf; give bounds that increase":  {Buckets: []float64{math.NaN()}},
 		"bucket 2 is 0.5, after 0.5; give bounds that increase":   {Buckets: []float64{0.1, 0.5, 0.5}},

@@ -7,6 +7,9 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
+// Unavailable is what NotAcquired returns if Redis does not answer.
+const Unavailable = "unavailable"
+
 // reasons are in the order in which they are checked: an error can be several of them, such as ErrUnavailable and the error of
 // a context.
 var reasons = []struct {
@@ -14,7 +17,7 @@ var reasons = []struct {
 	reason string
 }{
 	{fairsem.ErrEvicted, "evicted"},
-	{fairsem.ErrUnavailable, "unavailable"},
+	{fairsem.ErrUnavailable, Unavailable},
 	{fairsem.ErrNotAcquired, "limit_reached"},
 	{fairsem.ErrQueueFull, "queue_full"},
 	{context.DeadlineExceeded, "deadline_exceeded"},
