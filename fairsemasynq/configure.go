@@ -11,7 +11,8 @@ import (
 // configured is the key of a value that the contexts of tasks have on a server that was made with a Config of configure.
 type configured struct{}
 
-// configure has a server reschedule tasks without counting a failure. What the Config has is called for all other errors.
+// configure has a server reschedule tasks without counting a failure. What the Config has is called for all other errors, and its
+// ErrorHandler for those that end a task, too.
 func configure(config *asynq.Config) {
 	config.RetryDelayFunc = delayOf(config.RetryDelayFunc)
 	config.IsFailure = isFailure(config.IsFailure)
@@ -39,10 +40,15 @@ func isFailure(others func(error) bool) func(error) bool {
 
 func handleError(others asynq.ErrorHandler) asynq.ErrorHandler {
 	return asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
-		if !isRescheduled(err) {
+		if !isRescheduled(err) || endsTask(ctx, err) {
 			others.HandleError(ctx, task, err)
 		}
 	})
+}
+
+// endsTask reports whether asynq archives or drops the task for that error, before it asks IsFailure.
+func endsTask(ctx context.Context, err error) bool {
+	return isLast(ctx) || errors.Is(err, asynq.SkipRetry) || errors.Is(err, asynq.RevokeTask)
 }
 
 func baseContext(others func() context.Context) func() context.Context {

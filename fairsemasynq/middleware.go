@@ -60,6 +60,8 @@ func isLast(ctx context.Context) bool {
 
 // RescheduleError is what the middleware returns for a task that is rescheduled. Unwrap returns the reason, such as
 // [fairsem.ErrNotAcquired] or [fairsem.ErrUnavailable]; a handler that returns one need not have a reason.
+// If a handler returns one for a task without retries left, or one that wraps asynq.SkipRetry or asynq.RevokeTask, asynq does not try
+// the task again, and Config.ErrorHandler is called.
 type RescheduleError struct {
 	Delay time.Duration // until the task is tried again
 	Err   error

@@ -375,6 +375,25 @@ func TestNilHandlerIsAnErrorAndNoPanic(t *testing.T) {
 	}
 }
 
+// asynq archives the task, or drops it, whatever the error asks for.
+func TestErrorHandlerIsCalledForARescheduleErrorThatEndsItsTask(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	reported := make(chan error, 10)
+	w.config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { reported <- err })
+	w.serve(s, fairsemasynq.Options{}, func(_ context.Context, task *asynq.Task) error {
+		reasons := map[string]error{"job:skips": asynq.SkipRetry, "job:revokes": asynq.RevokeTask}
+		return &fairsemasynq.RescheduleError{Delay: time.Hour, Err: reasons[task.Type()]}
+	})
+	last, skips := w.enqueue("last", asynq.MaxRetry(0)), w.enqueue("skips")
+	w.enqueue("revokes")
+	w.task(last, asynq.TaskStateArchived)
+	w.task(skips, asynq.TaskStateArchived)
+	w.Eventually(func() bool { return len(reported) == 3 }, "not all ends are reported")
+	w.task(w.enqueue("rescheduled"), asynq.TaskStateRetry)
+	assert.Len(t, reported, 3)
+}
+
 func TestRescheduleErrorOfAHandlerNeedsNoReason(t *testing.T) {
 	assert.EqualError(t, &fairsemasynq.RescheduleError{Delay: time.Minute}, "rescheduled")
 }
