@@ -52,7 +52,12 @@ func TestAlertsFireWhenTheyShouldAndOnlyThen(t *testing.T) {
 func TestEachAlertHasACaseInWhichItFiresAndOneInWhichItDoesNot(t *testing.T) {
 	t.Parallel()
 	var rules struct {
-		Groups []struct{ Rules []struct{ Alert string } }
+		Groups []struct {
+			Rules []struct {
+				Alert  string
+				Labels map[string]string
+			}
+		}
 	}
 	var cases struct {
 		Tests []struct {
@@ -82,7 +87,7 @@ func TestEachAlertHasACaseInWhichItFiresAndOneInWhichItDoesNot(t *testing.T) {
 			seen++
 			assert.True(t, fires[rule.Alert], "%s fires", rule.Alert)
 			assert.True(t, silent[rule.Alert], "%s does not fire", rule.Alert)
-			assert.Contains(t, string(readme), "\n| `"+rule.Alert+"` |")
+			assert.Regexp(t, "\n\\| `"+rule.Alert+"` \\| .+ \\| "+rule.Labels["severity"]+" \\| .+ \\|\n", string(readme), "when, how bad, what to do")
 		}
 	}
 	assert.NotZero(t, seen)
