@@ -305,3 +305,20 @@ func TestTableOfMetricsHasEveryInstrumentWithItsAttributes(t *testing.T) {
 	}
 	assert.Equal(t, exist, listed)
 }
+
+func TestTableOfLabelsHasEachErrorTypeOfASpan(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/metrics.md")
+	require.NoError(t, err)
+	listed := strings.Join(regexp.MustCompile("(?m)^\\|.* `error\\.type` of .*$").FindAllString(string(text), -1), "\n")
+	w := newWorld(t, fairsemotel.Options{})
+	ctx, _ := w.tracer.Start(t.Context(), "a request")
+	for _, event := range events(ctx, "db") {
+		w.Observe(event)
+	}
+	for _, span := range w.spans.Ended() {
+		if kind := attr(span, "error.type"); kind != "" {
+			assert.Contains(t, listed, "`"+kind+"`", span.Name())
+		}
+	}
+}
