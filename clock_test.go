@@ -61,8 +61,8 @@ func TestCheckOfAPermitMakesNoSystemCall(t *testing.T) {
 func TestCheckOfAPermitCostsNoAllocation(t *testing.T) {
 	var h hold
 	c := clock.New()
-	h.begin(background, c, time.Now(), time.Now(), window{c.Now(), time.Hour})
-	ctx := h.context()
+	h.begin(c, time.Now(), time.Now(), window{c.Now(), time.Hour})
+	ctx := h.context(background)
 	assert.Zero(t, testing.AllocsPerRun(1000, func() { assert.NoError(t, ctx.Err()) }))
 }
 

@@ -18,8 +18,7 @@ type hold struct {
 	waited time.Duration
 	ttl    time.Duration
 	clock  *clock.Clock
-	values context.Context // for the values of the context
-	until  atomic.Int64    // end of the lease, as time since clock.Start, suspensions included
+	until  atomic.Int64 // end of the lease, as time since clock.Start, suspensions included
 
 	mu       sync.Mutex
 	taken    bool            // the caller has received it
@@ -30,8 +29,8 @@ type hold struct {
 }
 
 // begin is called once, with the grant.
-func (h *hold) begin(values context.Context, c *clock.Clock, asked, now time.Time, lease window) {
-	h.begun, h.at, h.waited, h.ttl, h.clock, h.values = true, now, now.Sub(asked), lease.ttl, c, values
+func (h *hold) begin(c *clock.Clock, asked, now time.Time, lease window) {
+	h.begun, h.at, h.waited, h.ttl, h.clock = true, now, now.Sub(asked), lease.ttl, c
 	h.renew(lease)
 }
 
@@ -50,12 +49,12 @@ func (c leaseContext) Err() error {
 	return c.Context.Err()
 }
 
-// context is Permit.Context.
-func (h *hold) context() context.Context {
+// context is Permit.Context, with the values of another context.
+func (h *hold) context(values context.Context) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx == nil {
-		ctx, cancel := context.WithCancelCause(context.WithoutCancel(h.values))
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(values))
 		h.ctx, h.cancel = leaseContext{ctx, h, cancel}, cancel
 		if h.over != nil {
 			cancel(h.over)

@@ -60,7 +60,7 @@ func newOfflineClient(t *testing.T) *offlineClient {
 	l := &offlineClient{client: c}
 	for i := range l.all {
 		one := &ticket{
-			state: v, seq: firstSeq + int64(i), id: c.keyspace.TicketID(firstSeq+int64(i), "", false), weight: 1, params: protocol.AcquireParams{TTL: time.Hour},
+			state: v, seq: firstSeq + int64(i), id: c.keyspace.TicketID(firstSeq+int64(i), "", false), weight: 1, sem: &Semaphore{Inspector: &Inspector{}}, ttl: time.Hour,
 			values: background, done: make(chan struct{}), released: make(chan struct{}), phase: phase(i), busy: true,
 			epoch: theEpoch,
 		}
@@ -139,7 +139,7 @@ func TestHolderThatCannotBeRestoredYetIsCheckedAgain(t *testing.T) {
 	v := holder.state
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	holder.hold.begin(background, v.host.clock, time.Now(), time.Now(), holder.lease)
+	holder.hold.begin(v.host.clock, time.Now(), time.Now(), holder.lease)
 	before := holder.lease
 	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, theEpoch + 1, v.host.clock.Now()})
 	require.Equal(t, before, holder.lease, "the lease was renewed")

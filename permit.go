@@ -20,7 +20,10 @@ type Permit struct {
 //
 // When a process that was stopped continues, or a suspended machine wakes up, the first call of Err reports that the permit
 // is over. Done is closed within a second, and so are contexts derived from this one.
-func (p *Permit) Context() context.Context { return p.mustExist().hold.context() }
+func (p *Permit) Context() context.Context {
+	t := p.mustExist()
+	return t.hold.context(t.values)
+}
 
 // ID identifies the permit in Redis. No other permit ever has the same id.
 func (p *Permit) ID() string { return p.mustExist().id }

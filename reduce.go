@@ -14,6 +14,9 @@ import (
 func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if t.parts == nil {
+		t.parts = new(parts)
+	}
 	t.parts.released += n
 	p := part{t.parts.released, make(chan struct{})}
 	t.parts.waits = append(t.parts.waits, p)
@@ -25,7 +28,7 @@ func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
 // renews nothing, and a series of parts would keep delaying the renewal.
 func (v *nameState) reduceLocked(t *ticket) {
 	switch {
-	case t.phase != holding || t.parts.confirmed == t.parts.released:
+	case t.phase != holding || !t.parts.isUnconfirmed():
 	case t.isOutdated(v.epoch) || t.renewable() && t.lease.isDue(v.host.clock.Now()):
 		v.refreshLocked(t)
 	default:

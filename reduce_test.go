@@ -233,7 +233,7 @@ func TestWeightedReleasesWholePermitsWherePossible(t *testing.T) {
 		now := clock.New()
 		for _, n := range c.held {
 			p := &Permit{ticket: &ticket{weight: n, values: background}}
-			p.ticket.hold.begin(background, now, time.Now(), time.Now(), window{sent: now.Now(), ttl: time.Hour})
+			p.ticket.hold.begin(now, time.Now(), time.Now(), window{sent: now.Now(), ttl: time.Hour})
 			w.hold(p)
 		}
 		var got []string

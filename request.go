@@ -123,12 +123,12 @@ func (r *request) isUsual() bool {
 
 // namesTenants reports whether a request declares anything of tenants.
 func (r *request) namesTenants() bool {
-	return slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.account.share > 0 })
+	return slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.account().share > 0 })
 }
 
 // isOfOneTenant reports whether all tickets of a request are of one tenant, or of none.
 func (r *request) isOfOneTenant() bool {
-	isOther := func(t *ticket) bool { return t.account.tenant != r.tickets[0].account.tenant }
+	isOther := func(t *ticket) bool { return t.sem.opts.Tenant != r.tickets[0].sem.opts.Tenant }
 	return !slices.ContainsFunc(r.tickets, isOther) && !slices.ContainsFunc(r.released, isOther)
 }
 
@@ -136,12 +136,13 @@ func (r *request) isOfOneTenant() bool {
 func (r *request) tenantsLocked(tickets []*ticket) (all []protocol.TenantSpec) {
 	at := make(map[string]int)
 	for _, t := range tickets {
-		if t.account.share == 0 {
+		a := t.account()
+		if a.share == 0 {
 			continue
 		}
 		spec := protocol.TenantSpec{
-			Name: t.account.tenant, Share: t.account.share, Limit: t.account.limit,
-			After: r.state.host.declared.declareTenant(r.state.name, r.key.spec, t.account, t.asked),
+			Name: a.tenant, Share: a.share, Limit: a.limit,
+			After: r.state.host.declared.declareTenant(r.state.name, r.key.spec, a, t.asked),
 		}
 		if i, found := at[spec.Name]; found {
 			if spec.After > all[i].After {

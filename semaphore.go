@@ -1,6 +1,7 @@
 package fairsem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -258,7 +259,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, p patience) 
 		case errors.Is(err, errPositionLost):
 			t.reportPositionLost(s.client.events)
 		default:
-			err = wrap(op, s.name, t.account.explain(err, n, s.spec.Limit))
+			err = wrap(op, s.name, s.opts.account().explain(err, n, s.spec.Limit))
 			t.reportNotAcquired(s.client.events, s.name, err)
 			return t, err
 		}
@@ -354,31 +355,25 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 // ask opens a ticket. The error is [ErrClosed]; the ticket that comes with it was never sent.
 func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, asked time.Time) (*ticket, error) {
 	t := &ticket{
-		seq:    c.lastSeq.Add(1),
-		weight: n,
-		params: protocol.AcquireParams{
-			TTL: s.opts.TTL, Wait: wait, MaxQueue: s.opts.MaxQueue, HeadStart: s.opts.HeadStart, Numbered: s.opts.Numbered,
-		},
-		spec:      s.spec,
-		account:   s.opts.account(),
-		noRefresh: s.opts.NoRefresh,
-		observed:  c.events.wants(ctx),
-		asked:     asked,
-		values:    ctx,
-		done:      make(chan struct{}),
-		released:  make(chan struct{}),
+		seq:      c.lastSeq.Add(1),
+		weight:   n,
+		sem:      s,
+		ttl:      cmp.Or(s.opts.TTL, c.ttl),
+		waits:    wait,
+		observed: c.events.wants(ctx),
+		asked:    asked,
+		values:   ctx,
+		done:     make(chan struct{}),
+		released: make(chan struct{}),
 	}
-	t.id = c.keyspace.TicketID(t.seq, t.account.tenant, t.params.Numbered)
-	if t.params.TTL == 0 {
-		t.params.TTL = c.ttl
-	}
+	t.id = c.keyspace.TicketID(t.seq, s.opts.Tenant, s.opts.Numbered)
 	for {
 		v, err := c.stateOf(s.name)
 		if err != nil {
 			return t, err
 		}
 		if v.open(t) {
-			c.announce(asked, t.params.TTL)
+			c.announce(asked, t.ttl)
 			return t, nil
 		}
 	}

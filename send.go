@@ -25,7 +25,7 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 	// Behind a backlog of acquires every other operation is urgent.
 	urgent = urgent || k.script != protocol.AcquireScript && v.pipeline.Crowded()
 	most := protocol.MaxIDs
-	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.account.share > 0 }) {
+	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.account().share > 0 }) {
 		most = protocol.MaxIDsOfTenants
 	}
 	for first := true; first || len(tickets) > 0; first = false {
@@ -86,7 +86,7 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 	}
 	timeout = pipeline.MaxTimeout
 	for _, t := range r.all() {
-		timeout = min(timeout, t.params.TTL/3)
+		timeout = min(timeout, t.ttl/3)
 	}
 	return pipeline.Command{Call: r.callLocked()}, timeout, true
 }
@@ -194,7 +194,7 @@ func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 		return protocol.Reduce(v.about, d, r.tickets, r.keepsLocked())
 	default:
 		hold := !slices.ContainsFunc(r.tickets, func(t *ticket) bool {
-			return t.phase != holding || t.params.Numbered && t.isOutdated(v.epoch)
+			return t.phase != holding || t.sem.opts.Numbered && t.isOutdated(v.epoch)
 		})
 		return protocol.Refresh(v.about, d, k.lease, hold, r.tickets)
 	}
@@ -213,7 +213,7 @@ func (r *request) claimsLocked() (had protocol.Claims) {
 		had.Numbers = append(had.Numbers, t.number())
 		had.Units = append(had.Units, t.keeps())
 	}
-	if slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.params.Numbered }) {
+	if slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.sem.opts.Numbered }) {
 		for _, t := range r.tickets {
 			had.Lists = append(had.Lists, protocol.NumberList(t.keptNumbers()))
 		}

@@ -26,7 +26,7 @@ func (v *nameState) open(t *ticket) bool {
 }
 
 func (v *nameState) askLocked(t *ticket) {
-	v.submitLocked(t, requestKey{script: protocol.AcquireScript, spec: t.spec, params: t.params})
+	v.submitLocked(t, requestKey{script: protocol.AcquireScript, spec: t.sem.spec, params: t.params()})
 }
 
 // refreshLocked queries tickets, and renews those that Redis has, in as few calls as possible. It skips tickets whose last
@@ -38,8 +38,8 @@ func (v *nameState) refreshLocked(tickets ...*ticket) {
 			continue
 		}
 		t.busy, t.recheck = true, false
-		k := requestKey{script: protocol.RefreshScript, spec: t.spec, lease: t.params.TTL}
-		if t.phase == holding && t.noRefresh {
+		k := requestKey{script: protocol.RefreshScript, spec: t.sem.spec, lease: t.ttl}
+		if t.phase == holding && t.sem.opts.NoRefresh {
 			k.lease = 0
 		}
 		calls[k] = append(calls[k], t)
@@ -52,9 +52,9 @@ func (v *nameState) refreshLocked(tickets ...*ticket) {
 // releaseLocked sends the release of a leaving ticket. If an acquire of it may still be in flight, a tombstone makes sure
 // that it comes too late.
 func (v *nameState) releaseLocked(t *ticket) {
-	k := requestKey{script: protocol.ReleaseScript, spec: t.spec}
+	k := requestKey{script: protocol.ReleaseScript, spec: t.sem.spec}
 	if t.maybeApplied {
-		k.tombstone = t.params.TTL
+		k.tombstone = t.ttl
 	}
 	k.overdue = t.hold.begun && errors.Is(t.hold.ended(), ErrLost)
 	v.submitLocked(t, k)
@@ -119,7 +119,7 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 			t.parts.sent = t.parts.released
 		}
 		if t.endsInSilence() {
-			v.scheduleLocked(t.unansweredSince.Add(t.params.TTL))
+			v.scheduleLocked(t.unansweredSince.Add(t.ttl))
 		}
 		still = append(still, t)
 	}
@@ -161,12 +161,12 @@ type answer struct {
 // isOther reports whether Redis has another grant of t than the one on which its holder relies. A server that had lost the one may
 // have given the units other numbers, and theirs to others.
 func (a answer) isOther(t *ticket) bool {
-	return t.phase == holding && t.params.Numbered && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.sent.After(t.hold.at)
+	return t.phase == holding && t.sem.opts.Numbered && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.sent.After(t.hold.at)
 }
 
 // isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.
 func (a answer) isUnchecked(t *ticket) bool {
-	return t.phase == holding && t.params.Numbered && a.verb == protocol.RefreshScript && a.Number == 0 && t.isOutdated(a.epoch)
+	return t.phase == holding && t.sem.opts.Numbered && a.verb == protocol.RefreshScript && a.Number == 0 && t.isOutdated(a.epoch)
 }
 
 // learnLocked handles the result of one ticket's operation.
@@ -181,7 +181,7 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 		newer: t.phase == holding && a.sent.After(t.hold.at),
 		stale: t.phase == waiting && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.Number < t.epoch,
 	}
-	s.old = s.stale && (window{a.sent, t.params.TTL}).left(v.host.clock.Now()) <= 0
+	s.old = s.stale && (window{a.sent, t.ttl}).left(v.host.clock.Now()) <= 0
 	missed := s.less && a.verb == protocol.RefreshScript
 	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed && !a.isUnchecked(t) {
 		t.confirmed(a.epoch) // a reduce renews nothing: an old file's lease of t may soon be over
@@ -217,7 +217,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 
 // applyLocked does what comes next for a ticket, and returns what that is: some effects need more than the situation.
 func (v *nameState) applyLocked(t *ticket, s situation) effect {
-	s.phase, s.busy, s.known, s.maybeApplied, s.neverRenewed = t.phase, t.busy, t.known, t.maybeApplied, t.noRefresh
+	s.phase, s.busy, s.known, s.maybeApplied, s.neverRenewed = t.phase, t.busy, t.known, t.maybeApplied, t.sem.opts.NoRefresh
 	e := next(s)
 	switch e {
 	case doAsk:
@@ -246,10 +246,10 @@ func (v *nameState) applyLocked(t *ticket, s situation) effect {
 		v.loseLocked(t, ErrLost, errMissing)
 		v.dropLocked(t)
 	case doGiveUp:
-		v.finishLocked(t, unavailable(t.params.TTL, t.cause))
+		v.finishLocked(t, unavailable(t.ttl, t.cause))
 		v.leaveLocked(t)
 	case doForget:
-		v.removeLocked(t, unavailable(t.params.TTL, t.cause))
+		v.removeLocked(t, unavailable(t.ttl, t.cause))
 	case doRemove:
 		v.removeLocked(t, nil)
 	}
@@ -309,7 +309,7 @@ func (v *nameState) grantedLocked(g grantNotice) {
 	case t.phase == holding && g.Token == 0 && g.Position == t.token:
 		v.recheckLocked(t) // it was evicted
 	case t.phase != waiting || t.position != g.Position || g.Token != 0 && t.epoch != g.epoch:
-	case len(g.Numbers) > 0 && !t.params.Numbered: // not one of ours
+	case len(g.Numbers) > 0 && !t.sem.opts.Numbered: // not one of ours
 	case g.Token == 0:
 		v.recheckLocked(t) // removed from the queue, and Acquire tries again; or a nearer deadline, which the answer has
 	default:
@@ -343,8 +343,8 @@ func early(ms int64) time.Duration {
 func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh bool) {
 	t.token, t.numbers = token, numbers
 	now := v.host.clock.Now()
-	unnumbered := t.params.Numbered && len(numbers) == 0
-	if t.lease.left(now) < t.lease.margin() || (t.noRefresh || v.host.replicas > 0 || unnumbered) && !fresh {
+	unnumbered := t.sem.opts.Numbered && len(numbers) == 0
+	if t.lease.left(now) < t.lease.margin() || (t.sem.opts.NoRefresh || v.host.replicas > 0 || unnumbered) && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
 		return
@@ -361,7 +361,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh b
 		v.checkLocked()
 	}
 	t.recheck = false
-	t.hold.begin(t.values, v.host.clock, t.asked, now.Time, t.lease)
+	t.hold.begin(v.host.clock, t.asked, now.Time, t.lease)
 	v.finishLocked(t, nil)
 	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 	if early := t.earlyGrant; early != nil {
@@ -372,7 +372,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh b
 
 // renewLocked starts the lease of t anew: Redis confirmed t in reply to a call that was sent at that time.
 func (v *nameState) renewLocked(t *ticket, sent clock.Instant) {
-	t.lease = window{sent: sent, ttl: t.params.TTL}
+	t.lease = window{sent: sent, ttl: t.ttl}
 	if t.hold.begun {
 		t.hold.renew(t.lease)
 	}
@@ -397,7 +397,7 @@ func (v *nameState) leaveLocked(t *ticket) {
 	t.reportLost(v.host.events, v.host.clock, t.whyOver(v.host.clock.Asleep()))
 	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
-	t.forgottenAt = time.Now().Add(t.params.TTL)
+	t.forgottenAt = time.Now().Add(t.ttl)
 	v.scheduleLocked(t.forgottenAt)
 	v.applyLocked(t, situation{event: left})
 }
@@ -531,7 +531,7 @@ func (v *nameState) tick(now clock.Instant) {
 func (v *nameState) refreshAllLocked(now clock.Instant, verify bool) bool {
 	var old []*ticket
 	for _, t := range v.tickets {
-		if t.renewable() && !now.Before(t.lease.after(t.params.TTL/6, now.Asleep)) || verify && !t.busy && (t.phase == waiting || t.phase == holding) {
+		if t.renewable() && !now.Before(t.lease.after(t.ttl/6, now.Asleep)) || verify && !t.busy && (t.phase == waiting || t.phase == holding) {
 			old = append(old, t)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 //
 // Any phase can be skipped. Only what Redis says, in an answer or a message, moves a ticket forward, with exceptions that are
 // safe without it: its caller or Close can give it up, and a lease that ends also ends what the ticket has.
-type phase int
+type phase uint8
 
 const (
 	asking  phase = iota // its acquire has not been answered
@@ -28,18 +28,17 @@ const (
 
 // ticket is one attempt to get a permit, from the acquire to the release. Its id is never used again.
 type ticket struct {
-	state     *nameState
-	seq       int64
-	id        string
-	weight    int64 // units that it asks for
-	params    protocol.AcquireParams
-	spec      protocol.LimitSpec // that its caller declares
-	account   account
-	noRefresh bool
-	observed  bool            // its events are wanted
-	refused   bool            // its caller has received the refusal of Redis; only the caller uses it
-	asked     time.Time       // when its caller called
-	values    context.Context // the context of its caller, for the values of the permit's context
+	state    *nameState
+	seq      int64
+	id       string
+	weight   int64      // units that it asks for
+	sem      *Semaphore // what its caller declares and wants
+	ttl      time.Duration
+	waits    bool            // in the queue, if it is not granted at once
+	observed bool            // its events are wanted
+	refused  bool            // its caller has received the refusal of Redis; only the caller uses it
+	asked    time.Time       // when its caller called
+	values   context.Context // the context of its caller, for the values of the permit's context
 
 	done     chan struct{} // closed when hold or err is set
 	released chan struct{} // closed when it is removed
@@ -60,7 +59,7 @@ type ticket struct {
 	earlyGrant          *grantNotice  // notice that overtook the answer to the acquire, or nil
 	by                  GrantedBy     // how the client learned of the grant
 	epoch               int64         // in which Redis confirmed it last
-	parts               parts         // released by its holder
+	parts               *parts        // released by its holder; nil: none
 	lease               window        // from the last confirmation
 	forgottenAt         time.Time     // leaving: when it has expired in Redis in any case
 	releaseErr          error         // set before released is closed: result of the release
@@ -76,9 +75,18 @@ func (t *ticket) PermitID() string { return t.id }
 // Units are what t asks for.
 func (t *ticket) Units() int64 { return t.weight }
 
+// account is on whose account t is.
+func (t *ticket) account() account { return t.sem.opts.account() }
+
+// params are those of the acquire of t.
+func (t *ticket) params() protocol.AcquireParams {
+	o := &t.sem.opts
+	return protocol.AcquireParams{TTL: t.ttl, Wait: t.waits, MaxQueue: o.MaxQueue, HeadStart: o.HeadStart, Numbered: o.Numbered}
+}
+
 // cost is how many tickets without numbers take Redis as long as t.
 func (t *ticket) cost() int {
-	if t.params.Numbered {
+	if t.sem.opts.Numbered {
 		return protocol.Cost(t.weight)
 	}
 	return 1
@@ -105,6 +113,9 @@ type parts struct {
 	waits     []part // until they are confirmed
 }
 
+// isUnconfirmed reports whether Redis has not confirmed all that was released.
+func (p *parts) isUnconfirmed() bool { return p != nil && p.confirmed != p.released }
+
 // part is a wait until Redis has confirmed the release of so many units of a ticket.
 type part struct {
 	units     int64
@@ -112,13 +123,18 @@ type part struct {
 }
 
 // keeps is how many units t should still have.
-func (t *ticket) keeps() int64 { return t.weight - t.parts.released }
+func (t *ticket) keeps() int64 {
+	if t.parts == nil {
+		return t.weight
+	}
+	return t.weight - t.parts.released
+}
 
 // keptNumbers are those of the units that t should still have: a part that is released has the highest.
 func (t *ticket) keptNumbers() []int64 { return t.numbers[:min(int64(len(t.numbers)), t.keeps())] }
 
 // lapses reports whether a grant of t is never released, but expires after the window of a rate limit.
-func (t *ticket) lapses() bool { return t.spec.Window > 0 }
+func (t *ticket) lapses() bool { return t.sem.spec.Window > 0 }
 
 func (t *ticket) isDone() bool {
 	select {
@@ -131,7 +147,7 @@ func (t *ticket) isDone() bool {
 
 // renewable reports whether t may be refreshed now.
 func (t *ticket) renewable() bool {
-	return !t.busy && (t.phase == waiting || t.phase == holding && !t.noRefresh)
+	return !t.busy && (t.phase == waiting || t.phase == holding && !t.sem.opts.NoRefresh)
 }
 
 // isOverdue reports whether t has a permit that may no longer be relied on.
@@ -141,7 +157,7 @@ func (t *ticket) isOverdue(now clock.Instant) bool {
 
 // isSilent reports whether Redis has not answered for a whole TTL.
 func (t *ticket) isSilent(now clock.Instant) bool {
-	return t.isUnanswered() && now.Sub(t.unansweredSince) >= t.params.TTL
+	return t.isUnanswered() && now.Sub(t.unansweredSince) >= t.ttl
 }
 
 // endsInSilence reports whether t ends when Redis has not answered for a whole TTL. A permit ends sooner, and a release is tried for longer.
@@ -162,7 +178,7 @@ func (t *ticket) isLess(s protocol.State, epoch int64) bool {
 
 // confirmed records that Redis has t in this epoch. The weight that it has there may be older than the one it had before.
 func (t *ticket) confirmed(epoch int64) {
-	if t.epoch != epoch {
+	if t.epoch != epoch && t.parts != nil {
 		t.parts.confirmed = 0
 	}
 	t.epoch = epoch
@@ -191,7 +207,7 @@ func (t *ticket) nextDeadline(asleep time.Duration) time.Time {
 		sooner(t.lease.end(asleep))
 	}
 	if t.isUnanswered() && t.endsInSilence() {
-		sooner(t.unansweredSince.Add(t.params.TTL))
+		sooner(t.unansweredSince.Add(t.ttl))
 	}
 	if t.renewable() {
 		sooner(t.lease.due(asleep))
@@ -202,7 +218,7 @@ func (t *ticket) nextDeadline(asleep time.Duration) time.Time {
 // whyOver returns why the lease of t is over by the clock.
 func (t *ticket) whyOver(asleep time.Duration) error {
 	switch {
-	case t.noRefresh:
+	case t.sem.opts.NoRefresh:
 		return errNoRefreshExpired
 	case asleep > t.lease.sent.Asleep:
 		return errAsleep
@@ -219,7 +235,7 @@ func (t *ticket) whyOver(asleep time.Duration) error {
 func (t *ticket) held(now clock.Instant) time.Duration {
 	end := now.Time
 	if !t.forgottenAt.IsZero() {
-		end = t.forgottenAt.Add(-t.params.TTL)
+		end = t.forgottenAt.Add(-t.ttl)
 	}
 	if over := t.lease.end(now.Asleep); over.Before(end) {
 		end = over

@@ -24,7 +24,7 @@ func (f *flight) says(waiters int64, results ...int64) {
 // renews receives the next renewal of t.
 func (w *wire) renews(t *ticket) *flight {
 	w.t.Helper()
-	time.Sleep(t.params.TTL / 3)
+	time.Sleep(t.ttl / 3)
 	return w.carries("refresh a: 1")
 }
 
