@@ -127,7 +127,8 @@ type releases struct {
 }
 
 func (h *host) awaitReleases(ctx context.Context) releases {
-	r := releases{ctx, ctx.Done(), h.releasing.Begin(), time.Now()}
+	began := time.Now()
+	r := releases{ctx, ctx.Done(), h.releasing.Begin(began), began}
 	if ctx.Err() != nil {
 		r.done = nil
 	}

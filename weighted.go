@@ -205,7 +205,7 @@ func (w *Weighted) Release(n int64) {
 	for i := range parts {
 		parts[i].send()
 	}
-	enough := w.sem.client.releasing.Begin()
+	enough := w.sem.client.releasing.Begin(time.Now())
 	for _, p := range parts {
 		switch err := p.await(enough); {
 		case errors.Is(err, ErrLost):

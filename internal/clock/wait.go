@@ -22,8 +22,7 @@ func NewWait(length time.Duration) *Wait { return &Wait{length: length} }
 
 // Begin returns a channel that is closed when the wait is over which begins now: after nine tenths of its length at the earliest, and
 // after all of it at the latest.
-func (w *Wait) Begin() <-chan struct{} {
-	now := time.Now()
+func (w *Wait) Begin(now time.Time) <-chan struct{} {
 	for {
 		latest := w.latest.Load()
 		if latest != nil && now.Sub(latest.began) < w.length/10 {

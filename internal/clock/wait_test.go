@@ -17,7 +17,7 @@ func TestAWaitEndsAfterNineTenthsOfItsLengthToAllOfIt(t *testing.T) {
 		for range 500 {
 			all.Go(func() {
 				began := time.Now()
-				<-w.Begin()
+				<-w.Begin(began)
 				took := time.Since(began)
 				assert.LessOrEqual(t, took, time.Second)
 				assert.Greater(t, took, 900*time.Millisecond)
@@ -32,10 +32,10 @@ func TestWaitsThatBeginTogetherShareATimer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWait(time.Second)
-		first := w.Begin()
+		first := w.Begin(time.Now())
 		time.Sleep(100*time.Millisecond - 1)
-		assert.Equal(t, first, w.Begin())
+		assert.Equal(t, first, w.Begin(time.Now()))
 		time.Sleep(time.Nanosecond)
-		assert.NotEqual(t, first, w.Begin())
+		assert.NotEqual(t, first, w.Begin(time.Now()))
 	})
 }
