@@ -9,6 +9,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // PermitJob is a command that runs while it holds a permit.
@@ -106,7 +107,7 @@ func (h *holder) acquire(ctx context.Context) error {
 		h.release(ctx)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, fairsem.ErrUnavailable) { // which may wrap a timeout
-		err = fmt.Errorf("%w: %q was not free within %v", fairsem.ErrNotAcquired, request.Name, request.Wait)
+		err = fmt.Errorf("%w: %q was not free within %s", fairsem.ErrNotAcquired, request.Name, text.Span(request.Wait))
 	}
 	return h.waiter.refused(err, "rate limit, which is for fairsem limit")
 }
@@ -133,7 +134,7 @@ func (h *holder) release(ctx context.Context) {
 	case err == nil:
 		h.waiter.journal.note(note{Event: "released"})
 	case !errors.Is(err, fairsem.ErrLost):
-		h.waiter.journal.warn("the permit was not released and expires within %v: %v", h.job.TTL, err)
+		h.waiter.journal.warn("the permit was not released and expires within %s: %v", text.Span(h.job.TTL), err)
 	}
 }
 

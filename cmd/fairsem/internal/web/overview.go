@@ -209,7 +209,7 @@ type gauge struct {
 func newGauge(s fairsem.Status) gauge {
 	g := gauge{Used: s.Used, Limit: s.Limit, Full: inspect.Full(s), Pinned: s.Pinned, Paused: inspect.Paused(s)}
 	if s.Window > 0 {
-		g.Per = "per " + s.Window.String()
+		g.Per = "per " + text.Span(s.Window)
 	}
 	g.Filled = min(100, 100*float64(s.Used)/float64(max(s.Limit, 1)))
 	return g

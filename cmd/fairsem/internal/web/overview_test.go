@@ -4,11 +4,17 @@ import (
 	"html/template"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fairsem/fairsem"
 )
+
+func TestTheWindowOfARateIsWrittenWithoutZeros(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "per 1m", newGauge(fairsem.Status{Window: time.Minute}).Per)
+}
 
 func TestABarIsFullWhereNothingCanBeGrantedAndPausedWherePaused(t *testing.T) {
 	t.Parallel()
