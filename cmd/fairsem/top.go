@@ -28,7 +28,7 @@ func newTop() *cobra.Command {
 		Long: `Shows the names that are in use, or those that PATTERN matches, in which * stands
 for any text, ? for a character, [a-z] for one of some, and \* for the character *:
 units in use and the limit, the number of waiters and the longest wait, grants a
-second, and lost permits. In a PATTERN without *, ? or [ a \ is just a character.
+second, and expired permits. In a PATTERN without *, ? or [ a \ is just a character.
 Enter opens a name with its holders and its queue. If calls name tenants, t shows the
 tenants there, and Enter the holders and waiters of one of them. Keys sort, filter,
 resize, pause, resume and evict. Before a change, top shows what it does and asks. A
@@ -45,7 +45,7 @@ Exit code: 0 when it was ended with q or ctrl-c; 2 for a wrong command line or
 without a terminal, 125 if there is no server when it starts, 128+n if signal n
 stopped it.`,
 		Example: `  fairsem top
-  fairsem top 'deploy-*' --sort lost --interval 5s
+  fairsem top 'deploy-*' --sort expired --interval 5s
   fairsem top --read-only --redis rediss://observer:secret@redis.example.com:6379`,
 		Args:              onePattern,
 		ValidArgsFunction: completeNames,

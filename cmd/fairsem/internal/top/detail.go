@@ -158,7 +158,7 @@ func (d *detail) summary(p paint) string {
 	}
 	parts = append(parts, p.text.Render(rate(d.row)+" grants/s"))
 	if d.Window == 0 {
-		parts = append(parts, losses(d.Expired, d.gain, p))
+		parts = append(parts, expiries(d.Expired, d.gain, p))
 	}
 	return " " + strings.Join(parts, "   ")
 }

@@ -95,7 +95,7 @@ var legend = []string{
 	"IN USE    units held, and the limit in force; the bar is yellow where nothing can be granted",
 	"WAITING   calls in the queue; OLDEST is how long the first of them has waited",
 	"GRANTS/S  permits and calls granted a second, as a mean of the last " + text.Span(rateSpan),
-	"LOST      permits that expired before they were released; +1 is within the last " + text.Span(lossSpan),
+	"EXPIRED   permits whose lease ended before they were released; +1 is within the last " + text.Span(expirySpan),
 	"FOR       how long it has held or waited, by the server's clock",
 	"SHARE     of a tenant beside others; LIMIT is the most units that it may hold",
 	"EXPIRES   when the lease ends unless it is renewed",

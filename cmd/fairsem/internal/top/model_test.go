@@ -186,7 +186,7 @@ func TestTableShowsWhatANameIsLike(t *testing.T) {
 	assert.Regexp(t, `^ backup +░+ +0/9 +0 +- +0 +\+2 5  pinned$`, strings.TrimRight(b.row("backup"), " "))
 	assert.Regexp(t, `^ calls +█+░+ +20/100 +0 +- +0 +-  rate 100/1m$`, strings.TrimRight(b.row("calls"), " "))
 	assert.Regexp(t, `^ deploy +█+ +1/0 +0 +- +0 +0  paused$`, strings.TrimRight(b.row("deploy"), " "))
-	b.sees("4 names   25 in use   1 waiting   2.0 grants/s   +2 5 lost")
+	b.sees("4 names   25 in use   1 waiting   2.0 grants/s   +2 5 expired")
 	b.sees("fairsem top  127.0.0.1:6379")
 	b.sees(b.at.Format(time.TimeOnly) + "  every 1s")
 }

@@ -54,7 +54,7 @@ var orders = []order{
 	{"waiting", func(a, b row) int { return cmp.Compare(b.Waiting, a.Waiting) }},
 	{"oldest", func(a, b row) int { return cmp.Compare(b.OldestWait, a.OldestWait) }},
 	{"rate", func(a, b row) int { return cmp.Compare(b.rate, a.rate) }},
-	{"lost", func(a, b row) int { return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(b.Expired, a.Expired)) }},
+	{"expired", func(a, b row) int { return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(b.Expired, a.Expired)) }},
 }
 
 // Orders are those in which the table can be, by name.
@@ -117,7 +117,7 @@ func (n *names) columns() []column[row] {
 		{title: n.title("waiting", "WAITING"), right: true, gap: 1, min: 8, rank: 1, cell: waitingCell},
 		{title: n.title("oldest", "OLDEST"), right: true, gap: 1, min: 7, rank: 3, cell: oldestCell},
 		{title: n.title("rate", "GRANTS/S"), right: true, gap: 1, min: 9, rank: 4, cell: rateCell},
-		{title: n.title("lost", "LOST"), right: true, gap: 1, min: 5, max: 8, rank: 2, cell: lostCell},
+		{title: n.title("expired", "EXPIRED"), right: true, gap: 1, min: 8, rank: 2, cell: expiredCell},
 		{gap: 2, min: 6, max: 24, rank: 6, cell: func(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }},
 	}
 }
@@ -184,7 +184,7 @@ func rate(r row) string {
 	return count(int64(math.Round(r.rate)))
 }
 
-func lostCell(r row, _ int, p paint) string {
+func expiredCell(r row, _ int, p paint) string {
 	switch {
 	case r.Window > 0:
 		return p.title.Render("-") // grants of a rate always expire
@@ -201,12 +201,12 @@ func notes(s fairsem.Status) string { return strings.Join(render.Notes(s), ", ")
 
 // summary is about all names, those that the filter hides, too.
 func (n *names) summary(p paint) string {
-	var used, waiting, lost int64
+	var used, waiting, expired int64
 	var sum row
 	for _, r := range n.all {
 		used += r.Used
 		waiting += r.Waiting
-		lost += r.Expired
+		expired += r.Expired
 		sum.gain += r.gain
 		sum.rate += r.rate
 		sum.rated = sum.rated || r.rated
@@ -216,7 +216,7 @@ func (n *names) summary(p paint) string {
 		p.text.Render(count(used) + " in use"),
 		p.text.Render(count(waiting) + " waiting"),
 		p.text.Render(rate(sum) + " grants/s"),
-		losses(lost, sum.gain, p),
+		expiries(expired, sum.gain, p),
 	}
 	switch {
 	case n.filter != "":
@@ -241,10 +241,10 @@ func (n *names) warning(p paint) string {
 	return p.note.Render(" " + several(int64(len(n.unreadable)), "name", "names") + " cannot be read: " + plainly(n.unreadable[0]))
 }
 
-// losses is red while it grows.
-func losses(all, gain int64, p paint) string {
+// expiries is red while it grows.
+func expiries(all, gain int64, p paint) string {
 	if gain > 0 {
-		return p.bad.Render("+" + count(gain) + " " + count(all) + " lost")
+		return p.bad.Render("+" + count(gain) + " " + count(all) + " expired")
 	}
-	return p.text.Render(count(all) + " lost")
+	return p.text.Render(count(all) + " expired")
 }

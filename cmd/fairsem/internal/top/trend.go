@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	rateSpan = 5 * time.Second  // grants a second are the mean of about that long
-	lossSpan = 10 * time.Second // for which a loss is recent
+	rateSpan   = 5 * time.Second  // grants a second are the mean of about that long
+	expirySpan = 10 * time.Second // for which an expiry is recent
 )
 
 // row is the status of a name, and how it changes.
@@ -17,7 +17,7 @@ type row struct {
 	fairsem.Status
 	rate  float64 // grants a second, if rated
 	rated bool
-	gain  int64 // permits that were lost lately
+	gain  int64 // permits that expired lately
 }
 
 func (r row) key() string { return r.Name }
@@ -49,7 +49,7 @@ func (t *trend) add(at time.Time, all []fairsem.Status) []row {
 		if rate, ok := rates[s.Name]; ok {
 			m.samples = recent(m.samples, sample{rate * seconds, seconds})
 		}
-		m.lose(at, s.Expired, known)
+		m.expire(at, s.Expired, known)
 		names[s.Name] = m
 		rows[i] = row{Status: s, gain: m.gain}
 		rows[i].rate, rows[i].rated = m.rate()
@@ -81,10 +81,10 @@ func (m *movement) rate() (rate float64, ok bool) {
 	return sum.grants / sum.seconds, true
 }
 
-// lose takes how many permits have expired in all. Those from before the name was first seen are not recent; nor are
+// expire takes how many permits have expired in all. Those from before the name was first seen are not recent; nor are
 // those of a server that lost the name and counts from the start.
-func (m *movement) lose(at time.Time, expired int64, known bool) {
-	if at.Sub(m.gained) > lossSpan {
+func (m *movement) expire(at time.Time, expired int64, known bool) {
+	if at.Sub(m.gained) > expirySpan {
 		m.gain = 0
 	}
 	if known && expired > m.expired {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// seen are the answers about one name, a second apart: all grants so far, and all losses.
+// seen are the answers about one name, a second apart: all grants so far, and all expiries.
 func seen(granted, expired []int64) (rows []row) {
 	var tr trend
 	at := time.Unix(1000, 0)
@@ -49,7 +49,7 @@ func TestLossIsRecentForAWhile(t *testing.T) {
 		gains = append(gains, r.gain)
 	}
 	assert.Equal(t, []int64{0, 0, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 0, 0, 1}, gains,
-		"not what was lost before, nor the losses of a server that counts from the start")
+		"not what expired before, nor the expiries of a server that counts from the start")
 }
 
 func TestACopyOfATrendDoesNotChange(t *testing.T) {
