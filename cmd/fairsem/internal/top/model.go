@@ -7,6 +7,7 @@ import (
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -69,11 +70,7 @@ type started time.Time
 func newModel(ctx context.Context, from source, o Options) model {
 	m := model{ctx: ctx, source: from, options: o, schedule: schedule{interval: o.Interval}}
 	m.names.busy = o.Busy
-	for i, order := range orders {
-		if order.key == o.Sort {
-			m.names.order = i
-		}
-	}
+	m.names.order = max(0, inspect.OrderIndex(o.Sort))
 	return m
 }
 

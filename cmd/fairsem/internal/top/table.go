@@ -21,7 +21,7 @@ type names struct {
 	trend   trend
 	filter  string
 	busy    bool // only those with a holder or a waiter
-	order   int  // which one of orders
+	order   int  // which one of inspect.Orders
 	reverse bool
 
 	answered   time.Time // the last answer; zero: there was none
@@ -42,43 +42,23 @@ func (n *names) update(at time.Time, all []fairsem.Status) {
 	n.arrange()
 }
 
-// order is one in which the table can be.
-type order struct {
-	key     string
-	compare func(a, b row) int
-}
-
-var orders = []order{
-	{"name", func(a, b row) int { return strings.Compare(a.Name, b.Name) }},
-	{"used", func(a, b row) int { return cmp.Or(cmp.Compare(share(b), share(a)), cmp.Compare(b.Used, a.Used)) }},
-	{"waiting", func(a, b row) int { return cmp.Compare(b.Waiting, a.Waiting) }},
-	{"oldest", func(a, b row) int { return cmp.Compare(b.OldestWait, a.OldestWait) }},
-	{"rate", func(a, b row) int { return cmp.Compare(b.rate, a.rate) }},
-	{"expired", func(a, b row) int { return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(b.Expired, a.Expired)) }},
-}
-
 // Orders are those in which the table can be, by name.
 func Orders() (keys []string) {
-	for _, o := range orders {
-		keys = append(keys, o.key)
+	for _, o := range inspect.Orders {
+		keys = append(keys, o.Key)
 	}
 	return keys
-}
-
-// share is the part of the limit that is in use.
-func share(r row) float64 {
-	if r.Limit <= 0 && r.Used <= 0 {
-		return 0
-	}
-	return float64(r.Used) / math.Max(0, float64(r.Limit))
 }
 
 // arrange filters and sorts the rows.
 func (n *names) arrange() {
 	shown := slices.DeleteFunc(slices.Clone(n.all), func(r row) bool { return !n.shows(r) })
-	compare := orders[n.order].compare
+	order := inspect.Orders[n.order]
 	slices.SortFunc(shown, func(a, b row) int {
-		c := compare(a, b)
+		c := order.Compare(a.Rated, b.Rated)
+		if order.Key == "expired" { // what expires now comes first
+			c = cmp.Or(cmp.Compare(b.gain, a.gain), c)
+		}
 		if n.reverse {
 			c = -c
 		}
@@ -87,15 +67,14 @@ func (n *names) arrange() {
 	n.set(shown)
 }
 
-// shows reports whether a row is among those that are wanted: its name, as it is on the screen, contains the filter, whatever the case.
+// shows reports whether a row is among those that are wanted.
 func (n *names) shows(r row) bool {
-	matches := n.filter == "" || strings.Contains(strings.ToLower(text.Clean(r.Name)), strings.ToLower(n.filter))
-	return matches && (!n.busy || inspect.Busy(r.Status))
+	return inspect.Shows(r.Name, n.filter) && (!n.busy || inspect.Busy(r.Status))
 }
 
 // sort selects the order that is so many titles further on.
 func (n *names) sort(by int) {
-	n.order = (n.order + by + len(orders)) % len(orders)
+	n.order = (n.order + by + len(inspect.Orders)) % len(inspect.Orders)
 	n.reverse = false
 	n.arrange()
 }
@@ -124,7 +103,7 @@ func (n *names) columns() []column[row] {
 
 // title marks the column by which the table is sorted.
 func (n *names) title(key, title string) string {
-	if orders[n.order].key != key {
+	if inspect.Orders[n.order].Key != key {
 		return title
 	}
 	mark := "▾"
@@ -165,7 +144,7 @@ func oldestCell(r row, _ int, p paint) string {
 }
 
 func rateCell(r row, _ int, p paint) string {
-	if !r.rated || r.rate < 0.05 {
+	if !r.rated || r.Rate < 0.05 {
 		return p.title.Render(rate(r))
 	}
 	return p.text.Render(rate(r))
@@ -176,12 +155,12 @@ func rate(r row) string {
 	switch {
 	case !r.rated:
 		return "-"
-	case r.rate < 0.05:
+	case r.Rate < 0.05:
 		return "0"
-	case r.rate < 9.95:
-		return strconv.FormatFloat(r.rate, 'f', 1, 64)
+	case r.Rate < 9.95:
+		return strconv.FormatFloat(r.Rate, 'f', 1, 64)
 	}
-	return count(int64(math.Round(r.rate)))
+	return count(int64(math.Round(r.Rate)))
 }
 
 func expiredCell(r row, _ int, p paint) string {
@@ -208,7 +187,7 @@ func (n *names) summary(p paint) string {
 		waiting += r.Waiting
 		expired += r.Expired
 		sum.gain += r.gain
-		sum.rate += r.rate
+		sum.Rate += r.Rate
 		sum.rated = sum.rated || r.rated
 	}
 	parts := []string{

@@ -14,9 +14,8 @@ const (
 
 // row is the status of a name, and how it changes.
 type row struct {
-	fairsem.Status
-	rate  float64 // grants a second, if rated
-	rated bool
+	inspect.Rated
+	rated bool  // the rate is known
 	gain  int64 // permits that expired lately
 }
 
@@ -51,8 +50,8 @@ func (t *trend) add(at time.Time, all []fairsem.Status) []row {
 		}
 		m.expire(at, s.Expired, known)
 		names[s.Name] = m
-		rows[i] = row{Status: s, gain: m.gain}
-		rows[i].rate, rows[i].rated = m.rate()
+		rows[i] = row{Rated: inspect.Rated{Status: s}, gain: m.gain}
+		rows[i].Rate, rows[i].rated = m.rate()
 	}
 	t.at, t.names = at, names
 	return rows

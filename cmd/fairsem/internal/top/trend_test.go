@@ -26,7 +26,7 @@ func TestRateIsTheMeanOfTheLastSecondsAndUnknownAtFirst(t *testing.T) {
 	var rates []float64
 	for _, r := range rows[1:] {
 		assert.True(t, r.rated)
-		rates = append(rates, r.rate)
+		rates = append(rates, r.Rate)
 	}
 	assert.InDeltaSlice(t, []float64{10, 5, 40. / 3, 10, 8, 6, 6, 0}, rates, 1e-9, "nothing was granted in the last five seconds")
 }
@@ -38,7 +38,7 @@ func TestRateAfterALongPauseIsThatOfThePause(t *testing.T) {
 	tr.add(at, []fairsem.Status{{Name: "n"}})
 	tr.add(at.Add(time.Second), []fairsem.Status{{Name: "n", Granted: 100}})
 	r := tr.add(at.Add(21*time.Second), []fairsem.Status{{Name: "n", Granted: 120}})[0]
-	assert.InDelta(t, 1, r.rate, 1e-9)
+	assert.InDelta(t, 1, r.Rate, 1e-9)
 }
 
 func TestLossIsRecentForAWhile(t *testing.T) {
@@ -60,6 +60,6 @@ func TestACopyOfATrendDoesNotChange(t *testing.T) {
 	before := tr
 	tr.add(at.Add(time.Second), []fairsem.Status{{Name: "a", Granted: 5}})
 	rows := before.add(at.Add(2*time.Second), []fairsem.Status{{Name: "a", Granted: 6}, {Name: "b", Granted: 8}})
-	assert.InDelta(t, 3, rows[0].rate, 1e-9)
-	assert.InDelta(t, 4, rows[1].rate, 1e-9)
+	assert.InDelta(t, 3, rows[0].Rate, 1e-9)
+	assert.InDelta(t, 4, rows[1].Rate, 1e-9)
 }

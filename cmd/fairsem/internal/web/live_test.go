@@ -86,7 +86,7 @@ func TestInABrowserOneSeesThemComeWaitAndLeave(t *testing.T) {
 	all.await(`document.body.innerText.includes("No semaphore is in use")`)
 
 	permit := s.hold("gate", 1)
-	all.await(`%s === 1 && document.querySelector("td.use").innerText.includes("1 / 1")`, rows("Semaphores"))
+	all.await(`%s === 1 && document.querySelector("td.used").innerText.includes("1 / 1")`, rows("Semaphores"))
 	one.await(`%s === 1 && document.body.innerText.includes(%q)`, rows("Holders"), permit.ID())
 	leave := s.wait("gate", 1)
 	all.await(`document.querySelector("td.waiting").innerText.trim().endsWith("1")`)

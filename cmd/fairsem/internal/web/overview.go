@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -27,36 +26,14 @@ const mostUnreadable = 5
 // filter selects names, and their order.
 type filter struct{ Query, Sort string }
 
-// order is one way to sort: which of two comes first.
-type order struct {
-	Key, Title string
-	compare    func(a, b row) int
-}
-
-// down has the largest value first, and equals by name.
-func down[T cmp.Ordered](value func(row) T) func(a, b row) int {
-	return func(a, b row) int { return cmp.Or(cmp.Compare(value(b), value(a)), byName(a, b)) }
-}
-
-func byName(a, b row) int { return cmp.Compare(a.name, b.name) }
-
-var orders = []order{
-	{"name", "Name", byName},
-	{"use", "In use", down(func(r row) float64 { return float64(r.Used) / float64(max(r.Limit, 1)) })},
-	{"waiting", "Waiting", down(func(r row) int64 { return r.Waiting })},
-	{"oldest", "Oldest wait", down(func(r row) time.Duration { return r.oldest })},
-	{"rate", "Grants/s", down(func(r row) float64 { return r.rate })},
-	{"expired", "Expired", down(func(r row) int64 { return r.Expired })},
-}
-
 // longQuery is longer than any name.
 const longQuery = 600
 
 func readFilter(r *http.Request) filter {
 	f := filter{Query: r.FormValue("q"), Sort: r.FormValue("sort")}
 	f.Query = f.Query[:min(len(f.Query), longQuery)]
-	if !slices.ContainsFunc(orders, func(o order) bool { return o.Key == f.Sort }) {
-		f.Sort = orders[0].Key
+	if inspect.OrderIndex(f.Sort) < 0 {
+		f.Sort = inspect.Orders[0].Key
 	}
 	return f
 }
@@ -67,22 +44,22 @@ func (f filter) path(of string) string {
 }
 
 // Orders are for the form.
-func (filter) Orders() []order { return orders }
+func (filter) Orders() []inspect.Order { return inspect.Orders }
 
 // heading is the head of a column.
 type heading struct {
-	order
+	inspect.Order
 	Link   string
 	Sorted string // for aria-sort
 }
 
 func (f filter) headings() []heading {
 	var all []heading
-	for _, o := range orders {
-		h := heading{order: o, Link: filter{f.Query, o.Key}.path("/")}
+	for _, o := range inspect.Orders {
+		h := heading{Order: o, Link: filter{f.Query, o.Key}.path("/")}
 		if o.Key == f.Sort {
 			h.Sorted = "descending"
-			if o.Key == orders[0].Key {
+			if o.Key == inspect.Orders[0].Key {
 				h.Sorted = "ascending"
 			}
 		}
@@ -98,10 +75,6 @@ type row struct {
 	Plot             plot
 	Waiting, Expired int64
 	Oldest, Rate     string
-
-	name   string
-	oldest time.Duration
-	rate   float64
 }
 
 // overview is the picture of all names.
@@ -142,22 +115,21 @@ func (p *Page) overview(now *snapshot, f filter, trouble string) overview {
 			o.Exact = link(f.Query)
 		}
 	}
-	query := strings.ToLower(f.Query)
+	var found []inspect.Rated
 	for _, s := range now.Statuses {
 		if !p.lists(s) {
 			o.Idle++
 			continue
 		}
-		if strings.Contains(strings.ToLower(s.Name), query) {
-			o.Rows = append(o.Rows, p.row(now, s))
+		if inspect.Shows(s.Name, f.Query) {
+			found = append(found, inspect.Rated{Status: s, Rate: now.rates[s.Name]})
 		}
 	}
-	at := slices.IndexFunc(orders, func(o order) bool { return o.Key == f.Sort })
-	slices.SortFunc(o.Rows, orders[at].compare)
-	o.Hidden = max(0, len(o.Rows)-mostRows)
-	o.Rows = o.Rows[:len(o.Rows)-o.Hidden]
-	for i := range o.Rows {
-		o.Rows[i].Plot = p.plotUse(now, o.Rows[i].name, 120)
+	order := inspect.Orders[inspect.OrderIndex(f.Sort)]
+	slices.SortFunc(found, func(a, b inspect.Rated) int { return cmp.Or(order.Compare(a, b), cmp.Compare(a.Name, b.Name)) })
+	o.Hidden = max(0, len(found)-mostRows)
+	for _, r := range found[:len(found)-o.Hidden] {
+		o.Rows = append(o.Rows, p.row(now, r))
 	}
 	return o
 }
@@ -179,12 +151,10 @@ func total(all []fairsem.Status) []tile {
 	}
 }
 
-func (p *Page) row(now *snapshot, s fairsem.Status) row {
-	rate := now.rates[s.Name]
+func (p *Page) row(now *snapshot, r inspect.Rated) row {
 	return row{
-		gauge: newGauge(s), Key: key("n", s.Name), Link: link(s.Name), Title: shown(s.Name),
-		Waiting: s.Waiting, Expired: s.Expired, Oldest: age(s.OldestWait), Rate: perSecond(rate),
-		name: s.Name, oldest: s.OldestWait, rate: rate,
+		gauge: newGauge(r.Status), Key: key("n", r.Name), Link: link(r.Name), Title: shown(r.Name), Plot: p.plotUse(now, r.Name, 120),
+		Waiting: r.Waiting, Expired: r.Expired, Oldest: age(r.OldestWait), Rate: perSecond(r.Rate),
 	}
 }
 
