@@ -15,7 +15,7 @@ const (
 	aftermath = time.Second     // to see the next holder of the units
 )
 
-// event is an event for the log. There are three at most: a queue forms, a worker is killed, its units are granted again.
+// event is an event for the log, or a line of the summary.
 type event struct {
 	AfterMS int64  `json:"after_ms"`
 	Text    string `json:"text"`

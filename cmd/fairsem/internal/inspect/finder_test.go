@@ -115,9 +115,8 @@ func TestKnownNamesStayIfThereAreTooMany(t *testing.T) {
 
 // whileAsked calls f once, before the first command of a client leaves.
 type whileAsked struct {
-	redis.Hook // for the methods that are not called
-	once       sync.Once
-	f          func()
+	once sync.Once
+	f    func()
 }
 
 func (w *whileAsked) DialHook(next redis.DialHook) redis.DialHook { return next }

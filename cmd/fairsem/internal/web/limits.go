@@ -14,8 +14,8 @@ import (
 // network is what one machine can have all addresses of: one with IPv4, a /64 with IPv6. The zero value is any that is
 // no address.
 func network(from string) netip.Prefix {
-	inspector, _ := netip.ParseAddrPort(from) // the zero value has no prefix
-	addr, bits := inspector.Addr().Unmap().WithZone(""), 32
+	remote, _ := netip.ParseAddrPort(from) // the zero value has no prefix
+	addr, bits := remote.Addr().Unmap().WithZone(""), 32
 	if addr.Is6() {
 		bits = 64
 	}

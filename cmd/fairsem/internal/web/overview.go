@@ -85,7 +85,7 @@ type overview struct {
 	Headings      []heading
 	Rows          []row
 	Hidden        int    // rows, by their number
-	More, Partial bool   // as of a inspect.Survey
+	More, Partial bool   // as in inspect.Survey
 	Connected     bool   // there was a poll
 	Exact         string // the link of the name that is exactly the query, if there can be one
 	Names         int    // that are polled, at most

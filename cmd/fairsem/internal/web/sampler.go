@@ -19,7 +19,7 @@ type snapshot struct {
 	there          time.Time          // when it had its answers
 	refused        bool               // by the last poll: the user lacks a right
 	polls          int64              // so far
-	byName         map[string]int     // where in all
+	byName         map[string]int     // the index in Statuses
 	rates          map[string]float64 // grants a second
 	series         map[string][]point
 	replace        chan struct{} // closed when there is a newer one
