@@ -1,13 +1,13 @@
 package demo
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -37,15 +37,14 @@ func (p *plain) show(f frame) {
 // logWidth is that of a line of the log, as of a terminal that is not wide.
 const logWidth = 80
 
-// names is short enough for all workers to fit in a line, mostly: their numbers, and what is special. Redis does not know that of a process
-// that was stopped for long.
+// names is short enough for all workers to fit in a line, mostly: their numbers, and what is special.
 func names(tickets []fairsem.Ticket, dead string) string {
 	if len(tickets) == 0 {
 		return "nobody"
 	}
 	all := make([]string, len(tickets))
 	for i, t := range tickets {
-		all[i] = cmp.Or(strings.TrimPrefix(text.Clean(t.Label), "worker "), "?")
+		all[i] = strings.TrimPrefix(render.Label(t), "worker ")
 		if t.Weight > 1 {
 			all[i] += fmt.Sprintf(" (%d units)", t.Weight)
 		}

@@ -113,7 +113,7 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 		{Head: "EXPIRES", Right: true}, {Head: "TOKEN", Right: true}}
 	rows := make([][]string, len(holders))
 	for i, t := range holders {
-		rows[i] = []string{label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), count(t.Token)}
+		rows[i] = []string{Label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), count(t.Token)}
 	}
 	if Numbered(holders) {
 		columns = append(columns, column{Head: "NUMBERS", Cut: true})
@@ -158,7 +158,7 @@ func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int
 		if positions != nil {
 			position = positions[i]
 		}
-		rows[i] = []string{strconv.Itoa(position), label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
+		rows[i] = []string{strconv.Itoa(position), Label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
 	}
 	return withIDs(columns, rows, waiters, width)
 }
@@ -211,7 +211,8 @@ func TenantWait(t fairsem.Tenant) string {
 	return text.Ago(t.OldestWait)
 }
 
-func label(t fairsem.Ticket) string {
+// Label is the label of t, or "?" if Redis has forgotten it: the process has been silent for long.
+func Label(t fairsem.Ticket) string {
 	if t.Label == "" {
 		return "?"
 	}

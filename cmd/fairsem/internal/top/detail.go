@@ -60,7 +60,7 @@ func (d *detail) update(at time.Time, seen inspect.Detail) {
 	}
 	d.labelWidth = labelLeast
 	for _, t := range d.all {
-		d.labelWidth = max(d.labelWidth, text.Columns(text.Clean(t.Label)))
+		d.labelWidth = max(d.labelWidth, text.Columns(render.Label(t.Ticket)))
 	}
 	d.arrange()
 }
@@ -80,7 +80,7 @@ const (
 func (d *detail) columns() []column[ticket] {
 	columns := []column[ticket]{
 		{gap: 1, min: 5, max: 7, cell: stateCell},
-		{title: "LABEL", gap: 2, min: labelLeast, max: min(d.labelWidth, labelMost), text: label},
+		{title: "LABEL", gap: 2, min: labelLeast, max: min(d.labelWidth, labelMost), text: func(t ticket) string { return render.Label(t.Ticket) }},
 		{title: "UNITS", right: true, gap: 2, min: 6, rank: 1, text: func(t ticket) string { return count(t.Weight) }},
 		{title: "FOR", right: true, gap: 2, min: 7, rank: 2, text: func(t ticket) string { return text.Ago(t.since) }},
 		{title: "EXPIRES", right: true, gap: 2, min: 7, rank: 3, cell: expiresCell},
@@ -106,13 +106,6 @@ func stateCell(t ticket, _ int, p paint) string {
 		return p.good.Render("holds")
 	}
 	return p.full.Render("#" + strconv.Itoa(t.position))
-}
-
-func label(t ticket) string {
-	if t.Label == "" {
-		return "-" // the process has been silent for long
-	}
-	return text.Clean(t.Label)
 }
 
 func expiresCell(t ticket, _ int, p paint) string {

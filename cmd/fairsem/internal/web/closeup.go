@@ -119,7 +119,7 @@ func figures(s fairsem.Status, rate float64) []tile {
 
 func newTicket(name string, t fairsem.Ticket, now time.Time, in bool) ticket {
 	shownTicket := ticket{
-		Key: key("t", t.ID), Label: shown(t.Label), ID: shownID(t.ID), Tenant: shown(text.Distinct(t.Tenant)), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
+		Key: key("t", t.ID), Label: shown(render.Label(t)), ID: shownID(t.ID), Tenant: shown(text.Distinct(t.Tenant)), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
 		For: text.Ago(now.Sub(t.Since)), Expires: text.Ago(t.ExpiresIn),
 	}
 	if in {

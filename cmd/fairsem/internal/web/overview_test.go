@@ -37,3 +37,9 @@ func TestABarIsFullWhereNothingCanBeGrantedAndPausedWherePaused(t *testing.T) {
 		}
 	}
 }
+
+// Redis forgets the label of a process that has been silent for long.
+func TestATicketWithoutALabelCanStillBeSeen(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, "?", newTicket("gate", fairsem.Ticket{ID: "a:1"}, time.Now(), false).Label)
+}

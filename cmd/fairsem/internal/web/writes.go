@@ -13,6 +13,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -110,7 +111,7 @@ func (p *Page) labelOf(r *http.Request, d action) string {
 	seen := p.detail(r.Context(), p.sampler.latest(), r.RemoteAddr, d.name)
 	for _, t := range append(seen.Holders, seen.Waiters...) {
 		if t.ID == d.id {
-			return shown(t.Label)
+			return shown(render.Label(t))
 		}
 	}
 	return ""
