@@ -23,6 +23,11 @@ type confirming struct {
 	json       bool
 }
 
+// howConfirmed is the part of the help that these commands share.
+const howConfirmed = `Shows what it will do and the present state, and asks. --yes does not ask, and is
+needed where there is no terminal. With --json the result is one object: changed,
+and before and after, as in fairsem ls --json.`
+
 func (c *confirming) flags(cmd *cobra.Command) {
 	c.connection.flags(cmd.Flags())
 	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")

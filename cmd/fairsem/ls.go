@@ -55,8 +55,7 @@ next_expiry_ms, window_ms (of a rate), granted and expired; also name_base64 if 
 name is not UTF-8. Where tenants share a name, the wait depends on whose call it is:
 fairsem show has null there.
 
-After --watch has shown a first result, an error of the server does not end it. The
-error is shown, in a pipe once on standard error, and polling continues.
+` + howWatched + `
 
 Exit code: 0, also if nothing is in use; 2 for a wrong command line, 125 if the
 server did not answer or some name could not be read (the others are shown), 128+n

@@ -31,9 +31,7 @@ A pause is a limit of 0 that is set by hand. It replaces a limit that fairsem re
 has set, and fairsem resume does not restore that one: it restores the declared
 limit. To end the pause with another limit, use fairsem resize.
 
-Shows what it will do and the present state, and asks. --yes does not ask, and is
-needed where there is no terminal. With --json the result is one object: changed,
-and before and after, as in fairsem ls --json.
+` + howConfirmed + `
 
 Exit code: 0 if it is paused now; 1 if the answer was no, or Redis does not know
 NAME, which may be a typo (--new pauses it all the same); 2 for a wrong command
@@ -73,9 +71,7 @@ func newResume() *cobra.Command {
 limit applies that a process declared last. Waiters are granted their permits at
 once if there is room. A name without such a limit is left as it is.
 
-Shows what it will do and the present state, and asks. --yes does not ask, and is
-needed where there is no terminal. With --json the result is one object: changed,
-and before and after, as in fairsem ls --json.
+` + howConfirmed + `
 
 Exit code: 0 if the declared limit applies now; 1 if the answer was no, or Redis
 does not know NAME; 2 for a wrong command line, 125 if the server did not answer,

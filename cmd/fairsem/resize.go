@@ -21,9 +21,7 @@ once. A lower limit revokes nothing: no permit is granted until enough units are
 released, and a waiter that wants more units than the new limit fails when it
 reaches the head of the queue.
 
-Shows what it will do and the present state, and asks. --yes does not ask, and is
-needed where there is no terminal. With --json the result is one object: changed,
-and before and after, as in fairsem ls --json.
+` + howConfirmed + `
 
 Exit code: 0 if the limit is set to that now; 1 if the answer was no, or Redis
 does not know NAME, which may be a typo (--new sets it all the same); 2 for a

@@ -48,8 +48,7 @@ more_waiters and more_tenants are how many --rows has left out. With --watch at 
 20,000 tenants are read, or as many as --rows; tenants_unread is true if there are
 others.
 
-After --watch has shown a first result, an error of the server does not end it. The
-error is shown, in a pipe once on standard error, and polling continues.
+` + howWatched + `
 
 Exit code: 0; 1 if Redis does not know NAME, which --watch waits for; 2 for a wrong
 command line, 125 if the server did not answer, 128+n if signal n stopped it.`,

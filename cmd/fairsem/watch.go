@@ -20,6 +20,10 @@ type watchFlags struct {
 	interval time.Duration
 }
 
+// howWatched is the part of the help that these commands share.
+const howWatched = `After --watch has shown a first result, an error of the server does not end it. The
+error is shown, in a pipe once on standard error, and polling continues.`
+
 func (w *watchFlags) define(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&w.json, "json", false, "write JSON")
