@@ -22,7 +22,7 @@ source <(fairsem completion bash)
 const zshCompletion = "autoload -U compinit; compinit -D -u; source <(fairsem completion zsh)\n"
 
 // shellWith is an interactive shell that has read a script.
-func (s *station) shellWith(script string, argv ...string) *screen {
+func (s *station) shellWith(script string, argv ...string) *console {
 	s.t.Helper()
 	file := s.t.TempDir() + "/script"
 	require.NoError(s.t, os.WriteFile(file, []byte(script), 0o600))

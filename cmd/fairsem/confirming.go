@@ -9,11 +9,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 )
 
 // confirming is a command that asks before it changes something.
@@ -37,8 +36,8 @@ func (c *confirming) flags(cmd *cobra.Command) {
 // change connects and calls do, which changes the name. It fails first if it has to ask and there is no terminal.
 func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Context, change.Target) error) error {
 	ctx, notify := cmd.Context(), cmd.ErrOrStderr()
-	width, terminal := text.Width(notify)
-	if !c.yes && (!terminal || !term.IsTerminal(int(os.Stdin.Fd()))) {
+	width, terminal := screen.Width(notify)
+	if !c.yes && (!terminal || !screen.Keyboard()) {
 		return exit.Usagef("there is no terminal to ask on: give --yes to %s %q without a question", cmd.Name(), name)
 	}
 	s, err := c.connection.open(ctx, name)
@@ -48,7 +47,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	defer s.Close()
 	target := change.Target{
 		Client: s.Client, Name: name, JSON: c.json, Out: cmd.OutOrStdout(),
-		Messages: text.Writer(notify), Width: width,
+		Messages: screen.Writer(notify), Width: width,
 	}
 	if !c.yes {
 		target.Ask = ask

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/doctor"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -57,7 +58,7 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	page := doctor.Page{Out: text.Writer(out), Pretty: text.Profile(out) > colorprofile.NoTTY}
+	page := doctor.Page{Out: screen.Writer(out), Pretty: screen.Profile(out) > colorprofile.NoTTY}
 	report := doctor.Report{Server: there.String()}
 	err = doctor.Examine(cmd.Context(), there, doctor.Options{Prefix: o.connection.keys(), Names: cmd.Flags().Args(), TTL: o.ttl}, func(f doctor.Finding) {
 		report.Add(f)

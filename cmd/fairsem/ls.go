@@ -13,6 +13,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/watch"
 )
@@ -146,7 +147,7 @@ func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
 // hints reports whether to search for other prefixes if nothing is found: not repeatedly, and for a single name, which
 // needs no scan, only on a terminal.
 func (o *lsOptions) hints(cmd *cobra.Command) bool {
-	_, people := text.Width(cmd.ErrOrStderr())
+	_, people := screen.Width(cmd.ErrOrStderr())
 	return !o.watch.watch && (people || !inspect.Exact(o.pattern))
 }
 

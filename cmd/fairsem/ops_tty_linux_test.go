@@ -22,14 +22,14 @@ import (
 )
 
 // terminal starts a command on a terminal of so many columns.
-func (o *office) terminal(columns uint16, env []string, args ...string) (*exec.Cmd, *screen) {
+func (o *office) terminal(columns uint16, env []string, args ...string) (*exec.Cmd, *console) {
 	o.t.Helper()
 	cmd := o.command(args...)
 	return cmd, onTerminalOf(o.t, cmd, &pty.Winsize{Cols: columns, Rows: 20}, env...)
 }
 
 // finish waits until the command has ended and all that it wrote is there.
-func (s *screen) finish(cmd *exec.Cmd, code int) string {
+func (s *console) finish(cmd *exec.Cmd, code int) string {
 	s.t.Helper()
 	assert.Equal(s.t, code, exitCode(cmd.Wait()), "%q", s)
 	<-s.drained

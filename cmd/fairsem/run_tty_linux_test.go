@@ -19,8 +19,8 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// screen is a terminal and what was written to it.
-type screen struct {
+// console is a terminal and what was written to it.
+type console struct {
 	transcript.Transcript
 	t       *testing.T
 	keys    *os.File
@@ -28,18 +28,18 @@ type screen struct {
 }
 
 // onTerminal starts a command that leads a session with a terminal of its own.
-func onTerminal(t *testing.T, cmd *exec.Cmd) *screen {
+func onTerminal(t *testing.T, cmd *exec.Cmd) *console {
 	t.Helper()
 	return onTerminalOf(t, cmd, nil)
 }
 
 // onTerminalOf is onTerminal with a terminal of that size, and with more of an environment.
-func onTerminalOf(t *testing.T, cmd *exec.Cmd, size *pty.Winsize, env ...string) *screen {
+func onTerminalOf(t *testing.T, cmd *exec.Cmd, size *pty.Winsize, env ...string) *console {
 	t.Helper()
 	cmd.Env = append(append(cmd.Env, "TERM=xterm", "PS1=ready> "), env...)
 	keys, err := pty.StartWithSize(cmd, size)
 	require.NoError(t, err)
-	s := &screen{t: t, keys: keys, drained: make(chan struct{})}
+	s := &console{t: t, keys: keys, drained: make(chan struct{})}
 	go func() { // ends when no process has the terminal any more
 		defer close(s.drained)
 		_, _ = io.Copy(s, keys)
@@ -51,14 +51,14 @@ func onTerminalOf(t *testing.T, cmd *exec.Cmd, size *pty.Winsize, env ...string)
 	return s
 }
 
-func (s *screen) press(keys string) {
+func (s *console) press(keys string) {
 	s.t.Helper()
 	_, err := s.keys.WriteString(keys)
 	require.NoError(s.t, err)
 }
 
 // await waits until the text of the screen contains want, and forgets all up to it.
-func (s *screen) await(want string) {
+func (s *console) await(want string) {
 	s.t.Helper()
 	ok := assert.Eventually(s.t, func() bool { return s.Past(want) }, time.Minute, 5*time.Millisecond)
 	require.True(s.t, ok, "no %q in %q", want, s)
@@ -95,7 +95,7 @@ func TestCtrlCEndsAWaiterOnATerminalAndClearsTheStatusLine(t *testing.T) {
 }
 
 // shell is an interactive shell on a terminal.
-func (s *station) shell(argv ...string) *screen {
+func (s *station) shell(argv ...string) *console {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), redistest.Program(s.t, argv[0]), argv[1:]...)
 	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())

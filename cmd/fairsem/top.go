@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/top"
 )
 
@@ -84,7 +83,7 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 	if _, err = o.connection.server(); err != nil {
 		return err
 	}
-	if o.view.Terminal = cmd.OutOrStdout(); !text.CanDraw(o.view.Terminal) || !term.IsTerminal(int(os.Stdin.Fd())) || os.Getenv("TERM") == "dumb" {
+	if o.view.Terminal = cmd.OutOrStdout(); !screen.CanDraw(o.view.Terminal) || !screen.Keyboard() || os.Getenv("TERM") == "dumb" {
 		return exit.Usagef("top needs a terminal; use fairsem ls --watch")
 	}
 	return nil

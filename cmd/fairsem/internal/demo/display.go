@@ -3,13 +3,11 @@ package demo
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"golang.org/x/term"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 )
 
 // display shows frames until it is closed.
@@ -23,7 +21,7 @@ func newDisplay[F any](out io.Writer, o Options, title string, what drawing[F], 
 	switch {
 	case o.JSON:
 		return log(logWriter{io.Discard})
-	case !text.CanDraw(out):
+	case !screen.CanDraw(out):
 		return log(logWriter{out})
 	}
 	return startLive(out, picture[F]{title: title, drawing: what, signs: signs(), interrupt: o.Interrupt})
@@ -45,11 +43,7 @@ type live[F any] struct {
 }
 
 func startLive[F any](out io.Writer, model picture[F]) *live[F] {
-	options := []tea.ProgramOption{tea.WithOutput(out), tea.WithColorProfile(text.Profile(out)), tea.WithoutSignalHandler()}
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		options = append(options, tea.WithInput(nil))
-	}
-	l := &live[F]{tea.NewProgram(model, options...), make(chan struct{})}
+	l := &live[F]{screen.Program(model, out), make(chan struct{})}
 	go func() { // ends when close asks it to, and close waits
 		defer close(l.ended)
 		_, _ = l.program.Run() // without a picture the demo continues, and its summary has everything
@@ -95,7 +89,7 @@ func (p picture[F]) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		p.width, p.height = msg.Width, msg.Height
-		return p, text.Redraw()
+		return p, screen.Redraw()
 	case tick:
 		return p, nextTick()
 	case tea.KeyPressMsg:

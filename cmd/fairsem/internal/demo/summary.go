@@ -8,7 +8,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 )
 
 // maxViolations is how many violations of one promise are shown.
@@ -25,8 +25,8 @@ var next = [][2]string{
 
 // summarize writes the events, the verdicts and the next steps.
 func summarize(out io.Writer, header string, events []event, verdicts []verdict) {
-	width, _ := text.Width(out)
-	s := summary{width: cmp.Or(width, text.DefaultWidth), signs: signs()}
+	width, _ := screen.Width(out)
+	s := summary{width: cmp.Or(width, screen.DefaultWidth), signs: signs()}
 	s.heading(header)
 	for _, e := range events {
 		s.add("%s", strings.Join(paragraph(e.when(), e.Text, 11, s.width-11, plainly), "\n"))
@@ -46,7 +46,7 @@ func summarize(out io.Writer, header string, events []event, verdicts []verdict)
 			s.pair("  "+n[0], 49, faint.Render(n[1]))
 		}
 	}
-	_, _ = io.WriteString(text.Writer(out), s.text.String()) // an error cannot be reported anywhere
+	_, _ = io.WriteString(screen.Writer(out), s.text.String()) // an error cannot be reported anywhere
 }
 
 type summary struct {

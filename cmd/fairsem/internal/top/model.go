@@ -8,7 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 )
 
 // model is everything that is on the screen. It does no I/O, and knows the time from messages only.
@@ -88,7 +88,7 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
-		return m, text.Redraw()
+		return m, screen.Redraw()
 	case started:
 		m.now = time.Time(msg)
 		return m.query()

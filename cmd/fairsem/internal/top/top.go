@@ -12,7 +12,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 )
 
 // Options are all that Run needs.
@@ -49,5 +49,5 @@ func run(ctx context.Context, from source, o Options) error {
 }
 
 func program(ctx context.Context, m tea.Model, o Options) *tea.Program {
-	return tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(o.Terminal), tea.WithColorProfile(text.Profile(o.Terminal)), tea.WithoutSignalHandler())
+	return screen.Program(m, o.Terminal, tea.WithContext(ctx))
 }

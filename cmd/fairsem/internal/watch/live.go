@@ -3,7 +3,6 @@ package watch
 import (
 	"cmp"
 	"context"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -11,9 +10,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
-	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -26,13 +25,8 @@ func inPlace(ctx context.Context, o Options, query Query) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	keyboard := term.IsTerminal(int(os.Stdin.Fd()))
-	m := model{title: text.Clean(o.Title + ending(keyboard)), frame: first, interrupt: func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }}
-	options := []tea.ProgramOption{tea.WithOutput(o.Out), tea.WithColorProfile(text.Profile(o.Out)), tea.WithoutSignalHandler()}
-	if !keyboard {
-		options = append(options, tea.WithInput(nil)) // no keys
-	}
-	program := tea.NewProgram(m, options...)
+	m := model{title: text.Clean(o.Title + ending(screen.Keyboard())), frame: first, interrupt: func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }}
+	program := screen.Program(m, o.Out)
 	var polling sync.WaitGroup
 	polling.Go(func() { poll(ctx, program, o.Every, query) }) // ends with ctx; waited for below
 	_, err = program.Run()
@@ -92,7 +86,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.trouble = msg
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
-		return m, text.Redraw()
+		return m, screen.Redraw()
 	case tea.KeyPressMsg:
 		switch msg.String() {
 		case "ctrl+c":

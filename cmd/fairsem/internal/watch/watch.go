@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -40,12 +41,12 @@ type Options struct {
 // Show shows what query returns, as often as o says. It returns the error of the query, or of the output, or the cause of
 // ctx; nil if the user quits.
 func Show(ctx context.Context, o Options, query Query) error {
-	width, _ := text.Width(o.Out)
-	out := output{text.Writer(o.Out), o.Notes, width}
+	width, _ := screen.Width(o.Out)
+	out := output{screen.Writer(o.Out), o.Notes, width}
 	switch {
 	case o.Every == 0:
 		return out.once(ctx, query)
-	case o.Below || !text.CanDraw(o.Out):
+	case o.Below || !screen.CanDraw(o.Out):
 		return out.repeat(ctx, o.Every, query)
 	}
 	return inPlace(ctx, o, query)

@@ -1,4 +1,5 @@
-package text
+// Package screen is for output that may be a terminal: its width, its colours, and programs that draw on it.
+package screen
 
 import (
 	"io"
@@ -52,4 +53,16 @@ const redrawAfter = 250 * time.Millisecond
 // picture stayed garbled, for bubbletea writes what differs from what it believes to be on the screen.
 func Redraw() tea.Cmd {
 	return tea.Tick(redrawAfter, func(time.Time) tea.Msg { return tea.ClearScreen() })
+}
+
+// Keyboard reports whether the standard input is a terminal.
+func Keyboard() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
+
+// Program returns a program that draws on out, and takes keys if there is a keyboard. Signals are left to the caller.
+func Program(m tea.Model, out io.Writer, options ...tea.ProgramOption) *tea.Program {
+	options = append(options, tea.WithOutput(out), tea.WithColorProfile(Profile(out)), tea.WithoutSignalHandler())
+	if !Keyboard() {
+		options = append(options, tea.WithInput(nil))
+	}
+	return tea.NewProgram(m, options...)
 }
